@@ -1,0 +1,1 @@
+//! Workloads and benchmarks of our own engine.

@@ -1,0 +1,25 @@
+//! The door to the clock.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A point in time that only moves forward, for measuring and waiting.
+pub type Instant = std::time::Instant;
+
+/// The present, for measuring and waiting.
+#[inline]
+pub fn now() -> Instant {
+    Instant::now()
+}
+
+/// Microseconds since 1970-01-01 UTC, as `now()` shows them to users.
+pub fn wall_clock_micros() -> i64 {
+    match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(since) => since.as_micros() as i64,
+        Err(before) => -(before.duration().as_micros() as i64),
+    }
+}
+
+/// Lets `duration` pass.
+pub fn sleep(duration: Duration) {
+    std::thread::sleep(duration);
+}

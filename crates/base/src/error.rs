@@ -1,0 +1,245 @@
+//! Errors that a user meets: SQLSTATE, what was wrong, where, and what to do about it.
+//!
+//! Our own mistakes are panics and never take this form.
+
+use std::fmt;
+
+/// The result of anything a user can get wrong.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A five-character SQLSTATE code, PostgreSQL's where it has one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SqlState([u8; 5]);
+
+impl SqlState {
+    /// A code from its five characters.
+    pub const fn new(code: &str) -> SqlState {
+        let bytes = code.as_bytes();
+        assert!(bytes.len() == 5);
+        SqlState([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4]])
+    }
+
+    /// The five characters.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.0).expect("codes are made from str")
+    }
+}
+
+impl fmt::Debug for SqlState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl fmt::Display for SqlState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+macro_rules! sql_states {
+    ($($name:ident = $code:literal;)*) => {
+        impl SqlState {
+            $(#[doc = concat!("SQLSTATE ", $code, ".")] pub const $name: SqlState = SqlState::new($code);)*
+        }
+    };
+}
+
+sql_states! {
+    PROTOCOL_VIOLATION = "08P01";
+    CONNECTION_FAILURE = "08006";
+    FEATURE_NOT_SUPPORTED = "0A000";
+    CARDINALITY_VIOLATION = "21000";
+    STRING_DATA_RIGHT_TRUNCATION = "22001";
+    NUMERIC_VALUE_OUT_OF_RANGE = "22003";
+    INVALID_DATETIME_FORMAT = "22007";
+    DATETIME_FIELD_OVERFLOW = "22008";
+    DIVISION_BY_ZERO = "22012";
+    INVALID_PARAMETER_VALUE = "22023";
+    INVALID_TEXT_REPRESENTATION = "22P02";
+    INVALID_BINARY_REPRESENTATION = "22P03";
+    BAD_COPY_FILE_FORMAT = "22P04";
+    CHARACTER_NOT_IN_REPERTOIRE = "22021";
+    NOT_NULL_VIOLATION = "23502";
+    FOREIGN_KEY_VIOLATION = "23503";
+    UNIQUE_VIOLATION = "23505";
+    CHECK_VIOLATION = "23514";
+    SEQUENCE_GENERATOR_LIMIT_EXCEEDED = "2200H";
+    ACTIVE_SQL_TRANSACTION = "25001";
+    READ_ONLY_SQL_TRANSACTION = "25006";
+    NO_ACTIVE_SQL_TRANSACTION = "25P01";
+    IN_FAILED_SQL_TRANSACTION = "25P02";
+    INVALID_SQL_STATEMENT_NAME = "26000";
+    INVALID_AUTHORIZATION_SPECIFICATION = "28000";
+    INVALID_PASSWORD = "28P01";
+    DEPENDENT_OBJECTS_STILL_EXIST = "2BP01";
+    INVALID_CURSOR_NAME = "34000";
+    INVALID_CATALOG_NAME = "3D000";
+    INVALID_SCHEMA_NAME = "3F000";
+    INVALID_SAVEPOINT = "3B001";
+    SERIALIZATION_FAILURE = "40001";
+    DEADLOCK_DETECTED = "40P01";
+    SYNTAX_ERROR = "42601";
+    INSUFFICIENT_PRIVILEGE = "42501";
+    CANNOT_COERCE = "42846";
+    GROUPING_ERROR = "42803";
+    DATATYPE_MISMATCH = "42804";
+    INDETERMINATE_DATATYPE = "42P18";
+    WRONG_OBJECT_TYPE = "42809";
+    UNDEFINED_COLUMN = "42703";
+    UNDEFINED_FUNCTION = "42883";
+    UNDEFINED_TABLE = "42P01";
+    UNDEFINED_PARAMETER = "42P02";
+    UNDEFINED_OBJECT = "42704";
+    DUPLICATE_COLUMN = "42701";
+    DUPLICATE_CURSOR = "42P03";
+    DUPLICATE_PREPARED_STATEMENT = "42P05";
+    DUPLICATE_SCHEMA = "42P06";
+    DUPLICATE_TABLE = "42P07";
+    DUPLICATE_OBJECT = "42710";
+    AMBIGUOUS_COLUMN = "42702";
+    INVALID_COLUMN_REFERENCE = "42P10";
+    INVALID_COLUMN_DEFINITION = "42611";
+    INVALID_TABLE_DEFINITION = "42P16";
+    INVALID_FOREIGN_KEY = "42830";
+    INVALID_OBJECT_DEFINITION = "42P17";
+    DISK_FULL = "53100";
+    OUT_OF_MEMORY = "53200";
+    TOO_MANY_CONNECTIONS = "53300";
+    PROGRAM_LIMIT_EXCEEDED = "54000";
+    OBJECT_NOT_IN_PREREQUISITE_STATE = "55000";
+    OBJECT_IN_USE = "55006";
+    LOCK_NOT_AVAILABLE = "55P03";
+    QUERY_CANCELED = "57014";
+    ADMIN_SHUTDOWN = "57P01";
+    IO_ERROR = "58030";
+    UNDEFINED_FILE = "58P01";
+    CONFIG_FILE_ERROR = "F0000";
+    INTERNAL_ERROR = "XX000";
+    DATA_CORRUPTED = "XX001";
+}
+
+/// An error for the user. One pointer wide, so that results stay small on hot paths.
+#[derive(Clone)]
+pub struct Error(Box<Fields>);
+
+#[derive(Clone)]
+struct Fields {
+    state: SqlState,
+    message: String,
+    detail: Option<String>,
+    hint: Option<String>,
+    position: Option<u32>,
+    constraint: Option<String>,
+}
+
+impl Error {
+    /// An error with its code and primary message (one line, lower case, no full stop).
+    #[cold]
+    pub fn new(state: SqlState, message: impl Into<String>) -> Error {
+        Error(Box::new(Fields {
+            state,
+            message: message.into(),
+            detail: None,
+            hint: None,
+            position: None,
+            constraint: None,
+        }))
+    }
+
+    /// Adds what exactly was found, as a full sentence.
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Error {
+        self.0.detail = Some(detail.into());
+        self
+    }
+
+    /// Adds what the user can do, as a full sentence.
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Error {
+        self.0.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds where in the statement, in characters from 1.
+    pub fn with_position(mut self, position: u32) -> Error {
+        self.0.position = Some(position);
+        self
+    }
+
+    /// Adds the name of the violated constraint.
+    pub fn with_constraint(mut self, name: impl Into<String>) -> Error {
+        self.0.constraint = Some(name.into());
+        self
+    }
+
+    /// A write met a change it does not see: SQLSTATE 40001.
+    #[cold]
+    pub fn write_conflict(table: &str) -> Error {
+        Error::new(
+            SqlState::SERIALIZATION_FAILURE,
+            format!("could not serialize access to row in table \"{table}\""),
+        )
+        .with_hint("Retry the transaction.")
+    }
+
+    /// A request that FirnDB does not serve (yet): SQLSTATE 0A000.
+    #[cold]
+    pub fn unsupported(what: impl fmt::Display) -> Error {
+        Error::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))
+    }
+
+    /// The SQLSTATE.
+    pub fn state(&self) -> SqlState {
+        self.0.state
+    }
+
+    /// The primary message.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// What exactly was found.
+    pub fn detail(&self) -> Option<&str> {
+        self.0.detail.as_deref()
+    }
+
+    /// What to do.
+    pub fn hint(&self) -> Option<&str> {
+        self.0.hint.as_deref()
+    }
+
+    /// Where in the statement, in characters from 1.
+    pub fn position(&self) -> Option<u32> {
+        self.0.position
+    }
+
+    /// The violated constraint.
+    pub fn constraint(&self) -> Option<&str> {
+        self.0.constraint.as_deref()
+    }
+
+    /// Whether running the transaction again may succeed.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self.state(), SqlState::SERIALIZATION_FAILURE | SqlState::DEADLOCK_DETECTED)
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)?;
+        if let Some(detail) = &self.0.detail {
+            write!(f, "\nDETAIL: {detail}")?;
+        }
+        if let Some(hint) = &self.0.hint {
+            write!(f, "\nHINT: {hint}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {self}", self.0.state)
+    }
+}
+
+impl std::error::Error for Error {}

@@ -1,0 +1,113 @@
+//! Names of things in storage. Each is its own type, so that one cannot be passed for another.
+
+use std::fmt;
+
+/// Bits of a [`RowId`] that hold the slot.
+pub const SLOT_BITS: u32 = 20;
+/// Bits of a [`RowId`] that hold the block number. One bit fewer than would fit: the highest bit
+/// of the 64 stays free, so that an index can tell a row id from a tagged reference.
+pub const BLOCK_BITS: u32 = 43;
+const _: () = assert!(SLOT_BITS + BLOCK_BITS == 63);
+
+/// A physical table: one list of blocks. `TRUNCATE` and rewrites give a table a new one; the
+/// catalog maps names to the current one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TableId(pub u32);
+
+/// Position of a column in its physical table, counting dropped columns.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ColumnId(pub u16);
+
+impl ColumnId {
+    /// The position as an index into per-column arrays.
+    #[inline]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// Number of a block within its table, from 0, never reused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct BlockNumber(pub u64);
+
+/// Position of a row inside its block.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Slot(pub u32);
+
+impl Slot {
+    /// The position as an index into per-slot arrays.
+    #[inline]
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Logical address of a row: block number, then slot. Never a memory address; the same on every
+/// replica and after recovery.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RowId(u64);
+
+impl RowId {
+    /// Joins a block number and a slot.
+    #[inline]
+    pub fn new(block: BlockNumber, slot: Slot) -> RowId {
+        debug_assert!(block.0 < 1 << BLOCK_BITS && slot.0 < 1 << SLOT_BITS);
+        RowId(block.0 << SLOT_BITS | u64::from(slot.0))
+    }
+
+    /// The block the row lives in.
+    #[inline]
+    pub fn block(self) -> BlockNumber {
+        BlockNumber(self.0 >> SLOT_BITS)
+    }
+
+    /// The position inside the block.
+    #[inline]
+    pub fn slot(self) -> Slot {
+        Slot((self.0 & ((1 << SLOT_BITS) - 1)) as u32)
+    }
+
+    /// The id as stored in logs and indexes; below 2^63.
+    #[inline]
+    pub fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The inverse of [`RowId::to_bits`].
+    #[inline]
+    pub fn from_bits(bits: u64) -> RowId {
+        debug_assert!(bits >> 63 == 0);
+        RowId(bits)
+    }
+}
+
+impl fmt::Debug for RowId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "({},{})", self.block().0, self.slot().0)
+    }
+}
+
+/// Position in the log, in bytes since the log began; commit order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Lsn(pub u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_id_keeps_its_block_and_slot_apart() {
+        let largest_slot = Slot((1 << SLOT_BITS) - 1);
+        let largest_block = BlockNumber((1 << BLOCK_BITS) - 1);
+        for (block, slot) in [
+            (BlockNumber(0), Slot(0)),
+            (BlockNumber(7), largest_slot),
+            (largest_block, Slot(0)),
+            (largest_block, largest_slot),
+        ] {
+            let row = RowId::new(block, slot);
+            assert_eq!((row.block(), row.slot()), (block, slot));
+            assert_eq!(RowId::from_bits(row.to_bits()), row);
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Values: [`Value`] is what a user passes and gets, typed and owned; [`Cell`] is what storage
+//! reads and writes, untyped, borrowed and quick to copy.
+
+use crate::types::{SqlType, Width};
+
+/// An SQL value with its type.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    /// NULL of any type
+    Null,
+    /// boolean
+    Boolean(bool),
+    /// smallint
+    SmallInt(i16),
+    /// integer
+    Integer(i32),
+    /// bigint
+    BigInt(i64),
+    /// real
+    Real(f32),
+    /// double precision
+    Double(f64),
+    /// numeric: `unscaled · 10^-scale`
+    Numeric {
+        /// The digits as an integer.
+        unscaled: i128,
+        /// How many of them stand after the point.
+        scale: u8,
+    },
+    /// text, varchar, char
+    Text(String),
+    /// bytea
+    Bytea(Vec<u8>),
+    /// date: days since 1970-01-01
+    Date(i32),
+    /// time: microseconds since midnight
+    Time(i64),
+    /// timestamp: microseconds since 1970-01-01
+    Timestamp(i64),
+    /// timestamptz: microseconds since 1970-01-01 UTC
+    TimestampTz(i64),
+    /// interval
+    Interval(Interval),
+    /// uuid
+    Uuid([u8; 16]),
+}
+
+/// A span of time in three parts that do not convert into each other.
+/// Laid out as Arrow's `IntervalMonthDayNano`: months, days, then nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Interval {
+    /// Whole months.
+    pub months: i32,
+    /// Whole days.
+    pub days: i32,
+    /// The rest, in nanoseconds (SQL values are whole microseconds).
+    pub nanoseconds: i64,
+}
+
+/// One column of one row as storage sees it. What the bits mean is the column's type's affair.
+///
+/// Fixed widths of up to 8 bytes are zero-extended bit patterns; booleans are 0 or 1.
+#[derive(Clone, Copy, Debug)]
+pub enum Cell<'a> {
+    /// NULL
+    Null,
+    /// 1 bit to 8 bytes
+    Word(u64),
+    /// 16 bytes: low word, high word
+    Wide([u64; 2]),
+    /// Up to 12 bytes of a string that lay inside its view: length, bytes
+    Inline(u8, [u8; 12]),
+    /// A string
+    Bytes(&'a [u8]),
+}
+
+impl<'a> Cell<'a> {
+    /// A boolean.
+    #[inline]
+    pub fn boolean(value: bool) -> Cell<'a> {
+        Cell::Word(u64::from(value))
+    }
+
+    /// A smallint.
+    #[inline]
+    pub fn i16(value: i16) -> Cell<'a> {
+        Cell::Word(u64::from(value as u16))
+    }
+
+    /// An integer or a date.
+    #[inline]
+    pub fn i32(value: i32) -> Cell<'a> {
+        Cell::Word(u64::from(value as u32))
+    }
+
+    /// A bigint, a time, a timestamp or a numeric of up to 18 digits (unscaled).
+    #[inline]
+    pub fn i64(value: i64) -> Cell<'a> {
+        Cell::Word(value as u64)
+    }
+
+    /// A double.
+    #[inline]
+    pub fn f64(value: f64) -> Cell<'a> {
+        Cell::Word(value.to_bits())
+    }
+
+    /// A real.
+    #[inline]
+    pub fn f32(value: f32) -> Cell<'a> {
+        Cell::Word(u64::from(value.to_bits()))
+    }
+
+    /// A numeric of more than 18 digits (unscaled).
+    #[inline]
+    pub fn i128(value: i128) -> Cell<'a> {
+        Cell::Wide([value as u64, (value as u128 >> 64) as u64])
+    }
+
+    /// A character string.
+    #[inline]
+    pub fn text(value: &'a str) -> Cell<'a> {
+        Cell::Bytes(value.as_bytes())
+    }
+
+    /// Whether this is NULL.
+    #[inline]
+    pub fn is_null(&self) -> bool {
+        matches!(self, Cell::Null)
+    }
+
+    /// The low word of a fixed-width cell. Panics on a string or NULL.
+    #[inline]
+    pub fn word(&self) -> u64 {
+        match self {
+            Cell::Word(word) => *word,
+            Cell::Wide(words) => words[0],
+            other => panic!("{other:?} is no fixed-width cell"),
+        }
+    }
+
+    /// As an integer or date.
+    #[inline]
+    pub fn as_i32(&self) -> i32 {
+        self.word() as u32 as i32
+    }
+
+    /// As a bigint or anything stored like one.
+    #[inline]
+    pub fn as_i64(&self) -> i64 {
+        self.word() as i64
+    }
+
+    /// The bytes of a string cell. Panics on a fixed-width cell or NULL.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Cell::Bytes(bytes) => bytes,
+            Cell::Inline(length, bytes) => &bytes[..usize::from(*length)],
+            other => panic!("{other:?} is no string cell"),
+        }
+    }
+
+    /// The characters of a text cell; storage only ever holds valid UTF-8 in text columns.
+    #[inline]
+    pub fn str(&self) -> &str {
+        let bytes = self.bytes();
+        debug_assert!(std::str::from_utf8(bytes).is_ok());
+        // SAFETY: every way into a text column takes a `str` or checks UTF-8 (`load`, `wire`).
+        unsafe { std::str::from_utf8_unchecked(bytes) }
+    }
+
+    /// The owned, typed value of a cell of a column of type `ty`.
+    pub fn to_value(&self, ty: SqlType) -> Value {
+        if self.is_null() {
+            return Value::Null;
+        }
+        match ty {
+            SqlType::Boolean => Value::Boolean(self.word() != 0),
+            SqlType::SmallInt => Value::SmallInt(self.word() as u16 as i16),
+            SqlType::Integer => Value::Integer(self.as_i32()),
+            SqlType::BigInt => Value::BigInt(self.as_i64()),
+            SqlType::Real => Value::Real(f32::from_bits(self.word() as u32)),
+            SqlType::Double => Value::Double(f64::from_bits(self.word())),
+            SqlType::Numeric { scale, .. } => Value::Numeric {
+                unscaled: match self {
+                    Cell::Wide(words) => (u128::from(words[1]) << 64 | u128::from(words[0])) as i128,
+                    _ => i128::from(self.as_i64()),
+                },
+                scale,
+            },
+            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => Value::Text(self.str().to_owned()),
+            SqlType::Bytea => Value::Bytea(self.bytes().to_owned()),
+            SqlType::Date => Value::Date(self.as_i32()),
+            SqlType::Time => Value::Time(self.as_i64()),
+            SqlType::Timestamp => Value::Timestamp(self.as_i64()),
+            SqlType::TimestampTz => Value::TimestampTz(self.as_i64()),
+            SqlType::Interval => {
+                let Cell::Wide([low, high]) = *self else { panic!("interval cells are wide") };
+                Value::Interval(Interval {
+                    months: low as u32 as i32,
+                    days: (low >> 32) as u32 as i32,
+                    nanoseconds: high as i64,
+                })
+            }
+            SqlType::Uuid => {
+                let Cell::Wide([low, high]) = *self else { panic!("uuid cells are wide") };
+                let mut bytes = [0; 16];
+                bytes[..8].copy_from_slice(&low.to_le_bytes());
+                bytes[8..].copy_from_slice(&high.to_le_bytes());
+                Value::Uuid(bytes)
+            }
+        }
+    }
+}
+
+impl Value {
+    /// Whether this is NULL.
+    pub fn is_null(&self) -> bool {
+        matches!(self, Value::Null)
+    }
+
+    /// The cell that stores this value in a column of type `ty`. The value must already have been
+    /// coerced to that type (`numeric` to its scale, strings to their length); panics otherwise.
+    pub fn as_cell(&self, ty: SqlType) -> Cell<'_> {
+        match (self, ty) {
+            (Value::Null, _) => Cell::Null,
+            (Value::Boolean(value), SqlType::Boolean) => Cell::boolean(*value),
+            (Value::SmallInt(value), SqlType::SmallInt) => Cell::i16(*value),
+            (Value::Integer(value), SqlType::Integer) => Cell::i32(*value),
+            (Value::BigInt(value), SqlType::BigInt) => Cell::i64(*value),
+            (Value::Real(value), SqlType::Real) => Cell::f32(*value),
+            (Value::Double(value), SqlType::Double) => Cell::f64(*value),
+            (Value::Numeric { unscaled, scale }, SqlType::Numeric { scale: wanted, .. })
+                if *scale == wanted =>
+            {
+                match ty.width() {
+                    Width::Fixed(8) => Cell::i64(*unscaled as i64),
+                    _ => Cell::i128(*unscaled),
+                }
+            }
+            (Value::Text(value), SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_)) => {
+                Cell::Bytes(value.as_bytes())
+            }
+            (Value::Bytea(value), SqlType::Bytea) => Cell::Bytes(value),
+            (Value::Date(value), SqlType::Date) => Cell::i32(*value),
+            (Value::Time(value), SqlType::Time)
+            | (Value::Timestamp(value), SqlType::Timestamp)
+            | (Value::TimestampTz(value), SqlType::TimestampTz) => Cell::i64(*value),
+            (Value::Interval(value), SqlType::Interval) => Cell::Wide([
+                u64::from(value.months as u32) | u64::from(value.days as u32) << 32,
+                value.nanoseconds as u64,
+            ]),
+            (Value::Uuid(value), SqlType::Uuid) => {
+                let (low, high) = value.split_at(8);
+                Cell::Wide([
+                    u64::from_le_bytes(low.try_into().expect("8 bytes")),
+                    u64::from_le_bytes(high.try_into().expect("8 bytes")),
+                ])
+            }
+            (value, ty) => panic!("{value:?} was not coerced to {ty}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_type_survives_the_way_into_a_cell_and_back() {
+        let cases = [
+            (Value::Null, SqlType::Integer),
+            (Value::Boolean(true), SqlType::Boolean),
+            (Value::SmallInt(-3), SqlType::SmallInt),
+            (Value::Integer(i32::MIN), SqlType::Integer),
+            (Value::BigInt(-1), SqlType::BigInt),
+            (Value::Real(-0.5), SqlType::Real),
+            (Value::Double(1e300), SqlType::Double),
+            (Value::Numeric { unscaled: -12345, scale: 2 }, SqlType::Numeric { precision: 12, scale: 2 }),
+            (
+                Value::Numeric { unscaled: -(10i128.pow(37)), scale: 2 },
+                SqlType::Numeric { precision: 38, scale: 2 },
+            ),
+            (Value::Text("firn".into()), SqlType::Text),
+            (Value::Bytea(vec![0, 255]), SqlType::Bytea),
+            (Value::Date(-1), SqlType::Date),
+            (Value::Time(86_399_999_999), SqlType::Time),
+            (Value::Timestamp(-1), SqlType::Timestamp),
+            (Value::TimestampTz(1), SqlType::TimestampTz),
+            (Value::Interval(Interval { months: -1, days: 2, nanoseconds: -3000 }), SqlType::Interval),
+            (Value::Uuid([7; 16]), SqlType::Uuid),
+        ];
+        for (value, ty) in cases {
+            assert_eq!(value.as_cell(ty).to_value(ty), value);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Scans, compiled short statements, DML.

@@ -1,0 +1,1 @@
+//! File bytes to columns.

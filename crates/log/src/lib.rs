@@ -1,0 +1,1 @@
+//! The redo log: record format, group commit, segments, reader.

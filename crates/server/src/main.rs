@@ -1,0 +1,2 @@
+//! The firn binary.
+fn main() {}

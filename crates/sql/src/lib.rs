@@ -1,0 +1,1 @@
+//! Parse, bind, DDL, functions, pg_catalog.

@@ -1,0 +1,1 @@
+//! Blocks, version chains, tables, indexes, Arrow views.

@@ -1,0 +1,1 @@
+//! Begin, commit, roll back, collect, recover; the catalog.

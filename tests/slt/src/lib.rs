@@ -1,0 +1,1 @@
+//! The SQL corpus and its runner.

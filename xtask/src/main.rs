@@ -1,0 +1,2 @@
+//! Everything cargo cannot do.
+fn main() {}
