@@ -1,1 +1,17 @@
-//! Blocks, version chains, tables, indexes, Arrow views.
+//! Blocks, version chains, write sets, tables, indexes, Arrow views: one copy of the data that
+//! short transactions change in place and scans read as Arrow.
+//!
+//! Storage never asks who is running: it gets a [`Snapshot`](firn_base::Snapshot). Everything that
+//! may be freed under a reader is reached through a [`Guard`].
+
+pub mod arrow;
+pub mod index;
+pub mod scan;
+pub mod table;
+pub mod write_set;
+
+pub use crossbeam_epoch::{Guard, pin};
+pub use index::{Index, IndexColumn, IndexId, IndexSpec, KeyBuffer};
+pub use scan::{ScanBatch, TableScan};
+pub use table::{ColumnSpec, Table, TableOptions};
+pub use write_set::{Mark, WriteSet};

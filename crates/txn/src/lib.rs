@@ -1,1 +1,10 @@
-//! Begin, commit, roll back, collect, recover; the catalog.
+//! Begin, commit, roll back, collect garbage, checkpoint, recover; the catalog.
+
+pub mod catalog;
+pub mod engine;
+pub mod transaction;
+
+pub use catalog::Catalog;
+pub use engine::{Config, Engine};
+pub use firn_storage::{Guard, pin};
+pub use transaction::{Savepoint, Ticket, Transaction};
