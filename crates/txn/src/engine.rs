@@ -51,6 +51,37 @@ impl Engine {
         todo!("{id:?}")
     }
 
+    /// A fresh object id; never given again, also after a crash.
+    pub fn allocate_oid(&self) -> crate::catalog::Oid {
+        todo!()
+    }
+
+    /// The next value of a sequence, outside transactions: never given twice, also after a crash.
+    /// 2200H when it is exhausted.
+    pub fn next_value(&self, sequence: &crate::catalog::SequenceDef) -> Result<i64> {
+        todo!("{sequence:?}")
+    }
+
+    /// What `setval` does: `value` counts as already given if `is_called`.
+    pub fn set_value(
+        &self,
+        sequence: &crate::catalog::SequenceDef,
+        value: i64,
+        is_called: bool,
+    ) -> Result<()> {
+        todo!("{sequence:?} {value} {is_called}")
+    }
+
+    /// The value last given and whether one was: what `SELECT last_value, is_called FROM seq` shows.
+    pub fn last_value(&self, sequence: &crate::catalog::SequenceDef) -> (i64, bool) {
+        todo!("{sequence:?}")
+    }
+
+    /// Waits until a commit is on disk. At once for tickets without a log position.
+    pub fn wait(&self, ticket: crate::Ticket) -> Result<()> {
+        todo!("{ticket:?}")
+    }
+
     /// Writes a checkpoint now and drops the log before it.
     pub fn checkpoint(&self) -> Result<()> {
         todo!()

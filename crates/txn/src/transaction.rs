@@ -125,6 +125,70 @@ impl Transaction {
         todo!()
     }
 
+    /// Whether a row that this transaction sees stands under a full key of a unique index: what a
+    /// foreign key asks before it points there. 40001 if another transaction is deleting or moving
+    /// that row, or has since this one began.
+    pub fn reference_target_exists(
+        &self,
+        table: &Table,
+        index: &Index,
+        key: &[u8],
+        guard: &Guard,
+    ) -> Result<bool> {
+        let _ = (table, index, key, guard);
+        todo!()
+    }
+
+    /// Whether a row that this transaction sees has a key that begins with `prefix`: what deleting
+    /// a referenced row asks of the referencing table. 40001 if another transaction is inserting
+    /// such a row, or has since this one began.
+    pub fn referencing_row_exists(
+        &self,
+        table: &Table,
+        index: &Index,
+        prefix: &[u8],
+        guard: &Guard,
+    ) -> Result<bool> {
+        let _ = (table, index, prefix, guard);
+        todo!()
+    }
+
+    /// Makes an empty physical table, which goes away again if the transaction rolls back.
+    /// `name` is for messages. The caller puts the id into a [`crate::catalog::TableDef`].
+    pub fn create_storage(
+        &mut self,
+        name: &str,
+        columns: Vec<firn_storage::ColumnSpec>,
+    ) -> firn_base::TableId {
+        let _ = (name, columns);
+        todo!()
+    }
+
+    /// Lets a physical table go once this transaction has committed and nobody reads it any more.
+    pub fn drop_storage(&mut self, table: firn_base::TableId) {
+        todo!("{table:?}")
+    }
+
+    /// Keeps every other transaction from writing to the table until this one ends: for ALTER,
+    /// CREATE INDEX, TRUNCATE, DROP. 55P03 if others that have written to it do not end in time.
+    pub fn lock_exclusive(&mut self, table: &Arc<Table>) -> Result<()> {
+        let _ = table;
+        todo!()
+    }
+
+    /// Builds an index over what the table holds, under [`Transaction::lock_exclusive`]; it goes
+    /// away again on rollback. 23505 if `spec.unique` and two rows share a key.
+    pub fn create_index(&mut self, table: &Arc<Table>, spec: firn_storage::IndexSpec) -> Result<()> {
+        let _ = (table, spec);
+        todo!()
+    }
+
+    /// Takes an index off a table once this transaction has committed.
+    pub fn drop_index(&mut self, table: &Arc<Table>, index: firn_storage::IndexId) -> Result<()> {
+        let _ = (table, index);
+        todo!()
+    }
+
     /// Remembers this point.
     pub fn savepoint(&self) -> Savepoint {
         todo!()
@@ -137,7 +201,7 @@ impl Transaction {
     }
 
     /// Commits. The changes are visible to others when this returns, and durable once
-    /// [`Transaction::wait`]-ing for the ticket returns.
+    /// [`crate::Engine::wait`] returns for the ticket.
     pub fn commit(self) -> Result<Ticket> {
         todo!()
     }
