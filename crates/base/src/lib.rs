@@ -8,8 +8,19 @@ pub mod ids;
 pub mod snapshot;
 
 pub mod error;
+pub mod type_name;
 pub mod types;
 pub mod value;
+
+pub mod binary;
+pub mod coerce;
+pub mod datetime;
+pub mod interval;
+pub mod numeric;
+pub mod oid;
+pub mod operators;
+pub mod text;
+pub mod time_zone;
 
 pub mod clock;
 pub mod random;
@@ -19,5 +30,6 @@ pub mod thread;
 pub use error::{Error, Result, SqlState};
 pub use ids::{BlockNumber, ColumnId, Lsn, RowId, Slot, TableId};
 pub use snapshot::{Snapshot, Stamp, Time, visible};
+pub use time_zone::TimeZoneSetting;
 pub use types::SqlType;
 pub use value::{Cell, Interval, Value};

@@ -267,6 +267,6 @@ mod sql_type_serde {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SqlType, D::Error> {
         let name = String::deserialize(deserializer)?;
-        todo!("parse {name}")
+        SqlType::parse(&name).map_err(serde::de::Error::custom)
     }
 }

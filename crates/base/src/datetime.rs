@@ -1,0 +1,724 @@
+//! Dates and times as PostgreSQL reads and writes them: input in the common forms with DateStyle
+//! `ISO, MDY`, output in ISO form, the proleptic Gregorian calendar.
+//!
+//! Moments are microseconds since 1970, so timestamps end in the year 294247 where PostgreSQL's,
+//! counted from 2000, go on to 294276. `infinity` is refused.
+
+use crate::error::{Error, Result, SqlState};
+use crate::time_zone::{TimeZoneSetting, parse_offset};
+use crate::types::SqlType;
+
+/// Microseconds in a second.
+pub const MICROS_PER_SECOND: i64 = 1_000_000;
+/// Microseconds in a day.
+pub const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
+/// 2000-01-01, where PostgreSQL's wire counts from, in days since 1970.
+pub const POSTGRES_EPOCH_DAYS: i32 = 10_957;
+
+/// 4714-11-24 BC, Julian day 0, the first day that PostgreSQL knows.
+const FIRST_DAY: i64 = -2_440_588;
+/// 5874897-12-31, the last one.
+const LAST_DAY: i64 = 2_145_042_905;
+
+/// Days from 1970-01-01 to a day of the Gregorian calendar; year 0 is 1 BC.
+pub fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
+    // Years begin in March here, so that the leap day is the last of its year.
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = i64::from((153 * ((month + 9) % 12) + 2) / 5 + day - 1);
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
+/// Year, month and day of a day counted from 1970-01-01; year 0 is 1 BC.
+pub fn civil_from_days(days: i64) -> (i64, u32, u32) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = (day_of_year - (153 * shifted_month + 2) / 5 + 1) as u32;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 } as u32;
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+/// How many days a month has.
+pub fn days_in_month(year: i64, month: u32) -> u32 {
+    match month {
+        2 if year.rem_euclid(4) == 0 && (year.rem_euclid(100) != 0 || year.rem_euclid(400) == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// A number as a date, if PostgreSQL has that day.
+pub fn check_date(days: i64) -> Result<i32> {
+    if (FIRST_DAY..=LAST_DAY).contains(&days) {
+        Ok(days as i32)
+    } else {
+        Err(Error::new(SqlState::DATETIME_FIELD_OVERFLOW, "date out of range"))
+    }
+}
+
+/// A number of microseconds as a timestamp, if that is one.
+pub fn check_timestamp(micros: Option<i64>) -> Result<i64> {
+    match micros {
+        Some(micros) if micros >= FIRST_DAY * MICROS_PER_DAY => Ok(micros),
+        _ => Err(Error::new(SqlState::DATETIME_FIELD_OVERFLOW, "timestamp out of range")),
+    }
+}
+
+/// Midnight of a day.
+pub fn date_to_timestamp(days: i32) -> Result<i64> {
+    i64::from(days)
+        .checked_mul(MICROS_PER_DAY)
+        .ok_or_else(|| Error::new(SqlState::DATETIME_FIELD_OVERFLOW, "date out of range for timestamp"))
+}
+
+/// What the clocks of `zone` show at a moment.
+pub fn to_local(utc: i64, zone: &TimeZoneSetting) -> Result<i64> {
+    check_timestamp(utc.checked_add(i64::from(zone.offset_at(utc)) * MICROS_PER_SECOND))
+}
+
+/// The moment at which the clocks of `zone` show `local`.
+pub fn to_utc(local: i64, zone: &TimeZoneSetting) -> Result<i64> {
+    check_timestamp(local.checked_sub(i64::from(zone.offset_of_local(local)) * MICROS_PER_SECOND))
+}
+
+/// Reads a date.
+pub fn parse_date(text: &str) -> Result<i32> {
+    if let Some(days) = iso_date(text.as_bytes()) {
+        return Ok(days);
+    }
+    let fields = Fields::read(text, SqlType::Date)?;
+    match fields.date {
+        Some((year, month, day)) => check_date(days_from_civil(year, month, day)).map_err(|_| {
+            Error::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("date out of range: \"{text}\""))
+        }),
+        None => Err(syntax(text, SqlType::Date)),
+    }
+}
+
+/// Reads a time of day.
+pub fn parse_time(text: &str) -> Result<i64> {
+    let fields = Fields::read(text, SqlType::Time)?;
+    fields.time.ok_or_else(|| syntax(text, SqlType::Time))
+}
+
+/// Reads a timestamp without time zone; a zone in the text is read and ignored, as PostgreSQL does.
+pub fn parse_timestamp(text: &str) -> Result<i64> {
+    if let Some(micros) = iso_timestamp(text.as_bytes()) {
+        return Ok(micros);
+    }
+    let fields = Fields::read(text, SqlType::Timestamp)?;
+    fields.timestamp(text, SqlType::Timestamp)
+}
+
+/// Reads a timestamp with time zone; one that names no zone is in `zone`.
+pub fn parse_timestamptz(text: &str, zone: &TimeZoneSetting) -> Result<i64> {
+    let (local, zone) = match iso_timestamp(text.as_bytes()) {
+        Some(local) => (local, *zone),
+        None => {
+            let fields = Fields::read(text, SqlType::TimestampTz)?;
+            (fields.timestamp(text, SqlType::TimestampTz)?, fields.zone.unwrap_or(*zone))
+        }
+    };
+    to_utc(local, &zone).map_err(|_| out_of_range(text))
+}
+
+/// Appends a date, `2024-01-31` or `0044-03-15 BC`.
+pub fn write_date(days: i32, out: &mut String) {
+    let (year, month, day) = civil_from_days(i64::from(days));
+    write_civil(year, month, day, out);
+    if year <= 0 {
+        out.push_str(" BC");
+    }
+}
+
+/// Appends a time of day, `02:03:04.5`.
+pub fn write_time(micros: i64, out: &mut String) {
+    let seconds = micros / MICROS_PER_SECOND;
+    push_two(seconds / 3600, out);
+    out.push(':');
+    push_two(seconds / 60 % 60, out);
+    out.push(':');
+    push_two(seconds % 60, out);
+    write_fraction(micros % MICROS_PER_SECOND, out);
+}
+
+/// Appends a timestamp, `2024-01-31 02:03:04`.
+pub fn write_timestamp(micros: i64, out: &mut String) {
+    if write_date_and_time(micros, out) {
+        out.push_str(" BC");
+    }
+}
+
+/// Appends a timestamp with time zone as the clocks of `zone` show it, `2024-01-31 02:03:04+00`.
+pub fn write_timestamptz(micros: i64, zone: &TimeZoneSetting, out: &mut String) {
+    let offset = zone.offset_at(micros);
+    let before_christ =
+        write_date_and_time(micros.saturating_add(i64::from(offset) * MICROS_PER_SECOND), out);
+    write_offset(offset, out);
+    if before_christ {
+        out.push_str(" BC");
+    }
+}
+
+/// Appends an offset in seconds east, `+00`, `-03:30`, `+00:53:28`.
+pub fn write_offset(seconds: i32, out: &mut String) {
+    out.push(if seconds < 0 { '-' } else { '+' });
+    let seconds = i64::from(seconds.unsigned_abs());
+    push_two(seconds / 3600, out);
+    if seconds % 3600 != 0 {
+        out.push(':');
+        push_two(seconds / 60 % 60, out);
+    }
+    if seconds % 60 != 0 {
+        out.push(':');
+        push_two(seconds % 60, out);
+    }
+}
+
+/// Appends the digits of a second that are not zero at the end, with their point.
+pub(crate) fn write_fraction(micros: i64, out: &mut String) {
+    if micros == 0 {
+        return;
+    }
+    let mut digits = [b'0'; 6];
+    let mut rest = micros;
+    for digit in digits.iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    let length = digits.iter().rposition(|&digit| digit != b'0').map_or(0, |last| last + 1);
+    out.push('.');
+    out.extend(digits[..length].iter().map(|&digit| char::from(digit)));
+}
+
+/// Appends a number below 100 in two digits; larger ones in as many as they need.
+pub(crate) fn push_two(number: i64, out: &mut String) {
+    if number < 100 {
+        out.push(char::from(b'0' + (number / 10) as u8));
+        out.push(char::from(b'0' + (number % 10) as u8));
+    } else {
+        out.push_str(&number.to_string());
+    }
+}
+
+fn write_civil(year: i64, month: u32, day: u32, out: &mut String) {
+    let year = if year <= 0 { 1 - year } else { year };
+    if year < 10_000 {
+        push_two(year / 100, out);
+        push_two(year % 100, out);
+    } else {
+        out.push_str(&year.to_string());
+    }
+    out.push('-');
+    push_two(i64::from(month), out);
+    out.push('-');
+    push_two(i64::from(day), out);
+}
+
+/// Returns whether the year was before Christ.
+fn write_date_and_time(micros: i64, out: &mut String) -> bool {
+    let (year, month, day) = civil_from_days(micros.div_euclid(MICROS_PER_DAY));
+    write_civil(year, month, day, out);
+    out.push(' ');
+    write_time(micros.rem_euclid(MICROS_PER_DAY), out);
+    year <= 0
+}
+
+/// The quick way for `YYYY-MM-DD`; anything else, wrong dates included, takes the long one.
+fn iso_date(text: &[u8]) -> Option<i32> {
+    let &[y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = text else { return None };
+    let digits = [y1, y2, y3, y4, m1, m2, d1, d2].map(|byte| u32::from(byte.wrapping_sub(b'0')));
+    if digits.iter().any(|&digit| digit > 9) {
+        return None;
+    }
+    let year = i64::from(digits[0] * 1000 + digits[1] * 100 + digits[2] * 10 + digits[3]);
+    let (month, day) = (digits[4] * 10 + digits[5], digits[6] * 10 + digits[7]);
+    (year > 0 && (1..=12).contains(&month) && day >= 1 && day <= days_in_month(year, month))
+        .then(|| days_from_civil(year, month, day) as i32)
+}
+
+/// The quick way for `YYYY-MM-DD HH:MM:SS[.ffffff]`, also with a `T` between.
+fn iso_timestamp(text: &[u8]) -> Option<i64> {
+    let (date, rest) = text.split_at_checked(10)?;
+    let days = iso_date(date)?;
+    let (time, fraction) = rest.split_at_checked(9)?;
+    let &[b' ' | b'T', h1, h2, b':', m1, m2, b':', s1, s2] = time else { return None };
+    let digits = [h1, h2, m1, m2, s1, s2].map(|byte| i64::from(byte.wrapping_sub(b'0')));
+    let (hour, minute, second) =
+        (digits[0] * 10 + digits[1], digits[2] * 10 + digits[3], digits[4] * 10 + digits[5]);
+    if digits.iter().any(|&digit| digit > 9) || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let mut micros = 0;
+    match fraction {
+        [] => {}
+        [b'.', fraction @ ..] if (1..=6).contains(&fraction.len()) => {
+            let mut unit = 100_000;
+            for byte in fraction {
+                let digit = byte.wrapping_sub(b'0');
+                if digit > 9 {
+                    return None;
+                }
+                micros += i64::from(digit) * unit;
+                unit /= 10;
+            }
+        }
+        _ => return None,
+    }
+    let seconds = i64::from(days) * 86_400 + hour * 3600 + minute * 60 + second;
+    Some(seconds * MICROS_PER_SECOND + micros)
+}
+
+/// What a date or time text says, field by field.
+#[derive(Default)]
+struct Fields {
+    /// Year (0 is 1 BC), month, day.
+    date: Option<(i64, u32, u32)>,
+    /// Microseconds since midnight; 24:00:00 is allowed.
+    time: Option<i64>,
+    /// The zone, if one was written.
+    zone: Option<TimeZoneSetting>,
+}
+
+/// The parts of a date that came as words of their own (`Jan 31 2024`).
+#[derive(Default)]
+struct LooseDate<'a> {
+    month: Option<u32>,
+    numbers: Vec<&'a str>,
+}
+
+impl Fields {
+    fn read(text: &str, ty: SqlType) -> Result<Fields> {
+        let mut fields = Fields::default();
+        let mut loose = LooseDate::default();
+        let mut before_christ = false;
+        let mut afternoon = None;
+        for word in text.split_ascii_whitespace().flat_map(split_at_t) {
+            fields.word(word, text, ty, &mut loose, &mut before_christ, &mut afternoon)?;
+        }
+        if loose.month.is_some() || !loose.numbers.is_empty() {
+            if fields.date.is_some() {
+                return Err(syntax(text, ty));
+            }
+            fields.date = Some(loose.resolve(text, ty)?);
+        }
+        if let Some(afternoon) = afternoon {
+            fields.time = Some(twelve_hours(fields.time.ok_or_else(|| syntax(text, ty))?, afternoon, text)?);
+        }
+        if let Some((year, month, day)) = &mut fields.date {
+            if before_christ {
+                *year = 1 - *year;
+            }
+            check_civil(*year, *month, *day, before_christ, text)?;
+        } else if before_christ {
+            return Err(syntax(text, ty));
+        }
+        Ok(fields)
+    }
+
+    fn word<'a>(
+        &mut self,
+        word: &'a str,
+        text: &str,
+        ty: SqlType,
+        loose: &mut LooseDate<'a>,
+        before_christ: &mut bool,
+        afternoon: &mut Option<bool>,
+    ) -> Result<()> {
+        let wrong = || syntax(text, ty);
+        let word = word.trim_matches(',');
+        let Some(&first) = word.as_bytes().first() else { return Ok(()) };
+        if word.contains(':') && first.is_ascii_digit() {
+            if self.time.is_some() {
+                return Err(wrong());
+            }
+            // The zone may follow without a space: 12:00:00+02, 12:00Z, 12:00 pm.
+            let end = word.find(|c: char| !c.is_ascii_digit() && c != ':' && c != '.').unwrap_or(word.len());
+            self.time = Some(clock_time(&word[..end], text, ty)?);
+            return match &word[end..] {
+                "" => Ok(()),
+                rest => self.word(rest, text, ty, loose, before_christ, afternoon),
+            };
+        }
+        match first {
+            b'0'..=b'9' if word.bytes().all(|byte| byte.is_ascii_digit()) => match word.len() {
+                // Digits alone are a date first and a time once there is a date.
+                8 if self.date.is_none() => {
+                    self.date =
+                        Some((number(&word[..4]), number(&word[4..6]) as u32, number(&word[6..]) as u32));
+                }
+                6 if self.date.is_none() && loose.month.is_none() && ty != SqlType::Time => {
+                    let year = two_digit_year(number(&word[..2]));
+                    self.date = Some((year, number(&word[2..4]) as u32, number(&word[4..]) as u32));
+                }
+                4 | 6 if self.time.is_none() && (self.date.is_some() || ty == SqlType::Time) => {
+                    let seconds = if word.len() == 6 { number(&word[4..]) } else { 0 };
+                    self.time = Some(from_clock(number(&word[..2]), number(&word[2..4]), seconds, 0, text)?);
+                }
+                1..=7 if loose.numbers.len() < 3 => loose.numbers.push(word),
+                _ => return Err(wrong()),
+            },
+            b'0'..=b'9' if self.date.is_none() => {
+                // A date with a zone or BC behind it and no time between, or one of its own.
+                self.date = Some(separated_date(word, text, ty)?);
+            }
+            b'+' | b'-' if self.zone.is_none() => {
+                self.zone = Some(parse_offset(word).ok_or_else(wrong)?);
+            }
+            _ => return self.name(word, text, ty, loose, before_christ, afternoon),
+        }
+        Ok(())
+    }
+
+    fn name(
+        &mut self,
+        word: &str,
+        text: &str,
+        ty: SqlType,
+        loose: &mut LooseDate<'_>,
+        before_christ: &mut bool,
+        afternoon: &mut Option<bool>,
+    ) -> Result<()> {
+        let lower = word.to_ascii_lowercase();
+        match lower.as_str() {
+            "bc" => *before_christ = true,
+            "ad" | "at" | "on" => {}
+            "am" => *afternoon = Some(false),
+            "pm" => *afternoon = Some(true),
+            "epoch" if self.date.is_none() => {
+                self.date = Some((1970, 1, 1));
+                self.time = Some(0);
+                self.zone = Some(TimeZoneSetting::UTC);
+            }
+            "allballs" if self.time.is_none() => self.time = Some(0),
+            "infinity" | "-infinity" | "+infinity" => {
+                return Err(Error::unsupported(format_args!("an infinite {ty}")));
+            }
+            "now" | "today" | "tomorrow" | "yesterday" => {
+                return Err(Error::unsupported(format_args!("the {ty} \"{lower}\""))
+                    .with_hint("Use now() or current_date."));
+            }
+            _ => {
+                if let Some(month) = month_by_name(&lower) {
+                    if loose.month.replace(month).is_some() {
+                        return Err(syntax(text, ty));
+                    }
+                } else if !is_weekday(&lower) {
+                    if self.zone.is_some() || self.time.is_none() && self.date.is_none() {
+                        return Err(syntax(text, ty));
+                    }
+                    let zone = TimeZoneSetting::from_name(word);
+                    // A place with a slash was meant as a zone; any other word could be anything.
+                    self.zone = Some(zone.ok_or_else(|| match word.contains('/') {
+                        true => Error::new(
+                            SqlState::INVALID_PARAMETER_VALUE,
+                            format!("time zone \"{lower}\" not recognized"),
+                        ),
+                        false => syntax(text, ty),
+                    })?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn timestamp(&self, text: &str, ty: SqlType) -> Result<i64> {
+        let (year, month, day) = self.date.ok_or_else(|| syntax(text, ty))?;
+        let micros = days_from_civil(year, month, day)
+            .checked_mul(MICROS_PER_DAY)
+            .and_then(|midnight| midnight.checked_add(self.time.unwrap_or(0)));
+        check_timestamp(micros).map_err(|_| out_of_range(text))
+    }
+}
+
+impl LooseDate<'_> {
+    /// Month names with day and year in either order; three bare numbers are month, day, year unless
+    /// the first is too long for a month.
+    fn resolve(self, text: &str, ty: SqlType) -> Result<(i64, u32, u32)> {
+        let is_year = |word: &str| word.len() > 2;
+        let (year, month, day) = match (self.month, self.numbers.as_slice()) {
+            (Some(month), [year, day]) if is_year(year) => (*year, i64::from(month), *day),
+            (Some(month), [day, year]) => (*year, i64::from(month), *day),
+            (None, [year, month, day]) if is_year(year) => (*year, number(month), *day),
+            (None, [month, day, year]) => (*year, number(month), *day),
+            _ => return Err(syntax(text, ty)),
+        };
+        Ok((full_year(year), month as u32, number(day) as u32))
+    }
+}
+
+/// `2024-1-31`, `1/31/2024`, `1.31.2024`, `31-Jan-2024`, `Jan-31-2024`, `2024.031`.
+fn separated_date(word: &str, text: &str, ty: SqlType) -> Result<(i64, u32, u32)> {
+    let parts: Vec<&str> = word.split(['-', '/', '.']).collect();
+    let is_number =
+        |part: &str| !part.is_empty() && part.len() <= 7 && part.bytes().all(|b| b.is_ascii_digit());
+    if let [year, day] = parts.as_slice()
+        && is_number(year)
+        && is_number(day)
+        && year.len() >= 4
+        && day.len() == 3
+    {
+        let (year, day) = (number(year), number(day));
+        let (_, month, day_of_month) = civil_from_days(days_from_civil(year, 1, 1) + day - 1);
+        let last = if days_in_month(year, 2) == 29 { 366 } else { 365 };
+        return match (1..=last).contains(&day) {
+            true => Ok((year, month, day_of_month)),
+            false => Err(out_of_range(text)),
+        };
+    }
+    let mut loose = LooseDate::default();
+    for part in &parts {
+        if is_number(part) {
+            loose.numbers.push(part);
+        } else {
+            let month = month_by_name(&part.to_ascii_lowercase()).ok_or_else(|| syntax(text, ty))?;
+            if loose.month.replace(month).is_some() {
+                return Err(syntax(text, ty));
+            }
+        }
+    }
+    loose.resolve(text, ty)
+}
+
+/// `HH:MM`, `HH:MM:SS` or `HH:MM:SS.ffffff`.
+fn clock_time(word: &str, text: &str, ty: SqlType) -> Result<i64> {
+    let (clock, fraction) = match word.split_once('.') {
+        Some((clock, fraction)) => (clock, fraction),
+        None => (word, ""),
+    };
+    let parts: Vec<&str> = clock.split(':').collect();
+    let valid = |part: &&str| !part.is_empty() && part.len() <= 4;
+    if !parts.iter().all(valid) || fraction.contains(['.', ':']) || parts.len() < 2 || parts.len() > 3 {
+        return Err(syntax(text, ty));
+    }
+    if parts.len() == 2 && !fraction.is_empty() {
+        // Minutes and seconds, as PostgreSQL reads MM:SS.fff.
+        return from_clock(0, number(parts[0]), number(parts[1]), fraction_micros(fraction), text);
+    }
+    let seconds = parts.get(2).map_or(0, |part| number(part));
+    from_clock(number(parts[0]), number(parts[1]), seconds, fraction_micros(fraction), text)
+}
+
+/// The digits after the point as microseconds, rounded.
+pub(crate) fn fraction_micros(digits: &str) -> i64 {
+    let mut micros = 0;
+    for position in 0..6 {
+        micros = micros * 10 + digits.as_bytes().get(position).map_or(0, |digit| i64::from(digit - b'0'));
+    }
+    micros + i64::from(digits.as_bytes().get(6).is_some_and(|digit| *digit >= b'5'))
+}
+
+fn from_clock(hours: i64, minutes: i64, seconds: i64, micros: i64, text: &str) -> Result<i64> {
+    let total = ((hours * 60 + minutes) * 60 + seconds) * MICROS_PER_SECOND + micros;
+    // Second 60 and hour 24 are accepted as the beginning of what follows.
+    match hours <= 24 && minutes < 60 && seconds <= 60 && total <= MICROS_PER_DAY {
+        true => Ok(total),
+        false => Err(out_of_range(text)),
+    }
+}
+
+fn twelve_hours(time: i64, afternoon: bool, text: &str) -> Result<i64> {
+    const HOUR: i64 = 3600 * MICROS_PER_SECOND;
+    match time / HOUR {
+        13.. => Err(out_of_range(text)),
+        12 if !afternoon => Ok(time - 12 * HOUR),
+        0..12 if afternoon => Ok(time + 12 * HOUR),
+        _ => Ok(time),
+    }
+}
+
+fn check_civil(year: i64, month: u32, day: u32, before_christ: bool, text: &str) -> Result<()> {
+    // There is no year 0: with BC it has become 1, without it stayed.
+    if year == 0 && !before_christ || year == 1 && before_christ {
+        return Err(out_of_range(text));
+    }
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return Err(out_of_range(text).with_hint("Perhaps you need a different \"datestyle\" setting."));
+    }
+    match day <= days_in_month(year, month) {
+        true => Ok(()),
+        false => Err(out_of_range(text)),
+    }
+}
+
+/// `2024-01-31T12:00` is two words.
+fn split_at_t(word: &str) -> impl Iterator<Item = &str> {
+    let position = word.bytes().enumerate().position(|(position, byte)| {
+        let around = |offset: usize| word.as_bytes().get(offset).is_some_and(u8::is_ascii_digit);
+        matches!(byte, b'T' | b't') && position > 0 && around(position - 1) && around(position + 1)
+    });
+    match position {
+        Some(position) => [&word[..position], &word[position + 1..]].into_iter().take(2),
+        None => [word, ""].into_iter().take(1),
+    }
+}
+
+/// A number of at most seven digits that has been seen to be one.
+fn number(digits: &str) -> i64 {
+    digits.bytes().fold(0, |number, digit| number * 10 + i64::from(digit - b'0'))
+}
+
+fn full_year(digits: &str) -> i64 {
+    if digits.len() <= 2 { two_digit_year(number(digits)) } else { number(digits) }
+}
+
+fn two_digit_year(year: i64) -> i64 {
+    if year < 70 { year + 2000 } else { year + 1900 }
+}
+
+fn month_by_name(word: &str) -> Option<u32> {
+    const MONTHS: [&str; 12] = [
+        "january",
+        "february",
+        "march",
+        "april",
+        "may",
+        "june",
+        "july",
+        "august",
+        "september",
+        "october",
+        "november",
+        "december",
+    ];
+    let matches =
+        |month: &&str| word == *month || word == &month[..3] || word == "sept" && *month == "september";
+    MONTHS.iter().position(|month| matches(&month)).map(|position| position as u32 + 1)
+}
+
+fn is_weekday(word: &str) -> bool {
+    const DAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
+    DAYS.iter().any(|day| word == *day || word == &day[..3])
+        || matches!(word, "tues" | "thur" | "thurs" | "weds")
+}
+
+fn syntax(text: &str, ty: SqlType) -> Error {
+    let name = match ty {
+        SqlType::Time => "time",
+        SqlType::Timestamp => "timestamp",
+        SqlType::TimestampTz => "timestamp with time zone",
+        _ => "date",
+    };
+    Error::new(SqlState::INVALID_DATETIME_FORMAT, format!("invalid input syntax for type {name}: \"{text}\""))
+}
+
+fn out_of_range(text: &str) -> Error {
+    Error::new(SqlState::DATETIME_FIELD_OVERFLOW, format!("date/time field value out of range: \"{text}\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn date(text: &str) -> String {
+        let mut out = String::new();
+        match parse_date(text) {
+            Ok(days) => write_date(days, &mut out),
+            Err(error) => out = format!("{} {}", error.state(), error.message()),
+        }
+        out
+    }
+
+    fn timestamptz(text: &str, zone: &str) -> String {
+        let zone = TimeZoneSetting::parse(zone).unwrap();
+        let mut out = String::new();
+        match parse_timestamptz(text, &zone) {
+            Ok(micros) => write_timestamptz(micros, &zone, &mut out),
+            Err(error) => out = format!("{} {}", error.state(), error.message()),
+        }
+        out
+    }
+
+    #[test]
+    fn the_calendar_agrees_with_itself_over_all_of_postgres_range() {
+        for days in (FIRST_DAY..LAST_DAY).step_by(9_973) {
+            let (year, month, day) = civil_from_days(days);
+            assert_eq!(days_from_civil(year, month, day), days);
+        }
+        assert_eq!(days_from_civil(2000, 1, 1), i64::from(POSTGRES_EPOCH_DAYS));
+        assert_eq!(civil_from_days(FIRST_DAY), (-4713, 11, 24));
+        assert_eq!(civil_from_days(LAST_DAY), (5874897, 12, 31));
+    }
+
+    #[test]
+    fn dates_are_read_in_postgres_forms() {
+        for text in [
+            "2024-01-31",
+            "20240131",
+            "Jan 31 2024",
+            "January 31, 2024",
+            "31 jan 2024",
+            "31-Jan-2024",
+            "2024-Jan-31",
+            "1/31/2024",
+            "01/31/24",
+            "2024.031",
+            " 2024-1-31 ",
+            "Wed Jan 31 2024",
+            "240131",
+            "2024-01-31 12:00",
+            "2024 1 31",
+        ] {
+            assert_eq!(date(text), "2024-01-31", "{text}");
+        }
+        assert_eq!(date("0044-03-15 BC"), "0044-03-15 BC");
+        assert_eq!(date("99999-12-31"), "99999-12-31");
+        assert_eq!(date("epoch"), "1970-01-01");
+        assert_eq!(date("2024-13-01"), "22008 date/time field value out of range: \"2024-13-01\"");
+        assert_eq!(date("31.01.2024"), "22008 date/time field value out of range: \"31.01.2024\"");
+        assert_eq!(date("2023-02-29"), "22008 date/time field value out of range: \"2023-02-29\"");
+        assert_eq!(date("0000-01-01"), "22008 date/time field value out of range: \"0000-01-01\"");
+        assert_eq!(date("hello"), "22007 invalid input syntax for type date: \"hello\"");
+        assert_eq!(date(""), "22007 invalid input syntax for type date: \"\"");
+    }
+
+    #[test]
+    fn timestamps_are_read_and_written_in_their_zone() {
+        assert_eq!(timestamptz("2024-01-31 02:03:04", "UTC"), "2024-01-31 02:03:04+00");
+        assert_eq!(timestamptz("2024-01-31T02:03:04.5Z", "UTC"), "2024-01-31 02:03:04.5+00");
+        assert_eq!(timestamptz("2024-01-31 02:03:04+05:30", "UTC"), "2024-01-30 20:33:04+00");
+        assert_eq!(timestamptz("2024-01-31 02:03 America/New_York", "UTC"), "2024-01-31 07:03:00+00");
+        assert_eq!(timestamptz("2024-07-31 12:00", "Europe/Berlin"), "2024-07-31 12:00:00+02");
+        assert_eq!(timestamptz("2024-03-31 02:30", "Europe/Berlin"), "2024-03-31 03:30:00+02");
+        assert_eq!(timestamptz("2024-10-27 02:30", "Europe/Berlin"), "2024-10-27 02:30:00+01");
+        assert_eq!(timestamptz("1850-01-01 00:00", "Europe/Berlin"), "1850-01-01 00:00:00+00:53:28");
+        assert_eq!(timestamptz("20240131 040506", "UTC"), "2024-01-31 04:05:06+00");
+        assert_eq!(timestamptz("2024-01-31 11:30 pm", "UTC"), "2024-01-31 23:30:00+00");
+        assert_eq!(timestamptz("2024-01-31 24:00", "UTC"), "2024-02-01 00:00:00+00");
+        assert_eq!(timestamptz("0044-03-15 BC 12:00", "UTC"), "0044-03-15 12:00:00+00 BC");
+        assert_eq!(
+            timestamptz("2024-01-31 25:00", "UTC"),
+            "22008 date/time field value out of range: \"2024-01-31 25:00\""
+        );
+        assert_eq!(
+            timestamptz("2024-01-31 12:00 Nowhere/Land", "UTC"),
+            "22023 time zone \"nowhere/land\" not recognized"
+        );
+        assert_eq!(
+            timestamptz("tuesday-ish", "UTC"),
+            "22007 invalid input syntax for type timestamp with time zone: \"tuesday-ish\""
+        );
+    }
+
+    #[test]
+    fn times_are_read_in_postgres_forms() {
+        let time = |text| {
+            let mut out = String::new();
+            write_time(parse_time(text).unwrap(), &mut out);
+            out
+        };
+        assert_eq!(time("04:05:06.789"), "04:05:06.789");
+        assert_eq!(time("04:05"), "04:05:00");
+        assert_eq!(time("040506"), "04:05:06");
+        assert_eq!(time("04:05 PM"), "16:05:00");
+        assert_eq!(time("24:00:00"), "24:00:00");
+        assert_eq!(time("04:05:06.1234567"), "04:05:06.123457");
+        assert!(parse_time("25:00").is_err());
+    }
+}

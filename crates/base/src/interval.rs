@@ -1,0 +1,458 @@
+//! Intervals as PostgreSQL reads and writes them (IntervalStyle `postgres`).
+//!
+//! Months, days and time stay apart; only comparison takes a month for 30 days and a day for 24
+//! hours. Storage counts nanoseconds, so the time part ends at 292 years where PostgreSQL's ends at
+//! 292 thousand.
+
+use crate::datetime::{MICROS_PER_DAY, MICROS_PER_SECOND, fraction_micros, push_two, write_fraction};
+use crate::error::{Error, Result, SqlState};
+use crate::value::Interval;
+use std::cmp::Ordering;
+use std::fmt::Write;
+
+const NANOS_PER_MICRO: i64 = 1_000;
+
+impl Interval {
+    /// An interval from PostgreSQL's three parts; 22008 if the time part is too long for us.
+    pub fn from_parts(months: i32, days: i32, microseconds: i64) -> Result<Interval> {
+        let nanoseconds = microseconds.checked_mul(NANOS_PER_MICRO).ok_or_else(out_of_range)?;
+        Ok(Interval { months, days, nanoseconds })
+    }
+
+    /// The time part in microseconds.
+    pub fn microseconds(&self) -> i64 {
+        self.nanoseconds / NANOS_PER_MICRO
+    }
+
+    /// The length that comparisons see, in microseconds.
+    fn comparable(&self) -> i128 {
+        let days = i64::from(self.months) * 30 + i64::from(self.days);
+        i128::from(days) * i128::from(MICROS_PER_DAY) + i128::from(self.microseconds())
+    }
+
+    /// SQL order: 1 month = 30 days = 720 hours.
+    pub fn compare(&self, other: &Interval) -> Ordering {
+        self.comparable().cmp(&other.comparable())
+    }
+
+    /// The sum, part by part.
+    pub fn checked_add(self, other: Interval) -> Result<Interval> {
+        let sum = || {
+            Some(Interval {
+                months: self.months.checked_add(other.months)?,
+                days: self.days.checked_add(other.days)?,
+                nanoseconds: self.nanoseconds.checked_add(other.nanoseconds)?,
+            })
+        };
+        sum().ok_or_else(out_of_range)
+    }
+
+    /// The interval that points the other way.
+    pub fn checked_neg(self) -> Result<Interval> {
+        let negated = || {
+            Some(Interval {
+                months: self.months.checked_neg()?,
+                days: self.days.checked_neg()?,
+                nanoseconds: self.nanoseconds.checked_neg()?,
+            })
+        };
+        negated().ok_or_else(out_of_range)
+    }
+
+    /// The interval times a number. What is left of a month goes to the days, of a day to the time.
+    pub fn checked_mul(self, factor: f64) -> Result<Interval> {
+        Interval::scaled(
+            f64::from(self.months) * factor,
+            f64::from(self.days) * factor,
+            self.microseconds() as f64 * factor,
+        )
+    }
+
+    /// The interval divided by a number.
+    pub fn checked_div(self, divisor: f64) -> Result<Interval> {
+        if divisor == 0.0 {
+            return Err(Error::new(SqlState::DIVISION_BY_ZERO, "division by zero"));
+        }
+        Interval::scaled(
+            f64::from(self.months) / divisor,
+            f64::from(self.days) / divisor,
+            self.microseconds() as f64 / divisor,
+        )
+    }
+
+    /// Months, days and microseconds with fractions, made whole by passing fractions downwards.
+    fn scaled(months: f64, days: f64, micros: f64) -> Result<Interval> {
+        // Rounded to microseconds of a day, as PostgreSQL does, so that 0.1 month is 3 days sharp.
+        let tidy = |value: f64| (value * MICROS_PER_SECOND as f64).round() / MICROS_PER_SECOND as f64;
+        let month_days = tidy((months - months.trunc()) * 30.0);
+        let mut seconds = tidy((days - days.trunc() + month_days - month_days.trunc()) * 86_400.0);
+        let mut whole_days = days.trunc() + month_days.trunc();
+        if seconds.abs() >= 86_400.0 {
+            whole_days += (seconds / 86_400.0).trunc();
+            seconds %= 86_400.0;
+        }
+        let micros = (micros + seconds * MICROS_PER_SECOND as f64).round_ties_even();
+        let fits = |value: f64| value.abs() < f64::from(i32::MAX);
+        if !fits(months) || !fits(whole_days) || micros.is_nan() || micros.abs() >= i64::MAX as f64 {
+            return Err(out_of_range());
+        }
+        Interval::from_parts(months.trunc() as i32, whole_days as i32, micros as i64)
+    }
+}
+
+fn out_of_range() -> Error {
+    Error::new(SqlState::DATETIME_FIELD_OVERFLOW, "interval out of range")
+}
+
+/// Reads an interval: `1 year 2 mons -3 days 04:05:06.7 ago`, `1-2`, `3 4:05`, `P1Y2M3DT4H5M6.7S`.
+pub fn parse(text: &str) -> Result<Interval> {
+    let syntax = || {
+        Error::new(
+            SqlState::INVALID_DATETIME_FORMAT,
+            format!("invalid input syntax for type interval: \"{text}\""),
+        )
+    };
+    let trimmed = text.trim();
+    let sum = match trimmed.strip_prefix('P') {
+        Some(iso) => parse_iso(iso).ok_or_else(syntax)?,
+        None => parse_words(trimmed).ok_or_else(syntax)?,
+    };
+    sum.finish().ok_or_else(|| {
+        Error::new(
+            SqlState::DATETIME_FIELD_OVERFLOW,
+            format!("interval field value out of range: \"{text}\""),
+        )
+    })
+}
+
+/// Appends an interval, `1 year 2 mons -3 days +04:05:06.7`.
+pub fn write(interval: &Interval, out: &mut String) {
+    let start = out.len();
+    let mut previous_negative = false;
+    let parts = [(interval.months / 12, "year"), (interval.months % 12, "mon"), (interval.days, "day")];
+    for (value, unit) in parts {
+        if value == 0 {
+            continue;
+        }
+        let space = if out.len() == start { "" } else { " " };
+        // A plus sign tells a positive part from the negative one before it.
+        let plus = if previous_negative && value > 0 { "+" } else { "" };
+        let plural = if value == 1 { "" } else { "s" };
+        write!(out, "{space}{plus}{value} {unit}{plural}").expect("strings take everything");
+        previous_negative = value < 0;
+    }
+    let micros = interval.microseconds();
+    if micros == 0 && out.len() != start {
+        return;
+    }
+    if out.len() != start {
+        out.push(' ');
+    }
+    if micros < 0 {
+        out.push('-');
+    } else if previous_negative {
+        out.push('+');
+    }
+    let micros = micros.unsigned_abs() as i64;
+    let seconds = micros / MICROS_PER_SECOND;
+    push_two(seconds / 3600, out);
+    out.push(':');
+    push_two(seconds / 60 % 60, out);
+    out.push(':');
+    push_two(seconds % 60, out);
+    write_fraction(micros % MICROS_PER_SECOND, out);
+}
+
+/// Parts added up while reading, wide enough that overflow is found only at the end.
+#[derive(Default)]
+struct Sum {
+    months: i128,
+    days: i128,
+    micros: i128,
+}
+
+/// A number as written: sign, whole part, and what stands after the point in billionths.
+#[derive(Clone, Copy)]
+struct Number {
+    negative: bool,
+    whole: i128,
+    billionths: i128,
+}
+
+const BILLION: i128 = 1_000_000_000;
+
+impl Number {
+    fn read(text: &str) -> Option<Number> {
+        let (negative, digits) = match text.as_bytes().first()? {
+            b'-' => (true, &text[1..]),
+            b'+' => (false, &text[1..]),
+            _ => (false, text),
+        };
+        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+        let all_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if whole.len() + fraction.len() == 0
+            || whole.len() > 18
+            || !all_digits(whole)
+            || !all_digits(fraction)
+        {
+            return None;
+        }
+        let mut billionths = 0;
+        for position in 0..9 {
+            let digit = fraction.as_bytes().get(position).map_or(0, |digit| i128::from(digit - b'0'));
+            billionths = billionths * 10 + digit;
+        }
+        Some(Number { negative, whole: if whole.is_empty() { 0 } else { whole.parse().ok()? }, billionths })
+    }
+
+    fn signed(self, value: i128) -> i128 {
+        if self.negative { -value } else { value }
+    }
+}
+
+impl Sum {
+    /// Adds so many of a unit; a fraction of a large unit becomes smaller ones.
+    fn add(&mut self, number: Number, unit: &str) -> Option<()> {
+        let day = i128::from(MICROS_PER_DAY);
+        let micros_per_unit = match unit {
+            "us" | "usec" | "usecs" | "microsecond" | "microseconds" | "microsecon" => 1,
+            "ms" | "msec" | "msecs" | "millisecond" | "milliseconds" | "mseconds" => 1_000,
+            "s" | "sec" | "secs" | "second" | "seconds" => 1_000_000,
+            "m" | "min" | "mins" | "minute" | "minutes" => 60_000_000,
+            "h" | "hr" | "hrs" | "hour" | "hours" => 3_600_000_000,
+            "d" | "day" | "days" => {
+                self.days += number.signed(number.whole);
+                self.micros += number.signed(rounded(number.billionths * day));
+                return Some(());
+            }
+            "w" | "week" | "weeks" => {
+                let billionths_of_days = number.billionths * 7;
+                self.days += number.signed(number.whole * 7 + billionths_of_days / BILLION);
+                self.micros += number.signed(rounded(billionths_of_days % BILLION * day));
+                return Some(());
+            }
+            "mon" | "mons" | "month" | "months" => {
+                let billionths_of_days = number.billionths * 30;
+                self.months += number.signed(number.whole);
+                self.days += number.signed(billionths_of_days / BILLION);
+                self.micros += number.signed(rounded(billionths_of_days % BILLION * day));
+                return Some(());
+            }
+            _ => {
+                let months = match unit {
+                    "y" | "yr" | "yrs" | "year" | "years" => 12,
+                    "decade" | "decades" | "dec" | "decs" => 120,
+                    "c" | "cent" | "century" | "centuries" => 1_200,
+                    "mil" | "mils" | "millennium" | "millennia" => 12_000,
+                    _ => return None,
+                };
+                // A fraction of a year is rounded to months.
+                self.months += number.signed(number.whole * months + rounded(number.billionths * months));
+                return Some(());
+            }
+        };
+        self.micros +=
+            number.signed(number.whole * micros_per_unit + rounded(number.billionths * micros_per_unit));
+        Some(())
+    }
+
+    fn negate(&mut self) {
+        (self.months, self.days, self.micros) = (-self.months, -self.days, -self.micros);
+    }
+
+    fn finish(self) -> Option<Interval> {
+        Some(Interval {
+            months: self.months.try_into().ok()?,
+            days: self.days.try_into().ok()?,
+            nanoseconds: (self.micros * i128::from(NANOS_PER_MICRO)).try_into().ok()?,
+        })
+    }
+}
+
+/// Billionths to the nearest whole.
+fn rounded(billionths: i128) -> i128 {
+    (billionths + BILLION / 2) / BILLION
+}
+
+/// A list of numbers with units, with a time, a SQL year-month or a bare number among them.
+fn parse_words(text: &str) -> Option<Sum> {
+    let mut sum = Sum::default();
+    let mut pending: Option<Number> = None;
+    let mut anything = false;
+    for word in text.split_ascii_whitespace() {
+        let lower = word.trim_matches(',').to_ascii_lowercase();
+        if lower == "@" {
+            continue;
+        }
+        if lower == "ago" {
+            if let Some(number) = pending.take() {
+                sum.add(number, "s")?;
+            }
+            sum.negate();
+            continue;
+        }
+        anything = true;
+        // The unit may follow its number without a space.
+        let digits = lower.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(lower.len());
+        let (value, unit) = lower.split_at(digits);
+        if value.contains(':') {
+            // A number before a time counts days.
+            if let Some(days) = pending.take() {
+                sum.add(days, "d")?;
+            }
+            sum.micros += clock(value)?;
+            if !unit.is_empty() {
+                return None;
+            }
+            continue;
+        }
+        if !value.is_empty() {
+            if pending.is_some() {
+                return None;
+            }
+            match year_month(value) {
+                Some(months) => sum.months += months,
+                None => pending = Some(Number::read(value)?),
+            }
+        }
+        if !unit.is_empty() {
+            sum.add(pending.take()?, unit)?;
+        }
+    }
+    if let Some(seconds) = pending {
+        sum.add(seconds, "s")?;
+    }
+    anything.then_some(sum)
+}
+
+/// SQL's `years-months`.
+fn year_month(word: &str) -> Option<i128> {
+    let (negative, digits) = match word.strip_prefix('-') {
+        Some(digits) => (true, digits),
+        None => (false, word.strip_prefix('+').unwrap_or(word)),
+    };
+    let (years, months) = digits.split_once('-')?;
+    let months = i128::from(years.parse::<u32>().ok()?) * 12
+        + i128::from(months.parse::<u32>().ok().filter(|m| *m < 12)?);
+    Some(if negative { -months } else { months })
+}
+
+/// `[-]HH:MM[:SS[.ffffff]]`, or `MM:SS.ffffff`, in microseconds.
+fn clock(word: &str) -> Option<i128> {
+    let (negative, clock) = match word.strip_prefix('-') {
+        Some(clock) => (true, clock),
+        None => (false, word.strip_prefix('+').unwrap_or(word)),
+    };
+    let (clock, fraction) = clock.split_once('.').unwrap_or((clock, ""));
+    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let parts: Vec<u64> = clock.split(':').map(|part| part.parse().ok()).collect::<Option<_>>()?;
+    let (hours, minutes, seconds) = match parts.as_slice() {
+        [minutes, seconds] if !fraction.is_empty() => (0, *minutes, *seconds),
+        [hours, minutes] => (*hours, *minutes, 0),
+        [hours, minutes, seconds] => (*hours, *minutes, *seconds),
+        _ => return None,
+    };
+    if minutes > 59 || seconds > 59 {
+        return None;
+    }
+    let seconds = (i128::from(hours) * 60 + i128::from(minutes)) * 60 + i128::from(seconds);
+    let micros = seconds * i128::from(MICROS_PER_SECOND) + i128::from(fraction_micros(fraction));
+    Some(if negative { -micros } else { micros })
+}
+
+/// ISO 8601 with designators, after its `P`.
+fn parse_iso(text: &str) -> Option<Sum> {
+    let mut sum = Sum::default();
+    let mut in_time = false;
+    let mut rest = text;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        if let Some(after) = rest.strip_prefix('T').filter(|_| !in_time) {
+            in_time = true;
+            rest = after;
+            continue;
+        }
+        let end = rest.find(|c: char| c.is_ascii_alphabetic())?;
+        let number = Number::read(&rest[..end])?;
+        let unit = match (rest.as_bytes()[end], in_time) {
+            (b'Y', false) => "y",
+            (b'M', false) => "mon",
+            (b'W', false) => "w",
+            (b'D', false) => "d",
+            (b'H', true) => "h",
+            (b'M', true) => "m",
+            (b'S', true) => "s",
+            _ => return None,
+        };
+        sum.add(number, unit)?;
+        rest = &rest[end + 1..];
+    }
+    Some(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn through(text: &str) -> String {
+        let mut out = String::new();
+        match parse(text) {
+            Ok(interval) => write(&interval, &mut out),
+            Err(error) => out = format!("{} {}", error.state(), error.message()),
+        }
+        out
+    }
+
+    #[test]
+    fn intervals_are_read_and_written_like_postgres_does() {
+        let cases = [
+            ("1 day 02:03:04", "1 day 02:03:04"),
+            ("1 year 2 mons", "1 year 2 mons"),
+            ("P1DT2H", "1 day 02:00:00"),
+            ("P1Y2M3DT4H5M6.7S", "1 year 2 mons 3 days 04:05:06.7"),
+            ("P2W", "14 days"),
+            ("-1 day 02:03:04", "-1 days +02:03:04"),
+            ("1 day ago", "-1 days"),
+            ("-1 year -2 mons +3 days -04:05:06", "-1 years -2 mons +3 days -04:05:06"),
+            ("1.5 days", "1 day 12:00:00"),
+            ("1.5 months", "1 mon 15 days"),
+            ("1.5 years", "1 year 6 mons"),
+            ("1.5 weeks", "10 days 12:00:00"),
+            ("1-2", "1 year 2 mons"),
+            ("3 4:05", "3 days 04:05:00"),
+            ("5", "00:00:05"),
+            ("90 minutes", "01:30:00"),
+            ("30d", "30 days"),
+            ("100 hours", "100:00:00"),
+            ("0", "00:00:00"),
+            ("@ 1 minute 1.5 seconds", "00:01:01.5"),
+            ("1 century", "100 years"),
+            ("250 ms", "00:00:00.25"),
+            ("hello", "22007 invalid input syntax for type interval: \"hello\""),
+            ("", "22007 invalid input syntax for type interval: \"\""),
+            ("3000000000 days", "22008 interval field value out of range: \"3000000000 days\""),
+        ];
+        for (text, written) in cases {
+            assert_eq!(through(text), written, "{text}");
+        }
+    }
+
+    #[test]
+    fn arithmetic_keeps_the_parts_apart_and_comparison_does_not() {
+        let interval = |text| parse(text).unwrap();
+        let written = |interval: Interval| {
+            let mut out = String::new();
+            write(&interval, &mut out);
+            out
+        };
+        assert_eq!(written(interval("1 mon 3 days").checked_mul(1.5).unwrap()), "1 mon 19 days 12:00:00");
+        assert_eq!(written(interval("1 day").checked_div(3.0).unwrap()), "08:00:00");
+        assert_eq!(written(interval("1 mon").checked_add(interval("-1 day")).unwrap()), "1 mon -1 days");
+        assert_eq!(interval("1 mon").compare(&interval("30 days")), Ordering::Equal);
+        assert_eq!(interval("25 hours").compare(&interval("1 day")), Ordering::Greater);
+    }
+}

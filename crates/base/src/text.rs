@@ -1,0 +1,458 @@
+//! Values as text, read and written as PostgreSQL does.
+
+use crate::error::{Error, Result, SqlState};
+use crate::time_zone::TimeZoneSetting;
+use crate::types::SqlType;
+use crate::value::Value;
+use crate::{datetime, interval, numeric};
+use std::fmt::{Display, Write};
+
+/// Reads a value of type `ty`. Moments that name no zone are in `zone`.
+pub fn parse(text: &str, ty: SqlType, zone: &TimeZoneSetting) -> Result<Value> {
+    Ok(match ty {
+        SqlType::Boolean => Value::Boolean(parse_boolean(text)?),
+        SqlType::SmallInt => Value::SmallInt(parse_integer(text, ty)?),
+        SqlType::Integer => Value::Integer(parse_integer(text, ty)?),
+        SqlType::BigInt => Value::BigInt(parse_integer(text, ty)?),
+        SqlType::Real => Value::Real(parse_real(text)?),
+        SqlType::Double => Value::Double(parse_double(text)?),
+        SqlType::Numeric { precision, scale } => {
+            Value::Numeric { unscaled: numeric::parse_as(text, precision, scale)?, scale }
+        }
+        SqlType::Text | SqlType::Varchar(None) => Value::Text(text.to_owned()),
+        SqlType::Varchar(Some(length)) => Value::Text(fit_varchar(text, length)?.to_owned()),
+        SqlType::Char(length) => Value::Text(fit_char(text, length)?),
+        SqlType::Bytea => Value::Bytea(parse_bytea(text)?),
+        SqlType::Date => Value::Date(datetime::parse_date(text)?),
+        SqlType::Time => Value::Time(datetime::parse_time(text)?),
+        SqlType::Timestamp => Value::Timestamp(datetime::parse_timestamp(text)?),
+        SqlType::TimestampTz => Value::TimestampTz(datetime::parse_timestamptz(text, zone)?),
+        SqlType::Interval => Value::Interval(interval::parse(text)?),
+        SqlType::Uuid => Value::Uuid(parse_uuid(text)?),
+    })
+}
+
+/// Appends a value as text; NULL appends nothing. Of `ty` only matters whether it is plain
+/// `numeric`, which is written without zeros at the end.
+pub fn write(value: &Value, ty: SqlType, zone: &TimeZoneSetting, out: &mut String) {
+    match value {
+        Value::Null => {}
+        Value::Boolean(value) => out.push(if *value { 't' } else { 'f' }),
+        Value::SmallInt(value) => display(value, out),
+        Value::Integer(value) => display(value, out),
+        Value::BigInt(value) => display(value, out),
+        Value::Real(value) => write_real(*value, out),
+        Value::Double(value) => write_double(*value, out),
+        Value::Numeric { unscaled, scale } if ty == SqlType::NUMERIC => {
+            let (unscaled, scale) = numeric::without_trailing_zeros(*unscaled, *scale);
+            numeric::write(unscaled, scale, out);
+        }
+        Value::Numeric { unscaled, scale } => numeric::write(*unscaled, *scale, out),
+        Value::Text(value) => out.push_str(value),
+        Value::Bytea(value) => write_bytea(value, out),
+        Value::Date(value) => datetime::write_date(*value, out),
+        Value::Time(value) => datetime::write_time(*value, out),
+        Value::Timestamp(value) => datetime::write_timestamp(*value, out),
+        Value::TimestampTz(value) => datetime::write_timestamptz(*value, zone, out),
+        Value::Interval(value) => interval::write(value, out),
+        Value::Uuid(value) => write_uuid(value, out),
+    }
+}
+
+fn display(value: impl Display, out: &mut String) {
+    write!(out, "{value}").expect("strings take everything");
+}
+
+#[cold]
+fn invalid(ty: impl Display, text: &str) -> Error {
+    Error::new(
+        SqlState::INVALID_TEXT_REPRESENTATION,
+        format!("invalid input syntax for type {ty}: \"{text}\""),
+    )
+}
+
+#[cold]
+fn out_of_range(ty: SqlType, text: &str) -> Error {
+    Error::new(
+        SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+        format!("value \"{text}\" is out of range for type {ty}"),
+    )
+}
+
+/// `t`, `true`, `yes`, `on`, `1` and their opposites, and unambiguous beginnings of the words.
+pub fn parse_boolean(text: &str) -> Result<bool> {
+    let word = text.trim_ascii();
+    let begins = |full: &str, least: usize| {
+        word.len() >= least && full.len() >= word.len() && full[..word.len()].eq_ignore_ascii_case(word)
+    };
+    if !word.is_ascii() {
+        return Err(invalid(SqlType::Boolean, text));
+    }
+    if begins("true", 1) || begins("yes", 1) || begins("on", 2) || word == "1" {
+        Ok(true)
+    } else if begins("false", 1) || begins("no", 1) || begins("off", 2) || word == "0" {
+        Ok(false)
+    } else {
+        Err(invalid(SqlType::Boolean, text))
+    }
+}
+
+/// A whole number of the type `ty`, which has `T`'s range.
+pub fn parse_integer<T: TryFrom<i64>>(text: &str, ty: SqlType) -> Result<T> {
+    let trimmed = text.trim_ascii();
+    let (negative, digits) = match trimmed.as_bytes().first() {
+        Some(b'-') => (true, &trimmed.as_bytes()[1..]),
+        Some(b'+') => (false, &trimmed.as_bytes()[1..]),
+        _ => (false, trimmed.as_bytes()),
+    };
+    if digits.is_empty() {
+        return Err(invalid(ty, text));
+    }
+    let mut value: Option<i64> = Some(0);
+    for byte in digits {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return Err(invalid(ty, text));
+        }
+        // Downwards, because the smallest number has no positive counterpart.
+        value = value.and_then(|value| value.checked_mul(10)?.checked_sub(i64::from(digit)));
+    }
+    let value = if negative { value } else { value.and_then(i64::checked_neg) };
+    value.and_then(|value| T::try_from(value).ok()).ok_or_else(|| out_of_range(ty, text))
+}
+
+/// A double, with `NaN` and `Infinity`.
+pub fn parse_double(text: &str) -> Result<f64> {
+    let trimmed = text.trim_ascii();
+    let value: f64 = float_words(trimmed)
+        .map(Ok)
+        .unwrap_or_else(|| trimmed.parse())
+        .map_err(|_| invalid(SqlType::Double, text))?;
+    match lost(trimmed, value.is_infinite(), value == 0.0) {
+        true => Err(float_out_of_range(SqlType::Double, text)),
+        false => Ok(value),
+    }
+}
+
+/// A real, with `NaN` and `Infinity`.
+pub fn parse_real(text: &str) -> Result<f32> {
+    let trimmed = text.trim_ascii();
+    let value: f32 = float_words(trimmed)
+        .map(|value| Ok(value as f32))
+        .unwrap_or_else(|| trimmed.parse())
+        .map_err(|_| invalid(SqlType::Real, text))?;
+    match lost(trimmed, value.is_infinite(), value == 0.0) {
+        true => Err(float_out_of_range(SqlType::Real, text)),
+        false => Ok(value),
+    }
+}
+
+fn float_words(text: &str) -> Option<f64> {
+    let (sign, word) = match text.strip_prefix('-') {
+        Some(word) => (-1.0, word),
+        None => (1.0, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if word.eq_ignore_ascii_case("infinity") || word.eq_ignore_ascii_case("inf") {
+        Some(sign * f64::INFINITY)
+    } else if word.eq_ignore_ascii_case("nan") {
+        Some(f64::NAN)
+    } else {
+        None
+    }
+}
+
+/// Whether digits other than zero became infinite or vanished.
+fn lost(text: &str, infinite: bool, zero: bool) -> bool {
+    let mantissa = text.split(['e', 'E']).next().unwrap_or(text);
+    let nonzero = mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
+    nonzero && (infinite || zero)
+}
+
+#[cold]
+fn float_out_of_range(ty: SqlType, text: &str) -> Error {
+    Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("\"{text}\" is out of range for type {ty}"))
+}
+
+/// Appends the shortest digits that read back as the same double.
+pub fn write_double(value: f64, out: &mut String) {
+    if value.is_finite() {
+        shortest(&format!("{value:e}"), 15, out);
+    } else {
+        not_finite(value, out);
+    }
+}
+
+/// Appends the shortest digits that read back as the same real.
+pub fn write_real(value: f32, out: &mut String) {
+    if value.is_finite() {
+        shortest(&format!("{value:e}"), 6, out);
+    } else {
+        not_finite(f64::from(value), out);
+    }
+}
+
+fn not_finite(value: f64, out: &mut String) {
+    out.push_str(if value.is_nan() {
+        "NaN"
+    } else if value > 0.0 {
+        "Infinity"
+    } else {
+        "-Infinity"
+    });
+}
+
+/// Rust's `d.ddde±x` in PostgreSQL's form: plain digits for exponents from -4 to below `limit`, else
+/// an exponent with its sign and at least two digits.
+fn shortest(scientific: &str, limit: i32, out: &mut String) {
+    let (mantissa, exponent) = scientific.split_once('e').expect("Rust writes an exponent");
+    let exponent: i32 = exponent.parse().expect("Rust writes a number");
+    let (sign, mantissa) = match mantissa.strip_prefix('-') {
+        Some(mantissa) => ("-", mantissa),
+        None => ("", mantissa),
+    };
+    out.push_str(sign);
+    if exponent < -4 || exponent >= limit {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        write!(out, "{mantissa}e{sign}{:02}", exponent.unsigned_abs()).expect("strings take everything");
+        return;
+    }
+    let digits = mantissa.bytes().filter(|byte| *byte != b'.').map(char::from);
+    let count = digits.clone().count() as i32;
+    if exponent < 0 {
+        out.push_str("0.");
+        out.extend(std::iter::repeat_n('0', (-exponent - 1) as usize));
+        out.extend(digits);
+        return;
+    }
+    for (position, digit) in digits.enumerate() {
+        if position as i32 == exponent + 1 {
+            out.push('.');
+        }
+        out.push(digit);
+    }
+    out.extend(std::iter::repeat_n('0', (exponent + 1 - count).max(0) as usize));
+}
+
+/// A string of at most `length` characters; only blanks may be cut off to make it one.
+pub fn fit_varchar(text: &str, length: u32) -> Result<&str> {
+    match end_of(text, length) {
+        None => Ok(text),
+        Some(end) if text[end..].bytes().all(|byte| byte == b' ') => Ok(&text[..end]),
+        Some(_) => Err(too_long(SqlType::Varchar(Some(length)))),
+    }
+}
+
+/// A string of exactly `length` characters, padded with blanks; only blanks may be cut off.
+pub fn fit_char(text: &str, length: u32) -> Result<String> {
+    match end_of(text, length) {
+        Some(end) if text[end..].bytes().all(|byte| byte == b' ') => Ok(text[..end].to_owned()),
+        Some(_) => Err(too_long(SqlType::Char(length))),
+        None => Ok(pad(text, length)),
+    }
+}
+
+/// The string with blanks up to `length` characters.
+pub(crate) fn pad(text: &str, length: u32) -> String {
+    let missing = (length as usize).saturating_sub(text.chars().count());
+    let mut padded = String::with_capacity(text.len() + missing);
+    padded.push_str(text);
+    padded.extend(std::iter::repeat_n(' ', missing));
+    padded
+}
+
+/// Where the characters beyond the first `length` begin, if there are any.
+pub(crate) fn end_of(text: &str, length: u32) -> Option<usize> {
+    // Never more characters than bytes.
+    if text.len() <= length as usize {
+        return None;
+    }
+    text.char_indices().nth(length as usize).map(|(position, _)| position)
+}
+
+#[cold]
+fn too_long(ty: SqlType) -> Error {
+    Error::new(SqlState::STRING_DATA_RIGHT_TRUNCATION, format!("value too long for type {ty}"))
+}
+
+/// Bytes in hexadecimal (`\x0aff`) or with escapes (`a\\\012`).
+pub fn parse_bytea(text: &str) -> Result<Vec<u8>> {
+    match text.strip_prefix("\\x") {
+        Some(hex) => parse_hex(hex),
+        None => parse_escapes(text.as_bytes()).ok_or_else(|| {
+            Error::new(SqlState::INVALID_TEXT_REPRESENTATION, "invalid input syntax for type bytea")
+        }),
+    }
+}
+
+fn parse_hex(text: &str) -> Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len() / 2);
+    let mut characters = text.chars();
+    let digit = |character: char| {
+        character.to_digit(16).map(|digit| digit as u8).ok_or_else(|| {
+            Error::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("invalid hexadecimal digit: \"{character}\""),
+            )
+        })
+    };
+    while let Some(character) = characters.next() {
+        // Blanks may stand between bytes, not within one.
+        if character.is_ascii_whitespace() {
+            continue;
+        }
+        let high = digit(character)?;
+        let low = characters.next().ok_or_else(|| {
+            Error::new(SqlState::INVALID_PARAMETER_VALUE, "invalid hexadecimal data: odd number of digits")
+        })?;
+        bytes.push(high << 4 | digit(low)?);
+    }
+    Ok(bytes)
+}
+
+fn parse_escapes(mut text: &[u8]) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    while let Some((&first, rest)) = text.split_first() {
+        text = rest;
+        if first != b'\\' {
+            bytes.push(first);
+            continue;
+        }
+        match *text {
+            [b'\\', ..] => {
+                bytes.push(b'\\');
+                text = &text[1..];
+            }
+            [a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', ..] => {
+                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                text = &text[3..];
+            }
+            _ => return None,
+        }
+    }
+    Some(bytes)
+}
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
+/// Appends bytes in hexadecimal with `\x` in front.
+pub fn write_bytea(bytes: &[u8], out: &mut String) {
+    out.reserve(2 + 2 * bytes.len());
+    out.push_str("\\x");
+    for byte in bytes {
+        push_hex(*byte, out);
+    }
+}
+
+fn push_hex(byte: u8, out: &mut String) {
+    out.push(char::from(HEX[usize::from(byte >> 4)]));
+    out.push(char::from(HEX[usize::from(byte & 15)]));
+}
+
+/// A UUID in any of PostgreSQL's forms: hyphens after any four digits or none, braces or none.
+pub fn parse_uuid(text: &str) -> Result<[u8; 16]> {
+    uuid(text.as_bytes()).ok_or_else(|| invalid(SqlType::Uuid, text))
+}
+
+fn uuid(text: &[u8]) -> Option<[u8; 16]> {
+    let mut rest = match text {
+        [b'{', inner @ .., b'}'] => inner,
+        [b'{', ..] => return None,
+        _ => text,
+    };
+    let mut bytes = [0; 16];
+    for (position, byte) in bytes.iter_mut().enumerate() {
+        let &[high, low, ..] = rest else { return None };
+        let digit = |character: u8| char::from(character).to_digit(16);
+        *byte = (digit(high)? << 4 | digit(low)?) as u8;
+        rest = &rest[2..];
+        if position % 2 == 1 && position < 15 {
+            rest = rest.strip_prefix(b"-").unwrap_or(rest);
+        }
+    }
+    rest.is_empty().then_some(bytes)
+}
+
+/// Appends a UUID in its standard form.
+pub fn write_uuid(bytes: &[u8; 16], out: &mut String) {
+    for (position, byte) in bytes.iter().enumerate() {
+        if matches!(position, 4 | 6 | 8 | 10) {
+            out.push('-');
+        }
+        push_hex(*byte, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn through(text: &str, ty: SqlType) -> String {
+        let mut out = String::new();
+        match parse(text, ty, &TimeZoneSetting::UTC) {
+            Ok(value) => write(&value, ty, &TimeZoneSetting::UTC, &mut out),
+            Err(error) => out = format!("{} {}", error.state(), error.message()),
+        }
+        out
+    }
+
+    #[test]
+    fn values_are_read_and_written_like_postgres_does() {
+        let money = SqlType::Numeric { precision: 12, scale: 2 };
+        let cases = [
+            (SqlType::Boolean, " TRUE ", "t"),
+            (SqlType::Boolean, "n", "f"),
+            (SqlType::Boolean, "of", "f"),
+            (SqlType::Boolean, "o", "22P02 invalid input syntax for type boolean: \"o\""),
+            (SqlType::Boolean, "", "22P02 invalid input syntax for type boolean: \"\""),
+            (SqlType::Integer, " -42 ", "-42"),
+            (SqlType::Integer, "+7", "7"),
+            (SqlType::Integer, "x", "22P02 invalid input syntax for type integer: \"x\""),
+            (SqlType::Integer, "1.5", "22P02 invalid input syntax for type integer: \"1.5\""),
+            (SqlType::Integer, "2147483648", "22003 value \"2147483648\" is out of range for type integer"),
+            (SqlType::SmallInt, "-32768", "-32768"),
+            (SqlType::BigInt, "-9223372036854775808", "-9223372036854775808"),
+            (
+                SqlType::BigInt,
+                "9223372036854775808",
+                "22003 value \"9223372036854775808\" is out of range for type bigint",
+            ),
+            (SqlType::Double, "1e15", "1e+15"),
+            (SqlType::Double, "100000000000000", "100000000000000"),
+            (SqlType::Double, "0.0001", "0.0001"),
+            (SqlType::Double, "0.00001", "1e-05"),
+            (SqlType::Double, "-0", "-0"),
+            (SqlType::Double, "0.1", "0.1"),
+            (SqlType::Double, "123456789.125", "123456789.125"),
+            (SqlType::Double, "1e300", "1e+300"),
+            (SqlType::Double, "inf", "Infinity"),
+            (SqlType::Double, "nan", "NaN"),
+            (SqlType::Double, "1e400", "22003 \"1e400\" is out of range for type double precision"),
+            (SqlType::Double, "1e-400", "22003 \"1e-400\" is out of range for type double precision"),
+            (SqlType::Real, "1234567", "1.234567e+06"),
+            (SqlType::Real, "123456", "123456"),
+            (SqlType::Real, "0.1", "0.1"),
+            (money, "1.005", "1.01"),
+            (money, "7", "7.00"),
+            (SqlType::NUMERIC, "1.500", "1.5"),
+            (SqlType::NUMERIC, "100", "100"),
+            (SqlType::Varchar(Some(3)), "abc  ", "abc"),
+            (SqlType::Varchar(Some(3)), "abcd", "22001 value too long for type character varying(3)"),
+            (SqlType::Varchar(Some(3)), "äöü", "äöü"),
+            (SqlType::Char(3), "ä", "ä  "),
+            (SqlType::Char(3), "abc ", "abc"),
+            (SqlType::Char(1), "ab", "22001 value too long for type character(1)"),
+            (SqlType::Bytea, "\\x00 fF", "\\x00ff"),
+            (SqlType::Bytea, "a\\\\\\001", "\\x615c01"),
+            (SqlType::Bytea, "\\x0", "22023 invalid hexadecimal data: odd number of digits"),
+            (SqlType::Bytea, "\\x0g", "22023 invalid hexadecimal digit: \"g\""),
+            (SqlType::Bytea, "\\9", "22P02 invalid input syntax for type bytea"),
+            (SqlType::Uuid, "{A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11}", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+            (SqlType::Uuid, "a0eebc999c0b4ef8bb6d6bb9bd380a11", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+            (SqlType::Uuid, "a0ee", "22P02 invalid input syntax for type uuid: \"a0ee\""),
+            (SqlType::Timestamp, "2024-01-31 02:03:04.50", "2024-01-31 02:03:04.5"),
+        ];
+        for (ty, text, written) in cases {
+            assert_eq!(through(text, ty), written, "{text} as {ty}");
+        }
+    }
+}

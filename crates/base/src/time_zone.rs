@@ -1,0 +1,177 @@
+//! Time zones: a fixed offset or a place with a history, as the setting `TimeZone` names it.
+
+use crate::error::{Error, Result, SqlState};
+use chrono::{LocalResult, NaiveDateTime, Offset, TimeZone as _};
+use std::fmt;
+
+/// The largest offset from UTC that PostgreSQL takes, in seconds.
+const MAX_OFFSET: i32 = 15 * 3600 + 59 * 60 + 59;
+
+/// The session setting `TimeZone`, or the zone written in a timestamp.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimeZoneSetting {
+    /// Seconds east of Greenwich.
+    Fixed(i32),
+    /// A place of the IANA database.
+    Place(chrono_tz::Tz),
+}
+
+impl Default for TimeZoneSetting {
+    fn default() -> Self {
+        TimeZoneSetting::UTC
+    }
+}
+
+impl TimeZoneSetting {
+    /// Greenwich.
+    pub const UTC: TimeZoneSetting = TimeZoneSetting::Place(chrono_tz::Tz::UTC);
+
+    /// A zone by the name that `SET TimeZone` and timestamps accept: `Europe/Berlin`, `UTC`, `EST`,
+    /// or an offset like `+02`, `-3:30`, in which `+` means east (ISO 8601).
+    pub fn parse(name: &str) -> Result<TimeZoneSetting> {
+        let trimmed = name.trim();
+        TimeZoneSetting::from_name(trimmed).or_else(|| parse_offset(trimmed)).ok_or_else(|| {
+            Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("time zone \"{trimmed}\" not recognized"))
+        })
+    }
+
+    /// A zone by its name or abbreviation.
+    pub fn from_name(name: &str) -> Option<TimeZoneSetting> {
+        if name.eq_ignore_ascii_case("z") || name.eq_ignore_ascii_case("zulu") {
+            return Some(TimeZoneSetting::UTC);
+        }
+        if let Some((_, hours)) = ABBREVIATIONS.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)) {
+            return Some(TimeZoneSetting::Fixed(hours * 3600));
+        }
+        let place = name.parse().ok().or_else(|| {
+            chrono_tz::TZ_VARIANTS.iter().copied().find(|place| place.name().eq_ignore_ascii_case(name))
+        });
+        place.map(TimeZoneSetting::Place)
+    }
+
+    /// Seconds east of Greenwich at a moment, in microseconds since 1970 UTC.
+    pub fn offset_at(&self, utc: i64) -> i32 {
+        match self {
+            TimeZoneSetting::Fixed(seconds) => *seconds,
+            TimeZoneSetting::Place(chrono_tz::Tz::UTC) => 0,
+            TimeZoneSetting::Place(place) => {
+                place.offset_from_utc_datetime(&naive(utc)).fix().local_minus_utc()
+            }
+        }
+    }
+
+    /// Seconds east of Greenwich when the clocks show `local`, in microseconds since 1970 by those
+    /// clocks. A time that clocks skip counts as before the jump, one that they show twice as its
+    /// second (standard time) occurrence: PostgreSQL's rule.
+    pub fn offset_of_local(&self, local: i64) -> i32 {
+        match self {
+            TimeZoneSetting::Fixed(seconds) => *seconds,
+            TimeZoneSetting::Place(chrono_tz::Tz::UTC) => 0,
+            TimeZoneSetting::Place(place) => match place.offset_from_local_datetime(&naive(local)) {
+                LocalResult::Single(offset) => offset.fix().local_minus_utc(),
+                LocalResult::Ambiguous(first, second) => {
+                    first.fix().local_minus_utc().min(second.fix().local_minus_utc())
+                }
+                LocalResult::None => {
+                    // No zone ever jumped by a day, so a day earlier the old offset was in force.
+                    let before = naive(local.saturating_sub(crate::datetime::MICROS_PER_DAY));
+                    match place.offset_from_local_datetime(&before) {
+                        LocalResult::Single(offset) | LocalResult::Ambiguous(offset, _) => {
+                            offset.fix().local_minus_utc()
+                        }
+                        LocalResult::None => 0,
+                    }
+                }
+            },
+        }
+    }
+}
+
+impl fmt::Display for TimeZoneSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TimeZoneSetting::Fixed(seconds) => {
+                let mut text = String::new();
+                crate::datetime::write_offset(*seconds, &mut text);
+                f.write_str(&text)
+            }
+            TimeZoneSetting::Place(place) => f.write_str(place.name()),
+        }
+    }
+}
+
+/// The abbreviations that are no names of the IANA database, from PostgreSQL's default list.
+const ABBREVIATIONS: &[(&str, i32)] = &[
+    ("PST", -8),
+    ("PDT", -7),
+    ("CST", -6),
+    ("CDT", -5),
+    ("EDT", -4),
+    ("MDT", -6),
+    ("BST", 1),
+    ("CEST", 2),
+    ("EEST", 3),
+    ("MSK", 3),
+    ("JST", 9),
+    ("KST", 9),
+    ("AEST", 10),
+    ("AEDT", 11),
+    ("NZST", 12),
+    ("NZDT", 13),
+    ("AKST", -9),
+    ("AKDT", -8),
+];
+
+/// `+hh`, `-hhmm`, `+hh:mm`, `+hh:mm:ss` to seconds east.
+pub fn parse_offset(text: &str) -> Option<TimeZoneSetting> {
+    let (sign, digits) = match text.as_bytes().first()? {
+        b'+' => (1, &text[1..]),
+        b'-' => (-1, &text[1..]),
+        b'0'..=b'9' => (1, text),
+        _ => return None,
+    };
+    let number = |text: &str| -> Option<i32> {
+        (!text.is_empty() && text.len() <= 2 && text.bytes().all(|byte| byte.is_ascii_digit()))
+            .then(|| text.parse().ok())
+            .flatten()
+    };
+    let mut parts = digits.split(':');
+    let first = parts.next()?;
+    let (hours, minutes, seconds) = match (parts.next(), parts.next(), parts.next()) {
+        (None, ..) if first.len() >= 3 && first.is_ascii() => {
+            let (hours, minutes) = first.split_at(first.len() - 2);
+            (number(hours)?, number(minutes)?, 0)
+        }
+        (None, ..) => (number(first)?, 0, 0),
+        (Some(minutes), None, _) => (number(first)?, number(minutes)?, 0),
+        (Some(minutes), Some(seconds), None) => (number(first)?, number(minutes)?, number(seconds)?),
+        _ => return None,
+    };
+    let offset = hours * 3600 + minutes * 60 + seconds;
+    (minutes < 60 && seconds < 60 && offset <= MAX_OFFSET).then_some(TimeZoneSetting::Fixed(sign * offset))
+}
+
+/// chrono reaches 262,000 years either way; beyond that the edge's offset is as good as any.
+fn naive(micros: i64) -> NaiveDateTime {
+    chrono::DateTime::from_timestamp_micros(micros)
+        .map(|moment| moment.naive_utc())
+        .unwrap_or(if micros < 0 { NaiveDateTime::MIN } else { NaiveDateTime::MAX })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zones_are_found_by_name_abbreviation_and_offset() {
+        assert_eq!(TimeZoneSetting::parse("utc").unwrap(), TimeZoneSetting::UTC);
+        assert_eq!(TimeZoneSetting::parse("europe/berlin").unwrap().to_string(), "Europe/Berlin");
+        assert_eq!(TimeZoneSetting::parse("-03:30").unwrap(), TimeZoneSetting::Fixed(-12600));
+        assert_eq!(TimeZoneSetting::parse("+0200").unwrap(), TimeZoneSetting::Fixed(7200));
+        assert_eq!(TimeZoneSetting::parse("PDT").unwrap(), TimeZoneSetting::Fixed(-7 * 3600));
+        assert_eq!(
+            TimeZoneSetting::parse("Mars/Olympus").unwrap_err().message(),
+            "time zone \"Mars/Olympus\" not recognized"
+        );
+    }
+}
