@@ -1,24 +1,380 @@
-//! How SQL types appear as Arrow: the one table of types, and the way between cells and arrays.
+//! How SQL types appear as Arrow: the one table of types, and the way between values and arrays.
 
-use arrow_schema::{DataType, Field};
-use firn_base::SqlType;
+use arrow_array::builder::{
+    BinaryViewBuilder, BooleanBuilder, FixedSizeBinaryBuilder, PrimitiveBuilder, StringViewBuilder,
+};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    ArrowPrimitiveType, Date32Type, Decimal128Type, DurationMicrosecondType, DurationMillisecondType,
+    DurationNanosecondType, DurationSecondType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type,
+    Int64Type, IntervalDayTimeType, IntervalMonthDayNanoType, IntervalYearMonthType, Time32MillisecondType,
+    Time32SecondType, Time64MicrosecondType, Time64NanosecondType, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef};
+use arrow_buffer::IntervalMonthDayNano;
+use arrow_schema::{DataType, Field, IntervalUnit, TimeUnit};
+use firn_base::sync::Arc;
+use firn_base::{Interval, SqlType, TimeZoneSetting, Value, numeric, text};
+use std::collections::HashMap;
 
 /// Key of the field metadata that carries the SQL type, so that `varchar(10)`, `char(3)` and `text`
 /// or `numeric` and `numeric(38,16)` stay apart in schemas.
 pub const SQL_TYPE_KEY: &str = "firn:type";
 
+/// The zone of timestamptz arrays.
+const UTC: &str = "UTC";
+
 /// The Arrow type that scans yield and bulk inserts take for a column of type `ty`.
 pub fn data_type(ty: SqlType) -> DataType {
-    todo!("{ty}")
+    match ty {
+        SqlType::Boolean => DataType::Boolean,
+        SqlType::SmallInt => DataType::Int16,
+        SqlType::Integer => DataType::Int32,
+        SqlType::BigInt => DataType::Int64,
+        SqlType::Real => DataType::Float32,
+        SqlType::Double => DataType::Float64,
+        SqlType::Numeric { precision, scale } => DataType::Decimal128(precision, scale as i8),
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => DataType::Utf8View,
+        SqlType::Bytea => DataType::BinaryView,
+        SqlType::Date => DataType::Date32,
+        SqlType::Time => DataType::Time64(TimeUnit::Microsecond),
+        SqlType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
+        SqlType::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some(UTC.into())),
+        SqlType::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
+        SqlType::Uuid => DataType::FixedSizeBinary(16),
+    }
 }
 
 /// A field with [`SQL_TYPE_KEY`] metadata.
 pub fn field(name: &str, ty: SqlType, nullable: bool) -> Field {
-    todo!("{name} {ty} {nullable}")
+    let metadata = HashMap::from([(SQL_TYPE_KEY.to_owned(), ty.to_string())]);
+    Field::new(name, data_type(ty), nullable).with_metadata(metadata)
 }
 
 /// The SQL type of a field: from its metadata, else the natural one of its Arrow type; `None` for
 /// Arrow types that no SQL type stands for.
+///
+/// Metadata counts only as long as the Arrow type still is the one it was written for: functions and
+/// set operations pass fields on that they have changed.
 pub fn sql_type(field: &Field) -> Option<SqlType> {
-    todo!("{field:?}")
+    let declared = field.metadata().get(SQL_TYPE_KEY).and_then(|name| SqlType::parse(name).ok());
+    match declared {
+        Some(ty) if data_type(ty) == *field.data_type() => Some(ty),
+        _ => natural_type(field.data_type()),
+    }
+}
+
+/// The SQL type that stands for an Arrow type which carries no declaration.
+fn natural_type(data_type: &DataType) -> Option<SqlType> {
+    Some(match data_type {
+        // A column of nothing but NULL; PostgreSQL calls it text, too.
+        DataType::Null => SqlType::Text,
+        DataType::Boolean => SqlType::Boolean,
+        DataType::Int8 | DataType::UInt8 | DataType::Int16 => SqlType::SmallInt,
+        DataType::UInt16 | DataType::Int32 => SqlType::Integer,
+        DataType::UInt32 | DataType::Int64 | DataType::UInt64 => SqlType::BigInt,
+        DataType::Float32 => SqlType::Real,
+        DataType::Float64 => SqlType::Double,
+        DataType::Decimal128(precision, scale) if (0..=*precision as i8).contains(scale) => {
+            SqlType::Numeric { precision: *precision, scale: *scale as u8 }
+        }
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => SqlType::Text,
+        DataType::Dictionary(_, values) => natural_type(values)?,
+        // Arrays are shown in PostgreSQL's text form.
+        DataType::List(field) => natural_type(field.data_type()).map(|_| SqlType::Text)?,
+        DataType::FixedSizeBinary(16) => SqlType::Uuid,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView => SqlType::Bytea,
+        DataType::Date32 => SqlType::Date,
+        DataType::Time32(_) | DataType::Time64(_) => SqlType::Time,
+        DataType::Timestamp(_, None) => SqlType::Timestamp,
+        DataType::Timestamp(_, Some(_)) => SqlType::TimestampTz,
+        DataType::Interval(_) | DataType::Duration(_) => SqlType::Interval,
+        _ => return None,
+    })
+}
+
+/// The value in a row of an array, which must be of a type that [`sql_type`] maps to `ty`.
+pub fn array_value(array: &dyn Array, row: usize, ty: SqlType) -> Value {
+    fn get<T: ArrowPrimitiveType>(array: &dyn Array, row: usize) -> T::Native {
+        array.as_primitive::<T>().value(row)
+    }
+    if array.is_null(row) {
+        return Value::Null;
+    }
+    match array.data_type() {
+        DataType::Null => Value::Null,
+        DataType::Boolean => Value::Boolean(array.as_boolean().value(row)),
+        DataType::Int8 => Value::SmallInt(i16::from(get::<Int8Type>(array, row))),
+        DataType::UInt8 => Value::SmallInt(i16::from(get::<UInt8Type>(array, row))),
+        DataType::Int16 => Value::SmallInt(get::<Int16Type>(array, row)),
+        DataType::UInt16 => Value::Integer(i32::from(get::<UInt16Type>(array, row))),
+        DataType::Int32 => Value::Integer(get::<Int32Type>(array, row)),
+        DataType::UInt32 => Value::BigInt(i64::from(get::<UInt32Type>(array, row))),
+        DataType::Int64 => Value::BigInt(get::<Int64Type>(array, row)),
+        // DataFusion counts rows in unsigned numbers; none is that large.
+        DataType::UInt64 => Value::BigInt(i64::try_from(get::<UInt64Type>(array, row)).unwrap_or(i64::MAX)),
+        DataType::Float32 => Value::Real(get::<Float32Type>(array, row)),
+        DataType::Float64 => Value::Double(get::<Float64Type>(array, row)),
+        DataType::Decimal128(_, scale) => {
+            let (unscaled, from) = (get::<Decimal128Type>(array, row), *scale as u8);
+            match ty {
+                SqlType::Numeric { scale, .. } => match numeric::rescale(unscaled, from, scale) {
+                    Some(unscaled) => Value::Numeric { unscaled, scale },
+                    None => Value::Numeric { unscaled, scale: from },
+                },
+                _ => Value::Numeric { unscaled, scale: from },
+            }
+        }
+        DataType::Utf8 => Value::Text(array.as_string::<i32>().value(row).to_owned()),
+        DataType::LargeUtf8 => Value::Text(array.as_string::<i64>().value(row).to_owned()),
+        DataType::Utf8View => Value::Text(array.as_string_view().value(row).to_owned()),
+        DataType::Dictionary(..) => {
+            let dictionary = array.as_any_dictionary();
+            let key = dictionary.normalized_keys()[row];
+            array_value(dictionary.values().as_ref(), key, ty)
+        }
+        DataType::List(field) => {
+            let elements = array.as_list::<i32>().value(row);
+            Value::Text(array_text(
+                elements.as_ref(),
+                natural_type(field.data_type()).unwrap_or(SqlType::Text),
+            ))
+        }
+        DataType::Binary => Value::Bytea(array.as_binary::<i32>().value(row).to_owned()),
+        DataType::LargeBinary => Value::Bytea(array.as_binary::<i64>().value(row).to_owned()),
+        DataType::BinaryView => Value::Bytea(array.as_binary_view().value(row).to_owned()),
+        DataType::FixedSizeBinary(16) => {
+            Value::Uuid(array.as_fixed_size_binary().value(row).try_into().expect("16 bytes"))
+        }
+        DataType::Date32 => Value::Date(get::<Date32Type>(array, row)),
+        DataType::Time32(TimeUnit::Second) => {
+            Value::Time(i64::from(get::<Time32SecondType>(array, row)) * 1_000_000)
+        }
+        DataType::Time32(_) => Value::Time(i64::from(get::<Time32MillisecondType>(array, row)) * 1_000),
+        DataType::Time64(TimeUnit::Nanosecond) => {
+            Value::Time(get::<Time64NanosecondType>(array, row) / 1_000)
+        }
+        DataType::Time64(_) => Value::Time(get::<Time64MicrosecondType>(array, row)),
+        DataType::Timestamp(unit, zone) => {
+            let micros = match unit {
+                TimeUnit::Second => get::<TimestampSecondType>(array, row).saturating_mul(1_000_000),
+                TimeUnit::Millisecond => get::<TimestampMillisecondType>(array, row).saturating_mul(1_000),
+                TimeUnit::Microsecond => get::<TimestampMicrosecondType>(array, row),
+                TimeUnit::Nanosecond => get::<TimestampNanosecondType>(array, row).div_euclid(1_000),
+            };
+            if zone.is_some() { Value::TimestampTz(micros) } else { Value::Timestamp(micros) }
+        }
+        DataType::Interval(unit) => Value::Interval(match unit {
+            IntervalUnit::YearMonth => {
+                Interval { months: get::<IntervalYearMonthType>(array, row), ..Interval::default() }
+            }
+            IntervalUnit::DayTime => {
+                let value = get::<IntervalDayTimeType>(array, row);
+                let nanoseconds = i64::from(value.milliseconds) * 1_000_000;
+                Interval { months: 0, days: value.days, nanoseconds }
+            }
+            IntervalUnit::MonthDayNano => {
+                let value = get::<IntervalMonthDayNanoType>(array, row);
+                Interval { months: value.months, days: value.days, nanoseconds: value.nanoseconds }
+            }
+        }),
+        // What DataFusion makes of the difference of timestamps; PostgreSQL shows whole days apart.
+        DataType::Duration(unit) => {
+            let nanoseconds = match unit {
+                TimeUnit::Second => i128::from(get::<DurationSecondType>(array, row)) * 1_000_000_000,
+                TimeUnit::Millisecond => i128::from(get::<DurationMillisecondType>(array, row)) * 1_000_000,
+                TimeUnit::Microsecond => i128::from(get::<DurationMicrosecondType>(array, row)) * 1_000,
+                TimeUnit::Nanosecond => i128::from(get::<DurationNanosecondType>(array, row)),
+            };
+            const DAY: i128 = 86_400_000_000_000;
+            let days = (nanoseconds / DAY).clamp(i128::from(i32::MIN), i128::from(i32::MAX)) as i32;
+            Value::Interval(Interval { months: 0, days, nanoseconds: (nanoseconds % DAY) as i64 })
+        }
+        other => panic!("no SQL type stands for {other}"),
+    }
+}
+
+/// The elements as PostgreSQL writes an array: `{a,"b c",NULL}`.
+fn array_text(elements: &dyn Array, ty: SqlType) -> String {
+    let mut out = String::from("{");
+    for row in 0..elements.len() {
+        if row > 0 {
+            out.push(',');
+        }
+        if elements.is_null(row) {
+            out.push_str("NULL");
+            continue;
+        }
+        let mut element = String::new();
+        text::write(&array_value(elements, row, ty), ty, &TimeZoneSetting::UTC, &mut element);
+        // Elements that are arrays themselves are not quoted.
+        let nested = matches!(elements.data_type(), DataType::List(_));
+        let special = |c: char| c.is_ascii_whitespace() || matches!(c, '{' | '}' | ',' | '"' | '\\');
+        if !nested
+            && (element.is_empty() || element.contains(special) || element.eq_ignore_ascii_case("null"))
+        {
+            out.push('"');
+            for character in element.chars() {
+                if matches!(character, '"' | '\\') {
+                    out.push('\\');
+                }
+                out.push(character);
+            }
+            out.push('"');
+        } else {
+            out.push_str(&element);
+        }
+    }
+    out.push('}');
+    out
+}
+
+/// An array of values, which must have been coerced to `ty`, in the type that [`data_type`] names.
+pub fn values_to_array(values: &[Value], ty: SqlType) -> ArrayRef {
+    /// Panics if `pick` gives `None` for a value: it was not of the array's type.
+    fn primitive<T: ArrowPrimitiveType>(
+        values: &[Value],
+        ty: SqlType,
+        pick: impl Fn(&Value) -> Option<T::Native>,
+    ) -> ArrayRef {
+        let mut builder = PrimitiveBuilder::<T>::with_capacity(values.len()).with_data_type(data_type(ty));
+        for value in values {
+            match value {
+                Value::Null => builder.append_null(),
+                value => builder.append_value(pick(value).unwrap_or_else(|| mismatch(value, ty))),
+            }
+        }
+        Arc::new(builder.finish())
+    }
+    macro_rules! primitive {
+        ($arrow:ty, $value:pat => $native:expr) => {
+            primitive::<$arrow>(values, ty, |value| match value {
+                $value => Some($native),
+                _ => None,
+            })
+        };
+    }
+    match ty {
+        SqlType::Boolean => {
+            let mut builder = BooleanBuilder::with_capacity(values.len());
+            for value in values {
+                match value {
+                    Value::Null => builder.append_null(),
+                    Value::Boolean(value) => builder.append_value(*value),
+                    value => mismatch(value, ty),
+                }
+            }
+            Arc::new(builder.finish())
+        }
+        SqlType::SmallInt => primitive!(Int16Type, Value::SmallInt(value) => *value),
+        SqlType::Integer => primitive!(Int32Type, Value::Integer(value) => *value),
+        SqlType::BigInt => primitive!(Int64Type, Value::BigInt(value) => *value),
+        SqlType::Real => primitive!(Float32Type, Value::Real(value) => *value),
+        SqlType::Double => primitive!(Float64Type, Value::Double(value) => *value),
+        SqlType::Numeric { scale, .. } => primitive::<Decimal128Type>(values, ty, |value| match value {
+            Value::Numeric { unscaled, scale: of_value } if *of_value == scale => Some(*unscaled),
+            _ => None,
+        }),
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
+            let mut builder = StringViewBuilder::with_capacity(values.len());
+            for value in values {
+                match value {
+                    Value::Null => builder.append_null(),
+                    Value::Text(value) => builder.append_value(value),
+                    value => mismatch(value, ty),
+                }
+            }
+            Arc::new(builder.finish())
+        }
+        SqlType::Bytea => {
+            let mut builder = BinaryViewBuilder::with_capacity(values.len());
+            for value in values {
+                match value {
+                    Value::Null => builder.append_null(),
+                    Value::Bytea(value) => builder.append_value(value),
+                    value => mismatch(value, ty),
+                }
+            }
+            Arc::new(builder.finish())
+        }
+        SqlType::Date => primitive!(Date32Type, Value::Date(value) => *value),
+        SqlType::Time => primitive!(Time64MicrosecondType, Value::Time(value) => *value),
+        SqlType::Timestamp => primitive!(TimestampMicrosecondType, Value::Timestamp(value) => *value),
+        SqlType::TimestampTz => primitive!(TimestampMicrosecondType, Value::TimestampTz(value) => *value),
+        SqlType::Interval => primitive!(IntervalMonthDayNanoType, Value::Interval(value) =>
+            IntervalMonthDayNano::new(value.months, value.days, value.nanoseconds)),
+        SqlType::Uuid => {
+            let mut builder = FixedSizeBinaryBuilder::with_capacity(values.len(), 16);
+            for value in values {
+                match value {
+                    Value::Null => builder.append_null(),
+                    Value::Uuid(value) => builder.append_value(value).expect("16 bytes"),
+                    value => mismatch(value, ty),
+                }
+            }
+            Arc::new(builder.finish())
+        }
+    }
+}
+
+#[cold]
+fn mismatch(value: &Value, ty: SqlType) -> ! {
+    panic!("{value:?} was not coerced to {ty}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::builder::{ListBuilder, StringBuilder};
+
+    #[test]
+    fn every_type_survives_the_way_into_an_array_and_back() {
+        let cases = [
+            (Value::Boolean(true), SqlType::Boolean),
+            (Value::SmallInt(-3), SqlType::SmallInt),
+            (Value::Integer(i32::MIN), SqlType::Integer),
+            (Value::BigInt(-1), SqlType::BigInt),
+            (Value::Real(-0.5), SqlType::Real),
+            (Value::Double(1e300), SqlType::Double),
+            (Value::Numeric { unscaled: -12345, scale: 2 }, SqlType::Numeric { precision: 12, scale: 2 }),
+            (Value::Numeric { unscaled: 5, scale: 16 }, SqlType::NUMERIC),
+            (Value::Text("longer than twelve bytes".into()), SqlType::Text),
+            (Value::Text("ab ".into()), SqlType::Char(3)),
+            (Value::Text("ab".into()), SqlType::Varchar(Some(3))),
+            (Value::Bytea(vec![0, 255]), SqlType::Bytea),
+            (Value::Date(-1), SqlType::Date),
+            (Value::Time(86_399_999_999), SqlType::Time),
+            (Value::Timestamp(-1), SqlType::Timestamp),
+            (Value::TimestampTz(1), SqlType::TimestampTz),
+            (Value::Interval(Interval { months: -1, days: 2, nanoseconds: -3000 }), SqlType::Interval),
+            (Value::Uuid([7; 16]), SqlType::Uuid),
+        ];
+        for (value, ty) in cases {
+            let array = values_to_array(&[value.clone(), Value::Null], ty);
+            assert_eq!(array.data_type(), &data_type(ty));
+            assert_eq!(array_value(array.as_ref(), 0, ty), value);
+            assert_eq!(array_value(array.as_ref(), 1, ty), Value::Null);
+            assert_eq!(sql_type(&field("column", ty, true)), Some(ty));
+        }
+    }
+
+    #[test]
+    fn metadata_of_another_type_does_not_count() {
+        let stale = field("column", SqlType::Integer, true).with_data_type(DataType::Int64);
+        assert_eq!(sql_type(&stale), Some(SqlType::BigInt));
+    }
+
+    #[test]
+    fn lists_are_shown_as_postgres_arrays() {
+        let mut builder = ListBuilder::new(StringBuilder::new());
+        for element in [Some("a"), Some("b c"), None, Some(""), Some("q\"")] {
+            builder.values().append_option(element);
+        }
+        builder.append(true);
+        let list = builder.finish();
+        let shown = array_value(&list, 0, SqlType::Text);
+        assert_eq!(shown, Value::Text("{a,\"b c\",NULL,\"\",\"q\\\"\"}".into()));
+    }
 }
