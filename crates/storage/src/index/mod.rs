@@ -1,12 +1,29 @@
 //! Ordered indexes from keys to rows.
 //!
 //! A key is a byte string whose order is the index's order ([`key`]). A unique index maps a key to
-//! every row that any snapshot may find under it, nearly always one; a non-unique index holds
-//! key ‖ row id. Indexes know no times: readers re-check visibility and key.
+//! every row that any snapshot may find under it, nearly always one ([`posting`]); a non-unique
+//! index, and the keys of a unique one that hold a NULL, are key ‖ row id. Indexes know no times:
+//! readers re-check visibility and key.
+//!
+//! What storage owes the index, so that no entry is lost and no unique key is held twice:
+//! - A row is written before its key is inserted or claimed. Then whoever judges the row, or asks
+//!   whether it is dead, sees what it is about to hold.
+//! - A row and key are inserted or claimed again when an update returns to a key that an older
+//!   version of the row had, even though they are there. Then a removal for the older version that
+//!   has not happened yet asks again.
+
+mod art;
+mod key;
+mod locked;
+mod posting;
+#[cfg(test)]
+mod tests;
 
 use crate::Guard;
+use art::{PairTree, UniqueTree};
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, RowId, SqlType};
+use locked::LockedIndex;
 use std::ops::Bound;
 
 /// The id that the catalog knows an index by.
@@ -44,50 +61,284 @@ pub struct IndexSpec {
     pub unique: bool,
 }
 
+/// What a judge says of a row that is listed under a key that another row claims; a row that
+/// stands in the way is an error instead.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// No version of the row has the key for any transaction that may see the claimant.
+    Dead,
+}
+
+/// Two rows that want one key of a unique index.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Duplicate {
+    /// The key.
+    pub key: KeyBuffer,
+    /// The row that has it and the row that wants it.
+    pub rows: [RowId; 2],
+}
+
+/// The byte strings from `low` up to but not including `high`.
+#[derive(Clone, Copy)]
+struct Span<'a> {
+    low: &'a [u8],
+    high: Option<&'a [u8]>,
+}
+
+/// Pairs of key and row in order. Implementations hold no lock while they call back.
+trait OrderedIndex {
+    /// Adds a pair that conflicts with no other; a pair that is there counts as added anew.
+    fn insert(&self, key: &[u8], row: RowId);
+    /// Removes such a pair if `dead` agrees; asks again if the pair was added anew meanwhile.
+    fn remove(&self, key: &[u8], row: RowId, dead: impl FnMut() -> bool);
+    /// Calls `visit` with the pairs whose key lies in the span, until it returns false.
+    fn range(&self, span: Span<'_>, reverse: bool, visit: &mut impl FnMut(&[u8], RowId) -> bool);
+    /// Number of pairs.
+    fn len(&self) -> usize;
+    /// About how many bytes they take.
+    fn memory_bytes(&self) -> usize;
+    /// Asserts the invariants; nobody else may be writing.
+    fn verify(&self);
+}
+
+enum Kind {
+    Unique(UniqueTree),
+    Pairs(PairTree),
+    Reference(LockedIndex),
+}
+
+/// Runs an expression over whichever index it is.
+macro_rules! each {
+    ($kind:expr, $index:ident => $body:expr) => {
+        match $kind {
+            Kind::Unique($index) => $body,
+            Kind::Pairs($index) => $body,
+            Kind::Reference($index) => $body,
+        }
+    };
+}
+
 /// An index.
-pub struct Index {}
+pub struct Index {
+    spec: IndexSpec,
+    /// Whether a key may hold a NULL, which the keys of most unique indexes cannot.
+    nullable: bool,
+    kind: Kind,
+}
 
 impl Index {
     /// An empty index.
     pub fn new(spec: IndexSpec) -> Arc<Index> {
-        todo!("{spec:?}")
+        let kind = if spec.unique { Kind::Unique(UniqueTree::new()) } else { Kind::Pairs(PairTree::new()) };
+        Index::over(spec, kind)
+    }
+
+    /// An empty index that does the same by the simplest means, for tests to compare with.
+    pub fn new_reference(spec: IndexSpec) -> Arc<Index> {
+        Index::over(spec, Kind::Reference(LockedIndex::default()))
+    }
+
+    fn over(spec: IndexSpec, kind: Kind) -> Arc<Index> {
+        let nullable = spec.columns.iter().any(|column| column.nullable);
+        Arc::new(Index { spec, nullable, kind })
     }
 
     /// What it is over.
     pub fn spec(&self) -> &IndexSpec {
-        todo!()
+        &self.spec
     }
 
     /// Appends the key of `cells`, given for the first columns of the index in index order.
     /// With all columns this is a full key, with fewer a prefix of the keys that begin so.
+    #[inline]
     pub fn encode(&self, cells: &[Cell<'_>], key: &mut KeyBuffer) {
-        let _ = (cells, key);
-        todo!()
+        debug_assert!(cells.len() <= self.spec.columns.len());
+        for (column, cell) in self.spec.columns.iter().zip(cells) {
+            key::encode(column, cell, key);
+        }
+    }
+
+    /// Whether no other row may have this full key: the index is unique and the key holds no NULL.
+    #[inline]
+    fn is_exclusive(&self, key: &[u8]) -> bool {
+        self.spec.unique && !(self.nullable && key::holds_null(&self.spec.columns, key))
+    }
+
+    /// Lists `row` under this full key of a non-unique index.
+    pub fn insert(&self, key: &[u8], row: RowId, _guard: &Guard) {
+        assert!(!self.spec.unique, "keys of a unique index are claimed");
+        each!(&self.kind, index => index.insert(key, row));
+    }
+
+    /// Lists `row` under this full key of a unique index. First, `judge` is asked about every
+    /// other row that is listed there, and asked again whenever that changes before `row` is
+    /// added; its error ends the claim. Keys that hold a NULL are in nobody's way.
+    pub fn claim<E>(
+        &self,
+        key: &[u8],
+        row: RowId,
+        _guard: &Guard,
+        judge: &mut (impl FnMut(RowId) -> Result<Verdict, E> + ?Sized),
+    ) -> Result<(), E> {
+        assert!(self.spec.unique, "keys of a non-unique index are inserted");
+        if !self.is_exclusive(key) {
+            each!(&self.kind, index => index.insert(key, row));
+            return Ok(());
+        }
+        match &self.kind {
+            Kind::Unique(index) => index.claim(key, row, |other| judge(other)),
+            Kind::Reference(index) => index.claim(key, row, |other| judge(other)),
+            Kind::Pairs(_) => unreachable!("the index is unique"),
+        }
+    }
+
+    /// Takes `row` off this full key, if it is there.
+    pub fn remove(&self, key: &[u8], row: RowId, guard: &Guard) {
+        self.remove_if(key, row, guard, &mut || true);
+    }
+
+    /// Takes `row` off this full key, if it is there and `dead` agrees that no version of the row
+    /// has the key. If the row is listed anew after `dead` was asked, it is asked again.
+    pub fn remove_if(
+        &self,
+        key: &[u8],
+        row: RowId,
+        _guard: &Guard,
+        dead: &mut (impl FnMut() -> bool + ?Sized),
+    ) {
+        let dead = || dead();
+        match &self.kind {
+            Kind::Unique(index) if self.is_exclusive(key) => index.remove_claimed(key, row, dead),
+            kind => each!(kind, index => index.remove(key, row, dead)),
+        }
     }
 
     /// Calls `visit` with every row id under exactly this full key until it returns false.
-    pub fn lookup(&self, key: &[u8], guard: &Guard, visit: &mut dyn FnMut(RowId) -> bool) {
-        let _ = (key, guard, visit);
-        todo!()
+    #[inline]
+    pub fn lookup(&self, key: &[u8], guard: &Guard, visit: &mut (impl FnMut(RowId) -> bool + ?Sized)) {
+        match &self.kind {
+            Kind::Unique(index) if self.is_exclusive(key) => index.lookup_claimed(key, |row| visit(row)),
+            _ => {
+                let only = Bound::Included(key);
+                self.range(only, only, false, guard, &mut |_, row| visit(row));
+            }
+        }
     }
 
     /// Calls `visit` with (full key, row id) in key order, or against it if `reverse`, until it
     /// returns false. Bounds are full keys or prefixes: an excluded or included prefix excludes or
     /// includes every key that begins with it.
+    ///
+    /// A pair that is listed all the while is visited once; one that comes or goes meanwhile, at
+    /// most once. `visit` may change the index.
+    #[inline]
     pub fn range(
         &self,
         low: Bound<&[u8]>,
         high: Bound<&[u8]>,
         reverse: bool,
-        guard: &Guard,
-        visit: &mut dyn FnMut(&[u8], RowId) -> bool,
+        _guard: &Guard,
+        visit: &mut (impl FnMut(&[u8], RowId) -> bool + ?Sized),
     ) {
-        let _ = (low, high, reverse, guard, visit);
-        todo!()
+        // What comes after a prefix begins at the string after it.
+        let (after_low, after_high);
+        let low = match low {
+            Bound::Unbounded => &[],
+            Bound::Included(prefix) => prefix,
+            Bound::Excluded(prefix) => {
+                after_low = key::after(prefix);
+                let Some(after) = &after_low else { return };
+                &after[..]
+            }
+        };
+        let high = match high {
+            Bound::Unbounded => None,
+            Bound::Included(prefix) => {
+                after_high = key::after(prefix);
+                after_high.as_deref()
+            }
+            Bound::Excluded(prefix) => Some(prefix),
+        };
+        if high.is_some_and(|high| low >= high) {
+            return;
+        }
+        let visit = &mut |key: &[u8], row| visit(key, row);
+        each!(&self.kind, index => index.range(Span { low, high }, reverse, visit));
     }
 
-    /// Number of entries, dead ones included.
-    pub fn len(&self) -> usize {
-        todo!()
+    /// Adds many rows that no transaction is changing, several callers at once if they like:
+    /// recovery, and CREATE INDEX. Sorted by key is quicker. Stops at the first key of a unique
+    /// index that two of the rows have.
+    pub fn bulk_load<K: AsRef<[u8]>>(
+        &self,
+        entries: impl IntoIterator<Item = (K, RowId)>,
+        guard: &Guard,
+    ) -> Result<(), Duplicate> {
+        for (key, row) in entries {
+            let key = key.as_ref();
+            if self.spec.unique {
+                self.claim(key, row, guard, &mut |other| {
+                    Err(Duplicate { key: KeyBuffer::from_slice(key), rows: [other, row] })
+                })?;
+            } else {
+                self.insert(key, row, guard);
+            }
+        }
+        Ok(())
     }
+
+    /// Number of entries, dead ones included; about right while others write.
+    pub fn len(&self) -> usize {
+        each!(&self.kind, index => index.len())
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// About how many bytes it takes.
+    pub fn memory_bytes(&self) -> u64 {
+        each!(&self.kind, index => index.memory_bytes()) as u64
+    }
+
+    /// Asserts the invariants: keys rise, no row twice under a key, nothing half removed. Nobody
+    /// else may be writing.
+    pub fn verify(&self) {
+        each!(&self.kind, index => index.verify());
+        let mut last: Option<KeyBuffer> = None;
+        let mut entries = 0;
+        each!(&self.kind, index => index.range(Span { low: &[], high: None }, false, &mut |key, _| {
+            entries += 1;
+            match &last {
+                Some(last) if &last[..] == key => {}
+                Some(last) => assert!(
+                    &last[..] < key && !key.starts_with(last),
+                    "{}: {key:02x?} stands after {last:02x?}",
+                    self.spec.name
+                ),
+                None => {}
+            }
+            last = Some(KeyBuffer::from_slice(key));
+            true
+        }));
+        assert_eq!(entries, self.len(), "{}: the count is wrong", self.spec.name);
+    }
+}
+
+const ROW_ID_BYTES: usize = 8;
+
+/// key ‖ row id.
+#[inline]
+fn with_row(key: &[u8], row: RowId) -> KeyBuffer {
+    let mut pair = KeyBuffer::from_slice(key);
+    pair.extend_from_slice(&row.to_bits().to_be_bytes());
+    pair
+}
+
+/// The key and row id of a pair.
+#[inline]
+fn split(pair: &[u8]) -> (&[u8], RowId) {
+    let (key, row) = pair.split_last_chunk::<ROW_ID_BYTES>().expect("a pair ends with a row id");
+    (key, RowId::from_bits(u64::from_be_bytes(*row)))
 }

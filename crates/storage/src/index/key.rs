@@ -1,0 +1,407 @@
+//! Keys: the columns of a row as one byte string whose order is the index's order.
+//!
+//! | type | bytes |
+//! |---|---|
+//! | boolean | 1: 0 or 1 |
+//! | smallint, integer, bigint, date, time, timestamp(tz) | 2, 4 or 8, big-endian, sign flipped |
+//! | numeric | the unscaled value, 8 or 16, big-endian, sign flipped (one column has one scale) |
+//! | real, double precision | 4 or 8: PostgreSQL's order, where -0 = 0 and NaN is the largest |
+//! | text, varchar, bytea | the bytes, 00 as 01 01 and 01 as 01 02, then 00 |
+//! | char(n) | as text, without trailing blanks, which do not count when compared |
+//! | uuid | its 16 bytes |
+//! | interval | 12: nanoseconds with months of 30 days and days of 24 hours, as PostgreSQL compares |
+//!
+//! A nullable column begins with a marker: 01 before a value; 00 or 02 is NULL, first or last.
+//! A descending column has the bytes of its value inverted, but not the marker, since NULLS FIRST
+//! names the place in the index.
+//!
+//! Invariant: no key of an index is a prefix of another. Invariant: two keys are equal exactly if
+//! PostgreSQL calls the values equal, so `1 mon` and `30 days` have one key, and a key cannot be
+//! decoded into the value it came from.
+
+use super::{IndexColumn, KeyBuffer};
+use firn_base::types::Width;
+use firn_base::{Cell, SqlType};
+
+const NULL_FIRST: u8 = 0;
+const VALUE: u8 = 1;
+const NULL_LAST: u8 = 2;
+
+/// Ends a string; nothing sorts below it, so `a` comes before `ab`.
+const END: u8 = 0;
+/// Announces one of the two bytes that [`END`] and this one stand for.
+const ESCAPE: u8 = 1;
+
+const INTERVAL_BYTES: usize = 12;
+
+/// Appends one column to a key.
+#[inline]
+pub(super) fn encode(column: &IndexColumn, cell: &Cell<'_>, key: &mut KeyBuffer) {
+    if column.nullable {
+        if cell.is_null() {
+            key.push(if column.nulls_first { NULL_FIRST } else { NULL_LAST });
+            return;
+        }
+        key.push(VALUE);
+    }
+    let start = key.len();
+    encode_value(column.ty, cell, key);
+    if column.descending {
+        for byte in &mut key[start..] {
+            *byte = !*byte;
+        }
+    }
+}
+
+#[inline]
+fn encode_value(ty: SqlType, cell: &Cell<'_>, key: &mut KeyBuffer) {
+    match ty {
+        SqlType::Boolean => key.push(u8::from(cell.word() != 0)),
+        SqlType::SmallInt => key.extend_from_slice(&(cell.word() as u16 ^ 1 << 15).to_be_bytes()),
+        SqlType::Integer | SqlType::Date => {
+            key.extend_from_slice(&(cell.word() as u32 ^ 1 << 31).to_be_bytes())
+        }
+        SqlType::BigInt | SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz => {
+            key.extend_from_slice(&(cell.word() ^ 1 << 63).to_be_bytes())
+        }
+        SqlType::Numeric { .. } if ty.width() == Width::Fixed(8) => {
+            key.extend_from_slice(&(cell.word() ^ 1 << 63).to_be_bytes())
+        }
+        SqlType::Numeric { .. } => {
+            let [low, high] = wide(cell);
+            key.extend_from_slice(&(high ^ 1 << 63).to_be_bytes());
+            key.extend_from_slice(&low.to_be_bytes());
+        }
+        SqlType::Real => {
+            key.extend_from_slice(&ordered_real(f32::from_bits(cell.word() as u32)).to_be_bytes())
+        }
+        SqlType::Double => key.extend_from_slice(&ordered_double(f64::from_bits(cell.word())).to_be_bytes()),
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Bytea => encode_string(cell.bytes(), key),
+        SqlType::Char(_) => {
+            let bytes = cell.bytes();
+            let length = bytes.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
+            encode_string(&bytes[..length], key);
+        }
+        SqlType::Uuid => {
+            for word in wide(cell) {
+                key.extend_from_slice(&word.to_le_bytes());
+            }
+        }
+        SqlType::Interval => {
+            let [low, high] = wide(cell);
+            let (months, days) = (i128::from(low as u32 as i32), i128::from((low >> 32) as u32 as i32));
+            let span = (months * 30 + days) * 86_400_000_000_000 + i128::from(high as i64);
+            // 31 bits of months make less than 2^83 nanoseconds; 96 bits hold that with its sign.
+            let biased = (span + (1 << 95)) as u128;
+            key.extend_from_slice(&biased.to_be_bytes()[16 - INTERVAL_BYTES..]);
+        }
+    }
+}
+
+/// The two words of a 16-byte cell.
+fn wide(cell: &Cell<'_>) -> [u64; 2] {
+    match cell {
+        Cell::Wide(words) => *words,
+        other => panic!("{other:?} is no 16-byte cell"),
+    }
+}
+
+fn encode_string(bytes: &[u8], key: &mut KeyBuffer) {
+    let mut rest = bytes;
+    // Bytes 0 and 1 are next to unheard of in text, so this copies it in one piece.
+    while let Some(position) = rest.iter().position(|&byte| byte <= ESCAPE) {
+        key.extend_from_slice(&rest[..position]);
+        key.extend_from_slice(&[ESCAPE, rest[position] + 1]);
+        rest = &rest[position + 1..];
+    }
+    key.extend_from_slice(rest);
+    key.push(END);
+}
+
+/// The bits of a real such that unsigned order is PostgreSQL's.
+fn ordered_real(value: f32) -> u32 {
+    let value = if value.is_nan() { f32::NAN.abs() } else { value + 0.0 }; // -0 + 0 = 0
+    let bits = value.to_bits();
+    if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
+}
+
+/// The bits of a double such that unsigned order is PostgreSQL's.
+fn ordered_double(value: f64) -> u64 {
+    let value = if value.is_nan() { f64::NAN.abs() } else { value + 0.0 };
+    let bits = value.to_bits();
+    if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+}
+
+/// Whether a full key of these columns holds a NULL. Walks over the columns before it.
+pub(super) fn holds_null(columns: &[IndexColumn], key: &[u8]) -> bool {
+    let mut rest = key;
+    for column in columns {
+        if column.nullable {
+            if rest[0] != VALUE {
+                return true;
+            }
+            rest = &rest[1..];
+        }
+        let length = match (column.ty, column.ty.width()) {
+            (SqlType::Boolean, _) => 1,
+            (SqlType::Interval, _) => INTERVAL_BYTES,
+            (_, Width::Fixed(bytes)) => usize::from(bytes),
+            (_, Width::Bit | Width::View) => {
+                let end = if column.descending { !END } else { END };
+                1 + rest.iter().position(|&byte| byte == end).expect("a full key ends its strings")
+            }
+        };
+        rest = &rest[length..];
+    }
+    debug_assert!(rest.is_empty(), "a full key has no more than its columns");
+    false
+}
+
+/// The least byte string above all that begin with `prefix`; `None` if there is none.
+pub(super) fn after(prefix: &[u8]) -> Option<KeyBuffer> {
+    let last = prefix.iter().rposition(|&byte| byte != u8::MAX)?;
+    let mut after = KeyBuffer::from_slice(&prefix[..=last]);
+    after[last] += 1;
+    Some(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_base::random::Random;
+    use firn_base::{ColumnId, Interval, Value};
+    use std::cmp::Ordering;
+
+    const TYPES: [SqlType; 18] = [
+        SqlType::Boolean,
+        SqlType::SmallInt,
+        SqlType::Integer,
+        SqlType::BigInt,
+        SqlType::Real,
+        SqlType::Double,
+        SqlType::Numeric { precision: 12, scale: 2 },
+        SqlType::Numeric { precision: 38, scale: 2 },
+        SqlType::Text,
+        SqlType::Varchar(Some(9)),
+        SqlType::Char(9),
+        SqlType::Bytea,
+        SqlType::Date,
+        SqlType::Time,
+        SqlType::Timestamp,
+        SqlType::TimestampTz,
+        SqlType::Interval,
+        SqlType::Uuid,
+    ];
+
+    fn column(ty: SqlType) -> IndexColumn {
+        IndexColumn { column: ColumnId(0), ty, nullable: false, descending: false, nulls_first: false }
+    }
+
+    /// Small numbers, extremes, and everything between, each often enough to meet its equal.
+    fn integer(random: &mut Random, bits: u32) -> i64 {
+        let shift = 64 - bits;
+        match random.uniform(0, 5) {
+            0 => i64::MIN >> shift,
+            1 => i64::MAX >> shift,
+            2 => (random.next_u64() as i64) >> shift,
+            _ => random.uniform(-3, 3),
+        }
+    }
+
+    fn bytes(random: &mut Random) -> Vec<u8> {
+        const ALPHABET: [u8; 8] = [0, 1, 2, b' ', b'a', b'b', 0x7f, 0xff];
+        (0..random.uniform(0, 4)).map(|_| ALPHABET[random.uniform(0, 7) as usize]).collect()
+    }
+
+    fn float(random: &mut Random) -> f64 {
+        const SPECIAL: [f64; 8] =
+            [0.0, -0.0, f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MIN_POSITIVE, -1.5];
+        match random.uniform(0, 1) {
+            0 => SPECIAL[random.uniform(0, 7) as usize],
+            _ => random.uniform(-1000, 1000) as f64 / 8.0,
+        }
+    }
+
+    fn random_value(ty: SqlType, random: &mut Random) -> Value {
+        match ty {
+            SqlType::Boolean => Value::Boolean(random.uniform(0, 1) == 1),
+            SqlType::SmallInt => Value::SmallInt(integer(random, 16) as i16),
+            SqlType::Integer => Value::Integer(integer(random, 32) as i32),
+            SqlType::BigInt => Value::BigInt(integer(random, 64)),
+            SqlType::Real => Value::Real(float(random) as f32),
+            SqlType::Double => Value::Double(float(random)),
+            SqlType::Numeric { precision, scale } => {
+                let small = i128::from(integer(random, 60));
+                let unscaled = if precision > 18 { small << random.uniform(0, 60) } else { small };
+                Value::Numeric { unscaled, scale }
+            }
+            SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
+                Value::Text(bytes(random).into_iter().map(|byte| byte as char).collect())
+            }
+            SqlType::Bytea => Value::Bytea(bytes(random)),
+            SqlType::Date => Value::Date(integer(random, 32) as i32),
+            SqlType::Time => Value::Time(integer(random, 64)),
+            SqlType::Timestamp => Value::Timestamp(integer(random, 64)),
+            SqlType::TimestampTz => Value::TimestampTz(integer(random, 64)),
+            SqlType::Interval => Value::Interval(Interval {
+                months: integer(random, 32) as i32,
+                days: (integer(random, 32) as i32).wrapping_mul(if random.uniform(0, 1) == 0 {
+                    1
+                } else {
+                    30
+                }),
+                nanoseconds: integer(random, 64) / 1000 * 1000,
+            }),
+            SqlType::Uuid => {
+                let mut uuid = [0; 16];
+                uuid[random.uniform(0, 15) as usize] = random.next_u64() as u8;
+                Value::Uuid(uuid)
+            }
+        }
+    }
+
+    /// PostgreSQL's order of two values of a type, written from its manual and not from the codec.
+    fn compare(ty: SqlType, a: &Value, b: &Value) -> Ordering {
+        fn floats(a: f64, b: f64) -> Ordering {
+            a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+        }
+        let span = |interval: &Interval| {
+            let days = i128::from(interval.months) * 30 + i128::from(interval.days);
+            days * 24 * 3_600_000_000_000 + i128::from(interval.nanoseconds)
+        };
+        match (a, b) {
+            (Value::Boolean(a), Value::Boolean(b)) => a.cmp(b),
+            (Value::SmallInt(a), Value::SmallInt(b)) => a.cmp(b),
+            (Value::Integer(a), Value::Integer(b)) | (Value::Date(a), Value::Date(b)) => a.cmp(b),
+            (Value::BigInt(a), Value::BigInt(b))
+            | (Value::Time(a), Value::Time(b))
+            | (Value::Timestamp(a), Value::Timestamp(b))
+            | (Value::TimestampTz(a), Value::TimestampTz(b)) => a.cmp(b),
+            (Value::Real(a), Value::Real(b)) => floats(f64::from(*a), f64::from(*b)),
+            (Value::Double(a), Value::Double(b)) => floats(*a, *b),
+            (Value::Numeric { unscaled: a, .. }, Value::Numeric { unscaled: b, .. }) => a.cmp(b),
+            (Value::Text(a), Value::Text(b)) if matches!(ty, SqlType::Char(_)) => {
+                a.trim_end_matches(' ').cmp(b.trim_end_matches(' '))
+            }
+            (Value::Text(a), Value::Text(b)) => a.cmp(b),
+            (Value::Bytea(a), Value::Bytea(b)) => a.cmp(b),
+            (Value::Interval(a), Value::Interval(b)) => span(a).cmp(&span(b)),
+            (Value::Uuid(a), Value::Uuid(b)) => a.cmp(b),
+            other => panic!("{other:?} are of two types"),
+        }
+    }
+
+    fn compare_column(column: &IndexColumn, a: &Value, b: &Value) -> Ordering {
+        let nulls = if column.nulls_first { Ordering::Less } else { Ordering::Greater };
+        match (a.is_null(), b.is_null()) {
+            (true, true) => Ordering::Equal,
+            (true, false) => nulls,
+            (false, true) => nulls.reverse(),
+            _ if column.descending => compare(column.ty, b, a),
+            _ => compare(column.ty, a, b),
+        }
+    }
+
+    fn key_of(columns: &[IndexColumn], values: &[Value]) -> KeyBuffer {
+        let mut key = KeyBuffer::new();
+        for (column, value) in columns.iter().zip(values) {
+            encode(column, &value.as_cell(column.ty), &mut key);
+        }
+        key
+    }
+
+    /// Random composite keys of random columns against a comparison of their values.
+    #[test]
+    fn keys_compare_as_postgresql_compares_their_values() {
+        let seed = Random::from_entropy().next_u64();
+        let random = &mut Random::seeded(seed);
+        for round in 0..2_000 {
+            let columns: Vec<IndexColumn> = (0..random.uniform(1, 3))
+                .map(|_| IndexColumn {
+                    nullable: random.uniform(0, 1) == 1,
+                    descending: random.uniform(0, 1) == 1,
+                    nulls_first: random.uniform(0, 1) == 1,
+                    ..column(TYPES[random.uniform(0, 17) as usize])
+                })
+                .collect();
+            let rows: Vec<Vec<Value>> = (0..12)
+                .map(|_| {
+                    let value = |column: &IndexColumn, random: &mut Random| {
+                        let null = column.nullable && random.uniform(0, 4) == 0;
+                        if null { Value::Null } else { random_value(column.ty, random) }
+                    };
+                    columns.iter().map(|column| value(column, random)).collect()
+                })
+                .collect();
+            let keys: Vec<KeyBuffer> = rows.iter().map(|row| key_of(&columns, row)).collect();
+            for (a, key_a) in rows.iter().zip(&keys) {
+                assert_eq!(
+                    holds_null(&columns, key_a),
+                    a.iter().any(Value::is_null),
+                    "seed {seed} round {round}: {columns:?} {a:?}"
+                );
+                for (b, key_b) in rows.iter().zip(&keys) {
+                    let expected = (columns.iter().zip(a.iter().zip(b)))
+                        .map(|(column, (a, b))| compare_column(column, a, b))
+                        .find(|ordering| ordering.is_ne())
+                        .unwrap_or(Ordering::Equal);
+                    assert_eq!(
+                        key_a.cmp(key_b),
+                        expected,
+                        "seed {seed} round {round}: {columns:?} {a:?} {b:?} {key_a:02x?} {key_b:02x?}"
+                    );
+                    assert!(
+                        key_a == key_b || !key_b.starts_with(key_a),
+                        "seed {seed} round {round}: {key_a:02x?} begins {key_b:02x?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn keys_have_the_bytes_that_the_table_above_says() {
+        let cases: [(SqlType, Value, &[u8]); 10] = [
+            (SqlType::Boolean, Value::Boolean(true), &[1]),
+            (SqlType::SmallInt, Value::SmallInt(-1), &[0x7f, 0xff]),
+            (SqlType::Integer, Value::Integer(1), &[0x80, 0, 0, 1]),
+            (SqlType::Real, Value::Real(-0.0), &[0x80, 0, 0, 0]),
+            (SqlType::Real, Value::Real(-f32::NAN), &[0xff, 0xc0, 0, 0]),
+            (SqlType::Double, Value::Double(-1.0), &[0x40, 0x0f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
+            (SqlType::Text, Value::Text("a\0b\u{1}".into()), &[b'a', 1, 1, b'b', 1, 2, 0]),
+            (SqlType::Char(4), Value::Text("a b ".into()), b"a b\0"),
+            (
+                SqlType::Numeric { precision: 38, scale: 0 },
+                Value::Numeric { unscaled: 258, scale: 0 },
+                &[0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2],
+            ),
+            (
+                SqlType::Interval,
+                Value::Interval(Interval { months: 0, days: 0, nanoseconds: -1000 }),
+                &[0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xfc, 0x18],
+            ),
+        ];
+        for (ty, value, bytes) in cases {
+            assert_eq!(&key_of(&[column(ty)], std::slice::from_ref(&value))[..], bytes, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn a_month_and_thirty_days_have_one_key() {
+        let spans = [
+            Interval { months: 1, ..Interval::default() },
+            Interval { days: 30, ..Interval::default() },
+            Interval { nanoseconds: 30 * 86_400_000_000_000, ..Interval::default() },
+        ];
+        let keys = spans.map(|span| key_of(&[column(SqlType::Interval)], &[Value::Interval(span)]));
+        assert!(keys.iter().all(|key| *key == keys[0]));
+    }
+
+    #[test]
+    fn the_string_after_a_prefix_drops_the_bytes_that_cannot_grow() {
+        assert_eq!(after(b"ab").as_deref(), Some(&b"ac"[..]));
+        assert_eq!(after(&[1, 0xff, 0xff]).as_deref(), Some(&[2][..]));
+        assert_eq!(after(&[0xff]), None);
+        assert_eq!(after(&[]), None);
+    }
+}
