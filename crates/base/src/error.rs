@@ -131,6 +131,7 @@ struct Fields {
     hint: Option<String>,
     position: Option<u32>,
     constraint: Option<String>,
+    context: Option<String>,
 }
 
 impl Error {
@@ -144,6 +145,7 @@ impl Error {
             hint: None,
             position: None,
             constraint: None,
+            context: None,
         }))
     }
 
@@ -168,6 +170,12 @@ impl Error {
     /// Adds the name of the violated constraint.
     pub fn with_constraint(mut self, name: impl Into<String>) -> Error {
         self.0.constraint = Some(name.into());
+        self
+    }
+
+    /// Adds what was being done, such as which line of a file was read.
+    pub fn with_context(mut self, context: impl Into<String>) -> Error {
+        self.0.context = Some(context.into());
         self
     }
 
@@ -217,6 +225,11 @@ impl Error {
         self.0.constraint.as_deref()
     }
 
+    /// What was being done, such as which line of a file was read.
+    pub fn context(&self) -> Option<&str> {
+        self.0.context.as_deref()
+    }
+
     /// Whether running the transaction again may succeed.
     pub fn is_retryable(&self) -> bool {
         matches!(self.state(), SqlState::SERIALIZATION_FAILURE | SqlState::DEADLOCK_DETECTED)
@@ -231,6 +244,9 @@ impl fmt::Display for Error {
         }
         if let Some(hint) = &self.0.hint {
             write!(f, "\nHINT: {hint}")?;
+        }
+        if let Some(context) = &self.0.context {
+            write!(f, "\nCONTEXT: {context}")?;
         }
         Ok(())
     }

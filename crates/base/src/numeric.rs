@@ -99,10 +99,43 @@ pub fn parse(text: &str) -> Result<(i128, u8)> {
 
 /// Reads a number for `numeric(precision, scale)`.
 pub fn parse_as(text: &str, precision: u8, scale: u8) -> Result<i128> {
+    if let Some(value) = parse_short(text.as_bytes(), scale)
+        && value.unsigned_abs() < POWERS[usize::from(precision)].unsigned_abs()
+    {
+        return Ok(value);
+    }
     match Literal::read(text)?.at_scale(scale) {
         Some(value) if value.unsigned_abs() < POWERS[usize::from(precision)].unsigned_abs() => Ok(value),
         _ => Err(field_overflow(precision, scale)),
     }
+}
+
+/// The quick way for `[-]digits[.digits]` of up to 18 digits with no more decimals than `scale`;
+/// everything else, mistakes included, takes the long one.
+fn parse_short(text: &[u8], scale: u8) -> Option<i128> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() || digits.len() > 18 {
+        return None;
+    }
+    let mut value: i64 = 0;
+    let mut point = digits.len();
+    for (position, byte) in digits.iter().enumerate() {
+        let digit = byte.wrapping_sub(b'0');
+        if digit <= 9 {
+            value = value * 10 + i64::from(digit);
+        } else if *byte == b'.' && point == digits.len() && digits.len() > 1 {
+            point = position;
+        } else {
+            return None;
+        }
+    }
+    let decimals = (digits.len() - point).saturating_sub(1);
+    let zeros = usize::from(scale).checked_sub(decimals)?;
+    let value = i128::from(value).checked_mul(*POWERS.get(zeros)?)?;
+    Some(if negative { -value } else { value })
 }
 
 /// `[±]digits[.digits][e[±]digits]`, taken apart.
@@ -487,6 +520,12 @@ mod tests {
         assert_eq!(parse_as("0.004999", 5, 2).unwrap(), 0);
         assert_eq!(parse_as("123.449", 4, 1).unwrap(), 1234);
         assert_eq!(parse_as("0.5", 1, 0).unwrap(), 1);
+        assert_eq!(parse_as("-12.5", 5, 2).unwrap(), -1250);
+        assert_eq!(parse_as("7.", 5, 2).unwrap(), 700);
+        assert_eq!(parse_as(".25", 5, 2).unwrap(), 25);
+        assert!(parse_as(".", 5, 2).is_err());
+        assert!(parse_as("1.2.", 5, 2).is_err());
+        assert!(parse_as("1000", 5, 2).is_err());
         let error = parse_as("999.995", 5, 2).unwrap_err();
         assert_eq!(error.state(), SqlState::NUMERIC_VALUE_OUT_OF_RANGE);
         assert_eq!(

@@ -1,1 +1,16 @@
-//! File bytes to columns.
+//! File bytes to columns, and rows to file bytes: the text and CSV formats of COPY.
+//!
+//! [`CopyReader`] takes bytes in pieces cut anywhere and yields Arrow columns; [`CopyWriter`] takes
+//! values and appends bytes. Neither knows where bytes come from or go to.
+
+mod columns;
+pub mod options;
+pub mod reader;
+pub mod writer;
+
+#[cfg(test)]
+mod tests;
+
+pub use options::{CopyFormat, CopyHeader, CopyOptions};
+pub use reader::{BATCH_ROWS, CopyReader};
+pub use writer::CopyWriter;

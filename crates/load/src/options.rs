@@ -1,0 +1,109 @@
+//! What COPY can be told about a file, with PostgreSQL's defaults and checks.
+
+use firn_base::{Error, Result, SqlState};
+
+/// How records look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CopyFormat {
+    /// One record per line, backslash escapes.
+    Text,
+    /// Comma-separated values with quotes.
+    Csv,
+}
+
+/// Whether the first line names the columns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CopyHeader {
+    /// There is none.
+    No,
+    /// It is written, and skipped when read.
+    Yes,
+    /// It is written, and must name the columns when read.
+    Match,
+}
+
+/// The options of one COPY.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CopyOptions {
+    /// FORMAT
+    pub format: CopyFormat,
+    /// DELIMITER
+    pub delimiter: u8,
+    /// NULL
+    pub null: String,
+    /// HEADER
+    pub header: CopyHeader,
+    /// QUOTE, CSV only
+    pub quote: u8,
+    /// ESCAPE, CSV only
+    pub escape: u8,
+    /// FORCE_QUOTE: by column of the copied list; shorter lists mean no.
+    pub force_quote: Vec<bool>,
+    /// FORCE_NOT_NULL, likewise
+    pub force_not_null: Vec<bool>,
+    /// FORCE_NULL, likewise
+    pub force_null: Vec<bool>,
+}
+
+impl CopyOptions {
+    /// A format with its defaults.
+    pub fn new(format: CopyFormat) -> CopyOptions {
+        let (delimiter, null) = match format {
+            CopyFormat::Text => (b'\t', "\\N"),
+            CopyFormat::Csv => (b',', ""),
+        };
+        CopyOptions {
+            format,
+            delimiter,
+            null: null.to_owned(),
+            header: CopyHeader::No,
+            quote: b'"',
+            escape: b'"',
+            force_quote: Vec::new(),
+            force_not_null: Vec::new(),
+            force_null: Vec::new(),
+        }
+    }
+
+    /// Refuses combinations that could not be read back.
+    pub fn check(&self) -> Result<()> {
+        let invalid = |message: &str| Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
+        if !self.delimiter.is_ascii() || !self.quote.is_ascii() || !self.escape.is_ascii() {
+            return Err(Error::unsupported("a COPY delimiter, quote or escape outside ASCII"));
+        }
+        if matches!(self.delimiter, b'\n' | b'\r') {
+            return invalid("COPY delimiter cannot be newline or carriage return");
+        }
+        if self.null.contains(['\n', '\r']) {
+            return invalid("COPY null representation cannot use newline or carriage return");
+        }
+        if self.null.as_bytes().contains(&self.delimiter) {
+            return invalid("COPY delimiter must not appear in the NULL specification");
+        }
+        match self.format {
+            CopyFormat::Text => {
+                // These would be mistaken for escapes.
+                if matches!(self.delimiter, b'\\' | b'.' | b'a'..=b'z' | b'0'..=b'9') {
+                    return invalid(&format!("COPY delimiter cannot be \"{}\"", char::from(self.delimiter)));
+                }
+            }
+            CopyFormat::Csv => {
+                if self.delimiter == self.quote {
+                    return invalid("COPY delimiter and quote must be different");
+                }
+                if self.null.as_bytes().contains(&self.quote) {
+                    return invalid("CSV quote character must not appear in the NULL specification");
+                }
+                if matches!(self.quote, b'\n' | b'\r') || matches!(self.escape, b'\n' | b'\r') {
+                    return invalid("COPY quote and escape cannot be newline or carriage return");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether a list of columns has a column in it.
+pub(crate) fn forced(columns: &[bool], column: usize) -> bool {
+    columns.get(column).copied().unwrap_or(false)
+}

@@ -1,0 +1,212 @@
+//! Reading and writing together: most cases go through both.
+
+use crate::{BATCH_ROWS, CopyFormat, CopyHeader, CopyOptions, CopyReader, CopyWriter};
+use arrow_array::ArrayRef;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Date32Type, Decimal128Type, Int32Type};
+use firn_base::{Result, SqlState, SqlType, TimeZoneSetting, Value};
+
+const TEXT: CopyFormat = CopyFormat::Text;
+const CSV: CopyFormat = CopyFormat::Csv;
+
+fn columns() -> Vec<(String, SqlType)> {
+    vec![("a".to_owned(), SqlType::Integer), ("b".to_owned(), SqlType::Text)]
+}
+
+fn reader(options: CopyOptions) -> CopyReader {
+    CopyReader::new("t", columns(), options, TimeZoneSetting::UTC).unwrap()
+}
+
+/// All rows of a file that comes in pieces of `piece` bytes.
+fn read(options: &CopyOptions, file: &[u8], piece: usize) -> Result<Vec<(Option<i32>, Option<String>)>> {
+    let mut reader = reader(options.clone());
+    for bytes in file.chunks(piece) {
+        reader.push(bytes)?;
+    }
+    reader.finish()?;
+    let mut rows = Vec::new();
+    while let Some(batch) = reader.next_batch() {
+        rows.extend(rows_of(&batch));
+    }
+    Ok(rows)
+}
+
+fn rows_of(batch: &[ArrayRef]) -> Vec<(Option<i32>, Option<String>)> {
+    let numbers = batch[0].as_primitive::<Int32Type>();
+    let texts = batch[1].as_string_view();
+    numbers.iter().zip(texts.iter()).map(|(number, text)| (number, text.map(str::to_owned))).collect()
+}
+
+/// The same rows however the file is cut; `-` stands for NULL.
+fn check(options: &CopyOptions, file: &str, expected: &[(&str, &str)]) {
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|(number, text)| (number.parse().ok(), (*text != "-").then(|| (*text).to_owned())))
+        .collect();
+    for piece in [1, 2, 3, 7, 1000] {
+        assert_eq!(read(options, file.as_bytes(), piece).unwrap(), expected, "{file:?} in pieces of {piece}");
+    }
+}
+
+/// SQLSTATE, message and context of the error that a file ends in.
+fn failure(options: &CopyOptions, file: &str) -> String {
+    let error = read(options, file.as_bytes(), 5).unwrap_err();
+    format!("{} {} | {}", error.state(), error.message(), error.context().unwrap_or_default())
+}
+
+#[test]
+fn text_files_are_read_with_escapes_nulls_and_any_line_end() {
+    let options = CopyOptions::new(TEXT);
+    check(&options, "1\tone\n2\ttwo", &[("1", "one"), ("2", "two")]);
+    check(&options, "1\tone\r\n2\ttwo\r\n", &[("1", "one"), ("2", "two")]);
+    check(&options, "\\N\t\\N\n", &[("-", "-")]);
+    check(&options, "1\t\n", &[("1", "")]);
+    check(&options, "1\ta\\tb\\nc\\\\d\\x41\\101\\q\n", &[("1", "a\tb\nc\\dAAq")]);
+    check(&options, "1\ta\\\nb\n", &[("1", "a\nb")]);
+    check(&options, "1\t\\\\N\n", &[("1", "\\N")]);
+    check(&options, "1\tone\n\\.\nrubbish", &[("1", "one")]);
+    check(&options, "1\tgrün\n", &[("1", "grün")]);
+    check(&options, "", &[]);
+    let pipe = CopyOptions { delimiter: b'|', null: "NULL".to_owned(), ..options };
+    check(&pipe, "1|a\\|b\n2|NULL\n", &[("1", "a|b"), ("2", "-")]);
+}
+
+#[test]
+fn csv_files_are_read_with_quotes_and_line_breaks_inside_them() {
+    let options = CopyOptions::new(CSV);
+    check(&options, "1,one\n2,\"two\"\n", &[("1", "one"), ("2", "two")]);
+    check(&options, "1,\n2,\"\"\n,x", &[("1", "-"), ("2", ""), ("-", "x")]);
+    check(&options, "1,\"a\r\nb\"\r\n2,\"\"\"q\"\"\"\r\n", &[("1", "a\r\nb"), ("2", "\"q\"")]);
+    check(&options, "1,a\"b,c\"d\n", &[("1", "ab,cd")]);
+    check(&options, "1, x \n\\.\n", &[("1", " x ")]);
+    let escape = CopyOptions { escape: b'\\', ..options.clone() };
+    check(&escape, "1,\"a\\\"b\\\\\"\n2,\"x\\y\"\n", &[("1", "a\"b\\"), ("2", "x\\y")]);
+    let forced = CopyOptions { force_not_null: vec![false, true], ..options.clone() };
+    check(&forced, "1,\n", &[("1", "")]);
+    let forced = CopyOptions { force_null: vec![false, true], ..options.clone() };
+    check(&forced, "1,\"\"\n", &[("1", "-")]);
+    let header = CopyOptions { header: CopyHeader::Yes, ..options.clone() };
+    check(&header, "x,y\n1,one\n", &[("1", "one")]);
+    let header = CopyOptions { header: CopyHeader::Match, ..options };
+    check(&header, "a,\"b\"\n1,one\n", &[("1", "one")]);
+}
+
+#[test]
+fn mistakes_name_line_column_and_data() {
+    let (text, csv) = (CopyOptions::new(TEXT), CopyOptions::new(CSV));
+    let cases = [
+        (
+            &text,
+            "1\tone\nx\ttwo\n",
+            "22P02 invalid input syntax for type integer: \"x\" | COPY t, line 2, column a: \"x\"",
+        ),
+        (&text, "1\n", "22P04 missing data for column \"b\" | COPY t, line 1: \"1\""),
+        (&text, "1\ta\tb\n", "22P04 extra data after last expected column | COPY t, line 1: \"1\ta\tb\""),
+        (&text, "1\ta\rb\n", "22P04 literal carriage return found in data | COPY t, line 1: \"1\ta\rb\""),
+        (
+            &text,
+            "1\t\\xff\n",
+            "22021 invalid byte sequence for encoding \"UTF8\": 0xff | COPY t, line 1, column b: \"\u{fffd}\"",
+        ),
+        (
+            &csv,
+            "1,\"a\nb\"\ny,z\n",
+            "22P02 invalid input syntax for type integer: \"y\" | COPY t, line 3, column a: \"y\"",
+        ),
+        (&csv, "1,\"abc\n", "22P04 unterminated CSV quoted field | COPY t, line 2: \"1,\"abc\n\""),
+        (&csv, "1,a\rb\n", "22P04 unquoted carriage return found in data | COPY t, line 1: \"1,a\rb\""),
+    ];
+    for (options, file, expected) in cases {
+        assert_eq!(failure(options, file), expected);
+    }
+    let header = CopyOptions { header: CopyHeader::Match, ..csv };
+    assert_eq!(
+        failure(&header, "a,c\n"),
+        "22P04 column name mismatch in header line field 2: got \"c\", expected \"b\" | COPY t, line 1: \"a,c\""
+    );
+    let error = reader(CopyOptions::new(TEXT)).push(b"1\t\xff\n").unwrap_err();
+    assert_eq!(error.state(), SqlState::CHARACTER_NOT_IN_REPERTOIRE);
+}
+
+#[test]
+fn batches_have_a_bounded_size() {
+    let mut reader = reader(CopyOptions::new(CSV));
+    let file: String = (0..2 * BATCH_ROWS + 1).map(|row| format!("{row},x\n")).collect();
+    for bytes in file.as_bytes().chunks(1000) {
+        reader.push(bytes).unwrap();
+    }
+    reader.finish().unwrap();
+    let sizes: Vec<usize> = std::iter::from_fn(|| reader.next_batch()).map(|batch| batch[0].len()).collect();
+    assert_eq!(sizes, [BATCH_ROWS, BATCH_ROWS, 1]);
+}
+
+#[test]
+fn columns_have_the_arrow_types_of_tables() {
+    let columns = vec![
+        ("n".to_owned(), SqlType::Numeric { precision: 12, scale: 2 }),
+        ("d".to_owned(), SqlType::Date),
+        ("c".to_owned(), SqlType::Char(3)),
+        ("u".to_owned(), SqlType::Uuid),
+    ];
+    let mut reader = CopyReader::new("t", columns, CopyOptions::new(TEXT), TimeZoneSetting::UTC).unwrap();
+    reader.push(b"1.5\t1970-01-02\tx\ta0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11\n").unwrap();
+    reader.finish().unwrap();
+    let batch = reader.next_batch().unwrap();
+    assert_eq!(batch[0].as_primitive::<Decimal128Type>().value(0), 150);
+    assert_eq!(batch[1].as_primitive::<Date32Type>().value(0), 1);
+    assert_eq!(batch[2].as_string_view().value(0), "x  ");
+    assert_eq!(batch[3].as_fixed_size_binary().value(0)[0], 0xa0);
+}
+
+#[test]
+fn what_is_written_reads_back() {
+    let rows = [
+        vec![Value::Integer(1), Value::Text("a\tb\nc\\d\r\"e\",|".to_owned())],
+        vec![Value::Null, Value::Null],
+        vec![Value::Integer(-1), Value::Text(String::new())],
+        vec![Value::Integer(2), Value::Text("\\N".to_owned())],
+        vec![Value::Integer(3), Value::Text("\\.".to_owned())],
+    ];
+    let mut variants = vec![CopyOptions::new(TEXT), CopyOptions::new(CSV)];
+    variants.push(CopyOptions { delimiter: b'|', header: CopyHeader::Match, ..CopyOptions::new(TEXT) });
+    variants.push(CopyOptions { delimiter: b'|', escape: b'\\', ..CopyOptions::new(CSV) });
+    variants.push(CopyOptions { force_quote: vec![true, true], quote: b'\'', ..CopyOptions::new(CSV) });
+    for options in variants {
+        let mut writer = CopyWriter::new(columns(), options.clone(), TimeZoneSetting::UTC).unwrap();
+        let mut file = Vec::new();
+        writer.write_header(&mut file);
+        for row in &rows {
+            writer.write_row(row, &mut file);
+        }
+        let back = read(&options, &file, 3).unwrap();
+        for (row, (number, text)) in rows.iter().zip(back) {
+            assert_eq!(row[0], number.map_or(Value::Null, Value::Integer), "{options:?}");
+            assert_eq!(row[1], text.map_or(Value::Null, Value::Text), "{options:?}");
+        }
+    }
+}
+
+#[test]
+fn files_look_like_those_of_postgres() {
+    let written = |options: CopyOptions, row: &[Value]| {
+        let mut writer = CopyWriter::new(columns(), options, TimeZoneSetting::UTC).unwrap();
+        let mut file = Vec::new();
+        writer.write_header(&mut file);
+        writer.write_row(row, &mut file);
+        String::from_utf8(file).unwrap()
+    };
+    let row = [Value::Null, Value::Text("a,\"b\"\t".to_owned())];
+    assert_eq!(written(CopyOptions::new(TEXT), &row), "\\N\ta,\"b\"\\t\n");
+    let header = CopyOptions { header: CopyHeader::Yes, ..CopyOptions::new(CSV) };
+    assert_eq!(written(header, &row), "a,b\n,\"a,\"\"b\"\"\t\"\n");
+}
+
+#[test]
+fn options_that_could_not_be_read_back_are_refused() {
+    let state = |options: CopyOptions| options.check().unwrap_err().state();
+    let invalid = SqlState::INVALID_PARAMETER_VALUE;
+    assert_eq!(state(CopyOptions { delimiter: b'a', ..CopyOptions::new(TEXT) }), invalid);
+    assert_eq!(state(CopyOptions { delimiter: b'"', ..CopyOptions::new(CSV) }), invalid);
+    assert_eq!(state(CopyOptions { null: "a,b".to_owned(), ..CopyOptions::new(CSV) }), invalid);
+    assert_eq!(state(CopyOptions { delimiter: b'\n', ..CopyOptions::new(CSV) }), invalid);
+}
