@@ -23,6 +23,7 @@ pub mod text;
 pub mod time_zone;
 
 pub mod clock;
+pub mod disk;
 pub mod random;
 pub mod sync;
 pub mod thread;

@@ -1,0 +1,331 @@
+//! The door to files: the log, checkpoints and everything else on disk goes through [`Disk`], so
+//! that tests can fail it, fill it and pull its plug ([`SimulatedDisk`]).
+//!
+//! The promises are those of a POSIX file system, no stronger: bytes are safe once
+//! [`DiskFile::sync`] has returned, a new, renamed or removed *name* once
+//! [`Disk::sync_directory`] has. Every failure comes back as an [`Error`] that names the file and
+//! the operation: a full disk is 53100, a missing file 58P01, a refused one 42501, a directory in
+//! use 55006, the rest 58030.
+
+mod simulated;
+
+pub use simulated::{Fault, SimulatedDisk};
+
+use crate::sync::Arc;
+use crate::{Error, Result, SqlState};
+use std::fmt::Debug;
+use std::fs;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// A file system.
+pub trait Disk: Send + Sync + Debug {
+    /// Makes a directory and those above it, if they are not there yet.
+    fn create_directory(&self, path: &Path) -> Result<()>;
+
+    /// Creates an empty file for reading and writing; an existing one is emptied.
+    fn create(&self, path: &Path) -> Result<Arc<dyn DiskFile>>;
+
+    /// Opens an existing file for reading and writing.
+    fn open(&self, path: &Path) -> Result<Arc<dyn DiskFile>>;
+
+    /// Whether there is a file or directory of this name.
+    fn exists(&self, path: &Path) -> Result<bool>;
+
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> Result<()>;
+
+    /// Gives a file another name in one step, replacing a file that had it.
+    fn rename(&self, from: &Path, to: &Path) -> Result<()>;
+
+    /// The names of the files directly in a directory, sorted.
+    fn list(&self, directory: &Path) -> Result<Vec<String>>;
+
+    /// Makes the names in a directory safe: what was created, renamed or removed there.
+    fn sync_directory(&self, directory: &Path) -> Result<()>;
+
+    /// Takes the exclusive lock on a file, creating it if need be, until the guard is dropped or
+    /// the process ends in whatever way. Error: 55006 when another holder has it.
+    fn lock(&self, path: &Path) -> Result<DiskLock>;
+}
+
+/// An open file. Methods may be called from several threads at once.
+pub trait DiskFile: Send + Sync + Debug {
+    /// Its length in bytes.
+    fn len(&self) -> Result<u64>;
+
+    /// Whether it holds no byte.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Reads from `offset` until `buffer` is full or the file ends; how many bytes it read.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize>;
+
+    /// Writes all of `bytes` at `offset`, growing the file where needed.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
+
+    /// Cuts the file or grows it by zeros.
+    fn set_len(&self, length: u64) -> Result<()>;
+
+    /// Makes the file's bytes and length safe.
+    ///
+    /// After an error nobody knows which bytes are safe, and a later success does not say that
+    /// they are: never call it again and go on as if nothing had happened.
+    fn sync(&self) -> Result<()>;
+}
+
+/// A held lock; dropping it gives it back.
+pub struct DiskLock(#[expect(dead_code, reason = "dropping it is what it is for")] Box<dyn Send + Sync>);
+
+impl Debug for DiskLock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("DiskLock")
+    }
+}
+
+impl dyn Disk + '_ {
+    /// The whole content of a file.
+    pub fn read(&self, path: &Path) -> Result<Vec<u8>> {
+        let file = self.open(path)?;
+        let length = usize::try_from(file.len()?).expect("64-bit addresses");
+        let mut bytes = vec![0; length];
+        let read = file.read_at(&mut bytes, 0)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
+    /// Replaces a file by one with this content, in one step that a crash either leaves undone or
+    /// done: write beside it, sync, rename, sync the directory. `temporary` is the name beside it.
+    pub fn replace(&self, path: &Path, temporary: &Path, content: &[u8]) -> Result<()> {
+        let file = self.create(temporary)?;
+        file.write_at(content, 0)?;
+        file.sync()?;
+        self.rename(temporary, path)?;
+        self.sync_directory(path.parent().expect("a file lies in a directory"))
+    }
+}
+
+/// The error of a failed operation on a file.
+#[cold]
+pub fn io_error(operation: &str, path: &Path, error: &io::Error) -> Error {
+    let state = match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => SqlState::DISK_FULL,
+        io::ErrorKind::NotFound => SqlState::UNDEFINED_FILE,
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            SqlState::INSUFFICIENT_PRIVILEGE
+        }
+        _ => SqlState::IO_ERROR,
+    };
+    let message = format!("could not {operation} \"{}\": {error}", path.display());
+    let result = Error::new(state, message);
+    match state {
+        SqlState::DISK_FULL => {
+            result.with_hint("Free space on the disk that holds the file, then try again.")
+        }
+        SqlState::INSUFFICIENT_PRIVILEGE => {
+            result.with_hint("Give the user that the database runs as the right to this file.")
+        }
+        _ => result,
+    }
+}
+
+#[cold]
+fn in_use(path: &Path) -> Error {
+    let directory = path.parent().unwrap_or(path);
+    Error::new(
+        SqlState::OBJECT_IN_USE,
+        format!("the database in \"{}\" is already open elsewhere", directory.display()),
+    )
+    .with_hint("Close the other process or handle that has it open, or connect to that server instead.")
+}
+
+/// The operating system's files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk;
+
+#[derive(Debug)]
+struct RealFile {
+    file: fs::File,
+    path: PathBuf,
+}
+
+impl RealFile {
+    fn new(file: fs::File, path: &Path) -> Arc<dyn DiskFile> {
+        Arc::new(RealFile { file, path: path.to_owned() })
+    }
+}
+
+impl Disk for RealDisk {
+    fn create_directory(&self, path: &Path) -> Result<()> {
+        fs::create_dir_all(path).map_err(|error| io_error("create directory", path, &error))
+    }
+
+    fn create(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
+        let opened = fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
+        opened.map(|file| RealFile::new(file, path)).map_err(|error| io_error("create file", path, &error))
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
+        let opened = fs::OpenOptions::new().read(true).write(true).open(path);
+        opened.map(|file| RealFile::new(file, path)).map_err(|error| io_error("open file", path, &error))
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        path.try_exists().map_err(|error| io_error("look for", path, &error))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        fs::remove_file(path).map_err(|error| io_error("remove file", path, &error))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        fs::rename(from, to).map_err(|error| io_error("rename file", from, &error))
+    }
+
+    fn list(&self, directory: &Path) -> Result<Vec<String>> {
+        let entries = fs::read_dir(directory)
+            .and_then(|entries| {
+                entries
+                    .map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()))
+                    .collect::<io::Result<Vec<String>>>()
+            })
+            .map_err(|error| io_error("list directory", directory, &error));
+        entries.map(|mut names| {
+            names.sort();
+            names
+        })
+    }
+
+    fn sync_directory(&self, directory: &Path) -> Result<()> {
+        fs::File::open(directory)
+            .and_then(|opened| opened.sync_all())
+            .map_err(|error| io_error("sync directory", directory, &error))
+    }
+
+    fn lock(&self, path: &Path) -> Result<DiskLock> {
+        let file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(|error| io_error("open lock file", path, &error))?;
+        match file.try_lock() {
+            Ok(()) => Ok(DiskLock(Box::new(file))),
+            Err(fs::TryLockError::WouldBlock) => Err(in_use(path)),
+            Err(fs::TryLockError::Error(error)) => Err(io_error("lock file", path, &error)),
+        }
+    }
+}
+
+impl DiskFile for RealFile {
+    fn len(&self) -> Result<u64> {
+        self.file
+            .metadata()
+            .map(|metadata| metadata.len())
+            .map_err(|error| io_error("read the length of", &self.path, &error))
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.file.read_at(&mut buffer[filled..], offset + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(io_error("read file", &self.path, &error)),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        self.file.write_all_at(bytes, offset).map_err(|error| io_error("write file", &self.path, &error))
+    }
+
+    fn set_len(&self, length: u64) -> Result<()> {
+        self.file.set_len(length).map_err(|error| io_error("set the length of", &self.path, &error))
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.file.sync_data().map_err(|error| io_error("sync file", &self.path, &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Directory(PathBuf);
+
+    impl Directory {
+        fn new(name: &str) -> Directory {
+            let path = std::env::temp_dir().join(format!("firn-disk-{}-{name}", std::process::id()));
+            fs::create_dir_all(&path).unwrap();
+            Directory(path)
+        }
+    }
+
+    impl Drop for Directory {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    /// What holds of every disk; run over the real one and the simulated one.
+    fn behaves(disk: &dyn Disk, root: &Path) {
+        let inner = root.join("a/b");
+        disk.create_directory(&inner).unwrap();
+        disk.create_directory(&inner).unwrap();
+        let path = inner.join("file");
+        let missing = disk.open(&path).unwrap_err();
+        assert_eq!(missing.state(), SqlState::UNDEFINED_FILE);
+        assert!(missing.message().contains("file"), "{missing:?}");
+        let file = disk.create(&path).unwrap();
+        file.write_at(b"hello world", 0).unwrap();
+        file.write_at(b"W", 6).unwrap();
+        file.set_len(16).unwrap();
+        file.sync().unwrap();
+        let mut buffer = [9; 20];
+        assert_eq!(file.read_at(&mut buffer, 4).unwrap(), 12);
+        assert_eq!(&buffer[..12], b"o World\0\0\0\0\0");
+        assert_eq!(file.read_at(&mut buffer, 100).unwrap(), 0);
+        let other = inner.join("other");
+        disk.rename(&path, &other).unwrap();
+        disk.sync_directory(&inner).unwrap();
+        assert!(!disk.exists(&path).unwrap() && disk.exists(&other).unwrap());
+        assert_eq!(disk.list(&inner).unwrap(), ["other"]);
+        assert_eq!(disk.open(&other).unwrap().len().unwrap(), 16);
+        disk.replace(&other, &inner.join("temporary"), b"new").unwrap();
+        assert_eq!(disk.read(&other).unwrap(), b"new");
+        assert_eq!(disk.list(&inner).unwrap(), ["other"]);
+        let held = disk.lock(&root.join("LOCK")).unwrap();
+        assert_eq!(disk.lock(&root.join("LOCK")).unwrap_err().state(), SqlState::OBJECT_IN_USE);
+        drop(held);
+        drop(disk.lock(&root.join("LOCK")).unwrap());
+        disk.remove(&other).unwrap();
+        assert!(disk.list(&inner).unwrap().is_empty());
+        assert_eq!(disk.remove(&other).unwrap_err().state(), SqlState::UNDEFINED_FILE);
+        assert_eq!(disk.list(&root.join("nowhere")).unwrap_err().state(), SqlState::UNDEFINED_FILE);
+    }
+
+    #[test]
+    fn the_real_and_the_simulated_disk_behave_alike() {
+        let directory = Directory::new("alike");
+        behaves(&RealDisk, &directory.0);
+        behaves(&*SimulatedDisk::new(), Path::new("/sim"));
+    }
+
+    #[test]
+    fn an_error_says_what_it_means_and_what_to_do() {
+        let full = io_error("write file", Path::new("x"), &io::Error::from_raw_os_error(libc::ENOSPC));
+        assert_eq!(full.state(), SqlState::DISK_FULL);
+        assert!(full.hint().is_some() && full.message().contains("write file \"x\""));
+        let refused = io_error("open file", Path::new("x"), &io::Error::from_raw_os_error(libc::EACCES));
+        assert_eq!(refused.state(), SqlState::INSUFFICIENT_PRIVILEGE);
+        let broken = io_error("sync file", Path::new("x"), &io::Error::from_raw_os_error(libc::EIO));
+        assert_eq!(broken.state(), SqlState::IO_ERROR);
+    }
+}

@@ -1,0 +1,494 @@
+//! A disk in memory for tests: it can be full, break, and lose power.
+//!
+//! It keeps two states. *Current* is what the running process reads. *Safe* is what a power cut
+//! leaves for certain: content as of each file's last `sync`, names as of each directory's last
+//! `sync_directory`. In between, a cut may keep any of it: [`SimulatedDisk::after_power_cut`] keeps
+//! a prefix of the unsynced name changes of each directory (file systems journal those in order)
+//! and, of the unsynced writes, an arbitrary set of 512-byte sectors, one of them torn at a byte.
+//! Syncing a file does not sync its name, though some file systems do.
+
+use super::{Disk, DiskFile, DiskLock, in_use, io_error};
+use crate::Result;
+use crate::random::Random;
+use crate::sync::{Arc, Mutex};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+const SECTOR: u64 = 512;
+
+/// How a simulated disk fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// ENOSPC
+    Full,
+    /// EIO
+    Broken,
+}
+
+impl Fault {
+    fn error(self) -> io::Error {
+        io::Error::from_raw_os_error(match self {
+            Fault::Full => libc::ENOSPC,
+            Fault::Broken => libc::EIO,
+        })
+    }
+}
+
+/// A disk in memory. Cloning it shares it.
+#[derive(Clone, Debug, Default)]
+pub struct SimulatedDisk(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    files: BTreeMap<u64, File>,
+    names: BTreeMap<PathBuf, u64>,
+    safe_names: BTreeMap<PathBuf, u64>,
+    directories: BTreeSet<PathBuf>,
+    pending_names: Vec<NameChange>,
+    locks: BTreeSet<PathBuf>,
+    next_file: u64,
+    /// Bytes that may still be written, and the fault that meets the one after.
+    bytes_left: Option<(u64, Fault)>,
+    /// Changes (writes, syncs, name changes) that may still happen, and what meets the one after.
+    operations_left: Option<(u64, Fault)>,
+    operations: u64,
+    syncs: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct File {
+    current: Vec<u8>,
+    safe: Vec<u8>,
+    pending: Vec<Change>,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Write(u64, Vec<u8>),
+    Length(u64),
+}
+
+#[derive(Clone, Debug)]
+enum NameChange {
+    Set(PathBuf, u64),
+    Remove(PathBuf),
+    Rename(PathBuf, PathBuf),
+}
+
+impl NameChange {
+    fn directory(&self) -> &Path {
+        let (NameChange::Set(path, _) | NameChange::Remove(path) | NameChange::Rename(path, _)) = self;
+        path.parent().unwrap_or(path)
+    }
+
+    fn apply(&self, names: &mut BTreeMap<PathBuf, u64>) {
+        match self {
+            NameChange::Set(path, file) => {
+                names.insert(path.clone(), *file);
+            }
+            NameChange::Remove(path) => {
+                names.remove(path);
+            }
+            NameChange::Rename(from, to) => {
+                if let Some(file) = names.remove(from) {
+                    names.insert(to.clone(), file);
+                }
+            }
+        }
+    }
+}
+
+impl Change {
+    fn apply(&self, content: &mut Vec<u8>) {
+        match self {
+            Change::Write(offset, bytes) => write(content, *offset, bytes),
+            Change::Length(length) => content.resize(*length as usize, 0),
+        }
+    }
+}
+
+fn write(content: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
+    let offset = offset as usize;
+    if content.len() < offset + bytes.len() {
+        content.resize(offset + bytes.len(), 0);
+    }
+    content[offset..offset + bytes.len()].copy_from_slice(bytes);
+}
+
+impl State {
+    /// Counts a change of the disk; fails it if the disk was told to.
+    fn operate(&mut self, operation: &str, path: &Path) -> Result<()> {
+        self.operations += 1;
+        match &mut self.operations_left {
+            Some((0, fault)) => Err(io_error(operation, path, &fault.error())),
+            Some((left, _)) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn change_name(&mut self, change: NameChange) {
+        change.apply(&mut self.names);
+        self.pending_names.push(change);
+    }
+
+    fn restarted(&self, files: BTreeMap<u64, File>, names: BTreeMap<PathBuf, u64>) -> SimulatedDisk {
+        SimulatedDisk(Arc::new(Mutex::new(State {
+            files,
+            safe_names: names.clone(),
+            names,
+            directories: self.directories.clone(),
+            next_file: self.next_file,
+            ..State::default()
+        })))
+    }
+}
+
+impl SimulatedDisk {
+    /// An empty disk.
+    pub fn new() -> Arc<SimulatedDisk> {
+        Arc::new(SimulatedDisk::default())
+    }
+
+    /// Lets the next `bytes` bytes be written and meets every later one with `fault`.
+    pub fn fail_after_bytes(&self, bytes: u64, fault: Fault) {
+        self.0.lock().bytes_left = Some((bytes, fault));
+    }
+
+    /// Lets the next `operations` changes happen (writes, syncs, names) and meets every later one
+    /// with `fault`.
+    pub fn fail_after_operations(&self, operations: u64, fault: Fault) {
+        self.0.lock().operations_left = Some((operations, fault));
+    }
+
+    /// Ends the failing.
+    pub fn heal(&self) {
+        let mut state = self.0.lock();
+        state.bytes_left = None;
+        state.operations_left = None;
+    }
+
+    /// How many changes there were: writes, syncs, names.
+    pub fn operations(&self) -> u64 {
+        self.0.lock().operations
+    }
+
+    /// How often files were synced.
+    pub fn syncs(&self) -> u64 {
+        self.0.lock().syncs
+    }
+
+    /// Another disk that holds what this one shows now, as after `kill -9` of the process.
+    pub fn after_kill(&self) -> Arc<SimulatedDisk> {
+        let state = self.0.lock();
+        let files = state
+            .files
+            .iter()
+            .map(|(id, file)| {
+                let (current, safe) = (file.current.clone(), file.current.clone());
+                (*id, File { current, safe, pending: Vec::new() })
+            })
+            .collect();
+        Arc::new(state.restarted(files, state.names.clone()))
+    }
+
+    /// Another disk that holds what this one might hold if power failed now: all that is safe and
+    /// an arbitrary part of the rest.
+    pub fn after_power_cut(&self, random: &mut Random) -> Arc<SimulatedDisk> {
+        let state = self.0.lock();
+        let mut names = state.safe_names.clone();
+        let mut cut = BTreeSet::new();
+        for change in &state.pending_names {
+            if !cut.contains(change.directory()) {
+                if random.uniform(0, 3) == 0 {
+                    cut.insert(change.directory());
+                } else {
+                    change.apply(&mut names);
+                }
+            }
+        }
+        let files = state
+            .files
+            .iter()
+            .map(|(id, file)| {
+                let mut content = file.safe.clone();
+                // Some cuts keep nearly everything and some nearly nothing.
+                let keep = random.uniform(0, 4);
+                for change in &file.pending {
+                    survive(change, keep, random, &mut content);
+                }
+                (*id, File { current: content.clone(), safe: content, pending: Vec::new() })
+            })
+            .collect();
+        Arc::new(state.restarted(files, names))
+    }
+}
+
+/// Applies what a power cut leaves of an unsynced change: each sector with `keep` chances in 4.
+fn survive(change: &Change, keep: i64, random: &mut Random, content: &mut Vec<u8>) {
+    match change {
+        Change::Length(_) => {
+            if random.uniform(0, 3) < keep {
+                change.apply(content);
+            }
+        }
+        Change::Write(offset, bytes) => {
+            let end = offset + bytes.len() as u64;
+            let mut from = *offset;
+            while from < end {
+                let to = end.min((from / SECTOR + 1) * SECTOR);
+                if random.uniform(0, 3) < keep {
+                    let torn = if random.uniform(0, 15) == 0 {
+                        random.uniform(from as i64, to as i64) as u64
+                    } else {
+                        to
+                    };
+                    write(content, from, &bytes[(from - offset) as usize..(torn - offset) as usize]);
+                }
+                from = to;
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct SimulatedFile {
+    disk: SimulatedDisk,
+    id: u64,
+    path: PathBuf,
+}
+
+impl SimulatedDisk {
+    fn handle(&self, id: u64, path: &Path) -> Arc<dyn DiskFile> {
+        Arc::new(SimulatedFile { disk: self.clone(), id, path: path.to_owned() })
+    }
+}
+
+fn missing() -> io::Error {
+    io::Error::from_raw_os_error(libc::ENOENT)
+}
+
+impl Disk for SimulatedDisk {
+    fn create_directory(&self, path: &Path) -> Result<()> {
+        let mut state = self.0.lock();
+        state.operate("create directory", path)?;
+        for directory in path.ancestors() {
+            state.directories.insert(directory.to_owned());
+        }
+        Ok(())
+    }
+
+    fn create(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
+        let mut state = self.0.lock();
+        state.operate("create file", path)?;
+        if !path.parent().is_some_and(|parent| state.directories.contains(parent)) {
+            return Err(io_error("create file", path, &missing()));
+        }
+        if let Some(id) = state.names.get(path).copied() {
+            let file = state.files.get_mut(&id).expect("a name has a file");
+            file.current.clear();
+            file.pending.push(Change::Length(0));
+            return Ok(self.handle(id, path));
+        }
+        let id = state.next_file;
+        state.next_file += 1;
+        state.files.insert(id, File::default());
+        state.change_name(NameChange::Set(path.to_owned(), id));
+        Ok(self.handle(id, path))
+    }
+
+    fn open(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
+        let state = self.0.lock();
+        match state.names.get(path) {
+            Some(id) => Ok(self.handle(*id, path)),
+            None => Err(io_error("open file", path, &missing())),
+        }
+    }
+
+    fn exists(&self, path: &Path) -> Result<bool> {
+        let state = self.0.lock();
+        Ok(state.names.contains_key(path) || state.directories.contains(path))
+    }
+
+    fn remove(&self, path: &Path) -> Result<()> {
+        let mut state = self.0.lock();
+        state.operate("remove file", path)?;
+        if !state.names.contains_key(path) {
+            return Err(io_error("remove file", path, &missing()));
+        }
+        state.change_name(NameChange::Remove(path.to_owned()));
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        let mut state = self.0.lock();
+        state.operate("rename file", from)?;
+        if !state.names.contains_key(from) {
+            return Err(io_error("rename file", from, &missing()));
+        }
+        assert_eq!(from.parent(), to.parent(), "the simulation renames within one directory");
+        state.change_name(NameChange::Rename(from.to_owned(), to.to_owned()));
+        Ok(())
+    }
+
+    fn list(&self, directory: &Path) -> Result<Vec<String>> {
+        let state = self.0.lock();
+        if !state.directories.contains(directory) {
+            return Err(io_error("list directory", directory, &missing()));
+        }
+        let files = state.names.keys().chain(&state.directories);
+        let mut names: Vec<String> = files
+            .filter(|path| path.parent() == Some(directory))
+            .filter_map(|path| path.file_name())
+            .map(|name| name.to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        Ok(names)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> Result<()> {
+        let mut state = self.0.lock();
+        state.operate("sync directory", directory)?;
+        let (now, later) =
+            std::mem::take(&mut state.pending_names).into_iter().partition(|it| it.directory() == directory);
+        state.pending_names = later;
+        let now: Vec<NameChange> = now;
+        for change in now {
+            change.apply(&mut state.safe_names);
+        }
+        Ok(())
+    }
+
+    fn lock(&self, path: &Path) -> Result<DiskLock> {
+        let mut state = self.0.lock();
+        if !state.locks.insert(path.to_owned()) {
+            return Err(in_use(path));
+        }
+        Ok(DiskLock(Box::new(Held { disk: self.clone(), path: path.to_owned() })))
+    }
+}
+
+struct Held {
+    disk: SimulatedDisk,
+    path: PathBuf,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.disk.0.lock().locks.remove(&self.path);
+    }
+}
+
+impl SimulatedFile {
+    fn with<T>(&self, body: impl FnOnce(&mut File) -> T) -> T {
+        body(self.disk.0.lock().files.get_mut(&self.id).expect("files stay while handles live"))
+    }
+}
+
+impl DiskFile for SimulatedFile {
+    fn len(&self) -> Result<u64> {
+        Ok(self.with(|file| file.current.len() as u64))
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        Ok(self.with(|file| {
+            let from = file.current.len().min(offset as usize);
+            let length = buffer.len().min(file.current.len() - from);
+            buffer[..length].copy_from_slice(&file.current[from..from + length]);
+            length
+        }))
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let mut state = self.disk.0.lock();
+        state.operate("write file", &self.path)?;
+        let (length, fault) = match &mut state.bytes_left {
+            Some((left, fault)) if *left < bytes.len() as u64 => {
+                (std::mem::take(left) as usize, Some(*fault))
+            }
+            Some((left, _)) => {
+                *left -= bytes.len() as u64;
+                (bytes.len(), None)
+            }
+            None => (bytes.len(), None),
+        };
+        let file = state.files.get_mut(&self.id).expect("files stay while handles live");
+        let change = Change::Write(offset, bytes[..length].to_owned());
+        change.apply(&mut file.current);
+        file.pending.push(change);
+        match fault {
+            Some(fault) => Err(io_error("write file", &self.path, &fault.error())),
+            None => Ok(()),
+        }
+    }
+
+    fn set_len(&self, length: u64) -> Result<()> {
+        let mut state = self.disk.0.lock();
+        state.operate("set the length of", &self.path)?;
+        let file = state.files.get_mut(&self.id).expect("files stay while handles live");
+        Change::Length(length).apply(&mut file.current);
+        file.pending.push(Change::Length(length));
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<()> {
+        let mut state = self.disk.0.lock();
+        state.operate("sync file", &self.path)?;
+        state.syncs += 1;
+        let file = state.files.get_mut(&self.id).expect("files stay while handles live");
+        for change in std::mem::take(&mut file.pending) {
+            change.apply(&mut file.safe);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::SqlState;
+
+    #[test]
+    fn a_power_cut_keeps_what_was_synced_and_may_lose_the_rest() {
+        let root = Path::new("/d");
+        let (mut lost, mut kept, mut torn) = (false, false, false);
+        for seed in 0..200 {
+            let disk = SimulatedDisk::new();
+            disk.create_directory(root).unwrap();
+            let file = disk.create(&root.join("a")).unwrap();
+            disk.sync_directory(root).unwrap();
+            file.write_at(&[1; 2000], 0).unwrap();
+            file.sync().unwrap();
+            file.write_at(&[2; 2000], 1000).unwrap();
+            disk.create(&root.join("b")).unwrap();
+            let after = disk.after_power_cut(&mut Random::seeded(seed));
+            let content = (&*after as &dyn Disk).read(&root.join("a")).unwrap();
+            assert!(content[..1000].iter().all(|byte| *byte == 1), "seed {seed}");
+            assert!(content.len() >= 2000);
+            let twos = content.iter().filter(|byte| **byte == 2).count();
+            (lost, kept, torn) = (lost || twos == 0, kept || twos == 2000, torn || (1..2000).contains(&twos));
+            lost |= !after.exists(&root.join("b")).unwrap();
+        }
+        assert!(lost && kept && torn);
+    }
+
+    #[test]
+    fn a_full_disk_takes_the_bytes_that_fit() {
+        let root = Path::new("/d");
+        let disk = SimulatedDisk::new();
+        disk.create_directory(root).unwrap();
+        let file = disk.create(&root.join("a")).unwrap();
+        disk.fail_after_bytes(5, Fault::Full);
+        file.write_at(b"abc", 0).unwrap();
+        assert_eq!(file.write_at(b"defg", 3).unwrap_err().state(), SqlState::DISK_FULL);
+        assert_eq!(file.len().unwrap(), 5);
+        disk.heal();
+        file.write_at(b"f", 5).unwrap();
+        disk.fail_after_operations(1, Fault::Broken);
+        file.write_at(b"g", 6).unwrap();
+        assert_eq!(file.sync().unwrap_err().state(), SqlState::IO_ERROR);
+    }
+}
