@@ -1,1 +1,16 @@
-//! The redo log: record format, group commit, segments, reader.
+//! The redo log: what has been committed, in commit order, safe on disk.
+//!
+//! [`record`] is what one change looks like, [`format`] how groups of commits lie in segment files,
+//! [`Log`] writes them, [`Reader`] reads them back. The log knows nothing of what tables and rows
+//! are; it never holds an address.
+
+pub mod format;
+pub mod reader;
+pub mod record;
+mod segments;
+pub mod writer;
+
+pub use format::DatabaseId;
+pub use reader::{Entry, Group, Reader};
+pub use record::{CellWriter, Record, Records, RedoBuffer, RedoMark};
+pub use writer::{Log, LogOptions};

@@ -14,6 +14,7 @@ use crate::sync::{Arc, Mutex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const SECTOR: u64 = 512;
 
@@ -54,6 +55,7 @@ struct State {
     operations_left: Option<(u64, Fault)>,
     operations: u64,
     syncs: u64,
+    sync_time: Duration,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -169,6 +171,11 @@ impl SimulatedDisk {
         let mut state = self.0.lock();
         state.bytes_left = None;
         state.operations_left = None;
+    }
+
+    /// Lets every sync of a file take this long.
+    pub fn set_sync_time(&self, time: Duration) {
+        self.0.lock().sync_time = time;
     }
 
     /// How many changes there were: writes, syncs, names.
@@ -435,6 +442,10 @@ impl DiskFile for SimulatedFile {
     }
 
     fn sync(&self) -> Result<()> {
+        let time = self.disk.0.lock().sync_time;
+        if !time.is_zero() {
+            crate::clock::sleep(time);
+        }
         let mut state = self.disk.0.lock();
         state.operate("sync file", &self.path)?;
         state.syncs += 1;

@@ -1,0 +1,657 @@
+//! Redo records: the after-image of one change, as the log stores it.
+//!
+//! A transaction appends records to its [`RedoBuffer`] as it goes; commit hands the bytes to the
+//! log; recovery and replicas read them back with [`Records`]. All integers are little-endian.
+//!
+//! ```text
+//! every record            0        4      5      6       8       12              20
+//!                         | length | kind | zero | count | table | row           | body …
+//!                         | u32    | u8   | u8   | u16   | u32   | u64           |
+//!   Insert                  count cells, one per column
+//!   InsertBatch             rows u32, then per column: length of its cells u32, `rows` cells
+//!                           (rows get consecutive ids from `row` on; count = columns)
+//!   Update                  count × (column u16, cell)
+//!   Delete                  nothing
+//!   CatalogChange           bytes that the catalog understands (count, table, row are 0)
+//!   SequenceAdvance         nothing (count = was called, table = oid, row = value)
+//! ```
+//!
+//! A cell is a tag and what the tag says follows. Words are stored zero-extended in the fewest of
+//! 0, 1, 2, 4 or 8 bytes; the column's type knows its width, so none is lost. `length` spans the
+//! whole record, so that a reader which replays some tables only skips the others' unread.
+
+use firn_base::{Cell, ColumnId, Error, Result, RowId, SqlState, TableId};
+
+/// Bytes before a record's body.
+pub const RECORD_HEADER_LEN: usize = 20;
+
+const COUNT_AT: usize = 6;
+const TABLE_AT: usize = 8;
+const ROW_AT: usize = 12;
+const _: () = assert!(COUNT_AT + 2 == TABLE_AT && TABLE_AT + 4 == ROW_AT && ROW_AT + 8 == RECORD_HEADER_LEN);
+
+const KIND_INSERT: u8 = 1;
+const KIND_INSERT_BATCH: u8 = 2;
+const KIND_UPDATE: u8 = 3;
+const KIND_DELETE: u8 = 4;
+const KIND_CATALOG_CHANGE: u8 = 5;
+const KIND_SEQUENCE_ADVANCE: u8 = 6;
+
+const TAG_NULL: u8 = 0;
+/// The word 0; nothing follows.
+const TAG_ZERO: u8 = 1;
+const TAG_WORD_1: u8 = 2;
+const TAG_WORD_2: u8 = 3;
+const TAG_WORD_4: u8 = 4;
+const TAG_WORD_8: u8 = 5;
+/// 16 bytes: low word, high word.
+const TAG_WIDE: u8 = 6;
+/// A string: its length as u32, its bytes.
+const TAG_LONG: u8 = 7;
+/// A string of up to 127 bytes: the low 7 bits of the tag are its length.
+const TAG_SHORT: u8 = 0x80;
+
+/// One transaction's redo records, in order.
+#[derive(Default, Debug)]
+pub struct RedoBuffer {
+    bytes: Vec<u8>,
+}
+
+/// A place in a [`RedoBuffer`] to cut it back to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RedoMark(usize);
+
+impl RedoBuffer {
+    /// An empty buffer.
+    pub fn new() -> RedoBuffer {
+        RedoBuffer::default()
+    }
+
+    /// Whether it holds no record.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The records as [`crate::Log::append`] takes them.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Empties it; its memory stays for the next transaction unless it is much.
+    pub fn clear(&mut self) {
+        const KEEP: usize = 1 << 20;
+        self.bytes.clear();
+        self.bytes.shrink_to(KEEP);
+    }
+
+    /// Where it is now.
+    #[inline]
+    pub fn mark(&self) -> RedoMark {
+        RedoMark(self.bytes.len())
+    }
+
+    /// Forgets every record appended since `mark`.
+    pub fn truncate(&mut self, mark: RedoMark) {
+        assert!(mark.0 <= self.bytes.len(), "a mark of another buffer");
+        self.bytes.truncate(mark.0);
+    }
+
+    /// Appends the insertion of a row of one cell per column.
+    #[inline]
+    pub fn insert(&mut self, table: TableId, row: RowId, cells: &[Cell<'_>]) {
+        let start = self.begin(KIND_INSERT, cells.len() as u16, table.0, row.to_bits());
+        for cell in cells {
+            put_cell(&mut self.bytes, cell);
+        }
+        self.end(start);
+    }
+
+    /// Appends the insertion of `rows` rows with consecutive ids from `first` on. `fill` is called
+    /// once per column, in order, and must push one cell per row.
+    pub fn insert_batch(
+        &mut self,
+        table: TableId,
+        first: RowId,
+        rows: u32,
+        columns: u16,
+        mut fill: impl FnMut(ColumnId, &mut CellWriter<'_>),
+    ) {
+        let start = self.begin(KIND_INSERT_BATCH, columns, table.0, first.to_bits());
+        self.bytes.extend_from_slice(&rows.to_le_bytes());
+        for column in 0..columns {
+            let length_at = self.bytes.len();
+            self.bytes.extend_from_slice(&[0; 4]);
+            let mut writer = CellWriter { bytes: &mut self.bytes, cells: 0 };
+            fill(ColumnId(column), &mut writer);
+            assert_eq!(writer.cells, rows, "one cell per row");
+            let length = self.bytes.len() - length_at - 4;
+            let length = u32::try_from(length).expect("a batch is split before a column passes 4 GiB");
+            self.bytes[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
+        }
+        self.end(start);
+    }
+
+    /// Appends the change of some columns of a row.
+    #[inline]
+    pub fn update(&mut self, table: TableId, row: RowId, columns: &[ColumnId], cells: &[Cell<'_>]) {
+        assert_eq!(columns.len(), cells.len());
+        let start = self.begin(KIND_UPDATE, cells.len() as u16, table.0, row.to_bits());
+        for (column, cell) in columns.iter().zip(cells) {
+            self.bytes.extend_from_slice(&column.0.to_le_bytes());
+            put_cell(&mut self.bytes, cell);
+        }
+        self.end(start);
+    }
+
+    /// Appends the deletion of a row.
+    #[inline]
+    pub fn delete(&mut self, table: TableId, row: RowId) {
+        let start = self.begin(KIND_DELETE, 0, table.0, row.to_bits());
+        self.end(start);
+    }
+
+    /// Appends a change of the catalog.
+    pub fn catalog_change(&mut self, bytes: &[u8]) {
+        let start = self.begin(KIND_CATALOG_CHANGE, 0, 0, 0);
+        self.bytes.extend_from_slice(bytes);
+        self.end(start);
+    }
+
+    /// Appends the new state of a sequence: `value` is the last one given if `called`, else the
+    /// next one to give.
+    pub fn sequence_advance(&mut self, oid: u32, value: i64, called: bool) {
+        let start = self.begin(KIND_SEQUENCE_ADVANCE, u16::from(called), oid, value as u64);
+        self.end(start);
+    }
+
+    #[inline]
+    fn begin(&mut self, kind: u8, count: u16, table: u32, row: u64) -> usize {
+        let start = self.bytes.len();
+        let mut header = [0; RECORD_HEADER_LEN];
+        header[4] = kind;
+        header[COUNT_AT..TABLE_AT].copy_from_slice(&count.to_le_bytes());
+        header[TABLE_AT..ROW_AT].copy_from_slice(&table.to_le_bytes());
+        header[ROW_AT..].copy_from_slice(&row.to_le_bytes());
+        self.bytes.extend_from_slice(&header);
+        start
+    }
+
+    #[inline]
+    fn end(&mut self, start: usize) {
+        let length = u32::try_from(self.bytes.len() - start).expect("a record is shorter than 4 GiB");
+        self.bytes[start..start + 4].copy_from_slice(&length.to_le_bytes());
+    }
+}
+
+/// Takes the cells of one column of a batch.
+pub struct CellWriter<'b> {
+    bytes: &'b mut Vec<u8>,
+    cells: u32,
+}
+
+impl CellWriter<'_> {
+    /// Appends the next row's cell.
+    #[inline]
+    pub fn push(&mut self, cell: Cell<'_>) {
+        self.cells += 1;
+        put_cell(self.bytes, &cell);
+    }
+}
+
+#[inline]
+fn put_cell(out: &mut Vec<u8>, cell: &Cell<'_>) {
+    match cell {
+        Cell::Null => out.push(TAG_NULL),
+        Cell::Word(word) => put_word(out, *word),
+        Cell::Wide([low, high]) => {
+            let mut bytes = [TAG_WIDE; 17];
+            bytes[1..9].copy_from_slice(&low.to_le_bytes());
+            bytes[9..].copy_from_slice(&high.to_le_bytes());
+            out.extend_from_slice(&bytes);
+        }
+        Cell::Inline(length, bytes) => {
+            out.push(TAG_SHORT | length);
+            out.extend_from_slice(&bytes[..usize::from(*length)]);
+        }
+        Cell::Bytes(bytes) => {
+            if bytes.len() < 0x80 {
+                out.push(TAG_SHORT | bytes.len() as u8);
+            } else {
+                let length = u32::try_from(bytes.len()).expect("strings are shorter than 4 GiB");
+                out.push(TAG_LONG);
+                out.extend_from_slice(&length.to_le_bytes());
+            }
+            out.extend_from_slice(bytes);
+        }
+    }
+}
+
+/// Always copies nine bytes and cuts the rest off: a copy of constant length is one store, one of
+/// variable length a call.
+#[inline]
+fn put_word(out: &mut Vec<u8>, word: u64) {
+    let (tag, width) = match word {
+        0 => (TAG_ZERO, 0),
+        1..=0xff => (TAG_WORD_1, 1),
+        0x100..=0xffff => (TAG_WORD_2, 2),
+        0x1_0000..=0xffff_ffff => (TAG_WORD_4, 4),
+        _ => (TAG_WORD_8, 8),
+    };
+    let mut bytes = [tag; 9];
+    bytes[1..].copy_from_slice(&word.to_le_bytes());
+    out.extend_from_slice(&bytes);
+    out.truncate(out.len() - (8 - width));
+}
+
+/// A record as read back; cells borrow the log's bytes.
+#[derive(Clone, Debug)]
+pub enum Record<'a> {
+    /// A row came.
+    Insert {
+        /// Where.
+        table: TableId,
+        /// Under which id.
+        row: RowId,
+        /// One cell per column.
+        cells: Cells<'a>,
+    },
+    /// Rows came.
+    InsertBatch {
+        /// Where.
+        table: TableId,
+        /// The first one's id; the others follow it.
+        first: RowId,
+        /// How many.
+        rows: u32,
+        /// The cells by column.
+        columns: BatchColumns<'a>,
+    },
+    /// Columns of a row changed.
+    Update {
+        /// Where.
+        table: TableId,
+        /// Which row.
+        row: RowId,
+        /// The changed columns and their new cells.
+        cells: UpdatedCells<'a>,
+    },
+    /// A row went.
+    Delete {
+        /// Where.
+        table: TableId,
+        /// Which row.
+        row: RowId,
+    },
+    /// The catalog changed.
+    CatalogChange(&'a [u8]),
+    /// A sequence moved.
+    SequenceAdvance {
+        /// Which one.
+        oid: u32,
+        /// The value last given, or the next one to give if none was.
+        value: i64,
+        /// Whether `value` was given.
+        called: bool,
+    },
+}
+
+impl Record<'_> {
+    /// The table whose rows it changes.
+    pub fn table(&self) -> Option<TableId> {
+        match self {
+            Record::Insert { table, .. }
+            | Record::InsertBatch { table, .. }
+            | Record::Update { table, .. }
+            | Record::Delete { table, .. } => Some(*table),
+            Record::CatalogChange(_) | Record::SequenceAdvance { .. } => None,
+        }
+    }
+}
+
+#[cold]
+fn malformed(what: &str) -> Error {
+    Error::new(SqlState::DATA_CORRUPTED, format!("malformed redo record: {what}"))
+        .with_hint("The log was written by a defective or different version; restore it from a backup.")
+}
+
+/// Splits the first `length` bytes off.
+#[inline]
+fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Result<&'a [u8]> {
+    match bytes.split_at_checked(length) {
+        Some((taken, rest)) => {
+            *bytes = rest;
+            Ok(taken)
+        }
+        None => Err(malformed("it ends early")),
+    }
+}
+
+#[inline]
+fn take_array<'a, const LENGTH: usize>(bytes: &mut &'a [u8]) -> Result<&'a [u8; LENGTH]> {
+    match bytes.split_first_chunk::<LENGTH>() {
+        Some((taken, rest)) => {
+            *bytes = rest;
+            Ok(taken)
+        }
+        None => Err(malformed("it ends early")),
+    }
+}
+
+#[inline]
+fn take_cell<'a>(bytes: &mut &'a [u8]) -> Result<Cell<'a>> {
+    let [tag] = *take_array::<1>(bytes)?;
+    Ok(match tag {
+        TAG_NULL => Cell::Null,
+        TAG_ZERO => Cell::Word(0),
+        TAG_WORD_1 => Cell::Word(u64::from(take_array::<1>(bytes)?[0])),
+        TAG_WORD_2 => Cell::Word(u64::from(u16::from_le_bytes(*take_array(bytes)?))),
+        TAG_WORD_4 => Cell::Word(u64::from(u32::from_le_bytes(*take_array(bytes)?))),
+        TAG_WORD_8 => Cell::Word(u64::from_le_bytes(*take_array(bytes)?)),
+        TAG_WIDE => {
+            let low = u64::from_le_bytes(*take_array(bytes)?);
+            let high = u64::from_le_bytes(*take_array(bytes)?);
+            Cell::Wide([low, high])
+        }
+        TAG_LONG => {
+            let length = u32::from_le_bytes(*take_array(bytes)?);
+            Cell::Bytes(take(bytes, length as usize)?)
+        }
+        _ if tag & TAG_SHORT != 0 => Cell::Bytes(take(bytes, usize::from(tag & !TAG_SHORT))?),
+        _ => return Err(malformed("unknown cell tag")),
+    })
+}
+
+/// The records of one commit. Ends after the first malformed one.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Records<'a> {
+    /// Reads what a [`RedoBuffer`] wrote.
+    pub fn new(bytes: &'a [u8]) -> Records<'a> {
+        Records { rest: bytes }
+    }
+
+    fn read(&mut self) -> Result<Record<'a>> {
+        let Some((length, _)) = self.rest.split_first_chunk::<4>() else {
+            return Err(malformed("it ends early"));
+        };
+        let mut body = take(&mut self.rest, u32::from_le_bytes(*length) as usize)?;
+        take_array::<4>(&mut body)?;
+        let [kind, zero] = *take_array(&mut body)?;
+        let count = u16::from_le_bytes(*take_array(&mut body)?);
+        let table = u32::from_le_bytes(*take_array(&mut body)?);
+        let bits = u64::from_le_bytes(*take_array(&mut body)?);
+        if zero != 0 {
+            return Err(malformed("a reserved byte is set"));
+        }
+        if kind == KIND_SEQUENCE_ADVANCE {
+            return match (count, body) {
+                (0 | 1, []) => {
+                    Ok(Record::SequenceAdvance { oid: table, value: bits as i64, called: count == 1 })
+                }
+                _ => Err(malformed("a sequence advance has a body")),
+            };
+        }
+        if bits >> 63 != 0 {
+            return Err(malformed("a row id is too large"));
+        }
+        let (table, row) = (TableId(table), RowId::from_bits(bits));
+        match kind {
+            KIND_INSERT => {
+                Ok(Record::Insert { table, row, cells: Cells { rest: body, left: u32::from(count) } })
+            }
+            KIND_INSERT_BATCH => {
+                let rows = u32::from_le_bytes(*take_array(&mut body)?);
+                if bits.checked_add(u64::from(rows)).is_none_or(|end| end >> 63 != 0) {
+                    return Err(malformed("a row id is too large"));
+                }
+                let columns = BatchColumns { rest: body, left: count, rows };
+                Ok(Record::InsertBatch { table, first: row, rows, columns })
+            }
+            KIND_UPDATE => Ok(Record::Update { table, row, cells: UpdatedCells { rest: body, left: count } }),
+            KIND_DELETE if body.is_empty() => Ok(Record::Delete { table, row }),
+            KIND_CATALOG_CHANGE => Ok(Record::CatalogChange(body)),
+            _ => Err(malformed("unknown kind")),
+        }
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let record = self.read();
+        if record.is_err() {
+            self.rest = &[];
+        }
+        Some(record)
+    }
+}
+
+/// Cells in a row: of one inserted row, or of one column of a batch. Ends after the first
+/// malformed one; bytes left over after the last are malformed too.
+#[derive(Clone, Debug)]
+pub struct Cells<'a> {
+    rest: &'a [u8],
+    left: u32,
+}
+
+impl<'a> Iterator for Cells<'a> {
+    type Item = Result<Cell<'a>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        finish(&mut self.rest, &mut self.left, take_cell)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left as usize, Some(self.left as usize))
+    }
+}
+
+/// The columns and cells of an update.
+#[derive(Clone, Debug)]
+pub struct UpdatedCells<'a> {
+    rest: &'a [u8],
+    left: u16,
+}
+
+impl<'a> Iterator for UpdatedCells<'a> {
+    type Item = Result<(ColumnId, Cell<'a>)>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        finish(&mut self.rest, &mut self.left, |rest| {
+            let column = ColumnId(u16::from_le_bytes(*take_array(rest)?));
+            Ok((column, take_cell(rest)?))
+        })
+    }
+}
+
+/// The columns of a batch, each as many cells as the batch has rows.
+#[derive(Clone, Debug)]
+pub struct BatchColumns<'a> {
+    rest: &'a [u8],
+    left: u16,
+    rows: u32,
+}
+
+impl<'a> Iterator for BatchColumns<'a> {
+    type Item = Result<Cells<'a>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rows = self.rows;
+        finish(&mut self.rest, &mut self.left, |rest| {
+            let length = u32::from_le_bytes(*take_array(rest)?);
+            Ok(Cells { rest: take(rest, length as usize)?, left: rows })
+        })
+    }
+}
+
+/// One step of an iterator over `left` items in `rest`; an error is its last item.
+#[inline]
+fn finish<'a, T, N: From<u8> + PartialEq + Copy + std::ops::SubAssign>(
+    rest: &mut &'a [u8],
+    left: &mut N,
+    read: impl FnOnce(&mut &'a [u8]) -> Result<T>,
+) -> Option<Result<T>> {
+    let item = if *left != N::from(0) {
+        *left -= N::from(1);
+        read(rest)
+    } else if rest.is_empty() {
+        return None;
+    } else {
+        Err(malformed("bytes are left over"))
+    };
+    if item.is_err() {
+        *left = N::from(0);
+        *rest = &[];
+    }
+    Some(item)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_base::random::Random;
+
+    const TABLE: TableId = TableId(0x0a0b_0c0d);
+
+    fn row(bits: u64) -> RowId {
+        RowId::from_bits(bits)
+    }
+
+    #[test]
+    fn records_have_exactly_these_bytes() {
+        let mut redo = RedoBuffer::new();
+        redo.insert(
+            TABLE,
+            row(0x0102_0304_0506_0708),
+            &[
+                Cell::Null,
+                Cell::Word(0),
+                Cell::Word(0xff),
+                Cell::Word(0x1234),
+                Cell::i32(-1),
+                Cell::i64(-2),
+                Cell::Wide([1, 2]),
+                Cell::Inline(2, *b"hi\0\0\0\0\0\0\0\0\0\0"),
+                Cell::Bytes(b"yo"),
+            ],
+        );
+        let mut expected = vec![68, 0, 0, 0, 1, 0, 9, 0, 0x0d, 0x0c, 0x0b, 0x0a, 8, 7, 6, 5, 4, 3, 2, 1];
+        expected.extend([0, 1, 2, 0xff, 3, 0x34, 0x12, 4, 0xff, 0xff, 0xff, 0xff]);
+        expected.extend([5, 0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
+        expected
+            .extend([6, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0x82, b'h', b'i', 0x82, b'y', b'o']);
+        expected[0] = expected.len() as u8;
+        assert_eq!(redo.as_bytes(), expected);
+
+        redo.clear();
+        let long = [b'x'; 128];
+        redo.update(TABLE, row(7), &[ColumnId(3), ColumnId(0x102)], &[Cell::Word(1), Cell::Bytes(&long)]);
+        let mut expected = vec![160, 0, 0, 0, 3, 0, 2, 0, 0x0d, 0x0c, 0x0b, 0x0a, 7, 0, 0, 0, 0, 0, 0, 0];
+        expected.extend([3, 0, 2, 1, 2, 1, 7, 128, 0, 0, 0]);
+        expected.extend(long);
+        expected[0] = expected.len() as u8;
+        assert_eq!(redo.as_bytes(), expected);
+
+        redo.clear();
+        redo.delete(TABLE, row(1));
+        redo.catalog_change(b"cat");
+        redo.sequence_advance(0x4000, -1, true);
+        redo.insert_batch(TableId(1), row(2), 2, 2, |column, cells| {
+            cells.push(Cell::Word(u64::from(column.0)));
+            cells.push(Cell::Null);
+        });
+        let mut expected = vec![20, 0, 0, 0, 4, 0, 0, 0, 0x0d, 0x0c, 0x0b, 0x0a, 1, 0, 0, 0, 0, 0, 0, 0];
+        expected.extend([23, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b'c', b'a', b't']);
+        expected.extend([20, 0, 0, 0, 6, 0, 1, 0, 0, 0x40, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]);
+        expected.extend([37, 0, 0, 0, 2, 0, 2, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0]);
+        expected.extend([2, 0, 0, 0, 1, 0, 3, 0, 0, 0, 2, 1, 0]);
+        assert_eq!(redo.as_bytes(), expected);
+    }
+
+    /// Text of everything in `bytes`, to compare by.
+    fn show(bytes: &[u8]) -> Result<Vec<String>> {
+        let cells = |cells: Cells<'_>| -> Result<String> {
+            let cells: Result<Vec<Cell<'_>>> = cells.collect();
+            cells.map(|cells| format!("{cells:?}"))
+        };
+        Records::new(bytes)
+            .map(|record| {
+                Ok(match record? {
+                    Record::Insert { table, row, cells: row_cells } => {
+                        format!("insert {table:?} {row:?} {}", cells(row_cells)?)
+                    }
+                    Record::InsertBatch { table, first, rows, columns } => {
+                        let columns: Result<Vec<String>> = columns.map(|column| cells(column?)).collect();
+                        format!("batch {table:?} {first:?} {rows} {:?}", columns?)
+                    }
+                    Record::Update { table, row, cells } => {
+                        let cells: Result<Vec<(ColumnId, Cell<'_>)>> = cells.collect();
+                        format!("update {table:?} {row:?} {:?}", cells?)
+                    }
+                    other => format!("{other:?}"),
+                })
+            })
+            .collect()
+    }
+
+    fn sample() -> RedoBuffer {
+        let mut redo = RedoBuffer::new();
+        redo.insert(
+            TABLE,
+            row(9),
+            &[Cell::Null, Cell::Word(70_000), Cell::Wide([1, u64::MAX]), Cell::text("firn")],
+        );
+        redo.update(TABLE, row(9), &[ColumnId(1)], &[Cell::Word(u64::MAX)]);
+        redo.insert_batch(TABLE, row(10), 3, 2, |_, cells| {
+            for number in 0..3 {
+                cells.push(Cell::Word(number << 8));
+            }
+        });
+        redo.catalog_change(b"{}");
+        redo.sequence_advance(3, i64::MIN, false);
+        redo.delete(TABLE, row(9));
+        redo
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_and_a_mark_cuts_it_off_again() {
+        let mut redo = sample();
+        let whole = show(redo.as_bytes()).unwrap();
+        assert_eq!(whole.len(), 6);
+        assert!(
+            whole[0].contains("Word(70000), Wide([1, 18446744073709551615]), Bytes([102, 105, 114, 110])")
+        );
+        assert!(whole[2].contains("[Word(0), Word(256), Word(512)]"), "{}", whole[2]);
+        let mark = redo.mark();
+        redo.delete(TABLE, row(1));
+        redo.truncate(mark);
+        assert_eq!(show(redo.as_bytes()).unwrap(), whole);
+    }
+
+    #[test]
+    fn damaged_bytes_never_panic() {
+        let redo = sample();
+        let good = redo.as_bytes();
+        for length in 0..good.len() {
+            let _ = show(&good[..length]);
+        }
+        let mut random = Random::seeded(1);
+        for _ in 0..200_000 {
+            let mut bytes = good.to_vec();
+            for _ in 0..random.uniform(1, 4) {
+                let at = random.uniform(0, bytes.len() as i64 - 1) as usize;
+                bytes[at] = random.next_u64() as u8;
+            }
+            let _ = show(&bytes);
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! The log as its users see it: what was acknowledged is read back, whatever happens to the disk.
+//!
+//! Segments are tiny, so that groups cross them all the time.
+
+use firn_base::disk::{Disk, Fault, RealDisk, SimulatedDisk};
+use firn_base::random::Random;
+use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
+use firn_base::{Cell, Lsn, Result, RowId, SqlState, TableId, Time, clock};
+use firn_log::{DatabaseId, Log, LogOptions, Reader, Record, RedoBuffer};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const DATABASE: DatabaseId = DatabaseId([0xdb; 16]);
+
+fn directory() -> &'static Path {
+    Path::new("/data/log")
+}
+
+fn options() -> LogOptions {
+    LogOptions { segment_bytes: 4096 + 1024, ..LogOptions::default() }
+}
+
+fn open(disk: &Arc<SimulatedDisk>, at: Lsn) -> Result<Log> {
+    Log::open(disk.clone(), directory(), DATABASE, at, options())
+}
+
+/// The redo of commit `number`: some inserts that say the number, of a length that varies.
+fn redo(number: u64) -> Vec<u8> {
+    let mut redo = RedoBuffer::new();
+    for row in 0..number % 5 {
+        let text = "x".repeat((number * 37 % 150) as usize);
+        redo.insert(TableId(1), RowId::from_bits(row), &[Cell::Word(number), Cell::text(&text)]);
+    }
+    redo.as_bytes().to_vec()
+}
+
+/// The times of the commits from `from` on, in order, and where the log ends. Checks their redo.
+fn read_from(disk: &SimulatedDisk, from: Lsn) -> Result<(Vec<u64>, Lsn)> {
+    let mut reader = Reader::open(disk, directory(), DATABASE, from)?;
+    let mut times = Vec::new();
+    while let Some(group) = reader.next_group()? {
+        for entry in group.entries() {
+            assert_eq!(entry.bytes, redo(entry.time.0), "commit {}", entry.time.0);
+            for record in entry.records() {
+                let Record::Insert { cells, .. } = record? else { panic!("only inserts were written") };
+                assert_eq!(cells.map(|cell| cell.unwrap()).next().unwrap().word(), entry.time.0);
+            }
+            times.push(entry.time.0);
+        }
+    }
+    Ok((times, reader.position()))
+}
+
+fn read(disk: &SimulatedDisk) -> Result<(Vec<u64>, Lsn)> {
+    read_from(disk, Lsn(0))
+}
+
+fn commit(log: &Log, number: u64) -> Result<()> {
+    log.wait_durable(log.append(Time(number), &redo(number)))
+}
+
+fn numbers(count: u64) -> Vec<u64> {
+    (1..=count).collect()
+}
+
+/// A disk with a log of these commits, some in a group of their own, some sharing one.
+fn written(count: u64) -> Arc<SimulatedDisk> {
+    let disk = SimulatedDisk::new();
+    let log = open(&disk, Lsn(0)).unwrap();
+    for number in 1..=count {
+        let lsn = log.append(Time(number), &redo(number));
+        if number % 3 != 0 {
+            log.wait_durable(lsn).unwrap();
+        }
+    }
+    log.close().unwrap();
+    disk
+}
+
+fn log_files(disk: &SimulatedDisk) -> Vec<PathBuf> {
+    disk.list(directory()).unwrap().iter().map(|name| directory().join(name)).collect()
+}
+
+#[test]
+fn commits_come_back_in_order_and_the_log_goes_on_where_it_ended() {
+    let disk = SimulatedDisk::new();
+    let (mut at, mut count) = (Lsn(0), 0);
+    for _ in 0..5 {
+        let log = open(&disk, at).unwrap();
+        for _ in 0..50 {
+            count += 1;
+            commit(&log, count).unwrap();
+        }
+        let end = log.appended_lsn();
+        log.close().unwrap();
+        let (times, position) = read(&disk).unwrap();
+        assert_eq!(times, numbers(count));
+        assert_eq!(position, end);
+        at = position;
+    }
+    assert!(log_files(&disk).len() > 5);
+}
+
+#[test]
+fn a_commit_may_be_larger_than_many_segments() {
+    let disk = SimulatedDisk::new();
+    let log = open(&disk, Lsn(0)).unwrap();
+    let large: Vec<u8> = (0..50_000u32).map(|byte| byte as u8).collect();
+    log.wait_durable(log.append(Time(1), &large)).unwrap();
+    log.wait_durable(log.append(Time(2), b"small")).unwrap();
+    log.close().unwrap();
+    let mut reader = Reader::open(&*disk, directory(), DATABASE, Lsn(0)).unwrap();
+    let first = reader.next_group().unwrap().unwrap();
+    assert!(first.entries().next().unwrap().bytes == large);
+    let second = reader.next_group().unwrap().unwrap();
+    assert_eq!(second.entries().next().unwrap().bytes, b"small");
+    assert!(reader.next_group().unwrap().is_none());
+}
+
+/// Copies the disk, cuts the log's file number `file` at every byte and removes the later ones.
+#[test]
+fn a_log_cut_at_any_byte_is_a_prefix_and_can_be_continued() {
+    let disk = written(12);
+    let files = log_files(&disk);
+    assert!(files.len() >= 3);
+    let mut prefixes = std::collections::BTreeSet::new();
+    for (number, path) in files.iter().enumerate() {
+        let length = disk.open(path).unwrap().len().unwrap();
+        // Within the header page only the header itself matters.
+        for cut in (0..length).filter(|cut| *cut <= 64 || *cut > 4090) {
+            let copy = disk.after_kill();
+            for later in &files[number + 1..] {
+                copy.remove(later).unwrap();
+            }
+            copy.open(path).unwrap().set_len(cut).unwrap();
+            let (times, end) = read(&copy).unwrap();
+            assert_eq!(times, numbers(times.len() as u64));
+            prefixes.insert(times.len());
+            let log = open(&copy, end).unwrap();
+            let next = times.len() as u64 + 1;
+            commit(&log, next).unwrap();
+            log.close().unwrap();
+            assert_eq!(read(&copy).unwrap().0, numbers(next), "file {number} cut at {cut}");
+        }
+    }
+    assert!(prefixes.len() > 8, "{prefixes:?}");
+}
+
+#[test]
+fn a_flipped_byte_costs_the_last_group_or_is_reported_with_its_place() {
+    let disk = written(12);
+    let whole = read(&disk).unwrap().0;
+    let (mut reported, mut cut, mut harmless) = (0, 0, 0);
+    for path in log_files(&disk) {
+        let length = disk.open(&path).unwrap().len().unwrap();
+        for at in (0..length).filter(|at| *at < 64 || *at >= 4096) {
+            let copy = disk.after_kill();
+            let file = copy.open(&path).unwrap();
+            let mut byte = [0];
+            file.read_at(&mut byte, at).unwrap();
+            file.write_at(&[byte[0] ^ 0x10], at).unwrap();
+            match read(&copy) {
+                Ok((times, _)) if times == whole => harmless += 1,
+                Ok((times, _)) => {
+                    assert_eq!(times, numbers(times.len() as u64));
+                    // The last flush held one commit or two.
+                    assert!(times.len() + 2 >= whole.len(), "byte {at} of {path:?}: {times:?}");
+                    cut += 1;
+                }
+                Err(error) => {
+                    assert_eq!(error.state(), SqlState::DATA_CORRUPTED, "{error:?}");
+                    assert!(error.message().contains(".redo") && error.hint().is_some(), "{error:?}");
+                    reported += 1;
+                }
+            }
+        }
+    }
+    assert!(reported > 1000 && cut > 50 && harmless > 100, "{reported} {cut} {harmless}");
+}
+
+/// Committers note what was acknowledged; the plug is pulled again and again while they run.
+#[test]
+fn no_acknowledged_commit_is_lost_when_power_fails() {
+    for seed in 0..4 {
+        let disk = SimulatedDisk::new();
+        disk.set_sync_time(Duration::from_micros(100));
+        let log = Arc::new(open(&disk, Lsn(0)).unwrap());
+        let next = Arc::new(Mutex::new(0));
+        let acknowledged = Arc::new(AtomicU64::new(0));
+        let stop = Arc::new(AtomicBool::new(false));
+        let committers: Vec<_> = (0..4)
+            .map(|number| {
+                let (log, next) = (log.clone(), next.clone());
+                let (acknowledged, stop) = (acknowledged.clone(), stop.clone());
+                firn_base::thread::spawn("committer", move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        let (time, lsn) = {
+                            let mut next = next.lock();
+                            *next += 1;
+                            (*next, log.append(Time(*next), &redo(*next)))
+                        };
+                        // One of them never waits.
+                        if number != 0 {
+                            log.wait_durable(lsn).unwrap();
+                            acknowledged.fetch_max(time, Ordering::SeqCst);
+                        } else {
+                            clock::sleep(Duration::from_micros(200));
+                        }
+                    }
+                })
+            })
+            .collect();
+        let mut random = Random::seeded(seed);
+        for _ in 0..15 {
+            clock::sleep(Duration::from_millis(1));
+            // Commits are in log order, so all up to the newest acknowledged one are.
+            let safe = acknowledged.load(Ordering::SeqCst);
+            let copy = disk.after_power_cut(&mut random);
+            let (times, end) = read(&copy).unwrap_or_else(|error| panic!("seed {seed}: {error:?}"));
+            assert_eq!(times, numbers(times.len() as u64));
+            assert!(times.len() as u64 >= safe, "seed {seed}: {} of {safe}", times.len());
+            let log = open(&copy, end).unwrap();
+            commit(&log, times.len() as u64 + 1).unwrap();
+            drop(log);
+            assert_eq!(read(&copy).unwrap().0, numbers(times.len() as u64 + 1), "seed {seed}");
+        }
+        stop.store(true, Ordering::Relaxed);
+        for committer in committers {
+            committer.join().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_full_or_broken_disk_fails_the_log_for_good_and_loses_nothing_acknowledged() {
+    for (budget, fault) in (0..60).flat_map(|step| [(step * 400, Fault::Full), (step, Fault::Broken)]) {
+        let disk = SimulatedDisk::new();
+        match fault {
+            Fault::Full => disk.fail_after_bytes(8000 + budget, fault),
+            Fault::Broken => disk.fail_after_operations(12 + budget, fault),
+        }
+        let expected = if fault == Fault::Full { SqlState::DISK_FULL } else { SqlState::IO_ERROR };
+        let log = match open(&disk, Lsn(0)) {
+            Ok(log) => log,
+            Err(error) => {
+                assert_eq!(error.state(), expected);
+                continue;
+            }
+        };
+        let mut acknowledged = 0;
+        let error = loop {
+            match commit(&log, acknowledged + 1) {
+                Ok(()) => acknowledged += 1,
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.state(), expected, "{error:?}");
+        assert!(error.hint().is_some());
+        disk.heal();
+        assert_eq!(log.check().unwrap_err().state(), expected);
+        assert_eq!(commit(&log, 1000).unwrap_err().state(), expected);
+        assert_eq!(log.close().unwrap_err().state(), expected);
+        for seed in 0..3 {
+            let copy = disk.after_power_cut(&mut Random::seeded(seed));
+            let (times, _) = read(&copy).unwrap();
+            assert_eq!(times, numbers(times.len() as u64));
+            assert!(times.len() as u64 >= acknowledged);
+        }
+    }
+}
+
+#[test]
+fn committers_share_their_syncs() {
+    const THREADS: u64 = 16;
+    const COMMITS: u64 = 50;
+    let disk = SimulatedDisk::new();
+    disk.set_sync_time(Duration::from_micros(500));
+    let wide = LogOptions { segment_bytes: 1 << 20, ..LogOptions::default() };
+    let log = Arc::new(Log::open(disk.clone(), directory(), DATABASE, Lsn(0), wide).unwrap());
+    let next = Arc::new(Mutex::new(0));
+    let before = disk.syncs();
+    let committers: Vec<_> = (0..THREADS)
+        .map(|_| {
+            let (log, next) = (log.clone(), next.clone());
+            firn_base::thread::spawn("committer", move || {
+                for _ in 0..COMMITS {
+                    let lsn = {
+                        let mut next = next.lock();
+                        *next += 1;
+                        log.append(Time(*next), &redo(*next))
+                    };
+                    log.wait_durable(lsn).unwrap();
+                    assert!(log.durable_lsn() >= lsn);
+                }
+            })
+        })
+        .collect();
+    for committer in committers {
+        committer.join().unwrap();
+    }
+    let syncs = disk.syncs() - before;
+    assert!(syncs <= THREADS * COMMITS / 4, "{syncs} syncs for {} commits", THREADS * COMMITS);
+    drop(log);
+    assert_eq!(read(&disk).unwrap().0, numbers(THREADS * COMMITS));
+}
+
+#[test]
+fn commits_that_nobody_waits_for_become_durable_soon_also_after_an_idle_while() {
+    let disk = SimulatedDisk::new();
+    let quick = LogOptions { flush_interval: Duration::from_millis(1), ..options() };
+    let log = Log::open(disk.clone(), directory(), DATABASE, Lsn(0), quick).unwrap();
+    for number in 1..=3 {
+        let lsn = log.append(Time(number), &redo(number));
+        let begin = clock::now();
+        while log.durable_lsn() < lsn {
+            assert!(begin.elapsed() < Duration::from_secs(10), "never flushed");
+            clock::sleep(Duration::from_millis(1));
+        }
+        // Long enough for the flusher to stop ticking.
+        clock::sleep(Duration::from_millis(60));
+    }
+    let lsn = log.append(Time(4), &redo(4));
+    log.request_flush();
+    log.wait_durable(lsn).unwrap();
+    assert_eq!(read(&disk.after_power_cut(&mut Random::seeded(1))).unwrap().0, numbers(4));
+}
+
+#[test]
+fn a_full_queue_makes_committers_wait_for_the_disk() {
+    let disk = SimulatedDisk::new();
+    let narrow = LogOptions { queue_bytes: 2048, flush_bytes: 1024, ..options() };
+    let log = Log::open(disk.clone(), directory(), DATABASE, Lsn(0), narrow).unwrap();
+    disk.set_sync_time(Duration::from_millis(1));
+    for number in 1..=300 {
+        log.append(Time(number), &redo(number));
+        let backlog = log.appended_lsn().0 - log.durable_lsn().0;
+        assert!(backlog < 8192, "{backlog}");
+    }
+    log.close().unwrap();
+    assert_eq!(read(&disk).unwrap().0, numbers(300));
+}
+
+#[test]
+fn truncated_segments_are_used_again_and_their_old_bytes_are_never_read() {
+    let disk = SimulatedDisk::new();
+    let mut random = Random::seeded(5);
+    let log = open(&disk, Lsn(0)).unwrap();
+    let mut kept = (Lsn(0), 1);
+    for number in 1..=1000 {
+        let begin = log.reader_start();
+        commit(&log, number).unwrap();
+        if number % 50 == 0 {
+            kept = (begin, number);
+            log.truncate_before(begin).unwrap();
+            assert!(log.begin() <= begin);
+            assert!(log_files(&disk).len() < 12, "{:?}", log_files(&disk));
+        }
+        if number % 7 == 0 {
+            let copy = disk.after_power_cut(&mut random);
+            let (times, end) = read_from(&copy, kept.0).unwrap();
+            assert_eq!(times, (kept.1..=number).collect::<Vec<u64>>());
+            let log = open(&copy, end).unwrap();
+            commit(&log, number + 1).unwrap();
+            drop(log);
+            assert_eq!(read_from(&copy, kept.0).unwrap().0, (kept.1..=number + 1).collect::<Vec<u64>>());
+        }
+    }
+    let gone = read(&disk).unwrap_err();
+    assert_eq!(gone.state(), SqlState::DATA_CORRUPTED);
+    assert!(gone.message().contains("lacks the part"), "{gone:?}");
+}
+
+#[test]
+fn foreign_missing_and_other_versions_files_are_told_apart() {
+    let disk = written(30);
+    let files = log_files(&disk);
+    let state = |disk: &SimulatedDisk, what: &str| {
+        let error = read(disk).unwrap_err();
+        assert!(format!("{error}").contains(what), "{error:?}");
+        assert!(error.hint().is_some());
+        error.state()
+    };
+    let foreign = Reader::open(&*disk, directory(), DatabaseId([0; 16]), Lsn(0)).err().unwrap();
+    assert!(foreign.message().contains("another database"), "{foreign:?}");
+
+    let gap = disk.after_kill();
+    gap.remove(&files[1]).unwrap();
+    assert_eq!(state(&gap, "lacks the part"), SqlState::DATA_CORRUPTED);
+
+    let headless = disk.after_kill();
+    headless.remove(&files[0]).unwrap();
+    assert_eq!(state(&headless, "lacks the part"), SqlState::DATA_CORRUPTED);
+
+    let newer = disk.after_kill();
+    let file = newer.open(&files[0]).unwrap();
+    let mut header = [0; 64];
+    file.read_at(&mut header, 0).unwrap();
+    header[8] = 2;
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &header[16..]);
+    header[12..16].copy_from_slice(&crc.to_le_bytes());
+    file.write_at(&header, 0).unwrap();
+    assert_eq!(state(&newer, "format version 2"), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
+
+    let none = Reader::open(&*SimulatedDisk::new(), directory(), DATABASE, Lsn(8)).err().unwrap();
+    assert_eq!(none.state(), SqlState::DATA_CORRUPTED);
+}
+
+#[test]
+fn the_log_works_on_real_files() {
+    let root = std::env::temp_dir().join(format!("firn-log-{}", std::process::id()));
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let mut at = Lsn(0);
+    for round in 0..3 {
+        let log = Log::open(disk.clone(), &root, DATABASE, at, options()).unwrap();
+        for number in 1..=40 {
+            commit(&log, round * 40 + number).unwrap();
+        }
+        log.close().unwrap();
+        let mut reader = Reader::open(&*disk, &root, DATABASE, Lsn(0)).unwrap();
+        let mut count = 0;
+        while let Some(group) = reader.next_group().unwrap() {
+            count += group.entries().count() as u64;
+        }
+        assert_eq!(count, (round + 1) * 40);
+        at = reader.position();
+    }
+    std::fs::remove_dir_all(&root).unwrap();
+}
