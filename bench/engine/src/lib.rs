@@ -1,1 +1,40 @@
-//! Workloads and benchmarks of our own engine.
+//! Workloads and benchmarks of our own engine: TPC-C, TATP, TPC-H and CH-benCHmark, each with its
+//! tables, a generator that repeats from a seed, and whoever runs and checks it.
+//!
+//! Modules in reading order: what all workloads share, then one module per workload.
+
+pub mod columns;
+pub mod histogram;
+pub mod schema;
+
+pub mod tpcc;
+
+use std::time::Duration;
+
+/// A duration in three digits and a fitting unit, for reports.
+pub fn short_duration(duration: Duration) -> String {
+    let micros = duration.as_secs_f64() * 1e6;
+    let (number, unit) = match micros {
+        micros if micros < 1e3 => (micros, "µs"),
+        micros if micros < 1e6 => (micros / 1e3, "ms"),
+        micros => (micros / 1e6, "s"),
+    };
+    let decimals = match number {
+        number if number < 10.0 => 2,
+        number if number < 100.0 => 1,
+        _ => 0,
+    };
+    format!("{number:.decimals$} {unit}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_three_digits_and_a_unit() {
+        for (nanos, text) in [(1_234, "1.23 µs"), (45_600_000, "45.6 ms"), (123_000_000_000, "123 s")] {
+            assert_eq!(short_duration(Duration::from_nanos(nanos)), text);
+        }
+    }
+}

@@ -82,6 +82,11 @@ impl Engine {
         todo!("{ticket:?}")
     }
 
+    /// How far the log is on disk: commits with this position or an earlier one are durable.
+    pub fn durable_lsn(&self) -> firn_base::Lsn {
+        todo!()
+    }
+
     /// Writes a checkpoint now and drops the log before it.
     pub fn checkpoint(&self) -> Result<()> {
         todo!()

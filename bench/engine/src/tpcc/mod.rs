@@ -1,0 +1,80 @@
+//! TPC-C, specification 5.11: an order desk. Five transactions over nine tables, no think time.
+//!
+//! [`schema`] the tables, [`input`] what terminals enter, [`load`] the initial population,
+//! [`native`] the transactions over the transaction API, [`driver`] who runs them and counts,
+//! [`consistency`] the twelve conditions that hold at every moment.
+
+pub mod consistency;
+pub mod driver;
+pub mod input;
+pub mod load;
+pub mod native;
+pub mod schema;
+
+/// Districts of a warehouse.
+pub const DISTRICTS: i32 = 10;
+
+/// How much data. Only the warehouses scale in the specification; tests shrink the rest as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scale {
+    /// Warehouses.
+    pub warehouses: i32,
+    /// Items, and stock rows per warehouse.
+    pub items: i32,
+    /// Customers per district, and orders per district at the start.
+    pub customers: i32,
+}
+
+impl Scale {
+    /// The specification's cardinalities.
+    pub fn warehouses(warehouses: i32) -> Scale {
+        Scale { warehouses, items: 100_000, customers: 3_000 }
+    }
+
+    /// A thirtieth of the customers and a hundredth of the items, for tests.
+    pub fn small(warehouses: i32) -> Scale {
+        Scale { warehouses, items: 1_000, customers: 100 }
+    }
+
+    /// Orders per district that are delivered at the start: seven in ten.
+    pub fn delivered_orders(self) -> i32 {
+        self.customers * 7 / 10
+    }
+
+    /// How many different last names there are customers of: at most 1,000.
+    pub fn last_names(self) -> i32 {
+        self.customers.min(1_000)
+    }
+}
+
+/// The five transactions, in the order of reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A customer orders 5 to 15 items.
+    NewOrder,
+    /// A customer pays.
+    Payment,
+    /// A customer asks for his last order.
+    OrderStatus,
+    /// A carrier takes the oldest order of each district.
+    Delivery,
+    /// A clerk asks how many recently sold items run low.
+    StockLevel,
+}
+
+impl Kind {
+    /// All five.
+    pub const ALL: [Kind; 5] =
+        [Kind::NewOrder, Kind::Payment, Kind::OrderStatus, Kind::Delivery, Kind::StockLevel];
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::NewOrder => "new-order",
+            Kind::Payment => "payment",
+            Kind::OrderStatus => "order-status",
+            Kind::Delivery => "delivery",
+            Kind::StockLevel => "stock-level",
+        }
+    }
+}

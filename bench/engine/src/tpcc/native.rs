@@ -1,0 +1,668 @@
+//! TPC-C's five transactions over the transaction API: what a stored procedure compiled to machine
+//! code would do, and the measure of storage and transactions without SQL above them.
+//!
+//! Tables, indexes and column ids are resolved once ([`Tpcc::open`]). A [`Worker`] owns every buffer
+//! it needs, so that a transaction allocates nothing here; it pins memory once and reads cells into
+//! arrays on its stack. What the specification has a terminal display is read and folded into a
+//! number, so that no read can be left out unnoticed.
+
+use super::input::{CustomerChoice, Input, NewOrderInput, PaymentInput};
+use super::schema::{customer, district, history, item, new_order, order_line, orders, stock, warehouse};
+use super::{DISTRICTS, Scale};
+use crate::schema::TableSchema;
+use firn_base::clock::wall_clock_micros;
+use firn_base::sync::Arc;
+use firn_base::{Cell, ColumnId, Result, RowId};
+use firn_storage::{Index, KeyBuffer, Table};
+use firn_txn::{Engine, Guard, Ticket, Transaction, pin};
+use std::ops::Bound::Included;
+
+/// A table and one of its indexes.
+struct Keyed {
+    table: Arc<Table>,
+    index: Arc<Index>,
+}
+
+impl Keyed {
+    fn open(engine: &Arc<Engine>, schema: &TableSchema, index: usize) -> Result<Keyed> {
+        let (table, indexes) = schema.open(engine)?;
+        Ok(Keyed { table, index: indexes[index].clone() })
+    }
+}
+
+/// The nine tables of an open database.
+pub struct Tpcc {
+    engine: Arc<Engine>,
+    warehouse: Keyed,
+    district: Keyed,
+    customer: Keyed,
+    customer_by_name: Keyed,
+    history: Arc<Table>,
+    new_order: Keyed,
+    orders: Keyed,
+    orders_by_customer: Keyed,
+    order_line: Keyed,
+    item: Keyed,
+    stock: Keyed,
+}
+
+impl Tpcc {
+    /// Finds the tables. 42P01 if they have not been loaded.
+    pub fn open(engine: &Arc<Engine>) -> Result<Tpcc> {
+        Ok(Tpcc {
+            engine: engine.clone(),
+            warehouse: Keyed::open(engine, &warehouse::SCHEMA, 0)?,
+            district: Keyed::open(engine, &district::SCHEMA, 0)?,
+            customer: Keyed::open(engine, &customer::SCHEMA, 0)?,
+            customer_by_name: Keyed::open(engine, &customer::SCHEMA, 1)?,
+            history: history::SCHEMA.open(engine)?.0,
+            new_order: Keyed::open(engine, &new_order::SCHEMA, 0)?,
+            orders: Keyed::open(engine, &orders::SCHEMA, 0)?,
+            orders_by_customer: Keyed::open(engine, &orders::SCHEMA, 1)?,
+            order_line: Keyed::open(engine, &order_line::SCHEMA, 0)?,
+            item: Keyed::open(engine, &item::SCHEMA, 0)?,
+            stock: Keyed::open(engine, &stock::SCHEMA, 0)?,
+        })
+    }
+
+    /// The database.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Which scale the loaded tables have.
+    pub fn scale(&self) -> Scale {
+        let warehouses = self.warehouse.table.approximate_rows() as i32;
+        let districts = self.district.table.approximate_rows() as i32;
+        Scale {
+            warehouses,
+            items: self.item.table.approximate_rows() as i32,
+            customers: self.customer.table.approximate_rows() as i32 / districts.max(1),
+        }
+    }
+}
+
+/// How a transaction ended.
+#[derive(Clone, Copy, Debug)]
+pub enum Outcome {
+    /// It committed.
+    Committed {
+        /// When it will be durable.
+        ticket: Ticket,
+        /// The numbers that its terminal would display, added up.
+        displayed: i64,
+    },
+    /// It rolled back as the specification wants it: a new order for an item that there is not.
+    RolledBack,
+}
+
+/// One client: runs transactions one after another.
+pub struct Worker<'t> {
+    tpcc: &'t Tpcc,
+    key: KeyBuffer,
+    high_key: KeyBuffer,
+    rows: Vec<RowId>,
+    items: Vec<i32>,
+    text: Box<[u8; 500]>,
+}
+
+impl<'t> Worker<'t> {
+    /// A client of these tables.
+    pub fn new(tpcc: &'t Tpcc) -> Worker<'t> {
+        Worker {
+            tpcc,
+            key: KeyBuffer::new(),
+            high_key: KeyBuffer::new(),
+            rows: Vec::with_capacity(64),
+            items: Vec::with_capacity(512),
+            text: Box::new([0; 500]),
+        }
+    }
+
+    /// Runs the transaction that this input asks for. 40001 if it met another one's changes and
+    /// should be tried again.
+    pub fn run(&mut self, input: &Input) -> Result<Outcome> {
+        match *input {
+            Input::NewOrder(ref order) => self.new_order(order),
+            Input::Payment(ref payment) => self.payment(payment),
+            Input::OrderStatus { warehouse, district, ref customer } => {
+                self.order_status(warehouse, district, customer)
+            }
+            Input::Delivery { warehouse, carrier } => self.delivery(warehouse, carrier),
+            Input::StockLevel { warehouse, district, threshold } => {
+                self.stock_level(warehouse, district, threshold)
+            }
+        }
+    }
+
+    /// Clause 2.4.
+    fn new_order(&mut self, input: &NewOrderInput) -> Result<Outcome> {
+        let tables = self.tpcc;
+        let key = &mut self.key;
+        let guard = &pin();
+        let mut tx = tables.engine.begin();
+        let (w, d, c) = (Cell::i32(input.warehouse), Cell::i32(input.district), Cell::i32(input.customer));
+
+        let (_, [w_tax]) = fetch(&tx, &tables.warehouse, &[w], [warehouse::w_tax], key, guard);
+        let (_, [c_discount, _c_last, _c_credit]) = fetch(
+            &tx,
+            &tables.customer,
+            &[w, d, c],
+            [customer::c_discount, customer::c_last, customer::c_credit],
+            key,
+            guard,
+        );
+        let (district_row, [d_tax, d_next_o_id]) =
+            fetch(&tx, &tables.district, &[w, d], [district::d_tax, district::d_next_o_id], key, guard);
+        let o_id = d_next_o_id.as_i32();
+        let o = Cell::i32(o_id);
+        tx.update(
+            &tables.district.table,
+            district_row,
+            &[district::d_next_o_id],
+            &[Cell::i32(o_id + 1)],
+            guard,
+        )?;
+
+        let lines = input.lines();
+        let order = [
+            w,
+            d,
+            o,
+            c,
+            Cell::i64(wall_clock_micros()),
+            Cell::Null,
+            Cell::i32(lines.len() as i32),
+            Cell::i32(i32::from(input.all_local())),
+        ];
+        tx.insert(&tables.orders.table, &order, guard)?;
+        tx.insert(&tables.new_order.table, &[w, d, o], guard)?;
+
+        let s_dist = ColumnId(stock::s_dist_01.0 + input.district as u16 - 1);
+        let mut sum = 0;
+        let mut branded = 0;
+        for (number, line) in (1..).zip(lines) {
+            let i = Cell::i32(line.item);
+            let Some(item_row) = find(&tx, &tables.item, &[i], key, guard) else {
+                tx.rollback();
+                return Ok(Outcome::RolledBack);
+            };
+            let [i_price, _i_name, i_data] =
+                read(&tx, &tables.item.table, item_row, [item::i_price, item::i_name, item::i_data], guard);
+            let supply = Cell::i32(line.supply_warehouse);
+            let (stock_row, [s_quantity, dist_info, s_ytd, s_order_cnt, s_remote_cnt, s_data]) = fetch(
+                &tx,
+                &tables.stock,
+                &[supply, i],
+                [
+                    stock::s_quantity,
+                    s_dist,
+                    stock::s_ytd,
+                    stock::s_order_cnt,
+                    stock::s_remote_cnt,
+                    stock::s_data,
+                ],
+                key,
+                guard,
+            );
+            let left = s_quantity.as_i32() - line.quantity;
+            let remote = i32::from(line.supply_warehouse != input.warehouse);
+            tx.update(
+                &tables.stock.table,
+                stock_row,
+                &[stock::s_quantity, stock::s_ytd, stock::s_order_cnt, stock::s_remote_cnt],
+                &[
+                    Cell::i32(if left >= 10 { left } else { left + 91 }),
+                    Cell::i32(s_ytd.as_i32() + line.quantity),
+                    Cell::i32(s_order_cnt.as_i32() + 1),
+                    Cell::i32(s_remote_cnt.as_i32() + remote),
+                ],
+                guard,
+            )?;
+            let amount = i64::from(line.quantity) * i_price.as_i64();
+            sum += amount;
+            branded += i64::from(says_original(i_data.bytes()) && says_original(s_data.bytes()));
+            let order_line = [
+                w,
+                d,
+                o,
+                Cell::i32(number),
+                i,
+                supply,
+                Cell::Null,
+                Cell::i32(line.quantity),
+                Cell::i64(amount),
+                dist_info,
+            ];
+            tx.insert(&tables.order_line.table, &order_line, guard)?;
+        }
+        // Taxes and the discount are in hundredths of a percent.
+        let total = sum * (10_000 - c_discount.as_i64()) / 10_000
+            * (10_000 + w_tax.as_i64() + d_tax.as_i64())
+            / 10_000;
+        Ok(Outcome::Committed { ticket: tx.commit()?, displayed: total + branded })
+    }
+
+    /// Clause 2.5.
+    fn payment(&mut self, input: &PaymentInput) -> Result<Outcome> {
+        let tables = self.tpcc;
+        let guard = &pin();
+        let mut tx = tables.engine.begin();
+        let (w, d) = (Cell::i32(input.warehouse), Cell::i32(input.district));
+        let amount = input.amount;
+
+        let (warehouse_row, [w_name, w_ytd]) =
+            fetch(&tx, &tables.warehouse, &[w], [warehouse::w_name, warehouse::w_ytd], &mut self.key, guard);
+        let address = read(
+            &tx,
+            &tables.warehouse.table,
+            warehouse_row,
+            [
+                warehouse::w_street_1,
+                warehouse::w_street_2,
+                warehouse::w_city,
+                warehouse::w_state,
+                warehouse::w_zip,
+            ],
+            guard,
+        );
+        let mut displayed = characters(&address);
+        let w_ytd = Cell::i64(w_ytd.as_i64() + amount);
+        tx.update(&tables.warehouse.table, warehouse_row, &[warehouse::w_ytd], &[w_ytd], guard)?;
+
+        let (district_row, [d_name, d_ytd]) =
+            fetch(&tx, &tables.district, &[w, d], [district::d_name, district::d_ytd], &mut self.key, guard);
+        let address = read(
+            &tx,
+            &tables.district.table,
+            district_row,
+            [
+                district::d_street_1,
+                district::d_street_2,
+                district::d_city,
+                district::d_state,
+                district::d_zip,
+            ],
+            guard,
+        );
+        displayed += characters(&address);
+        let d_ytd = Cell::i64(d_ytd.as_i64() + amount);
+        tx.update(&tables.district.table, district_row, &[district::d_ytd], &[d_ytd], guard)?;
+
+        let (c_w, c_d) = (Cell::i32(input.customer_warehouse), Cell::i32(input.customer_district));
+        let customer_row = self.choose_customer(&tx, c_w, c_d, &input.customer, guard);
+        let [c_id, c_credit, c_balance, c_ytd_payment, c_payment_cnt, c_discount, c_since] = read(
+            &tx,
+            &tables.customer.table,
+            customer_row,
+            [
+                customer::c_id,
+                customer::c_credit,
+                customer::c_balance,
+                customer::c_ytd_payment,
+                customer::c_payment_cnt,
+                customer::c_discount,
+                customer::c_since,
+            ],
+            guard,
+        );
+        let shown = read(
+            &tx,
+            &tables.customer.table,
+            customer_row,
+            [
+                customer::c_first,
+                customer::c_middle,
+                customer::c_last,
+                customer::c_street_1,
+                customer::c_street_2,
+                customer::c_city,
+                customer::c_state,
+                customer::c_zip,
+                customer::c_phone,
+            ],
+            guard,
+        );
+        displayed += characters(&shown) + c_discount.as_i64() + (c_since.as_i64() & 1);
+        let c_balance = c_balance.as_i64() - amount;
+        displayed += c_balance;
+        let columns =
+            [customer::c_balance, customer::c_ytd_payment, customer::c_payment_cnt, customer::c_data];
+        let cells = [
+            Cell::i64(c_balance),
+            Cell::i64(c_ytd_payment.as_i64() + amount),
+            Cell::i32(c_payment_cnt.as_i32() + 1),
+        ];
+        if c_credit.bytes() == b"BC" {
+            let [c_data] = read(&tx, &tables.customer.table, customer_row, [customer::c_data], guard);
+            let numbers = [
+                i64::from(c_id.as_i32()),
+                i64::from(input.customer_district),
+                i64::from(input.customer_warehouse),
+                i64::from(input.district),
+                i64::from(input.warehouse),
+                amount,
+            ];
+            let length = bad_credit_data(&mut self.text, numbers, c_data.bytes());
+            let cells = [cells[0], cells[1], cells[2], Cell::Bytes(&self.text[..length])];
+            tx.update(&tables.customer.table, customer_row, &columns, &cells, guard)?;
+        } else {
+            tx.update(&tables.customer.table, customer_row, &columns[..3], &cells, guard)?;
+        }
+
+        let mut h_data = [b' '; 24];
+        let (w_name, d_name) = (w_name.bytes(), d_name.bytes());
+        h_data[..w_name.len()].copy_from_slice(w_name);
+        let end = w_name.len() + 4 + d_name.len();
+        h_data[w_name.len() + 4..end].copy_from_slice(d_name);
+        let payment = [
+            c_id,
+            c_d,
+            c_w,
+            d,
+            w,
+            Cell::i64(wall_clock_micros()),
+            Cell::i64(amount),
+            Cell::Bytes(&h_data[..end]),
+        ];
+        tx.insert(&tables.history, &payment, guard)?;
+        Ok(Outcome::Committed { ticket: tx.commit()?, displayed })
+    }
+
+    /// Clause 2.6.
+    fn order_status(&mut self, w: i32, d: i32, customer: &CustomerChoice) -> Result<Outcome> {
+        let tables = self.tpcc;
+        let guard = &pin();
+        let tx = tables.engine.begin();
+        let (w, d) = (Cell::i32(w), Cell::i32(d));
+        let customer_row = self.choose_customer(&tx, w, d, customer, guard);
+        let [c_id, c_balance, c_first, c_middle, c_last] = read(
+            &tx,
+            &tables.customer.table,
+            customer_row,
+            [customer::c_id, customer::c_balance, customer::c_first, customer::c_middle, customer::c_last],
+            guard,
+        );
+        let mut displayed = c_balance.as_i64() + characters(&[c_first, c_middle, c_last]);
+
+        let mut newest = None;
+        prefix(&tx, &tables.orders_by_customer, &[w, d, c_id], &mut self.key, guard, &mut |row| {
+            newest = Some(row);
+            false
+        });
+        let newest = newest.expect("every customer has ordered once");
+        let [o_id, o_entry_d, o_carrier_id] = read(
+            &tx,
+            &tables.orders.table,
+            newest,
+            [orders::o_id, orders::o_entry_d, orders::o_carrier_id],
+            guard,
+        );
+        displayed += i64::from(o_id.as_i32()) + (o_entry_d.as_i64() & 1);
+        displayed += if o_carrier_id.is_null() { 0 } else { i64::from(o_carrier_id.as_i32()) };
+
+        prefix(&tx, &tables.order_line, &[w, d, o_id], &mut self.key, guard, &mut |row| {
+            let [i_id, supply, quantity, amount, delivered] = read(
+                &tx,
+                &tables.order_line.table,
+                row,
+                [
+                    order_line::ol_i_id,
+                    order_line::ol_supply_w_id,
+                    order_line::ol_quantity,
+                    order_line::ol_amount,
+                    order_line::ol_delivery_d,
+                ],
+                guard,
+            );
+            displayed += i64::from(i_id.as_i32() + supply.as_i32() + quantity.as_i32());
+            displayed += amount.as_i64() + i64::from(delivered.is_null());
+            true
+        });
+        Ok(Outcome::Committed { ticket: tx.commit()?, displayed })
+    }
+
+    /// Clause 2.7, all ten districts in one transaction.
+    fn delivery(&mut self, warehouse: i32, carrier: i32) -> Result<Outcome> {
+        let tables = self.tpcc;
+        let guard = &pin();
+        let mut tx = tables.engine.begin();
+        let w = Cell::i32(warehouse);
+        let delivered_at = Cell::i64(wall_clock_micros());
+        let mut displayed = 0;
+        for district in 1..=DISTRICTS {
+            let d = Cell::i32(district);
+            let mut oldest = None;
+            prefix(&tx, &tables.new_order, &[w, d], &mut self.key, guard, &mut |row| {
+                oldest = Some(row);
+                false
+            });
+            // The specification skips a district whose orders are all delivered.
+            let Some(oldest) = oldest else { continue };
+            let [o] = read(&tx, &tables.new_order.table, oldest, [new_order::no_o_id], guard);
+            tx.delete(&tables.new_order.table, oldest, guard)?;
+
+            let (order_row, [c]) =
+                fetch(&tx, &tables.orders, &[w, d, o], [orders::o_c_id], &mut self.key, guard);
+            let carrier = [Cell::i32(carrier)];
+            tx.update(&tables.orders.table, order_row, &[orders::o_carrier_id], &carrier, guard)?;
+
+            let lines = &mut self.rows;
+            lines.clear();
+            prefix(&tx, &tables.order_line, &[w, d, o], &mut self.key, guard, &mut |row| {
+                lines.push(row);
+                true
+            });
+            let mut amount = 0;
+            for &line in lines.iter() {
+                let [ol_amount] = read(&tx, &tables.order_line.table, line, [order_line::ol_amount], guard);
+                amount += ol_amount.as_i64();
+                let columns = [order_line::ol_delivery_d];
+                tx.update(&tables.order_line.table, line, &columns, &[delivered_at], guard)?;
+            }
+
+            let (customer_row, [c_balance, c_delivery_cnt]) = fetch(
+                &tx,
+                &tables.customer,
+                &[w, d, c],
+                [customer::c_balance, customer::c_delivery_cnt],
+                &mut self.key,
+                guard,
+            );
+            tx.update(
+                &tables.customer.table,
+                customer_row,
+                &[customer::c_balance, customer::c_delivery_cnt],
+                &[Cell::i64(c_balance.as_i64() + amount), Cell::i32(c_delivery_cnt.as_i32() + 1)],
+                guard,
+            )?;
+            displayed += i64::from(o.as_i32());
+        }
+        Ok(Outcome::Committed { ticket: tx.commit()?, displayed })
+    }
+
+    /// Clause 2.8.
+    fn stock_level(&mut self, warehouse: i32, district: i32, threshold: i32) -> Result<Outcome> {
+        let tables = self.tpcc;
+        let guard = &pin();
+        let tx = tables.engine.begin();
+        let (w, d) = (Cell::i32(warehouse), Cell::i32(district));
+        let (_, [next]) =
+            fetch(&tx, &tables.district, &[w, d], [district::d_next_o_id], &mut self.key, guard);
+        let next = next.as_i32();
+
+        let lines = &tables.order_line;
+        self.key.clear();
+        lines.index.encode(&[w, d, Cell::i32(next - 20)], &mut self.key);
+        self.high_key.clear();
+        lines.index.encode(&[w, d, Cell::i32(next - 1)], &mut self.high_key);
+        let items = &mut self.items;
+        items.clear();
+        tx.range(
+            &lines.table,
+            &lines.index,
+            Included(&self.key),
+            Included(&self.high_key),
+            false,
+            guard,
+            &mut |row| {
+                let [i_id] = read(&tx, &lines.table, row, [order_line::ol_i_id], guard);
+                items.push(i_id.as_i32());
+                true
+            },
+        );
+        items.sort_unstable();
+        items.dedup();
+        let mut low = 0;
+        for &i in items.iter() {
+            let (_, [quantity]) =
+                fetch(&tx, &tables.stock, &[w, Cell::i32(i)], [stock::s_quantity], &mut self.key, guard);
+            low += i64::from(quantity.as_i32() < threshold);
+        }
+        Ok(Outcome::Committed { ticket: tx.commit()?, displayed: low })
+    }
+
+    /// The customer of that number, or the middle one of those of that name.
+    fn choose_customer(
+        &mut self,
+        tx: &Transaction,
+        w: Cell<'_>,
+        d: Cell<'_>,
+        choice: &CustomerChoice,
+        guard: &Guard,
+    ) -> RowId {
+        match choice {
+            CustomerChoice::Id(c) => {
+                let cells = [w, d, Cell::i32(*c)];
+                find(tx, &self.tpcc.customer, &cells, &mut self.key, guard).expect("the customer exists")
+            }
+            CustomerChoice::LastName(name) => {
+                let cells = [w, d, Cell::text(name.as_str())];
+                let rows = &mut self.rows;
+                rows.clear();
+                prefix(tx, &self.tpcc.customer_by_name, &cells, &mut self.key, guard, &mut |row| {
+                    rows.push(row);
+                    true
+                });
+                rows[(rows.len() - 1) / 2]
+            }
+        }
+    }
+}
+
+/// The visible row under a full key.
+#[inline]
+fn find(
+    tx: &Transaction,
+    keyed: &Keyed,
+    cells: &[Cell<'_>],
+    key: &mut KeyBuffer,
+    guard: &Guard,
+) -> Option<RowId> {
+    key.clear();
+    keyed.index.encode(cells, key);
+    tx.get(&keyed.table, &keyed.index, key, guard)
+}
+
+/// Columns of a row that is known to be visible.
+#[inline]
+fn read<'g, const N: usize>(
+    tx: &Transaction,
+    table: &'g Table,
+    row: RowId,
+    columns: [ColumnId; N],
+    guard: &'g Guard,
+) -> [Cell<'g>; N] {
+    let mut cells = [Cell::Null; N];
+    let visible = tx.read(table, row, &columns, &mut cells, guard);
+    assert!(visible, "a row found through an index is visible");
+    cells
+}
+
+/// The row under a full key that must be there, and columns of it.
+#[inline]
+fn fetch<'g, const N: usize>(
+    tx: &Transaction,
+    keyed: &'g Keyed,
+    cells: &[Cell<'_>],
+    columns: [ColumnId; N],
+    key: &mut KeyBuffer,
+    guard: &'g Guard,
+) -> (RowId, [Cell<'g>; N]) {
+    let row = find(tx, keyed, cells, key, guard).expect("TPC-C deletes nothing that others point to");
+    (row, read(tx, &keyed.table, row, columns, guard))
+}
+
+/// Visits the visible rows whose keys begin with `cells`, in key order, until `visit` returns false.
+#[inline]
+fn prefix(
+    tx: &Transaction,
+    keyed: &Keyed,
+    cells: &[Cell<'_>],
+    key: &mut KeyBuffer,
+    guard: &Guard,
+    visit: &mut dyn FnMut(RowId) -> bool,
+) {
+    key.clear();
+    keyed.index.encode(cells, key);
+    tx.range(&keyed.table, &keyed.index, Included(key), Included(key), false, guard, visit);
+}
+
+/// How many characters some strings have: stands for displaying them.
+#[inline]
+fn characters(cells: &[Cell<'_>]) -> i64 {
+    cells.iter().map(|cell| cell.bytes().len() as i64).sum()
+}
+
+/// Whether the eight letters ORIGINAL stand somewhere in a string.
+#[inline]
+fn says_original(data: &[u8]) -> bool {
+    data.windows(8).any(|window| window == b"ORIGINAL")
+}
+
+/// Writes the new `c_data` of a customer with bad credit, the numbers of this payment before what
+/// was there, cut off at 500 characters; returns its length.
+fn bad_credit_data(text: &mut [u8; 500], numbers: [i64; 6], old: &[u8]) -> usize {
+    let mut end = 0;
+    for number in numbers {
+        let mut digits = [0; 20];
+        let mut start = digits.len();
+        let mut rest = number as u64;
+        loop {
+            start -= 1;
+            digits[start] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        let digits = &digits[start..];
+        text[end..end + digits.len()].copy_from_slice(digits);
+        end += digits.len();
+        text[end] = b' ';
+        end += 1;
+    }
+    let kept = old.len().min(text.len() - end);
+    text[end..end + kept].copy_from_slice(&old[..kept]);
+    end + kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_credit_data_begins_with_the_payment_and_keeps_to_500_characters() {
+        let mut text = [0; 500];
+        let length = bad_credit_data(&mut text, [12, 3, 4, 5, 6, 123_456], b"old");
+        assert_eq!(&text[..length], b"12 3 4 5 6 123456 old");
+        assert_eq!(bad_credit_data(&mut text, [0; 6], &[b'x'; 500]), 500);
+        assert!(text.starts_with(b"0 0 0 0 0 0 xxx"));
+    }
+
+    #[test]
+    fn original_is_found_anywhere() {
+        assert!(says_original(b"ORIGINAL") && says_original(b"abORIGINAL") && says_original(b"ORIGINALz"));
+        assert!(!says_original(b"ORIGINA") && !says_original(b"oRIGINALx"));
+    }
+}
