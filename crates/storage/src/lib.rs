@@ -5,13 +5,26 @@
 //! may be freed under a reader is reached through a [`Guard`].
 
 pub mod arrow;
+mod arrow_rows;
+
 pub mod index;
 pub mod scan;
 pub mod table;
 pub mod write_set;
 
+mod block;
+mod collect;
+mod directory;
+mod heap;
+mod layout;
+mod memory;
+pub mod state;
+mod undo;
+mod version;
+
+pub use collect::Garbage;
 pub use crossbeam_epoch::{Guard, pin};
 pub use index::{Index, IndexColumn, IndexId, IndexSpec, KeyBuffer};
 pub use scan::{ScanBatch, TableScan};
-pub use table::{ColumnSpec, Table, TableOptions};
-pub use write_set::{Mark, WriteSet};
+pub use table::{ColumnSpec, Gate, Table, TableOptions};
+pub use write_set::{Mark, Retired, WriteSet};

@@ -1,7 +1,29 @@
 //! Scans: what a snapshot sees of a table, as Arrow batches.
+//!
+//! A scan goes through a block in ranges of 1,024 slots. The versioned positions of a range tell
+//! within which stretch rows have versions; everything outside it is copied column by column, as
+//! fast as memory allows, and the stretch row by row through the version chains (seed 000 §2.2.6).
+//! After the copy the positions are read again: if the stretch has widened meanwhile, the range is
+//! read again row by row.
 
-use crate::Guard;
-use arrow_array::{ArrayRef, UInt64Array};
+use crate::block::{Block, RawCell};
+use crate::layout::RANGE_SLOTS;
+use crate::{Guard, Table, arrow};
+use arrow_array::types::Decimal128Type;
+use arrow_array::{
+    ArrayRef, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, PrimitiveArray, StringViewArray,
+    UInt64Array, make_array,
+};
+use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, Buffer, NullBuffer, ScalarBuffer};
+use arrow_data::ArrayData;
+use firn_base::sync::{Arc, AtomicU64, Ordering, fence};
+use firn_base::types::Width;
+use firn_base::{BlockNumber, ColumnId, Slot, Snapshot, SqlType};
+
+/// Rows of one batch at most.
+pub const BATCH_ROWS: usize = 8192;
+
+const RANGES_PER_BATCH: u32 = BATCH_ROWS as u32 / RANGE_SLOTS;
 
 /// Rows of one stretch of a table.
 pub struct ScanBatch {
@@ -14,12 +36,354 @@ pub struct ScanBatch {
 }
 
 /// A scan in progress. Several threads may draw from it; each batch goes to one of them.
-pub struct TableScan {}
+///
+/// The transaction whose snapshot it reads must run until the scan is through.
+pub struct TableScan {
+    table: Arc<Table>,
+    snapshot: Snapshot,
+    columns: Box<[ColumnId]>,
+    row_ids: bool,
+    blocks: u64,
+    batches_per_block: u64,
+    /// The next batch to give out, counted over all blocks.
+    next: AtomicU64,
+}
 
 impl TableScan {
-    /// The next batch, of at most 8,192 rows; never empty. `None` when the table is through.
-    pub fn next_batch(&self, guard: &Guard) -> Option<ScanBatch> {
-        let _ = guard;
-        todo!()
+    pub(crate) fn new(table: Arc<Table>, snapshot: Snapshot, columns: &[ColumnId], row_ids: bool) -> TableScan {
+        TableScan {
+            blocks: table.blocks().len(),
+            batches_per_block: u64::from(table.layout().slots.div_ceil(BATCH_ROWS as u32)),
+            table,
+            snapshot,
+            columns: columns.into(),
+            row_ids,
+            next: AtomicU64::new(0),
+        }
     }
+
+    /// The next batch, of at most [`BATCH_ROWS`] rows; never empty. `None` when the table is through.
+    pub fn next_batch(&self, guard: &Guard) -> Option<ScanBatch> {
+        loop {
+            let batch = self.next.fetch_add(1, Ordering::Relaxed);
+            let number = BlockNumber(batch / self.batches_per_block);
+            if number.0 >= self.blocks {
+                return None;
+            }
+            let block = self.table.blocks().get(number).expect("counted when the scan began");
+            let first = (batch % self.batches_per_block) as u32 * BATCH_ROWS as u32;
+            let end = block.allocated().min(first + BATCH_ROWS as u32);
+            if first < end
+                && let Some(batch) = self.read(block, first, end, guard)
+            {
+                return Some(batch);
+            }
+        }
+    }
+
+    fn read(&self, block: &Block, first: u32, end: u32, guard: &Guard) -> Option<ScanBatch> {
+        let mut gather = Gather {
+            scan: self,
+            block,
+            guard,
+            columns: self.columns.iter().map(|column| Column::new(block, *column, (end - first) as usize)).collect(),
+            rows: 0,
+            row_ids: self.row_ids.then(Vec::new),
+            raw: vec![RawCell::default(); self.columns.len()],
+        };
+        debug_assert!(end - first <= RANGES_PER_BATCH * RANGE_SLOTS);
+        for start in (first..end).step_by(RANGE_SLOTS as usize) {
+            gather.range(start, end.min(start + RANGE_SLOTS));
+        }
+        gather.finish()
+    }
+}
+
+/// A batch in the making.
+struct Gather<'a> {
+    scan: &'a TableScan,
+    block: &'a Block,
+    guard: &'a Guard,
+    columns: Vec<Column<'a>>,
+    rows: usize,
+    row_ids: Option<Vec<u64>>,
+    raw: Vec<RawCell>,
+}
+
+impl Gather<'_> {
+    /// Adds the rows of one range.
+    fn range(&mut self, start: u32, end: u32) {
+        let position = self.block.position(Slot(start));
+        let stretch = position.stretch();
+        let rows_before = self.rows;
+        // The stretch in slots, cut to what was given out.
+        let (from, to) = if stretch == (0, 0) {
+            (end, end)
+        } else {
+            ((start + stretch.0).min(end), (start + stretch.1).min(end))
+        };
+        self.clean(start, from);
+        self.versioned(from, to);
+        self.clean(to, end);
+        // Pairs with the release fence in `Block::link`: had a copied value been written since, the
+        // writer's position would show.
+        fence(Ordering::Acquire);
+        let now = position.stretch();
+        let widened = now != (0, 0) && (stretch == (0, 0) || now.0 < stretch.0 || now.1 > stretch.1);
+        if widened {
+            self.truncate(rows_before);
+            self.versioned(start, end);
+        }
+    }
+
+    /// Adds rows without versions: whatever is present.
+    fn clean(&mut self, start: u32, end: u32) {
+        let present = self.block.present_words();
+        let mut next = start;
+        while next < end {
+            // A word of the bitmap at a time; runs of rows within it, or over several full words.
+            let mut word = present[next as usize / 64].load(Ordering::Relaxed) >> (next % 64);
+            let in_word = (64 - next % 64).min(end - next);
+            if in_word < 64 {
+                word &= (1 << in_word) - 1;
+            }
+            if word == 0 {
+                next += in_word;
+                continue;
+            }
+            let skip = word.trailing_zeros();
+            let run = (word >> skip).trailing_ones();
+            let from = next + skip;
+            let mut to = from + run;
+            if to == next + in_word {
+                while to < end && end - to >= 64 && present[to as usize / 64].load(Ordering::Relaxed) == u64::MAX {
+                    to += 64;
+                }
+            }
+            self.copy(from, to);
+            next = to;
+        }
+    }
+
+    fn copy(&mut self, from: u32, to: u32) {
+        for column in &mut self.columns {
+            column.copy(from as usize, to as usize);
+        }
+        self.add_row_ids(from, to);
+        self.rows += (to - from) as usize;
+    }
+
+    /// Adds rows one by one, as the snapshot sees them.
+    fn versioned(&mut self, start: u32, end: u32) {
+        for slot in (start..end).map(Slot) {
+            let seen = self.block.read_raw(
+                slot,
+                self.scan.snapshot,
+                &self.scan.columns,
+                &mut self.raw,
+                self.guard,
+            );
+            if seen {
+                for (column, raw) in self.columns.iter_mut().zip(&self.raw) {
+                    column.push(*raw);
+                }
+                self.add_row_ids(slot.0, slot.0 + 1);
+                self.rows += 1;
+            }
+        }
+    }
+
+    fn add_row_ids(&mut self, from: u32, to: u32) {
+        if let Some(row_ids) = &mut self.row_ids {
+            row_ids.extend((from..to).map(|slot| self.block.row(Slot(slot)).to_bits()));
+        }
+    }
+
+    fn truncate(&mut self, rows: usize) {
+        for column in &mut self.columns {
+            column.truncate(rows);
+        }
+        if let Some(row_ids) = &mut self.row_ids {
+            row_ids.truncate(rows);
+        }
+        self.rows = rows;
+    }
+
+    fn finish(self) -> Option<ScanBatch> {
+        let rows = self.rows;
+        if rows == 0 {
+            return None;
+        }
+        let heap = if self.columns.iter().any(|column| matches!(column.values, Values::Views(_))) {
+            self.block.heap().arrow_buffers()
+        } else {
+            Vec::new()
+        };
+        Some(ScanBatch {
+            columns: self.columns.into_iter().map(|column| column.finish(rows, &heap)).collect(),
+            rows,
+            row_ids: self.row_ids.map(UInt64Array::from),
+        })
+    }
+}
+
+/// One column of a batch in the making.
+struct Column<'a> {
+    block: &'a Block,
+    id: ColumnId,
+    ty: SqlType,
+    values: Values,
+    validity: Option<BooleanBufferBuilder>,
+}
+
+enum Values {
+    Bits(BooleanBufferBuilder),
+    Two(Vec<u16>),
+    Four(Vec<u32>),
+    Eight(Vec<u64>),
+    /// An 8-byte numeric, widened for Arrow.
+    Narrow(Vec<i128>),
+    Sixteen(Vec<u128>),
+    Views(Vec<u128>),
+}
+
+impl<'a> Column<'a> {
+    fn new(block: &'a Block, id: ColumnId, capacity: usize) -> Column<'a> {
+        let layout = block.layout.column(id);
+        let values = match (layout.width, layout.ty) {
+            (Width::Bit, _) => Values::Bits(BooleanBufferBuilder::new(capacity)),
+            (Width::Fixed(2), _) => Values::Two(Vec::with_capacity(capacity)),
+            (Width::Fixed(4), _) => Values::Four(Vec::with_capacity(capacity)),
+            (Width::Fixed(8), SqlType::Numeric { .. }) => Values::Narrow(Vec::with_capacity(capacity)),
+            (Width::Fixed(8), _) => Values::Eight(Vec::with_capacity(capacity)),
+            (Width::Fixed(_), _) => Values::Sixteen(Vec::with_capacity(capacity)),
+            (Width::View, _) => Values::Views(Vec::with_capacity(capacity)),
+        };
+        let validity = layout.validity.map(|_| BooleanBufferBuilder::new(capacity));
+        Column { block, id, ty: layout.ty, values, validity }
+    }
+
+    /// Adds what lies in the slots `from..to`.
+    fn copy(&mut self, from: usize, to: usize) {
+        let (block, id) = (self.block, self.id);
+        match &mut self.values {
+            Values::Bits(bits) => copy_bits(block.bits(id), from, to, bits),
+            Values::Two(values) => {
+                values.extend(block.u16s(id)[from..to].iter().map(|value| value.load(Ordering::Relaxed)));
+            }
+            Values::Four(values) => {
+                values.extend(block.u32s(id)[from..to].iter().map(|value| value.load(Ordering::Relaxed)));
+            }
+            Values::Eight(values) => {
+                values.extend(block.u64s(id)[from..to].iter().map(|value| value.load(Ordering::Relaxed)));
+            }
+            Values::Narrow(values) => {
+                let source = &block.u64s(id)[from..to];
+                values.extend(source.iter().map(|value| i128::from(value.load(Ordering::Relaxed) as i64)));
+            }
+            Values::Sixteen(values) | Values::Views(values) => {
+                let (source, _) = block.pairs(id)[2 * from..2 * to].as_chunks::<2>();
+                values.extend(
+                    source
+                        .iter()
+                        .map(|[low, high]| wide([low.load(Ordering::Relaxed), high.load(Ordering::Relaxed)])),
+                );
+            }
+        }
+        if let (Some(target), Some(source)) = (&mut self.validity, block.validity(id)) {
+            copy_bits(source, from, to, target);
+        }
+    }
+
+    fn push(&mut self, raw: RawCell) {
+        let [low, _] = raw.words;
+        match &mut self.values {
+            Values::Bits(bits) => bits.append(low != 0),
+            Values::Two(values) => values.push(low as u16),
+            Values::Four(values) => values.push(low as u32),
+            Values::Eight(values) => values.push(low),
+            Values::Narrow(values) => values.push(i128::from(low as i64)),
+            Values::Sixteen(values) | Values::Views(values) => values.push(wide(raw.words)),
+        }
+        if let Some(validity) = &mut self.validity {
+            validity.append(!raw.null);
+        }
+    }
+
+    fn truncate(&mut self, rows: usize) {
+        match &mut self.values {
+            Values::Bits(bits) => bits.truncate(rows),
+            Values::Two(values) => values.truncate(rows),
+            Values::Four(values) => values.truncate(rows),
+            Values::Eight(values) => values.truncate(rows),
+            Values::Narrow(values) => values.truncate(rows),
+            Values::Sixteen(values) | Values::Views(values) => values.truncate(rows),
+        }
+        if let Some(validity) = &mut self.validity {
+            validity.truncate(rows);
+        }
+    }
+
+    fn finish(self, rows: usize, heap: &[Buffer]) -> ArrayRef {
+        let nulls = self
+            .validity
+            .map(|mut bits| NullBuffer::new(bits.finish()))
+            .filter(|nulls| nulls.null_count() > 0);
+        let data_type = arrow::data_type(self.ty);
+        let buffer = match self.values {
+            Values::Bits(mut bits) => {
+                let bits: BooleanBuffer = bits.finish();
+                return Arc::new(BooleanArray::new(bits, nulls));
+            }
+            Values::Views(mut views) => {
+                if let Some(nulls) = &nulls {
+                    // What lies under a NULL is left over from before; Arrow follows it regardless.
+                    for (view, valid) in views.iter_mut().zip(nulls) {
+                        *view = if valid { *view } else { 0 };
+                    }
+                }
+                let views = ScalarBuffer::from(views);
+                let heap: Arc<[Buffer]> = heap.into();
+                // SAFETY: the views were written by `Heap::store` of this block and validated by the
+                // version check; its buffers are `heap`. Text is UTF-8 on every way in.
+                return unsafe {
+                    if self.ty == SqlType::Bytea {
+                        Arc::new(BinaryViewArray::new_unchecked(views, heap, nulls))
+                    } else {
+                        Arc::new(StringViewArray::new_unchecked(views, heap, nulls))
+                    }
+                };
+            }
+            Values::Narrow(values) => {
+                let array = PrimitiveArray::<Decimal128Type>::new(values.into(), nulls);
+                return Arc::new(array.with_data_type(data_type));
+            }
+            Values::Sixteen(values) if self.ty == SqlType::Uuid => {
+                return Arc::new(FixedSizeBinaryArray::new(16, Buffer::from_vec(values), nulls));
+            }
+            Values::Two(values) => Buffer::from_vec(values),
+            Values::Four(values) => Buffer::from_vec(values),
+            Values::Eight(values) => Buffer::from_vec(values),
+            Values::Sixteen(values) => Buffer::from_vec(values),
+        };
+        let data = ArrayData::builder(data_type).len(rows).add_buffer(buffer).nulls(nulls);
+        // SAFETY: one buffer of `rows` values of a primitive type's width.
+        make_array(unsafe { data.build_unchecked() })
+    }
+}
+
+/// The 16 bytes of a pair of words, low word first.
+#[inline]
+fn wide([low, high]: [u64; 2]) -> u128 {
+    u128::from(low) | u128::from(high) << 64
+}
+
+fn copy_bits(source: &[AtomicU64], from: usize, to: usize, target: &mut BooleanBufferBuilder) {
+    let first_word = from / 64;
+    let words = &source[first_word..to.div_ceil(64)];
+    let mut bytes = [0u8; RANGE_SLOTS as usize / 8];
+    for (bytes, word) in bytes.chunks_exact_mut(8).zip(words) {
+        bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+    }
+    target.append_packed_range(from - first_word * 64..to - first_word * 64, &bytes);
 }

@@ -1,9 +1,27 @@
 //! A table: a list of blocks, the rows in them, and the indexes over them.
+//!
+//! Every change goes the same way: check for a conflict, write an undo record, link it, change the
+//! row in place, append the redo image, maintain the indexes. After an error the caller rolls the
+//! write set back to a mark it took before; a change half done is undone by the same walk.
+//!
+//! Invariants:
+//! - An index holds an entry for every key that any version of a row has; more only until collected.
+//! - A slot is given out again only when no snapshot can see anything in it.
 
-use crate::{Guard, Index, TableScan, WriteSet};
+use crate::arrow_rows::BatchRows;
+use crate::block::{Block, RawCell, set_bits};
+use crate::directory::Directory;
+use crate::index::Verdict;
+use crate::layout::Layout;
+use crate::version::{Change, Record, restore_columns};
+use crate::{Guard, Index, KeyBuffer, TableScan, WriteSet};
 use arrow_array::ArrayRef;
-use firn_base::sync::Arc;
-use firn_base::{Cell, ColumnId, Result, RowId, Snapshot, SqlType, TableId};
+use firn_base::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock};
+use firn_base::{
+    BlockNumber, Cell, ColumnId, Error, Result, RowId, Slot, Snapshot, SqlState, SqlType, Stamp, TableId, Time,
+    visible,
+};
+use smallvec::SmallVec;
 
 /// One column of a physical table.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,44 +45,110 @@ impl Default for TableOptions {
     }
 }
 
+/// Locks that order key changes of a row against the removal of its dead entries.
+const KEY_LOCKS: usize = 64;
+
+type RawCells = SmallVec<[RawCell; 16]>;
+
 /// A physical table.
-pub struct Table {}
+pub struct Table {
+    id: TableId,
+    name: RwLock<Arc<str>>,
+    columns: Box<[ColumnSpec]>,
+    layout: Arc<Layout>,
+    blocks: Directory,
+    indexes: RwLock<Arc<[Arc<Index>]>>,
+    /// Slots of dead rows, to be used before new ones.
+    free: Mutex<Vec<RowId>>,
+    free_count: AtomicUsize,
+    rows: AtomicI64,
+    key_locks: [Mutex<()>; KEY_LOCKS],
+    /// Whether an update ever changed an indexed column. Until then an entry found in an index
+    /// needs no second look at the key.
+    keys_changed: AtomicBool,
+    gate: Gate,
+}
 
 impl Table {
     /// An empty table. `name` is for messages only.
     pub fn new(id: TableId, name: &str, columns: Vec<ColumnSpec>, options: TableOptions) -> Arc<Table> {
-        todo!("{id:?} {name} {columns:?} {options:?}")
+        let layout = Arc::new(Layout::new(&columns, options.block_bytes));
+        Arc::new(Table {
+            id,
+            name: RwLock::new(name.into()),
+            columns: columns.into(),
+            layout,
+            blocks: Directory::new(),
+            indexes: RwLock::new(Arc::new([])),
+            free: Mutex::new(Vec::new()),
+            free_count: AtomicUsize::new(0),
+            rows: AtomicI64::new(0),
+            key_locks: [const { Mutex::new(()) }; KEY_LOCKS],
+            keys_changed: AtomicBool::new(false),
+            gate: Gate::default(),
+        })
     }
 
     /// The id that the log and the catalog know it by.
     pub fn id(&self) -> TableId {
-        todo!()
+        self.id
+    }
+
+    /// The name that messages call it by.
+    pub fn name(&self) -> Arc<str> {
+        self.name.read().clone()
+    }
+
+    /// Changes the name in messages.
+    pub fn rename(&self, name: &str) {
+        *self.name.write() = name.into();
     }
 
     /// The columns, dropped ones included.
     pub fn columns(&self) -> &[ColumnSpec] {
-        todo!()
+        &self.columns
+    }
+
+    /// The right to write to it.
+    pub fn gate(&self) -> &Gate {
+        &self.gate
     }
 
     /// The indexes that every change maintains.
     pub fn indexes(&self) -> Arc<[Arc<Index>]> {
-        todo!()
+        self.indexes.read().clone()
     }
 
     /// Adds an index; from now on every change maintains it. The caller fills it with the rows that
     /// are already there and keeps writers out meanwhile.
     pub fn add_index(&self, index: Arc<Index>) {
-        let _ = index;
-        todo!()
+        let mut indexes = self.indexes.write();
+        *indexes = indexes.iter().cloned().chain([index]).collect();
     }
 
     /// Takes an index off; nothing maintains it any more.
     pub fn remove_index(&self, index: &Arc<Index>) {
-        let _ = index;
-        todo!()
+        let mut indexes = self.indexes.write();
+        *indexes = indexes.iter().filter(|kept| !Arc::ptr_eq(kept, index)).cloned().collect();
     }
 
-    /// Inserts a row of one cell per column, indexes included.
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    pub(crate) fn blocks(&self) -> &Directory {
+        &self.blocks
+    }
+
+    #[inline]
+    fn block(&self, row: RowId) -> &Block {
+        self.blocks.get(row.block()).expect("row ids name existing blocks")
+    }
+
+    // ---- insert ----
+
+    /// Inserts a row of one cell per column, indexes included. The write set has been told of this
+    /// table ([`WriteSet::touch`]).
     ///
     /// Errors: 23505 naming the unique index, 40001 when another running or later transaction holds
     /// the key. After an error the caller rolls the write set back to where it was.
@@ -75,11 +159,129 @@ impl Table {
         row: &[Cell<'_>],
         guard: &Guard,
     ) -> Result<RowId> {
-        let _ = (write_set, snapshot, row, guard);
-        todo!()
+        debug_assert_eq!(row.len(), self.columns.len());
+        let (block, slot) = self.allocate_slot();
+        let record = write_set.push_plain(block, slot, Change::Insert);
+        block.prepare_write();
+        let linked = block.link(record, None);
+        assert!(linked, "nobody else writes to a slot that was just given out");
+        for (position, cell) in row.iter().enumerate() {
+            let column = ColumnId(position as u16);
+            block.store_cell(slot, column, block.import(column, cell));
+        }
+        block.set_present(slot, true);
+        self.rows.fetch_add(1, Ordering::Relaxed);
+        let id = block.row(slot);
+        if let Some(redo) = write_set.redo() {
+            redo.insert(self.id, id, row);
+        }
+        self.enter_row(id, row, snapshot, guard)?;
+        Ok(id)
     }
 
-    /// Inserts whole columns (of the types of [`crate::arrow::data_type`]), all of one length.
+    /// Enters a fresh row into every index.
+    fn enter_row(&self, row: RowId, cells: &[Cell<'_>], snapshot: Snapshot, guard: &Guard) -> Result<()> {
+        let mut key = KeyBuffer::new();
+        for index in self.indexes.read().iter() {
+            key.clear();
+            index.encode(&key_cells(index, cells), &mut key);
+            self.enter(index, &key, row, snapshot, guard)?;
+        }
+        Ok(())
+    }
+
+    /// Enters one key of a row into one index, unless that breaks uniqueness.
+    #[inline]
+    fn enter(
+        &self,
+        index: &Index,
+        key: &[u8],
+        row: RowId,
+        snapshot: Snapshot,
+        guard: &Guard,
+    ) -> Result<()> {
+        if !index.spec().unique {
+            index.insert(key, row, guard);
+            return Ok(());
+        }
+        index.claim(key, row, guard, &mut |other| {
+            // The row itself may stand there still: an update that takes its key back.
+            if other == row { Ok(Verdict::Dead) } else { self.judge(index, key, other, snapshot, guard) }
+        })
+    }
+
+    /// Whether `other`, found under `key` of a unique index, stands in the way of a new row with
+    /// that key (seed 000 §2.2.5): in the own snapshot, in the newest committed version, or in what
+    /// somebody has not committed yet.
+    #[cold]
+    fn judge(&self, index: &Index, key: &[u8], other: RowId, snapshot: Snapshot, guard: &Guard) -> Result<Verdict> {
+        let committed = Snapshot { read_time: LATEST, owner: snapshot.owner };
+        let in_place = self.has_key_in_place(index, key, other, guard);
+        let in_newest = self.has_key(index, key, other, committed, guard);
+        let in_own = self.has_key(index, key, other, snapshot, guard);
+        if in_place && in_newest {
+            return Err(Error::new(
+                SqlState::UNIQUE_VIOLATION,
+                format!("duplicate key value violates unique constraint \"{}\"", index.spec().name),
+            )
+            .with_constraint(&index.spec().name));
+        }
+        if in_place || in_newest || in_own {
+            return Err(Error::write_conflict(&self.name()));
+        }
+        Ok(Verdict::Dead)
+    }
+
+    /// Whether the version of `row` that `snapshot` sees has `key`.
+    fn has_key(&self, index: &Index, key: &[u8], row: RowId, snapshot: Snapshot, guard: &Guard) -> bool {
+        let block = self.block(row);
+        let (columns, mut raw) = key_columns(index);
+        block.read_raw(row.slot(), snapshot, &columns, &mut raw, guard)
+            && key_of(block, index, &raw).as_slice() == key
+    }
+
+    /// Whether what lies in place, committed or not, is a row with `key`.
+    fn has_key_in_place(&self, index: &Index, key: &[u8], row: RowId, guard: &Guard) -> bool {
+        let block = self.block(row);
+        let (columns, mut raw) = key_columns(index);
+        loop {
+            let head = block.head(row.slot(), guard);
+            // The owner of the newest record sees what lies in place.
+            let owner = head.map_or(Stamp::committed(Time(0)), Record::stamp);
+            let snapshot = Snapshot { read_time: LATEST, owner };
+            let present = block.read_raw(row.slot(), snapshot, &columns, &mut raw, guard);
+            if block.head(row.slot(), guard) == head {
+                return present && key_of(block, index, &raw).as_slice() == key;
+            }
+        }
+    }
+
+    fn allocate_slot(&self) -> (&Block, Slot) {
+        if self.free_count.load(Ordering::Relaxed) > 0
+            && let Some(row) = self.free.lock().pop()
+        {
+            self.free_count.fetch_sub(1, Ordering::Relaxed);
+            return (self.block(row), row.slot());
+        }
+        let (block, slot, _) = self.allocate_slots(1);
+        (block, slot)
+    }
+
+    /// Gives out fresh slots that follow each other in one block: at least one, at most `wanted`.
+    fn allocate_slots(&self, wanted: u32) -> (&Block, Slot, u32) {
+        loop {
+            let known = self.blocks.len();
+            if let Some(block) = self.blocks.last()
+                && let Some((slot, count)) = block.allocate(wanted)
+            {
+                return (block, slot, count);
+            }
+            self.blocks.grow(known, || Block::new(self.id, BlockNumber(known), self.layout.clone()));
+        }
+    }
+
+    /// Inserts whole columns (of the types of [`crate::arrow::data_type`]), all of one length: one
+    /// undo record per stretch of rows. Errors as for [`Table::insert`].
     pub fn insert_batch(
         &self,
         write_set: &mut WriteSet,
@@ -87,8 +289,57 @@ impl Table {
         columns: &[ArrayRef],
         guard: &Guard,
     ) -> Result<()> {
-        let _ = (write_set, snapshot, columns, guard);
-        todo!()
+        let rows = BatchRows::new(columns, &self.columns);
+        let indexes = self.indexes();
+        let mut key = KeyBuffer::new();
+        let mut cells: SmallVec<[Cell<'_>; 16]> = SmallVec::new();
+        let mut done = 0;
+        while done < rows.len() {
+            let wanted = u32::try_from(rows.len() - done).unwrap_or(u32::MAX);
+            let (block, first, count) = self.allocate_slots(wanted);
+            let record = write_set.push_insert_many(block, first, count);
+            block.prepare_write();
+            block.link_many(record, first, count);
+            rows.store(done, count, block, first);
+            set_bits(block.present_words(), first, count);
+            self.rows.fetch_add(i64::from(count), Ordering::Relaxed);
+            let stretch = done..done + count as usize;
+            if let Some(redo) = write_set.redo() {
+                redo.insert_batch(self.id, block.row(first), count, self.columns.len() as u16, |column, cells| {
+                    stretch.clone().for_each(|row| cells.push(rows.cell(row, column.index())));
+                });
+            }
+            for index in indexes.iter() {
+                for (offset, row) in stretch.clone().enumerate() {
+                    cells.clear();
+                    cells.extend(index.spec().columns.iter().map(|part| rows.cell(row, part.column.index())));
+                    key.clear();
+                    index.encode(&cells, &mut key);
+                    let id = block.row(Slot(first.0 + offset as u32));
+                    self.enter(index, &key, id, snapshot, guard)?;
+                }
+            }
+            done += count as usize;
+        }
+        Ok(())
+    }
+
+    // ---- update and delete ----
+
+    /// Whether a change of `slot` by the owner of `snapshot` would meet one it does not see.
+    #[inline]
+    fn check_conflict(&self, head: Option<Record<'_>>, snapshot: Snapshot, guard: &Guard) -> Result<()> {
+        let mut next = head;
+        while let Some(record) = next {
+            if !record.is_void() {
+                if visible(record.stamp(), snapshot) {
+                    return Ok(());
+                }
+                return Err(Error::write_conflict(&self.name()));
+            }
+            next = record.older(guard);
+        }
+        Ok(())
     }
 
     /// Sets some columns of a row that `snapshot` sees. Errors as for [`Table::insert`].
@@ -101,24 +352,80 @@ impl Table {
         cells: &[Cell<'_>],
         guard: &Guard,
     ) -> Result<()> {
-        let _ = (write_set, snapshot, row, columns, cells, guard);
-        todo!()
+        debug_assert_eq!(columns.len(), cells.len());
+        let block = self.block(row);
+        let slot = row.slot();
+        let mut before = RawCells::new();
+        loop {
+            let head = block.head(slot, guard);
+            self.check_conflict(head, snapshot, guard)?;
+            assert!(block.is_present(slot), "only rows that the snapshot sees are updated");
+            before.clear();
+            before.extend(columns.iter().map(|column| block.load_cell(slot, *column)));
+            let record = write_set.push_update(block, slot, columns, &before);
+            block.prepare_write();
+            if block.link(record, head) {
+                break;
+            }
+            // Another writer came first, or the collector took the head away: look again.
+            write_set.pop();
+        }
+        let indexes = self.indexes.read();
+        let keys_change = indexes.iter().any(|index| is_over(index, columns));
+        if !keys_change {
+            for (column, cell) in columns.iter().zip(cells) {
+                block.store_cell(slot, *column, block.import(*column, cell));
+            }
+        } else {
+            self.keys_changed.store(true, Ordering::Release);
+            let _turn = self.key_lock(row).lock();
+            for (column, cell) in columns.iter().zip(cells) {
+                block.store_cell(slot, *column, block.import(*column, cell));
+            }
+            for index in indexes.iter().filter(|index| is_over(index, columns)) {
+                let (key_columns, mut raw) = key_columns(index);
+                for (column, raw) in key_columns.iter().zip(&mut raw) {
+                    *raw = block.load_cell(slot, *column);
+                }
+                let key = key_of(block, index, &raw);
+                self.enter(index, &key, row, snapshot, guard)?;
+            }
+        }
+        drop(indexes);
+        if let Some(redo) = write_set.redo() {
+            redo.update(self.id, row, columns, cells);
+        }
+        Ok(())
     }
 
     /// Deletes a row that `snapshot` sees. Error: 40001.
-    pub fn delete(
-        &self,
-        write_set: &mut WriteSet,
-        snapshot: Snapshot,
-        row: RowId,
-        guard: &Guard,
-    ) -> Result<()> {
-        let _ = (write_set, snapshot, row, guard);
-        todo!()
+    pub fn delete(&self, write_set: &mut WriteSet, snapshot: Snapshot, row: RowId, guard: &Guard) -> Result<()> {
+        let block = self.block(row);
+        let slot = row.slot();
+        loop {
+            let head = block.head(slot, guard);
+            self.check_conflict(head, snapshot, guard)?;
+            assert!(block.is_present(slot), "only rows that the snapshot sees are deleted");
+            let record = write_set.push_plain(block, slot, Change::Delete);
+            block.prepare_write();
+            if block.link(record, head) {
+                break;
+            }
+            write_set.pop();
+        }
+        block.set_present(slot, false);
+        self.rows.fetch_sub(1, Ordering::Relaxed);
+        if let Some(redo) = write_set.redo() {
+            redo.delete(self.id, row);
+        }
+        Ok(())
     }
+
+    // ---- read ----
 
     /// Reads columns of a row into `cells` (as many as `columns`); false if `snapshot` does not see
     /// the row.
+    #[inline]
     pub fn read<'g>(
         &'g self,
         snapshot: Snapshot,
@@ -127,23 +434,419 @@ impl Table {
         cells: &mut [Cell<'g>],
         guard: &'g Guard,
     ) -> bool {
-        let _ = (snapshot, row, columns, cells, guard);
-        todo!()
+        debug_assert_eq!(columns.len(), cells.len());
+        let block = self.block(row);
+        let mut raw = RawCells::from_elem(RawCell::default(), columns.len());
+        if !block.read_raw(row.slot(), snapshot, columns, &mut raw, guard) {
+            return false;
+        }
+        for ((column, raw), cell) in columns.iter().zip(&raw).zip(cells) {
+            *cell = block.export(*column, *raw);
+        }
+        true
+    }
+
+    /// Whether `snapshot` sees the row, and sees it under `key` of `index`.
+    #[inline]
+    pub fn sees(&self, index: &Index, key: &[u8], row: RowId, snapshot: Snapshot, guard: &Guard) -> bool {
+        if self.keys_changed.load(Ordering::Acquire) {
+            self.has_key(index, key, row, snapshot, guard)
+        } else {
+            self.block(row).read_raw(row.slot(), snapshot, &[], &mut [], guard)
+        }
+    }
+
+    /// The row that `snapshot` sees under a full key of a unique index, with its `columns`.
+    #[inline]
+    pub fn find<'g>(
+        &'g self,
+        index: &Index,
+        key: &[u8],
+        snapshot: Snapshot,
+        columns: &[ColumnId],
+        cells: &mut [Cell<'g>],
+        guard: &'g Guard,
+    ) -> Option<RowId> {
+        let mut found = None;
+        let recheck = self.keys_changed.load(Ordering::Acquire);
+        index.lookup(key, guard, &mut |row| {
+            let seen = (!recheck || self.has_key(index, key, row, snapshot, guard))
+                && self.read(snapshot, row, columns, cells, guard);
+            if seen {
+                found = Some(row);
+            }
+            !seen
+        });
+        found
+    }
+
+    /// What another transaction has done to a row that `snapshot` may or may not see: true if it
+    /// has changed, deleted or inserted it and the snapshot does not see that.
+    pub fn changed_unseen(&self, row: RowId, snapshot: Snapshot, guard: &Guard) -> bool {
+        self.check_conflict(self.block(row).head(row.slot(), guard), snapshot, guard).is_err()
+    }
+
+    /// Whether what lies in place, committed or not, is a row whose key in `index` is `key`.
+    pub fn stands_in_place(&self, index: &Index, key: &[u8], row: RowId, guard: &Guard) -> bool {
+        self.has_key_in_place(index, key, row, guard)
     }
 
     /// A scan of the rows that `snapshot` sees, in blocks' order, shared by any number of threads.
     pub fn scan(self: &Arc<Self>, snapshot: Snapshot, columns: &[ColumnId], row_ids: bool) -> TableScan {
-        let _ = (snapshot, columns, row_ids);
-        todo!()
+        TableScan::new(self.clone(), snapshot, columns, row_ids)
     }
 
     /// About how many rows the newest version holds; exact when nobody is writing.
     pub fn approximate_rows(&self) -> u64 {
-        todo!()
+        self.rows.load(Ordering::Relaxed).max(0) as u64
     }
 
     /// Bytes held: blocks, heaps, version pointers; indexes apart.
     pub fn memory_bytes(&self) -> u64 {
-        todo!()
+        self.blocks.iter().map(|block| block.memory_bytes() as u64).sum()
+    }
+
+    // ---- undo and garbage ----
+
+    /// Takes one change back in place.
+    pub(crate) fn undo(&self, record: Record<'_>, guard: &Guard) {
+        let block = record.block();
+        let slot = record.slot();
+        match record.change() {
+            Change::Insert => {
+                if block.is_present(slot) {
+                    self.rows.fetch_sub(1, Ordering::Relaxed);
+                }
+                block.set_present(slot, false);
+                self.remove_entries(block.row(slot), guard);
+            }
+            Change::InsertMany => {
+                for slot in (slot.0..slot.0 + record.inserted_rows()).map(Slot) {
+                    if block.is_present(slot) {
+                        self.rows.fetch_sub(1, Ordering::Relaxed);
+                    }
+                    block.set_present(slot, false);
+                    self.remove_entries(block.row(slot), guard);
+                }
+            }
+            Change::Delete => {
+                if !block.is_present(slot) {
+                    self.rows.fetch_add(1, Ordering::Relaxed);
+                }
+                block.set_present(slot, true);
+            }
+            Change::Update => {
+                let indexes = self.indexes();
+                let affected: SmallVec<[&Arc<Index>; 4]> =
+                    indexes.iter().filter(|index| changes(index, record)).collect();
+                if affected.is_empty() {
+                    for (column, before) in record.entries() {
+                        block.store_cell(slot, column, before);
+                    }
+                    return;
+                }
+                let row = block.row(slot);
+                let _turn = self.key_lock(row).lock();
+                let new_keys: SmallVec<[KeyBuffer; 4]> =
+                    affected.iter().map(|index| key_in_place(block, index, slot)).collect();
+                for (column, before) in record.entries() {
+                    block.store_cell(slot, column, before);
+                }
+                for (index, key) in affected.iter().zip(&new_keys) {
+                    self.purge(index, key, row, guard);
+                }
+            }
+        }
+    }
+
+    /// Removes the entries of a row that nobody can see any more, or that was just rolled back.
+    pub(crate) fn remove_entries(&self, row: RowId, guard: &Guard) {
+        let block = self.block(row);
+        for index in self.indexes.read().iter() {
+            index.remove(&key_in_place(block, index, row.slot()), row, guard);
+        }
+    }
+
+    /// Whether a record changed a column of an index.
+    pub(crate) fn touches_index(&self, record: Record<'_>) -> bool {
+        self.indexes.read().iter().any(|index| changes(index, record))
+    }
+
+    /// Removes the entries of the keys that an update replaced, unless a version still has them.
+    pub(crate) fn purge_before_images(&self, record: Record<'_>, guard: &Guard) {
+        let block = record.block();
+        let slot = record.slot();
+        let row = block.row(slot);
+        for index in self.indexes.read().iter().filter(|index| changes(index, record)) {
+            let _turn = self.key_lock(row).lock();
+            // The image before: what newer records and the row itself do not tell otherwise.
+            let (columns, mut raw) = key_columns(index);
+            image_before(block, record, &columns, &mut raw, guard);
+            let key = key_of(block, index, &raw);
+            self.purge(index, &key, row, guard);
+        }
+    }
+
+    /// Removes the entry of `key` for `row` unless the row in place or a version of it still has the
+    /// key. The caller holds the row's key lock.
+    fn purge(&self, index: &Index, key: &[u8], row: RowId, guard: &Guard) {
+        let block = self.block(row);
+        let slot = row.slot();
+        let (columns, mut raw) = key_columns(index);
+        for (column, cell) in columns.iter().zip(&mut raw) {
+            *cell = block.load_cell(slot, *column);
+        }
+        let mut next = block.head(slot, guard);
+        loop {
+            if key_of(block, index, &raw).as_slice() == key {
+                return;
+            }
+            let Some(record) = next else { break };
+            restore_columns(record, &columns, &mut raw);
+            next = record.older(guard);
+        }
+        index.remove(key, row, guard);
+    }
+
+    /// Gives a slot out again from now on.
+    pub(crate) fn free_slot(&self, row: RowId) {
+        debug_assert!(!self.block(row).is_present(row.slot()));
+        self.free.lock().push(row);
+        self.free_count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn key_lock(&self, row: RowId) -> &Mutex<()> {
+        &self.key_locks[(row.to_bits().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize]
+    }
+
+    // ---- recovery: one thread per table, no readers, no versions, no indexes yet ----
+
+    /// Puts a row where the log says it was.
+    pub fn restore_row(&self, row: RowId, cells: &[Cell<'_>]) {
+        let block = self.restore_block(row);
+        block.allocate_through(row.slot());
+        for (position, cell) in cells.iter().enumerate() {
+            let column = ColumnId(position as u16);
+            block.store_cell(row.slot(), column, block.import(column, cell));
+        }
+        block.set_present(row.slot(), true);
+    }
+
+    /// Puts whole columns where a checkpoint says they were: row `i` at `rows[i]`.
+    pub fn restore_batch(&self, rows: &[RowId], columns: &[ArrayRef]) {
+        let batch = BatchRows::new(columns, &self.columns);
+        let mut cells: SmallVec<[Cell<'_>; 16]> = SmallVec::new();
+        for (offset, row) in rows.iter().enumerate() {
+            cells.clear();
+            cells.extend((0..self.columns.len()).map(|position| batch.cell(offset, position)));
+            self.restore_row(*row, &cells);
+        }
+    }
+
+    /// Sets columns of a row that was restored before; false if it was not.
+    pub fn restore_update(&self, row: RowId, columns: &[ColumnId], cells: &[Cell<'_>]) -> bool {
+        let Some(block) = self.blocks.get(row.block()) else { return false };
+        if !block.is_present(row.slot()) {
+            return false;
+        }
+        for (column, cell) in columns.iter().zip(cells) {
+            block.store_cell(row.slot(), *column, block.import(*column, cell));
+        }
+        true
+    }
+
+    /// Deletes a row that was restored before; false if it was not.
+    pub fn restore_delete(&self, row: RowId) -> bool {
+        let Some(block) = self.blocks.get(row.block()) else { return false };
+        let present = block.is_present(row.slot());
+        block.set_present(row.slot(), false);
+        present
+    }
+
+    /// Ends recovery: counts the rows and finds the slots to use again.
+    pub fn finish_restore(&self) {
+        let mut rows = 0;
+        let mut free = Vec::new();
+        for block in self.blocks.iter() {
+            for slot in (0..block.allocated()).map(Slot) {
+                if block.is_present(slot) {
+                    rows += 1;
+                } else {
+                    free.push(block.row(slot));
+                }
+            }
+        }
+        // Popped from the end: the lowest row ids first.
+        free.reverse();
+        self.rows.store(rows, Ordering::Relaxed);
+        self.free_count.store(free.len(), Ordering::Relaxed);
+        *self.free.lock() = free;
+    }
+
+    fn restore_block(&self, row: RowId) -> &Block {
+        while self.blocks.len() <= row.block().0 {
+            let known = self.blocks.len();
+            if let Some(before) = self.blocks.last() {
+                // Full as far as inserts care; `finish_restore` finds the slots that are not.
+                before.allocate_through(Slot(self.layout.slots - 1));
+            }
+            self.blocks.grow(known, || Block::new(self.id, BlockNumber(known), self.layout.clone()));
+        }
+        self.blocks.get(row.block()).expect("just grown")
+    }
+
+    /// Every row in place with the key it has in `index`: what building that index needs. No
+    /// transaction may be writing.
+    pub fn keys_in_place(&self, index: &Index, mut each: impl FnMut(&[u8], RowId)) {
+        let mut key = KeyBuffer::new();
+        let (columns, mut raw) = key_columns(index);
+        for block in self.blocks.iter() {
+            for slot in (0..block.allocated()).map(Slot) {
+                if !block.is_present(slot) {
+                    continue;
+                }
+                for (column, raw) in columns.iter().zip(&mut raw) {
+                    *raw = block.load_cell(slot, *column);
+                }
+                key.clear();
+                encode_raw(block, index, &raw, &mut key);
+                each(&key, block.row(slot));
+            }
+        }
+    }
+}
+
+/// A time after every commit.
+const LATEST: Time = Time((1 << 63) - 1);
+
+/// The cells of an index's columns, out of a full row.
+fn key_cells<'a>(index: &Index, row: &[Cell<'a>]) -> SmallVec<[Cell<'a>; 8]> {
+    index.spec().columns.iter().map(|part| row[part.column.index()]).collect()
+}
+
+fn key_columns(index: &Index) -> (SmallVec<[ColumnId; 8]>, SmallVec<[RawCell; 8]>) {
+    let columns: SmallVec<[ColumnId; 8]> = index.spec().columns.iter().map(|part| part.column).collect();
+    let raw = SmallVec::from_elem(RawCell::default(), columns.len());
+    (columns, raw)
+}
+
+fn key_of(block: &Block, index: &Index, raw: &[RawCell]) -> KeyBuffer {
+    let mut key = KeyBuffer::new();
+    encode_raw(block, index, raw, &mut key);
+    key
+}
+
+fn encode_raw(block: &Block, index: &Index, raw: &[RawCell], key: &mut KeyBuffer) {
+    let cells: SmallVec<[Cell<'_>; 8]> = index
+        .spec()
+        .columns
+        .iter()
+        .zip(raw)
+        .map(|(part, raw)| block.export(part.column, *raw))
+        .collect();
+    index.encode(&cells, key);
+}
+
+fn key_in_place(block: &Block, index: &Index, slot: Slot) -> KeyBuffer {
+    let (columns, mut raw) = key_columns(index);
+    for (column, raw) in columns.iter().zip(&mut raw) {
+        *raw = block.load_cell(slot, *column);
+    }
+    key_of(block, index, &raw)
+}
+
+/// The image of a row before `record`: the row in place, with every change down to and with the
+/// record taken back. If the record is no longer linked, its own entries over what is in place.
+fn image_before(block: &Block, record: Record<'_>, columns: &[ColumnId], raw: &mut [RawCell], guard: &Guard) {
+    let slot = record.slot();
+    for (column, cell) in columns.iter().zip(&mut *raw) {
+        *cell = block.load_cell(slot, *column);
+    }
+    let mut next = block.head(slot, guard);
+    while let Some(newer) = next {
+        restore_columns(newer, columns, raw);
+        next = newer.older(guard);
+    }
+    restore_columns(record, columns, raw);
+}
+
+fn is_over(index: &Index, columns: &[ColumnId]) -> bool {
+    index.spec().columns.iter().any(|part| columns.contains(&part.column))
+}
+
+fn changes(index: &Index, record: Record<'_>) -> bool {
+    record.entries().any(|(column, _)| index.spec().columns.iter().any(|part| part.column == column))
+}
+
+/// The right to write to a table. Transactions that write share it; DDL keeps it closed.
+///
+/// The lowest 32 bits of `state` count the sharers, the highest bit says that it is closed.
+#[derive(Default)]
+pub struct Gate {
+    state: AtomicU64,
+    /// Snapshots older than this may no longer write: the table has changed its shape since.
+    changed_at: AtomicU64,
+    /// The newest commit that wrote to the table.
+    written_at: AtomicU64,
+}
+
+const CLOSED: u64 = 1 << 63;
+
+impl Gate {
+    /// Joins the writers, if the gate is open.
+    #[inline]
+    pub fn try_join(&self) -> bool {
+        let before = self.state.fetch_add(1, Ordering::AcqRel);
+        if before & CLOSED != 0 {
+            self.state.fetch_sub(1, Ordering::AcqRel);
+            return false;
+        }
+        true
+    }
+
+    /// Joins the writers as the one who keeps the gate closed.
+    pub fn join_closed(&self) {
+        let before = self.state.fetch_add(1, Ordering::AcqRel);
+        debug_assert!(before & CLOSED != 0);
+    }
+
+    /// Leaves the writers. A commit tells its time, after it was published.
+    #[inline]
+    pub fn leave(&self, written_at: Option<Time>) {
+        if let Some(time) = written_at {
+            self.written_at.fetch_max(time.0, Ordering::AcqRel);
+        }
+        self.state.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Keeps new writers out; false if somebody else already does.
+    pub fn try_close(&self) -> bool {
+        self.state.fetch_or(CLOSED, Ordering::AcqRel) & CLOSED == 0
+    }
+
+    /// Whether at most `own` writers are left.
+    pub fn is_alone(&self, own: u64) -> bool {
+        self.state.load(Ordering::Acquire) & !CLOSED <= own
+    }
+
+    /// Lets writers in again.
+    pub fn open(&self) {
+        self.state.fetch_and(!CLOSED, Ordering::AcqRel);
+    }
+
+    /// From now on only snapshots that read at `time` or later may write.
+    pub fn set_changed_at(&self, time: Time) {
+        self.changed_at.store(time.0, Ordering::Release);
+    }
+
+    /// Whether a snapshot may write.
+    #[inline]
+    pub fn admits(&self, snapshot: Snapshot) -> bool {
+        snapshot.read_time.0 >= self.changed_at.load(Ordering::Acquire)
+    }
+
+    /// Whether a snapshot sees everything committed to the table. Sure only while it is closed.
+    pub fn is_current(&self, snapshot: Snapshot) -> bool {
+        snapshot.read_time.0 >= self.written_at.load(Ordering::Acquire)
     }
 }

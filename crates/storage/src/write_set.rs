@@ -1,22 +1,180 @@
-//! A write set: one transaction's undo and redo images.
+//! A write set: one transaction's undo and redo images, and what becomes of them at its end.
+//!
+//! The ways to walk the undo records are [`WriteSet::stamp`] (commit), [`WriteSet::roll_back`] and,
+//! once nobody needs the old images any more, [`Retired::collect`] (see [`crate::collect`]).
 
-use firn_base::Stamp;
+use crate::block::{Block, RawCell};
+use crate::undo::{UndoBuffer, UndoMemory};
+use crate::version::{Change, Record, UndoHeader};
+use crate::{Guard, Table};
+use firn_base::sync::Arc;
+use firn_base::{ColumnId, Slot, Stamp, Time};
+use firn_log::{RedoBuffer, RedoMark};
+use smallvec::SmallVec;
+use std::ptr::NonNull;
 
 /// A place in a write set to roll back to.
 #[derive(Clone, Copy, Debug)]
-pub struct Mark {}
+pub struct Mark {
+    records: usize,
+    redo: Option<RedoMark>,
+}
+
+/// Tables that a transaction has written to; few.
+pub(crate) type TouchedTables = SmallVec<[Arc<Table>; 8]>;
 
 /// One transaction's changes: undo records in segments that never move, redo images in order.
-pub struct WriteSet {}
+pub struct WriteSet {
+    owner: Stamp,
+    undo: UndoBuffer,
+    /// What the log will hold; `None` in a database without a log.
+    redo: Option<RedoBuffer>,
+    tables: TouchedTables,
+}
 
 impl WriteSet {
-    /// An empty write set of the transaction with this stamp.
-    pub fn new(owner: Stamp) -> WriteSet {
-        todo!("{owner:?}")
+    /// An empty write set of the transaction with this stamp. Without `redo`, nothing is logged.
+    pub fn new(owner: Stamp, redo: Option<RedoBuffer>) -> WriteSet {
+        WriteSet { owner, undo: UndoBuffer::new(owner), redo, tables: TouchedTables::new() }
+    }
+
+    /// Whose changes these are.
+    pub fn owner(&self) -> Stamp {
+        self.owner
+    }
+
+    /// Whether nothing was changed.
+    pub fn is_empty(&self) -> bool {
+        self.undo.records().is_empty() && self.redo.as_ref().is_none_or(RedoBuffer::is_empty)
     }
 
     /// Where it is now.
     pub fn mark(&self) -> Mark {
-        todo!()
+        Mark { records: self.undo.records().len(), redo: self.redo.as_ref().map(RedoBuffer::mark) }
+    }
+
+    /// Tables written to so far.
+    pub fn tables(&self) -> &[Arc<Table>] {
+        &self.tables
+    }
+
+    /// Whether it may write to `table`.
+    #[inline]
+    pub fn has_touched(&self, table: &Arc<Table>) -> bool {
+        self.tables.iter().any(|known| Arc::ptr_eq(known, table))
+    }
+
+    /// Announces that `table` will be written to, whose gate the caller has joined.
+    pub fn touch(&mut self, table: &Arc<Table>) {
+        debug_assert!(!self.has_touched(table));
+        self.tables.push(table.clone());
+    }
+
+    /// Leaves the gates of its tables; `written_at` is the time of a commit.
+    pub fn leave_gates(&self, written_at: Option<Time>) {
+        for table in &self.tables {
+            table.gate().leave(written_at);
+        }
+    }
+
+    /// The redo images, to append what is not a row (catalog, sequences).
+    pub fn redo(&mut self) -> Option<&mut RedoBuffer> {
+        self.redo.as_mut()
+    }
+
+    pub(crate) fn push_plain(&mut self, block: &Block, slot: Slot, change: Change) -> Record<'static> {
+        let at = self.undo.push_plain(block, slot, change);
+        // SAFETY: just written; callers use it no longer than the write set lives.
+        unsafe { Record::from_raw(at) }
+    }
+
+    pub(crate) fn push_insert_many(&mut self, block: &Block, slot: Slot, rows: u32) -> Record<'static> {
+        let at = self.undo.push_insert_many(block, slot, rows);
+        // SAFETY: as above.
+        unsafe { Record::from_raw(at) }
+    }
+
+    pub(crate) fn push_update(
+        &mut self,
+        block: &Block,
+        slot: Slot,
+        columns: &[ColumnId],
+        before: &[RawCell],
+    ) -> Record<'static> {
+        let at = self.undo.push_update(block, slot, columns, before);
+        // SAFETY: as above.
+        unsafe { Record::from_raw(at) }
+    }
+
+    /// Takes back the newest record, which could not be linked.
+    pub(crate) fn pop(&mut self) {
+        self.undo.pop();
+    }
+
+    fn records(&self) -> impl DoubleEndedIterator<Item = Record<'_>> + ExactSizeIterator {
+        // SAFETY: the records lie in our segments, which live as long as the borrow.
+        self.undo.records().iter().map(|at| unsafe { Record::from_raw(*at) })
+    }
+
+    /// Commit: makes every change visible to snapshots of `time` and later. The caller sees to it
+    /// that nobody can draw such a snapshot before this returns.
+    pub fn stamp(&self, time: Time) {
+        let stamp = Stamp::committed(time);
+        self.records().for_each(|record| record.set_stamp(stamp));
+    }
+
+    /// Undoes every change since `mark`, newest first. The records stay linked; their images now
+    /// equal what lies in place.
+    pub fn roll_back(&mut self, mark: Mark, guard: &Guard) {
+        for record in self.records().skip(mark.records).rev() {
+            if !record.undone() {
+                self.table_of(record).undo(record, guard);
+                record.set_undone();
+            }
+        }
+        if let (Some(redo), Some(mark)) = (&mut self.redo, mark.redo) {
+            redo.truncate(mark);
+        }
+    }
+
+    /// Undoes everything. What is left in the redo buffer no longer counts.
+    pub fn roll_back_all(&mut self, guard: &Guard) {
+        self.roll_back(Mark { records: 0, redo: None }, guard);
+    }
+
+    fn table_of(&self, record: Record<'_>) -> &Arc<Table> {
+        table_of(&self.tables, record)
+    }
+
+    /// What the collector keeps of it once it has ended at `time`, and the redo buffer to use again.
+    pub fn retire(self, time: Time) -> (Retired, Option<RedoBuffer>) {
+        let (records, memory) = self.undo.into_parts();
+        (Retired { time, records, memory, tables: self.tables }, self.redo)
+    }
+}
+
+pub(crate) fn table_of<'a>(tables: &'a [Arc<Table>], record: Record<'_>) -> &'a Arc<Table> {
+    let id = record.block().table;
+    tables.iter().find(|table| table.id() == id).expect("tables are touched before they are written to")
+}
+
+/// The undo records of a transaction that has ended, until no snapshot needs them.
+pub struct Retired {
+    /// When it ended: its commit time, or the time its rollback was stamped with.
+    pub time: Time,
+    pub(crate) records: Vec<NonNull<UndoHeader>>,
+    pub(crate) memory: UndoMemory,
+    pub(crate) tables: TouchedTables,
+}
+
+// SAFETY: the pointers lead into `memory`, which moves along.
+unsafe impl Send for Retired {}
+// SAFETY: sharing gives no access to the records.
+unsafe impl Sync for Retired {}
+
+impl Retired {
+    pub(crate) fn records(&self) -> impl Iterator<Item = Record<'_>> {
+        // SAFETY: the records lie in `memory`, which lives as long as the borrow.
+        self.records.iter().map(|at| unsafe { Record::from_raw(*at) })
     }
 }

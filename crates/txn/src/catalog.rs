@@ -4,8 +4,9 @@
 //! own, which commit publishes at the commit time. Objects are shared between versions.
 
 use firn_base::sync::Arc;
-use firn_base::{ColumnId, SqlType, TableId};
-use firn_storage::IndexId;
+use firn_base::{ColumnId, Error, Result, SqlState, SqlType, TableId};
+use firn_storage::{ColumnSpec, IndexColumn, IndexId, IndexSpec, Table};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -256,10 +257,209 @@ pub struct Catalog {
     pub sequences: BTreeMap<Oid, Arc<SequenceDef>>,
 }
 
+impl Catalog {
+    /// The catalog of a new database: the schemas that are always there.
+    pub fn bootstrap() -> Catalog {
+        let builtin = [
+            (Oid::PG_CATALOG, "pg_catalog"),
+            (Oid::PUBLIC, "public"),
+            (Oid::INFORMATION_SCHEMA, "information_schema"),
+        ];
+        let schemas =
+            builtin.map(|(oid, name)| (oid, Arc::new(SchemaDef { oid, name: name.to_owned() }))).into();
+        Catalog { version: 1, schemas, ..Catalog::default() }
+    }
+
+    /// The schema of that name.
+    pub fn schema(&self, name: &str) -> Option<&Arc<SchemaDef>> {
+        self.schemas.values().find(|schema| schema.name == name)
+    }
+
+    /// The table of that name in a schema.
+    pub fn table(&self, schema: Oid, name: &str) -> Option<&Arc<TableDef>> {
+        self.tables.values().find(|table| table.schema == schema && table.name == name)
+    }
+
+    /// The view of that name in a schema.
+    pub fn view(&self, schema: Oid, name: &str) -> Option<&Arc<ViewDef>> {
+        self.views.values().find(|view| view.schema == schema && view.name == name)
+    }
+
+    /// The sequence of that name in a schema.
+    pub fn sequence(&self, schema: Oid, name: &str) -> Option<&Arc<SequenceDef>> {
+        self.sequences.values().find(|sequence| sequence.schema == schema && sequence.name == name)
+    }
+
+    /// The index of that name in a schema, with its table.
+    pub fn index(&self, schema: Oid, name: &str) -> Option<(&Arc<TableDef>, &IndexDef)> {
+        self.tables.values().filter(|table| table.schema == schema).find_map(|table| {
+            let index = table.indexes.iter().find(|index| index.name == name)?;
+            Some((table, index))
+        })
+    }
+
+    /// What differs from `base`, and what happened to storage meanwhile.
+    pub(crate) fn changes_since(
+        &self,
+        base: &Catalog,
+        created: impl Iterator<Item = Arc<Table>>,
+        dropped: impl Iterator<Item = TableId>,
+        marks: IdMarks,
+    ) -> CatalogChange {
+        CatalogChange {
+            marks,
+            created: created.map(|table| StorageDef::of(&table)).collect(),
+            schemas: Changes::between(&base.schemas, &self.schemas),
+            tables: Changes::between(&base.tables, &self.tables),
+            views: Changes::between(&base.views, &self.views),
+            sequences: Changes::between(&base.sequences, &self.sequences),
+            dropped: dropped.map(|table| table.0).collect(),
+        }
+    }
+
+    /// Everything in it, as a change of nothing: what a checkpoint holds.
+    pub fn to_change(&self, storage: impl Iterator<Item = Arc<Table>>, marks: IdMarks) -> CatalogChange {
+        self.changes_since(&Catalog::default(), storage, std::iter::empty(), marks)
+    }
+
+    /// Applies a change as the log or a checkpoint holds it. Storage is the caller's.
+    pub fn apply(&mut self, change: CatalogChange) {
+        self.version += 1;
+        change.schemas.apply(&mut self.schemas, |object| object.oid);
+        change.tables.apply(&mut self.tables, |object| object.oid);
+        change.views.apply(&mut self.views, |object| object.oid);
+        change.sequences.apply(&mut self.sequences, |object| object.oid);
+    }
+}
+
+/// Ids that were given out; recovery goes on behind them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct IdMarks {
+    /// The next object id.
+    pub next_oid: u32,
+    /// The next physical table.
+    pub next_table: u32,
+}
+
+/// A physical table as the log and checkpoints describe it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct StorageDef {
+    /// Its id.
+    pub id: u32,
+    /// Its name at creation, for messages.
+    pub name: String,
+    /// Its columns.
+    pub columns: Vec<StorageColumn>,
+}
+
+/// A column of a physical table.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+pub struct StorageColumn {
+    /// What it holds.
+    #[serde(with = "crate::catalog::sql_type_serde")]
+    pub ty: SqlType,
+    /// Whether it may hold NULL.
+    pub nullable: bool,
+}
+
+impl StorageDef {
+    /// The description of a table.
+    pub fn of(table: &Table) -> StorageDef {
+        let column = |spec: &ColumnSpec| StorageColumn { ty: spec.ty, nullable: spec.nullable };
+        StorageDef {
+            id: table.id().0,
+            name: table.name().to_string(),
+            columns: table.columns().iter().map(column).collect(),
+        }
+    }
+
+    /// The columns as storage takes them.
+    pub fn column_specs(&self) -> Vec<ColumnSpec> {
+        self.columns.iter().map(|column| ColumnSpec { ty: column.ty, nullable: column.nullable }).collect()
+    }
+}
+
+impl IndexDef {
+    /// The index as storage takes it, over a physical table.
+    pub fn spec(&self, table: &Table) -> IndexSpec {
+        let column = |part: &IndexColumnDef| {
+            let spec = &table.columns()[usize::from(part.column)];
+            IndexColumn {
+                column: ColumnId(part.column),
+                ty: spec.ty,
+                nullable: spec.nullable,
+                descending: part.descending,
+                nulls_first: part.nulls_first,
+            }
+        };
+        IndexSpec {
+            id: self.id(),
+            name: self.name.clone(),
+            columns: self.columns.iter().map(column).collect(),
+            unique: self.unique,
+        }
+    }
+}
+
+/// A change of the catalog, as one transaction made it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct CatalogChange {
+    /// Ids given out so far.
+    pub marks: IdMarks,
+    /// Physical tables that came to be.
+    pub created: Vec<StorageDef>,
+    /// Physical tables that went.
+    pub dropped: Vec<u32>,
+    schemas: Changes<SchemaDef>,
+    tables: Changes<TableDef>,
+    views: Changes<ViewDef>,
+    sequences: Changes<SequenceDef>,
+}
+
+impl CatalogChange {
+    /// As the log holds it: JSON, which tools can read and old versions of which can be told.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).expect("maps have string keys and numbers are finite")
+    }
+
+    /// The inverse; XX001 if the bytes say nothing sensible.
+    pub fn from_bytes(bytes: &[u8]) -> Result<CatalogChange> {
+        serde_json::from_slice(bytes).map_err(|error| {
+            Error::new(SqlState::DATA_CORRUPTED, format!("a catalog change cannot be read: {error}"))
+        })
+    }
+}
+
+/// Objects of one kind that were made or changed, and those that went.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(bound = "T: Serialize + DeserializeOwned")]
+struct Changes<T> {
+    put: Vec<T>,
+    removed: Vec<Oid>,
+}
+
+impl<T: Clone> Changes<T> {
+    fn between(before: &BTreeMap<Oid, Arc<T>>, after: &BTreeMap<Oid, Arc<T>>) -> Changes<T> {
+        let unchanged = |oid, object| before.get(oid).is_some_and(|known| Arc::ptr_eq(known, object));
+        let put = after.iter().filter(|(oid, object)| !unchanged(oid, object));
+        Changes {
+            put: put.map(|(_, object)| T::clone(object)).collect(),
+            removed: before.keys().filter(|oid| !after.contains_key(oid)).copied().collect(),
+        }
+    }
+
+    fn apply(self, objects: &mut BTreeMap<Oid, Arc<T>>, oid: impl Fn(&T) -> Oid) {
+        for removed in &self.removed {
+            objects.remove(removed);
+        }
+        objects.extend(self.put.into_iter().map(|object| (oid(&object), Arc::new(object))));
+    }
+}
+
 /// Serde for [`SqlType`], by its name in SQL.
 mod sql_type_serde {
     use firn_base::SqlType;
-    use serde::{Deserialize, Deserializer, Serializer};
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
     pub fn serialize<S: Serializer>(ty: &SqlType, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&ty.to_string())
@@ -267,6 +467,45 @@ mod sql_type_serde {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SqlType, D::Error> {
         let name = String::deserialize(deserializer)?;
-        SqlType::parse(&name).map_err(serde::de::Error::custom)
+        SqlType::parse(&name).map_err(|error| D::Error::custom(error.message()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_says_just_what_differs_and_survives_the_log() {
+        let base = Catalog::bootstrap();
+        let mut changed = base.clone();
+        changed.schemas.remove(&Oid::INFORMATION_SCHEMA);
+        let table = TableDef {
+            oid: Oid(20000),
+            schema: Oid::PUBLIC,
+            name: "orders".into(),
+            columns: vec![ColumnDef {
+                name: "price".into(),
+                ty: SqlType::Numeric { precision: 12, scale: 2 },
+                not_null: true,
+                default: Some("1.00".into()),
+                identity: None,
+                dropped: false,
+            }],
+            constraints: vec![],
+            indexes: vec![],
+            storage: 3,
+        };
+        changed.tables.insert(table.oid, Arc::new(table.clone()));
+        let marks = IdMarks { next_oid: 20001, next_table: 4 };
+        let change = changed.changes_since(&base, std::iter::empty(), [TableId(2)].into_iter(), marks);
+        assert_eq!((change.tables.put.len(), change.schemas.put.len()), (1, 0));
+
+        let read = CatalogChange::from_bytes(&change.to_bytes()).unwrap();
+        assert_eq!(read, change);
+        let mut applied = base.clone();
+        applied.apply(read);
+        assert_eq!(applied.schemas.len(), 2);
+        assert_eq!(*applied.tables[&table.oid], table);
     }
 }

@@ -1,10 +1,32 @@
 //! The engine: one database in this process.
+//!
+//! It owns the commit clock, the running transactions, the log, the physical tables, the versions
+//! of the catalog and the sequences' counters.
+//!
+//! Commit is one short critical section ([`Engine::commit_section`]): draw the time, append to the
+//! log, stamp, publish. Nobody can draw a read time between the draw and the last stamp, because
+//! read times are drawn from `last`, which moves at the very end.
 
-use crate::{Catalog, Transaction};
-use firn_base::Result;
-use firn_base::sync::Arc;
-use firn_storage::Table;
+use crate::active::{ActiveSet, ActiveSlot};
+use crate::catalog::{Catalog, IdMarks, Oid, SequenceDef};
+use crate::collector::Collector;
+use crate::ddl::Ddl;
+use crate::sequence::SequenceState;
+use crate::transaction::{Ticket, Transaction};
+use firn_base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, Weak};
+use firn_base::thread::JoinHandle;
+use firn_base::{Error, Result, Snapshot, SqlState, TableId, Time, clock, thread};
+use firn_log::{Log, RedoBuffer};
+use firn_storage::{Table, TableOptions, WriteSet};
+use std::collections::HashMap;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// How often garbage is collected when nobody commits.
+const COLLECT_INTERVAL: Duration = Duration::from_millis(10);
+
+/// How long DDL waits for other DDL, or for the writers of its table.
+const DDL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How to open a database.
 #[derive(Clone, Debug)]
@@ -25,61 +47,228 @@ impl Default for Config {
     }
 }
 
+/// What recovery finds, and a new database begins with.
+pub(crate) struct Recovered {
+    pub last: Time,
+    pub tables: HashMap<TableId, Arc<Table>>,
+    pub catalog: Catalog,
+    pub sequences: HashMap<Oid, SequenceState>,
+    pub marks: IdMarks,
+    pub log: Option<Log>,
+}
+
+impl Recovered {
+    /// A new database.
+    pub fn nothing() -> Recovered {
+        Recovered {
+            last: Time(0),
+            tables: HashMap::new(),
+            catalog: Catalog::bootstrap(),
+            sequences: HashMap::new(),
+            marks: IdMarks { next_oid: Oid::FIRST_USER.0, next_table: 1 },
+            log: None,
+        }
+    }
+}
+
 /// An open database.
-pub struct Engine {}
+pub struct Engine {
+    config: Config,
+    /// The newest published commit time.
+    last: AtomicU64,
+    active: ActiveSet,
+    /// The right to commit.
+    commit: Mutex<()>,
+    log: Option<Log>,
+    tables: RwLock<HashMap<TableId, Arc<Table>>>,
+    /// Physical tables that were dropped, with the time from which nobody new sees them.
+    dropped: Mutex<Vec<(Time, TableId)>>,
+    /// Versions of the catalog that some snapshot may read, oldest first, with their times.
+    catalogs: RwLock<Vec<(Time, Arc<Catalog>)>>,
+    /// The time of the newest of them.
+    catalog_time: AtomicU64,
+    /// Its version.
+    catalog_version: AtomicU64,
+    next_catalog_version: AtomicU64,
+    /// Whether a transaction that runs DDL is under way.
+    ddl: Mutex<bool>,
+    next_oid: AtomicU32,
+    next_table: AtomicU32,
+    sequences: Mutex<HashMap<Oid, SequenceState>>,
+    collector: Collector,
+    background: Background,
+}
 
 impl Engine {
     /// Opens or creates the database; recovers it first if need be.
     ///
     /// Errors: 55006 (open elsewhere), XX001 (damaged, with the file and position), 58P01/58030.
     pub fn open(config: Config) -> Result<Arc<Engine>> {
-        todo!("{config:?}")
+        let recovered = match &config.directory {
+            None => Recovered::nothing(),
+            Some(_) => return Err(Error::unsupported("a database on disk")),
+        };
+        Ok(Engine::start(config, recovered))
+    }
+
+    fn start(config: Config, recovered: Recovered) -> Arc<Engine> {
+        let version = recovered.catalog.version;
+        let engine = Arc::new(Engine {
+            config,
+            last: AtomicU64::new(recovered.last.0),
+            active: ActiveSet::new(),
+            commit: Mutex::new(()),
+            log: recovered.log,
+            tables: RwLock::new(recovered.tables),
+            dropped: Mutex::default(),
+            catalogs: RwLock::new(vec![(recovered.last, Arc::new(recovered.catalog))]),
+            catalog_time: AtomicU64::new(recovered.last.0),
+            catalog_version: AtomicU64::new(version),
+            next_catalog_version: AtomicU64::new(version + 1),
+            ddl: Mutex::new(false),
+            next_oid: AtomicU32::new(recovered.marks.next_oid),
+            next_table: AtomicU32::new(recovered.marks.next_table),
+            sequences: Mutex::new(recovered.sequences),
+            collector: Collector::default(),
+            background: Background::default(),
+        });
+        engine.background.start(&engine);
+        engine
+    }
+
+    /// How it was opened.
+    pub fn config(&self) -> &Config {
+        &self.config
     }
 
     /// Begins a transaction that reads the newest committed state.
+    ///
+    /// Panics if thousands already run ([`Engine::try_begin`] does not).
     pub fn begin(self: &Arc<Self>) -> Transaction {
-        todo!()
+        self.try_begin().expect("callers bound the transactions they run at once")
+    }
+
+    /// Begins a transaction; 53300 if too many run already.
+    pub fn try_begin(self: &Arc<Self>) -> Result<Transaction> {
+        let (slot, snapshot) = self.active.enter(&self.last)?;
+        let redo = self.log.is_some().then(spare_redo);
+        Ok(Transaction::new(self.clone(), slot, snapshot, redo))
     }
 
     /// The newest committed catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
-        todo!()
+        self.catalogs.read().last().expect("there always is one").1.clone()
     }
 
-    /// The physical table of an id.
-    pub fn table(&self, id: firn_base::TableId) -> Arc<Table> {
-        todo!("{id:?}")
+    /// The catalog that `snapshot` sees, its own changes apart.
+    pub(crate) fn catalog_at(&self, snapshot: Snapshot) -> Arc<Catalog> {
+        let catalogs = self.catalogs.read();
+        let newer = catalogs.partition_point(|(time, _)| *time <= snapshot.read_time);
+        catalogs[newer.saturating_sub(1)].1.clone()
+    }
+
+    /// The version of the catalog that `snapshot` sees, if that is the newest: the quick question
+    /// of whether a cached plan still holds.
+    #[inline]
+    pub(crate) fn newest_catalog_version(&self, snapshot: Snapshot) -> Option<u64> {
+        // The version is stored before the time, and both before a snapshot can read at that time.
+        let version = self.catalog_version.load(Ordering::Acquire);
+        let time = self.catalog_time.load(Ordering::Acquire);
+        (time <= snapshot.read_time.0 && self.catalog_version.load(Ordering::Acquire) == version).then_some(version)
+    }
+
+    /// The physical table of an id. Panics if there is none: ids come from the catalog.
+    pub fn table(&self, id: TableId) -> Arc<Table> {
+        self.tables.read().get(&id).expect("the catalog names existing tables").clone()
+    }
+
+    /// Every physical table.
+    pub fn tables(&self) -> Vec<Arc<Table>> {
+        self.tables.read().values().cloned().collect()
     }
 
     /// A fresh object id; never given again, also after a crash.
-    pub fn allocate_oid(&self) -> crate::catalog::Oid {
-        todo!()
+    pub fn allocate_oid(&self) -> Oid {
+        Oid(self.next_oid.fetch_add(1, Ordering::Relaxed))
     }
 
     /// The next value of a sequence, outside transactions: never given twice, also after a crash.
     /// 2200H when it is exhausted.
-    pub fn next_value(&self, sequence: &crate::catalog::SequenceDef) -> Result<i64> {
-        todo!("{sequence:?}")
+    pub fn next_value(&self, sequence: &SequenceDef) -> Result<i64> {
+        let mut sequences = self.sequences.lock();
+        let state = sequences.entry(sequence.oid).or_insert_with(|| SequenceState::new(sequence));
+        let before = *state;
+        let (value, log) = state.advance(sequence)?;
+        if let Some(reached) = log
+            && let Err(error) = self.log_sequence(sequence.oid, reached, true)
+        {
+            *state = before;
+            return Err(error);
+        }
+        Ok(value)
     }
 
     /// What `setval` does: `value` counts as already given if `is_called`.
-    pub fn set_value(
-        &self,
-        sequence: &crate::catalog::SequenceDef,
-        value: i64,
-        is_called: bool,
-    ) -> Result<()> {
-        todo!("{sequence:?} {value} {is_called}")
+    pub fn set_value(&self, sequence: &SequenceDef, value: i64, is_called: bool) -> Result<()> {
+        if !(sequence.minimum..=sequence.maximum).contains(&value) {
+            return Err(Error::new(
+                SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+                format!(
+                    "setval: value {value} is out of bounds for sequence \"{}\" ({}..{})",
+                    sequence.name, sequence.minimum, sequence.maximum
+                ),
+            ));
+        }
+        let mut sequences = self.sequences.lock();
+        self.log_sequence(sequence.oid, value, is_called)?;
+        sequences.insert(sequence.oid, SequenceState { value, called: is_called, logged_ahead: 0 });
+        Ok(())
     }
 
     /// The value last given and whether one was: what `SELECT last_value, is_called FROM seq` shows.
-    pub fn last_value(&self, sequence: &crate::catalog::SequenceDef) -> (i64, bool) {
-        todo!("{sequence:?}")
+    pub fn last_value(&self, sequence: &SequenceDef) -> (i64, bool) {
+        let sequences = self.sequences.lock();
+        let state = sequences.get(&sequence.oid).copied().unwrap_or_else(|| SequenceState::new(sequence));
+        (state.value, state.called)
+    }
+
+    fn log_sequence(&self, oid: Oid, value: i64, called: bool) -> Result<()> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let mut redo = spare_redo();
+        redo.sequence_advance(oid.0, value, called);
+        let _turn = self.commit.lock();
+        log.check()?;
+        let time = Time(self.last.load(Ordering::Relaxed) + 1);
+        log.append(time, redo.as_bytes());
+        self.last.store(time.0, Ordering::SeqCst);
+        keep_redo(redo);
+        Ok(())
     }
 
     /// Waits until a commit is on disk. At once for tickets without a log position.
-    pub fn wait(&self, ticket: crate::Ticket) -> Result<()> {
-        todo!("{ticket:?}")
+    pub fn wait(&self, ticket: Ticket) -> Result<()> {
+        match (ticket.lsn, &self.log) {
+            (Some(lsn), Some(log)) => log.wait_durable(lsn),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a commit is on disk already.
+    pub fn is_durable(&self, ticket: Ticket) -> bool {
+        match (ticket.lsn, &self.log) {
+            (Some(lsn), Some(log)) => log.durable_lsn() >= lsn,
+            _ => true,
+        }
+    }
+
+    /// The newest committed time.
+    pub fn now(&self) -> Time {
+        Time(self.last.load(Ordering::Acquire))
+    }
+
+    /// Ended transactions whose undo records somebody may still need.
+    pub fn garbage_backlog(&self) -> usize {
+        self.collector.backlog()
     }
 
     /// How far the log is on disk: commits with this position or an earlier one are durable.
@@ -89,12 +278,241 @@ impl Engine {
 
     /// Writes a checkpoint now and drops the log before it.
     pub fn checkpoint(&self) -> Result<()> {
-        todo!()
+        match self.log {
+            None => Ok(()),
+            Some(_) => Err(Error::unsupported("CHECKPOINT")),
+        }
     }
 
     /// Flushes the log and stops background work. Dropping the last handle does the same, but
     /// cannot report an error.
     pub fn close(&self) -> Result<()> {
-        todo!()
+        self.background.stop();
+        match &self.log {
+            Some(log) => log.wait_durable(log.appended_lsn()),
+            None => Ok(()),
+        }
+    }
+
+    // ---- for transactions ----
+
+    /// The critical section of commit. Errors leave everything as it was.
+    pub(crate) fn commit_section(&self, mut write_set: WriteSet, ddl: Option<&Ddl>) -> std::result::Result<Ticket, (Error, WriteSet)> {
+        if let (Some(ddl), Some(redo)) = (ddl, write_set.redo()) {
+            redo.catalog_change(&ddl.log_entry(self));
+        }
+        let turn = self.commit.lock();
+        let mut lsn = None;
+        let time = Time(self.last.load(Ordering::Relaxed) + 1);
+        if let (Some(log), Some(redo)) = (&self.log, write_set.redo()) {
+            if let Err(error) = log.check() {
+                drop(turn);
+                return Err((error, write_set));
+            }
+            lsn = Some(log.append(time, redo.as_bytes()));
+        }
+        write_set.stamp(time);
+        if let Some(ddl) = ddl {
+            self.publish_catalog(ddl, time);
+        }
+        // Publish: from here on snapshots see the commit. Everything above happens before.
+        self.last.store(time.0, Ordering::SeqCst);
+        write_set.leave_gates(Some(time));
+        let (retired, redo) = write_set.retire(time);
+        self.collector.retire(retired);
+        drop(turn);
+        redo.map(keep_redo);
+        Ok(Ticket { time, lsn })
+    }
+
+    /// Gives the undone records of a rolled-back write set a time of their own, so that readers that
+    /// began before go on applying them, and nobody else does.
+    pub(crate) fn rollback_section(&self, write_set: WriteSet) {
+        let turn = self.commit.lock();
+        let time = Time(self.last.load(Ordering::Relaxed) + 1);
+        write_set.stamp(time);
+        self.last.store(time.0, Ordering::SeqCst);
+        write_set.leave_gates(None);
+        let (retired, redo) = write_set.retire(time);
+        self.collector.retire(retired);
+        drop(turn);
+        redo.map(keep_redo);
+    }
+
+    fn publish_catalog(&self, ddl: &Ddl, time: Time) {
+        ddl.publish(time, self);
+        let horizon = self.active.horizon(&self.last);
+        let mut catalogs = self.catalogs.write();
+        catalogs.push((time, ddl.catalog.clone()));
+        // Nobody reads before the horizon: of the versions up to it only the newest is needed.
+        let needless = catalogs.partition_point(|(time, _)| *time <= horizon).saturating_sub(1);
+        catalogs.drain(..needless);
+        self.catalog_version.store(ddl.catalog.version, Ordering::Release);
+        self.catalog_time.store(time.0, Ordering::Release);
+    }
+
+    /// Moves a running transaction on to the newest committed state.
+    pub(crate) fn advance(&self, slot: &ActiveSlot) -> Time {
+        self.active.advance(slot, &self.last)
+    }
+
+    pub(crate) fn leave(&self, slot: &ActiveSlot) {
+        self.active.leave(slot);
+    }
+
+    /// Collects garbage if enough has come together.
+    #[inline]
+    pub(crate) fn collect_if_due(&self) {
+        if self.collector.is_due() {
+            self.collector.collect(&self.active, &self.last);
+        }
+    }
+
+    fn tick(&self) {
+        self.collector.collect(&self.active, &self.last);
+        let mut dropped = self.dropped.lock();
+        if !dropped.is_empty() {
+            let horizon = self.active.horizon(&self.last);
+            let gone: Vec<TableId> =
+                dropped.extract_if(.., |(time, _)| *time <= horizon).map(|(_, table)| table).collect();
+            let mut tables = self.tables.write();
+            gone.iter().for_each(|table| drop(tables.remove(table)));
+        }
+    }
+
+    pub(crate) fn create_table(&self, name: &str, columns: Vec<firn_storage::ColumnSpec>) -> Arc<Table> {
+        let id = TableId(self.next_table.fetch_add(1, Ordering::Relaxed));
+        let table = Table::new(id, name, columns, TableOptions { block_bytes: self.config.block_bytes });
+        self.tables.write().insert(id, table.clone());
+        table
+    }
+
+    pub(crate) fn forget_table(&self, id: TableId) {
+        self.tables.write().remove(&id);
+    }
+
+    pub(crate) fn drop_table_after(&self, id: TableId, time: Time) {
+        self.dropped.lock().push((time, id));
+    }
+
+    pub(crate) fn id_marks(&self) -> IdMarks {
+        IdMarks {
+            next_oid: self.next_oid.load(Ordering::Relaxed),
+            next_table: self.next_table.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn fresh_catalog_version(&self) -> u64 {
+        self.next_catalog_version.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Takes the right to run DDL, waiting for others; 55P03 if they take too long, 40001 if they
+    /// have committed what `snapshot` does not see.
+    pub(crate) fn begin_ddl(&self, snapshot: Snapshot) -> Result<()> {
+        let taken = wait_until(|| !std::mem::replace(&mut *self.ddl.lock(), true));
+        if !taken {
+            return Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, "another transaction is changing the catalog")
+                .with_hint("Retry when it has ended."));
+        }
+        if self.catalog_time.load(Ordering::Acquire) > snapshot.read_time.0 {
+            self.end_ddl();
+            return Err(Error::new(
+                SqlState::SERIALIZATION_FAILURE,
+                "could not serialize access due to a concurrent change of the catalog",
+            )
+            .with_hint("Retry the transaction."));
+        }
+        Ok(())
+    }
+
+    pub(crate) fn end_ddl(&self) {
+        *self.ddl.lock() = false;
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.background.stop();
+        if let Some(log) = self.log.take() {
+            // Whoever wants to know calls `close`.
+            let _ = log.close();
+        }
+    }
+}
+
+/// Tries until it succeeds or patience ends.
+pub(crate) fn wait_until(mut attempt: impl FnMut() -> bool) -> bool {
+    let begun = clock::now();
+    loop {
+        if attempt() {
+            return true;
+        }
+        if begun.elapsed() > DDL_PATIENCE {
+            return false;
+        }
+        clock::sleep(Duration::from_micros(200));
+    }
+}
+
+thread_local! {
+    /// A redo buffer to use again.
+    static SPARE: std::cell::Cell<Option<RedoBuffer>> = const { std::cell::Cell::new(None) };
+}
+
+fn spare_redo() -> RedoBuffer {
+    SPARE.take().unwrap_or_default()
+}
+
+/// Redo buffers that grew beyond this are not kept.
+const SPARE_REDO_BYTES: usize = 1 << 20;
+
+fn keep_redo(mut redo: RedoBuffer) {
+    if redo.as_bytes().len() <= SPARE_REDO_BYTES {
+        redo.clear();
+        SPARE.set(Some(redo));
+    }
+}
+
+/// The thread that does what no client waits for.
+#[derive(Default)]
+struct Background {
+    stopping: Arc<(Mutex<bool>, Condvar)>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    stopped: AtomicBool,
+}
+
+impl Background {
+    fn start(&self, engine: &Arc<Engine>) {
+        let stopping = self.stopping.clone();
+        let engine: Weak<Engine> = Arc::downgrade(engine);
+        let body = move || {
+            loop {
+                let mut stop = stopping.0.lock();
+                if !*stop {
+                    stopping.1.wait_for(&mut stop, COLLECT_INTERVAL);
+                }
+                if *stop {
+                    return;
+                }
+                drop(stop);
+                let Some(engine) = engine.upgrade() else { return };
+                engine.tick();
+            }
+        };
+        *self.thread.lock() = Some(thread::spawn("firn-background", body));
+    }
+
+    /// Stops it and waits until it has, unless it is the caller: the last handle may be its own.
+    fn stop(&self) {
+        if self.stopped.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        *self.stopping.0.lock() = true;
+        self.stopping.1.notify_all();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            let _ = thread.join();
+        }
     }
 }

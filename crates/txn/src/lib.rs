@@ -1,8 +1,15 @@
 //! Begin, commit, roll back, collect garbage, checkpoint, recover; the catalog.
+//!
+//! Modules in reading order.
 
 pub mod catalog;
 pub mod engine;
 pub mod transaction;
+
+mod active;
+mod collector;
+mod ddl;
+mod sequence;
 
 pub use catalog::Catalog;
 pub use engine::{Config, Engine};

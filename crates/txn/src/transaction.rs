@@ -3,18 +3,38 @@
 //! Reads take a [`Guard`], which pins what they return; hold it for one operation or one short
 //! transaction, never across a wait. Dropping a transaction rolls it back.
 
-use crate::{Catalog, Guard};
-use firn_base::sync::Arc;
-use firn_base::{Cell, ColumnId, Lsn, Result, RowId, Snapshot, Time};
-use firn_storage::{Index, Table};
+use crate::active::ActiveSlot;
+use crate::catalog::Catalog;
+use crate::ddl::{Action, Ddl};
+use crate::engine::{Engine, wait_until};
+use arrow_array::ArrayRef;
+use firn_base::sync::{Arc, OnceLock};
+use firn_base::{Cell, ColumnId, Error, Lsn, Result, RowId, Snapshot, SqlState, TableId, Time};
+use firn_log::RedoBuffer;
+use firn_storage::{ColumnSpec, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, Table, WriteSet, pin};
 use std::ops::Bound;
 
 /// A running transaction.
-pub struct Transaction {}
+pub struct Transaction {
+    engine: Arc<Engine>,
+    slot: ActiveSlot,
+    snapshot: Snapshot,
+    /// `None` only while it ends.
+    write_set: Option<WriteSet>,
+    /// The committed catalog of the snapshot, once asked for.
+    catalog: OnceLock<Arc<Catalog>>,
+    ddl: Option<Box<Ddl>>,
+    may_advance: bool,
+}
 
 /// A place to roll back to.
 #[derive(Clone, Copy, Debug)]
-pub struct Savepoint {}
+pub struct Savepoint {
+    mark: Mark,
+    /// Catalog changes and storage actions so far.
+    changes: usize,
+    actions: usize,
+}
 
 /// What a commit yields: when it took effect, and when it will be safe on disk.
 #[derive(Clone, Copy, Debug)]
@@ -27,50 +47,124 @@ pub struct Ticket {
 }
 
 impl Transaction {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        slot: ActiveSlot,
+        snapshot: Snapshot,
+        redo: Option<RedoBuffer>,
+    ) -> Transaction {
+        let write_set = Some(WriteSet::new(snapshot.owner, redo));
+        Transaction { engine, slot, snapshot, write_set, catalog: OnceLock::new(), ddl: None, may_advance: false }
+    }
+
+    /// The engine it runs in.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
     /// What it sees.
+    #[inline]
     pub fn snapshot(&self) -> Snapshot {
-        todo!()
+        self.snapshot
     }
 
     /// The catalog as it sees it, its own DDL included.
     pub fn catalog(&self) -> &Arc<Catalog> {
-        todo!()
+        match &self.ddl {
+            Some(ddl) => &ddl.catalog,
+            None => self.catalog.get_or_init(|| self.engine.catalog_at(self.snapshot)),
+        }
+    }
+
+    /// The version of that catalog. Quicker than asking the catalog itself.
+    #[inline]
+    pub fn catalog_version(&self) -> u64 {
+        if self.ddl.is_none()
+            && let Some(version) = self.engine.newest_catalog_version(self.snapshot)
+        {
+            return version;
+        }
+        self.catalog().version
     }
 
     /// The catalog to change. First use takes the DDL lock until the end of the transaction;
-    /// SQLSTATE 40001 if another transaction's DDL committed since this one began or is running.
+    /// SQLSTATE 40001 if another transaction's DDL committed since this one began, 55P03 if another
+    /// one is under way and does not end in time.
     pub fn catalog_mut(&mut self) -> Result<&mut Catalog> {
-        todo!()
+        let ddl = self.ddl_mut()?;
+        ddl.history.push(ddl.catalog.clone());
+        let version = self.engine.fresh_catalog_version();
+        let catalog = Arc::make_mut(&mut self.ddl.as_mut().expect("just made").catalog);
+        catalog.version = version;
+        Ok(catalog)
+    }
+
+    fn ddl_mut(&mut self) -> Result<&mut Ddl> {
+        if self.ddl.is_none() {
+            self.engine.begin_ddl(self.snapshot)?;
+            self.ddl = Some(Box::new(Ddl::new(self.catalog().clone())));
+        }
+        Ok(self.ddl.as_mut().expect("just made"))
     }
 
     /// The physical table of an id, also if this transaction has just created it.
-    pub fn table(&self, id: firn_base::TableId) -> Arc<Table> {
-        todo!("{id:?}")
+    pub fn table(&self, id: TableId) -> Arc<Table> {
+        self.engine.table(id)
     }
 
     /// Whether it has changed anything.
     pub fn has_writes(&self) -> bool {
-        todo!()
+        self.ddl.is_some() || !self.writes().is_empty()
+    }
+
+    #[inline]
+    fn writes(&self) -> &WriteSet {
+        self.write_set.as_ref().expect("running")
+    }
+
+    /// The write set, once `table` may be written to.
+    #[inline]
+    fn writes_to(&mut self, table: &Arc<Table>) -> Result<&mut WriteSet> {
+        if !self.writes().has_touched(table) {
+            self.join(table)?;
+        }
+        Ok(self.write_set.as_mut().expect("running"))
+    }
+
+    #[cold]
+    fn join(&mut self, table: &Arc<Table>) -> Result<()> {
+        let gate = table.gate();
+        if self.has_closed(table) {
+            gate.join_closed();
+        } else if !wait_until(|| gate.try_join()) {
+            return Err(busy(table));
+        } else if !gate.admits(self.snapshot) {
+            gate.leave(None);
+            return Err(Error::write_conflict(&table.name()));
+        }
+        self.write_set.as_mut().expect("running").touch(table);
+        Ok(())
+    }
+
+    fn has_closed(&self, table: &Arc<Table>) -> bool {
+        self.ddl.as_ref().is_some_and(|ddl| ddl.exclusive.iter().any(|closed| Arc::ptr_eq(closed, table)))
     }
 
     /// Inserts a row; see [`Table::insert`].
+    #[inline]
     pub fn insert(&mut self, table: &Arc<Table>, row: &[Cell<'_>], guard: &Guard) -> Result<RowId> {
-        let _ = (table, row, guard);
-        todo!()
+        let snapshot = self.snapshot;
+        table.insert(self.writes_to(table)?, snapshot, row, guard)
     }
 
     /// Inserts whole columns; see [`Table::insert_batch`].
-    pub fn insert_batch(
-        &mut self,
-        table: &Arc<Table>,
-        columns: &[arrow_array::ArrayRef],
-        guard: &Guard,
-    ) -> Result<()> {
-        let _ = (table, columns, guard);
-        todo!()
+    pub fn insert_batch(&mut self, table: &Arc<Table>, columns: &[ArrayRef], guard: &Guard) -> Result<()> {
+        let snapshot = self.snapshot;
+        table.insert_batch(self.writes_to(table)?, snapshot, columns, guard)
     }
 
     /// Sets columns of a visible row; see [`Table::update`].
+    #[inline]
     pub fn update(
         &mut self,
         table: &Arc<Table>,
@@ -79,17 +173,18 @@ impl Transaction {
         cells: &[Cell<'_>],
         guard: &Guard,
     ) -> Result<()> {
-        let _ = (table, row, columns, cells, guard);
-        todo!()
+        let snapshot = self.snapshot;
+        table.update(self.writes_to(table)?, snapshot, row, columns, cells, guard)
     }
 
     /// Deletes a visible row; see [`Table::delete`].
     pub fn delete(&mut self, table: &Arc<Table>, row: RowId, guard: &Guard) -> Result<()> {
-        let _ = (table, row, guard);
-        todo!()
+        let snapshot = self.snapshot;
+        table.delete(self.writes_to(table)?, snapshot, row, guard)
     }
 
     /// Reads columns of a row; false if this transaction does not see it.
+    #[inline]
     pub fn read<'g>(
         &self,
         table: &'g Table,
@@ -98,14 +193,27 @@ impl Transaction {
         cells: &mut [Cell<'g>],
         guard: &'g Guard,
     ) -> bool {
-        let _ = (table, row, columns, cells, guard);
-        todo!()
+        table.read(self.snapshot, row, columns, cells, guard)
     }
 
     /// The visible row under a full key of a unique index.
+    #[inline]
     pub fn get(&self, table: &Table, index: &Index, key: &[u8], guard: &Guard) -> Option<RowId> {
-        let _ = (table, index, key, guard);
-        todo!()
+        table.find(index, key, self.snapshot, &[], &mut [], guard)
+    }
+
+    /// The visible row under a full key of a unique index, with columns of it.
+    #[inline]
+    pub fn find<'g>(
+        &self,
+        table: &'g Table,
+        index: &Index,
+        key: &[u8],
+        columns: &[ColumnId],
+        cells: &mut [Cell<'g>],
+        guard: &'g Guard,
+    ) -> Option<RowId> {
+        table.find(index, key, self.snapshot, columns, cells, guard)
     }
 
     /// Calls `visit` with every visible row whose key lies in the bounds, in key order or against
@@ -121,93 +229,220 @@ impl Transaction {
         guard: &Guard,
         visit: &mut dyn FnMut(RowId) -> bool,
     ) {
-        let _ = (table, index, low, high, reverse, guard, visit);
-        todo!()
+        index.range(low, high, reverse, guard, &mut |key, row| {
+            !table.sees(index, key, row, self.snapshot, guard) || visit(row)
+        });
     }
 
     /// Whether a row that this transaction sees stands under a full key of a unique index: what a
     /// foreign key asks before it points there. 40001 if another transaction is deleting or moving
     /// that row, or has since this one began.
-    pub fn reference_target_exists(
-        &self,
-        table: &Table,
-        index: &Index,
-        key: &[u8],
-        guard: &Guard,
-    ) -> Result<bool> {
-        let _ = (table, index, key, guard);
-        todo!()
+    ///
+    /// Ask after inserting the pointing row: of a concurrent delete and this, at least one then
+    /// sees the other (seed 000 §2.2.5, and its missing direction below).
+    pub fn reference_target_exists(&self, table: &Table, index: &Index, key: &[u8], guard: &Guard) -> Result<bool> {
+        let Some(row) = self.get(table, index, key, guard) else { return Ok(false) };
+        if table.stands_in_place(index, key, row, guard) {
+            return Ok(true);
+        }
+        Err(Error::write_conflict(&table.name()))
     }
 
     /// Whether a row that this transaction sees has a key that begins with `prefix`: what deleting
-    /// a referenced row asks of the referencing table. 40001 if another transaction is inserting
-    /// such a row, or has since this one began.
-    pub fn referencing_row_exists(
-        &self,
-        table: &Table,
-        index: &Index,
-        prefix: &[u8],
-        guard: &Guard,
-    ) -> Result<bool> {
-        let _ = (table, index, prefix, guard);
-        todo!()
+    /// a referenced row asks of the referencing table, after the delete. 40001 if another
+    /// transaction is inserting such a row, or has since this one began.
+    pub fn referencing_row_exists(&self, table: &Table, index: &Index, prefix: &[u8], guard: &Guard) -> Result<bool> {
+        let mut outcome = Ok(false);
+        let bounds = (Bound::Included(prefix), Bound::Included(prefix));
+        index.range(bounds.0, bounds.1, false, guard, &mut |key, row| {
+            if table.sees(index, key, row, self.snapshot, guard) {
+                outcome = Ok(true);
+            } else if table.changed_unseen(row, self.snapshot, guard)
+                && table.stands_in_place(index, key, row, guard)
+            {
+                outcome = Err(Error::write_conflict(&table.name()));
+            }
+            matches!(outcome, Ok(false))
+        });
+        outcome
     }
 
     /// Makes an empty physical table, which goes away again if the transaction rolls back.
     /// `name` is for messages. The caller puts the id into a [`crate::catalog::TableDef`].
-    pub fn create_storage(
-        &mut self,
-        name: &str,
-        columns: Vec<firn_storage::ColumnSpec>,
-    ) -> firn_base::TableId {
-        let _ = (name, columns);
-        todo!()
+    pub fn create_storage(&mut self, name: &str, columns: Vec<ColumnSpec>) -> Result<TableId> {
+        let engine = self.engine.clone();
+        let ddl = self.ddl_mut()?;
+        let table = engine.create_table(name, columns);
+        let id = table.id();
+        ddl.actions.push(Action::CreateStorage(table));
+        Ok(id)
     }
 
     /// Lets a physical table go once this transaction has committed and nobody reads it any more.
-    pub fn drop_storage(&mut self, table: firn_base::TableId) {
-        todo!("{table:?}")
+    pub fn drop_storage(&mut self, table: TableId) -> Result<()> {
+        self.ddl_mut()?.actions.push(Action::DropStorage(table));
+        Ok(())
     }
 
     /// Keeps every other transaction from writing to the table until this one ends: for ALTER,
-    /// CREATE INDEX, TRUNCATE, DROP. 55P03 if others that have written to it do not end in time.
+    /// CREATE INDEX, TRUNCATE, DROP. 55P03 if others that have written to it do not end in time,
+    /// 40001 if one changed it that this transaction does not see.
     pub fn lock_exclusive(&mut self, table: &Arc<Table>) -> Result<()> {
-        let _ = table;
-        todo!()
+        self.ddl_mut()?;
+        if self.has_closed(table) {
+            return Ok(());
+        }
+        let gate = table.gate();
+        if !wait_until(|| gate.try_close()) {
+            return Err(busy(table));
+        }
+        let own = u64::from(self.writes().has_touched(table));
+        let outcome = if !wait_until(|| gate.is_alone(own)) {
+            Err(busy(table))
+        } else if !gate.admits(self.snapshot) || !self.catch_up(table) {
+            Err(Error::write_conflict(&table.name()))
+        } else {
+            Ok(())
+        };
+        match outcome {
+            Ok(()) => self.ddl_mut()?.exclusive.push(table.clone()),
+            Err(_) => gate.open(),
+        }
+        outcome
+    }
+
+    /// Whether this transaction sees everything committed to a table that it has closed. If it may,
+    /// it moves its snapshot on so that it does.
+    fn catch_up(&mut self, table: &Table) -> bool {
+        if table.gate().is_current(self.snapshot) {
+            return true;
+        }
+        let may_move = self.may_advance && self.writes().is_empty();
+        if may_move {
+            self.snapshot.read_time = self.engine.advance(&self.slot);
+        }
+        may_move
+    }
+
+    /// Lets it move its snapshot on while it has written nothing: for a single DDL statement outside
+    /// a transaction block, which need not fail because others wrote while it waited for its table.
+    pub fn allow_advance(&mut self) {
+        self.may_advance = true;
     }
 
     /// Builds an index over what the table holds, under [`Transaction::lock_exclusive`]; it goes
     /// away again on rollback. 23505 if `spec.unique` and two rows share a key.
-    pub fn create_index(&mut self, table: &Arc<Table>, spec: firn_storage::IndexSpec) -> Result<()> {
-        let _ = (table, spec);
-        todo!()
+    pub fn create_index(&mut self, table: &Arc<Table>, spec: IndexSpec) -> Result<()> {
+        self.lock_exclusive(table)?;
+        let index = build_index(table, spec)?;
+        table.add_index(index.clone());
+        self.ddl_mut()?.actions.push(Action::CreateIndex(table.clone(), index));
+        Ok(())
     }
 
     /// Takes an index off a table once this transaction has committed.
-    pub fn drop_index(&mut self, table: &Arc<Table>, index: firn_storage::IndexId) -> Result<()> {
-        let _ = (table, index);
-        todo!()
+    pub fn drop_index(&mut self, table: &Arc<Table>, index: IndexId) -> Result<()> {
+        self.lock_exclusive(table)?;
+        let indexes = table.indexes();
+        let index = indexes.iter().find(|candidate| candidate.spec().id == index);
+        let index = index.expect("the catalog names existing indexes").clone();
+        self.ddl_mut()?.actions.push(Action::DropIndex(table.clone(), index));
+        Ok(())
     }
 
     /// Remembers this point.
     pub fn savepoint(&self) -> Savepoint {
-        todo!()
+        let (changes, actions) =
+            self.ddl.as_ref().map_or((0, 0), |ddl| (ddl.history.len(), ddl.actions.len()));
+        Savepoint { mark: self.writes().mark(), changes, actions }
     }
 
     /// Undoes everything since the savepoint, DDL included; the savepoint stays.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
-        let _ = savepoint;
-        todo!()
+        self.write_set.as_mut().expect("running").roll_back(savepoint.mark, &pin());
+        if let Some(ddl) = &mut self.ddl {
+            ddl.undo_actions(savepoint.actions, &self.engine);
+            if savepoint.changes < ddl.history.len() {
+                ddl.catalog = ddl.history.swap_remove(savepoint.changes);
+                ddl.history.truncate(savepoint.changes);
+            }
+        }
     }
 
     /// Commits. The changes are visible to others when this returns, and durable once
-    /// [`crate::Engine::wait`] returns for the ticket.
-    pub fn commit(self) -> Result<Ticket> {
-        todo!()
+    /// [`Engine::wait`] returns for the ticket.
+    ///
+    /// Error: the log has failed (53100, 58030); the transaction is rolled back.
+    pub fn commit(mut self) -> Result<Ticket> {
+        if !self.has_writes() {
+            return Ok(Ticket { time: self.snapshot.read_time, lsn: None });
+        }
+        let write_set = self.write_set.take().expect("running");
+        match self.engine.commit_section(write_set, self.ddl.as_deref()) {
+            Ok(ticket) => {
+                self.end_ddl();
+                Ok(ticket)
+            }
+            Err((error, write_set)) => {
+                // Dropping rolls back.
+                self.write_set = Some(write_set);
+                Err(error)
+            }
+        }
     }
 
     /// Rolls back.
     pub fn rollback(self) {
-        todo!()
+        drop(self);
+    }
+
+    fn end_ddl(&mut self) {
+        if let Some(ddl) = self.ddl.take() {
+            ddl.exclusive.iter().for_each(|table| table.gate().open());
+            self.engine.end_ddl();
+        }
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        if let Some(mut write_set) = self.write_set.take() {
+            if write_set.is_empty() {
+                write_set.leave_gates(None);
+            } else {
+                write_set.roll_back_all(&pin());
+                self.engine.rollback_section(write_set);
+            }
+            if let Some(ddl) = &mut self.ddl {
+                ddl.undo_actions(0, &self.engine);
+            }
+            self.end_ddl();
+        }
+        self.engine.leave(&self.slot);
+        self.engine.collect_if_due();
+    }
+}
+
+fn busy(table: &Table) -> Error {
+    Error::new(
+        SqlState::LOCK_NOT_AVAILABLE,
+        format!("could not obtain the lock on table \"{}\" in time", table.name()),
+    )
+    .with_hint("Other transactions are using the table; retry when they have ended.")
+}
+
+/// A new index over every row in place.
+pub(crate) fn build_index(table: &Table, spec: IndexSpec) -> Result<Arc<Index>> {
+    let index = Index::new(spec);
+    let mut entries = Vec::with_capacity(table.approximate_rows() as usize);
+    table.keys_in_place(&index, |key, row| entries.push((KeyBuffer::from_slice(key), row)));
+    match index.bulk_load(entries, &pin()) {
+        Ok(()) => Ok(index),
+        Err(_) => Err(Error::new(
+            SqlState::UNIQUE_VIOLATION,
+            format!("could not create unique index \"{}\"", index.spec().name),
+        )
+        .with_detail("Some rows share a key.")
+        .with_constraint(&index.spec().name)),
     }
 }

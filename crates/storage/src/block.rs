@@ -1,0 +1,453 @@
+//! A block: up to 1 MiB of rows of one table, stored by column, changed in place.
+//!
+//! Writers and readers meet here without locks. The protocol, which every function below is a part
+//! of (writer and reader of one row or one range of rows):
+//!
+//! ```text
+//! writer                                        reader
+//! count the row in `positions`                  load the chain head (or the range's position)
+//! link an undo record at the chain head         copy the columns (relaxed)
+//! fence(Release)                                fence(Acquire)
+//! change the columns (relaxed)                  load the head (or position) again: changed? → redo
+//!                                               take back what the snapshot does not see
+//! ```
+//! If the copy holds anything the writer wrote, the fences order the link before the second load,
+//! so the reader notices. A 16-byte value may be read torn; nobody follows it before the check.
+
+use crate::Guard;
+use crate::heap::{self, Heap, INLINE_BYTES};
+use crate::layout::{Layout, RANGE_SLOTS};
+use crate::memory::Memory;
+use crate::state::{BlockEvent, BlockState, next};
+use crate::version::{Record, UndoHeader, undo_unseen};
+use firn_base::sync::{Arc, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, OnceLock, Ordering, fence};
+use firn_base::types::Width;
+use firn_base::{BlockNumber, Cell, ColumnId, RowId, Slot, Snapshot, TableId};
+
+/// A cell as it lies in a block: zero-extended bits, or a view into the block's heap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct RawCell {
+    pub null: bool,
+    pub words: [u64; 2],
+}
+
+/// A block of rows.
+pub(crate) struct Block {
+    pub table: TableId,
+    pub number: BlockNumber,
+    pub layout: Arc<Layout>,
+    memory: Memory,
+    heap: Heap,
+    state: AtomicU8,
+    /// Chain heads, one per slot; made when the first version is.
+    versions: OnceLock<Memory>,
+    positions: Box<[Position]>,
+    /// Slots given out, from 0.
+    allocated: AtomicU32,
+}
+
+impl Block {
+    pub fn new(table: TableId, number: BlockNumber, layout: Arc<Layout>) -> Block {
+        Block {
+            table,
+            number,
+            memory: Memory::zeroed(layout.bytes),
+            heap: Heap::new(),
+            state: AtomicU8::new(BlockState::Hot as u8),
+            versions: OnceLock::new(),
+            positions: (0..layout.slots / RANGE_SLOTS).map(|_| Position::default()).collect(),
+            allocated: AtomicU32::new(0),
+            layout,
+        }
+    }
+
+    /// The id of the row in `slot`.
+    #[inline]
+    pub fn row(&self, slot: Slot) -> RowId {
+        RowId::new(self.number, slot)
+    }
+
+    /// Number of slots given out; rows beyond do not exist for anybody.
+    #[inline]
+    pub fn allocated(&self) -> u32 {
+        self.allocated.load(Ordering::Acquire).min(self.layout.slots)
+    }
+
+    /// Gives out up to `wanted` slots that follow each other: the first, and how many.
+    pub fn allocate(&self, wanted: u32) -> Option<(Slot, u32)> {
+        let slots = self.layout.slots;
+        let first = self
+            .allocated
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |next| {
+                (next < slots).then(|| slots.min(next.saturating_add(wanted)))
+            })
+            .ok()?;
+        Some((Slot(first), wanted.min(slots - first)))
+    }
+
+    /// Recovery only: counts every slot up to and with `slot` as given out.
+    pub fn allocate_through(&self, slot: Slot) {
+        self.allocated.fetch_max(slot.0 + 1, Ordering::AcqRel);
+    }
+
+    /// Called by every writer before it links a record.
+    #[inline]
+    pub fn prepare_write(&self) {
+        let state = self.state.load(Ordering::Acquire);
+        if state != BlockState::Hot as u8 {
+            let state = BlockState::from_bits(state);
+            let hot = next(state, BlockEvent::Write).expect("every state takes a write");
+            // Only the freezer leaves `Hot`; it looks again before it changes anything.
+            self.state.store(hot as u8, Ordering::Release);
+        }
+    }
+
+    // ---- present bits ----
+
+    #[inline]
+    pub fn present_words(&self) -> &[AtomicU64] {
+        self.memory.u64s(0, self.layout.slots as usize / 64)
+    }
+
+    #[inline]
+    pub fn is_present(&self, slot: Slot) -> bool {
+        bit(self.present_words(), slot)
+    }
+
+    #[inline]
+    pub fn set_present(&self, slot: Slot, present: bool) {
+        set_bit(self.present_words(), slot, present);
+    }
+
+    // ---- columns ----
+
+    /// The value bits of a boolean column.
+    #[inline]
+    pub fn bits(&self, column: ColumnId) -> &[AtomicU64] {
+        self.memory.u64s(self.layout.column(column).values, self.layout.slots as usize / 64)
+    }
+
+    /// The validity bits of a nullable column.
+    #[inline]
+    pub fn validity(&self, column: ColumnId) -> Option<&[AtomicU64]> {
+        let validity = self.layout.column(column).validity?;
+        Some(self.memory.u64s(validity, self.layout.slots as usize / 64))
+    }
+
+    /// The values of a 2-byte column.
+    #[inline]
+    pub fn u16s(&self, column: ColumnId) -> &[firn_base::sync::AtomicU16] {
+        self.memory.u16s(self.layout.column(column).values, self.layout.slots as usize)
+    }
+
+    /// The values of a 4-byte column.
+    #[inline]
+    pub fn u32s(&self, column: ColumnId) -> &[AtomicU32] {
+        self.memory.u32s(self.layout.column(column).values, self.layout.slots as usize)
+    }
+
+    /// The values of an 8-byte column.
+    #[inline]
+    pub fn u64s(&self, column: ColumnId) -> &[AtomicU64] {
+        self.memory.u64s(self.layout.column(column).values, self.layout.slots as usize)
+    }
+
+    /// The values of a 16-byte column or the views of a string column: two words a slot.
+    #[inline]
+    pub fn pairs(&self, column: ColumnId) -> &[AtomicU64] {
+        self.memory.u64s(self.layout.column(column).values, 2 * self.layout.slots as usize)
+    }
+
+    /// The heap's buffers, for Arrow.
+    pub fn heap(&self) -> &Heap {
+        &self.heap
+    }
+
+    /// What lies in the column now, whoever wrote it. May be torn: see the protocol.
+    #[inline]
+    pub fn load_cell(&self, slot: Slot, column: ColumnId) -> RawCell {
+        if let Some(validity) = self.validity(column)
+            && !bit(validity, slot)
+        {
+            return RawCell { null: true, words: [0, 0] };
+        }
+        let at = slot.index();
+        let words = match self.layout.column(column).width {
+            Width::Bit => [u64::from(bit(self.bits(column), slot)), 0],
+            Width::Fixed(2) => [u64::from(self.u16s(column)[at].load(Ordering::Relaxed)), 0],
+            Width::Fixed(4) => [u64::from(self.u32s(column)[at].load(Ordering::Relaxed)), 0],
+            Width::Fixed(8) => [self.u64s(column)[at].load(Ordering::Relaxed), 0],
+            Width::Fixed(_) | Width::View => {
+                let pairs = self.pairs(column);
+                [pairs[2 * at].load(Ordering::Relaxed), pairs[2 * at + 1].load(Ordering::Relaxed)]
+            }
+        };
+        RawCell { null: false, words }
+    }
+
+    /// Changes the column in place. The caller owns the row: its record heads the chain.
+    #[inline]
+    pub fn store_cell(&self, slot: Slot, column: ColumnId, cell: RawCell) {
+        match self.validity(column) {
+            Some(validity) => {
+                // Most writes do not change whether there is a value, and a load is cheaper.
+                if bit(validity, slot) == cell.null {
+                    set_bit(validity, slot, !cell.null);
+                }
+            }
+            None => assert!(!cell.null, "NULL in a column that is not nullable"),
+        }
+        let at = slot.index();
+        let [low, high] = cell.words;
+        match self.layout.column(column).width {
+            Width::Bit => set_bit(self.bits(column), slot, low != 0),
+            Width::Fixed(2) => self.u16s(column)[at].store(low as u16, Ordering::Relaxed),
+            Width::Fixed(4) => self.u32s(column)[at].store(low as u32, Ordering::Relaxed),
+            Width::Fixed(8) => self.u64s(column)[at].store(low, Ordering::Relaxed),
+            Width::Fixed(_) | Width::View => {
+                let pairs = self.pairs(column);
+                pairs[2 * at].store(low, Ordering::Relaxed);
+                pairs[2 * at + 1].store(high, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The raw form of a cell for `column`; long strings go to the heap.
+    #[inline]
+    pub fn import(&self, column: ColumnId, cell: &Cell<'_>) -> RawCell {
+        let words = match *cell {
+            Cell::Null => return RawCell { null: true, words: [0, 0] },
+            Cell::Word(word) => [word, 0],
+            Cell::Wide(words) => words,
+            Cell::Inline(..) | Cell::Bytes(_) => self.heap.store(cell.bytes()),
+        };
+        debug_assert_eq!(
+            matches!(cell, Cell::Inline(..) | Cell::Bytes(_)),
+            self.layout.column(column).width == Width::View,
+            "column {column:?} was given {cell:?}"
+        );
+        RawCell { null: false, words }
+    }
+
+    /// The cell that a validated raw cell of `column` stands for.
+    #[inline]
+    pub fn export(&self, column: ColumnId, raw: RawCell) -> Cell<'_> {
+        if raw.null {
+            return Cell::Null;
+        }
+        match self.layout.column(column).width {
+            Width::Bit | Width::Fixed(2 | 4 | 8) => Cell::Word(raw.words[0]),
+            Width::Fixed(_) => Cell::Wide(raw.words),
+            Width::View => {
+                let length = heap::view_len(raw.words);
+                if length <= INLINE_BYTES {
+                    let bytes = heap::view_bytes(raw.words)[4..].try_into().expect("12 bytes");
+                    Cell::Inline(length as u8, bytes)
+                } else {
+                    Cell::Bytes(self.heap.bytes(raw.words))
+                }
+            }
+        }
+    }
+
+    // ---- versions ----
+
+    /// The chain heads.
+    #[inline]
+    pub fn versions(&self) -> &[AtomicPtr<UndoHeader>] {
+        let slots = self.layout.slots as usize;
+        self.versions.get_or_init(|| Memory::zeroed(slots * size_of::<AtomicPtr<UndoHeader>>())).pointers(0, slots)
+    }
+
+    /// The newest record of a row.
+    #[inline]
+    pub fn head<'g>(&self, slot: Slot, guard: &'g Guard) -> Option<Record<'g>> {
+        let versions = self.versions.get()?;
+        let heads = versions.pointers(0, self.layout.slots as usize);
+        Record::load(&heads[slot.index()], guard)
+    }
+
+    /// Links `record` as the newest of its row, whose newest was `head`. False if that changed.
+    /// After true the caller may change the row in place.
+    #[inline]
+    pub fn link<'g>(&self, record: Record<'g>, head: Option<Record<'g>>) -> bool {
+        let slot = record.slot();
+        record.set_older(head);
+        self.position(slot).add(slot, 1);
+        let expected = head.map_or(std::ptr::null_mut(), Record::as_ptr);
+        let linked = self.versions()[slot.index()]
+            // AcqRel: the record's content goes with it, and older ones are followed from here.
+            .compare_exchange(expected, record.as_ptr(), Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
+        if linked && head.is_none() {
+            // Counted above.
+        } else {
+            // Either somebody else's record is counted for this row already, or nothing was linked.
+            self.position(slot).remove(slot, 1);
+        }
+        // Pairs with the reader's acquire fence: whoever sees a change sees the link.
+        fence(Ordering::Release);
+        linked
+    }
+
+    /// Links one record as the only one of `rows` fresh rows.
+    pub fn link_many(&self, record: Record<'_>, first: Slot, rows: u32) {
+        let mut slot = first.0;
+        while slot < first.0 + rows {
+            let end = (slot / RANGE_SLOTS + 1).saturating_mul(RANGE_SLOTS).min(first.0 + rows);
+            self.position(Slot(slot)).add(Slot(slot), end - slot);
+            slot = end;
+        }
+        for head in &self.versions()[first.index()..(first.0 + rows) as usize] {
+            let before = head.swap(record.as_ptr(), Ordering::AcqRel);
+            debug_assert!(before.is_null(), "a fresh slot has no versions");
+        }
+        fence(Ordering::Release);
+    }
+
+    /// Unlinks the only record of a row, if it still is that. The row then has no versions.
+    pub fn unlink_head(&self, slot: Slot, record: Record<'_>) -> bool {
+        let older = std::ptr::null_mut();
+        let unlinked = self.versions()[slot.index()]
+            .compare_exchange(record.as_ptr(), older, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
+        if unlinked {
+            self.position(slot).remove(slot, 1);
+        }
+        unlinked
+    }
+
+    /// Replaces the newest record of a row by an older one of the same chain.
+    pub fn replace_head(&self, slot: Slot, record: Record<'_>, older: Record<'_>) -> bool {
+        self.versions()[slot.index()]
+            .compare_exchange(record.as_ptr(), older.as_ptr(), Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// The versioned positions of the range that `slot` lies in.
+    #[inline]
+    pub fn position(&self, slot: Slot) -> &Position {
+        &self.positions[(slot.0 / RANGE_SLOTS) as usize]
+    }
+
+    // ---- reading ----
+
+    /// Reads `columns` of a row as `snapshot` sees them; false if it sees no row there.
+    #[inline]
+    pub fn read_raw(
+        &self,
+        slot: Slot,
+        snapshot: Snapshot,
+        columns: &[ColumnId],
+        cells: &mut [RawCell],
+        guard: &Guard,
+    ) -> bool {
+        loop {
+            let head = self.head(slot, guard);
+            let present = self.is_present(slot);
+            for (column, cell) in columns.iter().zip(&mut *cells) {
+                *cell = self.load_cell(slot, *column);
+            }
+            // Pairs with the release fence in `link`.
+            fence(Ordering::Acquire);
+            if self.head(slot, guard) == head {
+                return undo_unseen(head, snapshot, present, columns, cells, guard);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Bytes allocated.
+    pub fn memory_bytes(&self) -> usize {
+        self.memory.len() + self.heap.allocated_bytes() + self.versions.get().map_or(0, Memory::len)
+    }
+}
+
+#[inline]
+pub(crate) fn bit(words: &[AtomicU64], slot: Slot) -> bool {
+    words[slot.index() / 64].load(Ordering::Relaxed) >> (slot.0 % 64) & 1 != 0
+}
+
+#[inline]
+fn set_bit(words: &[AtomicU64], slot: Slot, value: bool) {
+    let word = &words[slot.index() / 64];
+    let mask = 1 << (slot.0 % 64);
+    if value {
+        word.fetch_or(mask, Ordering::Relaxed);
+    } else {
+        word.fetch_and(!mask, Ordering::Relaxed);
+    }
+}
+
+/// The versioned positions of one range of [`RANGE_SLOTS`] rows (seed 000 §2.2.6): within which
+/// stretch rows have versions, and how many do. The count is our addition: it tells exactly when
+/// the stretch is empty again, where the seed lets the next scan find out.
+///
+/// ```text
+/// | rows with versions 32 | first 16 | last + 1 16 |
+/// ```
+/// Invariant: counts at least every row of the range whose chain head is set.
+#[derive(Default)]
+pub(crate) struct Position(AtomicU64);
+
+impl Position {
+    /// Counts `rows` rows from `slot` on, before their records are linked.
+    #[inline]
+    pub fn add(&self, slot: Slot, rows: u32) {
+        let first = u64::from(slot.0 % RANGE_SLOTS);
+        let end = first + u64::from(rows);
+        debug_assert!(end <= u64::from(RANGE_SLOTS));
+        let mut entry = self.0.load(Ordering::Relaxed);
+        loop {
+            let widened = match entry >> 32 {
+                0 => u64::from(rows) << 32 | first << 16 | end,
+                count => {
+                    (count + u64::from(rows)) << 32
+                        | (entry >> 16 & 0xffff).min(first) << 16
+                        | (entry & 0xffff).max(end)
+                }
+            };
+            match self.0.compare_exchange_weak(entry, widened, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => entry = now,
+            }
+        }
+    }
+
+    /// Counts off `rows` rows, after their records were unlinked.
+    #[inline]
+    pub fn remove(&self, _slot: Slot, rows: u32) {
+        let mut entry = self.0.load(Ordering::Relaxed);
+        loop {
+            let count = entry >> 32;
+            debug_assert!(count >= u64::from(rows), "rows are counted before they are linked");
+            let narrowed =
+                if count == u64::from(rows) { 0 } else { entry - (u64::from(rows) << 32) };
+            match self.0.compare_exchange_weak(entry, narrowed, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => entry = now,
+            }
+        }
+    }
+
+    /// The stretch of the range (relative to its start) outside which no row has versions.
+    #[inline]
+    pub fn stretch(&self) -> (u32, u32) {
+        // Acquire: what a scan copies next is not older than this.
+        let entry = self.0.load(Ordering::Acquire);
+        if entry >> 32 == 0 { (0, 0) } else { ((entry >> 16 & 0xffff) as u32, (entry & 0xffff) as u32) }
+    }
+}
+
+/// Sets `count` bits from `first` on.
+pub(crate) fn set_bits(words: &[AtomicU64], first: Slot, count: u32) {
+    let mut next = first.0;
+    let end = first.0 + count;
+    while next < end {
+        let within = next % 64;
+        let taken = (64 - within).min(end - next);
+        let mask = (u64::MAX >> (64 - taken)) << within;
+        words[next as usize / 64].fetch_or(mask, Ordering::Relaxed);
+        next += taken;
+    }
+}

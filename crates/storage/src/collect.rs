@@ -1,0 +1,153 @@
+//! Garbage: undo records that no snapshot needs, index entries of dead versions, dead slots.
+//!
+//! One collector at a time (the transaction manager sees to it). It only ever unlinks; what it
+//! unlinks is freed once every guard of that time has gone ([`Garbage::free`]).
+
+use crate::undo::UndoMemory;
+use crate::version::{Change, Record};
+use crate::write_set::{Retired, TouchedTables, table_of};
+use crate::{Guard, Table};
+use firn_base::sync::Arc;
+use firn_base::{Slot, Time};
+
+/// Memory that has been unlinked.
+#[derive(Default)]
+pub struct Garbage {
+    memory: Vec<UndoMemory>,
+    /// Blocks that the records name must outlive the records.
+    tables: Vec<TouchedTables>,
+}
+
+impl Garbage {
+    /// Frees it once no guard that is held now is held any more.
+    pub fn free(self, guard: &Guard) {
+        if !self.memory.is_empty() {
+            guard.defer(move || drop(self));
+        }
+    }
+}
+
+impl Retired {
+    /// Unlinks every record, removes index entries of what is dead, and gives dead slots back.
+    ///
+    /// The caller guarantees that every active and future snapshot reads at this write set's time or
+    /// later, and that write sets are collected in the order of their times.
+    pub fn collect(self, garbage: &mut Garbage, guard: &Guard) {
+        for record in self.records() {
+            let table = table_of(&self.tables, record);
+            match record.change() {
+                Change::InsertMany => {
+                    let first = record.slot().0;
+                    for slot in first..first + record.inserted_rows() {
+                        unlink(record, Slot(slot), guard);
+                        if record.undone() {
+                            table.free_slot(record.block().row(Slot(slot)));
+                        }
+                    }
+                }
+                change => {
+                    unlink(record, record.slot(), guard);
+                    clean_up(table, record, change, guard);
+                }
+            }
+        }
+        garbage.memory.push(self.memory);
+        garbage.tables.push(self.tables);
+    }
+
+    /// Drops records that lie between what anybody reads: of two neighbours in a chain, the newer
+    /// goes if no active snapshot reads at a time from the older's stamp up to its own, and the
+    /// older holds every column it holds. A snapshot that applies the newer applies the older as
+    /// well, and ends up with the older's image. Returns how many went.
+    ///
+    /// `active` are the read times of all active snapshots, ascending; snapshots begun since they
+    /// were taken read at `now` or later.
+    pub fn trim(&mut self, active: &[Time], now: Time, garbage_follows: &Guard) -> usize {
+        let guard = garbage_follows;
+        let before = self.records.len();
+        let tables = &self.tables;
+        let time = self.time;
+        self.records.retain(|at| {
+            // SAFETY: lies in `self.memory`.
+            let record: Record<'_> = unsafe { Record::from_raw(*at) };
+            if record.change() != Change::Update || time > now {
+                return true;
+            }
+            let Some(older) = record.older(guard) else { return true };
+            let Some(older_time) = older.stamp().time() else { return true };
+            let read_between = active.partition_point(|read| *read < older_time)
+                != active.partition_point(|read| *read < time);
+            if read_between || older.change() != Change::Update || !record.covered_by(older) {
+                return true;
+            }
+            // Key changes leave index entries that collecting the record cleans up.
+            if table_of(tables, record).touches_index(record) {
+                return true;
+            }
+            !bypass(record, older, guard)
+        });
+        before - self.records.len()
+    }
+
+    /// Whether trimming has taken everything.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Gives up the memory of a write set all of whose records were trimmed.
+    pub fn discard(self, garbage: &mut Garbage) {
+        assert!(self.is_empty());
+        garbage.memory.push(self.memory);
+        garbage.tables.push(self.tables);
+    }
+}
+
+/// Takes `record`, the oldest of its chain, out of it.
+fn unlink(record: Record<'_>, slot: Slot, guard: &Guard) {
+    let block = record.block();
+    if block.unlink_head(slot, record) {
+        return;
+    }
+    // A newer record stands before it, or trimming has already taken it out.
+    let mut next = block.head(slot, guard);
+    while let Some(newer) = next {
+        let older = newer.older(guard);
+        if older == Some(record) {
+            newer.set_older(None);
+            return;
+        }
+        next = older;
+    }
+}
+
+/// Takes `record` out of the middle of its chain, or off its head if nobody has written since.
+fn bypass(record: Record<'_>, older: Record<'_>, guard: &Guard) -> bool {
+    let block = record.block();
+    let slot = record.slot();
+    if block.replace_head(slot, record, older) {
+        return true;
+    }
+    let mut next = block.head(slot, guard);
+    while let Some(newer) = next {
+        let after = newer.older(guard);
+        if after == Some(record) {
+            newer.set_older(Some(older));
+            return true;
+        }
+        next = after;
+    }
+    false
+}
+
+fn clean_up(table: &Arc<Table>, record: Record<'_>, change: Change, guard: &Guard) {
+    let row = record.block().row(record.slot());
+    match (change, record.undone()) {
+        (Change::Insert, true) => table.free_slot(row),
+        (Change::Delete, false) => {
+            table.remove_entries(row, guard);
+            table.free_slot(row);
+        }
+        (Change::Update, false) => table.purge_before_images(record, guard),
+        _ => {}
+    }
+}

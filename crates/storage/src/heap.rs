@@ -1,0 +1,231 @@
+//! The heap of a block: where the bytes of strings longer than 12 bytes lie.
+//!
+//! Append-only, in buffers that never move. A view (Arrow's `Utf8View`/`BinaryView` entry) names a
+//! buffer and an offset:
+//!
+//! ```text
+//! word 0: length (32 bits) | first 4 bytes        word 1: buffer | offset (32 bits each)
+//! word 0: length ≤ 12      | bytes 0..4           word 1: bytes 4..12
+//! ```
+//! Invariant: bytes before a buffer's `len` never change, so that Arrow arrays may share them.
+//! Bytes are written before `len` grows, under a lock that makes appenders take turns.
+//! What updates leave behind is garbage until the block is frozen.
+
+use arrow_buffer::Buffer;
+use firn_base::sync::{Arc, AtomicU32, Mutex, OnceLock, Ordering};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+/// The longest string that lies wholly inside its view.
+pub(crate) const INLINE_BYTES: usize = 12;
+
+/// Buffers double in size, so that this many hold more than any block will.
+const BUFFERS: usize = 32;
+const FIRST_BUFFER_BYTES: usize = 8 << 10;
+/// Arrow takes offsets as signed 32-bit numbers.
+const LARGEST_BUFFER_BYTES: usize = 1 << 30;
+
+/// The longest string that a column can hold.
+pub(crate) const LONGEST_STRING_BYTES: usize = LARGEST_BUFFER_BYTES;
+
+/// The view of a string of at most [`INLINE_BYTES`].
+#[inline]
+pub(crate) fn inline_view(bytes: &[u8]) -> [u64; 2] {
+    debug_assert!(bytes.len() <= INLINE_BYTES);
+    let mut view = [0; 16];
+    view[..4].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+    view[4..4 + bytes.len()].copy_from_slice(bytes);
+    words(view)
+}
+
+/// The 16 bytes of a view.
+#[inline]
+pub(crate) fn view_bytes(view: [u64; 2]) -> [u8; 16] {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&view[0].to_le_bytes());
+    bytes[8..].copy_from_slice(&view[1].to_le_bytes());
+    bytes
+}
+
+/// The length that a view tells.
+#[inline]
+pub(crate) fn view_len(view: [u64; 2]) -> usize {
+    view[0] as u32 as usize
+}
+
+#[inline]
+fn words(view: [u8; 16]) -> [u64; 2] {
+    let (low, high) = view.split_at(8);
+    [
+        u64::from_le_bytes(low.try_into().expect("8 bytes")),
+        u64::from_le_bytes(high.try_into().expect("8 bytes")),
+    ]
+}
+
+/// A heap.
+pub(crate) struct Heap {
+    buffers: [OnceLock<Arc<HeapBuffer>>; BUFFERS],
+    /// The buffer that is being filled; the lock is the right to append.
+    filling: Mutex<usize>,
+}
+
+impl Heap {
+    pub fn new() -> Heap {
+        Heap { buffers: [const { OnceLock::new() }; BUFFERS], filling: Mutex::new(0) }
+    }
+
+    /// The view of `bytes`, stored here if they do not fit into it.
+    #[inline]
+    pub fn store(&self, bytes: &[u8]) -> [u64; 2] {
+        if bytes.len() <= INLINE_BYTES { inline_view(bytes) } else { self.append(bytes) }
+    }
+
+    fn append(&self, bytes: &[u8]) -> [u64; 2] {
+        assert!(bytes.len() <= LONGEST_STRING_BYTES, "callers refuse longer strings");
+        let mut filling = self.filling.lock();
+        loop {
+            let buffer = self.buffers[*filling].get_or_init(|| {
+                let usual = (FIRST_BUFFER_BYTES << *filling).min(LARGEST_BUFFER_BYTES);
+                Arc::new(HeapBuffer::new(usual.max(bytes.len().next_power_of_two())))
+            });
+            if let Some(offset) = buffer.append(bytes, &filling) {
+                let prefix: [u8; 4] = bytes[..4].try_into().expect("longer than 12 bytes");
+                return [
+                    bytes.len() as u64 | u64::from(u32::from_le_bytes(prefix)) << 32,
+                    *filling as u64 | u64::from(offset) << 32,
+                ];
+            }
+            *filling += 1;
+            assert!(*filling < BUFFERS, "a block's heap outgrew {BUFFERS} doubling buffers");
+        }
+    }
+
+    /// The bytes of a view of more than [`INLINE_BYTES`]. The view must be whole: read from this
+    /// block and validated. Panics if it points outside what was ever stored.
+    #[inline]
+    pub fn bytes(&self, view: [u64; 2]) -> &[u8] {
+        let buffer = self.buffers[view[1] as u32 as usize].get().expect("views name existing buffers");
+        let offset = (view[1] >> 32) as usize;
+        &buffer.filled()[offset..offset + view_len(view)]
+    }
+
+    /// The buffers so far, as Arrow buffers that share the memory and keep it alive.
+    pub fn arrow_buffers(&self) -> Vec<Buffer> {
+        self.buffers
+            .iter()
+            .map_while(OnceLock::get)
+            .map(|buffer| {
+                let length = buffer.filled().len();
+                // SAFETY: the first `length` bytes are initialised, never change again, and live as
+                // long as the `Arc` that the Arrow buffer owns.
+                unsafe { Buffer::from_custom_allocation(buffer.start, length, buffer.clone()) }
+            })
+            .collect()
+    }
+
+    /// Bytes allocated.
+    pub fn allocated_bytes(&self) -> usize {
+        self.buffers.iter().map_while(OnceLock::get).map(|buffer| buffer.capacity).sum()
+    }
+}
+
+struct HeapBuffer {
+    start: NonNull<u8>,
+    capacity: usize,
+    /// How much of it is filled and will not change again.
+    len: AtomicU32,
+}
+
+// SAFETY: readers only touch bytes before `len`, which no longer change; the one appender at a time
+// (the heap's lock) only touches bytes after it.
+unsafe impl Send for HeapBuffer {}
+// SAFETY: as above.
+unsafe impl Sync for HeapBuffer {}
+
+impl HeapBuffer {
+    fn new(capacity: usize) -> HeapBuffer {
+        let layout = Self::layout(capacity);
+        // SAFETY: the size is not zero. The bytes stay uninitialised until appended.
+        let start = unsafe { alloc(layout) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
+        HeapBuffer { start, capacity, len: AtomicU32::new(0) }
+    }
+
+    fn layout(capacity: usize) -> Layout {
+        Layout::from_size_align(capacity, 64).expect("at most 1 GiB")
+    }
+
+    /// Appends if there is room. `_turn` proves that the caller holds the heap's lock.
+    fn append(&self, bytes: &[u8], _turn: &usize) -> Option<u32> {
+        let offset = self.len.load(Ordering::Relaxed) as usize;
+        if bytes.len() > self.capacity - offset {
+            return None;
+        }
+        // SAFETY: in bounds by the check; nobody else writes (the lock) or reads (beyond `len`) there.
+        unsafe { self.start.as_ptr().add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        // Release: whoever sees the new length sees the bytes.
+        self.len.store((offset + bytes.len()) as u32, Ordering::Release);
+        Some(offset as u32)
+    }
+
+    #[inline]
+    fn filled(&self) -> &[u8] {
+        // Acquire: pairs with the store in `append`.
+        let length = self.len.load(Ordering::Acquire) as usize;
+        // SAFETY: that many bytes are initialised and will not change again.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), length) }
+    }
+}
+
+impl Drop for HeapBuffer {
+    fn drop(&mut self) {
+        // SAFETY: allocated with this layout; the last owner is gone.
+        unsafe { dealloc(self.start.as_ptr(), Self::layout(self.capacity)) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_comes_back_as_it_was_stored() {
+        let heap = Heap::new();
+        let stored: Vec<(Vec<u8>, [u64; 2])> = (0..300)
+            .map(|length| {
+                let bytes: Vec<u8> = (0..length).map(|at| (at * 7 + length) as u8).collect();
+                let view = heap.store(&bytes);
+                (bytes, view)
+            })
+            .collect();
+        for (bytes, view) in &stored {
+            assert_eq!(view_len(*view), bytes.len());
+            if bytes.len() <= INLINE_BYTES {
+                assert_eq!(&view_bytes(*view)[4..4 + bytes.len()], bytes);
+            } else {
+                assert_eq!(heap.bytes(*view), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn arrow_buffers_outlive_the_heap() {
+        let heap = Heap::new();
+        let text = "thirteen bytes and more";
+        heap.store(text.as_bytes());
+        let buffers = heap.arrow_buffers();
+        heap.store(text.as_bytes());
+        drop(heap);
+        assert_eq!(&buffers[0][..], text.as_bytes());
+    }
+
+    #[test]
+    fn a_string_larger_than_the_next_buffer_gets_one_of_its_own() {
+        let heap = Heap::new();
+        let long = vec![5; FIRST_BUFFER_BYTES * 3];
+        let short = vec![6; 100];
+        let views = [heap.store(&short), heap.store(&long), heap.store(&short)];
+        assert_eq!(heap.bytes(views[1]), long);
+        assert_eq!(heap.bytes(views[2]), short);
+    }
+}

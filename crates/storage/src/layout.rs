@@ -1,0 +1,126 @@
+//! The layout of a block: which byte of it holds what. Computed once per table version.
+//!
+//! ```text
+//! | present bitmap | column 0 | validity 0 | column 1 | validity 1 | … |
+//! ```
+//! Every part starts on a 64-byte boundary, as Arrow prefers. `present` says whether the newest
+//! version of a slot is a row; Arrow readers never see it. A column that is not nullable has no
+//! validity bitmap. Invariant: `slots` is a multiple of [`RANGE_SLOTS`].
+
+use crate::table::ColumnSpec;
+use firn_base::ids::SLOT_BITS;
+use firn_base::types::Width;
+use firn_base::{ColumnId, SqlType};
+
+/// Slots that share one versioned-positions entry (seed 000 §2.2.6 found 1,024 best).
+pub(crate) const RANGE_SLOTS: u32 = 1024;
+
+/// Every part of a block begins at a multiple of this.
+pub(crate) const PART_ALIGN: usize = 64;
+
+const _: () = assert!(RANGE_SLOTS.is_multiple_of(64), "a range is whole words of every bitmap");
+
+/// Where one column lies.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct ColumnLayout {
+    pub ty: SqlType,
+    pub width: Width,
+    /// Byte offset of the values.
+    pub values: usize,
+    /// Byte offset of the validity bitmap (1 = not NULL) of a nullable column.
+    pub validity: Option<usize>,
+}
+
+/// Where everything lies.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Layout {
+    pub columns: Box<[ColumnLayout]>,
+    pub slots: u32,
+    pub bytes: usize,
+}
+
+impl Layout {
+    /// The layout with as many slots as fit into about `block_bytes`, but at least one range.
+    pub fn new(columns: &[ColumnSpec], block_bytes: usize) -> Layout {
+        let row_bits: usize = 1 + columns
+            .iter()
+            .map(|column| value_bits(column.ty.width()) + usize::from(column.nullable))
+            .sum::<usize>();
+        let fitting = block_bytes * 8 / row_bits;
+        let most = (1 << SLOT_BITS) - RANGE_SLOTS as usize;
+        let ranges = (fitting.min(most) / RANGE_SLOTS as usize).max(1);
+        let slots = ranges * RANGE_SLOTS as usize;
+
+        let mut bytes = part_bytes(slots);
+        let columns = columns
+            .iter()
+            .map(|column| {
+                let width = column.ty.width();
+                let values = bytes;
+                bytes += part_bytes(slots * value_bits(width));
+                let validity = column.nullable.then_some(bytes);
+                if column.nullable {
+                    bytes += part_bytes(slots);
+                }
+                ColumnLayout { ty: column.ty, width, values, validity }
+            })
+            .collect();
+        Layout { columns, slots: slots as u32, bytes }
+    }
+
+    /// Where `column` lies.
+    #[inline]
+    pub fn column(&self, column: ColumnId) -> &ColumnLayout {
+        &self.columns[column.index()]
+    }
+}
+
+fn value_bits(width: Width) -> usize {
+    match width {
+        Width::Bit => 1,
+        Width::Fixed(bytes) => usize::from(bytes) * 8,
+        Width::View => 128,
+    }
+}
+
+fn part_bytes(bits: usize) -> usize {
+    bits.div_ceil(8).next_multiple_of(PART_ALIGN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_aligned_apart_and_within_the_block() {
+        let columns = [
+            ColumnSpec { ty: SqlType::Boolean, nullable: true },
+            ColumnSpec { ty: SqlType::SmallInt, nullable: false },
+            ColumnSpec { ty: SqlType::Text, nullable: true },
+            ColumnSpec { ty: SqlType::Uuid, nullable: false },
+        ];
+        for block_bytes in [0, 1 << 16, 1 << 20] {
+            let layout = Layout::new(&columns, block_bytes);
+            assert_eq!(layout.slots % RANGE_SLOTS, 0);
+            let slots = layout.slots as usize;
+            let mut end = slots / 8;
+            for column in &layout.columns {
+                assert_eq!(column.values % PART_ALIGN, 0);
+                assert!(column.values >= end);
+                end = column.values + slots * value_bits(column.width) / 8;
+                if let Some(validity) = column.validity {
+                    assert!(validity >= end && validity % PART_ALIGN == 0);
+                    end = validity + slots / 8;
+                }
+            }
+            assert!(end <= layout.bytes);
+            assert!(block_bytes < 1 << 20 || layout.bytes <= block_bytes + 16 * PART_ALIGN);
+        }
+    }
+
+    #[test]
+    fn a_narrow_table_never_needs_more_slots_than_a_row_id_can_name() {
+        let layout = Layout::new(&[ColumnSpec { ty: SqlType::Boolean, nullable: false }], 1 << 20);
+        assert!(layout.slots <= (1 << SLOT_BITS) - RANGE_SLOTS);
+    }
+}

@@ -1,0 +1,206 @@
+//! Zeroed memory that readers and writers share, seen only as slices of atomics.
+//!
+//! This file owns the casts from raw bytes. Memory is handed out as `&[AtomicX]`, so that every
+//! access is an atomic one and a race is a question of order, never of undefined behaviour.
+//! Rule kept by [`crate::block`]: one part of a block is always accessed at one width, since
+//! racing accesses of mixed sizes are undefined even between atomics.
+//!
+//! Blocks of 1 MiB come from regions that ask for huge pages: a random read that misses the TLB as
+//! well costs half as much again (337 ns against 220 ns measured).
+
+use firn_base::sync::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+
+use crate::layout::PART_ALIGN;
+
+/// A piece of zeroed memory, aligned to [`PART_ALIGN`].
+pub(crate) struct Memory {
+    start: NonNull<u8>,
+    bytes: usize,
+    origin: Origin,
+}
+
+enum Origin {
+    /// From the allocator.
+    Allocator,
+    /// A place in a region; goes back to the region's free list.
+    Region,
+}
+
+// SAFETY: the memory is owned, and shared access goes through atomics only.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// `bytes` zero bytes.
+    pub fn zeroed(bytes: usize) -> Memory {
+        let bytes = bytes.max(1).next_multiple_of(PART_ALIGN);
+        if let Some(start) = region::take(bytes) {
+            return Memory { start, bytes, origin: Origin::Region };
+        }
+        // SAFETY: the size is not zero.
+        let start = unsafe { alloc_zeroed(layout(bytes)) };
+        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout(bytes)) };
+        Memory { start, bytes, origin: Origin::Allocator }
+    }
+
+    /// Size in bytes.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// `count` 2-byte values from byte `offset` on.
+    #[inline]
+    pub fn u16s(&self, offset: usize, count: usize) -> &[AtomicU16] {
+        self.atomics(offset, count)
+    }
+
+    /// `count` 4-byte values from byte `offset` on.
+    #[inline]
+    pub fn u32s(&self, offset: usize, count: usize) -> &[AtomicU32] {
+        self.atomics(offset, count)
+    }
+
+    /// `count` 8-byte values from byte `offset` on.
+    #[inline]
+    pub fn u64s(&self, offset: usize, count: usize) -> &[AtomicU64] {
+        self.atomics(offset, count)
+    }
+
+    /// `count` pointers from byte `offset` on.
+    #[inline]
+    pub fn pointers<T>(&self, offset: usize, count: usize) -> &[AtomicPtr<T>] {
+        self.atomics(offset, count)
+    }
+
+    #[inline]
+    fn atomics<A: Atomic>(&self, offset: usize, count: usize) -> &[A] {
+        assert!(offset + count * size_of::<A>() <= self.bytes && offset.is_multiple_of(align_of::<A>()));
+        // SAFETY: in bounds and aligned by the assertion (the start is aligned to 64); initialised,
+        // since the memory began zeroed and every `Atomic` may be all zeros; shared only as atomics.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(offset).cast(), count) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        match self.origin {
+            // SAFETY: `start` came from the allocator with this layout, and nobody borrows it.
+            Origin::Allocator => unsafe { dealloc(self.start.as_ptr(), layout(self.bytes)) },
+            Origin::Region => region::give_back(self.start, self.bytes),
+        }
+    }
+}
+
+fn layout(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes, PART_ALIGN).expect("a block is smaller than the address space")
+}
+
+/// Atomics that may be made from zero bytes.
+trait Atomic {}
+impl Atomic for AtomicU16 {}
+impl Atomic for AtomicU32 {}
+impl Atomic for AtomicU64 {}
+impl<T> Atomic for AtomicPtr<T> {}
+
+/// Regions of huge pages, cut into places of 1 MiB.
+#[cfg(not(miri))]
+mod region {
+    use firn_base::sync::Mutex;
+    use std::ptr::NonNull;
+
+    const PLACE_BYTES: usize = 1 << 20;
+    const REGION_BYTES: usize = 32 << 20;
+    /// Pieces that fill less of a place than this come from the allocator.
+    const SMALLEST: usize = PLACE_BYTES - PLACE_BYTES / 8;
+
+    /// Free places. Regions are never unmapped: a database that has once needed the memory will
+    /// need it again, and freed places keep no pages ([`give_back`]).
+    static FREE: Mutex<Vec<Place>> = Mutex::new(Vec::new());
+
+    struct Place(NonNull<u8>);
+    // SAFETY: a free place is owned by the list.
+    unsafe impl Send for Place {}
+
+    /// A zeroed place for `bytes`, if that is what places are for.
+    pub(super) fn take(bytes: usize) -> Option<NonNull<u8>> {
+        if !(SMALLEST..=PLACE_BYTES).contains(&bytes) {
+            return None;
+        }
+        let mut free = FREE.lock();
+        if free.is_empty() {
+            map_region(&mut free)?;
+        }
+        free.pop().map(|place| place.0)
+    }
+
+    fn map_region(free: &mut Vec<Place>) -> Option<()> {
+        // SAFETY: a fresh anonymous mapping touches no existing memory.
+        let start = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                REGION_BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if start == libc::MAP_FAILED {
+            return None;
+        }
+        // SAFETY: the range was just mapped. Advice may be refused without harm.
+        unsafe { libc::madvise(start, REGION_BYTES, libc::MADV_HUGEPAGE) };
+        let start = NonNull::new(start.cast::<u8>())?;
+        // Last place first, so that places are handed out in address order.
+        for place in (0..REGION_BYTES / PLACE_BYTES).rev() {
+            // SAFETY: within the region.
+            free.push(Place(unsafe { start.add(place * PLACE_BYTES) }));
+        }
+        Some(())
+    }
+
+    /// Takes a place back and lets its pages go, so that it is zero when next taken.
+    pub(super) fn give_back(start: NonNull<u8>, bytes: usize) {
+        debug_assert!(bytes <= PLACE_BYTES);
+        // SAFETY: the place is ours again; dropping the pages of an anonymous private mapping makes
+        // it read as zeros.
+        let result = unsafe { libc::madvise(start.as_ptr().cast(), PLACE_BYTES, libc::MADV_DONTNEED) };
+        assert_eq!(result, 0, "the kernel lets go of pages of our own mapping");
+        FREE.lock().push(Place(start));
+    }
+}
+
+/// Miri knows no mappings: everything comes from the allocator.
+#[cfg(miri)]
+mod region {
+    use std::ptr::NonNull;
+
+    pub(super) fn take(_bytes: usize) -> Option<NonNull<u8>> {
+        None
+    }
+
+    pub(super) fn give_back(_start: NonNull<u8>, _bytes: usize) {
+        unreachable!("nothing was taken")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_base::sync::Ordering;
+
+    #[test]
+    fn a_place_that_was_written_to_is_zero_when_taken_again() {
+        for bytes in [100, 1 << 20] {
+            for _ in 0..3 {
+                let memory = Memory::zeroed(bytes);
+                let words = memory.u64s(0, bytes / 8);
+                assert!(words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
+                words.iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
+            }
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The states of a block, and the one function that decides every transition (DESIGN §3.3).
+//!
+//! ```text
+//!  hot ──cold for a while──> cooling ──no versions left──> freezing ──> frozen ──stays cold──> compact
+//!   ^────────── any write ────────┘                                        │
+//!   ^───────────── write: thaw in place, or copy if a reader holds it ─────┘
+//! ```
+//! A compact block never becomes hot again: its rows are marked deleted and inserted elsewhere.
+
+/// What a block is now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum BlockState {
+    /// Rows change in place.
+    Hot = 0,
+    /// Nobody has written for a while; the next write makes it hot again.
+    Cooling = 1,
+    /// Being made canonical; writers wait for a moment or take it back.
+    Freezing = 2,
+    /// Canonical Arrow, handed out uncopied.
+    Frozen = 3,
+    /// Encoded; immutable but for a delete mask.
+    Compact = 4,
+}
+
+impl BlockState {
+    /// The state with this number.
+    pub(crate) fn from_bits(bits: u8) -> BlockState {
+        use BlockState::*;
+        [Hot, Cooling, Freezing, Frozen, Compact][usize::from(bits)]
+    }
+}
+
+/// What happens to a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BlockEvent {
+    /// A transaction is about to write to it.
+    Write,
+    /// The garbage collector has seen no write for the table's `freeze_after`.
+    GoneCold,
+    /// The block is full and no row of it has a version chain.
+    VersionsGone,
+    /// Its canonical form stands.
+    Canonical,
+    /// Its encoded form stands.
+    Encoded,
+}
+
+/// The state after `event`, or `None` if the event cannot happen in that state.
+pub fn next(state: BlockState, event: BlockEvent) -> Option<BlockState> {
+    use BlockEvent::*;
+    use BlockState::*;
+    match (state, event) {
+        (Hot | Cooling | Freezing | Frozen, Write) => Some(Hot),
+        (Compact, Write) => Some(Compact),
+        (Hot, GoneCold) => Some(Cooling),
+        (Cooling, VersionsGone) => Some(Freezing),
+        (Freezing, Canonical) => Some(Frozen),
+        (Frozen, Encoded) => Some(Compact),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BlockEvent::*, BlockState::*, next};
+
+    #[test]
+    fn the_table_of_transitions_is_exactly_this() {
+        let table = [
+            (Hot, [Some(Hot), Some(Cooling), None, None, None]),
+            (Cooling, [Some(Hot), None, Some(Freezing), None, None]),
+            (Freezing, [Some(Hot), None, None, Some(Frozen), None]),
+            (Frozen, [Some(Hot), None, None, None, Some(Compact)]),
+            (Compact, [Some(Compact), None, None, None, None]),
+        ];
+        for (state, expected) in table {
+            for (event, expected) in [Write, GoneCold, VersionsGone, Canonical, Encoded].into_iter().zip(expected) {
+                assert_eq!(next(state, event), expected, "{state:?} on {event:?}");
+            }
+        }
+    }
+}

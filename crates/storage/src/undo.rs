@@ -1,0 +1,155 @@
+//! The undo buffer: memory of one transaction's undo records, in segments that never move.
+
+use crate::block::{Block, RawCell};
+use crate::version::{self, Change, Place, UndoHeader};
+use firn_base::sync::{Arc, Mutex};
+use firn_base::{ColumnId, Slot, Stamp};
+use smallvec::SmallVec;
+use std::cell::{Cell, UnsafeCell};
+use std::ptr::NonNull;
+
+/// Size of a usual segment. A record that is larger gets a segment of its own.
+const SEGMENT_BYTES: usize = 4096;
+const SEGMENT_WORDS: usize = SEGMENT_BYTES / 8;
+
+/// Words of segments to use again, so that short transactions do not allocate.
+static POOL: Mutex<Vec<Words>> = Mutex::new(Vec::new());
+const POOLED_SEGMENTS: usize = 4096;
+
+thread_local! {
+    /// The segment that this thread's last transaction did not fill: the next one goes on there.
+    /// Were every transaction to begin a segment of its own, a long reader, for which everybody's
+    /// records must be kept, would keep mostly empty memory.
+    static UNFILLED: Cell<Option<(Arc<Segment>, usize)>> = const { Cell::new(None) };
+}
+
+/// A place in a segment is written once, by the one transaction it was reserved for, before the
+/// record there is linked; from then on it is read through `Record`, whose rules say when.
+struct Words(Box<[UnsafeCell<u64>]>);
+
+// SAFETY: by the rule above no word is ever accessed by two threads without the link between.
+unsafe impl Send for Words {}
+// SAFETY: as above.
+unsafe impl Sync for Words {}
+
+/// Memory for records, of one or of several transactions.
+struct Segment(Option<Words>);
+
+impl Segment {
+    fn new(bytes: usize) -> Segment {
+        let pooled = if bytes <= SEGMENT_BYTES { POOL.lock().pop() } else { None };
+        let fresh = || Words((0..bytes.div_ceil(8).max(SEGMENT_WORDS)).map(|_| UnsafeCell::new(0)).collect());
+        Segment(Some(pooled.unwrap_or_else(fresh)))
+    }
+
+    fn words(&self) -> &[UnsafeCell<u64>] {
+        &self.0.as_ref().expect("taken only by drop").0
+    }
+
+    fn bytes(&self) -> usize {
+        self.words().len() * 8
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        let words = self.0.take().expect("dropped once");
+        let mut pool = POOL.lock();
+        if words.0.len() == SEGMENT_WORDS && pool.len() < POOLED_SEGMENTS {
+            pool.push(words);
+        }
+    }
+}
+
+/// Memory that was a transaction's undo records. Dropping it gives the segments up; that may happen
+/// only once no reader can still stand on a record: through `Guard::defer`.
+pub(crate) struct UndoMemory(#[expect(dead_code, reason = "held to be dropped")] SmallVec<[Arc<Segment>; 2]>);
+
+/// The records of a running transaction, in the order they were made.
+pub(crate) struct UndoBuffer {
+    owner: Stamp,
+    segments: SmallVec<[Arc<Segment>; 2]>,
+    /// Bytes used of the last segment.
+    used: usize,
+    records: Vec<NonNull<UndoHeader>>,
+}
+
+// SAFETY: the pointers lead into the segments, which it shares in.
+unsafe impl Send for UndoBuffer {}
+// SAFETY: sharing gives no access to the segments' content.
+unsafe impl Sync for UndoBuffer {}
+
+impl UndoBuffer {
+    pub fn new(owner: Stamp) -> UndoBuffer {
+        UndoBuffer { owner, segments: SmallVec::new(), used: 0, records: Vec::new() }
+    }
+
+    /// The records so far.
+    pub fn records(&self) -> &[NonNull<UndoHeader>] {
+        &self.records
+    }
+
+    /// Adds a record of an insert or a delete.
+    pub fn push_plain(&mut self, block: &Block, slot: Slot, change: Change) -> NonNull<UndoHeader> {
+        let at = self.reserve(version::HEADER_LEN);
+        // SAFETY: just reserved.
+        let record = unsafe { Place { owner: self.owner, block, slot }.write_plain(at, change) };
+        self.records.push(record);
+        record
+    }
+
+    /// Adds a record of an insert of several rows that follow each other.
+    pub fn push_insert_many(&mut self, block: &Block, slot: Slot, rows: u32) -> NonNull<UndoHeader> {
+        let at = self.reserve(version::INSERT_MANY_LEN);
+        // SAFETY: just reserved.
+        let record = unsafe { Place { owner: self.owner, block, slot }.write_insert_many(at, rows) };
+        self.records.push(record);
+        record
+    }
+
+    /// Adds a record of an update, with what the columns are before it.
+    pub fn push_update(
+        &mut self,
+        block: &Block,
+        slot: Slot,
+        columns: &[ColumnId],
+        before: &[RawCell],
+    ) -> NonNull<UndoHeader> {
+        let at = self.reserve(version::update_len(before));
+        // SAFETY: just reserved.
+        let record = unsafe { Place { owner: self.owner, block, slot }.write_update(at, columns, before) };
+        self.records.push(record);
+        record
+    }
+
+    /// Takes back the newest record, which was never linked. Its memory stays used.
+    pub fn pop(&mut self) {
+        self.records.pop();
+    }
+
+    fn reserve(&mut self, bytes: usize) -> NonNull<u8> {
+        debug_assert!(bytes.is_multiple_of(8));
+        let fits = |segment: &Arc<Segment>, used| used + bytes <= segment.bytes();
+        if !self.segments.last().is_some_and(|segment| fits(segment, self.used)) {
+            let unfilled = UNFILLED.take().filter(|(segment, used)| fits(segment, *used));
+            let (segment, used) = unfilled.unwrap_or_else(|| (Arc::new(Segment::new(bytes)), 0));
+            self.segments.push(segment);
+            self.used = used;
+        }
+        let segment = self.segments.last().expect("just made sure");
+        // The pointer may reach the whole segment: it is derived from the slice, not from one word.
+        let start = NonNull::new(segment.words().as_ptr().cast_mut().cast::<u8>()).expect("boxes are not null");
+        // SAFETY: in bounds by the check above.
+        let at = unsafe { start.add(self.used) };
+        self.used += bytes;
+        at
+    }
+
+    /// The records and the memory they lie in, for the collector.
+    pub fn into_parts(self) -> (Vec<NonNull<UndoHeader>>, UndoMemory) {
+        if let Some(last) = self.segments.last() {
+            UNFILLED.set(Some((last.clone(), self.used)));
+        }
+        (self.records, UndoMemory(self.segments))
+    }
+}

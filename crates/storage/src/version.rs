@@ -1,0 +1,335 @@
+//! Version chains: how a row remembers what older snapshots must still see.
+//!
+//! Rows change in place; the chain that hangs off a slot holds, newest first, the image *before*
+//! each change. A record's stamp says which snapshots need not apply it. Records lie in their
+//! transaction's undo buffer ([`crate::undo`]); the header is followed by the changed columns:
+//!
+//! ```text
+//! | stamp 8 | older 8 | block 8 | slot 4 | entries 2 | change 1 | undone 1 |      32 bytes
+//! | column 2, null 1, wide 1, 0… | word 8 | word 8 if wide |                    per entry
+//! ```
+//!
+//! Invariants:
+//! - Uncommitted records of a chain have one writer and stand before all committed ones.
+//! - Stamps never rise from newer to older.
+//! - A record that was rolled back stays where it is, with a time stamp of its own, until collected:
+//!   were it unlinked at once, a reader that copied the row while it was dirty would find the same
+//!   chain head again and believe its copy.
+//! - Everything in a record but `stamp`, `older` and `undone` is written before it is linked, and
+//!   never again.
+
+use crate::Guard;
+use crate::block::{Block, RawCell};
+use firn_base::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use firn_base::{ColumnId, Slot, Snapshot, Stamp, visible};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+/// What a record undoes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Change {
+    /// The row came to be. Always the oldest record of a chain.
+    Insert,
+    /// This row and the following ones came to be; one word of payload tells how many in all.
+    InsertMany,
+    /// Some columns changed; the entries hold what they were.
+    Update,
+    /// The row went; its columns still hold what they were.
+    Delete,
+}
+
+/// The head of a record.
+#[repr(C)]
+pub(crate) struct UndoHeader {
+    stamp: AtomicU64,
+    older: AtomicPtr<UndoHeader>,
+    block: NonNull<Block>,
+    slot: u32,
+    entries: u16,
+    change: Change,
+    undone: AtomicBool,
+}
+
+pub(crate) const HEADER_LEN: usize = 32;
+const _: () = assert!(HEADER_LEN.is_multiple_of(8) && size_of::<UndoHeader>() == HEADER_LEN);
+
+const ENTRY_NULL: u64 = 1 << 16;
+const ENTRY_WIDE: u64 = 1 << 24;
+
+/// Bytes of a record with these changed columns.
+pub(crate) fn update_len(cells: &[RawCell]) -> usize {
+    HEADER_LEN + cells.iter().map(|cell| if cell.words[1] == 0 { 16 } else { 24 }).sum::<usize>()
+}
+
+/// Bytes of a record of [`Change::InsertMany`].
+pub(crate) const INSERT_MANY_LEN: usize = HEADER_LEN + 8;
+
+/// A record that can be reached as long as `'g` lasts: while a guard is held or, for its writer,
+/// while the write set lives.
+#[derive(Clone, Copy)]
+pub(crate) struct Record<'g> {
+    at: NonNull<UndoHeader>,
+    life: PhantomData<&'g Guard>,
+}
+
+impl PartialEq for Record<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.at == other.at
+    }
+}
+
+impl<'g> Record<'g> {
+    /// The record a chain pointer leads to.
+    #[inline]
+    pub fn load(pointer: &AtomicPtr<UndoHeader>, _guard: &'g Guard) -> Option<Record<'g>> {
+        // Acquire: pairs with the compare-and-swap that linked it, so that its content is there.
+        NonNull::new(pointer.load(Ordering::Acquire)).map(|at| Record { at, life: PhantomData })
+    }
+
+    /// # Safety
+    /// `at` was made by one of the `write_` functions below, and its memory outlives `'g`.
+    #[inline]
+    pub unsafe fn from_raw(at: NonNull<UndoHeader>) -> Record<'g> {
+        Record { at, life: PhantomData }
+    }
+
+    /// The pointer to link it by.
+    #[inline]
+    pub fn as_ptr(self) -> *mut UndoHeader {
+        self.at.as_ptr()
+    }
+
+    #[inline]
+    fn header(&self) -> &'g UndoHeader {
+        // SAFETY: reachable for `'g` (type invariant), initialised before it was linked, and only its
+        // atomic fields change.
+        unsafe { self.at.as_ref() }
+    }
+
+    #[inline]
+    pub fn stamp(self) -> Stamp {
+        // Acquire: a stamp that shows a rollback comes after the row was restored.
+        Stamp::from_bits(self.header().stamp.load(Ordering::Acquire))
+    }
+
+    /// Release: whoever sees the stamp sees what the transaction did before.
+    #[inline]
+    pub fn set_stamp(self, stamp: Stamp) {
+        self.header().stamp.store(stamp.to_bits(), Ordering::Release);
+    }
+
+    #[inline]
+    pub fn older(self, guard: &'g Guard) -> Option<Record<'g>> {
+        Record::load(&self.header().older, guard)
+    }
+
+    /// Cuts off or replaces what is older. Only the collector does this to a linked record.
+    pub fn set_older(self, older: Option<Record<'_>>) {
+        let older = older.map_or(std::ptr::null_mut(), Record::as_ptr);
+        self.header().older.store(older, Ordering::Release);
+    }
+
+    #[inline]
+    pub fn change(self) -> Change {
+        self.header().change
+    }
+
+    #[inline]
+    pub fn slot(self) -> Slot {
+        Slot(self.header().slot)
+    }
+
+    /// The block the row lives in.
+    #[inline]
+    pub fn block(self) -> &'g Block {
+        // SAFETY: tables keep their blocks, and a write set (and what becomes of it) keeps its tables.
+        unsafe { self.header().block.as_ref() }
+    }
+
+    /// Whether the change has been taken back.
+    #[inline]
+    pub fn undone(self) -> bool {
+        self.header().undone.load(Ordering::Acquire)
+    }
+
+    pub fn set_undone(self) {
+        self.header().undone.store(true, Ordering::Release);
+    }
+
+    /// Whether the change was taken back and its transaction has ended: it then conflicts with
+    /// nobody.
+    #[inline]
+    pub fn is_void(self) -> bool {
+        self.undone() && self.stamp().time().is_some()
+    }
+
+    /// How many rows came to be.
+    pub fn inserted_rows(self) -> u32 {
+        match self.change() {
+            Change::Insert => 1,
+            // SAFETY: such a record has one word of payload (`write_insert_many`).
+            Change::InsertMany => unsafe { self.payload().read() as u32 },
+            Change::Update | Change::Delete => 0,
+        }
+    }
+
+    #[inline]
+    fn payload(self) -> NonNull<u64> {
+        // SAFETY: the payload lies right behind the header, within the same segment.
+        unsafe { self.at.byte_add(HEADER_LEN).cast() }
+    }
+
+    /// The changed columns with what they were before.
+    #[inline]
+    pub fn entries(self) -> Entries<'g> {
+        let left = if self.change() == Change::Update { self.header().entries } else { 0 };
+        Entries { next: self.payload(), left, life: PhantomData }
+    }
+
+    /// Whether every column of `self` is also in `other`.
+    pub fn covered_by(self, other: Record<'_>) -> bool {
+        self.entries().all(|(column, _)| other.entries().any(|(candidate, _)| candidate == column))
+    }
+}
+
+/// Walks the changed columns of a record.
+pub(crate) struct Entries<'g> {
+    next: NonNull<u64>,
+    left: u16,
+    life: PhantomData<&'g Guard>,
+}
+
+impl Iterator for Entries<'_> {
+    type Item = (ColumnId, RawCell);
+
+    #[inline]
+    fn next(&mut self) -> Option<(ColumnId, RawCell)> {
+        self.left = self.left.checked_sub(1)?;
+        // SAFETY: `left` entries follow, written by `write_update` in this form; the record lives.
+        unsafe {
+            let head = self.next.read();
+            let low = self.next.add(1).read();
+            let wide = head & ENTRY_WIDE != 0;
+            let high = if wide { self.next.add(2).read() } else { 0 };
+            self.next = self.next.add(if wide { 3 } else { 2 });
+            let cell = RawCell { null: head & ENTRY_NULL != 0, words: [low, high] };
+            Some((ColumnId(head as u16), cell))
+        }
+    }
+}
+
+/// Where a record is about to go.
+pub(crate) struct Place<'a> {
+    pub owner: Stamp,
+    pub block: &'a Block,
+    pub slot: Slot,
+}
+
+impl Place<'_> {
+    /// # Safety
+    /// `at` is aligned to 8 and has room for [`HEADER_LEN`] bytes that nobody else uses.
+    unsafe fn write_header(&self, at: NonNull<u8>, change: Change, entries: u16) -> NonNull<UndoHeader> {
+        let at = at.cast::<UndoHeader>();
+        // SAFETY: by the caller.
+        unsafe {
+            at.write(UndoHeader {
+                stamp: AtomicU64::new(self.owner.to_bits()),
+                older: AtomicPtr::new(std::ptr::null_mut()),
+                block: NonNull::from(self.block),
+                slot: self.slot.0,
+                entries,
+                change,
+                undone: AtomicBool::new(false),
+            });
+        }
+        at
+    }
+
+    /// Writes a record of [`Change::Insert`] or [`Change::Delete`].
+    ///
+    /// # Safety
+    /// `at` is aligned to 8 and has room for [`HEADER_LEN`] bytes that nobody else uses.
+    pub unsafe fn write_plain(&self, at: NonNull<u8>, change: Change) -> NonNull<UndoHeader> {
+        debug_assert!(matches!(change, Change::Insert | Change::Delete));
+        // SAFETY: by the caller.
+        unsafe { self.write_header(at, change, 0) }
+    }
+
+    /// Writes a record of [`Change::InsertMany`].
+    ///
+    /// # Safety
+    /// As above, for [`INSERT_MANY_LEN`] bytes.
+    pub unsafe fn write_insert_many(&self, at: NonNull<u8>, rows: u32) -> NonNull<UndoHeader> {
+        // SAFETY: by the caller.
+        unsafe {
+            at.byte_add(HEADER_LEN).cast::<u64>().write(u64::from(rows));
+            self.write_header(at, Change::InsertMany, 0)
+        }
+    }
+
+    /// Writes a record of [`Change::Update`] with what the columns are before it.
+    ///
+    /// # Safety
+    /// As above, for [`update_len`] bytes.
+    pub unsafe fn write_update(
+        &self,
+        at: NonNull<u8>,
+        columns: &[ColumnId],
+        cells: &[RawCell],
+    ) -> NonNull<UndoHeader> {
+        // SAFETY: by the caller; the strides are those of `update_len`.
+        unsafe {
+            let mut next = at.byte_add(HEADER_LEN).cast::<u64>();
+            for (column, cell) in columns.iter().zip(cells) {
+                let wide = cell.words[1] != 0;
+                let null = if cell.null { ENTRY_NULL } else { 0 };
+                next.write(u64::from(column.0) | null | if wide { ENTRY_WIDE } else { 0 });
+                next.add(1).write(cell.words[0]);
+                if wide {
+                    next.add(2).write(cell.words[1]);
+                }
+                next = next.add(if wide { 3 } else { 2 });
+            }
+            self.write_header(at, Change::Update, columns.len() as u16)
+        }
+    }
+}
+
+/// Walks a chain from `head` and takes back, in `cells` (the values of `columns`), every change
+/// that `snapshot` does not see. Returns whether the row exists for it, given whether it exists now.
+#[inline]
+pub(crate) fn undo_unseen<'g>(
+    head: Option<Record<'g>>,
+    snapshot: Snapshot,
+    mut present: bool,
+    columns: &[ColumnId],
+    cells: &mut [RawCell],
+    guard: &'g Guard,
+) -> bool {
+    let mut next = head;
+    while let Some(record) = next {
+        if visible(record.stamp(), snapshot) {
+            break;
+        }
+        match record.change() {
+            Change::Insert | Change::InsertMany => return false,
+            Change::Delete => present = true,
+            Change::Update => restore_columns(record, columns, cells),
+        }
+        next = record.older(guard);
+    }
+    present
+}
+
+/// Sets those of `columns` that `record` changed back to what they were before it.
+#[inline]
+pub(crate) fn restore_columns(record: Record<'_>, columns: &[ColumnId], cells: &mut [RawCell]) {
+    for (changed, before) in record.entries() {
+        for (column, cell) in columns.iter().zip(&mut *cells) {
+            if *column == changed {
+                *cell = before;
+            }
+        }
+    }
+}

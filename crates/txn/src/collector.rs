@@ -1,0 +1,102 @@
+//! The garbage collector: takes the write sets of ended transactions in the order of their times
+//! and has storage unlink what no snapshot needs.
+//!
+//! Committers run it every few commits, while what they wrote is still in their cache; a background
+//! tick runs it when nobody commits. A reader that runs long holds back the horizon; then chains
+//! are trimmed of the versions between what anybody reads ([`Retired::trim`]).
+
+use crate::active::ActiveSet;
+use firn_base::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
+use firn_base::Time;
+use firn_storage::{Garbage, Retired, pin};
+use std::collections::VecDeque;
+
+/// Commits after which a committer collects.
+const COLLECT_EVERY: usize = 64;
+
+/// Write sets that a long reader may hold back before chains are trimmed, and the number of newer
+/// ones that are left alone then: short readers are among them.
+const TRIM_ABOVE: usize = 8192;
+const TRIM_SPARES: usize = 1024;
+
+/// What has ended and waits to be collected.
+#[derive(Default)]
+pub(crate) struct Collector {
+    /// Ended write sets, in the order of their times.
+    queue: Mutex<VecDeque<Retired>>,
+    queued: AtomicUsize,
+    /// One collector at a time; holds what waits for a long reader.
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    /// Taken from the queue, not yet collectable, in the order of their times.
+    retired: VecDeque<Retired>,
+    /// How many of them, from the front, have been trimmed.
+    trimmed: usize,
+}
+
+impl Collector {
+    /// Takes a write set. Called inside the commit section, so that times ascend.
+    pub fn retire(&self, retired: Retired) {
+        let mut queue = self.queue.lock();
+        queue.push_back(retired);
+        self.queued.store(queue.len(), Ordering::Relaxed);
+    }
+
+    /// Whether it is worth collecting now.
+    #[inline]
+    pub fn is_due(&self) -> bool {
+        self.queued.load(Ordering::Relaxed) >= COLLECT_EVERY
+    }
+
+    /// Write sets that wait.
+    pub fn backlog(&self) -> usize {
+        self.queued.load(Ordering::Relaxed) + self.held.lock().retired.len()
+    }
+
+    /// Collects what no snapshot needs, unless another thread is at it.
+    pub fn collect(&self, active: &ActiveSet, last: &AtomicU64) {
+        let Some(mut held) = self.held.try_lock() else { return };
+        let held = &mut *held;
+        {
+            let mut queue = self.queue.lock();
+            held.retired.append(&mut queue);
+            self.queued.store(0, Ordering::Relaxed);
+        }
+        let horizon = active.horizon(last);
+        let guard = pin();
+        let mut garbage = Garbage::default();
+        while held.retired.front().is_some_and(|retired| retired.time <= horizon) {
+            let retired = held.retired.pop_front().expect("just looked");
+            retired.collect(&mut garbage, &guard);
+            held.trimmed = held.trimmed.saturating_sub(1);
+        }
+        if held.retired.len() - held.trimmed > TRIM_ABOVE {
+            let (times, now) = active.snapshot_times(last);
+            held.trim(&times, now, &mut garbage, &guard);
+        }
+        garbage.free(&guard);
+    }
+}
+
+impl Held {
+    /// Trims everything not yet trimmed but for the newest few.
+    fn trim(&mut self, active: &[Time], now: Time, garbage: &mut Garbage, guard: &firn_storage::Guard) {
+        let end = self.retired.len() - TRIM_SPARES;
+        let mut kept = VecDeque::with_capacity(self.retired.len());
+        for (position, mut retired) in self.retired.drain(..).enumerate() {
+            if (self.trimmed..end).contains(&position) {
+                retired.trim(active, now, guard);
+                if retired.is_empty() {
+                    retired.discard(garbage);
+                    continue;
+                }
+            }
+            kept.push_back(retired);
+        }
+        self.trimmed = kept.len() - TRIM_SPARES;
+        self.retired = kept;
+    }
+}

@@ -1,0 +1,76 @@
+//! What a transaction that runs DDL keeps: its own catalog, and what to do to storage at its end.
+
+use crate::catalog::Catalog;
+use crate::engine::Engine;
+use firn_base::sync::Arc;
+use firn_base::{TableId, Time};
+use firn_storage::{Index, Table};
+
+/// The DDL of a running transaction, which holds the engine's DDL lock.
+pub(crate) struct Ddl {
+    /// The catalog as committed when it began.
+    pub base: Arc<Catalog>,
+    /// The catalog as it sees it.
+    pub catalog: Arc<Catalog>,
+    /// The catalogs before each change: what a savepoint goes back to.
+    pub history: Vec<Arc<Catalog>>,
+    pub actions: Vec<Action>,
+    /// Tables it has alone.
+    pub exclusive: Vec<Arc<Table>>,
+}
+
+/// A change of storage that comes with DDL. Made at once where nobody else can see it; the rest
+/// happens at commit.
+pub(crate) enum Action {
+    CreateStorage(Arc<Table>),
+    DropStorage(TableId),
+    CreateIndex(Arc<Table>, Arc<Index>),
+    DropIndex(Arc<Table>, Arc<Index>),
+}
+
+impl Ddl {
+    pub fn new(base: Arc<Catalog>) -> Ddl {
+        Ddl { catalog: base.clone(), base, history: Vec::new(), actions: Vec::new(), exclusive: Vec::new() }
+    }
+
+    /// Takes back every action from `keep` on.
+    pub fn undo_actions(&mut self, keep: usize, engine: &Engine) {
+        for action in self.actions.drain(keep..).rev() {
+            match action {
+                Action::CreateStorage(table) => engine.forget_table(table.id()),
+                Action::CreateIndex(table, index) => table.remove_index(&index),
+                Action::DropStorage(_) | Action::DropIndex(..) => {}
+            }
+        }
+    }
+
+    /// Does at commit what had to wait for it.
+    pub fn publish(&self, time: Time, engine: &Engine) {
+        for action in &self.actions {
+            match action {
+                Action::DropStorage(id) => {
+                    engine.table(*id).gate().set_changed_at(time);
+                    engine.drop_table_after(*id, time);
+                }
+                Action::DropIndex(table, index) => table.remove_index(index),
+                Action::CreateStorage(_) | Action::CreateIndex(..) => {}
+            }
+        }
+        for table in &self.exclusive {
+            table.gate().set_changed_at(time);
+        }
+    }
+
+    /// The change of the catalog and of storage, as the log holds it.
+    pub fn log_entry(&self, engine: &Engine) -> Vec<u8> {
+        let created = self.actions.iter().filter_map(|action| match action {
+            Action::CreateStorage(table) => Some(table.clone()),
+            _ => None,
+        });
+        let dropped = self.actions.iter().filter_map(|action| match action {
+            Action::DropStorage(id) => Some(*id),
+            _ => None,
+        });
+        self.catalog.changes_since(&self.base, created, dropped, engine.id_marks()).to_bytes()
+    }
+}
