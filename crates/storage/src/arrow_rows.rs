@@ -61,14 +61,20 @@ impl<'a> BatchRows<'a> {
                     }
                     SqlType::Numeric { precision, .. } => {
                         let values = array.as_primitive::<Decimal128Type>().values();
-                        if precision <= 18 { Values::NarrowDecimal(values) } else { Values::WideDecimal(values) }
+                        if precision <= 18 {
+                            Values::NarrowDecimal(values)
+                        } else {
+                            Values::WideDecimal(values)
+                        }
                     }
                     SqlType::Interval => {
                         Values::Interval(array.as_primitive::<IntervalMonthDayNanoType>().values())
                     }
                     SqlType::Uuid => Values::Uuid(array.as_fixed_size_binary()),
                     SqlType::Bytea => Values::Bytes(array.as_binary_view()),
-                    SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => Values::Text(array.as_string_view()),
+                    SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
+                        Values::Text(array.as_string_view())
+                    }
                 };
                 let nulls = array.nulls();
                 assert!(spec.nullable || array.null_count() == 0, "NULL in a column that is not nullable");
@@ -126,19 +132,25 @@ impl<'a> BatchRows<'a> {
             match (&column.values, column.nulls) {
                 // The widths that most columns have, without NULLs, in plain loops.
                 (Values::Four(values), None) => {
-                    for (slot, value) in block.u32s(id)[first.index()..].iter().zip(&values[from..][..count as usize]) {
+                    for (slot, value) in
+                        block.u32s(id)[first.index()..].iter().zip(&values[from..][..count as usize])
+                    {
                         slot.store(*value as u32, firn_base::sync::Ordering::Relaxed);
                     }
                     self.mark_valid(block, id, first, count);
                 }
                 (Values::Eight(values), None) => {
-                    for (slot, value) in block.u64s(id)[first.index()..].iter().zip(&values[from..][..count as usize]) {
+                    for (slot, value) in
+                        block.u64s(id)[first.index()..].iter().zip(&values[from..][..count as usize])
+                    {
                         slot.store(*value as u64, firn_base::sync::Ordering::Relaxed);
                     }
                     self.mark_valid(block, id, first, count);
                 }
                 (Values::NarrowDecimal(values), None) => {
-                    for (slot, value) in block.u64s(id)[first.index()..].iter().zip(&values[from..][..count as usize]) {
+                    for (slot, value) in
+                        block.u64s(id)[first.index()..].iter().zip(&values[from..][..count as usize])
+                    {
                         slot.store(*value as u64, firn_base::sync::Ordering::Relaxed);
                     }
                     self.mark_valid(block, id, first, count);

@@ -256,7 +256,9 @@ impl Block {
     #[inline]
     pub fn versions(&self) -> &[AtomicPtr<UndoHeader>] {
         let slots = self.layout.slots as usize;
-        self.versions.get_or_init(|| Memory::zeroed(slots * size_of::<AtomicPtr<UndoHeader>>())).pointers(0, slots)
+        self.versions
+            .get_or_init(|| Memory::zeroed(slots * size_of::<AtomicPtr<UndoHeader>>()))
+            .pointers(0, slots)
     }
 
     /// The newest record of a row.
@@ -421,8 +423,7 @@ impl Position {
         loop {
             let count = entry >> 32;
             debug_assert!(count >= u64::from(rows), "rows are counted before they are linked");
-            let narrowed =
-                if count == u64::from(rows) { 0 } else { entry - (u64::from(rows) << 32) };
+            let narrowed = if count == u64::from(rows) { 0 } else { entry - (u64::from(rows) << 32) };
             match self.0.compare_exchange_weak(entry, narrowed, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => entry = now,

@@ -19,7 +19,11 @@ pub(crate) struct Directory {
 
 impl Directory {
     pub fn new() -> Directory {
-        Directory { levels: [const { OnceLock::new() }; LEVELS], len: AtomicU64::new(0), growing: Mutex::new(()) }
+        Directory {
+            levels: [const { OnceLock::new() }; LEVELS],
+            len: AtomicU64::new(0),
+            growing: Mutex::new(()),
+        }
     }
 
     /// Number of blocks.
@@ -48,7 +52,8 @@ impl Directory {
             return;
         }
         let (level, at) = place(known);
-        let entries = self.levels[level].get_or_init(|| (0..FIRST << level).map(|_| OnceLock::new()).collect());
+        let entries =
+            self.levels[level].get_or_init(|| (0..FIRST << level).map(|_| OnceLock::new()).collect());
         let fresh = entries[at].set(Box::new(make())).is_ok();
         assert!(fresh, "blocks are appended under the lock");
         self.len.store(known + 1, Ordering::Release);

@@ -50,7 +50,12 @@ pub struct TableScan {
 }
 
 impl TableScan {
-    pub(crate) fn new(table: Arc<Table>, snapshot: Snapshot, columns: &[ColumnId], row_ids: bool) -> TableScan {
+    pub(crate) fn new(
+        table: Arc<Table>,
+        snapshot: Snapshot,
+        columns: &[ColumnId],
+        row_ids: bool,
+    ) -> TableScan {
         TableScan {
             blocks: table.blocks().len(),
             batches_per_block: u64::from(table.layout().slots.div_ceil(BATCH_ROWS as u32)),
@@ -86,7 +91,11 @@ impl TableScan {
             scan: self,
             block,
             guard,
-            columns: self.columns.iter().map(|column| Column::new(block, *column, (end - first) as usize)).collect(),
+            columns: self
+                .columns
+                .iter()
+                .map(|column| Column::new(block, *column, (end - first) as usize))
+                .collect(),
             rows: 0,
             row_ids: self.row_ids.then(Vec::new),
             raw: vec![RawCell::default(); self.columns.len()],
@@ -156,7 +165,10 @@ impl Gather<'_> {
             let from = next + skip;
             let mut to = from + run;
             if to == next + in_word {
-                while to < end && end - to >= 64 && present[to as usize / 64].load(Ordering::Relaxed) == u64::MAX {
+                while to < end
+                    && end - to >= 64
+                    && present[to as usize / 64].load(Ordering::Relaxed) == u64::MAX
+                {
                     to += 64;
                 }
             }
@@ -176,13 +188,8 @@ impl Gather<'_> {
     /// Adds rows one by one, as the snapshot sees them.
     fn versioned(&mut self, start: u32, end: u32) {
         for slot in (start..end).map(Slot) {
-            let seen = self.block.read_raw(
-                slot,
-                self.scan.snapshot,
-                &self.scan.columns,
-                &mut self.raw,
-                self.guard,
-            );
+            let seen =
+                self.block.read_raw(slot, self.scan.snapshot, &self.scan.columns, &mut self.raw, self.guard);
             if seen {
                 for (column, raw) in self.columns.iter_mut().zip(&self.raw) {
                     column.push(*raw);

@@ -75,7 +75,9 @@ mod tests {
             (Compact, [Some(Compact), None, None, None, None]),
         ];
         for (state, expected) in table {
-            for (event, expected) in [Write, GoneCold, VersionsGone, Canonical, Encoded].into_iter().zip(expected) {
+            for (event, expected) in
+                [Write, GoneCold, VersionsGone, Canonical, Encoded].into_iter().zip(expected)
+            {
                 assert_eq!(next(state, event), expected, "{state:?} on {event:?}");
             }
         }

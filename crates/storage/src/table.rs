@@ -18,8 +18,8 @@ use crate::{Guard, Index, KeyBuffer, TableScan, WriteSet};
 use arrow_array::ArrayRef;
 use firn_base::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock};
 use firn_base::{
-    BlockNumber, Cell, ColumnId, Error, Result, RowId, Slot, Snapshot, SqlState, SqlType, Stamp, TableId, Time,
-    visible,
+    BlockNumber, Cell, ColumnId, Error, Result, RowId, Slot, Snapshot, SqlState, SqlType, Stamp, TableId,
+    Time, visible,
 };
 use smallvec::SmallVec;
 
@@ -192,14 +192,7 @@ impl Table {
 
     /// Enters one key of a row into one index, unless that breaks uniqueness.
     #[inline]
-    fn enter(
-        &self,
-        index: &Index,
-        key: &[u8],
-        row: RowId,
-        snapshot: Snapshot,
-        guard: &Guard,
-    ) -> Result<()> {
+    fn enter(&self, index: &Index, key: &[u8], row: RowId, snapshot: Snapshot, guard: &Guard) -> Result<()> {
         if !index.spec().unique {
             index.insert(key, row, guard);
             return Ok(());
@@ -214,7 +207,14 @@ impl Table {
     /// that key (seed 000 §2.2.5): in the own snapshot, in the newest committed version, or in what
     /// somebody has not committed yet.
     #[cold]
-    fn judge(&self, index: &Index, key: &[u8], other: RowId, snapshot: Snapshot, guard: &Guard) -> Result<Verdict> {
+    fn judge(
+        &self,
+        index: &Index,
+        key: &[u8],
+        other: RowId,
+        snapshot: Snapshot,
+        guard: &Guard,
+    ) -> Result<Verdict> {
         let committed = Snapshot { read_time: LATEST, owner: snapshot.owner };
         let in_place = self.has_key_in_place(index, key, other, guard);
         let in_newest = self.has_key(index, key, other, committed, guard);
@@ -305,9 +305,15 @@ impl Table {
             self.rows.fetch_add(i64::from(count), Ordering::Relaxed);
             let stretch = done..done + count as usize;
             if let Some(redo) = write_set.redo() {
-                redo.insert_batch(self.id, block.row(first), count, self.columns.len() as u16, |column, cells| {
-                    stretch.clone().for_each(|row| cells.push(rows.cell(row, column.index())));
-                });
+                redo.insert_batch(
+                    self.id,
+                    block.row(first),
+                    count,
+                    self.columns.len() as u16,
+                    |column, cells| {
+                        stretch.clone().for_each(|row| cells.push(rows.cell(row, column.index())));
+                    },
+                );
             }
             for index in indexes.iter() {
                 for (offset, row) in stretch.clone().enumerate() {
@@ -399,7 +405,13 @@ impl Table {
     }
 
     /// Deletes a row that `snapshot` sees. Error: 40001.
-    pub fn delete(&self, write_set: &mut WriteSet, snapshot: Snapshot, row: RowId, guard: &Guard) -> Result<()> {
+    pub fn delete(
+        &self,
+        write_set: &mut WriteSet,
+        snapshot: Snapshot,
+        row: RowId,
+        guard: &Guard,
+    ) -> Result<()> {
         let block = self.block(row);
         let slot = row.slot();
         loop {
@@ -737,13 +749,8 @@ fn key_of(block: &Block, index: &Index, raw: &[RawCell]) -> KeyBuffer {
 }
 
 fn encode_raw(block: &Block, index: &Index, raw: &[RawCell], key: &mut KeyBuffer) {
-    let cells: SmallVec<[Cell<'_>; 8]> = index
-        .spec()
-        .columns
-        .iter()
-        .zip(raw)
-        .map(|(part, raw)| block.export(part.column, *raw))
-        .collect();
+    let cells: SmallVec<[Cell<'_>; 8]> =
+        index.spec().columns.iter().zip(raw).map(|(part, raw)| block.export(part.column, *raw)).collect();
     index.encode(&cells, key);
 }
 

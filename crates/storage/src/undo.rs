@@ -138,7 +138,8 @@ impl UndoBuffer {
         }
         let segment = self.segments.last().expect("just made sure");
         // The pointer may reach the whole segment: it is derived from the slice, not from one word.
-        let start = NonNull::new(segment.words().as_ptr().cast_mut().cast::<u8>()).expect("boxes are not null");
+        let start =
+            NonNull::new(segment.words().as_ptr().cast_mut().cast::<u8>()).expect("boxes are not null");
         // SAFETY: in bounds by the check above.
         let at = unsafe { start.add(self.used) };
         self.used += bytes;

@@ -6,8 +6,8 @@
 //! are trimmed of the versions between what anybody reads ([`Retired::trim`]).
 
 use crate::active::ActiveSet;
-use firn_base::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
 use firn_base::Time;
+use firn_base::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
 use firn_storage::{Garbage, Retired, pin};
 use std::collections::VecDeque;
 

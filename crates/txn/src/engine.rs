@@ -174,7 +174,8 @@ impl Engine {
         // The version is stored before the time, and both before a snapshot can read at that time.
         let version = self.catalog_version.load(Ordering::Acquire);
         let time = self.catalog_time.load(Ordering::Acquire);
-        (time <= snapshot.read_time.0 && self.catalog_version.load(Ordering::Acquire) == version).then_some(version)
+        (time <= snapshot.read_time.0 && self.catalog_version.load(Ordering::Acquire) == version)
+            .then_some(version)
     }
 
     /// The physical table of an id. Panics if there is none: ids come from the catalog.
@@ -297,7 +298,11 @@ impl Engine {
     // ---- for transactions ----
 
     /// The critical section of commit. Errors leave everything as it was.
-    pub(crate) fn commit_section(&self, mut write_set: WriteSet, ddl: Option<&Ddl>) -> std::result::Result<Ticket, (Error, WriteSet)> {
+    pub(crate) fn commit_section(
+        &self,
+        mut write_set: WriteSet,
+        ddl: Option<&Ddl>,
+    ) -> std::result::Result<Ticket, (Error, WriteSet)> {
         if let (Some(ddl), Some(redo)) = (ddl, write_set.redo()) {
             redo.catalog_change(&ddl.log_entry(self));
         }
@@ -411,8 +416,11 @@ impl Engine {
     pub(crate) fn begin_ddl(&self, snapshot: Snapshot) -> Result<()> {
         let taken = wait_until(|| !std::mem::replace(&mut *self.ddl.lock(), true));
         if !taken {
-            return Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, "another transaction is changing the catalog")
-                .with_hint("Retry when it has ended."));
+            return Err(Error::new(
+                SqlState::LOCK_NOT_AVAILABLE,
+                "another transaction is changing the catalog",
+            )
+            .with_hint("Retry when it has ended."));
         }
         if self.catalog_time.load(Ordering::Acquire) > snapshot.read_time.0 {
             self.end_ddl();

@@ -94,7 +94,8 @@ mod tests {
         for cycle in [false, true] {
             let definition = sequence(2, 1, 5, cycle);
             let mut state = SequenceState::new(&definition);
-            let values: Vec<_> = (0..4).map(|_| state.advance(&definition).map(|(value, _)| value).ok()).collect();
+            let values: Vec<_> =
+                (0..4).map(|_| state.advance(&definition).map(|(value, _)| value).ok()).collect();
             assert_eq!(values, [Some(1), Some(3), Some(5), cycle.then_some(1)]);
         }
         let descending = sequence(-1, i64::MIN, -1, false);

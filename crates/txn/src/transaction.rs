@@ -54,7 +54,15 @@ impl Transaction {
         redo: Option<RedoBuffer>,
     ) -> Transaction {
         let write_set = Some(WriteSet::new(snapshot.owner, redo));
-        Transaction { engine, slot, snapshot, write_set, catalog: OnceLock::new(), ddl: None, may_advance: false }
+        Transaction {
+            engine,
+            slot,
+            snapshot,
+            write_set,
+            catalog: OnceLock::new(),
+            ddl: None,
+            may_advance: false,
+        }
     }
 
     /// The engine it runs in.
@@ -240,7 +248,13 @@ impl Transaction {
     ///
     /// Ask after inserting the pointing row: of a concurrent delete and this, at least one then
     /// sees the other (seed 000 §2.2.5, and its missing direction below).
-    pub fn reference_target_exists(&self, table: &Table, index: &Index, key: &[u8], guard: &Guard) -> Result<bool> {
+    pub fn reference_target_exists(
+        &self,
+        table: &Table,
+        index: &Index,
+        key: &[u8],
+        guard: &Guard,
+    ) -> Result<bool> {
         let Some(row) = self.get(table, index, key, guard) else { return Ok(false) };
         if table.stands_in_place(index, key, row, guard) {
             return Ok(true);
@@ -251,7 +265,13 @@ impl Transaction {
     /// Whether a row that this transaction sees has a key that begins with `prefix`: what deleting
     /// a referenced row asks of the referencing table, after the delete. 40001 if another
     /// transaction is inserting such a row, or has since this one began.
-    pub fn referencing_row_exists(&self, table: &Table, index: &Index, prefix: &[u8], guard: &Guard) -> Result<bool> {
+    pub fn referencing_row_exists(
+        &self,
+        table: &Table,
+        index: &Index,
+        prefix: &[u8],
+        guard: &Guard,
+    ) -> Result<bool> {
         let mut outcome = Ok(false);
         let bounds = (Bound::Included(prefix), Bound::Included(prefix));
         index.range(bounds.0, bounds.1, false, guard, &mut |key, row| {

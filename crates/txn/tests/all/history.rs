@@ -1,0 +1,156 @@
+//! Random concurrent histories against a simple model.
+//!
+//! Strategy: threads run random transactions over few keys and write down, per transaction, its read
+//! time, everything it read, and its writes with the commit time. Afterwards the committed writes
+//! are replayed in the order of their times into a map, and every read is compared with the map at
+//! its read time (plus the transaction's own writes). Invariants checked: snapshot reads (points and
+//! scans), first-updater-wins (no two overlapping transactions both wrote a row), unique keys.
+
+use crate::support::Bank;
+use firn_base::random::Random;
+use firn_base::{SqlState, Time, thread};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+const KEYS: i32 = 12;
+
+type State = BTreeMap<i32, i64>;
+
+/// What one transaction did.
+struct Entry {
+    read_time: Time,
+    /// `None` if it rolled back.
+    commit_time: Option<Time>,
+    /// Writes in order: key and new balance, `None` for a delete.
+    writes: Vec<(i32, Option<i64>)>,
+    /// Reads in order, each with the number of own writes before it.
+    points: Vec<(usize, i32, Option<i64>)>,
+    scans: Vec<(usize, Vec<(i32, i64)>)>,
+}
+
+fn run_transaction(bank: &Bank, random: &mut Random, stamp: &mut i64) -> Entry {
+    let mut tx = bank.engine.begin();
+    let mut entry = Entry {
+        read_time: tx.snapshot().read_time,
+        commit_time: None,
+        writes: Vec::new(),
+        points: Vec::new(),
+        scans: Vec::new(),
+    };
+    for _ in 0..random.uniform(1, 8) {
+        let key = random.uniform(0, i64::from(KEYS) - 1) as i32;
+        *stamp += 1;
+        let found = bank.balance(&tx, key);
+        entry.points.push((entry.writes.len(), key, found));
+        let savepoint = tx.savepoint();
+        let outcome = match (random.uniform(0, 9), found) {
+            (0, _) => {
+                entry.scans.push((entry.writes.len(), bank.scan(&tx)));
+                continue;
+            }
+            (1..=2, _) => continue,
+            (3, Some(_)) => bank.delete(&mut tx, key).map(|()| vec![(key, None)]),
+            (4, Some(balance)) => {
+                let other = random.uniform(0, i64::from(KEYS) - 1) as i32;
+                if other == key || bank.balance(&tx, other).is_some() {
+                    continue;
+                }
+                bank.set_key(&mut tx, key, other).map(|()| vec![(key, None), (other, Some(balance))])
+            }
+            (_, Some(_)) => bank.set_balance(&mut tx, key, *stamp).map(|()| vec![(key, Some(*stamp))]),
+            (_, None) => bank.insert(&mut tx, key, *stamp).map(|_| vec![(key, Some(*stamp))]),
+        };
+        match outcome {
+            Ok(writes) if random.uniform(0, 9) == 0 => {
+                // Taken back: nothing of it may show.
+                drop(writes);
+                tx.rollback_to(savepoint);
+            }
+            Ok(writes) => entry.writes.extend(writes),
+            Err(error) => {
+                // A key that is free in the snapshot may have been taken by a later commit.
+                let expected = [SqlState::SERIALIZATION_FAILURE, SqlState::UNIQUE_VIOLATION];
+                assert!(expected.contains(&error.state()), "{error:?}");
+                return entry;
+            }
+        }
+    }
+    if random.uniform(0, 9) > 0 {
+        let ticket = tx.commit().unwrap();
+        entry.commit_time = (!entry.writes.is_empty()).then_some(ticket.time);
+    }
+    entry
+}
+
+fn check(mut entries: Vec<Entry>, seed: u64) {
+    // Replay the commits, keeping the state at every commit time.
+    let mut states: BTreeMap<Time, State> = BTreeMap::from([(Time(0), State::new())]);
+    entries.sort_by_key(|entry| entry.commit_time);
+    let mut last_writer: HashMap<i32, Time> = HashMap::new();
+    for entry in &entries {
+        let Some(time) = entry.commit_time else { continue };
+        let mut state = states.last_key_value().unwrap().1.clone();
+        for (key, balance) in &entry.writes {
+            let before = last_writer.insert(*key, time).filter(|before| *before != time);
+            assert!(
+                before.is_none_or(|before| before <= entry.read_time),
+                "seed {seed}: lost update of {key}"
+            );
+            match balance {
+                Some(balance) => state.insert(*key, *balance),
+                None => state.remove(key),
+            };
+        }
+        states.insert(time, state);
+    }
+    for entry in &entries {
+        let base = states.range(..=entry.read_time).next_back().unwrap().1;
+        let at = |writes: usize| {
+            let mut state = base.clone();
+            for (key, balance) in &entry.writes[..writes] {
+                match balance {
+                    Some(balance) => state.insert(*key, *balance),
+                    None => state.remove(key),
+                };
+            }
+            state
+        };
+        for (writes, key, found) in &entry.points {
+            assert_eq!(
+                at(*writes).get(key),
+                found.as_ref(),
+                "seed {seed}: key {key} at {:?}",
+                entry.read_time
+            );
+        }
+        for (writes, rows) in &entry.scans {
+            let expected: Vec<(i32, i64)> = at(*writes).into_iter().collect();
+            assert_eq!(&expected, rows, "seed {seed}: scan at {:?}", entry.read_time);
+        }
+    }
+}
+
+#[test]
+fn random_histories_are_what_snapshots_promise() {
+    let transactions: usize =
+        std::env::var("FIRN_HISTORY_TRANSACTIONS").map_or(3000, |text| text.parse().expect("a number"));
+    for seed in 1..=4u64 {
+        let bank = Arc::new(Bank::open());
+        let workers: Vec<_> = (0..4u64)
+            .map(|worker| {
+                let bank = bank.clone();
+                thread::spawn("history", move || {
+                    let mut random = Random::seeded(seed * 1000 + worker);
+                    let mut stamp = worker as i64 * 1_000_000_000;
+                    (0..transactions)
+                        .map(|_| run_transaction(&bank, &mut random, &mut stamp))
+                        .collect::<Vec<Entry>>()
+                })
+            })
+            .collect();
+        let entries: Vec<Entry> = workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect();
+        let committed = entries.iter().filter(|entry| entry.commit_time.is_some()).count();
+        assert!(committed > transactions / 2, "seed {seed}: only {committed} commits");
+        check(entries, seed);
+    }
+}

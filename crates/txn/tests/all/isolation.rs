@@ -1,0 +1,204 @@
+//! What one transaction sees of another, case by case.
+
+use crate::support::{Bank, commit};
+use firn_base::SqlState;
+
+fn bank_with(accounts: &[(i32, i64)]) -> Bank {
+    let bank = Bank::open();
+    let mut tx = bank.engine.begin();
+    for (key, balance) in accounts {
+        bank.insert(&mut tx, *key, *balance).unwrap();
+    }
+    commit(tx);
+    bank
+}
+
+#[test]
+fn a_snapshot_does_not_see_what_commits_after_it_began() {
+    let bank = bank_with(&[(1, 10), (2, 20), (3, 30)]);
+    let old = bank.engine.begin();
+    let mut writer = bank.engine.begin();
+    bank.set_balance(&mut writer, 1, 11).unwrap();
+    bank.delete(&mut writer, 2).unwrap();
+    bank.insert(&mut writer, 4, 40).unwrap();
+    assert_eq!(bank.scan(&writer), [(1, 11), (3, 30), (4, 40)]);
+    assert_eq!(bank.scan(&old), [(1, 10), (2, 20), (3, 30)]);
+    commit(writer);
+    assert_eq!(bank.scan(&old), [(1, 10), (2, 20), (3, 30)]);
+    assert_eq!((bank.balance(&old, 2), bank.balance(&old, 4)), (Some(20), None));
+    let new = bank.engine.begin();
+    assert_eq!(bank.scan(&new), [(1, 11), (3, 30), (4, 40)]);
+    assert_eq!((bank.balance(&new, 2), bank.balance(&new, 4)), (None, Some(40)));
+}
+
+#[test]
+fn an_aborted_update_is_never_seen_by_an_older_snapshot() {
+    let bank = bank_with(&[(1, 10)]);
+    let old = bank.engine.begin();
+    let mut writer = bank.engine.begin();
+    bank.set_balance(&mut writer, 1, 99).unwrap();
+    bank.insert(&mut writer, 2, 20).unwrap();
+    writer.rollback();
+    assert_eq!(bank.scan(&old), [(1, 10)]);
+    assert_eq!(bank.scan(&bank.engine.begin()), [(1, 10)]);
+    // What was rolled back stands in nobody's way.
+    let mut next = bank.engine.begin();
+    bank.set_balance(&mut next, 1, 12).unwrap();
+    bank.insert(&mut next, 2, 21).unwrap();
+    commit(next);
+    assert_eq!(bank.scan(&bank.engine.begin()), [(1, 12), (2, 21)]);
+    assert_eq!(bank.scan(&old), [(1, 10)]);
+}
+
+#[test]
+fn the_first_updater_wins() {
+    let bank = bank_with(&[(1, 10)]);
+    let mut first = bank.engine.begin();
+    let mut second = bank.engine.begin();
+    bank.set_balance(&mut first, 1, 11).unwrap();
+    let running = bank.set_balance(&mut second, 1, 12).unwrap_err();
+    commit(first);
+    let committed = bank.delete(&mut second, 1).unwrap_err();
+    for error in [running, committed] {
+        assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE);
+        assert!(error.message().contains("accounts") && error.is_retryable());
+    }
+    drop(second);
+    assert_eq!(bank.scan(&bank.engine.begin()), [(1, 11)]);
+}
+
+#[test]
+fn a_key_is_given_to_one_row_at_a_time() {
+    let bank = bank_with(&[(1, 10)]);
+    let old = bank.engine.begin();
+    let mut tx = bank.engine.begin();
+    let before = tx.savepoint();
+    let duplicate = bank.insert(&mut tx, 1, 0).unwrap_err();
+    assert_eq!(duplicate.state(), SqlState::UNIQUE_VIOLATION);
+    assert_eq!(duplicate.constraint(), Some("accounts_pkey"));
+    tx.rollback_to(before);
+    // Deleting frees the key for the same transaction, for others only when it has committed.
+    bank.delete(&mut tx, 1).unwrap();
+    let mut other = bank.engine.begin();
+    assert_eq!(bank.insert(&mut other, 1, 0).unwrap_err().state(), SqlState::SERIALIZATION_FAILURE);
+    drop(other);
+    bank.insert(&mut tx, 1, 100).unwrap();
+    commit(tx);
+    assert_eq!((bank.balance(&old, 1), bank.balance(&bank.engine.begin(), 1)), (Some(10), Some(100)));
+    // An uncommitted insert blocks the key; its rollback frees it.
+    let mut inserter = bank.engine.begin();
+    bank.insert(&mut inserter, 7, 70).unwrap();
+    let mut other = bank.engine.begin();
+    assert_eq!(bank.insert(&mut other, 7, 0).unwrap_err().state(), SqlState::SERIALIZATION_FAILURE);
+    drop((inserter, other));
+    let mut other = bank.engine.begin();
+    bank.insert(&mut other, 7, 71).unwrap();
+    commit(other);
+    assert_eq!(bank.balance(&bank.engine.begin(), 7), Some(71));
+}
+
+#[test]
+fn keys_that_move_are_found_where_each_snapshot_left_them() {
+    let bank = bank_with(&[(1, 10), (2, 20)]);
+    let old = bank.engine.begin();
+    let mut tx = bank.engine.begin();
+    bank.set_key(&mut tx, 2, 3).unwrap();
+    bank.set_key(&mut tx, 1, 2).unwrap();
+    commit(tx);
+    let new = bank.engine.begin();
+    let seen = |tx: &firn_txn::Transaction| [1, 2, 3].map(|key| bank.balance(tx, key));
+    assert_eq!(seen(&old), [Some(10), Some(20), None]);
+    assert_eq!(seen(&new), [None, Some(10), Some(20)]);
+    drop(old);
+    drop(new);
+    // Back again, rolled back, and forth: entries of dead keys never hide live ones.
+    let mut tx = bank.engine.begin();
+    bank.set_key(&mut tx, 2, 1).unwrap();
+    let savepoint = tx.savepoint();
+    bank.set_key(&mut tx, 1, 5).unwrap();
+    bank.set_key(&mut tx, 5, 1).unwrap();
+    tx.rollback_to(savepoint);
+    assert_eq!(bank.balance(&tx, 1), Some(10));
+    tx.rollback();
+    let now = bank.engine.begin();
+    assert_eq!(seen(&now), [None, Some(10), Some(20)]);
+}
+
+#[test]
+fn a_savepoint_takes_back_just_what_came_after_it() {
+    let bank = bank_with(&[(1, 10), (2, 20)]);
+    let mut tx = bank.engine.begin();
+    bank.set_balance(&mut tx, 1, 11).unwrap();
+    let savepoint = tx.savepoint();
+    bank.set_balance(&mut tx, 1, 12).unwrap();
+    bank.delete(&mut tx, 2).unwrap();
+    bank.insert(&mut tx, 3, 30).unwrap();
+    tx.rollback_to(savepoint);
+    assert_eq!(bank.scan(&tx), [(1, 11), (2, 20)]);
+    bank.insert(&mut tx, 3, 31).unwrap();
+    tx.rollback_to(savepoint);
+    bank.insert(&mut tx, 3, 32).unwrap();
+    commit(tx);
+    assert_eq!(bank.scan(&bank.engine.begin()), [(1, 11), (2, 20), (3, 32)]);
+}
+
+#[test]
+fn garbage_goes_when_nobody_reads_it_and_slots_are_used_again() {
+    let bank = bank_with(&[]);
+    for round in 0..50 {
+        let mut tx = bank.engine.begin();
+        for key in 0..100 {
+            bank.insert(&mut tx, key, round).unwrap();
+        }
+        commit(tx);
+        let mut tx = bank.engine.begin();
+        for key in 0..100 {
+            bank.set_balance(&mut tx, key, -round).unwrap();
+            bank.delete(&mut tx, key).unwrap();
+        }
+        commit(tx);
+        // The background tick collects.
+        while bank.engine.garbage_backlog() > 0 {
+            std::thread::yield_now();
+        }
+    }
+    assert_eq!(bank.by_key.len(), 0);
+    assert_eq!(bank.accounts.approximate_rows(), 0);
+    let one_block = bank.accounts.memory_bytes();
+    assert!(one_block < 500_000, "5,000 rows in turn fit into the slots of 100: {one_block}");
+}
+
+#[test]
+fn ddl_is_rolled_back_with_its_transaction() {
+    let bank = bank_with(&[(1, 10)]);
+    let tables = bank.engine.tables().len();
+    let version = bank.engine.catalog().version;
+    let mut tx = bank.engine.begin();
+    let savepoint = tx.savepoint();
+    tx.catalog_mut().unwrap().schemas.clear();
+    tx.create_storage("scratch", vec![]).unwrap();
+    assert!(tx.catalog().schemas.is_empty());
+    tx.rollback_to(savepoint);
+    assert_eq!(tx.catalog().schemas.len(), 3);
+    tx.catalog_mut().unwrap().schemas.clear();
+    // Others neither see it nor may write to a table that it has to itself.
+    tx.lock_exclusive(&bank.accounts).unwrap();
+    assert_eq!(bank.engine.begin().catalog().schemas.len(), 3);
+    tx.rollback();
+    assert_eq!((bank.engine.tables().len(), bank.engine.catalog().version), (tables, version));
+    let mut tx = bank.engine.begin();
+    bank.set_balance(&mut tx, 1, 11).unwrap();
+    commit(tx);
+}
+
+#[test]
+fn a_writer_with_an_older_snapshot_does_not_write_to_a_table_that_changed_its_shape() {
+    let bank = bank_with(&[(1, 10)]);
+    let mut old = bank.engine.begin();
+    let mut ddl = bank.engine.begin();
+    ddl.lock_exclusive(&bank.accounts).unwrap();
+    commit(ddl);
+    assert_eq!(bank.set_balance(&mut old, 1, 11).unwrap_err().state(), SqlState::SERIALIZATION_FAILURE);
+    let mut new = bank.engine.begin();
+    bank.set_balance(&mut new, 1, 12).unwrap();
+}

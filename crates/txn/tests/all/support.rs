@@ -1,0 +1,109 @@
+//! What the tests share: a small database with one table of accounts.
+
+use firn_base::sync::Arc;
+use firn_base::{Cell, ColumnId, Result, RowId, SqlType};
+use firn_storage::{ColumnSpec, Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, Table};
+use firn_txn::{Config, Engine, Guard, Transaction, pin};
+
+pub const KEY: ColumnId = ColumnId(0);
+pub const BALANCE: ColumnId = ColumnId(1);
+pub const NAME: ColumnId = ColumnId(2);
+
+/// A database with the table `accounts (key integer primary key, balance bigint, name text)`.
+pub struct Bank {
+    pub engine: Arc<Engine>,
+    pub accounts: Arc<Table>,
+    pub by_key: Arc<Index>,
+}
+
+impl Bank {
+    /// In memory, with blocks as small as they come.
+    pub fn open() -> Bank {
+        let engine = Engine::open(Config { block_bytes: 1, ..Config::default() }).unwrap();
+        let mut setup = engine.begin();
+        let columns = vec![
+            ColumnSpec { ty: SqlType::Integer, nullable: false },
+            ColumnSpec { ty: SqlType::BigInt, nullable: true },
+            ColumnSpec { ty: SqlType::Text, nullable: true },
+        ];
+        let id = setup.create_storage("accounts", columns).unwrap();
+        let accounts = setup.table(id);
+        let part =
+            |column, ty| IndexColumn { column, ty, nullable: false, descending: false, nulls_first: false };
+        let primary = IndexSpec {
+            id: IndexId(1),
+            name: "accounts_pkey".into(),
+            columns: vec![part(KEY, SqlType::Integer)],
+            unique: true,
+        };
+        setup.create_index(&accounts, primary).unwrap();
+        commit(setup);
+        let by_key = accounts.indexes()[0].clone();
+        Bank { engine, accounts, by_key }
+    }
+
+    pub fn key(&self, key: i32) -> KeyBuffer {
+        let mut buffer = KeyBuffer::new();
+        self.by_key.encode(&[Cell::i32(key)], &mut buffer);
+        buffer
+    }
+
+    pub fn insert(&self, tx: &mut Transaction, key: i32, balance: i64) -> Result<RowId> {
+        let name = format!("the owner of account number {key}");
+        tx.insert(&self.accounts, &[Cell::i32(key), Cell::i64(balance), Cell::text(&name)], &pin())
+    }
+
+    pub fn find(&self, tx: &Transaction, key: i32, guard: &Guard) -> Option<RowId> {
+        tx.get(&self.accounts, &self.by_key, &self.key(key), guard)
+    }
+
+    pub fn balance(&self, tx: &Transaction, key: i32) -> Option<i64> {
+        let guard = pin();
+        let mut cells = [Cell::Null];
+        tx.find(&self.accounts, &self.by_key, &self.key(key), &[BALANCE], &mut cells, &guard)?;
+        Some(cells[0].as_i64())
+    }
+
+    pub fn set_balance(&self, tx: &mut Transaction, key: i32, balance: i64) -> Result<()> {
+        let guard = pin();
+        let row = self.find(tx, key, &guard).expect("the account exists");
+        tx.update(&self.accounts, row, &[BALANCE], &[Cell::i64(balance)], &guard)
+    }
+
+    pub fn set_key(&self, tx: &mut Transaction, key: i32, new: i32) -> Result<()> {
+        let guard = pin();
+        let row = self.find(tx, key, &guard).expect("the account exists");
+        tx.update(&self.accounts, row, &[KEY], &[Cell::i32(new)], &guard)
+    }
+
+    pub fn delete(&self, tx: &mut Transaction, key: i32) -> Result<()> {
+        let guard = pin();
+        let row = self.find(tx, key, &guard).expect("the account exists");
+        tx.delete(&self.accounts, row, &guard)
+    }
+
+    /// Every account that the transaction sees by a scan, in key order.
+    pub fn scan(&self, tx: &Transaction) -> Vec<(i32, i64)> {
+        use arrow_array::cast::AsArray;
+        use arrow_array::types::{Int32Type, Int64Type};
+        let scan = self.accounts.scan(tx.snapshot(), &[KEY, BALANCE, NAME], true);
+        let mut rows = Vec::new();
+        while let Some(batch) = scan.next_batch(&pin()) {
+            let keys = batch.columns[0].as_primitive::<Int32Type>();
+            let balances = batch.columns[1].as_primitive::<Int64Type>();
+            let names = batch.columns[2].as_string_view();
+            assert_eq!(batch.row_ids.unwrap().len(), batch.rows);
+            for row in 0..batch.rows {
+                assert!(names.value(row).starts_with("the owner of account"), "{:?}", names.value(row));
+                rows.push((keys.value(row), balances.value(row)));
+            }
+        }
+        rows.sort_unstable();
+        rows
+    }
+}
+
+/// Commits a transaction of a database in memory, where nobody waits for a disk.
+pub fn commit(tx: Transaction) {
+    let _durable_at_once = tx.commit().unwrap();
+}
