@@ -1,0 +1,102 @@
+//! Which crate may use which: the table of ARCHITECTURE.md as data, held against the manifests.
+//!
+//! The lower layers stay free of SQL, DataFusion and async, so that they can be understood, tested
+//! and compiled alone.
+
+use crate::metadata::Package;
+
+/// What a crate may use of the others.
+enum May {
+    Use(&'static [&'static str]),
+    UseAll,
+}
+
+/// Dependencies of tests alone are not held to this.
+const LAYERS: &[(&str, May)] = &[
+    ("firn-base", May::Use(&[])),
+    ("firn-log", May::Use(&["firn-base"])),
+    ("firn-storage", May::Use(&["firn-base", "firn-log"])),
+    ("firn-txn", May::Use(&["firn-base", "firn-log", "firn-storage"])),
+    ("firn-load", May::Use(&["firn-base"])),
+    ("firn-exec", May::Use(&["firn-base", "firn-storage", "firn-txn"])),
+    ("firn-sql", May::Use(&["firn-base", "firn-txn", "firn-load", "firn-exec"])),
+    ("firn-session", May::Use(&["firn-base", "firn-txn", "firn-sql"])),
+    ("firn-wire", May::Use(&["firn-base", "firn-session"])),
+    ("firn-server", May::UseAll),
+    ("firn-bench", May::UseAll),
+    ("firn-bench-compare", May::UseAll),
+    ("firn-slt", May::UseAll),
+    ("xtask", May::Use(&[])),
+];
+
+/// The crates that may name DataFusion; the last runs it as a competitor.
+pub const DATAFUSION: &[&str] = &["firn-exec", "firn-sql", "firn-bench-compare"];
+
+/// The crates below `exec`, in which nothing is async.
+const SYNCHRONOUS: &[&str] = &["firn-base", "firn-log", "firn-storage", "firn-txn", "firn-load"];
+const ASYNC: &[&str] = &["tokio", "futures", "async-trait"];
+
+/// What breaks the table, as messages.
+pub fn problems(packages: &[Package]) -> Vec<String> {
+    let mut problems = Vec::new();
+    let members = || packages.iter().filter(|package| package.is_member);
+    for package in members() {
+        let name = &package.name;
+        let Some((_, may)) = LAYERS.iter().find(|(layer, _)| layer == name) else {
+            problems.push(format!("{name}: not in the table of layers (xtask/src/layers.rs)"));
+            continue;
+        };
+        for dependency in &package.dependencies {
+            let used = dependency.name.as_str();
+            let is_ours = members().any(|member| member.name == used);
+            if is_ours && !dependency.is_dev && matches!(may, May::Use(may) if !may.contains(&used)) {
+                problems.push(format!("{name}: may not use {used}"));
+            }
+            if used.starts_with("datafusion") && !DATAFUSION.contains(&name.as_str()) {
+                problems.push(format!("{name}: may not use {used}; only {} may", DATAFUSION.join(", ")));
+            }
+            if ASYNC.contains(&used) && !dependency.is_dev && SYNCHRONOUS.contains(&name.as_str()) {
+                problems.push(format!("{name}: may not use {used}; nothing below firn-exec is async"));
+            }
+        }
+    }
+    for (name, _) in LAYERS {
+        if !members().any(|package| package.name == *name) {
+            problems.push(format!("{name}: in the table of layers, but not in the workspace"));
+        }
+    }
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metadata::Dependency;
+
+    fn package(name: &str, dependencies: &[(&str, bool)]) -> Package {
+        let dependency = |&(name, is_dev): &(&str, bool)| Dependency { name: name.to_owned(), is_dev };
+        Package {
+            name: name.to_owned(),
+            version: "0.1.0".to_owned(),
+            licence: None,
+            is_member: true,
+            dependencies: dependencies.iter().map(dependency).collect(),
+        }
+    }
+
+    #[test]
+    fn a_call_upwards_and_datafusion_below_exec_are_found() {
+        let mut packages: Vec<Package> = LAYERS.iter().map(|(name, _)| package(name, &[])).collect();
+        assert_eq!(problems(&packages), [""; 0]);
+        packages[1] = package("firn-log", &[("firn-base", false), ("firn-txn", false), ("firn-sql", true)]);
+        packages[3] = package("firn-txn", &[("datafusion-common", true), ("tokio", false)]);
+        assert_eq!(
+            problems(&packages),
+            [
+                "firn-log: may not use firn-txn",
+                "firn-txn: may not use datafusion-common; only firn-exec, firn-sql, firn-bench-compare may",
+                "firn-txn: may not use tokio; nothing below firn-exec is async",
+            ]
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! The gate: its steps in order, all of them even when one fails, and a summary.
+
+use crate::tidy;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How a step ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Passed,
+    Failed,
+    Skipped(&'static str),
+}
+
+/// Tests of all steps together.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+struct Count {
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+}
+
+struct Run<'a> {
+    root: &'a Path,
+    steps: Vec<(&'static str, Outcome, Duration)>,
+    count: Count,
+}
+
+/// Everything that a change must pass.
+pub fn test(root: &Path) -> bool {
+    let mut run = Run { root, steps: Vec::new(), count: Count::default() };
+    run.step("tidy", |run| passed(tidy::run(run.root)));
+    run.step("clippy", |run| {
+        run.cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
+    });
+    run.step("unit, integration and documentation tests", |run| {
+        run.cargo(&["test", "--workspace", "--locked", "--no-fail-fast"])
+    });
+    run.step("fuzz targets build", |run| {
+        run.cargo(&["build", "--manifest-path", "fuzz/Cargo.toml", "--locked"])
+    });
+    run.step("miri", |run| {
+        if !nightly_has("miri") {
+            return Outcome::Skipped("no nightly toolchain with miri");
+        }
+        let mut miri = Command::new("rustup");
+        miri.args(["run", "nightly", "cargo", "miri", "test", "--locked"]);
+        miri.args(["-p", "firn-base", "-p", "firn-storage", "--lib"]);
+        // Tests ask the clock and the operating system's generator, which isolation forbids.
+        run.tests(miri.env("MIRIFLAGS", "-Zmiri-disable-isolation"))
+    });
+    run.step("thread sanitizer", |run| {
+        if !nightly_has("rust-src") {
+            return Outcome::Skipped("no nightly toolchain with rust-src");
+        }
+        let mut sanitized = Command::new("rustup");
+        sanitized.args(["run", "nightly", "cargo", "test", "--locked", "-Zbuild-std"]);
+        sanitized.args([
+            "--target",
+            "x86_64-unknown-linux-gnu",
+            "-p",
+            "firn-storage",
+            "-p",
+            "firn-txn",
+            "--lib",
+        ]);
+        run.tests(sanitized.env("RUSTFLAGS", "-Zsanitizer=thread"))
+    });
+    run.finish()
+}
+
+/// The long tests.
+pub fn soak(root: &Path) -> bool {
+    let mut run = Run { root, steps: Vec::new(), count: Count::default() };
+    run.step("long tests", |run| {
+        run.cargo(&["test", "--workspace", "--locked", "--no-fail-fast", "--", "--ignored"])
+    });
+    run.finish()
+}
+
+impl Run<'_> {
+    fn step(&mut self, name: &'static str, body: impl FnOnce(&mut Self) -> Outcome) {
+        println!("\n=== {name}");
+        let begin = Instant::now();
+        let outcome = body(self);
+        if let Outcome::Skipped(why) = outcome {
+            println!("skipped: {why}");
+        }
+        self.steps.push((name, outcome, begin.elapsed()));
+    }
+
+    fn cargo(&mut self, arguments: &[&str]) -> Outcome {
+        self.tests(Command::new("cargo").args(arguments))
+    }
+
+    /// Runs a command, shows its output as it comes, and counts the tests it reports.
+    fn tests(&mut self, command: &mut Command) -> Outcome {
+        println!("$ {command:?}");
+        let child = command.current_dir(self.root).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let mut child = match child {
+            Ok(child) => child,
+            Err(error) => {
+                println!("{error}");
+                return Outcome::Failed;
+            }
+        };
+        let output = child.stdout.take().expect("the output is piped");
+        for line in BufReader::new(output).split(b'\n') {
+            let Ok(line) = line else { break };
+            let line = String::from_utf8_lossy(&line);
+            println!("{line}");
+            self.count.add(&line);
+        }
+        passed(child.wait().is_ok_and(|status| status.success()))
+    }
+
+    fn finish(self) -> bool {
+        println!("\n=== summary");
+        for (name, outcome, took) in &self.steps {
+            let outcome = match outcome {
+                Outcome::Passed => "passed",
+                Outcome::Failed => "FAILED",
+                Outcome::Skipped(_) => "skipped",
+            };
+            println!("{outcome:<8} {:>5} s  {name}", took.as_secs());
+        }
+        let Count { passed, failed, ignored } = self.count;
+        println!("{passed} passed, {failed} failed, {ignored} ignored");
+        self.steps.iter().all(|(_, outcome, _)| *outcome != Outcome::Failed)
+    }
+}
+
+impl Count {
+    /// Adds what a line says of the kind `test result: ok. 3 passed; 0 failed; 1 ignored; …`.
+    fn add(&mut self, line: &str) {
+        let Some((_, counts)) = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". "))
+        else {
+            return;
+        };
+        for part in counts.split("; ") {
+            let Some((number, what)) = part.split_once(' ') else { continue };
+            let Ok(number) = number.parse::<u64>() else { continue };
+            match what {
+                "passed" => self.passed += number,
+                "failed" => self.failed += number,
+                "ignored" => self.ignored += number,
+                _ => {}
+            }
+        }
+    }
+}
+
+fn passed(passed: bool) -> Outcome {
+    if passed { Outcome::Passed } else { Outcome::Failed }
+}
+
+/// Whether a nightly toolchain with this component is installed; nothing is downloaded.
+fn nightly_has(component: &str) -> bool {
+    let rustup = |arguments: &[&str]| {
+        let output =
+            Command::new("rustup").args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output();
+        output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+    };
+    rustup(&["toolchain", "list"]).lines().any(|toolchain| toolchain.starts_with("nightly"))
+        && rustup(&["component", "list", "--installed", "--toolchain", "nightly"])
+            .lines()
+            .any(|installed| installed.starts_with(component))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_several_binaries_add_up() {
+        let mut count = Count::default();
+        for line in [
+            "running 3 tests",
+            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+            "test result: FAILED. 14 passed; 2 failed; 0 ignored; 0 measured; 3 filtered out; finished in 0.54s",
+        ] {
+            count.add(line);
+        }
+        assert_eq!(count, Count { passed: 17, failed: 2, ignored: 1 });
+    }
+}
