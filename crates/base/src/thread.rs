@@ -23,3 +23,12 @@ pub fn pin_to_core(core: usize) {
         }
     }
 }
+
+/// Starts a named thread with a stack of that size; an error if the operating system refuses.
+pub fn try_spawn<T: Send + 'static>(
+    name: &str,
+    stack_bytes: usize,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<JoinHandle<T>> {
+    std::thread::Builder::new().name(name.to_owned()).stack_size(stack_bytes).spawn(body)
+}

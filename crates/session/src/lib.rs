@@ -230,6 +230,12 @@ impl Connection {
         todo!()
     }
 
+    /// Fails the open transaction block, if there is one: for mistakes that a protocol finds before a
+    /// statement reaches the session. Only ROLLBACK helps then.
+    pub fn fail_block(&mut self) {
+        todo!()
+    }
+
     /// The value of a setting, as SHOW prints it.
     pub fn setting(&self, name: &str) -> Result<String> {
         todo!("{name}")
