@@ -1,1 +1,31 @@
-//! PostgreSQL's protocol, nothing else.
+//! PostgreSQL's protocol, nothing else: a [`Server`] lets clients of PostgreSQL use a
+//! [`firn_session::Database`].
+//!
+//! A hand-written message loop over blocking sockets, one thread per connection, because a short
+//! statement takes a microsecond or two: next to that an executor's wake-up is dear, and a round
+//! trip should cost one `read` and one `write` (docs/decisions/0005). The other crates know no
+//! protocol, and this one knows no SQL.
+//!
+//! ```no_run
+//! let database = firn_session::Database::memory()?;
+//! let server = firn_wire::Server::start(database, firn_wire::WireConfig::default())?;
+//! println!("psql -h localhost -p {}", server.local_addr().port());
+//! server.shutdown();
+//! # Ok::<(), firn_base::Error>(())
+//! ```
+//!
+//! Modules from the bytes up.
+
+pub mod decode;
+mod encode;
+mod rows;
+
+mod scram;
+mod socket;
+
+mod client;
+mod connection;
+mod server;
+
+pub use scram::{Users, Verifier};
+pub use server::{Auth, Server, WireConfig};

@@ -1,0 +1,746 @@
+//! One client after its start-up: messages in, answers out.
+//!
+//! Transactions. PostgreSQL runs a script, and everything between two Syncs, as one *implicit*
+//! transaction. A statement that stands alone commits by itself in the engine, which may retry it; if
+//! more follow, the client opens a block first and ends it at the end of the script or at the Sync.
+//! Whether more follow is seen in the input buffer: drivers send Bind, Execute and Sync together, so
+//! the usual round trip never opens a block.
+//!
+//! ```text
+//! Ready ──COPY … FROM STDIN──> CopyIn ──CopyDone, CopyFail, error──> Ready, or Skipping
+//! Ready ──error in an extended message──> Skipping ──Sync──> Ready
+//! ```
+
+use std::collections::HashMap;
+use std::io;
+use std::rc::Rc;
+
+use firn_base::binary::{self, utf8};
+use firn_base::sync::Arc;
+use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, Value, text};
+use firn_session::{CommandTag, Connection, CopyIn, CopyOut, Outcome, Statement, TransactionStatus};
+
+use crate::decode::{Bind, Format, Message, Parse, Target, format_of};
+use crate::encode::{self, Output, Severity};
+use crate::rows::{Cursor, Progress};
+use crate::socket::Socket;
+
+/// Output beyond this is sent before the protocol asks for it.
+const LARGE_OUTPUT_BYTES: usize = 64 * 1024;
+
+/// Settings that clients are told when they change.
+const REPORTED_SETTINGS: [&str; 8] = [
+    "server_version",
+    "application_name",
+    "default_transaction_read_only",
+    "DateStyle",
+    "IntervalStyle",
+    "TimeZone",
+    "standard_conforming_strings",
+    "search_path",
+];
+
+/// Answers on their way to the client.
+pub(crate) struct Sink {
+    /// What has not been sent.
+    pub(crate) output: Output,
+    /// Where it goes.
+    pub(crate) socket: Arc<Socket>,
+}
+
+impl Sink {
+    /// Sends everything.
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        if self.output.is_empty() { Ok(()) } else { self.socket.flush(&mut self.output) }
+    }
+
+    /// Sends everything if it has become much.
+    #[inline]
+    pub(crate) fn flush_if_large(&mut self) -> io::Result<()> {
+        if self.output.len() < LARGE_OUTPUT_BYTES { Ok(()) } else { self.socket.flush(&mut self.output) }
+    }
+}
+
+/// Why a message could not be answered.
+pub(crate) enum Fault {
+    /// The client made a mistake, and is told.
+    Statement(Error),
+    /// The client is no longer there.
+    Gone,
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Fault {
+        Fault::Statement(error)
+    }
+}
+
+impl From<io::Error> for Fault {
+    fn from(_: io::Error) -> Fault {
+        Fault::Gone
+    }
+}
+
+type Answered<T = ()> = std::result::Result<T, Fault>;
+
+/// What the connection does after a message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    /// Takes the next message; sends the answers when there is none.
+    Continue,
+    /// Sends the answers first.
+    Flush,
+    /// Ends.
+    Terminate,
+}
+
+/// One client's session and what the protocol adds to it.
+pub(crate) struct Client {
+    session: Connection,
+    statements: HashMap<Box<str>, Rc<Prepared>>,
+    /// Bound statements. The unnamed one stays here closed, so that its buffers are used again.
+    portals: HashMap<Box<str>, Portal>,
+    mode: Mode,
+    /// Whether the session's transaction block is one that the client did not ask for.
+    implicit_block: bool,
+    /// Whether a SET may have changed a setting that the client follows.
+    settings_touched: bool,
+    reported: Vec<(&'static str, String)>,
+    /// The setting `TimeZone`, in which moments are read and shown as text.
+    zone: TimeZoneSetting,
+}
+
+enum Mode {
+    Ready,
+    /// An extended message failed: everything up to Sync is ignored.
+    Skipping,
+    /// Data of a COPY is coming; the script goes on after it.
+    CopyIn(CopyIn, Protocol),
+}
+
+/// Which protocol a statement came by, and what of its script is left.
+enum Protocol {
+    Simple(Script),
+    Extended,
+}
+
+/// Statements that are still to run, each with its position in the text that was sent.
+struct Script(std::vec::IntoIter<(String, u32)>);
+
+struct Prepared {
+    statement: Statement,
+    control: Control,
+}
+
+/// What a statement does to transaction blocks, as far as implicit blocks are concerned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Control {
+    None,
+    Begin,
+    End,
+}
+
+#[derive(Default)]
+struct Portal {
+    prepared: Option<Rc<Prepared>>,
+    parameters: Vec<Value>,
+    formats: Vec<Format>,
+    state: PortalState,
+}
+
+#[derive(Default)]
+enum PortalState {
+    #[default]
+    Bound,
+    /// Rows are left after a row limit.
+    Suspended(Cursor),
+    Finished {
+        /// Whether running it again yields no rows, rather than an error.
+        had_rows: bool,
+    },
+}
+
+impl Portal {
+    fn close(&mut self) {
+        self.prepared = None;
+        self.parameters.clear();
+        self.formats.clear();
+        self.state = PortalState::Bound;
+    }
+}
+
+impl Client {
+    pub(crate) fn new(session: Connection) -> Client {
+        Client {
+            session,
+            statements: HashMap::new(),
+            portals: HashMap::new(),
+            mode: Mode::Ready,
+            implicit_block: false,
+            settings_touched: true,
+            reported: Vec::new(),
+            zone: TimeZoneSetting::UTC,
+        }
+    }
+
+    /// Tells the client the settings that it follows, and that it may go on.
+    pub(crate) fn ready(&mut self, output: &mut Output) {
+        if self.settings_touched {
+            self.report_settings(output);
+            // The end of a block may undo what was set inside it.
+            self.settings_touched = self.session.status() != TransactionStatus::Idle;
+        }
+        encode::ready_for_query(output, self.session.status());
+    }
+
+    fn report_settings(&mut self, output: &mut Output) {
+        for name in REPORTED_SETTINGS {
+            let Ok(value) = self.session.setting(name) else { continue };
+            match self.reported.iter_mut().find(|(reported, _)| *reported == name) {
+                Some((_, old)) if *old == value => continue,
+                Some((_, old)) => old.clone_from(&value),
+                None => self.reported.push((name, value.clone())),
+            }
+            encode::parameter_status(output, name, &value);
+        }
+        self.follow_zone();
+    }
+
+    fn follow_zone(&mut self) {
+        if let Ok(zone) = self.session.setting("TimeZone").and_then(|name| TimeZoneSetting::parse(&name)) {
+            self.zone = zone;
+        }
+    }
+
+    /// Answers a message. `sync_follows` says that the next one is a Sync that has come already.
+    pub(crate) fn handle(
+        &mut self,
+        message: Message<'_>,
+        sync_follows: bool,
+        sink: &mut Sink,
+    ) -> io::Result<Next> {
+        let answered = match self.mode {
+            Mode::Ready => self.answer(message, sync_follows, sink),
+            Mode::CopyIn(..) => self.take_copy_message(message, sink),
+            Mode::Skipping => match message {
+                Message::Sync => self.sync(sink),
+                Message::Terminate => Ok(Next::Terminate),
+                _ => Ok(Next::Continue),
+            },
+        };
+        match answered {
+            Ok(next) => Ok(next),
+            Err(Fault::Statement(error)) => {
+                // Only Query and FunctionCall answer for themselves; whatever else fails waits for Sync.
+                self.fail(&error, sink);
+                self.mode = Mode::Skipping;
+                Ok(Next::Continue)
+            }
+            Err(Fault::Gone) => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    fn answer(&mut self, message: Message<'_>, sync_follows: bool, sink: &mut Sink) -> Answered<Next> {
+        match message {
+            Message::Bind(bind) => {
+                self.bind(&bind)?;
+                encode::bind_complete(&mut sink.output);
+            }
+            Message::Execute { portal, row_limit } => {
+                self.execute(portal, row_limit, sync_follows, sink)?;
+            }
+            Message::Sync => return self.sync(sink),
+            Message::Parse(parse) => {
+                self.parse(&parse)?;
+                encode::parse_complete(&mut sink.output);
+            }
+            Message::Describe(target) => self.describe(target, &mut sink.output)?,
+            Message::Close(target) => {
+                match target {
+                    Target::Statement(name) => drop(self.statements.remove(utf8(name)?)),
+                    Target::Portal(name) => drop(self.portals.remove(utf8(name)?)),
+                }
+                encode::close_complete(&mut sink.output);
+            }
+            Message::Flush => return Ok(Next::Flush),
+            Message::Query(sql) => {
+                self.query(sql, sink)?;
+                return Ok(Next::Flush);
+            }
+            Message::FunctionCall => {
+                self.fail(&Error::unsupported("the function call protocol"), sink);
+                self.ready(&mut sink.output);
+            }
+            // The rest of a COPY that has failed.
+            Message::CopyData(_) | Message::CopyDone | Message::CopyFail(_) => {}
+            Message::Password(_) => {
+                return Err(violation("a password was sent when none was asked for").into());
+            }
+            Message::Terminate => return Ok(Next::Terminate),
+        }
+        Ok(Next::Continue)
+    }
+
+    /// Reports an error, after the notices before it.
+    fn fail(&mut self, error: &Error, sink: &mut Sink) {
+        self.session.fail_block();
+        self.notices(&mut sink.output);
+        encode::error(&mut sink.output, Severity::Error, error);
+    }
+
+    fn notices(&mut self, output: &mut Output) {
+        for notice in self.session.take_notices() {
+            encode::error(output, Severity::Notice, &notice);
+        }
+    }
+
+    fn complete(&mut self, tag: &CommandTag, output: &mut Output) {
+        self.notices(output);
+        if self.settings_touched || matches!(tag.verb, "SET" | "RESET" | "DISCARD ALL") {
+            self.settings_touched = true;
+            self.follow_zone();
+        }
+        encode::command_complete(output, tag);
+    }
+
+    // Implicit transaction blocks.
+
+    /// Opens an implicit block for a statement that is not the only one of its transaction. The
+    /// answer says whether the statement is still to be run: BEGIN inside an implicit block only
+    /// makes it the client's own.
+    fn enter(&mut self, control: Control, alone: bool) -> Result<bool> {
+        if self.implicit_block {
+            match control {
+                Control::None => {}
+                Control::Begin => {
+                    self.implicit_block = false;
+                    return Ok(false);
+                }
+                Control::End => self.implicit_block = false,
+            }
+        } else if !alone && control == Control::None && self.session.status() == TransactionStatus::Idle {
+            self.session.execute("BEGIN")?;
+            self.implicit_block = true;
+        }
+        Ok(true)
+    }
+
+    /// Ends an implicit block.
+    fn leave(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.implicit_block) {
+            return Ok(());
+        }
+        match self.session.status() {
+            TransactionStatus::Idle => Ok(()),
+            TransactionStatus::InBlock => self.session.execute("COMMIT").map(drop),
+            TransactionStatus::Failed => self.session.execute("ROLLBACK").map(drop),
+        }
+    }
+
+    // The simple protocol.
+
+    fn query(&mut self, sql: &[u8], sink: &mut Sink) -> Answered {
+        // A script takes the place of the unnamed statement and portal.
+        self.statements.remove("");
+        self.portals.remove("");
+        let script = utf8(sql).and_then(|sql| Ok((sql, self.session.parse_script(sql)?)));
+        match script {
+            Ok((_, statements)) if statements.is_empty() => {
+                encode::empty_query_response(&mut sink.output);
+                self.ready(&mut sink.output);
+                Ok(())
+            }
+            Ok((sql, statements)) => self.run_script(Script::new(sql, statements), sink),
+            Err(error) => {
+                self.end_script(Some(error), sink);
+                Ok(())
+            }
+        }
+    }
+
+    /// Runs the statements that are left, up to one that takes data.
+    fn run_script(&mut self, mut script: Script, sink: &mut Sink) -> Answered {
+        while let Some((sql, position)) = script.0.next() {
+            let alone = script.0.len() == 0 && !self.implicit_block;
+            match self.run_simple(&sql, alone, sink) {
+                Ok(Some(copy)) => {
+                    encode::copy_response(&mut sink.output, b'G', copy.columns());
+                    self.mode = Mode::CopyIn(copy, Protocol::Simple(script));
+                    return Ok(());
+                }
+                Ok(None) => {}
+                Err(Fault::Statement(error)) => {
+                    self.end_script(Some(moved(error, position)), sink);
+                    return Ok(());
+                }
+                Err(Fault::Gone) => return Err(Fault::Gone),
+            }
+        }
+        self.end_script(None, sink);
+        Ok(())
+    }
+
+    fn run_simple(&mut self, sql: &str, alone: bool, sink: &mut Sink) -> Answered<Option<CopyIn>> {
+        let statement = self.session.prepare(sql)?;
+        if !statement.parameters().is_empty() {
+            return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1").into());
+        }
+        if !self.enter(Control::of(sql), alone)? {
+            encode::command_complete(&mut sink.output, "BEGIN");
+            return Ok(None);
+        }
+        match self.session.run(&statement, &[])? {
+            Outcome::Rows(rows) => {
+                let mut cursor = Cursor::new(rows, self.zone);
+                encode::row_description(&mut sink.output, cursor.columns(), &[]);
+                let Progress::Finished(tag) = cursor.send(0, &[], sink)? else {
+                    unreachable!("no limit was set")
+                };
+                self.complete(&tag, &mut sink.output);
+            }
+            Outcome::Done(tag) => self.complete(&tag, &mut sink.output),
+            Outcome::CopyIn(copy) => return Ok(Some(copy)),
+            Outcome::CopyOut(copy) => self.copy_out(copy, sink)?,
+            Outcome::Empty => encode::empty_query_response(&mut sink.output),
+        }
+        Ok(None)
+    }
+
+    fn end_script(&mut self, error: Option<Error>, sink: &mut Sink) {
+        self.mode = Mode::Ready;
+        if let Some(error) = error {
+            self.fail(&error, sink);
+        }
+        if let Err(error) = self.leave() {
+            self.fail(&error, sink);
+        }
+        self.drop_portals_outside_a_block();
+        self.ready(&mut sink.output);
+    }
+
+    // The extended protocol.
+
+    fn parse(&mut self, parse: &Parse<'_>) -> Result<()> {
+        let name = utf8(parse.name)?;
+        let sql = utf8(parse.sql)?;
+        if name.is_empty() {
+            self.statements.remove("");
+        } else if self.statements.contains_key(name) {
+            return Err(Error::new(
+                SqlState::DUPLICATE_PREPARED_STATEMENT,
+                format!("prepared statement \"{name}\" already exists"),
+            ));
+        }
+        let types = parse.types().map(parameter_type).collect::<Result<Vec<_>>>()?;
+        let statement = self.session.prepare_typed(sql, &types)?;
+        let prepared = Prepared { statement, control: Control::of(sql) };
+        self.statements.insert(name.into(), Rc::new(prepared));
+        Ok(())
+    }
+
+    fn bind(&mut self, bind: &Bind<'_>) -> Result<()> {
+        let prepared = statement(&self.statements, utf8(bind.statement)?)?;
+        let types = prepared.statement.parameters();
+        if bind.parameter_count != types.len() {
+            return Err(violation(format!(
+                "bind message supplies {} parameters, but the prepared statement requires {}",
+                bind.parameter_count,
+                types.len()
+            )));
+        }
+        let columns = prepared.statement.columns().map_or(0, |columns| columns.len());
+        if bind.result_formats.count() > 1 && bind.result_formats.count() != columns {
+            return Err(violation(format!(
+                "bind message has {} result formats but the query has {columns} columns",
+                bind.result_formats.count()
+            )));
+        }
+        let name = utf8(bind.portal)?;
+        let mut portal = match self.portals.remove_entry(name) {
+            None => Portal::default(),
+            Some((_, portal)) if name.is_empty() => portal,
+            Some((name, portal)) => {
+                let error =
+                    Error::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists"));
+                self.portals.insert(name, portal);
+                return Err(error);
+            }
+        };
+        portal.close();
+        portal.formats.extend(bind.parameter_formats.iter());
+        for (index, (bytes, ty)) in bind.parameters().zip(types).enumerate() {
+            let format = format_of(&portal.formats, index);
+            let value = parameter(bytes, format, *ty, &self.zone);
+            portal.parameters.push(value.map_err(|error| in_parameter(error, index))?);
+        }
+        portal.formats.clear();
+        portal.formats.extend(bind.result_formats.iter());
+        portal.prepared = Some(prepared.clone());
+        self.portals.insert(name.into(), portal);
+        Ok(())
+    }
+
+    fn describe(&mut self, target: Target<'_>, output: &mut Output) -> Result<()> {
+        let (prepared, formats) = match target {
+            Target::Statement(name) => {
+                let prepared = statement(&self.statements, utf8(name)?)?;
+                encode::parameter_description(output, prepared.statement.parameters());
+                (prepared, &[][..])
+            }
+            Target::Portal(name) => {
+                let name = utf8(name)?;
+                let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
+                (portal.prepared.as_ref().ok_or_else(|| no_portal(name))?, &portal.formats[..])
+            }
+        };
+        match prepared.statement.columns() {
+            Some(columns) => encode::row_description(output, columns, formats),
+            None => encode::no_data(output),
+        }
+        Ok(())
+    }
+
+    fn execute(&mut self, name: &[u8], row_limit: u32, sync_follows: bool, sink: &mut Sink) -> Answered {
+        let name = utf8(name)?;
+        let portal = self.portals.get_mut(name).ok_or_else(|| no_portal(name))?;
+        let prepared = portal.prepared.clone().ok_or_else(|| no_portal(name))?;
+        let state = std::mem::replace(&mut portal.state, PortalState::Finished { had_rows: false });
+        let mut cursor = match state {
+            PortalState::Suspended(cursor) => cursor,
+            PortalState::Finished { had_rows: true } => {
+                portal.state = state;
+                encode::command_complete(&mut sink.output, "SELECT 0");
+                return Ok(());
+            }
+            PortalState::Finished { had_rows: false } => {
+                return Err(Error::new(
+                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    format!("portal \"{name}\" cannot be run"),
+                )
+                .into());
+            }
+            PortalState::Bound => {
+                if !self.enter(prepared.control, sync_follows)? {
+                    encode::command_complete(&mut sink.output, "BEGIN");
+                    return Ok(());
+                }
+                let portal = self.portals.get_mut(name).expect("it was just there");
+                match self.session.run(&prepared.statement, &portal.parameters)? {
+                    Outcome::Rows(rows) => Cursor::new(rows, self.zone),
+                    Outcome::Done(tag) => {
+                        self.complete(&tag, &mut sink.output);
+                        return Ok(());
+                    }
+                    Outcome::CopyIn(copy) => {
+                        encode::copy_response(&mut sink.output, b'G', copy.columns());
+                        self.mode = Mode::CopyIn(copy, Protocol::Extended);
+                        return Ok(());
+                    }
+                    Outcome::CopyOut(copy) => return self.copy_out(copy, sink),
+                    Outcome::Empty => {
+                        encode::empty_query_response(&mut sink.output);
+                        return Ok(());
+                    }
+                }
+            }
+        };
+        let portal = self.portals.get_mut(name).expect("it was just there");
+        match cursor.send(row_limit, &portal.formats, sink)? {
+            Progress::Finished(tag) => {
+                portal.state = PortalState::Finished { had_rows: true };
+                self.complete(&tag, &mut sink.output);
+            }
+            Progress::Suspended => {
+                portal.state = PortalState::Suspended(cursor);
+                encode::portal_suspended(&mut sink.output);
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&mut self, sink: &mut Sink) -> Answered<Next> {
+        self.mode = Mode::Ready;
+        if let Err(error) = self.leave() {
+            self.fail(&error, sink);
+        }
+        self.drop_portals_outside_a_block();
+        self.ready(&mut sink.output);
+        Ok(Next::Continue)
+    }
+
+    /// Portals live as long as their transaction.
+    fn drop_portals_outside_a_block(&mut self) {
+        if self.session.status() == TransactionStatus::Idle {
+            self.portals.retain(|name, portal| {
+                portal.close();
+                name.is_empty()
+            });
+        }
+    }
+
+    // COPY.
+
+    fn copy_out(&mut self, mut copy: CopyOut, sink: &mut Sink) -> Answered {
+        encode::copy_response(&mut sink.output, b'H', copy.columns());
+        while let Some(data) = copy.next_chunk()? {
+            encode::copy_data(&mut sink.output, &data);
+            sink.flush_if_large()?;
+        }
+        encode::copy_done(&mut sink.output);
+        self.complete(&copy.tag(), &mut sink.output);
+        Ok(())
+    }
+
+    fn take_copy_message(&mut self, message: Message<'_>, sink: &mut Sink) -> Answered<Next> {
+        let Mode::CopyIn(copy, _) = &mut self.mode else { unreachable!("called in this mode only") };
+        let written = match message {
+            Message::CopyData(data) => copy.write(data),
+            Message::CopyDone => return self.end_copy(None, sink),
+            Message::CopyFail(reason) => {
+                let reason = String::from_utf8_lossy(reason);
+                Err(Error::new(SqlState::QUERY_CANCELED, format!("COPY from stdin failed: {reason}")))
+            }
+            // libpq sends a Sync with Execute, before it knows that data is wanted.
+            Message::Sync | Message::Flush => Ok(()),
+            Message::Terminate => return Ok(Next::Terminate),
+            _ => Err(violation("unexpected message during COPY from stdin")),
+        };
+        match written {
+            Ok(()) => Ok(Next::Continue),
+            Err(error) => self.end_copy(Some(error), sink),
+        }
+    }
+
+    /// Ends a COPY with an error of the client's data, or with whatever finishing it yields.
+    fn end_copy(&mut self, error: Option<Error>, sink: &mut Sink) -> Answered<Next> {
+        let Mode::CopyIn(copy, protocol) = std::mem::replace(&mut self.mode, Mode::Ready) else {
+            unreachable!("called in this mode only")
+        };
+        let finished = match error {
+            Some(error) => {
+                drop(copy); // Aborts the statement.
+                Err(error)
+            }
+            None => copy.finish(),
+        };
+        match (finished, protocol) {
+            (Ok(tag), Protocol::Extended) => self.complete(&tag, &mut sink.output),
+            (Ok(tag), Protocol::Simple(script)) => {
+                self.complete(&tag, &mut sink.output);
+                self.run_script(script, sink)?;
+            }
+            (Err(error), Protocol::Extended) => return Err(error.into()),
+            (Err(error), Protocol::Simple(_)) => self.end_script(Some(error), sink),
+        }
+        Ok(Next::Continue)
+    }
+}
+
+impl Script {
+    /// Finds the statements in their text again, for the positions of errors.
+    fn new(text: &str, statements: Vec<String>) -> Script {
+        let (mut bytes, mut characters) = (0, 0);
+        let located: Vec<_> = statements
+            .into_iter()
+            .map(|statement| {
+                if let Some(found) = text[bytes..].find(&statement) {
+                    characters += text[bytes..bytes + found].chars().count() as u32;
+                    bytes += found;
+                }
+                let position = characters;
+                if text[bytes..].starts_with(&statement) {
+                    characters += statement.chars().count() as u32;
+                    bytes += statement.len();
+                }
+                (statement, position)
+            })
+            .collect();
+        Script(located.into_iter())
+    }
+}
+
+impl Control {
+    /// Looks at the first word, behind blanks and comments.
+    fn of(sql: &str) -> Control {
+        let mut rest = sql.trim_start();
+        loop {
+            rest = if let Some(comment) = rest.strip_prefix("--") {
+                comment.split_once('\n').map_or("", |(_, rest)| rest).trim_start()
+            } else if let Some(comment) = rest.strip_prefix("/*") {
+                comment.split_once("*/").map_or("", |(_, rest)| rest).trim_start()
+            } else {
+                break;
+            };
+        }
+        let end = rest.find(|character: char| !character.is_ascii_alphabetic()).unwrap_or(rest.len());
+        let word = &rest[..end];
+        let is_one_of = |words: &[&str]| words.iter().any(|known| word.eq_ignore_ascii_case(known));
+        if is_one_of(&["BEGIN", "START"]) {
+            Control::Begin
+        } else if is_one_of(&["COMMIT", "END", "ABORT"]) || is_one_of(&["ROLLBACK"]) && !to_savepoint(rest) {
+            Control::End
+        } else {
+            Control::None
+        }
+    }
+}
+
+fn to_savepoint(rollback: &str) -> bool {
+    rollback.split_ascii_whitespace().skip(1).take(2).any(|word| word.eq_ignore_ascii_case("TO"))
+}
+
+fn statement<'a>(statements: &'a HashMap<Box<str>, Rc<Prepared>>, name: &str) -> Result<&'a Rc<Prepared>> {
+    statements.get(name).ok_or_else(|| {
+        let message = match name {
+            "" => "unnamed prepared statement does not exist".to_owned(),
+            name => format!("prepared statement \"{name}\" does not exist"),
+        };
+        Error::new(SqlState::INVALID_SQL_STATEMENT_NAME, message)
+    })
+}
+
+#[cold]
+fn no_portal(name: &str) -> Error {
+    Error::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist"))
+}
+
+#[cold]
+fn violation(message: impl Into<String>) -> Error {
+    Error::new(SqlState::PROTOCOL_VIOLATION, message)
+}
+
+#[cold]
+fn in_parameter(error: Error, index: usize) -> Error {
+    match error.detail() {
+        Some(_) => error,
+        None => error.with_detail(format!("This is the value of parameter ${}.", index + 1)),
+    }
+}
+
+/// An error at its position in the script rather than in the statement.
+fn moved(error: Error, by: u32) -> Error {
+    match error.position() {
+        Some(position) if by > 0 => error.with_position(position + by),
+        _ => error,
+    }
+}
+
+/// The type that a client declares for a parameter. `unknown` leaves it to inference, like 0.
+fn parameter_type(oid: u32) -> Result<Option<SqlType>> {
+    const UNKNOWN: u32 = 705;
+    if matches!(oid, 0 | UNKNOWN) {
+        return Ok(None);
+    }
+    match SqlType::from_oid(oid, -1) {
+        Some(ty) => Ok(Some(ty)),
+        None => Err(Error::unsupported(format!("a parameter of the type with OID {oid}"))),
+    }
+}
+
+fn parameter(bytes: Option<&[u8]>, format: Format, ty: SqlType, zone: &TimeZoneSetting) -> Result<Value> {
+    let Some(bytes) = bytes else { return Ok(Value::Null) };
+    match format {
+        Format::Text => text::parse(utf8(bytes)?, ty, zone),
+        Format::Binary => binary::decode(bytes, ty),
+    }
+}

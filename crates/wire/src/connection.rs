@@ -1,0 +1,338 @@
+//! One connection from its first byte to its last: start-up, authentication, then messages.
+
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use firn_base::clock;
+use firn_base::sync::Arc;
+use firn_base::{Error, Result, SqlState};
+
+use crate::client::{Client, Next, Sink};
+use crate::decode::{Message, Startup, decode_message, decode_startup};
+use crate::encode::{self, Authentication, Severity};
+use crate::scram::{self, Exchange};
+use crate::server::{Auth, Registration, Shared};
+use crate::socket::{End, Input, Socket};
+
+/// Longer messages before authentication are nobody's password.
+const MAX_UNAUTHENTICATED_BYTES: usize = 10_000;
+
+/// Serves a client until it goes. A panic on the way ends this connection and nothing else.
+pub(crate) fn serve(socket: &Arc<Socket>, shared: &Arc<Shared>) {
+    if catch_unwind(AssertUnwindSafe(|| serve_until_it_ends(socket, shared))).is_err() {
+        let error = Error::new(SqlState::INTERNAL_ERROR, "the server failed while serving this connection")
+            .with_hint("The server's standard error says more. Other connections go on.");
+        let mut output = Vec::new();
+        encode::error(&mut output, Severity::Fatal, &error);
+        let _ = socket.flush(&mut output);
+    }
+}
+
+fn serve_until_it_ends(socket: &Arc<Socket>, shared: &Arc<Shared>) {
+    let mut input = Input::new(MAX_UNAUTHENTICATED_BYTES);
+    let mut sink = Sink { output: Vec::new(), socket: socket.clone() };
+    let end = match start(&mut input, &mut sink, shared) {
+        Ok(Some((mut client, _registration))) => {
+            input.set_max_message_bytes(shared.config.max_message_bytes);
+            serve_messages(&mut client, &mut input, &mut sink, shared)
+        }
+        Ok(None) => return,
+        Err(end) => end,
+    };
+    let last_words = match end {
+        Fate::Gone if !shared.is_stopping() => return,
+        Fate::Gone => {
+            Error::new(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
+        }
+        Fate::Refused(error) => error,
+    };
+    encode::error(&mut sink.output, Severity::Fatal, &last_words);
+    if sink.flush().is_ok() {
+        sink.socket.linger();
+    }
+}
+
+/// Why a connection ends.
+enum Fate {
+    /// The client has gone, or the server goes.
+    Gone,
+    /// The client is told why.
+    Refused(Error),
+}
+
+impl From<End> for Fate {
+    fn from(end: End) -> Fate {
+        match end {
+            End::Gone => Fate::Gone,
+            End::Malformed(malformed) => Fate::Refused(malformed.into()),
+        }
+    }
+}
+
+impl From<io::Error> for Fate {
+    fn from(_: io::Error) -> Fate {
+        Fate::Gone
+    }
+}
+
+impl From<Error> for Fate {
+    fn from(error: Error) -> Fate {
+        Fate::Refused(error)
+    }
+}
+
+fn serve_messages(client: &mut Client, input: &mut Input, sink: &mut Sink, shared: &Shared) -> Fate {
+    match try_serve_messages(client, input, sink, shared) {
+        Ok(()) => Fate::Gone,
+        Err(fate) => fate,
+    }
+}
+
+/// The loop of a connection: answers whatever has come, and sends the answers when nothing more
+/// has. So a round trip is one read and one write, and a pipeline of many is not many more.
+fn try_serve_messages(
+    client: &mut Client,
+    input: &mut Input,
+    sink: &mut Sink,
+    shared: &Shared,
+) -> std::result::Result<(), Fate> {
+    loop {
+        let Some(packet) = input.take().map_err(End::from)? else {
+            sink.flush()?;
+            if shared.is_stopping() {
+                return Err(Fate::Gone);
+            }
+            input.fill(&sink.socket)?;
+            continue;
+        };
+        let message = decode_message(input.packet(packet)).map_err(End::from)?;
+        // A Sync is five bytes, so one that has begun to come is as good as here.
+        let sync_follows = input.next_tag() == Some(b'S');
+        match client.handle(message, sync_follows, sink)? {
+            Next::Continue => sink.flush_if_large()?,
+            Next::Flush if input.has_message() => sink.flush_if_large()?,
+            Next::Flush => sink.flush()?,
+            Next::Terminate => return Err(Fate::Gone),
+        }
+    }
+}
+
+/// Brings a connection to its first ReadyForQuery; `None` if it was only to cancel another.
+fn start(
+    input: &mut Input,
+    sink: &mut Sink,
+    shared: &Arc<Shared>,
+) -> std::result::Result<Option<(Client, Registration)>, Fate> {
+    let deadline = clock::now() + shared.config.startup_timeout;
+    let parameters = loop {
+        limit_wait(sink, deadline)?;
+        match decode_startup(input.take_startup(&sink.socket)?).map_err(End::from)? {
+            Startup::SslRequest | Startup::GssRequest => {
+                sink.output.push(b'N');
+                sink.flush()?;
+            }
+            Startup::Cancel { process, key } => {
+                shared.cancel(process, key);
+                return Ok(None);
+            }
+            Startup::Session { minor, parameters } => {
+                let parameters = Parameters::read(&parameters)?;
+                if minor > 0 || !parameters.unknown_options.is_empty() {
+                    let unknown: Vec<_> = parameters.unknown_options.iter().map(String::as_str).collect();
+                    encode::negotiate_protocol_version(&mut sink.output, &unknown);
+                }
+                break parameters;
+            }
+        }
+    };
+    let registration = shared.register()?;
+    authenticate(&parameters.user, input, sink, shared, deadline)?;
+    let mut session = shared.database.connect();
+    for (name, value) in &parameters.settings {
+        session.set(name, value)?;
+    }
+    registration.set_cancel_handle(session.cancel_handle());
+
+    encode::authentication(&mut sink.output, Authentication::Ok);
+    for (name, value) in [
+        ("server_encoding", "UTF8"),
+        ("client_encoding", "UTF8"),
+        ("integer_datetimes", "on"),
+        ("in_hot_standby", "off"),
+        ("is_superuser", "on"),
+        ("session_authorization", parameters.user.as_str()),
+    ] {
+        encode::parameter_status(&mut sink.output, name, value);
+    }
+    encode::backend_key_data(&mut sink.output, registration.process(), registration.key());
+    let mut client = Client::new(session);
+    client.ready(&mut sink.output);
+    sink.socket.set_read_timeout(None)?;
+    Ok(Some((client, registration)))
+}
+
+/// Limits the next read to what is left until `deadline`.
+fn limit_wait(sink: &Sink, deadline: clock::Instant) -> io::Result<()> {
+    let left = deadline.saturating_duration_since(clock::now()).max(Duration::from_millis(1));
+    sink.socket.set_read_timeout(Some(left))
+}
+
+fn authenticate(
+    user: &str,
+    input: &mut Input,
+    sink: &mut Sink,
+    shared: &Shared,
+    deadline: clock::Instant,
+) -> std::result::Result<(), Fate> {
+    let Auth::Scram(users) = &shared.config.auth else { return Ok(()) };
+    encode::authentication(&mut sink.output, Authentication::Sasl(&[scram::MECHANISM]));
+    let initial = password(input, sink, deadline)?;
+    let exchange = Exchange::begin(users, user, scram_initial_response(&initial)?)?;
+    encode::authentication(&mut sink.output, Authentication::SaslContinue(exchange.server_first()));
+    let client_final = password(input, sink, deadline)?;
+    let server_final = exchange.finish(&client_final)?;
+    encode::authentication(&mut sink.output, Authentication::SaslFinal(&server_final));
+    Ok(())
+}
+
+/// Waits for the next message, which must be one with a password in the widest sense.
+fn password(
+    input: &mut Input,
+    sink: &mut Sink,
+    deadline: clock::Instant,
+) -> std::result::Result<Vec<u8>, Fate> {
+    sink.flush()?;
+    loop {
+        if let Some(packet) = input.take().map_err(End::from)? {
+            return match decode_message(input.packet(packet)).map_err(End::from)? {
+                Message::Password(password) => Ok(password.to_owned()),
+                Message::Terminate => Err(Fate::Gone),
+                _ => Err(Error::new(SqlState::PROTOCOL_VIOLATION, "expected a SASL response").into()),
+            };
+        }
+        limit_wait(sink, deadline)?;
+        input.fill(&sink.socket)?;
+    }
+}
+
+/// The data in `mechanism\0 length:i32 data`.
+fn scram_initial_response(message: &[u8]) -> Result<&[u8]> {
+    let malformed = || Error::new(SqlState::PROTOCOL_VIOLATION, "malformed SASL initial response");
+    let end = message.iter().position(|byte| *byte == 0).ok_or_else(malformed)?;
+    if message[..end] != *scram::MECHANISM.as_bytes() {
+        return Err(Error::new(
+            SqlState::PROTOCOL_VIOLATION,
+            "client selected an invalid SASL authentication mechanism",
+        ));
+    }
+    let (length, data) = message[end + 1..].split_first_chunk::<4>().ok_or_else(malformed)?;
+    if u32::from_be_bytes(*length) as usize == data.len() { Ok(data) } else { Err(malformed()) }
+}
+
+/// What a start-up packet asks for.
+struct Parameters {
+    user: String,
+    /// Name and value, to be set in the session.
+    settings: Vec<(String, String)>,
+    /// Options of the protocol that we do not know.
+    unknown_options: Vec<String>,
+}
+
+impl Parameters {
+    fn read(raw: &[(&[u8], &[u8])]) -> Result<Parameters> {
+        let mut parameters =
+            Parameters { user: String::new(), settings: Vec::new(), unknown_options: Vec::new() };
+        for (name, value) in raw {
+            let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+            let (name, value) = (text(name), text(value));
+            match name.as_str() {
+                "user" => parameters.user = value,
+                // A server holds one database, by whatever name a client calls it.
+                "database" => {}
+                "replication" => match value.as_str() {
+                    "false" | "off" | "no" | "0" => {}
+                    _ => return Err(Error::unsupported("the replication protocol")),
+                },
+                "client_encoding" => check_encoding(&value)?,
+                "options" => parameters.settings.extend(read_options(&value)?),
+                _ if name.starts_with("_pq_.") => parameters.unknown_options.push(name),
+                _ => parameters.settings.push((name, value)),
+            }
+        }
+        if parameters.user.is_empty() {
+            return Err(Error::new(
+                SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+                "no PostgreSQL user name specified in startup packet",
+            ));
+        }
+        Ok(parameters)
+    }
+}
+
+/// All text is UTF-8. `SQL_ASCII` means "as it is", so that is served too.
+fn check_encoding(name: &str) -> Result<()> {
+    let plain: String =
+        name.chars().filter(char::is_ascii_alphanumeric).map(|letter| letter.to_ascii_lowercase()).collect();
+    match plain.as_str() {
+        "utf8" | "unicode" | "sqlascii" => Ok(()),
+        _ => Err(Error::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("invalid value for parameter \"client_encoding\": \"{name}\""),
+        )
+        .with_hint("FirnDB speaks UTF8.")),
+    }
+}
+
+/// Reads `-c name=value` and `--name=value`, as libpq's `options` and `PGOPTIONS` give them. A
+/// backslash keeps the next character, such as a blank.
+fn read_options(options: &str) -> Result<Vec<(String, String)>> {
+    let mut words = vec![String::new()];
+    let mut characters = options.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => words.last_mut().expect("never empty").extend(characters.next()),
+            character if character.is_whitespace() => words.push(String::new()),
+            character => words.last_mut().expect("never empty").push(character),
+        }
+    }
+    let mut words = words.into_iter().filter(|word| !word.is_empty());
+    let mut settings = Vec::new();
+    while let Some(word) = words.next() {
+        let setting = match word.strip_prefix("--").or(word.strip_prefix("-c")) {
+            Some("") => words.next(),
+            Some(setting) => Some(setting.to_owned()),
+            None => None,
+        };
+        let pair = setting.as_deref().and_then(|setting| setting.split_once('='));
+        let (name, value) = pair.ok_or_else(|| {
+            Error::new(SqlState::SYNTAX_ERROR, format!("invalid command-line argument: {word}"))
+                .with_hint("Options are written -c name=value.")
+        })?;
+        settings.push((name.replace('-', "_"), value.to_owned()));
+    }
+    Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_read_in_both_spellings() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(
+            read_options(r"-c a=1 --b-c=2  -cd=x\ y").unwrap(),
+            [pair("a", "1"), pair("b_c", "2"), pair("d", "x y")]
+        );
+        assert!(read_options("-x").is_err() && read_options("-c").is_err() && read_options("a=1").is_err());
+    }
+
+    #[test]
+    fn encodings_other_than_utf8_are_refused() {
+        for good in ["UTF8", "utf-8", "'UNICODE'", "SQL_ASCII"] {
+            check_encoding(good).unwrap();
+        }
+        assert!(check_encoding("LATIN1").is_err());
+    }
+}

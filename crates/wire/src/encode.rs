@@ -1,0 +1,252 @@
+//! What the server sends, into bytes. Every message goes to the end of one output buffer, which the
+//! connection writes to its socket as rarely as the protocol allows.
+
+use firn_base::{Error, SqlState};
+use firn_session::{Column, TransactionStatus};
+
+use crate::decode::{Format, format_of};
+
+/// The output buffer.
+pub(crate) type Output = Vec<u8>;
+
+/// Appends a message: its tag, its length, and what `body` appends.
+#[inline]
+pub(crate) fn message(output: &mut Output, tag: u8, body: impl FnOnce(&mut Output)) {
+    output.push(tag);
+    length_prefixed(output, 4, body);
+}
+
+/// Appends a 32-bit length, which counts `extra` bytes more than `body` appends, and those bytes.
+#[inline]
+pub(crate) fn length_prefixed(output: &mut Output, extra: usize, body: impl FnOnce(&mut Output)) {
+    let start = output.len();
+    output.extend_from_slice(&[0; 4]);
+    body(output);
+    let length = i32::try_from(output.len() - start - 4 + extra).expect("messages stay below 2 GiB");
+    output[start..start + 4].copy_from_slice(&length.to_be_bytes());
+}
+
+/// Appends a string and the zero byte that ends it. Zero bytes inside would end it early, so they
+/// are left out; only a message that quotes broken input can hold one.
+fn text(output: &mut Output, text: &str) {
+    output.extend(text.bytes().filter(|byte| *byte != 0));
+    output.push(0);
+}
+
+fn count(output: &mut Output, count: usize) {
+    let count = u16::try_from(count).expect("the engine limits columns to 1,600 and parameters to 65,535");
+    output.extend_from_slice(&count.to_be_bytes());
+}
+
+/// The messages of authentication.
+pub(crate) enum Authentication<'a> {
+    /// The client is who it says it is.
+    Ok,
+    /// Asks for SASL with one of these mechanisms.
+    Sasl(&'a [&'a str]),
+    /// The server's first SASL message.
+    SaslContinue(&'a str),
+    /// The server's last SASL message.
+    SaslFinal(&'a str),
+}
+
+pub(crate) fn authentication(output: &mut Output, step: Authentication<'_>) {
+    message(output, b'R', |output| match step {
+        Authentication::Ok => output.extend_from_slice(&0u32.to_be_bytes()),
+        Authentication::Sasl(mechanisms) => {
+            output.extend_from_slice(&10u32.to_be_bytes());
+            mechanisms.iter().for_each(|mechanism| text(output, mechanism));
+            output.push(0);
+        }
+        Authentication::SaslContinue(data) => {
+            output.extend_from_slice(&11u32.to_be_bytes());
+            output.extend_from_slice(data.as_bytes());
+        }
+        Authentication::SaslFinal(data) => {
+            output.extend_from_slice(&12u32.to_be_bytes());
+            output.extend_from_slice(data.as_bytes());
+        }
+    });
+}
+
+pub(crate) fn backend_key_data(output: &mut Output, process: u32, key: [u8; 4]) {
+    message(output, b'K', |output| {
+        output.extend_from_slice(&process.to_be_bytes());
+        output.extend_from_slice(&key);
+    });
+}
+
+/// Says that 3.0 is the newest version served, and which `_pq_.` options are unknown.
+pub(crate) fn negotiate_protocol_version(output: &mut Output, unknown_options: &[&str]) {
+    message(output, b'v', |output| {
+        output.extend_from_slice(&(3u32 << 16).to_be_bytes());
+        output.extend_from_slice(&(unknown_options.len() as u32).to_be_bytes());
+        unknown_options.iter().for_each(|option| text(output, option));
+    });
+}
+
+pub(crate) fn parameter_status(output: &mut Output, name: &str, value: &str) {
+    message(output, b'S', |output| {
+        text(output, name);
+        text(output, value);
+    });
+}
+
+pub(crate) fn ready_for_query(output: &mut Output, status: TransactionStatus) {
+    let status = match status {
+        TransactionStatus::Idle => b'I',
+        TransactionStatus::InBlock => b'T',
+        TransactionStatus::Failed => b'E',
+    };
+    output.extend_from_slice(&[b'Z', 0, 0, 0, 5, status]);
+}
+
+/// How bad an error is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Severity {
+    /// The statement failed.
+    Error,
+    /// The connection ends.
+    Fatal,
+    /// Nothing failed.
+    Notice,
+}
+
+pub(crate) fn error(output: &mut Output, severity: Severity, error: &Error) {
+    let (tag, name) = match severity {
+        Severity::Error => (b'E', "ERROR"),
+        Severity::Fatal => (b'E', "FATAL"),
+        Severity::Notice if is_warning(error.state()) => (b'N', "WARNING"),
+        Severity::Notice => (b'N', "NOTICE"),
+    };
+    message(output, tag, |output| {
+        let mut field = |code: u8, value: &str| {
+            output.push(code);
+            text(output, value);
+        };
+        field(b'S', name);
+        field(b'V', name);
+        field(b'C', error.state().as_str());
+        field(b'M', error.message());
+        if let Some(detail) = error.detail() {
+            field(b'D', detail);
+        }
+        if let Some(hint) = error.hint() {
+            field(b'H', hint);
+        }
+        if let Some(position) = error.position() {
+            field(b'P', &position.to_string());
+        }
+        if let Some(constraint) = error.constraint() {
+            field(b'n', constraint);
+        }
+        output.push(0);
+    });
+}
+
+/// Warnings are class 01, and statements about transactions that came at the wrong time (class 25);
+/// what is merely told (such as "already exists, skipping") is a notice.
+fn is_warning(state: SqlState) -> bool {
+    matches!(&state.as_str()[..2], "01" | "25")
+}
+
+pub(crate) fn command_complete(output: &mut Output, tag: impl std::fmt::Display) {
+    message(output, b'C', |output| {
+        use std::io::Write;
+        write!(output, "{tag}").expect("a buffer takes everything");
+        output.push(0);
+    });
+}
+
+pub(crate) fn parse_complete(output: &mut Output) {
+    output.extend_from_slice(b"1\0\0\0\x04");
+}
+
+pub(crate) fn bind_complete(output: &mut Output) {
+    output.extend_from_slice(b"2\0\0\0\x04");
+}
+
+pub(crate) fn close_complete(output: &mut Output) {
+    output.extend_from_slice(b"3\0\0\0\x04");
+}
+
+pub(crate) fn no_data(output: &mut Output) {
+    output.extend_from_slice(b"n\0\0\0\x04");
+}
+
+pub(crate) fn empty_query_response(output: &mut Output) {
+    output.extend_from_slice(b"I\0\0\0\x04");
+}
+
+pub(crate) fn portal_suspended(output: &mut Output) {
+    output.extend_from_slice(b"s\0\0\0\x04");
+}
+
+pub(crate) fn copy_done(output: &mut Output) {
+    output.extend_from_slice(b"c\0\0\0\x04");
+}
+
+pub(crate) fn copy_data(output: &mut Output, data: &[u8]) {
+    message(output, b'd', |output| output.extend_from_slice(data));
+}
+
+/// Starts COPY: `G` takes data in, `H` sends it out. The data is text or CSV, which the protocol
+/// does not tell apart.
+pub(crate) fn copy_response(output: &mut Output, tag: u8, columns: usize) {
+    message(output, tag, |output| {
+        output.push(0);
+        count(output, columns);
+        (0..columns).for_each(|_| output.extend_from_slice(&[0, 0]));
+    });
+}
+
+pub(crate) fn parameter_description(output: &mut Output, types: &[firn_base::SqlType]) {
+    message(output, b't', |output| {
+        count(output, types.len());
+        for ty in types {
+            output.extend_from_slice(&ty.oid().to_be_bytes());
+        }
+    });
+}
+
+pub(crate) fn row_description(output: &mut Output, columns: &[Column], formats: &[Format]) {
+    message(output, b'T', |output| {
+        count(output, columns.len());
+        for (index, column) in columns.iter().enumerate() {
+            text(output, &column.name);
+            output.extend_from_slice(&[0; 6]); // No table and no column number.
+            output.extend_from_slice(&column.ty.oid().to_be_bytes());
+            output.extend_from_slice(&column.ty.typlen().to_be_bytes());
+            output.extend_from_slice(&column.ty.typmod().to_be_bytes());
+            let format = format_of(formats, index);
+            output.extend_from_slice(&u16::from(format == Format::Binary).to_be_bytes());
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_carries_every_field_it_has() {
+        let mut output = Vec::new();
+        let failure = Error::new(SqlState::UNIQUE_VIOLATION, "dup\0licate")
+            .with_detail("d")
+            .with_hint("h")
+            .with_position(12)
+            .with_constraint("pk");
+        error(&mut output, Severity::Error, &failure);
+        let expected = b"SERROR\0VERROR\0C23505\0Mduplicate\0Dd\0Hh\0P12\0npk\0\0";
+        assert_eq!(&output[5..], expected);
+        assert_eq!(output[..5], [b'E', 0, 0, 0, expected.len() as u8 + 4]);
+    }
+
+    #[test]
+    fn a_message_counts_its_own_length_field_but_not_its_tag() {
+        let mut output = Vec::new();
+        command_complete(&mut output, "BEGIN");
+        ready_for_query(&mut output, TransactionStatus::InBlock);
+        assert_eq!(output, b"C\0\0\0\x0aBEGIN\0Z\0\0\0\x05T");
+    }
+}

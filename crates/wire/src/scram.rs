@@ -1,0 +1,300 @@
+//! SCRAM-SHA-256 (RFC 5802, RFC 7677): a client proves that it knows a password, and the server that
+//! it knows the verifier, and neither learns what it did not know.
+//!
+//! ```text
+//! client-first   n,,n=user,r=nonce
+//! server-first   r=nonce+ours,s=salt,i=iterations
+//! client-final   c=biws,r=nonce+ours,p=proof
+//! server-final   v=signature
+//! ```
+//!
+//! The name inside client-first is ignored, as PostgreSQL does: the start-up packet named the user.
+//! A user who does not exist gets the same conversation, with a salt that stays the same from one
+//! attempt to the next, so that an attacker cannot list the users.
+
+use std::collections::HashMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use firn_base::{Error, Result, SqlState, random};
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// The mechanism's name, as SASL says it.
+pub(crate) const MECHANISM: &str = "SCRAM-SHA-256";
+
+/// Rounds of hashing in new verifiers: PostgreSQL's number, and RFC 7677's least.
+const ITERATIONS: u32 = 4096;
+
+type Hash = [u8; 32];
+
+/// What the server stores about a password: enough to check it, too little to log in elsewhere.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Verifier {
+    salt: Vec<u8>,
+    iterations: u32,
+    stored_key: Hash,
+    server_key: Hash,
+}
+
+impl Verifier {
+    /// The verifier of a password, with a new salt.
+    pub fn from_password(password: &str) -> Verifier {
+        Verifier::derive(password, random::secret_bytes::<16>().to_vec(), ITERATIONS)
+    }
+
+    fn derive(password: &str, salt: Vec<u8>, iterations: u32) -> Verifier {
+        let password = normalise(password);
+        let mut salted: Hash = [0; 32];
+        pbkdf2::pbkdf2_hmac::<Sha256>(password.as_bytes(), &salt, iterations, &mut salted);
+        Verifier {
+            salt,
+            iterations,
+            stored_key: Sha256::digest(hmac(&salted, b"Client Key")).into(),
+            server_key: hmac(&salted, b"Server Key"),
+        }
+    }
+
+    /// Reads PostgreSQL's form: `SCRAM-SHA-256$iterations:salt$stored key:server key`.
+    pub fn parse(text: &str) -> Option<Verifier> {
+        let rest = text.strip_prefix(MECHANISM)?.strip_prefix('$')?;
+        let (parameters, keys) = rest.split_once('$')?;
+        let (iterations, salt) = parameters.split_once(':')?;
+        let (stored_key, server_key) = keys.split_once(':')?;
+        Some(Verifier {
+            salt: BASE64.decode(salt).ok()?,
+            iterations: iterations.parse().ok().filter(|rounds| *rounds > 0)?,
+            stored_key: decode_hash(stored_key)?,
+            server_key: decode_hash(server_key)?,
+        })
+    }
+}
+
+impl std::fmt::Display for Verifier {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{MECHANISM}${}:{}${}:{}",
+            self.iterations,
+            BASE64.encode(&self.salt),
+            BASE64.encode(self.stored_key),
+            BASE64.encode(self.server_key)
+        )
+    }
+}
+
+impl std::fmt::Debug for Verifier {
+    /// Keeps the keys out of logs.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Verifier(…)")
+    }
+}
+
+/// The users who may connect.
+#[derive(Clone, Debug)]
+pub struct Users {
+    verifiers: HashMap<String, Verifier>,
+    /// Makes up salts for users who do not exist.
+    mock_secret: Hash,
+}
+
+impl Users {
+    /// Users by name.
+    pub fn new(verifiers: impl IntoIterator<Item = (String, Verifier)>) -> Users {
+        Users { verifiers: verifiers.into_iter().collect(), mock_secret: random::secret_bytes() }
+    }
+
+    /// The verifier of a user, or one that no password fits.
+    fn verifier(&self, user: &str) -> (Verifier, bool) {
+        match self.verifiers.get(user) {
+            Some(verifier) => (verifier.clone(), true),
+            None => {
+                let salt = hmac(&self.mock_secret, user.as_bytes())[..16].to_vec();
+                let (stored_key, server_key) = ([0; 32], [0; 32]);
+                (Verifier { salt, iterations: ITERATIONS, stored_key, server_key }, false)
+            }
+        }
+    }
+}
+
+/// A conversation that waits for client-final.
+pub(crate) struct Exchange {
+    user: String,
+    verifier: Verifier,
+    exists: bool,
+    client_first_bare: String,
+    /// What the client must repeat: its header, base64.
+    binding: String,
+    nonce: String,
+    server_first: String,
+}
+
+impl Exchange {
+    /// Takes client-first; [`Exchange::server_first`] then has the answer.
+    pub(crate) fn begin(users: &Users, user: &str, client_first: &[u8]) -> Result<Exchange> {
+        let nonce = BASE64.encode(random::secret_bytes::<18>());
+        Exchange::begin_with_nonce(users, user, client_first, &nonce)
+    }
+
+    fn begin_with_nonce(
+        users: &Users,
+        user: &str,
+        client_first: &[u8],
+        server_nonce: &str,
+    ) -> Result<Exchange> {
+        let message = std::str::from_utf8(client_first).map_err(|_| malformed())?;
+        let mut parts = message.splitn(3, ',');
+        let binding_flag = parts.next().ok_or_else(malformed)?;
+        let identity = parts.next().ok_or_else(malformed)?;
+        let bare = parts.next().ok_or_else(malformed)?;
+        // "y" says that the client could bind to a TLS channel and believes that we cannot: true.
+        if !matches!(binding_flag, "n" | "y") {
+            return Err(malformed().with_detail("Channel binding is not offered without TLS."));
+        }
+        if !identity.is_empty() {
+            return Err(Error::unsupported("a SCRAM authorization identity"));
+        }
+        let mut attributes = bare.split(',');
+        attributes.next().and_then(|name| name.strip_prefix("n=")).ok_or_else(malformed)?;
+        let client_nonce =
+            attributes.next().and_then(|nonce| nonce.strip_prefix("r=")).ok_or_else(malformed)?;
+        if client_nonce.is_empty() || !client_nonce.bytes().all(|byte| (0x21..0x7f).contains(&byte)) {
+            return Err(malformed());
+        }
+        let (verifier, exists) = users.verifier(user);
+        let nonce = format!("{client_nonce}{server_nonce}");
+        let server_first = format!("r={nonce},s={},i={}", BASE64.encode(&verifier.salt), verifier.iterations);
+        Ok(Exchange {
+            user: user.to_owned(),
+            verifier,
+            exists,
+            client_first_bare: bare.to_owned(),
+            binding: BASE64.encode(format!("{binding_flag},{identity},")),
+            nonce,
+            server_first,
+        })
+    }
+
+    /// The server's first message.
+    pub(crate) fn server_first(&self) -> &str {
+        &self.server_first
+    }
+
+    /// Takes client-final and answers it; 28P01 if the proof is not one.
+    pub(crate) fn finish(&self, client_final: &[u8]) -> Result<String> {
+        let message = std::str::from_utf8(client_final).map_err(|_| malformed())?;
+        let (without_proof, proof) = message.rsplit_once(",p=").ok_or_else(malformed)?;
+        let proof = decode_hash(proof).ok_or_else(malformed)?;
+        let mut attributes = without_proof.split(',');
+        let binding =
+            attributes.next().and_then(|binding| binding.strip_prefix("c=")).ok_or_else(malformed)?;
+        let nonce = attributes.next().and_then(|nonce| nonce.strip_prefix("r=")).ok_or_else(malformed)?;
+        if binding != self.binding || nonce != self.nonce {
+            return Err(malformed().with_detail("The nonce or the channel binding does not match."));
+        }
+        let signed = format!("{},{},{without_proof}", self.client_first_bare, self.server_first);
+        let signature = hmac(&self.verifier.stored_key, signed.as_bytes());
+        let client_key: Hash = std::array::from_fn(|index| proof[index] ^ signature[index]);
+        let key_fits = Sha256::digest(client_key).ct_eq(&self.verifier.stored_key[..]);
+        if !bool::from(key_fits) || !self.exists {
+            return Err(Error::new(
+                SqlState::INVALID_PASSWORD,
+                format!("password authentication failed for user \"{}\"", self.user),
+            ));
+        }
+        Ok(format!("v={}", BASE64.encode(hmac(&self.verifier.server_key, signed.as_bytes()))))
+    }
+}
+
+fn malformed() -> Error {
+    Error::new(SqlState::PROTOCOL_VIOLATION, "malformed SCRAM message")
+}
+
+fn decode_hash(text: &str) -> Option<Hash> {
+    BASE64.decode(text).ok()?.try_into().ok()
+}
+
+fn hmac(key: &[u8], data: &[u8]) -> Hash {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
+    mac.update(data);
+    mac.finalize().into_bytes().into()
+}
+
+/// SASLprep, so that a password typed on two keyboards is one password. One that it forbids is
+/// taken as it is, as PostgreSQL and its clients do.
+fn normalise(password: &str) -> std::borrow::Cow<'_, str> {
+    stringprep::saslprep(password).unwrap_or(std::borrow::Cow::Borrowed(password))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 7677, section 3.
+    fn example() -> Exchange {
+        let salt = BASE64.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
+        let users = Users::new([("user".to_owned(), Verifier::derive("pencil", salt, 4096))]);
+        let client_first = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO";
+        Exchange::begin_with_nonce(&users, "user", client_first, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0").unwrap()
+    }
+
+    const CLIENT_FINAL: &str = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
+                                p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ=";
+
+    #[test]
+    fn the_conversation_of_rfc_7677_comes_out_byte_for_byte() {
+        let exchange = example();
+        assert_eq!(
+            exchange.server_first(),
+            "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
+        );
+        assert_eq!(
+            exchange.finish(CLIENT_FINAL.as_bytes()).unwrap(),
+            "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+        );
+    }
+
+    #[test]
+    fn any_other_client_final_fails() {
+        let exchange = example();
+        for index in 0..CLIENT_FINAL.len() {
+            let mut damaged = CLIENT_FINAL.as_bytes().to_vec();
+            damaged[index] ^= 1;
+            assert!(exchange.finish(&damaged).is_err(), "{index}");
+            assert!(exchange.finish(&CLIENT_FINAL.as_bytes()[..index]).is_err(), "{index}");
+        }
+    }
+
+    #[test]
+    fn a_user_who_does_not_exist_gets_the_same_salt_twice_and_never_gets_in() {
+        let users = Users::new([]);
+        let first = |user| {
+            let exchange = Exchange::begin_with_nonce(&users, user, b"n,,n=,r=x", "y").unwrap();
+            exchange.server_first().to_owned()
+        };
+        assert_eq!(first("nobody"), first("nobody"));
+        assert_ne!(first("nobody"), first("somebody"));
+        let exchange = Exchange::begin_with_nonce(&users, "nobody", b"n,,n=,r=x", "y").unwrap();
+        let failure =
+            exchange.finish(format!("c=biws,r=xy,p={}", BASE64.encode([0; 32])).as_bytes()).unwrap_err();
+        assert_eq!(failure.state(), SqlState::INVALID_PASSWORD);
+    }
+
+    #[test]
+    fn a_verifier_survives_its_text() {
+        let verifier = Verifier::from_password("påss");
+        assert_eq!(Verifier::parse(&verifier.to_string()), Some(verifier));
+        for bad in ["", "md5abc", "SCRAM-SHA-256$4096:x", "SCRAM-SHA-256$0:YQ==$YQ==:YQ=="] {
+            assert_eq!(Verifier::parse(bad), None);
+        }
+    }
+
+    #[test]
+    fn malformed_client_first_messages_are_refused() {
+        let users = Users::new([]);
+        for bad in ["", "n", "n,,", "p=tls-server-end-point,,n=,r=x", "n,,r=x", "n,,n=,r=", "n,a=b,n=,r=x"] {
+            assert!(Exchange::begin(&users, "user", bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
+}

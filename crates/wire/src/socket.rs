@@ -1,0 +1,199 @@
+//! A client's socket and the bytes read from it.
+//!
+//! Reading blocks: a thread per connection sleeps in the kernel while its client is idle, and a round
+//! trip is one `read` and one `write` (docs/decisions/0005).
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::ops::Range;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use crate::decode::{Frame, MAX_STARTUP_BYTES, Malformed, frame_message, frame_startup};
+
+/// Room for the messages of a usual round trip.
+const USUAL_BYTES: usize = 8 * 1024;
+
+/// A stream to a client. Its thread owns it; the server may end it from another (see `Shared`).
+pub(crate) enum Socket {
+    /// Over TCP.
+    Tcp(TcpStream),
+    /// Over a Unix domain socket.
+    Unix(UnixStream),
+}
+
+impl Socket {
+    /// Ends one or both directions, which wakes a thread blocked in it. A client that has gone
+    /// already is no error.
+    pub(crate) fn shutdown(&self, how: Shutdown) {
+        let _ = match self {
+            Socket::Tcp(stream) => stream.shutdown(how),
+            Socket::Unix(stream) => stream.shutdown(how),
+        };
+    }
+
+    /// Limits how long reads wait.
+    pub(crate) fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        match self {
+            Socket::Tcp(stream) => stream.set_read_timeout(timeout),
+            Socket::Unix(stream) => stream.set_read_timeout(timeout),
+        }
+    }
+
+    /// Sends all of `output`, and empties it.
+    pub(crate) fn flush(&self, output: &mut Vec<u8>) -> io::Result<()> {
+        let sent = match self {
+            Socket::Tcp(stream) => (&mut &*stream).write_all(output),
+            Socket::Unix(stream) => (&mut &*stream).write_all(output),
+        };
+        output.clear();
+        sent
+    }
+
+    fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = match self {
+                Socket::Tcp(stream) => (&mut &*stream).read(buffer),
+                Socket::Unix(stream) => (&mut &*stream).read(buffer),
+            };
+            match read {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                other => return other,
+            }
+        }
+    }
+
+    /// Ends a connection whose last words are sent. Closing a socket with unread input resets it,
+    /// and a reset can overtake those words: so the input is read away, for a moment.
+    pub(crate) fn linger(&self) {
+        self.shutdown(Shutdown::Write);
+        if self.set_read_timeout(Some(Duration::from_millis(100))).is_err() {
+            return;
+        }
+        let mut sink = [0; 4096];
+        for _ in 0..256 {
+            if !matches!(self.read(&mut sink), Ok(1..)) {
+                return;
+            }
+        }
+    }
+}
+
+/// Why no message comes any more.
+pub(crate) enum End {
+    /// The client closed the connection, or it broke.
+    Gone,
+    /// The client sent what is no message.
+    Malformed(Malformed),
+}
+
+impl From<io::Error> for End {
+    fn from(_: io::Error) -> End {
+        End::Gone
+    }
+}
+
+impl From<Malformed> for End {
+    fn from(malformed: Malformed) -> End {
+        End::Malformed(malformed)
+    }
+}
+
+/// Bytes that have come, of which some have been taken.
+pub(crate) struct Input {
+    /// Only `start..end` holds bytes; the rest is room.
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    max_message_bytes: usize,
+}
+
+impl Input {
+    pub(crate) fn new(max_message_bytes: usize) -> Input {
+        Input { buffer: vec![0; USUAL_BYTES], start: 0, end: 0, max_message_bytes }
+    }
+
+    /// Allows longer messages from now on.
+    pub(crate) fn set_max_message_bytes(&mut self, max_message_bytes: usize) {
+        self.max_message_bytes = max_message_bytes;
+    }
+
+    /// Takes the next message if all of it has come: where it lies until the next [`Input::fill`].
+    #[inline]
+    pub(crate) fn take(&mut self) -> Result<Option<Range<usize>>, Malformed> {
+        match frame_message(&self.buffer[self.start..self.end], self.max_message_bytes)? {
+            Frame::Incomplete(_) => Ok(None),
+            Frame::Complete(length) => {
+                let start = self.start;
+                self.start += length;
+                Ok(Some(start..start + length))
+            }
+        }
+    }
+
+    /// The bytes of a message taken.
+    #[inline]
+    pub(crate) fn packet(&self, range: Range<usize>) -> &[u8] {
+        &self.buffer[range]
+    }
+
+    /// The tag of the message after those taken, if it has begun to come.
+    #[inline]
+    pub(crate) fn next_tag(&self) -> Option<u8> {
+        self.buffer[self.start..self.end].first().copied()
+    }
+
+    /// Whether another whole message is waiting, or a broken one.
+    #[inline]
+    pub(crate) fn has_message(&self) -> bool {
+        let pending = &self.buffer[self.start..self.end];
+        !matches!(frame_message(pending, self.max_message_bytes), Ok(Frame::Incomplete(_)))
+    }
+
+    /// Waits for more bytes of a message.
+    pub(crate) fn fill(&mut self, socket: &Socket) -> Result<(), End> {
+        let needed = match frame_message(&self.buffer[self.start..self.end], self.max_message_bytes)? {
+            Frame::Incomplete(needed) => needed,
+            Frame::Complete(_) => return Ok(()),
+        };
+        self.fill_up_to(socket, needed)
+    }
+
+    /// Waits until a whole start-up packet has come, and takes it.
+    pub(crate) fn take_startup(&mut self, socket: &Socket) -> Result<&[u8], End> {
+        loop {
+            match frame_startup(&self.buffer[self.start..self.end])? {
+                Frame::Complete(length) => {
+                    let start = self.start;
+                    self.start += length;
+                    return Ok(&self.buffer[start..start + length]);
+                }
+                Frame::Incomplete(_) => self.fill_up_to(socket, MAX_STARTUP_BYTES)?,
+            }
+        }
+    }
+
+    /// Makes room towards `needed` pending bytes and reads once. The buffer doubles as bytes come,
+    /// so that five bytes that announce a large message do not cost its memory.
+    fn fill_up_to(&mut self, socket: &Socket, needed: usize) -> Result<(), End> {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.end -= self.start;
+            self.start = 0;
+        }
+        if self.end == self.buffer.len() {
+            let larger = (2 * self.buffer.len()).min(needed.max(USUAL_BYTES)).max(self.end + 1);
+            self.buffer.resize(larger, 0);
+        } else if self.end == 0 && self.buffer.len() > 16 * USUAL_BYTES {
+            self.buffer.truncate(USUAL_BYTES);
+            self.buffer.shrink_to_fit();
+        }
+        match socket.read(&mut self.buffer[self.end..])? {
+            0 => Err(End::Gone),
+            read => {
+                self.end += read;
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,7 @@
+//! The protocol against real clients and against bytes no client would send.
+
+mod raw;
+
+mod hostile;
+mod limits;
+mod messages;
