@@ -4,10 +4,14 @@
 //! Modules in reading order: what all workloads share, then one module per workload.
 
 pub mod columns;
+pub mod driver;
 pub mod histogram;
+pub mod queries;
 pub mod schema;
 
+pub mod ch;
 pub mod tpcc;
+pub mod tpch;
 
 use std::time::Duration;
 

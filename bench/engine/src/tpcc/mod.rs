@@ -1,11 +1,10 @@
 //! TPC-C, specification 5.11: an order desk. Five transactions over nine tables, no think time.
 //!
 //! [`schema`] the tables, [`input`] what terminals enter, [`load`] the initial population,
-//! [`native`] the transactions over the transaction API, [`driver`] who runs them and counts,
+//! [`native`] the transactions over the transaction API,
 //! [`consistency`] the twelve conditions that hold at every moment.
 
 pub mod consistency;
-pub mod driver;
 pub mod input;
 pub mod load;
 pub mod native;
@@ -63,18 +62,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All five.
-    pub const ALL: [Kind; 5] =
-        [Kind::NewOrder, Kind::Payment, Kind::OrderStatus, Kind::Delivery, Kind::StockLevel];
-
-    /// The name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::NewOrder => "new-order",
-            Kind::Payment => "payment",
-            Kind::OrderStatus => "order-status",
-            Kind::Delivery => "delivery",
-            Kind::StockLevel => "stock-level",
-        }
-    }
+    /// The names in reports, in the order of the kinds.
+    pub const NAMES: [&'static str; 5] = ["new-order", "payment", "order-status", "delivery", "stock-level"];
 }

@@ -6,15 +6,16 @@
 //! arrays on its stack. What the specification has a terminal display is read and folded into a
 //! number, so that no read can be left out unnoticed.
 
-use super::input::{CustomerChoice, Input, NewOrderInput, PaymentInput};
+use super::input::{CustomerChoice, Input, NewOrderInput, PaymentInput, Terminal};
 use super::schema::{customer, district, history, item, new_order, order_line, orders, stock, warehouse};
-use super::{DISTRICTS, Scale};
+use super::{DISTRICTS, Kind, Scale};
+use crate::driver::{Client, Done};
 use crate::schema::TableSchema;
 use firn_base::clock::wall_clock_micros;
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, Result, RowId};
 use firn_storage::{Index, KeyBuffer, Table};
-use firn_txn::{Engine, Guard, Ticket, Transaction, pin};
+use firn_txn::{Engine, Guard, Transaction, pin};
 use std::ops::Bound::Included;
 
 /// A table and one of its indexes.
@@ -82,23 +83,11 @@ impl Tpcc {
     }
 }
 
-/// How a transaction ended.
-#[derive(Clone, Copy, Debug)]
-pub enum Outcome {
-    /// It committed.
-    Committed {
-        /// When it will be durable.
-        ticket: Ticket,
-        /// The numbers that its terminal would display, added up.
-        displayed: i64,
-    },
-    /// It rolled back as the specification wants it: a new order for an item that there is not.
-    RolledBack,
-}
-
 /// One client: runs transactions one after another.
 pub struct Worker<'t> {
     tpcc: &'t Tpcc,
+    terminal: Terminal,
+    input: Input,
     key: KeyBuffer,
     high_key: KeyBuffer,
     rows: Vec<RowId>,
@@ -107,10 +96,13 @@ pub struct Worker<'t> {
 }
 
 impl<'t> Worker<'t> {
-    /// A client of these tables.
-    pub fn new(tpcc: &'t Tpcc) -> Worker<'t> {
+    /// A client of these tables whose inputs come from `terminal`.
+    pub fn new(tpcc: &'t Tpcc, mut terminal: Terminal) -> Worker<'t> {
+        let input = terminal.next_input();
         Worker {
             tpcc,
+            terminal,
+            input,
             key: KeyBuffer::new(),
             high_key: KeyBuffer::new(),
             rows: Vec::with_capacity(64),
@@ -119,24 +111,8 @@ impl<'t> Worker<'t> {
         }
     }
 
-    /// Runs the transaction that this input asks for. 40001 if it met another one's changes and
-    /// should be tried again.
-    pub fn run(&mut self, input: &Input) -> Result<Outcome> {
-        match *input {
-            Input::NewOrder(ref order) => self.new_order(order),
-            Input::Payment(ref payment) => self.payment(payment),
-            Input::OrderStatus { warehouse, district, ref customer } => {
-                self.order_status(warehouse, district, customer)
-            }
-            Input::Delivery { warehouse, carrier } => self.delivery(warehouse, carrier),
-            Input::StockLevel { warehouse, district, threshold } => {
-                self.stock_level(warehouse, district, threshold)
-            }
-        }
-    }
-
     /// Clause 2.4.
-    fn new_order(&mut self, input: &NewOrderInput) -> Result<Outcome> {
+    fn new_order(&mut self, input: &NewOrderInput) -> Result<Done> {
         let tables = self.tpcc;
         let key = &mut self.key;
         let guard = &pin();
@@ -185,7 +161,7 @@ impl<'t> Worker<'t> {
             let i = Cell::i32(line.item);
             let Some(item_row) = find(&tx, &tables.item, &[i], key, guard) else {
                 tx.rollback();
-                return Ok(Outcome::RolledBack);
+                return Ok(Done { committed: false, lsn: None, displayed: 0 });
             };
             let [i_price, _i_name, i_data] =
                 read(&tx, &tables.item.table, item_row, [item::i_price, item::i_name, item::i_data], guard);
@@ -240,11 +216,11 @@ impl<'t> Worker<'t> {
         let total = sum * (10_000 - c_discount.as_i64()) / 10_000
             * (10_000 + w_tax.as_i64() + d_tax.as_i64())
             / 10_000;
-        Ok(Outcome::Committed { ticket: tx.commit()?, displayed: total + branded })
+        committed(tx, total + branded)
     }
 
     /// Clause 2.5.
-    fn payment(&mut self, input: &PaymentInput) -> Result<Outcome> {
+    fn payment(&mut self, input: &PaymentInput) -> Result<Done> {
         let tables = self.tpcc;
         let guard = &pin();
         let mut tx = tables.engine.begin();
@@ -366,11 +342,11 @@ impl<'t> Worker<'t> {
             Cell::Bytes(&h_data[..end]),
         ];
         tx.insert(&tables.history, &payment, guard)?;
-        Ok(Outcome::Committed { ticket: tx.commit()?, displayed })
+        committed(tx, displayed)
     }
 
     /// Clause 2.6.
-    fn order_status(&mut self, w: i32, d: i32, customer: &CustomerChoice) -> Result<Outcome> {
+    fn order_status(&mut self, w: i32, d: i32, customer: &CustomerChoice) -> Result<Done> {
         let tables = self.tpcc;
         let guard = &pin();
         let tx = tables.engine.begin();
@@ -419,11 +395,11 @@ impl<'t> Worker<'t> {
             displayed += amount.as_i64() + i64::from(delivered.is_null());
             true
         });
-        Ok(Outcome::Committed { ticket: tx.commit()?, displayed })
+        committed(tx, displayed)
     }
 
     /// Clause 2.7, all ten districts in one transaction.
-    fn delivery(&mut self, warehouse: i32, carrier: i32) -> Result<Outcome> {
+    fn delivery(&mut self, warehouse: i32, carrier: i32) -> Result<Done> {
         let tables = self.tpcc;
         let guard = &pin();
         let mut tx = tables.engine.begin();
@@ -478,11 +454,11 @@ impl<'t> Worker<'t> {
             )?;
             displayed += i64::from(o.as_i32());
         }
-        Ok(Outcome::Committed { ticket: tx.commit()?, displayed })
+        committed(tx, displayed)
     }
 
     /// Clause 2.8.
-    fn stock_level(&mut self, warehouse: i32, district: i32, threshold: i32) -> Result<Outcome> {
+    fn stock_level(&mut self, warehouse: i32, district: i32, threshold: i32) -> Result<Done> {
         let tables = self.tpcc;
         let guard = &pin();
         let tx = tables.engine.begin();
@@ -519,7 +495,7 @@ impl<'t> Worker<'t> {
                 fetch(&tx, &tables.stock, &[w, Cell::i32(i)], [stock::s_quantity], &mut self.key, guard);
             low += i64::from(quantity.as_i32() < threshold);
         }
-        Ok(Outcome::Committed { ticket: tx.commit()?, displayed: low })
+        committed(tx, low)
     }
 
     /// The customer of that number, or the middle one of those of that name.
@@ -548,6 +524,35 @@ impl<'t> Worker<'t> {
             }
         }
     }
+}
+
+impl Client for Worker<'_> {
+    const KINDS: &'static [&'static str] = &Kind::NAMES;
+
+    fn next_input(&mut self) -> usize {
+        self.input = self.terminal.next_input();
+        self.input.kind() as usize
+    }
+
+    fn run(&mut self) -> Result<Done> {
+        match self.input {
+            Input::NewOrder(order) => self.new_order(&order),
+            Input::Payment(payment) => self.payment(&payment),
+            Input::OrderStatus { warehouse, district, customer } => {
+                self.order_status(warehouse, district, &customer)
+            }
+            Input::Delivery { warehouse, carrier } => self.delivery(warehouse, carrier),
+            Input::StockLevel { warehouse, district, threshold } => {
+                self.stock_level(warehouse, district, threshold)
+            }
+        }
+    }
+}
+
+/// Commits.
+#[inline]
+fn committed(tx: Transaction, displayed: i64) -> Result<Done> {
+    Ok(Done { committed: true, lsn: tx.commit()?.lsn, displayed })
 }
 
 /// The visible row under a full key.

@@ -1,4 +1,4 @@
-//! Who runs TPC-C's transactions, and counts them.
+//! Who runs a workload's transactions, and counts them.
 //!
 //! Every thread is a terminal and a client at once: it enters the next input as soon as the last
 //! transaction has committed. A transaction counts once it is durable. Clients of the native
@@ -6,9 +6,6 @@
 //! log has come, as a server with many connections would; its latency is the time from its start to
 //! that look. What is not durable when time is up does not count.
 
-use super::input::{Input, Terminal};
-use super::native::{Outcome, Tpcc, Worker};
-use super::{Kind, Scale};
 use crate::histogram::Histogram;
 use firn_base::clock::{Instant, now};
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
@@ -18,16 +15,26 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-/// A client that runs one transaction at a time.
+/// Kinds of transactions that a workload has at most.
+pub const MAX_KINDS: usize = 8;
+
+/// A terminal and client of a workload: runs one transaction at a time.
 pub trait Client {
-    /// Runs the transaction that an input asks for. Retryable errors make the driver try again.
-    fn run(&mut self, input: &Input) -> Result<Done>;
+    /// The names of the workload's kinds of transactions.
+    const KINDS: &'static [&'static str];
+
+    /// Draws the next input; returns its kind.
+    fn next_input(&mut self) -> usize;
+
+    /// Runs the transaction that the last input asks for. The driver calls again after errors that
+    /// are worth another try.
+    fn run(&mut self) -> Result<Done>;
 }
 
-/// What a client says of a transaction that has ended.
+/// How a transaction ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
-    /// False if it was a new order for an item that there is not.
+    /// False if it rolled back, or found nothing to do, as the specification wants it.
     pub committed: bool,
     /// How far the log must reach for it to be durable, if it is not yet.
     pub lsn: Option<Lsn>,
@@ -35,26 +42,13 @@ pub struct Done {
     pub displayed: i64,
 }
 
-impl Client for Worker<'_> {
-    fn run(&mut self, input: &Input) -> Result<Done> {
-        Ok(match Worker::run(self, input)? {
-            Outcome::Committed { ticket, displayed } => Done { committed: true, lsn: ticket.lsn, displayed },
-            Outcome::RolledBack => Done { committed: false, lsn: None, displayed: 0 },
-        })
-    }
-}
-
 /// How to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How much data there is.
-    pub scale: Scale,
     /// Clients, each a thread.
     pub clients: usize,
     /// For how long.
     pub duration: Duration,
-    /// Where the random inputs begin.
-    pub seed: u64,
     /// Pins the clients to this core.
     pub core: Option<usize>,
 }
@@ -63,7 +57,7 @@ pub struct Options {
 #[derive(Default)]
 pub struct Live {
     /// Transactions that count, by kind.
-    pub counted: [AtomicU64; 5],
+    pub counted: [AtomicU64; MAX_KINDS],
     /// Attempts that failed with 40001 and were repeated.
     pub aborts: AtomicU64,
     /// Set to end the run early.
@@ -84,10 +78,12 @@ pub struct Report {
     /// How long it took.
     pub elapsed: Duration,
     /// Latencies of the transactions that count, by kind.
-    pub latencies: [Histogram; 5],
+    pub latencies: Vec<Histogram>,
+    /// Their names.
+    pub kinds: &'static [&'static str],
     /// Attempts that failed with 40001 and were repeated.
     pub aborts: u64,
-    /// New orders rolled back as the specification wants it; they count nowhere else.
+    /// Transactions that did not commit, as the specification wants it; they count nowhere else.
     pub rollbacks: u64,
     /// Everything displayed, added up: shows that two runs did the same.
     pub checksum: i64,
@@ -99,22 +95,16 @@ impl Report {
         let count: u64 = self.latencies.iter().map(Histogram::count).sum();
         count as f64 / self.elapsed.as_secs_f64()
     }
-
-    /// New orders per second.
-    pub fn new_orders_per_second(&self) -> f64 {
-        self.latencies[Kind::NewOrder as usize].count() as f64 / self.elapsed.as_secs_f64()
-    }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:<14}{:>12}{:>12}{:>12}{:>12}", "transaction", "count", "per second", "p50", "p99")?;
-        for kind in Kind::ALL {
-            let latencies = &self.latencies[kind as usize];
+        for (kind, latencies) in self.kinds.iter().zip(&self.latencies) {
             writeln!(
                 f,
                 "{:<14}{:>12}{:>12.0}{:>12}{:>12}",
-                kind.name(),
+                kind,
                 latencies.count(),
                 latencies.count() as f64 / self.elapsed.as_secs_f64(),
                 crate::short_duration(latencies.percentile(0.5)),
@@ -123,20 +113,14 @@ impl fmt::Display for Report {
         }
         write!(
             f,
-            "{:.0} tx/s, {:.0} new orders/s, {} aborts, {} rollbacks as specified, {:.1} s, checksum {}",
+            "{:.0} tx/s, {} aborts, {} rollbacks as specified, {:.1} s, checksum {}",
             self.per_second(),
-            self.new_orders_per_second(),
             self.aborts,
             self.rollbacks,
             self.elapsed.as_secs_f64(),
             self.checksum,
         )
     }
-}
-
-/// Runs the native transactions.
-pub fn run_native(tpcc: &Tpcc, options: Options, live: &Live) -> Result<Report> {
-    run(&|_| Ok(Worker::new(tpcc)), Some(tpcc.engine()), options, live)
 }
 
 /// Runs clients made by `client`. `engine` is needed only for those whose transactions are not yet
@@ -155,8 +139,7 @@ pub fn run<C: Client>(
                 if let Some(core) = options.core {
                     firn_base::thread::pin_to_core(core);
                 }
-                let report =
-                    client(number).and_then(|client| run_client(client, number, engine, options, live));
+                let report = client(number).and_then(|client| run_client(client, engine, options, live));
                 if report.is_err() {
                     live.stop.store(true, Ordering::Relaxed);
                 }
@@ -187,21 +170,20 @@ pub fn run<C: Client>(
 /// A transaction that has committed but is not yet known to be durable.
 struct Pending {
     lsn: Lsn,
-    kind: Kind,
+    kind: usize,
     began: Instant,
 }
 
 fn run_client<C: Client>(
     mut client: C,
-    number: usize,
     engine: Option<&Arc<Engine>>,
     options: Options,
     live: &Live,
 ) -> Result<Report> {
-    let mut terminal = Terminal::new(options.scale, options.seed, number, options.clients);
     let mut report = Report {
         elapsed: Duration::ZERO,
-        latencies: Default::default(),
+        latencies: vec![Histogram::default(); C::KINDS.len()],
+        kinds: C::KINDS,
         aborts: 0,
         rollbacks: 0,
         checksum: 0,
@@ -211,9 +193,9 @@ fn run_client<C: Client>(
     let end = start + options.duration;
     let mut began = start;
     while began < end && !live.stop.load(Ordering::Relaxed) {
-        let input = terminal.next_input();
+        let kind = client.next_input();
         let done = loop {
-            match client.run(&input) {
+            match client.run() {
                 Ok(done) => break done,
                 Err(error) if error.is_retryable() => {
                     report.aborts += 1;
@@ -227,9 +209,9 @@ fn run_client<C: Client>(
         if !done.committed {
             report.rollbacks += 1;
         } else if let Some(lsn) = done.lsn {
-            pending.push_back(Pending { lsn, kind: input.kind(), began });
+            pending.push_back(Pending { lsn, kind, began });
         } else {
-            report.count(input.kind(), ended - began, live);
+            report.count(kind, ended - began, live);
         }
         if let Some(engine) = engine
             && !pending.is_empty()
@@ -246,9 +228,9 @@ fn run_client<C: Client>(
 }
 
 impl Report {
-    fn count(&mut self, kind: Kind, latency: Duration, live: &Live) {
-        self.latencies[kind as usize].record(latency);
+    fn count(&mut self, kind: usize, latency: Duration, live: &Live) {
+        self.latencies[kind].record(latency);
         // ORDERING: statistics; nothing is read on the strength of them.
-        live.counted[kind as usize].fetch_add(1, Ordering::Relaxed);
+        live.counted[kind].fetch_add(1, Ordering::Relaxed);
     }
 }

@@ -1,0 +1,10 @@
+-- How many customers have how many orders with two carriers (CH-benCHmark 13).
+select c_count, count(*) as custdist
+from (
+    select c_id, count(o_id)
+    from customer left outer join orders
+        on o_w_id = c_w_id and o_d_id = c_d_id and o_c_id = c_id and o_carrier_id > 8
+    group by c_id
+) as c_orders (c_id, c_count)
+group by c_count
+order by custdist desc, c_count desc
