@@ -144,7 +144,7 @@ impl TableSchema {
             .iter()
             .map(|column| ColumnSpec { ty: column.ty, nullable: column.nullable })
             .collect();
-        let storage = transaction.create_storage(self.name, specs);
+        let storage = transaction.create_storage(self.name, specs)?;
         let table = transaction.table(storage);
 
         let mut indexes = Vec::new();
