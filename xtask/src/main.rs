@@ -1,5 +1,6 @@
 //! Everything cargo cannot do: `cargo xtask help` lists it.
 
+mod fuzz;
 mod layers;
 mod licences;
 mod metadata;
@@ -17,17 +18,23 @@ cargo xtask COMMAND
   ci     the same
   tidy   the rules of STYLE.md and docs/decisions that a program can check; quick
   soak   the long tests, which `test` leaves out (#[ignore])
+  fuzz TARGET [SECONDS]
+         feeds random bytes to a target of fuzz/ for a minute or so; keeps what it learns in
+         fuzz/corpus and what breaks the target in fuzz/artifacts
 ";
 
 fn main() -> ExitCode {
     // Cargo says where this package is; everything else is below its parent.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace");
-    let mut arguments = std::env::args().skip(1);
-    let passed = match (arguments.next().as_deref(), arguments.next()) {
-        (Some("test" | "ci"), None) => steps::test(root),
-        (Some("tidy"), None) => tidy::run(root),
-        (Some("soak"), None) => steps::soak(root),
-        (Some("help" | "--help" | "-h"), None) => {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let passed = match arguments[..] {
+        ["test" | "ci"] => steps::test(root),
+        ["tidy"] => tidy::run(root),
+        ["soak"] => steps::soak(root),
+        ["fuzz", target] => fuzz::run(root, target, "60"),
+        ["fuzz", target, seconds] => fuzz::run(root, target, seconds),
+        ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             true
         }
