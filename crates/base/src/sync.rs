@@ -4,4 +4,4 @@ pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLoc
 pub use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
 };
-pub use std::sync::{Arc, OnceLock, Weak};
+pub use std::sync::{Arc, OnceLock, Weak, mpsc};

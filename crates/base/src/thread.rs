@@ -1,6 +1,8 @@
 //! The door to threads: every one has a name, and whoever starts it joins it.
 
-pub use std::thread::{JoinHandle, available_parallelism, yield_now};
+use crate::Result;
+use crate::sync::{AtomicBool, AtomicUsize, Ordering};
+pub use std::thread::{JoinHandle, Scope, ScopedJoinHandle, available_parallelism, scope, yield_now};
 
 /// Starts a named thread. Panics if the operating system refuses.
 pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
@@ -31,4 +33,73 @@ pub fn try_spawn<T: Send + 'static>(
     body: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<JoinHandle<T>> {
     std::thread::Builder::new().name(name.to_owned()).stack_size(stack_bytes).spawn(body)
+}
+
+/// Starts a named thread that may borrow from outside its [`scope`].
+pub fn spawn_scoped<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'scope,
+) -> ScopedJoinHandle<'scope, T> {
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn_scoped(scope, body)
+        .expect("the operating system starts a thread")
+}
+
+/// Runs `body` over every item, on up to `threads` threads that take the next item as soon as they
+/// are free, and returns the results in the order of the items. After an error no further item is
+/// begun, and the first one is returned.
+pub fn for_each<I: Sync, T: Send>(
+    name: &str,
+    threads: usize,
+    items: &[I],
+    body: impl Fn(&I) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    let next = AtomicUsize::new(0);
+    let failed = AtomicBool::new(false);
+    let work = || {
+        let mut done = Vec::new();
+        while !failed.load(Ordering::Relaxed) {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(at) else { break };
+            let result = body(item);
+            failed.fetch_or(result.is_err(), Ordering::Relaxed);
+            done.push((at, result));
+        }
+        done
+    };
+    let threads = threads.clamp(1, items.len().max(1));
+    let mut results = if threads == 1 {
+        work()
+    } else {
+        scope(|scope| {
+            let handles: Vec<_> = (0..threads).map(|_| spawn_scoped(scope, name, work)).collect();
+            let joined = handles.into_iter().map(|handle| handle.join());
+            // A panic goes on in the caller.
+            joined.flat_map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        })
+    };
+    results.sort_by_key(|(at, _)| *at);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Error, SqlState};
+
+    #[test]
+    fn every_item_is_worked_on_once_and_an_error_ends_it() {
+        let items: Vec<u32> = (0..1000).collect();
+        for threads in [1, 3] {
+            let doubled = for_each("test", threads, &items, |item| Ok(item * 2)).unwrap();
+            assert_eq!(doubled, items.iter().map(|item| item * 2).collect::<Vec<u32>>());
+            let refused = for_each("test", threads, &items, |item| match item {
+                500 => Err(Error::new(SqlState::INTERNAL_ERROR, "500")),
+                item => Ok(*item),
+            });
+            assert_eq!(refused.unwrap_err().message(), "500");
+        }
+    }
 }

@@ -9,14 +9,17 @@
 
 use crate::active::{ActiveSet, ActiveSlot};
 use crate::catalog::{Catalog, IdMarks, Oid, SequenceDef};
+use crate::checkpoint::Store;
 use crate::collector::Collector;
 use crate::ddl::Ddl;
+use crate::recovery;
 use crate::sequence::SequenceState;
 use crate::transaction::{Ticket, Transaction};
+use firn_base::disk::{Disk, RealDisk};
 use firn_base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, Weak};
 use firn_base::thread::JoinHandle;
-use firn_base::{Error, Result, Snapshot, SqlState, TableId, Time, clock, thread};
-use firn_log::{Log, RedoBuffer};
+use firn_base::{Error, Lsn, Result, Snapshot, SqlState, TableId, Time, clock, thread};
+use firn_log::{Log, LogOptions, RedoBuffer};
 use firn_storage::{Table, TableOptions, WriteSet};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -33,17 +36,25 @@ const DDL_PATIENCE: Duration = Duration::from_secs(5);
 pub struct Config {
     /// Where it lives; `None` keeps it in memory only, by the same code without a log.
     pub directory: Option<PathBuf>,
-    /// Bytes of a block of new tables; small in tests.
+    /// Bytes of a block; small in tests. A database that is there already keeps its own.
     pub block_bytes: usize,
     /// Log bytes since the last checkpoint that start the next one.
     pub checkpoint_after_bytes: u64,
     /// Threads for recovery and checkpoints.
     pub threads: usize,
+    /// How the log is written.
+    pub log: LogOptions,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Config { directory: None, block_bytes: 1 << 20, checkpoint_after_bytes: 1 << 30, threads: 2 }
+        Config {
+            directory: None,
+            block_bytes: 1 << 20,
+            checkpoint_after_bytes: 1 << 30,
+            threads: 2,
+            log: LogOptions::default(),
+        }
     }
 }
 
@@ -55,6 +66,7 @@ pub(crate) struct Recovered {
     pub sequences: HashMap<Oid, SequenceState>,
     pub marks: IdMarks,
     pub log: Option<Log>,
+    pub store: Option<Store>,
 }
 
 impl Recovered {
@@ -67,6 +79,7 @@ impl Recovered {
             sequences: HashMap::new(),
             marks: IdMarks { next_oid: Oid::FIRST_USER.0, next_table: 1 },
             log: None,
+            store: None,
         }
     }
 }
@@ -78,8 +91,10 @@ pub struct Engine {
     last: AtomicU64,
     active: ActiveSet,
     /// The right to commit.
-    commit: Mutex<()>,
+    pub(crate) commit: Mutex<()>,
     log: Option<Log>,
+    /// Where checkpoints go. There is one if there is a log.
+    store: Option<Store>,
     tables: RwLock<HashMap<TableId, Arc<Table>>>,
     /// Physical tables that were dropped, with the time from which nobody new sees them.
     dropped: Mutex<Vec<(Time, TableId)>>,
@@ -94,7 +109,7 @@ pub struct Engine {
     ddl: Mutex<bool>,
     next_oid: AtomicU32,
     next_table: AtomicU32,
-    sequences: Mutex<HashMap<Oid, SequenceState>>,
+    pub(crate) sequences: Mutex<HashMap<Oid, SequenceState>>,
     collector: Collector,
     background: Background,
 }
@@ -102,11 +117,17 @@ pub struct Engine {
 impl Engine {
     /// Opens or creates the database; recovers it first if need be.
     ///
-    /// Errors: 55006 (open elsewhere), XX001 (damaged, with the file and position), 58P01/58030.
+    /// Errors: 55006 (open elsewhere), XX001 (damaged, with the file and position), 55000 (another
+    /// version's, or no database directory), 42501, 53100, 58030.
     pub fn open(config: Config) -> Result<Arc<Engine>> {
-        let recovered = match &config.directory {
+        Engine::open_on(Arc::new(RealDisk), config)
+    }
+
+    /// As [`Engine::open`], on a disk of the caller's, which tests can break.
+    pub fn open_on(disk: Arc<dyn Disk>, mut config: Config) -> Result<Arc<Engine>> {
+        let recovered = match config.directory.clone() {
             None => Recovered::nothing(),
-            Some(_) => return Err(Error::unsupported("a database on disk")),
+            Some(directory) => recovery::open(disk, &directory, &mut config)?,
         };
         Ok(Engine::start(config, recovered))
     }
@@ -119,6 +140,7 @@ impl Engine {
             active: ActiveSet::new(),
             commit: Mutex::new(()),
             log: recovered.log,
+            store: recovered.store,
             tables: RwLock::new(recovered.tables),
             dropped: Mutex::default(),
             catalogs: RwLock::new(vec![(recovered.last, Arc::new(recovered.catalog))]),
@@ -222,7 +244,7 @@ impl Engine {
         }
         let mut sequences = self.sequences.lock();
         self.log_sequence(sequence.oid, value, is_called)?;
-        sequences.insert(sequence.oid, SequenceState { value, called: is_called, logged_ahead: 0 });
+        sequences.insert(sequence.oid, SequenceState::recovered(value, is_called));
         Ok(())
     }
 
@@ -273,26 +295,38 @@ impl Engine {
     }
 
     /// How far the log is on disk: commits with this position or an earlier one are durable.
-    pub fn durable_lsn(&self) -> firn_base::Lsn {
-        todo!()
+    pub fn durable_lsn(&self) -> Lsn {
+        // Without a log no commit has a position, and none is waited for.
+        self.log.as_ref().map_or(Lsn(u64::MAX), Log::durable_lsn)
     }
 
-    /// Writes a checkpoint now and drops the log before it.
+    /// Writes a checkpoint now and drops the log before it. Nothing to do without a directory.
     pub fn checkpoint(&self) -> Result<()> {
-        match self.log {
-            None => Ok(()),
-            Some(_) => Err(Error::unsupported("CHECKPOINT")),
+        match (&self.store, &self.log) {
+            (Some(store), Some(log)) => store.checkpoint(self, log),
+            _ => Ok(()),
         }
     }
 
-    /// Flushes the log and stops background work. Dropping the last handle does the same, but
-    /// cannot report an error.
+    /// Stops background work, flushes the log and, so that the next opening need not replay it,
+    /// writes a checkpoint. Dropping the last handle only flushes, and cannot report an error.
     pub fn close(&self) -> Result<()> {
         self.background.stop();
-        match &self.log {
-            Some(log) => log.wait_durable(log.appended_lsn()),
-            None => Ok(()),
-        }
+        let (Some(store), Some(log)) = (&self.store, &self.log) else { return Ok(()) };
+        store.stop();
+        log.wait_durable(log.appended_lsn())?;
+        if store.has_news(log) { store.checkpoint(self, log) } else { Ok(()) }
+    }
+
+    /// The directory, of a database that has one.
+    pub(crate) fn store(&self) -> Option<&Store> {
+        self.store.as_ref()
+    }
+
+    /// Counts a reader that is no transaction, and draws its snapshot. It ends with
+    /// [`Engine::leave`].
+    pub(crate) fn enter(&self) -> Result<(ActiveSlot, Snapshot)> {
+        self.active.enter(&self.last)
     }
 
     // ---- for transactions ----
@@ -373,8 +407,11 @@ impl Engine {
         }
     }
 
-    fn tick(&self) {
+    fn tick(self: &Arc<Self>) {
         self.collector.collect(&self.active, &self.last);
+        if let (Some(store), Some(log)) = (&self.store, &self.log) {
+            store.checkpoint_if_due(self, log, self.config.checkpoint_after_bytes);
+        }
         let mut dropped = self.dropped.lock();
         if !dropped.is_empty() {
             let horizon = self.active.horizon(&self.last);
@@ -441,6 +478,9 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.background.stop();
+        if let Some(store) = &self.store {
+            store.stop();
+        }
         if let Some(log) = self.log.take() {
             // Whoever wants to know calls `close`.
             let _ = log.close();

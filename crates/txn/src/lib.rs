@@ -11,6 +11,12 @@ mod collector;
 mod ddl;
 mod sequence;
 
+mod apply;
+mod checkpoint;
+mod manifest;
+mod recovery;
+mod table_file;
+
 pub use catalog::Catalog;
 pub use engine::{Config, Engine};
 pub use firn_storage::{Guard, pin};

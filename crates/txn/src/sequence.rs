@@ -18,12 +18,24 @@ pub(crate) struct SequenceState {
     pub called: bool,
     /// Values that may still be given before the log must hear of it.
     pub logged_ahead: i64,
+    /// The value that the log has reached, if there are such values.
+    pub logged: i64,
 }
 
 impl SequenceState {
     /// Where a new sequence stands.
     pub fn new(definition: &SequenceDef) -> SequenceState {
-        SequenceState { value: definition.start, called: false, logged_ahead: 0 }
+        SequenceState::recovered(definition.start, false)
+    }
+
+    /// Where a sequence stands that the log or a checkpoint says has this state.
+    pub fn recovered(value: i64, called: bool) -> SequenceState {
+        SequenceState { value, called, logged_ahead: 0, logged: value }
+    }
+
+    /// The value and whether it counts as given, as the log has it: what a crash leaves.
+    pub fn logged(&self) -> (i64, bool) {
+        if self.logged_ahead > 0 { (self.logged, true) } else { (self.value, self.called) }
     }
 
     /// Moves on to the next value. Also yields the state to log, if the log does not reach that far:
@@ -47,6 +59,7 @@ impl SequenceState {
             ahead += 1;
         }
         self.logged_ahead = ahead;
+        self.logged = logged;
         Ok((value, Some(logged)))
     }
 }
@@ -113,6 +126,7 @@ mod tests {
             let (value, log) = state.advance(&definition).unwrap();
             logged = log.unwrap_or(logged);
             assert!(value <= logged);
+            assert_eq!(state.logged(), (logged, true));
         }
         assert!(logged <= 100 + LOGGED_AHEAD);
     }

@@ -1,5 +1,8 @@
 //! Integration tests of the transaction engine: one binary.
 
+mod durability;
+mod durable;
 mod history;
 mod isolation;
+mod recovery;
 mod support;

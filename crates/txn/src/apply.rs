@@ -1,0 +1,273 @@
+//! Applying redo: commits as the log has them, done to tables that nobody else uses.
+//!
+//! One reader takes the log apart into groups and applies what concerns the whole database, the
+//! catalog and the sequences; workers apply the rows, each those of its share of the tables, in log
+//! order. Changes of different tables do not depend on each other, so nothing else has an order.
+//!
+//! ```text
+//!   reader ── groups ──┬──> worker 0: tables 0, 2, 4 …
+//!                      └──> worker 1: tables 1, 3, 5 …
+//! ```
+//! Every worker gets every group and skips what is not its own, by the records' lengths: passing
+//! over a record costs less than handing it over.
+//!
+//! Invariant: a table is known to the workers before a group that names it is handed to them.
+
+use crate::catalog::{Catalog, CatalogChange, IdMarks, Oid, StorageDef};
+use crate::sequence::SequenceState;
+use firn_base::sync::{Arc, RwLock, mpsc};
+use firn_base::types::Width;
+use firn_base::{Cell, ColumnId, Error, Result, RowId, SqlState, TableId, Time, thread};
+use firn_log::{Entry, Group, Reader, Record};
+use firn_storage::{ColumnSpec, Table, TableOptions};
+use smallvec::SmallVec;
+use std::collections::{HashMap, HashSet};
+
+/// Bytes of the log that are handed to the workers at once.
+const BATCH_BYTES: u64 = 1 << 20;
+/// Such batches that may wait for a worker.
+const WAITING_BATCHES: usize = 8;
+
+type Groups = Arc<Vec<Group>>;
+/// Shared with the workers, which look up tables while the reader adds some.
+type Tables = Arc<RwLock<HashMap<TableId, Arc<Table>>>>;
+
+/// A database being rebuilt. Its tables have no versions and no indexes yet.
+pub(crate) struct Rebuilt {
+    /// Every physical table there was at any time.
+    pub tables: Tables,
+    pub catalog: Catalog,
+    pub marks: IdMarks,
+    pub sequences: HashMap<Oid, SequenceState>,
+    /// The newest commit in it.
+    pub last: Time,
+    /// Tables that the log has changed.
+    pub changed: HashSet<TableId>,
+    pub options: TableOptions,
+}
+
+impl Rebuilt {
+    /// Makes the physical table that a change of the catalog or a checkpoint describes.
+    pub fn create_table(&self, definition: &StorageDef) {
+        let id = TableId(definition.id);
+        let table = Table::new(id, &definition.name, definition.column_specs(), self.options);
+        self.tables.write().insert(id, table);
+    }
+
+    /// Applies every commit that `reader` yields. Those up to `last` are in it already.
+    pub fn replay(&mut self, reader: &mut Reader, threads: usize) -> Result<()> {
+        let known = self.last;
+        let shares = threads.max(1) as u32;
+        let tables = self.tables.clone();
+        let (read, applied) = thread::scope(|scope| {
+            let (senders, workers): (Vec<_>, Vec<_>) = (0..shares)
+                .map(|share| {
+                    let (sender, receiver) = mpsc::sync_channel::<Groups>(WAITING_BATCHES);
+                    let mut worker = Worker {
+                        tables: &tables,
+                        known,
+                        share,
+                        shares,
+                        mine: HashMap::new(),
+                        changed: HashSet::new(),
+                    };
+                    let body = move || worker.run(&receiver).map(|()| worker.changed);
+                    (sender, thread::spawn_scoped(scope, "firn-replay", body))
+                })
+                .unzip();
+            let read = self.read(reader, &senders);
+            drop(senders);
+            let applied: Vec<Result<HashSet<TableId>>> = workers
+                .into_iter()
+                .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect();
+            (read, applied)
+        });
+        for changed in applied {
+            self.changed.extend(changed?);
+        }
+        read
+    }
+
+    fn read(&mut self, reader: &mut Reader, workers: &[mpsc::SyncSender<Groups>]) -> Result<()> {
+        let known = self.last;
+        let (mut batch, mut bytes) = (Vec::new(), 0);
+        loop {
+            let group = reader.next_group()?;
+            let ended = group.is_none();
+            if let Some(group) = group {
+                for entry in group.entries() {
+                    self.apply_to_all(entry, known)?;
+                }
+                bytes += group.end.0 - group.begin.0;
+                batch.push(group);
+            }
+            if ended || bytes >= BATCH_BYTES {
+                let groups = Arc::new(std::mem::take(&mut batch));
+                bytes = 0;
+                for worker in workers {
+                    if worker.send(groups.clone()).is_err() {
+                        // It has stopped because of an error, which the caller gets from it.
+                        return Ok(());
+                    }
+                }
+            }
+            if ended {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Applies what is not rows.
+    fn apply_to_all(&mut self, entry: Entry<'_>, known: Time) -> Result<()> {
+        self.last = self.last.max(entry.time);
+        for record in entry.records() {
+            match record.map_err(|error| in_commit(error, entry.time))? {
+                Record::CatalogChange(bytes) if entry.time > known => {
+                    let change =
+                        CatalogChange::from_bytes(bytes).map_err(|error| in_commit(error, entry.time))?;
+                    for definition in &change.created {
+                        self.create_table(definition);
+                    }
+                    self.marks = IdMarks {
+                        next_oid: self.marks.next_oid.max(change.marks.next_oid),
+                        next_table: self.marks.next_table.max(change.marks.next_table),
+                    };
+                    self.catalog.apply(change);
+                }
+                // Sequences stand beside commit times; the checkpoint may hold a later state than
+                // this record, but then it holds that of a record further on as well.
+                Record::SequenceAdvance { oid, value, called } => {
+                    self.sequences.insert(Oid(oid), SequenceState::recovered(value, called));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Applies the rows of some tables.
+struct Worker<'a> {
+    tables: &'a RwLock<HashMap<TableId, Arc<Table>>>,
+    /// Commits up to this time are in the tables already.
+    known: Time,
+    share: u32,
+    shares: u32,
+    mine: HashMap<TableId, Arc<Table>>,
+    changed: HashSet<TableId>,
+}
+
+impl Worker<'_> {
+    fn run(&mut self, batches: &mpsc::Receiver<Groups>) -> Result<()> {
+        let known = self.known;
+        while let Ok(groups) = batches.recv() {
+            for entry in groups.iter().flat_map(Group::entries).filter(|entry| entry.time > known) {
+                self.apply(entry).map_err(|error| in_commit(error, entry.time))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, entry: Entry<'_>) -> Result<()> {
+        for record in entry.records() {
+            let record = record?;
+            if let Some(id) = record.table()
+                && id.0 % self.shares == self.share
+            {
+                apply_to(self.table(id)?, record)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn table(&mut self, id: TableId) -> Result<&Table> {
+        if !self.mine.contains_key(&id) {
+            let table = self.tables.read().get(&id).cloned();
+            let table =
+                table.ok_or_else(|| misfit(format!("it names physical table {}, which is unknown", id.0)))?;
+            self.mine.insert(id, table);
+            self.changed.insert(id);
+        }
+        Ok(&self.mine[&id])
+    }
+}
+
+/// Does to the rows of `table` what `record` says.
+pub(crate) fn apply_to(table: &Table, record: Record<'_>) -> Result<()> {
+    let specs = table.columns();
+    match record {
+        Record::Insert { row, cells, .. } => {
+            let mut row_cells: SmallVec<[Cell<'_>; 24]> = SmallVec::new();
+            for cell in cells {
+                row_cells.push(cell?);
+            }
+            check_row(&row_cells, specs)?;
+            table.restore_row(row, &row_cells);
+        }
+        Record::InsertBatch { first, rows, columns, .. } => {
+            let mut columns = columns.collect::<Result<Vec<_>>>()?;
+            let mut row_cells: SmallVec<[Cell<'_>; 24]> = SmallVec::new();
+            for offset in 0..u64::from(rows) {
+                row_cells.clear();
+                for column in &mut columns {
+                    row_cells.push(column.next().expect("as many cells as rows")?);
+                }
+                check_row(&row_cells, specs)?;
+                table.restore_row(RowId::from_bits(first.to_bits() + offset), &row_cells);
+            }
+        }
+        Record::Update { row, cells, .. } => {
+            let mut changed: SmallVec<[ColumnId; 24]> = SmallVec::new();
+            let mut new_cells: SmallVec<[Cell<'_>; 24]> = SmallVec::new();
+            for updated in cells {
+                let (column, cell) = updated?;
+                let fits = specs.get(column.index()).is_some_and(|spec| fits(&cell, spec));
+                if !fits {
+                    return Err(misfit(format!("column {} does not take {cell:?}", column.0)));
+                }
+                changed.push(column);
+                new_cells.push(cell);
+            }
+            if !table.restore_update(row, &changed, &new_cells) {
+                return Err(misfit(format!("it updates row {row:?}, which is not there")));
+            }
+        }
+        Record::Delete { row, .. } => {
+            if !table.restore_delete(row) {
+                return Err(misfit(format!("it deletes row {row:?}, which is not there")));
+            }
+        }
+        Record::CatalogChange(_) | Record::SequenceAdvance { .. } => {}
+    }
+    Ok(())
+}
+
+fn check_row(cells: &[Cell<'_>], specs: &[ColumnSpec]) -> Result<()> {
+    if cells.len() != specs.len() || !cells.iter().zip(specs).all(|(cell, spec)| fits(cell, spec)) {
+        return Err(misfit("a row does not have the columns of its table".to_owned()));
+    }
+    Ok(())
+}
+
+/// Whether a column takes a cell. Storage believes its callers, and the log is not one of them.
+#[inline]
+fn fits(cell: &Cell<'_>, spec: &ColumnSpec) -> bool {
+    match cell {
+        Cell::Null => spec.nullable,
+        Cell::Word(_) => matches!(spec.ty.width(), Width::Bit | Width::Fixed(0..=8)),
+        Cell::Wide(_) => spec.ty.width() == Width::Fixed(16),
+        Cell::Inline(..) | Cell::Bytes(_) => spec.ty.width() == Width::View,
+    }
+}
+
+#[cold]
+fn misfit(what: String) -> Error {
+    Error::new(SqlState::DATA_CORRUPTED, format!("the log does not fit the checkpoint: {what}"))
+        .with_hint("Restore the database directory from a backup.")
+}
+
+#[cold]
+fn in_commit(error: Error, time: Time) -> Error {
+    error.with_detail(format!("It is in the redo of the commit with time {}.", time.0))
+}

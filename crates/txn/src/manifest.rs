@@ -1,0 +1,236 @@
+//! The manifest: the one small file that says what a database directory holds.
+//!
+//! ```text
+//! directory/
+//!   LOCK                      locked while the database is open
+//!   MANIFEST                  this file; replaced as a whole by every checkpoint
+//!   checkpoint/12-3.arrow     rows of physical table 12 as of checkpoint 3
+//!   log/….redo                redo since the manifest's position
+//! ```
+//!
+//! One line that any version can read, then JSON:
+//!
+//! ```text
+//! FIRNDB 1 crc32c=0011aabb
+//! {"database":"…","checkpoint":3,"time":99,"position":4711,…}
+//! ```
+//!
+//! Whatever the manifest does not name is not part of the database: leftovers of a crash.
+
+use crate::catalog::CatalogChange;
+use firn_base::disk::Disk;
+use firn_base::{Error, Lsn, Result, SqlState, Time};
+use firn_log::DatabaseId;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// The version of the format of a database directory that this code writes and reads. It covers the
+/// manifest, the checkpoint files and the layout of blocks, which row ids depend on.
+pub const DIRECTORY_VERSION: u32 = 1;
+
+/// The manifest's name in the directory.
+pub const MANIFEST: &str = "MANIFEST";
+/// The name under which a new manifest is written before it replaces the old one.
+pub const MANIFEST_TEMPORARY: &str = "MANIFEST.tmp";
+/// The lock file's name.
+pub const LOCK: &str = "LOCK";
+
+const WORD: &str = "FIRNDB";
+
+/// The directory of the checkpoint files.
+pub fn checkpoint_directory(directory: &Path) -> PathBuf {
+    directory.join("checkpoint")
+}
+
+/// The directory of the log.
+pub fn log_directory(directory: &Path) -> PathBuf {
+    directory.join("log")
+}
+
+/// What a database directory holds.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Identifies the database; its log segments bear it too.
+    #[serde(with = "hexadecimal")]
+    pub database: DatabaseId,
+    /// False while the database is being created: then it holds nothing yet, whatever lies there.
+    pub complete: bool,
+    /// How many checkpoints were begun; names their files.
+    pub checkpoint: u64,
+    /// The checkpoint holds everything committed up to this time and nothing later.
+    pub time: u64,
+    /// Where in the log to look for later commits.
+    pub position: u64,
+    /// Bytes of a block, which row ids depend on.
+    pub block_bytes: u64,
+    /// The catalog and the physical tables, as a change of nothing.
+    pub catalog: CatalogChange,
+    /// Where the sequences stand.
+    pub sequences: Vec<SequenceEntry>,
+    /// The files of the tables that hold rows.
+    pub files: Vec<TableFile>,
+}
+
+/// Where a sequence stands: see [`firn_log::Record::SequenceAdvance`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SequenceEntry {
+    /// Which one.
+    pub oid: u32,
+    /// The value last given, or the one to give first.
+    pub value: i64,
+    /// Whether `value` was given.
+    pub called: bool,
+}
+
+/// A file with the rows of a table.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TableFile {
+    /// The physical table.
+    pub table: u32,
+    /// Its name in the checkpoint directory.
+    pub name: String,
+    /// How many rows it holds.
+    pub rows: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// CRC32C of all of it.
+    pub crc: u32,
+}
+
+impl Manifest {
+    /// Where in the log to look for commits that the checkpoint does not hold.
+    pub fn position(&self) -> Lsn {
+        Lsn(self.position)
+    }
+
+    /// The commit time of the checkpoint.
+    pub fn time(&self) -> Time {
+        Time(self.time)
+    }
+
+    /// Its bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let body = serde_json::to_vec_pretty(self).expect("maps have string keys and numbers are finite");
+        let mut bytes =
+            format!("{WORD} {DIRECTORY_VERSION} crc32c={:08x}\n", crc32c::crc32c(&body)).into_bytes();
+        bytes.extend_from_slice(&body);
+        bytes
+    }
+
+    /// Reads and checks the bytes of the file at `path`.
+    pub fn decode(bytes: &[u8], path: &Path) -> Result<Manifest> {
+        let damaged = |what: &str| {
+            Error::new(
+                SqlState::DATA_CORRUPTED,
+                format!("the manifest \"{}\" is damaged: {what}", path.display()),
+            )
+            .with_hint("Restore the database directory from a backup.")
+        };
+        let line_end = bytes.iter().position(|byte| *byte == b'\n');
+        let (line, body) = bytes.split_at(line_end.ok_or_else(|| damaged("it has no first line"))?);
+        let body = &body[1..];
+        let line = std::str::from_utf8(line).map_err(|_| damaged("its first line is no text"))?;
+        let mut words = line.split(' ');
+        if words.next() != Some(WORD) {
+            return Err(damaged("it does not begin like a manifest"));
+        }
+        let version: u32 =
+            words.next().and_then(|word| word.parse().ok()).ok_or_else(|| damaged("it names no version"))?;
+        if version != DIRECTORY_VERSION {
+            return Err(Error::new(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("the database described by \"{}\" has format version {version}", path.display()),
+            )
+            .with_detail(format!(
+                "This version of FirnDB reads and writes format version {DIRECTORY_VERSION}."
+            ))
+            .with_hint(
+                "Open the database with the version that wrote it, and copy it over by dump and load.",
+            ));
+        }
+        let expected = format!("crc32c={:08x}", crc32c::crc32c(body));
+        if words.next() != Some(&expected) || words.next().is_some() {
+            return Err(damaged("its checksum is wrong"));
+        }
+        serde_json::from_slice(body).map_err(|error| damaged(&error.to_string()))
+    }
+
+    /// Reads the manifest of a directory; `None` if it has none.
+    pub fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Manifest>> {
+        let path = directory.join(MANIFEST);
+        if !disk.exists(&path)? {
+            return Ok(None);
+        }
+        Manifest::decode(&disk.read(&path)?, &path).map(Some)
+    }
+
+    /// Makes it the manifest of a directory, in one step. After an error either it or the one
+    /// before is.
+    pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<()> {
+        disk.replace(&directory.join(MANIFEST), &directory.join(MANIFEST_TEMPORARY), &self.encode())
+    }
+}
+
+/// Serde for [`DatabaseId`], as 32 hexadecimal digits.
+mod hexadecimal {
+    use firn_log::DatabaseId;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(id: &DatabaseId, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&format!("{:032x}", u128::from_be_bytes(id.0)))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DatabaseId, D::Error> {
+        let digits = String::deserialize(deserializer)?;
+        let number = u128::from_str_radix(&digits, 16).map_err(D::Error::custom)?;
+        Ok(DatabaseId(number.to_be_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalog::{Catalog, IdMarks};
+
+    fn manifest() -> Manifest {
+        let marks = IdMarks { next_oid: 20000, next_table: 5 };
+        Manifest {
+            database: DatabaseId([0xab; 16]),
+            complete: true,
+            checkpoint: 3,
+            time: 99,
+            position: 4711,
+            block_bytes: 1 << 20,
+            catalog: Catalog::bootstrap().to_change(std::iter::empty(), marks),
+            sequences: vec![SequenceEntry { oid: 7, value: -1, called: true }],
+            files: vec![TableFile { table: 4, name: "4-3.arrow".into(), rows: 1, bytes: 2, crc: 3 }],
+        }
+    }
+
+    #[test]
+    fn a_manifest_is_a_line_for_every_version_and_json() {
+        let bytes = manifest().encode();
+        let text = std::str::from_utf8(&bytes).unwrap();
+        assert!(text.starts_with("FIRNDB 1 crc32c="), "{text}");
+        assert!(text.contains("\"database\": \"abababababababababababababababab\""), "{text}");
+        assert_eq!(Manifest::decode(&bytes, Path::new("MANIFEST")).unwrap(), manifest());
+    }
+
+    #[test]
+    fn any_other_byte_is_damage_and_another_version_is_named() {
+        let bytes = manifest().encode();
+        for at in 0..bytes.len() {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 4;
+            let error = Manifest::decode(&flipped, Path::new("MANIFEST")).unwrap_err();
+            let version = bytes.starts_with(&flipped[..7]) && at == 7;
+            let expected =
+                if version { SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE } else { SqlState::DATA_CORRUPTED };
+            assert_eq!(error.state(), expected, "byte {at}: {error:?}");
+            assert!(error.hint().is_some());
+        }
+        for length in 0..bytes.len() {
+            assert!(Manifest::decode(&bytes[..length], Path::new("MANIFEST")).is_err());
+        }
+    }
+}

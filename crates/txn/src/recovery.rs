@@ -1,0 +1,231 @@
+//! Opening a database directory, whatever state it was left in.
+//!
+//! |    | found | done |
+//! |----|-------|------|
+//! |  1 | no directory, or an empty one | a new database is created |
+//! |  2 | a manifest marked incomplete, or only leftovers of one | creating it was cut short: it is created anew |
+//! |  3 | manifest, log ends behind a whole group | load the checkpoint, replay the log, continue there |
+//! |  4 | the last group is torn | as 3; the log continues at the torn group |
+//! |  5 | damage before whole groups | XX001 with file and byte ([`firn_log::Reader`]) |
+//! |  6 | log segments missing, all or some | XX001 |
+//! |  7 | a segment of another database, or of another format version | XX001, 55000 |
+//! |  8 | no manifest, but log segments or checkpoint files | XX001: the manifest was lost |
+//! |  9 | no manifest, but files that are none of ours | 55000: not a database directory |
+//! | 10 | a manifest of another version | 55000, says which |
+//! | 11 | a damaged manifest | XX001 |
+//! | 12 | a checkpoint file missing, shorter, longer or changed | XX001 |
+//! | 13 | files that the manifest does not name: of a checkpoint cut short, or of the one before | removed |
+//! | 14 | redo that does not fit the checkpoint, rows that break a unique index | XX001 |
+//! | 15 | the directory open elsewhere | 55006 |
+//! | 16 | no right to it, a full or broken disk | 42501, 53100, 58030 |
+//!
+//! Nothing is changed in the directory before everything in it was found good, but for 1 and 2;
+//! so after an error one may look at it, repair it and try again.
+
+use crate::apply::Rebuilt;
+use crate::catalog::{Catalog, IndexDef, Oid};
+use crate::checkpoint::{Store, remove_unnamed_files};
+use crate::engine::{Config, Recovered};
+use crate::manifest::{LOCK, MANIFEST, MANIFEST_TEMPORARY, Manifest, checkpoint_directory, log_directory};
+use crate::sequence::SequenceState;
+use crate::table_file;
+use crate::transaction::build_index;
+use firn_base::disk::Disk;
+use firn_base::sync::{Arc, RwLock};
+use firn_base::{Error, Lsn, Result, SqlState, TableId, random, thread};
+use firn_log::{DatabaseId, Log, Reader};
+use firn_storage::{Table, TableOptions};
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+/// Names in a directory that are no reason to take it for anything else than a future database.
+const INNOCENT: [&str; 2] = [LOCK, "lost+found"];
+
+/// Opens or creates the database in `directory`. An existing database keeps its own size of blocks.
+pub(crate) fn open(disk: Arc<dyn Disk>, directory: &Path, config: &mut Config) -> Result<Recovered> {
+    disk.create_directory(directory)?;
+    let lock = disk.lock(&directory.join(LOCK))?;
+    let manifest = match Manifest::read(&*disk, directory)? {
+        Some(manifest) if manifest.complete => manifest,
+        Some(_) => return create(disk, directory, lock, config),
+        None => {
+            check_that_nothing_is_there(&*disk, directory)?;
+            return create(disk, directory, lock, config);
+        }
+    };
+    config.block_bytes = manifest.block_bytes as usize;
+
+    let mut rebuilt = load(&*disk, directory, &manifest, config.threads)?;
+    let log_directory = log_directory(directory);
+    check_that_there_is_a_log(&*disk, &log_directory)?;
+    let mut reader = Reader::open(&*disk, &log_directory, manifest.database, manifest.position())?;
+    rebuilt.replay(&mut reader, config.threads)?;
+    let tables = finish(&rebuilt, config.threads)?;
+
+    // From here on the directory is changed.
+    if disk.exists(&directory.join(MANIFEST_TEMPORARY))? {
+        disk.remove(&directory.join(MANIFEST_TEMPORARY))?;
+    }
+    remove_unnamed_files(&*disk, &checkpoint_directory(directory), &manifest.files)?;
+    let log = Log::open(disk.clone(), &log_directory, manifest.database, reader.position(), config.log)?;
+    Ok(Recovered {
+        last: rebuilt.last,
+        tables,
+        catalog: rebuilt.catalog,
+        sequences: rebuilt.sequences,
+        marks: rebuilt.marks,
+        log: Some(log),
+        store: Some(Store::new(disk, directory.to_owned(), lock, manifest, rebuilt.changed)),
+    })
+}
+
+/// Makes a new database. The manifest is marked incomplete until the log exists, so that from then
+/// on a log that is not there is known to be lost.
+fn create(
+    disk: Arc<dyn Disk>,
+    directory: &Path,
+    lock: firn_base::disk::DiskLock,
+    config: &Config,
+) -> Result<Recovered> {
+    let (log_directory, checkpoint_directory) = (log_directory(directory), checkpoint_directory(directory));
+    let new = Recovered::nothing();
+    let mut manifest = Manifest {
+        database: DatabaseId(random::secret_bytes()),
+        complete: false,
+        checkpoint: 0,
+        time: 0,
+        position: 0,
+        block_bytes: config.block_bytes as u64,
+        catalog: new.catalog.to_change(std::iter::empty(), new.marks),
+        sequences: Vec::new(),
+        files: Vec::new(),
+    };
+    manifest.write(&*disk, directory)?;
+    for inner in [&log_directory, &checkpoint_directory] {
+        disk.create_directory(inner)?;
+        for leftover in disk.list(inner)? {
+            disk.remove(&inner.join(leftover))?;
+        }
+    }
+    let log = Log::open(disk.clone(), &log_directory, manifest.database, Lsn(0), config.log)?;
+    manifest.complete = true;
+    manifest.write(&*disk, directory)?;
+    if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        disk.sync_directory(parent)?;
+    }
+    let store = Store::new(disk, directory.to_owned(), lock, manifest, HashSet::new());
+    Ok(Recovered { log: Some(log), store: Some(store), ..new })
+}
+
+/// Without a manifest: whether a database may be created here.
+fn check_that_nothing_is_there(disk: &dyn Disk, directory: &Path) -> Result<()> {
+    for inner in [log_directory(directory), checkpoint_directory(directory)] {
+        if disk.exists(&inner)? && !disk.list(&inner)?.is_empty() {
+            return Err(Error::new(
+                SqlState::DATA_CORRUPTED,
+                format!("the manifest \"{}\" is missing", directory.join(MANIFEST).display()),
+            )
+            .with_detail(format!("There is data of a database in \"{}\".", inner.display()))
+            .with_hint("Restore the database directory from a backup."));
+        }
+    }
+    let ours = |name: &str| {
+        let inner = directory.join(name);
+        INNOCENT.contains(&name)
+            || name == MANIFEST_TEMPORARY
+            || inner == log_directory(directory)
+            || inner == checkpoint_directory(directory)
+    };
+    match disk.list(directory)?.into_iter().find(|name| !ours(name)) {
+        None => Ok(()),
+        Some(foreign) => Err(Error::new(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("directory \"{}\" is not empty and holds no database", directory.display()),
+        )
+        .with_detail(format!("It holds \"{foreign}\"."))
+        .with_hint("Name an empty directory, or one that does not exist yet.")),
+    }
+}
+
+/// A complete database has a log, even if nothing is in it.
+fn check_that_there_is_a_log(disk: &dyn Disk, log_directory: &Path) -> Result<()> {
+    if disk.exists(log_directory)? && disk.list(log_directory)?.iter().any(|name| name.ends_with(".redo")) {
+        return Ok(());
+    }
+    Err(Error::new(
+        SqlState::DATA_CORRUPTED,
+        format!("the log in \"{}\" is missing", log_directory.display()),
+    )
+    .with_hint("Put its files back from a backup of this database."))
+}
+
+/// What the checkpoint holds.
+fn load(disk: &dyn Disk, directory: &Path, manifest: &Manifest, threads: usize) -> Result<Rebuilt> {
+    let mut rebuilt = Rebuilt {
+        tables: Arc::new(RwLock::new(HashMap::new())),
+        catalog: Catalog::default(),
+        marks: manifest.catalog.marks,
+        sequences: HashMap::new(),
+        last: manifest.time(),
+        changed: HashSet::new(),
+        options: TableOptions { block_bytes: manifest.block_bytes as usize },
+    };
+    for definition in &manifest.catalog.created {
+        rebuilt.create_table(definition);
+    }
+    rebuilt.catalog.apply(manifest.catalog.clone());
+    for entry in &manifest.sequences {
+        rebuilt.sequences.insert(Oid(entry.oid), SequenceState::recovered(entry.value, entry.called));
+    }
+    let mut files: Vec<_> = manifest.files.iter().collect();
+    files.sort_by_key(|file| std::cmp::Reverse(file.bytes));
+    thread::for_each("firn-load", threads, &files, |file| {
+        let table = rebuilt.tables.read().get(&TableId(file.table)).cloned();
+        let table = table.expect("the manifest, whose checksum is right, describes the tables of its files");
+        table_file::load(disk, &checkpoint_directory(directory), file, &table)
+    })?;
+    Ok(rebuilt)
+}
+
+/// Makes the tables of the catalog ready for use: counts their rows and builds their indexes. What
+/// no catalog names any more is left behind.
+fn finish(rebuilt: &Rebuilt, threads: usize) -> Result<HashMap<TableId, Arc<Table>>> {
+    let all = rebuilt.tables.read();
+    let mut tables: HashMap<TableId, Arc<Table>> = HashMap::new();
+    let mut indexes: Vec<(Arc<Table>, &IndexDef)> = Vec::new();
+    for definition in rebuilt.catalog.tables.values() {
+        let table = all.get(&definition.storage()).ok_or_else(|| {
+            Error::new(
+                SqlState::DATA_CORRUPTED,
+                format!("the catalog names a physical table of \"{}\" that is nowhere", definition.name),
+            )
+            .with_hint("Restore the database directory from a backup.")
+        })?;
+        table.rename(&definition.name);
+        indexes.extend(definition.indexes.iter().map(|index| (table.clone(), index)));
+        tables.insert(table.id(), table.clone());
+    }
+    let restored: Vec<&Arc<Table>> = tables.values().collect();
+    thread::for_each("firn-load", threads, &restored, |table| {
+        table.finish_restore();
+        Ok(())
+    })?;
+    indexes.sort_by_key(|(table, _)| std::cmp::Reverse(table.approximate_rows()));
+    let built = thread::for_each("firn-index", threads, &indexes, |(table, index)| {
+        build_index(table, index.spec(table)).map_err(|error| {
+            Error::new(
+                SqlState::DATA_CORRUPTED,
+                format!("the rows of table \"{}\" break its unique index \"{}\"", table.name(), index.name),
+            )
+            .with_detail(error.message())
+            .with_hint("Restore the database directory from a backup.")
+        })
+    })?;
+    // In the catalog's order, which changes look at first what users made first.
+    let mut built: Vec<_> = indexes.into_iter().zip(built).collect();
+    built.sort_by_key(|((_, definition), _)| definition.oid);
+    for ((table, _), index) in built {
+        table.add_index(index);
+    }
+    Ok(tables)
+}

@@ -1,0 +1,219 @@
+//! The rows of one table as an Arrow IPC file: what a checkpoint is made of.
+//!
+//! The first column, `_rowid`, says under which id each row lives; the others are the table's, by
+//! position, dropped ones included. Any Arrow reader can open the file. Arrow files carry no
+//! checksum, so the manifest keeps one of the whole file, checked before the file is believed.
+
+use crate::manifest::TableFile;
+use arrow_array::cast::AsArray;
+use arrow_array::types::UInt64Type;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_ipc::reader::FileReader;
+use arrow_ipc::writer::FileWriter;
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use firn_base::disk::{Disk, DiskFile};
+use firn_base::sync::Arc;
+use firn_base::{ColumnId, Error, Result, RowId, Snapshot, SqlState};
+use firn_storage::{Table, arrow, pin};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+/// The column that holds the rows' ids.
+const ROW_ID: &str = "_rowid";
+/// How much is written, and read for the checksum, at once.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// Writes what `snapshot` sees of a table, and makes it safe but for its name. `columns` are the
+/// names for readers other than us. `None`, and no file, if it sees no row.
+pub(crate) fn write(
+    disk: &dyn Disk,
+    directory: &Path,
+    name: String,
+    table: &Arc<Table>,
+    columns: &[String],
+    snapshot: Snapshot,
+) -> Result<Option<TableFile>> {
+    let specs = table.columns();
+    let all: Vec<ColumnId> = (0..specs.len()).map(|position| ColumnId(position as u16)).collect();
+    let scan = table.scan(snapshot, &all, true);
+    let Some(first) = scan.next_batch(&pin()) else { return Ok(None) };
+
+    let row_id = Field::new(ROW_ID, DataType::UInt64, false);
+    let fields = specs.iter().zip(columns).map(|(spec, name)| arrow::field(name, spec.ty, spec.nullable));
+    let schema: SchemaRef =
+        Arc::new(Schema::new(std::iter::once(row_id).chain(fields).collect::<Vec<Field>>()));
+    let path = directory.join(&name);
+    let file = disk.create(&path)?;
+    let output =
+        Output { file: &*file, buffer: Vec::with_capacity(CHUNK_BYTES), at: 0, crc: 0, failure: None };
+    let mut writer = FileWriter::try_new(output, &schema).map_err(|error| unexpected(&path, &error))?;
+    let mut rows = 0;
+    let mut batch = Some(first);
+    while let Some(scanned) = batch {
+        let row_ids: ArrayRef = Arc::new(scanned.row_ids.expect("asked for"));
+        let arrays = std::iter::once(row_ids).chain(scanned.columns.into_iter().map(compact)).collect();
+        let record_batch =
+            RecordBatch::try_new(schema.clone(), arrays).expect("the scan yields the table's types");
+        if let Err(error) = writer.write(&record_batch) {
+            return Err(failure(&mut writer, &path, &error));
+        }
+        rows += scanned.rows as u64;
+        batch = scan.next_batch(&pin());
+    }
+    if let Err(error) = writer.finish() {
+        return Err(failure(&mut writer, &path, &error));
+    }
+    let output = writer.get_mut();
+    output.write_out()?;
+    let (bytes, crc) = (output.at, output.crc);
+    file.sync()?;
+    Ok(Some(TableFile { table: table.id().0, name, rows, bytes, crc }))
+}
+
+/// Strings of a batch point into the heap of their block, which other batches point into as well;
+/// written as it is, the heap would be written once per batch.
+fn compact(array: ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        DataType::Utf8View => Arc::new(array.as_string_view().gc()),
+        DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
+        _ => array,
+    }
+}
+
+/// Puts the rows of a file where they were into an empty table.
+///
+/// Error: XX001 if the file is missing or is not what the manifest says.
+pub(crate) fn load(disk: &dyn Disk, directory: &Path, entry: &TableFile, table: &Table) -> Result<()> {
+    let path = directory.join(&entry.name);
+    let file = disk.open(&path).map_err(|error| match error.state() {
+        SqlState::UNDEFINED_FILE => damaged(&path, "it is missing"),
+        _ => error,
+    })?;
+    check(&*file, &path, entry)?;
+    let input = Input { file: &*file, at: 0, length: entry.bytes };
+    let reader = FileReader::try_new(input, None).map_err(|error| unexpected(&path, &error))?;
+    let specs = table.columns();
+    let schema = reader.schema();
+    let types = schema.fields().iter().skip(1).map(|field| field.data_type().clone());
+    if schema.fields().first().is_none_or(|field| field.name() != ROW_ID)
+        || !types.eq(specs.iter().map(|spec| arrow::data_type(spec.ty)))
+    {
+        return Err(damaged(&path, "its columns are not those of the table"));
+    }
+    let mut rows = 0;
+    let mut row_ids = Vec::new();
+    for batch in reader {
+        let batch = batch.map_err(|error| unexpected(&path, &error))?;
+        row_ids.clear();
+        let ids = batch.column(0).as_primitive_opt::<UInt64Type>();
+        let ids = ids.ok_or_else(|| damaged(&path, "its row ids are no row ids"))?;
+        row_ids.extend(ids.values().iter().map(|bits| RowId::from_bits(*bits)));
+        table.restore_batch(&row_ids, &batch.columns()[1..]);
+        rows += batch.num_rows() as u64;
+    }
+    if rows != entry.rows {
+        return Err(damaged(&path, "it has another number of rows than the manifest says"));
+    }
+    Ok(())
+}
+
+fn check(file: &dyn DiskFile, path: &Path, entry: &TableFile) -> Result<()> {
+    if file.len()? != entry.bytes {
+        return Err(damaged(path, "it has another length than the manifest says"));
+    }
+    let mut chunk = vec![0; CHUNK_BYTES];
+    let (mut at, mut crc) = (0, 0);
+    loop {
+        let read = file.read_at(&mut chunk, at)?;
+        if read == 0 {
+            break;
+        }
+        crc = crc32c::crc32c_append(crc, &chunk[..read]);
+        at += read as u64;
+    }
+    if crc == entry.crc { Ok(()) } else { Err(damaged(path, "its checksum is wrong")) }
+}
+
+#[cold]
+fn damaged(path: &Path, what: &str) -> Error {
+    Error::new(
+        SqlState::DATA_CORRUPTED,
+        format!("the checkpoint file \"{}\" is damaged: {what}", path.display()),
+    )
+    .with_hint("Restore the database directory from a backup.")
+}
+
+/// An error of the Arrow library about a file whose bytes are what they should be.
+#[cold]
+fn unexpected(path: &Path, error: &ArrowError) -> Error {
+    damaged(path, &error.to_string())
+}
+
+fn failure(writer: &mut FileWriter<Output<'_>>, path: &Path, error: &ArrowError) -> Error {
+    writer.get_mut().failure.take().unwrap_or_else(|| unexpected(path, error))
+}
+
+/// A file being written from front to back, with its checksum.
+struct Output<'f> {
+    file: &'f dyn DiskFile,
+    buffer: Vec<u8>,
+    at: u64,
+    crc: u32,
+    /// What went wrong, which `io::Error` cannot say.
+    failure: Option<Error>,
+}
+
+impl Output<'_> {
+    fn write_out(&mut self) -> Result<()> {
+        self.file.write_at(&self.buffer, self.at)?;
+        self.crc = crc32c::crc32c_append(self.crc, &self.buffer);
+        self.at += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+}
+
+impl Write for Output<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.buffer.extend_from_slice(bytes);
+        if self.buffer.len() >= CHUNK_BYTES
+            && let Err(error) = self.write_out()
+        {
+            self.failure = Some(error);
+            return Err(io::Error::other("the disk failed"));
+        }
+        Ok(bytes.len())
+    }
+
+    /// Nothing: the bytes go out when they are many or the file ends.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A file being read in any order.
+struct Input<'f> {
+    file: &'f dyn DiskFile,
+    at: u64,
+    length: u64,
+}
+
+impl Read for Input<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(buffer, self.at).map_err(|error| io::Error::other(error.to_string()))?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+impl Seek for Input<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let target = match to {
+            SeekFrom::Start(offset) => Some(offset),
+            SeekFrom::End(offset) => self.length.checked_add_signed(offset),
+            SeekFrom::Current(offset) => self.at.checked_add_signed(offset),
+        };
+        self.at = target.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        Ok(self.at)
+    }
+}
