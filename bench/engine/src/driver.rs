@@ -7,7 +7,7 @@
 //! that look. What is not durable when time is up does not count.
 
 use crate::histogram::Histogram;
-use firn_base::clock::{Instant, now};
+use firn_base::clock::{Instant, now, thread_cpu_time};
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 use firn_base::{Lsn, Result};
 use firn_txn::Engine;
@@ -77,6 +77,8 @@ impl Live {
 pub struct Report {
     /// How long it took.
     pub elapsed: Duration,
+    /// How long the clients were on a processor, added up: on a busy machine less than they ran.
+    pub processor_time: Duration,
     /// Latencies of the transactions that count, by kind.
     pub latencies: Vec<Histogram>,
     /// Their names.
@@ -92,8 +94,16 @@ pub struct Report {
 impl Report {
     /// Transactions per second, of all kinds.
     pub fn per_second(&self) -> f64 {
-        let count: u64 = self.latencies.iter().map(Histogram::count).sum();
-        count as f64 / self.elapsed.as_secs_f64()
+        self.count() as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Transactions per second that a client was on a processor.
+    pub fn per_processor_second(&self) -> f64 {
+        self.count() as f64 / self.processor_time.as_secs_f64()
+    }
+
+    fn count(&self) -> u64 {
+        self.latencies.iter().map(Histogram::count).sum()
     }
 }
 
@@ -113,8 +123,9 @@ impl fmt::Display for Report {
         }
         write!(
             f,
-            "{:.0} tx/s, {} aborts, {} rollbacks as specified, {:.1} s, checksum {}",
+            "{:.0} tx/s ({:.0} per processor second), {} aborts, {} rollbacks as specified, {:.1} s, checksum {}",
             self.per_second(),
+            self.per_processor_second(),
             self.aborts,
             self.rollbacks,
             self.elapsed.as_secs_f64(),
@@ -157,6 +168,7 @@ pub fn run<C: Client>(
                 for (mine, theirs) in total.latencies.iter_mut().zip(&report.latencies) {
                     mine.merge(theirs);
                 }
+                total.processor_time += report.processor_time;
                 total.aborts += report.aborts;
                 total.rollbacks += report.rollbacks;
                 total.checksum = total.checksum.wrapping_add(report.checksum);
@@ -182,6 +194,7 @@ fn run_client<C: Client>(
 ) -> Result<Report> {
     let mut report = Report {
         elapsed: Duration::ZERO,
+        processor_time: Duration::ZERO,
         latencies: vec![Histogram::default(); C::KINDS.len()],
         kinds: C::KINDS,
         aborts: 0,
@@ -189,6 +202,7 @@ fn run_client<C: Client>(
         checksum: 0,
     };
     let mut pending = VecDeque::with_capacity(1 << 12);
+    let processor_start = thread_cpu_time();
     let start = now();
     let end = start + options.duration;
     let mut began = start;
@@ -211,24 +225,25 @@ fn run_client<C: Client>(
         } else if let Some(lsn) = done.lsn {
             pending.push_back(Pending { lsn, kind, began });
         } else {
-            report.count(kind, ended - began, live);
+            report.add(kind, ended - began, live);
         }
         if let Some(engine) = engine
             && !pending.is_empty()
         {
             let durable = engine.durable_lsn();
             while let Some(first) = pending.pop_front_if(|first: &mut Pending| first.lsn <= durable) {
-                report.count(first.kind, ended - first.began, live);
+                report.add(first.kind, ended - first.began, live);
             }
         }
         began = ended;
     }
     report.elapsed = began - start;
+    report.processor_time = thread_cpu_time() - processor_start;
     Ok(report)
 }
 
 impl Report {
-    fn count(&mut self, kind: usize, latency: Duration, live: &Live) {
+    fn add(&mut self, kind: usize, latency: Duration, live: &Live) {
         self.latencies[kind].record(latency);
         // ORDERING: statistics; nothing is read on the strength of them.
         live.counted[kind].fetch_add(1, Ordering::Relaxed);

@@ -10,6 +10,7 @@ pub mod queries;
 pub mod schema;
 
 pub mod ch;
+pub mod tatp;
 pub mod tpcc;
 pub mod tpch;
 

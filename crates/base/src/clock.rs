@@ -23,3 +23,12 @@ pub fn wall_clock_micros() -> i64 {
 pub fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
+
+/// How long the calling thread has been on a processor.
+pub fn thread_cpu_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call fills in the `timespec` that it is given.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    assert_eq!(result, 0, "every thread has a processor clock");
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

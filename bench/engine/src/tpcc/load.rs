@@ -21,6 +21,9 @@ use firn_txn::Engine;
 /// dates in CH-benCHmark's queries make sense.
 pub const LOAD_TIME: i64 = 1_325_376_000_000_000;
 
+/// What every customer has paid at the start, in cents.
+const FIRST_PAYMENT: i64 = 1_000;
+
 /// Rows of a stretch, so that a progress bar moves and memory stays small.
 const ROWS_PER_BATCH: usize = 20_000;
 
@@ -154,16 +157,22 @@ fn warehouse_and_districts(scale: Scale, w: i32, source: &mut Source, sink: Sink
     let mut row = Columns::new(&warehouse::SCHEMA);
     row.number(i64::from(w)).text(source.letters(6, 10));
     address(&mut row, source);
-    row.number(source.number(0, 2_000)).number(30_000_000);
+    row.number(source.number(0, 2_000)).number(i64::from(DISTRICTS) * paid_per_district(scale));
     sink(&warehouse::SCHEMA, row.finish())?;
 
     let mut rows = Columns::new(&district::SCHEMA);
     for d in 1..=DISTRICTS {
         rows.number(i64::from(w)).number(i64::from(d)).text(source.letters(6, 10));
         address(&mut rows, source);
-        rows.number(source.number(0, 2_000)).number(3_000_000).number(i64::from(scale.customers) + 1);
+        rows.number(source.number(0, 2_000)).number(paid_per_district(scale));
+        rows.number(i64::from(scale.customers) + 1);
     }
     sink(&district::SCHEMA, rows.finish())
+}
+
+/// What a district has taken at the start, in cents: ten from every customer.
+fn paid_per_district(scale: Scale) -> i64 {
+    i64::from(scale.customers) * FIRST_PAYMENT
 }
 
 /// Streets, city, state and zip code.
@@ -199,11 +208,12 @@ fn customers_and_history(scale: Scale, w: i32, d: i32, source: &mut Source, sink
         address(&mut customers, source);
         customers.text(source.digits(16, 16)).timestamp(LOAD_TIME);
         customers.text(if source.number(1, 10) == 1 { "BC" } else { "GC" });
-        customers.number(5_000_000).number(source.number(0, 5_000)).number(-1_000).number(1_000);
+        customers.number(5_000_000).number(source.number(0, 5_000));
+        customers.number(-FIRST_PAYMENT).number(FIRST_PAYMENT);
         customers.number(1).number(0).text(source.letters(300, 500));
 
         payments.number(i64::from(c)).number(d).number(w).number(d).number(w);
-        payments.timestamp(LOAD_TIME).number(1_000).text(source.letters(12, 24));
+        payments.timestamp(LOAD_TIME).number(FIRST_PAYMENT).text(source.letters(12, 24));
     }
     sink(&customer::SCHEMA, customers.finish())?;
     sink(&history::SCHEMA, payments.finish())

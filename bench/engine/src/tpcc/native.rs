@@ -655,6 +655,10 @@ fn bad_credit_data(text: &mut [u8; 500], numbers: [i64; 6], old: &[u8]) -> usize
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::driver::{self, Live, Options};
+    use crate::tpcc::{consistency, load};
+    use firn_txn::Config;
+    use std::time::Duration;
 
     #[test]
     fn bad_credit_data_begins_with_the_payment_and_keeps_to_500_characters() {
@@ -669,5 +673,40 @@ mod tests {
     fn original_is_found_anywhere() {
         assert!(says_original(b"ORIGINAL") && says_original(b"abORIGINAL") && says_original(b"ORIGINALz"));
         assert!(!says_original(b"ORIGINA") && !says_original(b"oRIGINALx"));
+    }
+
+    #[test]
+    fn the_consistency_conditions_hold_after_clients_have_run_side_by_side() {
+        let engine = Engine::open(Config { block_bytes: 1 << 16, ..Config::default() }).unwrap();
+        let scale = Scale::small(2);
+        load::load(&engine, scale, 1, 2, &load::LoadProgress::default()).unwrap();
+        let tpcc = Tpcc::open(&engine).unwrap();
+        assert_eq!(tpcc.scale(), scale);
+        assert_eq!(consistency::violations(&engine, scale).unwrap(), Vec::<String>::new());
+
+        // More clients than warehouses, so that they meet.
+        let options = Options { clients: 3, duration: Duration::from_millis(500), core: None };
+        let client = |number| Ok(Worker::new(&tpcc, Terminal::new(scale, 1, number, 3)));
+        let report = driver::run(&client, Some(&engine), options, &Live::default()).unwrap();
+        assert!(report.latencies.iter().all(|latencies| latencies.count() > 0));
+        assert_eq!(consistency::violations(&engine, scale).unwrap(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_lost_payment_violates_the_conditions_that_speak_of_it() {
+        let engine = Engine::open(Config::default()).unwrap();
+        let scale = Scale::small(1);
+        load::load(&engine, scale, 1, 1, &load::LoadProgress::default()).unwrap();
+        let tpcc = Tpcc::open(&engine).unwrap();
+        let guard = &pin();
+        let mut tx = engine.begin();
+        let mut key = KeyBuffer::new();
+        let row = find(&tx, &tpcc.warehouse, &[Cell::i32(1)], &mut key, guard).unwrap();
+        tx.update(&tpcc.warehouse.table, row, &[warehouse::w_ytd], &[Cell::i64(5)], guard).unwrap();
+        engine.wait(tx.commit().unwrap()).unwrap();
+        let violations = consistency::violations(&engine, scale).unwrap();
+        assert_eq!(violations.len(), 2, "{violations:?}");
+        assert!(violations[0].starts_with("consistency condition 1: "));
+        assert!(violations[1].starts_with("consistency condition 8: "));
     }
 }
