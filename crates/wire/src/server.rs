@@ -120,6 +120,11 @@ impl Server {
         self.addresses[0]
     }
 
+    /// All TCP addresses, with the ports that were taken.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
     /// The path of the Unix domain socket.
     pub fn socket_path(&self) -> Option<&Path> {
         self.socket_path.as_deref()

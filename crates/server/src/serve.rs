@@ -1,0 +1,141 @@
+//! `firn serve`: a server until it is told to stop.
+
+use std::path::PathBuf;
+use std::sync::mpsc;
+
+use firn_session::Database;
+use firn_wire::{Auth, Server, Users, Verifier, WireConfig};
+
+use crate::Failure;
+
+/// Arguments of `firn serve`.
+#[derive(clap::Args, Debug)]
+pub struct Options {
+    /// Directory of the database, created if it is missing. In memory if left out.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Address to listen on; port 0 takes a free one. May be given more than once.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5432")]
+    listen: Vec<String>,
+    /// Directory for a Unix domain socket.
+    #[arg(long, value_name = "DIR")]
+    socket_dir: Option<PathBuf>,
+    /// How clients show who they are.
+    #[arg(long, value_enum, default_value = "trust")]
+    auth: AuthKind,
+    /// A user for --auth scram and the file with the password (or, as PostgreSQL stores it, with the
+    /// verifier). Without a file the password is in the environment variable FIRN_PASSWORD. May be
+    /// given more than once.
+    #[arg(long, value_name = "NAME[:FILE]")]
+    user: Vec<String>,
+    /// Clients at a time.
+    #[arg(long, value_name = "COUNT", default_value_t = WireConfig::default().max_connections)]
+    max_connections: usize,
+    /// Write a checkpoint before stopping, so that the next start is quick.
+    #[arg(long)]
+    checkpoint_at_stop: bool,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum AuthKind {
+    /// They are believed.
+    Trust,
+    /// They prove that they know a password (SCRAM-SHA-256).
+    Scram,
+}
+
+/// Runs a server until SIGINT, SIGTERM or SIGHUP.
+pub fn run(options: Options) -> Result<(), Failure> {
+    let auth = authentication(&options)?;
+    // Before the database opens, so that a signal never leaves it half open.
+    let stop = wait_for_signals()?;
+    let database = match &options.data {
+        Some(directory) => Database::open(directory),
+        None => Database::memory(),
+    }
+    .map_err(Failure::data)?;
+    let config = WireConfig {
+        listen: options.listen.clone(),
+        socket_directory: options.socket_dir.clone(),
+        auth,
+        max_connections: options.max_connections,
+        ..WireConfig::default()
+    };
+    let server = Server::start(database.clone(), config).map_err(Failure::address)?;
+    for address in server.addresses() {
+        println!("listening on {address}");
+        if options.auth == AuthKind::Trust && !address.ip().is_loopback() {
+            eprintln!(
+                "warning: anyone who reaches {address} can read and write everything; see --auth scram"
+            );
+        }
+    }
+    if let Some(path) = server.socket_path() {
+        println!("listening on {}", path.display());
+    }
+    if options.data.is_none() {
+        println!("the database is in memory only; see --data");
+    }
+    let _ = stop.recv();
+    println!("stopping");
+    server.shutdown();
+    if options.checkpoint_at_stop && options.data.is_some() {
+        database.checkpoint().map_err(Failure::data)?;
+    }
+    database.close().map_err(Failure::data)
+}
+
+/// A channel that gets a message when the process is asked to stop. Asked again, it stops at once:
+/// a database is made to survive that.
+fn wait_for_signals() -> Result<mpsc::Receiver<()>, Failure> {
+    let (sender, receiver) = mpsc::channel();
+    let mut asked = false;
+    ctrlc::set_handler(move || {
+        if asked {
+            std::process::exit(130);
+        }
+        asked = true;
+        let _ = sender.send(());
+    })
+    .map_err(Failure::new)?;
+    Ok(receiver)
+}
+
+fn authentication(options: &Options) -> Result<Auth, Failure> {
+    match options.auth {
+        AuthKind::Trust if !options.user.is_empty() => Err(Failure::new("--user needs --auth scram")),
+        AuthKind::Trust => Ok(Auth::Trust),
+        AuthKind::Scram if options.user.is_empty() => {
+            Err(Failure::new("--auth scram needs at least one --user"))
+        }
+        AuthKind::Scram => {
+            let users =
+                options.user.iter().map(|user| user_with_verifier(user)).collect::<Result<Vec<_>, _>>()?;
+            Ok(Auth::Scram(Users::new(users)))
+        }
+    }
+}
+
+fn user_with_verifier(argument: &str) -> Result<(String, Verifier), Failure> {
+    let (name, secret) = match argument.split_once(':') {
+        Some((name, file)) => {
+            let secret = std::fs::read_to_string(file)
+                .map_err(|error| Failure::new(format!("could not read the password file {file}: {error}")))?;
+            (name, secret)
+        }
+        None => {
+            let secret = std::env::var("FIRN_PASSWORD").map_err(|_| {
+                Failure::new(format!(
+                    "--user {argument} needs a password: write {argument}:FILE or set FIRN_PASSWORD"
+                ))
+            })?;
+            (argument, secret)
+        }
+    };
+    let secret = secret.trim_end_matches(['\r', '\n']);
+    if name.is_empty() || secret.is_empty() {
+        return Err(Failure::new(format!("--user {argument}: neither a name nor a password may be empty")));
+    }
+    let verifier = Verifier::parse(secret).unwrap_or_else(|| Verifier::from_password(secret));
+    Ok((name.to_owned(), verifier))
+}

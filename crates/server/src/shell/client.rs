@@ -1,0 +1,429 @@
+//! The shell's side of the protocol: a blocking connection that sends scripts and yields what the
+//! server answers, message by message. It keeps what higher clients drop and a shell shows: command
+//! tags, column types, notices, where in a statement an error is, and the transaction's state.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use bytes::{Bytes, BytesMut};
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::authentication::md5_hash;
+use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
+use postgres_protocol::message::backend::{ErrorFields, Message as Received};
+use postgres_protocol::message::frontend;
+
+/// Where a server listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Address {
+    /// Host and port.
+    Tcp(String, u16),
+    /// The path of a socket.
+    Unix(PathBuf),
+}
+
+/// Where to connect, and as whom.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Target {
+    pub address: Address,
+    pub user: String,
+    pub password: Option<String>,
+    pub database: String,
+}
+
+impl Target {
+    /// Reads `postgres://user:password@host:port/database`; all but the scheme may be left out.
+    pub fn parse(url: &str) -> Result<Target, String> {
+        let rest = url
+            .strip_prefix("postgres://")
+            .or_else(|| url.strip_prefix("postgresql://"))
+            .ok_or("a URL begins with postgres://")?;
+        let rest = rest.split_once('?').map_or(rest, |(before, _)| before);
+        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
+        let (credentials, place) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let (user, password) = match credentials.split_once(':') {
+            Some((user, password)) => (user, Some(unescape(password)?)),
+            None => (credentials, None),
+        };
+        // An IPv6 address stands in brackets, because it has colons itself.
+        let (host, port) = match place.rsplit_once(':') {
+            Some((host, port)) if !port.ends_with(']') => {
+                (host, port.parse().map_err(|_| format!("\"{port}\" is no port"))?)
+            }
+            _ => (place, 5432),
+        };
+        let host = unescape(host.trim_start_matches('[').trim_end_matches(']'))?;
+        let address = if host.starts_with('/') {
+            Address::Unix(PathBuf::from(host).join(format!(".s.PGSQL.{port}")))
+        } else {
+            Address::Tcp(if host.is_empty() { "localhost".to_owned() } else { host }, port)
+        };
+        let user = match unescape(user)? {
+            user if user.is_empty() => std::env::var("USER").unwrap_or_else(|_| "firn".to_owned()),
+            user => user,
+        };
+        let database = match unescape(database)? {
+            database if database.is_empty() => user.clone(),
+            database => database,
+        };
+        let password =
+            password.or_else(|| std::env::var("FIRN_PASSWORD").or_else(|_| std::env::var("PGPASSWORD")).ok());
+        Ok(Target { address, user, password, database })
+    }
+}
+
+/// Replaces `%40` and the like.
+fn unescape(text: &str) -> Result<String, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let digits = after.get(..2).and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(byte.ok_or_else(|| format!("\"{text}\" has a % without two hexadecimal digits"))?);
+        rest = &after[2..];
+    }
+    String::from_utf8(bytes).map_err(|_| format!("\"{text}\" is not UTF-8"))
+}
+
+/// An error or notice of the server.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Report {
+    pub severity: String,
+    pub code: String,
+    pub message: String,
+    pub detail: Option<String>,
+    pub hint: Option<String>,
+    /// Where in the script, in characters from 1.
+    pub position: Option<usize>,
+}
+
+impl Report {
+    fn read(mut fields: ErrorFields<'_>) -> io::Result<Report> {
+        let mut report = Report::default();
+        while let Some(field) = fields.next()? {
+            let value = String::from_utf8_lossy(field.value_bytes()).into_owned();
+            match field.type_() {
+                b'S' => report.severity = value,
+                b'C' => report.code = value,
+                b'M' => report.message = value,
+                b'D' => report.detail = Some(value),
+                b'H' => report.hint = Some(value),
+                b'P' => report.position = value.parse().ok(),
+                _ => {}
+            }
+        }
+        Ok(report)
+    }
+
+    /// A failure that the server did not report itself.
+    fn local(message: impl Into<String>) -> Report {
+        Report {
+            severity: "ERROR".into(),
+            code: "08006".into(),
+            message: message.into(),
+            ..Report::default()
+        }
+    }
+}
+
+impl From<io::Error> for Report {
+    fn from(error: io::Error) -> Report {
+        Report::local(format!("the connection to the server was lost: {error}"))
+    }
+}
+
+/// A column of a result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Column {
+    pub name: String,
+    /// Its type's row in `pg_type`.
+    pub type_oid: u32,
+}
+
+/// What the server says to a script.
+pub enum Answer {
+    /// Rows with these columns follow.
+    Columns(Vec<Column>),
+    /// A row as text.
+    Row(Vec<Option<String>>),
+    /// A statement is done; its command tag.
+    Complete(String),
+    /// A statement or the script failed.
+    Failed(Report),
+    /// Something worth knowing.
+    Notice(Report),
+    /// The server waits for data.
+    CopyIn,
+    /// Data of COPY … TO STDOUT.
+    CopyData(Bytes),
+    /// The script is over; the state of the transaction (`I`, `T` or `E`).
+    Ready,
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn connect(address: &Address) -> io::Result<Stream> {
+        Ok(match address {
+            Address::Tcp(host, port) => {
+                let stream = TcpStream::connect((host.as_str(), *port))?;
+                stream.set_nodelay(true)?;
+                Stream::Tcp(stream)
+            }
+            Address::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
+        })
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.write_all(bytes),
+            Stream::Unix(stream) => stream.write_all(bytes),
+        }
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Tcp(stream) => stream.read(buffer),
+            Stream::Unix(stream) => stream.read(buffer),
+        }
+    }
+}
+
+/// A connection.
+pub struct Client {
+    stream: Stream,
+    input: BytesMut,
+    output: BytesMut,
+    canceller: Canceller,
+    status: u8,
+    server_version: String,
+}
+
+/// Stops what a connection runs, from another thread.
+#[derive(Clone)]
+pub struct Canceller {
+    address: Address,
+    process: i32,
+    key: i32,
+}
+
+impl Canceller {
+    /// Asks the server. Whether it had something to stop shows in its answer to the statement.
+    pub fn cancel(&self) {
+        let mut request = BytesMut::new();
+        frontend::cancel_request(self.process, self.key, &mut request);
+        if let Ok(mut stream) = Stream::connect(&self.address) {
+            let _ = stream.write_all(&request);
+        }
+    }
+}
+
+impl Client {
+    /// Connects and authenticates.
+    pub fn connect(target: &Target) -> Result<Client, Report> {
+        let stream = Stream::connect(&target.address).map_err(|error| match &target.address {
+            Address::Tcp(host, port) => {
+                let mut report = Report::local(format!("could not connect to {host}:{port}: {error}"));
+                report.hint = Some("Is a server running there? Start one with firn serve.".into());
+                report
+            }
+            Address::Unix(path) => Report::local(format!("could not connect to {}: {error}", path.display())),
+        })?;
+        let mut client = Client {
+            stream,
+            input: BytesMut::new(),
+            output: BytesMut::new(),
+            canceller: Canceller { address: target.address.clone(), process: 0, key: 0 },
+            status: b'I',
+            server_version: String::new(),
+        };
+        let parameters = [
+            ("user", target.user.as_str()),
+            ("database", target.database.as_str()),
+            ("application_name", "firn sql"),
+            ("client_encoding", "UTF8"),
+        ];
+        frontend::startup_message(parameters, &mut client.output)?;
+        client.authenticate(target)?;
+        Ok(client)
+    }
+
+    fn authenticate(&mut self, target: &Target) -> Result<(), Report> {
+        let password = || {
+            target.password.as_deref().map(str::as_bytes).ok_or_else(|| {
+                let mut report = Report::local("the server asks for a password");
+                report.hint = Some("Give it in the URL or in the environment variable FIRN_PASSWORD.".into());
+                report
+            })
+        };
+        let mut scram = None;
+        loop {
+            self.send()?;
+            match self.receive()? {
+                Received::AuthenticationCleartextPassword => {
+                    frontend::password_message(password()?, &mut self.output)?;
+                }
+                Received::AuthenticationMd5Password(body) => {
+                    let hash = md5_hash(target.user.as_bytes(), password()?, body.salt());
+                    frontend::password_message(hash.as_bytes(), &mut self.output)?;
+                }
+                Received::AuthenticationSasl(_) => {
+                    let started = ScramSha256::new(password()?, ChannelBinding::unsupported());
+                    frontend::sasl_initial_response("SCRAM-SHA-256", started.message(), &mut self.output)?;
+                    scram = Some(started);
+                }
+                Received::AuthenticationSaslContinue(body) => {
+                    let scram = scram.as_mut().ok_or_else(unexpected)?;
+                    scram.update(body.data()).map_err(untrusted)?;
+                    frontend::sasl_response(scram.message(), &mut self.output)?;
+                }
+                Received::AuthenticationSaslFinal(body) => {
+                    scram.as_mut().ok_or_else(unexpected)?.finish(body.data()).map_err(untrusted)?;
+                }
+                Received::AuthenticationOk => {}
+                Received::BackendKeyData(body) => {
+                    self.canceller.process = body.process_id();
+                    self.canceller.key = body.secret_key();
+                }
+                Received::ParameterStatus(body) if body.name()? == "server_version" => {
+                    self.server_version = body.value()?.to_owned();
+                }
+                Received::ParameterStatus(_) | Received::NoticeResponse(_) => {}
+                Received::ReadyForQuery(_) => return Ok(()),
+                Received::ErrorResponse(body) => return Err(Report::read(body.fields())?),
+                _ => return Err(unexpected()),
+            }
+        }
+    }
+
+    /// Sends a script; [`Client::next`] yields the answers up to [`Answer::Ready`].
+    pub fn query(&mut self, script: &str) -> io::Result<()> {
+        frontend::query(script, &mut self.output)?;
+        self.send()
+    }
+
+    /// The next answer.
+    pub fn next(&mut self) -> Result<Answer, Report> {
+        loop {
+            return Ok(match self.receive()? {
+                Received::RowDescription(body) => {
+                    let columns = body.fields().map(|field| {
+                        Ok(Column { name: field.name().to_owned(), type_oid: field.type_oid() })
+                    });
+                    Answer::Columns(columns.collect()?)
+                }
+                Received::DataRow(body) => {
+                    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+                    let cells = body.ranges().map(|range| Ok(range.map(|range| text(&body.buffer()[range]))));
+                    Answer::Row(cells.collect()?)
+                }
+                Received::CommandComplete(body) => Answer::Complete(body.tag()?.to_owned()),
+                Received::ErrorResponse(body) => Answer::Failed(Report::read(body.fields())?),
+                Received::NoticeResponse(body) => Answer::Notice(Report::read(body.fields())?),
+                Received::CopyInResponse(_) => Answer::CopyIn,
+                Received::CopyData(body) => Answer::CopyData(body.into_bytes()),
+                Received::ReadyForQuery(body) => {
+                    self.status = body.status();
+                    Answer::Ready
+                }
+                _ => continue,
+            });
+        }
+    }
+
+    /// Sends data for a COPY.
+    pub fn copy_data(&mut self, data: &[u8]) -> io::Result<()> {
+        frontend::CopyData::new(data)?.write(&mut self.output);
+        if self.output.len() > 64 * 1024 { self.send() } else { Ok(()) }
+    }
+
+    /// Ends the data of a COPY; with a reason, by failing it.
+    pub fn copy_end(&mut self, failure: Option<&str>) -> io::Result<()> {
+        match failure {
+            None => frontend::copy_done(&mut self.output),
+            Some(reason) => frontend::copy_fail(reason, &mut self.output)?,
+        }
+        self.send()
+    }
+
+    /// The state of the transaction: `I` outside one, `T` inside, `E` inside a failed one.
+    pub fn status(&self) -> u8 {
+        self.status
+    }
+
+    /// What the server calls its version.
+    pub fn server_version(&self) -> &str {
+        &self.server_version
+    }
+
+    /// A handle to cancel with.
+    pub fn canceller(&self) -> Canceller {
+        self.canceller.clone()
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        let sent = self.stream.write_all(&self.output);
+        self.output.clear();
+        sent
+    }
+
+    fn receive(&mut self) -> io::Result<Received> {
+        let mut buffer = [0; 16 * 1024];
+        loop {
+            if let Some(message) = Received::parse(&mut self.input)? {
+                return Ok(message);
+            }
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => self.input.extend_from_slice(&buffer[..read]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        frontend::terminate(&mut self.output);
+        let _ = self.send(); // The server notices the closed socket as well.
+    }
+}
+
+fn unexpected() -> Report {
+    Report::local("the server sent a message that does not belong to start-up")
+}
+
+fn untrusted(error: io::Error) -> Report {
+    Report::local(format!("the server could not show that it knows the password: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_may_leave_out_all_but_the_scheme() {
+        let target = Target::parse("postgres://ada:p%40ss@[::1]:5433/db?sslmode=disable").unwrap();
+        assert_eq!(target.address, Address::Tcp("::1".into(), 5433));
+        assert_eq!((target.user.as_str(), target.database.as_str()), ("ada", "db"));
+        assert_eq!(target.password.as_deref(), Some("p@ss"));
+        let target = Target::parse("postgresql://ada@").unwrap();
+        assert_eq!(target.address, Address::Tcp("localhost".into(), 5432));
+        assert_eq!(target.database, "ada");
+        let target = Target::parse("postgres://ada@%2Ftmp:7/").unwrap();
+        assert_eq!(target.address, Address::Unix("/tmp/.s.PGSQL.7".into()));
+        for bad in ["mysql://x", "postgres://x:y", "postgres://%4/"] {
+            assert!(Target::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! `firn sql`: a shell for people and scripts.
+//!
+//! It speaks the protocol even to a database in its own process, through a socket in a directory
+//! that only this user can enter: one path through the code, and what the shell shows is what any
+//! client sees.
+
+mod client;
+mod commands;
+mod editor;
+mod splitter;
+mod table;
+
+use std::fs::File;
+use std::io::{self, BufReader, IsTerminal, Write};
+
+use firn_base::clock::{self, Instant};
+use firn_base::sync::{Arc, Mutex};
+use firn_session::Database;
+use firn_wire::{Server, WireConfig};
+
+use client::{Address, Answer, Canceller, Client, Report, Target};
+use editor::{Line, Lines};
+use splitter::Splitter;
+use table::{Expanded, Style, Table};
+
+use crate::Failure;
+
+/// Arguments of `firn sql`.
+#[derive(clap::Args, Debug)]
+pub struct Options {
+    /// A database directory, or a server as postgres://user@host:port/database. A database in memory
+    /// if left out.
+    target: Option<String>,
+    /// Run this and exit; may be given more than once.
+    #[arg(short, long = "command", value_name = "SQL")]
+    command: Vec<String>,
+}
+
+/// Runs the shell to its end.
+pub fn run(options: Options) -> Result<(), Failure> {
+    let (client, host) = connect(options.target.as_deref())?;
+    let interactive = options.command.is_empty() && io::stdin().is_terminal() && io::stdout().is_terminal();
+    let mut shell = Shell {
+        client,
+        interactive,
+        timing: false,
+        style: Style { expanded: Expanded::Off, null: String::new(), width: None },
+        running: Arc::new(Mutex::new(None)),
+        depth: 0,
+    };
+    shell.stop_statements_on_interrupt();
+    let outcome = if !options.command.is_empty() {
+        options.command.iter().try_for_each(|command| {
+            let lines = BufReader::new(io::Cursor::new(command.clone().into_bytes()));
+            shell.run_lines(&mut Lines::reader(Box::new(lines)))
+        })
+    } else if interactive {
+        println!("firn {} · server {}", env!("CARGO_PKG_VERSION"), shell.client.server_version());
+        println!("Type \\? for help, \\q to leave.");
+        shell.run_lines(&mut Lines::editor().map_err(Failure::new)?)
+    } else {
+        shell.run_lines(&mut Lines::reader(Box::new(BufReader::new(io::stdin()))))
+    };
+    drop(shell);
+    if let Some(host) = host {
+        host.close()?;
+    }
+    // A statement's error has been printed where it happened.
+    outcome.map_err(|Stop| Failure::silent())
+}
+
+/// A database in this process and the server in front of it.
+struct Host {
+    server: Server,
+    database: Database,
+    _directory: tempfile::TempDir,
+}
+
+impl Host {
+    fn close(self) -> Result<(), Failure> {
+        self.server.shutdown();
+        self.database.close().map_err(Failure::data)
+    }
+}
+
+fn connect(target: Option<&str>) -> Result<(Client, Option<Host>), Failure> {
+    if let Some(url) = target.filter(|target| target.contains("://")) {
+        let target = Target::parse(url).map_err(Failure::new)?;
+        return Ok((Client::connect(&target).map_err(|report| Failure::new(plain(&report)))?, None));
+    }
+    let database = match target {
+        None => Database::memory(),
+        Some(directory) => Database::open(directory),
+    }
+    .map_err(Failure::data)?;
+    let directory = tempfile::tempdir().map_err(Failure::new)?;
+    let config = WireConfig {
+        listen: Vec::new(),
+        socket_directory: Some(directory.path().to_owned()),
+        ..WireConfig::default()
+    };
+    let server = Server::start(database.clone(), config).map_err(Failure::new)?;
+    let socket = server.socket_path().expect("a directory was given").to_owned();
+    let target = Target {
+        address: Address::Unix(socket),
+        user: std::env::var("USER").unwrap_or_else(|_| "firn".to_owned()),
+        password: None,
+        database: "firn".to_owned(),
+    };
+    let client = Client::connect(&target).map_err(|report| Failure::new(plain(&report)))?;
+    Ok((client, Some(Host { server, database, _directory: directory })))
+}
+
+/// An error was printed, and there is no one at a terminal to go on.
+struct Stop;
+
+struct Shell {
+    client: Client,
+    /// Someone sits at a terminal: errors do not end the shell.
+    interactive: bool,
+    timing: bool,
+    style: Style,
+    /// How to stop the statement that runs now.
+    running: Arc<Mutex<Option<Canceller>>>,
+    /// How many files include each other.
+    depth: usize,
+}
+
+impl Shell {
+    /// Runs everything that `lines` yields.
+    fn run_lines(&mut self, lines: &mut Lines) -> Result<(), Stop> {
+        let mut splitter = Splitter::default();
+        loop {
+            lines.refresh_names(&mut self.client);
+            self.style.width = lines.width();
+            match lines.next(&self.prompt(&splitter)) {
+                Line::Text(line) => {
+                    splitter.push(&line);
+                    while let Some(statement) = splitter.next_statement() {
+                        self.run_statement(&statement, lines)?;
+                    }
+                    if let Some(command) = splitter.next_command() {
+                        match self.run_command(&command) {
+                            Ok(commands::After::GoOn) => {}
+                            Ok(commands::After::Quit) => return Ok(()),
+                            Err(Stop) if self.interactive => {}
+                            Err(Stop) => return Err(Stop),
+                        }
+                    }
+                }
+                Line::Interrupted => splitter.clear(),
+                Line::End => {
+                    return match splitter.finish() {
+                        Some(statement) => self.run_statement(&statement, lines),
+                        None => Ok(()),
+                    };
+                }
+            }
+        }
+    }
+
+    /// `firn=>`, with psql's marks for what is open and for the state of the transaction.
+    fn prompt(&self, splitter: &Splitter) -> String {
+        let transaction = match self.client.status() {
+            b'T' => "*",
+            b'E' => "!",
+            _ => "",
+        };
+        format!("firn{}{transaction}> ", splitter.prompt_mark())
+    }
+
+    /// Runs a statement; an error stops a script, not a person.
+    fn run_statement(&mut self, sql: &str, lines: &mut Lines) -> Result<(), Stop> {
+        let began = clock::now();
+        let outcome = self.run_script(sql, &mut |client| lines.feed_copy(client), &mut io::stdout());
+        self.after_statement(sql, outcome, began)?;
+        lines.note_statement(sql);
+        Ok(())
+    }
+
+    fn after_statement(
+        &mut self,
+        sql: &str,
+        outcome: Result<(), Trouble>,
+        began: Instant,
+    ) -> Result<(), Stop> {
+        let result = match outcome {
+            Ok(()) => Ok(()),
+            Err(Trouble::Report(report)) => {
+                eprint!("{}", with_position(&report, sql));
+                // Without its connection a shell is of no use.
+                if report.code == "57P01" || report.code == "08006" || !self.interactive {
+                    Err(Stop)
+                } else {
+                    Ok(())
+                }
+            }
+            // Whoever read our output has gone, and would not read this either.
+            Err(Trouble::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => Err(Stop),
+            Err(Trouble::Output(error)) => {
+                eprintln!("could not write the result: {error}");
+                if self.interactive { Ok(()) } else { Err(Stop) }
+            }
+        };
+        if self.timing {
+            println!("Time: {:.3} ms", began.elapsed().as_secs_f64() * 1000.0);
+        }
+        result
+    }
+
+    /// Runs a script and prints its results. `feed` is asked for data when a COPY wants some.
+    fn run_script(
+        &mut self,
+        sql: &str,
+        feed: &mut dyn FnMut(&mut Client) -> Result<(), Report>,
+        out: &mut dyn Write,
+    ) -> Result<(), Trouble> {
+        *self.running.lock() = Some(self.client.canceller());
+        let outcome = self.try_run_script(sql, feed, out);
+        *self.running.lock() = None;
+        outcome
+    }
+
+    fn try_run_script(
+        &mut self,
+        sql: &str,
+        feed: &mut dyn FnMut(&mut Client) -> Result<(), Report>,
+        out: &mut dyn Write,
+    ) -> Result<(), Trouble> {
+        self.client.query(sql)?;
+        let mut table: Option<Table> = None;
+        let mut failure = None;
+        let mut output = Ok(());
+        loop {
+            match self.client.next()? {
+                Answer::Columns(columns) => table = Some(Table { columns, rows: Vec::new() }),
+                Answer::Row(row) => table.as_mut().expect("columns come before rows").rows.push(row),
+                Answer::Complete(tag) => match table.take() {
+                    Some(table) => {
+                        output = output.and_then(|()| write!(out, "{}", table.render(&self.style)))
+                    }
+                    None => output = output.and_then(|()| writeln!(out, "{tag}")),
+                },
+                Answer::Notice(report) => eprint!("{}", with_position(&report, sql)),
+                Answer::Failed(report) => failure = Some(report),
+                Answer::CopyIn => feed(&mut self.client)?,
+                Answer::CopyData(data) => output = output.and_then(|()| out.write_all(&data)),
+                Answer::Ready => break,
+            }
+        }
+        match failure {
+            Some(report) => Err(Trouble::Report(report)),
+            None => output.and_then(|()| out.flush()).map_err(Trouble::Output),
+        }
+    }
+
+    /// Runs a query of the shell's own and returns its rows.
+    fn rows(&mut self, sql: &str) -> Result<Table, Report> {
+        query_rows(&mut self.client, sql)
+    }
+
+    /// Runs a file; errors in it are treated like those of its includer.
+    fn include(&mut self, path: &str) -> Result<(), Stop> {
+        const DEEPEST: usize = 32;
+        if self.depth == DEEPEST {
+            eprintln!("{path}: files include each other too deeply");
+            return Err(Stop);
+        }
+        let file = File::open(path).map_err(|error| {
+            eprintln!("{path}: {error}");
+            Stop
+        })?;
+        self.depth += 1;
+        // The error that a person would shrug off ends a file: what follows may rely on it.
+        let interactive = std::mem::replace(&mut self.interactive, false);
+        let outcome = self.run_lines(&mut Lines::reader(Box::new(BufReader::new(file))));
+        self.interactive = interactive;
+        self.depth -= 1;
+        outcome
+    }
+
+    /// Ctrl-C stops the statement that runs, or ends a shell that runs none and has no editor.
+    fn stop_statements_on_interrupt(&self) {
+        let running = self.running.clone();
+        // Fails only if a handler is installed already.
+        let _ = ctrlc::set_handler(move || match &*running.lock() {
+            Some(canceller) => canceller.cancel(),
+            None => std::process::exit(130),
+        });
+    }
+}
+
+/// Why a script did not run to its end.
+enum Trouble {
+    /// The server says so.
+    Report(Report),
+    /// The output cannot be written.
+    Output(io::Error),
+}
+
+impl From<Report> for Trouble {
+    fn from(report: Report) -> Trouble {
+        Trouble::Report(report)
+    }
+}
+
+impl From<io::Error> for Trouble {
+    fn from(error: io::Error) -> Trouble {
+        Trouble::Report(error.into())
+    }
+}
+
+fn query_rows(client: &mut Client, sql: &str) -> Result<Table, Report> {
+    client.query(sql)?;
+    let mut table = Table { columns: Vec::new(), rows: Vec::new() };
+    let mut failure = None;
+    loop {
+        match client.next()? {
+            Answer::Columns(columns) => table.columns = columns,
+            Answer::Row(row) => table.rows.push(row),
+            Answer::Failed(report) => failure = Some(report),
+            Answer::Ready => return failure.map_or(Ok(table), Err),
+            _ => {}
+        }
+    }
+}
+
+/// A report with everything it says.
+fn plain(report: &Report) -> String {
+    let mut text = report.message.clone();
+    for (name, more) in [("DETAIL", &report.detail), ("HINT", &report.hint)] {
+        if let Some(more) = more {
+            text.push_str(&format!("\n{name}:  {more}"));
+        }
+    }
+    text
+}
+
+/// A report as psql prints it: with the line that it is about, and a caret under the place.
+fn with_position(report: &Report, sql: &str) -> String {
+    let mut text = format!("{}:  {}\n", report.severity, report.message);
+    if let Some((number, line, column)) = report.position.and_then(|position| locate(sql, position)) {
+        use unicode_width::UnicodeWidthStr;
+        let before: String = line.chars().take(column).collect();
+        // A long line is shown around the place.
+        const AROUND: usize = 60;
+        let skipped = column.saturating_sub(AROUND);
+        let shown: String = line.chars().skip(skipped).take(2 * AROUND).collect();
+        let before: String = before.chars().skip(skipped).collect();
+        let label = format!("LINE {number}: ");
+        text.push_str(&format!("{label}{shown}\n{}^\n", " ".repeat(label.len() + before.width())));
+    }
+    for (name, more) in [("DETAIL", &report.detail), ("HINT", &report.hint)] {
+        if let Some(more) = more {
+            text.push_str(&format!("{name}:  {more}\n"));
+        }
+    }
+    text
+}
+
+/// The line that a position (in characters from 1) lies in: its number, itself, and the column.
+fn locate(sql: &str, position: usize) -> Option<(usize, &str, usize)> {
+    let mut left = position.checked_sub(1)?;
+    for (index, line) in sql.split('\n').enumerate() {
+        let length = line.chars().count();
+        if left <= length {
+            return Some((index + 1, line, left));
+        }
+        left -= length + 1;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_points_at_its_place() {
+        let report = Report {
+            severity: "ERROR".into(),
+            message: "column \"y\" does not exist".into(),
+            hint: Some("Look again.".into()),
+            position: Some(15),
+            ..Report::default()
+        };
+        assert_eq!(
+            with_position(&report, "SELECT '雪',\n  y"),
+            concat!(
+                "ERROR:  column \"y\" does not exist\n",
+                "LINE 2:   y\n",
+                "          ^\n",
+                "HINT:  Look again.\n"
+            )
+        );
+        assert_eq!(locate("ab", 9), None);
+        assert_eq!(locate("ab\ncd", 3), Some((1, "ab", 2)));
+    }
+}
