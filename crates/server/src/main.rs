@@ -1,2 +1,76 @@
-//! The firn binary.
-fn main() {}
+//! The `firn` binary: a server, a shell, and workloads to show what they do.
+//!
+//! Exit codes: 0 fine; 1 a statement or anything else failed; 2 wrong arguments; 3 the database
+//! directory cannot be used; 4 the address cannot be listened on.
+
+mod serve;
+mod shell;
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// FirnDB: transactions and analyses over one copy of the data, in memory.
+#[derive(Parser)]
+#[command(name = "firn", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    /// Serves a database to clients of PostgreSQL.
+    Serve(serve::Options),
+    /// Opens a shell on a database.
+    Sql(shell::Options),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Serve(options) => serve::run(options),
+        Command::Sql(options) => shell::run(options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            if let Some(message) = failure.message {
+                eprintln!("firn: {message}");
+            }
+            failure.code
+        }
+    }
+}
+
+/// Why the program ends early, and with which code.
+pub(crate) struct Failure {
+    /// `None` if it has been printed already.
+    message: Option<String>,
+    code: ExitCode,
+}
+
+impl Failure {
+    /// Anything that has no code of its own.
+    pub(crate) fn new(message: impl Display) -> Failure {
+        Failure { message: Some(message.to_string()), code: ExitCode::from(1) }
+    }
+
+    /// Something that has been printed where it happened.
+    pub(crate) fn silent() -> Failure {
+        Failure { message: None, code: ExitCode::from(1) }
+    }
+
+    /// The database directory cannot be used: damaged, of another version, open elsewhere.
+    pub(crate) fn data(message: impl Display) -> Failure {
+        Failure { message: Some(message.to_string()), code: ExitCode::from(3) }
+    }
+
+    /// The address cannot be listened on.
+    pub(crate) fn address(message: impl Display) -> Failure {
+        Failure { message: Some(message.to_string()), code: ExitCode::from(4) }
+    }
+}
