@@ -365,7 +365,7 @@ impl Table {
         loop {
             let head = block.head(slot, guard);
             self.check_conflict(head, snapshot, guard)?;
-            assert!(block.is_present(slot), "only rows that the snapshot sees are updated");
+            // What another writer changes under our eyes here, linking finds out.
             before.clear();
             before.extend(columns.iter().map(|column| block.load_cell(slot, *column)));
             let record = write_set.push_update(block, slot, columns, &before);
@@ -376,6 +376,7 @@ impl Table {
             // Another writer came first, or the collector took the head away: look again.
             write_set.pop();
         }
+        assert!(block.is_present(slot), "only rows that the snapshot sees are updated");
         let indexes = self.indexes.read();
         let keys_change = indexes.iter().any(|index| is_over(index, columns));
         if !keys_change {
@@ -417,7 +418,6 @@ impl Table {
         loop {
             let head = block.head(slot, guard);
             self.check_conflict(head, snapshot, guard)?;
-            assert!(block.is_present(slot), "only rows that the snapshot sees are deleted");
             let record = write_set.push_plain(block, slot, Change::Delete);
             block.prepare_write();
             if block.link(record, head) {
@@ -425,6 +425,7 @@ impl Table {
             }
             write_set.pop();
         }
+        assert!(block.is_present(slot), "only rows that the snapshot sees are deleted");
         block.set_present(slot, false);
         self.rows.fetch_sub(1, Ordering::Relaxed);
         if let Some(redo) = write_set.redo() {
