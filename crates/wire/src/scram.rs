@@ -17,7 +17,6 @@ use std::collections::HashMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use firn_base::{Error, Result, SqlState, random};
-use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
@@ -46,8 +45,7 @@ impl Verifier {
 
     fn derive(password: &str, salt: Vec<u8>, iterations: u32) -> Verifier {
         let password = normalise(password);
-        let mut salted: Hash = [0; 32];
-        pbkdf2::pbkdf2_hmac::<Sha256>(password.as_bytes(), &salt, iterations, &mut salted);
+        let salted = salted_password(password.as_bytes(), &salt, iterations);
         Verifier {
             salt,
             iterations,
@@ -215,10 +213,30 @@ fn decode_hash(text: &str) -> Option<Hash> {
     BASE64.decode(text).ok()?.try_into().ok()
 }
 
+/// HMAC (RFC 2104) over SHA-256. Twenty lines of our own with it and [`salted_password`], because
+/// the crates for them switch on features of `digest` for the whole engine, which is then built twice.
 fn hmac(key: &[u8], data: &[u8]) -> Hash {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
-    mac.update(data);
-    mac.finalize().into_bytes().into()
+    let mut block = [0; 64];
+    if key.len() <= block.len() {
+        block[..key.len()].copy_from_slice(key);
+    } else {
+        block[..32].copy_from_slice(&Sha256::digest(key));
+    }
+    let inner = Sha256::new().chain_update(block.map(|byte| byte ^ 0x36)).chain_update(data).finalize();
+    Sha256::new().chain_update(block.map(|byte| byte ^ 0x5c)).chain_update(inner).finalize().into()
+}
+
+/// PBKDF2 (RFC 8018) with one block of HMAC-SHA-256: `Hi` of RFC 5802.
+fn salted_password(password: &[u8], salt: &[u8], iterations: u32) -> Hash {
+    let mut latest = hmac(password, &[salt, &1u32.to_be_bytes()].concat());
+    let mut result = latest;
+    for _ in 1..iterations {
+        latest = hmac(password, &latest);
+        for (byte, more) in result.iter_mut().zip(latest) {
+            *byte ^= more;
+        }
+    }
+    result
 }
 
 /// SASLprep, so that a password typed on two keyboards is one password. One that it forbids is
@@ -252,6 +270,20 @@ mod tests {
         assert_eq!(
             exchange.finish(CLIENT_FINAL.as_bytes()).unwrap(),
             "v=6rriTRBi23WpRR/wtup+mMhUZUn/dB5nLTJRsjl95G4="
+        );
+    }
+
+    #[test]
+    fn hmac_gives_the_values_of_rfc_4231() {
+        let hex = |hash: Hash| hash.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        assert_eq!(
+            hex(hmac(b"Jefe", b"what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+        );
+        let long_key = b"Test Using Larger Than Block-Size Key - Hash Key First";
+        assert_eq!(
+            hex(hmac(&[0xaa; 131], long_key)),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54"
         );
     }
 

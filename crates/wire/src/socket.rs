@@ -14,6 +14,9 @@ use crate::decode::{Frame, MAX_STARTUP_BYTES, Malformed, frame_message, frame_st
 /// Room for the messages of a usual round trip.
 const USUAL_BYTES: usize = 8 * 1024;
 
+/// Room that a connection keeps for its answers while it is idle.
+const MOST_KEPT_BYTES: usize = 256 * 1024;
+
 /// A stream to a client. Its thread owns it; the server may end it from another (see `Shared`).
 pub(crate) enum Socket {
     /// Over TCP.
@@ -40,13 +43,14 @@ impl Socket {
         }
     }
 
-    /// Sends all of `output`, and empties it.
+    /// Sends all of `output`, and empties it. The memory of an unusually long answer is given back.
     pub(crate) fn flush(&self, output: &mut Vec<u8>) -> io::Result<()> {
         let sent = match self {
             Socket::Tcp(stream) => (&mut &*stream).write_all(output),
             Socket::Unix(stream) => (&mut &*stream).write_all(output),
         };
         output.clear();
+        output.shrink_to(MOST_KEPT_BYTES);
         sent
     }
 

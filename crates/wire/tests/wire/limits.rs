@@ -1,24 +1,23 @@
 //! Start-up, authentication, cancelling, limits, and the end.
 
+use std::io::{Read, Write};
 use std::time::{Duration, Instant};
 
 use firn_wire::{Auth, Users, Verifier};
-use postgres::{Config, NoTls};
 
 use crate::raw::*;
 
-fn connect(server: &firn_wire::Server, password: &str) -> Result<postgres::Client, postgres::Error> {
-    let address = server.local_addr();
-    Config::new()
-        .host(&address.ip().to_string())
-        .port(address.port())
-        .user("ada")
-        .password(password)
-        .connect(NoTls)
-}
-
-fn state(error: &postgres::Error) -> &str {
-    error.code().map_or("no SQLSTATE", |state| state.code())
+/// Opens a session as `ada` and returns it, or the SQLSTATE with which it is refused.
+fn open(server: &firn_wire::Server) -> Result<Raw, String> {
+    let mut raw = Raw::silent(server);
+    raw.send(&startup(3 << 16, b"user\0ada\0\0"));
+    match raw.receive().unwrap() {
+        ('R', _) => {
+            raw.until('Z');
+            Ok(raw)
+        }
+        (_, error) => Err(field(&error, b'C').unwrap()),
+    }
 }
 
 #[test]
@@ -28,7 +27,7 @@ fn encryption_is_declined_and_the_session_goes_on_without() {
         let mut raw = Raw::silent(&server);
         raw.send(&startup(1234 << 16 | request, b""));
         let mut answer = [0];
-        std::io::Read::read_exact(&mut raw.stream, &mut answer).unwrap();
+        raw.stream.read_exact(&mut answer).unwrap();
         assert_eq!(answer, *b"N");
         assert!(raw.answers(&startup(3 << 16, b"user\0tester\0\0")).ends_with("ZI"));
     }
@@ -42,28 +41,48 @@ fn a_newer_minor_version_is_negotiated_down() {
     assert!(answers.starts_with("v R S"), "{answers}");
 }
 
+/// What else SCRAM does is tested beside it and, with real drivers, in `tests/clients`.
 #[test]
-fn scram_lets_the_right_password_in_and_no_other() {
+fn nobody_gets_past_scram_without_its_conversation() {
     let users = Users::new([("ada".to_owned(), Verifier::from_password("lovelace"))]);
     let server = serve(|config| config.auth = Auth::Scram(users));
-    connect(&server, "lovelace").unwrap().simple_query("SELECT 1").unwrap();
-    assert_eq!(state(&connect(&server, "babbage").err().unwrap()), "28P01");
-    let mut raw = Raw::silent(&server);
-    raw.send(&startup(3 << 16, b"user\0nobody\0\0"));
-    assert_eq!(raw.receive().unwrap().0, 'R');
-    raw.send(&query("SELECT 1"));
-    assert_eq!(raw.last_words().as_deref(), Some("08P01"));
+    for (user, words, state) in [
+        ("ada", query("SELECT 1"), "08P01"),
+        ("nobody", query("SELECT 1"), "08P01"),
+        ("ada", message(b'p', b"MD5\0\0\0\0\0"), "08P01"),
+        ("ada", message(b'p', b"SCRAM-SHA-256\0\0\0\0\x05n,,r="), "08P01"),
+        ("ada", sync(), "08P01"),
+    ] {
+        let mut raw = Raw::silent(&server);
+        raw.send(&startup(3 << 16, format!("user\0{user}\0\0").as_bytes()));
+        assert_eq!(raw.receive().unwrap(), ('R', b"\0\0\0\x0aSCRAM-SHA-256\0\0".to_vec()));
+        raw.send(&words);
+        assert_eq!(raw.last_words().as_deref(), Some(state), "{words:?}");
+    }
+    // A conversation that ends with a proof of nothing, for a user there is and one there is not.
+    for user in ["ada", "nobody"] {
+        let mut raw = Raw::silent(&server);
+        raw.send(&startup(3 << 16, format!("user\0{user}\0\0").as_bytes()));
+        raw.until('R');
+        raw.send(&message(b'p', b"SCRAM-SHA-256\0\0\0\0\x09n,,n=,r=x"));
+        let (_, answer) = raw.receive().unwrap();
+        let server_first = String::from_utf8(answer[4..].to_vec()).unwrap();
+        let nonce = server_first.split(',').next().unwrap();
+        let proof = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=";
+        raw.send(&message(b'p', format!("c=biws,{nonce},p={proof}").as_bytes()));
+        assert_eq!(raw.last_words().as_deref(), Some("28P01"));
+    }
 }
 
 #[test]
 fn one_client_too_many_gets_53300_until_another_leaves() {
     let server = serve(|config| config.max_connections = 2);
-    let first = connect(&server, "").unwrap();
-    let _second = connect(&server, "").unwrap();
-    assert_eq!(state(&connect(&server, "").err().unwrap()), "53300");
+    let first = open(&server).unwrap();
+    let _second = open(&server).unwrap();
+    assert_eq!(open(&server).err().as_deref(), Some("53300"));
     drop(first);
     let deadline = Instant::now() + Duration::from_secs(5);
-    while connect(&server, "").is_err() {
+    while open(&server).is_err() {
         assert!(Instant::now() < deadline);
     }
 }
@@ -80,15 +99,18 @@ const ENDLESS: &str = "SELECT count(*) FROM generate_series(1, 100000000) a, gen
 #[test]
 fn a_cancel_request_stops_the_statement_and_keeps_the_session() {
     let server = serve_plainly();
-    let mut client = connect(&server, "").unwrap();
-    let cancel = client.cancel_token();
-    let canceller = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(200));
-        cancel.cancel_query(NoTls).unwrap();
-    });
-    assert_eq!(state(&client.simple_query(ENDLESS).unwrap_err()), "57014");
-    canceller.join().unwrap();
-    client.simple_query("SELECT 1").unwrap();
+    let mut raw = Raw::silent(&server);
+    raw.send(&startup(3 << 16, b"user\0ada\0\0"));
+    let received = raw.until('Z');
+    let (_, process_and_key) = received.iter().find(|(tag, _)| *tag == 'K').unwrap();
+    raw.send(&query(ENDLESS));
+    std::thread::sleep(Duration::from_millis(200));
+    let mut canceller = Raw::silent(&server);
+    canceller.send(&startup(1234 << 16 | 5678, process_and_key));
+    assert_eq!(canceller.receive(), None);
+    let answers = summary(&raw.until('Z'));
+    assert!(answers.ends_with("E57014 ZI"), "{answers}");
+    assert_eq!(raw.answers(&query("SELECT 1")), "T D C ZI");
 }
 
 #[test]
@@ -134,16 +156,30 @@ fn a_unix_socket_serves_too_and_is_removed_at_the_end() {
     let directory = tempfile::tempdir().unwrap();
     let server = serve(|config| config.socket_directory = Some(directory.path().to_owned()));
     let path = server.socket_path().unwrap().to_owned();
-    let mut client = Config::new()
-        .host_path(directory.path())
-        .port(server.local_addr().port())
-        .user("ada")
-        .connect(NoTls)
-        .unwrap();
-    client.simple_query("SELECT 1").unwrap();
+    let mut stream = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    stream.write_all(&startup(3 << 16, b"user\0ada\0\0")).unwrap();
+    let mut first = [0];
+    stream.read_exact(&mut first).unwrap();
+    assert_eq!(first, *b"R");
     server.shutdown();
     assert!(!path.exists());
-    // One that a killed server left behind is taken over.
+}
+
+#[test]
+fn a_unix_socket_that_a_killed_server_left_behind_is_taken_over() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join(".s.PGSQL.5432");
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());
+    let again = || {
+        let config = firn_wire::WireConfig {
+            listen: Vec::new(),
+            socket_directory: Some(directory.path().to_owned()),
+            ..firn_wire::WireConfig::default()
+        };
+        firn_wire::Server::start(firn_session::Database::memory().unwrap(), config)
+    };
+    let server = again().unwrap();
+    assert_eq!(again().map(drop).unwrap_err().state().as_str(), "55006");
+    server.shutdown();
 }

@@ -5,3 +5,4 @@ mod raw;
 mod hostile;
 mod limits;
 mod messages;
+mod types;

@@ -139,14 +139,45 @@ pub fn parse(name: &str, sql: &str) -> Vec<u8> {
 
 /// Binds text parameters and asks for text results.
 pub fn bind(portal: &str, statement: &str, parameters: &[&str]) -> Vec<u8> {
-    let mut body = format!("{portal}\0{statement}\0\0\0").into_bytes();
+    let parameters: Vec<_> = parameters.iter().map(|parameter| Some(parameter.as_bytes())).collect();
+    bind_in(portal, statement, &parameters, 0, 0)
+}
+
+/// Binds parameters in a format and asks for results in one: 0 is text, 1 is binary.
+pub fn bind_in(
+    portal: &str,
+    statement: &str,
+    parameters: &[Option<&[u8]>],
+    parameter_format: u16,
+    result_format: u16,
+) -> Vec<u8> {
+    let mut body = format!("{portal}\0{statement}\0").into_bytes();
+    body.extend_from_slice(&1u16.to_be_bytes());
+    body.extend_from_slice(&parameter_format.to_be_bytes());
     body.extend_from_slice(&(parameters.len() as u16).to_be_bytes());
     for parameter in parameters {
-        body.extend_from_slice(&(parameter.len() as u32).to_be_bytes());
-        body.extend_from_slice(parameter.as_bytes());
+        let length = parameter.map_or(-1, |parameter| parameter.len() as i32);
+        body.extend_from_slice(&length.to_be_bytes());
+        body.extend_from_slice(parameter.unwrap_or(&[]));
     }
-    body.extend_from_slice(&[0, 0]);
+    body.extend_from_slice(&1u16.to_be_bytes());
+    body.extend_from_slice(&result_format.to_be_bytes());
     message(b'B', &body)
+}
+
+/// The cells of a DataRow.
+pub fn cells(row: &[u8]) -> Vec<Option<Vec<u8>>> {
+    let mut rest = &row[2..];
+    let mut cells = Vec::new();
+    while let Some((length, after)) = rest.split_first_chunk::<4>() {
+        rest = after;
+        cells.push(usize::try_from(i32::from_be_bytes(*length)).ok().map(|length| {
+            let (cell, after) = rest.split_at(length);
+            rest = after;
+            cell.to_vec()
+        }));
+    }
+    cells
 }
 
 pub fn describe(kind: char, name: &str) -> Vec<u8> {

@@ -1,0 +1,126 @@
+//! Every type in both formats, as parameter and as result, from the short path and from Arrow.
+
+use crate::raw::*;
+
+/// A type, a value as text, and its binary form as PostgreSQL 15 sends it (empty: not compared).
+const VALUES: &[(&str, &str, &str)] = &[
+    ("boolean", "t", "01"),
+    ("smallint", "-32768", "8000"),
+    ("integer", "2147483647", "7fffffff"),
+    ("bigint", "-2", "fffffffffffffffe"),
+    ("real", "0.5", "3f000000"),
+    ("double precision", "-1.5", "bff8000000000000"),
+    ("numeric(12,2)", "-12345.67", "0003000140000002000109291a2c"),
+    ("numeric(38,10)", "1234567890123456789012345678.0123456789", ""),
+    ("numeric(12,2)", "0.00", "0000000000000002"),
+    ("text", "Schnee, снег, 雪", "5363686e65652c20d181d0bdd0b5d0b32c20e99baa"),
+    ("varchar(10)", "", ""),
+    ("char(4)", "ab  ", "61622020"),
+    ("bytea", "\\x00ff", "00ff"),
+    ("date", "1999-12-31", "ffffffff"),
+    ("time", "23:59:59.999999", "000000141dd75fff"),
+    ("timestamp", "2000-01-01 00:00:00.000001", "0000000000000001"),
+    ("timestamptz", "1999-12-31 23:59:59+00", "fffffffffff0bdc0"),
+    ("interval", "1 mon 2 days 00:00:03", "00000000002dc6c00000000200000001"),
+    ("uuid", "01234567-89ab-cdef-0123-456789abcdef", "0123456789abcdef0123456789abcdef"),
+];
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn one_cell(raw: &mut Raw, series: &[Vec<u8>]) -> Option<Vec<u8>> {
+    raw.send(&series.concat());
+    let received = raw.until('Z');
+    let row = received.iter().find(|(tag, _)| *tag == 'D');
+    let (_, row) = row.unwrap_or_else(|| panic!("no row but {}: {received:?}", summary(&received)));
+    cells(row).remove(0)
+}
+
+/// Text goes in and binary comes out; that goes in again and the text comes out.
+#[test]
+fn every_type_goes_through_both_formats_and_stays_the_same() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    for (ty, text, binary) in VALUES {
+        raw.answers(&[parse("s", &format!("SELECT $1::{ty}")), sync()].concat());
+        let into = [Some(text.as_bytes())];
+        let found = one_cell(&mut raw, &[bind_in("", "s", &into, 0, 1), execute("", 0), sync()]);
+        let found = found.expect("not NULL");
+        if !binary.is_empty() {
+            assert_eq!(hex(&found), *binary, "{ty} {text}");
+        }
+        let again = one_cell(&mut raw, &[bind_in("", "s", &[Some(&found)], 1, 0), execute("", 0), sync()]);
+        assert_eq!(String::from_utf8(again.unwrap()).unwrap(), *text, "{ty}");
+        let null = one_cell(&mut raw, &[bind_in("", "s", &[None], 1, 1), execute("", 0), sync()]);
+        assert_eq!(null, None);
+        raw.answers(&[close('S', "s"), sync()].concat());
+    }
+}
+
+/// A scan yields Arrow batches; an index look-up, if it took the short path, yields values.
+#[test]
+fn stored_values_come_back_alike_from_a_scan_and_from_an_index() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    let columns: Vec<_> = VALUES.iter().enumerate().map(|(i, (ty, ..))| format!("c{i} {ty}")).collect();
+    let created =
+        raw.answers(&query(&format!("CREATE TABLE t (id integer PRIMARY KEY, {})", columns.join(", "))));
+    assert_eq!(created, "C ZI");
+    let literals: Vec<_> = VALUES.iter().map(|(_, text, _)| format!("'{text}'")).collect();
+    let nulls = vec!["NULL"; VALUES.len()].join(", ");
+    let insert = format!("INSERT INTO t VALUES (1, {}), (2, {nulls})", literals.join(", "));
+    assert_eq!(raw.answers(&query(&insert)), "C ZI");
+
+    let expected: Vec<_> = VALUES.iter().map(|(_, text, _)| Some((*text).to_owned())).collect();
+    for sql in ["SELECT * FROM t WHERE id = 1", "SELECT * FROM t WHERE id + 0 = 1"] {
+        let texts = row_of(&mut raw, sql, 0);
+        let texts: Vec<_> =
+            texts[1..].iter().map(|cell| cell.clone().map(|cell| String::from_utf8(cell).unwrap())).collect();
+        assert_eq!(texts, expected, "{sql}");
+    }
+    let by_index = row_of(&mut raw, "SELECT * FROM t WHERE id = 1", 1);
+    let by_scan = row_of(&mut raw, "SELECT * FROM t WHERE id + 0 = 1", 1);
+    assert_eq!(by_index, by_scan);
+    for (cell, (ty, _, binary)) in by_index[1..].iter().zip(VALUES) {
+        if !binary.is_empty() {
+            assert_eq!(hex(cell.as_ref().unwrap()), *binary, "{ty}");
+        }
+    }
+    assert!(row_of(&mut raw, "SELECT * FROM t WHERE id = 2", 1)[1..].iter().all(Option::is_none));
+}
+
+fn row_of(raw: &mut Raw, sql: &str, format: u16) -> Vec<Option<Vec<u8>>> {
+    raw.send(&[parse("", sql), bind_in("", "", &[], 0, format), execute("", 0), sync()].concat());
+    let received = raw.until('Z');
+    let row = received.iter().find(|(tag, _)| *tag == 'D');
+    cells(&row.unwrap_or_else(|| panic!("no row but {}: {received:?}", summary(&received))).1)
+}
+
+#[test]
+fn a_value_that_is_none_of_its_type_is_refused() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    for (ty, text, state) in [
+        ("integer", "x", "22P02"),
+        ("integer", "2147483648", "22003"),
+        ("date", "2024-02-30", "22008"),
+        ("uuid", "0", "22P02"),
+        ("bytea", "\\xz", "22023"),
+    ] {
+        let series = [parse("", &format!("SELECT $1::{ty}")), bind("", "", &[text]), sync()];
+        let answers = raw.answers(&series.concat());
+        assert_eq!(answers, format!("1 E{state} ZI"), "{ty} {text}");
+    }
+    // Binary of the wrong length.
+    let series = [parse("", "SELECT $1::integer"), bind_in("", "", &[Some(&[1, 2, 3])], 1, 0), sync()];
+    assert_eq!(raw.answers(&series.concat()), "1 E22P03 ZI");
+}
+
+#[test]
+fn parameters_of_a_type_that_is_not_served_are_refused() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    let point = message(b'P', b"\0SELECT $1\0\0\x01\0\0\x02\x58");
+    assert_eq!(raw.answers(&[point, sync()].concat()), "E0A000 ZI");
+}
