@@ -1,0 +1,156 @@
+//! The binary as people and scripts use it: output, exit codes, signals.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+fn firn(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_firn"));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs the shell with a script on its standard input.
+fn shell(arguments: &[&str], script: &str) -> Output {
+    let mut child = firn(&[&["sql"], arguments].concat())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The shell stops reading at an error.
+    let _ = child.stdin.take().unwrap().write_all(script.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// A server that is stopped when the test ends, however it ends.
+struct Served {
+    child: Child,
+    url: String,
+}
+
+impl Served {
+    fn start(arguments: &[&str]) -> Served {
+        let mut child = firn(&[&["serve", "--listen", "127.0.0.1:0"], arguments].concat())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let first = BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+        let address = first.strip_prefix("listening on ").unwrap();
+        let url = format!("postgres://tester@{address}/firn");
+        Served { child, url }
+    }
+
+    fn terminate(mut self) -> i32 {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.child.wait().unwrap().code().unwrap()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_script_prints_its_results_and_stops_at_its_first_error() {
+    let script = "SELECT 1 AS one,\n 'x' AS two; \\echo here\nSELECT nonsense;\nSELECT 3 AS three;\n";
+    let output = shell(&[], script);
+    assert_eq!(stdout(&output), " one | two \n-----+-----\n   1 | x\n(1 row)\nhere\n");
+    assert!(stderr(&output).contains("nonsense"), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_directory_keeps_its_data_between_shells_and_opens_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let data = data.to_str().unwrap();
+    let created = shell(&[data], "CREATE TABLE t (a int); INSERT INTO t VALUES (1), (2);");
+    assert_eq!(stdout(&created), "CREATE TABLE\nINSERT 0 2\n");
+    let found = firn(&["sql", data, "-c", "\\x on", "-c", "SELECT sum(a) AS total FROM t"]).output().unwrap();
+    assert!(stdout(&found).ends_with("total | 3\n"), "{}", stdout(&found));
+
+    let served = Served::start(&["--data", data]);
+    let refused = firn(&["sql", data, "-c", "SELECT 1"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(3), "{}", stderr(&refused));
+    let over_the_wire = shell(&[&served.url], "INSERT INTO t VALUES (4); SELECT sum(a) FROM t;");
+    assert!(stdout(&over_the_wire).contains("   7\n"), "{}", stdout(&over_the_wire));
+    assert_eq!(served.terminate(), 0);
+    let after = shell(&[data], "SELECT count(*) FROM t;");
+    assert!(stdout(&after).contains("     3\n"), "{}", stdout(&after));
+}
+
+#[test]
+fn files_are_copied_in_and_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    std::fs::write(path("in.csv"), "1,one\n2,\"t,wo\"\n").unwrap();
+    let show = |path: &Path| path.display().to_string();
+    let script = format!(
+        "CREATE TABLE t (a int, b text);\n\\copy t FROM '{}' WITH (FORMAT csv)\n\\copy (SELECT b, a FROM t ORDER BY a) TO '{}'\n",
+        show(&path("in.csv")),
+        show(&path("out.txt"))
+    );
+    let output = shell(&[], &script);
+    assert_eq!(stdout(&output), "CREATE TABLE\nCOPY 2\nCOPY 2\n", "{}", stderr(&output));
+    assert_eq!(std::fs::read_to_string(path("out.txt")).unwrap(), "one\t1\nt,wo\t2\n");
+    let inline =
+        shell(&[], "CREATE TABLE t (a int);\nCOPY t FROM STDIN;\n1\n2\n\\.\nSELECT count(*) AS n FROM t;\n");
+    assert_eq!(stdout(&inline), "CREATE TABLE\nCOPY 2\n n \n---\n 2\n(1 row)\n", "{}", stderr(&inline));
+}
+
+#[test]
+fn backslash_commands_list_what_is_there() {
+    let output = shell(
+        &[],
+        "CREATE TABLE item (id int PRIMARY KEY, name varchar(20) NOT NULL, price numeric(10,2) DEFAULT 1.50);\n\
+         CREATE VIEW cheap AS SELECT name FROM item;\nCREATE SEQUENCE numbers;\n\
+         \\d\n\\dt\n\\di\n\\dv\n\\ds\n\\dn\n\\l\n\\d item\n",
+    );
+    assert_eq!(stderr(&output), "");
+    let printed = stdout(&output);
+    for text in
+        ["item_pkey", "cheap", "numbers", "public", "character varying(20)", "numeric(10,2)", "not null"]
+    {
+        assert!(printed.contains(text), "{text} is missing in\n{printed}");
+    }
+}
+
+#[test]
+fn an_address_in_use_has_its_own_exit_code() {
+    let served = Served::start(&[]);
+    let address = served.url.split(['@', '/']).nth(3).unwrap().to_owned();
+    let output = firn(&["serve", "--listen", &address]).output().unwrap();
+    assert_eq!(output.status.code(), Some(4));
+    assert!(stderr(&output).contains("in use"), "{}", stderr(&output));
+    let usage = firn(&["serve", "--nonsense"]).output().unwrap();
+    assert_eq!(usage.status.code(), Some(2));
+}
+
+#[test]
+fn a_password_is_asked_for_and_taken_from_a_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("password");
+    std::fs::write(&file, "geheim\n").unwrap();
+    let user = format!("tester:{}", file.display());
+    let served = Served::start(&["--auth", "scram", "--user", &user]);
+    let ask = |password: &str| {
+        firn(&["sql", &served.url, "-c", "SELECT 1"]).env("FIRN_PASSWORD", password).output().unwrap()
+    };
+    assert_eq!(ask("geheim").status.code(), Some(0));
+    let refused = ask("falsch");
+    assert_eq!(refused.status.code(), Some(1));
+    assert!(stderr(&refused).contains("password authentication failed"), "{}", stderr(&refused));
+}
