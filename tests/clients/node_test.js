@@ -1,0 +1,55 @@
+// node-postgres: simple and prepared statements, types, transactions, errors, a pool.
+const assert = require("node:assert");
+const { Client, Pool } = require("pg");
+
+let checks = 0;
+function same(found, expected) {
+  checks += 1;
+  assert.deepStrictEqual(found, expected);
+}
+
+async function main() {
+  const client = new Client();
+  await client.connect();
+  await client.query("CREATE TABLE t (id integer PRIMARY KEY, name text, price numeric(10,2), made timestamptz, raw bytea)");
+  const made = new Date(Date.UTC(2024, 1, 29, 12, 30, 1, 500));
+  const raw = Buffer.from([0, 1, 254, 255]);
+  for (let id = 1; id <= 3; id++) {
+    const inserted = await client.query({
+      name: "insert-t",
+      text: "INSERT INTO t VALUES ($1, $2, $3, $4, $5) RETURNING id",
+      values: [id, id === 2 ? null : `name ${id}`, "12.50", made, raw],
+    });
+    same(inserted.rows, [{ id }]);
+    same([inserted.command, inserted.rowCount], ["INSERT", 1]);
+  }
+  const { rows, fields } = await client.query("SELECT * FROM t WHERE id <= $1 ORDER BY id", [2]);
+  same(rows[0], { id: 1, name: "name 1", price: "12.50", made, raw });
+  same(rows[1].name, null);
+  same(fields.map((field) => field.name), ["id", "name", "price", "made", "raw"]);
+
+  const both = await client.query("SELECT 1 AS a; SELECT 'x' AS b");
+  same(both.map((result) => result.rows), [[{ a: 1 }], [{ b: "x" }]]);
+
+  await client.query("BEGIN");
+  await client.query("DELETE FROM t WHERE id = $1", [1]);
+  await assert.rejects(client.query("SELECT nonsense FROM t"), { code: "42703" });
+  await assert.rejects(client.query("SELECT 1"), { code: "25P02" });
+  await client.query("ROLLBACK");
+  same((await client.query("SELECT count(*)::int AS n FROM t")).rows, [{ n: 3 }]);
+  await assert.rejects(client.query("INSERT INTO t (id) VALUES (1)"), { code: "23505", constraint: "t_pkey" });
+  await client.end();
+
+  const pool = new Pool({ max: 4 });
+  const answers = await Promise.all(
+    Array.from({ length: 40 }, (_, index) => pool.query("SELECT $1::int * 2 AS double", [index])),
+  );
+  same(answers.map((answer) => answer.rows[0].double), Array.from({ length: 40 }, (_, index) => index * 2));
+  await pool.end();
+  console.log(`${checks} checks`);
+}
+
+main().catch((error) => {
+  console.error(error);
+  process.exit(1);
+});

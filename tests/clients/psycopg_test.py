@@ -1,0 +1,148 @@
+"""psycopg 3: every type in text and binary, prepared statements, pipelines, COPY, errors."""
+
+import datetime
+import decimal
+import uuid
+
+import psycopg
+from psycopg import sql
+
+checks = 0
+
+
+def same(found, expected):
+    global checks
+    checks += 1
+    assert found == expected, f"{found!r} instead of {expected!r}"
+
+
+def raises(kind, action):
+    global checks
+    checks += 1
+    try:
+        action()
+    except kind as error:
+        return error
+    raise AssertionError(f"{kind.__name__} was not raised")
+
+
+UTC = datetime.timezone.utc
+KINDS = [
+    ("boolean", True),
+    ("smallint", -32768),
+    ("integer", 2**31 - 1),
+    ("bigint", -(2**63)),
+    ("real", 0.5),
+    ("double precision", 1e300),
+    ("numeric(12,2)", decimal.Decimal("-1234567890.12")),
+    ("numeric(38,10)", decimal.Decimal("1234567890123456789012345678.0123456789")),
+    ("text", "Schnee, снег, 雪 \\ ' \""),
+    ("varchar(10)", "firn"),
+    ("char(4)", "ab  "),
+    ("bytea", bytes(range(256))),
+    ("date", datetime.date(1999, 12, 31)),
+    ("time", datetime.time(23, 59, 59, 999999)),
+    ("timestamp", datetime.datetime(2024, 2, 29, 12, 30, 1, 5)),
+    ("timestamptz", datetime.datetime(2024, 2, 29, 12, 30, 1, 5, tzinfo=UTC)),
+    ("interval", datetime.timedelta(days=3, hours=4, microseconds=5)),
+    ("uuid", uuid.UUID("01234567-89ab-cdef-0123-456789abcdef")),
+]
+
+with psycopg.connect(autocommit=True) as connection:
+    columns = ", ".join(f"c{i} {kind}" for i, (kind, _) in enumerate(KINDS))
+    connection.execute(f"CREATE TABLE kinds (id integer PRIMARY KEY, {columns})")
+    values = [value for _, value in KINDS]
+    holes = ", ".join(["%s"] * (len(KINDS) + 1))
+    connection.execute(f"INSERT INTO kinds VALUES ({holes})", [1, *values])
+    connection.execute(f"INSERT INTO kinds VALUES ({holes})", [2, *[None] * len(values)])
+    binary_holes = ", ".join(["%b"] * (len(KINDS) + 1))
+    connection.execute(f"INSERT INTO kinds VALUES ({binary_holes})", [3, *values])
+    for binary in (False, True):
+        with connection.cursor(binary=binary) as cursor:
+            for key, expected in ((1, values), (2, [None] * len(values)), (3, values)):
+                # Often enough that psycopg prepares the statement.
+                for _ in range(7):
+                    row = cursor.execute("SELECT * FROM kinds WHERE id = %s", [key]).fetchone()
+                same(list(row[1:]), expected)
+    # Without a prepared statement.
+    row = connection.execute("SELECT * FROM kinds WHERE id = %s", [1], prepare=False).fetchone()
+    same(list(row[1:]), values)
+
+    # Transactions.
+    connection.execute("CREATE TABLE t (a integer PRIMARY KEY, b text)")
+    with connection.transaction():
+        connection.execute("INSERT INTO t VALUES (1, 'one')")
+        with connection.transaction() as inner:
+            connection.execute("INSERT INTO t VALUES (2, 'two')")
+            raise psycopg.Rollback(inner)
+    same(connection.execute("SELECT * FROM t").fetchall(), [(1, "one")])
+
+    # Errors.
+    error = raises(psycopg.errors.UniqueViolation, lambda: connection.execute("INSERT INTO t VALUES (1, 'x')"))
+    same(error.diag.constraint_name, "t_pkey")
+    error = raises(psycopg.errors.UndefinedTable, lambda: connection.execute("SELECT * FROM missing"))
+    raises(psycopg.errors.SyntaxError, lambda: connection.execute("SELEC 1"))
+    raises(psycopg.errors.DivisionByZero, lambda: connection.execute("SELECT 1 / %s", [0]))
+    raises(psycopg.errors.InvalidTextRepresentation, lambda: connection.execute("SELECT 'x'::integer"))
+
+    # Many parameters at once, and what was touched.
+    with connection.cursor() as cursor:
+        cursor.executemany("INSERT INTO t VALUES (%s, %s)", [(i, str(i)) for i in range(10, 110)])
+        same(cursor.rowcount, 100)
+        cursor.execute("UPDATE t SET b = b || '!' WHERE a >= %s RETURNING a", [100])
+        same(sorted(row[0] for row in cursor.fetchall()), list(range(100, 110)))
+        same(cursor.statusmessage, "UPDATE 10")
+
+    # A pipeline is one transaction up to its sync.
+    with connection.pipeline() as pipeline:
+        first = connection.execute("SELECT 1")
+        second = connection.execute("SELECT 'two'")
+        pipeline.sync()
+        same((first.fetchone(), second.fetchone()), ((1,), ("two",)))
+
+    def broken_pipeline():
+        with connection.pipeline():
+            connection.execute("INSERT INTO t VALUES (500, 'lost')")
+            connection.execute("SELECT 1 / 0")
+
+    raises(psycopg.errors.DivisionByZero, broken_pipeline)
+    same(connection.execute("SELECT count(*) FROM t WHERE a = 500").fetchone(), (0,))
+
+    # COPY in and out.
+    connection.execute("CREATE TABLE copied (a integer, b text, c date)")
+    rows = [(i, None if i % 3 == 0 else f"row\t{i}\\", datetime.date(2024, 1, 1 + i % 28)) for i in range(2000)]
+    with connection.cursor() as cursor:
+        with cursor.copy("COPY copied FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row(row)
+        same(cursor.rowcount, 2000)
+        with cursor.copy("COPY copied TO STDOUT") as copy:
+            copy.set_types(["integer", "text", "date"])
+            same(sorted(copy.rows()), sorted(rows, key=lambda row: row[0]))
+
+        def bad_copy():
+            with cursor.copy("COPY copied (a) FROM STDIN") as copy:
+                copy.write("1\nnot a number\n")
+
+        raises(psycopg.DataError, bad_copy)
+        same(cursor.execute("SELECT count(*) FROM copied").fetchone(), (2000,))
+
+    # A cursor on the server's side.
+    with connection.transaction():
+        with connection.cursor() as cursor:
+            same(sum(1 for _ in cursor.stream("SELECT a FROM copied")), 2000)
+
+    # Composed SQL, and parameters that change their type from call to call.
+    query = sql.SQL("SELECT {} FROM {} WHERE a = %s").format(sql.Identifier("b"), sql.Identifier("t"))
+    for parameter in (1, "1", 1.0, decimal.Decimal(1)):
+        same(connection.execute(query, [parameter]).fetchone(), ("one",))
+
+    # Cancelling.
+    import threading
+
+    threading.Timer(0.3, connection.cancel_safe).start()
+    endless = "SELECT count(*) FROM generate_series(1, 100000000) a, generate_series(1, 100000000) b"
+    raises(psycopg.errors.QueryCanceled, lambda: connection.execute(endless))
+    same(connection.execute("SELECT 1").fetchone(), (1,))
+
+print(f"{checks} checks")

@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# Tries PostgreSQL's clients against a server: each driver is installed from its registry into a
+# scratch directory, and its test is run. A client that cannot be had is skipped, loudly.
+#
+#   tests/clients/run.sh FIRN [CLIENT…]
+#
+# FIRN is the firn binary. Clients: psql pgbench psycopg sqlalchemy node pgx pgjdbc (all if none is
+# named). FIRN_CLIENTS_CACHE names a scratch directory to keep installed drivers in from one run to
+# the next. Exits with 1 if a test fails, and with 0 if all pass or are skipped.
+set -u
+here=$(cd "$(dirname "$0")" && pwd)
+firn=${1:?usage: run.sh FIRN [CLIENT…]}
+firn=$(realpath "$firn")
+shift
+clients=("$@")
+[ ${#clients[@]} -eq 0 ] && clients=(psql pgbench psycopg sqlalchemy node pgx pgjdbc)
+
+work=$(mktemp -d)
+drivers=${FIRN_CLIENTS_CACHE:-$work/drivers}
+mkdir -p "$drivers"
+server=
+stop_server() {
+    [ -n "$server" ] && kill "$server" 2>/dev/null && wait "$server" 2>/dev/null
+    server=
+}
+trap 'stop_server; rm -rf "$work"' EXIT
+
+# A fresh server on a free port of the loopback interface for each client.
+start_server() {
+    "$firn" serve --data "$work/data-$1" --listen 127.0.0.1:0 >"$work/server-$1.log" 2>&1 &
+    server=$!
+    port=
+    for _ in $(seq 100); do
+        port=$(sed -n 's/^listening on 127\.0\.0\.1:\([0-9]*\)$/\1/p' "$work/server-$1.log")
+        [ -n "$port" ] && break
+        sleep 0.1
+    done
+    if [ -z "$port" ]; then
+        echo "FAILED: the server does not start"
+        cat "$work/server-$1.log"
+        exit 1
+    fi
+    export PGHOST=127.0.0.1 PGPORT=$port PGUSER=tester PGDATABASE=firn PGCONNECT_TIMEOUT=10
+}
+
+need() {
+    command -v "$1" >/dev/null || { echo "$1 is not installed"; return 1; }
+}
+
+# install_CLIENT gets the driver (a failure means: skip); test_CLIENT runs the test.
+
+install_psql() { need psql; }
+test_psql() { "$here/psql.sh"; }
+
+install_pgbench() { need pgbench && need psql; }
+test_pgbench() { "$here/pgbench.sh"; }
+
+install_python() {
+    need python3 || return 1
+    [ -f "$drivers/python/ready" ] && return 0
+    rm -rf "$drivers/python"
+    python3 -m venv "$drivers/python" &&
+        "$drivers/python/bin/pip" install --quiet --disable-pip-version-check \
+            'psycopg[binary]==3.3.*' 'SQLAlchemy==2.*' &&
+        touch "$drivers/python/ready"
+}
+install_psycopg() { install_python; }
+test_psycopg() { "$drivers/python/bin/python" "$here/psycopg_test.py"; }
+install_sqlalchemy() { install_python; }
+test_sqlalchemy() { "$drivers/python/bin/python" "$here/sqlalchemy_test.py"; }
+
+install_node() {
+    need node && need npm || return 1
+    [ -d "$drivers/node/node_modules/pg" ] ||
+        npm install --silent --no-audit --no-fund --prefix "$drivers/node" pg@8
+}
+test_node() { NODE_PATH="$drivers/node/node_modules" node "$here/node_test.js"; }
+
+install_pgx() {
+    need go || return 1
+    mkdir -p "$drivers/pgx"
+    cp "$here/pgx_test.go.txt" "$drivers/pgx/main.go"
+    cd "$drivers/pgx" || return 1
+    [ -f go.mod ] || go mod init firn/clients || return 1
+    go get github.com/jackc/pgx/v5@v5.7.1 && go build -o pgx_test . || return 1
+}
+test_pgx() { "$drivers/pgx/pgx_test"; }
+
+install_pgjdbc() {
+    need java && need mvn || return 1
+    mkdir -p "$drivers/pgjdbc"
+    [ -f "$drivers/pgjdbc/postgresql-42.7.4.jar" ] ||
+        mvn --quiet --batch-mode org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy \
+            -Dartifact=org.postgresql:postgresql:42.7.4 -DoutputDirectory="$drivers/pgjdbc"
+}
+test_pgjdbc() { java -cp "$drivers/pgjdbc/postgresql-42.7.4.jar" "$here/PgjdbcTest.java"; }
+
+failed=0
+for client in "${clients[@]}"; do
+    if ! (install_"$client") >"$work/install-$client.log" 2>&1; then
+        echo "SKIPPED $client: it cannot be installed here:"
+        tail -n 3 "$work/install-$client.log" | sed 's/^/    /'
+        continue
+    fi
+    start_server "$client"
+    if (test_"$client") >"$work/test-$client.log" 2>&1; then
+        echo "ok $client: $(tail -n 1 "$work/test-$client.log")"
+    else
+        echo "FAILED $client:"
+        tail -n 40 "$work/test-$client.log" | sed 's/^/    /'
+        tail -n 5 "$work/server-$client.log" | sed 's/^/    server: /'
+        failed=1
+    fi
+    stop_server
+done
+exit $failed
