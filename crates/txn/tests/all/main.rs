@@ -4,7 +4,5 @@ mod durability;
 mod durable;
 mod history;
 mod isolation;
-mod killed;
 mod recovery;
 mod support;
-mod transfers;
