@@ -7,12 +7,14 @@
 //! header is safe: a segment name with a torn header is always damage.
 
 use crate::format::{DATA_START, DatabaseId, SegmentHeader, parse_segment_name, segment_name};
+use firn_base::clock::{Instant, now};
 use firn_base::disk::{Disk, DiskFile};
 use firn_base::random::Random;
 use firn_base::sync::Arc;
 use firn_base::{Lsn, Result};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The name of a file that is becoming a segment.
 const PREPARING: &str = "preparing.tmp";
@@ -22,6 +24,10 @@ const SPARE_SUFFIX: &str = ".spare";
 const FIRST_FILE_BYTES: u64 = 4 << 20;
 /// How many superfluous segments are kept for later.
 const KEPT_SPARES: usize = 4;
+
+/// A log that fills a segment in less time than this is written in large flushes, which gain nothing
+/// from blocks that are allocated already, and writing zeros would double what goes to the disk.
+const QUICK: Duration = Duration::from_secs(2);
 
 /// One segment, open.
 #[derive(Clone, Debug)]
@@ -53,6 +59,10 @@ pub struct Segments {
     /// Segments ready for use, next first.
     ready: VecDeque<Segment>,
     spares: Vec<PathBuf>,
+    /// When the segment being written was begun.
+    begun: Instant,
+    /// How to make the next one, going by how long the last one lasted.
+    fill_ahead: Fill,
     random: Random,
 }
 
@@ -102,6 +112,8 @@ impl Segments {
             used: VecDeque::new(),
             ready: VecDeque::new(),
             spares: Vec::new(),
+            begun: now(),
+            fill_ahead: Fill::Zeros,
             random: Random::from_entropy(),
             disk,
         };
@@ -148,7 +160,9 @@ impl Segments {
             None => {
                 assert!(segments.ready.is_empty(), "the log continues where reading it ended");
                 segments.prepare_at(0, at, FIRST_FILE_BYTES.min(file_bytes), Fill::Zeros)?;
-                segments.next(Fill::Zeros)?
+                let first = segments.next(Fill::Zeros)?;
+                segments.fill_ahead = Fill::Zeros;
+                first
             }
         };
         Ok((segments, current))
@@ -161,12 +175,14 @@ impl Segments {
         }
         let segment = self.ready.pop_front().expect("just prepared");
         self.used.push_back(segment.header);
+        self.fill_ahead = if self.begun.elapsed() < QUICK { Fill::Nothing } else { Fill::Zeros };
+        self.begun = now();
         Ok(segment)
     }
 
     /// Makes sure that the next segment is ready.
     pub fn prepare_ahead(&mut self) -> Result<()> {
-        if self.ready.is_empty() { self.prepare(Fill::Zeros) } else { Ok(()) }
+        if self.ready.is_empty() { self.prepare(self.fill_ahead) } else { Ok(()) }
     }
 
     fn prepare(&mut self, fill: Fill) -> Result<()> {

@@ -365,7 +365,7 @@ impl Table {
         loop {
             let head = block.head(slot, guard);
             self.check_conflict(head, snapshot, guard)?;
-            assert!(block.is_present(slot), "only rows that the snapshot sees are updated");
+            // What another writer changes under our eyes here, linking finds out.
             before.clear();
             before.extend(columns.iter().map(|column| block.load_cell(slot, *column)));
             let record = write_set.push_update(block, slot, columns, &before);
@@ -376,6 +376,7 @@ impl Table {
             // Another writer came first, or the collector took the head away: look again.
             write_set.pop();
         }
+        assert!(block.is_present(slot), "only rows that the snapshot sees are updated");
         let indexes = self.indexes.read();
         let keys_change = indexes.iter().any(|index| is_over(index, columns));
         if !keys_change {
@@ -417,7 +418,6 @@ impl Table {
         loop {
             let head = block.head(slot, guard);
             self.check_conflict(head, snapshot, guard)?;
-            assert!(block.is_present(slot), "only rows that the snapshot sees are deleted");
             let record = write_set.push_plain(block, slot, Change::Delete);
             block.prepare_write();
             if block.link(record, head) {
@@ -425,6 +425,7 @@ impl Table {
             }
             write_set.pop();
         }
+        assert!(block.is_present(slot), "only rows that the snapshot sees are deleted");
         block.set_present(slot, false);
         self.rows.fetch_sub(1, Ordering::Relaxed);
         if let Some(redo) = write_set.redo() {
@@ -644,14 +645,20 @@ impl Table {
         block.set_present(row.slot(), true);
     }
 
-    /// Puts whole columns where a checkpoint says they were: row `i` at `rows[i]`.
+    /// Puts whole columns where a checkpoint says they were: row `i` at `rows[i]`. Rows that lie side
+    /// by side, which nearly all do, are copied by column.
     pub fn restore_batch(&self, rows: &[RowId], columns: &[ArrayRef]) {
         let batch = BatchRows::new(columns, &self.columns);
-        let mut cells: SmallVec<[Cell<'_>; 16]> = SmallVec::new();
-        for (offset, row) in rows.iter().enumerate() {
-            cells.clear();
-            cells.extend((0..self.columns.len()).map(|position| batch.cell(offset, position)));
-            self.restore_row(*row, &cells);
+        let mut from = 0;
+        while let Some(first) = rows.get(from) {
+            let follow = |offset: &usize| rows[from + offset].to_bits() == first.to_bits() + *offset as u64;
+            let count = (1..rows.len() - from).take_while(follow).count() as u32 + 1;
+            let block = self.restore_block(*first);
+            assert!(first.slot().0 + count <= self.layout.slots, "the rows of a block lie in its slots");
+            block.allocate_through(Slot(first.slot().0 + count - 1));
+            batch.store(from, count, block, first.slot());
+            set_bits(block.present_words(), first.slot(), count);
+            from += count as usize;
         }
     }
 

@@ -30,21 +30,25 @@ use crate::manifest::{LOCK, MANIFEST, MANIFEST_TEMPORARY, Manifest, checkpoint_d
 use crate::sequence::SequenceState;
 use crate::table_file;
 use crate::transaction::build_index;
-use firn_base::disk::Disk;
+use firn_base::disk::{Disk, DiskLock};
 use firn_base::sync::{Arc, RwLock};
-use firn_base::{Error, Lsn, Result, SqlState, TableId, random, thread};
+use firn_base::{Error, Lsn, Result, SqlState, TableId, clock, random, thread};
 use firn_log::{DatabaseId, Log, Reader};
 use firn_storage::{Table, TableOptions};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
+use std::time::Duration;
 
 /// Names in a directory that are no reason to take it for anything else than a future database.
 const INNOCENT: [&str; 2] = [LOCK, "lost+found"];
 
+/// How long a lock that is held may be on its way out.
+const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+
 /// Opens or creates the database in `directory`. An existing database keeps its own size of blocks.
 pub(crate) fn open(disk: Arc<dyn Disk>, directory: &Path, config: &mut Config) -> Result<Recovered> {
     disk.create_directory(directory)?;
-    let lock = disk.lock(&directory.join(LOCK))?;
+    let lock = lock(&*disk, directory)?;
     let manifest = match Manifest::read(&*disk, directory)? {
         Some(manifest) if manifest.complete => manifest,
         Some(_) => return create(disk, directory, lock, config),
@@ -61,6 +65,8 @@ pub(crate) fn open(disk: Arc<dyn Disk>, directory: &Path, config: &mut Config) -
     let mut reader = Reader::open(&*disk, &log_directory, manifest.database, manifest.position())?;
     rebuilt.replay(&mut reader, config.threads)?;
     let tables = finish(&rebuilt, config.threads)?;
+    let Rebuilt { catalog, mut sequences, .. } = rebuilt;
+    sequences.retain(|oid, _| catalog.sequences.contains_key(oid));
 
     // From here on the directory is changed.
     if disk.exists(&directory.join(MANIFEST_TEMPORARY))? {
@@ -71,22 +77,31 @@ pub(crate) fn open(disk: Arc<dyn Disk>, directory: &Path, config: &mut Config) -
     Ok(Recovered {
         last: rebuilt.last,
         tables,
-        catalog: rebuilt.catalog,
-        sequences: rebuilt.sequences,
+        catalog,
+        sequences,
         marks: rebuilt.marks,
         log: Some(log),
         store: Some(Store::new(disk, directory.to_owned(), lock, manifest, rebuilt.changed)),
     })
 }
 
+/// Keeps everybody else out. The last handle of a database may be one of its own threads, which lets
+/// go a moment after the user's last one, so a held lock is asked for again for a little while.
+fn lock(disk: &dyn Disk, directory: &Path) -> Result<DiskLock> {
+    let begun = clock::now();
+    loop {
+        match disk.lock(&directory.join(LOCK)) {
+            Err(error) if error.state() == SqlState::OBJECT_IN_USE && begun.elapsed() < LOCK_PATIENCE => {
+                clock::sleep(LOCK_PATIENCE / 50);
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
 /// Makes a new database. The manifest is marked incomplete until the log exists, so that from then
 /// on a log that is not there is known to be lost.
-fn create(
-    disk: Arc<dyn Disk>,
-    directory: &Path,
-    lock: firn_base::disk::DiskLock,
-    config: &Config,
-) -> Result<Recovered> {
+fn create(disk: Arc<dyn Disk>, directory: &Path, lock: DiskLock, config: &Config) -> Result<Recovered> {
     let (log_directory, checkpoint_directory) = (log_directory(directory), checkpoint_directory(directory));
     let new = Recovered::nothing();
     let mut manifest = Manifest {

@@ -90,16 +90,21 @@ fn check(mut entries: Vec<Entry>, seed: u64) {
     for entry in &entries {
         let Some(time) = entry.commit_time else { continue };
         let mut state = states.last_key_value().unwrap().1.clone();
-        for (key, balance) in &entry.writes {
-            let before = last_writer.insert(*key, time).filter(|before| *before != time);
-            assert!(
-                before.is_none_or(|before| before <= entry.read_time),
-                "seed {seed}: lost update of {key}"
-            );
-            match balance {
-                Some(balance) => state.insert(*key, *balance),
-                None => state.remove(key),
+        let seen = states.range(..=entry.read_time).next_back().unwrap().1;
+        // What counts is how it left each key. A row that it inserted and deleted again is nothing to
+        // anybody: meanwhile another may have taken the key.
+        let net: BTreeMap<i32, Option<i64>> = entry.writes.iter().copied().collect();
+        for (key, balance) in net.into_iter().filter(|(key, left)| left.is_some() || seen.contains_key(key)) {
+            // A key that the transaction did not see may have come and gone meanwhile.
+            let before = last_writer.insert(key, time);
+            let unseen = before.is_some_and(|before| before > entry.read_time);
+            assert!(!unseen || !seen.contains_key(&key), "seed {seed}: lost update of {key}");
+            let was_there = match balance {
+                Some(balance) => state.insert(key, balance).is_some(),
+                None => state.remove(&key).is_some(),
             };
+            let known = seen.contains_key(&key);
+            assert_eq!(was_there, known, "seed {seed}: {key} at {time:?} was written as if it were not");
         }
         states.insert(time, state);
     }

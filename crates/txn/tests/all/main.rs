@@ -4,5 +4,7 @@ mod durability;
 mod durable;
 mod history;
 mod isolation;
+mod killed;
 mod recovery;
 mod support;
+mod transfers;
