@@ -152,7 +152,7 @@ struct RealFile {
 }
 
 impl RealFile {
-    fn new(file: fs::File, path: &Path) -> Arc<dyn DiskFile> {
+    fn handle(file: fs::File, path: &Path) -> Arc<dyn DiskFile> {
         Arc::new(RealFile { file, path: path.to_owned() })
     }
 }
@@ -164,12 +164,12 @@ impl Disk for RealDisk {
 
     fn create(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
         let opened = fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
-        opened.map(|file| RealFile::new(file, path)).map_err(|error| io_error("create file", path, &error))
+        opened.map(|file| RealFile::handle(file, path)).map_err(|error| io_error("create file", path, &error))
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
         let opened = fs::OpenOptions::new().read(true).write(true).open(path);
-        opened.map(|file| RealFile::new(file, path)).map_err(|error| io_error("open file", path, &error))
+        opened.map(|file| RealFile::handle(file, path)).map_err(|error| io_error("open file", path, &error))
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {

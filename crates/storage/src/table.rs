@@ -632,7 +632,7 @@ impl Table {
         &self.key_locks[(row.to_bits().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize]
     }
 
-    // ---- recovery: one thread per table, no readers, no versions, no indexes yet ----
+    // ---- recovery: one thread per row, no readers, no versions, no indexes yet ----
 
     /// Puts a row where the log says it was.
     pub fn restore_row(&self, row: RowId, cells: &[Cell<'_>]) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  1  cut       in the commit section: draw a snapshot and the log position that goes with it
-//!  2  write     every table that has changed since the last checkpoint, one file each, beside
+//!  2  write     every table that has changed since the last checkpoint, beside
 //!               running transactions; the others keep their file
 //!  3  wait      until the log is durable up to the position
 //!  4  switch    replace the manifest: from here on the new checkpoint counts
@@ -24,15 +24,19 @@ use crate::table_file;
 use firn_base::disk::{Disk, DiskLock};
 use firn_base::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
 use firn_base::thread::{self, JoinHandle};
-use firn_base::{Lsn, Result, Snapshot, Stamp, TableId, Time};
+use firn_base::{ColumnId, Lsn, Result, Snapshot, Stamp, TableId, Time};
 use firn_log::Log;
-use firn_storage::Table;
+use firn_storage::{Table, TableScan};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 /// After a failed checkpoint the next one is tried when the log has grown by this part of what
 /// makes a checkpoint due.
 const RETRY_PART: u64 = 8;
+
+/// A table of so many bytes goes into several files, so that several threads can write and load it.
+/// Tiny under test, where splitting is to be common.
+const SPLIT_BYTES: u64 = if cfg!(debug_assertions) { 64 << 10 } else { 32 << 20 };
 
 /// The directory of an open database.
 #[derive(Debug)]
@@ -76,6 +80,24 @@ struct CutTable {
     unchanged: bool,
 }
 
+/// What one file of a table will hold: whatever the others of the same table leave of the scan.
+struct Part<'c> {
+    table: &'c CutTable,
+    scan: Arc<TableScan>,
+    number: usize,
+}
+
+impl<'c> Part<'c> {
+    /// The parts of a table: one, or if it is large as many as there are threads.
+    fn of(table: &'c CutTable, snapshot: Snapshot, threads: usize) -> impl Iterator<Item = Part<'c>> {
+        let parts = if table.table.memory_bytes() < SPLIT_BYTES { 1 } else { threads.max(1) };
+        let columns: Vec<ColumnId> =
+            (0..table.table.columns().len()).map(|position| ColumnId(position as u16)).collect();
+        let scan = Arc::new(table.table.scan(snapshot, &columns, true));
+        (0..parts).map(move |number| Part { table, scan: scan.clone(), number })
+    }
+}
+
 impl Drop for Cut<'_> {
     fn drop(&mut self) {
         self.engine.leave(&self.slot);
@@ -116,19 +138,22 @@ impl Store {
             let id = table.table.id();
             if !table.unchanged || newest.replayed.contains(&id) {
                 changed.push(table);
-            } else if let Some(file) = newest.manifest.files.iter().find(|file| file.table == id.0) {
-                files.push(file.clone());
+            } else {
+                files.extend(newest.manifest.files.iter().filter(|file| file.table == id.0).cloned());
             }
         }
         // The largest first, so that no thread is left alone with it at the end.
         changed.sort_by_key(|table| std::cmp::Reverse(table.table.memory_bytes()));
-        let written = thread::for_each("firn-checkpoint", engine.config().threads, &changed, |changed| {
-            let name = format!("{}-{number}.arrow", changed.table.id().0);
-            let columns = column_names(&changed.definition);
-            table_file::write(&*self.disk, &directory, name, &changed.table, &columns, cut.snapshot)
+        let threads = engine.config().threads;
+        let parts: Vec<Part<'_>> =
+            changed.iter().flat_map(|table| Part::of(table, cut.snapshot, threads)).collect();
+        let written = thread::for_each("firn-checkpoint", threads, &parts, |part| {
+            let name = format!("{}-{number}-{}.arrow", part.table.table.id().0, part.number);
+            let columns = column_names(&part.table.definition);
+            table_file::write(&*self.disk, &directory, name, &part.table.table, &columns, &part.scan)
         })?;
         files.extend(written.into_iter().flatten());
-        files.sort_by_key(|file| file.table);
+        files.sort_by(|left, right| (left.table, &left.name).cmp(&(right.table, &right.name)));
         self.disk.sync_directory(&directory)?;
 
         let storage = cut.tables.iter().map(|table| table.table.clone());

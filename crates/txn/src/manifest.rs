@@ -4,7 +4,7 @@
 //! directory/
 //!   LOCK                      locked while the database is open
 //!   MANIFEST                  this file; replaced as a whole by every checkpoint
-//!   checkpoint/12-3.arrow     rows of physical table 12 as of checkpoint 3
+//!   checkpoint/12-3-0.arrow   rows of physical table 12 as of checkpoint 3, first part
 //!   log/….redo                redo since the manifest's position
 //! ```
 //!
@@ -203,7 +203,7 @@ mod tests {
             block_bytes: 1 << 20,
             catalog: Catalog::bootstrap().to_change(std::iter::empty(), marks),
             sequences: vec![SequenceEntry { oid: 7, value: -1, called: true }],
-            files: vec![TableFile { table: 4, name: "4-3.arrow".into(), rows: 1, bytes: 2, crc: 3 }],
+            files: vec![TableFile { table: 4, name: "4-3-0.arrow".into(), rows: 1, bytes: 2, crc: 3 }],
         }
     }
 

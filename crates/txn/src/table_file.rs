@@ -1,4 +1,4 @@
-//! The rows of one table as an Arrow IPC file: what a checkpoint is made of.
+//! Rows of one table as an Arrow IPC file: what a checkpoint is made of. A large table has several.
 //!
 //! The first column, `_rowid`, says under which id each row lives; the others are the table's, by
 //! position, dropped ones included. Any Arrow reader can open the file. Arrow files carry no
@@ -13,8 +13,8 @@ use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use firn_base::disk::{Disk, DiskFile};
 use firn_base::sync::Arc;
-use firn_base::{ColumnId, Error, Result, RowId, Snapshot, SqlState};
-use firn_storage::{Table, arrow, pin};
+use firn_base::{Error, Result, RowId, SqlState};
+use firn_storage::{Table, TableScan, arrow, pin};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
@@ -23,19 +23,17 @@ const ROW_ID: &str = "_rowid";
 /// How much is written, and read for the checksum, at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Writes what `snapshot` sees of a table, and makes it safe but for its name. `columns` are the
-/// names for readers other than us. `None`, and no file, if it sees no row.
+/// Writes what is left of a scan of all columns and row ids, and makes it safe but for its name.
+/// `columns` are the names for readers other than us. `None`, and no file, if no row is left.
 pub(crate) fn write(
     disk: &dyn Disk,
     directory: &Path,
     name: String,
-    table: &Arc<Table>,
+    table: &Table,
     columns: &[String],
-    snapshot: Snapshot,
+    scan: &TableScan,
 ) -> Result<Option<TableFile>> {
     let specs = table.columns();
-    let all: Vec<ColumnId> = (0..specs.len()).map(|position| ColumnId(position as u16)).collect();
-    let scan = table.scan(snapshot, &all, true);
     let Some(first) = scan.next_batch(&pin()) else { return Ok(None) };
 
     let row_id = Field::new(ROW_ID, DataType::UInt64, false);
@@ -80,7 +78,7 @@ fn compact(array: ArrayRef) -> ArrayRef {
     }
 }
 
-/// Puts the rows of a file where they were into an empty table.
+/// Puts the rows of a file where they were, into a table that holds none of them yet.
 ///
 /// Error: XX001 if the file is missing or is not what the manifest says.
 pub(crate) fn load(disk: &dyn Disk, directory: &Path, entry: &TableFile, table: &Table) -> Result<()> {

@@ -264,7 +264,7 @@ fn every_type_with_and_without_nulls_survives_the_log_and_the_checkpoint() {
             Value::Text("ein längerer Text als zwölf Bytes".into()),
             Value::Text(String::new()),
             Value::Text("abc".into()),
-            Value::Bytea(vec![0, 255, 1].repeat(key as usize * 100)),
+            Value::Bytea([0, 255, 1].repeat(key as usize * 100)),
             Value::Date(-sign as i32),
             Value::Time(86_399_999_999),
             Value::Timestamp(sign * 1_000_000),

@@ -41,8 +41,7 @@ fn a_killed_process_has_lost_nothing_that_it_acknowledged() {
         let output = BufReader::new(child.stdout.take().unwrap());
         let listener = thread::spawn("listener", move || {
             // "acknowledged <thread> <count>"; the last line may be cut off.
-            let mut newest: Vec<i64> = Vec::new();
-            newest.resize(transfers::THREADS as usize, 0);
+            let mut newest = vec![0; transfers::THREADS as usize];
             for line in output.lines().map_while(Result::ok) {
                 let words: Vec<&str> = line.split(' ').collect();
                 if let ["acknowledged", thread, count, "."] = words[..] {
