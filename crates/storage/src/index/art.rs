@@ -101,7 +101,7 @@ fn scan<const INLINE: usize, V: Send + 'static>(
 /// A unique index.
 pub(super) struct UniqueTree {
     map: ArtMap<UniqueKey, AtomicU64>,
-    lists: Lists,
+    lists: Box<Lists>,
 }
 
 impl Entries for UniqueTree {
@@ -128,7 +128,7 @@ impl Entries for UniqueTree {
 
 impl UniqueTree {
     pub(super) fn new() -> UniqueTree {
-        UniqueTree { map: ArtMap::new(), lists: Lists::new() }
+        UniqueTree { map: ArtMap::new(), lists: Box::new(Lists::new()) }
     }
 
     /// See [`posting::claim`].

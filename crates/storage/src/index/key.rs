@@ -34,9 +34,59 @@ const ESCAPE: u8 = 1;
 
 const INTERVAL_BYTES: usize = 12;
 
+/// How the columns of an index become keys, worked out once.
+pub(super) struct Codec {
+    columns: Box<[(IndexColumn, Option<Word>)]>,
+}
+
+/// A column whose value is an integer of up to 8 bytes that cannot be NULL, as most columns of keys
+/// are: shifted to the top of a word and flipped with `flip`, its first `length` bytes are the key's.
+#[derive(Clone, Copy)]
+struct Word {
+    shift: u8,
+    length: u8,
+    flip: u64,
+}
+
+impl Word {
+    fn of(column: &IndexColumn) -> Option<Word> {
+        use SqlType::{BigInt, Date, Integer, Numeric, SmallInt, Time, Timestamp, TimestampTz};
+        let Width::Fixed(length @ ..=8) = column.ty.width() else { return None };
+        let is_integer = matches!(
+            column.ty,
+            SmallInt | Integer | BigInt | Date | Time | Timestamp | TimestampTz | Numeric { .. }
+        );
+        let sign = 1 << 63;
+        (is_integer && !column.nullable).then_some(Word {
+            shift: 64 - 8 * length,
+            length,
+            flip: if column.descending { !sign } else { sign },
+        })
+    }
+}
+
+impl Codec {
+    pub(super) fn new(columns: &[IndexColumn]) -> Codec {
+        Codec { columns: columns.iter().map(|column| (*column, Word::of(column))).collect() }
+    }
+
+    /// Appends columns to a key.
+    #[inline]
+    pub(super) fn encode(&self, cells: &[Cell<'_>], key: &mut KeyBuffer) {
+        for ((column, word), cell) in self.columns.iter().zip(cells) {
+            match word {
+                Some(word) => {
+                    let bytes = (cell.word() << word.shift ^ word.flip).to_be_bytes();
+                    key.push_word(bytes, usize::from(word.length));
+                }
+                None => encode(column, cell, key),
+            }
+        }
+    }
+}
+
 /// Appends one column to a key.
-#[inline]
-pub(super) fn encode(column: &IndexColumn, cell: &Cell<'_>, key: &mut KeyBuffer) {
+fn encode(column: &IndexColumn, cell: &Cell<'_>, key: &mut KeyBuffer) {
     if column.nullable {
         if cell.is_null() {
             key.push(if column.nulls_first { NULL_FIRST } else { NULL_LAST });
@@ -53,7 +103,6 @@ pub(super) fn encode(column: &IndexColumn, cell: &Cell<'_>, key: &mut KeyBuffer)
     }
 }
 
-#[inline]
 fn encode_value(ty: SqlType, cell: &Cell<'_>, key: &mut KeyBuffer) {
     match ty {
         SqlType::Boolean => key.push(u8::from(cell.word() != 0)),
@@ -303,10 +352,14 @@ mod tests {
     }
 
     fn key_of(columns: &[IndexColumn], values: &[Value]) -> KeyBuffer {
+        let cells: Vec<Cell<'_>> =
+            columns.iter().zip(values).map(|(column, value)| value.as_cell(column.ty)).collect();
         let mut key = KeyBuffer::new();
-        for (column, value) in columns.iter().zip(values) {
-            encode(column, &value.as_cell(column.ty), &mut key);
-        }
+        Codec::new(columns).encode(&cells, &mut key);
+        // The quick way of encoding words is the slow one's.
+        let mut slow = KeyBuffer::new();
+        columns.iter().zip(&cells).for_each(|(column, cell)| encode(column, cell, &mut slow));
+        assert_eq!(key, slow);
         key
     }
 
@@ -315,8 +368,8 @@ mod tests {
     fn keys_compare_as_postgresql_compares_their_values() {
         let seed = Random::from_entropy().next_u64();
         let random = &mut Random::seeded(seed);
-        for round in 0..2_000 {
-            let columns: Vec<IndexColumn> = (0..random.uniform(1, 3))
+        for round in 0..if cfg!(miri) { 10 } else { 2_000 } {
+            let columns: Vec<IndexColumn> = (0..random.uniform(1, 9))
                 .map(|_| IndexColumn {
                     nullable: random.uniform(0, 1) == 1,
                     descending: random.uniform(0, 1) == 1,

@@ -13,6 +13,7 @@
 //!   has not happened yet asks again.
 
 mod art;
+mod buffer;
 mod key;
 mod locked;
 mod posting;
@@ -21,17 +22,16 @@ mod tests;
 
 use crate::Guard;
 use art::{PairTree, UniqueTree};
+pub use buffer::KeyBuffer;
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, RowId, SqlType};
+use key::Codec;
 use locked::LockedIndex;
 use std::ops::Bound;
 
 /// The id that the catalog knows an index by.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct IndexId(pub u32);
-
-/// An encoded key.
-pub type KeyBuffer = smallvec::SmallVec<[u8; 48]>;
 
 /// One column of an index.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -121,6 +121,7 @@ macro_rules! each {
 /// An index.
 pub struct Index {
     spec: IndexSpec,
+    codec: Codec,
     /// Whether a key may hold a NULL, which the keys of most unique indexes cannot.
     nullable: bool,
     kind: Kind,
@@ -140,7 +141,7 @@ impl Index {
 
     fn over(spec: IndexSpec, kind: Kind) -> Arc<Index> {
         let nullable = spec.columns.iter().any(|column| column.nullable);
-        Arc::new(Index { spec, nullable, kind })
+        Arc::new(Index { codec: Codec::new(&spec.columns), spec, nullable, kind })
     }
 
     /// What it is over.
@@ -153,9 +154,7 @@ impl Index {
     #[inline]
     pub fn encode(&self, cells: &[Cell<'_>], key: &mut KeyBuffer) {
         debug_assert!(cells.len() <= self.spec.columns.len());
-        for (column, cell) in self.spec.columns.iter().zip(cells) {
-            key::encode(column, cell, key);
-        }
+        self.codec.encode(cells, key);
     }
 
     /// Whether no other row may have this full key: the index is unique and the key holds no NULL.
@@ -186,8 +185,8 @@ impl Index {
             return Ok(());
         }
         match &self.kind {
-            Kind::Unique(index) => index.claim(key, row, |other| judge(other)),
-            Kind::Reference(index) => index.claim(key, row, |other| judge(other)),
+            Kind::Unique(index) => index.claim(key, row, judge),
+            Kind::Reference(index) => index.claim(key, row, judge),
             Kind::Pairs(_) => unreachable!("the index is unique"),
         }
     }
@@ -206,7 +205,6 @@ impl Index {
         _guard: &Guard,
         dead: &mut (impl FnMut() -> bool + ?Sized),
     ) {
-        let dead = || dead();
         match &self.kind {
             Kind::Unique(index) if self.is_exclusive(key) => index.remove_claimed(key, row, dead),
             kind => each!(kind, index => index.remove(key, row, dead)),
@@ -217,7 +215,7 @@ impl Index {
     #[inline]
     pub fn lookup(&self, key: &[u8], guard: &Guard, visit: &mut (impl FnMut(RowId) -> bool + ?Sized)) {
         match &self.kind {
-            Kind::Unique(index) if self.is_exclusive(key) => index.lookup_claimed(key, |row| visit(row)),
+            Kind::Unique(index) if self.is_exclusive(key) => index.lookup_claimed(key, visit),
             _ => {
                 let only = Bound::Included(key);
                 self.range(only, only, false, guard, &mut |_, row| visit(row));
@@ -332,7 +330,7 @@ const ROW_ID_BYTES: usize = 8;
 #[inline]
 fn with_row(key: &[u8], row: RowId) -> KeyBuffer {
     let mut pair = KeyBuffer::from_slice(key);
-    pair.extend_from_slice(&row.to_bits().to_be_bytes());
+    pair.push_word(row.to_bits().to_be_bytes(), ROW_ID_BYTES);
     pair
 }
 

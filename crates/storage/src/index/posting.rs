@@ -411,6 +411,7 @@ mod tests {
 
     /// Two rows want the key that the collector is just taking a dead row off.
     #[test]
+    #[cfg_attr(miri, ignore = "loom switches stacks")]
     fn one_of_two_claims_wins_while_the_last_dead_row_leaves() {
         explore(|| {
             let model = loom::sync::Arc::new(Model::new());
@@ -430,6 +431,7 @@ mod tests {
     /// A row takes its old key again while the collector removes it for its dead version, and
     /// another row wants the key, too.
     #[test]
+    #[cfg_attr(miri, ignore = "loom switches stacks")]
     fn a_row_that_comes_back_is_not_collected() {
         explore(|| {
             let model = loom::sync::Arc::new(Model::new());

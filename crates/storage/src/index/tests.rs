@@ -65,7 +65,7 @@ fn every_index_does_what_the_reference_does() {
     let seed = Random::from_entropy().next_u64();
     let random = &mut Random::seeded(seed);
     let flag = |random: &mut Random| random.uniform(0, 1) == 1;
-    for round in 0..200 {
+    for round in 0..if cfg!(miri) { 2 } else { 200 } {
         let unique = flag(random);
         let columns = (0..random.uniform(1, 3))
             .map(|_| IndexColumn {
@@ -218,7 +218,7 @@ fn an_entry_outlives_its_generations() {
     let key = &integers(&index, &[1])[..];
     let dead = &mut |_| Ok::<_, ()>(Verdict::Dead);
     index.claim(key, row(0), guard, dead).unwrap();
-    for turn in 0..5_000 {
+    for turn in 0..if cfg!(miri) { 50 } else { 5_000 } {
         let (old, new) = (row(turn % 2), row((turn + 1) % 2));
         index.claim(key, new, guard, dead).unwrap();
         assert_eq!(rows_under(&index, key).len(), 2);
@@ -262,7 +262,7 @@ fn fight(index: Arc<Index>) {
     const THREADS: u64 = 4;
     const KEYS: u64 = 3;
     const ROWS: u64 = 4;
-    const TURNS: u64 = 20_000;
+    const TURNS: u64 = if cfg!(miri) { 50 } else { 20_000 };
     /// The number of the key that a row holds, plus one; 0 while it is dead.
     struct Arena {
         index: Arc<Index>,
@@ -348,7 +348,7 @@ fn a_unique_key_of_the_reference_has_one_owner_at_a_time() {
 fn a_scan_sees_every_key_that_stays() {
     let index = Index::new(spec(false, vec![column(SqlType::Integer)]));
     let guard = &crate::pin();
-    let stays: Vec<u64> = (0..1000).filter(|number| number % 10 == 0).collect();
+    let stays: Vec<u64> = (0..1000u64).filter(|number| number.is_multiple_of(10)).collect();
     for &number in &stays {
         index.insert(&integers(&index, &[number as i32]), row(number), guard);
     }
@@ -361,7 +361,7 @@ fn a_scan_sees_every_key_that_stays() {
                 while !stop.load(Ordering::Relaxed) {
                     let guard = &crate::pin();
                     let number = random.next_u64() % 1000;
-                    if number % 10 != 0 {
+                    if !number.is_multiple_of(10) {
                         let key = integers(&index, &[number as i32]);
                         match random.uniform(0, 1) {
                             0 => index.insert(&key, row(number), guard),
@@ -372,7 +372,7 @@ fn a_scan_sees_every_key_that_stays() {
             })
         })
         .collect();
-    for turn in 0..400 {
+    for turn in 0..if cfg!(miri) { 2 } else { 400 } {
         let reverse = turn % 2 == 1;
         let mut found = pairs(&index, Bound::Unbounded, Bound::Unbounded, reverse, usize::MAX);
         if reverse {
@@ -380,7 +380,7 @@ fn a_scan_sees_every_key_that_stays() {
         }
         assert!(found.is_sorted_by(|a, b| a < b));
         let staying: Vec<u64> =
-            found.iter().map(|pair| number_of(pair.1)).filter(|number| number % 10 == 0).collect();
+            found.iter().map(|pair| number_of(pair.1)).filter(|number| number.is_multiple_of(10)).collect();
         assert_eq!(staying, stays);
     }
     stop.store(true, Ordering::Relaxed);
