@@ -1,1 +1,21 @@
-//! Scans, compiled short statements, DML.
+//! Running things: DataFusion plans over our scans, compiled short statements, DML.
+//!
+//! This crate knows how a plan is run, not what SQL text it came from. Modules in reading order.
+
+pub mod types;
+
+pub mod error;
+pub mod function;
+mod index_path;
+pub mod scan;
+pub mod session;
+
+pub mod join_order;
+pub mod lower;
+pub mod query;
+pub mod runtime;
+
+pub use firn_storage::Table;
+pub use query::{BatchStream, Cancel, RunOptions, explain, run};
+pub use scan::{FirnTable, ROW_ID_COLUMN};
+pub use session::{NoSession, SessionServices};

@@ -1,0 +1,122 @@
+//! Casts with PostgreSQL's syntax, rounding, lengths and errors.
+//!
+//! A cast that Arrow's kernel does just as well stays DataFusion's; the others become a function
+//! that converts value by value with the same code as the short path and COPY
+//! ([`firn_base::coerce`]).
+
+use crate::types;
+use datafusion::arrow::array::{Array, ArrayRef};
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Result, ScalarValue, utils::take_function_args};
+use datafusion::logical_expr::expr::{Cast, ScalarFunction};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use firn_base::coerce;
+use firn_base::sync::Arc;
+use firn_base::{SqlType, TimeZoneSetting, Value};
+use firn_storage::arrow::values_to_array;
+
+/// The cast to an SQL type.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct PgCast {
+    to: SqlType,
+    signature: Signature,
+}
+
+/// Replaces a cast that DataFusion would compute differently.
+pub fn lower(cast: Cast, from: &Field) -> Transformed<Expr> {
+    let types = types::sql_type(from).zip(types::sql_type(&cast.field));
+    match types {
+        Some((from, to)) if !arrow_agrees(from, to) => {
+            let signature = Signature::any(1, Volatility::Stable);
+            let function = Arc::new(ScalarUDF::from(PgCast { to, signature }));
+            Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![*cast.expr])))
+        }
+        _ => Transformed::no(Expr::Cast(cast)),
+    }
+}
+
+/// Whether Arrow's kernel converts every value just as PostgreSQL does.
+fn arrow_agrees(from: SqlType, to: SqlType) -> bool {
+    use SqlType::*;
+    let rank = |ty| match ty {
+        SmallInt => Some(0),
+        Integer => Some(1),
+        BigInt => Some(2),
+        _ => None,
+    };
+    if types::data_type(from) == types::data_type(to) {
+        // Same representation: only a length can make a difference, and blanks behind char(n).
+        return match (from, to) {
+            (_, Varchar(Some(_)) | Char(_)) => from == to,
+            (Char(_), _) => false,
+            _ => true,
+        };
+    }
+    match (from, to) {
+        (from, to) if rank(from).is_some() && rank(to).is_some() => rank(from) < rank(to),
+        (SmallInt | Integer | BigInt | Real, Double) | (SmallInt | Integer, Real) => true,
+        (Numeric { .. }, Double) => true,
+        // Widening a numeric; everything else may have to round or to fail.
+        (Numeric { precision: p, scale: s }, Numeric { precision, scale }) => {
+            scale >= s && precision - scale >= p - s
+        }
+        (SmallInt, Numeric { precision, scale }) => precision - scale >= 5,
+        (Integer, Numeric { precision, scale }) => precision - scale >= 10,
+        (BigInt, Numeric { precision, scale }) => precision - scale >= 19,
+        (Date, Timestamp) => true,
+        // Not a cast of SQL: how binding spells arithmetic with days.
+        (Date, Integer) | (Integer, Date) => true,
+        _ => false,
+    }
+}
+
+impl ScalarUDFImpl for PgCast {
+    fn name(&self) -> &str {
+        "cast"
+    }
+
+    fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
+        Ok(format!("CAST({} AS {})", arguments[0].schema_name(), self.to))
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+        Ok(types::data_type(self.to))
+    }
+
+    fn return_field_from_args(&self, _arguments: ReturnFieldArgs) -> Result<FieldRef> {
+        Ok(types::field(self.name(), self.to))
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let zone = zone(&arguments)?;
+        let [argument] = take_function_args(self.name(), arguments.args)?;
+        match argument {
+            ColumnarValue::Scalar(scalar) => {
+                let array = self.convert(scalar.to_array()?.as_ref(), &zone)?;
+                Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(array.as_ref(), 0)?))
+            }
+            ColumnarValue::Array(array) => Ok(ColumnarValue::Array(self.convert(array.as_ref(), &zone)?)),
+        }
+    }
+}
+
+/// The session's time zone, for casts between texts and moments.
+pub(crate) fn zone(arguments: &ScalarFunctionArgs) -> Result<TimeZoneSetting> {
+    let name = arguments.config_options.execution.time_zone.as_deref().unwrap_or(types::UTC);
+    TimeZoneSetting::parse(name).map_err(crate::error::to_datafusion)
+}
+
+impl PgCast {
+    fn convert(&self, array: &dyn Array, zone: &TimeZoneSetting) -> Result<ArrayRef> {
+        let convert = |row| coerce::cast(types::value_at(array, row)?, self.to, zone);
+        let values: firn_base::Result<Vec<Value>> = (0..array.len()).map(convert).collect();
+        Ok(values_to_array(&values.map_err(crate::error::to_datafusion)?, self.to))
+    }
+}

@@ -1,0 +1,79 @@
+//! Lowering: from an analysed plan, which means what PostgreSQL means, to one that makes
+//! DataFusion compute just that.
+//!
+//! | analysed | DataFusion would | lowered to |
+//! |---|---|---|
+//! | integer `+ - *` | wrap around | [`arithmetic`]'s checked functions |
+//! | float `/` | yield infinity | a checked function |
+//! | casts between text and anything, to narrower types, to integers | differ in syntax, rounding and errors | [`cast::PgCast`] |
+//! | `$1` | – | the parameter as a literal |
+//!
+//! Analysed plans stay free of these functions, so that the short path can read them.
+
+pub mod arithmetic;
+pub mod cast;
+pub mod operate;
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result, plan_datafusion_err};
+use datafusion::logical_expr::expr::Placeholder;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
+use firn_base::Value;
+
+/// Lowers a plan and the subqueries in it.
+pub fn plan(plan: LogicalPlan, parameters: &[Value]) -> Result<LogicalPlan> {
+    let lowered = plan.transform_up_with_subqueries(|node| {
+        let mut schema = merge_schema(&node.inputs());
+        if let LogicalPlan::TableScan(scan) = &node {
+            schema
+                .merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
+        }
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|original| {
+            let name = names.save(&original);
+            let lowered = lower(original, &schema, parameters)?;
+            Ok(lowered.update_data(|expression| name.restore(expression)))
+        })?
+        .map_data(|node| node.recompute_schema())
+    })?;
+    Ok(lowered.data)
+}
+
+/// Lowers one expression over the columns of `schema`.
+pub fn expression(expression: Expr, schema: &DFSchema, parameters: &[Value]) -> Result<Expr> {
+    Ok(lower(expression, schema, parameters)?.data)
+}
+
+fn lower(expression: Expr, schema: &DFSchema, parameters: &[Value]) -> Result<Transformed<Expr>> {
+    expression.transform_up(|expression| match expression {
+        Expr::Placeholder(placeholder) => Ok(Transformed::yes(literal(&placeholder, parameters)?)),
+        Expr::BinaryExpr(binary) => {
+            let types = (binary.left.get_type(schema)?, binary.right.get_type(schema)?);
+            Ok(arithmetic::lower(binary, &types.0, &types.1))
+        }
+        Expr::Negative(operand) => {
+            let ty = operand.get_type(schema)?;
+            Ok(arithmetic::lower_negation(operand, &ty))
+        }
+        Expr::Cast(cast) => {
+            let (_, from) = cast.expr.to_field(schema)?;
+            Ok(cast::lower(cast, &from))
+        }
+        other => Ok(Transformed::no(other)),
+    })
+}
+
+/// The parameter that a placeholder stands for.
+fn literal(placeholder: &Placeholder, parameters: &[Value]) -> Result<Expr> {
+    let value = placeholder
+        .id
+        .strip_prefix('$')
+        .and_then(|number| number.parse::<usize>().ok())
+        .and_then(|number| parameters.get(number.checked_sub(1)?))
+        .ok_or_else(|| plan_datafusion_err!("No value found for placeholder with id {}", placeholder.id))?;
+    let field = placeholder.field.as_ref().expect("analysis gives every parameter a type");
+    let ty = crate::types::sql_type(field).expect("parameters have SQL types");
+    Ok(Expr::Literal(crate::types::scalar(value, ty), None))
+}

@@ -1,0 +1,121 @@
+//! The process-wide runtime that analytical plans run on: worker threads, a memory budget, and a
+//! planning state to start from.
+//!
+//! Callers are plain threads. They drive the root of a plan themselves and wait for the workers,
+//! which run the partitions behind exchanges.
+
+use crate::session::SessionServices;
+use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
+use datafusion::common::{DFSchema, Result as DataFusionResult};
+use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool, TrackConsumersPool};
+use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::simplify::SimplifyContext;
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::prelude::SessionConfig;
+use firn_base::sync::{Arc, OnceLock};
+use std::any::Any;
+use std::num::NonZeroUsize;
+
+/// The threads that run partitions of plans. Made on first use, kept until the process ends.
+pub fn workers() -> &'static tokio::runtime::Runtime {
+    static WORKERS: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
+    WORKERS.get_or_init(|| {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(firn_base::thread::available_parallelism().map_or(1, NonZeroUsize::get))
+            .thread_name("firn-query")
+            // Planning deeply nested statements recurses deeply.
+            .thread_stack_size(8 << 20)
+            .enable_time()
+            .build()
+            .expect("the operating system starts threads")
+    })
+}
+
+/// Bytes that all running plans together may hold in their hash tables and sort buffers. Half of
+/// the machine's memory: the tables themselves live in the rest.
+fn memory_budget() -> usize {
+    let total = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
+        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
+        line.split_whitespace().nth(1)?.parse::<usize>().ok()
+    });
+    total.map_or(4 << 30, |kibibytes| kibibytes * 1024 / 2)
+}
+
+/// The environment that all plans share: the memory budget; spill files in the system's temporary
+/// directory.
+fn environment() -> Arc<RuntimeEnv> {
+    static ENVIRONMENT: OnceLock<Arc<RuntimeEnv>> = OnceLock::new();
+    let environment = ENVIRONMENT.get_or_init(|| {
+        let consumers = NonZeroUsize::new(3).expect("3 > 0");
+        let pool: Arc<dyn MemoryPool> =
+            Arc::new(TrackConsumersPool::new(GreedyMemoryPool::new(memory_budget()), consumers));
+        RuntimeEnvBuilder::new()
+            .with_memory_pool(pool)
+            .build_arc()
+            .expect("the environment needs nothing that can fail")
+    });
+    Arc::clone(environment)
+}
+
+/// The planning state that every run copies: optimiser rules, function registries.
+pub fn planning_state() -> &'static SessionState {
+    static STATE: OnceLock<SessionState> = OnceLock::new();
+    STATE.get_or_init(|| {
+        let mut config = SessionConfig::new();
+        let options = config.options_mut();
+        // Aggregates lose the SQL types that scans put into field metadata; nothing depends on them.
+        options.execution.skip_physical_aggregate_schema_check = true;
+        // Build sides are chosen with the join order, from better estimates.
+        options.optimizer.join_reordering = false;
+        options.sql_parser.map_string_types_to_utf8view = true;
+        SessionStateBuilder::new()
+            .with_config(config)
+            .with_runtime_env(environment())
+            .with_default_features()
+            .build()
+    })
+}
+
+/// The session that runs a plan, as a configuration extension: functions see nothing else of their
+/// surroundings.
+#[derive(Clone, Debug)]
+pub struct SessionOptions {
+    /// What functions ask of it.
+    pub services: Arc<dyn SessionServices>,
+    /// When its transaction began, in microseconds since 1970 UTC.
+    pub now: i64,
+}
+
+impl ConfigExtension for SessionOptions {
+    const PREFIX: &'static str = "firn";
+}
+
+impl ExtensionOptions for SessionOptions {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, _value: &str) -> DataFusionResult<()> {
+        datafusion::common::not_impl_err!("firn.{key}")
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        Vec::new()
+    }
+}
+
+/// Coerces the types within an expression over the columns of `schema`.
+pub fn coerce(expression: Expr, schema: &DFSchema) -> DataFusionResult<Expr> {
+    let context = SimplifyContext::builder().with_schema(Arc::new(schema.clone())).build();
+    ExprSimplifier::new(context).coerce(expression, schema)
+}

@@ -1,0 +1,59 @@
+//! What functions ask of the session that runs them: sequences, settings.
+
+use firn_base::{Error, Result, SqlState};
+use std::fmt::Debug;
+
+/// The session, as `nextval`, `currval`, `current_setting` and their like see it.
+pub trait SessionServices: Debug + Send + Sync {
+    /// `nextval`: the sequence by its possibly qualified, possibly quoted name.
+    fn next_value(&self, sequence: &str) -> Result<i64>;
+
+    /// `currval`.
+    fn current_value(&self, sequence: &str) -> Result<i64>;
+
+    /// `lastval`.
+    fn last_value(&self) -> Result<i64>;
+
+    /// `setval`.
+    fn set_value(&self, sequence: &str, value: i64, is_called: bool) -> Result<()>;
+
+    /// `current_setting`: `None` if there is no such setting.
+    fn setting(&self, name: &str) -> Option<String>;
+
+    /// `set_config`.
+    fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String>;
+}
+
+/// No session: for tests and for expressions that ask nothing of one.
+#[derive(Debug)]
+pub struct NoSession;
+
+fn nobody() -> Error {
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "no session runs this expression")
+}
+
+impl SessionServices for NoSession {
+    fn next_value(&self, _sequence: &str) -> Result<i64> {
+        Err(nobody())
+    }
+
+    fn current_value(&self, _sequence: &str) -> Result<i64> {
+        Err(nobody())
+    }
+
+    fn last_value(&self) -> Result<i64> {
+        Err(nobody())
+    }
+
+    fn set_value(&self, _sequence: &str, _value: i64, _is_called: bool) -> Result<()> {
+        Err(nobody())
+    }
+
+    fn setting(&self, _name: &str) -> Option<String> {
+        None
+    }
+
+    fn set_setting(&self, _name: &str, _value: &str, _local: bool) -> Result<String> {
+        Err(nobody())
+    }
+}

@@ -1,0 +1,105 @@
+//! Between our types and values and DataFusion's: fields that carry an SQL type, scalars of values.
+//!
+//! The Arrow type of an SQL type is storage's affair ([`firn_storage::arrow`]); a field's metadata
+//! keeps apart what Arrow does not, such as `text` and `varchar(10)`.
+
+use datafusion::arrow::array::Array;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, IntervalMonthDayNano, Schema};
+use datafusion::common::ScalarValue;
+use firn_base::{Error, Result, SqlType, Value};
+use std::sync::Arc;
+
+/// The time zone of `timestamptz` in Arrow types.
+pub const UTC: &str = "UTC";
+
+/// A nullable field that carries `ty` in its metadata.
+pub fn field(name: &str, ty: SqlType) -> FieldRef {
+    Arc::new(firn_storage::arrow::field(name, ty, true))
+}
+
+/// The Arrow type that plans use for `ty`.
+pub fn data_type(ty: SqlType) -> DataType {
+    firn_storage::arrow::data_type(ty)
+}
+
+/// The SQL type of a field, from its metadata or its Arrow type; `None` if no SQL type comes near.
+pub fn sql_type(field: &Field) -> Option<SqlType> {
+    firn_storage::arrow::sql_type(field)
+}
+
+/// Ends the part of an output column's name that users see: what follows keeps equal names apart
+/// inside plans, where DataFusion wants them to differ.
+pub const NAME_END: char = '\u{0}';
+
+/// The name of an output column as users see it.
+pub fn visible_name(name: &str) -> &str {
+    name.split(NAME_END).next().expect("splitting yields a first part")
+}
+
+/// The columns of a result as SQL names and types. 0A000 for types that clients cannot be told of.
+pub fn columns_of(schema: &Schema) -> Result<Vec<(String, SqlType)>> {
+    let column = |field: &FieldRef| match sql_type(field) {
+        Some(ty) => Ok((visible_name(field.name()).to_owned(), ty)),
+        None => Err(Error::unsupported(format!(
+            "a result column of type {} (\"{}\")",
+            field.data_type(),
+            visible_name(field.name())
+        ))
+        .with_hint("Cast the column to text.")),
+    };
+    schema.fields().iter().map(column).collect()
+}
+
+/// The scalar that stands for `value` in a plan where type `ty` is expected. The value must already
+/// have been coerced to `ty`; NULL becomes a typed NULL.
+pub fn scalar(value: &Value, ty: SqlType) -> ScalarValue {
+    let decimal = |unscaled: Option<i128>| {
+        let SqlType::Numeric { precision, scale } = ty else { panic!("{value:?} was not coerced to {ty}") };
+        ScalarValue::Decimal128(unscaled, precision, scale as i8)
+    };
+    match value {
+        Value::Null => ScalarValue::try_from(&data_type(ty)).expect("every storage type has a null scalar"),
+        Value::Boolean(value) => ScalarValue::Boolean(Some(*value)),
+        Value::SmallInt(value) => ScalarValue::Int16(Some(*value)),
+        Value::Integer(value) => ScalarValue::Int32(Some(*value)),
+        Value::BigInt(value) => ScalarValue::Int64(Some(*value)),
+        Value::Real(value) => ScalarValue::Float32(Some(*value)),
+        Value::Double(value) => ScalarValue::Float64(Some(*value)),
+        Value::Numeric { unscaled, .. } => decimal(Some(*unscaled)),
+        Value::Text(value) => ScalarValue::Utf8View(Some(value.clone())),
+        Value::Bytea(value) => ScalarValue::BinaryView(Some(value.clone())),
+        Value::Date(value) => ScalarValue::Date32(Some(*value)),
+        Value::Time(value) => ScalarValue::Time64Microsecond(Some(*value)),
+        Value::Timestamp(value) => ScalarValue::TimestampMicrosecond(Some(*value), None),
+        Value::TimestampTz(value) => ScalarValue::TimestampMicrosecond(Some(*value), Some(UTC.into())),
+        Value::Interval(value) => ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(
+            value.months,
+            value.days,
+            value.nanoseconds,
+        ))),
+        Value::Uuid(value) => ScalarValue::FixedSizeBinary(16, Some(value.to_vec())),
+    }
+}
+
+/// The value that a scalar stands for.
+pub fn value(scalar: &ScalarValue) -> Result<Value> {
+    if scalar.is_null() {
+        return Ok(Value::Null);
+    }
+    let array = scalar.to_array().map_err(crate::error::from_datafusion)?;
+    value_at(array.as_ref(), 0)
+}
+
+/// The value at a position of an array.
+pub fn value_at(array: &dyn Array, row: usize) -> Result<Value> {
+    match sql_type(&Field::new("", array.data_type().clone(), true)) {
+        Some(ty) => Ok(firn_storage::arrow::array_value(array, row, ty)),
+        None => Err(Error::unsupported(format!("a value of type {}", array.data_type()))),
+    }
+}
+
+/// A moment in microseconds since 1970 as DataFusion's libraries write it; `None` far outside the
+/// years that SQL knows.
+pub(crate) fn date_time(micros: i64) -> Option<chrono::DateTime<chrono::Utc>> {
+    chrono::DateTime::from_timestamp_micros(micros)
+}
