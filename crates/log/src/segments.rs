@@ -194,14 +194,32 @@ impl Segments {
 
     fn prepare_at(&mut self, number: u64, first: Lsn, file_bytes: u64, fill: Fill) -> Result<()> {
         let temporary = self.directory.join(PREPARING);
+        let prepared = self.make(&temporary, number, first, file_bytes, fill);
+        if prepared.is_err() {
+            // On a full disk, what was written of it is better given back; if even that fails, the
+            // first error says more.
+            let _ = self.disk.remove(&temporary);
+        }
+        self.ready.push_back(prepared?);
+        Ok(())
+    }
+
+    fn make(
+        &mut self,
+        temporary: &Path,
+        number: u64,
+        first: Lsn,
+        file_bytes: u64,
+        fill: Fill,
+    ) -> Result<Segment> {
         let spare = if file_bytes == self.file_bytes { self.spares.pop() } else { None };
         let file = match spare {
             Some(spare) => {
-                self.disk.rename(&spare, &temporary)?;
-                self.disk.open(&temporary)?
+                self.disk.rename(&spare, temporary)?;
+                self.disk.open(temporary)?
             }
             None => {
-                let file = self.disk.create(&temporary)?;
+                let file = self.disk.create(temporary)?;
                 match fill {
                     Fill::Zeros => write_zeros(&*file, file_bytes)?,
                     Fill::Nothing => file.set_len(file_bytes)?,
@@ -219,10 +237,9 @@ impl Segments {
         file.write_at(&header.encode(), 0)?;
         file.sync()?;
         let path = self.directory.join(segment_name(number));
-        self.disk.rename(&temporary, &path)?;
+        self.disk.rename(temporary, &path)?;
         self.disk.sync_directory(&self.directory)?;
-        self.ready.push_back(Segment { header, file, path });
-        Ok(())
+        Ok(Segment { header, file, path })
     }
 
     /// Lets go of the segments that end at or before `lsn`; never of the one being written.

@@ -78,8 +78,8 @@ struct Shared {
     /// Whether the log has failed: appends go nowhere. Set under the queue's lock.
     failed: AtomicBool,
     turn: Mutex<Turn>,
-    /// A flush has ended.
-    turn_over: Condvar,
+    /// Flushes have ended: those with an even number, those with an odd one.
+    turns_over: [Condvar; 2],
     /// Locked by the leader only.
     writer: Mutex<Writer>,
     /// Never locked by the leader but when it needs another segment.
@@ -114,9 +114,29 @@ impl Queue {
     }
 }
 
+/// Who leads, and whose flush is whose. Flushes are numbered. Whoever comes while one is under way
+/// waits for it if it covers their commit, else for the next one; at its end the first are all
+/// woken, and of the others only one, to lead.
 struct Turn {
     flushing: bool,
+    /// The flush under way, or the next one, goes by this number.
+    number: u64,
+    /// What the flush under way makes durable.
+    flushing_to: Lsn,
     failure: Option<Error>,
+}
+
+/// The queue as a leader took it: room for the header of a group, then its entries.
+struct QueuedGroup {
+    bytes: Vec<u8>,
+    entries: u32,
+    begin: Lsn,
+}
+
+impl QueuedGroup {
+    fn end(&self) -> Lsn {
+        Lsn(self.begin.0 + self.bytes.len() as u64)
+    }
 }
 
 struct Writer {
@@ -177,8 +197,8 @@ impl Log {
             room: Condvar::new(),
             durable: AtomicU64::new(at.0),
             failed: AtomicBool::new(false),
-            turn: Mutex::new(Turn { flushing: false, failure: None }),
-            turn_over: Condvar::new(),
+            turn: Mutex::new(Turn { flushing: false, number: 0, flushing_to: at, failure: None }),
+            turns_over: [Condvar::new(), Condvar::new()],
             writer: Mutex::new(Writer { segment, spare: Vec::with_capacity(options.flush_bytes * 2) }),
             segments: Mutex::new(segments),
             flusher: Bell::default(),
@@ -336,23 +356,43 @@ impl Shared {
                 return Err(failure.clone());
             }
             if turn.flushing {
-                self.turn_over.wait(&mut turn);
+                let flush = if lsn <= turn.flushing_to { turn.number } else { turn.number + 1 };
+                self.turn_over(flush).wait(&mut turn);
                 continue;
             }
+            // Under the turn's lock, so that whoever comes next knows which flush is theirs.
+            let mut writer = self.writer.lock();
+            let group = self.take_queue(&mut writer);
             turn.flushing = true;
+            turn.flushing_to = group.end();
+            assert!(lsn <= turn.flushing_to, "nobody has appended up to {lsn:?}");
             drop(turn);
             let lead = Lead(self);
-            let flushed = self.flush();
+            let flushed = self.flush(&mut writer, group);
             std::mem::forget(lead);
+            drop(writer);
             turn = self.turn.lock();
-            turn.flushing = false;
-            match flushed {
-                Ok(true) => {}
-                Ok(false) => assert!(self.is_durable(lsn), "nobody has appended up to {lsn:?}"),
-                Err(failure) => self.fail(&mut turn, failure),
+            if let Err(failure) = flushed {
+                self.fail(&mut turn, failure);
             }
-            self.turn_over.notify_all();
+            self.end_turn(&mut turn);
         }
+    }
+
+    /// Wakes those whose flush has ended, and one of the others to lead the next.
+    fn end_turn(&self, turn: &mut Turn) {
+        turn.flushing = false;
+        self.turn_over(turn.number).notify_all();
+        turn.number += 1;
+        if turn.failure.is_none() {
+            self.turn_over(turn.number).notify_one();
+        } else {
+            self.turn_over(turn.number).notify_all();
+        }
+    }
+
+    fn turn_over(&self, flush: u64) -> &Condvar {
+        &self.turns_over[(flush % 2) as usize]
     }
 
     /// Ends the log's life: nothing is written any more.
@@ -378,29 +418,32 @@ impl Shared {
         self.room.notify_all();
     }
 
-    /// Writes and syncs what is queued; false if that is nothing. Only the leader calls it.
-    fn flush(&self) -> Result<bool> {
-        let mut writer = self.writer.lock();
-        let writer = &mut *writer;
-        let (mut group, entries, begin) = {
-            let mut queue = self.queue.lock();
-            if queue.entries == 0 {
-                return Ok(false);
-            }
-            let padded = queue.bytes.len().next_multiple_of(GROUP_ALIGNMENT);
-            queue.bytes.resize(padded, 0);
-            let (entries, begin) = (queue.entries, queue.begin);
-            let group = std::mem::replace(&mut queue.bytes, std::mem::take(&mut writer.spare));
-            queue.reset(Lsn(begin.0 + group.len() as u64));
-            self.room.notify_all();
-            (group, entries, begin)
-        };
-        self.write(writer, &mut group, entries, begin)?;
-        self.durable.store(begin.0 + group.len() as u64, Ordering::Release);
-        group.clear();
-        group.shrink_to(self.options.flush_bytes * 4);
-        writer.spare = group;
-        Ok(true)
+    /// Swaps the queue for an empty one. Only the leader calls it.
+    fn take_queue(&self, writer: &mut Writer) -> QueuedGroup {
+        let mut queue = self.queue.lock();
+        let (entries, begin) = (queue.entries, queue.begin);
+        if entries == 0 {
+            return QueuedGroup { bytes: Vec::new(), entries, begin };
+        }
+        let padded = queue.bytes.len().next_multiple_of(GROUP_ALIGNMENT);
+        queue.bytes.resize(padded, 0);
+        let bytes = std::mem::replace(&mut queue.bytes, std::mem::take(&mut writer.spare));
+        queue.reset(Lsn(begin.0 + bytes.len() as u64));
+        self.room.notify_all();
+        QueuedGroup { bytes, entries, begin }
+    }
+
+    /// Writes and syncs a group.
+    fn flush(&self, writer: &mut Writer, mut group: QueuedGroup) -> Result<()> {
+        if group.entries == 0 {
+            return Ok(());
+        }
+        self.write(writer, &mut group.bytes, group.entries, group.begin)?;
+        self.durable.store(group.end().0, Ordering::Release);
+        group.bytes.clear();
+        group.bytes.shrink_to(self.options.flush_bytes * 4);
+        writer.spare = group.bytes;
+        Ok(())
     }
 
     /// Writes a group where it belongs, through as many segments as it takes, and syncs them.
@@ -497,8 +540,7 @@ struct Lead<'s>(&'s Shared);
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
         let mut turn = self.0.turn.lock();
-        turn.flushing = false;
         self.0.fail(&mut turn, Error::new(SqlState::INTERNAL_ERROR, "the log's writer panicked"));
-        self.0.turn_over.notify_all();
+        self.0.end_turn(&mut turn);
     }
 }
