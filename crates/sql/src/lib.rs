@@ -1,1 +1,9 @@
-//! Parse, bind, DDL, functions, pg_catalog.
+//! SQL: parse, bind, DDL, functions, `pg_catalog`. Modules in reading order.
+
+pub mod data_type;
+pub mod parse;
+pub mod statement;
+
+pub mod names;
+
+pub mod settings;

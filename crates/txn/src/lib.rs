@@ -19,5 +19,5 @@ mod table_file;
 
 pub use catalog::Catalog;
 pub use engine::{Config, Engine};
-pub use firn_storage::{Guard, pin};
+pub use firn_storage::{ColumnSpec, Guard, IndexColumn, IndexSpec, pin};
 pub use transaction::{Savepoint, Ticket, Transaction};

@@ -1,0 +1,385 @@
+//! Text to statements.
+//!
+//! sqlparser cuts the whole script into tokens and knows queries, row changes and table
+//! definitions; [`utility`] knows the statements around them. A script parses as a whole or not at
+//! all, as in PostgreSQL: nothing runs before its last statement has been read.
+//!
+//! Syntax errors are 42601 with the position in characters and PostgreSQL's words; what sqlparser
+//! expected there is the error's detail.
+
+mod utility;
+
+use crate::statement::{Parsed, Statement};
+use datafusion::sql::sqlparser::ast::Statement as Tree;
+use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect};
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use firn_base::{Error, Result, SqlState};
+
+/// How deep expressions and queries may nest; each level costs the parser a few stack frames.
+const NESTING_LIMIT: usize = 100;
+
+/// The dialect that everything is parsed in.
+pub fn dialect() -> &'static dyn Dialect {
+    static DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
+    &DIALECT
+}
+
+/// The statements of a script; empty ones are passed over.
+pub fn parse(script: &str) -> Result<Vec<Parsed>> {
+    let source = Source::new(script);
+    let tokens = source.tokens()?;
+    let mut statements = Vec::new();
+    for statement in tokens.split(|token| token.token == Token::SemiColon) {
+        if !statement.is_empty() {
+            statements.push(parse_tokens(&source, statement)?);
+        }
+    }
+    Ok(statements)
+}
+
+/// The one statement of a text, or nothing if the text is empty.
+/// 42601 if there are several, as PostgreSQL says of prepared statements.
+pub fn parse_one(text: &str) -> Result<Option<Parsed>> {
+    let mut statements = parse(text)?;
+    match statements.len() {
+        0 | 1 => Ok(statements.pop()),
+        _ => Err(Error::new(
+            SqlState::SYNTAX_ERROR,
+            "cannot insert multiple commands into a prepared statement",
+        )),
+    }
+}
+
+/// An expression, such as the text of a default or a check.
+pub fn parse_expression(text: &str) -> Result<datafusion::sql::sqlparser::ast::Expr> {
+    let source = Source::new(text);
+    let tokens = source.tokens()?;
+    let mut parser = new_parser(&tokens);
+    let expression = parser.parse_expr().map_err(|error| source.error(error, &parser))?;
+    source.expect_end(&parser)?;
+    Ok(expression)
+}
+
+/// A query, such as the text of a view.
+pub fn parse_query(text: &str) -> Result<Box<datafusion::sql::sqlparser::ast::Query>> {
+    match parse_one(text)?.map(|parsed| parsed.statement) {
+        Some(Statement::Query(query)) => Ok(query),
+        _ => Err(Error::new(SqlState::SYNTAX_ERROR, "a query was expected")),
+    }
+}
+
+fn parse_tokens(source: &Source<'_>, tokens: &[TokenWithSpan]) -> Result<Parsed> {
+    let (first, last) = (&tokens[0], &tokens[tokens.len() - 1]);
+    let start = source.byte(first.span.start);
+    let text = source.text[start..source.byte(last.span.end)].to_owned();
+    let statement = utility::statement(source, tokens)?;
+    Ok(Parsed { text, offset: source.character(start) - 1, statement })
+}
+
+fn new_parser(tokens: &[TokenWithSpan]) -> Parser<'static> {
+    Parser::new(dialect()).with_recursion_limit(NESTING_LIMIT).with_tokens_with_locations(tokens.to_vec())
+}
+
+/// What sqlparser makes of the tokens, all of which must belong to the statement.
+fn parse_tree(source: &Source<'_>, tokens: &[TokenWithSpan]) -> Result<Tree> {
+    let mut parser = new_parser(tokens);
+    let tree = parser.parse_statement().map_err(|error| source.error(error, &parser))?;
+    source.expect_end(&parser)?;
+    Ok(tree)
+}
+
+/// The text of a script with what turns sqlparser's lines and columns into positions.
+struct Source<'a> {
+    text: &'a str,
+    /// Byte offset of the beginning of each line.
+    lines: Vec<usize>,
+}
+
+impl<'a> Source<'a> {
+    /// Reads the lines of a text.
+    fn new(text: &'a str) -> Source<'a> {
+        let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n').map(|(at, _)| at + 1);
+        Source { text, lines: std::iter::once(0).chain(ends).collect() }
+    }
+
+    /// The byte offset of a location.
+    fn byte(&self, location: Location) -> usize {
+        let line = (location.line as usize).saturating_sub(1);
+        let Some(&start) = self.lines.get(line) else { return self.text.len() };
+        let column = (location.column as usize).saturating_sub(1);
+        let rest = &self.text[start..];
+        start + rest.char_indices().nth(column).map_or(rest.len(), |(at, _)| at)
+    }
+
+    /// The position of a byte, in characters from 1.
+    fn character(&self, byte: usize) -> u32 {
+        self.text[..byte].chars().count() as u32 + 1
+    }
+
+    fn tokens(&self) -> Result<Vec<TokenWithSpan>> {
+        let mut tokens = Tokenizer::new(dialect(), self.text).tokenize_with_location().map_err(|error| {
+            // An open comment is noticed at the end; the error is where it begins.
+            let at = match error.message.contains("multi-line comment") {
+                true => self.text.rfind("/*").unwrap_or(0),
+                false => self.byte(error.location),
+            };
+            Error::new(SqlState::SYNTAX_ERROR, tokenizer_message(&error.message, &self.text[at..]))
+                .with_position(self.character(at))
+        })?;
+        tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
+        Ok(tokens)
+    }
+
+    /// The syntax error for a token that should not stand where it does.
+    fn unexpected(&self, token: &TokenWithSpan) -> Error {
+        match token.token {
+            Token::EOF => self.unexpected_end(),
+            _ => {
+                let (start, end) = (self.byte(token.span.start), self.byte(token.span.end));
+                let near = self.text.get(start..end).unwrap_or_default();
+                Error::new(SqlState::SYNTAX_ERROR, format!("syntax error at or near \"{near}\""))
+                    .with_position(self.character(start))
+            }
+        }
+    }
+
+    fn unexpected_end(&self) -> Error {
+        Error::new(SqlState::SYNTAX_ERROR, "syntax error at end of input")
+            .with_position(self.character(self.text.len()))
+    }
+
+    /// The error for what sqlparser says.
+    fn error(&self, error: ParserError, parser: &Parser<'_>) -> Error {
+        let message = match error {
+            ParserError::RecursionLimitExceeded => {
+                return Error::new(SqlState::new("54001"), "stack depth limit exceeded")
+                    .with_detail(format!("Statements may nest {NESTING_LIMIT} levels deep."));
+            }
+            ParserError::ParserError(message) | ParserError::TokenizerError(message) => message,
+        };
+        let (message, location) = split_location(&message);
+        let next = parser.peek_token();
+        let error = match location {
+            // The tokens that sqlparser holds are gone from here, so the token at that place is
+            // read again.
+            Some(location) => match self.token_at(location) {
+                Some(token) => self.unexpected(&token),
+                None => self.unexpected_end(),
+            },
+            None => self.unexpected(&next),
+        };
+        match message.strip_prefix("Expected: ").and_then(|rest| rest.split_once(", found: ")) {
+            Some((expected, _)) => error.with_detail(format!("Expected {}.", expected.trim_end_matches('.'))),
+            None => error.with_detail(format!("{message}.")),
+        }
+    }
+
+    fn token_at(&self, location: Location) -> Option<TokenWithSpan> {
+        self.tokens().ok()?.into_iter().find(|token| token.span.start == location)
+    }
+
+    fn expect_end(&self, parser: &Parser<'_>) -> Result<()> {
+        let next = parser.peek_token();
+        match next.token {
+            Token::EOF => Ok(()),
+            _ => Err(self.unexpected(&next)),
+        }
+    }
+}
+
+/// PostgreSQL's words for what the tokenizer says.
+fn tokenizer_message(message: &str, near: &str) -> String {
+    let near: String = near.chars().take(40).collect();
+    let what = if message.contains("string literal") || message.contains("string after") {
+        "unterminated quoted string"
+    } else if message.contains("close delimiter '\"'") {
+        "unterminated quoted identifier"
+    } else if message.contains("multi-line comment") {
+        "unterminated /* comment"
+    } else if message.contains("dollar-quoted") || message.contains("expected $") {
+        "unterminated dollar-quoted string"
+    } else {
+        "syntax error"
+    };
+    format!("{what} at or near \"{near}\"")
+}
+
+/// Takes ` at Line: 1, Column: 8` off the end of a message of sqlparser.
+fn split_location(message: &str) -> (&str, Option<Location>) {
+    let location = || {
+        let (text, rest) = message.rsplit_once(" at Line: ")?;
+        let (line, column) = rest.split_once(", Column: ")?;
+        Some((text, Location::new(line.parse().ok()?, column.parse().ok()?)))
+    };
+    match location() {
+        Some((text, location)) => (text, Some(location)),
+        None => (message, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::statement::*;
+
+    fn one(text: &str) -> Statement {
+        parse_one(text).unwrap().unwrap().statement
+    }
+
+    fn failure(text: &str) -> (String, Option<u32>) {
+        let error = parse(text).unwrap_err();
+        assert_eq!(error.state(), SqlState::SYNTAX_ERROR, "{text}");
+        (error.message().to_owned(), error.position())
+    }
+
+    #[test]
+    fn a_script_splits_at_semicolons_outside_strings_and_comments() {
+        let script = "select ';' ; -- ;\n /* ; /* ; */ */ select $a$ ; $$ ; $a$;;\nselect \"a;b\" from t ;";
+        let texts: Vec<String> = parse(script).unwrap().into_iter().map(|parsed| parsed.text).collect();
+        assert_eq!(texts, ["select ';'", "select $a$ ; $$ ; $a$", "select \"a;b\" from t"]);
+        assert!(parse(" ; /* nothing */ ; ").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_statement_knows_where_it_stands_in_its_script() {
+        let parsed = parse("select 'é';\n  select 2").unwrap();
+        assert_eq!(parsed[1].offset, 14);
+    }
+
+    #[test]
+    fn syntax_errors_name_the_token_and_its_position_in_characters() {
+        assert_eq!(failure("SELEC 1"), ("syntax error at or near \"SELEC\"".into(), Some(1)));
+        assert_eq!(failure("select 1 from"), ("syntax error at end of input".into(), Some(14)));
+        assert_eq!(failure("select 'é' + ) from t").1, Some(14));
+        assert_eq!(failure("select 1;\nselect 2 2").0, "syntax error at or near \"2\"");
+        assert_eq!(failure("select 'abc").0, "unterminated quoted string at or near \"'abc\"");
+        assert_eq!(failure("select \"abc").0, "unterminated quoted identifier at or near \"\"abc\"");
+        assert_eq!(failure("select /* abc").0, "unterminated /* comment at or near \"/* abc\"");
+    }
+
+    #[test]
+    fn deep_nesting_is_an_error_and_not_a_crash() {
+        let text = format!("select {}1{}", "(".repeat(5000), ")".repeat(5000));
+        assert_eq!(parse(&text).unwrap_err().state().as_str(), "54001");
+    }
+
+    #[test]
+    fn transaction_control_is_understood_in_all_its_forms() {
+        let control = |text: &str| match one(text) {
+            Statement::Transaction(control) => control,
+            other => panic!("{text}: {other:?}"),
+        };
+        let modes = TransactionModes { read_only: Some(true), isolation: Some(Isolation::Snapshot) };
+        assert_eq!(
+            control("begin isolation level repeatable read, read only"),
+            TransactionControl::Begin { modes, start: false }
+        );
+        assert_eq!(
+            control("start transaction read write"),
+            TransactionControl::Begin {
+                modes: TransactionModes { read_only: Some(false), isolation: None },
+                start: true
+            }
+        );
+        for text in ["commit", "end", "commit work", "end transaction", "COMMIT AND NO CHAIN"] {
+            assert_eq!(control(text), TransactionControl::Commit { chain: false });
+        }
+        assert_eq!(control("abort and chain"), TransactionControl::Rollback { chain: true });
+        assert_eq!(control("rollback to savepoint A"), TransactionControl::RollbackTo("a".into()));
+        assert_eq!(control("rollback work to \"A\""), TransactionControl::RollbackTo("A".into()));
+        assert_eq!(control("release savepoint a"), TransactionControl::Release("a".into()));
+        assert_eq!(
+            control("set transaction isolation level serializable"),
+            TransactionControl::Set(TransactionModes {
+                read_only: None,
+                isolation: Some(Isolation::Serializable)
+            })
+        );
+    }
+
+    #[test]
+    fn settings_take_words_strings_numbers_and_lists() {
+        let set = |text: &str| match one(text) {
+            Statement::Setting(SettingStatement::Set { name, value, .. }) => (name, value),
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(set("set DateStyle to ISO, MDY"), ("datestyle".into(), Some("iso, mdy".into())));
+        assert_eq!(set("SET search_path = 'A', b"), ("search_path".into(), Some("\"A\", b".into())));
+        assert_eq!(set("set extra_float_digits = -1"), ("extra_float_digits".into(), Some("-1".into())));
+        assert_eq!(set("set time zone 'UTC'"), ("timezone".into(), Some("UTC".into())));
+        assert_eq!(set("set names 'UTF8'"), ("client_encoding".into(), Some("UTF8".into())));
+        assert_eq!(set("set x.y to default"), ("x.y".into(), None));
+        assert!(matches!(
+            one("show transaction isolation level"),
+            Statement::Setting(SettingStatement::Show(Some(name))) if name == "transaction_isolation"
+        ));
+    }
+
+    #[test]
+    fn copy_takes_both_forms_of_options() {
+        let copy = |text: &str| match one(text) {
+            Statement::Copy(copy) => *copy,
+            other => panic!("{text}: {other:?}"),
+        };
+        let modern =
+            copy("copy t (a, \"B\") from stdin with (format csv, header, null 'x', force_not_null (a))");
+        assert_eq!(modern.endpoint, CopyEndpoint::Client);
+        assert_eq!(
+            modern.options,
+            [
+                ("format".to_owned(), CopyOption::Text("csv".into())),
+                ("header".to_owned(), CopyOption::Text("true".into())),
+                ("null".to_owned(), CopyOption::Text("x".into())),
+                ("force_not_null".to_owned(), CopyOption::Columns(vec!["a".into()])),
+            ]
+        );
+        let old = copy("COPY (select 1) TO '/tmp/x' DELIMITER ',' CSV HEADER");
+        assert_eq!(old.endpoint, CopyEndpoint::File("/tmp/x".into()));
+        assert_eq!(old.options.len(), 3);
+        assert!(matches!(copy("copy t from stdin where a > 1").filter, Some(_)));
+    }
+
+    #[test]
+    fn table_definitions_that_sqlparser_does_not_know_are_understood() {
+        assert!(matches!(one("create unlogged table t (a int)"), Statement::Ddl(ddl)
+            if matches!(*ddl, Ddl::CreateTable(_))));
+        for (text, data) in [
+            ("create table t as select 1 as a", true),
+            ("create table if not exists t (x, y) as select 1, 2 with no data", false),
+            ("create table t as (select 1) with data", true),
+            ("select 1 as a into t", true),
+        ] {
+            let Statement::Ddl(ddl) = one(text) else { panic!("{text}") };
+            assert!(matches!(*ddl, Ddl::CreateTableAs { with_data, .. } if with_data == data), "{text}");
+        }
+        let Statement::Ddl(ddl) = one("alter table a.b set schema c") else { panic!() };
+        assert!(matches!(*ddl, Ddl::SetSchema { schema, .. } if schema == "c"));
+        let Statement::Ddl(ddl) = one("alter sequence s restart with 5 no cycle") else { panic!() };
+        assert!(matches!(*ddl, Ddl::AlterSequence { options, .. }
+            if options.restart == Some(Some(5)) && options.cycle == Some(false)));
+    }
+
+    #[test]
+    fn statements_of_later_releases_say_so() {
+        for text in ["create role x", "grant select on t to x", "create function f() returns int", "listen x"]
+        {
+            let error = parse(text).unwrap_err();
+            assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED, "{text}");
+            assert!(error.hint().is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_explain_and_prepare_contain_keeps_its_text() {
+        let Statement::Prepare { name, types, statement } = one("prepare p (int, text) as  select $1, $2")
+        else {
+            panic!()
+        };
+        assert_eq!((name.as_str(), types.len(), statement.text.as_str()), ("p", 2, "select $1, $2"));
+        let Statement::Explain { analyze, statement } = one("explain (analyze, buffers off) select 1") else {
+            panic!()
+        };
+        assert!(analyze && statement.text == "select 1");
+    }
+}

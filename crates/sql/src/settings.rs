@@ -1,0 +1,535 @@
+//! Settings: what SET, SHOW and RESET know, and how a transaction takes them back.
+//!
+//! Only what differs from the defaults is kept. A SET inside a transaction block goes when the
+//! block rolls back; SET LOCAL goes when it ends either way.
+
+use crate::statement::fold;
+use datafusion::arrow::array::timezone::Tz;
+use firn_base::{Error, Result, SqlState};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What a setting takes.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// on or off
+    Boolean,
+    /// A number in a range.
+    Integer(i64, i64),
+    /// A number with a fraction.
+    Real,
+    /// A number of milliseconds, or with a unit.
+    Duration,
+    /// A number of kilobytes, or with a unit.
+    Memory,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Any text.
+    Text,
+    /// A time zone.
+    TimeZone,
+    /// The part of DateStyle that we have.
+    DateStyle,
+    /// The one encoding that we have, by its several names.
+    Encoding,
+    /// Cannot be changed.
+    Fixed,
+}
+
+struct Parameter {
+    name: &'static str,
+    default: &'static str,
+    kind: Kind,
+    about: &'static str,
+}
+
+const fn parameter(name: &'static str, default: &'static str, kind: Kind, about: &'static str) -> Parameter {
+    Parameter { name, default, kind, about }
+}
+
+const ISOLATION: Kind = Kind::Choice(&["repeatable read", "read committed", "read uncommitted"]);
+
+/// Every setting, sorted by lower-case name. Those that only PostgreSQL's internals would heed are
+/// here because drivers and tools send them.
+static PARAMETERS: &[Parameter] = &[
+    parameter("application_name", "", Kind::Text, "What the client calls itself."),
+    parameter("array_nulls", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("backslash_quote", "safe_encoding", Kind::Text, "Accepted; has no effect."),
+    parameter("bytea_output", "hex", Kind::Choice(&["hex"]), "How bytea is printed."),
+    parameter("check_function_bodies", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("client_encoding", "UTF8", Kind::Encoding, "Strings are UTF-8."),
+    parameter(
+        "client_min_messages",
+        "notice",
+        Kind::Choice(&[
+            "debug5", "debug4", "debug3", "debug2", "debug1", "debug", "log", "notice", "warning", "error",
+        ]),
+        "Least severe messages that the client is sent.",
+    ),
+    parameter("cursor_tuple_fraction", "0.1", Kind::Real, "Accepted; has no effect."),
+    parameter("DateStyle", "ISO, MDY", Kind::DateStyle, "How dates are printed and read."),
+    parameter("default_table_access_method", "heap", Kind::Text, "Accepted; has no effect."),
+    parameter("default_tablespace", "", Kind::Text, "Accepted; has no effect."),
+    parameter("default_transaction_deferrable", "off", Kind::Boolean, "Accepted; has no effect."),
+    parameter(
+        "default_transaction_isolation",
+        "repeatable read",
+        ISOLATION,
+        "Isolation of new transactions.",
+    ),
+    parameter(
+        "default_transaction_read_only",
+        "off",
+        Kind::Boolean,
+        "Whether new transactions may only read.",
+    ),
+    parameter("enable_hashjoin", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_indexscan", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_mergejoin", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_nestloop", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("enable_seqscan", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("escape_string_warning", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("extra_float_digits", "1", Kind::Integer(-15, 3), "Floats are printed shortest and exact."),
+    parameter("geqo", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("idle_in_transaction_session_timeout", "0", Kind::Duration, "Accepted; has no effect."),
+    parameter("idle_session_timeout", "0", Kind::Duration, "Accepted; has no effect."),
+    parameter("integer_datetimes", "on", Kind::Fixed, "Times are integers."),
+    parameter("IntervalStyle", "postgres", Kind::Choice(&["postgres"]), "How intervals are printed."),
+    parameter("is_superuser", "on", Kind::Fixed, "Every user may do everything."),
+    parameter("jit", "off", Kind::Boolean, "Accepted; has no effect."),
+    parameter("lc_messages", "C", Kind::Text, "Messages are English."),
+    parameter("lc_monetary", "C", Kind::Text, "Accepted; has no effect."),
+    parameter("lc_numeric", "C", Kind::Text, "Accepted; has no effect."),
+    parameter("lc_time", "C", Kind::Text, "Accepted; has no effect."),
+    parameter("lock_timeout", "0", Kind::Duration, "Accepted; writers never wait for rows."),
+    parameter("maintenance_work_mem", "64MB", Kind::Memory, "Accepted; has no effect."),
+    parameter("max_identifier_length", "63", Kind::Fixed, "Bytes of a name."),
+    parameter("max_parallel_workers_per_gather", "2", Kind::Integer(0, 1024), "Accepted; has no effect."),
+    parameter("random_page_cost", "4", Kind::Real, "Accepted; has no effect."),
+    parameter("role", "none", Kind::Choice(&["none"]), "Roles come with a later release."),
+    parameter("row_security", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter("search_path", "\"$user\", public", Kind::Text, "Schemas in which names are looked up."),
+    parameter("seq_page_cost", "1", Kind::Real, "Accepted; has no effect."),
+    parameter("server_encoding", "UTF8", Kind::Fixed, "Strings are UTF-8."),
+    parameter("server_version", "15.0 (FirnDB)", Kind::Fixed, "The PostgreSQL whose dialect we follow."),
+    parameter("server_version_num", "150000", Kind::Fixed, "The same as a number."),
+    parameter("session_authorization", "firn", Kind::Fixed, "The user."),
+    parameter(
+        "session_replication_role",
+        "origin",
+        Kind::Choice(&["origin"]),
+        "Constraints are always checked.",
+    ),
+    parameter("standard_conforming_strings", "on", Kind::Choice(&["on"]), "Backslashes are ordinary."),
+    parameter("statement_timeout", "0", Kind::Duration, "Longest that a statement may run; 0 for ever."),
+    parameter("synchronize_seqscans", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter(
+        "synchronous_commit",
+        "on",
+        Kind::Choice(&["on", "off", "local", "remote_write", "remote_apply"]),
+        "Whether COMMIT waits for the disk.",
+    ),
+    parameter("temp_buffers", "8MB", Kind::Memory, "Accepted; has no effect."),
+    parameter("TimeZone", "UTC", Kind::TimeZone, "Where timestamptz is printed and read."),
+    parameter("transaction_deferrable", "off", Kind::Boolean, "Accepted; has no effect."),
+    parameter("transaction_isolation", "repeatable read", ISOLATION, "Isolation of this transaction."),
+    parameter("transaction_read_only", "off", Kind::Boolean, "Whether this transaction may only read."),
+    parameter("work_mem", "4MB", Kind::Memory, "Accepted; has no effect."),
+    parameter("xmloption", "content", Kind::Text, "Accepted; has no effect."),
+];
+
+/// The settings of a session.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Values set for the session, by lower-case name.
+    session: BTreeMap<String, String>,
+    /// Values set for the transaction, which hide those.
+    local: BTreeMap<String, String>,
+}
+
+impl Settings {
+    /// Every setting at its default.
+    pub fn new() -> Settings {
+        Settings::default()
+    }
+
+    /// The value of a setting as SHOW prints it; `None` if there is no such setting.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        let key = name.to_lowercase();
+        let set = self.local.get(&key).or_else(|| self.session.get(&key)).map(String::as_str);
+        set.or_else(|| find(&key).map(|parameter| parameter.default))
+    }
+
+    /// The value of a setting that is in the table.
+    fn known(&self, name: &str) -> &str {
+        self.get(name).unwrap_or_else(|| panic!("{name} is a setting"))
+    }
+
+    /// The value as SHOW prints it; 42704 if there is no such setting.
+    pub fn show(&self, name: &str) -> Result<&str> {
+        self.get(name).ok_or_else(|| unknown(name))
+    }
+
+    /// Name, value and description of every setting, for SHOW ALL.
+    pub fn all(&self) -> impl Iterator<Item = (&'static str, String, &'static str)> + '_ {
+        PARAMETERS
+            .iter()
+            .map(|parameter| (parameter.name, self.known(parameter.name).to_owned(), parameter.about))
+    }
+
+    /// The name as it is reported to clients: `TimeZone`, not `timezone`.
+    pub fn reported_name(name: &str) -> Option<&'static str> {
+        find(&name.to_lowercase()).map(|parameter| parameter.name)
+    }
+
+    /// Sets a setting, for the session or the transaction; to its default without a value.
+    pub fn set(&mut self, name: &str, value: Option<&str>, local: bool) -> Result<()> {
+        let key = name.to_lowercase();
+        let value = match find(&key) {
+            Some(parameter) => value.map(|value| check(parameter, value)).transpose()?,
+            // As in PostgreSQL, a name with a point in it belongs to somebody else.
+            None if key.contains('.') => value.map(str::to_owned),
+            None => return Err(unknown(name)),
+        };
+        match (value, local) {
+            (Some(value), true) => {
+                self.local.insert(key, value);
+            }
+            (Some(value), false) => {
+                self.local.remove(&key);
+                self.session.insert(key, value);
+            }
+            (None, true) => {
+                let default = find(&key).map_or("", |parameter| parameter.default);
+                self.local.insert(key, default.to_owned());
+            }
+            (None, false) => {
+                self.local.remove(&key);
+                self.session.remove(&key);
+            }
+        }
+        Ok(())
+    }
+
+    /// RESET ALL.
+    pub fn reset_all(&mut self) {
+        self.session.clear();
+        self.local.clear();
+    }
+
+    /// What SET LOCAL set is gone.
+    pub fn end_transaction(&mut self) {
+        self.local.clear();
+    }
+
+    /// The schemas in which names are looked up, in order. There are no schemas of users.
+    pub fn search_path(&self) -> Vec<String> {
+        let mut schemas = split_list(self.known("search_path"));
+        schemas.retain(|schema| schema != "$user");
+        schemas
+    }
+
+    /// How long a statement may run.
+    pub fn statement_timeout(&self) -> Option<Duration> {
+        match duration_ms(self.known("statement_timeout")) {
+            Some(0) | None => None,
+            Some(ms) => Some(Duration::from_millis(ms as u64)),
+        }
+    }
+
+    /// Whether COMMIT waits for the disk.
+    pub fn synchronous_commit(&self) -> bool {
+        self.known("synchronous_commit") != "off"
+    }
+
+    /// Whether new transactions may only read.
+    pub fn default_read_only(&self) -> bool {
+        self.known("default_transaction_read_only") == "on"
+    }
+
+    /// The time zone.
+    pub fn time_zone(&self) -> &str {
+        self.known("timezone")
+    }
+}
+
+fn find(lower: &str) -> Option<&'static Parameter> {
+    PARAMETERS.iter().find(|parameter| parameter.name.eq_ignore_ascii_case(lower))
+}
+
+fn unknown(name: &str) -> Error {
+    Error::new(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
+}
+
+/// Items of a list: folded words and quoted names.
+fn split_list(text: &str) -> Vec<String> {
+    let mut items = Vec::new();
+    let mut item = String::new();
+    let mut quoted = false;
+    let mut was_quoted = false;
+    let mut characters = text.chars().peekable();
+    while let Some(next) = characters.next() {
+        match next {
+            '"' if quoted && characters.next_if_eq(&'"').is_some() => item.push('"'),
+            '"' => {
+                quoted = !quoted;
+                was_quoted = true;
+            }
+            ',' if !quoted => {
+                finish(&mut items, &mut item, was_quoted);
+                was_quoted = false;
+            }
+            next if next.is_whitespace() && !quoted => {}
+            next => item.push(next),
+        }
+    }
+    finish(&mut items, &mut item, was_quoted);
+    return items;
+
+    fn finish(items: &mut Vec<String>, item: &mut String, quoted: bool) {
+        let item = std::mem::take(item);
+        if quoted {
+            items.push(item);
+        } else if !item.is_empty() {
+            let ident = datafusion::sql::sqlparser::ast::Ident::new(item);
+            items.push(fold(&ident));
+        }
+    }
+}
+
+/// The value as it is kept, or 22023 saying what the setting takes.
+fn check(parameter: &Parameter, value: &str) -> Result<String> {
+    let invalid = || {
+        Error::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            format!("invalid value for parameter \"{}\": \"{value}\"", parameter.name),
+        )
+    };
+    match parameter.kind {
+        Kind::Text => Ok(value.to_owned()),
+        Kind::Fixed if value == parameter.default => Ok(value.to_owned()),
+        Kind::Fixed => Err(Error::new(
+            SqlState::new("55P02"),
+            format!("parameter \"{}\" cannot be changed", parameter.name),
+        )),
+        Kind::Boolean => match boolean(value) {
+            Some(value) => Ok(if value { "on" } else { "off" }.to_owned()),
+            None => Err(Error::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!("parameter \"{}\" requires a Boolean value", parameter.name),
+            )),
+        },
+        Kind::Integer(low, high) => match value.trim().parse::<i64>() {
+            Ok(number) if (low..=high).contains(&number) => Ok(number.to_string()),
+            Ok(number) => Err(Error::new(
+                SqlState::INVALID_PARAMETER_VALUE,
+                format!(
+                    "{number} is outside the valid range for parameter \"{}\" ({low} .. {high})",
+                    parameter.name
+                ),
+            )),
+            Err(_) => Err(invalid()),
+        },
+        Kind::Real => value.trim().parse::<f64>().map(|_| value.trim().to_owned()).map_err(|_| invalid()),
+        Kind::Duration => match duration_ms(value) {
+            Some(ms) if ms >= 0 => Ok(print_duration(ms)),
+            _ => Err(invalid().with_hint(
+                "Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".",
+            )),
+        },
+        Kind::Memory => {
+            let digits = value.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim();
+            digits.parse::<u64>().map(|_| value.to_owned()).map_err(|_| invalid())
+        }
+        Kind::Choice(choices) => {
+            let lower = value.to_lowercase();
+            let lower = match (boolean(&lower), choices.contains(&"on")) {
+                (Some(value), true) => if value { "on" } else { "off" }.to_owned(),
+                _ => lower,
+            };
+            if matches!(parameter.name, "transaction_isolation" | "default_transaction_isolation") {
+                return isolation(&lower).ok_or_else(invalid)?;
+            }
+            if choices.contains(&lower.as_str()) {
+                return Ok(lower);
+            }
+            Err(match choices {
+                [_] => {
+                    Error::unsupported(format!("{} = '{value}'", parameter.name)).with_hint(parameter.about)
+                }
+                _ => invalid().with_hint(format!("Available values: {}.", choices.join(", "))),
+            })
+        }
+        Kind::TimeZone => time_zone(value).ok_or_else(invalid),
+        Kind::DateStyle => {
+            for word in value.split(',').map(|word| word.trim().to_lowercase()) {
+                match word.as_str() {
+                    "iso" | "mdy" | "us" | "noneuro" | "noneuropean" | "" => {}
+                    "dmy" | "euro" | "european" | "ymd" | "sql" | "postgres" | "german" => {
+                        return Err(Error::unsupported(format!("DateStyle {value}"))
+                            .with_hint("Dates are printed as ISO 8601; write them that way too."));
+                    }
+                    _ => return Err(invalid()),
+                }
+            }
+            Ok("ISO, MDY".to_owned())
+        }
+        Kind::Encoding => match value.to_lowercase().replace(['-', '_'], "").as_str() {
+            "utf8" | "unicode" | "default" => Ok("UTF8".to_owned()),
+            _ => Err(Error::unsupported(format!("client_encoding {value}")).with_hint("Strings are UTF-8.")),
+        },
+    }
+}
+
+/// Every level below serializable is run as repeatable read.
+fn isolation(level: &str) -> Option<Result<String>> {
+    match level {
+        "read committed" | "read uncommitted" | "repeatable read" => Some(Ok("repeatable read".to_owned())),
+        "serializable" => Some(Err(serializable())),
+        _ => None,
+    }
+}
+
+/// 0A000 until the release that validates what transactions have read.
+pub fn serializable() -> Error {
+    Error::unsupported("isolation level SERIALIZABLE")
+        .with_hint("Use REPEATABLE READ; serializable isolation comes with the next release.")
+}
+
+/// PostgreSQL's words for true and false, and their unambiguous beginnings.
+pub fn boolean(text: &str) -> Option<bool> {
+    match text.trim().to_lowercase().as_str() {
+        "on" | "true" | "tru" | "tr" | "t" | "yes" | "ye" | "y" | "1" => Some(true),
+        "off" | "of" | "false" | "fals" | "fal" | "fa" | "f" | "no" | "n" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+fn duration_ms(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let number: f64 = number.trim().parse().ok()?;
+    let factor = match unit.trim() {
+        "" | "ms" => 1.0,
+        "us" => 0.001,
+        "s" => 1e3,
+        "min" => 60e3,
+        "h" => 3600e3,
+        "d" => 86_400e3,
+        _ => return None,
+    };
+    let ms = (number * factor).round();
+    (ms.abs() < 2_147_483_648.0).then_some(ms as i64)
+}
+
+/// In the largest unit that says it without a fraction, as PostgreSQL does.
+fn print_duration(ms: i64) -> String {
+    for (unit, factor) in [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)] {
+        if ms > 0 && ms % factor == 0 {
+            return format!("{}{unit}", ms / factor);
+        }
+    }
+    if ms == 0 { "0".to_owned() } else { format!("{ms}ms") }
+}
+
+/// A name of the IANA database in its own spelling, or an offset as `+02:00`.
+fn time_zone(text: &str) -> Option<String> {
+    let text = text.trim();
+    if ["utc", "gmt", "z", "zulu", "uct", "default", "local", "localtime"]
+        .contains(&text.to_lowercase().as_str())
+    {
+        return Some(if text.eq_ignore_ascii_case("gmt") { "GMT" } else { "UTC" }.to_owned());
+    }
+    if text.parse::<Tz>().is_ok() {
+        return Some(text.to_owned());
+    }
+    // A number is hours east of Greenwich.
+    if let Ok(hours) = text.parse::<f64>()
+        && hours.abs() <= 15.0
+    {
+        let minutes = (hours.abs() * 60.0).round() as i64;
+        let sign = if hours < 0.0 { '-' } else { '+' };
+        return Some(format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60));
+    }
+    // Names are matched without regard to case; the database spells each part with capitals.
+    let capitalised: String = text
+        .split_inclusive(['/', '_', '-'])
+        .map(|part| {
+            let mut characters = part.chars();
+            match characters.next() {
+                Some(first) => first.to_uppercase().chain(characters.flat_map(char::to_lowercase)).collect(),
+                None => String::new(),
+            }
+        })
+        .collect();
+    capitalised.parse::<Tz>().is_ok().then_some(capitalised)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(name: &str, value: &str) -> Result<String> {
+        let mut settings = Settings::new();
+        settings.set(name, Some(value), false)?;
+        Ok(settings.get(name).unwrap().to_owned())
+    }
+
+    #[test]
+    fn names_are_sorted_and_their_defaults_valid() {
+        assert!(PARAMETERS.is_sorted_by_key(|parameter| parameter.name.to_lowercase()));
+        for parameter in PARAMETERS {
+            assert_eq!(check(parameter, parameter.default).unwrap(), parameter.default, "{}", parameter.name);
+        }
+    }
+
+    #[test]
+    fn values_are_kept_as_postgresql_prints_them() {
+        assert_eq!(set("STATEMENT_TIMEOUT", "90s").unwrap(), "90s");
+        assert_eq!(set("statement_timeout", "120000").unwrap(), "2min");
+        assert_eq!(set("synchronous_commit", "false").unwrap(), "off");
+        assert_eq!(set("timezone", "europe/berlin").unwrap(), "Europe/Berlin");
+        assert_eq!(set("timezone", "-3.5").unwrap(), "-03:30");
+        assert_eq!(set("client_encoding", "unicode").unwrap(), "UTF8");
+        assert_eq!(set("datestyle", "iso").unwrap(), "ISO, MDY");
+        assert_eq!(set("app.user", "7").unwrap(), "7");
+        assert_eq!(set("default_transaction_isolation", "read committed").unwrap(), "repeatable read");
+    }
+
+    #[test]
+    fn mistakes_have_the_codes_of_postgresql() {
+        for (name, value, code) in [
+            ("nonsense", "1", "42704"),
+            ("extra_float_digits", "4", "22023"),
+            ("jit", "maybe", "22023"),
+            ("timezone", "Mars/Olympus", "22023"),
+            ("server_version", "16", "55P02"),
+            ("client_encoding", "LATIN1", "0A000"),
+            ("default_transaction_isolation", "serializable", "0A000"),
+            ("statement_timeout", "5 weeks", "22023"),
+        ] {
+            assert_eq!(set(name, value).unwrap_err().state().as_str(), code, "{name}");
+        }
+    }
+
+    #[test]
+    fn local_values_hide_the_sessions_until_the_transaction_ends() {
+        let mut settings = Settings::new();
+        settings.set("work_mem", Some("8MB"), false).unwrap();
+        settings.set("work_mem", Some("16MB"), true).unwrap();
+        assert_eq!(settings.get("work_mem"), Some("16MB"));
+        settings.end_transaction();
+        assert_eq!(settings.get("work_mem"), Some("8MB"));
+        settings.set("work_mem", None, false).unwrap();
+        assert_eq!(settings.get("work_mem"), Some("4MB"));
+    }
+
+    #[test]
+    fn the_search_path_folds_words_and_keeps_quoted_names() {
+        let mut settings = Settings::new();
+        assert_eq!(settings.search_path(), ["public"]);
+        settings.set("search_path", Some("A, \"B,c\""), false).unwrap();
+        assert_eq!(settings.search_path(), ["a", "B,c"]);
+    }
+}
