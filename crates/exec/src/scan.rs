@@ -65,7 +65,7 @@ impl FirnTable {
     pub fn new(definition: Arc<TableDef>, table: Arc<Table>) -> FirnTable {
         let fields: Vec<Field> = definition
             .visible_columns()
-            .map(|(_, column)| firn_storage::arrow::field(&column.name, column.ty, !column.not_null))
+            .map(|(_, column)| crate::types::column_field(&column.name, column.ty, !column.not_null))
             .collect();
         let constraints = keys(&definition);
         FirnTable {

@@ -12,9 +12,16 @@ use std::sync::Arc;
 /// The time zone of `timestamptz` in Arrow types.
 pub const UTC: &str = "UTC";
 
-/// A nullable field that carries `ty` in its metadata.
+/// A nullable field of type `ty`.
 pub fn field(name: &str, ty: SqlType) -> FieldRef {
-    Arc::new(firn_storage::arrow::field(name, ty, true))
+    Arc::new(column_field(name, ty, true))
+}
+
+/// A field of type `ty`. Its metadata names the type only if the Arrow type would not tell: plans
+/// compare metadata in places where an expression has lost it.
+pub fn column_field(name: &str, ty: SqlType, nullable: bool) -> Field {
+    let plain = Field::new(name, data_type(ty), nullable);
+    if sql_type(&plain) == Some(ty) { plain } else { firn_storage::arrow::field(name, ty, nullable) }
 }
 
 /// The Arrow type that plans use for `ty`.

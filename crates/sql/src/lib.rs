@@ -4,6 +4,8 @@ pub mod data_type;
 pub mod parse;
 pub mod statement;
 
+pub mod bind;
+pub mod functions;
 pub mod names;
 
 pub mod settings;

@@ -22,6 +22,8 @@ use firn_storage::arrow::values_to_array;
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct PgCast {
     to: SqlType,
+    /// Whether blanks at the end go: char(n) loses them on its way to any other string.
+    trims: bool,
     signature: Signature,
 }
 
@@ -31,7 +33,8 @@ pub fn lower(cast: Cast, from: &Field) -> Transformed<Expr> {
     match types {
         Some((from, to)) if !arrow_agrees(from, to) => {
             let signature = Signature::any(1, Volatility::Stable);
-            let function = Arc::new(ScalarUDF::from(PgCast { to, signature }));
+            let trims = matches!(from, SqlType::Char(_)) && !matches!(to, SqlType::Char(_));
+            let function = Arc::new(ScalarUDF::from(PgCast { to, trims, signature }));
             Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![*cast.expr])))
         }
         _ => Transformed::no(Expr::Cast(cast)),
@@ -67,8 +70,6 @@ fn arrow_agrees(from: SqlType, to: SqlType) -> bool {
         (Integer, Numeric { precision, scale }) => precision - scale >= 10,
         (BigInt, Numeric { precision, scale }) => precision - scale >= 19,
         (Date, Timestamp) => true,
-        // Not a cast of SQL: how binding spells arithmetic with days.
-        (Date, Integer) | (Integer, Date) => true,
         _ => false,
     }
 }
@@ -115,7 +116,13 @@ pub(crate) fn zone(arguments: &ScalarFunctionArgs) -> Result<TimeZoneSetting> {
 
 impl PgCast {
     fn convert(&self, array: &dyn Array, zone: &TimeZoneSetting) -> Result<ArrayRef> {
-        let convert = |row| coerce::cast(types::value_at(array, row)?, self.to, zone);
+        let convert = |row| {
+            let mut value = types::value_at(array, row)?;
+            if let (true, Value::Text(text)) = (self.trims, &mut value) {
+                text.truncate(text.trim_end_matches(' ').len());
+            }
+            coerce::cast(value, self.to, zone)
+        };
         let values: firn_base::Result<Vec<Value>> = (0..array.len()).map(convert).collect();
         Ok(values_to_array(&values.map_err(crate::error::to_datafusion)?, self.to))
     }

@@ -1,0 +1,437 @@
+//! Analysis: types for what DataFusion's planner left open, then DataFusion's own coercion.
+//!
+//! The planner hands operators to [`super::operators`] while it builds expressions; lists, ranges,
+//! patterns, branches and function arguments it builds alone. This pass visits them, from the
+//! leaves up.
+
+use super::operators::{Operand, adopt, cast, check_cast, operand};
+use super::parameters::Parameters;
+use datafusion::arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::expr::{
+    Between, Case, Cast, InList, InSubquery, Like, Placeholder, ScalarFunction,
+};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    AggregateUDF, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition,
+};
+use datafusion::optimizer::Analyzer;
+use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
+use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
+use firn_base::sync::Arc;
+use firn_base::{Error, SqlState, SqlType, TimeZoneSetting, coerce};
+use firn_exec::error::to_datafusion;
+use firn_exec::types;
+
+/// Analyses a plan.
+pub fn plan(plan: LogicalPlan, parameters: &Parameters, zone: TimeZoneSetting) -> Result<LogicalPlan> {
+    let pass = Pass { parameters, zone };
+    let typed = rewrite(plan, &|expression, schema| pass.expression(expression, schema))?;
+    let typed = limits(typed, parameters)?;
+    let rules: Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sync>> =
+        vec![Arc::new(ResolveGroupingFunction::new()), Arc::new(TypeCoercion::new())];
+    let coerced =
+        Analyzer::with_rules(rules).execute_and_check(typed, &ConfigOptions::default(), |_, _| {})?;
+    rewrite(coerced, &|expression, _| fold_constants(expression, zone))
+}
+
+/// Analyses an expression over the columns of `schema`; with a column to be assigned to, casts it to
+/// the column's type.
+pub fn expression(
+    expression: Expr,
+    schema: &DFSchema,
+    assigned: Option<(&str, SqlType)>,
+    parameters: &Parameters,
+    zone: TimeZoneSetting,
+) -> Result<Expr> {
+    let pass = Pass { parameters, zone };
+    let typed = pass.expression(expression, schema)?.data;
+    let typed = match assigned {
+        Some((column, ty)) => assign(typed, schema, column, ty, parameters, zone)?,
+        None => typed,
+    };
+    let coerced = firn_exec::runtime::coerce(typed, schema)?;
+    Ok(fold_constants(coerced, zone)?.data)
+}
+
+/// An expression as a value for a column: of the column's kind, but not yet fitted to its length,
+/// which is for whoever writes the row. 42804 if assignment does not cast between the types.
+pub fn assign(
+    expression: Expr,
+    schema: &DFSchema,
+    column: &str,
+    ty: SqlType,
+    parameters: &Parameters,
+    zone: TimeZoneSetting,
+) -> Result<Expr> {
+    // A cast to a shorter string would cut without complaint; assignment must not.
+    let wanted = if ty.is_string() { SqlType::Text } else { ty };
+    let mismatch = |from: &str| {
+        let message = format!("column \"{column}\" is of type {ty} but expression is of type {from}");
+        let error = Error::new(SqlState::DATATYPE_MISMATCH, message)
+            .with_hint("You will need to rewrite or cast the expression.");
+        Err(to_datafusion(error))
+    };
+    match operand(&expression, schema, parameters) {
+        Operand::Unknown => adopt(expression, wanted, parameters, zone),
+        Operand::Known(from) if from == ty || from.is_string() && ty.is_string() => Ok(expression),
+        Operand::Known(from) if coerce::can_assign(from, ty) => Ok(cast(expression, wanted)),
+        Operand::Known(from) => mismatch(&from.to_string()),
+        Operand::Foreign => mismatch("array"),
+    }
+}
+
+/// Gives the output columns of a query the Arrow types that their SQL types have, so that whoever
+/// reads the batches meets no other.
+pub fn conform(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let wanted = |field: &datafusion::arrow::datatypes::Field| {
+        if field.data_type().is_nested() {
+            // Arrays are shown as text by whoever reads the batches.
+            return None;
+        }
+        let ty = types::sql_type(field)?;
+        let data_type = types::data_type(ty);
+        (data_type != *field.data_type()).then_some((ty, data_type))
+    };
+    if plan.schema().fields().iter().all(|field| wanted(field).is_none()) {
+        return Ok(plan);
+    }
+    let columns = plan.schema().iter().map(|(qualifier, field)| {
+        let column = Expr::from((qualifier, field));
+        match wanted(field) {
+            Some((_, data_type)) => {
+                let cast = Expr::Cast(Cast::new(Box::new(column), data_type));
+                cast.alias_qualified(qualifier.cloned(), field.name().clone())
+            }
+            None => column,
+        }
+    });
+    let columns: Vec<Expr> = columns.collect();
+    LogicalPlanBuilder::from(plan).project(columns)?.build()
+}
+
+/// A rewriting of one expression over the columns of a schema.
+type Rewrite<'a> = &'a dyn Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>;
+
+/// Rewrites every expression of a plan and of the subqueries in it, keeping output names.
+fn rewrite(plan: LogicalPlan, rewrite: Rewrite<'_>) -> Result<LogicalPlan> {
+    let rewritten = plan.transform_up_with_subqueries(|node| {
+        let mut schema = merge_schema(&node.inputs());
+        if let LogicalPlan::TableScan(scan) = &node {
+            schema
+                .merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
+        }
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|original| {
+            let name = names.save(&original);
+            Ok(rewrite(original, &schema)?.update_data(|expression| name.restore(expression)))
+        })?
+        .map_data(|node| node.recompute_schema())
+    })?;
+    Ok(rewritten.data)
+}
+
+/// Parameters of LIMIT and OFFSET count rows.
+fn limits(plan: LogicalPlan, parameters: &Parameters) -> Result<LogicalPlan> {
+    let typed = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Limit(mut limit) => {
+            for expression in limit.fetch.iter_mut().chain(limit.skip.iter_mut()) {
+                if let Expr::Cast(inner) = expression.as_ref()
+                    && let Expr::Placeholder(placeholder) = inner.expr.as_ref()
+                {
+                    parameters.learn(&placeholder.id, Some(SqlType::BigInt));
+                }
+            }
+            Ok(Transformed::no(LogicalPlan::Limit(limit)))
+        }
+        other => Ok(Transformed::no(other)),
+    })?;
+    Ok(typed.data)
+}
+
+struct Pass<'a> {
+    parameters: &'a Parameters,
+    zone: TimeZoneSetting,
+}
+
+impl Pass<'_> {
+    fn expression(&self, expression: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+        expression.transform_up(|node| self.node(node, schema).map(Transformed::yes))
+    }
+
+    fn operand(&self, expression: &Expr, schema: &DFSchema) -> Operand {
+        operand(expression, schema, self.parameters)
+    }
+
+    fn adopt(&self, expression: Expr, ty: SqlType) -> Result<Expr> {
+        adopt(expression, ty, self.parameters, self.zone)
+    }
+
+    fn node(&self, node: Expr, schema: &DFSchema) -> Result<Expr> {
+        Ok(match node {
+            Expr::Placeholder(placeholder) => self.placeholder(placeholder),
+            Expr::Cast(cast) => self.cast(cast, schema)?,
+            Expr::InList(list) => self.in_list(list, schema)?,
+            Expr::Between(between) => self.between(between, schema)?,
+            Expr::Like(like) => Expr::Like(self.like(like, schema)?),
+            Expr::Case(case) => self.case(case, schema)?,
+            Expr::BinaryExpr(binary) if distinct(&binary) => {
+                let mut pair = self.unify(vec![*binary.left, *binary.right], schema)?;
+                let (right, left) = (pair.pop().expect("two"), pair.pop().expect("two"));
+                datafusion::logical_expr::binary_expr(left, binary.op, right)
+            }
+            Expr::InSubquery(inner) => self.in_subquery(inner, schema)?,
+            Expr::ScalarFunction(function) => self.function(function, schema)?,
+            Expr::AggregateFunction(mut aggregate) => {
+                widen(&aggregate.func, &mut aggregate.params.args, schema)?;
+                Expr::AggregateFunction(aggregate)
+            }
+            Expr::WindowFunction(mut window) => {
+                if let WindowFunctionDefinition::AggregateUDF(function) = &window.fun {
+                    widen(function, &mut window.params.args, schema)?;
+                }
+                Expr::WindowFunction(window)
+            }
+            Expr::Not(inner) => Expr::Not(Box::new(self.boolean(*inner, schema)?)),
+            Expr::IsTrue(inner) => Expr::IsTrue(Box::new(self.boolean(*inner, schema)?)),
+            Expr::IsFalse(inner) => Expr::IsFalse(Box::new(self.boolean(*inner, schema)?)),
+            Expr::IsUnknown(inner) => Expr::IsUnknown(Box::new(self.boolean(*inner, schema)?)),
+            Expr::IsNotTrue(inner) => Expr::IsNotTrue(Box::new(self.boolean(*inner, schema)?)),
+            Expr::IsNotFalse(inner) => Expr::IsNotFalse(Box::new(self.boolean(*inner, schema)?)),
+            Expr::IsNotUnknown(inner) => Expr::IsNotUnknown(Box::new(self.boolean(*inner, schema)?)),
+            other => other,
+        })
+    }
+
+    /// A parameter exists, wherever it stands. What DataFusion found out about it counts.
+    fn placeholder(&self, placeholder: Placeholder) -> Expr {
+        let found = placeholder.field.as_ref().and_then(|field| types::sql_type(field));
+        self.parameters.learn(&placeholder.id, found);
+        let field = match (self.parameters.get(&placeholder.id), placeholder.field) {
+            (Some(ty), _) => Some(types::field(&placeholder.id, ty)),
+            (None, field) => field,
+        };
+        Expr::Placeholder(Placeholder::new_with_field(placeholder.id, field))
+    }
+
+    fn cast(&self, cast: Cast, schema: &DFSchema) -> Result<Expr> {
+        let Some(to) = types::sql_type(&cast.field) else { return Ok(Expr::Cast(cast)) };
+        match self.operand(&cast.expr, schema) {
+            // `$1::integer` declares the parameter; a literal in quotes is read as the type.
+            Operand::Unknown if matches!(cast.expr.as_ref(), Expr::Placeholder(_)) => self
+                .adopt(*cast.expr, to)
+                .map(|inner| Expr::Cast(Cast { expr: Box::new(inner), field: cast.field })),
+            Operand::Known(from) => {
+                check_cast(from, to)?;
+                fold(Expr::Cast(cast), self.zone)
+            }
+            _ => fold(Expr::Cast(cast), self.zone),
+        }
+    }
+
+    /// Gives all expressions that know no type the type of the first that does; text if none does.
+    fn unify(&self, expressions: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
+        let operands: Vec<Operand> =
+            expressions.iter().map(|expression| self.operand(expression, schema)).collect();
+        if operands.contains(&Operand::Foreign) {
+            return Ok(expressions);
+        }
+        let ty = operands.iter().find_map(|operand| match operand {
+            Operand::Known(ty) => Some(*ty),
+            _ => None,
+        });
+        let adopt = |(expression, known)| match (known, ty) {
+            (Operand::Unknown, Some(ty)) => self.adopt(expression, ty),
+            // A bare NULL among nothing but unknowns stays untyped; DataFusion copes.
+            (Operand::Unknown, None) => self.adopt(expression, SqlType::Text),
+            _ => Ok(expression),
+        };
+        expressions.into_iter().zip(operands).map(adopt).collect()
+    }
+
+    fn in_list(&self, list: InList, schema: &DFSchema) -> Result<Expr> {
+        let mut all = vec![*list.expr];
+        all.extend(list.list);
+        let mut all = self.unify(all, schema)?;
+        let expression = all.remove(0);
+        Ok(Expr::InList(InList { expr: Box::new(expression), list: all, negated: list.negated }))
+    }
+
+    fn between(&self, between: Between, schema: &DFSchema) -> Result<Expr> {
+        let all = self.unify(vec![*between.expr, *between.low, *between.high], schema)?;
+        let [expression, low, high] = <[Expr; 3]>::try_from(all).expect("three went in");
+        Ok(Expr::Between(Between::new(Box::new(expression), between.negated, Box::new(low), Box::new(high))))
+    }
+
+    fn like(&self, like: Like, schema: &DFSchema) -> Result<Like> {
+        let text = |expression: Box<Expr>| -> Result<Box<Expr>> {
+            Ok(Box::new(match self.operand(&expression, schema) {
+                Operand::Unknown => self.adopt(*expression, SqlType::Text)?,
+                Operand::Known(SqlType::Text | SqlType::Varchar(_)) | Operand::Foreign => *expression,
+                Operand::Known(SqlType::Char(_)) => cast(*expression, SqlType::Text),
+                Operand::Known(ty) => {
+                    let operator = if like.case_insensitive { "~~*" } else { "~~" };
+                    let message = format!("operator does not exist: {ty} {operator} text");
+                    let error = Error::new(SqlState::UNDEFINED_FUNCTION, message)
+                        .with_hint("Cast the operand to text.");
+                    return Err(to_datafusion(error));
+                }
+            }))
+        };
+        Ok(Like { expr: text(like.expr)?, pattern: text(like.pattern)?, ..like })
+    }
+
+    fn case(&self, case: Case, schema: &DFSchema) -> Result<Expr> {
+        let (mut conditions, mut results): (Vec<Expr>, Vec<Expr>) =
+            case.when_then_expr.into_iter().map(|(when, then)| (*when, *then)).unzip();
+        let operand = match case.expr {
+            Some(operand) => {
+                conditions.insert(0, *operand);
+                conditions = self.unify(conditions, schema)?;
+                Some(Box::new(conditions.remove(0)))
+            }
+            None => {
+                conditions =
+                    conditions.into_iter().map(|when| self.boolean(when, schema)).collect::<Result<_>>()?;
+                None
+            }
+        };
+        let has_else = case.else_expr.is_some();
+        results.extend(case.else_expr.map(|otherwise| *otherwise));
+        // DataFusion types NULL branches itself; only literals and parameters need help.
+        let helped = results.iter().any(|result| !matches!(result, Expr::Literal(ScalarValue::Null, _)));
+        let mut results = if helped { self.unify(results, schema)? } else { results };
+        let otherwise = if has_else { results.pop().map(Box::new) } else { None };
+        let branches =
+            conditions.into_iter().zip(results).map(|(when, then)| (Box::new(when), Box::new(then)));
+        Ok(Expr::Case(Case::new(operand, branches.collect(), otherwise)))
+    }
+
+    fn boolean(&self, expression: Expr, schema: &DFSchema) -> Result<Expr> {
+        match self.operand(&expression, schema) {
+            Operand::Unknown => self.adopt(expression, SqlType::Boolean),
+            _ => Ok(expression),
+        }
+    }
+
+    fn in_subquery(&self, inner: InSubquery, schema: &DFSchema) -> Result<Expr> {
+        let column =
+            inner.subquery.subquery.schema().fields().first().and_then(|field| types::sql_type(field));
+        match (self.operand(&inner.expr, schema), column) {
+            (Operand::Unknown, Some(ty)) => {
+                let expression = self.adopt(*inner.expr, ty)?;
+                Ok(Expr::InSubquery(InSubquery::new(Box::new(expression), inner.subquery, inner.negated)))
+            }
+            _ => Ok(Expr::InSubquery(inner)),
+        }
+    }
+
+    fn function(&self, function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
+        /// Functions that take char(n) with its blanks; all others take it as text.
+        const WITH_BLANKS: &[&str] = &["concat", "concat_ws", "octet_length"];
+        const ALIKE: &[&str] = &["coalesce", "nullif", "greatest", "least", "nvl", "ifnull"];
+        let ScalarFunction { func, args } = function;
+        let args = if ALIKE.contains(&func.name()) {
+            self.unify(args, schema)?
+        } else {
+            let mut args = self.arguments(&func, args, schema)?;
+            if !WITH_BLANKS.contains(&func.name()) {
+                for arg in &mut args {
+                    if matches!(self.operand(arg, schema), Operand::Known(SqlType::Char(_))) {
+                        *arg = cast(std::mem::take(arg), SqlType::Text);
+                    }
+                }
+            }
+            args
+        };
+        Ok(Expr::ScalarFunction(ScalarFunction::new_udf(func, args)))
+    }
+
+    /// Parameters among the arguments of a function take the type that its signature would coerce
+    /// a NULL to there; text where it does not say.
+    fn arguments(
+        &self,
+        function: &Arc<datafusion::logical_expr::ScalarUDF>,
+        arguments: Vec<Expr>,
+        schema: &DFSchema,
+    ) -> Result<Vec<Expr>> {
+        let untyped = |argument: &Expr| {
+            matches!(argument, Expr::Placeholder(_)) && self.operand(argument, schema) == Operand::Unknown
+        };
+        if !arguments.iter().any(untyped) {
+            return Ok(arguments);
+        }
+        let fields: Vec<_> = arguments
+            .iter()
+            .map(|argument| match argument.to_field(schema) {
+                Ok((_, field)) => field,
+                Err(_) => Arc::new(datafusion::arrow::datatypes::Field::new("", DataType::Null, true)),
+            })
+            .collect();
+        let coerced =
+            datafusion::logical_expr::type_coercion::functions::fields_with_udf(&fields, function.as_ref());
+        let wanted: Vec<Option<SqlType>> = match coerced {
+            Ok(fields) => fields.iter().map(|field| types::sql_type(field)).collect(),
+            Err(_) => vec![None; arguments.len()],
+        };
+        let adopt = |(argument, wanted): (Expr, Option<SqlType>)| {
+            if untyped(&argument) {
+                self.adopt(argument, wanted.unwrap_or(SqlType::Text))
+            } else {
+                Ok(argument)
+            }
+        };
+        arguments.into_iter().zip(wanted).map(adopt).collect()
+    }
+}
+
+/// Casts the argument of an aggregate whose result PostgreSQL types wider than DataFusion does:
+/// `sum(bigint)` is a numeric, which cannot overflow; `avg` of integers is a numeric, too.
+fn widen(function: &AggregateUDF, arguments: &mut [Expr], schema: &DFSchema) -> Result<()> {
+    let [argument] = arguments else { return Ok(()) };
+    let ty = argument.get_type(schema)?;
+    let wider = match (function.name(), ty) {
+        ("sum", DataType::Int64) => SqlType::Numeric { precision: 19, scale: 0 },
+        ("avg", DataType::Int16 | DataType::Int32 | DataType::Int64) => {
+            SqlType::Numeric { precision: 31, scale: 12 }
+        }
+        _ => return Ok(()),
+    };
+    *argument = cast(std::mem::take(argument), wider);
+    Ok(())
+}
+
+fn distinct(binary: &datafusion::logical_expr::BinaryExpr) -> bool {
+    use datafusion::logical_expr::Operator;
+    matches!(binary.op, Operator::IsDistinctFrom | Operator::IsNotDistinctFrom)
+}
+
+/// A cast of a literal as the literal it makes; anything else as it is.
+pub fn fold(expression: Expr, zone: TimeZoneSetting) -> Result<Expr> {
+    let Expr::Cast(cast) = expression else { return Ok(expression) };
+    let inner = fold(*cast.expr, zone)?;
+    let to = types::sql_type(&cast.field);
+    match (inner, to) {
+        (Expr::Literal(scalar, _), Some(to)) if types::data_type(to) == *cast.field.data_type() => {
+            let value = types::value(&scalar).map_err(to_datafusion)?;
+            let folded = coerce::cast(value, to, &zone).map_err(to_datafusion)?;
+            let metadata = datafusion::common::metadata::FieldMetadata::from(cast.field.metadata().clone());
+            let metadata = (!cast.field.metadata().is_empty()).then_some(metadata);
+            Ok(Expr::Literal(types::scalar(&folded, to), metadata))
+        }
+        (inner, _) => Ok(Expr::Cast(Cast { expr: Box::new(inner), field: cast.field })),
+    }
+}
+
+/// Folds the casts of literals that coercion has put in.
+fn fold_constants(expression: Expr, zone: TimeZoneSetting) -> Result<Transformed<Expr>> {
+    expression.transform_up(|node| match node {
+        Expr::Cast(cast) if matches!(cast.expr.as_ref(), Expr::Literal(..)) => {
+            fold(Expr::Cast(cast), zone).map(Transformed::yes)
+        }
+        other => Ok(Transformed::no(other)),
+    })
+}

@@ -1,0 +1,288 @@
+//! What DataFusion's planner asks while it binds: tables, views, functions, types.
+
+use super::operators::Operators;
+use super::{Binder, names};
+use crate::bind::analysis;
+use crate::functions;
+use crate::names::Relation;
+use crate::statement::QualifiedName;
+use datafusion::arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use datafusion::catalog::cte_worktable::CteWorkTable;
+use datafusion::catalog::view::ViewTable;
+use datafusion::catalog::{TableFunctionArgs, TableProvider};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::{Result, ScalarValue, TableReference, plan_err};
+use datafusion::datasource::provider_as_source;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::planner::{
+    ContextProvider, ExprPlanner, PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
+    TypePlanner,
+};
+use datafusion::logical_expr::{
+    AggregateUDF, Expr, HigherOrderUDF, LogicalPlanBuilder, ScalarUDF, TableSource, WindowUDF, lit,
+};
+use datafusion::sql::planner::{NullOrdering, ParserOptions};
+use datafusion::sql::sqlparser::ast;
+use firn_base::sync::Arc;
+use firn_base::{Error, SqlState};
+use firn_exec::error::to_datafusion;
+use firn_exec::runtime::planning_state;
+use firn_txn::catalog::ViewDef;
+use std::cell::RefCell;
+
+/// How identifiers, numbers and strings are read.
+pub fn parser_options() -> ParserOptions {
+    ParserOptions::new()
+        .with_parse_float_as_decimal(true)
+        .with_enable_ident_normalization(true)
+        .with_support_varchar_with_length(true)
+        .with_map_string_types_to_utf8view(true)
+        .with_collect_spans(true)
+        .with_default_null_ordering(NullOrdering::NullsMax)
+}
+
+/// Marks the table of a FROM clause whose scan is to yield row ids: the last part of its name ends
+/// so. No name that a user writes can hold the character.
+pub const WITH_ROW_ID: char = '\u{1}';
+
+/// A [`Binder`] as DataFusion's planner sees it.
+pub struct Context<'b> {
+    binder: &'b Binder<'b>,
+    state: &'static SessionState,
+    expression_planners: Vec<Arc<dyn ExprPlanner>>,
+    type_planner: Arc<dyn TypePlanner>,
+    relation_planners: Vec<Arc<dyn RelationPlanner>>,
+    /// Tables found so far: DataFusion asks once for every mention.
+    found: RefCell<Vec<(TableReference, Arc<dyn TableSource>)>>,
+}
+
+impl<'b> Context<'b> {
+    /// The context of one planning round.
+    pub fn new(binder: &'b Binder<'_>) -> Context<'b> {
+        let state = planning_state();
+        let operators = Operators::new(binder.parameters.clone(), binder.zone().unwrap_or_default());
+        let mut expression_planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(operators)];
+        expression_planners.extend(state.expr_planners().iter().cloned());
+        Context {
+            binder,
+            state,
+            expression_planners,
+            type_planner: Arc::new(Types),
+            relation_planners: vec![Arc::new(RowIds)],
+            found: RefCell::new(Vec::new()),
+        }
+    }
+
+    fn table(&self, reference: &TableReference) -> Result<Arc<dyn TableSource>> {
+        let (with_row_id, name) = match reference.table().strip_suffix(WITH_ROW_ID) {
+            Some(name) => (true, name),
+            None => (false, reference.table()),
+        };
+        let name = QualifiedName { schema: reference.schema().map(str::to_owned), name: name.to_owned() };
+        if let Some(provider) = self.system_table(&name) {
+            return Ok(provider_as_source(provider));
+        }
+        let names = self.binder.names();
+        let relation =
+            names.relation(&name).map_err(|error| to_datafusion(names::hinted(error, &names, &name)))?;
+        let provider: Arc<dyn TableProvider> = match relation {
+            Relation::Table(table) => {
+                let provider = self.binder.provider(&table);
+                Arc::new(if with_row_id { provider.with_row_id() } else { provider })
+            }
+            Relation::View(view) => Arc::new(self.view(&view)?),
+            Relation::Sequence(sequence) => {
+                let hint = format!("Use nextval('{0}') or currval('{0}').", sequence.name);
+                let error = Error::unsupported("selecting from a sequence").with_hint(hint);
+                return Err(to_datafusion(error));
+            }
+            Relation::Index(_, index) => {
+                let message = format!("cannot open relation \"{}\": it is an index", index.name);
+                return Err(to_datafusion(Error::new(SqlState::WRONG_OBJECT_TYPE, message)));
+            }
+        };
+        Ok(provider_as_source(provider))
+    }
+
+    /// A table of `pg_catalog` or `information_schema`. Names without a schema are looked up in
+    /// `pg_catalog` before the search path, as in PostgreSQL.
+    fn system_table(&self, name: &QualifiedName) -> Option<Arc<dyn TableProvider>> {
+        let schema = name.schema.as_deref().unwrap_or("pg_catalog");
+        if schema != "pg_catalog" && schema != "information_schema" {
+            return None;
+        }
+        system_table(self.binder, schema, &name.name)
+    }
+
+    /// A view, bound anew from its text.
+    fn view(&self, view: &ViewDef) -> Result<ViewTable> {
+        if self.binder.views.contains(&view.oid) {
+            let message = format!("infinite recursion detected in the definition of view \"{}\"", view.name);
+            return Err(to_datafusion(Error::new(SqlState::INVALID_OBJECT_DEFINITION, message)));
+        }
+        let mut views = self.binder.views.clone();
+        views.push(view.oid);
+        let inner = Binder {
+            catalog: self.binder.catalog,
+            tables: self.binder.tables,
+            facts: self.binder.facts,
+            text: "",
+            parameters: Default::default(),
+            views,
+        };
+        let query = crate::parse::parse_query(&view.query).map_err(to_datafusion)?;
+        let plan = inner.query(&query).map_err(to_datafusion)?;
+        let names = view.columns.iter().map(|column| column.name.as_str());
+        let columns = plan.schema().columns();
+        let renamed = columns.into_iter().zip(names).map(|(column, name)| Expr::Column(column).alias(name));
+        let plan = LogicalPlanBuilder::from(plan.clone()).project(renamed)?.build()?;
+        Ok(ViewTable::new(plan, Some(view.query.clone())))
+    }
+}
+
+/// No system tables yet.
+fn system_table(_binder: &Binder<'_>, _schema: &str, _name: &str) -> Option<Arc<dyn TableProvider>> {
+    None
+}
+
+impl ContextProvider for Context<'_> {
+    fn get_table_source(&self, name: TableReference) -> Result<Arc<dyn TableSource>> {
+        if let Some((_, source)) = self.found.borrow().iter().find(|(known, _)| *known == name) {
+            return Ok(Arc::clone(source));
+        }
+        let source = self.table(&name)?;
+        self.found.borrow_mut().push((name, Arc::clone(&source)));
+        Ok(source)
+    }
+
+    fn get_table_function_source(&self, name: &str, arguments: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
+        let Some(function) = self.state.table_functions().get(&name.to_lowercase()) else {
+            return Err(to_datafusion(functions::unknown(name)));
+        };
+        let arguments: Vec<Expr> = arguments
+            .into_iter()
+            .map(|argument| Ok(wide(analysis::fold(argument, self.binder.zone().unwrap_or_default())?)))
+            .collect::<Result<_>>()?;
+        let arguments = TableFunctionArgs::new(&arguments, self.state);
+        Ok(provider_as_source(function.create_table_provider_with_args(arguments)?))
+    }
+
+    fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {
+        Ok(provider_as_source(Arc::new(CteWorkTable::new(name, schema))))
+    }
+
+    fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
+        &self.expression_planners
+    }
+
+    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
+        &self.relation_planners
+    }
+
+    fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {
+        Some(Arc::clone(&self.type_planner))
+    }
+
+    fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
+        functions::scalar(name, self.binder.facts)
+            .or_else(|| self.state.scalar_functions().get(name).cloned())
+    }
+
+    fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {
+        self.state.higher_order_functions().get(name).cloned()
+    }
+
+    fn get_aggregate_meta(&self, name: &str) -> Option<Arc<AggregateUDF>> {
+        functions::aggregate(name).or_else(|| self.state.aggregate_functions().get(name).cloned())
+    }
+
+    fn get_window_meta(&self, name: &str) -> Option<Arc<WindowUDF>> {
+        self.state.window_functions().get(name).cloned()
+    }
+
+    fn get_variable_type(&self, _names: &[String]) -> Option<DataType> {
+        None
+    }
+
+    fn options(&self) -> &ConfigOptions {
+        self.state.config_options()
+    }
+
+    fn udf_names(&self) -> Vec<String> {
+        self.state.scalar_functions().keys().cloned().collect()
+    }
+
+    fn higher_order_function_names(&self) -> Vec<String> {
+        self.state.higher_order_functions().keys().cloned().collect()
+    }
+
+    fn udaf_names(&self) -> Vec<String> {
+        self.state.aggregate_functions().keys().cloned().collect()
+    }
+
+    fn udwf_names(&self) -> Vec<String> {
+        self.state.window_functions().keys().cloned().collect()
+    }
+}
+
+/// An integer literal as the bigint that DataFusion's table functions take.
+fn wide(argument: Expr) -> Expr {
+    match argument {
+        Expr::Literal(ScalarValue::Int16(Some(value)), _) => lit(i64::from(value)),
+        Expr::Literal(ScalarValue::Int32(Some(value)), _) => lit(i64::from(value)),
+        other => other,
+    }
+}
+
+/// Type names as our own types, with their lengths and precisions kept in field metadata.
+#[derive(Debug)]
+struct Types;
+
+impl TypePlanner for Types {
+    fn plan_type_field(&self, data_type: &ast::DataType) -> Result<Option<FieldRef>> {
+        if matches!(data_type, ast::DataType::Array(_)) {
+            return Ok(None);
+        }
+        let ty = match data_type {
+            // Names of relations and functions as numbers: enough for the queries of clients.
+            ast::DataType::Regclass => firn_base::SqlType::Text,
+            other => crate::data_type::sql_type(other).map_err(to_datafusion)?,
+        };
+        Ok(Some(firn_exec::types::field("", ty)))
+    }
+}
+
+/// Plans tables that are marked by [`WITH_ROW_ID`] under their own name.
+#[derive(Debug)]
+struct RowIds;
+
+impl RelationPlanner for RowIds {
+    fn plan_relation(
+        &self,
+        relation: ast::TableFactor,
+        context: &mut dyn RelationPlannerContext,
+    ) -> Result<RelationPlanning> {
+        let marked = match &relation {
+            ast::TableFactor::Table { name, args: None, .. } => match name.0.last() {
+                Some(ast::ObjectNamePart::Identifier(last)) => last.value.ends_with(WITH_ROW_ID),
+                _ => false,
+            },
+            _ => false,
+        };
+        if !marked {
+            return Ok(RelationPlanning::Original(Box::new(relation)));
+        }
+        let ast::TableFactor::Table { name, alias, .. } = relation else {
+            return plan_err!("a table was marked");
+        };
+        let reference = context.object_name_to_table_reference(name)?;
+        let source = context.context_provider().get_table_source(reference.clone())?;
+        let plain = reference.table().trim_end_matches(WITH_ROW_ID).to_owned();
+        let scan_name = match reference.schema() {
+            Some(schema) => TableReference::partial(schema.to_owned(), plain),
+            None => TableReference::bare(plain),
+        };
+        let plan = LogicalPlanBuilder::scan(scan_name, source, None)?.build()?;
+        Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias))))
+    }
+}

@@ -1,0 +1,240 @@
+//! Binding: from syntax trees to analysed plans and expressions.
+//!
+//! ```text
+//! syntax tree ──rewrite──> syntax tree ──DataFusion's SQL planner──> plan ──analysis──> analysed plan
+//!                                          │ names: context               │ untyped literals and
+//!                                          │ operators: operators         │ parameters, casts
+//! ```
+//!
+//! An analysed plan means what PostgreSQL would mean by the statement: its integer arithmetic is
+//! checked, its casts are PostgreSQL's, its parameters are typed placeholders. `firn_exec::lower`
+//! makes DataFusion compute that; the short path reads it as it is.
+//!
+//! Parameter types are found by binding until nothing new is learnt: each use of `$n` beside
+//! something typed records a type, and the next round starts from it.
+
+mod analysis;
+mod context;
+mod insert;
+mod names;
+mod operators;
+mod parameters;
+mod position;
+mod rewrite;
+
+pub use firn_exec::types::columns_of;
+
+use self::context::Context;
+use self::parameters::Parameters;
+use crate::names::Names;
+use crate::statement::qualified_name;
+use datafusion::common::{DFSchema, DataFusionError};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::sql::planner::{PlannerContext, SqlToRel};
+use datafusion::sql::sqlparser::ast;
+use firn_base::sync::Arc;
+use firn_base::{Error, Result, SqlType, TableId};
+use firn_exec::error::from_datafusion;
+use firn_exec::{FirnTable, Table};
+use firn_txn::Catalog;
+use firn_txn::catalog::TableDef;
+
+/// Finds the physical table of an id, as [`firn_txn::Transaction::table`] does.
+pub type TableResolver<'a> = &'a dyn Fn(TableId) -> Arc<Table>;
+
+/// What a statement's meaning depends on besides its text and the catalog.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SessionFacts {
+    /// Schemas in which unqualified names are looked up, in order; `pg_catalog` comes before them.
+    pub search_path: Vec<String>,
+    /// `current_user`
+    pub user: String,
+    /// `current_database()`
+    pub database: String,
+    /// The time zone in which literals of moments without one are read.
+    pub time_zone: String,
+}
+
+impl Default for SessionFacts {
+    fn default() -> SessionFacts {
+        SessionFacts {
+            search_path: vec!["public".to_owned()],
+            user: "firn".to_owned(),
+            database: "firn".to_owned(),
+            time_zone: "UTC".to_owned(),
+        }
+    }
+}
+
+/// Binds the parts of one statement. Parameter types gather in it as parts are bound.
+pub struct Binder<'a> {
+    catalog: &'a Arc<Catalog>,
+    tables: TableResolver<'a>,
+    facts: &'a SessionFacts,
+    /// The text that the tree was parsed from, for positions in errors.
+    text: &'a str,
+    parameters: Parameters,
+    /// The views being expanded, outermost first.
+    views: Vec<firn_txn::catalog::Oid>,
+}
+
+/// How many rounds parameter types may take to settle; each fixes at least one.
+const ROUNDS: usize = 8;
+
+impl<'a> Binder<'a> {
+    /// A binder over a version of the catalog.
+    pub fn new(catalog: &'a Arc<Catalog>, tables: TableResolver<'a>, facts: &'a SessionFacts) -> Binder<'a> {
+        Binder { catalog, tables, facts, text: "", parameters: Parameters::default(), views: Vec::new() }
+    }
+
+    /// With types of `$1`, `$2`, … that the client has declared; `None` is to be inferred.
+    pub fn with_parameter_types(self, types: &[Option<SqlType>]) -> Binder<'a> {
+        self.parameters.declare(types);
+        self
+    }
+
+    /// With the text that the syntax tree was parsed from, so that errors tell positions in it.
+    pub fn with_text(self, text: &'a str) -> Binder<'a> {
+        Binder { text, ..self }
+    }
+
+    /// An analysed query: names resolved, types coerced, not yet optimised.
+    pub fn query(&self, query: &ast::Query) -> Result<LogicalPlan> {
+        let plan = self.settle(|| self.plan_query(query.clone()))?;
+        analysis::conform(plan).map_err(from_datafusion)
+    }
+
+    /// An analysed expression over the columns of `schema`: CHECK, DEFAULT, a SET right-hand side.
+    pub fn expression(&self, expression: &ast::Expr, schema: &DFSchema) -> Result<Expr> {
+        self.settle(|| self.plan_expression(expression, schema, None))
+    }
+
+    /// An expression that is to be stored in column `column` of type `ty`, with the cast that
+    /// assignment makes; an untyped parameter takes the column's type. 42804 if there is no cast.
+    pub fn assignment(
+        &self,
+        expression: &ast::Expr,
+        schema: &DFSchema,
+        column: &str,
+        ty: SqlType,
+    ) -> Result<Expr> {
+        self.settle(|| self.plan_expression(expression, schema, Some((column, ty))))
+    }
+
+    /// A query whose columns are to be stored in columns of these names and types, in order, with
+    /// the casts that assignment makes; untyped parameters in VALUES or the select list take the
+    /// columns' types. 42601 if the query yields more columns; fewer are fine.
+    pub fn query_for_insert(&self, query: &ast::Query, columns: &[(String, SqlType)]) -> Result<LogicalPlan> {
+        self.settle(|| {
+            let query = insert::typed(query, columns)?;
+            let plan = self.plan_query(query)?;
+            insert::assign(plan, columns, self)
+        })
+    }
+
+    /// The rows that UPDATE or DELETE changes: `SELECT outputs…, _rowid FROM target, from… WHERE
+    /// selection`, analysed. `_rowid` is the last column. Outputs may be wildcards of the target
+    /// (`t.*` leaves `_rowid` out).
+    pub fn row_source(
+        &self,
+        target: &ast::TableFactor,
+        from: &[ast::TableWithJoins],
+        selection: Option<&ast::Expr>,
+        outputs: &[ast::SelectItem],
+    ) -> Result<LogicalPlan> {
+        let query = insert::row_source_query(target, from, selection, outputs)?;
+        self.settle(|| self.plan_query(query.clone()))
+    }
+
+    /// The types of `$1`, `$2`, … after binding. 42P18 if one is undetermined.
+    pub fn parameter_types(&self) -> Result<Vec<SqlType>> {
+        self.parameters.types()
+    }
+
+    /// The table of that name. 42P01 with position and a hint that names a similar table; 42809 if
+    /// the name is a view's or sequence's.
+    pub fn table(&self, name: &ast::ObjectName) -> Result<Arc<TableDef>> {
+        let located = |error: Error| match position::of_name(self.text, name) {
+            Some(position) => error.with_position(position),
+            None => error,
+        };
+        let name = qualified_name(name).map_err(located)?;
+        self.names().table(&name).map_err(|error| located(names::hinted(error, &self.names(), &name)))
+    }
+
+    /// A scan of a table under `alias` (else its name): its visible columns, then `_rowid`.
+    pub fn table_scan_with_row_id(&self, table: &Arc<TableDef>, alias: Option<&str>) -> Result<LogicalPlan> {
+        let provider = self.provider(table).with_row_id();
+        let source = datafusion::datasource::provider_as_source(Arc::new(provider));
+        LogicalPlanBuilder::scan(alias.unwrap_or(&table.name), source, None)
+            .and_then(LogicalPlanBuilder::build)
+            .map_err(from_datafusion)
+    }
+
+    fn names(&self) -> Names<'_> {
+        Names { catalog: self.catalog, search_path: &self.facts.search_path }
+    }
+
+    fn provider(&self, table: &Arc<TableDef>) -> FirnTable {
+        FirnTable::new(Arc::clone(table), (self.tables)(table.storage()))
+    }
+
+    /// Binds again and again until no round learns a parameter's type.
+    fn settle<T>(&self, bind: impl Fn() -> Result<T>) -> Result<T> {
+        let mut bound = bind();
+        for _ in 0..ROUNDS {
+            if !self.parameters.take_news() && (bound.is_err() || !self.parameters.default_to_text()) {
+                break;
+            }
+            bound = bind();
+        }
+        bound
+    }
+
+    fn plan_query(&self, mut query: ast::Query) -> Result<LogicalPlan> {
+        rewrite::query(&mut query)?;
+        let context = Context::new(self);
+        let statement = ast::Statement::Query(Box::new(query));
+        let planned = SqlToRel::new_with_options(&context, context::parser_options())
+            .sql_statement_to_plan_with_context(statement, &mut self.planner_context());
+        let plan = planned.map_err(|error| self.error(error))?;
+        analysis::plan(plan, &self.parameters, self.zone()?).map_err(|error| self.error(error))
+    }
+
+    fn plan_expression(
+        &self,
+        expression: &ast::Expr,
+        schema: &DFSchema,
+        assigned: Option<(&str, SqlType)>,
+    ) -> Result<Expr> {
+        let mut expression = expression.clone();
+        rewrite::expression(&mut expression)?;
+        let context = Context::new(self);
+        let planned = SqlToRel::new_with_options(&context, context::parser_options()).sql_to_expr(
+            expression,
+            schema,
+            &mut self.planner_context(),
+        );
+        let planned = planned.map_err(|error| self.error(error))?;
+        analysis::expression(planned, schema, assigned, &self.parameters, self.zone()?)
+            .map_err(|error| self.error(error))
+    }
+
+    fn planner_context(&self) -> PlannerContext {
+        PlannerContext::new().with_prepare_param_data_types(self.parameters.fields())
+    }
+
+    fn zone(&self) -> Result<firn_base::TimeZoneSetting> {
+        firn_base::TimeZoneSetting::parse(&self.facts.time_zone)
+    }
+
+    /// The user's error for one of DataFusion's, with its position if the error knows one.
+    fn error(&self, error: DataFusionError) -> Error {
+        let position = position::of_error(self.text, &error);
+        let error = from_datafusion(error);
+        match position {
+            Some(position) if error.position().is_none() => error.with_position(position),
+            _ => error,
+        }
+    }
+}

@@ -1,0 +1,574 @@
+//! Rewriting the syntax tree: what PostgreSQL means, said in words that DataFusion's planner knows.
+//!
+//! | written | becomes |
+//! |---|---|
+//! | `1` | `CAST(1 AS int4)`: DataFusion takes every integer for a bigint |
+//! | `SELECT max(a), 1` | `SELECT max(a) AS max, CAST(1 AS int4) AS "?column?"` |
+//! | `interval '1' day` | `CAST('1 day' AS interval)`: read by our own parser |
+//! | `x AT TIME ZONE z` | `timezone(z, x)` |
+//! | `x SIMILAR TO p` | `x ~ similar_to_escape(p)` |
+//! | `(a, b) = (c, d)`, `(a, b) IN ((c, d))` | `a = c AND b = d` |
+//! | `pg_catalog.f(x)` | `f(x)` |
+//! | `mod(a, b)` | `a % b` |
+//! | `FETCH FIRST n ROWS ONLY` | `LIMIT n` |
+//! | `TABLE t` | `SELECT * FROM t` |
+//! | `SELECT generate_series(1, 3)` | `SELECT unnest(generate_series(1, 3))` |
+//! | `FROM generate_series(1, 3) AS i` | `FROM generate_series(1, 3) AS i(i)` |
+
+use datafusion::sql::sqlparser::ast::{
+    self, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
+    FunctionArgumentList, FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, Query, Select,
+    SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, UnaryOperator, Value, VisitMut,
+    VisitorMut,
+};
+use firn_base::{Error, Result, SqlState};
+use firn_exec::types::NAME_END;
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+/// Rewrites a query.
+pub fn query(query: &mut Query) -> Result<()> {
+    done(query.visit(&mut Rewriter))
+}
+
+/// Rewrites an expression.
+pub fn expression(expression: &mut Expr) -> Result<()> {
+    done(expression.visit(&mut Rewriter))
+}
+
+fn done(flow: ControlFlow<Error>) -> Result<()> {
+    match flow {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+struct Rewriter;
+
+impl VisitorMut for Rewriter {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        fetch_to_limit(query)?;
+        table_to_select(query);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        // Positions and counts are no values: they lose the cast that made them int4.
+        if let Some(order_by) = &mut query.order_by
+            && let ast::OrderByKind::Expressions(expressions) = &mut order_by.kind
+        {
+            expressions.iter_mut().for_each(|item| plain_number(&mut item.expr));
+        }
+        if let Some(LimitClause::LimitOffset { limit, offset, .. }) = &mut query.limit_clause {
+            limit.iter_mut().for_each(count);
+            offset.iter_mut().for_each(|offset| count(&mut offset.value));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        name_outputs(&mut select.projection);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        if let ast::GroupByExpr::Expressions(expressions, _) = &mut select.group_by {
+            expressions.iter_mut().for_each(plain_number);
+        }
+        if let Some(ast::Distinct::On(expressions)) = &mut select.distinct {
+            expressions.iter_mut().for_each(plain_number);
+        }
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(expression) | SelectItem::ExprWithAlias { expr: expression, .. } =
+                item
+            {
+                unnest_series(expression);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        if let TableFactor::Table { name, alias, args: Some(_), .. }
+        | TableFactor::Function { name, alias, .. } = factor
+        {
+            without_pg_catalog(name);
+            name_function_column(name, alias);
+        }
+        if let TableFactor::UNNEST { alias, .. } = factor {
+            name_function_column(&ObjectName::from(vec![Ident::new("unnest")]), alias);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<Error> {
+        match expression {
+            Expr::Value(value) => {
+                if let Value::Number(digits, _) = &value.value {
+                    if let Some(ty) = number_type(digits, false) {
+                        wrap(expression, ty);
+                    }
+                }
+            }
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
+                plain_number(expr);
+                if let Expr::Value(ast::ValueWithSpan { value: Value::Number(digits, _), .. }) = expr.as_ref()
+                    && let Some(ty) = number_type(digits, true)
+                {
+                    wrap(expression, ty);
+                }
+            }
+            Expr::Interval(_) => interval(expression)?,
+            Expr::AtTimeZone { timestamp, time_zone } => {
+                let arguments = vec![take(time_zone), take(timestamp)];
+                *expression = call("timezone", arguments);
+            }
+            Expr::SimilarTo { negated, expr, pattern, escape_char } => {
+                let mut arguments = vec![take(pattern)];
+                if let Some(escape) = escape_char.take() {
+                    arguments.push(Expr::Value(escape));
+                }
+                let op =
+                    if *negated { BinaryOperator::PGRegexNotMatch } else { BinaryOperator::PGRegexMatch };
+                let right = Box::new(call("similar_to_escape", arguments));
+                *expression = Expr::BinaryOp { left: Box::new(take(expr)), op, right };
+            }
+            Expr::Collate { expr, .. } => *expression = take(expr),
+            Expr::BinaryOp { left, op, right } => {
+                if let Some(expanded) = compare_rows(left, op, right)? {
+                    *expression = expanded;
+                }
+            }
+            Expr::InList { expr, list, negated } if is_row(expr) => {
+                let mut any: Option<Expr> = None;
+                for item in list.drain(..) {
+                    let mut item = item;
+                    let equal = compare_rows(expr, &BinaryOperator::Eq, &mut item)?
+                        .unwrap_or(Expr::Value(Value::Boolean(false).with_empty_span()));
+                    any = Some(match any {
+                        Some(any) => binary(any, BinaryOperator::Or, equal),
+                        None => equal,
+                    });
+                }
+                let any = Expr::Nested(Box::new(any.expect("the parser refuses empty lists")));
+                *expression = if *negated {
+                    Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(any) }
+                } else {
+                    any
+                };
+            }
+            Expr::Function(function) => {
+                without_pg_catalog(&mut function.name);
+                plain_frame(function);
+                if let Some(operator) = operator_of(function) {
+                    *expression = operator;
+                }
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn take(expression: &mut Expr) -> Expr {
+    std::mem::replace(expression, Expr::Value(Value::Null.with_empty_span()))
+}
+
+fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
+}
+
+fn call(name: &str, arguments: Vec<Expr>) -> Expr {
+    let args = arguments.into_iter().map(|argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)));
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args: args.collect(),
+            clauses: Vec::new(),
+        }),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+fn cast(expression: Expr, data_type: DataType) -> Expr {
+    Expr::Cast { kind: CastKind::Cast, expr: Box::new(expression), data_type, format: None, array: false }
+}
+
+fn wrap(expression: &mut Expr, ty: DataType) {
+    let number = take(expression);
+    *expression = cast(number, ty);
+}
+
+/// The type that PostgreSQL gives an integer literal where DataFusion would give another.
+fn number_type(digits: &str, negative: bool) -> Option<DataType> {
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let Ok(magnitude) = digits.parse::<u128>() else { return None };
+    let limit = |largest: u128| largest + u128::from(negative);
+    if magnitude <= limit(i32::MAX as u128) {
+        Some(DataType::Int4(None))
+    } else if magnitude <= limit(i64::MAX as u128) {
+        None
+    } else {
+        Some(DataType::Numeric(ast::ExactNumberInfo::PrecisionAndScale(38, 0)))
+    }
+}
+
+/// Takes the cast off a number that [`wrap`] put there.
+fn plain_number(expression: &mut Expr) {
+    if let Expr::Cast { kind: CastKind::Cast, expr, data_type: DataType::Int4(None), .. } = expression {
+        let number = match expr.as_ref() {
+            Expr::Value(value) => matches!(value.value, Value::Number(..)),
+            Expr::UnaryOp { op: UnaryOperator::Minus, .. } => true,
+            _ => false,
+        };
+        if number {
+            *expression = take(expr);
+        }
+    }
+}
+
+/// What LIMIT and OFFSET count with is a bigint.
+fn count(expression: &mut Expr) {
+    plain_number(expression);
+    if !matches!(expression, Expr::Value(value) if !matches!(value.value, Value::Placeholder(_))) {
+        wrap(expression, DataType::Int8(None));
+    }
+}
+
+fn fetch_to_limit(query: &mut Query) -> ControlFlow<Error> {
+    let Some(fetch) = query.fetch.take() else { return ControlFlow::Continue(()) };
+    if fetch.with_ties || fetch.percent {
+        return ControlFlow::Break(Error::unsupported("FETCH … WITH TIES or PERCENT"));
+    }
+    let one = || Expr::Value(Value::Number("1".into(), false).with_empty_span());
+    let rows = fetch.quantity.unwrap_or_else(one);
+    match &mut query.limit_clause {
+        Some(LimitClause::LimitOffset { limit, .. }) => *limit = Some(rows),
+        clause => {
+            *clause = Some(LimitClause::LimitOffset { limit: Some(rows), offset: None, limit_by: Vec::new() })
+        }
+    }
+    ControlFlow::Continue(())
+}
+
+fn table_to_select(query: &mut Query) {
+    fn replace(body: &mut SetExpr) {
+        match body {
+            SetExpr::Table(table) => {
+                let mut parts = Vec::new();
+                parts.extend(table.schema_name.take().map(Ident::new));
+                parts.extend(table.table_name.take().map(Ident::new));
+                *body = SetExpr::Select(Box::new(select_all(ObjectName::from(parts))));
+            }
+            SetExpr::SetOperation { left, right, .. } => {
+                replace(left);
+                replace(right);
+            }
+            _ => {}
+        }
+    }
+    replace(&mut query.body);
+}
+
+/// `SELECT * FROM name`
+fn select_all(name: ObjectName) -> Select {
+    let text = format!("SELECT * FROM {name}");
+    let dialect = datafusion::sql::sqlparser::dialect::PostgreSqlDialect {};
+    let parsed = datafusion::sql::sqlparser::parser::Parser::parse_sql(&dialect, &text);
+    match parsed.map(|mut statements| statements.pop()) {
+        Ok(Some(ast::Statement::Query(query))) => match *query.body {
+            SetExpr::Select(select) => *select,
+            other => unreachable!("{other} is no SELECT"),
+        },
+        other => unreachable!("{text} does not parse: {other:?}"),
+    }
+}
+
+/// Gives every unnamed output the name that PostgreSQL gives it, and makes names differ that would
+/// collide: what stands behind [`NAME_END`] is not shown to users.
+fn name_outputs(projection: &mut [SelectItem]) {
+    let mut taken = HashSet::new();
+    for item in projection.iter_mut() {
+        let (name, expression) = match item {
+            SelectItem::UnnamedExpr(expression) => {
+                let name = output_name(expression);
+                // A plain column keeps its qualifier, by which ORDER BY may still call it.
+                let plain = matches!(expression, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+                if plain && taken.insert(name.clone()) {
+                    continue;
+                }
+                (name, take(expression))
+            }
+            SelectItem::ExprWithAlias { expr, alias } => (crate::statement::fold(alias), take(expr)),
+            _ => continue,
+        };
+        let mut unique = name.clone();
+        let mut number = 1;
+        while !taken.insert(unique.clone()) {
+            number += 1;
+            unique = format!("{name}{NAME_END}{number}");
+        }
+        *item = SelectItem::ExprWithAlias { expr: expression, alias: Ident::with_quote('"', unique) };
+    }
+}
+
+/// The name that PostgreSQL gives an output column.
+fn output_name(expression: &Expr) -> String {
+    const NONE: &str = "?column?";
+    match expression {
+        Expr::Identifier(ident) => crate::statement::fold(ident),
+        Expr::CompoundIdentifier(idents) => {
+            idents.last().map_or_else(|| NONE.to_owned(), crate::statement::fold)
+        }
+        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => output_name(inner),
+        Expr::Cast { expr, data_type, .. } => match output_name(expr).as_str() {
+            NONE => type_name(data_type),
+            name => name.to_owned(),
+        },
+        Expr::TypedString(typed) => type_name(&typed.data_type),
+        Expr::Interval(_) => "interval".to_owned(),
+        Expr::Function(function) => match function.name.0.last() {
+            Some(ObjectNamePart::Identifier(ident)) => crate::statement::fold(ident),
+            _ => NONE.to_owned(),
+        },
+        Expr::Case { else_result: Some(otherwise), .. } => match output_name(otherwise).as_str() {
+            NONE => "case".to_owned(),
+            name if matches!(otherwise.as_ref(), Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => {
+                name.to_owned()
+            }
+            _ => "case".to_owned(),
+        },
+        Expr::Case { .. } => "case".to_owned(),
+        Expr::Exists { .. } => "exists".to_owned(),
+        Expr::Extract { .. } => "extract".to_owned(),
+        Expr::Substring { .. } => "substring".to_owned(),
+        Expr::Trim { trim_where, .. } => match trim_where {
+            Some(ast::TrimWhereField::Leading) => "ltrim".to_owned(),
+            Some(ast::TrimWhereField::Trailing) => "rtrim".to_owned(),
+            _ => "btrim".to_owned(),
+        },
+        Expr::Position { .. } => "position".to_owned(),
+        Expr::Overlay { .. } => "overlay".to_owned(),
+        Expr::Ceil { .. } => "ceil".to_owned(),
+        Expr::Floor { .. } => "floor".to_owned(),
+        Expr::AtTimeZone { .. } => "timezone".to_owned(),
+        Expr::Array(_) => "array".to_owned(),
+        Expr::Subquery(query) => match query.body.as_ref() {
+            SetExpr::Select(select) => match select.projection.first() {
+                Some(SelectItem::UnnamedExpr(expression)) => output_name(expression),
+                Some(SelectItem::ExprWithAlias { alias, .. }) => crate::statement::fold(alias),
+                _ => NONE.to_owned(),
+            },
+            _ => NONE.to_owned(),
+        },
+        Expr::Value(value) if matches!(value.value, Value::Boolean(_)) => "bool".to_owned(),
+        _ => NONE.to_owned(),
+    }
+}
+
+/// The internal name of a type, by which PostgreSQL names the output of a cast.
+fn type_name(data_type: &DataType) -> String {
+    match crate::data_type::sql_type(data_type) {
+        Ok(ty) => ty.typname().to_owned(),
+        Err(_) => data_type.to_string().to_lowercase(),
+    }
+}
+
+/// `interval '1' day` and `interval '1 day'`, read by our own parser.
+fn interval(expression: &mut Expr) -> ControlFlow<Error> {
+    let Expr::Interval(interval) = expression else { unreachable!("called for intervals only") };
+    plain_number(&mut interval.value);
+    let text = match interval.value.as_ref() {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => text.clone(),
+            Value::Number(digits, _) => digits.clone(),
+            _ => return ControlFlow::Break(bad_interval()),
+        },
+        _ => return ControlFlow::Break(bad_interval()),
+    };
+    if interval.last_field.is_some() || interval.leading_precision.is_some() {
+        return ControlFlow::Break(Error::unsupported("an interval with a range of fields or a precision"));
+    }
+    let text = match &interval.leading_field {
+        // The field gives plain numbers their unit; a text that names its units keeps them.
+        Some(field) if text.trim().parse::<f64>().is_ok() => format!("{} {field}", text.trim()),
+        _ => text,
+    };
+    let literal = Expr::Value(Value::SingleQuotedString(text).with_empty_span());
+    *expression = cast(literal, DataType::Interval { fields: None, precision: None });
+    ControlFlow::Continue(())
+}
+
+fn bad_interval() -> Error {
+    Error::new(SqlState::SYNTAX_ERROR, "an interval literal must be a string")
+        .with_hint("Multiply an interval instead, as in n * interval '1 day'.")
+}
+
+fn is_row(expression: &Expr) -> bool {
+    matches!(expression, Expr::Tuple(_))
+}
+
+/// A comparison of two rows as comparisons of their columns; `None` if these are no rows.
+fn compare_rows(left: &mut Expr, op: &BinaryOperator, right: &mut Expr) -> ControlFlow<Error, Option<Expr>> {
+    let (Expr::Tuple(left), Expr::Tuple(right)) = (left, right) else { return ControlFlow::Continue(None) };
+    if left.len() != right.len() || left.is_empty() {
+        return ControlFlow::Break(Error::new(
+            SqlState::SYNTAX_ERROR,
+            "unequal number of entries in row expressions",
+        ));
+    }
+    let pairs = || left.iter().cloned().zip(right.iter().cloned());
+    let all = |op: BinaryOperator, joined: BinaryOperator| {
+        let compared = pairs().map(|(left, right)| binary(left, op.clone(), right));
+        compared.reduce(|all, next| binary(all, joined.clone(), next)).map(|all| Expr::Nested(Box::new(all)))
+    };
+    match op {
+        BinaryOperator::Eq => ControlFlow::Continue(all(BinaryOperator::Eq, BinaryOperator::And)),
+        BinaryOperator::NotEq => ControlFlow::Continue(all(BinaryOperator::NotEq, BinaryOperator::Or)),
+        BinaryOperator::Lt | BinaryOperator::LtEq | BinaryOperator::Gt | BinaryOperator::GtEq => {
+            let strict = match op {
+                BinaryOperator::Lt | BinaryOperator::LtEq => BinaryOperator::Lt,
+                _ => BinaryOperator::Gt,
+            };
+            // From the last column to the first: a < c OR (a = c AND (b < d …)).
+            let mut rest: Option<Expr> = None;
+            for (left, right) in pairs().rev() {
+                rest = Some(match rest {
+                    None => binary(left, op.clone(), right),
+                    Some(rest) => {
+                        let equal = binary(left.clone(), BinaryOperator::Eq, right.clone());
+                        let later = binary(equal, BinaryOperator::And, Expr::Nested(Box::new(rest)));
+                        binary(binary(left, strict.clone(), right), BinaryOperator::Or, later)
+                    }
+                });
+            }
+            ControlFlow::Continue(rest.map(|rest| Expr::Nested(Box::new(rest))))
+        }
+        _ => ControlFlow::Continue(None),
+    }
+}
+
+fn without_pg_catalog(name: &mut ObjectName) {
+    if let [ObjectNamePart::Identifier(schema), _] = name.0.as_slice()
+        && schema.value.eq_ignore_ascii_case("pg_catalog")
+    {
+        name.0.remove(0);
+    }
+}
+
+/// Functions that are operators by another name.
+fn operator_of(function: &mut Function) -> Option<Expr> {
+    let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else { return None };
+    let operator = match name.value.to_lowercase().as_str() {
+        "mod" => BinaryOperator::Modulo,
+        _ => return None,
+    };
+    let FunctionArguments::List(list) = &mut function.args else { return None };
+    let [
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(left)),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(right)),
+    ] = list.args.as_mut_slice()
+    else {
+        return None;
+    };
+    let (left, right) = (Expr::Nested(Box::new(take(left))), Expr::Nested(Box::new(take(right))));
+    Some(Expr::Nested(Box::new(binary(left, operator, right))))
+}
+
+/// Frame bounds count rows: they are plain numbers.
+fn plain_frame(function: &mut Function) {
+    let Some(ast::WindowType::WindowSpec(window)) = &mut function.over else { return };
+    let Some(frame) = &mut window.window_frame else { return };
+    for bound in std::iter::once(&mut frame.start_bound).chain(frame.end_bound.iter_mut()) {
+        if let ast::WindowFrameBound::Preceding(Some(bound)) | ast::WindowFrameBound::Following(Some(bound)) =
+            bound
+        {
+            plain_number(bound);
+        }
+    }
+}
+
+/// A series in the select list makes a row of each of its elements.
+fn unnest_series(expression: &mut Expr) {
+    if let Expr::Function(function) = expression
+        && let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice()
+        && name.value.eq_ignore_ascii_case("generate_series")
+    {
+        let series = take(expression);
+        *expression = call("unnest", vec![series]);
+    }
+}
+
+/// A function in FROM that yields one column names it as its alias, or as itself.
+fn name_function_column(name: &ObjectName, alias: &mut Option<TableAlias>) {
+    let Some(ObjectNamePart::Identifier(function)) = name.0.last() else { return };
+    if !["generate_series", "unnest"].contains(&function.value.to_lowercase().as_str()) {
+        return;
+    }
+    let alias = alias.get_or_insert_with(|| TableAlias {
+        explicit: true,
+        name: function.clone(),
+        columns: Vec::new(),
+        at: None,
+    });
+    if alias.columns.is_empty() {
+        alias.columns.push(TableAliasColumnDef { name: alias.name.clone(), data_type: None });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+    use datafusion::sql::sqlparser::parser::Parser;
+
+    fn rewritten(text: &str) -> String {
+        let mut statements = Parser::parse_sql(&PostgreSqlDialect {}, text).unwrap();
+        let Some(ast::Statement::Query(mut parsed)) = statements.pop() else { panic!("{text} is no query") };
+        query(&mut parsed).unwrap();
+        parsed.to_string()
+    }
+
+    #[test]
+    fn outputs_get_the_names_that_postgresql_gives_them() {
+        assert_eq!(
+            rewritten("SELECT a, t.b, Max(c), a::text, true, 'x' FROM t"),
+            "SELECT a, t.b, Max(c) AS \"max\", CAST(a AS TEXT) AS \"a\", true AS \"bool\", 'x' AS \"?column?\" FROM t"
+                .replace("CAST(a AS TEXT)", "a::TEXT")
+        );
+    }
+
+    #[test]
+    fn equal_names_are_kept_apart_behind_a_mark() {
+        assert_eq!(
+            rewritten("SELECT a, t.a FROM t"),
+            "SELECT a, t.a AS \"a\0002\" FROM t".replace("\0002", "\u{0}2")
+        );
+    }
+
+    #[test]
+    fn integers_are_four_bytes_wide_but_positions_stay_plain() {
+        assert_eq!(
+            rewritten("SELECT a FROM t WHERE a = -5 ORDER BY 1 LIMIT 2"),
+            "SELECT a FROM t WHERE a = CAST(-5 AS INT4) ORDER BY 1 LIMIT 2"
+        );
+    }
+
+    #[test]
+    fn rows_compare_column_by_column() {
+        assert_eq!(
+            rewritten("SELECT a FROM t WHERE (a, b) < (c, d)"),
+            "SELECT a FROM t WHERE (a < c OR a = c AND (b < d))"
+        );
+    }
+}

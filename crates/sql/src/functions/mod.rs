@@ -1,0 +1,35 @@
+//! The functions that SQL text can call: DataFusion's, and ours where PostgreSQL means something
+//! else by the name.
+
+mod format;
+mod moment;
+mod session;
+mod text;
+
+use crate::bind::SessionFacts;
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
+use firn_base::Error;
+use firn_base::sync::Arc;
+use firn_exec::error::unknown_function;
+
+pub use self::moment::extract;
+
+/// A scalar function of ours by its name; `None` leaves the name to DataFusion.
+pub fn scalar(name: &str, facts: &SessionFacts) -> Option<Arc<ScalarUDF>> {
+    moment::function(name).or_else(|| text::function(name)).or_else(|| session::function(name, facts))
+}
+
+/// PostgreSQL's error for a function that does not exist.
+pub fn unknown(name: &str) -> Error {
+    let state = firn_exec::runtime::planning_state();
+    let known = state.scalar_functions().keys().chain(state.aggregate_functions().keys()).map(String::as_str);
+    unknown_function(name, known)
+}
+
+/// An aggregate by a name that PostgreSQL knows and DataFusion does not.
+pub fn aggregate(name: &str) -> Option<Arc<AggregateUDF>> {
+    match name {
+        "every" => Some(datafusion::functions_aggregate::bool_and_or::bool_and_udaf()),
+        _ => None,
+    }
+}

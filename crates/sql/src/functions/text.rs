@@ -1,0 +1,164 @@
+//! Functions of text whose meaning in PostgreSQL DataFusion does not share.
+
+use datafusion::logical_expr::{ScalarUDF, Volatility};
+use firn_base::sync::Arc;
+use firn_base::{Error, SqlState, SqlType, Value};
+use firn_exec::function::ValueFunction;
+
+/// A function of this file by its name.
+pub fn function(name: &str) -> Option<Arc<ScalarUDF>> {
+    FUNCTIONS.iter().find(|function| function.name == name).map(ValueFunction::udf)
+}
+
+fn string(value: &Value) -> &str {
+    match value {
+        Value::Text(text) => text,
+        other => panic!("{other:?} was coerced to text"),
+    }
+}
+
+fn count(value: &Value) -> i64 {
+    match value {
+        Value::Integer(value) => i64::from(*value),
+        Value::BigInt(value) => *value,
+        other => panic!("{other:?} was coerced to an integer"),
+    }
+}
+
+static FUNCTIONS: &[ValueFunction] = &[
+    ValueFunction {
+        name: "similar_to_escape",
+        resolve: |arguments| {
+            (1..=2).contains(&arguments.len()).then(|| (vec![SqlType::Text; arguments.len()], SqlType::Text))
+        },
+        compute: |values, _| {
+            let escape = values.get(1).map_or("\\", string);
+            similar_to_regex(string(&values[0]), escape).map(Value::Text)
+        },
+        volatility: Volatility::Immutable,
+        takes_null: false,
+    },
+    ValueFunction {
+        name: "length",
+        resolve: |arguments| match arguments {
+            [Some(SqlType::Bytea)] => Some((vec![SqlType::Bytea], SqlType::Integer)),
+            [None | Some(SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_))] => {
+                Some((vec![SqlType::Text], SqlType::Integer))
+            }
+            _ => None,
+        },
+        compute: |values, _| {
+            Ok(Value::Integer(match &values[0] {
+                Value::Bytea(bytes) => bytes.len() as i32,
+                other => string(other).chars().count() as i32,
+            }))
+        },
+        volatility: Volatility::Immutable,
+        takes_null: false,
+    },
+    ValueFunction {
+        name: "to_hex",
+        resolve: |arguments| match arguments {
+            [Some(SqlType::BigInt)] => Some((vec![SqlType::BigInt], SqlType::Text)),
+            [None | Some(SqlType::SmallInt | SqlType::Integer)] => {
+                Some((vec![SqlType::Integer], SqlType::Text))
+            }
+            _ => None,
+        },
+        compute: |values, _| {
+            Ok(Value::Text(match &values[0] {
+                Value::Integer(value) => format!("{value:x}"),
+                other => format!("{:x}", count(other)),
+            }))
+        },
+        volatility: Volatility::Immutable,
+        takes_null: false,
+    },
+    ValueFunction {
+        name: "quote_ident",
+        resolve: |arguments| (arguments.len() == 1).then(|| (vec![SqlType::Text], SqlType::Text)),
+        compute: |values, _| Ok(Value::Text(crate::statement::quote_ident(string(&values[0])))),
+        volatility: Volatility::Immutable,
+        takes_null: false,
+    },
+    ValueFunction {
+        name: "quote_literal",
+        resolve: |arguments| (arguments.len() == 1).then(|| (vec![SqlType::Text], SqlType::Text)),
+        compute: |values, _| Ok(Value::Text(crate::statement::quote_literal(string(&values[0])))),
+        volatility: Volatility::Immutable,
+        takes_null: false,
+    },
+    ValueFunction {
+        name: "quote_nullable",
+        resolve: |arguments| (arguments.len() == 1).then(|| (vec![SqlType::Text], SqlType::Text)),
+        compute: |values, _| {
+            Ok(Value::Text(match &values[0] {
+                Value::Null => "NULL".to_owned(),
+                other => crate::statement::quote_literal(string(other)),
+            }))
+        },
+        volatility: Volatility::Immutable,
+        takes_null: true,
+    },
+];
+
+/// The regular expression that matches what a SIMILAR TO pattern matches, as a whole.
+fn similar_to_regex(pattern: &str, escape: &str) -> firn_base::Result<String> {
+    let mut characters = escape.chars();
+    let escape = characters.next();
+    if characters.next().is_some() {
+        return Err(Error::new(SqlState::new("22019"), "invalid escape string")
+            .with_hint("Escape string must be empty or one character."));
+    }
+    let mut regex = String::from("^(?:");
+    let mut in_class = false;
+    let mut characters = pattern.chars();
+    while let Some(character) = characters.next() {
+        if Some(character) == escape {
+            let Some(escaped) = characters.next() else {
+                return Err(Error::new(
+                    SqlState::new("22025"),
+                    "LIKE pattern must not end with escape character",
+                ));
+            };
+            if !escaped.is_alphanumeric() {
+                regex.push('\\');
+            }
+            regex.push(escaped);
+            continue;
+        }
+        match character {
+            ']' => {
+                in_class = false;
+                regex.push(']');
+            }
+            _ if in_class => regex.push(character),
+            '[' => {
+                in_class = true;
+                regex.push('[');
+            }
+            '%' => regex.push_str(".*"),
+            '_' => regex.push('.'),
+            '(' => regex.push_str("(?:"),
+            '.' | '^' | '$' | '\\' => {
+                regex.push('\\');
+                regex.push(character);
+            }
+            other => regex.push(other),
+        }
+    }
+    regex.push_str(")$");
+    Ok(regex)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_similar_to_pattern_becomes_a_regular_expression_for_the_whole_text() {
+        assert_eq!(similar_to_regex("a(b|c)%_.", "\\").unwrap(), "^(?:a(?:b|c).*.\\.)$");
+        assert_eq!(similar_to_regex("10!%", "!").unwrap(), "^(?:10\\%)$");
+        assert_eq!(similar_to_regex("x!", "!").unwrap_err().state(), SqlState::new("22025"));
+    }
+}
