@@ -56,6 +56,11 @@ impl ValueFunction {
     }
 }
 
+/// The function that a plan calls, if it is one of these.
+pub(crate) fn value_function(udf: &ScalarUDF) -> Option<&'static ValueFunction> {
+    udf.inner().downcast_ref::<Callable>().map(|callable| callable.function)
+}
+
 #[derive(Debug)]
 struct Callable {
     function: &'static ValueFunction,

@@ -15,6 +15,8 @@ pub mod lower;
 pub mod query;
 pub mod runtime;
 
+pub mod expression;
+
 pub use firn_storage::Table;
 pub use query::{BatchStream, Cancel, RunOptions, explain, run};
 pub use scan::{FirnTable, ROW_ID_COLUMN};

@@ -41,6 +41,11 @@ pub fn operate(operation: Operation, result: SqlType, left: Expr, right: Expr) -
     Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![left, right]))
 }
 
+/// The operation and the type of its result, if a function is one of these.
+pub(crate) fn operation_of(function: &ScalarUDF) -> Option<(Operation, SqlType)> {
+    function.inner().downcast_ref::<Operate>().map(|operate| (operate.operation, operate.result))
+}
+
 impl ScalarUDFImpl for Operate {
     fn name(&self) -> &str {
         match self.operation {
@@ -72,7 +77,7 @@ impl ScalarUDFImpl for Operate {
         let (left, right) = (left.into_array(rows)?, right.into_array(rows)?);
         let value = |row| {
             let (left, right) = (types::value_at(left.as_ref(), row)?, types::value_at(right.as_ref(), row)?);
-            self.compute(&left, &right, &zone)
+            compute(self.operation, self.result, &left, &right, &zone)
         };
         let values: firn_base::Result<Vec<Value>> = (0..rows).map(value).collect();
         let array = values_to_array(&values.map_err(crate::error::to_datafusion)?, self.result);
@@ -83,28 +88,33 @@ impl ScalarUDFImpl for Operate {
     }
 }
 
-impl Operate {
-    fn compute(&self, left: &Value, right: &Value, zone: &TimeZoneSetting) -> firn_base::Result<Value> {
-        if left.is_null() || right.is_null() {
-            return Ok(Value::Null);
-        }
-        let exact;
-        let (left, right) = match self.result {
-            // An integer beside a numeric is a numeric without decimals.
-            SqlType::Numeric { .. } => {
-                exact = (as_numeric(left), as_numeric(right));
-                (&exact.0, &exact.1)
-            }
-            _ => (left, right),
-        };
-        let value = match self.operation {
-            Operation::Add => operators::add(left, right, zone),
-            Operation::Subtract => operators::subtract(left, right, zone),
-            Operation::Multiply => operators::multiply(left, right),
-            Operation::Divide => operators::divide(left, right),
-        }?;
-        coerce::cast(value, self.result, zone)
+/// `left operation right` as a value of type `result`; NULL if either is NULL.
+pub(crate) fn compute(
+    operation: Operation,
+    result: SqlType,
+    left: &Value,
+    right: &Value,
+    zone: &TimeZoneSetting,
+) -> firn_base::Result<Value> {
+    if left.is_null() || right.is_null() {
+        return Ok(Value::Null);
     }
+    let exact;
+    let (left, right) = match result {
+        // An integer beside a numeric is a numeric without decimals.
+        SqlType::Numeric { .. } => {
+            exact = (as_numeric(left), as_numeric(right));
+            (&exact.0, &exact.1)
+        }
+        _ => (left, right),
+    };
+    let value = match operation {
+        Operation::Add => operators::add(left, right, zone),
+        Operation::Subtract => operators::subtract(left, right, zone),
+        Operation::Multiply => operators::multiply(left, right),
+        Operation::Divide => operators::divide(left, right),
+    }?;
+    coerce::cast(value, result, zone)
 }
 
 fn as_numeric(value: &Value) -> Value {
