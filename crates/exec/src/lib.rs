@@ -16,6 +16,10 @@ pub mod query;
 pub mod runtime;
 
 pub mod expression;
+pub mod short;
+
+mod constraint;
+pub mod dml;
 
 pub use firn_storage::Table;
 pub use query::{BatchStream, Cancel, RunOptions, explain, run};

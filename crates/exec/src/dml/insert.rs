@@ -1,0 +1,390 @@
+//! INSERT: new rows from expressions or a query, and what to do when a key is already there.
+
+use super::Run;
+use super::target::Target;
+use super::writer::{self, Cells};
+use crate::expression::{Row, RowExpression};
+use crate::scan::FirnTable;
+use crate::{query, types};
+use datafusion::arrow::array::{ArrayRef, RecordBatch, new_null_array};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::LogicalPlan;
+use firn_base::{Cell, ColumnId, Error, Result, RowId, SqlState, Value};
+use firn_storage::KeyBuffer;
+use firn_txn::{Guard, pin};
+use smallvec::SmallVec;
+use std::collections::HashSet;
+
+/// INSERT.
+#[derive(Debug)]
+pub struct Insert {
+    /// The columns that the source yields, in order; the others take their defaults.
+    pub columns: Vec<ColumnId>,
+    /// The new rows.
+    pub source: InsertSource,
+    /// ON CONFLICT.
+    pub on_conflict: Option<OnConflict>,
+}
+
+/// Where new rows come from.
+#[derive(Debug)]
+pub enum InsertSource {
+    /// VALUES: a list per row. DEFAULT VALUES is one empty list for no columns.
+    Values(Vec<Vec<InsertValue>>),
+    /// A query, analysed.
+    Query(Box<LogicalPlan>),
+}
+
+/// A value of VALUES.
+#[derive(Debug)]
+pub enum InsertValue {
+    /// An expression over no columns.
+    Expression(RowExpression),
+    /// DEFAULT
+    Default,
+}
+
+/// ON CONFLICT.
+#[derive(Debug)]
+pub struct OnConflict {
+    /// The unique indexes in which a conflict counts, by position among the table's.
+    pub(super) arbiters: Vec<usize>,
+    /// What to do about one.
+    pub action: ConflictAction,
+}
+
+/// What ON CONFLICT does.
+#[derive(Debug)]
+pub enum ConflictAction {
+    /// DO NOTHING
+    Nothing,
+    /// DO UPDATE. Expressions are over the existing row in storage order, followed by the row that
+    /// was to be inserted.
+    Update {
+        /// The columns to set, each once.
+        columns: Vec<ColumnId>,
+        /// Their values; `None` is DEFAULT.
+        values: Vec<Option<RowExpression>>,
+        /// WHERE
+        condition: Option<RowExpression>,
+    },
+}
+
+impl OnConflict {
+    /// `columns` is the conflict target by columns, `constraint` the one by name; with neither
+    /// every unique index counts. 42P10 if no unique index is over exactly these columns, 42704 if
+    /// there is no such constraint.
+    pub fn new(
+        target: &Target,
+        columns: Option<&[ColumnId]>,
+        constraint: Option<&str>,
+        action: ConflictAction,
+    ) -> Result<OnConflict> {
+        let all = target.unique.iter().enumerate();
+        let arbiters: Vec<usize> = match (columns, constraint) {
+            (Some(columns), _) => all
+                .filter(|(_, unique)| {
+                    unique.columns.iter().all(|column| columns.contains(column))
+                        && columns.iter().all(|column| unique.columns.contains(column))
+                })
+                .map(|(position, _)| position)
+                .collect(),
+            (None, Some(name)) => {
+                use firn_txn::catalog::ConstraintKind::{PrimaryKey, Unique};
+                let index =
+                    target.definition.constraints.iter().find_map(|constraint| match &constraint.kind {
+                        PrimaryKey { index } | Unique { index } if constraint.name == name => Some(*index),
+                        _ => None,
+                    });
+                let Some(index) = index else {
+                    return Err(Error::new(
+                        SqlState::UNDEFINED_OBJECT,
+                        format!(
+                            "constraint \"{name}\" for table \"{}\" does not exist",
+                            target.definition.name
+                        ),
+                    ));
+                };
+                all.filter(|(_, unique)| unique.oid == index).map(|(position, _)| position).collect()
+            }
+            (None, None) => all.map(|(position, _)| position).collect(),
+        };
+        if arbiters.is_empty() && columns.is_some() {
+            return Err(Error::new(
+                SqlState::INVALID_COLUMN_REFERENCE,
+                "there is no unique or exclusion constraint matching the ON CONFLICT specification",
+            ));
+        }
+        Ok(OnConflict { arbiters, action })
+    }
+}
+
+impl Insert {
+    /// What EXPLAIN says of its source.
+    pub(super) fn describe(&self) -> Vec<String> {
+        match &self.source {
+            InsertSource::Values(rows) => vec![format!("Values ({} rows)", rows.len())],
+            InsertSource::Query(plan) => {
+                plan.display_indent().to_string().lines().map(str::to_owned).collect()
+            }
+        }
+    }
+
+    pub(super) fn run(&self, run: &mut Run<'_>) -> Result<()> {
+        let mut seen = HashSet::new();
+        match &self.source {
+            InsertSource::Values(rows) => {
+                for values in rows {
+                    let guard = pin();
+                    let row = self.row_of_values(values, run)?;
+                    self.insert(run, row, &mut seen, &guard)?;
+                }
+                Ok(())
+            }
+            InsertSource::Query(plan) => self.run_query(plan, run, &mut seen),
+        }
+    }
+
+    fn row_of_values(&self, values: &[InsertValue], run: &Run<'_>) -> Result<Vec<Value>> {
+        let table = run.writer.set.root();
+        let environment = &run.writer.environment;
+        let mut row = vec![Value::Null; table.columns.len()];
+        for (column, value) in self.columns.iter().zip(values) {
+            row[column.index()] = match value {
+                InsertValue::Expression(expression) => {
+                    let value = expression.evaluate(Row { cells: &[], environment })?.into_owned();
+                    writer::assign(value, table.columns[column.index()].ty, environment)?
+                }
+                InsertValue::Default => table.default_value(*column, environment)?,
+            };
+        }
+        self.fill_defaults(&mut row, run)?;
+        Ok(row)
+    }
+
+    fn fill_defaults(&self, row: &mut [Value], run: &Run<'_>) -> Result<()> {
+        let table = run.writer.set.root();
+        if self.columns.len() == table.columns.len() {
+            return Ok(());
+        }
+        for column in &table.all_columns {
+            if table.columns[column.index()].default.is_some() && !self.columns.contains(column) {
+                row[column.index()] = table.default_value(*column, &run.writer.environment)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn insert(
+        &self,
+        run: &mut Run<'_>,
+        row: Vec<Value>,
+        seen: &mut HashSet<RowId>,
+        guard: &Guard,
+    ) -> Result<()> {
+        let set = run.writer.set;
+        let table = set.root();
+        if let Some(on_conflict) = &self.on_conflict {
+            let cells = writer::cells_of(table, &row);
+            if let Some(existing) = on_conflict.find(run, &cells, guard) {
+                return match &on_conflict.action {
+                    ConflictAction::Nothing => Ok(()),
+                    ConflictAction::Update { columns, values, condition } => {
+                        if !seen.insert(existing) {
+                            return Err(Error::new(
+                                SqlState::CARDINALITY_VIOLATION,
+                                "ON CONFLICT DO UPDATE command cannot affect row a second time",
+                            )
+                            .with_hint(
+                                "Ensure that no rows proposed for insertion within the same command \
+                                 have duplicate constrained values.",
+                            ));
+                        }
+                        update_existing(run, existing, &cells, columns, values, condition.as_ref(), guard)
+                    }
+                };
+            }
+        }
+        let id = run.writer.insert(0, &row, guard)?;
+        if matches!(&self.on_conflict, Some(OnConflict { action: ConflictAction::Update { .. }, .. })) {
+            seen.insert(id);
+        }
+        if run.returning.is_some() { run.done(&writer::cells_of(table, &row)) } else { run.done(&[]) }
+    }
+
+    fn run_query(&self, plan: &LogicalPlan, run: &mut Run<'_>, seen: &mut HashSet<RowId>) -> Result<()> {
+        let snapshot = run.writer.transaction.snapshot();
+        let environment = run.writer.environment;
+        let mut stream = query::run(plan, environment.parameters, snapshot, environment.options)?;
+        let bulk = self.takes_batches(plan, run);
+        if !reads(plan, run.writer.set.root()) {
+            while let Some(batch) = stream.next()? {
+                self.insert_batch(run, &batch, bulk, seen)?;
+            }
+            return Ok(());
+        }
+        let mut batches = Vec::new();
+        while let Some(batch) = stream.next()? {
+            batches.push(batch);
+        }
+        for batch in batches {
+            self.insert_batch(run, &batch, bulk, seen)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the query's batches can go in as columns: nothing looks at single rows, and their
+    /// types are the table's.
+    fn takes_batches(&self, plan: &LogicalPlan, run: &Run<'_>) -> bool {
+        let table = run.writer.set.root();
+        table.takes_batches()
+            && self.on_conflict.is_none()
+            && run.returning.is_none()
+            && self.columns.iter().zip(plan.schema().fields()).all(|(column, field)| {
+                let ty = table.columns[column.index()].ty;
+                types::sql_type(field) == Some(ty) && *field.data_type() == firn_storage::arrow::data_type(ty)
+            })
+            && table.all_columns.iter().all(|column| {
+                let default = &table.columns[column.index()].default;
+                self.columns.contains(column) || default.as_ref().is_none_or(RowExpression::is_constant)
+            })
+    }
+
+    fn insert_batch(
+        &self,
+        run: &mut Run<'_>,
+        batch: &RecordBatch,
+        bulk: bool,
+        seen: &mut HashSet<RowId>,
+    ) -> Result<()> {
+        let set = run.writer.set;
+        let table = set.root();
+        if bulk && !self.violates_not_null(table, batch) {
+            let columns = self.whole_columns(run, batch)?;
+            run.writer.transaction.insert_batch(&table.table, &columns, &pin())?;
+            run.outcome.count += batch.num_rows() as u64;
+            return Ok(());
+        }
+        for position in 0..batch.num_rows() {
+            let guard = pin();
+            let mut row = vec![Value::Null; table.columns.len()];
+            for (column, array) in self.columns.iter().zip(batch.columns()) {
+                let value = types::value_at(array, position)?;
+                let ty = table.columns[column.index()].ty;
+                row[column.index()] = writer::assign(value, ty, &run.writer.environment)?;
+            }
+            self.fill_defaults(&mut row, run)?;
+            self.insert(run, row, seen, &guard)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a column that must not be NULL is: then the rows go in one by one, to name the first.
+    fn violates_not_null(&self, table: &Target, batch: &RecordBatch) -> bool {
+        table.all_columns.iter().any(|column| {
+            let described = &table.columns[column.index()];
+            described.not_null
+                && match self.columns.iter().position(|given| given == column) {
+                    Some(position) => batch.column(position).null_count() > 0,
+                    None => described.default.is_none(),
+                }
+        })
+    }
+
+    fn whole_columns(&self, run: &Run<'_>, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+        let table = run.writer.set.root();
+        table
+            .all_columns
+            .iter()
+            .map(|column| {
+                if let Some(position) = self.columns.iter().position(|given| given == column) {
+                    return Ok(batch.column(position).clone());
+                }
+                let ty = table.columns[column.index()].ty;
+                match table.default_value(*column, &run.writer.environment)? {
+                    Value::Null => Ok(new_null_array(&firn_storage::arrow::data_type(ty), batch.num_rows())),
+                    value => types::scalar(&value, ty)
+                        .to_array_of_size(batch.num_rows())
+                        .map_err(crate::error::from_datafusion),
+                }
+            })
+            .collect()
+    }
+}
+
+impl OnConflict {
+    /// The visible row that stands in the new row's way.
+    fn find(&self, run: &Run<'_>, cells: &[Cell<'_>], guard: &Guard) -> Option<RowId> {
+        let table = run.writer.set.root();
+        self.arbiters.iter().find_map(|&arbiter| {
+            let unique = &table.unique[arbiter];
+            let parts: Cells<'_> = unique.columns.iter().map(|column| cells[column.index()]).collect();
+            // Keys with NULLs never conflict.
+            if parts.iter().any(Cell::is_null) {
+                return None;
+            }
+            let mut key = KeyBuffer::new();
+            unique.index.encode(&parts, &mut key);
+            run.writer.transaction.get(&table.table, &unique.index, &key, guard)
+        })
+    }
+}
+
+/// DO UPDATE of an existing row.
+fn update_existing(
+    run: &mut Run<'_>,
+    existing: RowId,
+    proposed: &[Cell<'_>],
+    columns: &[ColumnId],
+    values: &[Option<RowExpression>],
+    condition: Option<&RowExpression>,
+    guard: &Guard,
+) -> Result<()> {
+    let table = run.writer.set.root();
+    let mut cells: Cells<'_> = SmallVec::from_elem(Cell::Null, table.columns.len());
+    let seen = run.writer.transaction.read(&table.table, existing, &table.all_columns, &mut cells, guard);
+    assert!(seen, "a conflicting row is visible");
+    cells.extend(proposed.iter().copied());
+    let environment = run.writer.environment;
+    let row = Row { cells: &cells, environment: &environment };
+    if let Some(condition) = condition
+        && !condition.holds(row)?
+    {
+        return Ok(());
+    }
+    let values = columns
+        .iter()
+        .zip(values)
+        .map(|(column, value)| match value {
+            Some(value) => writer::assign(
+                value.evaluate(row)?.into_owned(),
+                table.columns[column.index()].ty,
+                &environment,
+            ),
+            None => table.default_value(*column, &environment),
+        })
+        .collect::<Result<Vec<Value>>>()?;
+    run.writer.update(0, existing, columns, &values, false, guard)?;
+    run.done_with(existing, &[], &[], guard)
+}
+
+/// Whether a plan reads the table, sub-queries included.
+fn reads(plan: &LogicalPlan, target: &Target) -> bool {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            // What is not a table of ours may be a view over anything of ours.
+            found |= match source_as_provider(&scan.source) {
+                Ok(provider) => match provider.downcast_ref::<FirnTable>() {
+                    Some(table) => table.table().id() == target.table.id(),
+                    None => true,
+                },
+                Err(_) => true,
+            };
+        }
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })
+    .expect("looking cannot fail");
+    found
+}

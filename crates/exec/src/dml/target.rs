@@ -1,0 +1,368 @@
+//! Tables compiled for writing.
+//!
+//! A [`Target`] holds what every change of a table needs and the catalog only describes: defaults
+//! and CHECK conditions as row expressions, foreign keys resolved to physical tables and indexes.
+//! A statement writes through a [`TargetSet`]: its table, and every table that the referential
+//! actions of foreign keys (cascade, set null, set default) may lead to.
+//!
+//! A set belongs to one version of the catalog; whoever caches it drops it when the version moves.
+
+use crate::expression::RowExpression;
+use firn_base::sync::Arc;
+use firn_base::{ColumnId, Result, SqlType, TableId};
+use firn_storage::{Index, Table};
+use firn_txn::Catalog;
+use firn_txn::catalog::{ConstraintKind, Identity, IndexDef, Oid, ReferentialAction, TableDef};
+use std::collections::BTreeMap;
+
+/// Compiles the SQL text that the catalog holds.
+pub trait TextCompiler {
+    /// A CHECK condition over a row of all columns of `table`, in storage order.
+    fn check(&self, table: &Arc<TableDef>, condition: &str) -> Result<RowExpression>;
+
+    /// The DEFAULT of a column: an expression over no columns at all.
+    fn default(&self, table: &Arc<TableDef>, column: ColumnId, expression: &str) -> Result<RowExpression>;
+
+    /// The physical table of an id.
+    fn table(&self, id: TableId) -> Arc<Table>;
+}
+
+/// The tables that one statement may write to; the first is the one it names.
+pub struct TargetSet {
+    targets: Vec<Target>,
+}
+
+/// A table compiled for writing.
+pub struct Target {
+    pub(crate) definition: Arc<TableDef>,
+    pub(crate) table: Arc<Table>,
+    /// All columns, dropped ones included, in storage order.
+    pub(crate) columns: Vec<TargetColumn>,
+    /// The ids of all columns: what reading a whole row asks for.
+    pub(crate) all_columns: Vec<ColumnId>,
+    pub(crate) checks: Vec<Check>,
+    pub(crate) references: Vec<Reference>,
+    pub(crate) referrers: Vec<Referrer>,
+    pub(crate) unique: Vec<UniqueIndex>,
+}
+
+/// A column as writing sees it.
+#[derive(Debug)]
+pub(crate) struct TargetColumn {
+    pub ty: SqlType,
+    pub not_null: bool,
+    /// NULL without one.
+    pub default: Option<RowExpression>,
+    pub always_generated: bool,
+}
+
+/// A CHECK constraint.
+#[derive(Debug)]
+pub(crate) struct Check {
+    pub name: String,
+    pub condition: RowExpression,
+}
+
+/// A unique index.
+pub(crate) struct UniqueIndex {
+    pub name: String,
+    pub oid: Oid,
+    pub index: Arc<Index>,
+    pub columns: Vec<ColumnId>,
+}
+
+/// A foreign key of the table: its rows point at rows of `parent`.
+pub(crate) struct Reference {
+    pub name: String,
+    pub columns: Vec<ColumnId>,
+    pub parent_name: String,
+    pub parent: Arc<Table>,
+    /// The unique index over the parent's columns that the key points to.
+    pub index: Arc<Index>,
+    /// For each column of the index: which of `columns` it corresponds to, and its type.
+    pub key: Vec<(usize, SqlType)>,
+    /// Whether the table points at itself.
+    pub to_itself: bool,
+}
+
+/// A foreign key that points at the table: rows of `child` point at its rows.
+pub(crate) struct Referrer {
+    pub name: String,
+    /// The columns of this table that are pointed to.
+    pub columns: Vec<ColumnId>,
+    pub column_types: Vec<SqlType>,
+    /// The unique index over them, and the order in which it wants them.
+    pub own_index: Arc<Index>,
+    pub own_key: Vec<usize>,
+    pub child_name: String,
+    pub child: Arc<Table>,
+    /// The child's columns, in the order of `columns`.
+    pub child_columns: Vec<ColumnId>,
+    pub child_types: Vec<SqlType>,
+    /// An index of the child that begins with `child_columns` in some order, and that order.
+    pub child_index: Option<(Arc<Index>, Vec<usize>)>,
+    /// Where the child stands in the set, if an action may change it.
+    pub child_target: Option<usize>,
+    pub on_delete: ReferentialAction,
+    pub on_update: ReferentialAction,
+}
+
+/// Whether an action changes the pointing rows.
+fn changes_child(action: ReferentialAction) -> bool {
+    match action {
+        ReferentialAction::NoAction | ReferentialAction::Restrict => false,
+        ReferentialAction::Cascade | ReferentialAction::SetNull | ReferentialAction::SetDefault => true,
+    }
+}
+
+impl TargetSet {
+    /// Compiles `table` and what its referential actions lead to.
+    pub fn compile(
+        catalog: &Catalog,
+        table: &Arc<TableDef>,
+        compiler: &dyn TextCompiler,
+    ) -> Result<Arc<TargetSet>> {
+        // First find out which tables there are, so that foreign keys can name them by position.
+        let mut definitions = vec![table.clone()];
+        let mut positions = BTreeMap::from([(table.oid, 0)]);
+        let mut next = 0;
+        while next < definitions.len() {
+            let parent = definitions[next].oid;
+            for (child, _, actions) in referring(catalog, parent) {
+                if actions.into_iter().any(changes_child) && !positions.contains_key(&child.oid) {
+                    positions.insert(child.oid, definitions.len());
+                    definitions.push(child.clone());
+                }
+            }
+            next += 1;
+        }
+        let targets = definitions
+            .iter()
+            .map(|definition| Target::compile(catalog, definition, &positions, compiler))
+            .collect::<Result<_>>()?;
+        Ok(Arc::new(TargetSet { targets }))
+    }
+
+    /// The table that the statement names.
+    pub fn root(&self) -> &Target {
+        &self.targets[0]
+    }
+
+    pub(crate) fn target(&self, position: usize) -> &Target {
+        &self.targets[position]
+    }
+}
+
+/// The foreign keys that point at `parent`: the child, the name, the actions on delete and update.
+fn referring(
+    catalog: &Catalog,
+    parent: Oid,
+) -> impl Iterator<Item = (&Arc<TableDef>, &firn_txn::catalog::ConstraintDef, [ReferentialAction; 2])> {
+    catalog.tables.values().flat_map(move |child| {
+        child.constraints.iter().filter_map(move |constraint| match &constraint.kind {
+            ConstraintKind::ForeignKey { parent: pointed_to, on_delete, on_update, .. }
+                if *pointed_to == parent =>
+            {
+                Some((child, constraint, [*on_delete, *on_update]))
+            }
+            _ => None,
+        })
+    })
+}
+
+impl Target {
+    fn compile(
+        catalog: &Catalog,
+        definition: &Arc<TableDef>,
+        positions: &BTreeMap<Oid, usize>,
+        compiler: &dyn TextCompiler,
+    ) -> Result<Target> {
+        let table = compiler.table(definition.storage());
+        let mut columns = Vec::with_capacity(definition.columns.len());
+        for (position, column) in definition.columns.iter().enumerate() {
+            let id = ColumnId(position as u16);
+            let default = match &column.default {
+                _ if column.dropped => None,
+                Some(text) => Some(compiler.default(definition, id, text)?),
+                None if column.identity.is_some() => {
+                    Some(RowExpression::next_value(identity_sequence(catalog, definition, id)))
+                }
+                None => None,
+            };
+            columns.push(TargetColumn {
+                ty: column.ty,
+                not_null: column.not_null && !column.dropped,
+                default,
+                always_generated: column.identity == Some(Identity::Always),
+            });
+        }
+        let mut checks = Vec::new();
+        let mut references = Vec::new();
+        for constraint in &definition.constraints {
+            match &constraint.kind {
+                ConstraintKind::Check { expression } => checks.push(Check {
+                    name: constraint.name.clone(),
+                    condition: compiler.check(definition, expression)?,
+                }),
+                ConstraintKind::ForeignKey { columns, parent, parent_columns, .. } => {
+                    let parent = &catalog.tables[parent];
+                    references.push(Reference::compile(
+                        &constraint.name,
+                        definition,
+                        columns,
+                        parent,
+                        parent_columns,
+                        compiler,
+                    ));
+                }
+                ConstraintKind::PrimaryKey { .. } | ConstraintKind::Unique { .. } => {}
+            }
+        }
+        let referrers = referring(catalog, definition.oid)
+            .map(|(child, constraint, _)| {
+                let ConstraintKind::ForeignKey { columns, parent_columns, on_delete, on_update, .. } =
+                    &constraint.kind
+                else {
+                    unreachable!("only foreign keys refer")
+                };
+                let child_table = compiler.table(child.storage());
+                let (own_index, own_key) = unique_index_over(definition, parent_columns, &table);
+                let child_index = child.indexes.iter().find_map(|index| {
+                    let order = leading_order(index, columns)?;
+                    Some((physical_index(&child_table, index), order))
+                });
+                Referrer {
+                    name: constraint.name.clone(),
+                    columns: ids(parent_columns),
+                    column_types: types(definition, parent_columns),
+                    own_index,
+                    own_key,
+                    child_name: child.name.clone(),
+                    child: child_table,
+                    child_columns: ids(columns),
+                    child_types: types(child, columns),
+                    child_index,
+                    child_target: positions.get(&child.oid).copied(),
+                    on_delete: *on_delete,
+                    on_update: *on_update,
+                }
+            })
+            .collect();
+        let unique = definition
+            .indexes
+            .iter()
+            .filter(|index| index.unique)
+            .map(|index| UniqueIndex {
+                name: index.name.clone(),
+                oid: index.oid,
+                index: physical_index(&table, index),
+                columns: index.columns.iter().map(|column| ColumnId(column.column)).collect(),
+            })
+            .collect();
+        Ok(Target {
+            definition: definition.clone(),
+            all_columns: (0..columns.len()).map(|position| ColumnId(position as u16)).collect(),
+            table,
+            columns,
+            checks,
+            references,
+            referrers,
+            unique,
+        })
+    }
+
+    /// What the catalog says of it.
+    pub fn definition(&self) -> &Arc<TableDef> {
+        &self.definition
+    }
+
+    /// The name of a column.
+    pub(crate) fn column_name(&self, column: ColumnId) -> &str {
+        &self.definition.columns[column.index()].name
+    }
+
+    /// Whether rows can go in as they come: nothing looks at single rows. Columns that may not be
+    /// NULL are checked by column.
+    pub(crate) fn takes_batches(&self) -> bool {
+        self.checks.is_empty() && self.references.is_empty()
+    }
+}
+
+impl Reference {
+    fn compile(
+        name: &str,
+        child: &TableDef,
+        columns: &[u16],
+        parent: &TableDef,
+        parent_columns: &[u16],
+        compiler: &dyn TextCompiler,
+    ) -> Reference {
+        let parent_table = compiler.table(parent.storage());
+        let (index, order) = unique_index_over(parent, parent_columns, &parent_table);
+        let parent_types = types(parent, parent_columns);
+        Reference {
+            name: name.to_owned(),
+            columns: ids(columns),
+            parent_name: parent.name.clone(),
+            parent: parent_table,
+            index,
+            key: order.iter().map(|&position| (position, parent_types[position])).collect(),
+            to_itself: parent.oid == child.oid,
+        }
+    }
+}
+
+fn ids(columns: &[u16]) -> Vec<ColumnId> {
+    columns.iter().copied().map(ColumnId).collect()
+}
+
+fn types(table: &TableDef, columns: &[u16]) -> Vec<SqlType> {
+    columns.iter().map(|&column| table.columns[usize::from(column)].ty).collect()
+}
+
+/// The physical index of a definition.
+pub(crate) fn physical_index(table: &Table, definition: &IndexDef) -> Arc<Index> {
+    table
+        .indexes()
+        .iter()
+        .find(|index| index.spec().id == definition.id())
+        .unwrap_or_else(|| panic!("index \"{}\" is in the catalog but not in its table", definition.name))
+        .clone()
+}
+
+/// For the first columns of the index, which of `columns` each is, if these are exactly `columns`.
+fn leading_order(index: &IndexDef, columns: &[u16]) -> Option<Vec<usize>> {
+    let leading = index.columns.get(..columns.len())?;
+    let order: Vec<usize> = leading
+        .iter()
+        .map(|indexed| columns.iter().position(|column| *column == indexed.column))
+        .collect::<Option<_>>()?;
+    // Each of them once: an index may name a column twice.
+    (0..columns.len()).all(|position| order.contains(&position)).then_some(order)
+}
+
+/// The unique index over exactly `columns`, and their order in it. DDL has made sure of one.
+fn unique_index_over(definition: &TableDef, columns: &[u16], table: &Table) -> (Arc<Index>, Vec<usize>) {
+    definition
+        .indexes
+        .iter()
+        .filter(|index| index.unique && index.columns.len() == columns.len())
+        .find_map(|index| Some((physical_index(table, index), leading_order(index, columns)?)))
+        .unwrap_or_else(|| {
+            panic!("a foreign key points at columns of \"{}\" without a unique index", definition.name)
+        })
+}
+
+/// The quoted and qualified name of the sequence behind an identity column.
+fn identity_sequence(catalog: &Catalog, table: &TableDef, column: ColumnId) -> String {
+    let sequence = catalog
+        .sequences
+        .values()
+        .find(|sequence| sequence.owner == Some((table.oid, column.0)))
+        .unwrap_or_else(|| panic!("an identity column of \"{}\" has no sequence", table.name));
+    let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
+    match catalog.schemas.get(&sequence.schema) {
+        Some(schema) => format!("{}.{}", quoted(&schema.name), quoted(&sequence.name)),
+        None => quoted(&sequence.name),
+    }
+}

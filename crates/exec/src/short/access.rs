@@ -1,0 +1,482 @@
+//! Choosing indexes: from a flat query to nested look-ups.
+//!
+//! A condition `column op value` can be part of an index's key when the value depends only on
+//! parameters and on tables that are looked up earlier. Among the tables not placed yet, the one
+//! with the best look-up comes next: a point of a unique index before a long key before a short
+//! one. There are no statistics in this; a program that turns out to touch many rows gives up.
+
+use super::aggregate::{Aggregate, AggregateFunction};
+use super::flatten::Flat;
+use super::lookup::{KeyPart, Lookup, Lookups, RangeEnd};
+use super::{Body, Output, ShortProgram, SortKey};
+use crate::dml::target::physical_index;
+use crate::expression::RowExpression;
+use crate::types;
+use datafusion::common::DFSchema;
+use datafusion::logical_expr::expr::{Between, Cast};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, SortExpr};
+use firn_base::{ColumnId, SqlType};
+use firn_txn::catalog::IndexDef;
+use std::collections::HashSet;
+
+/// More tables than this are not a short statement.
+const MOST_TABLES: usize = 4;
+
+/// A condition on one column that an index can serve.
+struct Candidate<'f> {
+    /// Which of the query's conditions it comes from.
+    condition: usize,
+    column: usize,
+    operator: Operator,
+    value: &'f Expr,
+    /// Tables that the value depends on.
+    needs: HashSet<usize>,
+    /// Whether the index decides the condition alone, so that no filter has to.
+    is_exact: bool,
+}
+
+/// A way to look a table up.
+struct Choice<'f> {
+    table: usize,
+    index: &'f IndexDef,
+    key: Vec<&'f Candidate<'f>>,
+    low: Option<&'f Candidate<'f>>,
+    high: Option<&'f Candidate<'f>>,
+    is_point: bool,
+}
+
+impl Choice<'_> {
+    /// The larger, the fewer rows are to be expected.
+    fn rank(&self) -> (bool, usize, usize) {
+        let ends = usize::from(self.low.is_some()) + usize::from(self.high.is_some());
+        (self.is_point, self.key.len(), ends)
+    }
+}
+
+pub(super) fn compile(flat: Flat) -> Option<ShortProgram> {
+    if flat.tables.len() > MOST_TABLES {
+        return None;
+    }
+    let schema = flat.schema();
+    let mut candidates = Vec::new();
+    for (position, condition) in flat.conditions.iter().enumerate() {
+        add_candidates(&flat, &schema, position, condition, &mut candidates);
+    }
+    let choices = choose(&flat, &candidates)?;
+
+    // Conditions that no index decides alone become filters of the first look-up that can test them.
+    let decided: HashSet<usize> = choices
+        .iter()
+        .flat_map(|choice| choice.key.iter().chain(&choice.low).chain(&choice.high))
+        .filter(|candidate| candidate.is_exact)
+        .map(|candidate| candidate.condition)
+        .collect();
+    let order: Vec<usize> = choices.iter().map(|choice| choice.table).collect();
+    let depth_of =
+        |table: usize| order.iter().position(|placed| *placed == table).expect("every table is placed");
+    let mut filters: Vec<Vec<&Expr>> = vec![Vec::new(); choices.len()];
+    for (position, condition) in flat.conditions.iter().enumerate() {
+        if !decided.contains(&position) {
+            let depth = tables_of(&flat, condition).into_iter().map(depth_of).max().unwrap_or(0);
+            filters[depth].push(condition);
+        }
+    }
+
+    // The index may yield the wanted order by itself.
+    let (needs_sort, reverse) = match choices.as_slice() {
+        [only] => match order_by_index(&flat, only) {
+            Some(reverse) => (false, reverse),
+            None => (!flat.order.is_empty(), false),
+        },
+        _ => (!flat.order.is_empty(), false),
+    };
+
+    // Every column that an expression refers to gets a place in the row.
+    let mut used = HashSet::new();
+    let outputs_over_tables: &[Expr] = if flat.aggregate.is_some() { &[] } else { &flat.outputs };
+    let calls: &[Expr] = flat.aggregate.as_ref().map_or(&[], |(calls, _)| calls);
+    let sort: &[SortExpr] = if needs_sort { &flat.order } else { &[] };
+    let keys = choices
+        .iter()
+        .flat_map(|choice| choice.key.iter().chain(&choice.low).chain(&choice.high))
+        .map(|candidate| candidate.value);
+    for expression in outputs_over_tables
+        .iter()
+        .chain(calls)
+        .chain(sort.iter().map(|key| &key.expr))
+        .chain(filters.iter().flatten().copied())
+        .chain(keys)
+    {
+        used.extend(columns_of(&flat, expression));
+    }
+    let mut positions = vec![None; flat.columns.len()];
+    let mut cells = 0;
+    let mut spans = Vec::new();
+    for choice in &choices {
+        let offset = cells;
+        let mut columns = Vec::new();
+        for (column, described) in flat.columns.iter().enumerate() {
+            if let (true, Some(id)) =
+                (described.table == choice.table && used.contains(&column), described.column)
+            {
+                positions[column] = Some(cells);
+                columns.push(id);
+                cells += 1;
+            }
+        }
+        spans.push((offset, columns));
+    }
+    let place = |column: usize| positions[column];
+    let expression = |expression: &Expr| RowExpression::compile(expression, &schema, &place);
+
+    let mut lookups = Vec::with_capacity(choices.len());
+    for ((choice, (offset, columns)), filters) in choices.iter().zip(spans).zip(filters) {
+        let table = &flat.tables[choice.table];
+        let range_column = choice.index.columns.get(choice.key.len());
+        let end = |candidate: Option<&Candidate<'_>>| match candidate {
+            None => Some(None),
+            Some(candidate) => Some(Some(RangeEnd {
+                value: expression(candidate.value)?,
+                ty: flat.column_type(candidate.column)?,
+                inclusive: matches!(candidate.operator, Operator::GtEq | Operator::LtEq),
+            })),
+        };
+        let filter = filters.into_iter().cloned().reduce(Expr::and);
+        lookups.push(Lookup {
+            table: table.table.clone(),
+            index: physical_index(&table.table, choice.index),
+            columns,
+            offset,
+            key: choice
+                .key
+                .iter()
+                .map(|candidate| {
+                    Some(KeyPart {
+                        value: expression(candidate.value)?,
+                        ty: flat.column_type(candidate.column)?,
+                    })
+                })
+                .collect::<Option<_>>()?,
+            is_point: choice.is_point,
+            low: end(choice.low)?,
+            high: end(choice.high)?,
+            descending: range_column.is_some_and(|column| column.descending),
+            reverse,
+            filter: match filter {
+                Some(filter) => Some(expression(&filter)?),
+                None => None,
+            },
+        });
+    }
+
+    let width = flat.outputs.len();
+    let count = |limit: &Option<Expr>| match limit {
+        None => Some(None),
+        Some(limit) => {
+            let compiled = expression(limit)?;
+            let is_count =
+                matches!(compiled.ty(), None | Some(SqlType::SmallInt | SqlType::Integer | SqlType::BigInt));
+            (compiled.is_constant() && is_count).then_some(Some(compiled))
+        }
+    };
+    let (skip, fetch) = (count(&flat.skip)?, count(&flat.fetch)?);
+    let body = match &flat.aggregate {
+        Some((calls, results)) => aggregate_body(&flat, calls, results, &schema, &expression)?,
+        None => Body::Rows {
+            outputs: flat
+                .outputs
+                .iter()
+                .map(|output| match flat.column_of(output) {
+                    Some(column) if flat.columns[column].column.is_none() => {
+                        Some(Output::RowId(depth_of(flat.columns[column].table)))
+                    }
+                    _ => Some(Output::Expression(expression(output)?)),
+                })
+                .collect::<Option<_>>()?,
+            sort: sort
+                .iter()
+                .map(|key| {
+                    let expression = expression(&key.expr)?;
+                    if matches!(expression.ty(), Some(SqlType::Char(_))) {
+                        return None;
+                    }
+                    Some(SortKey { expression, descending: !key.asc, nulls_first: key.nulls_first })
+                })
+                .collect::<Option<_>>()?,
+        },
+    };
+    Some(ShortProgram { lookups: Lookups { lookups, cells }, body, width, skip, fetch })
+}
+
+fn aggregate_body(
+    flat: &Flat,
+    calls: &[Expr],
+    results: &DFSchema,
+    schema: &DFSchema,
+    expression: &dyn Fn(&Expr) -> Option<RowExpression>,
+) -> Option<Body> {
+    let mut aggregates = Vec::with_capacity(calls.len());
+    let mut result_types = Vec::with_capacity(calls.len());
+    for (call, field) in calls.iter().zip(results.fields()) {
+        let result = types::sql_type(field)?;
+        aggregates.push(aggregate(call, result, schema, expression)?);
+        result_types.push(result);
+    }
+    let outputs = flat
+        .outputs
+        .iter()
+        .map(|output| RowExpression::compile(output, results, &Some))
+        .collect::<Option<_>>()?;
+    Some(Body::Aggregate { aggregates, types: result_types, outputs })
+}
+
+fn aggregate(
+    call: &Expr,
+    result: SqlType,
+    schema: &DFSchema,
+    expression: &dyn Fn(&Expr) -> Option<RowExpression>,
+) -> Option<Aggregate> {
+    let call = match call {
+        Expr::Alias(alias) => return aggregate(&alias.expr, result, schema, expression),
+        Expr::AggregateFunction(call) => call,
+        _ => return None,
+    };
+    let parameters = &call.params;
+    if parameters.filter.is_some() || !parameters.order_by.is_empty() || parameters.null_treatment.is_some() {
+        return None;
+    }
+    let function = match (call.func.name(), parameters.distinct) {
+        ("count", false) => AggregateFunction::Count,
+        ("count", true) => AggregateFunction::CountDistinct,
+        ("sum", false) => AggregateFunction::Sum,
+        ("avg", false) => AggregateFunction::Average,
+        ("min", _) => AggregateFunction::Smallest,
+        ("max", _) => AggregateFunction::Largest,
+        _ => return None,
+    };
+    let argument = match parameters.args.as_slice() {
+        // `count(*)` is analysed into a count of a literal.
+        [Expr::Literal(literal, _)] if function == AggregateFunction::Count && !literal.is_null() => None,
+        [] if function == AggregateFunction::Count => None,
+        [argument] => Some(expression(argument)?),
+        _ => return None,
+    };
+    let argument_type = argument.as_ref().and_then(RowExpression::ty);
+    Aggregate::is_supported(function, argument_type, result).then_some(Aggregate {
+        function,
+        argument,
+        result,
+    })
+}
+
+/// The columns that an expression refers to.
+fn columns_of(flat: &Flat, expression: &Expr) -> Vec<usize> {
+    expression
+        .column_refs()
+        .into_iter()
+        .filter_map(|column| flat.column_of(&Expr::Column(column.clone())))
+        .collect()
+}
+
+/// The tables that an expression refers to.
+fn tables_of(flat: &Flat, expression: &Expr) -> HashSet<usize> {
+    columns_of(flat, expression).into_iter().map(|column| flat.columns[column].table).collect()
+}
+
+/// Finds in a condition what an index can serve.
+fn add_candidates<'f>(
+    flat: &'f Flat,
+    schema: &DFSchema,
+    condition: usize,
+    expression: &'f Expr,
+    candidates: &mut Vec<Candidate<'f>>,
+) {
+    match expression {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
+            add_candidate(flat, schema, condition, left, *op, right, candidates);
+            if let Some(swapped) = op.swap() {
+                add_candidate(flat, schema, condition, right, swapped, left, candidates);
+            }
+        }
+        Expr::Between(Between { expr, negated: false, low, high }) => {
+            let begin = candidates.len();
+            add_candidate(flat, schema, condition, expr, Operator::GtEq, low, candidates);
+            add_candidate(flat, schema, condition, expr, Operator::LtEq, high, candidates);
+            // Two ends are one condition: neither decides it alone.
+            for candidate in &mut candidates[begin..] {
+                candidate.is_exact = false;
+            }
+        }
+        _ => {}
+    }
+}
+
+fn add_candidate<'f>(
+    flat: &'f Flat,
+    schema: &DFSchema,
+    condition: usize,
+    side: &'f Expr,
+    operator: Operator,
+    value: &'f Expr,
+    candidates: &mut Vec<Candidate<'f>>,
+) {
+    let is_range = match operator {
+        Operator::Eq => false,
+        Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq => true,
+        _ => return,
+    };
+    let type_of = |expression: &Expr| {
+        let (_, field) = expression.to_field(schema).ok()?;
+        types::sql_type(&field)
+    };
+    // The analysis casts a column to meet a wider value; the index holds it uncast.
+    let (column, compared_as) = match side {
+        Expr::Cast(Cast { expr, .. }) => (flat.column_of(expr), type_of(side)),
+        _ => (flat.column_of(side), None),
+    };
+    let Some(column) = column else { return };
+    let Some(ty) = flat.column_type(column) else { return };
+    if compared_as.is_some_and(|wider| !is_widening(ty, wider)) {
+        return;
+    }
+    let Some(value_type) = type_of(value) else { return };
+    if !can_meet(ty, value_type) {
+        return;
+    }
+    let needs = tables_of(flat, value);
+    if needs.contains(&flat.columns[column].table) {
+        return;
+    }
+    let described = &flat.tables[flat.columns[column].table].definition.columns
+        [flat.columns[column].column.expect("it has a type").index()];
+    // A range end alone lets NULLs in that stand beyond the last value, and rounded ends are too
+    // wide; then a filter tests the condition again.
+    let is_exact =
+        !is_range || (described.not_null && ty == value_type && !matches!(ty, SqlType::Numeric { .. }));
+    candidates.push(Candidate { condition, column, operator, value, needs, is_exact });
+}
+
+/// Whether a cast between the types keeps every value apart and in order.
+fn is_widening(from: SqlType, to: SqlType) -> bool {
+    use SqlType::{BigInt, Integer, Numeric, SmallInt};
+    match (from, to) {
+        (from, to) if from == to => true,
+        (SqlType::Char(_), _) | (_, SqlType::Char(_)) => false,
+        (from, to) if from.is_string() => matches!(to, SqlType::Text | SqlType::Varchar(None)),
+        (SmallInt, Integer | BigInt) | (Integer, BigInt) => true,
+        (SmallInt, Numeric { precision, scale }) => precision - scale >= 5,
+        (Integer, Numeric { precision, scale }) => precision - scale >= 10,
+        (BigInt, Numeric { precision, scale }) => precision - scale >= 19,
+        (Numeric { precision: p, scale: s }, Numeric { precision, scale }) => {
+            scale >= s && precision - scale >= p - s
+        }
+        _ => false,
+    }
+}
+
+/// Whether a look-up can bring a value of the one type to a column of the other.
+fn can_meet(column: SqlType, value: SqlType) -> bool {
+    let is_exact_number =
+        |ty| matches!(ty, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt | SqlType::Numeric { .. });
+    match (column, value) {
+        (SqlType::Char(_), _) | (_, SqlType::Char(_)) => false,
+        (column, value) if column.is_string() => value.is_string(),
+        (column, value) if is_exact_number(column) => is_exact_number(value),
+        // Floats have values that are equal and encoded differently (zeros): leave them alone.
+        (SqlType::Real | SqlType::Double, _) => false,
+        (column, value) => column == value,
+    }
+}
+
+/// Orders the tables and chooses an index for each.
+fn choose<'f>(flat: &'f Flat, candidates: &'f [Candidate<'f>]) -> Option<Vec<Choice<'f>>> {
+    let mut placed: HashSet<usize> = HashSet::new();
+    let mut choices = Vec::with_capacity(flat.tables.len());
+    while placed.len() < flat.tables.len() {
+        let best = (0..flat.tables.len())
+            .filter(|table| !placed.contains(table))
+            .filter_map(|table| best_index(flat, candidates, table, &placed))
+            .max_by_key(Choice::rank)?;
+        placed.insert(best.table);
+        choices.push(best);
+    }
+    Some(choices)
+}
+
+fn best_index<'f>(
+    flat: &'f Flat,
+    candidates: &'f [Candidate<'f>],
+    table: usize,
+    placed: &HashSet<usize>,
+) -> Option<Choice<'f>> {
+    let usable = |column: ColumnId| {
+        candidates.iter().filter(move |candidate| {
+            let described = &flat.columns[candidate.column];
+            described.table == table && described.column == Some(column) && candidate.needs.is_subset(placed)
+        })
+    };
+    let indexes = &flat.tables[table].definition.indexes;
+    let possible = indexes.iter().filter_map(|index| {
+        let mut key = Vec::new();
+        for column in &index.columns {
+            match usable(ColumnId(column.column)).find(|candidate| candidate.operator == Operator::Eq) {
+                Some(candidate) => key.push(candidate),
+                None => break,
+            }
+        }
+        let (mut low, mut high) = (None, None);
+        if let Some(next) = index.columns.get(key.len()) {
+            for candidate in usable(ColumnId(next.column)) {
+                match candidate.operator {
+                    Operator::Gt | Operator::GtEq => low = low.or(Some(candidate)),
+                    Operator::Lt | Operator::LtEq => high = high.or(Some(candidate)),
+                    _ => {}
+                }
+            }
+        }
+        let is_point = index.unique && key.len() == index.columns.len();
+        let choice = Choice { table, index, key, low, high, is_point };
+        (choice.rank() > (false, 0, 0) || follows_order(flat, &choice)).then_some(choice)
+    });
+    possible.max_by_key(Choice::rank)
+}
+
+/// Whether a look-up without any key is still worth it: the first rows in the index's order.
+fn follows_order(flat: &Flat, choice: &Choice<'_>) -> bool {
+    flat.tables.len() == 1
+        && flat.fetch.is_some()
+        && !flat.order.is_empty()
+        && order_by_index(flat, choice).is_some()
+}
+
+/// Whether the look-up yields rows in the wanted order, and if so whether against the index's.
+fn order_by_index(flat: &Flat, choice: &Choice<'_>) -> Option<bool> {
+    if flat.order.is_empty() || choice.is_point {
+        return Some(false);
+    }
+    let definition = &flat.tables[choice.table].definition;
+    let bound: HashSet<Option<ColumnId>> =
+        choice.key.iter().map(|candidate| flat.columns[candidate.column].column).collect();
+    let mut following = choice.index.columns[choice.key.len()..].iter();
+    let mut reverse = None;
+    for key in &flat.order {
+        let column = flat.columns[flat.column_of(&key.expr)?].column;
+        // A column that equals one value orders nothing.
+        if bound.contains(&column) {
+            continue;
+        }
+        let indexed = following.next()?;
+        if Some(ColumnId(indexed.column)) != column {
+            return None;
+        }
+        let against = key.asc == indexed.descending;
+        let nullable = !definition.columns[usize::from(indexed.column)].not_null;
+        if nullable && (key.nulls_first != indexed.nulls_first) != against {
+            return None;
+        }
+        if *reverse.get_or_insert(against) != against {
+            return None;
+        }
+    }
+    Some(reverse.unwrap_or(false))
+}
