@@ -5,6 +5,7 @@ pub mod parse;
 pub mod statement;
 
 pub mod bind;
+pub mod dml;
 pub mod functions;
 pub mod names;
 

@@ -2,10 +2,11 @@
 
 use super::context::WITH_ROW_ID;
 use super::{Binder, analysis};
+use crate::statement::fold;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{
     self, CastKind, DataType, ExactNumberInfo, ExcludeSelectItem, Ident, ObjectName, ObjectNamePart, Query,
-    SelectItem, SetExpr, TableFactor, TableWithJoins, TimezoneInfo, Value,
+    SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins, TimezoneInfo, Value,
 };
 use firn_base::{Error, Result, SqlState, SqlType};
 use firn_exec::ROW_ID_COLUMN;
@@ -151,9 +152,21 @@ pub fn row_source_query(
     };
     last.value.push(WITH_ROW_ID);
 
+    // Only the target has a row id to leave out.
     let without_row_id = |item: &SelectItem| {
         let mut item = item.clone();
-        if let SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) = &mut item {
+        let (options, of_target) = match &mut item {
+            SelectItem::Wildcard(options) => (options, true),
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
+                let of_target = matches!(
+                    name.0.last(),
+                    Some(ObjectNamePart::Identifier(ident)) if fold(ident) == fold(&known_as)
+                );
+                (options, of_target)
+            }
+            _ => return item,
+        };
+        if of_target {
             let row_id = ObjectName::from(vec![Ident::new(ROW_ID_COLUMN)]);
             options.opt_exclude = Some(ExcludeSelectItem::Single(row_id));
         }

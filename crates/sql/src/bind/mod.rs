@@ -171,6 +171,11 @@ impl<'a> Binder<'a> {
             .map_err(from_datafusion)
     }
 
+    /// The physical table of an id.
+    pub fn physical_table(&self, id: TableId) -> Arc<Table> {
+        (self.tables)(id)
+    }
+
     fn names(&self) -> Names<'_> {
         Names { catalog: self.catalog, search_path: &self.facts.search_path }
     }
