@@ -589,7 +589,7 @@ fn month_by_name(word: &str) -> Option<u32> {
     ];
     let matches =
         |month: &&str| word == *month || word == &month[..3] || word == "sept" && *month == "september";
-    MONTHS.iter().position(|month| matches(&month)).map(|position| position as u32 + 1)
+    MONTHS.iter().position(matches).map(|position| position as u32 + 1)
 }
 
 fn is_weekday(word: &str) -> bool {

@@ -111,11 +111,14 @@ impl Block {
 
     #[inline]
     pub fn is_present(&self, slot: Slot) -> bool {
-        bit(self.present_words(), slot)
+        // Acquire: pairs with `set_present`. The columns of a row that is present are there.
+        self.present_words()[slot.index() / 64].load(Ordering::Acquire) >> (slot.0 % 64) & 1 != 0
     }
 
     #[inline]
     pub fn set_present(&self, slot: Slot, present: bool) {
+        // Pairs with the load in `is_present`.
+        fence(Ordering::Release);
         set_bit(self.present_words(), slot, present);
     }
 

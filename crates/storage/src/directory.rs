@@ -10,9 +10,12 @@ use firn_base::sync::{AtomicU64, Mutex, OnceLock, Ordering};
 const FIRST: u64 = 16;
 const LEVELS: usize = 40;
 
+/// The entries of one level.
+type Level = Box<[OnceLock<Box<Block>>]>;
+
 /// A list of blocks that only grows.
 pub(crate) struct Directory {
-    levels: [OnceLock<Box<[OnceLock<Box<Block>>]>>; LEVELS],
+    levels: [OnceLock<Level>; LEVELS],
     len: AtomicU64,
     growing: Mutex<()>,
 }

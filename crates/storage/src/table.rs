@@ -18,8 +18,8 @@ use crate::{Guard, Index, KeyBuffer, TableScan, WriteSet};
 use arrow_array::ArrayRef;
 use firn_base::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock};
 use firn_base::{
-    BlockNumber, Cell, ColumnId, Error, Result, RowId, Slot, Snapshot, SqlState, SqlType, Stamp, TableId,
-    Time, visible,
+    BlockNumber, Cell, ColumnId, Error, Result, RowId, Slot, Snapshot, SqlState, SqlType, TableId, Time,
+    visible,
 };
 use smallvec::SmallVec;
 
@@ -45,7 +45,8 @@ impl Default for TableOptions {
     }
 }
 
-/// Locks that order key changes of a row against the removal of its dead entries.
+/// Locks under which the indexed columns of a row change and are read as they lie in place. Nothing
+/// else is done, and no other lock taken, under one.
 const KEY_LOCKS: usize = 64;
 
 type RawCells = SmallVec<[RawCell; 16]>;
@@ -216,7 +217,7 @@ impl Table {
         guard: &Guard,
     ) -> Result<Verdict> {
         let committed = Snapshot { read_time: LATEST, owner: snapshot.owner };
-        let in_place = self.has_key_in_place(index, key, other, guard);
+        let in_place = self.has_key_in_place(index, key, other);
         let in_newest = self.has_key(index, key, other, committed, guard);
         let in_own = self.has_key(index, key, other, snapshot, guard);
         if in_place && in_newest {
@@ -241,19 +242,19 @@ impl Table {
     }
 
     /// Whether what lies in place, committed or not, is a row with `key`.
-    fn has_key_in_place(&self, index: &Index, key: &[u8], row: RowId, guard: &Guard) -> bool {
+    fn has_key_in_place(&self, index: &Index, key: &[u8], row: RowId) -> bool {
         let block = self.block(row);
+        let slot = row.slot();
         let (columns, mut raw) = key_columns(index);
-        loop {
-            let head = block.head(row.slot(), guard);
-            // The owner of the newest record sees what lies in place.
-            let owner = head.map_or(Stamp::committed(Time(0)), Record::stamp);
-            let snapshot = Snapshot { read_time: LATEST, owner };
-            let present = block.read_raw(row.slot(), snapshot, &columns, &mut raw, guard);
-            if block.head(row.slot(), guard) == head {
-                return present && key_of(block, index, &raw).as_slice() == key;
-            }
+        // The lock keeps the keys of a row whole; of a row just inserted they are once it is present.
+        let _turn = self.key_lock(row).lock();
+        if !block.is_present(slot) {
+            return false;
         }
+        for (column, cell) in columns.iter().zip(&mut raw) {
+            *cell = block.load_cell(slot, *column);
+        }
+        key_of(block, index, &raw).as_slice() == key
     }
 
     fn allocate_slot(&self) -> (&Block, Slot) {
@@ -385,10 +386,13 @@ impl Table {
             }
         } else {
             self.keys_changed.store(true, Ordering::Release);
-            let _turn = self.key_lock(row).lock();
-            for (column, cell) in columns.iter().zip(cells) {
-                block.store_cell(slot, *column, block.import(*column, cell));
+            {
+                let _turn = self.key_lock(row).lock();
+                for (column, cell) in columns.iter().zip(cells) {
+                    block.store_cell(slot, *column, block.import(*column, cell));
+                }
             }
+            // Without the lock: judging another row takes that row's.
             for index in indexes.iter().filter(|index| is_over(index, columns)) {
                 let (key_columns, mut raw) = key_columns(index);
                 for (column, raw) in key_columns.iter().zip(&mut raw) {
@@ -500,8 +504,8 @@ impl Table {
     }
 
     /// Whether what lies in place, committed or not, is a row whose key in `index` is `key`.
-    pub fn stands_in_place(&self, index: &Index, key: &[u8], row: RowId, guard: &Guard) -> bool {
-        self.has_key_in_place(index, key, row, guard)
+    pub fn stands_in_place(&self, index: &Index, key: &[u8], row: RowId) -> bool {
+        self.has_key_in_place(index, key, row)
     }
 
     /// A scan of the rows that `snapshot` sees, in blocks' order, shared by any number of threads.
@@ -559,12 +563,13 @@ impl Table {
                     return;
                 }
                 let row = block.row(slot);
-                let _turn = self.key_lock(row).lock();
+                let turn = self.key_lock(row).lock();
                 let new_keys: SmallVec<[KeyBuffer; 4]> =
                     affected.iter().map(|index| key_in_place(block, index, slot)).collect();
                 for (column, before) in record.entries() {
                     block.store_cell(slot, column, before);
                 }
+                drop(turn);
                 for (index, key) in affected.iter().zip(&new_keys) {
                     self.purge(index, key, row, guard);
                 }
@@ -591,34 +596,40 @@ impl Table {
         let slot = record.slot();
         let row = block.row(slot);
         for index in self.indexes.read().iter().filter(|index| changes(index, record)) {
-            let _turn = self.key_lock(row).lock();
+            let turn = self.key_lock(row).lock();
             // The image before: what newer records and the row itself do not tell otherwise.
             let (columns, mut raw) = key_columns(index);
             image_before(block, record, &columns, &mut raw, guard);
             let key = key_of(block, index, &raw);
+            drop(turn);
             self.purge(index, &key, row, guard);
         }
     }
 
     /// Removes the entry of `key` for `row` unless the row in place or a version of it still has the
-    /// key. The caller holds the row's key lock.
+    /// key. Should an update that gives the row this key come in between, it lists the row anew and
+    /// the index asks again.
     fn purge(&self, index: &Index, key: &[u8], row: RowId, guard: &Guard) {
+        index.remove_if(key, row, guard, &mut || !self.any_version_has(index, key, row, guard));
+    }
+
+    fn any_version_has(&self, index: &Index, key: &[u8], row: RowId, guard: &Guard) -> bool {
         let block = self.block(row);
         let slot = row.slot();
         let (columns, mut raw) = key_columns(index);
+        let _turn = self.key_lock(row).lock();
         for (column, cell) in columns.iter().zip(&mut raw) {
             *cell = block.load_cell(slot, *column);
         }
         let mut next = block.head(slot, guard);
         loop {
             if key_of(block, index, &raw).as_slice() == key {
-                return;
+                return true;
             }
-            let Some(record) = next else { break };
+            let Some(record) = next else { return false };
             restore_columns(record, &columns, &mut raw);
             next = record.older(guard);
         }
-        index.remove(key, row, guard);
     }
 
     /// Gives a slot out again from now on.

@@ -336,7 +336,7 @@ impl Engine {
         &self,
         mut write_set: WriteSet,
         ddl: Option<&Ddl>,
-    ) -> std::result::Result<Ticket, (Error, WriteSet)> {
+    ) -> std::result::Result<Ticket, Box<(Error, WriteSet)>> {
         if let (Some(ddl), Some(redo)) = (ddl, write_set.redo()) {
             redo.catalog_change(&ddl.log_entry(self));
         }
@@ -346,7 +346,7 @@ impl Engine {
         if let (Some(log), Some(redo)) = (&self.log, write_set.redo()) {
             if let Err(error) = log.check() {
                 drop(turn);
-                return Err((error, write_set));
+                return Err(Box::new((error, write_set)));
             }
             lsn = Some(log.append(time, redo.as_bytes()));
         }
@@ -360,7 +360,9 @@ impl Engine {
         let (retired, redo) = write_set.retire(time);
         self.collector.retire(retired);
         drop(turn);
-        redo.map(keep_redo);
+        if let Some(redo) = redo {
+            keep_redo(redo);
+        }
         Ok(Ticket { time, lsn })
     }
 
@@ -375,7 +377,9 @@ impl Engine {
         let (retired, redo) = write_set.retire(time);
         self.collector.retire(retired);
         drop(turn);
-        redo.map(keep_redo);
+        if let Some(redo) = redo {
+            keep_redo(redo);
+        }
     }
 
     fn publish_catalog(&self, ddl: &Ddl, time: Time) {

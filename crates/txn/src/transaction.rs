@@ -256,7 +256,7 @@ impl Transaction {
         guard: &Guard,
     ) -> Result<bool> {
         let Some(row) = self.get(table, index, key, guard) else { return Ok(false) };
-        if table.stands_in_place(index, key, row, guard) {
+        if table.stands_in_place(index, key, row) {
             return Ok(true);
         }
         Err(Error::write_conflict(&table.name()))
@@ -278,7 +278,7 @@ impl Transaction {
             if table.sees(index, key, row, self.snapshot, guard) {
                 outcome = Ok(true);
             } else if table.changed_unseen(row, self.snapshot, guard)
-                && table.stands_in_place(index, key, row, guard)
+                && table.stands_in_place(index, key, row)
             {
                 outcome = Err(Error::write_conflict(&table.name()));
             }
@@ -403,7 +403,8 @@ impl Transaction {
                 self.end_ddl();
                 Ok(ticket)
             }
-            Err((error, write_set)) => {
+            Err(failure) => {
+                let (error, write_set) = *failure;
                 // Dropping rolls back.
                 self.write_set = Some(write_set);
                 Err(error)
