@@ -261,6 +261,7 @@ impl Insert {
         let set = run.writer.set;
         let table = set.root();
         if bulk && !self.violates_not_null(table, batch) {
+            run.writer.stop_if_cancelled()?;
             let columns = self.whole_columns(run, batch)?;
             run.writer.transaction.insert_batch(&table.table, &columns, &pin())?;
             run.outcome.count += batch.num_rows() as u64;

@@ -11,6 +11,7 @@
 use super::target::{Target, TargetSet};
 use crate::constraint::{self, Pending};
 use crate::expression::{Environment, Row};
+use crate::scan::cancelled;
 use firn_base::{Cell, ColumnId, Error, Result, RowId, SqlState, SqlType, TimeZoneSetting, Value, coerce};
 use firn_txn::{Guard, Transaction};
 use smallvec::SmallVec;
@@ -38,6 +39,7 @@ impl<'a> Writer<'a> {
 
     /// Inserts a whole row of values that have been coerced to the columns' types.
     pub(crate) fn insert(&mut self, target: usize, row: &[Value], guard: &Guard) -> Result<RowId> {
+        self.stop_if_cancelled()?;
         let set = self.set;
         let table = set.target(target);
         debug_assert_eq!(row.len(), table.columns.len());
@@ -73,6 +75,7 @@ impl<'a> Writer<'a> {
         deferred: bool,
         guard: &Guard,
     ) -> Result<()> {
+        self.stop_if_cancelled()?;
         let set = self.set;
         let table = set.target(target);
         let changed: Cells<'_> = columns
@@ -140,6 +143,7 @@ impl<'a> Writer<'a> {
 
     /// Deletes a visible row.
     pub(crate) fn delete(&mut self, target: usize, row: RowId, guard: &Guard) -> Result<()> {
+        self.stop_if_cancelled()?;
         let set = self.set;
         let table = set.target(target);
         for (position, referrer) in table.referrers.iter().enumerate() {
@@ -159,6 +163,12 @@ impl<'a> Writer<'a> {
     /// Carries out referential actions and tests what had to wait for the end of the statement.
     pub(crate) fn finish(self) -> Result<()> {
         if self.pending.is_empty() { Ok(()) } else { constraint::finish(self) }
+    }
+
+    /// Fails with 57014 once the statement has been cancelled. A load per row, which costs nothing
+    /// beside the row.
+    pub(crate) fn stop_if_cancelled(&self) -> Result<()> {
+        if self.environment.options.cancel.is_cancelled() { Err(cancelled()) } else { Ok(()) }
     }
 
     fn check(&self, table: &Target, cells: &[Cell<'_>]) -> Result<()> {
