@@ -15,5 +15,8 @@ pub mod ddl;
 pub mod services;
 pub mod settings;
 
+mod information_schema;
+pub mod pg_catalog;
+
 pub use firn_exec::{BatchStream, Cancel, RunOptions, SessionServices};
 pub use plan::{Column, Plan, QueryOutput};

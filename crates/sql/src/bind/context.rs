@@ -5,6 +5,7 @@ use super::{Binder, names};
 use crate::bind::analysis;
 use crate::functions;
 use crate::names::Relation;
+use crate::pg_catalog;
 use crate::statement::QualifiedName;
 use datafusion::arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use datafusion::catalog::cte_worktable::CteWorkTable;
@@ -108,10 +109,7 @@ impl<'b> Context<'b> {
     /// `pg_catalog` before the search path, as in PostgreSQL.
     fn system_table(&self, name: &QualifiedName) -> Option<Arc<dyn TableProvider>> {
         let schema = name.schema.as_deref().unwrap_or("pg_catalog");
-        if schema != "pg_catalog" && schema != "information_schema" {
-            return None;
-        }
-        system_table(self.binder, schema, &name.name)
+        pg_catalog::provider(schema, &name.name, self.binder.catalog, self.binder.facts)
     }
 
     /// A view, bound anew from its text.
@@ -138,11 +136,6 @@ impl<'b> Context<'b> {
         let plan = LogicalPlanBuilder::from(plan.clone()).project(renamed)?.build()?;
         Ok(ViewTable::new(plan, Some(view.query.clone())))
     }
-}
-
-/// No system tables yet.
-fn system_table(_binder: &Binder<'_>, _schema: &str, _name: &str) -> Option<Arc<dyn TableProvider>> {
-    None
 }
 
 impl ContextProvider for Context<'_> {
@@ -185,6 +178,7 @@ impl ContextProvider for Context<'_> {
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         functions::scalar(name, self.binder.facts)
+            .or_else(|| pg_catalog::function(name, self.binder.catalog, self.binder.facts))
             .or_else(|| self.state.scalar_functions().get(name).cloned())
     }
 

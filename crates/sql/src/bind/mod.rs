@@ -27,6 +27,7 @@ pub use firn_exec::types::columns_of;
 use self::context::Context;
 use self::parameters::Parameters;
 use crate::names::Names;
+use crate::pg_catalog;
 use crate::statement::qualified_name;
 use datafusion::common::{DFSchema, DataFusionError};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
@@ -197,6 +198,7 @@ impl<'a> Binder<'a> {
     }
 
     fn plan_query(&self, mut query: ast::Query) -> Result<LogicalPlan> {
+        pg_catalog::rewrite_query(&mut query);
         rewrite::query(&mut query)?;
         let context = Context::new(self);
         let statement = ast::Statement::Query(Box::new(query));
@@ -213,6 +215,7 @@ impl<'a> Binder<'a> {
         assigned: Option<(&str, SqlType)>,
     ) -> Result<Expr> {
         let mut expression = expression.clone();
+        pg_catalog::rewrite_expression(&mut expression);
         rewrite::expression(&mut expression)?;
         let context = Context::new(self);
         let planned = SqlToRel::new_with_options(&context, context::parser_options()).sql_to_expr(

@@ -1,0 +1,394 @@
+//! The rows of `information_schema`'s relations, one function each.
+
+use crate::pg_catalog::rows::{action_rule, parent_index, row, shown_default};
+use crate::pg_catalog::{Cell, Row, Source};
+use firn_base::SqlType;
+use firn_txn::catalog::{ColumnDef, ConstraintDef, ConstraintKind, Identity, Oid, TableDef};
+
+/// What makes the rows of a relation; `None` for relations that are always empty.
+pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
+    Some(match relation {
+        "applicable_roles" => applicable_roles,
+        "check_constraints" => check_constraints,
+        "columns" => columns,
+        "constraint_column_usage" => constraint_column_usage,
+        "constraint_table_usage" => constraint_table_usage,
+        "enabled_roles" => enabled_roles,
+        "information_schema_catalog_name" => catalog_name,
+        "key_column_usage" => key_column_usage,
+        "referential_constraints" => referential_constraints,
+        "schemata" => schemata,
+        "sequences" => sequences,
+        "table_constraints" => table_constraints,
+        "tables" => tables,
+        "views" => views,
+        _ => return None,
+    })
+}
+
+/// The standard's booleans.
+fn yes_or_no(value: bool) -> &'static str {
+    if value { "YES" } else { "NO" }
+}
+
+fn database(source: &Source) -> &str {
+    &source.facts.database
+}
+
+fn catalog_name(source: &Source) -> Vec<Row> {
+    vec![row! { "catalog_name": database(source) }]
+}
+
+fn enabled_roles(source: &Source) -> Vec<Row> {
+    vec![row! { "role_name": source.facts.user.as_str() }]
+}
+
+fn applicable_roles(_: &Source) -> Vec<Row> {
+    // There are no roles that one could be a member of.
+    Vec::new()
+}
+
+fn schemata(source: &Source) -> Vec<Row> {
+    let row = |(_, name): (Oid, &str)| {
+        row! {
+            "catalog_name": database(source),
+            "schema_name": name,
+            "schema_owner": source.facts.user.as_str(),
+        }
+    };
+    source.schemas().map(row).collect()
+}
+
+fn tables(source: &Source) -> Vec<Row> {
+    let row = |schema: Oid, name: &str, kind: &'static str| {
+        row! {
+            "table_catalog": database(source),
+            "table_schema": source.schema_name(schema),
+            "table_name": name,
+            "table_type": kind,
+            "is_insertable_into": yes_or_no(kind == "BASE TABLE"),
+            "is_typed": "NO",
+        }
+    };
+    let catalog = &source.catalog;
+    let mut rows: Vec<Row> =
+        catalog.tables.values().map(|table| row(table.schema, &table.name, "BASE TABLE")).collect();
+    rows.extend(catalog.views.values().map(|view| row(view.schema, &view.name, "VIEW")));
+    for (schema, relations) in
+        [(Oid::PG_CATALOG, crate::pg_catalog::relation::all()), (Oid::INFORMATION_SCHEMA, super::all())]
+    {
+        let kind = |relkind| if relkind == "r" { "BASE TABLE" } else { "VIEW" };
+        rows.extend(relations.iter().map(|relation| row(schema, relation.name, kind(relation.relkind))));
+    }
+    rows
+}
+
+fn views(source: &Source) -> Vec<Row> {
+    let row = |view: &firn_txn::catalog::ViewDef| {
+        row! {
+            "table_catalog": database(source),
+            "table_schema": source.schema_name(view.schema),
+            "table_name": view.name.as_str(),
+            "view_definition": view.query.as_str(),
+            "check_option": "NONE",
+            "is_updatable": "NO",
+            "is_insertable_into": "NO",
+            "is_trigger_updatable": "NO",
+            "is_trigger_deletable": "NO",
+            "is_trigger_insertable_into": "NO",
+        }
+    };
+    source.catalog.views.values().map(|view| row(view)).collect()
+}
+
+fn columns(source: &Source) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for table in source.catalog.tables.values() {
+        for (position, definition) in table.visible_columns() {
+            rows.push(column(source, table.schema, &table.name, usize::from(position.0), definition, true));
+        }
+    }
+    for view in source.catalog.views.values() {
+        for (position, definition) in view.columns.iter().enumerate() {
+            rows.push(column(source, view.schema, &view.name, position, definition, false));
+        }
+    }
+    rows
+}
+
+fn column(
+    source: &Source,
+    schema: Oid,
+    relation: &str,
+    position: usize,
+    column: &ColumnDef,
+    updatable: bool,
+) -> Row {
+    let mut row = row! {
+        "table_catalog": database(source),
+        "table_schema": source.schema_name(schema),
+        "table_name": relation,
+        "column_name": column.name.as_str(),
+        "ordinal_position": position as i64 + 1,
+        "column_default": shown_default(column),
+        "is_nullable": yes_or_no(!column.not_null),
+        "data_type": bare_name(column.ty),
+        // Zero by default, but a size that does not apply is not known.
+        "character_maximum_length": Cell::Null,
+        "character_octet_length": Cell::Null,
+        "numeric_precision": Cell::Null,
+        "numeric_precision_radix": Cell::Null,
+        "numeric_scale": Cell::Null,
+        "datetime_precision": Cell::Null,
+        "interval_precision": Cell::Null,
+        "maximum_cardinality": Cell::Null,
+        "udt_catalog": database(source),
+        "udt_schema": "pg_catalog",
+        "udt_name": column.ty.typname(),
+        "dtd_identifier": (position + 1).to_string(),
+        "is_self_referencing": "NO",
+        "is_identity": yes_or_no(column.identity.is_some()),
+        "identity_generation": column.identity.map(|identity| match identity {
+            Identity::Always => "ALWAYS",
+            Identity::ByDefault => "BY DEFAULT",
+        }),
+        "identity_cycle": "NO",
+        "is_generated": "NEVER",
+        "is_updatable": yes_or_no(updatable),
+    };
+    row.extend(sizes(column.ty));
+    row
+}
+
+/// The type without its modifiers.
+fn bare_name(ty: SqlType) -> String {
+    match ty {
+        SqlType::Numeric { .. } => "numeric".to_owned(),
+        SqlType::Varchar(_) => "character varying".to_owned(),
+        SqlType::Char(_) => "character".to_owned(),
+        ty => ty.to_string(),
+    }
+}
+
+/// The columns that say how large values of a type get.
+fn sizes(ty: SqlType) -> Row {
+    // UTF-8 takes up to four bytes for a character.
+    let text = |length: u32| {
+        row! {
+            "character_maximum_length": i64::from(length),
+            "character_octet_length": i64::from(length) * 4,
+        }
+    };
+    match ty {
+        SqlType::Text | SqlType::Varchar(None) => row! { "character_octet_length": 1 << 30 },
+        SqlType::Varchar(Some(length)) | SqlType::Char(length) => text(length),
+        SqlType::SmallInt | SqlType::Integer | SqlType::BigInt => row! {
+            "numeric_precision": i64::from(ty.typlen()) * 8,
+            "numeric_precision_radix": 2,
+            "numeric_scale": 0,
+        },
+        SqlType::Real => row! { "numeric_precision": 24, "numeric_precision_radix": 2 },
+        SqlType::Double => row! { "numeric_precision": 53, "numeric_precision_radix": 2 },
+        SqlType::NUMERIC => row! { "numeric_precision_radix": 10 },
+        SqlType::Numeric { precision, scale } => row! {
+            "numeric_precision": i64::from(precision),
+            "numeric_precision_radix": 10,
+            "numeric_scale": i64::from(scale),
+        },
+        SqlType::Date => row! { "datetime_precision": 0 },
+        SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz | SqlType::Interval => {
+            row! { "datetime_precision": 6 }
+        }
+        SqlType::Boolean | SqlType::Bytea | SqlType::Uuid => Vec::new(),
+    }
+}
+
+fn sequences(source: &Source) -> Vec<Row> {
+    let row = |sequence: &firn_txn::catalog::SequenceDef| {
+        row! {
+            "sequence_catalog": database(source),
+            "sequence_schema": source.schema_name(sequence.schema),
+            "sequence_name": sequence.name.as_str(),
+            "data_type": sequence.ty.to_string(),
+            "numeric_precision": i64::from(sequence.ty.typlen()) * 8,
+            "numeric_precision_radix": 2,
+            "start_value": sequence.start.to_string(),
+            "minimum_value": sequence.minimum.to_string(),
+            "maximum_value": sequence.maximum.to_string(),
+            "increment": sequence.increment.to_string(),
+            "cycle_option": yes_or_no(sequence.cycle),
+        }
+    };
+    source.catalog.sequences.values().map(|sequence| row(sequence)).collect()
+}
+
+/// Every constraint with its table.
+fn constraints(source: &Source) -> impl Iterator<Item = (&TableDef, &ConstraintDef)> {
+    source
+        .catalog
+        .tables
+        .values()
+        .flat_map(|table| table.constraints.iter().map(move |constraint| (table.as_ref(), constraint)))
+}
+
+/// The columns that name a constraint.
+fn constraint_name(source: &Source, table: &TableDef, constraint: &ConstraintDef) -> Row {
+    row! {
+        "constraint_catalog": database(source),
+        "constraint_schema": source.schema_name(table.schema),
+        "constraint_name": constraint.name.as_str(),
+    }
+}
+
+/// The columns that name a table.
+fn table_name(source: &Source, table: &TableDef) -> Row {
+    row! {
+        "table_catalog": database(source),
+        "table_schema": source.schema_name(table.schema),
+        "table_name": table.name.as_str(),
+    }
+}
+
+fn table_constraints(source: &Source) -> Vec<Row> {
+    let row = |(table, constraint): (&TableDef, &ConstraintDef)| {
+        let mut row = constraint_name(source, table, constraint);
+        row.extend(table_name(source, table));
+        row.extend(row! {
+            "constraint_type": match constraint.kind {
+                ConstraintKind::PrimaryKey { .. } => "PRIMARY KEY",
+                ConstraintKind::Unique { .. } => "UNIQUE",
+                ConstraintKind::Check { .. } => "CHECK",
+                ConstraintKind::ForeignKey { .. } => "FOREIGN KEY",
+            },
+            "is_deferrable": "NO",
+            "initially_deferred": "NO",
+            "enforced": "YES",
+        });
+        row
+    };
+    constraints(source).map(row).collect()
+}
+
+fn check_constraints(source: &Source) -> Vec<Row> {
+    let row = |(table, constraint): (&TableDef, &ConstraintDef)| {
+        let ConstraintKind::Check { expression } = &constraint.kind else { return None };
+        let mut row = constraint_name(source, table, constraint);
+        row.push(("check_clause", Cell::Text(expression.clone())));
+        Some(row)
+    };
+    constraints(source).filter_map(row).collect()
+}
+
+/// The columns that an index keeps unique.
+fn index_columns(table: &TableDef, index: Oid) -> Vec<u16> {
+    let index = table.indexes.iter().find(|candidate| candidate.oid == index);
+    index.map_or_else(Vec::new, |index| index.columns.iter().map(|column| column.column).collect())
+}
+
+fn key_column_usage(source: &Source) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (table, constraint) in constraints(source) {
+        let (columns, parent_columns) = match &constraint.kind {
+            ConstraintKind::PrimaryKey { index } | ConstraintKind::Unique { index } => {
+                (index_columns(table, *index), None)
+            }
+            ConstraintKind::ForeignKey { columns, parent, parent_columns, .. } => {
+                // Positions in the key of the parent, which may list its columns in another order.
+                let key = source.catalog.tables.get(parent).map_or_else(Vec::new, |parent_table| {
+                    let index = parent_index(source, *parent, parent_columns) as u32;
+                    index_columns(parent_table, Oid(index))
+                });
+                let position = |column: &u16| key.iter().position(|candidate| candidate == column);
+                (columns.clone(), Some(parent_columns.iter().map(position).collect::<Vec<_>>()))
+            }
+            ConstraintKind::Check { .. } => continue,
+        };
+        for (position, column) in columns.iter().enumerate() {
+            let mut row = constraint_name(source, table, constraint);
+            row.extend(table_name(source, table));
+            let in_parent = parent_columns.as_ref().and_then(|columns| columns[position]);
+            row.extend(row! {
+                "column_name": table.columns[usize::from(*column)].name.as_str(),
+                "ordinal_position": position as i64 + 1,
+                "position_in_unique_constraint": in_parent.map(|position| position as i64 + 1),
+            });
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+fn referential_constraints(source: &Source) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (table, constraint) in constraints(source) {
+        let ConstraintKind::ForeignKey { parent, parent_columns, on_delete, on_update, .. } =
+            &constraint.kind
+        else {
+            continue;
+        };
+        let mut row = constraint_name(source, table, constraint);
+        row.extend(row! {
+            "match_option": "NONE",
+            "update_rule": action_rule(*on_update),
+            "delete_rule": action_rule(*on_delete),
+        });
+        if let Some(parent_table) = source.catalog.tables.get(parent) {
+            let index = Oid(parent_index(source, *parent, parent_columns) as u32);
+            let keeps = |constraint: &&ConstraintDef| match constraint.kind {
+                ConstraintKind::PrimaryKey { index: kept } | ConstraintKind::Unique { index: kept } => {
+                    kept == index
+                }
+                _ => false,
+            };
+            row.extend(row! {
+                "unique_constraint_catalog": database(source),
+                "unique_constraint_schema": source.schema_name(parent_table.schema),
+                "unique_constraint_name":
+                    parent_table.constraints.iter().find(keeps).map(|constraint| constraint.name.as_str()),
+            });
+        }
+        rows.push(row);
+    }
+    rows
+}
+
+/// The columns that a constraint speaks about: of foreign keys, those pointed to. What a CHECK speaks
+/// about is text to us and not listed.
+fn constraint_column_usage(source: &Source) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (table, constraint) in constraints(source) {
+        let (used, columns) = match &constraint.kind {
+            ConstraintKind::PrimaryKey { index } | ConstraintKind::Unique { index } => {
+                (table, index_columns(table, *index))
+            }
+            ConstraintKind::ForeignKey { parent, parent_columns, .. } => {
+                match source.catalog.tables.get(parent) {
+                    Some(parent) => (parent.as_ref(), parent_columns.clone()),
+                    None => continue,
+                }
+            }
+            ConstraintKind::Check { .. } => continue,
+        };
+        for column in columns {
+            let mut row = constraint_name(source, table, constraint);
+            row.extend(table_name(source, used));
+            row.extend(row! { "column_name": used.columns[usize::from(column)].name.as_str() });
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+fn constraint_table_usage(source: &Source) -> Vec<Row> {
+    let row = |(table, constraint): (&TableDef, &ConstraintDef)| {
+        let used = match &constraint.kind {
+            ConstraintKind::ForeignKey { parent, .. } => source.catalog.tables.get(parent)?.as_ref(),
+            ConstraintKind::Check { .. } => return None,
+            _ => table,
+        };
+        let mut row = constraint_name(source, table, constraint);
+        row.extend(table_name(source, used));
+        Some(row)
+    };
+    constraints(source).filter_map(row).collect()
+}

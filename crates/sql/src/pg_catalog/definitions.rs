@@ -1,0 +1,272 @@
+//! Catalog objects by oid and by name, and the SQL text that would make them again.
+
+use super::Source;
+use super::relation::{self, Relation};
+use firn_base::SqlType;
+use firn_txn::catalog::{
+    ConstraintDef, ConstraintKind, IndexDef, Oid, ReferentialAction, SequenceDef, TableDef, ViewDef,
+};
+
+/// What has a row in `pg_class`.
+pub(crate) enum Object<'a> {
+    Table(&'a TableDef),
+    Index(&'a TableDef, &'a IndexDef),
+    View(&'a ViewDef),
+    Sequence(&'a SequenceDef),
+    /// A relation of one of the system schemas.
+    System(Oid, &'static Relation),
+}
+
+impl Object<'_> {
+    pub(crate) fn oid(&self) -> i64 {
+        match self {
+            Object::Table(table) => number(table.oid),
+            Object::Index(_, index) => number(index.oid),
+            Object::View(view) => number(view.oid),
+            Object::Sequence(sequence) => number(sequence.oid),
+            Object::System(_, relation) => relation.oid,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Object::Table(table) => &table.name,
+            Object::Index(_, index) => &index.name,
+            Object::View(view) => &view.name,
+            Object::Sequence(sequence) => &sequence.name,
+            Object::System(_, relation) => relation.name,
+        }
+    }
+
+    pub(crate) fn schema(&self) -> Oid {
+        match self {
+            Object::Table(table) | Object::Index(table, _) => table.schema,
+            Object::View(view) => view.schema,
+            Object::Sequence(sequence) => sequence.schema,
+            Object::System(schema, _) => *schema,
+        }
+    }
+}
+
+/// An oid as catalog columns hold it.
+pub(crate) fn number(oid: Oid) -> i64 {
+    i64::from(oid.0)
+}
+
+impl Source {
+    /// All objects with a row in `pg_class`.
+    pub(crate) fn objects(&self) -> impl Iterator<Item = Object<'_>> {
+        let catalog = &self.catalog;
+        let tables = catalog.tables.values().map(|table| Object::Table(table));
+        let indexes = catalog
+            .tables
+            .values()
+            .flat_map(|table| table.indexes.iter().map(move |index| Object::Index(table, index)));
+        let views = catalog.views.values().map(|view| Object::View(view));
+        let sequences = catalog.sequences.values().map(|sequence| Object::Sequence(sequence));
+        let system = relation::all().iter().map(|relation| Object::System(Oid::PG_CATALOG, relation));
+        let standard = crate::information_schema::all()
+            .iter()
+            .map(|relation| Object::System(Oid::INFORMATION_SCHEMA, relation));
+        tables.chain(indexes).chain(views).chain(sequences).chain(system).chain(standard)
+    }
+
+    /// The object with an oid.
+    pub(crate) fn object(&self, oid: i64) -> Option<Object<'_>> {
+        self.objects().find(|object| object.oid() == oid)
+    }
+
+    /// The object of a name, which may be qualified and quoted; without a schema the first one on
+    /// the search path.
+    pub(crate) fn object_by_name(&self, name: &str) -> Option<Object<'_>> {
+        let parts = split_name(name)?;
+        match parts.as_slice() {
+            [name] => self
+                .objects()
+                .filter(|object| object.name() == name && self.is_searched(object.schema()))
+                .min_by_key(|object| self.search_position(object.schema())),
+            [schema, name] | [_, schema, name] => self
+                .objects()
+                .find(|object| object.name() == name && self.schema_name(object.schema()) == schema),
+            _ => None,
+        }
+    }
+
+    /// `pg_catalog` comes first, then the schemas of the search path.
+    fn search_position(&self, schema: Oid) -> usize {
+        let searched = |name: &String| name == self.schema_name(schema);
+        match schema {
+            Oid::PG_CATALOG => 0,
+            _ => 1 + self.facts.search_path.iter().position(searched).unwrap_or(usize::MAX - 1),
+        }
+    }
+
+    /// Whether a name without schema finds this object and no other.
+    pub(crate) fn is_visible(&self, object: &Object<'_>) -> bool {
+        self.is_searched(object.schema())
+            && self
+                .object_by_name(&quote_identifier(object.name()))
+                .is_some_and(|found| found.oid() == object.oid())
+    }
+
+    /// The name that finds an object: with its schema only if it needs one.
+    pub(crate) fn name_to_find(&self, object: &Object<'_>) -> String {
+        let name = quote_identifier(object.name());
+        match self.is_visible(object) {
+            true => name,
+            false => format!("{}.{name}", quote_identifier(self.schema_name(object.schema()))),
+        }
+    }
+
+    /// CREATE INDEX.
+    pub(crate) fn index_definition(&self, table: &TableDef, index: &IndexDef) -> String {
+        let columns: Vec<String> =
+            (0..index.columns.len()).map(|column| index_column(table, index, column)).collect();
+        format!(
+            "CREATE {}INDEX {} ON {}.{} USING btree ({})",
+            if index.unique { "UNIQUE " } else { "" },
+            quote_identifier(&index.name),
+            quote_identifier(self.schema_name(table.schema)),
+            quote_identifier(&table.name),
+            columns.join(", "),
+        )
+    }
+
+    /// A constraint as it stands in CREATE TABLE after its name.
+    pub(crate) fn constraint_definition(&self, table: &TableDef, constraint: &ConstraintDef) -> String {
+        match &constraint.kind {
+            ConstraintKind::PrimaryKey { index } => format!("PRIMARY KEY ({})", index_columns(table, *index)),
+            ConstraintKind::Unique { index } => format!("UNIQUE ({})", index_columns(table, *index)),
+            ConstraintKind::Check { expression } => format!("CHECK ({expression})"),
+            ConstraintKind::ForeignKey { columns, parent, parent_columns, on_delete, on_update } => {
+                let Some(parent) = self.catalog.tables.get(parent) else { return String::new() };
+                let mut text = format!(
+                    "FOREIGN KEY ({}) REFERENCES {}({})",
+                    column_names(table, columns),
+                    self.name_to_find(&Object::Table(parent)),
+                    column_names(parent, parent_columns),
+                );
+                for (event, action) in [("UPDATE", on_update), ("DELETE", on_delete)] {
+                    if let Some(action) = action_name(*action) {
+                        text.push_str(&format!(" ON {event} {action}"));
+                    }
+                }
+                text
+            }
+        }
+    }
+}
+
+/// A column of an index with its order, where that is not the default.
+pub(crate) fn index_column(table: &TableDef, index: &IndexDef, position: usize) -> String {
+    let column = &index.columns[position];
+    let name = quote_identifier(&table.columns[usize::from(column.column)].name);
+    let order = match (column.descending, column.nulls_first) {
+        (false, false) => "",
+        (false, true) => " NULLS FIRST",
+        (true, true) => " DESC",
+        (true, false) => " DESC NULLS LAST",
+    };
+    format!("{name}{order}")
+}
+
+fn index_columns(table: &TableDef, index: Oid) -> String {
+    let index = table.indexes.iter().find(|candidate| candidate.oid == index);
+    let columns: Vec<u16> =
+        index.map_or_else(Vec::new, |index| index.columns.iter().map(|column| column.column).collect());
+    column_names(table, &columns)
+}
+
+fn column_names(table: &TableDef, columns: &[u16]) -> String {
+    let names: Vec<String> =
+        columns.iter().map(|column| quote_identifier(&table.columns[usize::from(*column)].name)).collect();
+    names.join(", ")
+}
+
+/// The action as SQL writes it, unless it is the default.
+pub(crate) fn action_name(action: ReferentialAction) -> Option<&'static str> {
+    match action {
+        ReferentialAction::NoAction => None,
+        ReferentialAction::Restrict => Some("RESTRICT"),
+        ReferentialAction::Cascade => Some("CASCADE"),
+        ReferentialAction::SetNull => Some("SET NULL"),
+        ReferentialAction::SetDefault => Some("SET DEFAULT"),
+    }
+}
+
+/// A name in quotes, if it needs them.
+pub(crate) fn quote_identifier(name: &str) -> String {
+    let plain = |position: usize, byte: u8| {
+        matches!(byte, b'a'..=b'z' | b'_') || position > 0 && matches!(byte, b'0'..=b'9' | b'$')
+    };
+    let keyword = datafusion::sql::sqlparser::keywords::RESERVED_FOR_COLUMN_ALIAS
+        .iter()
+        .chain(datafusion::sql::sqlparser::keywords::RESERVED_FOR_TABLE_ALIAS)
+        .any(|keyword| format!("{keyword:?}").eq_ignore_ascii_case(name));
+    match !name.is_empty()
+        && !keyword
+        && name.bytes().enumerate().all(|(position, byte)| plain(position, byte))
+    {
+        true => name.to_owned(),
+        false => format!("\"{}\"", name.replace('"', "\"\"")),
+    }
+}
+
+/// Takes `schema."Name"` apart; names without quotes are folded to lower case.
+pub(crate) fn split_name(text: &str) -> Option<Vec<String>> {
+    let mut parts = Vec::new();
+    let mut rest = text.trim();
+    loop {
+        let part;
+        if let Some(quoted) = rest.strip_prefix('"') {
+            let mut name = String::new();
+            let mut characters = quoted.char_indices().peekable();
+            let end = loop {
+                match characters.next()? {
+                    (_, '"') if characters.peek().is_some_and(|(_, next)| *next == '"') => {
+                        characters.next();
+                        name.push('"');
+                    }
+                    (position, '"') => break position,
+                    (_, character) => name.push(character),
+                }
+            };
+            part = name;
+            rest = quoted[end + 1..].trim_start();
+        } else {
+            let end = rest.find('.').unwrap_or(rest.len());
+            part = rest[..end].trim().to_lowercase();
+            rest = &rest[end..];
+        }
+        if part.is_empty() {
+            return None;
+        }
+        parts.push(part);
+        match rest.strip_prefix('.') {
+            Some(after) => rest = after.trim_start(),
+            None if rest.is_empty() => return Some(parts),
+            None => return None,
+        }
+    }
+}
+
+/// The name of a type by its oid and modifier, as `format_type` prints it; without a modifier
+/// PostgreSQL prints the bare name.
+pub(crate) fn format_type(oid: i64, typmod: Option<i64>) -> Option<String> {
+    let row = super::rows::TYPES.iter().find(|row| row.oid == oid)?;
+    if row.is_array() {
+        return Some(format!("{}[]", format_type(row.element, typmod)?));
+    }
+    let system = matches!(row.name, "name" | "oid" | "char" | "unknown") || row.name.starts_with("reg");
+    let modifier = typmod.and_then(|typmod| i32::try_from(typmod).ok()).unwrap_or(-1);
+    Some(match SqlType::from_oid(oid as u32, modifier).filter(|_| !system) {
+        // An unlimited char(n) has no name of its own in SQL.
+        Some(SqlType::Text) if row.name == "bpchar" => match typmod {
+            Some(_) => "bpchar".to_owned(),
+            None => "character".to_owned(),
+        },
+        Some(ty) => ty.to_string(),
+        None if row.name == "char" => "\"char\"".to_owned(),
+        None => row.name.to_owned(),
+    })
+}

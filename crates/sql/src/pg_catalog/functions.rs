@@ -1,0 +1,597 @@
+//! The functions that clients use with the catalogs: names for oids, definitions as SQL, facts of the
+//! session. All are computed value by value; none is worth a vector.
+//!
+//! Functions whose name begins with `firn_` exist only for [`super::rewrite_query`] to call.
+
+use super::definitions::{Object, format_type, index_column, number, quote_identifier};
+use super::relation::{Cell, Kind, array};
+use super::rows::{PROCEDURES, TYPES};
+use super::{OWNER, Source};
+use crate::bind::SessionFacts;
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::datatypes::{DataType, Int16Type, Int32Type, Int64Type};
+use datafusion::common::{DataFusionError, Result, ScalarValue};
+use datafusion::logical_expr::{
+    ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility,
+};
+use firn_base::sync::Arc;
+use firn_base::{Error, SqlState};
+use firn_txn::Catalog;
+use firn_txn::catalog::Identity;
+use std::hash::{Hash, Hasher};
+use std::ops::RangeInclusive;
+
+/// A function of the catalogs.
+struct Spec {
+    name: &'static str,
+    /// How many arguments it takes.
+    arguments: RangeInclusive<usize>,
+    returns: Kind,
+    /// Whether a NULL among the arguments makes the result NULL without asking.
+    strict: bool,
+    body: fn(&Source, &[Cell]) -> firn_base::Result<Cell>,
+}
+
+const fn spec(
+    name: &'static str,
+    arguments: RangeInclusive<usize>,
+    returns: Kind,
+    body: fn(&Source, &[Cell]) -> firn_base::Result<Cell>,
+) -> Spec {
+    Spec { name, arguments, returns, strict: true, body }
+}
+
+/// A function that is also asked about NULL.
+const fn lenient(
+    name: &'static str,
+    arguments: RangeInclusive<usize>,
+    returns: Kind,
+    body: fn(&Source, &[Cell]) -> firn_base::Result<Cell>,
+) -> Spec {
+    Spec { name, arguments, returns, strict: false, body }
+}
+
+/// For what nobody has: comments, triggers, rules, partitions.
+fn none(_: &Source, _: &[Cell]) -> firn_base::Result<Cell> {
+    Ok(Cell::Null)
+}
+
+fn yes(_: &Source, _: &[Cell]) -> firn_base::Result<Cell> {
+    Ok(Cell::Boolean(true))
+}
+
+fn no(_: &Source, _: &[Cell]) -> firn_base::Result<Cell> {
+    Ok(Cell::Boolean(false))
+}
+
+fn zero(_: &Source, _: &[Cell]) -> firn_base::Result<Cell> {
+    Ok(Cell::Integer(0))
+}
+
+const FUNCTIONS: &[Spec] = &[
+    // Names and visibility.
+    lenient("format_type", 2..=2, Kind::Text, format_type_of),
+    spec("pg_get_userbyid", 1..=1, Kind::Text, user_by_id),
+    spec("pg_table_is_visible", 1..=1, Kind::Boolean, table_is_visible),
+    spec("pg_type_is_visible", 1..=1, Kind::Boolean, yes),
+    spec("pg_function_is_visible", 1..=1, Kind::Boolean, yes),
+    spec("pg_operator_is_visible", 1..=1, Kind::Boolean, yes),
+    spec("pg_opclass_is_visible", 1..=1, Kind::Boolean, yes),
+    spec("pg_collation_is_visible", 1..=1, Kind::Boolean, yes),
+    spec("quote_ident", 1..=1, Kind::Text, |_, arguments| Ok(quote_identifier(&text(&arguments[0])).into())),
+    spec("quote_literal", 1..=1, Kind::Text, |_, arguments| Ok(quote_literal(&text(&arguments[0])).into())),
+    lenient("quote_nullable", 1..=1, Kind::Text, |_, arguments| {
+        Ok(match &arguments[0] {
+            Cell::Null => "NULL".into(),
+            value => quote_literal(&text(value)).into(),
+        })
+    }),
+    // Names to oids and back.
+    spec("to_regclass", 1..=1, Kind::Integer, |source, arguments| {
+        Ok(source.object_by_name(&text(&arguments[0])).map(|object| object.oid()).into())
+    }),
+    spec("to_regtype", 1..=1, Kind::Integer, |_, arguments| Ok(type_oid(&text(&arguments[0])).into())),
+    spec("to_regnamespace", 1..=1, Kind::Integer, |source, arguments| {
+        Ok(namespace_oid(source, &text(&arguments[0])).into())
+    }),
+    spec("to_regproc", 1..=1, Kind::Integer, |_, arguments| Ok(procedure_oid(&text(&arguments[0])).into())),
+    spec("to_regrole", 1..=1, Kind::Integer, |source, arguments| {
+        Ok((source.facts.user == text(&arguments[0])).then_some(OWNER).into())
+    }),
+    spec("firn_regclass_oid", 1..=1, Kind::Integer, regclass_oid),
+    spec("firn_regclass_name", 1..=1, Kind::Text, regclass_name),
+    spec("firn_regtype_oid", 1..=1, Kind::Integer, regtype_oid),
+    spec("firn_regtype_name", 1..=1, Kind::Text, regtype_name),
+    spec("firn_regnamespace_oid", 1..=1, Kind::Integer, regnamespace_oid),
+    spec("firn_regnamespace_name", 1..=1, Kind::Text, regnamespace_name),
+    spec("firn_regproc_oid", 1..=1, Kind::Integer, regproc_oid),
+    spec("firn_regproc_name", 1..=1, Kind::Text, regproc_name),
+    spec("firn_regrole_oid", 1..=1, Kind::Integer, regrole_oid),
+    spec("firn_regrole_name", 1..=1, Kind::Text, user_by_id),
+    // Definitions.
+    spec("pg_get_expr", 2..=3, Kind::Text, |_, arguments| Ok(arguments[0].clone())),
+    spec("pg_get_indexdef", 1..=3, Kind::Text, index_definition),
+    spec("pg_get_constraintdef", 1..=2, Kind::Text, constraint_definition),
+    spec("pg_get_viewdef", 1..=2, Kind::Text, view_definition),
+    spec("pg_get_serial_sequence", 2..=2, Kind::Text, serial_sequence),
+    spec("pg_get_ruledef", 1..=2, Kind::Text, none),
+    spec("pg_get_triggerdef", 1..=2, Kind::Text, none),
+    spec("pg_get_functiondef", 1..=1, Kind::Text, none),
+    spec("pg_get_function_result", 1..=1, Kind::Text, none),
+    spec("pg_get_function_arguments", 1..=1, Kind::Text, none),
+    spec("pg_get_function_identity_arguments", 1..=1, Kind::Text, none),
+    spec("pg_get_partkeydef", 1..=1, Kind::Text, none),
+    spec("pg_get_statisticsobjdef_columns", 1..=1, Kind::Text, none),
+    // There are no partitions, so that a table is its own and only ancestor.
+    spec("pg_partition_ancestors", 1..=1, Kind::Integer, regclass_oid),
+    // Comments are not stored.
+    spec("obj_description", 1..=2, Kind::Text, none),
+    spec("col_description", 2..=2, Kind::Text, none),
+    spec("shobj_description", 2..=2, Kind::Text, none),
+    // Privileges: whoever is connected may do everything.
+    spec("has_table_privilege", 2..=3, Kind::Boolean, yes),
+    spec("has_any_column_privilege", 2..=3, Kind::Boolean, yes),
+    spec("has_column_privilege", 3..=4, Kind::Boolean, yes),
+    spec("has_schema_privilege", 2..=3, Kind::Boolean, yes),
+    spec("has_database_privilege", 2..=3, Kind::Boolean, yes),
+    spec("has_sequence_privilege", 2..=3, Kind::Boolean, yes),
+    spec("has_function_privilege", 2..=3, Kind::Boolean, yes),
+    spec("has_language_privilege", 2..=3, Kind::Boolean, yes),
+    spec("has_tablespace_privilege", 2..=3, Kind::Boolean, yes),
+    spec("has_type_privilege", 2..=3, Kind::Boolean, yes),
+    spec("pg_has_role", 2..=3, Kind::Boolean, yes),
+    // The session.
+    spec("current_schemas", 1..=1, Kind::TextList, current_schemas),
+    spec("pg_client_encoding", 0..=0, Kind::Text, |_, _| Ok("UTF8".into())),
+    spec("pg_is_in_recovery", 0..=0, Kind::Boolean, no),
+    spec("pg_my_temp_schema", 0..=0, Kind::Integer, zero),
+    spec("pg_is_other_temp_schema", 1..=1, Kind::Boolean, no),
+    spec("inet_server_addr", 0..=0, Kind::Text, none),
+    spec("inet_server_port", 0..=0, Kind::Integer, none),
+    spec("inet_client_addr", 0..=0, Kind::Text, none),
+    spec("inet_client_port", 0..=0, Kind::Integer, none),
+    // The rest.
+    spec("pg_encoding_to_char", 1..=1, Kind::Text, |_, arguments| {
+        Ok(if arguments[0] == Cell::Integer(6) { "UTF8" } else { "" }.into())
+    }),
+    spec("pg_char_to_encoding", 1..=1, Kind::Integer, |_, arguments| {
+        Ok(if matches!(text(&arguments[0]).to_lowercase().as_str(), "utf8" | "utf-8") { 6 } else { -1 }
+            .into())
+    }),
+    spec("pg_tablespace_location", 1..=1, Kind::Text, |_, _| Ok("".into())),
+    spec("pg_relation_is_publishable", 1..=1, Kind::Boolean, no),
+    // How large things are is not known here.
+    spec("pg_relation_size", 1..=2, Kind::BigInt, none),
+    spec("pg_table_size", 1..=1, Kind::BigInt, none),
+    spec("pg_indexes_size", 1..=1, Kind::BigInt, none),
+    spec("pg_total_relation_size", 1..=1, Kind::BigInt, none),
+    spec("pg_database_size", 1..=1, Kind::BigInt, none),
+    spec("pg_tablespace_size", 1..=1, Kind::BigInt, none),
+    spec("pg_size_pretty", 1..=1, Kind::Text, size_pretty),
+    spec("array_upper", 2..=2, Kind::Integer, |_, arguments| {
+        Ok(Some(list_length(&arguments[0])).filter(|length| *length > 0).into())
+    }),
+    spec("array_lower", 2..=2, Kind::Integer, |_, arguments| {
+        Ok((list_length(&arguments[0]) > 0).then_some(1).into())
+    }),
+    spec("firn_subscripts", 2..=2, Kind::IntegerList, |_, arguments| {
+        Ok((1..=list_length(&arguments[0])).collect::<Vec<i64>>().into())
+    }),
+    spec("firn_like_pattern", 2..=2, Kind::Text, like_pattern),
+    spec("firn_identity_options", 1..=1, Kind::Text, identity_options),
+];
+
+/// The function of that name, as of one version of the catalog and one state of the session.
+pub fn function(name: &str, catalog: &Arc<Catalog>, facts: &SessionFacts) -> Option<Arc<ScalarUDF>> {
+    let spec = FUNCTIONS.iter().find(|spec| spec.name == name)?;
+    let source = Source { catalog: Arc::clone(catalog), facts: facts.clone() };
+    let signature = signature(&spec.arguments);
+    Some(Arc::new(ScalarUDF::from(Function { spec, signature, source })))
+}
+
+/// Any types in any number of arguments that the function takes.
+fn signature(arguments: &RangeInclusive<usize>) -> Signature {
+    let one = |count: usize| match count {
+        0 => TypeSignature::Nullary,
+        count => TypeSignature::Any(count),
+    };
+    // Facts of the session and the catalog stand still while a statement runs.
+    match arguments.clone().collect::<Vec<_>>().as_slice() {
+        [count] => Signature::new(one(*count), Volatility::Stable),
+        counts => Signature::one_of(counts.iter().map(|count| one(*count)).collect(), Volatility::Stable),
+    }
+}
+
+/// A function as DataFusion calls it.
+#[derive(Debug)]
+struct Function {
+    spec: &'static Spec,
+    signature: Signature,
+    source: Source,
+}
+
+impl std::fmt::Debug for Spec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+// Within a plan there is one source, so that the name says it all.
+impl PartialEq for Function {
+    fn eq(&self, other: &Function) -> bool {
+        self.spec.name == other.spec.name
+    }
+}
+
+impl Eq for Function {}
+
+impl Hash for Function {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.spec.name.hash(state);
+    }
+}
+
+impl ScalarUDFImpl for Function {
+    fn name(&self) -> &str {
+        self.spec.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(self.spec.returns.data_type())
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let scalar = arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
+        let rows = if scalar { 1 } else { arguments.number_rows };
+        let mut cells = Vec::with_capacity(rows);
+        for row in 0..rows {
+            let arguments = arguments.args.iter().map(|argument| match argument {
+                ColumnarValue::Scalar(value) => cell(value),
+                ColumnarValue::Array(array) => cell(&ScalarValue::try_from_array(array, row)?),
+            });
+            let arguments = arguments.collect::<Result<Vec<Cell>>>()?;
+            cells.push(if self.spec.strict && arguments.contains(&Cell::Null) {
+                Cell::Null
+            } else {
+                (self.spec.body)(&self.source, &arguments)
+                    .map_err(|error| DataFusionError::External(Box::new(error)))?
+            });
+        }
+        let result = array(self.spec.returns, &cells);
+        Ok(match scalar {
+            true => ColumnarValue::Scalar(ScalarValue::try_from_array(&result, 0)?),
+            false => ColumnarValue::Array(result),
+        })
+    }
+}
+
+/// An argument, whatever its type.
+fn cell(value: &ScalarValue) -> Result<Cell> {
+    if value.is_null() {
+        return Ok(Cell::Null);
+    }
+    Ok(match value {
+        ScalarValue::Boolean(Some(value)) => Cell::Boolean(*value),
+        ScalarValue::List(list) => {
+            let elements = list.value(0);
+            match elements.data_type() {
+                DataType::Int16 => Cell::Integers(
+                    elements.as_primitive::<Int16Type>().values().iter().map(|n| i64::from(*n)).collect(),
+                ),
+                DataType::Int32 => Cell::Integers(
+                    elements.as_primitive::<Int32Type>().values().iter().map(|n| i64::from(*n)).collect(),
+                ),
+                DataType::Int64 => Cell::Integers(elements.as_primitive::<Int64Type>().values().to_vec()),
+                _ => {
+                    let element =
+                        |row| ScalarValue::try_from_array(&elements, row).map(|value| value.to_string());
+                    Cell::Texts((0..elements.len()).map(element).collect::<Result<_>>()?)
+                }
+            }
+        }
+        value if value.data_type().is_integer() => match value.cast_to(&DataType::Int64)? {
+            ScalarValue::Int64(Some(value)) => Cell::Integer(value),
+            _ => Cell::Null,
+        },
+        value => match value.cast_to(&DataType::Utf8)? {
+            ScalarValue::Utf8(Some(value)) => Cell::Text(value),
+            _ => Cell::Null,
+        },
+    })
+}
+
+fn text(cell: &Cell) -> String {
+    match cell {
+        Cell::Text(text) => text.clone(),
+        Cell::Integer(number) => number.to_string(),
+        Cell::Boolean(value) => value.to_string(),
+        Cell::Float(value) => value.to_string(),
+        Cell::Null | Cell::Integers(_) | Cell::Texts(_) => String::new(),
+    }
+}
+
+/// An oid, or the text of one.
+fn oid(cell: &Cell) -> Option<i64> {
+    match cell {
+        Cell::Integer(oid) => Some(*oid),
+        Cell::Text(text) => text.trim().parse().ok(),
+        _ => None,
+    }
+}
+
+fn list_length(cell: &Cell) -> i64 {
+    match cell {
+        Cell::Integers(values) => values.len() as i64,
+        Cell::Texts(values) => values.len() as i64,
+        _ => 0,
+    }
+}
+
+fn quote_literal(value: &str) -> String {
+    let escape = if value.contains('\\') { "E" } else { "" };
+    format!("{escape}'{}'", value.replace('\\', "\\\\").replace('\'', "''"))
+}
+
+/// A relation by its oid or name.
+fn relation<'a>(source: &'a Source, argument: &Cell) -> Option<Object<'a>> {
+    match oid(argument) {
+        Some(oid) => source.object(oid),
+        None => source.object_by_name(&text(argument)),
+    }
+}
+
+fn type_oid(name: &str) -> Option<i64> {
+    let bare = name.trim().trim_start_matches("pg_catalog.").trim_matches('"');
+    if let Some(element) = bare.strip_suffix("[]") {
+        let element = type_oid(element)?;
+        return TYPES.iter().find(|row| row.is_array() && row.element == element).map(|row| row.oid);
+    }
+    match TYPES.iter().find(|row| row.name == bare) {
+        Some(row) => Some(row.oid),
+        None => firn_base::SqlType::parse(bare).ok().map(|ty| i64::from(ty.oid())),
+    }
+}
+
+fn namespace_oid(source: &Source, name: &str) -> Option<i64> {
+    let name = super::definitions::split_name(name)?.pop()?;
+    source.schemas().find(|(_, schema)| *schema == name).map(|(oid, _)| number(oid))
+}
+
+fn procedure_oid(name: &str) -> Option<i64> {
+    let bare = name.trim().trim_start_matches("pg_catalog.");
+    PROCEDURES.iter().find(|procedure| procedure.name == bare).map(|procedure| procedure.oid)
+}
+
+fn format_type_of(_: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+    let Some(ty) = oid(&arguments[0]) else { return Ok(Cell::Null) };
+    Ok(match ty {
+        0 => "-".into(),
+        ty => format_type(ty, oid(&arguments[1])).unwrap_or_else(|| "???".to_owned()).into(),
+    })
+}
+
+fn user_by_id(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+    Ok(match oid(&arguments[0]) {
+        Some(OWNER) => source.facts.user.as_str().into(),
+        Some(other) => format!("unknown (OID={other})").into(),
+        None => Cell::Null,
+    })
+}
+
+fn table_is_visible(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+    Ok(relation(source, &arguments[0]).map(|object| source.is_visible(&object)).into())
+}
+
+fn regclass_oid(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+    if let Some(oid) = oid(&arguments[0]) {
+        return Ok(oid.into());
+    }
+    let name = text(&arguments[0]);
+    match source.object_by_name(&name) {
+        Some(object) => Ok(object.oid().into()),
+        None => Err(Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))),
+    }
+}
+
+fn regclass_name(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+    let Cell::Integer(oid) = regclass_oid(source, arguments)? else { return Ok(Cell::Null) };
+    Ok(name_or_number(oid, source.object(oid).map(|object| source.name_to_find(&object))))
+}
+
+/// The name of an oid, `-` for none, the number for one that nobody has.
+fn name_or_number(oid: i64, name: Option<String>) -> Cell {
+    match (oid, name) {
+        (0, _) => "-".into(),
+        (_, Some(name)) => name.into(),
+        (oid, None) => oid.to_string().into(),
+    }
+}
+
+fn regtype_oid(_: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+    if let Some(oid) = oid(&arguments[0]) {
+        return Ok(oid.into());
+    }
+    let name = text(&arguments[0]);
+    match type_oid(&name) {
+        Some(oid) => Ok(oid.into()),
+        None => Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("type \"{name}\" does not exist"))),
+    }
+}
+
+fn regtype_name(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+    let Cell::Integer(oid) = regtype_oid(source, arguments)? else { return Ok(Cell::Null) };
+    Ok(name_or_number(oid, format_type(oid, None)))
+}
+
+fn regnamespace_oid(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+    if let Some(oid) = oid(&arguments[0]) {
+        return Ok(oid.into());
+    }
+    let name = text(&arguments[0]);
+    match namespace_oid(source, &name) {
+        Some(oid) => Ok(oid.into()),
+        None => Err(Error::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{name}\" does not exist"))),
+    }
+}
+
+fn regnamespace_name(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+    let Cell::Integer(oid) = regnamespace_oid(source, arguments)? else { return Ok(Cell::Null) };
+    let schema = source.schemas().find(|(schema, _)| number(*schema) == oid);
+    Ok(name_or_number(oid, schema.map(|(_, name)| quote_identifier(name))))
+}
+
+fn regproc_oid(_: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+    if let Some(oid) = oid(&arguments[0]) {
+        return Ok(oid.into());
+    }
+    let name = text(&arguments[0]);
+    match procedure_oid(&name) {
+        Some(oid) => Ok(oid.into()),
+        None => Err(Error::new(SqlState::UNDEFINED_FUNCTION, format!("function \"{name}\" does not exist"))),
+    }
+}
+
+fn regproc_name(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+    let Cell::Integer(oid) = regproc_oid(source, arguments)? else { return Ok(Cell::Null) };
+    let procedure = PROCEDURES.iter().find(|procedure| procedure.oid == oid);
+    Ok(name_or_number(oid, procedure.map(|procedure| procedure.name.to_owned())))
+}
+
+fn regrole_oid(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+    if let Some(oid) = oid(&arguments[0]) {
+        return Ok(oid.into());
+    }
+    let name = text(&arguments[0]);
+    match name == source.facts.user {
+        true => Ok(OWNER.into()),
+        false => Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist"))),
+    }
+}
+
+fn index_definition(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+    let Some(Object::Index(table, index)) = relation(source, &arguments[0]) else { return Ok(Cell::Null) };
+    // Column 0 asks for the whole, others for the name of that column.
+    Ok(match arguments.get(1).and_then(oid) {
+        None | Some(0) => source.index_definition(table, index).into(),
+        Some(column) => match usize::try_from(column - 1) {
+            Ok(position) if position < index.columns.len() => {
+                let full = index_column(table, index, position);
+                let name = &table.columns[usize::from(index.columns[position].column)].name;
+                let name = quote_identifier(name);
+                debug_assert!(full.starts_with(&name));
+                name.into()
+            }
+            _ => "".into(),
+        },
+    })
+}
+
+fn constraint_definition(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+    let wanted = oid(&arguments[0]);
+    for table in source.catalog.tables.values() {
+        if let Some(constraint) = table.constraints.iter().find(|found| Some(number(found.oid)) == wanted) {
+            return Ok(source.constraint_definition(table, constraint).into());
+        }
+    }
+    Ok(Cell::Null)
+}
+
+fn view_definition(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+    Ok(match relation(source, &arguments[0]) {
+        Some(Object::View(view)) => format!(" {};", view.query.trim().trim_end_matches(';')).into(),
+        _ => Cell::Null,
+    })
+}
+
+fn serial_sequence(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+    let (name, column) = (text(&arguments[0]), text(&arguments[1]));
+    let Some(Object::Table(table)) = source.object_by_name(&name) else {
+        return Err(Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")));
+    };
+    let Some((position, _)) = table.column(&column) else {
+        return Err(Error::new(
+            SqlState::UNDEFINED_COLUMN,
+            format!("column \"{column}\" of relation \"{}\" does not exist", table.name),
+        ));
+    };
+    let owned =
+        |sequence: &&Arc<firn_txn::catalog::SequenceDef>| sequence.owner == Some((table.oid, position.0));
+    let sequence = source.catalog.sequences.values().find(owned);
+    let name = |sequence: &Arc<firn_txn::catalog::SequenceDef>| {
+        format!(
+            "{}.{}",
+            quote_identifier(source.schema_name(sequence.schema)),
+            quote_identifier(&sequence.name)
+        )
+    };
+    Ok(sequence.map(name).into())
+}
+
+fn current_schemas(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+    let implicit = matches!(&arguments[0], Cell::Boolean(true));
+    let system = implicit.then(|| "pg_catalog".to_owned());
+    Ok(system.into_iter().chain(source.facts.search_path.iter().cloned()).collect::<Vec<_>>().into())
+}
+
+/// A number of bytes in the largest unit that leaves at least 10 of it, rounded, as PostgreSQL does.
+fn size_pretty(_: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+    let Some(bytes) = oid(&arguments[0]) else { return Ok(Cell::Null) };
+    let mut size = bytes as f64;
+    let mut unit = 0;
+    const UNITS: [&str; 6] = ["bytes", "kB", "MB", "GB", "TB", "PB"];
+    while size.abs() >= 10_240.0 && unit + 1 < UNITS.len() {
+        size /= 1_024.0;
+        unit += 1;
+    }
+    Ok(format!("{} {}", size.round(), UNITS[unit]).into())
+}
+
+/// A pattern of LIKE with another escape character, or none, as one with a backslash.
+fn like_pattern(_: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+    let (pattern, escape) = (text(&arguments[0]), text(&arguments[1]));
+    let mut out = String::with_capacity(pattern.len());
+    let mut characters = pattern.chars();
+    while let Some(character) = characters.next() {
+        if escape.starts_with(character) {
+            out.push('\\');
+            match characters.next() {
+                Some(escaped) => out.push(escaped),
+                None => {
+                    return Err(Error::new(
+                        SqlState::new("22025"),
+                        "LIKE pattern must not end with escape character",
+                    ));
+                }
+            }
+        } else if character == '\\' {
+            out.push_str("\\\\");
+        } else {
+            out.push(character);
+        }
+    }
+    Ok(out.into())
+}
+
+/// The options of an identity column by the name of its sequence, as SQLAlchemy reads them.
+fn identity_options(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+    let Some(Object::Sequence(sequence)) = relation(source, &arguments[0]) else { return Ok(Cell::Null) };
+    let owner = sequence.owner.and_then(|(table, column)| {
+        source.catalog.tables.get(&table).map(|table| table.columns[usize::from(column)].identity)
+    });
+    let Some(Some(identity)) = owner else { return Ok(Cell::Null) };
+    Ok(format!(
+        "{{\"always\": {}, \"start\": {}, \"increment\": {}, \"minvalue\": {}, \"maxvalue\": {}, \
+         \"cache\": 1, \"cycle\": {}}}",
+        identity == Identity::Always,
+        sequence.start,
+        sequence.increment,
+        sequence.minimum,
+        sequence.maximum,
+        sequence.cycle,
+    )
+    .into())
+}

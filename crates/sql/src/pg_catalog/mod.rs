@@ -1,0 +1,97 @@
+//! PostgreSQL's system catalogs, `information_schema`, and the functions that go with them, made up
+//! from our [`Catalog`] at the moment they are asked for.
+//!
+//! Clients ask these relations what a database holds, in queries that were written for PostgreSQL.
+//! Their shapes (`relations.tsv`) are PostgreSQL 15's to the last column. Rows exist where we have
+//! something to say; relations about features that we lack are empty, and [`rewrite_query`] uses that: a
+//! query over an empty relation needs no planning. It also turns the syntax that DataFusion does not
+//! know (`::regclass`, `OPERATOR(pg_catalog.~)`, `COLLATE`) into what it does.
+
+mod definitions;
+mod functions;
+pub(crate) mod relation;
+mod rewrite;
+pub(crate) mod rows;
+
+#[cfg(test)]
+mod tests;
+
+use crate::bind::SessionFacts;
+use datafusion::catalog::TableProvider;
+use firn_base::sync::Arc;
+use firn_txn::Catalog;
+use firn_txn::catalog::{Oid, SchemaDef};
+
+pub use functions::function;
+pub(crate) use relation::{Cell, Relation, Row, parse_relations};
+pub use rewrite::{rewrite_expression, rewrite_query};
+
+/// The oid of the one role that owns everything, as of PostgreSQL's bootstrap superuser.
+pub(crate) const OWNER: i64 = 10;
+
+/// The oid of the one database.
+pub(crate) const DATABASE: i64 = 5;
+
+/// Everything that rows and functions are made from.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) facts: SessionFacts,
+}
+
+impl Source {
+    /// The name of a schema.
+    pub(crate) fn schema_name(&self, schema: Oid) -> &str {
+        match schema {
+            Oid::PG_CATALOG => "pg_catalog",
+            Oid::INFORMATION_SCHEMA => "information_schema",
+            _ => self.catalog.schemas.get(&schema).map_or("", |schema| &schema.name),
+        }
+    }
+
+    /// The schemas, with the two system schemas if the catalog does not list them.
+    pub(crate) fn schemas(&self) -> impl Iterator<Item = (Oid, &str)> {
+        let system = [(Oid::PG_CATALOG, "pg_catalog"), (Oid::INFORMATION_SCHEMA, "information_schema")];
+        let missing = system.into_iter().filter(|(oid, _)| !self.catalog.schemas.contains_key(oid));
+        let listed = self
+            .catalog
+            .schemas
+            .iter()
+            .map(|(oid, schema): (&Oid, &Arc<SchemaDef>)| (*oid, schema.name.as_str()));
+        missing.chain(listed)
+    }
+
+    /// Whether unqualified names find objects of a schema.
+    pub(crate) fn is_searched(&self, schema: Oid) -> bool {
+        schema == Oid::PG_CATALOG
+            || self.facts.search_path.iter().any(|searched| searched == self.schema_name(schema))
+    }
+}
+
+/// The relation of that name in `pg_catalog` or `information_schema`, with the rows of a moment.
+pub fn provider(
+    schema: &str,
+    relation: &str,
+    catalog: &Arc<Catalog>,
+    facts: &SessionFacts,
+) -> Option<Arc<dyn TableProvider>> {
+    let relation = match schema {
+        "pg_catalog" => relation::find(relation)?,
+        "information_schema" => crate::information_schema::find(relation)?,
+        _ => return None,
+    };
+    let source = Source { catalog: Arc::clone(catalog), facts: facts.clone() };
+    Some(Arc::new(relation::CatalogTable::new(relation, source)))
+}
+
+/// The names of all relations of `pg_catalog` or `information_schema`.
+#[cfg(test)]
+fn relation_names(schema: &str) -> Vec<&'static str> {
+    match schema {
+        "pg_catalog" => relation::all().iter().map(|relation| relation.name).collect(),
+        "information_schema" => {
+            crate::information_schema::all().iter().map(|relation| relation.name).collect()
+        }
+        _ => Vec::new(),
+    }
+}

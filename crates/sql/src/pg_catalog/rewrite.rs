@@ -1,0 +1,770 @@
+//! Turning queries that clients wrote for PostgreSQL's catalogs into ones that DataFusion plans.
+//!
+//! - `pg_catalog.` in front of functions, types and operators goes, `COLLATE` of the default order too.
+//! - A type like `regclass` is an oid that shows itself as a name. We have no such type: a cast to it
+//!   is the oid, except where its text is wanted: under a cast to text, or as a result column.
+//! - A query over a relation that is always empty becomes an empty query with the same columns.
+//! - A subquery for one value over the catalogs becomes an aggregate, which DataFusion demands of
+//!   subqueries that refer outside; it yields one row at most anyway.
+//! - `ARRAY(SELECT …)` becomes `(SELECT array_agg(…))`; functions that yield rows in the SELECT list
+//!   become `unnest` of functions that yield lists; `LIKE … ESCAPE` gets a backslash for its escape.
+
+use super::relation;
+use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
+use datafusion::sql::sqlparser::ast::{
+    ArrayElemTypeDef, BinaryOperator, CaseWhen, CastKind, DataType, Expr, Function, FunctionArg,
+    FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList, FunctionArguments, GroupByExpr, Ident,
+    JoinOperator, ObjectName, ObjectNamePart, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr,
+    Statement, TableFactor, Value, Values, Visit, VisitMut, Visitor, VisitorMut, visit_expressions,
+};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::parser::Parser;
+use std::ops::ControlFlow;
+
+/// The oid types: name, the function that yields the oid, the one that yields the text.
+const OID_TYPES: [(&str, &str, &str); 5] = [
+    ("regclass", "firn_regclass_oid", "firn_regclass_name"),
+    ("regtype", "firn_regtype_oid", "firn_regtype_name"),
+    ("regnamespace", "firn_regnamespace_oid", "firn_regnamespace_name"),
+    ("regproc", "firn_regproc_oid", "firn_regproc_name"),
+    ("regrole", "firn_regrole_oid", "firn_regrole_name"),
+];
+
+/// Columns of PostgreSQL's vector types, which show themselves as numbers with blanks between.
+const VECTORS: [&str; 6] = ["indkey", "indcollation", "indclass", "indoption", "proargtypes", "tgattr"];
+
+/// Aggregates that may stand alone in a SELECT list, which then yields a row even of nothing.
+const AGGREGATES: [&str; 13] = [
+    "count",
+    "max",
+    "min",
+    "sum",
+    "avg",
+    "array_agg",
+    "string_agg",
+    "bool_and",
+    "bool_or",
+    "every",
+    "first_value",
+    "last_value",
+    "json_agg",
+];
+
+/// Rewrites a query in place. One that has nothing of the kind stays as it is.
+pub fn rewrite_query(query: &mut Query) {
+    if let SetExpr::Select(select) = query.body.as_mut() {
+        show_vectors(select);
+    }
+    let _: ControlFlow<()> = query.visit(&mut Rewriter);
+}
+
+/// Rewrites an expression in place.
+pub fn rewrite_expression(expr: &mut Expr) {
+    let _: ControlFlow<()> = expr.visit(&mut Rewriter);
+}
+
+struct Rewriter;
+
+impl VisitorMut for Rewriter {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let only_select = matches!(*query.body, SetExpr::Select(_));
+        if empty_selects(&mut query.body) && only_select {
+            // The order may name columns that are gone.
+            query.order_by = None;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        for item in &mut select.projection {
+            show_oid_type(item);
+            if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
+                count_instead_of_exists(expr);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Table { name, args: Some(_), .. } = factor {
+            strip_catalog(name);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        // What a rule leaves behind may be a case for another one.
+        while rewrite_expr(expr) {}
+        ControlFlow::Continue(())
+    }
+}
+
+/// Applies one rule; returns whether the expression is another one now that wants a look.
+fn rewrite_expr(expr: &mut Expr) -> bool {
+    match expr {
+        Expr::Collate { expr: inner, collation } if is_default_collation(collation) => {
+            *expr = take(inner);
+            true
+        }
+        Expr::BinaryOp { op, .. } => {
+            if let BinaryOperator::PGCustomBinaryOperator(parts) = op
+                && let Some(plain) = plain_operator(parts)
+            {
+                *op = plain;
+            }
+            false
+        }
+        Expr::Cast { expr: inner, data_type, .. } => {
+            if is_text(data_type)
+                && let Some(name) = as_name(inner)
+            {
+                *expr = name;
+                return true;
+            }
+            if let Some((_, oid, _)) = oid_type(data_type) {
+                *expr = call(oid, vec![take(inner)]);
+                return false;
+            }
+            if let Some(plain) = plain_type(data_type) {
+                *data_type = plain;
+            }
+            false
+        }
+        Expr::Subquery(query) => match one_value(query) {
+            Some(value) => {
+                *expr = value;
+                true
+            }
+            None => false,
+        },
+        Expr::Exists { subquery, negated } if is_empty_query(subquery) => {
+            *expr = Expr::Value(Value::Boolean(*negated).into());
+            false
+        }
+        Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
+            if let Some(escape) = escape_char.take() {
+                let escape_text = match &escape.value {
+                    Value::SingleQuotedString(text) => text.clone(),
+                    _ => String::new(),
+                };
+                if escape_text == "\\" {
+                    *escape_char = Some(escape);
+                } else {
+                    let escape = Expr::Value(Value::SingleQuotedString(escape_text).into());
+                    **pattern = call("firn_like_pattern", vec![take(pattern), escape]);
+                }
+            }
+            false
+        }
+        Expr::Function(function) => rewrite_function(function).is_some_and(|new| {
+            *expr = new;
+            true
+        }),
+        _ => false,
+    }
+}
+
+/// What a call becomes; `None` if it stays, perhaps under a shorter name.
+fn rewrite_function(function: &mut Function) -> Option<Expr> {
+    strip_catalog(&mut function.name);
+    let name = function.name.to_string().to_ascii_lowercase();
+    match &mut function.args {
+        FunctionArguments::Subquery(query) if name == "array" && is_empty_query(query) => Some(Expr::Cast {
+            kind: CastKind::Cast,
+            expr: Box::new(null()),
+            data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(DataType::Text), None)),
+            array: false,
+            format: None,
+        }),
+        FunctionArguments::Subquery(query) if name == "array" => {
+            let mut query = std::mem::replace(query, Box::new(empty_query()));
+            aggregate(&mut query, "array_agg").then(|| Expr::Subquery(query))
+        }
+        // Sequences go by their names.
+        FunctionArguments::List(arguments) if matches!(name.as_str(), "nextval" | "currval" | "setval") => {
+            if let Some(FunctionArg::Unnamed(FunctionArgExpr::Expr(sequence))) = arguments.args.first_mut()
+                && let Expr::Cast { expr: inner, data_type, .. } = sequence
+                && oid_type(data_type).is_some_and(|(ty, ..)| ty == "regclass")
+            {
+                *sequence = take(inner);
+            }
+            None
+        }
+        FunctionArguments::List(_) if name == "generate_subscripts" => {
+            function.name = ObjectName::from(vec![Ident::new("firn_subscripts")]);
+            let list = Expr::Function(function.clone());
+            Some(call("unnest", vec![list]))
+        }
+        _ => None,
+    }
+}
+
+/// Takes `pg_catalog` and `information_schema` off a name of two parts.
+fn strip_catalog(name: &mut ObjectName) {
+    if let [ObjectNamePart::Identifier(schema), _] = name.0.as_slice()
+        && matches!(schema.value.to_ascii_lowercase().as_str(), "pg_catalog" | "information_schema")
+    {
+        name.0.remove(0);
+    }
+}
+
+fn is_default_collation(collation: &ObjectName) -> bool {
+    let last = collation.0.last().and_then(ObjectNamePart::as_ident);
+    last.is_some_and(|name| {
+        matches!(name.value.to_ascii_lowercase().as_str(), "default" | "c" | "posix" | "ucs_basic")
+    })
+}
+
+/// `OPERATOR(pg_catalog.~)` as `~`.
+fn plain_operator(parts: &[String]) -> Option<BinaryOperator> {
+    Some(match parts.last()?.as_str() {
+        "~" => BinaryOperator::PGRegexMatch,
+        "~*" => BinaryOperator::PGRegexIMatch,
+        "!~" => BinaryOperator::PGRegexNotMatch,
+        "!~*" => BinaryOperator::PGRegexNotIMatch,
+        "~~" => BinaryOperator::PGLikeMatch,
+        "~~*" => BinaryOperator::PGILikeMatch,
+        "!~~" => BinaryOperator::PGNotLikeMatch,
+        "!~~*" => BinaryOperator::PGNotILikeMatch,
+        "=" => BinaryOperator::Eq,
+        "<>" => BinaryOperator::NotEq,
+        "<" => BinaryOperator::Lt,
+        "<=" => BinaryOperator::LtEq,
+        ">" => BinaryOperator::Gt,
+        ">=" => BinaryOperator::GtEq,
+        "+" => BinaryOperator::Plus,
+        "-" => BinaryOperator::Minus,
+        "*" => BinaryOperator::Multiply,
+        "/" => BinaryOperator::Divide,
+        "%" => BinaryOperator::Modulo,
+        "||" => BinaryOperator::StringConcat,
+        _ => return None,
+    })
+}
+
+/// The last part of a type's name, if the parser did not know the type.
+fn custom_name(data_type: &DataType) -> Option<String> {
+    match data_type {
+        DataType::Custom(name, modifiers) if modifiers.is_empty() => {
+            let last = name.0.last().and_then(ObjectNamePart::as_ident)?;
+            Some(last.value.to_ascii_lowercase())
+        }
+        _ => None,
+    }
+}
+
+fn oid_type(data_type: &DataType) -> Option<(&'static str, &'static str, &'static str)> {
+    let name = match data_type {
+        DataType::Regclass => "regclass".to_owned(),
+        other => custom_name(other)?,
+    };
+    OID_TYPES.into_iter().find(|(ty, ..)| *ty == name)
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Text | DataType::Varchar(None) | DataType::CharacterVarying(None) => true,
+        other => matches!(custom_name(other).as_deref(), Some("text" | "varchar" | "name")),
+    }
+}
+
+/// A type that the parser or DataFusion knows for one of PostgreSQL's own.
+fn plain_type(data_type: &DataType) -> Option<DataType> {
+    if let DataType::Array(element) = data_type {
+        let ArrayElemTypeDef::SquareBracket(element, size) = element else { return None };
+        let element = plain_type(element)?;
+        return Some(DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(element), *size)));
+    }
+    let name = custom_name(data_type)?;
+    Some(match name.as_str() {
+        "oid" | "xid" | "cid" | "cardinal_number" => DataType::Int(None),
+        "name" | "char" | "cstring" | "aclitem" | "pg_node_tree" | "sql_identifier" | "character_data"
+        | "yes_or_no" => DataType::Text,
+        name => {
+            // pg_catalog.int4 and the like, without the schema.
+            let DataType::Custom(parts, _) = data_type else { return None };
+            (parts.0.len() > 1)
+                .then(|| Parser::new(&PostgreSqlDialect {}).try_with_sql(name).ok()?.parse_data_type().ok())
+                .flatten()?
+        }
+    })
+}
+
+/// The text of an oid type: `x::regclass` or `to_regclass(x)` as a name.
+fn as_name(expr: &mut Expr) -> Option<Expr> {
+    match expr {
+        Expr::Nested(inner) => as_name(inner),
+        Expr::Cast { expr: inner, data_type, .. } => {
+            let (_, _, name) = oid_type(data_type)?;
+            Some(call(name, vec![take(inner)]))
+        }
+        Expr::Function(function) => {
+            let mut called = function.name.clone();
+            strip_catalog(&mut called);
+            let called = called.to_string().to_ascii_lowercase();
+            let (_, _, name) = OID_TYPES.into_iter().find(|(ty, ..)| called == format!("to_{ty}"))?;
+            Some(call(name, vec![take(expr)]))
+        }
+        _ => None,
+    }
+}
+
+/// A result column of an oid type is shown as a name.
+fn show_oid_type(item: &mut SelectItem) {
+    match item {
+        SelectItem::ExprWithAlias { expr, .. } => {
+            if let Some(name) = as_name(expr) {
+                *expr = name;
+            }
+        }
+        SelectItem::UnnamedExpr(expr) => {
+            let alias = column_name(expr);
+            if let Some(name) = as_name(expr) {
+                *item = SelectItem::ExprWithAlias { expr: name, alias: Ident::with_quote('"', alias) };
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Vectors in the result of a query over `pg_index` or the like are shown as PostgreSQL shows them.
+fn show_vectors(select: &mut Select) {
+    let over_catalog = select.from.iter().any(|from| {
+        std::iter::once(&from.relation)
+            .chain(from.joins.iter().map(|join| &join.relation))
+            .any(|factor| catalog_relation(factor).is_some())
+    });
+    if !over_catalog {
+        return;
+    }
+    for item in &mut select.projection {
+        let expr = match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => expr,
+            _ => continue,
+        };
+        let name = column_name(expr);
+        if !matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+            || !VECTORS.contains(&name.as_str())
+        {
+            continue;
+        }
+        let blank = Expr::Value(Value::SingleQuotedString(" ".to_owned()).into());
+        let shown = call("array_to_string", vec![take(expr), blank]);
+        match item {
+            SelectItem::ExprWithAlias { expr, .. } => *expr = shown,
+            item => *item = SelectItem::ExprWithAlias { expr: shown, alias: Ident::with_quote('"', name) },
+        }
+    }
+}
+
+/// The name that PostgreSQL gives to a result column.
+fn column_name(expr: &Expr) -> String {
+    match expr {
+        Expr::Identifier(name) => name.value.clone(),
+        Expr::CompoundIdentifier(names) => names.last().map_or_else(String::new, |name| name.value.clone()),
+        Expr::Nested(inner) => column_name(inner),
+        Expr::Cast { expr: inner, data_type, .. } => match inner.as_ref() {
+            Expr::Value(_) => {
+                custom_name(data_type).unwrap_or_else(|| data_type.to_string().to_ascii_lowercase())
+            }
+            inner => column_name(inner),
+        },
+        Expr::Function(function) => function_name(function),
+        _ => "?column?".to_owned(),
+    }
+}
+
+/// The relation of the catalogs that a FROM item names.
+fn catalog_relation(factor: &TableFactor) -> Option<&'static relation::Relation> {
+    let TableFactor::Table { name, args: None, .. } = factor else { return None };
+    let part = |position: usize| {
+        name.0.get(position).and_then(ObjectNamePart::as_ident).map(|name| name.value.as_str())
+    };
+    match (name.0.len(), part(0)?) {
+        (1, relation) => relation::find(relation),
+        (2, "pg_catalog") => relation::find(part(1)?),
+        (2, "information_schema") => crate::information_schema::find(part(1)?),
+        _ => None,
+    }
+}
+
+fn is_always_empty(factor: &TableFactor) -> bool {
+    match factor {
+        TableFactor::Derived { subquery, .. } => is_empty_query(subquery),
+        // Lists that are NULL in every row of our catalogs.
+        TableFactor::Table { name, args: Some(arguments), .. } => {
+            let function = name.0.last().and_then(ObjectNamePart::as_ident).map(|name| name.value.as_str());
+            matches!(function, Some("unnest" | "aclexplode"))
+                && arguments.args.iter().any(|argument| match argument {
+                    FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => {
+                        column_name(expr).ends_with("acl") || column_name(expr).ends_with("options")
+                    }
+                    _ => false,
+                })
+        }
+        factor => catalog_relation(factor).is_some_and(relation::Relation::is_always_empty),
+    }
+}
+
+/// Whether a SELECT yields no row because a relation that it needs rows of has none.
+fn is_empty_select(select: &Select) -> bool {
+    if has_aggregate(select) {
+        return false;
+    }
+    let mut empty = false;
+    for from in &select.from {
+        let mut here = is_always_empty(&from.relation);
+        for join in &from.joins {
+            let joined = is_always_empty(&join.relation);
+            match join.join_operator {
+                JoinOperator::Join(_) | JoinOperator::Inner(_) | JoinOperator::CrossJoin(_) => here |= joined,
+                JoinOperator::Left(_) | JoinOperator::LeftOuter(_) => {}
+                _ => return false,
+            }
+        }
+        empty |= here;
+    }
+    empty
+}
+
+/// Whether a SELECT without GROUP BY aggregates: it yields a row even of nothing.
+fn has_aggregate(select: &Select) -> bool {
+    let grouped =
+        !matches!(&select.group_by, GroupByExpr::Expressions(expressions, _) if expressions.is_empty());
+    !grouped
+        && select.projection.iter().any(|item| match item {
+            SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } => {
+                contains_aggregate(expr)
+            }
+            _ => false,
+        })
+}
+
+/// Whether an expression calls an aggregate, not counting subqueries.
+fn contains_aggregate(expr: &Expr) -> bool {
+    struct Finder {
+        /// How many subqueries the visit is inside of.
+        depth: usize,
+    }
+
+    impl Visitor for Finder {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.depth += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+            self.depth -= 1;
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::Function(function)
+                    if self.depth == 0 && AGGREGATES.contains(&function_name(function).as_str()) =>
+                {
+                    ControlFlow::Break(())
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+
+    expr.visit(&mut Finder { depth: 0 }).is_break()
+}
+
+/// The name of a function without its schema.
+fn function_name(function: &Function) -> String {
+    let last = function.name.0.last().and_then(ObjectNamePart::as_ident);
+    last.map_or_else(String::new, |name| name.value.to_ascii_lowercase())
+}
+
+fn is_empty_query(query: &Query) -> bool {
+    match query.body.as_ref() {
+        SetExpr::Select(select) => is_empty_select(select),
+        _ => false,
+    }
+}
+
+/// Empties the SELECTs of a query body that yield nothing; returns whether all of them do.
+fn empty_selects(body: &mut SetExpr) -> bool {
+    match body {
+        SetExpr::Select(select) => {
+            let empty = is_empty_select(select);
+            if empty {
+                empty_select(select);
+            }
+            empty
+        }
+        SetExpr::SetOperation { left, right, .. } => {
+            let left = empty_selects(left);
+            empty_selects(right) && left
+        }
+        _ => false,
+    }
+}
+
+/// Makes a SELECT one of NULLs of the same names, and no row.
+fn empty_select(select: &mut Select) {
+    let mut names: Vec<String> = Vec::new();
+    for item in &mut select.projection {
+        let mut name = match item {
+            SelectItem::UnnamedExpr(expr) => column_name(expr),
+            SelectItem::ExprWithAlias { alias, .. } => alias.value.clone(),
+            // All columns: leave it to be planned.
+            _ => return,
+        };
+        while names.contains(&name) {
+            name.push('_');
+        }
+        *item = SelectItem::ExprWithAlias { expr: null(), alias: Ident::with_quote('"', name.clone()) };
+        names.push(name);
+    }
+    select.from.clear();
+    select.selection = Some(Expr::Value(Value::Boolean(false).into()));
+    select.group_by = GroupByExpr::Expressions(Vec::new(), Vec::new());
+    select.having = None;
+    select.distinct = None;
+}
+
+/// Makes a subquery for one value fit for DataFusion, if it is over the catalogs only; returns what
+/// it is to be replaced by.
+fn one_value(query: &mut Query) -> Option<Expr> {
+    if is_empty_query(query) {
+        return Some(null());
+    }
+    let SetExpr::Select(select) = query.body.as_mut() else { return None };
+    if !is_over_catalogs(select) || has_aggregate(select) {
+        return None;
+    }
+    if let Some(options) = identity_options(select) {
+        return Some(options);
+    }
+    let condition = take_outer_conditions(select);
+    aggregate(query, "first_value");
+    let condition = condition?;
+    // What only depends on the outer row decides beforehand.
+    let value = std::mem::replace(query, empty_query());
+    let when = CaseWhen { condition, result: Expr::Subquery(Box::new(value)) };
+    Some(Expr::Case {
+        case_token: AttachedToken::empty(),
+        end_token: AttachedToken::empty(),
+        operand: None,
+        conditions: vec![when],
+        else_result: None,
+    })
+}
+
+fn is_over_catalogs(select: &Select) -> bool {
+    !select.from.is_empty()
+        && select.from.iter().all(|from| {
+            catalog_relation(&from.relation).is_some()
+                && from.joins.iter().all(|join| catalog_relation(&join.relation).is_some())
+        })
+}
+
+/// SQLAlchemy asks for the options of an identity column's sequence in a way that DataFusion cannot
+/// decorrelate: `SELECT json_build_object(…) FROM pg_sequence WHERE … pg_get_serial_sequence(…) …`.
+fn identity_options(select: &Select) -> Option<Expr> {
+    let [
+        SelectItem::UnnamedExpr(Expr::Function(function))
+        | SelectItem::ExprWithAlias { expr: Expr::Function(function), .. },
+    ] = select.projection.as_slice()
+    else {
+        return None;
+    };
+    if function_name(function) != "json_build_object" {
+        return None;
+    }
+    let found = visit_expressions(select.selection.as_ref()?, |expr| match expr {
+        Expr::Function(function) if function_name(function) == "pg_get_serial_sequence" => {
+            ControlFlow::Break(expr.clone())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    match found {
+        ControlFlow::Break(sequence) => Some(call("firn_identity_options", vec![sequence])),
+        ControlFlow::Continue(()) => None,
+    }
+}
+
+/// Takes the conditions out of a WHERE that name no relation of its SELECT.
+fn take_outer_conditions(select: &mut Select) -> Option<Expr> {
+    let relations: Vec<String> = select
+        .from
+        .iter()
+        .flat_map(|from| std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation)))
+        .filter_map(relation_alias)
+        .collect();
+    let mut inner = None;
+    let mut outer = None;
+    let mut open: Vec<Expr> = select.selection.take().into_iter().collect();
+    while let Some(condition) = open.pop() {
+        match condition {
+            Expr::BinaryOp { left, op: BinaryOperator::And, right } => {
+                open.push(*right);
+                open.push(*left);
+            }
+            condition if names_only_others(&condition, &relations) => outer = Some(and(outer, condition)),
+            condition => inner = Some(and(inner, condition)),
+        }
+    }
+    select.selection = inner;
+    outer
+}
+
+fn and(left: Option<Expr>, right: Expr) -> Expr {
+    match left {
+        None => right,
+        Some(left) => {
+            Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::And, right: Box::new(right) }
+        }
+    }
+}
+
+/// The name by which columns of a FROM item are qualified.
+fn relation_alias(factor: &TableFactor) -> Option<String> {
+    match factor {
+        TableFactor::Table { alias: Some(alias), .. } => Some(alias.name.value.clone()),
+        TableFactor::Table { name, .. } => name.0.last()?.as_ident().map(|name| name.value.clone()),
+        _ => None,
+    }
+}
+
+/// Whether an expression names columns, all of them qualified by other relations than these.
+fn names_only_others(expr: &Expr, relations: &[String]) -> bool {
+    let mut others = 0;
+    let flow = visit_expressions(expr, |expr| match expr {
+        Expr::CompoundIdentifier(names) if names.len() >= 2 => {
+            if relations.contains(&names[names.len() - 2].value) {
+                return ControlFlow::Break(());
+            }
+            others += 1;
+            ControlFlow::Continue(())
+        }
+        Expr::Identifier(_) | Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    others > 0 && flow.is_continue()
+}
+
+/// EXISTS outside of a WHERE, which DataFusion does not plan, by counting.
+fn count_instead_of_exists(expr: &mut Expr) {
+    match expr {
+        Expr::BinaryOp { left, right, .. } => {
+            count_instead_of_exists(left);
+            count_instead_of_exists(right);
+        }
+        Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } => count_instead_of_exists(inner),
+        Expr::Exists { subquery, negated } => {
+            let SetExpr::Select(select) = subquery.body.as_mut() else { return };
+            if !is_over_catalogs(select) || has_aggregate(select) || is_empty_select(select) {
+                return;
+            }
+            let zero = || Expr::Value(Value::Number("0".to_owned(), false).into());
+            let mut counted = empty_query();
+            std::mem::swap(&mut counted, subquery);
+            let SetExpr::Select(select) = counted.body.as_mut() else { unreachable!("matched above") };
+            select.projection = vec![SelectItem::UnnamedExpr(call("count", vec![zero()]))];
+            let op = if *negated { BinaryOperator::Eq } else { BinaryOperator::Gt };
+            let left = Box::new(Expr::Subquery(Box::new(counted)));
+            *expr = Expr::BinaryOp { left, op, right: Box::new(zero()) };
+        }
+        _ => {}
+    }
+}
+
+/// Wraps the one column of a plain query in an aggregate, with the query's order inside. Returns
+/// whether the query was plain enough.
+fn aggregate(query: &mut Query, function: &str) -> bool {
+    let SetExpr::Select(select) = query.body.as_mut() else { return false };
+    let grouped =
+        !matches!(&select.group_by, GroupByExpr::Expressions(expressions, _) if expressions.is_empty());
+    let [item] = select.projection.as_mut_slice() else { return false };
+    if grouped || select.distinct.is_some() || query.fetch.is_some() {
+        return false;
+    }
+    if query.limit_clause.is_some() && function != "first_value" {
+        return false;
+    }
+    let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { return false };
+    let mut order: Vec<OrderByExpr> = match query.order_by.take().map(|order| order.kind) {
+        Some(OrderByKind::Expressions(order)) => order,
+        _ => Vec::new(),
+    };
+    for by in &mut order {
+        // ORDER BY 1 means the column itself.
+        if let Expr::Value(_) = by.expr {
+            by.expr = expr.clone();
+        }
+    }
+    query.limit_clause = None;
+    let mut arguments = FunctionArgumentList {
+        duplicate_treatment: None,
+        args: vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(take(expr)))],
+        clauses: Vec::new(),
+    };
+    if !order.is_empty() {
+        arguments.clauses.push(FunctionArgumentClause::OrderBy(order));
+    }
+    *expr = function_call(function, FunctionArguments::List(arguments));
+    true
+}
+
+fn null() -> Expr {
+    Expr::Value(Value::Null.into())
+}
+
+fn take(expr: &mut Expr) -> Expr {
+    std::mem::replace(expr, null())
+}
+
+fn empty_query() -> Query {
+    Query {
+        with: None,
+        body: Box::new(SetExpr::Values(Values {
+            explicit_row: false,
+            value_keyword: false,
+            rows: Vec::new(),
+        })),
+        order_by: None,
+        limit_clause: None,
+        fetch: None,
+        locks: Vec::new(),
+        for_clause: None,
+        settings: None,
+        format_clause: None,
+        pipe_operators: Vec::new(),
+    }
+}
+
+fn call(name: &str, arguments: Vec<Expr>) -> Expr {
+    let args = arguments.into_iter().map(|expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))).collect();
+    function_call(
+        name,
+        FunctionArguments::List(FunctionArgumentList {
+            duplicate_treatment: None,
+            args,
+            clauses: Vec::new(),
+        }),
+    )
+}
+
+fn function_call(name: &str, args: FunctionArguments) -> Expr {
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args,
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}

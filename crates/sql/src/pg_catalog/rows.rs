@@ -1,0 +1,726 @@
+//! The rows of `pg_catalog`'s relations, one function each.
+
+use super::definitions::{Object, action_name, number};
+use super::{Cell, DATABASE, OWNER, Row, Source, relation};
+use firn_base::SqlType;
+use firn_txn::catalog::{
+    ColumnDef, ConstraintDef, ConstraintKind, IndexDef, Oid, ReferentialAction, TableDef,
+};
+use std::sync::LazyLock;
+
+/// The access methods: PostgreSQL's oids of `heap` and `btree`.
+const HEAP: i64 = 2;
+const BTREE: i64 = 403;
+
+/// The catalog `pg_class` itself, as `pg_depend` names it.
+const PG_CLASS: i64 = 1259;
+
+/// The tablespace that holds everything.
+const TABLESPACE: i64 = 1663;
+
+/// PostgreSQL's number for UTF8.
+const UTF8: i64 = 6;
+
+/// A row of `types.tsv`: PostgreSQL's own types, as far as clients ask for them.
+pub(crate) struct TypeRow {
+    pub(crate) oid: i64,
+    pub(crate) name: &'static str,
+    pub(crate) length: i64,
+    by_value: bool,
+    kind: &'static str,
+    category: &'static str,
+    preferred: bool,
+    delimiter: &'static str,
+    /// Of what the type is an array.
+    pub(crate) element: i64,
+    array: i64,
+    input: i64,
+    output: i64,
+    receive: i64,
+    send: i64,
+    modifier_in: i64,
+    modifier_out: i64,
+    alignment: &'static str,
+    storage: &'static str,
+    collation: i64,
+    subscript: i64,
+}
+
+impl TypeRow {
+    /// Whether this is an array of any length, unlike `int2vector` and `name`.
+    pub(crate) fn is_array(&self) -> bool {
+        self.category == "A" && self.length == -1 && self.name.starts_with('_')
+    }
+}
+
+pub(crate) static TYPES: LazyLock<Vec<TypeRow>> = LazyLock::new(|| {
+    let row = |line: &'static str| {
+        let fields: Vec<&'static str> = line.split('\t').collect();
+        let number = |field: usize| fields[field].parse().expect("a number");
+        let flag = |field: usize| fields[field] == "t";
+        TypeRow {
+            oid: number(0),
+            name: fields[1],
+            length: number(2),
+            by_value: flag(3),
+            kind: fields[4],
+            category: fields[5],
+            preferred: flag(6),
+            delimiter: fields[7],
+            element: number(8),
+            array: number(9),
+            input: number(10),
+            output: number(11),
+            receive: number(12),
+            send: number(13),
+            modifier_in: number(14),
+            modifier_out: number(15),
+            alignment: fields[16],
+            storage: fields[17],
+            collation: number(18),
+            subscript: number(19),
+        }
+    };
+    include_str!("types.tsv").lines().map(row).collect()
+});
+
+/// A row of `procedures.tsv`: the functions that [`TYPES`] refer to.
+pub(crate) struct Procedure {
+    pub(crate) oid: i64,
+    pub(crate) name: &'static str,
+    fields: Vec<&'static str>,
+}
+
+pub(crate) static PROCEDURES: LazyLock<Vec<Procedure>> = LazyLock::new(|| {
+    let row = |line: &'static str| {
+        let fields: Vec<&'static str> = line.split('\t').collect();
+        Procedure { oid: fields[0].parse().expect("a number"), name: fields[1], fields }
+    };
+    include_str!("procedures.tsv").lines().map(row).collect()
+});
+
+/// What makes the rows of a relation; `None` for relations that are always empty.
+pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
+    Some(match relation {
+        "pg_am" => pg_am,
+        "pg_attrdef" => pg_attrdef,
+        "pg_attribute" => pg_attribute,
+        "pg_authid" | "pg_roles" => pg_roles,
+        "pg_class" => pg_class,
+        "pg_constraint" => pg_constraint,
+        "pg_database" => pg_database,
+        "pg_depend" => pg_depend,
+        "pg_index" => pg_index,
+        "pg_indexes" => pg_indexes,
+        "pg_namespace" => pg_namespace,
+        "pg_opclass" => pg_opclass,
+        "pg_proc" => pg_proc,
+        "pg_sequence" => pg_sequence,
+        "pg_sequences" => pg_sequences,
+        "pg_settings" => pg_settings,
+        "pg_stat_activity" => pg_stat_activity,
+        "pg_tables" => pg_tables,
+        "pg_tablespace" => pg_tablespace,
+        "pg_type" => pg_type,
+        "pg_user" => pg_user,
+        "pg_views" => pg_views,
+        _ => return None,
+    })
+}
+
+/// A row as `vec![(column, cell), …]`.
+macro_rules! row {
+    ($($column:literal: $value:expr),* $(,)?) => {
+        vec![$(($column, Cell::from($value))),*]
+    };
+}
+pub(crate) use row;
+
+/// PostgreSQL counts columns from 1.
+pub(crate) fn attribute_number(position: u16) -> i64 {
+    i64::from(position) + 1
+}
+
+fn attribute_numbers(positions: &[u16]) -> Vec<i64> {
+    positions.iter().map(|position| attribute_number(*position)).collect()
+}
+
+/// The default as the catalogs show it; an identity column's is not shown.
+pub(crate) fn shown_default(column: &ColumnDef) -> Option<&str> {
+    column.default.as_deref().filter(|_| column.identity.is_none())
+}
+
+fn type_row(ty: SqlType) -> &'static TypeRow {
+    let oid = i64::from(ty.oid());
+    TYPES.iter().find(|row| row.oid == oid).expect("types.tsv has all our types")
+}
+
+fn pg_namespace(source: &Source) -> Vec<Row> {
+    let row = |(oid, name): (Oid, &str)| row! { "oid": number(oid), "nspname": name, "nspowner": OWNER };
+    source.schemas().map(row).collect()
+}
+
+fn pg_class(source: &Source) -> Vec<Row> {
+    let row = |object: Object<'_>| {
+        let (kind, method, columns) = match &object {
+            Object::Table(table) => ("r", HEAP, table.columns.len()),
+            Object::Index(_, index) => ("i", BTREE, index.columns.len()),
+            Object::View(view) => ("v", 0, view.columns.len()),
+            Object::Sequence(_) => ("S", 0, 3),
+            Object::System(_, relation) => {
+                (relation.relkind, if relation.relkind == "r" { HEAP } else { 0 }, relation.columns.len())
+            }
+        };
+        let mut row = row! {
+            "oid": object.oid(),
+            "relname": object.name(),
+            "relnamespace": number(object.schema()),
+            "relowner": OWNER,
+            "relam": method,
+            "relfilenode": if matches!(kind, "r" | "i" | "S") { object.oid() } else { 0 },
+            // Nothing is known without looking.
+            "reltuples": -1.0,
+            "relpersistence": "p",
+            "relkind": kind,
+            "relnatts": columns as i64,
+            "relhasrules": kind == "v",
+            "relispopulated": true,
+            "relreplident": if kind == "r" { "d" } else { "n" },
+        };
+        if let Object::Table(table) = &object {
+            let is_check =
+                |constraint: &&ConstraintDef| matches!(constraint.kind, ConstraintKind::Check { .. });
+            let checks = table.constraints.iter().filter(is_check).count();
+            row.push(("relchecks", Cell::Integer(checks as i64)));
+            row.push(("relhasindex", Cell::Boolean(!table.indexes.is_empty())));
+        }
+        row
+    };
+    source.objects().map(row).collect()
+}
+
+fn pg_attribute(source: &Source) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for object in source.objects() {
+        match &object {
+            Object::Table(table) => {
+                for (position, column) in table.columns.iter().enumerate() {
+                    rows.push(attribute(object.oid(), position, column));
+                }
+            }
+            Object::View(view) => {
+                for (position, column) in view.columns.iter().enumerate() {
+                    rows.push(attribute(object.oid(), position, column));
+                }
+            }
+            Object::Index(table, index) => {
+                for (position, column) in index.columns.iter().enumerate() {
+                    let column = &table.columns[usize::from(column.column)];
+                    let column = ColumnDef {
+                        not_null: false,
+                        default: None,
+                        identity: None,
+                        dropped: false,
+                        ..column.clone()
+                    };
+                    rows.push(attribute(object.oid(), position, &column));
+                }
+            }
+            Object::Sequence(_) => {
+                for (position, (name, ty)) in [
+                    ("last_value", SqlType::BigInt),
+                    ("log_cnt", SqlType::BigInt),
+                    ("is_called", SqlType::Boolean),
+                ]
+                .into_iter()
+                .enumerate()
+                {
+                    let column = ColumnDef {
+                        name: name.to_owned(),
+                        ty,
+                        not_null: true,
+                        default: None,
+                        identity: None,
+                        dropped: false,
+                    };
+                    rows.push(attribute(object.oid(), position, &column));
+                }
+            }
+            Object::System(_, relation) => {
+                for (position, (name, kind)) in relation.columns.iter().enumerate() {
+                    rows.push(row! {
+                        "attrelid": object.oid(),
+                        "attname": *name,
+                        "atttypid": kind.type_oid(),
+                        "attnum": position as i64 + 1,
+                        "attstattarget": -1,
+                        "attcacheoff": -1,
+                        "atttypmod": -1,
+                        "attidentity": "",
+                        "attgenerated": "",
+                        "attcompression": "",
+                        "attislocal": true,
+                    });
+                }
+            }
+        }
+    }
+    rows
+}
+
+fn attribute(relation: i64, position: usize, column: &ColumnDef) -> Row {
+    let ty = type_row(column.ty);
+    let number = position as i64 + 1;
+    row! {
+        "attrelid": relation,
+        "attname": match column.dropped {
+            true => format!("........pg.dropped.{number}........"),
+            false => column.name.clone(),
+        },
+        "atttypid": if column.dropped { 0 } else { ty.oid },
+        "attstattarget": -1,
+        "attlen": ty.length,
+        "attnum": number,
+        "attcacheoff": -1,
+        "atttypmod": i64::from(column.ty.typmod()),
+        "attbyval": ty.by_value,
+        "attalign": ty.alignment,
+        "attstorage": ty.storage,
+        "attcompression": "",
+        "attnotnull": column.not_null,
+        "atthasdef": shown_default(column).is_some(),
+        "attidentity": match column.identity {
+            None => "",
+            Some(firn_txn::catalog::Identity::Always) => "a",
+            Some(firn_txn::catalog::Identity::ByDefault) => "d",
+        },
+        "attgenerated": "",
+        "attisdropped": column.dropped,
+        "attislocal": true,
+        "attcollation": ty.collation,
+    }
+}
+
+fn pg_attrdef(source: &Source) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for table in source.catalog.tables.values() {
+        for (column, definition) in table.visible_columns() {
+            if let Some(default) = shown_default(definition) {
+                rows.push(row! {
+                    // Defaults have no oid of their own with us; this one is unique among them.
+                    "oid": number(table.oid) * 2_000 % i64::from(i32::MAX) + attribute_number(column.0),
+                    "adrelid": number(table.oid),
+                    "adnum": attribute_number(column.0),
+                    "adbin": default,
+                });
+            }
+        }
+    }
+    rows
+}
+
+fn pg_type(_: &Source) -> Vec<Row> {
+    let row = |row: &TypeRow| {
+        row! {
+            "oid": row.oid,
+            "typname": row.name,
+            "typnamespace": number(Oid::PG_CATALOG),
+            "typowner": OWNER,
+            "typlen": row.length,
+            "typbyval": row.by_value,
+            "typtype": row.kind,
+            "typcategory": row.category,
+            "typispreferred": row.preferred,
+            "typisdefined": true,
+            "typdelim": row.delimiter,
+            "typelem": row.element,
+            "typarray": row.array,
+            "typinput": row.input,
+            "typoutput": row.output,
+            "typreceive": row.receive,
+            "typsend": row.send,
+            "typmodin": row.modifier_in,
+            "typmodout": row.modifier_out,
+            "typalign": row.alignment,
+            "typstorage": row.storage,
+            "typtypmod": -1,
+            "typcollation": row.collation,
+            "typsubscript": row.subscript,
+        }
+    };
+    TYPES.iter().map(row).collect()
+}
+
+fn pg_proc(_: &Source) -> Vec<Row> {
+    let row = |procedure: &Procedure| {
+        let fields = &procedure.fields;
+        let numbers = |text: &str| {
+            text.split_whitespace().filter_map(|number| number.parse().ok()).collect::<Vec<i64>>()
+        };
+        row! {
+            "oid": procedure.oid,
+            "proname": procedure.name,
+            "pronamespace": number(Oid::PG_CATALOG),
+            "proowner": OWNER,
+            "procost": 1.0,
+            "prorows": 0.0,
+            "pronargs": numbers(fields[2]).first().copied(),
+            "prorettype": numbers(fields[3]).first().copied(),
+            "proargtypes": numbers(fields[4]),
+            "provolatile": fields[5],
+            "prokind": fields[6],
+            "proretset": fields[7] == "t",
+            "proisstrict": fields[8] == "t",
+            "proparallel": "s",
+            "prosrc": procedure.name,
+        }
+    };
+    PROCEDURES.iter().map(row).collect()
+}
+
+/// Every index with its table.
+fn indexes(source: &Source) -> impl Iterator<Item = (&TableDef, &IndexDef)> {
+    source
+        .catalog
+        .tables
+        .values()
+        .flat_map(|table| table.indexes.iter().map(move |index| (table.as_ref(), index)))
+}
+
+fn pg_index(source: &Source) -> Vec<Row> {
+    let row = |(table, index): (&TableDef, &IndexDef)| {
+        let columns: Vec<u16> = index.columns.iter().map(|column| column.column).collect();
+        let types = columns.iter().map(|column| table.columns[usize::from(*column)].ty);
+        let classes: Vec<i64> = types.clone().map(operator_class).collect();
+        let collations: Vec<i64> = types.map(|ty| type_row(ty).collation).collect();
+        // PostgreSQL's flags: 1 for DESC, 2 for NULLS FIRST.
+        let flags = index
+            .columns
+            .iter()
+            .map(|column| i64::from(column.descending) + 2 * i64::from(column.nulls_first));
+        row! {
+            "indexrelid": number(index.oid),
+            "indrelid": number(table.oid),
+            "indnatts": columns.len() as i64,
+            "indnkeyatts": columns.len() as i64,
+            "indisunique": index.unique,
+            "indisprimary": table.primary_key().is_some_and(|primary| primary.oid == index.oid),
+            "indimmediate": true,
+            "indisvalid": true,
+            "indisready": true,
+            "indislive": true,
+            "indkey": attribute_numbers(&columns),
+            "indcollation": collations,
+            "indclass": classes,
+            "indoption": flags.collect::<Vec<_>>(),
+        }
+    };
+    indexes(source).map(row).collect()
+}
+
+/// PostgreSQL's oid of a type's default B-tree operator class.
+fn operator_class(ty: SqlType) -> i64 {
+    OPERATOR_CLASSES.iter().find(|(of, ..)| *of == ty.oid()).map_or(0, |(_, oid, _)| *oid)
+}
+
+/// Type, oid and name of the default B-tree operator classes. varchar shares text's.
+const OPERATOR_CLASSES: [(u32, i64, &str); 17] = [
+    (16, 10003, "bool_ops"),
+    (17, 10006, "bytea_ops"),
+    (20, 3124, "int8_ops"),
+    (21, 1979, "int2_ops"),
+    (23, 1978, "int4_ops"),
+    (25, 3126, "text_ops"),
+    (700, 10012, "float4_ops"),
+    (701, 3123, "float8_ops"),
+    (1042, 10004, "bpchar_ops"),
+    (1043, 3126, "text_ops"),
+    (1082, 3122, "date_ops"),
+    (1083, 10038, "time_ops"),
+    (1114, 3128, "timestamp_ops"),
+    (1184, 3127, "timestamptz_ops"),
+    (1186, 10022, "interval_ops"),
+    (1700, 3125, "numeric_ops"),
+    (2950, 10065, "uuid_ops"),
+];
+
+fn pg_opclass(_: &Source) -> Vec<Row> {
+    let row = |(ty, oid, name): &(u32, i64, &str)| {
+        row! {
+            "oid": *oid,
+            "opcmethod": BTREE,
+            "opcname": *name,
+            "opcnamespace": number(Oid::PG_CATALOG),
+            "opcowner": OWNER,
+            "opcintype": i64::from(*ty),
+            "opcdefault": true,
+        }
+    };
+    OPERATOR_CLASSES.iter().filter(|(ty, ..)| *ty != SqlType::Varchar(None).oid()).map(row).collect()
+}
+
+fn pg_constraint(source: &Source) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for table in source.catalog.tables.values() {
+        for constraint in &table.constraints {
+            let mut row = row! {
+                "oid": number(constraint.oid),
+                "conname": constraint.name.as_str(),
+                "connamespace": number(table.schema),
+                "convalidated": true,
+                "conrelid": number(table.oid),
+                "confupdtype": " ",
+                "confdeltype": " ",
+                "confmatchtype": " ",
+                "conislocal": true,
+                "connoinherit": true,
+            };
+            row.extend(match &constraint.kind {
+                ConstraintKind::PrimaryKey { index } | ConstraintKind::Unique { index } => {
+                    let primary = matches!(constraint.kind, ConstraintKind::PrimaryKey { .. });
+                    let definition = table.indexes.iter().find(|candidate| candidate.oid == *index);
+                    let columns: Vec<u16> = definition.map_or_else(Vec::new, |index| {
+                        index.columns.iter().map(|column| column.column).collect()
+                    });
+                    row! {
+                        "contype": if primary { "p" } else { "u" },
+                        "conindid": number(*index),
+                        "conkey": attribute_numbers(&columns),
+                    }
+                }
+                ConstraintKind::Check { expression } => {
+                    row! { "contype": "c", "conbin": expression.as_str(), "connoinherit": false }
+                }
+                ConstraintKind::ForeignKey { columns, parent, parent_columns, on_delete, on_update } => {
+                    row! {
+                        "contype": "f",
+                        "confrelid": number(*parent),
+                        "conindid": parent_index(source, *parent, parent_columns),
+                        "confupdtype": action_letter(*on_update),
+                        "confdeltype": action_letter(*on_delete),
+                        "confmatchtype": "s",
+                        "conkey": attribute_numbers(columns),
+                        "confkey": attribute_numbers(parent_columns),
+                    }
+                }
+            });
+            rows.push(row);
+        }
+    }
+    rows
+}
+
+/// The unique index that a foreign key leans on.
+pub(crate) fn parent_index(source: &Source, parent: Oid, columns: &[u16]) -> i64 {
+    let covers = |index: &&IndexDef| {
+        index.unique
+            && index.columns.len() == columns.len()
+            && index.columns.iter().all(|column| columns.contains(&column.column))
+    };
+    let table = source.catalog.tables.get(&parent);
+    table.and_then(|table| table.indexes.iter().find(covers)).map_or(0, |index| number(index.oid))
+}
+
+fn action_letter(action: ReferentialAction) -> &'static str {
+    match action {
+        ReferentialAction::NoAction => "a",
+        ReferentialAction::Restrict => "r",
+        ReferentialAction::Cascade => "c",
+        ReferentialAction::SetNull => "n",
+        ReferentialAction::SetDefault => "d",
+    }
+}
+
+fn pg_sequence(source: &Source) -> Vec<Row> {
+    let row = |sequence: &firn_txn::catalog::SequenceDef| {
+        row! {
+            "seqrelid": number(sequence.oid),
+            "seqtypid": i64::from(sequence.ty.oid()),
+            "seqstart": sequence.start,
+            "seqincrement": sequence.increment,
+            "seqmax": sequence.maximum,
+            "seqmin": sequence.minimum,
+            "seqcache": 1,
+            "seqcycle": sequence.cycle,
+        }
+    };
+    source.catalog.sequences.values().map(|sequence| row(sequence)).collect()
+}
+
+fn pg_sequences(source: &Source) -> Vec<Row> {
+    let row = |sequence: &firn_txn::catalog::SequenceDef| {
+        row! {
+            "schemaname": source.schema_name(sequence.schema),
+            "sequencename": sequence.name.as_str(),
+            "sequenceowner": source.facts.user.as_str(),
+            "data_type": sequence.ty.to_string(),
+            "start_value": sequence.start,
+            "min_value": sequence.minimum,
+            "max_value": sequence.maximum,
+            "increment_by": sequence.increment,
+            "cycle": sequence.cycle,
+            "cache_size": 1,
+        }
+    };
+    source.catalog.sequences.values().map(|sequence| row(sequence)).collect()
+}
+
+/// What hangs on what: only sequences on the columns that own them.
+fn pg_depend(source: &Source) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for sequence in source.catalog.sequences.values() {
+        let Some((table, column)) = sequence.owner else { continue };
+        let identity = source
+            .catalog
+            .tables
+            .get(&table)
+            .is_some_and(|table| table.columns[usize::from(column)].identity.is_some());
+        rows.push(row! {
+            "classid": PG_CLASS,
+            "objid": number(sequence.oid),
+            "refclassid": PG_CLASS,
+            "refobjid": number(table),
+            "refobjsubid": attribute_number(column),
+            "deptype": if identity { "i" } else { "a" },
+        });
+    }
+    rows
+}
+
+fn pg_am(_: &Source) -> Vec<Row> {
+    vec![
+        row! { "oid": HEAP, "amname": "heap", "amtype": "t" },
+        row! { "oid": BTREE, "amname": "btree", "amtype": "i" },
+    ]
+}
+
+fn pg_database(source: &Source) -> Vec<Row> {
+    vec![row! {
+        "oid": DATABASE,
+        "datname": source.facts.database.as_str(),
+        "datdba": OWNER,
+        "encoding": UTF8,
+        "datlocprovider": "c",
+        "datallowconn": true,
+        "datconnlimit": -1,
+        "dattablespace": TABLESPACE,
+        "datcollate": "C",
+        "datctype": "C.UTF-8",
+    }]
+}
+
+fn pg_roles(source: &Source) -> Vec<Row> {
+    vec![row! {
+        "oid": OWNER,
+        "rolname": source.facts.user.as_str(),
+        "rolsuper": true,
+        "rolinherit": true,
+        "rolcreaterole": true,
+        "rolcreatedb": true,
+        "rolcanlogin": true,
+        "rolreplication": false,
+        "rolbypassrls": true,
+        "rolconnlimit": -1,
+    }]
+}
+
+fn pg_user(source: &Source) -> Vec<Row> {
+    vec![row! {
+        "usename": source.facts.user.as_str(),
+        "usesysid": OWNER,
+        "usecreatedb": true,
+        "usesuper": true,
+        "usebypassrls": true,
+    }]
+}
+
+/// The settings that clients read here; the others are told by SHOW.
+fn pg_settings(source: &Source) -> Vec<Row> {
+    let search_path = source.facts.search_path.join(", ");
+    let settings = [
+        ("TimeZone", source.facts.time_zone.as_str()),
+        ("client_encoding", "UTF8"),
+        ("integer_datetimes", "on"),
+        ("max_identifier_length", "63"),
+        ("max_index_keys", "32"),
+        ("search_path", search_path.as_str()),
+        ("server_encoding", "UTF8"),
+        ("standard_conforming_strings", "on"),
+    ];
+    let row = |(name, setting): (&str, &str)| {
+        row! {
+            "name": name,
+            "setting": setting,
+            "context": "user",
+            "vartype": "string",
+            "source": "session",
+            "boot_val": setting,
+            "reset_val": setting,
+        }
+    };
+    settings.into_iter().map(row).collect()
+}
+
+/// The session that asks; it cannot see others.
+fn pg_stat_activity(source: &Source) -> Vec<Row> {
+    vec![row! {
+        "datid": DATABASE,
+        "datname": source.facts.database.as_str(),
+        "usesysid": OWNER,
+        "usename": source.facts.user.as_str(),
+        "state": "active",
+        "backend_type": "client backend",
+    }]
+}
+
+fn pg_tablespace(_: &Source) -> Vec<Row> {
+    vec![row! { "oid": TABLESPACE, "spcname": "pg_default", "spcowner": OWNER }]
+}
+
+fn pg_tables(source: &Source) -> Vec<Row> {
+    let user = source.catalog.tables.values().map(|table| {
+        row! {
+            "schemaname": source.schema_name(table.schema),
+            "tablename": table.name.as_str(),
+            "tableowner": source.facts.user.as_str(),
+            "hasindexes": !table.indexes.is_empty(),
+        }
+    });
+    let system = relation::all().iter().filter(|relation| relation.relkind == "r").map(|relation| {
+        row! {
+            "schemaname": "pg_catalog",
+            "tablename": relation.name,
+            "tableowner": source.facts.user.as_str(),
+        }
+    });
+    user.chain(system).collect()
+}
+
+fn pg_views(source: &Source) -> Vec<Row> {
+    let row = |view: &firn_txn::catalog::ViewDef| {
+        row! {
+            "schemaname": source.schema_name(view.schema),
+            "viewname": view.name.as_str(),
+            "viewowner": source.facts.user.as_str(),
+            "definition": view.query.as_str(),
+        }
+    };
+    source.catalog.views.values().map(|view| row(view)).collect()
+}
+
+fn pg_indexes(source: &Source) -> Vec<Row> {
+    let row = |(table, index): (&TableDef, &IndexDef)| {
+        row! {
+            "schemaname": source.schema_name(table.schema),
+            "tablename": table.name.as_str(),
+            "indexname": index.name.as_str(),
+            "indexdef": source.index_definition(table, index),
+        }
+    };
+    indexes(source).map(row).collect()
+}
+
+/// What happens on UPDATE or DELETE, in the words of `information_schema`.
+pub(crate) fn action_rule(action: ReferentialAction) -> &'static str {
+    action_name(action).unwrap_or("NO ACTION")
+}

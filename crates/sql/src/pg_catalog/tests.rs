@@ -1,0 +1,250 @@
+//! The queries of psql and of drivers, as they send them, over a small catalog.
+
+use super::relation_names;
+use crate::bind::{Binder, SessionFacts};
+use crate::parse::parse_query;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
+use firn_base::{Snapshot, Stamp, Time};
+use firn_base::SqlType;
+use firn_base::sync::Arc;
+use firn_exec::query::{RunOptions, run};
+use firn_txn::Catalog;
+use firn_txn::catalog::{
+    ColumnDef, ConstraintDef, ConstraintKind, Identity, IndexColumnDef, IndexDef, Oid, ReferentialAction,
+    SchemaDef, SequenceDef, TableDef, ViewDef,
+};
+
+fn column(name: &str, ty: SqlType, not_null: bool, default: Option<&str>) -> ColumnDef {
+    ColumnDef {
+        name: name.to_owned(),
+        ty,
+        not_null,
+        default: default.map(str::to_owned),
+        identity: None,
+        dropped: false,
+    }
+}
+
+fn index(oid: u32, name: &str, columns: &[(u16, bool)], unique: bool) -> IndexDef {
+    let column = |&(column, descending)| IndexColumnDef { column, descending, nulls_first: descending };
+    IndexDef { oid: Oid(oid), name: name.to_owned(), columns: columns.iter().map(column).collect(), unique }
+}
+
+fn constraint(oid: u32, name: &str, kind: ConstraintKind) -> ConstraintDef {
+    ConstraintDef { oid: Oid(oid), name: name.to_owned(), kind }
+}
+
+/// Two tables with every kind of constraint, a view, a sequence of each kind of owner.
+fn catalog() -> Catalog {
+    let schema = |oid: Oid, name: &str| (oid, Arc::new(SchemaDef { oid, name: name.to_owned() }));
+    let parent = TableDef {
+        oid: Oid(16384),
+        schema: Oid::PUBLIC,
+        name: "parent".to_owned(),
+        columns: vec![
+            column("id", SqlType::Integer, true, Some("nextval('parent_id_seq')")),
+            column("name", SqlType::Varchar(Some(20)), true, None),
+            column("price", SqlType::Numeric { precision: 12, scale: 2 }, false, Some("0")),
+        ],
+        constraints: vec![
+            constraint(16385, "parent_pkey", ConstraintKind::PrimaryKey { index: Oid(16386) }),
+            constraint(16387, "parent_name_key", ConstraintKind::Unique { index: Oid(16388) }),
+            constraint(
+                16389,
+                "parent_price_check",
+                ConstraintKind::Check { expression: "price >= 0".to_owned() },
+            ),
+        ],
+        indexes: vec![
+            index(16386, "parent_pkey", &[(0, false)], true),
+            index(16388, "parent_name_key", &[(1, false)], true),
+        ],
+        storage: 1,
+    };
+    let mut identity = column("b", SqlType::BigInt, true, None);
+    identity.identity = Some(Identity::Always);
+    let child = TableDef {
+        oid: Oid(16390),
+        schema: Oid::PUBLIC,
+        name: "child".to_owned(),
+        columns: vec![
+            column("a", SqlType::Integer, true, None),
+            identity,
+            column("p", SqlType::Integer, false, None),
+            column("t", SqlType::Text, false, Some("'x'")),
+            column("ts", SqlType::TimestampTz, false, Some("now()")),
+        ],
+        constraints: vec![
+            constraint(16391, "child_pkey", ConstraintKind::PrimaryKey { index: Oid(16392) }),
+            constraint(
+                16393,
+                "child_p_fkey",
+                ConstraintKind::ForeignKey {
+                    columns: vec![2],
+                    parent: Oid(16384),
+                    parent_columns: vec![0],
+                    on_delete: ReferentialAction::Cascade,
+                    on_update: ReferentialAction::NoAction,
+                },
+            ),
+        ],
+        indexes: vec![
+            index(16392, "child_pkey", &[(0, false), (1, false)], true),
+            index(16413, "child_p", &[(2, true), (3, false)], false),
+        ],
+        storage: 2,
+    };
+    let view = ViewDef {
+        oid: Oid(16414),
+        schema: Oid::PUBLIC,
+        name: "v".to_owned(),
+        columns: vec![column("id", SqlType::Integer, false, None)],
+        query: "SELECT id FROM public.parent WHERE price > 1".to_owned(),
+    };
+    let sequence = |oid: u32, name: &str, owner| SequenceDef {
+        oid: Oid(oid),
+        schema: Oid::PUBLIC,
+        name: name.to_owned(),
+        ty: SqlType::BigInt,
+        start: 1,
+        increment: 1,
+        minimum: 1,
+        maximum: i64::MAX,
+        cycle: false,
+        owner,
+    };
+    let sequences = [
+        sequence(16416, "parent_id_seq", Some((Oid(16384), 0))),
+        sequence(16417, "child_b_seq", Some((Oid(16390), 1))),
+        sequence(16418, "sq", None),
+    ];
+    Catalog {
+        version: 1,
+        schemas: [schema(Oid::PUBLIC, "public")].into(),
+        tables: [(parent.oid, Arc::new(parent)), (child.oid, Arc::new(child))].into(),
+        views: [(view.oid, Arc::new(view))].into(),
+        sequences: sequences.into_iter().map(|sequence| (sequence.oid, Arc::new(sequence))).collect(),
+    }
+}
+
+/// Runs a query and returns its rows, `|` between columns.
+fn try_query(sql: &str) -> Result<Vec<String>, String> {
+    let catalog = Arc::new(catalog());
+    let facts = SessionFacts::default();
+    let no_tables = |table| panic!("the catalogs are no stored tables like {table:?}");
+    let rows = || -> firn_base::Result<Vec<String>> {
+        let plan = Binder::new(&catalog, &no_tables, &facts).query(&parse_query(sql)?)?;
+        let snapshot = Snapshot { read_time: Time(0), owner: Stamp::transaction(1) };
+        let options = RunOptions { threads: 1, ..RunOptions::default() };
+        let mut batches = run(&plan, &[], snapshot, &options)?;
+        let mut rows = Vec::new();
+        while let Some(batch) = batches.next()? {
+            rows.extend(rows_of(&batch));
+        }
+        Ok(rows)
+    };
+    rows().map_err(|error| error.to_string())
+}
+
+fn rows_of(batch: &RecordBatch) -> Vec<String> {
+    let options = FormatOptions::default();
+    let columns: Vec<_> = batch
+        .columns()
+        .iter()
+        .map(|column| ArrayFormatter::try_new(column.as_ref(), &options).unwrap())
+        .collect();
+    (0..batch.num_rows())
+        .map(|row| columns.iter().map(|column| column.value(row).to_string()).collect::<Vec<_>>().join("|"))
+        .collect()
+}
+
+fn query(sql: &str) -> Vec<String> {
+    try_query(sql).unwrap()
+}
+
+/// Every query of a file runs; one per `;` at the end of a line.
+fn all_run(file: &str) {
+    let mut failures = Vec::new();
+    for sql in file.split(";\n").map(str::trim).filter(|sql| !sql.is_empty()) {
+        if let Err(error) = try_query(sql) {
+            failures.push(format!("{sql}\n  => {error}"));
+        }
+    }
+    assert!(failures.is_empty(), "{} queries failed:\n\n{}", failures.len(), failures.join("\n\n"));
+}
+
+#[test]
+fn the_queries_behind_psql_commands_run() {
+    all_run(include_str!("tests/psql.sql"));
+}
+
+#[test]
+fn the_queries_of_sqlalchemy_reflection_run() {
+    all_run(include_str!("tests/sqlalchemy.sql"));
+}
+
+#[test]
+fn every_relation_can_be_read() {
+    for schema in ["pg_catalog", "information_schema"] {
+        for relation in relation_names(schema) {
+            try_query(&format!("SELECT * FROM {schema}.{relation}")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn definitions_are_shown_as_sql() {
+    assert_eq!(
+        query("SELECT pg_catalog.pg_get_constraintdef(oid, true) FROM pg_constraint ORDER BY oid"),
+        [
+            "PRIMARY KEY (id)",
+            "UNIQUE (name)",
+            "CHECK (price >= 0)",
+            "PRIMARY KEY (a, b)",
+            "FOREIGN KEY (p) REFERENCES parent(id) ON DELETE CASCADE",
+        ]
+    );
+    assert_eq!(
+        query("SELECT pg_get_indexdef('child_p'::regclass), pg_get_indexdef(16413, 2, true)"),
+        ["CREATE INDEX child_p ON public.child USING btree (p DESC, t)|t"]
+    );
+    assert_eq!(
+        query("SELECT pg_get_viewdef('v'), pg_get_serial_sequence('parent', 'id')"),
+        [" SELECT id FROM public.parent WHERE price > 1;|public.parent_id_seq"]
+    );
+}
+
+#[test]
+fn oid_types_are_names_where_they_are_shown_and_numbers_elsewhere() {
+    assert_eq!(query("SELECT 'child'::regclass"), ["child"]);
+    assert_eq!(query("SELECT 'public.child'::regclass::oid"), ["16390"]);
+    assert_eq!(query("SELECT relname FROM pg_class WHERE oid = 'child'::regclass"), ["child"]);
+    assert_eq!(query("SELECT 1043::regtype::text, to_regtype('int4')"), ["character varying|integer"]);
+    assert_eq!(query("SELECT 'pg_class'::regclass::oid"), ["1259"]);
+    assert!(try_query("SELECT 'nothing'::regclass::oid").unwrap_err().contains("does not exist"));
+}
+
+#[test]
+fn columns_are_described() {
+    let sql = "SELECT attname, format_type(atttypid, atttypmod), attnotnull FROM pg_attribute \
+               WHERE attrelid = 'parent'::regclass ORDER BY attnum";
+    assert_eq!(
+        query(sql),
+        ["id|integer|true", "name|character varying(20)|true", "price|numeric(12,2)|false"]
+    );
+    let sql = "SELECT column_name, data_type, character_maximum_length, numeric_scale \
+               FROM information_schema.columns WHERE table_name = 'parent' ORDER BY ordinal_position";
+    assert_eq!(query(sql), ["id|integer||0", "name|character varying|20|", "price|numeric||2"]);
+}
+
+#[test]
+fn like_takes_any_escape_character() {
+    assert_eq!(query("SELECT 'a_c' LIKE 'a/_c' ESCAPE '/', 'abc' LIKE 'a/_c' ESCAPE '/'"), ["true|false"]);
+    assert_eq!(query("SELECT 'a\\c' LIKE 'a\\c' ESCAPE '', 'a%' LIKE 'a!%' ESCAPE '!'"), ["true|true"]);
+}
+
+#[test]
+fn schemas_on_the_search_path_are_told() {
+    assert_eq!(query("SELECT 'public' = ANY (current_schemas(true))"), ["true"]);
+}
