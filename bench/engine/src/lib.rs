@@ -8,6 +8,7 @@ pub mod driver;
 pub mod histogram;
 pub mod queries;
 pub mod schema;
+pub mod sql_client;
 
 pub mod ch;
 pub mod tatp;

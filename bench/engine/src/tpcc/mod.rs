@@ -1,7 +1,7 @@
 //! TPC-C, specification 5.11: an order desk. Five transactions over nine tables, no think time.
 //!
 //! [`schema`] the tables, [`input`] what terminals enter, [`load`] the initial population,
-//! [`native`] the transactions over the transaction API,
+//! [`native`] the transactions over the transaction API, [`sql`] in SQL,
 //! [`consistency`] the twelve conditions that hold at every moment.
 
 pub mod consistency;
@@ -9,6 +9,7 @@ pub mod input;
 pub mod load;
 pub mod native;
 pub mod schema;
+pub mod sql;
 
 /// Districts of a warehouse.
 pub const DISTRICTS: i32 = 10;
