@@ -33,6 +33,34 @@ pub fn short_duration(duration: Duration) -> String {
     format!("{number:.decimals$} {unit}")
 }
 
+/// Bytes of memory that this process holds.
+pub fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0) * 4096
+}
+
+/// A number of bytes in three digits and a fitting unit, for reports.
+pub fn short_bytes(bytes: u64) -> String {
+    let mebibytes = bytes as f64 / f64::from(1 << 20);
+    if mebibytes < 1024.0 { format!("{mebibytes:.0} MiB") } else { format!("{:.2} GiB", mebibytes / 1024.0) }
+}
+
+/// The median; 0 if there are none.
+pub fn median(durations: &mut [Duration]) -> Duration {
+    durations.sort_unstable();
+    durations.get(durations.len() / 2).copied().unwrap_or_default()
+}
+
+/// The geometric mean; 0 if there are none.
+pub fn geometric_mean(numbers: &[f64]) -> f64 {
+    if numbers.is_empty() {
+        return 0.0;
+    }
+    (numbers.iter().map(|number| number.ln()).sum::<f64>() / numbers.len() as f64).exp()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,6 +3,8 @@
 //! Exit codes: 0 fine; 1 a statement or anything else failed; 2 wrong arguments; 3 the database
 //! directory cannot be used; 4 the address cannot be listened on.
 
+mod bench;
+mod demo;
 mod serve;
 mod shell;
 
@@ -28,12 +30,18 @@ enum Command {
     Serve(serve::Options),
     /// Opens a shell on a database.
     Sql(shell::Options),
+    /// Runs a workload in this process and tells how fast it went.
+    Bench(bench::Options),
+    /// Shows orders coming in and analyses running over the same rows, then checks the books.
+    Demo(demo::Options),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(options) => serve::run(options),
         Command::Sql(options) => shell::run(options),
+        Command::Bench(options) => bench::run(options),
+        Command::Demo(options) => demo::run(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

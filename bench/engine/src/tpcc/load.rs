@@ -97,7 +97,7 @@ pub fn generate_all(
 }
 
 /// Inserts whole columns in a transaction of their own and waits until they are durable.
-pub(crate) fn insert_columns(engine: &Arc<Engine>, table: &TableSchema, columns: &[ArrayRef]) -> Result<()> {
+pub fn insert_columns(engine: &Arc<Engine>, table: &TableSchema, columns: &[ArrayRef]) -> Result<()> {
     let (handle, _) = table.open(engine)?;
     let mut transaction = engine.begin();
     transaction.insert_batch(&handle, columns, &firn_txn::pin())?;

@@ -5,6 +5,10 @@
 //! Relations between the two worlds are computed, not stored: stock (w, i) comes from supplier
 //! `w · i mod 10000`, and the first character of a customer's state is his nation's key, as ASCII.
 //! Hence 10,000 suppliers at every scale, and 62 nations, one per letter and digit.
+//!
+//! [`mixed`] runs transactions and queries side by side.
+
+pub mod mixed;
 
 use crate::columns::Columns;
 use crate::schema::{TableSchema, tables};

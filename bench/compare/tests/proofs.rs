@@ -1,0 +1,56 @@
+//! Proofs that need another engine or a whole server.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const COMPARE: &str = env!("CARGO_BIN_EXE_firn-compare");
+/// What `compare.py` ends with if DuckDB cannot be had.
+const UNAVAILABLE: i32 = 77;
+
+/// Our answers at scale factor 0.1 and DuckDB's over the same rows, all 22.
+#[test]
+fn our_answers_to_tpch_are_those_of_duckdb() {
+    let directory = tempfile::tempdir().unwrap();
+    let status = Command::new(COMPARE).arg("answers").arg(directory.path()).status().unwrap();
+    assert!(status.success(), "answering failed");
+    let script = root().join("tests/tpch/compare.py");
+    let environment = Path::new(env!("CARGO_TARGET_TMPDIR")).join("duckdb");
+    let status = Command::new("python3").arg(script).arg(directory.path()).arg(environment).status().unwrap();
+    if status.code() == Some(UNAVAILABLE) {
+        eprintln!("SKIPPED: DuckDB could not be installed; TPC-H's answers were NOT checked");
+        return;
+    }
+    assert!(status.success(), "some answers differ");
+}
+
+#[test]
+fn a_server_killed_under_load_has_all_that_it_acknowledged() {
+    kill(2);
+}
+
+#[test]
+#[ignore = "takes minutes; cargo xtask soak runs it"]
+fn a_server_killed_fifty_times_under_load_has_all_that_it_acknowledged() {
+    kill(50);
+}
+
+fn kill(times: u32) {
+    // The same command line as the whole build's, so that nothing is built twice.
+    let mut build = Command::new(env!("CARGO"));
+    build.args(["build", "--workspace", "--bin", "firn", "--locked"]).current_dir(root());
+    if !cfg!(debug_assertions) {
+        build.arg("--release");
+    }
+    assert!(build.stdin(Stdio::null()).status().unwrap().success(), "firn does not build");
+    let firn = Path::new(COMPARE).with_file_name("firn");
+    let status = Command::new(COMPARE)
+        .args(["crash", "--times", &times.to_string(), "--firn"])
+        .arg(firn)
+        .status()
+        .unwrap();
+    assert!(status.success(), "the server lost something");
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap().to_owned()
+}

@@ -1,0 +1,188 @@
+//! CH-benCHmark's run: TPC-C's transactions and the 22 queries side by side on one copy of the data.
+//!
+//! Transactions go through the native interface, one client a thread; queries come from one
+//! connection in turn, each in a transaction of its own. After each query, the same snapshot is
+//! asked for the newest payment it sees: the age of that payment when the query began is how fresh
+//! the answer was.
+
+use crate::driver::{self, Live};
+use crate::histogram::Histogram;
+use crate::queries;
+use crate::tpcc::Scale;
+use crate::tpcc::input::Terminal;
+use crate::tpcc::native::{Tpcc, Worker};
+use firn_base::clock::{now, sleep, wall_clock_micros};
+use firn_base::sync::{AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
+use firn_base::thread::pin_to_core;
+use firn_base::{Error, Result, SqlState, Value};
+use firn_session::{CancelHandle, Connection, Database};
+use std::time::Duration;
+
+/// How many queries there are.
+pub const QUERIES: usize = 22;
+
+/// How often the caller gets to look.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// What was loaded.
+    pub scale: Scale,
+    /// Clients that run transactions.
+    pub clients: usize,
+    /// For how long.
+    pub duration: Duration,
+    /// Whether queries run as well.
+    pub queries: bool,
+    /// Keeps transactions on the first core and queries on the second.
+    pub pinned: bool,
+}
+
+/// What the query stream has done so far; read by whoever shows it.
+#[derive(Default)]
+pub struct QueryLive {
+    /// The number of the query that is running, from 1; 0 before the first.
+    pub running: AtomicUsize,
+    /// How often each query has run.
+    pub runs: [AtomicU64; QUERIES],
+    /// How long each took when it ran last, in nanoseconds.
+    pub last_nanos: [AtomicU64; QUERIES],
+    /// How old the newest commit was that the last query saw, in microseconds.
+    pub freshness_micros: AtomicU64,
+    stop: AtomicBool,
+    cancel: Mutex<Option<CancelHandle>>,
+}
+
+/// What the query stream came to.
+#[derive(Clone)]
+pub struct QueryReport {
+    /// Latencies by query.
+    pub latencies: Vec<Histogram>,
+    /// How old the newest commit was that a query saw when it began.
+    pub freshness: Histogram,
+    /// The first error of each query that failed.
+    pub failures: Vec<(usize, Error)>,
+}
+
+impl QueryReport {
+    /// How many queries were answered.
+    pub fn count(&self) -> u64 {
+        self.latencies.iter().map(Histogram::count).sum()
+    }
+}
+
+/// What a run came to.
+#[derive(Clone)]
+pub struct Report {
+    /// The transactions.
+    pub transactions: driver::Report,
+    /// The queries, if they ran.
+    pub queries: Option<QueryReport>,
+}
+
+/// Runs transactions and queries; calls `tick` ten times a second with the time since the start.
+pub fn run(
+    database: &Database,
+    options: Options,
+    live: &Live,
+    query_live: &QueryLive,
+    tick: &mut dyn FnMut(Duration),
+) -> Result<Report> {
+    let tpcc = Tpcc::open(database.engine())?;
+    std::thread::scope(|scope| {
+        let tpcc = &tpcc;
+        let transactions = scope.spawn(move || {
+            let client = |number| {
+                Ok(Worker::new(tpcc, Terminal::new(options.scale, 1, number, options.clients)))
+            };
+            let core = options.pinned.then_some(0);
+            let driver = driver::Options { clients: options.clients, duration: options.duration, core };
+            driver::run(&client, Some(tpcc.engine()), driver, live)
+        });
+        let queries = options.queries.then(|| {
+            scope.spawn(move || {
+                // The workers of the analytical engine start with its first query, on the cores of
+                // the thread that asks it.
+                if options.pinned {
+                    pin_to_core(1);
+                }
+                run_queries(database.connect(), query_live)
+            })
+        });
+        let start = now();
+        while !transactions.is_finished() {
+            tick(start.elapsed());
+            sleep(TICK);
+        }
+        query_live.stop.store(true, Ordering::Relaxed);
+        if let Some(cancel) = &*query_live.cancel.lock() {
+            cancel.cancel();
+        }
+        let queries = queries.map(|queries| queries.join().expect("the query stream does not panic"));
+        let transactions = transactions.join().expect("transactions do not panic")?;
+        Ok(Report { transactions, queries: queries.transpose()? })
+    })
+}
+
+/// Asks the queries in turn until told to stop.
+fn run_queries(mut connection: Connection, live: &QueryLive) -> Result<QueryReport> {
+    *live.cancel.lock() = Some(connection.cancel_handle());
+    let mut report =
+        QueryReport { latencies: vec![Histogram::default(); QUERIES], freshness: Histogram::default(), failures: Vec::new() };
+    let newest_payment = connection.prepare("SELECT max(h_date) FROM history")?;
+    let statements = queries::CH.iter().map(|sql| connection.prepare(sql));
+    let statements: Vec<_> = statements.collect();
+    for number in (0..QUERIES).cycle() {
+        if live.stop.load(Ordering::Relaxed) || report.failures.len() == QUERIES {
+            break;
+        }
+        if report.failures.iter().any(|(failed, _)| *failed == number + 1) {
+            continue;
+        }
+        live.running.store(number + 1, Ordering::Relaxed);
+        let asked = match &statements[number] {
+            Ok(statement) => ask(&mut connection, statement, &newest_payment),
+            Err(error) => Err(error.clone()),
+        };
+        match asked {
+            Ok((latency, freshness)) => {
+                report.latencies[number].record(latency);
+                report.freshness.record(freshness);
+                // ORDERING: statistics; nothing is read on the strength of them.
+                live.last_nanos[number].store(latency.as_nanos() as u64, Ordering::Relaxed);
+                live.freshness_micros.store(freshness.as_micros() as u64, Ordering::Relaxed);
+                live.runs[number].fetch_add(1, Ordering::Relaxed);
+            }
+            Err(error) => {
+                connection.execute("ROLLBACK")?;
+                // The end of the run cancels the query that is running.
+                if error.state() != SqlState::QUERY_CANCELED {
+                    report.failures.push((number + 1, error));
+                }
+            }
+        }
+    }
+    Ok(report)
+}
+
+/// Asks a query; how long it took, and how old the newest commit was that it saw.
+fn ask(
+    connection: &mut Connection,
+    query: &firn_session::Statement,
+    newest_payment: &firn_session::Statement,
+) -> Result<(Duration, Duration)> {
+    connection.execute("BEGIN")?;
+    let began_micros = wall_clock_micros();
+    let began = now();
+    connection.query_statement(query, &[])?;
+    let latency = began.elapsed();
+    let newest = connection.query_values(newest_payment, &[])?;
+    connection.execute("COMMIT")?;
+    let age = match newest[0][0] {
+        // A payment that committed after the clock was read is as fresh as can be.
+        Value::Timestamp(newest) => (began_micros - newest).max(0),
+        ref other => panic!("{other:?} is no timestamp"),
+    };
+    Ok((latency, Duration::from_micros(age as u64)))
+}

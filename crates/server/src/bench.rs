@@ -1,0 +1,336 @@
+//! `firn bench`: the workloads against our own engine, in this process.
+//!
+//! Long work shows a progress bar if there is a terminal to show it on. Results go to standard
+//! output, one table per run, and every transactional run ends with its consistency conditions.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use firn_base::sync::Ordering;
+use firn_bench::ch::mixed;
+use firn_bench::driver::{self, Live};
+use firn_bench::tpcc::input::Terminal;
+use firn_bench::tpcc::load::LoadProgress;
+use firn_bench::tpcc::{Scale, consistency, native};
+use firn_bench::{ch, geometric_mean, median, queries, short_duration, tatp, tpcc, tpch};
+use firn_session::Database;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::Failure;
+
+/// Arguments of `firn bench`.
+#[derive(clap::Args, Debug)]
+pub struct Options {
+    #[command(subcommand)]
+    workload: Workload,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Workload {
+    /// TPC-C's five transactions, without think time.
+    Tpcc {
+        /// Warehouses.
+        #[arg(long, default_value_t = 5)]
+        warehouses: i32,
+        #[command(flatten)]
+        run: Transactional,
+    },
+    /// TATP's seven transactions.
+    Tatp {
+        /// Subscribers.
+        #[arg(long, default_value_t = 1_000_000)]
+        subscribers: i32,
+        #[command(flatten)]
+        run: Transactional,
+    },
+    /// TPC-H's 22 queries.
+    Tpch {
+        /// Scale factor: gigabytes of raw data.
+        #[arg(long, default_value_t = 1.0)]
+        scale: f64,
+        /// How often each query runs; the median counts.
+        #[arg(long, default_value_t = 3)]
+        runs: usize,
+        /// Directory for the database, which must be empty. In memory if left out.
+        #[arg(long, value_name = "DIR")]
+        data: Option<PathBuf>,
+    },
+    /// CH-benCHmark: TPC-C's transactions and 22 queries on the same rows, without and with the
+    /// queries, transactions pinned to one core and queries to another.
+    Ch {
+        /// Warehouses.
+        #[arg(long, default_value_t = 2)]
+        warehouses: i32,
+        #[command(flatten)]
+        run: Transactional,
+        /// Only transactions: the run to compare with.
+        #[arg(long)]
+        without_queries: bool,
+    },
+}
+
+/// What all transactional workloads take.
+#[derive(clap::Args, Clone, Debug)]
+struct Transactional {
+    /// Clients, each a thread.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// For how long.
+    #[arg(long, default_value_t = 10)]
+    seconds: u64,
+    /// When a transaction counts: once it is on disk, once it has committed, or without any log.
+    #[arg(long, value_enum, default_value = "on")]
+    log: Log,
+    /// Directory for the database, which must be empty. A temporary one if left out.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum Log {
+    /// Counts once it is on disk.
+    On,
+    /// The log is written, but nobody waits for it.
+    Off,
+    /// There is no log.
+    Memory,
+}
+
+/// Runs a workload.
+pub fn run(options: Options) -> Result<(), Failure> {
+    match options.workload {
+        Workload::Tpcc { warehouses, run } => run_tpcc(warehouses, &run),
+        Workload::Tatp { subscribers, run } => run_tatp(subscribers, &run),
+        Workload::Tpch { scale, runs, data } => run_tpch(scale, runs, data),
+        Workload::Ch { warehouses, run, without_queries } => run_ch(warehouses, &run, without_queries),
+    }
+}
+
+fn run_tpcc(warehouses: i32, run: &Transactional) -> Result<(), Failure> {
+    let (database, _directory) = open(run)?;
+    let scale = Scale::warehouses(warehouses);
+    load_tpcc(&database, scale)?;
+    let tables = native::Tpcc::open(database.engine()).map_err(Failure::new)?;
+    let client =
+        |number| Ok(native::Worker::new(&tables, Terminal::new(scale, 1, number, run.threads)));
+    let report = drive(&database, run, &client)?;
+    println!("{report}");
+    check(&database, scale)
+}
+
+fn run_tatp(subscribers: i32, run: &Transactional) -> Result<(), Failure> {
+    let (database, _directory) = open(run)?;
+    let engine = database.engine();
+    with_progress("loading", tatp::expected_rows(subscribers), |progress| {
+        tatp::load(engine, subscribers, 1, loaders(), progress)
+    })?;
+    let tables = tatp::Tatp::open(engine).map_err(Failure::new)?;
+    let report = drive(&database, run, &|number| Ok(tatp::Worker::new(&tables, 1, number)))?;
+    println!("{report}");
+    Ok(())
+}
+
+fn run_tpch(scale: f64, runs: usize, data: Option<PathBuf>) -> Result<(), Failure> {
+    let database = match data {
+        Some(directory) => Database::open(directory),
+        None => Database::memory(),
+    }
+    .map_err(Failure::data)?;
+    with_progress("loading", tpch::expected_rows(scale), |progress| {
+        tpch::load(database.engine(), scale, loaders(), progress)
+    })?;
+    let mut connection = database.connect();
+    let bar = bar("queries", (queries::TPCH.len() * runs) as u64);
+    let mut medians = Vec::new();
+    let mut lines = Vec::new();
+    for (number, sql) in (1..).zip(queries::TPCH) {
+        let mut times = Vec::new();
+        let mut rows = 0;
+        for _ in 0..runs {
+            let start = Instant::now();
+            let batches = connection
+                .query(sql)
+                .map_err(|error| Failure::new(format!("query {number}: {error}")))?;
+            times.push(start.elapsed());
+            rows = batches.iter().map(|batch| batch.num_rows()).sum::<usize>();
+            bar.inc(1);
+        }
+        let time = median(&mut times);
+        medians.push(time.as_secs_f64());
+        lines.push(format!("{number:>5}{:>12}{rows:>10}", short_duration(time)));
+    }
+    bar.finish_and_clear();
+    println!("{:>5}{:>12}{:>10}", "query", "median", "rows");
+    lines.iter().for_each(|line| println!("{line}"));
+    let mean = Duration::from_secs_f64(geometric_mean(&medians));
+    let sum = Duration::from_secs_f64(medians.iter().sum());
+    println!("geometric mean {}, sum {}", short_duration(mean), short_duration(sum));
+    Ok(())
+}
+
+fn run_ch(warehouses: i32, run: &Transactional, without_queries: bool) -> Result<(), Failure> {
+    let (database, _directory) = open(run)?;
+    let scale = Scale::warehouses(warehouses);
+    load_ch(&database, scale)?;
+    let mut rates = Vec::new();
+    for queries in [false, true] {
+        if queries && without_queries {
+            break;
+        }
+        println!("{}", if queries { "With queries" } else { "Without queries" });
+        let options = mixed::Options {
+            scale,
+            clients: run.threads,
+            duration: Duration::from_secs(run.seconds),
+            queries,
+            pinned: true,
+        };
+        let bar = bar("running", run.seconds * 10);
+        let mut tick = |elapsed: Duration| bar.set_position(elapsed.as_millis() as u64 / 100);
+        let report = mixed::run(&database, options, &Live::default(), &Default::default(), &mut tick)
+            .map_err(Failure::new)?;
+        bar.finish_and_clear();
+        println!("{}", report.transactions);
+        if let Some(queries) = &report.queries {
+            print_queries(queries, report.transactions.elapsed);
+        }
+        rates.push(report.transactions.per_second());
+        check(&database, scale)?;
+        println!();
+    }
+    if let [without, with] = rates[..] {
+        println!(
+            "{without:.0} tx/s without queries, {with:.0} tx/s with them: {:.1} % lost",
+            (1.0 - with / without) * 100.0
+        );
+    }
+    Ok(())
+}
+
+/// Runs the clients of a transactional workload under a progress bar.
+fn drive<C: driver::Client>(
+    database: &Database,
+    run: &Transactional,
+    client: &(dyn Fn(usize) -> firn_base::Result<C> + Sync),
+) -> Result<driver::Report, Failure> {
+    let options = driver::Options {
+        clients: run.threads,
+        duration: Duration::from_secs(run.seconds),
+        core: None,
+    };
+    let live = Live::default();
+    let engine = (run.log == Log::On).then(|| database.engine());
+    let bar = bar("running", run.seconds * 10);
+    let report = std::thread::scope(|scope| {
+        let runner = scope.spawn(|| driver::run(client, engine, options, &live));
+        let start = Instant::now();
+        while !runner.is_finished() {
+            bar.set_position(start.elapsed().as_millis() as u64 / 100);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        runner.join().expect("clients do not panic")
+    });
+    bar.finish_and_clear();
+    report.map_err(Failure::new)
+}
+
+/// Opens an empty database where the arguments say; the directory goes with the second value.
+fn open(run: &Transactional) -> Result<(Database, Option<tempfile::TempDir>), Failure> {
+    if run.log == Log::Memory {
+        return Ok((Database::memory().map_err(Failure::data)?, None));
+    }
+    if let Some(directory) = &run.data {
+        return Ok((Database::open(directory).map_err(Failure::data)?, None));
+    }
+    let directory = tempfile::Builder::new().prefix("firn-bench").tempdir().map_err(Failure::new)?;
+    Ok((Database::open(directory.path()).map_err(Failure::data)?, Some(directory)))
+}
+
+/// Loads TPC-C's tables.
+pub(crate) fn load_tpcc(database: &Database, scale: Scale) -> Result<(), Failure> {
+    with_progress("loading", tpcc::load::expected_rows(scale), |progress| {
+        tpcc::load::load(database.engine(), scale, 1, loaders(), progress)
+    })
+}
+
+/// Loads CH-benCHmark's tables: TPC-C's and three more.
+pub(crate) fn load_ch(database: &Database, scale: Scale) -> Result<(), Failure> {
+    load_tpcc(database, scale)?;
+    ch::load(database.engine(), 1).map_err(Failure::new)
+}
+
+/// Checks TPC-C's consistency conditions and says so.
+pub(crate) fn check(database: &Database, scale: Scale) -> Result<(), Failure> {
+    let violations = consistency::violations(database.engine(), scale).map_err(Failure::new)?;
+    if violations.is_empty() {
+        println!("all 12 consistency conditions hold");
+        return Ok(());
+    }
+    violations.iter().for_each(|violation| eprintln!("{violation}"));
+    Err(Failure::new(format!("{} consistency conditions are violated", violations.len())))
+}
+
+/// Prints what the queries took.
+pub(crate) fn print_queries(report: &mixed::QueryReport, elapsed: Duration) {
+    println!("{:>5}{:>8}{:>12}{:>12}", "query", "runs", "median", "longest");
+    for (number, latencies) in (1..).zip(&report.latencies) {
+        if latencies.count() > 0 {
+            println!(
+                "{number:>5}{:>8}{:>12}{:>12}",
+                latencies.count(),
+                short_duration(latencies.percentile(0.5)),
+                short_duration(latencies.percentile(1.0)),
+            );
+        }
+    }
+    for (number, error) in &report.failures {
+        println!("query {number} failed: {error}");
+    }
+    println!(
+        "{} queries, {:.2} a second; newest commit seen was {} old (median), {} at most",
+        report.count(),
+        report.count() as f64 / elapsed.as_secs_f64(),
+        short_duration(report.freshness.percentile(0.5)),
+        short_duration(report.freshness.percentile(1.0)),
+    );
+}
+
+/// Runs a load under a progress bar and says how long it took.
+fn with_progress(
+    what: &'static str,
+    rows: u64,
+    work: impl FnOnce(&LoadProgress) -> firn_base::Result<()> + Send,
+) -> Result<(), Failure> {
+    let progress = LoadProgress::default();
+    let bar = bar(what, rows);
+    let start = Instant::now();
+    let outcome = std::thread::scope(|scope| {
+        let worker = scope.spawn(|| work(&progress));
+        while !worker.is_finished() {
+            bar.set_position(progress.rows.load(Ordering::Relaxed));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        worker.join().expect("loading does not panic")
+    });
+    bar.finish_and_clear();
+    outcome.map_err(Failure::new)?;
+    println!(
+        "loaded {} rows in {}",
+        progress.rows.load(Ordering::Relaxed),
+        short_duration(start.elapsed())
+    );
+    Ok(())
+}
+
+/// A progress bar on standard error; nothing if that is no terminal.
+fn bar(what: &'static str, length: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} {wide_bar} {percent:>3} % {eta:>4}");
+    let bar = ProgressBar::new(length).with_message(what);
+    bar.set_style(style.expect("the template is fine"));
+    bar
+}
+
+/// Threads that load.
+fn loaders() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}

@@ -1,0 +1,218 @@
+//! `firn demo`: what the database is for, in half a minute. Orders come in and analyses run over the
+//! same rows at the same moment; at the end the books must balance.
+//!
+//! On a terminal the view is redrawn in place; elsewhere a line is printed every few seconds.
+
+use std::io::IsTerminal;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use firn_base::sync::Ordering;
+use firn_bench::ch::mixed::{self, QUERIES, QueryLive};
+use firn_bench::driver::Live;
+use firn_bench::tpcc::{Kind, Scale};
+use firn_bench::{resident_bytes, short_bytes, short_duration};
+use firn_session::Database;
+use firn_wire::{Server, WireConfig};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use crate::Failure;
+use crate::bench::{check, load_ch, print_queries};
+
+/// Arguments of `firn demo`.
+#[derive(clap::Args, Debug)]
+pub struct Options {
+    /// Warehouses: about 500,000 rows each.
+    #[arg(long, default_value_t = 2)]
+    warehouses: i32,
+    /// For how long.
+    #[arg(long, default_value_t = 30)]
+    seconds: u64,
+    /// Clients that run transactions.
+    #[arg(long, default_value_t = 1)]
+    clients: usize,
+    /// Only transactions.
+    #[arg(long)]
+    without_queries: bool,
+    /// Serves the database meanwhile, and stays up afterwards until interrupted.
+    #[arg(long)]
+    serve: bool,
+    /// Address to serve at; port 0 takes a free one.
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5432")]
+    listen: String,
+}
+
+/// Runs the demonstration.
+pub fn run(options: Options) -> Result<(), Failure> {
+    let directory = tempfile::Builder::new().prefix("firn-demo").tempdir().map_err(Failure::new)?;
+    let database = Database::open(directory.path()).map_err(Failure::data)?;
+    let scale = Scale::warehouses(options.warehouses);
+    println!("CH-benCHmark, {} warehouses, in {}", options.warehouses, directory.path().display());
+    load_ch(&database, scale)?;
+
+    let (interrupt, interrupted) = mpsc::channel();
+    let server = if options.serve {
+        ctrlc::set_handler(move || {
+            let _ = interrupt.send(());
+        })
+        .map_err(Failure::new)?;
+        let config = WireConfig { listen: vec![options.listen.clone()], ..WireConfig::default() };
+        Some(Server::start(database.clone(), config).map_err(Failure::address)?)
+    } else {
+        None
+    };
+    if let Some(server) = &server {
+        println!("{}", how_to_connect(server));
+    }
+
+    let run = mixed::Options {
+        scale,
+        clients: options.clients,
+        duration: Duration::from_secs(options.seconds),
+        queries: !options.without_queries,
+        pinned: std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1),
+    };
+    let (live, query_live) = (Live::default(), QueryLive::default());
+    let mut view = View::new(options.seconds);
+    let report = mixed::run(&database, run, &live, &query_live, &mut |elapsed| {
+        view.show(elapsed, &live, &query_live);
+        if interrupted.try_recv().is_ok() {
+            live.stop.store(true, Ordering::Relaxed);
+        }
+    })
+    .map_err(Failure::new)?;
+    view.finish();
+
+    println!("{}", report.transactions);
+    if let Some(queries) = &report.queries {
+        print_queries(queries, report.transactions.elapsed);
+    }
+    println!("{} of memory", short_bytes(resident_bytes()));
+    check(&database, scale)?;
+    if let Some(queries) = &report.queries
+        && !queries.failures.is_empty()
+    {
+        return Err(Failure::new(format!("{} queries failed", queries.failures.len())));
+    }
+    match server {
+        Some(server) => {
+            println!("{}\nInterrupt to stop.", how_to_connect(&server));
+            let _ = interrupted.recv();
+            server.shutdown();
+        }
+        None => println!(
+            "To look at the rows yourself: firn demo --serve, then psql -h 127.0.0.1 -p 5432 -U firn firn"
+        ),
+    }
+    Ok(())
+}
+
+fn how_to_connect(server: &Server) -> String {
+    let address = server.local_addr();
+    format!("Connect with: psql -h {} -p {} -U firn firn", address.ip(), address.port())
+}
+
+/// What is shown while the run goes on.
+struct View {
+    seconds: u64,
+    terminal: Option<Bars>,
+    /// Transactions at the last look, and when it was.
+    last: (u64, Duration),
+    /// When the next line is due, without a terminal.
+    next_line: Duration,
+}
+
+/// Lines that are redrawn in place.
+struct Bars {
+    time: ProgressBar,
+    transactions: ProgressBar,
+    queries: ProgressBar,
+    state: ProgressBar,
+}
+
+/// How often a line is printed without a terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
+/// How often the lines on a terminal change.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(500);
+
+impl View {
+    fn new(seconds: u64) -> View {
+        let terminal = std::io::stderr().is_terminal().then(|| {
+            let bars = MultiProgress::new();
+            let line = |template: &str, length| {
+                let bar = bars.add(ProgressBar::new(length));
+                bar.set_style(ProgressStyle::with_template(template).expect("the template is fine"));
+                bar
+            };
+            Bars {
+                time: line("{wide_bar} {msg}", seconds * 10),
+                transactions: line("transactions  {msg}", 1),
+                queries: line("queries       {msg}", 1),
+                state: line("state         {msg}", 1),
+            }
+        });
+        let next_line = if terminal.is_some() { REDRAW_INTERVAL } else { LINE_INTERVAL };
+        View { seconds, terminal, last: (0, Duration::ZERO), next_line }
+    }
+
+    fn show(&mut self, elapsed: Duration, live: &Live, query_live: &QueryLive) {
+        if let Some(bars) = &self.terminal {
+            bars.time.set_position(elapsed.as_millis() as u64 / 100);
+        }
+        if elapsed < self.next_line {
+            return;
+        }
+        self.next_line += if self.terminal.is_some() { REDRAW_INTERVAL } else { LINE_INTERVAL };
+
+        let total = live.total();
+        let rate = (total - self.last.0) as f64 / (elapsed - self.last.1).as_secs_f64();
+        self.last = (total, elapsed);
+        let new_orders = live.counted[Kind::NewOrder as usize].load(Ordering::Relaxed);
+        let aborts = live.aborts.load(Ordering::Relaxed);
+        let transactions = format!("{rate:.0} tx/s, {total} in all, {new_orders} new orders, {aborts} aborts");
+        let queries = describe_queries(query_live);
+        let freshness = Duration::from_micros(query_live.freshness_micros.load(Ordering::Relaxed));
+        let state = format!(
+            "newest commit seen {} old, {} of memory",
+            short_duration(freshness),
+            short_bytes(resident_bytes())
+        );
+        match &self.terminal {
+            Some(bars) => {
+                bars.time.set_message(format!("{} of {} s", elapsed.as_secs(), self.seconds));
+                bars.transactions.set_message(transactions);
+                bars.queries.set_message(queries);
+                bars.state.set_message(state);
+            }
+            None => println!("{:>3} s: {transactions}; {queries}; {state}", elapsed.as_secs()),
+        }
+    }
+
+    fn finish(&self) {
+        if let Some(bars) = &self.terminal {
+            for bar in [&bars.time, &bars.transactions, &bars.queries, &bars.state] {
+                bar.finish_and_clear();
+            }
+        }
+    }
+}
+
+/// How many queries ran, and how long the last ones took.
+fn describe_queries(live: &QueryLive) -> String {
+    const TOLD: usize = 4;
+    let runs = |number: usize| live.runs[number - 1].load(Ordering::Relaxed);
+    let total: u64 = (1..=QUERIES).map(runs).sum();
+    let running = live.running.load(Ordering::Relaxed);
+    if running == 0 {
+        return "none".to_owned();
+    }
+    let mut text = format!("{total} answered");
+    for back in 1..=TOLD {
+        let number = (running + QUERIES - 1 - back) % QUERIES + 1;
+        if runs(number) > 0 {
+            let nanos = live.last_nanos[number - 1].load(Ordering::Relaxed);
+            text.push_str(&format!(", Q{number} {}", short_duration(Duration::from_nanos(nanos))));
+        }
+    }
+    text
+}
