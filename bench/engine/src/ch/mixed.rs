@@ -186,3 +186,38 @@ fn ask(
     };
     Ok((latency, Duration::from_micros(age as u64)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ch;
+    use crate::tpcc::{consistency, load};
+
+    #[test]
+    fn transactions_and_all_22_queries_run_side_by_side() {
+        let database = Database::memory().unwrap();
+        let scale = Scale::small(1);
+        load::load(database.engine(), scale, 1, 1, &load::LoadProgress::default()).unwrap();
+        ch::load(database.engine(), 1).unwrap();
+        let (live, query_live) = (Live::default(), QueryLive::default());
+        // Until every query has run once, however slow the machine is.
+        let options = Options {
+            scale,
+            clients: 1,
+            duration: Duration::from_secs(300),
+            queries: true,
+            pinned: false,
+        };
+        let report = run(&database, options, &live, &query_live, &mut |_| {
+            let last = query_live.runs[QUERIES - 1].load(Ordering::Relaxed);
+            if last > 0 {
+                live.stop.store(true, Ordering::Relaxed);
+            }
+        })
+        .unwrap();
+        let queries = report.queries.unwrap();
+        assert!(queries.failures.is_empty(), "{:?}", queries.failures);
+        assert!(queries.latencies.iter().all(|latencies| latencies.count() > 0));
+        assert_eq!(consistency::violations(database.engine(), scale).unwrap(), Vec::<String>::new());
+    }
+}

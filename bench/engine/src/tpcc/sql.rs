@@ -475,3 +475,60 @@ fn scaled(value: &Value, wanted: u8) -> i64 {
 fn money(cents: i64) -> Value {
     Value::Numeric { unscaled: i128::from(cents), scale: 2 }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::{self, Live, Options};
+    use crate::tpcc::load::{LoadProgress, load};
+    use crate::tpcc::{Scale, consistency};
+    use firn_base::sync::Mutex;
+    use firn_session::{Connection, Database};
+    use std::time::Duration;
+
+    /// Shares what a worker was acknowledged with the test.
+    struct Shared<'a>(SqlWorker<Connection>, &'a Mutex<Vec<Acknowledged>>);
+
+    impl Client for Shared<'_> {
+        const KINDS: &'static [&'static str] = &Kind::NAMES;
+
+        fn next_input(&mut self) -> usize {
+            self.0.next_input()
+        }
+
+        fn run(&mut self) -> Result<Done> {
+            self.0.run()
+        }
+    }
+
+    impl Drop for Shared<'_> {
+        fn drop(&mut self) {
+            self.1.lock().push(self.0.acknowledged().clone());
+        }
+    }
+
+    #[test]
+    fn clients_in_sql_keep_the_conditions_and_find_all_that_was_acknowledged() {
+        let database = Database::memory().unwrap();
+        let scale = Scale::small(1);
+        load(database.engine(), scale, 1, 1, &LoadProgress::default()).unwrap();
+        let acknowledged = Mutex::new(Vec::new());
+        let client = |number| {
+            let worker = SqlWorker::new(database.connect(), Terminal::new(scale, 1, number, 2))?;
+            Ok(Shared(worker, &acknowledged))
+        };
+        let options = Options { clients: 2, duration: Duration::from_secs(2), core: None };
+        let report = driver::run(&client, None, options, &Live::default()).unwrap();
+        assert!(report.latencies.iter().all(|latencies| latencies.count() > 0));
+        assert_eq!(consistency::violations(database.engine(), scale).unwrap(), Vec::<String>::new());
+
+        let mut acknowledged = acknowledged.into_inner();
+        let paid_at_start = i64::from(scale.customers * DISTRICTS);
+        let mut connection = database.connect();
+        assert_eq!(missing(&mut connection, &acknowledged, paid_at_start).unwrap(), Vec::<String>::new());
+        // What was never acknowledged is missed, so the look-up looks.
+        acknowledged[0].orders.push((1, 1, 1_000_000));
+        acknowledged[0].payments += 1;
+        assert_eq!(missing(&mut connection, &acknowledged, paid_at_start).unwrap().len(), 2);
+    }
+}
