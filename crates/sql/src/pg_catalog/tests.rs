@@ -5,9 +5,9 @@ use crate::bind::{Binder, SessionFacts};
 use crate::parse::parse_query;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
-use firn_base::{Snapshot, Stamp, Time};
 use firn_base::SqlType;
 use firn_base::sync::Arc;
+use firn_base::{Snapshot, Stamp, Time};
 use firn_exec::query::{RunOptions, run};
 use firn_txn::Catalog;
 use firn_txn::catalog::{
@@ -134,7 +134,8 @@ fn try_query(sql: &str) -> Result<Vec<String>, String> {
     let facts = SessionFacts::default();
     let no_tables = |table| panic!("the catalogs are no stored tables like {table:?}");
     let rows = || -> firn_base::Result<Vec<String>> {
-        let plan = Binder::new(&catalog, &no_tables, &facts).query(&parse_query(sql)?)?;
+        let query = parse_query(sql)?;
+        let plan = Binder::new(&catalog, &no_tables, &facts).query(&query)?;
         let snapshot = Snapshot { read_time: Time(0), owner: Stamp::transaction(1) };
         let options = RunOptions { threads: 1, ..RunOptions::default() };
         let mut batches = run(&plan, &[], snapshot, &options)?;
