@@ -151,6 +151,19 @@ const WORDINGS: &[(&str, SqlState, Option<&str>)] = &[
     ("verflow", SqlState::NUMERIC_VALUE_OUT_OF_RANGE, None),
     ("out of range", SqlState::NUMERIC_VALUE_OUT_OF_RANGE, None),
     ("too large to store in a", SqlState::NUMERIC_VALUE_OUT_OF_RANGE, Some("numeric field overflow")),
+    (
+        "allowed in the WHERE clause",
+        SqlState::GROUPING_ERROR,
+        Some("aggregate functions are not allowed in WHERE"),
+    ),
+    ("should only return one column", SqlState::SYNTAX_ERROR, Some("subquery must return only one column")),
+    (
+        "UNION queries have different number of columns",
+        SqlState::SYNTAX_ERROR,
+        Some("each UNION query must have the same number of columns"),
+    ),
+    ("LIMIT must be >= 0", SqlState::new("2201W"), Some("LIMIT must not be negative")),
+    ("OFFSET must be >=0", SqlState::new("2201X"), Some("OFFSET must not be negative")),
     ("must be in GROUP BY", SqlState::GROUPING_ERROR, None),
     ("must appear in the GROUP BY", SqlState::GROUPING_ERROR, None),
     ("in the select list must", SqlState::GROUPING_ERROR, None),
@@ -173,6 +186,20 @@ fn from_message(message: &str) -> Error {
     if let Some(name) = quoted_after(message, "Invalid function '", '\'') {
         let suggested = quoted_after(message, "Did you mean '", '\'');
         return unknown_function(name, suggested.into_iter());
+    }
+    if let Some(name) = quoted_after(message, "Function '", '\'') {
+        let message = format!("function {name} does not take arguments of these types");
+        return Error::new(SqlState::UNDEFINED_FUNCTION, message).with_hint(
+            "No function matches the given name and argument types. You might need to add explicit type casts.",
+        );
+    }
+    if let Some(table) = line.strip_prefix("invalid qualifier ") {
+        let message = format!("missing FROM-clause entry for table \"{table}\"");
+        return Error::new(SqlState::UNDEFINED_TABLE, message);
+    }
+    if let Some(position) = quoted_after(message, "Order by column out of bounds, specified: ", ',') {
+        let message = format!("ORDER BY position {position} is not in select list");
+        return Error::new(SqlState::INVALID_COLUMN_REFERENCE, message);
     }
     if message.contains("must appear in the GROUP BY")
         && let Some(column) = quoted_after(message, "column \"", '"')

@@ -334,6 +334,12 @@ impl Pass<'_> {
         const WITH_BLANKS: &[&str] = &["concat", "concat_ws", "octet_length"];
         const ALIKE: &[&str] = &["coalesce", "nullif", "greatest", "least", "nvl", "ifnull"];
         let ScalarFunction { func, args } = function;
+        if func.name() == "round"
+            && let [value, Expr::Literal(ScalarValue::Int32(Some(decimals)), _)] = args.as_slice()
+            && let Some(rounded) = self.round(value, *decimals, schema)
+        {
+            return Ok(rounded);
+        }
         let args = if ALIKE.contains(&func.name()) {
             self.unify(args, schema)?
         } else {
@@ -348,6 +354,16 @@ impl Pass<'_> {
             args
         };
         Ok(Expr::ScalarFunction(ScalarFunction::new_udf(func, args)))
+    }
+
+    /// `round(numeric, 2)` has two decimals, which only a cast can say.
+    fn round(&self, value: &Expr, decimals: i32, schema: &DFSchema) -> Option<Expr> {
+        let Operand::Known(SqlType::Numeric { precision, scale }) = self.operand(value, schema) else {
+            return None;
+        };
+        let decimals = u8::try_from(decimals).ok().filter(|decimals| *decimals <= scale)?;
+        let precision = (precision - scale + decimals + 1).min(firn_base::numeric::MAX_PRECISION);
+        Some(cast(value.clone(), SqlType::Numeric { precision, scale: decimals }))
     }
 
     /// Parameters among the arguments of a function take the type that its signature would coerce

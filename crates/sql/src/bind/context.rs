@@ -25,7 +25,7 @@ use datafusion::logical_expr::{
 use datafusion::sql::planner::{NullOrdering, ParserOptions};
 use datafusion::sql::sqlparser::ast;
 use firn_base::sync::Arc;
-use firn_base::{Error, SqlState};
+use firn_base::{Error, SqlState, SqlType, Value};
 use firn_exec::error::to_datafusion;
 use firn_exec::runtime::planning_state;
 use firn_txn::catalog::ViewDef;
@@ -154,7 +154,9 @@ impl ContextProvider for Context<'_> {
         };
         let arguments: Vec<Expr> = arguments
             .into_iter()
-            .map(|argument| Ok(wide(analysis::fold(argument, self.binder.zone().unwrap_or_default())?)))
+            .map(|argument| {
+                Ok(for_table_function(analysis::fold(argument, self.binder.zone().unwrap_or_default())?))
+            })
             .collect::<Result<_>>()?;
         let arguments = TableFunctionArgs::new(&arguments, self.state);
         Ok(provider_as_source(function.create_table_provider_with_args(arguments)?))
@@ -219,9 +221,19 @@ impl ContextProvider for Context<'_> {
     }
 }
 
-/// An integer literal as the bigint that DataFusion's table functions take.
-fn wide(argument: Expr) -> Expr {
+/// A literal as DataFusion's table functions take it: integers as bigints, moments in nanoseconds,
+/// spans typed.
+fn for_table_function(argument: Expr) -> Expr {
     match argument {
+        Expr::Literal(ScalarValue::TimestampMicrosecond(Some(micros), zone), _) => {
+            Expr::Literal(ScalarValue::TimestampNanosecond(micros.checked_mul(1000), zone), None)
+        }
+        Expr::Literal(ScalarValue::Utf8(Some(text)), metadata) => match firn_base::interval::parse(&text) {
+            Ok(span) => {
+                Expr::Literal(firn_exec::types::scalar(&Value::Interval(span), SqlType::Interval), None)
+            }
+            Err(_) => Expr::Literal(ScalarValue::Utf8(Some(text)), metadata),
+        },
         Expr::Literal(ScalarValue::Int16(Some(value)), _) => lit(i64::from(value)),
         Expr::Literal(ScalarValue::Int32(Some(value)), _) => lit(i64::from(value)),
         other => other,
@@ -239,7 +251,7 @@ impl TypePlanner for Types {
         }
         let ty = match data_type {
             // Names of relations and functions as numbers: enough for the queries of clients.
-            ast::DataType::Regclass => firn_base::SqlType::Text,
+            ast::DataType::Regclass => SqlType::Text,
             other => crate::data_type::sql_type(other).map_err(to_datafusion)?,
         };
         Ok(Some(firn_exec::types::field("", ty)))

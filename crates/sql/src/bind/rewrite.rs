@@ -4,7 +4,12 @@
 //! |---|---|
 //! | `1` | `CAST(1 AS int4)`: DataFusion takes every integer for a bigint |
 //! | `SELECT max(a), 1` | `SELECT max(a) AS max, CAST(1 AS int4) AS "?column?"` |
+//! | `1e3`, integers beyond a bigint | `CAST('1000' AS numeric(4, 0))` |
 //! | `interval '1' day` | `CAST('1 day' AS interval)`: read by our own parser |
+//! | `SELECT EXISTS (SELECT …)` | `SELECT (SELECT count(*) > 0 …)`: DataFusion knows it in predicates only |
+//! | `(a, b) IN (SELECT c, d …)` | `EXISTS (SELECT … WHERE c = a AND d = b)` |
+//! | `x LIKE p ESCAPE e` | `x LIKE like_escape(p, e)` |
+//! | `~x` | `-1 - x` |
 //! | `x AT TIME ZONE z` | `timezone(z, x)` |
 //! | `x SIMILAR TO p` | `x ~ similar_to_escape(p)` |
 //! | `(a, b) = (c, d)`, `(a, b) IN ((c, d))` | `a = c AND b = d` |
@@ -21,7 +26,7 @@ use datafusion::sql::sqlparser::ast::{
     SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, UnaryOperator, Value, VisitMut,
     VisitorMut,
 };
-use firn_base::{Error, Result, SqlState};
+use firn_base::{Error, Result, SqlState, numeric};
 use firn_exec::types::NAME_END;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -70,6 +75,13 @@ impl VisitorMut for Rewriter {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
         name_outputs(&mut select.projection);
+        for item in &mut select.projection {
+            if let SelectItem::UnnamedExpr(expression) | SelectItem::ExprWithAlias { expr: expression, .. } =
+                item
+            {
+                count_instead_of_exists(expression);
+            }
+        }
         ControlFlow::Continue(())
     }
 
@@ -107,18 +119,37 @@ impl VisitorMut for Rewriter {
         match expression {
             Expr::Value(value) => {
                 if let Value::Number(digits, _) = &value.value {
-                    if let Some(ty) = number_type(digits, false) {
-                        wrap(expression, ty);
+                    match number(digits, false)? {
+                        Number::Integer => wrap(expression, DataType::Int4(None)),
+                        Number::Numeric(literal) => *expression = literal,
+                        Number::Plain => {}
                     }
                 }
             }
             Expr::UnaryOp { op: UnaryOperator::Minus, expr } => {
                 plain_number(expr);
                 if let Expr::Value(ast::ValueWithSpan { value: Value::Number(digits, _), .. }) = expr.as_ref()
-                    && let Some(ty) = number_type(digits, true)
+                    && matches!(number(digits, true)?, Number::Integer)
                 {
-                    wrap(expression, ty);
+                    wrap(expression, DataType::Int4(None));
                 }
+            }
+            Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr } => {
+                let minus_one = Expr::UnaryOp { op: UnaryOperator::Minus, expr: Box::new(digits("1")) };
+                let minus_one = cast(minus_one, DataType::Int4(None));
+                *expression = Expr::Nested(Box::new(binary(minus_one, BinaryOperator::Minus, take(expr))));
+            }
+            Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
+                if let Some(escape) = escape_char.take() {
+                    let escaped = call("like_escape", vec![take(pattern), Expr::Value(escape)]);
+                    **pattern = escaped;
+                }
+            }
+            Expr::InSubquery { expr, subquery, negated } if is_row(expr) => {
+                if *negated {
+                    return ControlFlow::Break(Error::unsupported("NOT IN between rows and a subquery"));
+                }
+                *expression = row_in_subquery(expr, subquery)?;
             }
             Expr::Interval(_) => interval(expression)?,
             Expr::AtTimeZone { timestamp, time_zone } => {
@@ -207,20 +238,120 @@ fn wrap(expression: &mut Expr, ty: DataType) {
     *expression = cast(number, ty);
 }
 
-/// The type that PostgreSQL gives an integer literal where DataFusion would give another.
-fn number_type(digits: &str, negative: bool) -> Option<DataType> {
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
+/// What PostgreSQL makes of a number's digits.
+enum Number {
+    /// An integer.
+    Integer,
+    /// A numeric that DataFusion would not read as one.
+    Numeric(Expr),
+    /// What DataFusion makes of it, too: a bigint or a numeric.
+    Plain,
+}
+
+fn number(digits: &str, negative: bool) -> ControlFlow<Error, Number> {
+    let digits: String = digits.chars().filter(|character| *character != '_').collect();
+    let limit = |largest: i64| largest as u128 + u128::from(negative);
+    let whole = digits.bytes().all(|byte| byte.is_ascii_digit());
+    ControlFlow::Continue(match digits.parse::<u128>() {
+        Ok(magnitude) if magnitude <= limit(i64::from(i32::MAX)) => Number::Integer,
+        Ok(magnitude) if magnitude <= limit(i64::MAX) => Number::Plain,
+        _ if whole || digits.contains(['e', 'E']) => {
+            let (unscaled, scale) = match numeric::parse(&digits) {
+                Ok(parsed) => parsed,
+                Err(error) => return ControlFlow::Break(error),
+            };
+            let mut text = String::new();
+            numeric::write(unscaled, scale, &mut text);
+            let length =
+                unscaled.unsigned_abs().checked_ilog10().map_or(1, |digits| digits + 1).max(u32::from(scale));
+            let ty = DataType::Numeric(ast::ExactNumberInfo::PrecisionAndScale(
+                u64::from(length),
+                i64::from(scale),
+            ));
+            Number::Numeric(cast(Expr::Value(Value::SingleQuotedString(text).with_empty_span()), ty))
+        }
+        _ => Number::Plain,
+    })
+}
+
+/// A plain number.
+fn digits(digits: &str) -> Expr {
+    Expr::Value(Value::Number(digits.into(), false).with_empty_span())
+}
+
+/// EXISTS in a select list as a count. Only for plain subqueries: others stay, and are refused.
+fn count_instead_of_exists(expression: &mut Expr) {
+    struct Counter;
+    impl VisitorMut for Counter {
+        type Break = Error;
+
+        fn pre_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<Error> {
+            let Expr::Exists { subquery, negated } = expression else { return ControlFlow::Continue(()) };
+            let SetExpr::Select(select) = subquery.body.as_mut() else { return ControlFlow::Continue(()) };
+            let grouped =
+                !matches!(&select.group_by, ast::GroupByExpr::Expressions(list, _) if list.is_empty());
+            if grouped || select.having.is_some() || subquery.limit_clause.is_some() {
+                return ControlFlow::Continue(());
+            }
+            let all = FunctionArg::Unnamed(FunctionArgExpr::Wildcard);
+            let Expr::Function(mut count) = call("count", Vec::new()) else { unreachable!("it is a call") };
+            if let FunctionArguments::List(list) = &mut count.args {
+                list.args.push(all);
+            }
+            let op = if *negated { BinaryOperator::Eq } else { BinaryOperator::Gt };
+            let compared = binary(Expr::Function(count), op, digits("0"));
+            let alias = Ident::new("exists");
+            select.projection = vec![SelectItem::ExprWithAlias { expr: compared, alias }];
+            select.distinct = None;
+            subquery.order_by = None;
+            let subquery = std::mem::replace(subquery, Box::new(empty_query()));
+            *expression = Expr::Subquery(subquery);
+            ControlFlow::Continue(())
+        }
     }
-    let Ok(magnitude) = digits.parse::<u128>() else { return None };
-    let limit = |largest: u128| largest + u128::from(negative);
-    if magnitude <= limit(i32::MAX as u128) {
-        Some(DataType::Int4(None))
-    } else if magnitude <= limit(i64::MAX as u128) {
-        None
-    } else {
-        Some(DataType::Numeric(ast::ExactNumberInfo::PrecisionAndScale(38, 0)))
+    let _ = expression.visit(&mut Counter);
+}
+
+/// A query to leave behind where one is taken out.
+fn empty_query() -> Query {
+    match parsed("SELECT 1") {
+        ast::Statement::Query(query) => *query,
+        other => unreachable!("{other} is a query"),
     }
+}
+
+fn parsed(text: &str) -> ast::Statement {
+    let dialect = datafusion::sql::sqlparser::dialect::PostgreSqlDialect {};
+    let mut statements =
+        datafusion::sql::sqlparser::parser::Parser::parse_sql(&dialect, text).expect("it is valid");
+    statements.pop().expect("it is one statement")
+}
+
+/// `(a, b) IN (SELECT c, d …)` as EXISTS over the subquery under names of our own.
+fn row_in_subquery(row: &mut Expr, subquery: &mut Query) -> ControlFlow<Error, Expr> {
+    let Expr::Tuple(row) = row else { unreachable!("called for rows only") };
+    let name = |number: usize| format!("row_column_{number}");
+    let names: Vec<String> = (1..=row.len()).map(name).collect();
+    let text =
+        format!("SELECT EXISTS (SELECT 1 FROM (SELECT 1) AS row_source({}) WHERE true)", names.join(", "));
+    let ast::Statement::Query(mut outer) = parsed(&text) else { unreachable!("it is a query") };
+    let SetExpr::Select(select) = outer.body.as_mut() else { unreachable!("it is a SELECT") };
+    let Some(SelectItem::UnnamedExpr(mut exists)) = select.projection.pop() else {
+        unreachable!("it has an output")
+    };
+    if let Expr::Exists { subquery: inner, .. } = &mut exists
+        && let SetExpr::Select(inner) = inner.body.as_mut()
+    {
+        if let TableFactor::Derived { subquery: source, .. } = &mut inner.from[0].relation {
+            **source = std::mem::replace(subquery, empty_query());
+        }
+        let equal = row.drain(..).zip(&names).map(|(value, name)| {
+            let column = Expr::CompoundIdentifier(vec![Ident::new("row_source"), Ident::new(name)]);
+            binary(column, BinaryOperator::Eq, Expr::Nested(Box::new(value)))
+        });
+        inner.selection = equal.reduce(|all, next| binary(all, BinaryOperator::And, next));
+    }
+    ControlFlow::Continue(exists)
 }
 
 /// Takes the cast off a number that [`wrap`] put there.
@@ -250,8 +381,7 @@ fn fetch_to_limit(query: &mut Query) -> ControlFlow<Error> {
     if fetch.with_ties || fetch.percent {
         return ControlFlow::Break(Error::unsupported("FETCH … WITH TIES or PERCENT"));
     }
-    let one = || Expr::Value(Value::Number("1".into(), false).with_empty_span());
-    let rows = fetch.quantity.unwrap_or_else(one);
+    let rows = fetch.quantity.unwrap_or_else(|| digits("1"));
     match &mut query.limit_clause {
         Some(LimitClause::LimitOffset { limit, .. }) => *limit = Some(rows),
         clause => {
@@ -282,15 +412,12 @@ fn table_to_select(query: &mut Query) {
 
 /// `SELECT * FROM name`
 fn select_all(name: ObjectName) -> Select {
-    let text = format!("SELECT * FROM {name}");
-    let dialect = datafusion::sql::sqlparser::dialect::PostgreSqlDialect {};
-    let parsed = datafusion::sql::sqlparser::parser::Parser::parse_sql(&dialect, &text);
-    match parsed.map(|mut statements| statements.pop()) {
-        Ok(Some(ast::Statement::Query(query))) => match *query.body {
+    match parsed(&format!("SELECT * FROM {name}")) {
+        ast::Statement::Query(query) => match *query.body {
             SetExpr::Select(select) => *select,
             other => unreachable!("{other} is no SELECT"),
         },
-        other => unreachable!("{text} does not parse: {other:?}"),
+        other => unreachable!("{other} is no query"),
     }
 }
 
@@ -542,9 +669,9 @@ mod tests {
     #[test]
     fn outputs_get_the_names_that_postgresql_gives_them() {
         assert_eq!(
-            rewritten("SELECT a, t.b, Max(c), a::text, true, 'x' FROM t"),
-            "SELECT a, t.b, Max(c) AS \"max\", CAST(a AS TEXT) AS \"a\", true AS \"bool\", 'x' AS \"?column?\" FROM t"
-                .replace("CAST(a AS TEXT)", "a::TEXT")
+            rewritten("SELECT a, t.b, Max(c), d::text, true, 'x' FROM t"),
+            "SELECT a, t.b, Max(c) AS \"max\", CAST(d AS TEXT) AS \"d\", true AS \"bool\", 'x' AS \"?column?\" FROM t"
+                .replace("CAST(d AS TEXT)", "d::TEXT")
         );
     }
 

@@ -3,6 +3,7 @@
 
 mod format;
 mod moment;
+mod number;
 mod session;
 mod text;
 
@@ -16,7 +17,10 @@ pub use self::moment::extract;
 
 /// A scalar function of ours by its name; `None` leaves the name to DataFusion.
 pub fn scalar(name: &str, facts: &SessionFacts) -> Option<Arc<ScalarUDF>> {
-    moment::function(name).or_else(|| text::function(name)).or_else(|| session::function(name, facts))
+    moment::function(name)
+        .or_else(|| number::function(name))
+        .or_else(|| text::function(name))
+        .or_else(|| session::function(name, facts))
 }
 
 /// PostgreSQL's error for a function that does not exist.
@@ -29,6 +33,7 @@ pub fn unknown(name: &str) -> Error {
 /// An aggregate by a name that PostgreSQL knows and DataFusion does not.
 pub fn aggregate(name: &str) -> Option<Arc<AggregateUDF>> {
     match name {
+        "variance" => Some(datafusion::functions_aggregate::variance::var_samp_udaf()),
         "every" => Some(datafusion::functions_aggregate::bool_and_or::bool_and_udaf()),
         _ => None,
     }

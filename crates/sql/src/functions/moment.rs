@@ -224,6 +224,25 @@ fn age(later: i64, earlier: i64) -> Result<Interval> {
     Interval::from_parts(months as i32, days as i32, time)
 }
 
+/// A span with full days taken out of its hours, and full months of 30 days out of its days.
+fn justify(value: &Value, hours: bool, days: bool) -> Result<Value> {
+    let Value::Interval(interval) = value else { panic!("{value:?} was coerced to interval") };
+    let (mut whole_months, mut whole_days) = (i64::from(interval.months), i64::from(interval.days));
+    let mut micros = interval.microseconds();
+    if hours {
+        whole_days += micros / MICROS_PER_DAY;
+        micros %= MICROS_PER_DAY;
+    }
+    if days {
+        whole_months += whole_days / 30;
+        whole_days %= 30;
+    }
+    match (i32::try_from(whole_months), i32::try_from(whole_days)) {
+        (Ok(months), Ok(days)) => Interval::from_parts(months, days, micros).map(Value::Interval),
+        _ => Err(Error::new(SqlState::DATETIME_FIELD_OVERFLOW, "interval out of range")),
+    }
+}
+
 fn now(surroundings: &Surroundings<'_>) -> i64 {
     surroundings.now
 }
@@ -487,6 +506,21 @@ static FUNCTIONS: &[ValueFunction] = &[
                 _ => Err(Error::new(SqlState::DATETIME_FIELD_OVERFLOW, "interval out of range")),
             }
         },
+    ),
+    stable(
+        "justify_hours",
+        |arguments| (arguments.len() == 1).then(|| (vec![Span], Span)),
+        |values, _| justify(&values[0], true, false),
+    ),
+    stable(
+        "justify_days",
+        |arguments| (arguments.len() == 1).then(|| (vec![Span], Span)),
+        |values, _| justify(&values[0], false, true),
+    ),
+    stable(
+        "justify_interval",
+        |arguments| (arguments.len() == 1).then(|| (vec![Span], Span)),
+        |values, _| justify(&values[0], true, true),
     ),
     stable(
         "date",

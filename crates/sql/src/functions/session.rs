@@ -167,6 +167,19 @@ static FUNCTIONS: &[ValueFunction] = &[
         takes_null: false,
     },
     ValueFunction {
+        name: "gen_random_uuid",
+        resolve: |arguments| arguments.is_empty().then(|| (vec![], SqlType::Uuid)),
+        compute: |_, _| {
+            let mut bytes: [u8; 16] = firn_base::random::secret_bytes();
+            // Version 4, variant 1.
+            bytes[6] = bytes[6] & 0x0f | 0x40;
+            bytes[8] = bytes[8] & 0x3f | 0x80;
+            Ok(Value::Uuid(bytes))
+        },
+        volatility: Volatility::Volatile,
+        takes_null: false,
+    },
+    ValueFunction {
         name: "pg_backend_pid",
         resolve: |arguments| arguments.is_empty().then(|| (vec![], SqlType::Integer)),
         compute: |_, _| Ok(Value::Integer(std::process::id() as i32)),

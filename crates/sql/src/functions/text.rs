@@ -39,6 +39,15 @@ static FUNCTIONS: &[ValueFunction] = &[
         takes_null: false,
     },
     ValueFunction {
+        name: "like_escape",
+        resolve: |arguments| {
+            (arguments.len() == 2).then(|| (vec![SqlType::Text, SqlType::Text], SqlType::Text))
+        },
+        compute: |values, _| like_escape(string(&values[0]), string(&values[1])).map(Value::Text),
+        volatility: Volatility::Immutable,
+        takes_null: false,
+    },
+    ValueFunction {
         name: "length",
         resolve: |arguments| match arguments {
             [Some(SqlType::Bytea)] => Some((vec![SqlType::Bytea], SqlType::Integer)),
@@ -102,14 +111,39 @@ static FUNCTIONS: &[ValueFunction] = &[
     },
 ];
 
+/// A LIKE pattern with another escape character as one with the backslash.
+fn like_escape(pattern: &str, escape: &str) -> firn_base::Result<String> {
+    let escape = escape_character(escape)?;
+    let mut written = String::with_capacity(pattern.len());
+    let mut characters = pattern.chars();
+    while let Some(character) = characters.next() {
+        if Some(character) == escape {
+            written.push('\\');
+            written.extend(characters.next());
+        } else {
+            if character == '\\' {
+                written.push('\\');
+            }
+            written.push(character);
+        }
+    }
+    Ok(written)
+}
+
+/// The character of an ESCAPE clause; an empty one escapes nothing.
+fn escape_character(escape: &str) -> firn_base::Result<Option<char>> {
+    let mut characters = escape.chars();
+    let first = characters.next();
+    match characters.next() {
+        None => Ok(first),
+        Some(_) => Err(Error::new(SqlState::new("22019"), "invalid escape string")
+            .with_hint("Escape string must be empty or one character.")),
+    }
+}
+
 /// The regular expression that matches what a SIMILAR TO pattern matches, as a whole.
 fn similar_to_regex(pattern: &str, escape: &str) -> firn_base::Result<String> {
-    let mut characters = escape.chars();
-    let escape = characters.next();
-    if characters.next().is_some() {
-        return Err(Error::new(SqlState::new("22019"), "invalid escape string")
-            .with_hint("Escape string must be empty or one character."));
-    }
+    let escape = escape_character(escape)?;
     let mut regex = String::from("^(?:");
     let mut in_class = false;
     let mut characters = pattern.chars();
@@ -154,6 +188,13 @@ fn similar_to_regex(pattern: &str, escape: &str) -> firn_base::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_like_pattern_changes_its_escape_character() {
+        assert_eq!(like_escape("10!%\\_!!", "!").unwrap(), "10\\%\\\\_\\!");
+        assert_eq!(like_escape("a!b", "").unwrap(), "a!b");
+        assert!(like_escape("a", "ab").is_err());
+    }
 
     #[test]
     fn a_similar_to_pattern_becomes_a_regular_expression_for_the_whole_text() {
