@@ -15,7 +15,7 @@ use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, BinaryOperator, CaseWhen, CastKind, DataType, Expr, Function, FunctionArg,
     FunctionArgExpr, FunctionArgumentClause, FunctionArgumentList, FunctionArguments, GroupByExpr, Ident,
     JoinOperator, ObjectName, ObjectNamePart, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr,
-    Statement, TableFactor, Value, Values, Visit, VisitMut, Visitor, VisitorMut, visit_expressions,
+    TableFactor, Value, Values, Visit, VisitMut, Visitor, VisitorMut, visit_expressions,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
