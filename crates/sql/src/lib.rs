@@ -8,5 +8,12 @@ pub mod bind;
 pub mod dml;
 pub mod functions;
 pub mod names;
+pub mod plan;
 
+pub mod copy;
+pub mod ddl;
+pub mod services;
 pub mod settings;
+
+pub use firn_exec::{BatchStream, Cancel, RunOptions, SessionServices};
+pub use plan::{Column, Plan, QueryOutput};

@@ -1,0 +1,403 @@
+//! COPY: the bridge between files' bytes and tables.
+//!
+//! Rows come in as batches and go through the same door as INSERT, so that defaults, constraints
+//! and foreign keys hold. Rows go out value by value from a query's batches.
+
+use crate::bind::{Binder, SessionFacts, columns_of};
+use crate::names::{Names, Relation, missing_column};
+use crate::statement::{Copy, CopyOption, CopySubject, QualifiedName, quote_ident};
+use datafusion::arrow::array::{ArrayRef, RecordBatch};
+use datafusion::arrow::datatypes::Schema;
+use datafusion::catalog::MemTable;
+use datafusion::common::ScalarValue;
+use datafusion::datasource::provider_as_source;
+use datafusion::logical_expr::{ExprSchemable, LogicalPlan, LogicalPlanBuilder};
+use datafusion::sql::sqlparser::ast;
+use firn_base::sync::Arc;
+use firn_base::{ColumnId, Error, Result, SqlState, SqlType, TimeZoneSetting, Value};
+use firn_exec::dml::{Change, DmlPlan, Insert, InsertSource, TargetSet};
+use firn_exec::{BatchStream, RunOptions};
+use firn_load::{CopyFormat, CopyHeader, CopyOptions, CopyReader, CopyWriter};
+use firn_txn::Transaction;
+use firn_txn::catalog::TableDef;
+
+/// Bytes of a piece of COPY TO.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// COPY … FROM in progress. It holds no transaction: every step is given the one to work in.
+pub struct CopyFrom {
+    table: Arc<TableDef>,
+    columns: Vec<(ColumnId, String, SqlType)>,
+    reader: CopyReader,
+    set: Arc<TargetSet>,
+    filter: Option<ast::Expr>,
+    facts: Arc<SessionFacts>,
+    rows: u64,
+}
+
+impl CopyFrom {
+    /// Checks the statement and gets ready for the data.
+    pub fn new(
+        transaction: &Transaction,
+        facts: &Arc<SessionFacts>,
+        copy: &Copy,
+        zone: TimeZoneSetting,
+    ) -> Result<CopyFrom> {
+        let CopySubject::Into(name, names) = &copy.subject else { panic!("COPY FROM fills a table") };
+        let catalog_names = Names { catalog: transaction.catalog(), search_path: &facts.search_path };
+        let table = match catalog_names.relation(name)? {
+            Relation::Table(table) => table,
+            other => {
+                return Err(Error::new(
+                    SqlState::WRONG_OBJECT_TYPE,
+                    format!("cannot copy to {} \"{}\"", other.kind().word(), name.name),
+                ));
+            }
+        };
+        let columns = columns(&table, names.as_deref())?;
+        let options = options(&copy.options, &columns)?;
+        let tables = |id| transaction.table(id);
+        let binder = Binder::new(transaction.catalog(), &tables, facts);
+        let set = crate::dml::target_set(&binder, transaction.catalog(), &table)?;
+        let reader_columns = columns.iter().map(|(_, name, ty)| (name.clone(), *ty)).collect();
+        let reader = CopyReader::new(&table.name, reader_columns, options, zone)?;
+        Ok(CopyFrom {
+            table,
+            columns,
+            reader,
+            set,
+            filter: copy.filter.clone(),
+            facts: facts.clone(),
+            rows: 0,
+        })
+    }
+
+    /// How many columns the data has.
+    pub fn columns(&self) -> usize {
+        self.columns.len()
+    }
+
+    /// Takes the next bytes, cut anywhere.
+    pub fn write(&mut self, transaction: &mut Transaction, options: &RunOptions, data: &[u8]) -> Result<()> {
+        self.reader.push(data)?;
+        self.store(transaction, options)
+    }
+
+    /// Ends the data; how many rows were stored.
+    pub fn finish(mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<u64> {
+        self.reader.finish()?;
+        self.store(transaction, options)?;
+        Ok(self.rows)
+    }
+
+    fn store(&mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<()> {
+        while let Some(arrays) = self.reader.next_batch() {
+            let plan = DmlPlan {
+                set: self.set.clone(),
+                change: Change::Insert(Insert {
+                    columns: self.columns.iter().map(|(id, ..)| *id).collect(),
+                    source: InsertSource::Query(Box::new(self.source(transaction, arrays)?)),
+                    on_conflict: None,
+                }),
+                returning: None,
+                parameters: Vec::new(),
+            };
+            self.rows += plan.execute(transaction, &[], options)?.count;
+        }
+        Ok(())
+    }
+
+    /// A plan that yields the rows of a batch which the filter lets through.
+    fn source(&self, transaction: &Transaction, arrays: Vec<ArrayRef>) -> Result<LogicalPlan> {
+        let fields: Vec<_> =
+            self.columns.iter().map(|(_, name, ty)| firn_exec::types::field(name, *ty)).collect();
+        let schema = Arc::new(Schema::new(fields));
+        let external = |error| firn_exec::error::from_datafusion(error);
+        let batch = RecordBatch::try_new(schema.clone(), arrays).map_err(|error| external(error.into()))?;
+        let table = MemTable::try_new(schema, vec![vec![batch]]).map_err(external)?;
+        let source = provider_as_source(Arc::new(table));
+        let mut plan = LogicalPlanBuilder::scan(self.table.name.as_str(), source, None).map_err(external)?;
+        if let Some(filter) = &self.filter {
+            let tables = |id| transaction.table(id);
+            let binder = Binder::new(transaction.catalog(), &tables, &self.facts);
+            let condition = binder.expression(filter, plan.schema())?;
+            let ty = condition.get_type(plan.schema()).map_err(external)?;
+            if !matches!(ty, datafusion::arrow::datatypes::DataType::Boolean) {
+                return Err(Error::new(
+                    SqlState::DATATYPE_MISMATCH,
+                    "argument of COPY FROM WHERE must be type boolean",
+                ));
+            }
+            plan = plan.filter(condition).map_err(external)?;
+        }
+        plan.build().map_err(external)
+    }
+}
+
+/// COPY … TO in progress.
+pub struct CopyTo {
+    batches: BatchStream,
+    types: Vec<SqlType>,
+    writer: CopyWriter,
+    header_due: bool,
+    rows: u64,
+}
+
+impl CopyTo {
+    /// Starts the query whose rows go out.
+    pub fn new(
+        transaction: &Transaction,
+        facts: &SessionFacts,
+        copy: &Copy,
+        options: &RunOptions,
+        zone: TimeZoneSetting,
+    ) -> Result<CopyTo> {
+        let query = match &copy.subject {
+            CopySubject::Into(..) => panic!("COPY TO reads"),
+            CopySubject::Query(query) => query.clone(),
+            CopySubject::Table(name, names) => table_query(transaction, facts, name, names.as_deref())?,
+        };
+        let tables = |id| transaction.table(id);
+        let plan = Binder::new(transaction.catalog(), &tables, facts).query(&query)?;
+        let columns = columns_of(plan.schema().as_arrow())?;
+        let named: Vec<(ColumnId, String, SqlType)> = columns
+            .iter()
+            .enumerate()
+            .map(|(position, (name, ty))| (ColumnId(position as u16), name.clone(), *ty))
+            .collect();
+        let copy_options = self::options(&copy.options, &named)?;
+        let types = columns.iter().map(|(_, ty)| *ty).collect();
+        let writer = CopyWriter::new(columns, copy_options, zone)?;
+        let batches = firn_exec::run(&plan, &[], transaction.snapshot(), options)?;
+        Ok(CopyTo { batches, types, writer, header_due: true, rows: 0 })
+    }
+
+    /// How many columns the data has.
+    pub fn columns(&self) -> usize {
+        self.types.len()
+    }
+
+    /// How many rows have gone out.
+    pub fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// The next bytes, whole lines; `None` at the end.
+    pub fn next_piece(&mut self) -> Result<Option<Vec<u8>>> {
+        let mut piece = Vec::new();
+        if std::mem::take(&mut self.header_due) {
+            self.writer.write_header(&mut piece);
+        }
+        let mut values = Vec::new();
+        while piece.len() < PIECE_BYTES {
+            let Some(batch) = self.batches.next()? else { break };
+            values.clear();
+            values_of(&batch, &self.types, &mut values)?;
+            match self.types.len() {
+                0 => (0..batch.num_rows()).for_each(|_| self.writer.write_row(&[], &mut piece)),
+                width => {
+                    for row in values.chunks_exact(width) {
+                        self.writer.write_row(row, &mut piece);
+                    }
+                }
+            }
+            self.rows += batch.num_rows() as u64;
+        }
+        Ok((!piece.is_empty()).then_some(piece))
+    }
+}
+
+/// The query behind COPY table TO.
+fn table_query(
+    transaction: &Transaction,
+    facts: &SessionFacts,
+    name: &QualifiedName,
+    columns: Option<&[String]>,
+) -> Result<Box<ast::Query>> {
+    let names = Names { catalog: transaction.catalog(), search_path: &facts.search_path };
+    let table = match names.relation(name)? {
+        Relation::Table(table) => table,
+        other => {
+            let kind = other.kind().word();
+            let error =
+                Error::new(SqlState::WRONG_OBJECT_TYPE, format!("cannot copy from {kind} \"{}\"", name.name));
+            return Err(error.with_hint("Try the COPY (SELECT ...) TO variant."));
+        }
+    };
+    let list: Vec<String> =
+        self::columns(&table, columns)?.iter().map(|(_, name, _)| quote_ident(name)).collect();
+    let schema = &transaction.catalog().schemas[&table.schema].name;
+    let table = format!("{}.{}", quote_ident(schema), quote_ident(&table.name));
+    crate::parse::parse_query(&format!("SELECT {} FROM {table}", list.join(", ")))
+}
+
+/// The columns that were named, or all.
+fn columns(table: &TableDef, names: Option<&[String]>) -> Result<Vec<(ColumnId, String, SqlType)>> {
+    let Some(names) = names else {
+        let all = table.visible_columns().map(|(id, column)| (id, column.name.clone(), column.ty));
+        return Ok(all.collect());
+    };
+    let mut found: Vec<(ColumnId, String, SqlType)> = Vec::with_capacity(names.len());
+    for name in names {
+        let Some((id, column)) = table.column(name) else { return Err(missing_column(table, name)) };
+        if found.iter().any(|(known, ..)| *known == id) {
+            return Err(Error::new(
+                SqlState::DUPLICATE_COLUMN,
+                format!("column \"{name}\" specified more than once"),
+            ));
+        }
+        found.push((id, name.clone(), column.ty));
+    }
+    Ok(found)
+}
+
+/// Options as `load` wants them.
+fn options(given: &[(String, CopyOption)], columns: &[(ColumnId, String, SqlType)]) -> Result<CopyOptions> {
+    let syntax = |message: String| Error::new(SqlState::SYNTAX_ERROR, message);
+    let text = |name: &str, option: &CopyOption| match option {
+        CopyOption::Text(text) => Ok(text.clone()),
+        _ => Err(syntax(format!("COPY {} takes one value", name.to_uppercase()))),
+    };
+    let mut seen: Vec<&str> = Vec::new();
+    for (name, _) in given {
+        if seen.contains(&name.as_str()) {
+            return Err(syntax("conflicting or redundant options".into()));
+        }
+        seen.push(name);
+    }
+    let format = match given.iter().find(|(name, _)| name == "format") {
+        None => CopyFormat::Text,
+        Some((name, option)) => match text(name, option)?.to_lowercase().as_str() {
+            "text" => CopyFormat::Text,
+            "csv" => CopyFormat::Csv,
+            "binary" => {
+                return Err(Error::unsupported("COPY in binary format").with_hint("Use text or CSV."));
+            }
+            other => {
+                return Err(Error::new(
+                    SqlState::INVALID_PARAMETER_VALUE,
+                    format!("COPY format \"{other}\" not recognized"),
+                ));
+            }
+        },
+    };
+    let mut options = CopyOptions::new(format);
+    let csv_only = |name: &str| match format {
+        CopyFormat::Csv => Ok(()),
+        CopyFormat::Text => Err(Error::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            format!("COPY {} available only in CSV mode", name.replace('_', " ")),
+        )),
+    };
+    for (name, option) in given {
+        let character = || -> Result<u8> {
+            match text(name, option)?.as_bytes() {
+                [byte] => Ok(*byte),
+                _ => Err(Error::new(
+                    SqlState::FEATURE_NOT_SUPPORTED,
+                    format!("COPY {name} must be a single one-byte character"),
+                )),
+            }
+        };
+        let by_column = || -> Result<Vec<bool>> {
+            match option {
+                CopyOption::All => Ok(vec![true; columns.len()]),
+                CopyOption::Columns(names) => {
+                    for wanted in names {
+                        if !columns.iter().any(|(_, name, _)| name == wanted) {
+                            return Err(Error::new(
+                                SqlState::INVALID_COLUMN_REFERENCE,
+                                format!("{} column \"{wanted}\" not referenced by COPY", name.to_uppercase()),
+                            ));
+                        }
+                    }
+                    Ok(columns.iter().map(|(_, name, _)| names.contains(name)).collect())
+                }
+                CopyOption::Text(_) => {
+                    Err(syntax(format!("argument to option \"{name}\" must be a list of column names")))
+                }
+            }
+        };
+        match name.as_str() {
+            "format" => {}
+            "delimiter" => options.delimiter = character()?,
+            "null" => options.null = text(name, option)?,
+            "header" => {
+                let value = text(name, option)?;
+                options.header = match (crate::settings::boolean(&value), value.as_str()) {
+                    (Some(true), _) => CopyHeader::Yes,
+                    (Some(false), _) => CopyHeader::No,
+                    (None, "match") => CopyHeader::Match,
+                    _ => return Err(syntax("header requires a Boolean value or \"match\"".into())),
+                };
+            }
+            "quote" => {
+                csv_only(name)?;
+                options.quote = character()?;
+                if !seen.contains(&"escape") {
+                    options.escape = options.quote;
+                }
+            }
+            "escape" => {
+                csv_only(name)?;
+                options.escape = character()?;
+            }
+            "force_quote" => {
+                csv_only(name)?;
+                options.force_quote = by_column()?;
+            }
+            "force_not_null" => {
+                csv_only(name)?;
+                options.force_not_null = by_column()?;
+            }
+            "force_null" => {
+                csv_only(name)?;
+                options.force_null = by_column()?;
+            }
+            "freeze" => {
+                if crate::settings::boolean(&text(name, option)?).is_none() {
+                    return Err(syntax("freeze requires a Boolean value".into()));
+                }
+            }
+            "encoding" => {
+                let encoding = text(name, option)?;
+                if !["utf8", "utf-8", "unicode"].contains(&encoding.to_lowercase().as_str()) {
+                    return Err(Error::unsupported(format!("COPY encoding {encoding}"))
+                        .with_hint("Convert the file to UTF-8."));
+                }
+            }
+            _ => return Err(syntax(format!("option \"{name}\" not recognized"))),
+        }
+    }
+    Ok(options)
+}
+
+/// Appends the values of a batch, row-major.
+pub fn values_of(batch: &RecordBatch, types: &[SqlType], values: &mut Vec<Value>) -> Result<()> {
+    values.reserve(batch.num_rows() * types.len());
+    for row in 0..batch.num_rows() {
+        for column in batch.columns() {
+            let scalar =
+                ScalarValue::try_from_array(column, row).map_err(firn_exec::error::from_datafusion)?;
+            values.push(firn_exec::types::value(&scalar)?);
+        }
+    }
+    Ok(())
+}
+
+/// The batch that holds these values, row-major.
+pub fn batch_of(columns: &[crate::Column], values: Vec<Value>) -> Result<RecordBatch> {
+    let fields: Vec<_> =
+        columns.iter().map(|column| firn_exec::types::field(&column.name, column.ty)).collect();
+    let mut by_column: Vec<Vec<ScalarValue>> = columns.iter().map(|_| Vec::new()).collect();
+    for (position, value) in values.iter().enumerate() {
+        let column = position % columns.len();
+        by_column[column].push(firn_exec::types::scalar(value, columns[column].ty));
+    }
+    let external = firn_exec::error::from_datafusion;
+    let arrays = by_column
+        .into_iter()
+        .map(|scalars| ScalarValue::iter_to_array(scalars).map_err(external))
+        .collect::<Result<Vec<ArrayRef>>>()?;
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(|error| external(error.into()))
+}

@@ -1,0 +1,575 @@
+//! Table constraints: making them, naming them, checking the rows that are already there.
+
+use super::{Context, index, rewrite};
+use crate::names::{Relation, missing_column, wrong_kind};
+use crate::statement::{ObjectKind, fold, qualified_name, quote_ident};
+use datafusion::arrow::array::AsArray;
+use datafusion::arrow::datatypes::{DataType, Schema};
+use datafusion::common::DFSchema;
+use datafusion::logical_expr::ExprSchemable;
+use datafusion::sql::sqlparser::ast::{self, Expr};
+use firn_base::{Error, Result, SqlState, SqlType};
+use firn_txn::catalog::{
+    ConstraintDef, ConstraintKind, IndexColumnDef, IndexDef, ReferentialAction, TableDef,
+};
+
+/// Whether rows may already violate a constraint that is added.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Rows {
+    /// The table has just been made and is empty.
+    None,
+    /// They are to be checked.
+    Check,
+    /// NOT VALID: they are not to be checked.
+    Trust,
+}
+
+/// Adds a constraint to a table that is in the catalog. The caller has locked it.
+pub(super) fn add(
+    context: &mut Context<'_>,
+    table: &mut TableDef,
+    constraint: &ast::TableConstraint,
+    rows: Rows,
+) -> Result<()> {
+    match constraint {
+        ast::TableConstraint::PrimaryKey(key) => {
+            refuse_deferred(&key.characteristics)?;
+            if table.primary_key().is_some() {
+                return Err(Error::new(
+                    SqlState::INVALID_TABLE_DEFINITION,
+                    format!("multiple primary keys for table \"{}\" are not allowed", table.name),
+                ));
+            }
+            let columns = key_columns(table, &key.columns)?;
+            for column in &columns {
+                set_not_null(context, table, column.column, rows)?;
+            }
+            add_key(context, table, key.name.as_ref(), columns, true)
+        }
+        ast::TableConstraint::Unique(key) => {
+            refuse_deferred(&key.characteristics)?;
+            if matches!(key.nulls_distinct, ast::NullsDistinctOption::NotDistinct) {
+                return Err(Error::unsupported("NULLS NOT DISTINCT"));
+            }
+            let columns = key_columns(table, &key.columns)?;
+            add_key(context, table, key.name.as_ref(), columns, false)
+        }
+        ast::TableConstraint::Check(check) => add_check(context, table, check, rows),
+        ast::TableConstraint::ForeignKey(key) => add_foreign_key(context, table, key, rows),
+        ast::TableConstraint::PrimaryKeyUsingIndex(using) => use_index(context, table, using, true, rows),
+        ast::TableConstraint::UniqueUsingIndex(using) => use_index(context, table, using, false, rows),
+        other => Err(Error::unsupported(format!("constraint {other}"))),
+    }
+}
+
+/// The columns of a primary key among constraints that are about to be added.
+pub(super) fn primary_key_columns(constraints: &[ast::TableConstraint]) -> Vec<String> {
+    let key = constraints.iter().find_map(|constraint| match constraint {
+        ast::TableConstraint::PrimaryKey(key) => Some(&key.columns),
+        _ => None,
+    });
+    let name = |column: &ast::IndexColumn| match &column.column.expr {
+        Expr::Identifier(name) => Some(fold(name)),
+        _ => None,
+    };
+    key.map(|columns| columns.iter().filter_map(name).collect()).unwrap_or_default()
+}
+
+fn refuse_deferred(characteristics: &Option<ast::ConstraintCharacteristics>) -> Result<()> {
+    match characteristics {
+        Some(characteristics)
+            if characteristics.deferrable == Some(true)
+                || matches!(characteristics.initially, Some(ast::DeferrableInitial::Deferred)) =>
+        {
+            Err(Error::unsupported("a deferrable constraint")
+                .with_hint("Constraints are checked when the statement ends."))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn key_columns(table: &TableDef, columns: &[ast::IndexColumn]) -> Result<Vec<IndexColumnDef>> {
+    let mut names = Vec::with_capacity(columns.len());
+    for column in columns {
+        let Expr::Identifier(name) = &column.column.expr else {
+            return Err(Error::new(SqlState::SYNTAX_ERROR, "a key is made of columns"));
+        };
+        let name = fold(name);
+        if table.column(&name).is_none() {
+            return Err(Error::new(
+                SqlState::UNDEFINED_COLUMN,
+                format!("column \"{name}\" named in key does not exist"),
+            ));
+        }
+        if names.contains(&name) {
+            return Err(Error::new(
+                SqlState::DUPLICATE_COLUMN,
+                format!("column \"{name}\" appears twice in a key constraint"),
+            ));
+        }
+        names.push(name);
+    }
+    index::plain_columns(table, &names)
+}
+
+/// Takes the name that was given, or makes one as PostgreSQL does. 42710 if the table has it.
+fn name(
+    context: &Context<'_>,
+    table: &TableDef,
+    given: Option<&ast::Ident>,
+    stem: &str,
+    suffix: &str,
+) -> Result<String> {
+    let taken: Vec<String> = table.constraints.iter().map(|constraint| constraint.name.clone()).collect();
+    match given {
+        Some(given) => {
+            let name = fold(given);
+            if taken.contains(&name) {
+                return Err(Error::new(
+                    SqlState::DUPLICATE_OBJECT,
+                    format!("constraint \"{name}\" for relation \"{}\" already exists", table.name),
+                ));
+            }
+            Ok(name)
+        }
+        None => {
+            let indexes = table.indexes.iter().map(|index| index.name.clone());
+            let taken: Vec<String> = taken.into_iter().chain(indexes).collect();
+            Ok(context.names().fresh(table.schema, stem, suffix, &taken))
+        }
+    }
+}
+
+fn add_key(
+    context: &mut Context<'_>,
+    table: &mut TableDef,
+    given: Option<&ast::Ident>,
+    columns: Vec<IndexColumnDef>,
+    primary: bool,
+) -> Result<()> {
+    let name = match primary {
+        true => name(context, table, given, &table.name, "pkey")?,
+        false => name(context, table, given, &index::default_stem(table, &columns), "key")?,
+    };
+    if context.names().relation_in(table.schema, &name).is_some() {
+        return Err(super::already_exists(ObjectKind::Index, &name));
+    }
+    let definition = IndexDef { oid: context.allocate(), name: name.clone(), columns, unique: true };
+    index::build(context, table, &definition)?;
+    let index = definition.oid;
+    let kind = if primary { ConstraintKind::PrimaryKey { index } } else { ConstraintKind::Unique { index } };
+    table.indexes.push(definition);
+    table.constraints.push(ConstraintDef { oid: context.allocate(), name, kind });
+    Ok(())
+}
+
+/// ADD PRIMARY KEY USING INDEX, ADD UNIQUE USING INDEX
+fn use_index(
+    context: &mut Context<'_>,
+    table: &mut TableDef,
+    using: &ast::ConstraintUsingIndex,
+    primary: bool,
+    rows: Rows,
+) -> Result<()> {
+    refuse_deferred(&using.characteristics)?;
+    let wanted = fold(&using.index_name);
+    let Some(position) = table.indexes.iter().position(|index| index.name == wanted) else {
+        return Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("index \"{wanted}\" does not exist")));
+    };
+    if !table.indexes[position].unique {
+        return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{wanted}\" is not a unique index"))
+            .with_detail("Cannot create a primary key or unique constraint using such an index."));
+    }
+    if primary {
+        if table.primary_key().is_some() {
+            return Err(Error::new(
+                SqlState::INVALID_TABLE_DEFINITION,
+                format!("multiple primary keys for table \"{}\" are not allowed", table.name),
+            ));
+        }
+        for column in table.indexes[position].columns.clone() {
+            set_not_null(context, table, column.column, rows)?;
+        }
+    }
+    let name = match &using.name {
+        Some(given) => name(context, table, Some(given), "", "")?,
+        None => wanted,
+    };
+    table.indexes[position].name = name.clone();
+    let index = table.indexes[position].oid;
+    let kind = if primary { ConstraintKind::PrimaryKey { index } } else { ConstraintKind::Unique { index } };
+    table.constraints.push(ConstraintDef { oid: context.allocate(), name, kind });
+    Ok(())
+}
+
+/// Forbids NULLs in a column, once no row has any. The physical column may still hold them.
+pub(super) fn set_not_null(
+    context: &mut Context<'_>,
+    table: &mut TableDef,
+    column: u16,
+    rows: Rows,
+) -> Result<()> {
+    let column = usize::from(column);
+    if table.columns[column].not_null {
+        return Ok(());
+    }
+    if rows != Rows::None {
+        let text = format!(
+            "SELECT 1 FROM {} WHERE {} IS NULL LIMIT 1",
+            context.sql_name(table.schema, &table.name),
+            quote_ident(&table.columns[column].name)
+        );
+        if context.any_row(&text)? {
+            return Err(rewrite::contains_nulls(table, &table.columns[column].name));
+        }
+    }
+    table.columns[column].not_null = true;
+    Ok(())
+}
+
+/// The columns of a table as expressions see them.
+pub(super) fn schema_of(table: &TableDef) -> Result<DFSchema> {
+    let fields: Vec<_> =
+        table.visible_columns().map(|(_, column)| firn_exec::types::field(&column.name, column.ty)).collect();
+    DFSchema::try_from_qualified_schema(table.name.as_str(), &Schema::new(fields))
+        .map_err(firn_exec::error::from_datafusion)
+}
+
+fn add_check(
+    context: &mut Context<'_>,
+    table: &mut TableDef,
+    check: &ast::CheckConstraint,
+    rows: Rows,
+) -> Result<()> {
+    let columns = columns_in(table, &check.expr);
+    let stem = match columns.as_slice() {
+        [only] => format!("{}_{}", table.name, table.columns[usize::from(*only)].name),
+        _ => table.name.clone(),
+    };
+    let name = name(context, table, check.name.as_ref(), &stem, "check")?;
+    let mut has_query = false;
+    let _ = ast::visit_expressions(&*check.expr, |inner| {
+        has_query |= matches!(inner, Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. });
+        std::ops::ControlFlow::<()>::Continue(())
+    });
+    if has_query {
+        return Err(Error::unsupported("a subquery in a check constraint")
+            .with_hint("Conditions over several rows or tables cannot be checked row by row."));
+    }
+    let schema = schema_of(table)?;
+    let bound = context.bind(|binder| binder.expression(&check.expr, &schema))?;
+    let ty = bound.get_type(&schema).map_err(firn_exec::error::from_datafusion)?;
+    if !matches!(ty, DataType::Boolean | DataType::Null) {
+        let ty = bound.to_field(&schema).ok().and_then(|(_, field)| firn_exec::types::sql_type(&field));
+        let ty = ty.map_or("unknown".to_owned(), |ty| ty.to_string());
+        return Err(Error::new(
+            SqlState::DATATYPE_MISMATCH,
+            format!("argument of CHECK must be type boolean, not type {ty}"),
+        ));
+    }
+    let expression = check.expr.to_string();
+    if rows == Rows::Check {
+        verify_check(context, table, &name, &expression)?;
+    }
+    let oid = context.allocate();
+    table.constraints.push(ConstraintDef { oid, name, kind: ConstraintKind::Check { expression } });
+    Ok(())
+}
+
+/// 23514 if a row is there that the condition refuses.
+pub(super) fn verify_check(
+    context: &mut Context<'_>,
+    table: &TableDef,
+    name: &str,
+    expression: &str,
+) -> Result<()> {
+    let text = format!(
+        "SELECT 1 FROM {} AS {} WHERE NOT ({expression}) LIMIT 1",
+        context.sql_name(table.schema, &table.name),
+        quote_ident(&table.name),
+    );
+    if context.any_row(&text)? {
+        return Err(Error::new(
+            SqlState::CHECK_VIOLATION,
+            format!("check constraint \"{name}\" of relation \"{}\" is violated by some row", table.name),
+        )
+        .with_constraint(name));
+    }
+    Ok(())
+}
+
+/// The columns of the table that an expression names, in their order.
+pub(super) fn columns_in(table: &TableDef, expression: &Expr) -> Vec<u16> {
+    let mut columns = Vec::new();
+    let _ = ast::visit_expressions(expression, |inner| {
+        let name = match inner {
+            Expr::Identifier(name) => Some(name),
+            Expr::CompoundIdentifier(parts) => parts.last(),
+            _ => None,
+        };
+        if let Some((id, _)) = name.and_then(|name| table.column(&fold(name)))
+            && !columns.contains(&id.0)
+        {
+            columns.push(id.0);
+        }
+        std::ops::ControlFlow::<()>::Continue(())
+    });
+    columns.sort_unstable();
+    columns
+}
+
+fn add_foreign_key(
+    context: &mut Context<'_>,
+    table: &mut TableDef,
+    key: &ast::ForeignKeyConstraint,
+    rows: Rows,
+) -> Result<()> {
+    refuse_deferred(&key.characteristics)?;
+    if !matches!(key.match_kind, None | Some(ast::ConstraintReferenceMatchKind::Simple)) {
+        return Err(Error::unsupported("MATCH FULL and MATCH PARTIAL")
+            .with_hint("Declare the columns NOT NULL, or add a CHECK that they are all NULL or none."));
+    }
+    let mut columns = Vec::with_capacity(key.columns.len());
+    for column in &key.columns {
+        let column = fold(column);
+        match table.column(&column) {
+            Some((id, _)) => columns.push(id.0),
+            None => {
+                return Err(Error::new(
+                    SqlState::UNDEFINED_COLUMN,
+                    format!("column \"{column}\" referenced in foreign key constraint does not exist"),
+                ));
+            }
+        }
+    }
+    let parent_name = qualified_name(&key.foreign_table)?;
+    let to_itself = parent_name.name == table.name
+        && match &parent_name.schema {
+            Some(schema) => context.names().schema(schema)?.oid == table.schema,
+            None => true,
+        };
+    let parent = match to_itself {
+        true => table.clone(),
+        false => match context.names().relation(&parent_name)? {
+            Relation::Table(parent) => TableDef::clone(&parent),
+            _ => return Err(wrong_kind(ObjectKind::Table, &parent_name.name)),
+        },
+    };
+    let parent_columns: Vec<u16> = if key.referred_columns.is_empty() {
+        match parent.primary_key() {
+            Some(index) => index.columns.iter().map(|column| column.column).collect(),
+            None => {
+                return Err(Error::new(
+                    SqlState::UNDEFINED_OBJECT,
+                    format!("there is no primary key for referenced table \"{}\"", parent.name),
+                ));
+            }
+        }
+    } else {
+        key.referred_columns
+            .iter()
+            .map(|column| {
+                let column = fold(column);
+                parent.column(&column).map(|(id, _)| id.0).ok_or_else(|| {
+                    Error::new(
+                        SqlState::UNDEFINED_COLUMN,
+                        format!("column \"{column}\" referenced in foreign key constraint does not exist"),
+                    )
+                })
+            })
+            .collect::<Result<_>>()?
+    };
+    if columns.len() != parent_columns.len() {
+        return Err(Error::new(
+            SqlState::INVALID_FOREIGN_KEY,
+            "number of referencing and referenced columns for foreign key disagree",
+        ));
+    }
+    let covers = |index: &&IndexDef| {
+        index.unique
+            && index.columns.len() == parent_columns.len()
+            && parent_columns.iter().all(|wanted| index.columns.iter().any(|found| found.column == *wanted))
+    };
+    if parent.indexes.iter().find(covers).is_none() {
+        return Err(Error::new(
+            SqlState::INVALID_FOREIGN_KEY,
+            format!(
+                "there is no unique constraint matching given keys for referenced table \"{}\"",
+                parent.name
+            ),
+        ));
+    }
+    let names: Vec<&str> =
+        columns.iter().map(|column| table.columns[usize::from(*column)].name.as_str()).collect();
+    let stem = format!("{}_{}", table.name, names.join("_"));
+    let name = name(context, table, key.name.as_ref(), &stem, "fkey")?;
+    for (column, parent_column) in columns.iter().zip(&parent_columns) {
+        let (ours, theirs) =
+            (&table.columns[usize::from(*column)], &parent.columns[usize::from(*parent_column)]);
+        if !comparable(ours.ty, theirs.ty) {
+            return Err(Error::new(
+                SqlState::DATATYPE_MISMATCH,
+                format!("foreign key constraint \"{name}\" cannot be implemented"),
+            )
+            .with_detail(format!(
+                "Key columns \"{}\" and \"{}\" are of incompatible types: {} and {}.",
+                ours.name, theirs.name, ours.ty, theirs.ty
+            )));
+        }
+    }
+    if !to_itself {
+        context.lock(&parent)?;
+    }
+    let constraint = ConstraintDef {
+        oid: context.allocate(),
+        name: name.clone(),
+        kind: ConstraintKind::ForeignKey {
+            columns: columns.clone(),
+            parent: parent.oid,
+            parent_columns: parent_columns.clone(),
+            on_delete: action(&key.on_delete),
+            on_update: action(&key.on_update),
+        },
+    };
+    if rows == Rows::Check {
+        verify_foreign_key(context, table, &constraint)?;
+    }
+    // Deleting a referenced row must find the rows that point to it, and meet those that other
+    // transactions are adding; that takes an index, which PostgreSQL leaves to the user.
+    let leads = |index: &IndexDef| {
+        index.columns.len() >= columns.len()
+            && columns
+                .iter()
+                .all(|wanted| index.columns[..columns.len()].iter().any(|found| found.column == *wanted))
+    };
+    if !table.indexes.iter().any(leads) {
+        let definition = IndexDef {
+            oid: context.allocate(),
+            name: match context.names().relation_in(table.schema, &name) {
+                None => name.clone(),
+                Some(_) => context.names().fresh(table.schema, &stem, "fkey_idx", &[]),
+            },
+            columns: columns
+                .iter()
+                .map(|column| IndexColumnDef { column: *column, descending: false, nulls_first: false })
+                .collect(),
+            unique: false,
+        };
+        index::build(context, table, &definition)?;
+        table.indexes.push(definition);
+    }
+    table.constraints.push(constraint);
+    Ok(())
+}
+
+/// Whether values of the types can be compared without losing anything.
+fn comparable(a: SqlType, b: SqlType) -> bool {
+    let integer = |ty| matches!(ty, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt);
+    let numeric = |ty| integer(ty) || matches!(ty, SqlType::Numeric { .. });
+    let float = |ty| matches!(ty, SqlType::Real | SqlType::Double);
+    a == b || numeric(a) && numeric(b) || float(a) && float(b) || a.is_string() && b.is_string()
+}
+
+fn action(action: &Option<ast::ReferentialAction>) -> ReferentialAction {
+    match action {
+        None | Some(ast::ReferentialAction::NoAction) => ReferentialAction::NoAction,
+        Some(ast::ReferentialAction::Restrict) => ReferentialAction::Restrict,
+        Some(ast::ReferentialAction::Cascade) => ReferentialAction::Cascade,
+        Some(ast::ReferentialAction::SetNull) => ReferentialAction::SetNull,
+        Some(ast::ReferentialAction::SetDefault) => ReferentialAction::SetDefault,
+    }
+}
+
+/// 23503 if a row is there that points nowhere. `table` is as the catalog has it or will have it;
+/// the constraint need not be in it.
+pub(super) fn verify_foreign_key(
+    context: &mut Context<'_>,
+    table: &TableDef,
+    constraint: &ConstraintDef,
+) -> Result<()> {
+    let ConstraintKind::ForeignKey { columns, parent, parent_columns, .. } = &constraint.kind else {
+        panic!("{constraint:?} is no foreign key");
+    };
+    let parent = context.table(*parent);
+    let ours: Vec<String> =
+        columns.iter().map(|column| quote_ident(&table.columns[usize::from(*column)].name)).collect();
+    let theirs: Vec<String> =
+        parent_columns.iter().map(|column| quote_ident(&parent.columns[usize::from(*column)].name)).collect();
+    let join = |parts: Vec<String>, with: &str| parts.join(with);
+    let text = format!(
+        "SELECT {} FROM {} AS child WHERE {} AND NOT EXISTS (SELECT 1 FROM {} AS parent WHERE {}) LIMIT 1",
+        join(ours.iter().map(|column| format!("CAST(child.{column} AS text)")).collect(), ", "),
+        context.sql_name(table.schema, &table.name),
+        join(ours.iter().map(|column| format!("child.{column} IS NOT NULL")).collect(), " AND "),
+        context.sql_name(parent.schema, &parent.name),
+        join(
+            ours.iter()
+                .zip(&theirs)
+                .map(|(ours, theirs)| format!("parent.{theirs} = child.{ours}"))
+                .collect(),
+            " AND "
+        ),
+    );
+    let mut missing: Option<String> = None;
+    context.query(&text, |_, batch| {
+        if batch.num_rows() > 0 {
+            let values = batch.columns().iter().map(|column| {
+                let strings = datafusion::arrow::compute::cast(column, &DataType::Utf8);
+                strings.map(|strings| strings.as_string::<i32>().value(0).to_owned()).unwrap_or_default()
+            });
+            missing = Some(values.collect::<Vec<_>>().join(", "));
+        }
+        Ok(())
+    })?;
+    match missing {
+        None => Ok(()),
+        Some(values) => Err(Error::new(
+            SqlState::FOREIGN_KEY_VIOLATION,
+            format!(
+                "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
+                table.name, constraint.name
+            ),
+        )
+        .with_detail(format!(
+            "Key ({})=({values}) is not present in table \"{}\".",
+            ours.join(", "),
+            parent.name
+        ))
+        .with_constraint(constraint.name.clone())),
+    }
+}
+
+/// Renames a column inside the text of an expression over the table.
+pub(super) fn rename_in_expression(text: &str, from: &str, to: &str) -> Result<String> {
+    let mut expression = crate::parse::parse_expression(text)?;
+    let _ = ast::visit_expressions_mut(&mut expression, |inner| {
+        let name = match inner {
+            Expr::Identifier(name) => Some(name),
+            Expr::CompoundIdentifier(parts) => parts.last_mut(),
+            _ => None,
+        };
+        if let Some(name) = name
+            && fold(name) == from
+        {
+            *name = ast::Ident::with_quote('"', to);
+        }
+        std::ops::ControlFlow::<()>::Continue(())
+    });
+    Ok(expression.to_string())
+}
+
+/// 42704
+pub(super) fn missing_constraint(table: &TableDef, name: &str) -> Error {
+    Error::new(
+        SqlState::UNDEFINED_OBJECT,
+        format!("constraint \"{name}\" of relation \"{}\" does not exist", table.name),
+    )
+}
+
+/// The position of a column by name; 42703 without one.
+pub(super) fn column_position(table: &TableDef, name: &str) -> Result<u16> {
+    match table.column(name) {
+        Some((id, _)) => Ok(id.0),
+        None => Err(missing_column(table, name)),
+    }
+}

@@ -1,0 +1,126 @@
+//! CREATE INDEX.
+
+use super::{Context, already_exists};
+use crate::names::missing_column;
+use crate::statement::{ObjectKind, fold, qualified_name};
+use datafusion::sql::sqlparser::ast::{self, Expr};
+use firn_base::{ColumnId, Error, Result, SqlState};
+use firn_txn::catalog::{IndexColumnDef, IndexDef, TableDef};
+use firn_txn::{IndexColumn, IndexSpec};
+
+/// The most columns of an index, as in PostgreSQL.
+const MOST_COLUMNS: usize = 32;
+
+/// CREATE INDEX
+pub(super) fn create(context: &mut Context<'_>, index: &ast::CreateIndex) -> Result<()> {
+    let table = context.names().table(&qualified_name(&index.table_name)?)?;
+    if let Some(using) = &index.using
+        && !matches!(using, ast::IndexType::BTree)
+    {
+        return Err(Error::unsupported(format!("index method {}", using.to_string().to_lowercase()))
+            .with_hint("Leave USING out; indexes are ordered."));
+    }
+    if index.predicate.is_some() {
+        return Err(Error::unsupported("a partial index").with_hint("Index the column without WHERE."));
+    }
+    if index.nulls_distinct == Some(false) {
+        return Err(Error::unsupported("NULLS NOT DISTINCT"));
+    }
+    let mut columns = Vec::with_capacity(index.columns.len());
+    for column in &index.columns {
+        columns.push(index_column(&table, column)?);
+    }
+    if columns.len() > MOST_COLUMNS {
+        return Err(Error::new(
+            SqlState::new("54011"),
+            format!("cannot use more than {MOST_COLUMNS} columns in an index"),
+        ));
+    }
+    let name = match &index.name {
+        Some(name) => qualified_name(name)?.name,
+        None => {
+            let stem = default_stem(&table, &columns);
+            context.names().fresh(table.schema, &stem, "idx", &[])
+        }
+    };
+    if context.names().relation_in(table.schema, &name).is_some() {
+        if index.if_not_exists {
+            let message = format!("relation \"{name}\" already exists, skipping");
+            context.notice(SqlState::DUPLICATE_TABLE, message);
+            return Ok(());
+        }
+        return Err(already_exists(ObjectKind::Index, &name));
+    }
+    context.lock(&table)?;
+    // INCLUDE columns only spare PostgreSQL a look at the table; ours are as good without.
+    let definition = IndexDef { oid: context.allocate(), name, columns, unique: index.unique };
+    let mut table = TableDef::clone(&context.table(table.oid));
+    build(context, &table, &definition)?;
+    table.indexes.push(definition);
+    context.put_table(table)
+}
+
+/// `table_column_column`, the beginning of generated names.
+pub(super) fn default_stem(table: &TableDef, columns: &[IndexColumnDef]) -> String {
+    let mut stem = table.name.clone();
+    for column in columns {
+        stem.push('_');
+        stem.push_str(&table.columns[usize::from(column.column)].name);
+    }
+    stem
+}
+
+/// A column of an index; 0A000 for expressions.
+pub(super) fn index_column(table: &TableDef, column: &ast::IndexColumn) -> Result<IndexColumnDef> {
+    let Expr::Identifier(name) = &column.column.expr else {
+        return Err(Error::unsupported("an index on an expression")
+            .with_hint("Keep the expression's value in a column of its own and index that."));
+    };
+    if let Some(class) = &column.operator_class
+        && !class.to_string().ends_with("_ops")
+    {
+        return Err(Error::new(
+            SqlState::UNDEFINED_OBJECT,
+            format!("operator class \"{class}\" does not exist for access method \"btree\""),
+        ));
+    }
+    let name = fold(name);
+    let Some((id, _)) = table.column(&name) else {
+        return Err(Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")));
+    };
+    let descending = column.column.options.asc == Some(false);
+    Ok(IndexColumnDef {
+        column: id.0,
+        descending,
+        nulls_first: column.column.options.nulls_first.unwrap_or(descending),
+    })
+}
+
+/// Plain ascending columns.
+pub(super) fn plain_columns(table: &TableDef, names: &[String]) -> Result<Vec<IndexColumnDef>> {
+    names
+        .iter()
+        .map(|name| match table.column(name) {
+            Some((id, _)) => Ok(IndexColumnDef { column: id.0, descending: false, nulls_first: false }),
+            None => Err(missing_column(table, name)),
+        })
+        .collect()
+}
+
+/// Builds the physical index over what the table holds. The caller has locked the table.
+pub(super) fn build(context: &mut Context<'_>, table: &TableDef, index: &IndexDef) -> Result<()> {
+    let storage = context.transaction.table(table.storage());
+    let columns = index
+        .columns
+        .iter()
+        .map(|column| IndexColumn {
+            column: ColumnId(column.column),
+            ty: table.columns[usize::from(column.column)].ty,
+            nullable: storage.columns()[usize::from(column.column)].nullable,
+            descending: column.descending,
+            nulls_first: column.nulls_first,
+        })
+        .collect();
+    let spec = IndexSpec { id: index.id(), name: index.name.clone(), columns, unique: index.unique };
+    context.transaction.create_index(&storage, spec)
+}

@@ -1,0 +1,209 @@
+//! Plans: statements bound to one version of the catalog, ready to run any number of times.
+//!
+//! A query has two ways to run: a short program over indexes, if it has one, and an analysed plan
+//! for everything else. A row change has its own plan. All other statements need none.
+
+use crate::bind::{Binder, SessionFacts, columns_of};
+use crate::dml;
+use crate::statement::{Parsed, Statement};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::sql::sqlparser::ast;
+use firn_base::sync::Arc;
+use firn_base::{Error, Result, SqlState, SqlType, Value};
+use firn_exec::dml::{DmlOutcome, DmlPlan};
+use firn_exec::short::{Completion, ShortProgram};
+use firn_exec::{BatchStream, RunOptions};
+use firn_txn::Transaction;
+
+/// A column of a result.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub ty: SqlType,
+}
+
+/// A statement ready to run.
+pub struct Plan {
+    /// The types of `$1`, `$2`, …
+    pub parameters: Vec<SqlType>,
+    /// The columns that it yields; `None` if it yields no rows.
+    pub columns: Option<Arc<[Column]>>,
+    /// The version of the catalog that it is bound to.
+    pub catalog_version: u64,
+    /// What else it is bound to.
+    pub facts: Arc<SessionFacts>,
+    body: Body,
+}
+
+enum Body {
+    Query { plan: Box<LogicalPlan>, short: Option<Box<ShortProgram>> },
+    Change(Box<DmlPlan>),
+    Other,
+}
+
+/// What a query yields.
+pub enum QueryOutput {
+    /// All rows, row-major.
+    Values(Vec<Value>),
+    /// Rows in the making.
+    Stream(BatchStream),
+}
+
+impl Plan {
+    /// Binds a statement. Types of parameters that are not given are inferred.
+    pub fn new(
+        transaction: &Transaction,
+        facts: &Arc<SessionFacts>,
+        statement: &Parsed,
+        types: &[Option<SqlType>],
+    ) -> Result<Plan> {
+        let tables = |id| transaction.table(id);
+        let catalog = transaction.catalog();
+        let binder =
+            Binder::new(catalog, &tables, facts).with_parameter_types(types).with_text(&statement.text);
+        let (parameters, columns, body) = match &statement.statement {
+            Statement::Query(query) => {
+                let plan = binder.query(query)?;
+                let columns = columns_of(plan.schema().as_arrow())?;
+                let short = match locks_rows(query) {
+                    true => None,
+                    false => ShortProgram::compile(&plan).map(Box::new),
+                };
+                (binder.parameter_types()?, Some(columns), Body::Query { plan: Box::new(plan), short })
+            }
+            Statement::Change(change) => {
+                let plan = dml::plan(&binder, catalog, change)?;
+                let columns = plan.columns().map(<[_]>::to_vec);
+                (plan.parameter_types().to_vec(), columns, Body::Change(Box::new(plan)))
+            }
+            _ => (Vec::new(), None, Body::Other),
+        };
+        Ok(Plan {
+            parameters,
+            columns: columns
+                .map(|columns| columns.into_iter().map(|(name, ty)| Column { name, ty }).collect()),
+            catalog_version: catalog.version,
+            facts: facts.clone(),
+            body,
+        })
+    }
+
+    /// The plan of nothing.
+    pub fn empty(facts: Arc<SessionFacts>) -> Plan {
+        Plan { parameters: Vec::new(), columns: None, catalog_version: 0, facts, body: Body::Other }
+    }
+
+    /// Whether it still means what its text means.
+    #[inline]
+    pub fn is_current(&self, transaction: &Transaction, facts: &Arc<SessionFacts>) -> bool {
+        self.catalog_version == transaction.catalog_version()
+            && (Arc::ptr_eq(&self.facts, facts) || *self.facts == **facts)
+    }
+
+    /// Whether it is a query.
+    #[inline]
+    pub fn is_query(&self) -> bool {
+        matches!(self.body, Body::Query { .. })
+    }
+
+    /// Whether it changes rows.
+    #[inline]
+    pub fn is_change(&self) -> bool {
+        matches!(self.body, Body::Change(_))
+    }
+
+    /// Runs a query. Panics for other statements.
+    pub fn query(
+        &self,
+        transaction: &Transaction,
+        parameters: &[Value],
+        options: &RunOptions,
+    ) -> Result<QueryOutput> {
+        let Body::Query { plan, short } = &self.body else { panic!("only queries are run as queries") };
+        if let Some(short) = short {
+            let mut values = Vec::new();
+            if let Completion::Done { .. } = short.run(transaction, parameters, options, &mut values)? {
+                return Ok(QueryOutput::Values(values));
+            }
+        }
+        firn_exec::run(plan, parameters, transaction.snapshot(), options).map(QueryOutput::Stream)
+    }
+
+    /// Changes rows. Panics for other statements.
+    pub fn change(
+        &self,
+        transaction: &mut Transaction,
+        parameters: &[Value],
+        options: &RunOptions,
+    ) -> Result<DmlOutcome> {
+        let Body::Change(plan) = &self.body else { panic!("only changes are run as changes") };
+        plan.execute(transaction, parameters, options)
+    }
+
+    /// The lines of EXPLAIN.
+    pub fn explain(
+        &self,
+        transaction: &Transaction,
+        parameters: &[Value],
+        options: &RunOptions,
+        analyze: bool,
+    ) -> Result<Vec<String>> {
+        match &self.body {
+            Body::Query { plan, short } => {
+                let mut lines = Vec::new();
+                if short.is_some() {
+                    lines.push("Short path over indexes; beyond its row limit:".to_owned());
+                }
+                let snapshot = transaction.snapshot();
+                lines.extend(firn_exec::explain(plan, parameters, snapshot, options, analyze)?);
+                Ok(lines)
+            }
+            Body::Change(plan) => Ok(plan.describe()),
+            Body::Other => Err(Error::new(SqlState::SYNTAX_ERROR, "there is nothing to explain")),
+        }
+    }
+}
+
+/// Whether a query asks for row locks, which the short path knows nothing of.
+fn locks_rows(query: &ast::Query) -> bool {
+    !query.locks.is_empty()
+}
+
+/// The values of EXECUTE's arguments, coerced to the types of the parameters.
+pub fn arguments(
+    transaction: &Transaction,
+    facts: &SessionFacts,
+    options: &RunOptions,
+    name: &str,
+    expressions: &[ast::Expr],
+    types: &[SqlType],
+) -> Result<Vec<Value>> {
+    if expressions.len() != types.len() {
+        return Err(Error::new(
+            SqlState::SYNTAX_ERROR,
+            format!("wrong number of parameters for prepared statement \"{name}\""),
+        )
+        .with_detail(format!("Expected {} parameters but got {}.", types.len(), expressions.len())));
+    }
+    if types.is_empty() {
+        return Ok(Vec::new());
+    }
+    let list: Vec<String> = expressions.iter().map(ToString::to_string).collect();
+    let query = crate::parse::parse_query(&format!("SELECT {}", list.join(", ")))?;
+    let columns: Vec<(String, SqlType)> =
+        types.iter().enumerate().map(|(position, ty)| (format!("${}", position + 1), *ty)).collect();
+    let tables = |id| transaction.table(id);
+    let binder = Binder::new(transaction.catalog(), &tables, facts);
+    let plan = binder.query_for_insert(&query, &columns)?;
+    let mut batches = firn_exec::run(&plan, &[], transaction.snapshot(), options)?;
+    let mut values = Vec::new();
+    while let Some(batch) = batches.next()? {
+        crate::copy::values_of(&batch, types, &mut values)?;
+    }
+    if values.len() != types.len() {
+        return Err(Error::new(SqlState::CARDINALITY_VIOLATION, "EXECUTE takes one row of arguments"));
+    }
+    Ok(values)
+}

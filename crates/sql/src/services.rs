@@ -1,0 +1,172 @@
+//! What functions ask of a session: sequences and settings.
+//!
+//! A session has one of these for its whole life; functions reach it from whichever thread runs
+//! them. Sequences are looked up in the newest catalog, or in the transaction's own once it has
+//! run DDL.
+
+use crate::bind::SessionFacts;
+use crate::names::{Names, parse_qualified};
+use crate::settings::Settings;
+use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering};
+use firn_base::{Error, Result, SqlState};
+use firn_exec::SessionServices;
+use firn_txn::catalog::{Oid, SequenceDef};
+use firn_txn::{Catalog, Engine};
+use std::collections::HashMap;
+use std::fmt;
+
+/// A session as functions see it.
+pub struct Services {
+    engine: Arc<Engine>,
+    state: Mutex<State>,
+    /// Raised when a function has changed a setting, so that the session looks again.
+    touched: AtomicBool,
+    /// Whether the transaction may only read; `nextval` may not run there either.
+    read_only: AtomicBool,
+}
+
+struct State {
+    settings: Settings,
+    facts: Arc<SessionFacts>,
+    /// The transaction's own catalog, if it differs from the newest.
+    catalog: Option<Arc<Catalog>>,
+    /// What `nextval` gave last, by sequence.
+    given: HashMap<Oid, i64>,
+    /// The sequence that gave last.
+    last: Option<Oid>,
+}
+
+impl fmt::Debug for Services {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Services")
+    }
+}
+
+impl Services {
+    /// The services of a new session.
+    pub fn new(engine: Arc<Engine>, facts: Arc<SessionFacts>) -> Services {
+        let state =
+            State { settings: Settings::new(), facts, catalog: None, given: HashMap::new(), last: None };
+        Services {
+            engine,
+            state: Mutex::new(state),
+            touched: AtomicBool::new(false),
+            read_only: AtomicBool::new(false),
+        }
+    }
+
+    /// Lends the settings.
+    pub fn with_settings<T>(&self, work: impl FnOnce(&mut Settings) -> T) -> T {
+        work(&mut self.state.lock().settings)
+    }
+
+    /// Whether a function has changed a setting since this was last asked.
+    #[inline]
+    pub fn take_touched(&self) -> bool {
+        // Relaxed: the same thread ran the function or waited for it.
+        self.touched.load(Ordering::Relaxed) && self.touched.swap(false, Ordering::Relaxed)
+    }
+
+    /// Names are looked up as these facts say from now on.
+    pub fn set_facts(&self, facts: Arc<SessionFacts>) {
+        self.state.lock().facts = facts;
+    }
+
+    /// Sequences are looked up in this catalog; in the newest one without.
+    pub fn set_catalog(&self, catalog: Option<Arc<Catalog>>) {
+        self.state.lock().catalog = catalog;
+    }
+
+    /// Whether the transaction may only read.
+    #[inline]
+    pub fn set_read_only(&self, read_only: bool) {
+        self.read_only.store(read_only, Ordering::Relaxed);
+    }
+
+    /// DISCARD: what the session remembers of sequences.
+    pub fn forget_sequences(&self) {
+        let mut state = self.state.lock();
+        state.given.clear();
+        state.last = None;
+    }
+
+    fn sequence(&self, state: &State, name: &str) -> Result<Arc<SequenceDef>> {
+        let name = parse_qualified(name)?;
+        let catalog = state.catalog.clone().unwrap_or_else(|| self.engine.catalog());
+        Names { catalog: &catalog, search_path: &state.facts.search_path }.sequence(&name)
+    }
+
+    fn refuse_read_only(&self, function: &str) -> Result<()> {
+        match self.read_only.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err(Error::new(
+                SqlState::READ_ONLY_SQL_TRANSACTION,
+                format!("cannot execute {function}() in a read-only transaction"),
+            )),
+        }
+    }
+}
+
+impl SessionServices for Services {
+    fn next_value(&self, sequence: &str) -> Result<i64> {
+        self.refuse_read_only("nextval")?;
+        let mut state = self.state.lock();
+        let definition = self.sequence(&state, sequence)?;
+        let value = self.engine.next_value(&definition)?;
+        state.given.insert(definition.oid, value);
+        state.last = Some(definition.oid);
+        Ok(value)
+    }
+
+    fn current_value(&self, sequence: &str) -> Result<i64> {
+        let state = self.state.lock();
+        let definition = self.sequence(&state, sequence)?;
+        state.given.get(&definition.oid).copied().ok_or_else(|| {
+            Error::new(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("currval of sequence \"{}\" is not yet defined in this session", definition.name),
+            )
+        })
+    }
+
+    fn last_value(&self) -> Result<i64> {
+        let state = self.state.lock();
+        state.last.and_then(|last| state.given.get(&last)).copied().ok_or_else(|| {
+            Error::new(
+                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "lastval is not yet defined in this session",
+            )
+        })
+    }
+
+    fn set_value(&self, sequence: &str, value: i64, is_called: bool) -> Result<()> {
+        self.refuse_read_only("setval")?;
+        let mut state = self.state.lock();
+        let definition = self.sequence(&state, sequence)?;
+        if !(definition.minimum..=definition.maximum).contains(&value) {
+            return Err(Error::new(
+                SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+                format!(
+                    "setval: value {value} is out of bounds for sequence \"{}\" ({}..{})",
+                    definition.name, definition.minimum, definition.maximum
+                ),
+            ));
+        }
+        self.engine.set_value(&definition, value, is_called)?;
+        if is_called {
+            state.given.insert(definition.oid, value);
+        }
+        Ok(())
+    }
+
+    fn setting(&self, name: &str) -> Option<String> {
+        self.state.lock().settings.get(name).map(str::to_owned)
+    }
+
+    fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String> {
+        let mut state = self.state.lock();
+        state.settings.set(name, Some(value), local)?;
+        self.touched.store(true, Ordering::Relaxed);
+        Ok(state.settings.show(name)?.to_owned())
+    }
+}
