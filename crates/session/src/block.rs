@@ -1,0 +1,393 @@
+//! Transaction blocks: BEGIN to COMMIT, savepoints, and what they do to settings and cursors.
+//!
+//! | state | BEGIN | COMMIT | ROLLBACK | error | ROLLBACK TO |
+//! |---|---|---|---|---|---|
+//! | idle | open | idle, warning 25P01 | idle, warning 25P01 | idle | 25P01 |
+//! | open | open, warning 25001 | idle | idle | failed | open |
+//! | failed | 25P02 | idle, as ROLLBACK | idle | failed | open |
+
+use crate::connection::{CommandTag, Connection, Outcome, TransactionStatus};
+use crate::copy::Home;
+use firn_base::sync::{Arc, Ordering};
+use firn_base::{Error, Result, SqlState, clock};
+use firn_sql::settings::{Settings, serializable};
+use firn_sql::statement::{Isolation, TransactionControl, TransactionModes};
+use firn_txn::{Savepoint, Transaction};
+
+/// A connection's transaction block.
+pub(crate) enum Block {
+    Idle,
+    Open(Box<Open>),
+    Failed(Box<Open>),
+}
+
+/// A block that has begun and not ended.
+pub(crate) struct Open {
+    /// Away while a statement works in it; gone for good after a panic.
+    transaction: Option<Transaction>,
+    /// Where the transaction is while a COPY from the client is under way.
+    lent: Option<Arc<Home>>,
+    savepoints: Vec<NamedSavepoint>,
+    read_only: bool,
+    /// Whether anything but SET TRANSACTION has been run.
+    used: bool,
+    /// Whether DDL has been run.
+    pub changed_catalog: bool,
+    /// What ROLLBACK returns the settings to.
+    settings: Settings,
+}
+
+struct NamedSavepoint {
+    name: String,
+    savepoint: Savepoint,
+    settings: Settings,
+}
+
+impl Open {
+    /// Whether a COPY from the client has come to nothing.
+    pub fn has_failed_copy(&self) -> bool {
+        self.lent.as_ref().is_some_and(|home| home.has_failed())
+    }
+}
+
+impl Block {
+    fn open(&mut self) -> Option<&mut Open> {
+        match self {
+            Block::Idle => None,
+            Block::Open(open) | Block::Failed(open) => Some(open),
+        }
+    }
+
+    /// Takes the transaction out for a statement to work in.
+    pub fn take_transaction(&mut self) -> Option<Transaction> {
+        let open = self.open()?;
+        open.used = true;
+        open.transaction.take()
+    }
+
+    /// Puts it back.
+    pub fn put_transaction(&mut self, transaction: Transaction) {
+        match self.open() {
+            Some(open) => open.transaction = Some(transaction),
+            None => transaction.rollback(),
+        }
+    }
+
+    /// Remembers to whom the transaction has been lent.
+    pub fn lend(&mut self, home: Arc<Home>) {
+        if let Some(open) = self.open() {
+            open.lent = Some(home);
+        }
+    }
+}
+
+impl Connection {
+    /// Takes back a transaction that was lent to a COPY which has ended.
+    pub(crate) fn recall(&mut self) {
+        if let Block::Open(open) = &mut self.block {
+            if let Some(home) = open.lent.take() {
+                match home.take() {
+                    Some((transaction, failed)) => {
+                        open.transaction = Some(transaction);
+                        if failed {
+                            self.fail_block();
+                        }
+                    }
+                    // The COPY is still under way, so its transaction cannot go on.
+                    None => {
+                        home.disown();
+                        self.fail_block();
+                    }
+                }
+            } else if self.stream_failure.load(Ordering::Relaxed) {
+                self.fail_block();
+            }
+        }
+    }
+
+    /// Fails the open transaction block, if there is one: for mistakes that a protocol finds before a
+    /// statement reaches the session. Only ROLLBACK helps then.
+    pub fn fail_block(&mut self) {
+        if let Block::Open(_) = self.block
+            && let Block::Open(open) = std::mem::replace(&mut self.block, Block::Idle)
+        {
+            self.streams.abandon();
+            self.block = Block::Failed(open);
+        }
+    }
+
+    pub(crate) fn is_read_only(&self) -> bool {
+        match &self.block {
+            Block::Idle => self.default_read_only,
+            Block::Open(open) | Block::Failed(open) => open.read_only,
+        }
+    }
+
+    /// Whether the connection is in a block, failed or not.
+    pub(crate) fn in_block(&self) -> bool {
+        !matches!(self.block, Block::Idle)
+    }
+
+    fn warn(&mut self, state: SqlState, message: &str) {
+        self.notices.push(Error::new(state, message));
+    }
+
+    /// BEGIN and its relatives.
+    pub(crate) fn control(&mut self, control: &TransactionControl) -> Result<Outcome> {
+        let verb = match control {
+            TransactionControl::Begin { modes, start } => {
+                self.begin(*modes)?;
+                if *start { "START TRANSACTION" } else { "BEGIN" }
+            }
+            TransactionControl::Commit { chain } => self.commit(*chain)?,
+            TransactionControl::Rollback { chain } => self.roll_back(*chain)?,
+            TransactionControl::Savepoint(name) => {
+                self.in_open_block("SAVEPOINT")?;
+                self.streams.read_ahead();
+                let settings = self.services.with_settings(|settings| settings.clone());
+                let open = self.block.open().expect("there is a block");
+                open.used = true;
+                let transaction = open.transaction.as_ref().expect("the transaction is at home");
+                let savepoint = transaction.savepoint();
+                open.savepoints.push(NamedSavepoint { name: name.clone(), savepoint, settings });
+                "SAVEPOINT"
+            }
+            TransactionControl::Release(name) => {
+                self.in_open_block("RELEASE SAVEPOINT")?;
+                let open = self.block.open().expect("there is a block");
+                let position = find_savepoint(open, name)?;
+                open.savepoints.truncate(position);
+                "RELEASE"
+            }
+            TransactionControl::RollbackTo(name) => {
+                self.in_open_block("ROLLBACK TO SAVEPOINT")?;
+                self.roll_back_to(name)?;
+                "ROLLBACK"
+            }
+            TransactionControl::Set(modes) => {
+                self.set_modes(*modes)?;
+                "SET"
+            }
+            TransactionControl::SetDefault(modes) => {
+                refuse_serializable(modes)?;
+                if let Some(read_only) = modes.read_only {
+                    self.set("default_transaction_read_only", if read_only { "on" } else { "off" })?;
+                }
+                "SET"
+            }
+        };
+        Ok(Outcome::Done(CommandTag { verb, rows: None }))
+    }
+
+    fn in_open_block(&self, what: &str) -> Result<()> {
+        match self.in_block() {
+            true => Ok(()),
+            false => Err(Error::new(
+                SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                format!("{what} can only be used in transaction blocks"),
+            )),
+        }
+    }
+
+    pub(crate) fn begin(&mut self, modes: TransactionModes) -> Result<()> {
+        refuse_serializable(&modes)?;
+        if self.in_block() {
+            self.warn(SqlState::ACTIVE_SQL_TRANSACTION, "there is already a transaction in progress");
+            return self.set_modes(modes);
+        }
+        let transaction = self.shared.engine.try_begin()?;
+        let read_only = modes.read_only.unwrap_or(self.default_read_only);
+        let settings = self.services.with_settings(|settings| {
+            let before = settings.clone();
+            if read_only {
+                settings.set("transaction_read_only", Some("on"), true).expect("the setting takes the value");
+            }
+            before
+        });
+        self.services.set_read_only(read_only);
+        self.options.now = clock::wall_clock_micros();
+        self.stream_failure.store(false, Ordering::Relaxed);
+        self.block = Block::Open(Box::new(Open {
+            transaction: Some(transaction),
+            lent: None,
+            savepoints: Vec::new(),
+            read_only,
+            used: false,
+            changed_catalog: false,
+            settings,
+        }));
+        Ok(())
+    }
+
+    /// SET TRANSACTION
+    fn set_modes(&mut self, modes: TransactionModes) -> Result<()> {
+        refuse_serializable(&modes)?;
+        let Some(open) = self.block.open() else {
+            self.warn(
+                SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                "SET TRANSACTION can only be used in transaction blocks",
+            );
+            return Ok(());
+        };
+        if let Some(read_only) = modes.read_only {
+            if open.used && open.read_only && !read_only {
+                return Err(Error::new(
+                    SqlState::ACTIVE_SQL_TRANSACTION,
+                    "transaction read-write mode must be set before any query",
+                ));
+            }
+            open.read_only = read_only;
+            self.services.set_read_only(read_only);
+            let value = if read_only { "on" } else { "off" };
+            self.services
+                .with_settings(|settings| settings.set("transaction_read_only", Some(value), true))?;
+        }
+        Ok(())
+    }
+
+    fn commit(&mut self, chain: bool) -> Result<&'static str> {
+        let modes = self.chained_modes(chain)?;
+        if self.status() == TransactionStatus::Failed {
+            self.end(false)?;
+            self.chain(modes)?;
+            return Ok("ROLLBACK");
+        }
+        if !self.in_block() {
+            self.warn(SqlState::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress");
+            return Ok("COMMIT");
+        }
+        self.end(true)?;
+        self.chain(modes)?;
+        Ok("COMMIT")
+    }
+
+    /// COMMIT of a program, which must be told if nothing was committed: 25P02.
+    pub(crate) fn commit_block(&mut self) -> Result<()> {
+        self.recall();
+        match self.commit(false)? {
+            "COMMIT" => Ok(()),
+            _ => Err(Error::new(
+                SqlState::IN_FAILED_SQL_TRANSACTION,
+                "the transaction had failed and has been rolled back",
+            )),
+        }
+    }
+
+    fn roll_back(&mut self, chain: bool) -> Result<&'static str> {
+        let modes = self.chained_modes(chain)?;
+        if !self.in_block() {
+            self.warn(SqlState::NO_ACTIVE_SQL_TRANSACTION, "there is no transaction in progress");
+        }
+        self.end(false)?;
+        self.chain(modes)?;
+        Ok("ROLLBACK")
+    }
+
+    /// The modes that AND CHAIN carries over.
+    fn chained_modes(&self, chain: bool) -> Result<Option<TransactionModes>> {
+        match &self.block {
+            _ if !chain => Ok(None),
+            Block::Idle => Err(Error::new(
+                SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                "COMMIT AND CHAIN can only be used in transaction blocks",
+            )),
+            Block::Open(open) | Block::Failed(open) => {
+                Ok(Some(TransactionModes { read_only: Some(open.read_only), isolation: None }))
+            }
+        }
+    }
+
+    fn chain(&mut self, modes: Option<TransactionModes>) -> Result<()> {
+        match modes {
+            Some(modes) => self.begin(modes),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the block.
+    fn end(&mut self, commit: bool) -> Result<()> {
+        self.keep_held_cursors(commit);
+        match commit {
+            true => self.streams.read_ahead(),
+            false => self.streams.abandon(),
+        }
+        self.stream_failure.store(false, Ordering::Relaxed);
+        let open = match std::mem::replace(&mut self.block, Block::Idle) {
+            Block::Idle => return Ok(()),
+            Block::Open(open) | Block::Failed(open) => *open,
+        };
+        let Open { transaction, settings, changed_catalog, .. } = open;
+        if changed_catalog {
+            self.services.set_catalog(None);
+        }
+        let result = match transaction {
+            Some(transaction) if commit => transaction.commit().map(Some),
+            Some(transaction) => {
+                transaction.rollback();
+                Ok(None)
+            }
+            None => Ok(None),
+        };
+        let committed = matches!(result, Ok(Some(_)));
+        self.services.with_settings(|current| {
+            if !committed {
+                *current = settings;
+            }
+            current.end_transaction();
+        });
+        self.heed_settings();
+        match result? {
+            Some(ticket) => self.wait(ticket),
+            None => Ok(()),
+        }
+    }
+
+    fn roll_back_to(&mut self, name: &str) -> Result<()> {
+        self.streams.abandon();
+        let open = self.block.open().expect("there is a block");
+        let position = find_savepoint(open, name)?;
+        let Some(transaction) = &mut open.transaction else {
+            return Err(Error::new(
+                SqlState::IN_FAILED_SQL_TRANSACTION,
+                "the transaction has been rolled back after an internal error",
+            )
+            .with_hint("Use ROLLBACK."));
+        };
+        open.savepoints.truncate(position + 1);
+        let saved = &open.savepoints[position];
+        transaction.rollback_to(saved.savepoint);
+        let settings = saved.settings.clone();
+        if open.changed_catalog {
+            self.services.set_catalog(Some(transaction.catalog().clone()));
+        }
+        self.block = match std::mem::replace(&mut self.block, Block::Idle) {
+            Block::Failed(open) => Block::Open(open),
+            other => other,
+        };
+        self.services.with_settings(|current| *current = settings);
+        self.heed_settings();
+        self.stream_failure.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Remembers that the block's transaction has a catalog of its own.
+    pub(crate) fn note_ddl(&mut self, transaction: &Transaction) {
+        if let Some(open) = self.block.open() {
+            open.changed_catalog = true;
+            self.services.set_catalog(Some(transaction.catalog().clone()));
+        }
+    }
+}
+
+fn find_savepoint(open: &Open, name: &str) -> Result<usize> {
+    open.savepoints.iter().rposition(|savepoint| savepoint.name == name).ok_or_else(|| {
+        Error::new(SqlState::INVALID_SAVEPOINT, format!("savepoint \"{name}\" does not exist"))
+    })
+}
+
+fn refuse_serializable(modes: &TransactionModes) -> Result<()> {
+    match modes.isolation {
+        Some(Isolation::Serializable) => Err(serializable()),
+        Some(Isolation::Snapshot) | None => Ok(()),
+    }
+}

@@ -1,0 +1,703 @@
+//! A connection: one client's transaction, settings and prepared statements, and how a statement
+//! is run in them.
+//!
+//! A statement outside a transaction block is a transaction of its own. If that meets another
+//! transaction's change (40001) it is run again, so that its sender need not know. Inside a block
+//! every statement begins at a savepoint; an error rolls back to it and fails the block.
+//!
+//! A panic inside a statement is a mistake of ours. It is caught here, ends the transaction and
+//! becomes XX000; the connection lives on.
+
+use crate::block::Block;
+use crate::copy::{CopyIn, CopyOut};
+use crate::database::Shared;
+use crate::rows::{OpenStreams, Rows};
+use crate::statement::{Prepared, Statement};
+use crate::timer::Alarm;
+use crate::utility::Cursor;
+use arrow_array::RecordBatch;
+use firn_base::random::Random;
+use firn_base::sync::{Arc, AtomicBool, Ordering};
+use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, Value, clock, coerce};
+use firn_sql::bind::SessionFacts;
+use firn_sql::plan::QueryOutput;
+use firn_sql::services::Services;
+use firn_sql::settings::Settings;
+use firn_sql::statement::{Parsed, Statement as Parse, change_verb};
+use firn_sql::{Cancel, Plan, RunOptions, parse};
+use firn_txn::{Ticket, Transaction};
+use std::any::Any;
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+/// How often a statement outside a block is run again after conflicts.
+const MOST_RETRIES: u32 = 20;
+/// The longest pause before a retry; the first is a few microseconds and each may be twice as long.
+const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+
+/// Whether a connection is inside a transaction block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TransactionStatus {
+    /// No.
+    Idle,
+    /// Yes.
+    InBlock,
+    /// Yes, and it has failed: only ROLLBACK helps.
+    Failed,
+}
+
+/// What running one statement yields.
+pub enum Outcome {
+    /// Rows, to be drawn from [`Rows`]; the tag is complete once they are drained.
+    Rows(Rows),
+    /// Nothing but a command tag such as `INSERT 0 3`, `BEGIN`, `CREATE TABLE`.
+    Done(CommandTag),
+    /// The client is to send data.
+    CopyIn(CopyIn),
+    /// Data for the client.
+    CopyOut(CopyOut),
+    /// The statement text was empty.
+    Empty,
+}
+
+/// What a statement did, as PostgreSQL's command tags say it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CommandTag {
+    /// `SELECT`, `INSERT`, `CREATE TABLE`, …
+    pub verb: &'static str,
+    /// Rows selected or changed, for the verbs that tell.
+    pub rows: Option<u64>,
+}
+
+impl std::fmt::Display for CommandTag {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.verb, self.rows) {
+            ("INSERT", Some(rows)) => write!(f, "INSERT 0 {rows}"),
+            (verb, Some(rows)) => write!(f, "{verb} {rows}"),
+            (verb, None) => f.write_str(verb),
+        }
+    }
+}
+
+/// Stops what a connection is running, from another thread.
+#[derive(Clone)]
+pub struct CancelHandle {
+    cancel: Cancel,
+}
+
+impl CancelHandle {
+    /// The statement running now, if any, fails with 57014.
+    pub fn cancel(&self) {
+        self.cancel.cancel();
+    }
+}
+
+/// One client's state. Dropping it rolls back an open transaction.
+///
+/// See the [crate documentation](crate) for examples.
+pub struct Connection {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) block: Block,
+    pub(crate) streams: OpenStreams,
+    pub(crate) services: Arc<Services>,
+    pub(crate) facts: Arc<SessionFacts>,
+    pub(crate) options: RunOptions,
+    /// Copies of settings that every statement looks at.
+    pub(crate) synchronous_commit: bool,
+    pub(crate) default_read_only: bool,
+    statement_timeout: Option<Duration>,
+    pub(crate) zone: TimeZoneSetting,
+    /// SQL's PREPARE.
+    pub(crate) prepared: HashMap<String, Statement>,
+    pub(crate) cursors: HashMap<String, Cursor>,
+    pub(crate) notices: Vec<Error>,
+    /// Raised by rows of the block that have met an error.
+    pub(crate) stream_failure: Arc<AtomicBool>,
+    random: Random,
+}
+
+impl Connection {
+    pub(crate) fn new(shared: Arc<Shared>) -> Connection {
+        let facts = shared.facts.clone();
+        let services = Arc::new(Services::new(shared.engine.clone(), facts.clone()));
+        let options = RunOptions { services: services.clone(), ..RunOptions::default() };
+        let mut connection = Connection {
+            shared,
+            block: Block::Idle,
+            streams: OpenStreams::default(),
+            services,
+            facts,
+            options,
+            synchronous_commit: true,
+            default_read_only: false,
+            statement_timeout: None,
+            zone: TimeZoneSetting::UTC,
+            prepared: HashMap::new(),
+            cursors: HashMap::new(),
+            notices: Vec::new(),
+            stream_failure: Arc::new(AtomicBool::new(false)),
+            random: Random::from_entropy(),
+        };
+        connection.heed_settings();
+        connection
+    }
+
+    // Statements.
+
+    /// Splits a script into statements. Syntax errors (42601) carry their position in the script.
+    pub fn parse_script(&self, script: &str) -> Result<Vec<String>> {
+        Ok(parse::parse(script)?.into_iter().map(|parsed| parsed.text).collect())
+    }
+
+    /// Prepares one statement. Types of parameters may be given; the others are inferred (42P18 if
+    /// they cannot be). An empty text is fine.
+    pub fn prepare_typed(&mut self, sql: &str, types: &[Option<SqlType>]) -> Result<Statement> {
+        let prepared = catch_unwind(AssertUnwindSafe(|| self.prepare_inner(sql, types)));
+        match prepared {
+            Ok(Ok(statement)) => Ok(statement),
+            Ok(Err(error)) => {
+                self.fail_block();
+                Err(error)
+            }
+            Err(panic) => Err(self.after_panic(&*panic)),
+        }
+    }
+
+    /// Prepares one statement, inferring the types of its parameters.
+    pub fn prepare(&mut self, sql: &str) -> Result<Statement> {
+        self.prepare_typed(sql, &[])
+    }
+
+    fn prepare_inner(&mut self, sql: &str, types: &[Option<SqlType>]) -> Result<Statement> {
+        self.recall();
+        let parsed = parse::parse_one(sql)?;
+        if let Some(parsed) = &parsed {
+            self.refuse_in_failed_block(parsed)?;
+        }
+        self.prepare_parsed(parsed, types)
+    }
+
+    pub(crate) fn prepare_parsed(
+        &mut self,
+        parsed: Option<Parsed>,
+        types: &[Option<SqlType>],
+    ) -> Result<Statement> {
+        let (plan, columns) = match &parsed {
+            Some(Parsed { statement: Parse::Query(_) | Parse::Change(_), .. }) => {
+                let parsed = parsed.as_ref().expect("it has just been looked at");
+                let plan =
+                    self.with_reader(|connection, transaction| connection.plan(parsed, types, transaction))?;
+                (plan, None)
+            }
+            Some(parsed) => {
+                let columns = self.columns_of(parsed)?;
+                let plan = self.with_reader(|connection, transaction| {
+                    Plan::new(transaction, &connection.facts, parsed, &[]).map(Arc::new)
+                })?;
+                (plan, columns)
+            }
+            None => (Arc::new(Plan::empty(self.facts.clone())), None),
+        };
+        let prepared = Prepared { parsed, declared: Box::from(types), plan, columns };
+        Ok(Statement { prepared: Arc::new(prepared) })
+    }
+
+    /// Lends the block's transaction, or one for the moment.
+    pub(crate) fn with_reader<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self, &Transaction) -> Result<T>,
+    ) -> Result<T> {
+        match self.block.take_transaction() {
+            Some(transaction) => {
+                let result = work(self, &transaction);
+                self.block.put_transaction(transaction);
+                result
+            }
+            None => {
+                let transaction = self.shared.engine.try_begin()?;
+                let result = work(self, &transaction);
+                transaction.rollback();
+                result
+            }
+        }
+    }
+
+    /// A plan for a statement in a transaction, from the cache if possible.
+    fn plan(
+        &self,
+        parsed: &Parsed,
+        types: &[Option<SqlType>],
+        transaction: &Transaction,
+    ) -> Result<Arc<Plan>> {
+        let cache = &self.shared.plans;
+        let usable = |plan: &Plan| plan.is_current(transaction, &self.facts);
+        if let Some(plan) = cache.get(&parsed.text, types, usable) {
+            return Ok(plan);
+        }
+        let plan = Arc::new(Plan::new(transaction, &self.facts, parsed, types)?);
+        cache.put(&parsed.text, types, plan.clone());
+        Ok(plan)
+    }
+
+    /// The statement's plan, made anew if it no longer fits.
+    #[inline]
+    fn current_plan<'p>(
+        &self,
+        prepared: &'p Prepared,
+        transaction: &Transaction,
+    ) -> Result<Cow<'p, Arc<Plan>>> {
+        if prepared.plan.is_current(transaction, &self.facts) {
+            return Ok(Cow::Borrowed(&prepared.plan));
+        }
+        self.replan(prepared, transaction).map(Cow::Owned)
+    }
+
+    #[cold]
+    fn replan(&self, prepared: &Prepared, transaction: &Transaction) -> Result<Arc<Plan>> {
+        let parsed = prepared.parsed.as_ref().expect("only statements with a text have a plan");
+        let plan = self.plan(parsed, &prepared.declared, transaction)?;
+        if plan.columns != prepared.plan.columns || plan.parameters != prepared.plan.parameters {
+            return Err(Error::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "cached plan must not change result type",
+            )
+            .with_hint("Prepare the statement again."));
+        }
+        Ok(plan)
+    }
+
+    // Running.
+
+    /// Runs a statement. Rows that are left of an earlier one stay valid (they borrow nothing):
+    /// inside a transaction block they are read ahead first, outside they have a transaction of
+    /// their own. Parameters are coerced to the statement's types as an assignment would do.
+    pub fn run(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Outcome> {
+        match catch_unwind(AssertUnwindSafe(|| self.run_inner(statement, parameters))) {
+            Ok(result) => result,
+            Err(panic) => Err(self.after_panic(&*panic)),
+        }
+    }
+
+    fn run_inner(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Outcome> {
+        let prepared = &*statement.prepared;
+        let Some(parsed) = &prepared.parsed else { return Ok(Outcome::Empty) };
+        self.recall();
+        self.refuse_in_failed_block(parsed)?;
+        self.options.cancel.reset();
+        let result = match &parsed.statement {
+            Parse::Query(_) => self.run_query(prepared, parameters),
+            Parse::Change(change) => self.run_change(prepared, parameters, change_verb(change)),
+            _ => self.run_utility(statement, parsed, parameters),
+        };
+        if self.services.take_touched() {
+            self.heed_settings();
+        }
+        if result.is_err() {
+            self.fail_block();
+        }
+        result
+    }
+
+    pub(crate) fn run_query(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
+        let parameters = coerced(&prepared.plan.parameters, parameters, &self.zone)?;
+        let columns = || prepared.plan.columns.clone().expect("a query has columns");
+        let alarm = self.alarm();
+        if matches!(self.block, Block::Idle) {
+            self.options.now = clock::wall_clock_micros();
+            self.services.set_read_only(self.default_read_only);
+            let transaction = self.shared.engine.try_begin()?;
+            let plan = self.current_plan(prepared, &transaction)?;
+            return match plan.query(&transaction, &parameters, &self.options) {
+                Ok(QueryOutput::Values(values)) => {
+                    transaction.rollback();
+                    Ok(Outcome::Rows(Rows::ready(columns(), "SELECT", values)))
+                }
+                Ok(QueryOutput::Stream(stream)) => {
+                    Ok(Outcome::Rows(Rows::own(columns(), "SELECT", stream, transaction, alarm)))
+                }
+                Err(error) => Err(timed_out(error, alarm.as_ref())),
+            };
+        }
+        let output = self.with_reader(|connection, transaction| {
+            let plan = connection.current_plan(prepared, transaction)?;
+            plan.query(transaction, &parameters, &connection.options)
+        });
+        match output.map_err(|error| timed_out(error, alarm.as_ref()))? {
+            QueryOutput::Values(values) => Ok(Outcome::Rows(Rows::ready(columns(), "SELECT", values))),
+            QueryOutput::Stream(stream) => {
+                let failure = self.stream_failure.clone();
+                let (rows, shared) = Rows::shared(columns(), "SELECT", stream, alarm, failure);
+                self.streams.add(shared);
+                Ok(Outcome::Rows(rows))
+            }
+        }
+    }
+
+    pub(crate) fn run_change(
+        &mut self,
+        prepared: &Prepared,
+        parameters: &[Value],
+        verb: &'static str,
+    ) -> Result<Outcome> {
+        let parameters = coerced(&prepared.plan.parameters, parameters, &self.zone)?;
+        self.refuse_read_only(verb)?;
+        let outcome = self.in_transaction(|connection, transaction| {
+            let plan = connection.current_plan(prepared, transaction)?;
+            plan.change(transaction, &parameters, &connection.options)
+        })?;
+        match (outcome.returning, &prepared.plan.columns) {
+            (Some(values), Some(columns)) => {
+                Ok(Outcome::Rows(Rows::ready(columns.clone(), verb, values).telling(outcome.count)))
+            }
+            _ => Ok(Outcome::Done(CommandTag { verb, rows: Some(outcome.count) })),
+        }
+    }
+
+    /// Runs work that writes: in the block at a savepoint, or in a transaction of its own that is
+    /// committed, run again after conflicts.
+    pub(crate) fn in_transaction<T>(
+        &mut self,
+        mut work: impl FnMut(&mut Self, &mut Transaction) -> Result<T>,
+    ) -> Result<T> {
+        let alarm = self.alarm();
+        let result = match self.block.take_transaction() {
+            Some(mut transaction) => {
+                self.streams.read_ahead();
+                let savepoint = transaction.savepoint();
+                let result = work(self, &mut transaction);
+                if result.is_err() {
+                    transaction.rollback_to(savepoint);
+                }
+                self.block.put_transaction(transaction);
+                result
+            }
+            None => self.in_own_transaction(&mut work),
+        };
+        result.map_err(|error| timed_out(error, alarm.as_ref()))
+    }
+
+    fn in_own_transaction<T>(
+        &mut self,
+        work: &mut dyn FnMut(&mut Self, &mut Transaction) -> Result<T>,
+    ) -> Result<T> {
+        self.services.set_read_only(self.default_read_only);
+        let mut retries = 0;
+        loop {
+            self.options.now = clock::wall_clock_micros();
+            let mut transaction = self.shared.engine.try_begin()?;
+            let result = match work(self, &mut transaction) {
+                Ok(value) => transaction.commit().map(|ticket| (value, ticket)),
+                Err(error) => {
+                    transaction.rollback();
+                    Err(error)
+                }
+            };
+            match result {
+                Ok((value, ticket)) => {
+                    self.wait(ticket)?;
+                    return Ok(value);
+                }
+                Err(error) if error.is_retryable() && retries < MOST_RETRIES => {
+                    retries += 1;
+                    self.pause(retries)?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Lets others go ahead before a retry, for a random while that may double each time.
+    #[cold]
+    fn pause(&mut self, retries: u32) -> Result<()> {
+        if self.options.cancel.is_cancelled() {
+            return Err(Error::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"));
+        }
+        let longest = LONGEST_PAUSE.min(Duration::from_micros(4 << retries.min(20)));
+        clock::sleep(Duration::from_nanos(self.random.uniform(0, longest.as_nanos() as i64) as u64));
+        Ok(())
+    }
+
+    /// Waits for the disk, if the session wants that.
+    pub(crate) fn wait(&self, ticket: Ticket) -> Result<()> {
+        match self.synchronous_commit {
+            true => self.shared.engine.wait(ticket),
+            false => Ok(()),
+        }
+    }
+
+    fn alarm(&self) -> Option<Alarm> {
+        self.statement_timeout.map(|delay| self.shared.timer.set(delay, &self.options.cancel))
+    }
+
+    pub(crate) fn refuse_read_only(&self, what: &str) -> Result<()> {
+        if !self.is_read_only() {
+            return Ok(());
+        }
+        Err(Error::new(
+            SqlState::READ_ONLY_SQL_TRANSACTION,
+            format!("cannot execute {what} in a read-only transaction"),
+        ))
+    }
+
+    fn refuse_in_failed_block(&self, parsed: &Parsed) -> Result<()> {
+        if self.status() != TransactionStatus::Failed || parsed.statement.ends_failed_block() {
+            return Ok(());
+        }
+        Err(Error::new(
+            SqlState::IN_FAILED_SQL_TRANSACTION,
+            "current transaction is aborted, commands ignored until end of transaction block",
+        ))
+    }
+
+    // After a panic.
+
+    /// What was in hand has been unwound and with it the transaction.
+    #[cold]
+    fn after_panic(&mut self, panic: &(dyn Any + Send)) -> Error {
+        self.streams.abandon();
+        self.fail_block();
+        internal_error(panic)
+    }
+
+    // Convenience.
+
+    /// Runs statements separated by semicolons and throws their rows away; how many rows the last
+    /// one touched. Outside a transaction block every statement commits on its own.
+    ///
+    /// ```
+    /// # fn main() -> firn_base::Result<()> {
+    /// # let mut connection = firn_session::Database::memory()?.connect();
+    /// let inserted = connection.execute(
+    ///     "CREATE TABLE planets (name text PRIMARY KEY, moons integer);
+    ///      INSERT INTO planets VALUES ('Earth', 1), ('Mars', 2)",
+    /// )?;
+    /// assert_eq!(inserted, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn execute(&mut self, sql: &str) -> Result<u64> {
+        let mut touched = 0;
+        let statements = match parse::parse(sql) {
+            Ok(statements) => statements,
+            Err(error) => {
+                self.fail_block();
+                return Err(error);
+            }
+        };
+        for parsed in statements {
+            let statement = self.prepare_typed(&parsed.text, &[])?;
+            touched = self.execute_statement(&statement, &[])?;
+        }
+        Ok(touched)
+    }
+
+    /// Runs a prepared statement and throws its rows away; how many rows it touched.
+    pub fn execute_statement(&mut self, statement: &Statement, parameters: &[Value]) -> Result<u64> {
+        match self.run(statement, parameters)? {
+            Outcome::Done(tag) => Ok(tag.rows.unwrap_or(0)),
+            Outcome::Rows(mut rows) => {
+                while rows.next_chunk()?.is_some() {}
+                Ok(rows.tag().rows.unwrap_or(0))
+            }
+            Outcome::Empty => Ok(0),
+            Outcome::CopyIn(_) | Outcome::CopyOut(_) => Err(Error::unsupported("COPY with a client here")
+                .with_hint("Use Connection::run, or COPY with a file.")),
+        }
+    }
+
+    /// Runs one query and collects its rows as Arrow batches.
+    ///
+    /// ```
+    /// # fn main() -> firn_base::Result<()> {
+    /// # let mut connection = firn_session::Database::memory()?.connect();
+    /// let batches = connection.query("SELECT 1 AS one, 'two' AS two")?;
+    /// assert_eq!(batches.iter().map(|batch| batch.num_rows()).sum::<usize>(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn query(&mut self, sql: &str) -> Result<Vec<RecordBatch>> {
+        let statement = self.prepare(sql)?;
+        self.query_statement(&statement, &[])
+    }
+
+    /// Runs a prepared query and collects its rows as Arrow batches.
+    pub fn query_statement(
+        &mut self,
+        statement: &Statement,
+        parameters: &[Value],
+    ) -> Result<Vec<RecordBatch>> {
+        self.rows(statement, parameters)?.into_batches()
+    }
+
+    /// Runs a prepared query and collects its rows as values.
+    ///
+    /// ```
+    /// # use firn_base::Value;
+    /// # fn main() -> firn_base::Result<()> {
+    /// # let mut connection = firn_session::Database::memory()?.connect();
+    /// let statement = connection.prepare("SELECT $1::bigint * 2")?;
+    /// let rows = connection.query_values(&statement, &[Value::BigInt(21)])?;
+    /// assert_eq!(rows, [[Value::BigInt(42)]]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn query_values(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Vec<Vec<Value>>> {
+        self.rows(statement, parameters)?.into_values()
+    }
+
+    /// The one row of a query; `None` if it yields none. 21000 if it yields more.
+    pub fn query_row(&mut self, sql: &str, parameters: &[Value]) -> Result<Option<Vec<Value>>> {
+        let statement = self.prepare(sql)?;
+        let mut rows = self.query_values(&statement, parameters)?;
+        match rows.len() {
+            0 | 1 => Ok(rows.pop()),
+            _ => Err(Error::new(SqlState::CARDINALITY_VIOLATION, "the query yields more than one row")),
+        }
+    }
+
+    fn rows(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Rows> {
+        match self.run(statement, parameters)? {
+            Outcome::Rows(rows) => Ok(rows),
+            _ => Err(Error::new(SqlState::SYNTAX_ERROR, "the statement yields no rows")
+                .with_hint("Use Connection::execute.")),
+        }
+    }
+
+    // Settings.
+
+    /// The value of a setting, as SHOW prints it.
+    pub fn setting(&self, name: &str) -> Result<String> {
+        self.services.with_settings(|settings| settings.show(name).map(str::to_owned))
+    }
+
+    /// Sets a setting for the session, as SET does: for start-up parameters.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
+        self.services.with_settings(|settings| settings.set(name, Some(value), false))?;
+        self.heed_settings();
+        Ok(())
+    }
+
+    /// Says who is connected and to what, as `current_user` and `current_database()` tell it.
+    pub fn identify(&mut self, user: &str, database: &str) {
+        let facts =
+            SessionFacts { user: user.to_owned(), database: database.to_owned(), ..(*self.facts).clone() };
+        self.facts = Arc::new(facts);
+        self.heed_settings();
+    }
+
+    /// Takes over what settings say.
+    pub(crate) fn heed_settings(&mut self) {
+        let heed = |settings: &mut Settings| {
+            self.synchronous_commit = settings.synchronous_commit();
+            self.default_read_only = settings.default_read_only();
+            self.statement_timeout = settings.statement_timeout();
+            self.zone = TimeZoneSetting::from_name(settings.time_zone()).unwrap_or(TimeZoneSetting::UTC);
+            if self.options.time_zone != settings.time_zone() {
+                self.options.time_zone = settings.time_zone().to_owned();
+            }
+            settings.search_path()
+        };
+        let search_path = self.services.with_settings(heed);
+        if self.facts.search_path != search_path {
+            self.facts = Arc::new(SessionFacts { search_path, ..(*self.facts).clone() });
+        }
+        // Sessions that see things alike share their plans at no cost.
+        if *self.facts == *self.shared.facts {
+            self.facts = self.shared.facts.clone();
+        }
+        self.services.set_facts(self.facts.clone());
+    }
+
+    /// Warnings and notices since the last call, in order; an [`Error`] each, with SQLSTATE.
+    pub fn take_notices(&mut self) -> Vec<Error> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// A handle to cancel with.
+    pub fn cancel_handle(&self) -> CancelHandle {
+        CancelHandle { cancel: self.options.cancel.clone() }
+    }
+
+    /// Whether it is in a transaction block.
+    pub fn status(&self) -> TransactionStatus {
+        match &self.block {
+            Block::Idle => TransactionStatus::Idle,
+            Block::Failed(_) => TransactionStatus::Failed,
+            // Relaxed: rows and connection are used by one thread at a time.
+            Block::Open(_) if self.stream_failure.load(Ordering::Relaxed) => TransactionStatus::Failed,
+            Block::Open(block) if block.has_failed_copy() => TransactionStatus::Failed,
+            Block::Open(_) => TransactionStatus::InBlock,
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.streams.abandon();
+    }
+}
+
+/// The parameters as values of the statement's types.
+fn coerced<'v>(types: &[SqlType], values: &'v [Value], zone: &TimeZoneSetting) -> Result<Cow<'v, [Value]>> {
+    if types.len() != values.len() {
+        return Err(Error::new(
+            SqlState::PROTOCOL_VIOLATION,
+            format!(
+                "bind message supplies {} parameters, but prepared statement requires {}",
+                values.len(),
+                types.len()
+            ),
+        ));
+    }
+    if types.iter().zip(values).all(|(ty, value)| fits(value, *ty)) {
+        return Ok(Cow::Borrowed(values));
+    }
+    let coerced = types.iter().zip(values).map(|(ty, value)| coerce::assign(value.clone(), *ty, zone));
+    coerced.collect::<Result<Vec<Value>>>().map(Cow::Owned)
+}
+
+/// Whether a value is of a type as it is.
+#[inline]
+fn fits(value: &Value, ty: SqlType) -> bool {
+    match (value, ty) {
+        (Value::Null, _)
+        | (Value::Boolean(_), SqlType::Boolean)
+        | (Value::SmallInt(_), SqlType::SmallInt)
+        | (Value::Integer(_), SqlType::Integer)
+        | (Value::BigInt(_), SqlType::BigInt)
+        | (Value::Real(_), SqlType::Real)
+        | (Value::Double(_), SqlType::Double)
+        | (Value::Text(_), SqlType::Text | SqlType::Varchar(None))
+        | (Value::Bytea(_), SqlType::Bytea)
+        | (Value::Date(_), SqlType::Date)
+        | (Value::Time(_), SqlType::Time)
+        | (Value::Timestamp(_), SqlType::Timestamp)
+        | (Value::TimestampTz(_), SqlType::TimestampTz)
+        | (Value::Interval(_), SqlType::Interval)
+        | (Value::Uuid(_), SqlType::Uuid) => true,
+        // Strings and numbers of limited size may need to be cut or widened.
+        _ => false,
+    }
+}
+
+/// XX000 for a panic.
+#[cold]
+pub(crate) fn internal_error(panic: &(dyn Any + Send)) -> Error {
+    let message = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("unknown cause");
+    Error::new(SqlState::INTERNAL_ERROR, format!("internal error: {message}"))
+        .with_hint("This is a bug in FirnDB; please report it with the statement.")
+}
+
+/// A cancellation says that it was the timeout's doing.
+pub(crate) fn timed_out(error: Error, alarm: Option<&Alarm>) -> Error {
+    if error.state() == SqlState::QUERY_CANCELED && alarm.is_some_and(Alarm::rang) {
+        return Error::new(SqlState::QUERY_CANCELED, "canceling statement due to statement timeout");
+    }
+    error
+}

@@ -1,0 +1,296 @@
+//! COPY with the client: data that comes in pieces and data that goes out in pieces.
+//!
+//! A COPY from the client works in the block's transaction while the connection is idle, or in a
+//! transaction of its own. The block lends its transaction through a [`Home`] to which it returns
+//! when the COPY ends.
+
+use crate::connection::{CommandTag, Connection, Outcome, internal_error};
+use crate::database::Shared;
+use firn_base::sync::{Arc, Mutex};
+use firn_base::{Error, Result, SqlState};
+use firn_sql::RunOptions;
+use firn_sql::copy::{CopyFrom, CopyTo};
+use firn_sql::statement::{Copy, CopyEndpoint, CopySubject};
+use firn_txn::{Savepoint, Transaction};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Bytes read from a file at once.
+const READ_BYTES: usize = 256 << 10;
+
+/// Where a lent transaction returns to.
+#[derive(Default)]
+pub(crate) struct Home(Mutex<HomeState>);
+
+#[derive(Default)]
+struct HomeState {
+    returned: Option<Transaction>,
+    failed: bool,
+    /// The connection has given the transaction up; whoever brings it rolls it back.
+    disowned: bool,
+}
+
+impl Home {
+    /// The transaction, if it is back, and whether the COPY failed.
+    pub fn take(&self) -> Option<(Transaction, bool)> {
+        let mut state = self.0.lock();
+        let failed = state.failed;
+        state.returned.take().map(|transaction| (transaction, failed))
+    }
+
+    pub fn has_failed(&self) -> bool {
+        self.0.lock().failed
+    }
+
+    pub fn disown(&self) {
+        self.0.lock().disowned = true;
+    }
+
+    fn bring(&self, transaction: Transaction, failed: bool) {
+        let mut state = self.0.lock();
+        state.failed = failed;
+        match state.disowned {
+            true => transaction.rollback(),
+            false => state.returned = Some(transaction),
+        }
+    }
+}
+
+/// COPY … FROM STDIN in progress. Dropping it aborts the statement.
+pub struct CopyIn {
+    copy: Option<CopyFrom>,
+    columns: usize,
+    transaction: Option<Transaction>,
+    options: RunOptions,
+    end: End,
+}
+
+/// What happens to the transaction when the COPY ends.
+enum End {
+    /// It is committed.
+    Commit { shared: Arc<Shared>, wait: bool },
+    /// It goes home; after a mistake it is rolled back to the savepoint first.
+    Return { home: Arc<Home>, savepoint: Savepoint },
+}
+
+impl CopyIn {
+    /// How many columns the data has.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Takes the next bytes of data, cut anywhere. After an error the statement has been rolled
+    /// back.
+    pub fn write(&mut self, data: &[u8]) -> Result<()> {
+        let (Some(copy), Some(transaction)) = (&mut self.copy, &mut self.transaction) else {
+            return Err(ended());
+        };
+        let options = &self.options;
+        let result = catch_unwind(AssertUnwindSafe(|| copy.write(transaction, options, data)))
+            .unwrap_or_else(|panic| Err(internal_error(&*panic)));
+        if result.is_err() {
+            self.abort();
+        }
+        result
+    }
+
+    /// Ends the data.
+    pub fn finish(mut self) -> Result<CommandTag> {
+        let (Some(copy), Some(transaction)) = (self.copy.take(), &mut self.transaction) else {
+            return Err(ended());
+        };
+        let options = &self.options;
+        let result = catch_unwind(AssertUnwindSafe(|| copy.finish(transaction, options)))
+            .unwrap_or_else(|panic| Err(internal_error(&*panic)));
+        let rows = match result {
+            Ok(rows) => rows,
+            Err(error) => {
+                self.abort();
+                return Err(error);
+            }
+        };
+        let transaction = self.transaction.take().expect("it has just been used");
+        match &self.end {
+            End::Commit { shared, wait } => {
+                let ticket = transaction.commit()?;
+                if *wait {
+                    shared.engine.wait(ticket)?;
+                }
+            }
+            End::Return { home, .. } => home.bring(transaction, false),
+        }
+        Ok(CommandTag { verb: "COPY", rows: Some(rows) })
+    }
+
+    fn abort(&mut self) {
+        self.copy = None;
+        let Some(mut transaction) = self.transaction.take() else { return };
+        match &self.end {
+            End::Commit { .. } => transaction.rollback(),
+            End::Return { home, savepoint } => {
+                transaction.rollback_to(*savepoint);
+                home.bring(transaction, true);
+            }
+        }
+    }
+}
+
+impl Drop for CopyIn {
+    fn drop(&mut self) {
+        self.abort();
+    }
+}
+
+fn ended() -> Error {
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "the COPY has ended")
+}
+
+/// COPY … TO STDOUT in progress.
+pub struct CopyOut {
+    copy: CopyTo,
+    /// Outside a block: what it reads in. After `copy`, which reads in it.
+    transaction: Option<Transaction>,
+}
+
+impl CopyOut {
+    /// How many columns the data has.
+    pub fn columns(&self) -> usize {
+        self.copy.columns()
+    }
+
+    /// The next bytes, whole lines; `None` at the end.
+    pub fn next_chunk(&mut self) -> Result<Option<Vec<u8>>> {
+        let piece = catch_unwind(AssertUnwindSafe(|| self.copy.next_piece()))
+            .unwrap_or_else(|panic| Err(internal_error(&*panic)));
+        if !matches!(piece, Ok(Some(_)))
+            && let Some(transaction) = self.transaction.take()
+        {
+            transaction.rollback();
+        }
+        piece
+    }
+
+    /// The command tag, once `next_chunk` has returned `None`.
+    pub fn tag(&self) -> CommandTag {
+        CommandTag { verb: "COPY", rows: Some(self.copy.rows()) }
+    }
+}
+
+impl Connection {
+    /// COPY.
+    pub(crate) fn copy(&mut self, copy: &Copy) -> Result<Outcome> {
+        match (&copy.subject, &copy.endpoint) {
+            (CopySubject::Into(..), CopyEndpoint::Client) => {
+                self.refuse_read_only("COPY FROM")?;
+                self.copy_in(copy)
+            }
+            (CopySubject::Into(..), CopyEndpoint::File(path)) => {
+                self.refuse_read_only("COPY FROM")?;
+                let rows = self.copy_from_file(copy, path)?;
+                Ok(Outcome::Done(CommandTag { verb: "COPY", rows: Some(rows) }))
+            }
+            (_, CopyEndpoint::Client) => self.copy_out(copy).map(Outcome::CopyOut),
+            (_, CopyEndpoint::File(path)) => {
+                let rows = self.copy_to_file(copy, path)?;
+                Ok(Outcome::Done(CommandTag { verb: "COPY", rows: Some(rows) }))
+            }
+        }
+    }
+
+    fn copy_in(&mut self, copy: &Copy) -> Result<Outcome> {
+        let options = self.options.clone();
+        if let Some(transaction) = self.block.take_transaction() {
+            self.streams.read_ahead();
+            let from = CopyFrom::new(&transaction, &self.facts, copy, self.zone);
+            let from = match from {
+                Ok(from) => from,
+                Err(error) => {
+                    self.block.put_transaction(transaction);
+                    return Err(error);
+                }
+            };
+            let home = Arc::new(Home::default());
+            self.block.lend(home.clone());
+            let end = End::Return { home, savepoint: transaction.savepoint() };
+            return Ok(Outcome::CopyIn(CopyIn {
+                columns: from.columns(),
+                copy: Some(from),
+                transaction: Some(transaction),
+                options,
+                end,
+            }));
+        }
+        self.services.set_read_only(false);
+        let transaction = self.shared.engine.try_begin()?;
+        let from = CopyFrom::new(&transaction, &self.facts, copy, self.zone)?;
+        let end = End::Commit { shared: self.shared.clone(), wait: self.synchronous_commit };
+        Ok(Outcome::CopyIn(CopyIn {
+            columns: from.columns(),
+            copy: Some(from),
+            transaction: Some(transaction),
+            options,
+            end,
+        }))
+    }
+
+    fn copy_out(&mut self, copy: &Copy) -> Result<CopyOut> {
+        if let Some(transaction) = self.block.take_transaction() {
+            self.streams.read_ahead();
+            let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone);
+            self.block.put_transaction(transaction);
+            return Ok(CopyOut { copy: to?, transaction: None });
+        }
+        let transaction = self.shared.engine.try_begin()?;
+        let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone)?;
+        Ok(CopyOut { copy: to, transaction: Some(transaction) })
+    }
+
+    fn copy_from_file(&mut self, copy: &Copy, path: &str) -> Result<u64> {
+        self.in_transaction(|connection, transaction| {
+            let mut from = CopyFrom::new(transaction, &connection.facts, copy, connection.zone)?;
+            let mut file = File::open(path).map_err(|error| file_error(path, "for reading", &error))?;
+            let mut buffer = vec![0; READ_BYTES];
+            loop {
+                let length =
+                    file.read(&mut buffer).map_err(|error| file_error(path, "for reading", &error))?;
+                if length == 0 {
+                    return from.finish(transaction, &connection.options);
+                }
+                from.write(transaction, &connection.options, &buffer[..length])?;
+                if connection.options.cancel.is_cancelled() {
+                    return Err(Error::new(
+                        SqlState::QUERY_CANCELED,
+                        "canceling statement due to user request",
+                    ));
+                }
+            }
+        })
+    }
+
+    fn copy_to_file(&mut self, copy: &Copy, path: &str) -> Result<u64> {
+        if !std::path::Path::new(path).is_absolute() {
+            return Err(Error::new(SqlState::new("42602"), "relative path not allowed for COPY to file"));
+        }
+        let mut out = self.copy_out(copy)?;
+        let failed = |error: std::io::Error| file_error(path, "for writing", &error);
+        let mut file = File::create(path).map_err(failed)?;
+        while let Some(piece) = out.next_chunk()? {
+            file.write_all(&piece).map_err(failed)?;
+        }
+        file.sync_all().map_err(failed)?;
+        Ok(out.tag().rows.unwrap_or(0))
+    }
+}
+
+fn file_error(path: &str, purpose: &str, error: &std::io::Error) -> Error {
+    let state = match error.kind() {
+        std::io::ErrorKind::NotFound => SqlState::UNDEFINED_FILE,
+        std::io::ErrorKind::PermissionDenied => SqlState::INSUFFICIENT_PRIVILEGE,
+        std::io::ErrorKind::StorageFull => SqlState::DISK_FULL,
+        std::io::ErrorKind::IsADirectory => SqlState::WRONG_OBJECT_TYPE,
+        _ => SqlState::IO_ERROR,
+    };
+    Error::new(state, format!("could not open file \"{path}\" {purpose}: {error}"))
+        .with_hint("COPY reads and writes files of the server; use STDIN and STDOUT for the client's.")
+}

@@ -1,0 +1,93 @@
+//! A database handle: the engine, and what its connections share.
+
+use crate::cache::PlanCache;
+use crate::connection::Connection;
+use crate::timer::Timer;
+use firn_base::sync::Arc;
+use firn_base::{Error, Result, SqlState};
+use firn_sql::bind::SessionFacts;
+use firn_txn::{Config, Engine};
+use std::path::Path;
+
+/// An open database; cheap to clone, closed when the last handle and connection go.
+///
+/// ```
+/// # fn main() -> firn_base::Result<()> {
+/// let database = firn_session::Database::memory()?;
+/// let mut connection = database.connect();
+/// connection.execute("CREATE TABLE visits (page text PRIMARY KEY, count bigint NOT NULL)")?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Database {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What the connections of a database share.
+pub(crate) struct Shared {
+    pub engine: Arc<Engine>,
+    pub plans: PlanCache,
+    pub timer: Timer,
+    /// The facts of sessions that have changed none, so that their plans are the same ones.
+    pub facts: Arc<SessionFacts>,
+}
+
+impl Database {
+    /// Opens the database in `directory`, creating it if the directory is empty or missing.
+    ///
+    /// Errors: 55006 if another process has it open, XX001 if a file is damaged, 58P01 and 58030
+    /// if the disk refuses.
+    pub fn open(directory: impl AsRef<Path>) -> Result<Database> {
+        Database::open_with(Config { directory: Some(directory.as_ref().to_owned()), ..Config::default() })
+    }
+
+    /// A database in memory only.
+    pub fn memory() -> Result<Database> {
+        Database::open_with(Config::default())
+    }
+
+    /// Opens a database as configured.
+    pub fn open_with(config: Config) -> Result<Database> {
+        Ok(Database::with_engine(Engine::open(config)?))
+    }
+
+    /// A handle for an engine that is already open.
+    pub fn with_engine(engine: Arc<Engine>) -> Database {
+        Database {
+            shared: Arc::new(Shared {
+                engine,
+                plans: PlanCache::default(),
+                timer: Timer::default(),
+                facts: Arc::new(SessionFacts::default()),
+            }),
+        }
+    }
+
+    /// A new connection. It keeps the database open.
+    pub fn connect(&self) -> Connection {
+        Connection::new(self.shared.clone())
+    }
+
+    /// The engine, for programs that go below SQL.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.shared.engine
+    }
+
+    /// Writes a checkpoint now.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.shared.engine.checkpoint()
+    }
+
+    /// Flushes and closes. 55006 if there is another handle or a connection.
+    pub fn close(self) -> Result<()> {
+        if Arc::strong_count(&self.shared) > 1 {
+            return Err(Error::new(
+                SqlState::OBJECT_IN_USE,
+                "the database is being accessed by other connections",
+            )
+            .with_hint("Drop every connection and every other handle first."));
+        }
+        self.shared.engine.close()
+    }
+}

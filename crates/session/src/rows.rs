@@ -1,0 +1,273 @@
+//! Rows in the making.
+//!
+//! Outside a transaction block rows own the transaction they are read in, so that nothing the
+//! connection does afterwards touches them. Inside one they read in the block's transaction: when
+//! the connection moves on while rows are left, these are read ahead and kept, so that a portal or
+//! cursor sees what stood there when its query was run.
+
+use crate::timer::Alarm;
+use crate::{Column, CommandTag};
+use arrow_array::RecordBatch;
+use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
+use firn_base::{Error, Result, SqlState, Value};
+use firn_sql::BatchStream;
+use firn_txn::Transaction;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Some rows of a result.
+#[derive(Clone, Debug)]
+pub enum RowChunk {
+    /// Row-major values: as many per row as there are columns. What the short path yields.
+    Values(Vec<Value>),
+    /// An Arrow batch. What the analytical path yields.
+    Batch(RecordBatch),
+}
+
+/// Rows in the making.
+pub struct Rows {
+    columns: Arc<[Column]>,
+    verb: &'static str,
+    rows: u64,
+    /// Whether the command tag tells the rows that were counted here; else it was told.
+    told: Option<u64>,
+    source: Source,
+}
+
+enum Source {
+    /// What is left of a result that is there.
+    Chunks(VecDeque<RowChunk>),
+    /// A stream in a transaction of its own.
+    Own(Box<OwnStream>),
+    /// A stream in the connection's transaction.
+    Shared(Arc<SharedStream>),
+}
+
+struct OwnStream {
+    stream: Option<BatchStream>,
+    /// After the stream: it reads in this transaction.
+    transaction: Option<Transaction>,
+    alarm: Option<Alarm>,
+}
+
+/// A stream in a block's transaction, which the connection can reach as well.
+pub(crate) struct SharedStream {
+    state: Mutex<SharedState>,
+    /// Raised on an error: the block has failed. The connection looks at it.
+    failure: Arc<AtomicBool>,
+}
+
+struct SharedState {
+    stream: Option<BatchStream>,
+    ahead: VecDeque<RecordBatch>,
+    error: Option<Error>,
+    alarm: Option<Alarm>,
+}
+
+impl SharedStream {
+    fn next(&self) -> Result<Option<RecordBatch>> {
+        let mut state = self.state.lock();
+        if let Some(batch) = state.ahead.pop_front() {
+            return Ok(Some(batch));
+        }
+        if let Some(error) = state.error.take() {
+            return Err(error);
+        }
+        let SharedState { stream, alarm, .. } = &mut *state;
+        let next = pull(stream, alarm);
+        if next.is_err() {
+            // Relaxed: the connection and its rows are used by one thread at a time.
+            self.failure.store(true, Ordering::Relaxed);
+        }
+        next
+    }
+
+    /// Reads everything that is left, because the transaction moves on.
+    fn read_ahead(&self) {
+        let mut state = self.state.lock();
+        let SharedState { stream, ahead, error, alarm } = &mut *state;
+        while stream.is_some() {
+            match pull(stream, alarm) {
+                Ok(Some(batch)) => ahead.push_back(batch),
+                Ok(None) => {}
+                Err(failed) => *error = Some(failed),
+            }
+        }
+    }
+}
+
+/// The next batch; the stream and its timeout are gone after the last one and after an error.
+fn pull(stream: &mut Option<BatchStream>, alarm: &mut Option<Alarm>) -> Result<Option<RecordBatch>> {
+    let Some(running) = stream else { return Ok(None) };
+    let next = match catch_unwind(AssertUnwindSafe(|| running.next())) {
+        Ok(next) => next,
+        Err(panic) => Err(crate::connection::internal_error(&*panic)),
+    };
+    if !matches!(next, Ok(Some(_))) {
+        *stream = None;
+        let alarm = alarm.take();
+        return next.map_err(|error| crate::connection::timed_out(error, alarm.as_ref()));
+    }
+    next
+}
+
+impl Rows {
+    /// Rows that are all there.
+    pub(crate) fn ready(columns: Arc<[Column]>, verb: &'static str, values: Vec<Value>) -> Rows {
+        let chunks =
+            if values.is_empty() { VecDeque::new() } else { VecDeque::from([RowChunk::Values(values)]) };
+        Rows { columns, verb, rows: 0, told: None, source: Source::Chunks(chunks) }
+    }
+
+    /// Rows that are all there, in pieces.
+    pub(crate) fn chunks(columns: Arc<[Column]>, verb: &'static str, chunks: VecDeque<RowChunk>) -> Rows {
+        Rows { columns, verb, rows: 0, told: None, source: Source::Chunks(chunks) }
+    }
+
+    /// The command tag tells this many rows, however many are drawn.
+    pub(crate) fn telling(self, rows: u64) -> Rows {
+        Rows { told: Some(rows), ..self }
+    }
+
+    /// Rows of a stream in a transaction of its own.
+    pub(crate) fn own(
+        columns: Arc<[Column]>,
+        verb: &'static str,
+        stream: BatchStream,
+        transaction: Transaction,
+        alarm: Option<Alarm>,
+    ) -> Rows {
+        let own = OwnStream { stream: Some(stream), transaction: Some(transaction), alarm };
+        Rows { columns, verb, rows: 0, told: None, source: Source::Own(Box::new(own)) }
+    }
+
+    /// Rows of a stream in the connection's transaction.
+    pub(crate) fn shared(
+        columns: Arc<[Column]>,
+        verb: &'static str,
+        stream: BatchStream,
+        alarm: Option<Alarm>,
+        failure: Arc<AtomicBool>,
+    ) -> (Rows, Weak<SharedStream>) {
+        let state = SharedState { stream: Some(stream), ahead: VecDeque::new(), error: None, alarm };
+        let shared = Arc::new(SharedStream { state: Mutex::new(state), failure });
+        let weak = Arc::downgrade(&shared);
+        (Rows { columns, verb, rows: 0, told: None, source: Source::Shared(shared) }, weak)
+    }
+
+    /// The columns.
+    pub fn columns(&self) -> &Arc<[Column]> {
+        &self.columns
+    }
+
+    /// The next rows; `None` at the end. After an error the statement has been rolled back, and the
+    /// transaction block it was in has failed.
+    pub fn next_chunk(&mut self) -> Result<Option<RowChunk>> {
+        let chunk = match &mut self.source {
+            Source::Chunks(chunks) => chunks.pop_front(),
+            Source::Shared(shared) => shared.next()?.map(RowChunk::Batch),
+            Source::Own(own) => own.next()?.map(RowChunk::Batch),
+        };
+        self.rows += match &chunk {
+            None => 0,
+            Some(RowChunk::Batch(batch)) => batch.num_rows() as u64,
+            Some(RowChunk::Values(values)) => (values.len() / self.columns.len().max(1)) as u64,
+        };
+        Ok(chunk)
+    }
+
+    /// The command tag, once `next_chunk` has returned `None`.
+    pub fn tag(&self) -> CommandTag {
+        CommandTag { verb: self.verb, rows: Some(self.told.unwrap_or(self.rows)) }
+    }
+
+    /// All rows as Arrow batches.
+    pub fn into_batches(mut self) -> Result<Vec<RecordBatch>> {
+        let mut batches = Vec::new();
+        while let Some(chunk) = self.next_chunk()? {
+            batches.push(match chunk {
+                RowChunk::Batch(batch) => batch,
+                RowChunk::Values(values) => firn_sql::copy::batch_of(&self.columns, values)?,
+            });
+        }
+        Ok(batches)
+    }
+
+    /// All rows as values, a vector each.
+    pub fn into_values(mut self) -> Result<Vec<Vec<Value>>> {
+        let types: Vec<_> = self.columns.iter().map(|column| column.ty).collect();
+        let mut rows = Vec::new();
+        while let Some(chunk) = self.next_chunk()? {
+            let values = match chunk {
+                RowChunk::Values(values) => values,
+                RowChunk::Batch(batch) => {
+                    let mut values = Vec::new();
+                    firn_sql::copy::values_of(&batch, &types, &mut values)?;
+                    if types.is_empty() {
+                        rows.extend(std::iter::repeat_n(Vec::new(), batch.num_rows()));
+                    }
+                    values
+                }
+            };
+            let mut values = values.into_iter();
+            while values.len() > 0 {
+                rows.push(values.by_ref().take(types.len()).collect());
+            }
+        }
+        Ok(rows)
+    }
+}
+
+impl OwnStream {
+    fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let next = pull(&mut self.stream, &mut self.alarm);
+        if self.stream.is_none()
+            && let Some(transaction) = self.transaction.take()
+        {
+            // It has only read, so its end cannot fail and needs no disk.
+            transaction.rollback();
+        }
+        next
+    }
+}
+
+impl Drop for OwnStream {
+    fn drop(&mut self) {
+        self.stream = None;
+    }
+}
+
+/// The streams that read in a connection's transaction.
+#[derive(Default)]
+pub(crate) struct OpenStreams(Vec<Weak<SharedStream>>);
+
+impl OpenStreams {
+    pub fn add(&mut self, stream: Weak<SharedStream>) {
+        self.0.push(stream);
+    }
+
+    /// The transaction moves on: what is left of the streams is read now.
+    #[inline]
+    pub fn read_ahead(&mut self) {
+        for stream in self.0.drain(..) {
+            if let Some(stream) = stream.upgrade() {
+                stream.read_ahead();
+            }
+        }
+    }
+
+    /// The transaction has been rolled back: what is left of the streams is gone.
+    pub fn abandon(&mut self) {
+        for stream in self.0.drain(..) {
+            if let Some(stream) = stream.upgrade() {
+                let mut state = stream.state.lock();
+                if state.stream.take().is_some() {
+                    state.error = Some(Error::new(
+                        SqlState::INVALID_CURSOR_NAME,
+                        "the transaction of these rows has been rolled back",
+                    ));
+                }
+            }
+        }
+    }
+}

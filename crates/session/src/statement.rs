@@ -1,0 +1,37 @@
+//! Prepared statements.
+
+use crate::Column;
+use firn_base::SqlType;
+use firn_base::sync::Arc;
+use firn_sql::Plan;
+use firn_sql::statement::Parsed;
+
+/// A prepared statement, cheap to clone, of use to every connection of its database. It stays
+/// valid when the catalog changes: it is planned anew when run, and fails with 0A000 if its result
+/// columns came out different.
+#[derive(Clone)]
+pub struct Statement {
+    pub(crate) prepared: Arc<Prepared>,
+}
+
+pub(crate) struct Prepared {
+    /// `None` for an empty text.
+    pub parsed: Option<Parsed>,
+    /// The parameter types that were declared.
+    pub declared: Box<[Option<SqlType>]>,
+    pub plan: Arc<Plan>,
+    /// The columns of statements that yield rows without a plan: SHOW, EXPLAIN, FETCH, EXECUTE.
+    pub columns: Option<Arc<[Column]>>,
+}
+
+impl Statement {
+    /// The types of `$1`, `$2`, …
+    pub fn parameters(&self) -> &[SqlType] {
+        &self.prepared.plan.parameters
+    }
+
+    /// The columns it yields; `None` if it yields no rows.
+    pub fn columns(&self) -> Option<&Arc<[Column]>> {
+        self.prepared.plan.columns.as_ref().or(self.prepared.columns.as_ref())
+    }
+}

@@ -1,0 +1,257 @@
+//! What a session promises beyond what SQL says; SQL's part is in the corpus (`tests/slt`).
+
+use crate::{Connection, Database, Outcome, RowChunk, TransactionStatus};
+use firn_base::sync::{Arc, AtomicBool, Ordering};
+use firn_base::{Result, SqlState, Value, thread};
+use std::time::Duration;
+
+/// Yields more rows of a table of 2,000 rows than anybody waits for.
+const ENDLESS: &str = "SELECT x.b FROM t x, t y, t z";
+
+fn connection() -> Connection {
+    Database::memory().unwrap().connect()
+}
+
+fn one(connection: &mut Connection, sql: &str) -> Value {
+    connection.query_row(sql, &[]).unwrap().unwrap().remove(0)
+}
+
+fn state<T>(result: Result<T>) -> SqlState {
+    match result {
+        Ok(_) => panic!("an error was expected"),
+        Err(error) => error.state(),
+    }
+}
+
+fn filled(rows: i64) -> Database {
+    let database = Database::memory().unwrap();
+    let mut connection = database.connect();
+    connection.execute("CREATE TABLE t (a bigint PRIMARY KEY, b bigint NOT NULL)").unwrap();
+    let insert = connection.prepare("INSERT INTO t VALUES ($1, $2)").unwrap();
+    let mut transaction = connection.transaction().unwrap();
+    for row in 0..rows {
+        transaction.execute_statement(&insert, &[Value::BigInt(row), Value::BigInt(0)]).unwrap();
+    }
+    transaction.commit().unwrap();
+    database
+}
+
+#[test]
+fn statements_tell_their_parameters_and_columns() {
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (a integer, b text)").unwrap();
+    let insert = connection.prepare("INSERT INTO t VALUES ($1, $2) RETURNING b, a").unwrap();
+    assert_eq!(insert.parameters().len(), 2);
+    let names: Vec<_> = insert.columns().unwrap().iter().map(|column| column.name.as_str()).collect();
+    assert_eq!(names, ["b", "a"]);
+    assert!(connection.prepare("CREATE TABLE u (a integer)").unwrap().columns().is_none());
+    assert_eq!(connection.prepare("SHOW timezone").unwrap().columns().unwrap()[0].name, "TimeZone");
+    assert!(matches!(connection.prepare(" ;; ").unwrap().columns(), None));
+    assert_eq!(state(connection.prepare("SELECT 1; SELECT 2")), SqlState::SYNTAX_ERROR);
+}
+
+#[test]
+fn parameters_are_coerced_and_counted() {
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (a bigint, b numeric(8,2), c varchar(3))").unwrap();
+    let insert = connection.prepare("INSERT INTO t VALUES ($1, $2, $3)").unwrap();
+    let row = [Value::Integer(7), Value::Integer(3), Value::Text("abc".into())];
+    connection.execute_statement(&insert, &row).unwrap();
+    let read = connection.query_row("SELECT a, b FROM t", &[]).unwrap().unwrap();
+    assert_eq!(read, [Value::BigInt(7), Value::Numeric { unscaled: 300, scale: 2 }]);
+    assert_eq!(state(connection.execute_statement(&insert, &[])), SqlState::PROTOCOL_VIOLATION);
+}
+
+#[test]
+fn a_transaction_guard_rolls_back_when_dropped() {
+    let mut connection = filled(1).connect();
+    let mut transaction = connection.transaction().unwrap();
+    transaction.execute("UPDATE t SET b = 1").unwrap();
+    drop(transaction);
+    assert_eq!(connection.status(), TransactionStatus::Idle);
+    assert_eq!(one(&mut connection, "SELECT b FROM t"), Value::BigInt(0));
+    let mut transaction = connection.transaction().unwrap();
+    assert!(transaction.execute("SELECT 1 / 0").is_err());
+    assert_eq!(state(transaction.commit()), SqlState::IN_FAILED_SQL_TRANSACTION);
+    assert_eq!(connection.status(), TransactionStatus::Idle);
+}
+
+#[test]
+fn rows_of_a_block_are_read_ahead_when_the_block_moves_on() {
+    let mut connection = filled(10).connect();
+    connection.execute("BEGIN").unwrap();
+    // Too wide for the short path.
+    let query = connection.prepare("SELECT a, sum(b) FROM t GROUP BY a ORDER BY a").unwrap();
+    let Outcome::Rows(rows) = connection.run(&query, &[]).unwrap() else { panic!() };
+    connection.execute("DELETE FROM t").unwrap();
+    connection.execute("COMMIT").unwrap();
+    assert_eq!(rows.into_values().unwrap().len(), 10);
+}
+
+#[test]
+fn rows_outside_a_block_keep_their_snapshot() {
+    let mut connection = filled(10).connect();
+    let query = connection.prepare("SELECT a, sum(b) FROM t GROUP BY a ORDER BY a").unwrap();
+    let Outcome::Rows(rows) = connection.run(&query, &[]).unwrap() else { panic!() };
+    connection.execute("DELETE FROM t").unwrap();
+    assert_eq!(rows.into_values().unwrap().len(), 10);
+    assert_eq!(one(&mut connection, "SELECT count(*) FROM t"), Value::BigInt(0));
+}
+
+#[test]
+fn a_prepared_key_lookup_takes_the_short_path() {
+    let mut connection = filled(10).connect();
+    let query = connection.prepare("SELECT b FROM t WHERE a = $1").unwrap();
+    let Outcome::Rows(mut rows) = connection.run(&query, &[Value::BigInt(3)]).unwrap() else { panic!() };
+    assert!(
+        matches!(rows.next_chunk().unwrap(), Some(RowChunk::Values(values)) if values == [Value::BigInt(0)])
+    );
+    assert!(rows.next_chunk().unwrap().is_none());
+    assert_eq!(rows.tag().to_string(), "SELECT 1");
+}
+
+#[test]
+fn single_statements_that_conflict_are_run_again() {
+    let database = filled(1);
+    let workers: Vec<_> = (0..4)
+        .map(|_| {
+            let database = database.clone();
+            thread::spawn("worker", move || {
+                let mut connection = database.connect();
+                let update = connection.prepare("UPDATE t SET b = b + 1 WHERE a = 0").unwrap();
+                for _ in 0..200 {
+                    connection.execute_statement(&update, &[]).unwrap();
+                }
+            })
+        })
+        .collect();
+    workers.into_iter().for_each(|worker| worker.join().unwrap());
+    assert_eq!(one(&mut database.connect(), "SELECT b FROM t"), Value::BigInt(800));
+}
+
+#[test]
+fn plans_are_shared_and_replaced_when_the_catalog_changes() {
+    let database = filled(1);
+    let plans = || database.shared.plans.len();
+    let (mut first, mut second) = (database.connect(), database.connect());
+    let before = plans();
+    let a = first.prepare("SELECT b FROM t WHERE a = 0").unwrap();
+    let b = second.prepare("SELECT b FROM t WHERE a = 0").unwrap();
+    assert_eq!(plans(), before + 1);
+    first.execute("CREATE INDEX ON t (b)").unwrap();
+    for (connection, statement) in [(&mut first, &a), (&mut second, &b)] {
+        assert_eq!(connection.query_values(statement, &[]).unwrap(), [[Value::BigInt(0)]]);
+    }
+    first.execute("ALTER TABLE t ALTER b TYPE integer").unwrap();
+    assert_eq!(state(second.query_values(&b, &[])), SqlState::FEATURE_NOT_SUPPORTED);
+}
+
+#[test]
+fn a_statement_can_be_cancelled_from_another_thread() {
+    let mut connection = filled(2000).connect();
+    let cancel = connection.cancel_handle();
+    let done = Arc::new(AtomicBool::new(false));
+    let seen = done.clone();
+    let canceller = thread::spawn("canceller", move || {
+        // Until it has hit: the statement may not have begun yet.
+        while !seen.load(Ordering::Relaxed) {
+            firn_base::clock::sleep(Duration::from_millis(5));
+            cancel.cancel();
+        }
+    });
+    assert_eq!(state(connection.query(ENDLESS)), SqlState::QUERY_CANCELED);
+    done.store(true, Ordering::Relaxed);
+    canceller.join().unwrap();
+}
+
+#[test]
+fn a_statement_that_takes_too_long_is_cancelled() {
+    let mut connection = filled(2000).connect();
+    connection.execute("SET statement_timeout = 20").unwrap();
+    let error = connection.query(ENDLESS).unwrap_err();
+    assert_eq!(error.state(), SqlState::QUERY_CANCELED);
+    assert_eq!(error.message(), "canceling statement due to statement timeout");
+    connection.execute("SET statement_timeout = 0").unwrap();
+    assert_eq!(one(&mut connection, "SELECT count(*) FROM t"), Value::BigInt(2000));
+}
+
+#[test]
+fn notices_come_once_and_in_order() {
+    let mut connection = connection();
+    connection.execute("DROP TABLE IF EXISTS nothing; COMMIT").unwrap();
+    let notices = connection.take_notices();
+    let messages: Vec<&str> = notices.iter().map(|notice| notice.message()).collect();
+    assert_eq!(
+        messages,
+        ["table \"nothing\" does not exist, skipping", "there is no transaction in progress"]
+    );
+    assert!(connection.take_notices().is_empty());
+}
+
+#[test]
+fn copy_in_stores_all_rows_or_none() {
+    let mut connection = filled(0).connect();
+    let copy = connection.prepare("COPY t FROM STDIN").unwrap();
+    let Outcome::CopyIn(mut data) = connection.run(&copy, &[]).unwrap() else { panic!() };
+    assert_eq!(data.columns(), 2);
+    for piece in ["1\t1", "0\n2", "\t20\n"] {
+        data.write(piece.as_bytes()).unwrap();
+    }
+    assert_eq!(data.finish().unwrap().to_string(), "COPY 2");
+    assert_eq!(one(&mut connection, "SELECT sum(b)::bigint FROM t"), Value::BigInt(30));
+
+    // Abandoned, outside a block and inside one.
+    let Outcome::CopyIn(mut data) = connection.run(&copy, &[]).unwrap() else { panic!() };
+    data.write(b"3\t30\n").unwrap();
+    drop(data);
+    assert_eq!(one(&mut connection, "SELECT count(*) FROM t"), Value::BigInt(2));
+    connection.execute("BEGIN").unwrap();
+    let Outcome::CopyIn(mut data) = connection.run(&copy, &[]).unwrap() else { panic!() };
+    data.write(b"3\t30\n").unwrap();
+    drop(data);
+    assert_eq!(connection.status(), TransactionStatus::Failed);
+    assert_eq!(state(connection.execute("SELECT 1")), SqlState::IN_FAILED_SQL_TRANSACTION);
+    connection.execute("ROLLBACK").unwrap();
+
+    // Finished inside a block that goes on.
+    connection.execute("BEGIN").unwrap();
+    let Outcome::CopyIn(mut data) = connection.run(&copy, &[]).unwrap() else { panic!() };
+    data.write(b"3\t30\n").unwrap();
+    data.finish().unwrap();
+    assert_eq!(one(&mut connection, "SELECT count(*) FROM t"), Value::BigInt(3));
+    connection.execute("COMMIT").unwrap();
+    assert_eq!(one(&mut connection, "SELECT count(*) FROM t"), Value::BigInt(3));
+
+    // Mistakes in the data.
+    let Outcome::CopyIn(mut data) = connection.run(&copy, &[]).unwrap() else { panic!() };
+    let result = data.write(b"4\tx\n").and_then(|()| data.finish().map(drop));
+    assert_eq!(state(result), SqlState::INVALID_TEXT_REPRESENTATION);
+    let Outcome::CopyIn(mut data) = connection.run(&copy, &[]).unwrap() else { panic!() };
+    let result = data.write(b"1\t1\n").and_then(|()| data.finish().map(drop));
+    assert_eq!(state(result), SqlState::UNIQUE_VIOLATION);
+    assert_eq!(one(&mut connection, "SELECT count(*) FROM t"), Value::BigInt(3));
+}
+
+#[test]
+fn copy_goes_to_a_file_and_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("t.csv");
+    let file = file.to_str().unwrap();
+    let mut connection = filled(3000).connect();
+    assert_eq!(connection.execute(&format!("COPY t TO '{file}' (FORMAT csv, HEADER)")).unwrap(), 3000);
+    connection.execute("DELETE FROM t").unwrap();
+    assert_eq!(connection.execute(&format!("COPY t FROM '{file}' (FORMAT csv, HEADER)")).unwrap(), 3000);
+    assert_eq!(one(&mut connection, "SELECT max(a) FROM t"), Value::BigInt(2999));
+}
+
+#[test]
+fn a_failed_block_refuses_to_prepare_but_not_to_end() {
+    let mut connection = connection();
+    connection.execute("BEGIN").unwrap();
+    assert!(connection.prepare("SELEC").is_err());
+    assert_eq!(connection.status(), TransactionStatus::Failed);
+    assert_eq!(state(connection.prepare("SELECT 1")), SqlState::IN_FAILED_SQL_TRANSACTION);
+    let end = connection.prepare("COMMIT").unwrap();
+    let Outcome::Done(tag) = connection.run(&end, &[]).unwrap() else { panic!() };
+    assert_eq!(tag.to_string(), "ROLLBACK");
+}

@@ -1,0 +1,121 @@
+//! Statement timeouts: one thread per database that raises cancel flags when their time comes.
+//! It starts with the first timeout and ends with the database.
+
+use firn_base::clock::{Instant, now};
+use firn_base::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
+use firn_base::thread::{self, JoinHandle};
+use firn_sql::Cancel;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Timer {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    alarms: Mutex<Alarms>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Alarms {
+    /// By time; the number keeps apart what is due at the same moment.
+    due: BTreeMap<(Instant, u64), (Cancel, Arc<AtomicBool>)>,
+    next: u64,
+    closed: bool,
+}
+
+/// A timeout that is set. Dropping it takes it back.
+pub(crate) struct Alarm {
+    shared: Arc<Shared>,
+    key: (Instant, u64),
+    rang: Arc<AtomicBool>,
+}
+
+impl Timer {
+    /// Raises `cancel` after `delay`.
+    pub fn set(&self, delay: Duration, cancel: &Cancel) -> Alarm {
+        let mut thread = self.thread.lock();
+        if thread.is_none() {
+            let shared = self.shared.clone();
+            *thread = Some(thread::spawn("firn-timer", move || shared.run()));
+        }
+        drop(thread);
+        let rang = Arc::new(AtomicBool::new(false));
+        let mut alarms = self.shared.alarms.lock();
+        alarms.next += 1;
+        let key = (now() + delay, alarms.next);
+        alarms.due.insert(key, (cancel.clone(), rang.clone()));
+        drop(alarms);
+        self.shared.changed.notify_one();
+        Alarm { shared: self.shared.clone(), key, rang }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        self.shared.alarms.lock().closed = true;
+        self.shared.changed.notify_one();
+        if let Some(thread) = self.thread.lock().take()
+            && thread.thread().id() != std::thread::current().id()
+        {
+            // A panic of that thread has been reported already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        let mut alarms = self.alarms.lock();
+        while !alarms.closed {
+            let Some((&(at, number), _)) = alarms.due.first_key_value() else {
+                self.changed.wait(&mut alarms);
+                continue;
+            };
+            if at > now() {
+                self.changed.wait_until(&mut alarms, at);
+                continue;
+            }
+            if let Some((cancel, rang)) = alarms.due.remove(&(at, number)) {
+                // Release: who sees the flag up also sees whose doing it was.
+                rang.store(true, Ordering::Release);
+                cancel.cancel();
+            }
+        }
+    }
+}
+
+impl Alarm {
+    /// Whether the time has come.
+    pub fn rang(&self) -> bool {
+        self.rang.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.shared.alarms.lock().due.remove(&self.key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alarm_rings_unless_it_is_taken_back() {
+        let timer = Timer::default();
+        let (early, late) = (Cancel::new(), Cancel::new());
+        drop(timer.set(Duration::from_millis(1), &late));
+        let alarm = timer.set(Duration::from_millis(5), &early);
+        while !alarm.rang() {
+            thread::yield_now();
+        }
+        assert!(!late.is_cancelled());
+    }
+}
