@@ -1,0 +1,229 @@
+//! The databases that scripts run on: FirnDB in this process, FirnDB reopened from its directory
+//! again and again, and anything that speaks PostgreSQL's protocol.
+
+use crate::shown;
+use firn_base::{Error, TimeZoneSetting, text};
+use firn_session::{Connection, Outcome, TransactionStatus};
+use firn_wire::{Server, WireConfig};
+use postgres::{Client, NoTls, SimpleQueryMessage};
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+/// What a statement yields.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Answer {
+    /// A line for each row.
+    pub rows: Vec<String>,
+    /// How many rows it touched.
+    pub count: u64,
+}
+
+/// An error.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Failure {
+    /// SQLSTATE
+    pub code: String,
+    /// Message, detail and hint.
+    pub text: String,
+}
+
+/// Something that runs SQL.
+pub trait Database {
+    /// `firn` or `postgres`, as `skipif` names it.
+    fn name(&self) -> &'static str;
+
+    /// Runs one statement on a connection of that name.
+    fn run(&mut self, connection: &str, sql: &str) -> Result<Answer, Failure>;
+
+    /// Called between two statements.
+    fn pause(&mut self) {}
+}
+
+/// FirnDB in this process.
+pub struct Firn {
+    database: Option<firn_session::Database>,
+    connections: HashMap<String, Connection>,
+}
+
+impl Firn {
+    /// A database.
+    pub fn new(database: firn_session::Database) -> Firn {
+        Firn { database: Some(database), connections: HashMap::new() }
+    }
+
+    fn answer(connection: &mut Connection, sql: &str) -> Result<Answer, Error> {
+        let statement = connection.prepare(sql)?;
+        let zone = TimeZoneSetting::parse(&connection.setting("TimeZone")?)?;
+        match connection.run(&statement, &[])? {
+            Outcome::Done(tag) => Ok(Answer { rows: Vec::new(), count: tag.rows.unwrap_or(0) }),
+            Outcome::Empty => Ok(Answer::default()),
+            Outcome::Rows(rows) => {
+                let types: Vec<_> = rows.columns().iter().map(|column| column.ty).collect();
+                let values = rows.into_values()?;
+                let rows: Vec<String> = values
+                    .iter()
+                    .map(|row| {
+                        let cells = row.iter().zip(&types).map(|(value, ty)| {
+                            let mut out = String::new();
+                            match value.is_null() {
+                                true => shown(None),
+                                false => {
+                                    text::write(value, *ty, &zone, &mut out);
+                                    shown(Some(&out))
+                                }
+                            }
+                        });
+                        cells.collect::<Vec<_>>().join(" ")
+                    })
+                    .collect();
+                Ok(Answer { count: rows.len() as u64, rows })
+            }
+            Outcome::CopyIn(copy) => {
+                copy.finish().map(|tag| Answer { rows: Vec::new(), count: tag.rows.unwrap_or(0) })
+            }
+            Outcome::CopyOut(mut copy) => {
+                let mut data = Vec::new();
+                while let Some(piece) = copy.next_chunk()? {
+                    data.extend(piece);
+                }
+                let text = String::from_utf8_lossy(&data);
+                let rows: Vec<String> = text.lines().map(str::to_owned).collect();
+                Ok(Answer { count: copy.tag().rows.unwrap_or(0), rows })
+            }
+        }
+    }
+}
+
+impl Database for Firn {
+    fn name(&self) -> &'static str {
+        "firn"
+    }
+
+    fn run(&mut self, connection: &str, sql: &str) -> Result<Answer, Failure> {
+        let database = self.database.as_ref().expect("the database is open");
+        let connection = self.connections.entry(connection.to_owned()).or_insert_with(|| database.connect());
+        Firn::answer(connection, sql)
+            .map_err(|error| Failure { code: error.state().as_str().to_owned(), text: error.to_string() })
+    }
+}
+
+/// FirnDB in a directory, closed and opened again whenever no transaction is open.
+pub struct Restarting {
+    directory: PathBuf,
+    firn: Firn,
+}
+
+impl Restarting {
+    /// The database in a directory.
+    pub fn open(directory: PathBuf) -> Result<Restarting, Error> {
+        let firn = Firn::new(firn_session::Database::open(&directory)?);
+        Ok(Restarting { directory, firn })
+    }
+}
+
+impl Database for Restarting {
+    fn name(&self) -> &'static str {
+        "firn"
+    }
+
+    fn run(&mut self, connection: &str, sql: &str) -> Result<Answer, Failure> {
+        self.firn.run(connection, sql)
+    }
+
+    fn pause(&mut self) {
+        let idle = |connection: &Connection| connection.status() == TransactionStatus::Idle;
+        if !self.firn.connections.values().all(idle) {
+            return;
+        }
+        self.firn.connections.clear();
+        let database = self.firn.database.take().expect("the database is open");
+        database.close().expect("an idle database closes");
+        let reopened = firn_session::Database::open(&self.directory);
+        self.firn.database = Some(reopened.expect("a closed database opens"));
+    }
+}
+
+/// A server that speaks PostgreSQL's protocol.
+pub struct Postgres {
+    url: String,
+    name: &'static str,
+    // Before the server, which waits for its clients when it ends.
+    clients: HashMap<String, Client>,
+    _server: Option<Server>,
+}
+
+impl Postgres {
+    /// The server behind a connection string; `name` is what `skipif` calls it.
+    pub fn new(url: &str, name: &'static str) -> Postgres {
+        Postgres { url: url.to_owned(), name, clients: HashMap::new(), _server: None }
+    }
+
+    /// FirnDB behind a server of its own.
+    pub fn firn(database: firn_session::Database) -> Result<Postgres, Error> {
+        let config = WireConfig { listen: vec!["127.0.0.1:0".to_owned()], ..WireConfig::default() };
+        let server = Server::start(database, config)?;
+        let address = server.local_addr();
+        let url = format!("host={} port={} user=firn dbname=firn", address.ip(), address.port());
+        Ok(Postgres { _server: Some(server), ..Postgres::new(&url, "firn") })
+    }
+
+    fn answer(client: &mut Client, sql: &str) -> Result<Answer, postgres::Error> {
+        let lower = sql.trim_start().to_lowercase();
+        if lower.starts_with("copy") && lower.contains("stdout") {
+            use std::io::Read;
+            let mut data = Vec::new();
+            let mut reader = client.copy_out(sql)?;
+            // An error of the connection comes out of the reader as one of input.
+            let _ = reader.read_to_end(&mut data);
+            let text = String::from_utf8_lossy(&data);
+            let rows: Vec<String> = text.lines().map(str::to_owned).collect();
+            return Ok(Answer { count: rows.len() as u64, rows });
+        }
+        if lower.starts_with("copy") && lower.contains("stdin") {
+            let count = client.copy_in(sql)?.finish()?;
+            return Ok(Answer { rows: Vec::new(), count });
+        }
+        let mut answer = Answer::default();
+        for message in client.simple_query(sql)? {
+            match message {
+                SimpleQueryMessage::Row(row) => {
+                    let cells: Vec<String> = (0..row.len()).map(|column| shown(row.get(column))).collect();
+                    answer.rows.push(cells.join(" "));
+                }
+                SimpleQueryMessage::CommandComplete(count) => answer.count = count,
+                _ => {}
+            }
+        }
+        Ok(answer)
+    }
+}
+
+impl Database for Postgres {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn run(&mut self, connection: &str, sql: &str) -> Result<Answer, Failure> {
+        if !self.clients.contains_key(connection) {
+            let client = Client::connect(&self.url, NoTls).map_err(failure)?;
+            self.clients.insert(connection.to_owned(), client);
+        }
+        let client = self.clients.get_mut(connection).expect("it has just been made");
+        Postgres::answer(client, sql).map_err(failure)
+    }
+}
+
+fn failure(error: postgres::Error) -> Failure {
+    match error.as_db_error() {
+        Some(error) => {
+            let mut text = error.message().to_owned();
+            for (label, more) in [("DETAIL", error.detail()), ("HINT", error.hint())] {
+                if let Some(more) = more {
+                    text.push_str(&format!("\n{label}: {more}"));
+                }
+            }
+            Failure { code: error.code().code().to_owned(), text }
+        }
+        None => Failure { code: "08006".to_owned(), text: error.to_string() },
+    }
+}

@@ -1,0 +1,82 @@
+//! Every file of the corpus, in process, over the wire, and reopened after every statement.
+//!
+//! With `FIRN_SLT_POSTGRES` set to a connection string the corpus also runs on that PostgreSQL,
+//! whose answers are the ones that the files are to hold. `FIRN_SLT_ONLY` picks files by a part of
+//! their name.
+
+use firn_session::Database as FirnDatabase;
+use firn_slt::{Database, Firn, Postgres, Restarting, parse, run};
+use std::path::PathBuf;
+
+fn cases() -> Vec<(String, String)> {
+    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("cases");
+    let only = std::env::var("FIRN_SLT_ONLY").unwrap_or_default();
+    let mut cases: Vec<(String, String)> = std::fs::read_dir(directory)
+        .expect("there is a corpus")
+        .map(|entry| entry.expect("the corpus can be listed").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "slt"))
+        .map(|path| {
+            let name = path.file_stem().expect("files have names").to_string_lossy().into_owned();
+            (name, std::fs::read_to_string(path).expect("the corpus can be read"))
+        })
+        .filter(|(name, _)| name.contains(&only))
+        .collect();
+    cases.sort();
+    assert!(!cases.is_empty());
+    cases
+}
+
+/// Runs every file on a database of its own and panics with all complaints.
+fn run_all(mut database: impl FnMut(&str) -> Box<dyn Database>) {
+    let mut complaints = String::new();
+    for (name, text) in cases() {
+        let script = parse(&text).unwrap_or_else(|wrong| panic!("{name}.slt {wrong}"));
+        for complaint in run(&script, &mut *database(&name)) {
+            complaints.push_str(&format!("{name}.slt {complaint}\n"));
+        }
+    }
+    assert!(complaints.is_empty(), "\n{complaints}");
+}
+
+#[test]
+fn every_case_holds_in_process() {
+    run_all(|_| Box::new(Firn::new(FirnDatabase::memory().expect("memory needs nothing"))));
+}
+
+#[test]
+fn every_case_holds_over_the_wire() {
+    run_all(|_| {
+        let database = FirnDatabase::memory().expect("memory needs nothing");
+        Box::new(Postgres::firn(database).expect("a free port"))
+    });
+}
+
+#[test]
+fn every_case_holds_when_the_database_is_reopened_between_statements() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    run_all(|name| {
+        Box::new(Restarting::open(directory.path().join(name)).expect("an empty directory opens"))
+    });
+}
+
+#[test]
+fn every_case_holds_on_postgresql_if_there_is_one() {
+    let Ok(url) = std::env::var("FIRN_SLT_POSTGRES") else { return };
+    let mut admin = postgres::Client::connect(&url, postgres::NoTls).expect("the server answers");
+    run_all(|name| {
+        // A database per file, as for FirnDB.
+        let database = format!("slt_{name}");
+        admin.batch_execute(&format!("DROP DATABASE IF EXISTS {database} WITH (FORCE)")).expect("drop");
+        admin
+            .batch_execute(&format!("CREATE DATABASE {database} LC_COLLATE 'C' TEMPLATE template0"))
+            .expect("create");
+        // As FirnDB has it.
+        admin
+            .batch_execute(&format!(
+                "ALTER DATABASE {database} SET default_transaction_isolation = 'repeatable read';
+                 ALTER DATABASE {database} SET timezone = 'UTC'"
+            ))
+            .expect("alter");
+        Box::new(Postgres::new(&format!("{url} dbname={database}"), "postgres"))
+    });
+}
