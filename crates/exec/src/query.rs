@@ -21,6 +21,7 @@ use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
 use firn_base::sync::{Arc, AtomicBool, Ordering};
 use firn_base::{Result, Snapshot, Value, clock};
 use futures::StreamExt;
+use std::time::Duration;
 
 /// A flag that stops a running plan. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +48,9 @@ impl Cancel {
         self.0.load(Ordering::Relaxed)
     }
 }
+
+/// How often a waiting stream looks whether it was cancelled.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// How to run a plan.
 #[derive(Clone, Debug)]
@@ -98,10 +102,27 @@ impl BatchStream {
             if self.cancel.is_cancelled() {
                 return Err(cancelled());
             }
-            let Some(batch) = runtime::workers().block_on(self.stream.next()) else { return Ok(None) };
+            let Some(batch) = runtime::workers().block_on(self.next_or_cancelled())? else { return Ok(None) };
             let batch = batch.map_err(from_datafusion)?;
             if batch.num_rows() > 0 {
                 return Ok(Some(batch));
+            }
+        }
+    }
+}
+
+impl BatchStream {
+    /// Waits for the next batch, looking up now and then: an aggregate may work for long before it
+    /// yields one.
+    async fn next_or_cancelled(
+        &mut self,
+    ) -> Result<Option<std::result::Result<RecordBatch, DataFusionError>>> {
+        loop {
+            if let Ok(next) = tokio::time::timeout(CANCEL_INTERVAL, self.stream.next()).await {
+                return Ok(next);
+            }
+            if self.cancel.is_cancelled() {
+                return Err(cancelled());
             }
         }
     }
