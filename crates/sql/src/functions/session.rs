@@ -38,7 +38,7 @@ pub fn function(name: &str, facts: &SessionFacts) -> Option<Arc<ScalarUDF>> {
 
 /// What `version()` says: clients read the number after the first word.
 fn version() -> String {
-    format!("PostgreSQL 17.0 (FirnDB {})", env!("CARGO_PKG_VERSION"))
+    format!("PostgreSQL 15.0 (FirnDB {})", env!("CARGO_PKG_VERSION"))
 }
 
 /// A function without arguments that yields one text.
