@@ -3,7 +3,7 @@
 use super::{Words, is_word, unsupported};
 use crate::statement::*;
 use datafusion::sql::sqlparser::tokenizer::Token;
-use firn_base::{Error, Result};
+use firn_base::Result;
 
 impl Words<'_> {
     pub(super) fn set(&mut self) -> Result<Statement> {
