@@ -178,8 +178,8 @@ fn bounds_that_are_prefixes_mean_every_key_that_begins_so() {
         assert_eq!(found(Bound::Excluded(key(&[1])), Bound::Excluded(key(&[3]))), [2, 3]);
         assert_eq!(found(Bound::Included(key(&[1, 2])), Bound::Unbounded), [1, 2, 3, 4]);
         assert_eq!(found(Bound::Excluded(key(&[1, 2])), Bound::Included(key(&[2]))), [2, 3]);
-        assert_eq!(found(Bound::Included(key(&[3])), Bound::Included(key(&[1]))), []);
-        assert_eq!(found(Bound::Excluded(key(&[2])), Bound::Excluded(key(&[2]))), []);
+        assert_eq!(found(Bound::Included(key(&[3])), Bound::Included(key(&[1]))), [0u64; 0]);
+        assert_eq!(found(Bound::Excluded(key(&[2])), Bound::Excluded(key(&[2]))), [0u64; 0]);
     }
 }
 
