@@ -78,12 +78,23 @@ def compare(ours, theirs):
     return difference
 
 
+class Average(float):
+    """A number of ours where DuckDB has a double. An average of ours is exact up to the decimals it
+    is written with, DuckDB's is a double."""
+
+    def __new__(cls, text):
+        number = super().__new__(cls, text)
+        decimals = len(text.partition(".")[2]) if "e" not in text.lower() else 15
+        number.slack = 0.5000001 * 10.0**-decimals
+        return number
+
+
 def like(text, model):
     """A cell of ours as what DuckDB has in that column."""
     if text == "":
         return None
     if isinstance(model, float):
-        return float(text)
+        return Average(text)
     if isinstance(model, (int, Decimal)):
         return Decimal(text)
     if isinstance(model, datetime.date):
@@ -101,7 +112,7 @@ def first_difference(ours, theirs):
 
 def equal(ours, theirs):
     if isinstance(ours, float) and isinstance(theirs, float):
-        return abs(ours - theirs) <= 1e-9 * max(abs(ours), abs(theirs))
+        return abs(ours - theirs) <= max(ours.slack, 1e-9 * max(abs(ours), abs(theirs)))
     return ours == theirs
 
 
