@@ -85,7 +85,7 @@ class Average(float):
     def __new__(cls, text):
         number = super().__new__(cls, text)
         decimals = len(text.partition(".")[2]) if "e" not in text.lower() else 15
-        number.slack = 0.5000001 * 10.0**-decimals
+        number.slack = 1.0000001 * 10.0**-decimals
         return number
 
 

@@ -21,6 +21,8 @@ use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
 use firn_base::sync::{Arc, AtomicBool, Ordering};
 use firn_base::{Result, Snapshot, Value, clock};
 use futures::StreamExt;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 /// A flag that stops a running plan. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -98,7 +100,7 @@ impl BatchStream {
             if self.cancel.is_cancelled() {
                 return Err(cancelled());
             }
-            let Some(batch) = runtime::workers().block_on(self.stream.next()) else { return Ok(None) };
+            let Some(batch) = self.next_or_cancelled()? else { return Ok(None) };
             let batch = batch.map_err(from_datafusion)?;
             if batch.num_rows() > 0 {
                 return Ok(Some(batch));
@@ -106,6 +108,38 @@ impl BatchStream {
         }
     }
 }
+
+impl BatchStream {
+    /// Waits for the next batch, looking up now and then: an aggregate may work for long before it
+    /// yields one. The runtime's own timers would not do: they stand still while every worker
+    /// computes.
+    fn next_or_cancelled(&mut self) -> Result<Option<std::result::Result<RecordBatch, DataFusionError>>> {
+        let _inside = runtime::workers().enter();
+        let waker = Waker::from(Arc::new(WakeThread(std::thread::current())));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            if let Poll::Ready(next) = self.stream.poll_next_unpin(&mut context) {
+                return Ok(next);
+            }
+            if self.cancel.is_cancelled() {
+                return Err(cancelled());
+            }
+            std::thread::park_timeout(CANCEL_INTERVAL);
+        }
+    }
+}
+
+/// Wakes the thread that waits for a batch.
+struct WakeThread(std::thread::Thread);
+
+impl Wake for WakeThread {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// How often a waiting stream looks whether it was cancelled.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Starts an analysed plan at a snapshot. Placeholders `$1`, `$2`, … take `parameters`.
 pub fn run(
