@@ -8,7 +8,7 @@ use crate::version::{Change, Record};
 use crate::write_set::{Retired, TouchedTables, table_of};
 use crate::{Guard, Table};
 use firn_base::sync::Arc;
-use firn_base::{Slot, Time};
+use firn_base::{RowId, Slot, Time};
 
 /// Memory that has been unlinked.
 #[derive(Default)]
@@ -33,6 +33,9 @@ impl Retired {
     /// The caller guarantees that every active and future snapshot reads at this write set's time or
     /// later, and that write sets are collected in the order of their times.
     pub fn collect(self, garbage: &mut Garbage, guard: &Guard) {
+        // Slots are given out again only when every record of the row is unlinked: a row that was
+        // inserted, changed and rolled back has several.
+        let mut dead: Vec<(&Arc<Table>, RowId)> = Vec::new();
         for record in self.records() {
             let table = table_of(&self.tables, record);
             match record.change() {
@@ -41,15 +44,20 @@ impl Retired {
                     for slot in first..first + record.inserted_rows() {
                         unlink(record, Slot(slot), guard);
                         if record.undone() {
-                            table.free_slot(record.block().row(Slot(slot)));
+                            dead.push((table, record.block().row(Slot(slot))));
                         }
                     }
                 }
                 change => {
                     unlink(record, record.slot(), guard);
-                    clean_up(table, record, change, guard);
+                    if clean_up(table, record, change, guard) {
+                        dead.push((table, record.block().row(record.slot())));
+                    }
                 }
             }
+        }
+        for (table, row) in dead {
+            table.free_slot(row);
         }
         garbage.memory.push(self.memory);
         garbage.tables.push(self.tables);
@@ -139,15 +147,18 @@ fn bypass(record: Record<'_>, older: Record<'_>, guard: &Guard) -> bool {
     false
 }
 
-fn clean_up(table: &Arc<Table>, record: Record<'_>, change: Change, guard: &Guard) {
-    let row = record.block().row(record.slot());
+/// Removes index entries that went with a record; whether its row is dead to everybody.
+fn clean_up(table: &Arc<Table>, record: Record<'_>, change: Change, guard: &Guard) -> bool {
     match (change, record.undone()) {
-        (Change::Insert, true) => table.free_slot(row),
+        (Change::Insert, undone) => undone,
         (Change::Delete, false) => {
-            table.remove_entries(row, guard);
-            table.free_slot(row);
+            table.remove_entries(record.block().row(record.slot()), guard);
+            true
         }
-        (Change::Update, false) => table.purge_before_images(record, guard),
-        _ => {}
+        (Change::Update, false) => {
+            table.purge_before_images(record, guard);
+            false
+        }
+        _ => false,
     }
 }
