@@ -111,8 +111,7 @@ fn run_tpcc(warehouses: i32, run: &Transactional) -> Result<(), Failure> {
     let scale = Scale::warehouses(warehouses);
     load_tpcc(&database, scale)?;
     let tables = native::Tpcc::open(database.engine()).map_err(Failure::new)?;
-    let client =
-        |number| Ok(native::Worker::new(&tables, Terminal::new(scale, 1, number, run.threads)));
+    let client = |number| Ok(native::Worker::new(&tables, Terminal::new(scale, 1, number, run.threads)));
     let report = drive(&database, run, &client)?;
     println!("{report}");
     check(&database, scale)
@@ -148,9 +147,8 @@ fn run_tpch(scale: f64, runs: usize, data: Option<PathBuf>) -> Result<(), Failur
         let mut rows = 0;
         for _ in 0..runs {
             let start = Instant::now();
-            let batches = connection
-                .query(sql)
-                .map_err(|error| Failure::new(format!("query {number}: {error}")))?;
+            let batches =
+                connection.query(sql).map_err(|error| Failure::new(format!("query {number}: {error}")))?;
             times.push(start.elapsed());
             rows = batches.iter().map(|batch| batch.num_rows()).sum::<usize>();
             bar.inc(1);
@@ -213,11 +211,8 @@ fn drive<C: driver::Client>(
     run: &Transactional,
     client: &(dyn Fn(usize) -> firn_base::Result<C> + Sync),
 ) -> Result<driver::Report, Failure> {
-    let options = driver::Options {
-        clients: run.threads,
-        duration: Duration::from_secs(run.seconds),
-        core: None,
-    };
+    let options =
+        driver::Options { clients: run.threads, duration: Duration::from_secs(run.seconds), core: None };
     let live = Live::default();
     let engine = (run.log == Log::On).then(|| database.engine());
     let bar = bar("running", run.seconds * 10);
@@ -314,11 +309,7 @@ fn with_progress(
     });
     bar.finish_and_clear();
     outcome.map_err(Failure::new)?;
-    println!(
-        "loaded {} rows in {}",
-        progress.rows.load(Ordering::Relaxed),
-        short_duration(start.elapsed())
-    );
+    println!("loaded {} rows in {}", progress.rows.load(Ordering::Relaxed), short_duration(start.elapsed()));
     Ok(())
 }
 

@@ -169,7 +169,8 @@ impl View {
         self.last = (total, elapsed);
         let new_orders = live.counted[Kind::NewOrder as usize].load(Ordering::Relaxed);
         let aborts = live.aborts.load(Ordering::Relaxed);
-        let transactions = format!("{rate:.0} tx/s, {total} in all, {new_orders} new orders, {aborts} aborts");
+        let transactions =
+            format!("{rate:.0} tx/s, {total} in all, {new_orders} new orders, {aborts} aborts");
         let queries = describe_queries(query_live);
         let freshness = Duration::from_micros(query_live.freshness_micros.load(Ordering::Relaxed));
         let state = format!(

@@ -1,5 +1,6 @@
 //! `firn serve`: a server until it is told to stop.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::mpsc;
 
@@ -77,7 +78,8 @@ pub fn run(options: Options) -> Result<(), Failure> {
         println!("the database is in memory only; see --data");
     }
     let _ = stop.recv();
-    println!("stopping");
+    // Whoever started it may no longer listen.
+    let _ = writeln!(std::io::stdout(), "stopping");
     server.shutdown();
     if options.checkpoint_at_stop && options.data.is_some() {
         database.checkpoint().map_err(Failure::data)?;
