@@ -105,8 +105,7 @@ fn run_until_killed(
     let address = server.address.clone();
     std::thread::scope(|scope| {
         for number in 0..options.clients {
-            let (address, acknowledged, unexpected, killed) =
-                (&address, &acknowledged, &unexpected, &killed);
+            let (address, acknowledged, unexpected, killed) = (&address, &acknowledged, &unexpected, &killed);
             scope.spawn(move || {
                 let terminal = Terminal::new(scale, seed, number, options.clients);
                 let worker = WireClient::connect(address).and_then(|client| SqlWorker::new(client, terminal));

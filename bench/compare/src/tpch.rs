@@ -29,10 +29,8 @@ pub fn run(options: Options) -> Outcome {
     let database = Database::memory()?;
     tpch::load(database.engine(), options.scale, options.threads, &LoadProgress::default())?;
     let mut connection = database.connect();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(options.threads)
-        .enable_all()
-        .build()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(options.threads).enable_all().build()?;
     let context = datafusion_tables(&options)?;
 
     println!("{:>5}{:>12}{:>12}{:>8}{:>10}", "query", "FirnDB", "DataFusion", "ratio", "rows");

@@ -91,7 +91,8 @@ impl SqlClient for WireClient {
                     statement.parameters = body.parameters().map(|oid| sql_type(oid, -1)).collect()?;
                 }
                 Message::RowDescription(body) => {
-                    let columns = body.fields().map(|field| sql_type(field.type_oid(), field.type_modifier()));
+                    let columns =
+                        body.fields().map(|field| sql_type(field.type_oid(), field.type_modifier()));
                     statement.columns = columns.collect()?;
                 }
                 _ => {}
@@ -113,9 +114,11 @@ impl SqlClient for WireClient {
             out.extend_from_slice(&bytes);
             Ok(IsNull::No)
         };
-        frontend::bind("", &statement.name, BINARY, values, encode, BINARY, &mut out).map_err(|error| match error {
-            frontend::BindError::Conversion(error) => gone(io::Error::other(error)),
-            frontend::BindError::Serialization(error) => gone(error),
+        frontend::bind("", &statement.name, BINARY, values, encode, BINARY, &mut out).map_err(|error| {
+            match error {
+                frontend::BindError::Conversion(error) => gone(io::Error::other(error)),
+                frontend::BindError::Serialization(error) => gone(error),
+            }
         })?;
         frontend::execute("", 0, &mut out).map_err(gone)?;
         frontend::sync(&mut out);
@@ -146,9 +149,7 @@ fn gone(error: io::Error) -> Error {
 }
 
 /// The error that the server tells.
-fn translate(
-    mut fields: postgres_protocol::message::backend::ErrorFields<'_>,
-) -> io::Result<Error> {
+fn translate(mut fields: postgres_protocol::message::backend::ErrorFields<'_>) -> io::Result<Error> {
     let (mut state, mut message) = (SqlState::INTERNAL_ERROR, String::new());
     while let Some(field) = fields.next()? {
         let text = String::from_utf8_lossy(field.value_bytes()).into_owned();

@@ -93,9 +93,8 @@ pub fn run(
     std::thread::scope(|scope| {
         let tpcc = &tpcc;
         let transactions = scope.spawn(move || {
-            let client = |number| {
-                Ok(Worker::new(tpcc, Terminal::new(options.scale, 1, number, options.clients)))
-            };
+            let client =
+                |number| Ok(Worker::new(tpcc, Terminal::new(options.scale, 1, number, options.clients)));
             let core = options.pinned.then_some(0);
             let driver = driver::Options { clients: options.clients, duration: options.duration, core };
             driver::run(&client, Some(tpcc.engine()), driver, live)
@@ -128,8 +127,11 @@ pub fn run(
 /// Asks the queries in turn until told to stop.
 fn run_queries(mut connection: Connection, live: &QueryLive) -> Result<QueryReport> {
     *live.cancel.lock() = Some(connection.cancel_handle());
-    let mut report =
-        QueryReport { latencies: vec![Histogram::default(); QUERIES], freshness: Histogram::default(), failures: Vec::new() };
+    let mut report = QueryReport {
+        latencies: vec![Histogram::default(); QUERIES],
+        freshness: Histogram::default(),
+        failures: Vec::new(),
+    };
     let newest_payment = connection.prepare("SELECT max(h_date) FROM history")?;
     let statements = queries::CH.iter().map(|sql| connection.prepare(sql));
     let statements: Vec<_> = statements.collect();
@@ -201,13 +203,8 @@ mod tests {
         ch::load(database.engine(), 1).unwrap();
         let (live, query_live) = (Live::default(), QueryLive::default());
         // Until every query has run once, however slow the machine is.
-        let options = Options {
-            scale,
-            clients: 1,
-            duration: Duration::from_secs(300),
-            queries: true,
-            pinned: false,
-        };
+        let options =
+            Options { scale, clients: 1, duration: Duration::from_secs(300), queries: true, pinned: false };
         let report = run(&database, options, &live, &query_live, &mut |_| {
             let last = query_live.runs[QUERIES - 1].load(Ordering::Relaxed);
             if last > 0 {

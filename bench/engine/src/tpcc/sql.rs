@@ -275,8 +275,7 @@ impl<C: SqlClient> SqlWorker<C> {
         let warehouse = one(self.client.run(&self.statements.pay_warehouse, &[w.clone(), amount.clone()])?);
         let district = [w.clone(), d.clone(), amount.clone()];
         let district = one(self.client.run(&self.statements.pay_district, &district)?);
-        let c =
-            self.choose_customer(input.customer_warehouse, input.customer_district, &input.customer)?;
+        let c = self.choose_customer(input.customer_warehouse, input.customer_district, &input.customer)?;
         let (client, sql) = (&mut self.client, &self.statements);
         let who = [input.customer_warehouse, input.customer_district, c].map(Value::Integer);
         let [c_w, c_d, c_id] = who.clone();
@@ -430,7 +429,8 @@ pub fn missing(
         panic!("count(*) is a bigint")
     };
     if found - payments_at_start < payments as i64 {
-        missing.push(format!("{payments} payments were acknowledged, {} are there", found - payments_at_start));
+        missing
+            .push(format!("{payments} payments were acknowledged, {} are there", found - payments_at_start));
     }
     Ok(missing)
 }

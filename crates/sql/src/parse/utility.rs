@@ -984,7 +984,6 @@ impl Words<'_> {
             }
         }
     }
-
 }
 
 /// Takes INTO off the outermost SELECT of a query.
