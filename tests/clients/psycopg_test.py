@@ -35,7 +35,8 @@ KINDS = [
     ("real", 0.5),
     ("double precision", 1e300),
     ("numeric(12,2)", decimal.Decimal("-1234567890.12")),
-    ("numeric(38,10)", decimal.Decimal("1234567890123456789012345678.0123456789")),
+    # A parameter is a plain numeric, which has 22 digits before the point here.
+    ("numeric(38,10)", decimal.Decimal("123456789012345678901.0123456789")),
     ("text", "Schnee, снег, 雪 \\ ' \""),
     ("varchar(10)", "firn"),
     ("char(4)", "ab  "),

@@ -15,6 +15,9 @@ use crate::scram::{self, Exchange};
 use crate::server::{Auth, Registration, Shared};
 use crate::socket::{End, Input, Socket};
 
+/// What `current_database()` says: a server holds one database, by whatever name clients ask for it.
+const DATABASE: &str = "firn";
+
 /// Longer messages before authentication are nobody's password.
 const MAX_UNAUTHENTICATED_BYTES: usize = 10_000;
 
@@ -149,6 +152,7 @@ fn start(
     let registration = shared.register()?;
     authenticate(&parameters.user, input, sink, shared, deadline)?;
     let mut session = shared.database.connect();
+    session.identify(&parameters.user, DATABASE);
     for (name, value) in &parameters.settings {
         session.set(name, value)?;
     }
@@ -248,8 +252,7 @@ impl Parameters {
             let (name, value) = (text(name), text(value));
             match name.as_str() {
                 "user" => parameters.user = value,
-                // A server holds one database, by whatever name a client calls it.
-                "database" => {}
+                "database" => {} // See DATABASE.
                 "replication" => match value.as_str() {
                     "false" | "off" | "no" | "0" => {}
                     _ => return Err(Error::unsupported("the replication protocol")),
