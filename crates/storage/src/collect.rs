@@ -3,7 +3,7 @@
 //! One collector at a time (the transaction manager sees to it). It only ever unlinks; what it
 //! unlinks is freed once every guard of that time has gone ([`Garbage::free`]).
 
-use crate::undo::UndoMemory;
+use crate::undo::{UndoMemory, reuse};
 use crate::version::{Change, Record};
 use crate::write_set::{Retired, TouchedTables, table_of};
 use crate::{Guard, Table};
@@ -59,6 +59,7 @@ impl Retired {
         for (table, row) in dead {
             table.free_slot(row);
         }
+        reuse(self.records);
         garbage.memory.push(self.memory);
         garbage.tables.push(self.tables);
     }
