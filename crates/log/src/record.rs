@@ -333,13 +333,14 @@ pub enum Record<'a> {
 }
 
 impl Record<'_> {
-    /// The table whose rows it changes.
-    pub fn table(&self) -> Option<TableId> {
+    /// The row it changes, or the first of them, and its table.
+    #[inline]
+    pub fn row(&self) -> Option<(TableId, RowId)> {
         match self {
-            Record::Insert { table, .. }
-            | Record::InsertBatch { table, .. }
-            | Record::Update { table, .. }
-            | Record::Delete { table, .. } => Some(*table),
+            Record::Insert { table, row, .. }
+            | Record::InsertBatch { table, first: row, .. }
+            | Record::Update { table, row, .. }
+            | Record::Delete { table, row } => Some((*table, *row)),
             Record::CatalogChange(_) | Record::SequenceAdvance { .. } => None,
         }
     }

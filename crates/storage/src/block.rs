@@ -17,7 +17,7 @@
 use crate::Guard;
 use crate::heap::{self, Heap, INLINE_BYTES};
 use crate::layout::{ColumnLayout, Layout, RANGE_SLOTS, Unit};
-use crate::memory::Memory;
+use crate::memory::{Memory, prefetch};
 use crate::state::{BlockEvent, BlockState, next};
 use crate::version::{Record, UndoHeader, undo_unseen};
 use firn_base::sync::{Arc, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, OnceLock, Ordering, fence};
@@ -413,13 +413,19 @@ impl Block {
         }
     }
 
+    /// Asks the processor to fetch the chain head of a row.
+    #[inline]
+    pub fn prefetch_head(&self, slot: Slot) {
+        if let Some(versions) = self.versions.get() {
+            versions.prefetch(slot.index() * size_of::<AtomicPtr<UndoHeader>>());
+        }
+    }
+
     /// Asks the processor to fetch what reading `columns` of a row touches first.
     #[inline]
     pub fn prefetch(&self, slot: Slot, columns: &[ColumnId]) {
         let at = slot.index();
-        if let Some(versions) = self.versions.get() {
-            versions.prefetch(at * size_of::<AtomicPtr<UndoHeader>>());
-        }
+        self.prefetch_head(slot);
         self.memory.prefetch(at / 64 * 8);
         for column in columns {
             let column = self.layout.column(*column);
@@ -430,9 +436,13 @@ impl Block {
         }
     }
 
-    /// Asks the processor to fetch the strings of a row, once [`Block::prefetch`] has arrived.
+    /// Asks the processor to fetch what the memory leads to that [`Block::prefetch`] asked for: the
+    /// newest record and the strings of a row.
     #[inline]
-    pub fn prefetch_strings(&self, slot: Slot, columns: &[ColumnId]) {
+    pub fn prefetch_further(&self, slot: Slot, columns: &[ColumnId], guard: &Guard) {
+        if let Some(record) = self.head(slot, guard) {
+            prefetch(record.as_ptr().cast());
+        }
         for column in columns {
             let column = self.layout.column(*column);
             if column.unit == Unit::View

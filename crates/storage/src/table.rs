@@ -183,7 +183,7 @@ impl Table {
         let mut key = KeyBuffer::new();
         for index in self.indexes.read().iter() {
             key.clear();
-            index.encode_row(cells, &mut key);
+            index.encode_with(|column| cells[column.index()], &mut key);
             self.enter(index, &key, row, snapshot, guard)?;
         }
         Ok(())
@@ -528,7 +528,7 @@ impl Table {
                 }
             }
             for row in rows.iter().filter_map(|row| row.ok().flatten()) {
-                self.block(row).prefetch_strings(row.slot(), columns);
+                self.block(row).prefetch_further(row.slot(), columns, guard);
             }
             for (number, row) in (first..).zip(&mut *rows) {
                 let found = match *row {
@@ -810,9 +810,11 @@ fn key_of(block: &Block, index: &Index, raw: &[RawCell]) -> KeyBuffer {
 }
 
 fn encode_raw(block: &Block, index: &Index, raw: &[RawCell], key: &mut KeyBuffer) {
-    let cells: SmallVec<[Cell<'_>; 8]> =
-        index.spec().columns.iter().zip(raw).map(|(part, raw)| block.export(part.column, *raw)).collect();
-    index.encode(&cells, key);
+    let mut raw = raw.iter();
+    index.encode_with(
+        |column| block.export(column, *raw.next().expect("one for every column of the index")),
+        key,
+    );
 }
 
 fn key_in_place(block: &Block, index: &Index, slot: Slot) -> KeyBuffer {

@@ -70,6 +70,7 @@ impl Collector {
         let mut garbage = Garbage::default();
         while held.retired.front().is_some_and(|retired| retired.time <= horizon) {
             let retired = held.retired.pop_front().expect("just looked");
+            held.retired.front().iter().for_each(|next| next.prefetch());
             retired.collect(&mut garbage, &guard);
             held.trimmed = held.trimmed.saturating_sub(1);
         }

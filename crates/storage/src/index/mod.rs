@@ -158,10 +158,10 @@ impl Index {
         self.codec.encode(|_| *next.next().expect("as many as are asked for"), cells.len(), key);
     }
 
-    /// Appends the full key of a row, given one cell per column of the table.
+    /// Appends the full key of a row, whose cells are asked for in index order.
     #[inline]
-    pub(crate) fn encode_row(&self, row: &[Cell<'_>], key: &mut KeyBuffer) {
-        self.codec.encode(|part| row[part.column.index()], self.spec.columns.len(), key);
+    pub(crate) fn encode_with<'c>(&self, mut cell: impl FnMut(ColumnId) -> Cell<'c>, key: &mut KeyBuffer) {
+        self.codec.encode(|part| cell(part.column), self.spec.columns.len(), key);
     }
 
     /// Whether no other row may have this full key: the index is unique and the key holds no NULL.
