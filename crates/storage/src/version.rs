@@ -273,11 +273,7 @@ impl Place<'_> {
     ///
     /// # Safety
     /// As above, for [`longest_update`] bytes.
-    pub unsafe fn write_update(
-        &self,
-        at: NonNull<u8>,
-        columns: &[ColumnId],
-    ) -> (NonNull<UndoHeader>, usize) {
+    pub unsafe fn write_update(&self, at: NonNull<u8>, columns: &[ColumnId]) -> (NonNull<UndoHeader>, usize) {
         // SAFETY: by the caller; an entry takes at most 24 bytes.
         unsafe {
             let begin = at.byte_add(HEADER_LEN).cast::<u64>();

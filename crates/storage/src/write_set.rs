@@ -94,12 +94,7 @@ impl WriteSet {
         unsafe { Record::from_raw(at) }
     }
 
-    pub(crate) fn push_update(
-        &mut self,
-        block: &Block,
-        slot: Slot,
-        columns: &[ColumnId],
-    ) -> Record<'static> {
+    pub(crate) fn push_update(&mut self, block: &Block, slot: Slot, columns: &[ColumnId]) -> Record<'static> {
         let at = self.undo.push_update(block, slot, columns);
         // SAFETY: as above.
         unsafe { Record::from_raw(at) }

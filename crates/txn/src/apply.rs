@@ -63,13 +63,7 @@ impl Rebuilt {
             let (senders, workers): (Vec<_>, Vec<_>) = (0..shares)
                 .map(|share| {
                     let (sender, receiver) = mpsc::sync_channel::<Groups>(WAITING_BATCHES);
-                    let mut worker = Worker {
-                        tables: &tables,
-                        known,
-                        share,
-                        shares,
-                        mine: Vec::new(),
-                    };
+                    let mut worker = Worker { tables: &tables, known, share, shares, mine: Vec::new() };
                     let body = move || worker.run(&receiver).map(|()| worker.changed());
                     (sender, thread::spawn_scoped(scope, "firn-replay", body))
                 })
