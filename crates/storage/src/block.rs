@@ -335,6 +335,9 @@ impl Block {
             // AcqRel: the record's content goes with it, and older ones are followed from here.
             .compare_exchange(expected, record.as_ptr(), Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
+        if linked && let Some(head) = head {
+            head.set_newer(Some(record));
+        }
         if linked && head.is_none() {
             // Counted above.
         } else {

@@ -138,39 +138,47 @@ impl Retired {
 
 /// Takes `record`, the oldest of its chain, out of it.
 fn unlink(record: Record<'_>, slot: Slot, guard: &Guard) {
-    let block = record.block();
-    if block.unlink_head(slot, record) {
+    if record.block().unlink_head(slot, record) {
         return;
     }
     // A newer record stands before it, or trimming has already taken it out.
-    let mut next = block.head(slot, guard);
-    while let Some(newer) = next {
-        let older = newer.older(guard);
-        if older == Some(record) {
-            newer.set_older(None);
-            return;
-        }
-        next = older;
+    if let Some(newer) = before(record, slot, guard) {
+        newer.set_older(None);
     }
 }
 
-/// Takes `record` out of the middle of its chain, or off its head if nobody has written since.
+/// Takes `record` out of the middle of its chain, or off its head if nobody has written since. False
+/// if it was not in it.
 fn bypass(record: Record<'_>, older: Record<'_>, guard: &Guard) -> bool {
     let block = record.block();
     let slot = record.slot();
+    // Before whoever links a record to `older` next may say otherwise.
+    older.set_newer(None);
     if block.replace_head(slot, record, older) {
         return true;
     }
-    let mut next = block.head(slot, guard);
-    while let Some(newer) = next {
-        let after = newer.older(guard);
-        if after == Some(record) {
-            newer.set_older(Some(older));
-            return true;
-        }
-        next = after;
+    let Some(newer) = before(record, slot, guard) else { return false };
+    newer.set_older(Some(older));
+    older.set_newer(Some(newer));
+    true
+}
+
+/// The record that stands right before `record` in the chain of `slot`, which does not begin with it.
+fn before<'g>(record: Record<'g>, slot: Slot, guard: &'g Guard) -> Option<Record<'g>> {
+    if let Some(newer) = record.newer(guard) {
+        debug_assert!(newer.older(guard) == Some(record), "neighbours name each other");
+        return Some(newer);
     }
-    false
+    // Linked a moment ago, or a record of many rows.
+    let mut next = record.block().head(slot, guard);
+    while let Some(newer) = next {
+        let older = newer.older(guard);
+        if older == Some(record) {
+            return Some(newer);
+        }
+        next = older;
+    }
+    None
 }
 
 /// Removes index entries that went with a record; whether its row is dead to everybody.

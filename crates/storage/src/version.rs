@@ -5,9 +5,12 @@
 //! transaction's undo buffer ([`crate::undo`]); the header is followed by the changed columns:
 //!
 //! ```text
-//! | stamp 8 | older 8 | block 8 | slot 4 | entries 2 | change 1 | undone 1 |      32 bytes
-//! | column 2, null 1, wide 1, 0… | word 8 | word 8 if wide |                    per entry
+//! | stamp 8 | older 8 | newer 8 | block 8 | slot 4 | entries 2 | change 1 | undone 1 |   40 bytes
+//! | column 2, null 1, wide 1, 0… | word 8 | word 8 if wide |                             per entry
 //! ```
+//! `newer` leads back to the record that stands before, so that the collector takes the oldest record
+//! off a long chain without walking down to it. Readers follow `older` only.
+//!
 //!
 //! Invariants:
 //! - Uncommitted records of a chain have one writer and stand before all committed ones.
@@ -15,8 +18,10 @@
 //! - A record that was rolled back stays where it is, with a time stamp of its own, until collected:
 //!   were it unlinked at once, a reader that copied the row while it was dirty would find the same
 //!   chain head again and believe its copy.
-//! - Everything in a record but `stamp`, `older` and `undone` is written before it is linked, and
-//!   never again.
+//! - `newer` is null or names the record whose `older` names this one. Whoever links a record sets it
+//!   right afterwards, so it may still be null then; in a record of several rows it always is.
+//! - Everything in a record but `stamp`, `older`, `newer` and `undone` is written before it is linked,
+//!   and never again.
 
 use crate::Guard;
 use crate::block::{Block, RawCell};
@@ -44,6 +49,7 @@ pub(crate) enum Change {
 pub(crate) struct UndoHeader {
     stamp: AtomicU64,
     older: AtomicPtr<UndoHeader>,
+    newer: AtomicPtr<UndoHeader>,
     block: NonNull<Block>,
     slot: u32,
     entries: u16,
@@ -51,7 +57,7 @@ pub(crate) struct UndoHeader {
     undone: AtomicBool,
 }
 
-pub(crate) const HEADER_LEN: usize = 32;
+pub(crate) const HEADER_LEN: usize = 40;
 const _: () = assert!(HEADER_LEN.is_multiple_of(8) && size_of::<UndoHeader>() == HEADER_LEN);
 
 const ENTRY_NULL: u64 = 1 << 16;
@@ -128,6 +134,21 @@ impl<'g> Record<'g> {
     pub fn set_older(self, older: Option<Record<'_>>) {
         let older = older.map_or(std::ptr::null_mut(), Record::as_ptr);
         self.header().older.store(older, Ordering::Release);
+    }
+
+    /// The record that stands before this one in the chain of its only row, if that is known. Only
+    /// the collector asks.
+    pub fn newer(self, guard: &'g Guard) -> Option<Record<'g>> {
+        Record::load(&self.header().newer, guard)
+    }
+
+    /// Notes the record that stands before this one.
+    #[inline]
+    pub fn set_newer(self, newer: Option<Record<'_>>) {
+        if self.change() != Change::InsertMany {
+            let newer = newer.map_or(std::ptr::null_mut(), Record::as_ptr);
+            self.header().newer.store(newer, Ordering::Release);
+        }
     }
 
     #[inline]
@@ -236,6 +257,7 @@ impl Place<'_> {
             at.write(UndoHeader {
                 stamp: AtomicU64::new(self.owner.to_bits()),
                 older: AtomicPtr::new(std::ptr::null_mut()),
+                newer: AtomicPtr::new(std::ptr::null_mut()),
                 block: NonNull::from(self.block),
                 slot: self.slot.0,
                 entries,
