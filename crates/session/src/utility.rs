@@ -25,7 +25,7 @@ pub(crate) struct Cursor {
 }
 
 fn columns(names: &[&str]) -> Arc<[Column]> {
-    names.iter().map(|name| Column { name: (*name).to_owned(), ty: SqlType::Text }).collect()
+    names.iter().map(|name| Column::new(*name, SqlType::Text)).collect()
 }
 
 fn done(verb: &'static str) -> Result<Outcome> {
