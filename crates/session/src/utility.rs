@@ -50,6 +50,11 @@ impl Connection {
         })
     }
 
+    /// The columns of a cursor that DECLARE made, which a protocol can ask about like a portal.
+    pub fn cursor_columns(&self, name: &str) -> Option<&Arc<[Column]>> {
+        self.cursors.get(name).map(|cursor| cursor.rows.columns())
+    }
+
     /// Runs a statement that is neither a query nor a row change.
     pub(crate) fn run_utility(
         &mut self,
