@@ -50,6 +50,7 @@ pub enum TransactionStatus {
 }
 
 /// What running one statement yields.
+#[allow(clippy::large_enum_variant)] // Moved once or twice per COPY.
 pub enum Outcome {
     /// Rows, to be drawn from [`Rows`]; the tag is complete once they are drained.
     Rows(Rows),

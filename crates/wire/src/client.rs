@@ -110,6 +110,7 @@ pub(crate) struct Client {
     zone: TimeZoneSetting,
 }
 
+#[allow(clippy::large_enum_variant)] // Moved once or twice per COPY.
 enum Mode {
     Ready,
     /// An extended message failed: everything up to Sync is ignored.

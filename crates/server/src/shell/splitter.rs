@@ -127,7 +127,7 @@ impl Splitter {
                 '(' => self.parentheses += 1,
                 ')' => self.parentheses = self.parentheses.saturating_sub(1),
                 '\'' => {
-                    let before = self.text[..self.scanned].as_bytes();
+                    let before = &self.text.as_bytes()[..self.scanned];
                     let marked = matches!(before, [.., b'e' | b'E']);
                     let word_before = before.len() >= 2 && is_word(before[before.len() - 2]);
                     self.inside = Inside::Quote { escapes: marked && !word_before };
