@@ -3,6 +3,8 @@
 import java.io.StringReader;
 import java.io.StringWriter;
 import java.math.BigDecimal;
+import java.net.URLEncoder;
+import java.nio.charset.StandardCharsets;
 import java.sql.*;
 import java.time.LocalDate;
 import java.time.OffsetDateTime;
@@ -41,7 +43,8 @@ public class PgjdbcTest {
     public static void main(String[] arguments) throws Exception {
         var environment = System.getenv();
         var url = "jdbc:postgresql://" + environment.get("PGHOST") + ":" + environment.get("PGPORT")
-            + "/firn?user=" + environment.get("PGUSER");
+            + "/firn?user=" + environment.get("PGUSER") + "&password="
+            + URLEncoder.encode(environment.get("PGPASSWORD"), StandardCharsets.UTF_8);
         try (Connection connection = DriverManager.getConnection(url)) {
             test(connection);
         }
@@ -145,29 +148,140 @@ public class PgjdbcTest {
         same(copy.copyOut("COPY (SELECT name FROM s ORDER BY id) TO STDOUT", out), 3L);
         same(out.toString(), "a\nb\nc,d\n");
 
-        // Metadata.
-        DatabaseMetaData metadata = connection.getMetaData();
-        List<String> found = new ArrayList<>();
-        try (ResultSet tables = metadata.getTables(null, "public", "%", new String[] {"TABLE"})) {
-            while (tables.next()) found.add(tables.getString("TABLE_NAME"));
-        }
-        same(found, List.of("s", "t"));
-        found.clear();
-        try (ResultSet columns = metadata.getColumns(null, "public", "s", "%")) {
-            while (columns.next()) found.add(columns.getString("COLUMN_NAME") + " " + columns.getString("TYPE_NAME"));
-        }
-        same(found, List.of("id serial", "name varchar"));
-        found.clear();
-        try (ResultSet keys = metadata.getPrimaryKeys(null, "public", "t")) {
-            while (keys.next()) found.add(keys.getString("COLUMN_NAME"));
-        }
-        same(found, List.of("id"));
+        metadata(connection);
+        arrays(connection);
 
         // Cancelling by a timeout.
         try (Statement statement = connection.createStatement()) {
             statement.setQueryTimeout(1);
             fails("57014", () -> statement.executeQuery(
                 "SELECT count(*) FROM generate_series(1, 100000000) a, generate_series(1, 100000000) b"));
+        }
+    }
+
+    /** The values of a column, in order. */
+    static List<String> column(ResultSet rows, String name) throws SQLException {
+        List<String> found = new ArrayList<>();
+        try (rows) {
+            while (rows.next()) found.add(rows.getString(name));
+        }
+        return found;
+    }
+
+    static void metadata(Connection connection) throws SQLException {
+        try (Statement statement = connection.createStatement()) {
+            statement.execute("CREATE TABLE child (parent integer NOT NULL REFERENCES t (id) ON DELETE CASCADE, "
+                + "part smallint DEFAULT 7, PRIMARY KEY (parent, part))");
+            statement.execute("CREATE INDEX child_part ON child (part)");
+            statement.execute("CREATE VIEW names AS SELECT name FROM t");
+            statement.execute("CREATE SCHEMA side");
+            statement.execute("CREATE TABLE side.t (id integer)");
+        }
+        DatabaseMetaData metadata = connection.getMetaData();
+        same(metadata.getDatabaseProductName(), "PostgreSQL");
+        same(column(metadata.getCatalogs(), "TABLE_CAT"), List.of("firn"));
+        same(column(metadata.getSchemas(), "TABLE_SCHEM"),
+            List.of("information_schema", "pg_catalog", "public", "side"));
+        same(column(metadata.getSchemas(null, "s%"), "TABLE_SCHEM"), List.of("side"));
+        same(column(metadata.getTables(null, "public", "%", new String[] {"TABLE"}), "TABLE_NAME"),
+            List.of("child", "s", "t"));
+        same(column(metadata.getTables(null, null, "t", new String[] {"TABLE"}), "TABLE_SCHEM"),
+            List.of("public", "side"));
+        same(column(metadata.getTables(null, "public", "%", new String[] {"VIEW"}), "TABLE_NAME"), List.of("names"));
+        same(column(metadata.getTables(null, "public", "%", new String[] {"SEQUENCE"}), "TABLE_NAME"),
+            List.of("s_id_seq"));
+        same(column(metadata.getTables(null, "public", "ch%", null), "TABLE_NAME").contains("child_pkey"), true);
+        same(column(metadata.getTables(null, "pg_catalog", "pg_class", null), "TABLE_TYPE"), List.of("SYSTEM TABLE"));
+
+        List<String> found = new ArrayList<>();
+        try (ResultSet columns = metadata.getColumns(null, "public", "s", "%")) {
+            while (columns.next()) {
+                found.add(columns.getString("COLUMN_NAME") + " " + columns.getString("TYPE_NAME") + " "
+                    + columns.getInt("COLUMN_SIZE") + " " + columns.getString("IS_NULLABLE") + " "
+                    + columns.getString("IS_AUTOINCREMENT") + " " + columns.getInt("ORDINAL_POSITION"));
+            }
+        }
+        same(found, List.of("id serial 10 NO YES 1", "name varchar 20 NO NO 2"));
+        found.clear();
+        try (ResultSet columns = metadata.getColumns(null, "public", "t", null)) {
+            while (columns.next()) found.add(columns.getString("TYPE_NAME") + " " + columns.getInt("DATA_TYPE"));
+        }
+        same(found, List.of("int4 " + Types.INTEGER, "text " + Types.VARCHAR, "numeric " + Types.NUMERIC,
+            "date " + Types.DATE, "timestamptz " + Types.TIMESTAMP, "bytea " + Types.BINARY, "bool " + Types.BIT,
+            "uuid " + Types.OTHER, "int8 " + Types.BIGINT, "float8 " + Types.DOUBLE));
+        same(column(metadata.getColumns(null, "public", "child", "part"), "COLUMN_DEF"), List.of("7"));
+
+        found.clear();
+        try (ResultSet keys = metadata.getPrimaryKeys(null, "public", "child")) {
+            while (keys.next()) {
+                found.add(keys.getString("PK_NAME") + " " + keys.getString("COLUMN_NAME") + " " + keys.getInt("KEY_SEQ"));
+            }
+        }
+        same(found, List.of("child_pkey parent 1", "child_pkey part 2"));
+        for (int way = 0; way < 3; way++) {
+            try (ResultSet keys = switch (way) {
+                case 0 -> metadata.getImportedKeys(null, "public", "child");
+                case 1 -> metadata.getExportedKeys(null, "public", "t");
+                default -> metadata.getCrossReference(null, "public", "t", null, "public", "child");
+            }) {
+                same(keys.next(), true);
+                same(keys.getString("PKTABLE_NAME") + "." + keys.getString("PKCOLUMN_NAME"), "t.id");
+                same(keys.getString("FKTABLE_NAME") + "." + keys.getString("FKCOLUMN_NAME"), "child.parent");
+                same(keys.getInt("DELETE_RULE"), DatabaseMetaData.importedKeyCascade);
+                same(keys.getString("FK_NAME"), "child_parent_fkey");
+                same(keys.next(), false);
+            }
+        }
+        found.clear();
+        try (ResultSet indexes = metadata.getIndexInfo(null, "public", "child", false, true)) {
+            while (indexes.next()) {
+                found.add(indexes.getString("INDEX_NAME") + " " + indexes.getString("COLUMN_NAME") + " "
+                    + indexes.getBoolean("NON_UNIQUE") + " " + indexes.getString("ASC_OR_DESC"));
+            }
+        }
+        same(found, List.of("child_pkey parent false A", "child_pkey part false A", "child_part part true A"));
+        same(column(metadata.getIndexInfo(null, "public", "child", true, true), "INDEX_NAME"),
+            List.of("child_pkey", "child_pkey"));
+        same(column(metadata.getBestRowIdentifier(null, "public", "t", DatabaseMetaData.bestRowSession, false),
+            "COLUMN_NAME"), List.of("id"));
+        same(column(metadata.getTypeInfo(), "TYPE_NAME").containsAll(List.of("int4", "text", "timestamptz", "uuid")), true);
+        same(column(metadata.getTablePrivileges(null, "public", "t"), "PRIVILEGE").contains("SELECT"), true);
+        same(column(metadata.getColumnPrivileges(null, "public", "t", "id"), "PRIVILEGE").contains("SELECT"), true);
+        // What there is nothing of is empty, not an error.
+        same(column(metadata.getUDTs(null, "public", "%", null), "TYPE_NAME"), List.of());
+        same(column(metadata.getFunctions(null, "public", "%"), "FUNCTION_NAME"), List.of());
+        same(column(metadata.getProcedures(null, "public", "%"), "PROCEDURE_NAME"), List.of());
+        same(column(metadata.getFunctionColumns(null, "public", "%", "%"), "COLUMN_NAME"), List.of());
+        same(column(metadata.getVersionColumns(null, "public", "t"), "COLUMN_NAME").contains("ctid"), true);
+        same(metadata.getMaxColumnNameLength() >= 63, true);
+        same(metadata.getSQLKeywords().contains("ilike"), true);
+
+        // What a result says of itself, before it is run.
+        try (PreparedStatement select = connection.prepareStatement("SELECT id, name AS n, price FROM t WHERE id = ?")) {
+            ResultSetMetaData columns = select.getMetaData();
+            same(columns.getColumnCount(), 3);
+            same(columns.getColumnLabel(2), "n");
+            same(columns.getColumnTypeName(3), "numeric");
+            same(columns.getPrecision(3) + "," + columns.getScale(3), "12,2");
+            same(select.getParameterMetaData().getParameterType(1), Types.INTEGER);
+        }
+    }
+
+    /** Arrays as results, as text at first and in binary later. */
+    static void arrays(Connection connection) throws SQLException {
+        String sql = "SELECT ARRAY[1, NULL, 3], ARRAY['a', 'b,c', ''], array_agg(id ORDER BY id), ARRAY[[1, 2], [3, 4]] "
+            + "FROM t WHERE id <= ?";
+        try (PreparedStatement select = connection.prepareStatement(sql)) {
+            for (int round = 0; round < 10; round++) {
+                select.setInt(1, 2);
+                try (ResultSet rows = select.executeQuery()) {
+                    same(rows.next(), true);
+                    same(Arrays.asList((Object[]) rows.getArray(1).getArray()).toString().endsWith(", null, 3]"), true);
+                    same(List.of((String[]) rows.getArray(2).getArray()), List.of("a", "b,c", ""));
+                    same(List.of((Integer[]) rows.getArray(3).getArray()), List.of(1, 2));
+                    same(((Object[]) rows.getArray(4).getArray()).length, 2);
+                }
+            }
         }
     }
 

@@ -1,6 +1,10 @@
-// node-postgres: simple and prepared statements, types, transactions, errors, a pool.
+// node-postgres: simple and prepared statements, types, arrays, portals, COPY, transactions, errors, a pool.
 const assert = require("node:assert");
+const { pipeline } = require("node:stream/promises");
+const { Readable } = require("node:stream");
 const { Client, Pool } = require("pg");
+const Cursor = require("pg-cursor");
+const copy = require("pg-copy-streams");
 
 let checks = 0;
 function same(found, expected) {
@@ -30,6 +34,29 @@ async function main() {
 
   const both = await client.query("SELECT 1 AS a; SELECT 'x' AS b");
   same(both.map((result) => result.rows), [[{ a: 1 }], [{ b: "x" }]]);
+
+  const arrays = await client.query("SELECT ARRAY[1, NULL]::int[] AS a, ARRAY['x', 'y z'] AS b, array_agg(id ORDER BY id) AS c FROM t WHERE id < $1", [3]);
+  same(arrays.rows, [{ a: [1, null], b: ["x", "y z"], c: [1, 2] }]);
+
+  // A portal with a row limit.
+  const cursor = client.query(new Cursor("SELECT i FROM generate_series(1, $1::int) AS s(i)", [250]));
+  const portions = [];
+  for (let portion = await cursor.read(100); portion.length > 0; portion = await cursor.read(100)) {
+    portions.push(portion.length);
+  }
+  same(portions, [100, 100, 50]);
+  await cursor.close();
+
+  await client.query("CREATE TABLE copied (a integer, b text)");
+  await pipeline(Readable.from(["1\tone\n2\tt", "wo\n"]), client.query(copy.from("COPY copied FROM STDIN")));
+  let out = "";
+  for await (const chunk of client.query(copy.to("COPY copied TO STDOUT WITH (FORMAT csv, HEADER)"))) out += chunk;
+  same(out, "a,b\n1,one\n2,two\n");
+
+  const notices = [];
+  client.on("notice", (notice) => notices.push([notice.severity, notice.code]));
+  await client.query("CREATE TABLE IF NOT EXISTS copied (a integer)");
+  same(notices, [["NOTICE", "42P07"]]);
 
   await client.query("BEGIN");
   await client.query("DELETE FROM t WHERE id = $1", [1]);

@@ -39,8 +39,20 @@ holds "$(ask -c '\ds')" 'numbers' 'sequence'
 holds "$(ask -c '\dn')" 'public' 'shop'
 holds "$(ask -c '\l')" 'firn' 'UTF8'
 holds "$(ask -c '\d')" 'cheap' 'numbers' 'orders'
+holds "$(ask -c '\d+ orders')" 'orders_placed' 'bigint'
+holds "$(ask -c '\d cheap')" 'View "public.cheap"' 'name'
+holds "$(ask -c '\d orders_pkey')" 'Index "public.orders_pkey"' 'primary key, btree'
+holds "$(ask -c '\d numbers')" 'Sequence "public.numbers"'
+holds "$(ask -c '\dt+')" 'permanent'
+holds "$(ask -c '\du')" 'tester' 'Superuser'
+holds "$(ask -c '\df')" '(0 rows)'
+holds "$(ask -c '\sv cheap')" 'CREATE OR REPLACE VIEW public.cheap AS'
+holds "$(ask -c '\conninfo')" 'user "tester"'
 holds "$(ask -c '\d orders')" 'bigint' 'timestamp with time zone' 'not null' 'orders_pkey' 'orders_placed' 'REFERENCES shop.item(id)'
 holds "$(ask -c '\d shop.item')" 'character varying(20)' 'numeric(10,2)' '1.50' 'CHECK'
+
+# Over the Unix domain socket.
+holds "$(ask -h "$FIRN_SOCKETS" -At -c 'SELECT current_user, current_database()')" 'tester|firn'
 
 # Variables, prepared statements, \gset, conditions.
 found=$(ask <<'SQL'
@@ -73,6 +85,9 @@ if found=$(ask -v VERBOSITY=verbose -c 'SELECT id FROM shop.items' 2>&1); then e
 holds "$found" 'ERROR:  42P01:' 'shop.items'
 if found=$(ask -c 'INSERT INTO orders VALUES (1)' 2>&1); then exit 1; fi
 holds "$found" 'duplicate key value violates unique constraint "orders_pkey"'
+holds "$found" 'DETAIL:  Key (id)=(1) already exists.'
+if found=$(printf '1\tx\t\\N\n' | ask -c '\copy orders FROM pstdin' 2>&1); then exit 1; fi
+holds "$found" 'invalid input syntax for type integer: "x"' 'CONTEXT:  COPY orders, line 1, column item: "x"'
 if found=$(printf 'SELECT 1;\nSELEC 2;\nSELECT 3;\n' | ask 2>&1); then exit 1; fi
 holds "$found" 'syntax error' 'LINE 1: SELEC 2' '        ^'
 

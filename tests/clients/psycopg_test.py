@@ -69,6 +69,27 @@ with psycopg.connect(autocommit=True) as connection:
     row = connection.execute("SELECT * FROM kinds WHERE id = %s", [1], prepare=False).fetchone()
     same(list(row[1:]), values)
 
+    # Arrays as results.
+    arrays = """
+        SELECT ARRAY[1, NULL, 3]::int[], ARRAY['a', 'b c', '', 'NULL', '"'], ARRAY[true, false], ARRAY[1.5, 2.25],
+               ARRAY[[1, 2], [3, 4]], array_agg(id ORDER BY id), ARRAY['2024-02-29'::date]
+        FROM kinds WHERE id < %s
+    """
+    expected = (
+        [1, None, 3],
+        ["a", "b c", "", "NULL", '"'],
+        [True, False],
+        [decimal.Decimal("1.5"), decimal.Decimal("2.25")],
+        [[1, 2], [3, 4]],
+        [1, 2],
+        [datetime.date(2024, 2, 29)],
+    )
+    for binary in (False, True):
+        with connection.cursor(binary=binary) as cursor:
+            same(cursor.execute(arrays, [3]).fetchone(), expected)
+            same(cursor.execute("SELECT conkey FROM pg_constraint WHERE conname = 'kinds_pkey'").fetchone(), ([1],))
+            same(cursor.execute("SELECT array_agg(id) FROM kinds WHERE id > 100").fetchone(), (None,))
+
     # Transactions.
     connection.execute("CREATE TABLE t (a integer PRIMARY KEY, b text)")
     with connection.transaction():
@@ -81,7 +102,9 @@ with psycopg.connect(autocommit=True) as connection:
     # Errors.
     error = raises(psycopg.errors.UniqueViolation, lambda: connection.execute("INSERT INTO t VALUES (1, 'x')"))
     same(error.diag.constraint_name, "t_pkey")
+    same((error.diag.severity, error.diag.message_detail), ("ERROR", "Key (a)=(1) already exists."))
     error = raises(psycopg.errors.UndefinedTable, lambda: connection.execute("SELECT * FROM missing"))
+    same(error.diag.statement_position, "15")
     raises(psycopg.errors.SyntaxError, lambda: connection.execute("SELEC 1"))
     raises(psycopg.errors.DivisionByZero, lambda: connection.execute("SELECT 1 / %s", [0]))
     raises(psycopg.errors.InvalidTextRepresentation, lambda: connection.execute("SELECT 'x'::integer"))
@@ -125,7 +148,8 @@ with psycopg.connect(autocommit=True) as connection:
             with cursor.copy("COPY copied (a) FROM STDIN") as copy:
                 copy.write("1\nnot a number\n")
 
-        raises(psycopg.DataError, bad_copy)
+        error = raises(psycopg.DataError, bad_copy)
+        same(error.diag.context, 'COPY copied, line 2, column a: "not a number"')
         same(cursor.execute("SELECT count(*) FROM copied").fetchone(), (2000,))
 
     # A cursor on the server's side.

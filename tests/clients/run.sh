@@ -25,9 +25,19 @@ stop_server() {
 }
 trap 'stop_server; rm -rf "$work"' EXIT
 
-# A fresh server on a free port of the loopback interface for each client.
+# A fresh server on a free port of the loopback interface for each client. All but psql, which tries
+# trust and the Unix domain socket, have to show that they know a password.
 start_server() {
-    "$firn" serve --data "$work/data-$1" --listen 127.0.0.1:0 >"$work/server-$1.log" 2>&1 &
+    local options=(--data "$work/data-$1" --listen 127.0.0.1:0 --socket-dir "$work")
+    if [ "$1" = psql ]; then
+        unset PGPASSWORD
+    else
+        export PGPASSWORD="geheim, снег '"
+        printf '%s\n' "$PGPASSWORD" >"$work/password"
+        options+=(--auth scram --user "tester:$work/password")
+    fi
+    : >"$work/server-$1.log"
+    "$firn" serve "${options[@]}" >"$work/server-$1.log" 2>&1 &
     server=$!
     port=
     for _ in $(seq 100); do
@@ -40,8 +50,13 @@ start_server() {
         cat "$work/server-$1.log"
         exit 1
     fi
-    export PGHOST=127.0.0.1 PGPORT=$port PGUSER=tester PGDATABASE=firn PGCONNECT_TIMEOUT=10
+    export FIRN_SOCKETS=$work PGHOST=127.0.0.1 PGPORT=$port PGUSER=tester PGDATABASE=firn PGCONNECT_TIMEOUT=10
 }
+
+# A registry that does not answer must not hold up everything else.
+fetch() { timeout --kill-after=5 180 "$@"; }
+# Nor may a client that hangs.
+try() { timeout --kill-after=5 300 "$@"; }
 
 need() {
     command -v "$1" >/dev/null || { echo "$1 is not installed"; return 1; }
@@ -50,50 +65,52 @@ need() {
 # install_CLIENT gets the driver (a failure means: skip); test_CLIENT runs the test.
 
 install_psql() { need psql; }
-test_psql() { "$here/psql.sh"; }
+test_psql() { try "$here/psql.sh"; }
 
 install_pgbench() { need pgbench && need psql; }
-test_pgbench() { "$here/pgbench.sh"; }
+test_pgbench() { try "$here/pgbench.sh"; }
 
 install_python() {
     need python3 || return 1
     [ -f "$drivers/python/ready" ] && return 0
     rm -rf "$drivers/python"
     python3 -m venv "$drivers/python" &&
-        "$drivers/python/bin/pip" install --quiet --disable-pip-version-check \
+        fetch "$drivers/python/bin/pip" install --quiet --disable-pip-version-check \
             'psycopg[binary]==3.3.*' 'SQLAlchemy==2.*' &&
         touch "$drivers/python/ready"
 }
 install_psycopg() { install_python; }
-test_psycopg() { "$drivers/python/bin/python" "$here/psycopg_test.py"; }
+test_psycopg() { try "$drivers/python/bin/python" "$here/psycopg_test.py"; }
 install_sqlalchemy() { install_python; }
-test_sqlalchemy() { "$drivers/python/bin/python" "$here/sqlalchemy_test.py"; }
+test_sqlalchemy() { try "$drivers/python/bin/python" "$here/sqlalchemy_test.py"; }
 
 install_node() {
     need node && need npm || return 1
-    [ -d "$drivers/node/node_modules/pg" ] ||
-        npm install --silent --no-audit --no-fund --prefix "$drivers/node" pg@8
+    [ -f "$drivers/node/ready" ] && return 0
+    fetch npm install --silent --no-audit --no-fund --prefix "$drivers/node" pg@8 pg-cursor@2 pg-copy-streams@7 &&
+        touch "$drivers/node/ready"
 }
-test_node() { NODE_PATH="$drivers/node/node_modules" node "$here/node_test.js"; }
+test_node() { NODE_PATH="$drivers/node/node_modules" try node "$here/node_test.js"; }
 
 install_pgx() {
     need go || return 1
-    mkdir -p "$drivers/pgx"
-    cp "$here/pgx_test.go.txt" "$drivers/pgx/main.go"
-    cd "$drivers/pgx" || return 1
+    mkdir -p "$drivers/pgx" && cd "$drivers/pgx" || return 1
     [ -f go.mod ] || go mod init firn/clients || return 1
-    go get github.com/jackc/pgx/v5@v5.7.1 && go build -o pgx_test . || return 1
+    fetch go get github.com/jackc/pgx/v5@v5.7.1
 }
-test_pgx() { "$drivers/pgx/pgx_test"; }
+test_pgx() {
+    cp "$here/pgx_test.go.txt" "$drivers/pgx/main.go" && cd "$drivers/pgx" &&
+        try go build -o pgx_test . && try ./pgx_test
+}
 
 install_pgjdbc() {
     need java && need mvn || return 1
     mkdir -p "$drivers/pgjdbc"
     [ -f "$drivers/pgjdbc/postgresql-42.7.4.jar" ] ||
-        mvn --quiet --batch-mode org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy \
+        fetch mvn --quiet --batch-mode org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy \
             -Dartifact=org.postgresql:postgresql:42.7.4 -DoutputDirectory="$drivers/pgjdbc"
 }
-test_pgjdbc() { java -cp "$drivers/pgjdbc/postgresql-42.7.4.jar" "$here/PgjdbcTest.java"; }
+test_pgjdbc() { try java -cp "$drivers/pgjdbc/postgresql-42.7.4.jar" "$here/PgjdbcTest.java"; }
 
 failed=0
 for client in "${clients[@]}"; do

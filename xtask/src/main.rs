@@ -13,8 +13,9 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test   all that a change must pass: tidy, clippy, every test, fuzz targets building,
-         and Miri and ThreadSanitizer where their toolchain is installed
+  test   all that a change must pass: tidy, clippy, every test, PostgreSQL's clients as far as
+         they can be had, fuzz targets building, and Miri and ThreadSanitizer where their
+         toolchain is installed
   ci     the same
   tidy   the rules of STYLE.md and docs/decisions that a program can check; quick
   soak   the long tests, which `test` leaves out (#[ignore])

@@ -1,7 +1,7 @@
 //! What cargo knows about the packages of this workspace and those it is built from.
 
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// One package.
@@ -19,6 +19,17 @@ pub struct Dependency {
     pub name: String,
     /// Needed by tests, examples and benchmarks only.
     pub is_dev: bool,
+}
+
+/// Where cargo puts what it builds.
+pub fn target_directory(root: &Path) -> Result<PathBuf, String> {
+    let json = output(
+        Command::new("cargo")
+            .args(["metadata", "--format-version", "1", "--locked", "--no-deps"])
+            .current_dir(root),
+    )?;
+    let metadata: Value = serde_json::from_str(&json).map_err(|error| format!("cargo metadata: {error}"))?;
+    Ok(PathBuf::from(text(&metadata["target_directory"])))
 }
 
 /// The members and all that they are built from on this machine's platform.

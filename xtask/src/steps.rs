@@ -1,6 +1,6 @@
 //! The gate: its steps in order, all of them even when one fails, and a summary.
 
-use crate::tidy;
+use crate::{metadata, tidy};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -26,6 +26,8 @@ struct Run<'a> {
     root: &'a Path,
     steps: Vec<(&'static str, Outcome, Duration)>,
     count: Count,
+    /// Lines to print again at the end, lest they are missed.
+    remarks: Vec<String>,
 }
 
 /// The crates that clippy has nothing to say against: those that do not stand on DataFusion. The
@@ -34,7 +36,7 @@ const CLEAN: &[&str] = &["firn-base", "firn-log", "firn-storage", "firn-txn", "f
 
 /// Everything that a change must pass.
 pub fn test(root: &Path) -> bool {
-    let mut run = Run { root, steps: Vec::new(), count: Count::default() };
+    let mut run = Run { root, steps: Vec::new(), count: Count::default(), remarks: Vec::new() };
     run.step("tidy", |run| passed(tidy::run(run.root)));
     run.step("clippy", |run| {
         let mut arguments = vec!["clippy", "--all-targets", "--locked"];
@@ -45,6 +47,7 @@ pub fn test(root: &Path) -> bool {
     run.step("unit, integration and documentation tests", |run| {
         run.cargo(&["test", "--workspace", "--locked", "--no-fail-fast"])
     });
+    run.step("clients", Run::clients);
     run.step("fuzz targets build", |run| {
         run.cargo(&["build", "--manifest-path", "fuzz/Cargo.toml", "--locked"])
     });
@@ -80,7 +83,7 @@ pub fn test(root: &Path) -> bool {
 
 /// The long tests.
 pub fn soak(root: &Path) -> bool {
-    let mut run = Run { root, steps: Vec::new(), count: Count::default() };
+    let mut run = Run { root, steps: Vec::new(), count: Count::default(), remarks: Vec::new() };
     run.step("long tests", |run| {
         run.cargo(&["test", "--workspace", "--locked", "--no-fail-fast", "--", "--ignored"])
     });
@@ -96,6 +99,27 @@ impl Run<'_> {
             println!("skipped: {why}");
         }
         self.steps.push((name, outcome, begin.elapsed()));
+    }
+
+    /// PostgreSQL's clients against the server. One that cannot be had here is skipped: a machine
+    /// without a network has to be able to test, too.
+    fn clients(&mut self) -> Outcome {
+        if self.cargo(&["build", "--locked", "--package", "firn-server", "--bin", "firn"]) != Outcome::Passed
+        {
+            return Outcome::Failed;
+        }
+        let target = match metadata::target_directory(self.root) {
+            Ok(target) => target,
+            Err(error) => {
+                println!("{error}");
+                return Outcome::Failed;
+            }
+        };
+        let mut clients = Command::new("tests/clients/run.sh");
+        clients.arg(target.join("debug/firn"));
+        // Drivers stay from one run to the next.
+        clients.env("FIRN_CLIENTS_CACHE", target.join("clients"));
+        self.tests(&mut clients)
     }
 
     fn cargo(&mut self, arguments: &[&str]) -> Outcome {
@@ -119,6 +143,9 @@ impl Run<'_> {
             let line = String::from_utf8_lossy(&line);
             println!("{line}");
             self.count.add(&line);
+            if line.starts_with("SKIPPED ") {
+                self.remarks.push(line.into_owned());
+            }
         }
         passed(child.wait().is_ok_and(|status| status.success()))
     }
@@ -132,6 +159,9 @@ impl Run<'_> {
                 Outcome::Skipped(_) => "skipped",
             };
             println!("{outcome:<8} {:>5} s  {name}", took.as_secs());
+        }
+        for remark in &self.remarks {
+            println!("{remark}");
         }
         let Count { passed, failed, ignored } = self.count;
         println!("{passed} passed, {failed} failed, {ignored} ignored");

@@ -1,7 +1,7 @@
 //! Proofs that need another engine or a whole server.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 const COMPARE: &str = env!("CARGO_BIN_EXE_firn-compare");
 /// What `compare.py` ends with if DuckDB cannot be had.

@@ -309,7 +309,7 @@ impl<'t> Worker<'t> {
     pub fn new(tatp: &'t Tatp, seed: u64, number: usize) -> Worker<'t> {
         let spread = match tatp.subscribers {
             ..=1_000_000 => 65_535,
-            ..=10_000_000 => 1_048_575,
+            1_000_001..=10_000_000 => 1_048_575,
             _ => 2_097_151,
         };
         Worker {

@@ -132,6 +132,9 @@ struct Fields {
     position: Option<u32>,
     constraint: Option<String>,
     context: Option<String>,
+    schema: Option<String>,
+    table: Option<String>,
+    column: Option<String>,
 }
 
 impl Error {
@@ -146,6 +149,9 @@ impl Error {
             position: None,
             constraint: None,
             context: None,
+            schema: None,
+            table: None,
+            column: None,
         }))
     }
 
@@ -176,6 +182,19 @@ impl Error {
     /// Adds what was being done, such as which line of a file was read.
     pub fn with_context(mut self, context: impl Into<String>) -> Error {
         self.0.context = Some(context.into());
+        self
+    }
+
+    /// Adds the table that the error is about.
+    pub fn with_table(mut self, schema: impl Into<String>, table: impl Into<String>) -> Error {
+        self.0.schema = Some(schema.into());
+        self.0.table = Some(table.into());
+        self
+    }
+
+    /// Adds the column of that table that the error is about.
+    pub fn with_column(mut self, name: impl Into<String>) -> Error {
+        self.0.column = Some(name.into());
         self
     }
 
@@ -223,6 +242,21 @@ impl Error {
     /// The violated constraint.
     pub fn constraint(&self) -> Option<&str> {
         self.0.constraint.as_deref()
+    }
+
+    /// The schema of the table that the error is about.
+    pub fn schema(&self) -> Option<&str> {
+        self.0.schema.as_deref()
+    }
+
+    /// The table that the error is about.
+    pub fn table(&self) -> Option<&str> {
+        self.0.table.as_deref()
+    }
+
+    /// The column of that table that the error is about.
+    pub fn column(&self) -> Option<&str> {
+        self.0.column.as_deref()
     }
 
     /// What was being done, such as which line of a file was read.

@@ -30,7 +30,7 @@ enum Workload {
     /// TPC-C's five transactions, without think time.
     Tpcc {
         /// Warehouses.
-        #[arg(long, default_value_t = 5)]
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(i32).range(1..=10_000))]
         warehouses: i32,
         #[command(flatten)]
         run: Transactional,
@@ -38,7 +38,7 @@ enum Workload {
     /// TATP's seven transactions.
     Tatp {
         /// Subscribers.
-        #[arg(long, default_value_t = 1_000_000)]
+        #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(i32).range(1..))]
         subscribers: i32,
         #[command(flatten)]
         run: Transactional,
@@ -46,20 +46,20 @@ enum Workload {
     /// TPC-H's 22 queries.
     Tpch {
         /// Scale factor: gigabytes of raw data.
-        #[arg(long, default_value_t = 1.0)]
+        #[arg(long, default_value_t = 1.0, value_parser = scale_factor)]
         scale: f64,
         /// How often each query runs; the median counts.
-        #[arg(long, default_value_t = 3)]
-        runs: usize,
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+        runs: u16,
         /// Directory for the database, which must be empty. In memory if left out.
-        #[arg(long, value_name = "DIR")]
+        #[arg(long, value_name = "DIR", value_parser = empty_directory)]
         data: Option<PathBuf>,
     },
     /// CH-benCHmark: TPC-C's transactions and 22 queries on the same rows, without and with the
     /// queries, transactions pinned to one core and queries to another.
     Ch {
         /// Warehouses.
-        #[arg(long, default_value_t = 2)]
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(i32).range(1..=10_000))]
         warehouses: i32,
         #[command(flatten)]
         run: Transactional,
@@ -73,16 +73,16 @@ enum Workload {
 #[derive(clap::Args, Clone, Debug)]
 struct Transactional {
     /// Clients, each a thread.
-    #[arg(long, default_value_t = 1)]
-    threads: usize,
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    threads: u16,
     /// For how long.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     /// When a transaction counts: once it is on disk, once it has committed, or without any log.
     #[arg(long, value_enum, default_value = "on")]
     log: Log,
     /// Directory for the database, which must be empty. A temporary one if left out.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", value_parser = empty_directory)]
     data: Option<PathBuf>,
 }
 
@@ -94,6 +94,24 @@ enum Log {
     Off,
     /// There is no log.
     Memory,
+}
+
+fn scale_factor(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(scale) if (0.001..=1_000.0).contains(&scale) => Ok(scale),
+        Ok(_) => Err("it must be between 0.001 and 1000".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A directory that holds nothing yet.
+fn empty_directory(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    match std::fs::read_dir(&path).map(|mut files| files.next().is_some()) {
+        Ok(true) => Err("the directory is not empty".to_owned()),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.to_string()),
+        _ => Ok(path),
+    }
 }
 
 /// Runs a workload.
@@ -111,7 +129,8 @@ fn run_tpcc(warehouses: i32, run: &Transactional) -> Result<(), Failure> {
     let scale = Scale::warehouses(warehouses);
     load_tpcc(&database, scale)?;
     let tables = native::Tpcc::open(database.engine()).map_err(Failure::new)?;
-    let client = |number| Ok(native::Worker::new(&tables, Terminal::new(scale, 1, number, run.threads)));
+    let client =
+        |number| Ok(native::Worker::new(&tables, Terminal::new(scale, 1, number, usize::from(run.threads))));
     let report = drive(&database, run, &client)?;
     println!("{report}");
     check(&database, scale)
@@ -129,7 +148,7 @@ fn run_tatp(subscribers: i32, run: &Transactional) -> Result<(), Failure> {
     Ok(())
 }
 
-fn run_tpch(scale: f64, runs: usize, data: Option<PathBuf>) -> Result<(), Failure> {
+fn run_tpch(scale: f64, runs: u16, data: Option<PathBuf>) -> Result<(), Failure> {
     let database = match data {
         Some(directory) => Database::open(directory),
         None => Database::memory(),
@@ -139,7 +158,7 @@ fn run_tpch(scale: f64, runs: usize, data: Option<PathBuf>) -> Result<(), Failur
         tpch::load(database.engine(), scale, loaders(), progress)
     })?;
     let mut connection = database.connect();
-    let bar = bar("queries", (queries::TPCH.len() * runs) as u64);
+    let bar = bar("queries", (queries::TPCH.len() * usize::from(runs)) as u64);
     let mut medians = Vec::new();
     let mut lines = Vec::new();
     for (number, sql) in (1..).zip(queries::TPCH) {
@@ -178,7 +197,7 @@ fn run_ch(warehouses: i32, run: &Transactional, without_queries: bool) -> Result
         println!("{}", if queries { "With queries" } else { "Without queries" });
         let options = mixed::Options {
             scale,
-            clients: run.threads,
+            clients: usize::from(run.threads),
             duration: Duration::from_secs(run.seconds),
             queries,
             pinned: true,
@@ -211,8 +230,11 @@ fn drive<C: driver::Client>(
     run: &Transactional,
     client: &(dyn Fn(usize) -> firn_base::Result<C> + Sync),
 ) -> Result<driver::Report, Failure> {
-    let options =
-        driver::Options { clients: run.threads, duration: Duration::from_secs(run.seconds), core: None };
+    let options = driver::Options {
+        clients: usize::from(run.threads),
+        duration: Duration::from_secs(run.seconds),
+        core: None,
+    };
     let live = Live::default();
     let engine = (run.log == Log::On).then(|| database.engine());
     let bar = bar("running", run.seconds * 10);
@@ -231,6 +253,9 @@ fn drive<C: driver::Client>(
 
 /// Opens an empty database where the arguments say; the directory goes with the second value.
 fn open(run: &Transactional) -> Result<(Database, Option<tempfile::TempDir>), Failure> {
+    if run.log == Log::Memory && run.data.is_some() {
+        return Err(Failure::usage("--data keeps a log and --log memory has none: leave one of them out"));
+    }
     if run.log == Log::Memory {
         return Ok((Database::memory().map_err(Failure::data)?, None));
     }

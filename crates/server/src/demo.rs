@@ -23,14 +23,14 @@ use crate::bench::{check, load_ch, print_queries};
 #[derive(clap::Args, Debug)]
 pub struct Options {
     /// Warehouses: about 500,000 rows each.
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(i32).range(1..=10_000))]
     warehouses: i32,
     /// For how long.
-    #[arg(long, default_value_t = 30)]
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
     /// Clients that run transactions.
-    #[arg(long, default_value_t = 1)]
-    clients: usize,
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    clients: u16,
     /// Only transactions.
     #[arg(long)]
     without_queries: bool,
@@ -67,7 +67,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
 
     let run = mixed::Options {
         scale,
-        clients: options.clients,
+        clients: usize::from(options.clients),
         duration: Duration::from_secs(options.seconds),
         queries: !options.without_queries,
         pinned: std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1),

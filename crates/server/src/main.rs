@@ -72,6 +72,11 @@ impl Failure {
         Failure { message: None, code: ExitCode::from(1) }
     }
 
+    /// The arguments make no sense.
+    pub(crate) fn usage(message: impl Display) -> Failure {
+        Failure { message: Some(message.to_string()), code: ExitCode::from(2) }
+    }
+
     /// The database directory cannot be used: damaged, of another version, open elsewhere.
     pub(crate) fn data(message: impl Display) -> Failure {
         Failure { message: Some(message.to_string()), code: ExitCode::from(3) }

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::mpsc;
 
+use firn_base::SqlState;
 use firn_session::Database;
 use firn_wire::{Auth, Server, Users, Verifier, WireConfig};
 
@@ -30,8 +31,8 @@ pub struct Options {
     #[arg(long, value_name = "NAME[:FILE]")]
     user: Vec<String>,
     /// Clients at a time.
-    #[arg(long, value_name = "COUNT", default_value_t = WireConfig::default().max_connections)]
-    max_connections: usize,
+    #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
+    max_connections: u16,
     /// Write a checkpoint before stopping, so that the next start is quick.
     #[arg(long)]
     checkpoint_at_stop: bool,
@@ -59,12 +60,15 @@ pub fn run(options: Options) -> Result<(), Failure> {
         listen: options.listen.clone(),
         socket_directory: options.socket_dir.clone(),
         auth,
-        max_connections: options.max_connections,
+        max_connections: usize::from(options.max_connections),
         ..WireConfig::default()
     };
-    let server = Server::start(database.clone(), config).map_err(Failure::address)?;
+    let server = Server::start(database.clone(), config).map_err(|error| match error.state() {
+        SqlState::INVALID_PARAMETER_VALUE => Failure::usage(error),
+        _ => Failure::address(error),
+    })?;
     for address in server.addresses() {
-        println!("listening on {address}");
+        say(format_args!("listening on {address}"));
         if options.auth == AuthKind::Trust && !address.ip().is_loopback() {
             eprintln!(
                 "warning: anyone who reaches {address} can read and write everything; see --auth scram"
@@ -72,19 +76,23 @@ pub fn run(options: Options) -> Result<(), Failure> {
         }
     }
     if let Some(path) = server.socket_path() {
-        println!("listening on {}", path.display());
+        say(format_args!("listening on {}", path.display()));
     }
     if options.data.is_none() {
-        println!("the database is in memory only; see --data");
+        say("the database is in memory only; see --data");
     }
     let _ = stop.recv();
-    // Whoever started it may no longer listen.
-    let _ = writeln!(std::io::stdout(), "stopping");
+    say("stopping");
     server.shutdown();
     if options.checkpoint_at_stop && options.data.is_some() {
         database.checkpoint().map_err(Failure::data)?;
     }
     database.close().map_err(Failure::data)
+}
+
+/// Prints a line, even if whoever started the server no longer listens.
+fn say(text: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stdout(), "{text}");
 }
 
 /// A channel that gets a message when the process is asked to stop. Asked again, it stops at once:
@@ -105,10 +113,10 @@ fn wait_for_signals() -> Result<mpsc::Receiver<()>, Failure> {
 
 fn authentication(options: &Options) -> Result<Auth, Failure> {
     match options.auth {
-        AuthKind::Trust if !options.user.is_empty() => Err(Failure::new("--user needs --auth scram")),
+        AuthKind::Trust if !options.user.is_empty() => Err(Failure::usage("--user needs --auth scram")),
         AuthKind::Trust => Ok(Auth::Trust),
         AuthKind::Scram if options.user.is_empty() => {
-            Err(Failure::new("--auth scram needs at least one --user"))
+            Err(Failure::usage("--auth scram needs at least one --user"))
         }
         AuthKind::Scram => {
             let users =
@@ -121,13 +129,14 @@ fn authentication(options: &Options) -> Result<Auth, Failure> {
 fn user_with_verifier(argument: &str) -> Result<(String, Verifier), Failure> {
     let (name, secret) = match argument.split_once(':') {
         Some((name, file)) => {
-            let secret = std::fs::read_to_string(file)
-                .map_err(|error| Failure::new(format!("could not read the password file {file}: {error}")))?;
+            let secret = std::fs::read_to_string(file).map_err(|error| {
+                Failure::usage(format!("could not read the password file {file}: {error}"))
+            })?;
             (name, secret)
         }
         None => {
             let secret = std::env::var("FIRN_PASSWORD").map_err(|_| {
-                Failure::new(format!(
+                Failure::usage(format!(
                     "--user {argument} needs a password: write {argument}:FILE or set FIRN_PASSWORD"
                 ))
             })?;
@@ -136,7 +145,7 @@ fn user_with_verifier(argument: &str) -> Result<(String, Verifier), Failure> {
     };
     let secret = secret.trim_end_matches(['\r', '\n']);
     if name.is_empty() || secret.is_empty() {
-        return Err(Failure::new(format!("--user {argument}: neither a name nor a password may be empty")));
+        return Err(Failure::usage(format!("--user {argument}: neither a name nor a password may be empty")));
     }
     let verifier = Verifier::parse(secret).unwrap_or_else(|| Verifier::from_password(secret));
     Ok((name.to_owned(), verifier))

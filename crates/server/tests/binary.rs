@@ -135,8 +135,77 @@ fn an_address_in_use_has_its_own_exit_code() {
     let output = firn(&["serve", "--listen", &address]).output().unwrap();
     assert_eq!(output.status.code(), Some(4));
     assert!(stderr(&output).contains("in use"), "{}", stderr(&output));
-    let usage = firn(&["serve", "--nonsense"]).output().unwrap();
-    assert_eq!(usage.status.code(), Some(2));
+}
+
+#[test]
+fn wrong_arguments_are_explained_and_have_their_own_exit_code() {
+    for (arguments, said) in [
+        (&["serve", "--nonsense"][..], "--nonsense"),
+        (&["serve", "--user", "ada"], "--auth scram"),
+        (&["serve", "--auth", "scram"], "--user"),
+        (&["serve", "--auth", "scram", "--user", "ada:/no/such/file"], "/no/such/file"),
+        (&["serve", "--listen", "nowhere"], "host:port"),
+        (&["serve", "--max-connections", "0"], "--max-connections"),
+        (&["sql", "localhost:5432"], "postgres://localhost:5432"),
+        (&["sql", "mysql://localhost"], "postgres://"),
+        (&["bench", "tpcc", "--warehouses", "0"], "--warehouses"),
+        (&["bench", "tpch", "--scale", "0"], "--scale"),
+        (&["bench", "tatp", "--data", env!("CARGO_MANIFEST_DIR")], "not empty"),
+        (&["bench", "tpcc", "--log", "memory", "--data", "/no/such/directory"], "--log memory"),
+    ] {
+        let output = firn(arguments).env_remove("FIRN_PASSWORD").output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(said), "{arguments:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_explained_and_has_its_own_exit_code() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    let data = data.to_str().unwrap();
+    assert_eq!(shell(&[data], "CREATE TABLE t (a int);").status.code(), Some(0));
+    let manifest = std::fs::read_dir(data)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.file_name().unwrap().to_string_lossy().to_lowercase().contains("manifest"))
+        .expect("a database has a manifest");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    let (word, rest) = text.split_once(' ').unwrap();
+    let (_, rest) = rest.split_once(' ').unwrap();
+    std::fs::write(&manifest, format!("{word} 999 {rest}")).unwrap();
+    let file = directory.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    for (data, said) in [(data, "999"), (file.to_str().unwrap(), "file")] {
+        for arguments in
+            [&["sql", data, "-c", "SELECT 1"][..], &["serve", "--listen", "127.0.0.1:0", "--data", data]]
+        {
+            let output = firn(arguments).output().unwrap();
+            assert_eq!(output.status.code(), Some(3), "{arguments:?}: {}", stderr(&output));
+            assert!(stderr(&output).contains(said), "{arguments:?}: {}", stderr(&output));
+        }
+    }
+}
+
+#[test]
+fn statements_and_commands_mix_as_in_psql() {
+    let script = "SELECT 1 AS one\n\\p\n\\gx\nSELECT 2\n\\r\nSELECT 3 AS three \\g\n";
+    let output = shell(&[], script);
+    let expected = "SELECT 1 AS one\n-[ RECORD 1 ]\none | 1\nQuery buffer reset (cleared).\n three \n-------\n     3\n(1 row)\n";
+    assert_eq!(stdout(&output), expected, "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(0));
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_shell_quietly() {
+    let mut child =
+        firn(&["sql"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let script = "\\?\nSELECT 1;\n".repeat(100);
+    let _ = child.stdin.take().unwrap().write_all(script.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(stderr(&output), "");
+    assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]

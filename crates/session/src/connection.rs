@@ -25,7 +25,8 @@ use firn_sql::services::Services;
 use firn_sql::settings::Settings;
 use firn_sql::statement::{Parsed, Statement as Parse, change_verb};
 use firn_sql::{Cancel, Plan, RunOptions, parse};
-use firn_txn::{Ticket, Transaction};
+use firn_txn::catalog::TableDef;
+use firn_txn::{Catalog, Ticket, Transaction};
 use std::any::Any;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -49,6 +50,7 @@ pub enum TransactionStatus {
 }
 
 /// What running one statement yields.
+#[allow(clippy::large_enum_variant)] // Moved once or twice per COPY.
 pub enum Outcome {
     /// Rows, to be drawn from [`Rows`]; the tag is complete once they are drained.
     Rows(Rows),
@@ -346,6 +348,7 @@ impl Connection {
         let outcome = self.in_transaction(|connection, transaction| {
             let plan = connection.current_plan(prepared, transaction)?;
             plan.change(transaction, &parameters, &connection.options)
+                .map_err(|error| with_table_of_constraint(error, transaction.catalog()))
         })?;
         match (outcome.returning, &prepared.plan.columns) {
             (Some(values), Some(columns)) => {
@@ -679,6 +682,23 @@ fn fits(value: &Value, ty: SqlType) -> bool {
         | (Value::Uuid(_), SqlType::Uuid) => true,
         // Strings and numbers of limited size may need to be cut or widened.
         _ => false,
+    }
+}
+
+/// Adds to the error of a constraint which table it belongs to, as PostgreSQL does.
+#[cold]
+pub(crate) fn with_table_of_constraint(error: Error, catalog: &Catalog) -> Error {
+    let (Some(name), None) = (error.constraint(), error.table()) else { return error };
+    let has_it = |table: &&Arc<TableDef>| {
+        table.constraints.iter().any(|constraint| constraint.name == name)
+            || table.indexes.iter().any(|index| index.name == name)
+    };
+    let mut owners = catalog.tables.values().filter(has_it);
+    // Tables may give the same name to constraints without an index.
+    let (Some(table), None) = (owners.next(), owners.next()) else { return error };
+    match catalog.schemas.get(&table.schema) {
+        Some(schema) => error.with_table(schema.name.as_str(), table.name.as_str()),
+        None => error,
     }
 }
 

@@ -4,13 +4,13 @@
 //! transaction of its own. The block lends its transaction through a [`Home`] to which it returns
 //! when the COPY ends.
 
-use crate::connection::{CommandTag, Connection, Outcome, internal_error};
+use crate::connection::{CommandTag, Connection, Outcome, internal_error, with_table_of_constraint};
 use crate::database::Shared;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState};
 use firn_sql::RunOptions;
 use firn_sql::copy::{CopyFrom, CopyTo};
-use firn_sql::statement::{Copy, CopyEndpoint, CopySubject};
+use firn_sql::statement::{Copy, CopyEndpoint, CopyOption, CopySubject};
 use firn_txn::{Savepoint, Transaction};
 use std::fs::File;
 use std::io::{Read, Write};
@@ -89,10 +89,7 @@ impl CopyIn {
         let options = &self.options;
         let result = catch_unwind(AssertUnwindSafe(|| copy.write(transaction, options, data)))
             .unwrap_or_else(|panic| Err(internal_error(&*panic)));
-        if result.is_err() {
-            self.abort();
-        }
-        result
+        result.map_err(|error| self.failed(error))
     }
 
     /// Ends the data.
@@ -105,10 +102,7 @@ impl CopyIn {
             .unwrap_or_else(|panic| Err(internal_error(&*panic)));
         let rows = match result {
             Ok(rows) => rows,
-            Err(error) => {
-                self.abort();
-                return Err(error);
-            }
+            Err(error) => return Err(self.failed(error)),
         };
         let transaction = self.transaction.take().expect("it has just been used");
         match &self.end {
@@ -121,6 +115,15 @@ impl CopyIn {
             End::Return { home, .. } => home.bring(transaction, false),
         }
         Ok(CommandTag { verb: "COPY", rows: Some(rows) })
+    }
+
+    fn failed(&mut self, error: Error) -> Error {
+        let error = match &self.transaction {
+            Some(transaction) => with_table_of_constraint(error, transaction.catalog()),
+            None => error,
+        };
+        self.abort();
+        error
     }
 
     fn abort(&mut self) {
@@ -149,6 +152,7 @@ fn ended() -> Error {
 /// COPY … TO STDOUT in progress.
 pub struct CopyOut {
     copy: CopyTo,
+    lines: Lines,
     /// Outside a block: what it reads in. After `copy`, which reads in it.
     transaction: Option<Transaction>,
 }
@@ -171,9 +175,64 @@ impl CopyOut {
         piece
     }
 
+    /// The lines of a piece, one per row; in CSV a quoted field may go over several lines of text.
+    pub fn lines<'p>(&self, piece: &'p [u8]) -> impl Iterator<Item = &'p [u8]> {
+        let (lines, mut rest) = (self.lines, piece);
+        std::iter::from_fn(move || {
+            let end = lines.end_of_first(rest);
+            let line = rest.split_off(..end)?;
+            (!line.is_empty()).then_some(line)
+        })
+    }
+
     /// The command tag, once `next_chunk` has returned `None`.
     pub fn tag(&self) -> CommandTag {
         CommandTag { verb: "COPY", rows: Some(self.copy.rows()) }
+    }
+}
+
+/// How to find the end of a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Lines {
+    /// Every line feed is one.
+    Text,
+    /// Those in quotes are none.
+    Csv { quote: u8, escape: u8 },
+}
+
+impl Lines {
+    fn of(copy: &Copy) -> Lines {
+        let option = |name: &str| {
+            copy.options.iter().find_map(|(found, option)| match option {
+                CopyOption::Text(text) if found == name => Some(text.as_str()),
+                _ => None,
+            })
+        };
+        let character = |name: &str| option(name).and_then(|text| text.bytes().next());
+        if !option("format").is_some_and(|format| format.eq_ignore_ascii_case("csv")) {
+            return Lines::Text;
+        }
+        let quote = character("quote").unwrap_or(b'"');
+        Lines::Csv { quote, escape: character("escape").unwrap_or(quote) }
+    }
+
+    /// How many bytes the first line has, its end included.
+    fn end_of_first(self, text: &[u8]) -> usize {
+        let mut quoted = false;
+        let mut escaped = false;
+        for (position, byte) in text.iter().enumerate() {
+            match self {
+                _ if escaped => escaped = false,
+                Lines::Csv { quote, escape } if quoted && escape != quote && *byte == escape => {
+                    escaped = true
+                }
+                // A doubled quote leaves the quotes and enters them again, which comes to the same.
+                Lines::Csv { quote, .. } if *byte == quote => quoted = !quoted,
+                _ if *byte == b'\n' && !quoted => return position + 1,
+                _ => {}
+            }
+        }
+        text.len()
     }
 }
 
@@ -235,15 +294,16 @@ impl Connection {
     }
 
     fn copy_out(&mut self, copy: &Copy) -> Result<CopyOut> {
+        let lines = Lines::of(copy);
         if let Some(transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
             let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone);
             self.block.put_transaction(transaction);
-            return Ok(CopyOut { copy: to?, transaction: None });
+            return Ok(CopyOut { copy: to?, lines, transaction: None });
         }
         let transaction = self.shared.engine.try_begin()?;
         let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone)?;
-        Ok(CopyOut { copy: to, transaction: Some(transaction) })
+        Ok(CopyOut { copy: to, lines, transaction: Some(transaction) })
     }
 
     fn copy_from_file(&mut self, copy: &Copy, path: &str) -> Result<u64> {
@@ -293,4 +353,25 @@ fn file_error(path: &str, purpose: &str, error: &std::io::Error) -> Error {
     };
     Error::new(state, format!("could not open file \"{path}\" {purpose}: {error}"))
         .with_hint("COPY reads and writes files of the server; use STDIN and STDOUT for the client's.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_ends_where_its_line_does_but_not_inside_quotes() {
+        let csv = Lines::Csv { quote: b'"', escape: b'"' };
+        let other = Lines::Csv { quote: b'\'', escape: b'\\' };
+        for (lines, text, end) in [
+            (Lines::Text, "a\"\nb\n", 3),
+            (Lines::Text, "", 0),
+            (csv, "a,\"b\n\"\"c\"\nd\n", 10),
+            (csv, "\"\"\nd\n", 3),
+            (other, "'a\\'\nb'\nc\n", 8),
+            (other, "\"\n\n", 2),
+        ] {
+            assert_eq!(lines.end_of_first(text.as_bytes()), end, "{text:?} {lines:?}");
+        }
+    }
 }

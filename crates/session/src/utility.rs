@@ -25,7 +25,7 @@ pub(crate) struct Cursor {
 }
 
 fn columns(names: &[&str]) -> Arc<[Column]> {
-    names.iter().map(|name| Column { name: (*name).to_owned(), ty: SqlType::Text }).collect()
+    names.iter().map(|name| Column::new(*name, SqlType::Text)).collect()
 }
 
 fn done(verb: &'static str) -> Result<Outcome> {
@@ -48,6 +48,11 @@ impl Connection {
             Parse::Fetch { cursor, discard: false, .. } => Some(self.cursor(cursor)?.rows.columns().clone()),
             _ => None,
         })
+    }
+
+    /// The columns of a cursor that DECLARE made, which a protocol can ask about like a portal.
+    pub fn cursor_columns(&self, name: &str) -> Option<&Arc<[Column]>> {
+        self.cursors.get(name).map(|cursor| cursor.rows.columns())
     }
 
     /// Runs a statement that is neither a query nor a row change.

@@ -6,6 +6,7 @@
 use crate::bind::{Binder, SessionFacts, columns_of};
 use crate::dml;
 use crate::statement::{Parsed, Statement};
+use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 use firn_base::sync::Arc;
@@ -22,6 +23,24 @@ pub struct Column {
     pub name: String,
     /// Its type.
     pub ty: SqlType,
+    /// If it holds arrays: what their elements are. Its type is then text, which is what arrays are
+    /// wherever values and not Arrow batches are looked at.
+    pub element: Option<SqlType>,
+    /// Whether its texts are JSON, which clients then take apart: the catalogs have some.
+    pub is_json: bool,
+}
+
+impl Column {
+    /// A column of single values.
+    pub fn new(name: impl Into<String>, ty: SqlType) -> Column {
+        Column { name: name.into(), ty, element: None, is_json: false }
+    }
+}
+
+/// The element type of a field that holds arrays, of however many dimensions.
+fn element(field: &Field) -> Option<SqlType> {
+    let DataType::List(inner) = field.data_type() else { return None };
+    element(inner).or_else(|| firn_exec::types::sql_type(inner))
 }
 
 /// A statement ready to run.
@@ -66,8 +85,19 @@ impl Plan {
         let (parameters, columns, body) = match &statement.statement {
             Statement::Query(query) => {
                 let plan = binder.query(query)?;
-                let columns = columns_of(plan.schema().as_arrow())?;
-                let short = match locks_rows(query) {
+                let fields = plan.schema().fields();
+                let columns: Vec<Column> = columns_of(plan.schema().as_arrow())?
+                    .into_iter()
+                    .zip(fields)
+                    .map(|((name, ty), field)| Column {
+                        name,
+                        ty,
+                        element: element(field),
+                        is_json: field.name().ends_with(crate::pg_catalog::JSON_MARK),
+                    })
+                    .collect();
+                let has_arrays = columns.iter().any(|column| column.element.is_some());
+                let short = match locks_rows(query) || has_arrays {
                     true => None,
                     false => ShortProgram::compile(&plan).map(Box::new),
                 };
@@ -75,15 +105,16 @@ impl Plan {
             }
             Statement::Change(change) => {
                 let plan = dml::plan(&binder, catalog, change)?;
-                let columns = plan.columns().map(<[_]>::to_vec);
+                let columns = plan.columns().map(|columns| {
+                    columns.iter().map(|(name, ty)| Column::new(name.as_str(), *ty)).collect()
+                });
                 (plan.parameter_types().to_vec(), columns, Body::Change(Box::new(plan)))
             }
             _ => (Vec::new(), None, Body::Other),
         };
         Ok(Plan {
             parameters,
-            columns: columns
-                .map(|columns| columns.into_iter().map(|(name, ty)| Column { name, ty }).collect()),
+            columns: columns.map(Arc::from),
             catalog_version: catalog.version,
             facts: facts.clone(),
             body,

@@ -110,6 +110,7 @@ pub(crate) struct Client {
     zone: TimeZoneSetting,
 }
 
+#[allow(clippy::large_enum_variant)] // Moved once or twice per COPY.
 enum Mode {
     Ready,
     /// An extended message failed: everything up to Sync is ignored.
@@ -489,6 +490,11 @@ impl Client {
             }
             Target::Portal(name) => {
                 let name = utf8(name)?;
+                // Cursors of DECLARE are portals, too.
+                if let Some(columns) = self.session.cursor_columns(name) {
+                    encode::row_description(output, columns, &[]);
+                    return Ok(());
+                }
                 let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
                 (portal.prepared.as_ref().ok_or_else(|| no_portal(name))?, &portal.formats[..])
             }
@@ -582,8 +588,11 @@ impl Client {
 
     fn copy_out(&mut self, mut copy: CopyOut, sink: &mut Sink) -> Answered {
         encode::copy_response(&mut sink.output, b'H', copy.columns());
-        while let Some(data) = copy.next_chunk()? {
-            encode::copy_data(&mut sink.output, &data);
+        while let Some(piece) = copy.next_chunk()? {
+            // A message per row, as PostgreSQL sends them: some clients take each for a row.
+            for line in copy.lines(&piece) {
+                encode::copy_data(&mut sink.output, line);
+            }
             sink.flush_if_large()?;
         }
         encode::copy_done(&mut sink.output);

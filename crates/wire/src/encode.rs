@@ -128,17 +128,21 @@ pub(crate) fn error(output: &mut Output, severity: Severity, error: &Error) {
         field(b'V', name);
         field(b'C', error.state().as_str());
         field(b'M', error.message());
-        if let Some(detail) = error.detail() {
-            field(b'D', detail);
-        }
-        if let Some(hint) = error.hint() {
-            field(b'H', hint);
-        }
-        if let Some(position) = error.position() {
-            field(b'P', &position.to_string());
-        }
-        if let Some(constraint) = error.constraint() {
-            field(b'n', constraint);
+        let position = error.position().map(|position| position.to_string());
+        // In PostgreSQL's order.
+        for (code, value) in [
+            (b'D', error.detail()),
+            (b'H', error.hint()),
+            (b'P', position.as_deref()),
+            (b'W', error.context()),
+            (b's', error.schema()),
+            (b't', error.table()),
+            (b'c', error.column()),
+            (b'n', error.constraint()),
+        ] {
+            if let Some(value) = value {
+                field(code, value);
+            }
         }
         output.push(0);
     });
@@ -209,15 +213,23 @@ pub(crate) fn parameter_description(output: &mut Output, types: &[firn_base::Sql
     });
 }
 
+/// PostgreSQL's type for JSON, which travels as its text in both formats.
+const JSON_OID: u32 = 114;
+
 pub(crate) fn row_description(output: &mut Output, columns: &[Column], formats: &[Format]) {
     message(output, b'T', |output| {
         count(output, columns.len());
         for (index, column) in columns.iter().enumerate() {
             text(output, &column.name);
             output.extend_from_slice(&[0; 6]); // No table and no column number.
-            output.extend_from_slice(&column.ty.oid().to_be_bytes());
-            output.extend_from_slice(&column.ty.typlen().to_be_bytes());
-            output.extend_from_slice(&column.ty.typmod().to_be_bytes());
+            let (oid, length, modifier) = match column.element {
+                Some(element) => (element.array_oid(), -1, element.typmod()),
+                None if column.is_json => (JSON_OID, -1, -1),
+                None => (column.ty.oid(), column.ty.typlen(), column.ty.typmod()),
+            };
+            output.extend_from_slice(&oid.to_be_bytes());
+            output.extend_from_slice(&length.to_be_bytes());
+            output.extend_from_slice(&modifier.to_be_bytes());
             let format = format_of(formats, index);
             output.extend_from_slice(&u16::from(format == Format::Binary).to_be_bytes());
         }
@@ -235,9 +247,12 @@ mod tests {
             .with_detail("d")
             .with_hint("h")
             .with_position(12)
+            .with_context("w")
+            .with_table("s", "t")
+            .with_column("c")
             .with_constraint("pk");
         error(&mut output, Severity::Error, &failure);
-        let expected = b"SERROR\0VERROR\0C23505\0Mduplicate\0Dd\0Hh\0P12\0npk\0\0";
+        let expected = b"SERROR\0VERROR\0C23505\0Mduplicate\0Dd\0Hh\0P12\0Ww\0ss\0tt\0cc\0npk\0\0";
         assert_eq!(&output[5..], expected);
         assert_eq!(output[..5], [b'E', 0, 0, 0, expected.len() as u8 + 4]);
     }

@@ -16,6 +16,7 @@
 //!
 //! Modules from the bytes up.
 
+mod array;
 pub mod decode;
 mod encode;
 mod rows;

@@ -18,6 +18,7 @@ use firn_base::sync::Arc;
 use firn_base::{Error, Interval, Result, SqlState, SqlType, TimeZoneSetting, Value, binary, text};
 use firn_session::{Column, CommandTag, RowChunk, Rows};
 
+use crate::array::Arrays;
 use crate::client::{Fault, Sink};
 use crate::decode::{Format, format_of};
 use crate::encode::{self, Output};
@@ -42,7 +43,7 @@ pub(crate) enum Progress {
 impl Cursor {
     pub(crate) fn new(rows: Rows, zone: TimeZoneSetting) -> Cursor {
         let columns = rows.columns().clone();
-        Cursor { rows, columns, chunk: None, writer: CellWriter { zone, scratch: String::new() } }
+        Cursor { rows, columns, chunk: None, writer: CellWriter::new(zone) }
     }
 
     pub(crate) fn columns(&self) -> &[Column] {
@@ -126,19 +127,24 @@ fn send_batch(
     writer: &mut CellWriter,
     sink: &mut Sink,
 ) -> std::result::Result<(), Fault> {
-    let arrays = batch
+    let cells = batch
         .columns()
         .iter()
         .zip(columns)
-        .map(|(array, column)| as_sent(array, column.ty))
+        .map(|(array, column)| match column.element {
+            Some(element) => Arrays::new(array, element, rows.clone()).map(Cells::Arrays),
+            None => Reader::new(array, column.ty).map(Cells::Single),
+        })
         .collect::<Result<Vec<_>>>()?;
-    let readers: Vec<_> =
-        arrays.iter().zip(columns).map(|(array, column)| Reader::new(array, column.ty)).collect();
     for row in rows {
         encode::message(&mut sink.output, b'D', |output| {
             output.extend_from_slice(&(columns.len() as u16).to_be_bytes());
-            for (index, reader) in readers.iter().enumerate() {
-                reader.write(row, format_of(formats, index), writer, output);
+            for (index, cells) in cells.iter().enumerate() {
+                let format = format_of(formats, index);
+                match cells {
+                    Cells::Single(reader) => reader.write(row, format, writer, output),
+                    Cells::Arrays(arrays) => arrays.write(row, format, writer, output),
+                }
             }
         });
         sink.flush_if_large()?;
@@ -146,16 +152,27 @@ fn send_batch(
     Ok(())
 }
 
+/// The cells of a column, ready to be written.
+enum Cells {
+    Single(Reader),
+    Arrays(Arrays),
+}
+
 /// Writes single cells, each with its length.
-struct CellWriter {
+pub(crate) struct CellWriter {
     zone: TimeZoneSetting,
     /// What the text of one cell is written into before it is copied out.
     scratch: String,
 }
 
-const NULL: [u8; 4] = (-1i32).to_be_bytes();
+/// The length of a cell that is NULL.
+pub(crate) const NULL: [u8; 4] = (-1i32).to_be_bytes();
 
 impl CellWriter {
+    pub(crate) fn new(zone: TimeZoneSetting) -> CellWriter {
+        CellWriter { zone, scratch: String::new() }
+    }
+
     #[inline]
     fn value(&mut self, value: &Value, ty: SqlType, format: Format, output: &mut Output) {
         match (value, format) {
@@ -233,24 +250,34 @@ fn arrow_type(ty: SqlType) -> DataType {
 }
 
 /// A column with its type found out once per batch.
-struct Reader<'a> {
+pub(crate) struct Reader {
     ty: SqlType,
-    array: &'a dyn Array,
+    array: ArrayRef,
     has_nulls: bool,
 }
 
-impl<'a> Reader<'a> {
-    fn new(array: &'a ArrayRef, ty: SqlType) -> Reader<'a> {
-        Reader { ty, array: array.as_ref(), has_nulls: array.null_count() > 0 }
+impl Reader {
+    pub(crate) fn new(array: &ArrayRef, ty: SqlType) -> Result<Reader> {
+        let array = as_sent(array, ty)?;
+        let has_nulls = array.null_count() > 0;
+        Ok(Reader { ty, array, has_nulls })
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.array.len()
+    }
+
+    pub(crate) fn has_nulls(&self) -> bool {
+        self.has_nulls
     }
 
     #[inline]
-    fn write(&self, row: usize, format: Format, writer: &mut CellWriter, output: &mut Output) {
+    pub(crate) fn write(&self, row: usize, format: Format, writer: &mut CellWriter, output: &mut Output) {
         if self.has_nulls && self.array.is_null(row) {
             output.extend_from_slice(&NULL);
             return;
         }
-        let array = self.array;
+        let array = self.array.as_ref();
         let value = match self.ty {
             SqlType::Boolean => Value::Boolean(array.as_boolean().value(row)),
             SqlType::SmallInt => Value::SmallInt(array.as_primitive::<Int16Type>().value(row)),
@@ -298,9 +325,8 @@ mod tests {
     use arrow_array::{Int64Array, StringArray, StringViewArray};
 
     fn written(array: ArrayRef, ty: SqlType, format: Format) -> Vec<Option<Vec<u8>>> {
-        let array = as_sent(&array, ty).unwrap();
-        let reader = Reader::new(&array, ty);
-        let mut writer = CellWriter { zone: TimeZoneSetting::UTC, scratch: String::new() };
+        let reader = Reader::new(&array, ty).unwrap();
+        let mut writer = CellWriter::new(TimeZoneSetting::UTC);
         (0..array.len())
             .map(|row| {
                 let mut output = Vec::new();

@@ -99,6 +99,8 @@ pub struct Report {
     pub message: String,
     pub detail: Option<String>,
     pub hint: Option<String>,
+    /// What was being done.
+    pub context: Option<String>,
     /// Where in the script, in characters from 1.
     pub position: Option<usize>,
 }
@@ -114,6 +116,7 @@ impl Report {
                 b'M' => report.message = value,
                 b'D' => report.detail = Some(value),
                 b'H' => report.hint = Some(value),
+                b'W' => report.context = Some(value),
                 b'P' => report.position = value.parse().ok(),
                 _ => {}
             }

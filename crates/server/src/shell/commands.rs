@@ -7,7 +7,7 @@ use firn_base::clock;
 
 use super::client::{Client, Report};
 use super::table::Expanded;
-use super::{Shell, Stop, with_position};
+use super::{Shell, Stop, say, with_position};
 
 const HELP: &str = r"\?                       this list
 \q                       leave
@@ -23,7 +23,9 @@ const HELP: &str = r"\?                       this list
 \pset null TEXT          what stands for NULL
 \echo TEXT               prints a text
 \conninfo                what this shell is connected to
-NAME may have * and ? in it. Statements end with a semicolon.";
+\r \p                    forgets or shows the statement that has begun
+NAME may have * and ? in it. Statements end with a semicolon, with \g, or with \gx for one line per
+column.";
 
 /// Whether the shell goes on after a command.
 pub enum After {
@@ -42,11 +44,11 @@ impl Shell {
         let argument = rest.trim_end_matches(';').trim_end();
         match name {
             r"\q" | r"\quit" => return Ok(After::Quit),
-            r"\?" | r"\h" | r"\help" => println!("{HELP}"),
-            r"\echo" => println!("{}", unquote(rest)),
+            r"\?" | r"\h" | r"\help" => say(HELP)?,
+            r"\echo" => say(unquote(rest))?,
             r"\timing" => {
                 self.timing = self.switch(argument, self.timing)?;
-                println!("Timing is {}.", if self.timing { "on" } else { "off" });
+                say(format_args!("Timing is {}.", if self.timing { "on" } else { "off" }))?;
             }
             r"\x" => {
                 self.style.expanded = match argument {
@@ -54,21 +56,20 @@ impl Shell {
                     _ if self.switch(argument, self.style.expanded != Expanded::Off)? => Expanded::On,
                     _ => Expanded::Off,
                 };
-                println!(
-                    "Expanded display is {}.",
-                    match self.style.expanded {
-                        Expanded::Off => "off",
-                        Expanded::On => "on",
-                        Expanded::Auto => "used automatically",
-                    }
-                );
+                say(match self.style.expanded {
+                    Expanded::Off => "Expanded display is off.",
+                    Expanded::On => "Expanded display is on.",
+                    Expanded::Auto => "Expanded display is used automatically.",
+                })?;
             }
             r"\pset" => match argument.split_once(char::is_whitespace) {
                 Some(("null", text)) => self.style.null = unquote(text.trim()).to_owned(),
                 _ => return self.misused(r"\pset null TEXT"),
             },
-            r"\conninfo" => println!("Connected to server {}.", self.client.server_version()),
+            r"\conninfo" => self.show_connection()?,
             r"\i" | r"\include" if !argument.is_empty() => self.include(unquote(argument))?,
+            r"\r" | r"\p" => say("Query buffer is empty.")?,
+            r"\i" | r"\include" => return self.misused(r"\i FILE"),
             r"\copy" => {
                 let began = clock::now();
                 let (sql, outcome) = self.copy(argument)?;
@@ -96,6 +97,23 @@ impl Shell {
         Ok(After::GoOn)
     }
 
+    fn show_connection(&mut self) -> Result<(), Stop> {
+        match self.rows("SELECT current_user, current_database()") {
+            Ok(table) => {
+                let cell =
+                    |index: usize| table.rows.first().and_then(|row| row[index].clone()).unwrap_or_default();
+                say(format_args!(
+                    "You are connected to database \"{}\" as user \"{}\" {}, server {}.",
+                    cell(1),
+                    cell(0),
+                    self.place,
+                    self.client.server_version()
+                ))
+            }
+            Err(report) => self.complain(&report),
+        }
+    }
+
     fn switch(&self, argument: &str, now: bool) -> Result<bool, Stop> {
         match argument {
             "" => Ok(!now),
@@ -115,10 +133,7 @@ impl Shell {
 
     fn show(&mut self, sql: &str) -> Result<(), Stop> {
         match self.rows(sql) {
-            Ok(table) => {
-                print!("{}", table.render(&self.style));
-                Ok(())
-            }
+            Ok(table) => write!(io::stdout(), "{}", table.render(&self.style)).map_err(|_| Stop),
             Err(report) => self.complain(&report),
         }
     }
@@ -144,12 +159,20 @@ impl Shell {
         } else {
             ("", "")
         };
-        self.show(&format!(
+        let sql = format!(
             "SELECT n.nspname AS \"Schema\", c.relname AS \"Name\", CASE c.relkind WHEN 'r' THEN 'table' \
              WHEN 'v' THEN 'view' WHEN 'i' THEN 'index' WHEN 'S' THEN 'sequence' END AS \"Type\"{on} \
              FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace {join} \
              WHERE c.relkind IN ({kinds}) {filter} ORDER BY 1, 2"
-        ))
+        );
+        match self.rows(&sql) {
+            Ok(table) if table.rows.is_empty() && pattern.is_empty() => say("Did not find any relations."),
+            Ok(table) if table.rows.is_empty() => {
+                say(format_args!("Did not find any relation named \"{pattern}\"."))
+            }
+            Ok(table) => write!(io::stdout(), "{}", table.render(&self.style)).map_err(|_| Stop),
+            Err(report) => self.complain(&report),
+        }
     }
 
     /// Shows the columns of each relation that matches, and its indexes and constraints.
@@ -177,7 +200,7 @@ impl Shell {
                 "i" => "Index",
                 _ => "Sequence",
             };
-            println!("{kind} \"{schema}.{name}\"");
+            say(format_args!("{kind} \"{schema}.{name}\""))?;
             self.show(&format!(
                 "SELECT a.attname AS \"Column\", pg_catalog.format_type(a.atttypid, a.atttypmod) AS \"Type\", \
                  CASE WHEN a.attnotnull THEN 'not null' ELSE '' END AS \"Nullable\", \
@@ -202,7 +225,7 @@ impl Shell {
                     ),
                 )?;
             }
-            println!();
+            say("")?;
         }
         Ok(())
     }
@@ -211,9 +234,9 @@ impl Shell {
         match self.rows(sql) {
             Ok(table) if table.rows.is_empty() => Ok(()),
             Ok(table) => {
-                println!("{title}:");
+                say(format_args!("{title}:"))?;
                 for row in table.rows {
-                    println!("    {}", row.into_iter().flatten().collect::<Vec<_>>().join(" "));
+                    say(format_args!("    {}", row.into_iter().flatten().collect::<Vec<_>>().join(" ")))?;
                 }
                 Ok(())
             }
@@ -245,7 +268,7 @@ impl Shell {
             let mut out = DataOnly { file: &mut file, tag: None };
             let outcome = self.run_script(&sql, &mut no_feed, &mut out);
             if let Some(tag) = out.tag {
-                println!("{tag}");
+                say(tag)?;
             }
             Ok((sql, outcome))
         }

@@ -36,6 +36,8 @@ pub enum Lines {
 pub struct Prompt {
     editor: Editor<Completion, DefaultHistory>,
     history: Option<PathBuf>,
+    /// Lines that will make one entry of the history.
+    entry: Vec<String>,
     names: Names,
     names_are_stale: bool,
 }
@@ -61,7 +63,13 @@ impl Lines {
         if let Some(path) = &history {
             let _ = editor.load_history(path); // There is none yet the first time.
         }
-        Ok(Lines::Editor(Box::new(Prompt { editor, history, names, names_are_stale: true })))
+        Ok(Lines::Editor(Box::new(Prompt {
+            editor,
+            history,
+            entry: Vec::new(),
+            names,
+            names_are_stale: true,
+        })))
     }
 
     /// The next line.
@@ -80,12 +88,21 @@ impl Lines {
             }
             Lines::Editor(person) => match person.editor.readline(prompt) {
                 Ok(line) => {
-                    person.remember(&line);
+                    person.entry.push(line.clone());
                     Line::Text(line)
                 }
                 Err(ReadlineError::Interrupted) => Line::Interrupted,
                 Err(_) => Line::End,
             },
+        }
+    }
+
+    /// The lines since the last call become one entry of the history: a statement is found again as
+    /// a whole.
+    pub fn end_history_entry(&mut self) {
+        if let Lines::Editor(person) = self {
+            let entry = std::mem::take(&mut person.entry).join("\n");
+            person.remember(entry.trim());
         }
     }
 
@@ -103,8 +120,13 @@ impl Lines {
             println!("Enter data to be copied followed by a newline.");
             println!("End with a backslash and a period on a line by itself, or Ctrl-D.");
         }
+        self.end_history_entry();
         loop {
-            match self.next(">> ") {
+            let line = self.next(">> ");
+            if let Lines::Editor(person) = self {
+                person.entry.clear(); // Data is no statement.
+            }
+            match line {
                 Line::Text(line) if line == "\\." => break,
                 Line::Text(line) => {
                     client.copy_data(line.as_bytes())?;
@@ -146,11 +168,11 @@ impl Lines {
 }
 
 impl Prompt {
-    fn remember(&mut self, line: &str) {
-        if line.trim().is_empty() {
+    fn remember(&mut self, entry: &str) {
+        if entry.is_empty() {
             return;
         }
-        let _ = self.editor.add_history_entry(line);
+        let _ = self.editor.add_history_entry(entry);
         if let Some(path) = &self.history {
             let _ = self.editor.append_history(path); // A shell without history is still a shell.
         }

@@ -4,6 +4,9 @@
 //! that only this user can enter: one path through the code, and what the shell shows is what any
 //! client sees.
 
+// Errors here are for a person, who does not notice how large they are in memory.
+#![allow(clippy::result_large_err)]
+
 mod client;
 mod commands;
 mod editor;
@@ -20,7 +23,7 @@ use firn_wire::{Server, WireConfig};
 
 use client::{Address, Answer, Canceller, Client, Report, Target};
 use editor::{Line, Lines};
-use splitter::Splitter;
+use splitter::{Splitter, Statement};
 use table::{Expanded, Style, Table};
 
 use crate::Failure;
@@ -38,10 +41,12 @@ pub struct Options {
 
 /// Runs the shell to its end.
 pub fn run(options: Options) -> Result<(), Failure> {
+    let is_new = options.target.as_deref().is_some_and(is_new_directory);
     let (client, host) = connect(options.target.as_deref())?;
     let interactive = options.command.is_empty() && io::stdin().is_terminal() && io::stdout().is_terminal();
     let mut shell = Shell {
         client,
+        place: place(options.target.as_deref()),
         interactive,
         timing: false,
         style: Style { expanded: Expanded::Off, null: String::new(), width: None },
@@ -56,6 +61,11 @@ pub fn run(options: Options) -> Result<(), Failure> {
         })
     } else if interactive {
         println!("firn {} · server {}", env!("CARGO_PKG_VERSION"), shell.client.server_version());
+        match options.target.as_deref() {
+            None => println!("The database is in memory only; firn sql DIR keeps one."),
+            Some(directory) if is_new => println!("Created a database in {directory}."),
+            Some(_) => {}
+        }
         println!("Type \\? for help, \\q to leave.");
         shell.run_lines(&mut Lines::editor().map_err(Failure::new)?)
     } else {
@@ -83,9 +93,36 @@ impl Host {
     }
 }
 
+/// Whether a database would be made in a directory, because nothing is there.
+fn is_new_directory(target: &str) -> bool {
+    !target.contains("://") && std::fs::read_dir(target).map_or(true, |mut files| files.next().is_none())
+}
+
+/// Whether a target that is no directory was meant to be a server's address.
+fn looks_like_an_address(target: &str) -> bool {
+    let port = |port: &str| port.parse::<u16>().is_ok();
+    target.rsplit_once(':').is_some_and(|(host, after)| !host.contains('/') && port(after))
+}
+
+fn place(target: Option<&str>) -> String {
+    match target.map(|target| (target, Target::parse(target))) {
+        None => "in memory".to_owned(),
+        Some((_, Ok(Target { address: Address::Tcp(host, port), .. }))) => {
+            format!("on host \"{host}\" at port {port}")
+        }
+        Some((_, Ok(Target { address: Address::Unix(path), .. }))) => format!("via {}", path.display()),
+        Some((directory, Err(_))) => format!("in {directory}"),
+    }
+}
+
 fn connect(target: Option<&str>) -> Result<(Client, Option<Host>), Failure> {
+    if let Some(address) = target.filter(|target| looks_like_an_address(target) && is_new_directory(target)) {
+        return Err(Failure::usage(format!(
+            "\"{address}\" is no directory\nHINT: For a server write postgres://{address}, for a new directory ./{address}."
+        )));
+    }
     if let Some(url) = target.filter(|target| target.contains("://")) {
-        let target = Target::parse(url).map_err(Failure::new)?;
+        let target = Target::parse(url).map_err(Failure::usage)?;
         return Ok((Client::connect(&target).map_err(|report| Failure::new(plain(&report)))?, None));
     }
     let database = match target {
@@ -116,6 +153,8 @@ struct Stop;
 
 struct Shell {
     client: Client,
+    /// Where the database is, for people.
+    place: String,
     /// Someone sits at a terminal: errors do not end the shell.
     interactive: bool,
     timing: bool,
@@ -135,20 +174,17 @@ impl Shell {
             self.style.width = lines.width();
             match lines.next(&self.prompt(&splitter)) {
                 Line::Text(line) => {
-                    splitter.push(&line);
-                    while let Some(statement) = splitter.next_statement() {
-                        self.run_statement(&statement, lines)?;
+                    if let commands::After::Quit = self.take_line(&line, &mut splitter, lines)? {
+                        return Ok(());
                     }
-                    if let Some(command) = splitter.next_command() {
-                        match self.run_command(&command) {
-                            Ok(commands::After::GoOn) => {}
-                            Ok(commands::After::Quit) => return Ok(()),
-                            Err(Stop) if self.interactive => {}
-                            Err(Stop) => return Err(Stop),
-                        }
+                    if splitter.is_empty() {
+                        lines.end_history_entry();
                     }
                 }
-                Line::Interrupted => splitter.clear(),
+                Line::Interrupted => {
+                    splitter.clear();
+                    lines.end_history_entry();
+                }
                 Line::End => {
                     return match splitter.finish() {
                         Some(statement) => self.run_statement(&statement, lines),
@@ -156,6 +192,53 @@ impl Shell {
                     };
                 }
             }
+        }
+    }
+
+    /// Runs what a line ends: statements, then perhaps a command.
+    fn take_line(
+        &mut self,
+        line: &str,
+        splitter: &mut Splitter,
+        lines: &mut Lines,
+    ) -> Result<commands::After, Stop> {
+        let word = line.split_ascii_whitespace().next().unwrap_or("");
+        if self.interactive && splitter.is_empty() {
+            // What people type who do not know the shell.
+            match line.trim().trim_end_matches(';').to_ascii_lowercase().as_str() {
+                "quit" | "exit" => return Ok(commands::After::Quit),
+                "help" => return self.run_command(r"\?"),
+                _ => {}
+            }
+        }
+        // A command may come while a statement waits for its end, but these two end it.
+        let interrupts = word.starts_with('\\') && !matches!(word, r"\g" | r"\gx");
+        if interrupts && splitter.takes_commands() && !splitter.is_empty() {
+            return match word {
+                r"\r" => {
+                    splitter.clear();
+                    say("Query buffer reset (cleared).")
+                }
+                r"\p" => say(splitter.pending()),
+                _ => return self.try_command(line.trim()),
+            }
+            .map(|()| commands::After::GoOn);
+        }
+        splitter.push(line);
+        while let Some(statement) = splitter.next_statement() {
+            self.run_statement(&statement, lines)?;
+        }
+        match splitter.next_command() {
+            Some(command) => self.try_command(&command),
+            None => Ok(commands::After::GoOn),
+        }
+    }
+
+    /// Runs a command; an error stops a script, not a person.
+    fn try_command(&mut self, command: &str) -> Result<commands::After, Stop> {
+        match self.run_command(command) {
+            Err(Stop) if self.interactive => Ok(commands::After::GoOn),
+            outcome => outcome,
         }
     }
 
@@ -170,9 +253,15 @@ impl Shell {
     }
 
     /// Runs a statement; an error stops a script, not a person.
-    fn run_statement(&mut self, sql: &str, lines: &mut Lines) -> Result<(), Stop> {
+    fn run_statement(&mut self, statement: &Statement, lines: &mut Lines) -> Result<(), Stop> {
+        let sql = &statement.sql;
         let began = clock::now();
+        let expanded = self.style.expanded;
+        if statement.expanded {
+            self.style.expanded = Expanded::On;
+        }
         let outcome = self.run_script(sql, &mut |client| lines.feed_copy(client), &mut io::stdout());
+        self.style.expanded = expanded;
         self.after_statement(sql, outcome, began)?;
         lines.note_statement(sql);
         Ok(())
@@ -203,7 +292,7 @@ impl Shell {
             }
         };
         if self.timing {
-            println!("Time: {:.3} ms", began.elapsed().as_secs_f64() * 1000.0);
+            say(format_args!("Time: {:.3} ms", began.elapsed().as_secs_f64() * 1000.0))?;
         }
         result
     }
@@ -290,6 +379,11 @@ impl Shell {
     }
 }
 
+/// Prints a line, unless whoever read our output has gone (as `head` does), which ends the shell.
+fn say(text: impl std::fmt::Display) -> Result<(), Stop> {
+    writeln!(io::stdout(), "{text}").map_err(|_| Stop)
+}
+
 /// Why a script did not run to its end.
 enum Trouble {
     /// The server says so.
@@ -350,7 +444,7 @@ fn with_position(report: &Report, sql: &str) -> String {
         let label = format!("LINE {number}: ");
         text.push_str(&format!("{label}{shown}\n{}^\n", " ".repeat(label.len() + before.width())));
     }
-    for (name, more) in [("DETAIL", &report.detail), ("HINT", &report.hint)] {
+    for (name, more) in [("DETAIL", &report.detail), ("HINT", &report.hint), ("CONTEXT", &report.context)] {
         if let Some(more) = more {
             text.push_str(&format!("{name}:  {more}\n"));
         }

@@ -1,5 +1,9 @@
-//! Lines in, statements out: finds the semicolons that end statements, which are those outside of
-//! quotes, comments, dollar quotes and parentheses.
+//! Lines in, statements out: finds what ends statements, which is a semicolon outside of quotes,
+//! comments, dollar quotes and parentheses, or `\g` or `\gx` outside of all but parentheses.
+
+const SEMICOLON: &str = ";";
+const GO: &str = "\\g";
+const GO_EXPANDED: &str = "\\gx";
 
 /// Collects lines until they hold whole statements.
 #[derive(Default)]
@@ -9,6 +13,14 @@ pub struct Splitter {
     scanned: usize,
     inside: Inside,
     parentheses: usize,
+}
+
+/// A statement without what ends it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Statement {
+    pub sql: String,
+    /// Whether `\gx` asks for one line per column.
+    pub expanded: bool,
 }
 
 /// What the end of the text so far lies inside of.
@@ -56,17 +68,29 @@ impl Splitter {
         }
     }
 
-    /// Takes the next whole statement, without its semicolon.
-    pub fn next_statement(&mut self) -> Option<String> {
+    /// Whether a line that begins with a backslash is a command now: not inside quotes or a comment.
+    /// A statement that has begun waits meanwhile.
+    pub fn takes_commands(&self) -> bool {
+        self.inside == Inside::Plain
+    }
+
+    /// The statement that has begun.
+    pub fn pending(&self) -> &str {
+        self.text.trim()
+    }
+
+    /// Takes the next whole statement.
+    pub fn next_statement(&mut self) -> Option<Statement> {
         while self.scanned < self.text.len() && !self.text.trim_start().starts_with('\\') {
-            if self.step() {
+            if let Some(end) = self.step() {
                 let rest = self.text.split_off(self.scanned);
-                let mut statement = std::mem::replace(&mut self.text, rest);
+                let mut sql = std::mem::replace(&mut self.text, rest);
                 self.scanned = 0;
                 self.parentheses = 0;
-                statement.pop();
-                if !statement.trim().is_empty() {
-                    return Some(statement.trim().to_owned());
+                sql.truncate(sql.len() - end.len());
+                let sql = sql.trim().to_owned();
+                if !sql.is_empty() {
+                    return Some(Statement { sql, expanded: end == GO_EXPANDED });
                 }
             }
         }
@@ -81,24 +105,29 @@ impl Splitter {
     }
 
     /// Takes what is left as a statement, at the end of the input.
-    pub fn finish(&mut self) -> Option<String> {
-        let rest = std::mem::take(self).text.trim().to_owned();
-        (!rest.is_empty()).then_some(rest)
+    pub fn finish(&mut self) -> Option<Statement> {
+        let sql = std::mem::take(self).text.trim().to_owned();
+        (!sql.is_empty()).then_some(Statement { sql, expanded: false })
     }
 
-    /// Looks at the next token; whether it is a semicolon that ends a statement.
-    fn step(&mut self) -> bool {
+    /// Looks at the next token; itself if it ends a statement.
+    fn step(&mut self) -> Option<&'static str> {
         let rest = &self.text[self.scanned..];
         let first = rest.chars().next().expect("called before the end");
         let mut length = first.len_utf8();
-        let mut ends = false;
+        let mut end = None;
         match &mut self.inside {
             Inside::Plain => match first {
-                ';' => ends = self.parentheses == 0,
+                ';' if self.parentheses == 0 => end = Some(SEMICOLON),
+                '\\' => {
+                    let word = rest.split_ascii_whitespace().next();
+                    end = [GO, GO_EXPANDED].into_iter().find(|go| word == Some(go));
+                    length = end.map_or(length, str::len);
+                }
                 '(' => self.parentheses += 1,
                 ')' => self.parentheses = self.parentheses.saturating_sub(1),
                 '\'' => {
-                    let before = self.text[..self.scanned].as_bytes();
+                    let before = &self.text.as_bytes()[..self.scanned];
                     let marked = matches!(before, [.., b'e' | b'E']);
                     let word_before = before.len() >= 2 && is_word(before[before.len() - 2]);
                     self.inside = Inside::Quote { escapes: marked && !word_before };
@@ -142,7 +171,7 @@ impl Splitter {
             _ => {}
         }
         self.scanned += length;
-        ends
+        end
     }
 }
 
@@ -167,7 +196,7 @@ mod tests {
         let mut statements = Vec::new();
         for line in text.lines() {
             splitter.push(line);
-            statements.extend(std::iter::from_fn(|| splitter.next_statement()));
+            statements.extend(std::iter::from_fn(|| splitter.next_statement()).map(|found| found.sql));
         }
         (statements, splitter.prompt_mark())
     }
@@ -211,7 +240,7 @@ mod tests {
         let mut splitter = Splitter::default();
         splitter.push("SELECT 1; \\x on");
         assert_eq!(splitter.next_command(), None);
-        assert_eq!(splitter.next_statement().as_deref(), Some("SELECT 1"));
+        assert_eq!(splitter.next_statement().unwrap().sql, "SELECT 1");
         assert_eq!(splitter.next_statement(), None);
         assert_eq!(splitter.next_command().as_deref(), Some("\\x on"));
         assert!(splitter.is_empty());
@@ -221,12 +250,27 @@ mod tests {
     }
 
     #[test]
+    fn a_backslash_and_g_end_a_statement_like_a_semicolon() {
+        let mut splitter = Splitter::default();
+        splitter.push("SELECT '\\g' \\gx SELECT (2 \\g");
+        splitter.push("SELECT 3 \\gnu");
+        let found: Vec<_> = std::iter::from_fn(|| splitter.next_statement()).collect();
+        let expected = [("SELECT '\\g'", true), ("SELECT (2", false)];
+        assert_eq!(found.len(), 2);
+        for (found, (sql, expanded)) in found.iter().zip(expected) {
+            assert_eq!((found.sql.as_str(), found.expanded), (sql, expanded));
+        }
+        assert!(splitter.takes_commands());
+        assert_eq!(splitter.pending(), "SELECT 3 \\gnu");
+    }
+
+    #[test]
     fn the_end_of_the_input_ends_a_statement() {
         let mut splitter = Splitter::default();
         splitter.push("SELECT 1; SELECT 2");
-        assert_eq!(splitter.next_statement().as_deref(), Some("SELECT 1"));
+        assert_eq!(splitter.next_statement().unwrap().sql, "SELECT 1");
         assert_eq!(splitter.next_statement(), None);
-        assert_eq!(splitter.finish().as_deref(), Some("SELECT 2"));
+        assert_eq!(splitter.finish().unwrap().sql, "SELECT 2");
         assert_eq!(splitter.finish(), None);
     }
 }

@@ -7,7 +7,9 @@
 //! query over an empty relation needs no planning. It also turns the syntax that DataFusion does not
 //! know (`::regclass`, `OPERATOR(pg_catalog.~)`, `COLLATE`) into what it does.
 
+mod composite;
 mod definitions;
+mod from;
 mod functions;
 pub(crate) mod relation;
 mod rewrite;
@@ -24,7 +26,7 @@ use firn_txn::catalog::{Oid, SchemaDef};
 
 pub use functions::function;
 pub(crate) use relation::{Cell, Relation, Row, parse_relations};
-pub use rewrite::{rewrite_expression, rewrite_query};
+pub use rewrite::{JSON_MARK, rewrite_expression, rewrite_query};
 
 /// The oid of the one role that owns everything, as of PostgreSQL's bootstrap superuser.
 pub(crate) const OWNER: i64 = 10;

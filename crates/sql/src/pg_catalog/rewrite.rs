@@ -3,13 +3,16 @@
 //! - `pg_catalog.` in front of functions, types and operators goes, `COLLATE` of the default order too.
 //! - A type like `regclass` is an oid that shows itself as a name. We have no such type: a cast to it
 //!   is the oid, except where its text is wanted: under a cast to text, or as a result column.
-//! - A query over a relation that is always empty becomes an empty query with the same columns.
+//! - A query over a relation that is always empty becomes an empty query with the same columns. The
+//!   parameters it loses are mentioned elsewhere, so that they still have a type.
 //! - A subquery for one value over the catalogs becomes an aggregate, which DataFusion demands of
 //!   subqueries that refer outside; it yields one row at most anyway.
 //! - `ARRAY(SELECT …)` becomes `(SELECT array_agg(…))`; functions that yield rows in the SELECT list
 //!   become `unnest` of functions that yield lists; `LIKE … ESCAPE` gets a backslash for its escape.
+//! - Composite values become columns ([`composite`]); some functions in FROM become subqueries ([`from`]);
+//!   a list that is written as an array's text becomes one of expressions.
 
-use super::relation;
+use super::{composite, from, relation};
 use datafusion::sql::sqlparser::ast::helpers::attached_token::AttachedToken;
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, BinaryOperator, CaseWhen, CastKind, DataType, Expr, Function, FunctionArg,
@@ -31,7 +34,12 @@ const OID_TYPES: [(&str, &str, &str); 5] = [
 ];
 
 /// Columns of PostgreSQL's vector types, which show themselves as numbers with blanks between.
-const VECTORS: [&str; 6] = ["indkey", "indcollation", "indclass", "indoption", "proargtypes", "tgattr"];
+pub(super) const VECTORS: [&str; 6] =
+    ["indkey", "indcollation", "indclass", "indoption", "proargtypes", "tgattr"];
+
+/// Ends the name of a result column of JSON. Users do not see it: it lies behind
+/// [`firn_exec::types::NAME_END`].
+pub const JSON_MARK: &str = "\0json";
 
 /// Aggregates that may stand alone in a SELECT list, which then yields a row even of nothing.
 const AGGREGATES: [&str; 13] = [
@@ -54,8 +62,51 @@ const AGGREGATES: [&str; 13] = [
 pub fn rewrite_query(query: &mut Query) {
     if let SetExpr::Select(select) = query.body.as_mut() {
         show_vectors(select);
+        mark_json(select);
     }
+    let parameters = parameters_of(query);
     let _: ControlFlow<()> = query.visit(&mut Rewriter);
+    if !parameters.is_empty() {
+        let kept = parameters_of(query);
+        for parameter in parameters.into_iter().filter(|parameter| !kept.contains(parameter)) {
+            mention(&mut query.body, parameter);
+        }
+    }
+}
+
+/// The parameters that a query names.
+fn parameters_of(query: &Query) -> Vec<String> {
+    let mut found = Vec::new();
+    let _: ControlFlow<()> = visit_expressions(query, |expr| {
+        if let Expr::Value(value) = expr
+            && let Value::Placeholder(name) = &value.value
+            && !found.contains(name)
+        {
+            found.push(name.clone());
+        }
+        ControlFlow::Continue(())
+    });
+    found
+}
+
+/// Names a parameter in a condition that always holds. Its type is not known otherwise, although the
+/// client will send it.
+fn mention(body: &mut SetExpr, parameter: String) {
+    match body {
+        SetExpr::Select(select) => {
+            let parameter = Expr::Value(Value::Placeholder(parameter).into());
+            let holds = Expr::BinaryOp {
+                left: Box::new(Expr::Value(Value::Boolean(true).into())),
+                op: BinaryOperator::Or,
+                right: Box::new(Expr::IsNull(Box::new(parameter))),
+            };
+            let condition = select.selection.take().map(|condition| Expr::Nested(Box::new(condition)));
+            select.selection = Some(and(condition, Expr::Nested(Box::new(holds))));
+        }
+        SetExpr::Query(query) => mention(&mut query.body, parameter),
+        SetExpr::SetOperation { left, .. } => mention(left, parameter),
+        _ => {}
+    }
 }
 
 /// Rewrites an expression in place.
@@ -78,6 +129,7 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        composite::flatten(&mut select.projection);
         for item in &mut select.projection {
             show_oid_type(item);
             if let SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. } = item {
@@ -91,6 +143,7 @@ impl VisitorMut for Rewriter {
         if let TableFactor::Table { name, args: Some(_), .. } = factor {
             strip_catalog(name);
         }
+        from::rewrite(factor);
         ControlFlow::Continue(())
     }
 
@@ -132,6 +185,19 @@ fn rewrite_expr(expr: &mut Expr) -> bool {
             }
             false
         }
+        Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } => {
+            listed(left, right, false).map(|list| *expr = list).is_some()
+        }
+        Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => {
+            listed(left, right, true).map(|list| *expr = list).is_some()
+        }
+        Expr::CompoundFieldAccess { root, access_chain } => match composite::access(root, access_chain) {
+            Some(plain) => {
+                *expr = plain;
+                true
+            }
+            None => false,
+        },
         Expr::Subquery(query) => match one_value(query) {
             Some(value) => {
                 *expr = value;
@@ -163,6 +229,64 @@ fn rewrite_expr(expr: &mut Expr) -> bool {
             true
         }),
         _ => false,
+    }
+}
+
+/// `x = ANY ('{a,b}'::text[])` as `x IN ('a', 'b')`.
+fn listed(left: &mut Expr, right: &Expr, negated: bool) -> Option<Expr> {
+    let Expr::Cast { expr: literal, data_type: DataType::Array(_), .. } = unnested(right) else {
+        return None;
+    };
+    let Expr::Value(literal) = literal.as_ref() else { return None };
+    let Value::SingleQuotedString(text) = &literal.value else { return None };
+    let elements = array_elements(text).filter(|elements| !elements.is_empty())?;
+    let element = |text: Option<String>| match text {
+        None => null(),
+        Some(text) => Expr::Value(Value::SingleQuotedString(text).into()),
+    };
+    Some(Expr::InList {
+        expr: Box::new(take(left)),
+        list: elements.into_iter().map(element).collect(),
+        negated,
+    })
+}
+
+/// The elements of an array of one dimension in PostgreSQL's notation, `{a,"b,c",NULL}`.
+fn array_elements(text: &str) -> Option<Vec<Option<String>>> {
+    let mut rest = text.trim().strip_prefix('{')?.strip_suffix('}')?.chars();
+    let mut elements = Vec::new();
+    let (mut element, mut quoted, mut was_quoted) = (String::new(), false, false);
+    loop {
+        match rest.next() {
+            Some('{' | '}') if !quoted => return None,
+            Some('\\') => element.push(rest.next()?),
+            Some('"') => {
+                quoted = !quoted;
+                was_quoted = true;
+            }
+            end @ (Some(',') | None) if !quoted => {
+                if end.is_none() && elements.is_empty() && element.is_empty() && !was_quoted {
+                    return Some(elements);
+                }
+                let text = std::mem::take(&mut element);
+                elements.push(match std::mem::take(&mut was_quoted) {
+                    true => Some(text),
+                    false => Some(text.trim().to_owned()).filter(|text| !text.eq_ignore_ascii_case("null")),
+                });
+                if end.is_none() {
+                    return Some(elements);
+                }
+            }
+            Some(character) => element.push(character),
+            None => return None,
+        }
+    }
+}
+
+fn unnested(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Nested(inner) => unnested(inner),
+        expr => expr,
     }
 }
 
@@ -359,6 +483,22 @@ fn show_vectors(select: &mut Select) {
     }
 }
 
+/// JSON in the result of a query is to be announced as such, although it is text to us.
+fn mark_json(select: &mut Select) {
+    for item in &mut select.projection {
+        let SelectItem::ExprWithAlias { expr, alias } = item else { continue };
+        let builds_json = visit_expressions(expr, |expr| match expr {
+            Expr::Function(function) if function_name(function) == "json_build_object" => {
+                ControlFlow::Break(())
+            }
+            _ => ControlFlow::Continue(()),
+        });
+        if builds_json.is_break() {
+            *alias = Ident::with_quote('"', composite::folded(alias) + JSON_MARK);
+        }
+    }
+}
+
 /// The name that PostgreSQL gives to a result column.
 fn column_name(expr: &Expr) -> String {
     match expr {
@@ -478,7 +618,7 @@ fn contains_aggregate(expr: &Expr) -> bool {
 }
 
 /// The name of a function without its schema.
-fn function_name(function: &Function) -> String {
+pub(super) fn function_name(function: &Function) -> String {
     let last = function.name.0.last().and_then(ObjectNamePart::as_ident);
     last.map_or_else(String::new, |name| name.value.to_ascii_lowercase())
 }
@@ -744,7 +884,7 @@ fn empty_query() -> Query {
     }
 }
 
-fn call(name: &str, arguments: Vec<Expr>) -> Expr {
+pub(super) fn call(name: &str, arguments: Vec<Expr>) -> Expr {
     let args = arguments.into_iter().map(|expr| FunctionArg::Unnamed(FunctionArgExpr::Expr(expr))).collect();
     function_call(
         name,
@@ -767,4 +907,23 @@ fn function_call(name: &str, args: FunctionArguments) -> Expr {
         over: None,
         within_group: Vec::new(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_are_read_in_postgresql_s_notation() {
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(array_elements("{}"), Some(Vec::new()));
+        assert_eq!(array_elements("{a, b ,null}"), Some(vec![text("a"), text("b"), None]));
+        assert_eq!(
+            array_elements(r#"{"null","a,\"b","",x}"#),
+            Some(vec![text("null"), text("a,\"b"), text(""), text("x")])
+        );
+        for wrong in ["a", "{a", "{\"a}", "{{a}}"] {
+            assert_eq!(array_elements(wrong), None, "{wrong}");
+        }
+    }
 }

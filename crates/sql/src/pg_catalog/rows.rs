@@ -193,6 +193,20 @@ fn pg_class(source: &Source) -> Vec<Row> {
             let checks = table.constraints.iter().filter(is_check).count();
             row.push(("relchecks", Cell::Integer(checks as i64)));
             row.push(("relhasindex", Cell::Boolean(!table.indexes.is_empty())));
+            // PostgreSQL checks foreign keys by triggers, and psql asks about the ones only of tables
+            // that have the others.
+            let is_reference = |constraint: &ConstraintDef| match constraint.kind {
+                ConstraintKind::ForeignKey { parent, .. } => Some(parent),
+                _ => None,
+            };
+            let refers = table.constraints.iter().any(|constraint| is_reference(constraint).is_some());
+            let is_referred_to = source
+                .catalog
+                .tables
+                .values()
+                .flat_map(|table| &table.constraints)
+                .any(|constraint| is_reference(constraint) == Some(table.oid));
+            row.push(("relhastriggers", Cell::Boolean(refers || is_referred_to)));
         }
         row
     };

@@ -186,6 +186,38 @@ fn the_queries_of_sqlalchemy_reflection_run() {
 }
 
 #[test]
+fn the_queries_of_pgjdbc_metadata_run() {
+    all_run(include_str!("tests/pgjdbc.sql"));
+}
+
+#[test]
+fn lists_expand_to_elements_and_positions() {
+    let sql = "SELECT (i.keys).n, a.attname FROM pg_attribute a JOIN \
+               (SELECT indrelid, information_schema._pg_expandarray(indkey) AS keys FROM pg_index \
+               WHERE indexrelid = 'child_p'::regclass) i \
+               ON a.attnum = (i.keys).x AND a.attrelid = i.indrelid ORDER BY 1";
+    assert_eq!(query(sql), ["1|p", "2|t"]);
+    // Vectors begin at 0.
+    let sql = "SELECT indoption[0], indkey[1] FROM (SELECT * FROM pg_index) i \
+               WHERE indexrelid = 'child_p'::regclass";
+    assert_eq!(query(sql), ["3|4"]);
+}
+
+#[test]
+fn series_may_have_computed_bounds() {
+    let sql = "SELECT s.r, (current_schemas(false))[s.r] \
+               FROM generate_series(1, array_upper(current_schemas(false), 1)) AS s(r)";
+    assert_eq!(query(sql), ["1|public"]);
+}
+
+#[test]
+fn keywords_are_told() {
+    let sql = "SELECT word FROM pg_catalog.pg_get_keywords() \
+               WHERE word <> ALL ('{select,\"null\"}'::text[]) AND word = ANY ('{select,ilike}'::text[])";
+    assert_eq!(query(sql), ["ilike"]);
+}
+
+#[test]
 fn every_relation_can_be_read() {
     for schema in ["pg_catalog", "information_schema"] {
         for relation in relation_names(schema) {

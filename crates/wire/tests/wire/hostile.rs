@@ -88,7 +88,7 @@ fn random_bytes_neither_hang_nor_harm_the_server() {
         let mut bytes = Vec::new();
         for _ in 0..random.uniform(1, 20) {
             // Half of them look like messages, so that they get past the frame.
-            if random.next_u64() % 2 == 0 {
+            if random.next_u64().is_multiple_of(2) {
                 let tags = b"BCDEHPSQFdcfp";
                 let tag = tags[random.uniform(0, tags.len() as i64 - 1) as usize];
                 let body: Vec<u8> = (0..random.uniform(0, 30)).map(|_| random.next_u64() as u8 & 3).collect();

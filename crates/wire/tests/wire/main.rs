@@ -2,6 +2,7 @@
 
 mod raw;
 
+mod errors;
 mod hostile;
 mod limits;
 mod messages;

@@ -130,6 +130,15 @@ fn a_row_limit_suspends_a_portal_until_it_is_executed_again() {
 }
 
 #[test]
+fn a_declared_cursor_can_be_described_as_a_portal() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    assert_eq!(raw.answers(&query("BEGIN; DECLARE \"C\" CURSOR FOR SELECT 1 AS one")), "C C ZT");
+    assert_eq!(raw.answers(&[describe('P', "C"), sync()].concat()), "T ZT");
+    assert_eq!(raw.answers(&[describe('P', "c"), sync()].concat()), "E34000 ZE");
+}
+
+#[test]
 fn flush_answers_without_sync() {
     let server = serve_plainly();
     let mut raw = Raw::connect(&server);
@@ -152,7 +161,10 @@ fn copy_goes_both_ways_in_both_protocols() {
     raw.send(&query("COPY t FROM STDIN; SELECT 1"));
     raw.until('G');
     assert_eq!(raw.answers(&[data(b"1\n2"), data(b"\n3\n"), done.clone()].concat()), "C T D C ZI");
-    assert_eq!(raw.answers(&query("COPY t TO STDOUT")).replace("d ", ""), "H c C ZI");
+    // Each row is a message of its own, even if it has several lines.
+    assert_eq!(raw.answers(&query("COPY t TO STDOUT")), "H d d d c C ZI");
+    let csv = "COPY (SELECT 'x' || chr(10) || 'y' FROM t) TO STDOUT WITH (FORMAT csv, HEADER)";
+    assert_eq!(raw.answers(&query(csv)), "H d d d d c C ZI");
 
     // libpq's way: Sync comes with Execute and is ignored while data is awaited.
     let open = [parse("", "COPY t FROM STDIN"), bind("", "", &[]), execute("", 0), sync()].concat();
@@ -172,6 +184,55 @@ fn copy_goes_both_ways_in_both_protocols() {
     let answers = summary(&raw.until('Z'));
     assert!(answers.starts_with("E22") && answers.ends_with(" ZI"), "{answers}");
     assert_eq!(count(&mut raw), "4");
+}
+
+#[test]
+fn a_copy_that_fails_in_a_pipeline_skips_to_sync_and_leaves_nothing() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    raw.answers(&query("CREATE TABLE t (a int)"));
+    let insert = [parse("", "INSERT INTO t VALUES (1)"), bind("", "", &[]), execute("", 0)].concat();
+    let copy = [parse("", "COPY t FROM STDIN"), bind("", "", &[]), execute("", 0)].concat();
+    raw.send(&[insert.clone(), copy].concat());
+    raw.send(&message(b'H', b""));
+    raw.until('G');
+    // A message that does not belong to a COPY ends it; what follows up to Sync is ignored.
+    let rest = [message(b'd', b"2\n"), insert.clone(), message(b'c', b""), insert, sync()].concat();
+    assert_eq!(raw.answers(&rest), "E08P01 ZI");
+    assert_eq!(count(&mut raw), "0");
+}
+
+#[test]
+fn a_query_during_copy_fails_the_copy_and_is_not_run() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    raw.answers(&query("CREATE TABLE t (a int)"));
+    raw.send(&query("COPY t FROM STDIN"));
+    raw.until('G');
+    raw.send(&[message(b'd', b"1\n"), query("INSERT INTO t VALUES (7)")].concat());
+    assert_eq!(summary(&raw.until('Z')), "E08P01 ZI");
+    assert_eq!(count(&mut raw), "0");
+}
+
+#[test]
+fn a_portal_of_a_statement_that_changes_rows_can_be_read_in_portions_too() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    raw.answers(&query("CREATE TABLE t (a int)"));
+    raw.answers(&query("BEGIN"));
+    let open = [
+        parse("", "INSERT INTO t SELECT * FROM generate_series(1, 5) RETURNING a"),
+        bind("p", "", &[]),
+        execute("p", 3),
+        sync(),
+    ];
+    assert_eq!(raw.answers(&open.concat()), "1 2 D D D s ZT");
+    raw.send(&[execute("p", 3), sync()].concat());
+    let received = raw.until('Z');
+    assert_eq!(summary(&received), "D D C ZT");
+    assert_eq!(received[2].1, b"INSERT 0 5\0");
+    assert_eq!(raw.answers(&query("COMMIT")), "C ZI");
+    assert_eq!(count(&mut raw), "5");
 }
 
 #[test]

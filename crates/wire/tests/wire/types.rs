@@ -124,3 +124,47 @@ fn parameters_of_a_type_that_is_not_served_are_refused() {
     let point = message(b'P', b"\0SELECT $1\0\0\x01\0\0\x02\x58");
     assert_eq!(raw.answers(&[point, sync()].concat()), "E0A000 ZI");
 }
+
+/// Arrays are results only; the parser of PostgreSQL's text form is the client's.
+#[test]
+fn arrays_are_announced_as_arrays_and_sent_in_both_formats() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    raw.answers(&query(
+        "CREATE TABLE t (a integer PRIMARY KEY, b varchar(9)); INSERT INTO t VALUES (1, 'x y'), (2, NULL)",
+    ));
+    for (sql, oid, text, binary) in [
+        (
+            "SELECT array_agg(a ORDER BY a) FROM t",
+            1007,
+            "{1,2}",
+            "0000000100000000000000170000000200000001000000040000000100000004\
+00000002",
+        ),
+        (
+            "SELECT array_agg(b ORDER BY a) FROM t",
+            1009,
+            "{\"x y\",NULL}",
+            "000000010000000100000019000000020000000100000003782079ffffffff",
+        ),
+        (
+            "SELECT conkey FROM pg_constraint WHERE conname = 't_pkey'",
+            1005,
+            "{1}",
+            "00000001000000000000001500000001000000010000000200\
+01",
+        ),
+    ] {
+        raw.answers(&[parse("s", sql), sync()].concat());
+        raw.send(&[describe('S', "s"), bind("", "s", &[]), execute("", 0), sync()].concat());
+        let received = raw.until('Z');
+        assert_eq!(summary(&received), "t T 2 D C ZI", "{sql}");
+        let description = &received[1].1;
+        let type_at = description.len() - 12;
+        assert_eq!(description[type_at..type_at + 4], u32::to_be_bytes(oid), "{sql}");
+        assert_eq!(cells(&received[3].1), [Some(text.as_bytes().to_vec())], "{sql}");
+        let found = one_cell(&mut raw, &[bind_in("", "s", &[], 0, 1), execute("", 0), sync()]);
+        assert_eq!(hex(&found.unwrap()), binary, "{sql}");
+        raw.answers(&[close('S', "s"), sync()].concat());
+    }
+}

@@ -1,0 +1,73 @@
+//! Functions in FROM that DataFusion does not plan as they are.
+//!
+//! - A series with a parameter or the length of a list for a bound becomes a subquery that unnests a list,
+//!   because a table function takes constants only.
+//! - `pg_get_keywords()` becomes the words that our parser knows. Which of them are reserved is told of
+//!   none: clients want to know what to put in quotes, and quotes never hurt.
+
+use super::rewrite::function_name;
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArg, Ident, ObjectNamePart, TableAlias, TableFactor, TableFunctionArgs, Value,
+    visit_expressions,
+};
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::keywords::ALL_KEYWORDS;
+use datafusion::sql::sqlparser::parser::Parser;
+use std::ops::ControlFlow;
+
+/// Rewrites one item of a FROM clause in place.
+pub(super) fn rewrite(factor: &mut TableFactor) {
+    let TableFactor::Table { name, args: Some(arguments), alias, .. } = factor else { return };
+    let Some(ObjectNamePart::Identifier(function)) = name.0.last() else { return };
+    let subquery = match function.value.to_ascii_lowercase().as_str() {
+        "generate_series" if arguments.args.iter().any(is_computed) => {
+            computed_series(arguments, alias.as_ref())
+        }
+        "pg_get_keywords" if arguments.args.is_empty() => keywords(),
+        _ => return,
+    };
+    let alias = alias.take().unwrap_or_else(|| TableAlias {
+        explicit: true,
+        name: function.clone(),
+        columns: Vec::new(),
+        at: None,
+    });
+    let query = Parser::new(&PostgreSqlDialect {})
+        .try_with_sql(&subquery)
+        .and_then(|mut parser| parser.parse_query());
+    let subquery = query.unwrap_or_else(|error| panic!("{subquery} was made to be parsed: {error}"));
+    *factor = TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None };
+}
+
+/// Whether a bound is known only when the query runs.
+fn is_computed(bound: &FunctionArg) -> bool {
+    let found = visit_expressions(bound, |expr| match expr {
+        Expr::Value(value) if matches!(value.value, Value::Placeholder(_)) => ControlFlow::Break(()),
+        Expr::Function(function)
+            if matches!(function_name(function).as_str(), "array_upper" | "array_length") =>
+        {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+fn computed_series(arguments: &TableFunctionArgs, alias: Option<&TableAlias>) -> String {
+    let bounds: Vec<String> = arguments.args.iter().map(ToString::to_string).collect();
+    let column = match alias {
+        None => Ident::new("generate_series"),
+        Some(alias) => alias.columns.first().map_or(&alias.name, |column| &column.name).clone(),
+    };
+    format!("SELECT unnest(generate_series({})) AS {column}", bounds.join(", "))
+}
+
+fn keywords() -> String {
+    let words: Vec<String> =
+        ALL_KEYWORDS.iter().map(|word| format!("('{}')", word.to_ascii_lowercase())).collect();
+    format!(
+        "SELECT word, 'U' AS catcode, true AS barelabel, 'unreserved' AS catdesc, \
+         'can be bare label' AS baredesc FROM (VALUES {}) AS keywords (word)",
+        words.join(", ")
+    )
+}
