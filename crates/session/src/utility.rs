@@ -143,7 +143,7 @@ impl Connection {
         match &parsed.statement {
             Parse::Query(_) => self.run_query(&statement.prepared, parameters),
             Parse::Change(change) => {
-                self.run_change(&statement.prepared, parameters, firn_sql::statement::change_verb(change))
+                self.run_change(&statement.prepared, parameters, change.verb())
             }
             _ => unreachable!("the parser lets nothing else in"),
         }
