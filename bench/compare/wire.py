@@ -30,6 +30,7 @@ LOADS = [
     ("select-only, 1 client, one core", ["-S", "-M", "prepared"], 1, True),
     ("select-only, 2 clients", ["-S", "-M", "prepared"], 2, False),
     ("TPC-B-like durable, 1 client", ["-M", "prepared"], 1, False),
+    ("TPC-B-like durable, 1 client, one core", ["-M", "prepared"], 1, True),
     ("TPC-B-like durable, 16 clients", ["-M", "prepared"], 16, False),
 ]
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -100,9 +100,11 @@ impl RedoBuffer {
     #[inline]
     pub fn insert(&mut self, table: TableId, row: RowId, cells: &[Cell<'_>]) {
         let start = self.begin(KIND_INSERT, cells.len() as u16, table.0, row.to_bits());
+        let mut room = Room::for_cells(&mut self.bytes, cells);
         for cell in cells {
-            put_cell(&mut self.bytes, cell);
+            room.put_cell(cell);
         }
+        room.close();
         self.end(start);
     }
 
@@ -136,10 +138,12 @@ impl RedoBuffer {
     pub fn update(&mut self, table: TableId, row: RowId, columns: &[ColumnId], cells: &[Cell<'_>]) {
         assert_eq!(columns.len(), cells.len());
         let start = self.begin(KIND_UPDATE, cells.len() as u16, table.0, row.to_bits());
+        let mut room = Room::for_cells(&mut self.bytes, cells);
         for (column, cell) in columns.iter().zip(cells) {
-            self.bytes.extend_from_slice(&column.0.to_le_bytes());
-            put_cell(&mut self.bytes, cell);
+            room.put(column.0.to_le_bytes());
+            room.put_cell(cell);
         }
+        room.close();
         self.end(start);
     }
 
@@ -194,53 +198,86 @@ impl CellWriter<'_> {
     #[inline]
     pub fn push(&mut self, cell: Cell<'_>) {
         self.cells += 1;
-        put_cell(self.bytes, &cell);
+        let mut room = Room::for_cells(self.bytes, &[cell]);
+        room.put_cell(&cell);
+        room.close();
     }
 }
 
-#[inline]
-fn put_cell(out: &mut Vec<u8>, cell: &Cell<'_>) {
-    match cell {
-        Cell::Null => out.push(TAG_NULL),
-        Cell::Word(word) => put_word(out, *word),
-        Cell::Wide([low, high]) => {
-            let mut bytes = [TAG_WIDE; 17];
-            bytes[1..9].copy_from_slice(&low.to_le_bytes());
-            bytes[9..].copy_from_slice(&high.to_le_bytes());
-            out.extend_from_slice(&bytes);
-        }
-        Cell::Inline(length, bytes) => {
-            out.push(TAG_SHORT | length);
-            out.extend_from_slice(&bytes[..usize::from(*length)]);
-        }
-        Cell::Bytes(bytes) => {
-            if bytes.len() < 0x80 {
-                out.push(TAG_SHORT | bytes.len() as u8);
-            } else {
-                let length = u32::try_from(bytes.len()).expect("strings are shorter than 4 GiB");
-                out.push(TAG_LONG);
-                out.extend_from_slice(&length.to_le_bytes());
+/// The end of a buffer, made long enough for some cells at once: a cell is then written without
+/// asking for memory, and in copies of constant length, which cost a store each and not a call.
+struct Room<'b> {
+    bytes: &'b mut Vec<u8>,
+    at: usize,
+}
+
+impl<'b> Room<'b> {
+    /// Room for the cells, each with the number of its column.
+    #[inline]
+    fn for_cells(bytes: &'b mut Vec<u8>, cells: &[Cell<'_>]) -> Room<'b> {
+        /// More than the number of a column and any cell but for the bytes of a long string.
+        const CELL: usize = 24;
+        let strings = |cell: &Cell<'_>| if let Cell::Bytes(bytes) = cell { bytes.len() } else { 0 };
+        let most = cells.iter().map(|cell| CELL + strings(cell)).sum::<usize>();
+        let at = bytes.len();
+        bytes.resize(at + most, 0);
+        Room { bytes, at }
+    }
+
+    /// Gives back what was not used.
+    #[inline]
+    fn close(self) {
+        self.bytes.truncate(self.at);
+    }
+
+    #[inline]
+    fn put<const LENGTH: usize>(&mut self, bytes: [u8; LENGTH]) {
+        self.bytes[self.at..self.at + LENGTH].copy_from_slice(&bytes);
+        self.at += LENGTH;
+    }
+
+    #[inline]
+    fn put_cell(&mut self, cell: &Cell<'_>) {
+        match cell {
+            Cell::Null => self.put([TAG_NULL]),
+            Cell::Word(word) => self.put_word(*word),
+            Cell::Wide([low, high]) => {
+                self.put([TAG_WIDE]);
+                self.put(low.to_le_bytes());
+                self.put(high.to_le_bytes());
             }
-            out.extend_from_slice(bytes);
+            Cell::Inline(length, bytes) => {
+                self.put([TAG_SHORT | length]);
+                self.put(*bytes);
+                self.at -= bytes.len() - usize::from(*length);
+            }
+            Cell::Bytes(bytes) => {
+                if bytes.len() < 0x80 {
+                    self.put([TAG_SHORT | bytes.len() as u8]);
+                } else {
+                    let length = u32::try_from(bytes.len()).expect("strings are shorter than 4 GiB");
+                    self.put([TAG_LONG]);
+                    self.put(length.to_le_bytes());
+                }
+                self.bytes[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+                self.at += bytes.len();
+            }
         }
     }
-}
 
-/// Always copies nine bytes and cuts the rest off: a copy of constant length is one store, one of
-/// variable length a call.
-#[inline]
-fn put_word(out: &mut Vec<u8>, word: u64) {
-    let (tag, width) = match word {
-        0 => (TAG_ZERO, 0),
-        1..=0xff => (TAG_WORD_1, 1),
-        0x100..=0xffff => (TAG_WORD_2, 2),
-        0x1_0000..=0xffff_ffff => (TAG_WORD_4, 4),
-        _ => (TAG_WORD_8, 8),
-    };
-    let mut bytes = [tag; 9];
-    bytes[1..].copy_from_slice(&word.to_le_bytes());
-    out.extend_from_slice(&bytes);
-    out.truncate(out.len() - (8 - width));
+    #[inline]
+    fn put_word(&mut self, word: u64) {
+        let (tag, width) = match word {
+            0 => (TAG_ZERO, 0),
+            1..=0xff => (TAG_WORD_1, 1),
+            0x100..=0xffff => (TAG_WORD_2, 2),
+            0x1_0000..=0xffff_ffff => (TAG_WORD_4, 4),
+            _ => (TAG_WORD_8, 8),
+        };
+        self.put([tag]);
+        self.put(word.to_le_bytes());
+        self.at -= 8 - width;
+    }
 }
 
 /// A record as read back; cells borrow the log's bytes.
@@ -296,13 +333,14 @@ pub enum Record<'a> {
 }
 
 impl Record<'_> {
-    /// The table whose rows it changes.
-    pub fn table(&self) -> Option<TableId> {
+    /// The row it changes, or the first of them, and its table.
+    #[inline]
+    pub fn row(&self) -> Option<(TableId, RowId)> {
         match self {
-            Record::Insert { table, .. }
-            | Record::InsertBatch { table, .. }
-            | Record::Update { table, .. }
-            | Record::Delete { table, .. } => Some(*table),
+            Record::Insert { table, row, .. }
+            | Record::InsertBatch { table, first: row, .. }
+            | Record::Update { table, row, .. }
+            | Record::Delete { table, row } => Some((*table, *row)),
             Record::CatalogChange(_) | Record::SequenceAdvance { .. } => None,
         }
     }

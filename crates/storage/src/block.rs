@@ -16,13 +16,13 @@
 
 use crate::Guard;
 use crate::heap::{self, Heap, INLINE_BYTES};
-use crate::layout::{Layout, RANGE_SLOTS};
-use crate::memory::Memory;
+use crate::layout::{ColumnLayout, Layout, RANGE_SLOTS, Unit};
+use crate::memory::{Memory, prefetch};
 use crate::state::{BlockEvent, BlockState, next};
 use crate::version::{Record, UndoHeader, undo_unseen};
-use firn_base::sync::{Arc, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, OnceLock, Ordering, fence};
-use firn_base::types::Width;
-use firn_base::{BlockNumber, Cell, ColumnId, RowId, Slot, Snapshot, TableId};
+use firn_base::sync::{Arc, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, OnceLock, Ordering, fence};
+use firn_base::{BlockNumber, Cell, ColumnId, RowId, Slot, Snapshot, TableId, visible};
+use smallvec::SmallVec;
 
 /// A cell as it lies in a block: zero-extended bits, or a view into the block's heap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -112,14 +112,21 @@ impl Block {
     #[inline]
     pub fn is_present(&self, slot: Slot) -> bool {
         // Acquire: pairs with `set_present`. The columns of a row that is present are there.
-        self.present_words()[slot.index() / 64].load(Ordering::Acquire) >> (slot.0 % 64) & 1 != 0
+        self.present_word(slot).load(Ordering::Acquire) >> (slot.0 % 64) & 1 != 0
     }
 
     #[inline]
     pub fn set_present(&self, slot: Slot, present: bool) {
         // Pairs with the load in `is_present`.
         fence(Ordering::Release);
-        set_bit(self.present_words(), slot, present);
+        set_bit(self.present_word(slot), slot.index(), present);
+    }
+
+    #[inline]
+    fn present_word(&self, slot: Slot) -> &AtomicU64 {
+        self.check(slot);
+        // SAFETY: the block begins with a bit for every slot.
+        unsafe { self.bit_word(0, slot.index()) }
     }
 
     // ---- columns ----
@@ -139,7 +146,7 @@ impl Block {
 
     /// The values of a 2-byte column.
     #[inline]
-    pub fn u16s(&self, column: ColumnId) -> &[firn_base::sync::AtomicU16] {
+    pub fn u16s(&self, column: ColumnId) -> &[AtomicU16] {
         self.memory.u16s(self.layout.column(column).values, self.layout.slots as usize)
     }
 
@@ -169,48 +176,87 @@ impl Block {
     /// What lies in the column now, whoever wrote it. May be torn: see the protocol.
     #[inline]
     pub fn load_cell(&self, slot: Slot, column: ColumnId) -> RawCell {
-        if let Some(validity) = self.validity(column)
-            && !bit(validity, slot)
-        {
-            return RawCell { null: true, words: [0, 0] };
+        let column = self.layout.column(column);
+        match self.load_words(slot, column) {
+            Some(words) => RawCell { null: false, words },
+            None => RawCell { null: true, words: [0, 0] },
         }
+    }
+
+    /// The words of a value, `None` for NULL.
+    #[inline]
+    fn load_words(&self, slot: Slot, column: &ColumnLayout) -> Option<[u64; 2]> {
+        use Ordering::Relaxed;
+        self.check(slot);
         let at = slot.index();
-        let words = match self.layout.column(column).width {
-            Width::Bit => [u64::from(bit(self.bits(column), slot)), 0],
-            Width::Fixed(2) => [u64::from(self.u16s(column)[at].load(Ordering::Relaxed)), 0],
-            Width::Fixed(4) => [u64::from(self.u32s(column)[at].load(Ordering::Relaxed)), 0],
-            Width::Fixed(8) => [self.u64s(column)[at].load(Ordering::Relaxed), 0],
-            Width::Fixed(_) | Width::View => {
-                let pairs = self.pairs(column);
-                [pairs[2 * at].load(Ordering::Relaxed), pairs[2 * at + 1].load(Ordering::Relaxed)]
+        let values = column.values;
+        // SAFETY: every part of the layout has room for `slots` values, of which this is one, in the
+        // unit the layout gives; parts are aligned to more than any unit.
+        unsafe {
+            if let Some(validity) = column.validity
+                && self.bit_word(validity, at).load(Relaxed) >> (at % 64) & 1 == 0
+            {
+                return None;
             }
-        };
-        RawCell { null: false, words }
+            Some(match column.unit {
+                Unit::Bit => [self.bit_word(values, at).load(Relaxed) >> (at % 64) & 1, 0],
+                Unit::Two => [u64::from(self.memory.at::<AtomicU16>(values + 2 * at).load(Relaxed)), 0],
+                Unit::Four => [u64::from(self.memory.at::<AtomicU32>(values + 4 * at).load(Relaxed)), 0],
+                Unit::Eight => [self.memory.at::<AtomicU64>(values + 8 * at).load(Relaxed), 0],
+                Unit::Pair | Unit::View => {
+                    let low = self.memory.at::<AtomicU64>(values + 16 * at).load(Relaxed);
+                    let high = self.memory.at::<AtomicU64>(values + 16 * at + 8).load(Relaxed);
+                    [low, high]
+                }
+            })
+        }
+    }
+
+    /// The word of a bitmap that holds the bit of slot `at`.
+    ///
+    /// # Safety
+    /// A bitmap of the layout begins at `bitmap`, and the slot is one of the block's.
+    #[inline]
+    unsafe fn bit_word(&self, bitmap: usize, at: usize) -> &AtomicU64 {
+        // SAFETY: by the caller; bitmaps are whole words.
+        unsafe { self.memory.at(bitmap + at / 64 * 8) }
+    }
+
+    /// What the accesses to single values rely on.
+    #[inline]
+    fn check(&self, slot: Slot) {
+        assert!(slot.0 < self.layout.slots, "row ids name existing slots");
     }
 
     /// Changes the column in place. The caller owns the row: its record heads the chain.
     #[inline]
     pub fn store_cell(&self, slot: Slot, column: ColumnId, cell: RawCell) {
-        match self.validity(column) {
-            Some(validity) => {
-                // Most writes do not change whether there is a value, and a load is cheaper.
-                if bit(validity, slot) == cell.null {
-                    set_bit(validity, slot, !cell.null);
-                }
-            }
-            None => assert!(!cell.null, "NULL in a column that is not nullable"),
-        }
+        use Ordering::Relaxed;
+        let column = self.layout.column(column);
+        self.check(slot);
         let at = slot.index();
-        let [low, high] = cell.words;
-        match self.layout.column(column).width {
-            Width::Bit => set_bit(self.bits(column), slot, low != 0),
-            Width::Fixed(2) => self.u16s(column)[at].store(low as u16, Ordering::Relaxed),
-            Width::Fixed(4) => self.u32s(column)[at].store(low as u32, Ordering::Relaxed),
-            Width::Fixed(8) => self.u64s(column)[at].store(low, Ordering::Relaxed),
-            Width::Fixed(_) | Width::View => {
-                let pairs = self.pairs(column);
-                pairs[2 * at].store(low, Ordering::Relaxed);
-                pairs[2 * at + 1].store(high, Ordering::Relaxed);
+        let (values, [low, high]) = (column.values, cell.words);
+        // SAFETY: as in `load_words`.
+        unsafe {
+            match column.validity {
+                Some(validity) => {
+                    let word = self.bit_word(validity, at);
+                    // Most writes do not change whether there is a value, and a load is cheaper.
+                    if (word.load(Relaxed) >> (at % 64) & 1 == 0) != cell.null {
+                        set_bit(word, at, !cell.null);
+                    }
+                }
+                None => assert!(!cell.null, "NULL in a column that is not nullable"),
+            }
+            match column.unit {
+                Unit::Bit => set_bit(self.bit_word(values, at), at, low != 0),
+                Unit::Two => self.memory.at::<AtomicU16>(values + 2 * at).store(low as u16, Relaxed),
+                Unit::Four => self.memory.at::<AtomicU32>(values + 4 * at).store(low as u32, Relaxed),
+                Unit::Eight => self.memory.at::<AtomicU64>(values + 8 * at).store(low, Relaxed),
+                Unit::Pair | Unit::View => {
+                    self.memory.at::<AtomicU64>(values + 16 * at).store(low, Relaxed);
+                    self.memory.at::<AtomicU64>(values + 16 * at + 8).store(high, Relaxed);
+                }
             }
         }
     }
@@ -226,7 +272,7 @@ impl Block {
         };
         debug_assert_eq!(
             matches!(cell, Cell::Inline(..) | Cell::Bytes(_)),
-            self.layout.column(column).width == Width::View,
+            self.layout.column(column).unit == Unit::View,
             "column {column:?} was given {cell:?}"
         );
         RawCell { null: false, words }
@@ -238,18 +284,22 @@ impl Block {
         if raw.null {
             return Cell::Null;
         }
-        match self.layout.column(column).width {
-            Width::Bit | Width::Fixed(2 | 4 | 8) => Cell::Word(raw.words[0]),
-            Width::Fixed(_) => Cell::Wide(raw.words),
-            Width::View => {
-                let length = heap::view_len(raw.words);
-                if length <= INLINE_BYTES {
-                    let bytes = heap::view_bytes(raw.words)[4..].try_into().expect("12 bytes");
-                    Cell::Inline(length as u8, bytes)
-                } else {
-                    Cell::Bytes(self.heap.bytes(raw.words))
-                }
-            }
+        match self.layout.column(column).unit {
+            Unit::Bit | Unit::Two | Unit::Four | Unit::Eight => Cell::Word(raw.words[0]),
+            Unit::Pair => Cell::Wide(raw.words),
+            Unit::View => self.export_view(raw.words),
+        }
+    }
+
+    /// The string that a validated view stands for.
+    #[inline]
+    fn export_view(&self, view: [u64; 2]) -> Cell<'_> {
+        let length = heap::view_len(view);
+        if length <= INLINE_BYTES {
+            let bytes = heap::view_bytes(view)[4..].try_into().expect("12 bytes");
+            Cell::Inline(length as u8, bytes)
+        } else {
+            Cell::Bytes(self.heap.bytes(view))
         }
     }
 
@@ -268,8 +318,9 @@ impl Block {
     #[inline]
     pub fn head<'g>(&self, slot: Slot, guard: &'g Guard) -> Option<Record<'g>> {
         let versions = self.versions.get()?;
-        let heads = versions.pointers(0, self.layout.slots as usize);
-        Record::load(&heads[slot.index()], guard)
+        self.check(slot);
+        // SAFETY: there is a head for every slot.
+        Record::load(unsafe { versions.at(slot.index() * size_of::<AtomicPtr<UndoHeader>>()) }, guard)
     }
 
     /// Links `record` as the newest of its row, whose newest was `head`. False if that changed.
@@ -362,21 +413,124 @@ impl Block {
         }
     }
 
+    /// Asks the processor to fetch the chain head of a row.
+    #[inline]
+    pub fn prefetch_head(&self, slot: Slot) {
+        if let Some(versions) = self.versions.get() {
+            versions.prefetch(slot.index() * size_of::<AtomicPtr<UndoHeader>>());
+        }
+    }
+
+    /// Asks the processor to fetch what reading `columns` of a row touches first.
+    #[inline]
+    pub fn prefetch(&self, slot: Slot, columns: &[ColumnId]) {
+        let at = slot.index();
+        self.prefetch_head(slot);
+        self.memory.prefetch(at / 64 * 8);
+        for column in columns {
+            let column = self.layout.column(*column);
+            self.memory.prefetch(column.values + at * column.unit.bits() / 8);
+            if let Some(validity) = column.validity {
+                self.memory.prefetch(validity + at / 64 * 8);
+            }
+        }
+    }
+
+    /// Asks the processor to fetch what the memory leads to that [`Block::prefetch`] asked for: the
+    /// newest record and the strings of a row.
+    #[inline]
+    pub fn prefetch_further(&self, slot: Slot, columns: &[ColumnId], guard: &Guard) {
+        if let Some(record) = self.head(slot, guard) {
+            prefetch(record.as_ptr().cast());
+        }
+        for column in columns {
+            let column = self.layout.column(*column);
+            if column.unit == Unit::View
+                && let Some(view) = self.load_words(slot, column)
+            {
+                self.heap.prefetch(view);
+            }
+        }
+    }
+
+    /// As [`Block::read_raw`], but gives cells. Rows whose newest version the snapshot sees, nearly
+    /// all, are read in one go.
+    #[inline]
+    pub fn read<'g>(
+        &'g self,
+        slot: Slot,
+        snapshot: Snapshot,
+        columns: &[ColumnId],
+        cells: &mut [Cell<'g>],
+        guard: &'g Guard,
+    ) -> bool {
+        loop {
+            let head = self.head(slot, guard);
+            if head.is_some_and(|record| !visible(record.stamp(), snapshot)) {
+                return self.read_older(slot, snapshot, columns, cells, guard);
+            }
+            let present = self.is_present(slot);
+            // A view must not be followed before it is known to be whole.
+            let mut views = false;
+            for (column, cell) in columns.iter().zip(&mut *cells) {
+                let column = self.layout.column(*column);
+                *cell = match self.load_words(slot, column) {
+                    None => Cell::Null,
+                    Some(words) if column.unit < Unit::Pair => Cell::Word(words[0]),
+                    Some(words) => {
+                        views = true;
+                        Cell::Wide(words)
+                    }
+                };
+            }
+            // Pairs with the release fence in `link`.
+            fence(Ordering::Acquire);
+            if self.head(slot, guard) != head {
+                std::hint::spin_loop();
+                continue;
+            }
+            if views && present {
+                for (column, cell) in columns.iter().zip(&mut *cells) {
+                    if let Cell::Wide(words) = *cell
+                        && self.layout.column(*column).unit == Unit::View
+                    {
+                        *cell = self.export_view(words);
+                    }
+                }
+            }
+            return present;
+        }
+    }
+
+    #[cold]
+    fn read_older<'g>(
+        &'g self,
+        slot: Slot,
+        snapshot: Snapshot,
+        columns: &[ColumnId],
+        cells: &mut [Cell<'g>],
+        guard: &'g Guard,
+    ) -> bool {
+        let mut raw: SmallVec<[RawCell; 16]> = SmallVec::from_elem(RawCell::default(), columns.len());
+        let exists = self.read_raw(slot, snapshot, columns, &mut raw, guard);
+        if exists {
+            for ((column, raw), cell) in columns.iter().zip(&raw).zip(cells) {
+                *cell = self.export(*column, *raw);
+            }
+        }
+        exists
+    }
+
     /// Bytes allocated.
     pub fn memory_bytes(&self) -> usize {
         self.memory.len() + self.heap.allocated_bytes() + self.versions.get().map_or(0, Memory::len)
     }
 }
 
+/// Sets the bit of slot `at` in its word.
 #[inline]
-pub(crate) fn bit(words: &[AtomicU64], slot: Slot) -> bool {
-    words[slot.index() / 64].load(Ordering::Relaxed) >> (slot.0 % 64) & 1 != 0
-}
-
-#[inline]
-fn set_bit(words: &[AtomicU64], slot: Slot, value: bool) {
-    let word = &words[slot.index() / 64];
-    let mask = 1 << (slot.0 % 64);
+fn set_bit(word: &AtomicU64, at: usize, value: bool) {
+    let mask = 1 << (at % 64);
     if value {
         word.fetch_or(mask, Ordering::Relaxed);
     } else {

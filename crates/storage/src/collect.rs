@@ -3,7 +3,8 @@
 //! One collector at a time (the transaction manager sees to it). It only ever unlinks; what it
 //! unlinks is freed once every guard of that time has gone ([`Garbage::free`]).
 
-use crate::undo::UndoMemory;
+use crate::memory::prefetch;
+use crate::undo::{UndoMemory, reuse};
 use crate::version::{Change, Record};
 use crate::write_set::{Retired, TouchedTables, table_of};
 use crate::{Guard, Table};
@@ -36,7 +37,8 @@ impl Retired {
         // Slots are given out again only when every record of the row is unlinked: a row that was
         // inserted, changed and rolled back has several.
         let mut dead: Vec<(&Arc<Table>, RowId)> = Vec::new();
-        for record in self.records() {
+        for (position, record) in self.records().enumerate() {
+            self.prefetch_after(position);
             let table = table_of(&self.tables, record);
             match record.change() {
                 Change::InsertMany => {
@@ -59,8 +61,32 @@ impl Retired {
         for (table, row) in dead {
             table.free_slot(row);
         }
+        reuse(self.records);
         garbage.memory.push(self.memory);
         garbage.tables.push(self.tables);
+    }
+
+    /// Asks the processor to fetch what collecting the records after `position` will touch: behind a
+    /// long reader neither they nor their rows are in a cache any more.
+    #[inline]
+    fn prefetch_after(&self, position: usize) {
+        const HEADS: usize = 6;
+        const RECORDS: usize = 2 * HEADS;
+        if let Some(record) = self.records.get(position + RECORDS) {
+            prefetch(record.as_ptr().cast());
+        }
+        if let Some(record) = self.records.get(position + HEADS) {
+            // SAFETY: lies in `self.memory`.
+            let record: Record<'_> = unsafe { Record::from_raw(*record) };
+            record.block().prefetch_head(record.slot());
+        }
+    }
+
+    /// Asks the processor to fetch the first records, of which [`Retired::collect`] will begin.
+    pub fn prefetch(&self) {
+        for record in self.records.iter().take(12) {
+            prefetch(record.as_ptr().cast());
+        }
     }
 
     /// Drops records that lie between what anybody reads: of two neighbours in a chain, the newer

@@ -11,6 +11,7 @@
 //! Bytes are written before `len` grows, under a lock that makes appenders take turns.
 //! What updates leave behind is garbage until the block is frozen.
 
+use crate::memory::prefetch;
 use arrow_buffer::Buffer;
 use firn_base::sync::{Arc, AtomicU32, Mutex, OnceLock, Ordering};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
@@ -107,6 +108,16 @@ impl Heap {
         let buffer = self.buffers[view[1] as u32 as usize].get().expect("views name existing buffers");
         let offset = (view[1] >> 32) as usize;
         &buffer.filled()[offset..offset + view_len(view)]
+    }
+
+    /// Asks the processor to fetch what a view, perhaps a torn one, points to.
+    #[inline]
+    pub fn prefetch(&self, view: [u64; 2]) {
+        if view_len(view) > INLINE_BYTES
+            && let Some(buffer) = self.buffers.get(view[1] as u32 as usize).and_then(OnceLock::get)
+        {
+            prefetch(buffer.start.as_ptr().wrapping_add((view[1] >> 32) as usize));
+        }
     }
 
     /// The buffers so far, as Arrow buffers that share the memory and keep it alive.

@@ -20,11 +20,49 @@ pub(crate) const PART_ALIGN: usize = 64;
 
 const _: () = assert!(RANGE_SLOTS.is_multiple_of(64), "a range is whole words of every bitmap");
 
+/// In what a value lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
+#[repr(u8)]
+pub(crate) enum Unit {
+    Bit,
+    Two,
+    Four,
+    Eight,
+    /// Two words of 8 bytes.
+    Pair,
+    /// As [`Unit::Pair`]: a string's view.
+    View,
+}
+
+impl Unit {
+    fn of(width: Width) -> Unit {
+        match width {
+            Width::Bit => Unit::Bit,
+            Width::Fixed(2) => Unit::Two,
+            Width::Fixed(4) => Unit::Four,
+            Width::Fixed(8) => Unit::Eight,
+            Width::Fixed(bytes) => {
+                assert_eq!(bytes, 16, "fixed widths are 2, 4, 8 and 16");
+                Unit::Pair
+            }
+            Width::View => Unit::View,
+        }
+    }
+
+    /// Bits of a value.
+    #[inline]
+    pub fn bits(self) -> usize {
+        [1, 16, 32, 64, 128, 128][self as usize]
+    }
+}
+
 /// Where one column lies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ColumnLayout {
     pub ty: SqlType,
     pub width: Width,
+    /// `width`, as what an access to one value needs to know.
+    pub unit: Unit,
     /// Byte offset of the values.
     pub values: usize,
     /// Byte offset of the validity bitmap (1 = not NULL) of a nullable column.
@@ -44,7 +82,7 @@ impl Layout {
     pub fn new(columns: &[ColumnSpec], block_bytes: usize) -> Layout {
         let row_bits: usize = 1 + columns
             .iter()
-            .map(|column| value_bits(column.ty.width()) + usize::from(column.nullable))
+            .map(|column| Unit::of(column.ty.width()).bits() + usize::from(column.nullable))
             .sum::<usize>();
         let fitting = block_bytes * 8 / row_bits;
         let most = (1 << SLOT_BITS) - RANGE_SLOTS as usize;
@@ -57,12 +95,12 @@ impl Layout {
             .map(|column| {
                 let width = column.ty.width();
                 let values = bytes;
-                bytes += part_bytes(slots * value_bits(width));
+                bytes += part_bytes(slots * Unit::of(width).bits());
                 let validity = column.nullable.then_some(bytes);
                 if column.nullable {
                     bytes += part_bytes(slots);
                 }
-                ColumnLayout { ty: column.ty, width, values, validity }
+                ColumnLayout { ty: column.ty, width, unit: Unit::of(width), values, validity }
             })
             .collect();
         Layout { columns, slots: slots as u32, bytes }
@@ -72,14 +110,6 @@ impl Layout {
     #[inline]
     pub fn column(&self, column: ColumnId) -> &ColumnLayout {
         &self.columns[column.index()]
-    }
-}
-
-fn value_bits(width: Width) -> usize {
-    match width {
-        Width::Bit => 1,
-        Width::Fixed(bytes) => usize::from(bytes) * 8,
-        Width::View => 128,
     }
 }
 
@@ -107,7 +137,7 @@ mod tests {
             for column in &layout.columns {
                 assert_eq!(column.values % PART_ALIGN, 0);
                 assert!(column.values >= end);
-                end = column.values + slots * value_bits(column.width) / 8;
+                end = column.values + slots * column.unit.bits() / 8;
                 if let Some(validity) = column.validity {
                     assert!(validity >= end && validity % PART_ALIGN == 0);
                     end = validity + slots / 8;

@@ -75,6 +75,23 @@ impl Memory {
         self.atomics(offset, count)
     }
 
+    /// The atomic at byte `offset`.
+    ///
+    /// # Safety
+    /// It lies within the memory, at a multiple of its size.
+    #[inline]
+    pub unsafe fn at<A: Atomic>(&self, offset: usize) -> &A {
+        debug_assert!(offset + size_of::<A>() <= self.bytes && offset.is_multiple_of(size_of::<A>()));
+        // SAFETY: in bounds and aligned by the caller; initialised and shared as in `atomics`.
+        unsafe { &*self.start.as_ptr().add(offset).cast() }
+    }
+
+    /// Asks the processor to fetch the cache line of byte `offset`, if it is one of ours.
+    #[inline]
+    pub fn prefetch(&self, offset: usize) {
+        prefetch(self.start.as_ptr().wrapping_add(offset));
+    }
+
     #[inline]
     fn atomics<A: Atomic>(&self, offset: usize, count: usize) -> &[A] {
         assert!(offset + count * size_of::<A>() <= self.bytes && offset.is_multiple_of(align_of::<A>()));
@@ -94,12 +111,25 @@ impl Drop for Memory {
     }
 }
 
+/// Asks the processor to fetch a cache line. Any address will do; a bad one is a wasted request.
+#[inline]
+pub(crate) fn prefetch(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch reads nothing that the program can see and cannot fault.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
+}
+
 fn layout(bytes: usize) -> Layout {
     Layout::from_size_align(bytes, PART_ALIGN).expect("a block is smaller than the address space")
 }
 
 /// Atomics that may be made from zero bytes.
-trait Atomic {}
+pub(crate) trait Atomic {}
 impl Atomic for AtomicU16 {}
 impl Atomic for AtomicU32 {}
 impl Atomic for AtomicU64 {}

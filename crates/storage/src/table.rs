@@ -49,8 +49,6 @@ impl Default for TableOptions {
 /// else is done, and no other lock taken, under one.
 const KEY_LOCKS: usize = 64;
 
-type RawCells = SmallVec<[RawCell; 16]>;
-
 /// A physical table.
 pub struct Table {
     id: TableId,
@@ -185,7 +183,7 @@ impl Table {
         let mut key = KeyBuffer::new();
         for index in self.indexes.read().iter() {
             key.clear();
-            index.encode(&key_cells(index, cells), &mut key);
+            index.encode_with(|column| cells[column.index()], &mut key);
             self.enter(index, &key, row, snapshot, guard)?;
         }
         Ok(())
@@ -362,14 +360,11 @@ impl Table {
         debug_assert_eq!(columns.len(), cells.len());
         let block = self.block(row);
         let slot = row.slot();
-        let mut before = RawCells::new();
         loop {
             let head = block.head(slot, guard);
             self.check_conflict(head, snapshot, guard)?;
             // What another writer changes under our eyes here, linking finds out.
-            before.clear();
-            before.extend(columns.iter().map(|column| block.load_cell(slot, *column)));
-            let record = write_set.push_update(block, slot, columns, &before);
+            let record = write_set.push_update(block, slot, columns);
             block.prepare_write();
             if block.link(record, head) {
                 break;
@@ -452,25 +447,30 @@ impl Table {
         guard: &'g Guard,
     ) -> bool {
         debug_assert_eq!(columns.len(), cells.len());
-        let block = self.block(row);
-        let mut raw = RawCells::from_elem(RawCell::default(), columns.len());
-        if !block.read_raw(row.slot(), snapshot, columns, &mut raw, guard) {
-            return false;
-        }
-        for ((column, raw), cell) in columns.iter().zip(&raw).zip(cells) {
-            *cell = block.export(*column, *raw);
-        }
-        true
+        self.block(row).read(row.slot(), snapshot, columns, cells, guard)
     }
 
     /// Whether `snapshot` sees the row, and sees it under `key` of `index`.
     #[inline]
     pub fn sees(&self, index: &Index, key: &[u8], row: RowId, snapshot: Snapshot, guard: &Guard) -> bool {
-        if self.keys_changed.load(Ordering::Acquire) {
-            self.has_key(index, key, row, snapshot, guard)
-        } else {
-            self.block(row).read_raw(row.slot(), snapshot, &[], &mut [], guard)
-        }
+        self.sees_with(index, key, row, snapshot, &[], &mut [], guard)
+    }
+
+    /// As [`Table::sees`], and reads columns of the row.
+    #[inline]
+    #[allow(clippy::too_many_arguments)]
+    pub fn sees_with<'g>(
+        &'g self,
+        index: &Index,
+        key: &[u8],
+        row: RowId,
+        snapshot: Snapshot,
+        columns: &[ColumnId],
+        cells: &mut [Cell<'g>],
+        guard: &'g Guard,
+    ) -> bool {
+        (!self.keys_changed.load(Ordering::Acquire) || self.has_key(index, key, row, snapshot, guard))
+            && self.read(snapshot, row, columns, cells, guard)
     }
 
     /// The row that `snapshot` sees under a full key of a unique index, with its `columns`.
@@ -485,16 +485,64 @@ impl Table {
         guard: &'g Guard,
     ) -> Option<RowId> {
         let mut found = None;
-        let recheck = self.keys_changed.load(Ordering::Acquire);
         index.lookup(key, guard, &mut |row| {
-            let seen = (!recheck || self.has_key(index, key, row, snapshot, guard))
-                && self.read(snapshot, row, columns, cells, guard);
+            let seen = self.sees_with(index, key, row, snapshot, columns, cells, guard);
             if seen {
                 found = Some(row);
             }
             !seen
         });
         found
+    }
+
+    /// As [`Table::find`] for `count` full keys, which `encode` appends to an empty buffer (perhaps
+    /// more than once) by their number. Calls `visit` in the order of the numbers.
+    ///
+    /// The look-ups are interleaved, so that the processor waits for the memory of many rows at once:
+    /// a lone miss costs 200 ns, sixteen at a time 11 ns each.
+    #[allow(clippy::too_many_arguments)]
+    pub fn find_many<'g, const N: usize>(
+        &'g self,
+        index: &Index,
+        count: usize,
+        encode: &mut dyn FnMut(usize, &mut KeyBuffer),
+        snapshot: Snapshot,
+        columns: &[ColumnId; N],
+        guard: &'g Guard,
+        visit: &mut dyn FnMut(usize, Option<(RowId, &[Cell<'g>; N])>),
+    ) {
+        const AT_ONCE: usize = 16;
+        let mut key = KeyBuffer::new();
+        let mut rows = [Ok(None); AT_ONCE];
+        let mut cells = [Cell::Null; N];
+        let keys_changed = self.keys_changed.load(Ordering::Acquire);
+        let mut first = 0;
+        while first < count {
+            let rows = &mut rows[..AT_ONCE.min(count - first)];
+            for (number, row) in (first..).zip(&mut *rows) {
+                key.clear();
+                encode(number, &mut key);
+                *row = if keys_changed { Err(()) } else { index.only(&key) };
+                if let Ok(Some(row)) = *row {
+                    self.block(row).prefetch(row.slot(), columns);
+                }
+            }
+            for row in rows.iter().filter_map(|row| row.ok().flatten()) {
+                self.block(row).prefetch_further(row.slot(), columns, guard);
+            }
+            for (number, row) in (first..).zip(&mut *rows) {
+                let found = match *row {
+                    Ok(row) => row.filter(|row| self.read(snapshot, *row, columns, &mut cells, guard)),
+                    Err(()) => {
+                        key.clear();
+                        encode(number, &mut key);
+                        self.find(index, &key, snapshot, columns, &mut cells, guard)
+                    }
+                };
+                visit(number, found.map(|row| (row, &cells)));
+            }
+            first += AT_ONCE;
+        }
     }
 
     /// What another transaction has done to a row that `snapshot` may or may not see: true if it
@@ -749,11 +797,6 @@ impl Table {
 /// A time after every commit.
 const LATEST: Time = Time((1 << 63) - 1);
 
-/// The cells of an index's columns, out of a full row.
-fn key_cells<'a>(index: &Index, row: &[Cell<'a>]) -> SmallVec<[Cell<'a>; 8]> {
-    index.spec().columns.iter().map(|part| row[part.column.index()]).collect()
-}
-
 fn key_columns(index: &Index) -> (SmallVec<[ColumnId; 8]>, SmallVec<[RawCell; 8]>) {
     let columns: SmallVec<[ColumnId; 8]> = index.spec().columns.iter().map(|part| part.column).collect();
     let raw = SmallVec::from_elem(RawCell::default(), columns.len());
@@ -767,9 +810,11 @@ fn key_of(block: &Block, index: &Index, raw: &[RawCell]) -> KeyBuffer {
 }
 
 fn encode_raw(block: &Block, index: &Index, raw: &[RawCell], key: &mut KeyBuffer) {
-    let cells: SmallVec<[Cell<'_>; 8]> =
-        index.spec().columns.iter().zip(raw).map(|(part, raw)| block.export(part.column, *raw)).collect();
-    index.encode(&cells, key);
+    let mut raw = raw.iter();
+    index.encode_with(
+        |column| block.export(column, *raw.next().expect("one for every column of the index")),
+        key,
+    );
 }
 
 fn key_in_place(block: &Block, index: &Index, slot: Slot) -> KeyBuffer {

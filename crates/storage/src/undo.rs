@@ -1,11 +1,11 @@
 //! The undo buffer: memory of one transaction's undo records, in segments that never move.
 
-use crate::block::{Block, RawCell};
+use crate::block::Block;
 use crate::version::{self, Change, Place, UndoHeader};
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{ColumnId, Slot, Stamp};
 use smallvec::SmallVec;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ptr::NonNull;
 
 /// Size of a usual segment. A record that is larger gets a segment of its own.
@@ -21,6 +21,27 @@ thread_local! {
     /// Were every transaction to begin a segment of its own, a long reader, for which everybody's
     /// records must be kept, would keep mostly empty memory.
     static UNFILLED: Cell<Option<(Arc<Segment>, usize)>> = const { Cell::new(None) };
+}
+
+thread_local! {
+    /// Empty lists of records to use again: the collector gives back many at once.
+    static SPARE: RefCell<Vec<Vec<NonNull<UndoHeader>>>> = const { RefCell::new(Vec::new()) };
+}
+
+const SPARE_LISTS: usize = 128;
+/// Lists longer than this are not used again.
+const SPARE_RECORDS: usize = 1024;
+
+/// Keeps the memory of a list of records that nobody needs any more.
+pub(crate) fn reuse(mut records: Vec<NonNull<UndoHeader>>) {
+    if (1..=SPARE_RECORDS).contains(&records.capacity()) {
+        SPARE.with_borrow_mut(|spare| {
+            if spare.len() < SPARE_LISTS {
+                records.clear();
+                spare.push(records);
+            }
+        });
+    }
 }
 
 /// A place in a segment is written once, by the one transaction it was reserved for, before the
@@ -81,7 +102,8 @@ unsafe impl Sync for UndoBuffer {}
 
 impl UndoBuffer {
     pub fn new(owner: Stamp) -> UndoBuffer {
-        UndoBuffer { owner, segments: SmallVec::new(), used: 0, records: Vec::new() }
+        let records = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
+        UndoBuffer { owner, segments: SmallVec::new(), used: 0, records }
     }
 
     /// The records so far.
@@ -108,16 +130,12 @@ impl UndoBuffer {
     }
 
     /// Adds a record of an update, with what the columns are before it.
-    pub fn push_update(
-        &mut self,
-        block: &Block,
-        slot: Slot,
-        columns: &[ColumnId],
-        before: &[RawCell],
-    ) -> NonNull<UndoHeader> {
-        let at = self.reserve(version::update_len(before));
+    pub fn push_update(&mut self, block: &Block, slot: Slot, columns: &[ColumnId]) -> NonNull<UndoHeader> {
+        let most = version::longest_update(columns.len());
+        let at = self.reserve(most);
         // SAFETY: just reserved.
-        let record = unsafe { Place { owner: self.owner, block, slot }.write_update(at, columns, before) };
+        let (record, bytes) = unsafe { Place { owner: self.owner, block, slot }.write_update(at, columns) };
+        self.used -= most - bytes;
         self.records.push(record);
         record
     }

@@ -57,9 +57,9 @@ const _: () = assert!(HEADER_LEN.is_multiple_of(8) && size_of::<UndoHeader>() ==
 const ENTRY_NULL: u64 = 1 << 16;
 const ENTRY_WIDE: u64 = 1 << 24;
 
-/// Bytes of a record with these changed columns.
-pub(crate) fn update_len(cells: &[RawCell]) -> usize {
-    HEADER_LEN + cells.iter().map(|cell| if cell.words[1] == 0 { 16 } else { 24 }).sum::<usize>()
+/// Bytes that a record of so many changed columns takes at most.
+pub(crate) fn longest_update(columns: usize) -> usize {
+    HEADER_LEN + columns * 24
 }
 
 /// Bytes of a record of [`Change::InsertMany`].
@@ -268,20 +268,18 @@ impl Place<'_> {
         }
     }
 
-    /// Writes a record of [`Change::Update`] with what the columns are before it.
+    /// Writes a record of [`Change::Update`] with what the columns are before it; returns how many
+    /// bytes it takes.
     ///
     /// # Safety
-    /// As above, for [`update_len`] bytes.
-    pub unsafe fn write_update(
-        &self,
-        at: NonNull<u8>,
-        columns: &[ColumnId],
-        cells: &[RawCell],
-    ) -> NonNull<UndoHeader> {
-        // SAFETY: by the caller; the strides are those of `update_len`.
+    /// As above, for [`longest_update`] bytes.
+    pub unsafe fn write_update(&self, at: NonNull<u8>, columns: &[ColumnId]) -> (NonNull<UndoHeader>, usize) {
+        // SAFETY: by the caller; an entry takes at most 24 bytes.
         unsafe {
-            let mut next = at.byte_add(HEADER_LEN).cast::<u64>();
-            for (column, cell) in columns.iter().zip(cells) {
+            let begin = at.byte_add(HEADER_LEN).cast::<u64>();
+            let mut next = begin;
+            for column in columns {
+                let cell = self.block.load_cell(self.slot, *column);
                 let wide = cell.words[1] != 0;
                 let null = if cell.null { ENTRY_NULL } else { 0 };
                 next.write(u64::from(column.0) | null | if wide { ENTRY_WIDE } else { 0 });
@@ -291,7 +289,8 @@ impl Place<'_> {
                 }
                 next = next.add(if wide { 3 } else { 2 });
             }
-            self.write_header(at, Change::Update, columns.len() as u16)
+            let bytes = HEADER_LEN + next.byte_offset_from_unsigned(begin);
+            (self.write_header(at, Change::Update, columns.len() as u16), bytes)
         }
     }
 }

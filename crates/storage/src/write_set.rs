@@ -3,7 +3,7 @@
 //! The ways to walk the undo records are [`WriteSet::stamp`] (commit), [`WriteSet::roll_back`] and,
 //! once nobody needs the old images any more, [`Retired::collect`] (see [`crate::collect`]).
 
-use crate::block::{Block, RawCell};
+use crate::block::Block;
 use crate::undo::{UndoBuffer, UndoMemory};
 use crate::version::{Change, Record, UndoHeader};
 use crate::{Guard, Table};
@@ -94,14 +94,8 @@ impl WriteSet {
         unsafe { Record::from_raw(at) }
     }
 
-    pub(crate) fn push_update(
-        &mut self,
-        block: &Block,
-        slot: Slot,
-        columns: &[ColumnId],
-        before: &[RawCell],
-    ) -> Record<'static> {
-        let at = self.undo.push_update(block, slot, columns, before);
+    pub(crate) fn push_update(&mut self, block: &Block, slot: Slot, columns: &[ColumnId]) -> Record<'static> {
+        let at = self.undo.push_update(block, slot, columns);
         // SAFETY: as above.
         unsafe { Record::from_raw(at) }
     }

@@ -1,12 +1,12 @@
 //! Applying redo: commits as the log has them, done to tables that nobody else uses.
 //!
 //! One reader takes the log apart into groups and applies what concerns the whole database, the
-//! catalog and the sequences; workers apply the rows, each those of its share of the tables, in log
-//! order. Changes of different tables do not depend on each other, so nothing else has an order.
+//! catalog and the sequences; workers apply the rows, each those of its share of the blocks, in log
+//! order. Changes of different rows do not depend on each other, so nothing else has an order.
 //!
 //! ```text
-//!   reader ── groups ──┬──> worker 0: tables 0, 2, 4 …
-//!                      └──> worker 1: tables 1, 3, 5 …
+//!   reader ── groups ──┬──> worker 0: the blocks whose table and number add up to 0, 2, 4 …
+//!                      └──> worker 1: those of 1, 3, 5 …
 //! ```
 //! Every worker gets every group and skips what is not its own, by the records' lengths: passing
 //! over a record costs less than handing it over.
@@ -63,15 +63,8 @@ impl Rebuilt {
             let (senders, workers): (Vec<_>, Vec<_>) = (0..shares)
                 .map(|share| {
                     let (sender, receiver) = mpsc::sync_channel::<Groups>(WAITING_BATCHES);
-                    let mut worker = Worker {
-                        tables: &tables,
-                        known,
-                        share,
-                        shares,
-                        mine: HashMap::new(),
-                        changed: HashSet::new(),
-                    };
-                    let body = move || worker.run(&receiver).map(|()| worker.changed);
+                    let mut worker = Worker { tables: &tables, known, share, shares, mine: Vec::new() };
+                    let body = move || worker.run(&receiver).map(|()| worker.changed());
                     (sender, thread::spawn_scoped(scope, "firn-replay", body))
                 })
                 .unzip();
@@ -154,8 +147,8 @@ struct Worker<'a> {
     known: Time,
     share: u32,
     shares: u32,
-    mine: HashMap<TableId, Arc<Table>>,
-    changed: HashSet<TableId>,
+    /// The tables it has changed, by number.
+    mine: Vec<Option<Arc<Table>>>,
 }
 
 impl Worker<'_> {
@@ -172,8 +165,8 @@ impl Worker<'_> {
     fn apply(&mut self, entry: Entry<'_>) -> Result<()> {
         for record in entry.records() {
             let record = record?;
-            if let Some(id) = record.table()
-                && id.0 % self.shares == self.share
+            if let Some((id, row)) = record.row()
+                && (u64::from(id.0) + row.block().0) % u64::from(self.shares) == u64::from(self.share)
             {
                 apply_to(self.table(id)?, record)?;
             }
@@ -181,15 +174,21 @@ impl Worker<'_> {
         Ok(())
     }
 
+    #[inline]
     fn table(&mut self, id: TableId) -> Result<&Table> {
-        if !self.mine.contains_key(&id) {
+        let number = id.0 as usize;
+        if self.mine.get(number).is_none_or(Option::is_none) {
             let table = self.tables.read().get(&id).cloned();
             let table =
                 table.ok_or_else(|| misfit(format!("it names physical table {}, which is unknown", id.0)))?;
-            self.mine.insert(id, table);
-            self.changed.insert(id);
+            self.mine.resize(self.mine.len().max(number + 1), None);
+            self.mine[number] = Some(table);
         }
-        Ok(&self.mine[&id])
+        Ok(self.mine[number].as_ref().expect("just put there"))
+    }
+
+    fn changed(&self) -> HashSet<TableId> {
+        self.mine.iter().flatten().map(|table| table.id()).collect()
     }
 }
 

@@ -1,9 +1,10 @@
 //! The garbage collector: takes the write sets of ended transactions in the order of their times
 //! and has storage unlink what no snapshot needs.
 //!
-//! Committers run it every few commits, while what they wrote is still in their cache; a background
-//! tick runs it when nobody commits. A reader that runs long holds back the horizon; then chains
-//! are trimmed of the versions between what anybody reads ([`Retired::trim`]).
+//! Committers run it every few commits, while what they wrote is still in their cache, and each time
+//! for a few write sets only, so that none pays for all that a long query has held back; a background
+//! tick does what they leave, and runs when nobody commits. A reader that runs long holds back the
+//! horizon; then the tick trims chains of the versions between what anybody reads ([`Retired::trim`]).
 
 use crate::active::ActiveSet;
 use firn_base::Time;
@@ -13,6 +14,9 @@ use std::collections::VecDeque;
 
 /// Commits after which a committer collects.
 const COLLECT_EVERY: usize = 64;
+
+/// Write sets that a committer collects at most: more than come, so that committers alone keep up.
+const COLLECT_INLINE: usize = 2 * COLLECT_EVERY;
 
 /// Write sets that a long reader may hold back before chains are trimmed, and the number of newer
 /// ones that are left alone then: short readers are among them.
@@ -56,8 +60,17 @@ impl Collector {
         self.queued.load(Ordering::Relaxed) + self.held.lock().retired.len()
     }
 
-    /// Collects what no snapshot needs, unless another thread is at it.
+    /// Collects what no snapshot needs and trims chains, unless another thread is at it.
     pub fn collect(&self, active: &ActiveSet, last: &AtomicU64) {
+        self.collect_some(usize::MAX, active, last);
+    }
+
+    /// A committer's part of the collection.
+    pub fn collect_inline(&self, active: &ActiveSet, last: &AtomicU64) {
+        self.collect_some(COLLECT_INLINE, active, last);
+    }
+
+    fn collect_some(&self, most: usize, active: &ActiveSet, last: &AtomicU64) {
         let Some(mut held) = self.held.try_lock() else { return };
         let held = &mut *held;
         {
@@ -68,12 +81,16 @@ impl Collector {
         let horizon = active.horizon(last);
         let guard = pin();
         let mut garbage = Garbage::default();
-        while held.retired.front().is_some_and(|retired| retired.time <= horizon) {
+        for _ in 0..most {
+            if held.retired.front().is_none_or(|retired| retired.time > horizon) {
+                break;
+            }
             let retired = held.retired.pop_front().expect("just looked");
+            held.retired.front().iter().for_each(|next| next.prefetch());
             retired.collect(&mut garbage, &guard);
             held.trimmed = held.trimmed.saturating_sub(1);
         }
-        if held.retired.len() - held.trimmed > TRIM_ABOVE {
+        if most == usize::MAX && held.retired.len() - held.trimmed > TRIM_ABOVE {
             let (times, now) = active.snapshot_times(last);
             held.trim(&times, now, &mut garbage, &guard);
         }

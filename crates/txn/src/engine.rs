@@ -407,7 +407,7 @@ impl Engine {
     #[inline]
     pub(crate) fn collect_if_due(&self) {
         if self.collector.is_due() {
-            self.collector.collect(&self.active, &self.last);
+            self.collector.collect_inline(&self.active, &self.last);
         }
     }
 

@@ -224,6 +224,22 @@ impl Transaction {
         table.find(index, key, self.snapshot, columns, cells, guard)
     }
 
+    /// The visible rows under `count` full keys of a unique index, with columns of them; see
+    /// [`Table::find_many`]. Quicker than one after another when the rows are not in a cache.
+    #[allow(clippy::too_many_arguments)]
+    pub fn find_many<'g, const N: usize>(
+        &self,
+        table: &'g Table,
+        index: &Index,
+        count: usize,
+        encode: &mut dyn FnMut(usize, &mut KeyBuffer),
+        columns: &[ColumnId; N],
+        guard: &'g Guard,
+        visit: &mut dyn FnMut(usize, Option<(RowId, &[Cell<'g>; N])>),
+    ) {
+        table.find_many(index, count, encode, self.snapshot, columns, guard, visit);
+    }
+
     /// Calls `visit` with every visible row whose key lies in the bounds, in key order or against
     /// it, until `visit` returns false. Bounds as for [`Index::range`].
     #[allow(clippy::too_many_arguments)]
@@ -239,6 +255,24 @@ impl Transaction {
     ) {
         index.range(low, high, reverse, guard, &mut |key, row| {
             !table.sees(index, key, row, self.snapshot, guard) || visit(row)
+        });
+    }
+
+    /// As [`Transaction::range`], and reads `columns` of each row into `cells` before `visit` gets it.
+    #[allow(clippy::too_many_arguments)]
+    pub fn range_read<'g, const N: usize>(
+        &self,
+        table: &'g Table,
+        index: &Index,
+        (low, high): (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        columns: &[ColumnId; N],
+        guard: &'g Guard,
+        visit: &mut dyn FnMut(RowId, &[Cell<'g>; N]) -> bool,
+    ) {
+        let mut cells = [Cell::Null; N];
+        index.range(low, high, reverse, guard, &mut |key, row| {
+            !table.sees_with(index, key, row, self.snapshot, columns, &mut cells, guard) || visit(row, &cells)
         });
     }
 

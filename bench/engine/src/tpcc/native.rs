@@ -6,7 +6,7 @@
 //! arrays on its stack. What the specification has a terminal display is read and folded into a
 //! number, so that no read can be left out unnoticed.
 
-use super::input::{CustomerChoice, Input, NewOrderInput, PaymentInput, Terminal};
+use super::input::{CustomerChoice, Input, MAX_LINES, NewOrderInput, PaymentInput, Terminal};
 use super::schema::{customer, district, history, item, new_order, order_line, orders, stock, warehouse};
 use super::{DISTRICTS, Kind, Scale};
 use crate::driver::{Client, Done};
@@ -154,33 +154,48 @@ impl<'t> Worker<'t> {
         tx.insert(&tables.orders.table, &order, guard)?;
         tx.insert(&tables.new_order.table, &[w, d, o], guard)?;
 
+        let mut items = [None; MAX_LINES];
+        tx.find_many(
+            &tables.item.table,
+            &tables.item.index,
+            lines.len(),
+            &mut |number, key| tables.item.index.encode(&[Cell::i32(lines[number].item)], key),
+            &[item::i_price, item::i_name, item::i_data],
+            guard,
+            &mut |number, found| items[number] = found.map(|(_, cells)| *cells),
+        );
         let s_dist = ColumnId(stock::s_dist_01.0 + input.district as u16 - 1);
+        let mut stocks = [None; MAX_LINES];
+        tx.find_many(
+            &tables.stock.table,
+            &tables.stock.index,
+            lines.len(),
+            &mut |number, key| {
+                let line = lines[number];
+                tables.stock.index.encode(&[Cell::i32(line.supply_warehouse), Cell::i32(line.item)], key);
+            },
+            &[
+                stock::s_quantity,
+                s_dist,
+                stock::s_ytd,
+                stock::s_order_cnt,
+                stock::s_remote_cnt,
+                stock::s_data,
+            ],
+            guard,
+            &mut |number, found| stocks[number] = found.map(|(row, cells)| (row, *cells)),
+        );
+
         let mut sum = 0;
         let mut branded = 0;
-        for (number, line) in (1..).zip(lines) {
-            let i = Cell::i32(line.item);
-            let Some(item_row) = find(&tx, &tables.item, &[i], key, guard) else {
+        for ((number, line), (item, stock)) in (1..).zip(lines).zip(items.into_iter().zip(stocks)) {
+            let (i, supply) = (Cell::i32(line.item), Cell::i32(line.supply_warehouse));
+            let Some([i_price, _i_name, i_data]) = item else {
                 tx.rollback();
                 return Ok(Done { committed: false, lsn: None, displayed: 0 });
             };
-            let [i_price, _i_name, i_data] =
-                read(&tx, &tables.item.table, item_row, [item::i_price, item::i_name, item::i_data], guard);
-            let supply = Cell::i32(line.supply_warehouse);
-            let (stock_row, [s_quantity, dist_info, s_ytd, s_order_cnt, s_remote_cnt, s_data]) = fetch(
-                &tx,
-                &tables.stock,
-                &[supply, i],
-                [
-                    stock::s_quantity,
-                    s_dist,
-                    stock::s_ytd,
-                    stock::s_order_cnt,
-                    stock::s_remote_cnt,
-                    stock::s_data,
-                ],
-                key,
-                guard,
-            );
+            let (stock_row, [s_quantity, dist_info, s_ytd, s_order_cnt, s_remote_cnt, s_data]) =
+                stock.expect("every item has stock in every warehouse");
             let left = s_quantity.as_i32() - line.quantity;
             let remote = i32::from(line.supply_warehouse != input.warehouse);
             tx.update(
@@ -362,35 +377,26 @@ impl<'t> Worker<'t> {
         let mut displayed = c_balance.as_i64() + characters(&[c_first, c_middle, c_last]);
 
         let mut newest = None;
-        prefix(&tx, &tables.orders_by_customer, &[w, d, c_id], &mut self.key, guard, &mut |row| {
-            newest = Some(row);
+        let columns = [orders::o_id, orders::o_entry_d, orders::o_carrier_id];
+        let orders = &tables.orders_by_customer;
+        prefix(&tx, orders, &[w, d, c_id], columns, &mut self.key, guard, &mut |_, order| {
+            newest = Some(*order);
             false
         });
-        let newest = newest.expect("every customer has ordered once");
-        let [o_id, o_entry_d, o_carrier_id] = read(
-            &tx,
-            &tables.orders.table,
-            newest,
-            [orders::o_id, orders::o_entry_d, orders::o_carrier_id],
-            guard,
-        );
+        let [o_id, o_entry_d, o_carrier_id] = newest.expect("every customer has ordered once");
         displayed += i64::from(o_id.as_i32()) + (o_entry_d.as_i64() & 1);
         displayed += if o_carrier_id.is_null() { 0 } else { i64::from(o_carrier_id.as_i32()) };
 
-        prefix(&tx, &tables.order_line, &[w, d, o_id], &mut self.key, guard, &mut |row| {
-            let [i_id, supply, quantity, amount, delivered] = read(
-                &tx,
-                &tables.order_line.table,
-                row,
-                [
-                    order_line::ol_i_id,
-                    order_line::ol_supply_w_id,
-                    order_line::ol_quantity,
-                    order_line::ol_amount,
-                    order_line::ol_delivery_d,
-                ],
-                guard,
-            );
+        let columns = [
+            order_line::ol_i_id,
+            order_line::ol_supply_w_id,
+            order_line::ol_quantity,
+            order_line::ol_amount,
+            order_line::ol_delivery_d,
+        ];
+        let lines = &tables.order_line;
+        prefix(&tx, lines, &[w, d, o_id], columns, &mut self.key, guard, &mut |_, line| {
+            let [i_id, supply, quantity, amount, delivered] = line;
             displayed += i64::from(i_id.as_i32() + supply.as_i32() + quantity.as_i32());
             displayed += amount.as_i64() + i64::from(delivered.is_null());
             true
@@ -409,13 +415,13 @@ impl<'t> Worker<'t> {
         for district in 1..=DISTRICTS {
             let d = Cell::i32(district);
             let mut oldest = None;
-            prefix(&tx, &tables.new_order, &[w, d], &mut self.key, guard, &mut |row| {
-                oldest = Some(row);
+            let columns = [new_order::no_o_id];
+            prefix(&tx, &tables.new_order, &[w, d], columns, &mut self.key, guard, &mut |row, [o]| {
+                oldest = Some((row, *o));
                 false
             });
             // The specification skips a district whose orders are all delivered.
-            let Some(oldest) = oldest else { continue };
-            let [o] = read(&tx, &tables.new_order.table, oldest, [new_order::no_o_id], guard);
+            let Some((oldest, o)) = oldest else { continue };
             tx.delete(&tables.new_order.table, oldest, guard)?;
 
             let (order_row, [c]) =
@@ -425,14 +431,15 @@ impl<'t> Worker<'t> {
 
             let lines = &mut self.rows;
             lines.clear();
-            prefix(&tx, &tables.order_line, &[w, d, o], &mut self.key, guard, &mut |row| {
+            let mut amount = 0;
+            let columns = [order_line::ol_amount];
+            let key = &mut self.key;
+            prefix(&tx, &tables.order_line, &[w, d, o], columns, key, guard, &mut |row, [ol_amount]| {
                 lines.push(row);
+                amount += ol_amount.as_i64();
                 true
             });
-            let mut amount = 0;
             for &line in lines.iter() {
-                let [ol_amount] = read(&tx, &tables.order_line.table, line, [order_line::ol_amount], guard);
-                amount += ol_amount.as_i64();
                 let columns = [order_line::ol_delivery_d];
                 tx.update(&tables.order_line.table, line, &columns, &[delivered_at], guard)?;
             }
@@ -474,15 +481,14 @@ impl<'t> Worker<'t> {
         lines.index.encode(&[w, d, Cell::i32(next - 1)], &mut self.high_key);
         let items = &mut self.items;
         items.clear();
-        tx.range(
+        tx.range_read(
             &lines.table,
             &lines.index,
-            Included(&self.key),
-            Included(&self.high_key),
+            (Included(&self.key), Included(&self.high_key)),
             false,
+            &[order_line::ol_i_id],
             guard,
-            &mut |row| {
-                let [i_id] = read(&tx, &lines.table, row, [order_line::ol_i_id], guard);
+            &mut |_, [i_id]| {
                 items.push(i_id.as_i32());
                 true
             },
@@ -490,11 +496,18 @@ impl<'t> Worker<'t> {
         items.sort_unstable();
         items.dedup();
         let mut low = 0;
-        for &i in items.iter() {
-            let (_, [quantity]) =
-                fetch(&tx, &tables.stock, &[w, Cell::i32(i)], [stock::s_quantity], &mut self.key, guard);
-            low += i64::from(quantity.as_i32() < threshold);
-        }
+        tx.find_many(
+            &tables.stock.table,
+            &tables.stock.index,
+            items.len(),
+            &mut |number, key| tables.stock.index.encode(&[w, Cell::i32(items[number])], key),
+            &[stock::s_quantity],
+            guard,
+            &mut |_, found| {
+                let (_, [quantity]) = found.expect("every item has stock in every warehouse");
+                low += i64::from(quantity.as_i32() < threshold);
+            },
+        );
         committed(tx, low)
     }
 
@@ -516,7 +529,8 @@ impl<'t> Worker<'t> {
                 let cells = [w, d, Cell::text(name.as_str())];
                 let rows = &mut self.rows;
                 rows.clear();
-                prefix(tx, &self.tpcc.customer_by_name, &cells, &mut self.key, guard, &mut |row| {
+                let customers = &self.tpcc.customer_by_name;
+                prefix(tx, customers, &cells, [], &mut self.key, guard, &mut |row, []| {
                     rows.push(row);
                     true
                 });
@@ -594,23 +608,28 @@ fn fetch<'g, const N: usize>(
     key: &mut KeyBuffer,
     guard: &'g Guard,
 ) -> (RowId, [Cell<'g>; N]) {
-    let row = find(tx, keyed, cells, key, guard).expect("TPC-C deletes nothing that others point to");
-    (row, read(tx, &keyed.table, row, columns, guard))
+    key.clear();
+    keyed.index.encode(cells, key);
+    let mut cells = [Cell::Null; N];
+    let row = tx.find(&keyed.table, &keyed.index, key, &columns, &mut cells, guard);
+    (row.expect("TPC-C deletes nothing that others point to"), cells)
 }
 
-/// Visits the visible rows whose keys begin with `cells`, in key order, until `visit` returns false.
+/// Visits the visible rows whose keys begin with `cells`, in key order, with columns of them, until
+/// `visit` returns false.
 #[inline]
-fn prefix(
+fn prefix<'g, const N: usize>(
     tx: &Transaction,
-    keyed: &Keyed,
+    keyed: &'g Keyed,
     cells: &[Cell<'_>],
+    columns: [ColumnId; N],
     key: &mut KeyBuffer,
-    guard: &Guard,
-    visit: &mut dyn FnMut(RowId) -> bool,
+    guard: &'g Guard,
+    visit: &mut dyn FnMut(RowId, &[Cell<'g>; N]) -> bool,
 ) {
     key.clear();
     keyed.index.encode(cells, key);
-    tx.range(&keyed.table, &keyed.index, Included(key), Included(key), false, guard, visit);
+    tx.range_read(&keyed.table, &keyed.index, (Included(key), Included(key)), false, &columns, guard, visit);
 }
 
 /// How many characters some strings have: stands for displaying them.

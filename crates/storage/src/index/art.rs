@@ -146,6 +146,16 @@ impl UniqueTree {
         posting::remove(self, &self.lists, key, row, dead);
     }
 
+    /// The only row that was claimed under exactly this key; `Err` if there are several.
+    #[inline]
+    pub(super) fn only(&self, key: &[u8]) -> Result<Option<RowId>, ()> {
+        let row = self.map.with_value(key, |word| match Posting::of(posting::Word::load(word)) {
+            Posting::One(row) => Ok(row),
+            _ => Err(()),
+        });
+        row.transpose()
+    }
+
     /// Calls `visit` with the rows that were claimed under exactly this key.
     #[inline]
     pub(super) fn lookup_claimed(&self, key: &[u8], mut visit: impl FnMut(RowId) -> bool) {

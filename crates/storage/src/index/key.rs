@@ -70,10 +70,16 @@ impl Codec {
         Codec { columns: columns.iter().map(|column| (*column, Word::of(column))).collect() }
     }
 
-    /// Appends columns to a key.
+    /// Appends the first `count` columns to a key, in order.
     #[inline]
-    pub(super) fn encode(&self, cells: &[Cell<'_>], key: &mut KeyBuffer) {
-        for ((column, word), cell) in self.columns.iter().zip(cells) {
+    pub(super) fn encode<'c>(
+        &self,
+        mut cell: impl FnMut(&IndexColumn) -> Cell<'c>,
+        count: usize,
+        key: &mut KeyBuffer,
+    ) {
+        for (column, word) in &self.columns[..count] {
+            let cell = &cell(column);
             match word {
                 Some(word) => {
                     let bytes = (cell.word() << word.shift ^ word.flip).to_be_bytes();
@@ -355,7 +361,8 @@ mod tests {
         let cells: Vec<Cell<'_>> =
             columns.iter().zip(values).map(|(column, value)| value.as_cell(column.ty)).collect();
         let mut key = KeyBuffer::new();
-        Codec::new(columns).encode(&cells, &mut key);
+        let mut next = cells.iter();
+        Codec::new(columns).encode(|_| *next.next().unwrap(), cells.len(), &mut key);
         // The quick way of encoding words is the slow one's.
         let mut slow = KeyBuffer::new();
         columns.iter().zip(&cells).for_each(|(column, cell)| encode(column, cell, &mut slow));

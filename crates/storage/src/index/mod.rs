@@ -154,7 +154,14 @@ impl Index {
     #[inline]
     pub fn encode(&self, cells: &[Cell<'_>], key: &mut KeyBuffer) {
         debug_assert!(cells.len() <= self.spec.columns.len());
-        self.codec.encode(cells, key);
+        let mut next = cells.iter();
+        self.codec.encode(|_| *next.next().expect("as many as are asked for"), cells.len(), key);
+    }
+
+    /// Appends the full key of a row, whose cells are asked for in index order.
+    #[inline]
+    pub(crate) fn encode_with<'c>(&self, mut cell: impl FnMut(ColumnId) -> Cell<'c>, key: &mut KeyBuffer) {
+        self.codec.encode(|part| cell(part.column), self.spec.columns.len(), key);
     }
 
     /// Whether no other row may have this full key: the index is unique and the key holds no NULL.
@@ -208,6 +215,16 @@ impl Index {
         match &self.kind {
             Kind::Unique(index) if self.is_exclusive(key) => index.remove_claimed(key, row, dead),
             kind => each!(kind, index => index.remove(key, row, dead)),
+        }
+    }
+
+    /// The only row id under exactly this full key of a unique index; `Err` if it takes
+    /// [`Index::lookup`] to tell.
+    #[inline]
+    pub(crate) fn only(&self, key: &[u8]) -> Result<Option<RowId>, ()> {
+        match &self.kind {
+            Kind::Unique(index) if self.is_exclusive(key) => index.only(key),
+            _ => Err(()),
         }
     }
 

@@ -214,7 +214,12 @@ pub(super) fn claim<E>(
     mut judge: impl FnMut(RowId) -> Result<Verdict, E>,
 ) -> Result<(), E> {
     loop {
-        let (entry, absent) = entries.find_or_insert(key, single(row, 0));
+        let fresh = single(row, 0);
+        let (entry, absent) = entries.find_or_insert(key, fresh);
+        if absent && entry.load() == fresh {
+            // Nobody else lists this row: the entry is the one that this call inserted.
+            return Ok(());
+        }
         loop {
             let (word, mut rows, generation) = current(&*entry, lists);
             if word == TOMB {

@@ -4,6 +4,7 @@ use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, Result, RowId, SqlType};
 use firn_storage::{ColumnSpec, Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, Table};
 use firn_txn::{Config, Engine, Guard, Transaction, pin};
+use std::ops::Bound;
 
 pub const KEY: ColumnId = ColumnId(0);
 pub const BALANCE: ColumnId = ColumnId(1);
@@ -82,7 +83,7 @@ impl Bank {
         tx.delete(&self.accounts, row, &guard)
     }
 
-    /// Every account that the transaction sees by a scan, in key order.
+    /// Every account that the transaction sees, in key order, found in three ways that agree.
     pub fn scan(&self, tx: &Transaction) -> Vec<(i32, i64)> {
         use arrow_array::cast::AsArray;
         use arrow_array::types::{Int32Type, Int64Type};
@@ -99,7 +100,39 @@ impl Bank {
             }
         }
         rows.sort_unstable();
+        self.assert_indexed(tx, &rows);
         rows
+    }
+
+    /// Asserts that the index leads to just these accounts, one after another and many at a time.
+    fn assert_indexed(&self, tx: &Transaction, rows: &[(i32, i64)]) {
+        let guard = pin();
+        let columns = [NAME, KEY, BALANCE];
+        let mut ranged = Vec::new();
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        tx.range_read(&self.accounts, &self.by_key, all, false, &columns, &guard, &mut |_, cells| {
+            assert!(cells[0].bytes().starts_with(b"the owner of account"));
+            ranged.push((cells[1].as_i32(), cells[2].as_i64()));
+            true
+        });
+        assert_eq!(ranged, rows);
+        let last = rows.last().map_or(0, |row| row.0);
+        let mut found = Vec::new();
+        tx.find_many(
+            &self.accounts,
+            &self.by_key,
+            (last + 3) as usize,
+            &mut |number, key| self.by_key.encode(&[Cell::i32(number as i32)], key),
+            &columns,
+            &guard,
+            &mut |number, row| {
+                if let Some((_, cells)) = row {
+                    assert_eq!(cells[1].as_i32(), number as i32);
+                    found.push((number as i32, cells[2].as_i64()));
+                }
+            },
+        );
+        assert_eq!(found, rows, "keys are not negative");
     }
 }
 
