@@ -6,8 +6,8 @@ use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int64Array, PrimitiveArray,
 };
 use datafusion::arrow::datatypes::{
-    DataType, Decimal128Type, Field, FieldRef, Int64Type, IntervalMonthDayNano,
-    IntervalMonthDayNanoType, IntervalUnit,
+    DataType, Decimal128Type, Field, FieldRef, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
+    IntervalUnit,
 };
 use datafusion::common::{Result, ScalarValue, not_impl_err};
 use datafusion::logical_expr::utils::format_state_name;
@@ -33,7 +33,11 @@ pub(super) fn exact(scale: i8, result: &DataType, distinct: bool) -> Result<Box<
 
 /// Averages of many groups.
 pub(super) fn exact_groups(scale: i8, result: &DataType) -> Result<Box<dyn GroupsAccumulator>> {
-    Ok(Box::new(GroupAverages { quotient: Quotient::new(scale, result), sums: Vec::new(), counts: Vec::new() }))
+    Ok(Box::new(GroupAverages {
+        quotient: Quotient::new(scale, result),
+        sums: Vec::new(),
+        counts: Vec::new(),
+    }))
 }
 
 /// What partial averages hand on: count and sum, or the values if they must differ.
@@ -61,7 +65,9 @@ struct Quotient {
 
 impl Quotient {
     fn new(scale: i8, result: &DataType) -> Quotient {
-        let DataType::Decimal128(precision, to) = result else { panic!("averages are numerics, not {result}") };
+        let DataType::Decimal128(precision, to) = result else {
+            panic!("averages are numerics, not {result}")
+        };
         Quotient { from: scale as u8, precision: *precision, to: *to as u8 }
     }
 

@@ -1,7 +1,5 @@
-//! `sum` and `avg` with PostgreSQL's types: a sum of bigints is a numeric, which cannot overflow; an
-//! average of exact numbers is exact, with as many decimals as a quotient has.
-//!
-//! They go by the names of DataFusion's functions and use those wherever the two agree.
+//! Aggregates that DataFusion lacks, or types otherwise than PostgreSQL: an average of exact numbers is
+//! exact, with as many decimals as a quotient has.
 
 mod average;
 mod single;
@@ -11,20 +9,12 @@ pub use single::{few, only_value};
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{Result, exec_err};
 use datafusion::functions_aggregate::average::avg_udaf;
-use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature, Volatility,
 };
 use firn_base::sync::{Arc, OnceLock};
-
-/// `sum`.
-pub fn sum() -> Arc<AggregateUDF> {
-    static SUM: OnceLock<Arc<AggregateUDF>> = OnceLock::new();
-    let sum = SUM.get_or_init(|| Arc::new(AggregateUDF::from(Sum { signature: any_type() })));
-    Arc::clone(sum)
-}
 
 /// `avg`.
 pub fn average() -> Arc<AggregateUDF> {
@@ -46,69 +36,6 @@ fn integer_digits(ty: &DataType) -> Option<u8> {
         DataType::Int64 => Some(19),
         DataType::UInt64 => Some(20),
         _ => None,
-    }
-}
-
-/// DataFusion's `sum` over wider arguments.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct Sum {
-    signature: Signature,
-}
-
-impl AggregateUDFImpl for Sum {
-    fn name(&self) -> &str {
-        "sum"
-    }
-
-    fn signature(&self) -> &Signature {
-        &self.signature
-    }
-
-    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
-        let [argument] = arguments else { return exec_err!("Function 'sum' takes one argument") };
-        Ok(vec![match argument {
-            DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::UInt8 | DataType::UInt16 => {
-                DataType::Int64
-            }
-            DataType::Float16 | DataType::Float32 | DataType::Null => DataType::Float64,
-            DataType::Float64 | DataType::Decimal128(..) | DataType::Interval(_) => argument.clone(),
-            other => match integer_digits(other) {
-                Some(digits) => DataType::Decimal128(digits, 0),
-                None => return exec_err!("Function 'sum' takes no {other}"),
-            },
-        }])
-    }
-
-    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
-        sum_udaf().inner().return_type(arguments)
-    }
-
-    fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        sum_udaf().inner().accumulator(arguments)
-    }
-
-    fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
-        sum_udaf().inner().state_fields(arguments)
-    }
-
-    fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
-        sum_udaf().inner().groups_accumulator_supported(arguments)
-    }
-
-    fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
-        sum_udaf().inner().create_groups_accumulator(arguments)
-    }
-
-    fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        sum_udaf().inner().create_sliding_accumulator(arguments)
-    }
-
-    fn reverse_expr(&self) -> ReversedUDAF {
-        ReversedUDAF::Identical
-    }
-
-    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
-        AggregateOrderSensitivity::Insensitive
     }
 }
 

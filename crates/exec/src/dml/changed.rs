@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::tree_node::Transformed;
 use datafusion::common::internal_err;
+use datafusion::common::tree_node::Transformed;
 use datafusion::datasource::{MemTable, provider_as_source, source_as_provider};
 use datafusion::logical_expr::{Expr, LogicalPlan, TableScan, TableType};
 use datafusion::physical_plan::ExecutionPlan;
@@ -91,10 +91,7 @@ pub(super) fn run(
     Ok(outputs)
 }
 
-fn filled(
-    scan: TableScan,
-    columns: &[ArrayRef],
-) -> datafusion::common::Result<Transformed<LogicalPlan>> {
+fn filled(scan: TableScan, columns: &[ArrayRef]) -> datafusion::common::Result<Transformed<LogicalPlan>> {
     let provider = source_as_provider(&scan.source)?;
     let Some(changed) = provider.downcast_ref::<ChangedRows>() else {
         return Ok(Transformed::no(LogicalPlan::TableScan(scan)));

@@ -17,7 +17,7 @@ use datafusion::logical_expr::expr::{
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder,
+    AggregateUDF, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition,
 };
 use datafusion::optimizer::Analyzer;
 use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
@@ -187,6 +187,16 @@ impl Pass<'_> {
             }
             Expr::InSubquery(inner) => self.in_subquery(inner, schema)?,
             Expr::ScalarFunction(function) => self.function(function, schema)?,
+            Expr::AggregateFunction(mut aggregate) => {
+                widen(&aggregate.func, &mut aggregate.params.args, schema)?;
+                Expr::AggregateFunction(aggregate)
+            }
+            Expr::WindowFunction(mut window) => {
+                if let WindowFunctionDefinition::AggregateUDF(function) = &window.fun {
+                    widen(function, &mut window.params.args, schema)?;
+                }
+                Expr::WindowFunction(window)
+            }
             Expr::Not(inner) => Expr::Not(Box::new(self.boolean(*inner, schema)?)),
             Expr::IsTrue(inner) => Expr::IsTrue(Box::new(self.boolean(*inner, schema)?)),
             Expr::IsFalse(inner) => Expr::IsFalse(Box::new(self.boolean(*inner, schema)?)),
@@ -413,6 +423,16 @@ impl Pass<'_> {
         };
         arguments.into_iter().zip(wanted).map(adopt).collect()
     }
+}
+
+/// Casts the argument of `sum(bigint)` to a numeric, which cannot overflow.
+fn widen(function: &AggregateUDF, arguments: &mut [Expr], schema: &DFSchema) -> Result<()> {
+    if let ("sum", [argument]) = (function.name(), arguments)
+        && argument.get_type(schema)? == DataType::Int64
+    {
+        *argument = cast(std::mem::take(argument), SqlType::Numeric { precision: 19, scale: 0 });
+    }
+    Ok(())
 }
 
 fn distinct(binary: &datafusion::logical_expr::BinaryExpr) -> bool {

@@ -277,7 +277,9 @@ impl RelationPlanner for Marked {
     ) -> Result<RelationPlanning> {
         let marked = match &relation {
             ast::TableFactor::Table { name, args: None, .. } => match name.0.last() {
-                Some(ast::ObjectNamePart::Identifier(last)) => last.value.ends_with([WITH_ROW_ID, CHANGED_ROWS]),
+                Some(ast::ObjectNamePart::Identifier(last)) => {
+                    last.value.ends_with([WITH_ROW_ID, CHANGED_ROWS])
+                }
                 _ => false,
             },
             _ => false,

@@ -22,6 +22,12 @@ use firn_exec::aggregate::{few, only_value};
 pub fn aggregate_rows(expression: Expr) -> Result<Transformed<Expr>> {
     expression.transform_up(|node| match node {
         Expr::ScalarSubquery(subquery) if !subquery.outer_ref_columns.is_empty() => one_value(subquery),
+        // DataFusion takes the value for NOT NULL like its column, but there may be no row.
+        Expr::ScalarSubquery(subquery)
+            if !subquery.subquery.schema().field(0).is_nullable() && !is_aggregate(&subquery.subquery) =>
+        {
+            only_row(subquery)
+        }
         other => Ok(Transformed::no(other)),
     })
 }
@@ -30,23 +36,29 @@ fn one_value(subquery: Subquery) -> Result<Transformed<Expr>> {
     if is_aggregate(&subquery.subquery) {
         return Ok(Transformed::no(Expr::ScalarSubquery(subquery)));
     }
-    let aggregated = |input: Arc<LogicalPlan>, call: AggregateFunction| -> Result<Expr> {
-        let plan = LogicalPlanBuilder::from(input)
-            .aggregate(Vec::<Expr>::new(), vec![Expr::AggregateFunction(call)])?
-            .build()?;
-        Ok(Expr::ScalarSubquery(Subquery { subquery: Arc::new(plan), ..subquery.clone() }))
-    };
     if let LogicalPlan::Limit(limit) = subquery.subquery.as_ref() {
         if !is_first_row(limit) {
             return Ok(Transformed::no(Expr::ScalarSubquery(subquery)));
         }
         let (input, value, order) = ordered(&limit.input);
         let first = AggregateFunction::new_udf(first_value_udaf(), vec![value], false, None, order, None);
-        return aggregated(input, first).map(Transformed::yes);
+        return aggregated(&subquery, input, first).map(Transformed::yes);
     }
+    only_row(subquery)
+}
+
+fn aggregated(subquery: &Subquery, input: Arc<LogicalPlan>, call: AggregateFunction) -> Result<Expr> {
+    let plan = LogicalPlanBuilder::from(input)
+        .aggregate(Vec::<Expr>::new(), vec![Expr::AggregateFunction(call)])?
+        .build()?;
+    Ok(Expr::ScalarSubquery(Subquery { subquery: Arc::new(plan), ..subquery.clone() }))
+}
+
+/// `only_value((SELECT few(x) …))`
+fn only_row(subquery: Subquery) -> Result<Transformed<Expr>> {
     let value = Expr::Column(subquery.subquery.schema().columns().remove(0));
     let call = AggregateFunction::new_udf(few(), vec![value], false, None, Vec::new(), None);
-    let rows = aggregated(Arc::clone(&subquery.subquery), call)?;
+    let rows = aggregated(&subquery, Arc::clone(&subquery.subquery), call)?;
     Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(only_value(), vec![rows]))))
 }
 

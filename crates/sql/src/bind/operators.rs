@@ -233,8 +233,8 @@ impl Operators {
                 match (a, b) {
                     (SqlType::Char(a), SqlType::Char(b)) if a == b => (left, right),
                     // Different lengths: compare without the blanks.
-                    (SqlType::Char(_), b) if b.is_string() => (cast(left, SqlType::Text), trimmed(right, b)),
-                    (a, SqlType::Char(_)) if a.is_string() => (trimmed(left, a), cast(right, SqlType::Text)),
+                    (SqlType::Char(_), b) if b.is_string() => (as_text(left), trimmed(right, b)),
+                    (a, SqlType::Char(_)) if a.is_string() => (trimmed(left, a), as_text(right)),
                     _ => (left, right),
                 }
             }
@@ -424,7 +424,18 @@ pub fn cast(expression: Expr, ty: SqlType) -> Expr {
 
 /// The other side of a comparison with char(n): text compares with its own blanks, char without.
 fn trimmed(expression: Expr, ty: SqlType) -> Expr {
-    if matches!(ty, SqlType::Char(_)) { cast(expression, SqlType::Text) } else { expression }
+    if matches!(ty, SqlType::Char(_)) { as_text(expression) } else { expression }
+}
+
+/// A char(n) without the blanks at its end. A literal has no cast that could take them off.
+fn as_text(expression: Expr) -> Expr {
+    match expression {
+        Expr::Literal(ScalarValue::Utf8View(Some(text)), _) => {
+            let text = text.trim_end_matches(' ').to_owned();
+            Expr::Literal(ScalarValue::Utf8View(Some(text)), None)
+        }
+        other => cast(other, SqlType::Text),
+    }
 }
 
 /// The name of a type without length or precision, of which operators and functions know nothing.

@@ -413,6 +413,7 @@ fn output_name(expression: &Expr) -> String {
             idents.last().map_or_else(|| NONE.to_owned(), crate::statement::fold)
         }
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => output_name(inner),
+        Expr::Cast { expr, data_type, .. } if is_literal(expr) => type_name(data_type),
         Expr::Cast { expr, data_type, .. } => match output_name(expr).as_str() {
             NONE => type_name(data_type),
             name => name.to_owned(),
@@ -433,6 +434,7 @@ fn output_name(expression: &Expr) -> String {
         Expr::Case { .. } => "case".to_owned(),
         Expr::Exists { .. } => "exists".to_owned(),
         Expr::Extract { .. } => "extract".to_owned(),
+        Expr::Substring { shorthand: true, .. } => "substr".to_owned(),
         Expr::Substring { .. } => "substring".to_owned(),
         Expr::Trim { trim_where, .. } => match trim_where {
             Some(ast::TrimWhereField::Leading) => "ltrim".to_owned(),
@@ -455,6 +457,15 @@ fn output_name(expression: &Expr) -> String {
         },
         Expr::Value(value) if matches!(value.value, Value::Boolean(_)) => "bool".to_owned(),
         _ => NONE.to_owned(),
+    }
+}
+
+/// Whether an expression is a literal, perhaps under casts: the outermost gives it its name.
+fn is_literal(expression: &Expr) -> bool {
+    match expression {
+        Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => is_literal(inner),
+        Expr::Value(_) | Expr::TypedString(_) => true,
+        _ => false,
     }
 }
 

@@ -8,7 +8,7 @@ use crate::statement::{Like, SequenceOptions};
 use datafusion::sql::sqlparser::ast;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
-use firn_txn::catalog::{ConstraintKind, IndexColumnDef, IndexDef, TableDef};
+use firn_txn::catalog::{ConstraintDef, ConstraintKind, IndexColumnDef, IndexDef, TableDef};
 
 /// The columns that a LIKE stands for, and the table that they are of.
 pub(super) fn columns(context: &Context<'_>, like: &Like) -> Result<(Arc<TableDef>, Vec<ColumnParts>)> {
@@ -54,6 +54,13 @@ pub(super) fn constraints(
     }
     if like.including.indexes {
         for known in &source.indexes {
+            // Made with a foreign key, which is not copied.
+            let serves_key = |constraint: &ConstraintDef| {
+                matches!(constraint.kind, ConstraintKind::ForeignKey { .. }) && constraint.name == known.name
+            };
+            if source.constraints.iter().any(serves_key) {
+                continue;
+            }
             copy_index(context, table, source, known)?;
         }
     }

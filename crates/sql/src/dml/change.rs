@@ -62,7 +62,8 @@ pub(super) fn plan_update(
     }
     let assigned = outputs.len();
     carry(&mut outputs, from, update.returning.is_some())?;
-    let source = binder.row_source(with, &update.table.relation, from, update.selection.as_ref(), &outputs)?;
+    let source =
+        binder.row_source(with, &update.table.relation, from, update.selection.as_ref(), &outputs)?;
     for (column, value) in columns.iter().zip(&values) {
         if let Assigned::Output(position) = value {
             check_assignment(&table.columns[column.index()], source.schema().field(*position))?;

@@ -82,18 +82,35 @@ pub(super) fn plan(
 /// A query below the WITH that stands before the INSERT.
 fn under<'q>(with: Option<&ast::With>, query: &'q ast::Query) -> Cow<'q, ast::Query> {
     let Some(outer) = with else { return Cow::Borrowed(query) };
-    let mut query = query.clone();
-    let mut with = outer.clone();
-    if let Some(inner) = query.with.take() {
-        let hidden = |cte: &ast::Cte| {
-            inner.cte_tables.iter().any(|own| fold(&own.alias.name) == fold(&cte.alias.name))
-        };
-        with.cte_tables.retain(|cte| !hidden(cte));
-        with.recursive |= inner.recursive;
-        with.cte_tables.extend(inner.cte_tables);
+    let mut below = query.clone();
+    if below.with.is_some() {
+        below.body = Box::new(SetExpr::Query(Box::new(query.clone())));
+        below.order_by = None;
+        below.limit_clause = None;
+        below.fetch = None;
     }
-    query.with = Some(with);
-    Cow::Owned(query)
+    below.with = Some(outer.clone());
+    Cow::Owned(below)
+}
+
+/// VALUES as SELECTs, in which sub-queries are planned.
+fn as_selects(values: &ast::Values) -> Result<SetExpr> {
+    let mut all: Option<SetExpr> = None;
+    for row in &values.rows {
+        let mut one = crate::parse::parse_query("SELECT 1")?;
+        let SetExpr::Select(select) = one.body.as_mut() else { unreachable!("SELECT 1 is a SELECT") };
+        select.projection = row.iter().cloned().map(ast::SelectItem::UnnamedExpr).collect();
+        all = Some(match all {
+            None => *one.body,
+            Some(rows) => SetExpr::SetOperation {
+                left: Box::new(rows),
+                op: ast::SetOperator::Union,
+                set_quantifier: ast::SetQuantifier::All,
+                right: one.body,
+            },
+        });
+    }
+    all.ok_or_else(|| Error::new(SqlState::SYNTAX_ERROR, "VALUES needs a row"))
 }
 
 /// What is inserted, and into which columns.
@@ -107,19 +124,12 @@ struct Source<'b> {
 }
 
 impl Source<'_> {
-    fn bind(
-        &self,
-        mut columns: Vec<ColumnId>,
-        query: &ast::Query,
-    ) -> Result<(Vec<ColumnId>, InsertSource)> {
+    fn bind(&self, mut columns: Vec<ColumnId>, query: &ast::Query) -> Result<(Vec<ColumnId>, InsertSource)> {
         let is_plain = query.order_by.is_none() && query.limit_clause.is_none() && query.fetch.is_none();
         if let (SetExpr::Values(values), true) = (query.body.as_ref(), is_plain) {
             let width = values.rows.first().map_or(0, |row| row.len());
             if values.rows.iter().any(|row| row.len() != width) {
-                return Err(Error::new(
-                    SqlState::SYNTAX_ERROR,
-                    "VALUES lists must all be the same length",
-                ));
+                return Err(Error::new(SqlState::SYNTAX_ERROR, "VALUES lists must all be the same length"));
             }
             fit(&mut columns, width, self.listed)?;
             let has_subquery = values.rows.iter().any(|row| row.iter().any(contains_query));
@@ -129,12 +139,17 @@ impl Source<'_> {
                 return Ok((columns, InsertSource::Values(rows)));
             }
         }
+        let mut query = Cow::Borrowed(query);
+        if let (SetExpr::Values(values), true) = (query.body.as_ref(), is_plain) {
+            let body = as_selects(values)?;
+            *query.to_mut().body = body;
+        }
         let described: Vec<(String, SqlType)> = columns
             .iter()
             .map(|column| &self.table.columns[column.index()])
             .map(|column| (column.name.clone(), column.ty))
             .collect();
-        let plan = self.binder.query_for_insert(query, &described)?;
+        let plan = self.binder.query_for_insert(&query, &described)?;
         fit(&mut columns, plan.schema().fields().len(), self.listed)?;
         let passed_over: Vec<bool> = columns.iter().map(|column| self.is_passed_over(*column)).collect();
         for (column, passed_over) in columns.iter().zip(&passed_over) {

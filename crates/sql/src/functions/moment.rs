@@ -532,9 +532,7 @@ static FUNCTIONS: &[ValueFunction] = &[
     stable(
         "make_timestamptz",
         |arguments| (arguments.len() == 6).then(|| (clock_fields(), TimestampTz)),
-        |values, around| {
-            datetime::to_utc(moment_of(values)?, &around.zone).map(Value::TimestampTz)
-        },
+        |values, around| datetime::to_utc(moment_of(values)?, &around.zone).map(Value::TimestampTz),
     ),
     stable(
         "isfinite",

@@ -205,7 +205,10 @@ static FUNCTIONS: &[ValueFunction] = &[
     immutable("lcm", integers, |values, _| {
         let (left, right) = (whole(&values[0]), whole(&values[1]));
         let divisor = greatest_divisor(left, right);
-        whole_of(&values[0], if divisor == 0 { 0 } else { (i128::from(left) / divisor * i128::from(right)).abs() })
+        whole_of(
+            &values[0],
+            if divisor == 0 { 0 } else { (i128::from(left) / divisor * i128::from(right)).abs() },
+        )
     }),
     immutable(
         "factorial",

@@ -6,10 +6,13 @@
 //! | `x <> ALL (ARRAY[a, b])` | `x NOT IN (a, b)` |
 //! | `x < ANY (ARRAY[a, b])`, `x LIKE ANY (ARRAY[a, b])` | `x < a OR x < b`, `x LIKE a OR x LIKE b` |
 //! | `x < ALL (ARRAY[a, b])` | `x < a AND x < b` |
+//! | `x < ANY (SELECT y …)`, `x < ALL (SELECT y …)` | `[NOT] EXISTS (SELECT … WHERE …)` |
 //! | `x = ANY (SELECT …)`, `x <> ALL (SELECT …)` | `x IN (SELECT …)`, `x NOT IN (SELECT …)` |
 
-use super::{binary, cast, take};
-use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, BinaryOperator, DataType, Expr, Value};
+use super::{binary, cast, parsed, take};
+use datafusion::sql::sqlparser::ast::{
+    ArrayElemTypeDef, BinaryOperator, DataType, Expr, Ident, Query, SetExpr, Statement, TableFactor, Value,
+};
 
 /// Rewrites the expression if it is one of these.
 pub(super) fn rewrite(expression: &mut Expr) {
@@ -20,7 +23,8 @@ pub(super) fn rewrite(expression: &mut Expr) {
             let Some(patterns) = elements(pattern) else { return };
             let one = |pattern: Expr| {
                 let mut like = expression.clone();
-                if let Expr::Like { any, pattern: place, .. } | Expr::ILike { any, pattern: place, .. } = &mut like
+                if let Expr::Like { any, pattern: place, .. } | Expr::ILike { any, pattern: place, .. } =
+                    &mut like
                 {
                     *any = false;
                     **place = pattern;
@@ -40,10 +44,13 @@ fn over(left: &mut Expr, op: &BinaryOperator, right: &mut Expr, any: bool) -> Op
     let is_in = any && *op == BinaryOperator::Eq;
     let is_not_in = !any && *op == BinaryOperator::NotEq;
     if let Expr::Subquery(subquery) = right {
-        return (is_in || is_not_in).then(|| Expr::InSubquery {
-            expr: Box::new(take(left)),
-            subquery: subquery.clone(),
-            negated: is_not_in,
+        let (left, subquery) = (take(left), subquery.as_ref().clone());
+        return Some(match is_in || is_not_in {
+            true => {
+                let (expr, subquery) = (Box::new(left), Box::new(subquery));
+                Expr::InSubquery { expr, subquery, negated: is_not_in }
+            }
+            false => compared_with_rows(left, op, subquery, any),
         });
     }
     let elements = elements(right)?;
@@ -53,6 +60,21 @@ fn over(left: &mut Expr, op: &BinaryOperator, right: &mut Expr, any: bool) -> Op
     let compared = elements.into_iter().map(|element| binary(left.clone(), op.clone(), element));
     let joiner = if any { BinaryOperator::Or } else { BinaryOperator::And };
     Some(joined(compared, joiner, !any))
+}
+
+/// `x < ANY (SELECT …)` as EXISTS over the rows for which the comparison is true, `x < ALL (SELECT …)`
+/// as NOT EXISTS over those for which it is not. (DataFusion's own plan of these yields other rows.)
+fn compared_with_rows(left: Expr, op: &BinaryOperator, subquery: Query, any: bool) -> Expr {
+    let text = "SELECT 1 FROM (SELECT 1) AS set_rows(\"set value\") WHERE true";
+    let Statement::Query(mut query) = parsed(text) else { unreachable!("it is a query") };
+    let SetExpr::Select(select) = query.body.as_mut() else { unreachable!("it is a SELECT") };
+    if let TableFactor::Derived { subquery: rows, .. } = &mut select.from[0].relation {
+        **rows = subquery;
+    }
+    let value = Expr::Identifier(Ident::with_quote('"', "set value"));
+    let compared = Expr::Nested(Box::new(binary(Expr::Nested(Box::new(left)), op.clone(), value)));
+    select.selection = Some(if any { compared } else { Expr::IsNotTrue(Box::new(compared)) });
+    Expr::Exists { subquery: query, negated: !any }
 }
 
 /// All of the conditions with an operator between them; `empty` if there is none.
@@ -71,7 +93,9 @@ fn elements(array: &Expr) -> Option<Vec<Expr>> {
             Value::SingleQuotedString(text) => read(text),
             _ => None,
         },
-        Expr::Cast { expr, data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)), .. } => {
+        Expr::Cast {
+            expr, data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)), ..
+        } => {
             let elements = elements(expr)?;
             Some(elements.into_iter().map(|value| cast(value, element.as_ref().clone())).collect())
         }

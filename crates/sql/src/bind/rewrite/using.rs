@@ -62,7 +62,9 @@ fn merged_columns(select: &Select) -> Vec<Merged> {
     let mut merged = Vec::new();
     for from in &select.from {
         let [join] = from.joins.as_slice() else { continue };
-        let (Some(left), Some(right)) = (known_as(&from.relation), known_as(&join.relation)) else { continue };
+        let (Some(left), Some(right)) = (known_as(&from.relation), known_as(&join.relation)) else {
+            continue;
+        };
         let (columns, full) = match &join.join_operator {
             JoinOperator::FullOuter(JoinConstraint::Using(columns)) => (columns, true),
             JoinOperator::Right(JoinConstraint::Using(columns))

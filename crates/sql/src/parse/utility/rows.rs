@@ -71,7 +71,8 @@ fn without_overriding(tokens: &[TokenWithSpan]) -> (Cow<'_, [TokenWithSpan]>, Op
 
 /// The change that a query is if it ends in one, with the WITH before it; else the query itself.
 fn take_change(query: Box<ast::Query>) -> Result<(Tree, Option<ast::With>)> {
-    let changes = query.with.as_ref().is_some_and(|with| with.cte_tables.iter().any(|cte| changes(&cte.query)));
+    let changes =
+        query.with.as_ref().is_some_and(|with| with.cte_tables.iter().any(|cte| changes(&cte.query)));
     if changes || nested_change(&query.body) {
         return Err(Error::unsupported("a row change inside WITH")
             .with_hint("Run the change on its own, with RETURNING if its rows are needed."));
