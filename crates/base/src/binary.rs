@@ -26,11 +26,10 @@ pub fn encode(value: &Value, ty: SqlType, out: &mut Vec<u8>) {
         Value::BigInt(value) => out.extend(value.to_be_bytes()),
         Value::Real(value) => out.extend(value.to_be_bytes()),
         Value::Double(value) => out.extend(value.to_be_bytes()),
-        Value::Numeric { unscaled, scale } if ty == SqlType::NUMERIC => {
-            let (unscaled, scale) = numeric::without_trailing_zeros(*unscaled, *scale);
+        Value::Numeric { unscaled, scale } => {
+            let (unscaled, scale) = numeric::shown(*unscaled, *scale, ty);
             encode_numeric(unscaled, scale, out);
         }
-        Value::Numeric { unscaled, scale } => encode_numeric(*unscaled, *scale, out),
         Value::Text(value) => out.extend(value.as_bytes()),
         Value::Bytea(value) => out.extend(value),
         // Years before 4713 BC, the only ones to underflow here, are no dates.

@@ -6,6 +6,7 @@
 //! an overflow (22003). A sum of that length may be off by one in its last digit. There is no NaN and no infinity.
 
 use crate::error::{Error, Result, SqlState};
+use crate::types::SqlType;
 use std::cmp::Ordering;
 
 /// The most digits.
@@ -259,6 +260,47 @@ pub fn without_trailing_zeros(mut unscaled: i128, mut scale: u8) -> (i128, u8) {
         scale -= 1;
     }
     (unscaled, scale)
+}
+
+/// The scales of `numeric(38, s)` that are shown as quotients are: PostgreSQL gives a quotient
+/// decimals by its size, a column of ours has one scale for all values.
+const QUOTIENT_SCALES: [u8; 3] = [17, 19, 20];
+
+/// The type of quotients with up to `whole` digits before the point and no fewer than `scale` behind
+/// it: with room for the decimals that PostgreSQL gives, if 38 digits have it.
+pub fn quotient_type(whole: u8, scale: u8) -> SqlType {
+    let room = MAX_PRECISION.saturating_sub(whole).max(MIN_SIGNIFICANT_DIGITS as u8);
+    let decimals = QUOTIENT_SCALES.into_iter().rev().find(|decimals| *decimals <= room);
+    let decimals = decimals.unwrap_or(MIN_SIGNIFICANT_DIGITS as u8);
+    SqlType::Numeric { precision: MAX_PRECISION, scale: decimals.max(scale.min(room)) }
+}
+
+/// Whether a type is one of quotients, which to users is plain `numeric`.
+pub fn is_quotient(ty: SqlType) -> bool {
+    matches!(ty, SqlType::Numeric { precision: MAX_PRECISION, scale } if QUOTIENT_SCALES.contains(&scale))
+}
+
+/// The digits that are shown of a value of a type: plain `numeric` has no scale of its own and drops
+/// the zeros at the end, a quotient keeps those that make up PostgreSQL's scale.
+pub fn shown(unscaled: i128, scale: u8, ty: SqlType) -> (i128, u8) {
+    match ty {
+        SqlType::NUMERIC => without_trailing_zeros(unscaled, scale),
+        ty if is_quotient(ty) => {
+            let (trimmed, decimals) = without_trailing_zeros(unscaled, scale);
+            let wanted = decimals.max(quotient_decimals(unscaled, scale)).min(scale);
+            (trimmed * POWERS[usize::from(wanted - decimals)], wanted)
+        }
+        _ => (unscaled, scale),
+    }
+}
+
+/// The decimals that [`divide`] would give to a quotient, as far as the quotient tells.
+fn quotient_decimals(unscaled: i128, scale: u8) -> u8 {
+    let (weight, first) = first_digit((unscaled, scale));
+    // A power of 10,000 is what equal first digits yield.
+    let exact = first <= 1 && POWERS.contains(&without_trailing_zeros(unscaled.abs(), scale).0);
+    let weight = if exact || unscaled == 0 { weight - 1 } else { weight };
+    (MIN_SIGNIFICANT_DIGITS - weight * 4).clamp(0, i32::from(MAX_PRECISION)) as u8
 }
 
 /// SQL order of two numbers, whatever their scales.
@@ -534,6 +576,25 @@ mod tests {
         );
         assert_eq!(fit(12345, 3, 4, 2).unwrap(), 1235);
         assert_eq!(rescale(-25, 1, 0), Some(-3));
+    }
+
+    #[test]
+    fn quotients_are_shown_with_the_decimals_that_postgres_gives_them() {
+        for (left, right) in
+            [("10", "4"), ("1", "3"), ("20001", "3"), ("30001", "2"), ("0", "7"), ("5", "5"), ("-7", "2")]
+        {
+            let quotient = divide(number(left), number(right));
+            let ty = quotient_type(10, 0);
+            let (unscaled, scale) = quotient.clone().unwrap();
+            let stored = rescale(unscaled, scale, 20).unwrap();
+            assert_eq!(text(Ok(shown(stored, 20, ty))), text(quotient), "{left} / {right}");
+        }
+        let scale = |whole, scale| match quotient_type(whole, scale) {
+            SqlType::Numeric { scale, .. } => scale,
+            other => panic!("{other}"),
+        };
+        assert_eq!([scale(10, 2), scale(19, 0), scale(20, 2), scale(22, 16)], [20, 19, 17, 16]);
+        assert_eq!([scale(8, 30), scale(34, 4)], [30, 16]);
     }
 
     #[test]

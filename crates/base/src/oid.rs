@@ -71,6 +71,7 @@ impl SqlType {
     pub fn typmod(self) -> i32 {
         match self {
             SqlType::NUMERIC => -1,
+            ty if crate::numeric::is_quotient(ty) => -1,
             SqlType::Numeric { precision, scale } => (i32::from(precision) << 16 | i32::from(scale)) + HEADER,
             SqlType::Varchar(Some(length)) | SqlType::Char(length) => length as i32 + HEADER,
             _ => -1,

@@ -32,8 +32,8 @@ pub fn parse(text: &str, ty: SqlType, zone: &TimeZoneSetting) -> Result<Value> {
     })
 }
 
-/// Appends a value as text; NULL appends nothing. Of `ty` only matters whether it is plain
-/// `numeric`, which is written without zeros at the end.
+/// Appends a value as text; NULL appends nothing. Of `ty` only matters which decimals of a numeric
+/// are shown.
 pub fn write(value: &Value, ty: SqlType, zone: &TimeZoneSetting, out: &mut String) {
     match value {
         Value::Null => {}
@@ -43,11 +43,10 @@ pub fn write(value: &Value, ty: SqlType, zone: &TimeZoneSetting, out: &mut Strin
         Value::BigInt(value) => display(value, out),
         Value::Real(value) => write_real(*value, out),
         Value::Double(value) => write_double(*value, out),
-        Value::Numeric { unscaled, scale } if ty == SqlType::NUMERIC => {
-            let (unscaled, scale) = numeric::without_trailing_zeros(*unscaled, *scale);
+        Value::Numeric { unscaled, scale } => {
+            let (unscaled, scale) = numeric::shown(*unscaled, *scale, ty);
             numeric::write(unscaled, scale, out);
         }
-        Value::Numeric { unscaled, scale } => numeric::write(*unscaled, *scale, out),
         Value::Text(value) => out.push_str(value),
         Value::Bytea(value) => write_bytea(value, out),
         Value::Date(value) => datetime::write_date(*value, out),

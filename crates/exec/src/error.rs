@@ -201,6 +201,12 @@ fn from_message(message: &str) -> Error {
         let message = format!("ORDER BY position {position} is not in select list");
         return Error::new(SqlState::INVALID_COLUMN_REFERENCE, message);
     }
+    if line.starts_with("cannot create filter with non-boolean predicate")
+        && let Some((_, ty)) = line.rsplit_once(" returning ")
+    {
+        let message = format!("argument of WHERE must be type boolean, not type {}", sql_name(ty));
+        return Error::new(SqlState::DATATYPE_MISMATCH, message);
+    }
     if message.contains("must appear in the GROUP BY")
         && let Some(column) = quoted_after(message, "column \"", '"')
     {
@@ -219,6 +225,27 @@ fn from_message(message: &str) -> Error {
         return Error::new(SqlState::FEATURE_NOT_SUPPORTED, line);
     }
     Error::new(SqlState::new("42000"), line)
+}
+
+/// The SQL name of an Arrow type that a message names.
+fn sql_name(ty: &str) -> &str {
+    match ty.split('(').next().unwrap_or_default() {
+        "Int16" => "smallint",
+        "Int32" => "integer",
+        "Int64" | "UInt64" => "bigint",
+        "Float32" => "real",
+        "Float64" => "double precision",
+        "Decimal128" | "Decimal256" => "numeric",
+        "Utf8" | "Utf8View" | "LargeUtf8" => "text",
+        "Binary" | "BinaryView" => "bytea",
+        "Date32" => "date",
+        "Time64" => "time without time zone",
+        "Timestamp" if ty.contains("UTC") => "timestamp with time zone",
+        "Timestamp" => "timestamp without time zone",
+        "Interval" => "interval",
+        "FixedSizeBinary" => "uuid",
+        _ => ty,
+    }
 }
 
 /// PostgreSQL's error for a function that does not exist, with the name that was probably meant.

@@ -4,6 +4,7 @@
 
 pub mod types;
 
+pub mod aggregate;
 pub mod error;
 pub mod function;
 mod index_path;

@@ -23,7 +23,7 @@ use firn_sql::bind::SessionFacts;
 use firn_sql::plan::QueryOutput;
 use firn_sql::services::Services;
 use firn_sql::settings::Settings;
-use firn_sql::statement::{Parsed, Statement as Parse, change_verb};
+use firn_sql::statement::{Parsed, Statement as Parse};
 use firn_sql::{Cancel, Plan, RunOptions, parse};
 use firn_txn::catalog::TableDef;
 use firn_txn::{Catalog, Ticket, Transaction};
@@ -290,7 +290,7 @@ impl Connection {
         self.options.cancel.reset();
         let result = match &parsed.statement {
             Parse::Query(_) => self.run_query(prepared, parameters),
-            Parse::Change(change) => self.run_change(prepared, parameters, change_verb(change)),
+            Parse::Change(change) => self.run_change(prepared, parameters, change.verb()),
             _ => self.run_utility(statement, parsed, parameters),
         };
         if self.services.take_touched() {
@@ -645,6 +645,9 @@ impl Drop for Connection {
 /// The parameters as values of the statement's types.
 fn coerced<'v>(types: &[SqlType], values: &'v [Value], zone: &TimeZoneSetting) -> Result<Cow<'v, [Value]>> {
     if types.len() != values.len() {
+        if values.is_empty() {
+            return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
+        }
         return Err(Error::new(
             SqlState::PROTOCOL_VIOLATION,
             format!(

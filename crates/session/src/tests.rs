@@ -59,7 +59,8 @@ fn parameters_are_coerced_and_counted() {
     connection.execute_statement(&insert, &row).unwrap();
     let read = connection.query_row("SELECT a, b FROM t", &[]).unwrap().unwrap();
     assert_eq!(read, [Value::BigInt(7), Value::Numeric { unscaled: 300, scale: 2 }]);
-    assert_eq!(state(connection.execute_statement(&insert, &[])), SqlState::PROTOCOL_VIOLATION);
+    assert_eq!(state(connection.execute_statement(&insert, &row[..1])), SqlState::PROTOCOL_VIOLATION);
+    assert_eq!(state(connection.execute_statement(&insert, &[])), SqlState::UNDEFINED_PARAMETER);
 }
 
 #[test]

@@ -147,9 +147,7 @@ impl Connection {
         let parsed = statement.prepared.parsed.as_ref().expect("PREPARE takes a statement");
         match &parsed.statement {
             Parse::Query(_) => self.run_query(&statement.prepared, parameters),
-            Parse::Change(change) => {
-                self.run_change(&statement.prepared, parameters, firn_sql::statement::change_verb(change))
-            }
+            Parse::Change(change) => self.run_change(&statement.prepared, parameters, change.verb()),
             _ => unreachable!("the parser lets nothing else in"),
         }
     }

@@ -42,7 +42,7 @@ pub enum Statement {
     /// SELECT, VALUES, TABLE, WITH … SELECT
     Query(Box<ast::Query>),
     /// INSERT, UPDATE, DELETE
-    Change(Box<ast::Statement>),
+    Change(Box<Change>),
     /// BEGIN and its relatives
     Transaction(TransactionControl),
     /// SET, SHOW, RESET
@@ -105,6 +105,38 @@ pub enum Statement {
     /// Statements that ask for what the engine does by itself: VACUUM, ANALYZE, CLUSTER, REINDEX.
     /// The text is the command tag.
     Housekeeping(&'static str, Option<QualifiedName>),
+}
+
+/// INSERT, UPDATE or DELETE, with what sqlparser's tree of it has no place for.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The change itself.
+    pub tree: ast::Statement,
+    /// WITH before it.
+    pub with: Option<ast::With>,
+    /// OVERRIDING … VALUE of an INSERT.
+    pub overriding: Option<Overriding>,
+}
+
+impl Change {
+    /// INSERT, UPDATE or DELETE.
+    pub fn verb(&self) -> &'static str {
+        match &self.tree {
+            ast::Statement::Insert(_) => "INSERT",
+            ast::Statement::Update(_) => "UPDATE",
+            ast::Statement::Delete(_) => "DELETE",
+            other => panic!("{other} changes no rows"),
+        }
+    }
+}
+
+/// What becomes of values that an INSERT brings for identity columns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Overriding {
+    /// OVERRIDING SYSTEM VALUE: they are stored, even where the column is GENERATED ALWAYS.
+    System,
+    /// OVERRIDING USER VALUE: they are passed over.
+    User,
 }
 
 /// BEGIN and its relatives.
@@ -267,7 +299,7 @@ pub enum Ddl {
         if_not_exists: bool,
     },
     /// CREATE TABLE
-    CreateTable(Box<ast::CreateTable>),
+    CreateTable(Box<CreateTable>),
     /// CREATE TABLE … AS, SELECT … INTO
     CreateTableAs {
         /// Its name.
@@ -374,6 +406,39 @@ pub enum Ddl {
     },
 }
 
+/// CREATE TABLE.
+#[derive(Clone, Debug)]
+pub struct CreateTable {
+    /// What sqlparser made of it.
+    pub tree: ast::CreateTable,
+    /// LIKE among the columns.
+    pub likes: Vec<Like>,
+}
+
+/// LIKE in CREATE TABLE: the columns of another table.
+#[derive(Clone, Debug)]
+pub struct Like {
+    /// The other table.
+    pub name: QualifiedName,
+    /// How many of the columns that were written out stand before it.
+    pub position: usize,
+    /// What is copied besides names, types and NOT NULL.
+    pub including: LikeParts,
+}
+
+/// What LIKE may copy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LikeParts {
+    /// INCLUDING DEFAULTS
+    pub defaults: bool,
+    /// INCLUDING CONSTRAINTS: conditions of CHECK.
+    pub constraints: bool,
+    /// INCLUDING IDENTITY
+    pub identity: bool,
+    /// INCLUDING INDEXES: keys as well.
+    pub indexes: bool,
+}
+
 /// Options of CREATE and ALTER SEQUENCE, as far as they were given.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct SequenceOptions {
@@ -411,23 +476,13 @@ impl Statement {
     /// The words that a read-only transaction's refusal (25006) names; `None` if it may run there.
     pub fn writes(&self) -> Option<&'static str> {
         match self {
-            Statement::Change(change) => Some(change_verb(change)),
+            Statement::Change(change) => Some(change.verb()),
             Statement::Ddl(ddl) => Some(ddl.tag()),
             Statement::Copy(copy) if matches!(copy.subject, CopySubject::Into(..)) => Some("COPY FROM"),
             Statement::Explain { analyze: true, statement } => statement.statement.writes(),
             Statement::Lock(_) => Some("LOCK TABLE"),
             _ => None,
         }
-    }
-}
-
-/// INSERT, UPDATE or DELETE.
-pub fn change_verb(change: &ast::Statement) -> &'static str {
-    match change {
-        ast::Statement::Insert(_) => "INSERT",
-        ast::Statement::Update(_) => "UPDATE",
-        ast::Statement::Delete(_) => "DELETE",
-        other => panic!("{other} changes no rows"),
     }
 }
 

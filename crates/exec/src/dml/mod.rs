@@ -11,17 +11,20 @@
 //! Unique keys are tested row by row, as PostgreSQL does for constraints that are not deferrable:
 //! `UPDATE t SET k = k + 1` fails with 23505 if it meets a key that a later row is yet to leave.
 
+mod changed;
 mod insert;
 mod source;
 pub mod target;
 pub(crate) mod writer;
 
+pub use changed::{ChangedRows, ORDINAL_COLUMN};
 pub use insert::{ConflictAction, Insert, InsertSource, InsertValue, OnConflict};
 pub use source::RowSource;
 pub use target::{Target, TargetSet, TextCompiler};
 
 use crate::expression::{Environment, Row, RowExpression};
 use crate::query::RunOptions;
+use datafusion::logical_expr::LogicalPlan;
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, Error, Result, RowId, SqlState, SqlType, Value};
 use firn_txn::{Guard, Transaction, pin};
@@ -90,8 +93,11 @@ pub struct Delete {
 pub struct Returning {
     /// The expressions.
     pub outputs: Vec<RowExpression>,
-    /// Their names and types.
+    /// The names and types of what is returned: of the expressions, or of the query over them.
     pub columns: Vec<(String, SqlType)>,
+    /// What is returned if there are sub-queries in it: a query over [`ChangedRows`] that have the
+    /// expressions for columns.
+    pub query: Option<Box<LogicalPlan>>,
 }
 
 /// What a change has done.
@@ -153,8 +159,14 @@ impl DmlPlan {
             Change::Update(update) => update.run(&mut run)?,
             Change::Delete(delete) => delete.run(&mut run)?,
         }
-        let Run { writer, outcome, .. } = run;
+        let Run { writer, mut outcome, .. } = run;
         writer.finish()?;
+        if let Some(Returning { outputs, query: Some(query), .. }) = &self.returning {
+            let rows = outcome.returning.take().unwrap_or_default();
+            let ty = |output: &RowExpression| output.ty().unwrap_or(SqlType::Text);
+            let types: Vec<SqlType> = outputs.iter().map(ty).collect();
+            outcome.returning = Some(changed::run(query, rows, &types, transaction, environment)?);
+        }
         Ok(outcome)
     }
 }
@@ -268,7 +280,7 @@ impl Target {
         let state = SqlState::new("428C9");
         let error = if inserting {
             Error::new(state, format!("cannot insert a non-DEFAULT value into column \"{name}\""))
-                .with_hint("Leave the column out, or use DEFAULT as its value.")
+                .with_hint("Use OVERRIDING SYSTEM VALUE to override.")
         } else {
             Error::new(state, format!("column \"{name}\" can only be updated to DEFAULT"))
         };

@@ -143,6 +143,11 @@ impl TargetSet {
         Ok(Arc::new(TargetSet { targets }))
     }
 
+    /// Whether the statement may write to a table.
+    pub fn writes_to(&self, table: Oid) -> bool {
+        self.targets.iter().any(|target| target.definition.oid == table)
+    }
+
     /// The table that the statement names.
     pub fn root(&self) -> &Target {
         &self.targets[0]

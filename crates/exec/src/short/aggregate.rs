@@ -116,6 +116,11 @@ impl Aggregate {
                 (AggregateFunction::Average, SqlType::Double) => {
                     Value::Double((numeric::to_f64((exact, scale)) + float) / count as f64)
                 }
+                (AggregateFunction::Average, SqlType::Numeric { precision, scale: wanted }) => {
+                    let (unscaled, of_quotient) = numeric::divide((exact, scale), (i128::from(count), 0))?;
+                    let unscaled = numeric::fit(unscaled, of_quotient, precision, wanted)?;
+                    Value::Numeric { unscaled, scale: wanted }
+                }
                 (AggregateFunction::Sum, SqlType::BigInt) => {
                     Value::BigInt(i64::try_from(exact).map_err(|_| {
                         Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "bigint out of range")
@@ -147,9 +152,11 @@ impl Aggregate {
             AggregateFunction::Smallest | AggregateFunction::Largest => {
                 argument == Some(result) && !matches!(result, Char(_))
             }
-            AggregateFunction::Average => {
-                matches!(argument, Some(SmallInt | Integer | BigInt | Real | Double)) && result == Double
-            }
+            AggregateFunction::Average => match argument {
+                Some(SmallInt | Integer | BigInt | Numeric { .. }) => matches!(result, Numeric { .. }),
+                Some(Real | Double) => result == Double,
+                _ => false,
+            },
             AggregateFunction::Sum => match argument {
                 Some(SmallInt | Integer | BigInt) => matches!(result, BigInt | Numeric { .. }),
                 Some(Real | Double) => matches!(result, Real | Double),

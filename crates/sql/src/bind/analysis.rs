@@ -4,7 +4,8 @@
 //! patterns, branches and function arguments it builds alone. This pass visits them, from the
 //! leaves up.
 
-use super::operators::{Operand, adopt, cast, check_cast, operand};
+use super::correlated;
+use super::operators::{Operand, adopt, cast, check_cast, operand, plain_name};
 use super::parameters::Parameters;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -22,13 +23,14 @@ use datafusion::optimizer::Analyzer;
 use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use firn_base::sync::Arc;
-use firn_base::{Error, SqlState, SqlType, TimeZoneSetting, coerce};
+use firn_base::{Error, SqlState, SqlType, TimeZoneSetting, Value, coerce, numeric};
 use firn_exec::error::to_datafusion;
 use firn_exec::types;
 
 /// Analyses a plan.
 pub fn plan(plan: LogicalPlan, parameters: &Parameters, zone: TimeZoneSetting) -> Result<LogicalPlan> {
     let pass = Pass { parameters, zone };
+    let plan = rewrite(plan, &|expression, _| correlated::aggregate_rows(expression))?;
     let typed = rewrite(plan, &|expression, schema| pass.expression(expression, schema))?;
     let typed = limits(typed, parameters)?;
     let rules: Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sync>> =
@@ -218,6 +220,7 @@ impl Pass<'_> {
     }
 
     fn cast(&self, cast: Cast, schema: &DFSchema) -> Result<Expr> {
+        let Expr::Cast(cast) = narrow(Expr::Cast(cast), schema) else { unreachable!("a cast stays one") };
         let Some(to) = types::sql_type(&cast.field) else { return Ok(Expr::Cast(cast)) };
         match self.operand(&cast.expr, schema) {
             // `$1::integer` declares the parameter; a literal in quotes is read as the type.
@@ -334,11 +337,27 @@ impl Pass<'_> {
         const WITH_BLANKS: &[&str] = &["concat", "concat_ws", "octet_length"];
         const ALIKE: &[&str] = &["coalesce", "nullif", "greatest", "least", "nvl", "ifnull"];
         let ScalarFunction { func, args } = function;
-        if func.name() == "round"
-            && let [value, Expr::Literal(ScalarValue::Int32(Some(decimals)), _)] = args.as_slice()
-            && let Some(rounded) = self.round(value, *decimals, schema)
+        if func.name() == "pg_typeof"
+            && let [argument] = args.as_slice()
         {
-            return Ok(rounded);
+            let name = match self.operand(argument, schema) {
+                Operand::Unknown => "unknown".to_owned(),
+                Operand::Known(ty) => plain_name(ty),
+                Operand::Foreign => "array".to_owned(),
+            };
+            return Ok(Expr::Literal(ScalarValue::Utf8View(Some(name)), None));
+        }
+        if let [value, Expr::Literal(ScalarValue::Int32(Some(decimals)), _)] = args.as_slice()
+            && let Some(rounded) = self.rounded(value, *decimals, schema)
+        {
+            match func.name() {
+                "round" => return Ok(cast(value.clone(), rounded)),
+                "trunc" => {
+                    let cut = Expr::ScalarFunction(ScalarFunction::new_udf(func, args));
+                    return Ok(cast(cut, rounded));
+                }
+                _ => {}
+            }
         }
         let args = if ALIKE.contains(&func.name()) {
             self.unify(args, schema)?
@@ -356,14 +375,16 @@ impl Pass<'_> {
         Ok(Expr::ScalarFunction(ScalarFunction::new_udf(func, args)))
     }
 
-    /// `round(numeric, 2)` has two decimals, which only a cast can say.
-    fn round(&self, value: &Expr, decimals: i32, schema: &DFSchema) -> Option<Expr> {
+    /// The type of `round(numeric, 2)`: two decimals, which only a cast can say.
+    fn rounded(&self, value: &Expr, decimals: i32, schema: &DFSchema) -> Option<SqlType> {
         let Operand::Known(SqlType::Numeric { precision, scale }) = self.operand(value, schema) else {
             return None;
         };
-        let decimals = u8::try_from(decimals).ok().filter(|decimals| *decimals <= scale)?;
-        let precision = (precision - scale + decimals + 1).min(firn_base::numeric::MAX_PRECISION);
-        Some(cast(value.clone(), SqlType::Numeric { precision, scale: decimals }))
+        let whole = precision - scale + 1;
+        let room = numeric::MAX_PRECISION.saturating_sub(whole).max(scale);
+        let decimals = u8::try_from(decimals).ok().filter(|decimals| *decimals <= room)?;
+        let precision = (whole + decimals).min(numeric::MAX_PRECISION);
+        Some(SqlType::Numeric { precision, scale: decimals })
     }
 
     /// Parameters among the arguments of a function take the type that its signature would coerce
@@ -404,19 +425,13 @@ impl Pass<'_> {
     }
 }
 
-/// Casts the argument of an aggregate whose result PostgreSQL types wider than DataFusion does:
-/// `sum(bigint)` is a numeric, which cannot overflow; `avg` of integers is a numeric, too.
+/// Casts the argument of `sum(bigint)` to a numeric, which cannot overflow.
 fn widen(function: &AggregateUDF, arguments: &mut [Expr], schema: &DFSchema) -> Result<()> {
-    let [argument] = arguments else { return Ok(()) };
-    let ty = argument.get_type(schema)?;
-    let wider = match (function.name(), ty) {
-        ("sum", DataType::Int64) => SqlType::Numeric { precision: 19, scale: 0 },
-        ("avg", DataType::Int16 | DataType::Int32 | DataType::Int64) => {
-            SqlType::Numeric { precision: 31, scale: 12 }
-        }
-        _ => return Ok(()),
-    };
-    *argument = cast(std::mem::take(argument), wider);
+    if let ("sum", [argument]) = (function.name(), arguments)
+        && argument.get_type(schema)? == DataType::Int64
+    {
+        *argument = cast(std::mem::take(argument), SqlType::Numeric { precision: 19, scale: 0 });
+    }
     Ok(())
 }
 
@@ -431,6 +446,10 @@ pub fn fold(expression: Expr, zone: TimeZoneSetting) -> Result<Expr> {
     let inner = fold(*cast.expr, zone)?;
     let to = types::sql_type(&cast.field);
     match (inner, to) {
+        (Expr::Literal(scalar, _), Some(SqlType::NUMERIC)) if !scalar.is_null() => {
+            let value = types::value(&scalar).map_err(to_datafusion)?;
+            plain_numeric(value, zone).map_err(to_datafusion)
+        }
         (Expr::Literal(scalar, _), Some(to)) if types::data_type(to) == *cast.field.data_type() => {
             let value = types::value(&scalar).map_err(to_datafusion)?;
             let folded = coerce::cast(value, to, &zone).map_err(to_datafusion)?;
@@ -440,6 +459,40 @@ pub fn fold(expression: Expr, zone: TimeZoneSetting) -> Result<Expr> {
         }
         (inner, _) => Ok(Expr::Cast(Cast { expr: Box::new(inner), field: cast.field })),
     }
+}
+
+/// A literal of type `numeric`, which keeps the digits that it was given.
+fn plain_numeric(value: Value, zone: TimeZoneSetting) -> firn_base::Result<Expr> {
+    let (unscaled, scale) = match value {
+        Value::Text(text) => numeric::parse(&text)?,
+        Value::SmallInt(value) => (i128::from(value), 0),
+        Value::Integer(value) => (i128::from(value), 0),
+        Value::BigInt(value) => (i128::from(value), 0),
+        Value::Numeric { unscaled, scale } => (unscaled, scale),
+        other => match coerce::cast(other, SqlType::NUMERIC, &zone)? {
+            Value::Numeric { unscaled, scale } => numeric::without_trailing_zeros(unscaled, scale),
+            other => unreachable!("{other:?} was cast to numeric"),
+        },
+    };
+    Ok(super::operators::numeric_literal(unscaled, scale))
+}
+
+/// A cast to plain `numeric` of a number that is exact already: it keeps the digits of its type,
+/// which leaves more room than 38 digits of which 16 are decimals.
+pub fn narrow(expression: Expr, schema: &DFSchema) -> Expr {
+    let Expr::Cast(wide) = expression else { return expression };
+    if types::sql_type(&wide.field) != Some(SqlType::NUMERIC) {
+        return Expr::Cast(wide);
+    }
+    let from = wide.expr.to_field(schema).ok().and_then(|(_, field)| types::sql_type(&field));
+    let own = match from {
+        Some(SqlType::SmallInt) => SqlType::Numeric { precision: 5, scale: 0 },
+        Some(SqlType::Integer) => SqlType::Numeric { precision: 10, scale: 0 },
+        Some(SqlType::BigInt) => SqlType::Numeric { precision: 19, scale: 0 },
+        Some(own @ SqlType::Numeric { .. }) => own,
+        _ => return Expr::Cast(wide),
+    };
+    cast(*wide.expr, own)
 }
 
 /// Folds the casts of literals that coercion has put in.

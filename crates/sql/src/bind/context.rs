@@ -46,6 +46,9 @@ pub fn parser_options() -> ParserOptions {
 /// so. No name that a user writes can hold the character.
 pub const WITH_ROW_ID: char = '\u{1}';
 
+/// Marks the name in a FROM clause that stands for the rows of a change, likewise.
+pub const CHANGED_ROWS: char = '\u{2}';
+
 /// A [`Binder`] as DataFusion's planner sees it.
 pub struct Context<'b> {
     binder: &'b Binder<'b>,
@@ -69,12 +72,15 @@ impl<'b> Context<'b> {
             state,
             expression_planners,
             type_planner: Arc::new(Types),
-            relation_planners: vec![Arc::new(RowIds)],
+            relation_planners: vec![Arc::new(Marked)],
             found: RefCell::new(Vec::new()),
         }
     }
 
     fn table(&self, reference: &TableReference) -> Result<Arc<dyn TableSource>> {
+        if let (Some(changed), true) = (&self.binder.changed, reference.table().ends_with(CHANGED_ROWS)) {
+            return Ok(provider_as_source(changed.clone()));
+        }
         let (with_row_id, name) = match reference.table().strip_suffix(WITH_ROW_ID) {
             Some(name) => (true, name),
             None => (false, reference.table()),
@@ -127,6 +133,7 @@ impl<'b> Context<'b> {
             text: "",
             parameters: Default::default(),
             views,
+            changed: None,
         };
         let query = crate::parse::parse_query(&view.query).map_err(to_datafusion)?;
         let plan = inner.query(&query).map_err(to_datafusion)?;
@@ -258,11 +265,11 @@ impl TypePlanner for Types {
     }
 }
 
-/// Plans tables that are marked by [`WITH_ROW_ID`] under their own name.
+/// Plans tables that are marked by [`WITH_ROW_ID`] or [`CHANGED_ROWS`] under their own name.
 #[derive(Debug)]
-struct RowIds;
+struct Marked;
 
-impl RelationPlanner for RowIds {
+impl RelationPlanner for Marked {
     fn plan_relation(
         &self,
         relation: ast::TableFactor,
@@ -270,7 +277,9 @@ impl RelationPlanner for RowIds {
     ) -> Result<RelationPlanning> {
         let marked = match &relation {
             ast::TableFactor::Table { name, args: None, .. } => match name.0.last() {
-                Some(ast::ObjectNamePart::Identifier(last)) => last.value.ends_with(WITH_ROW_ID),
+                Some(ast::ObjectNamePart::Identifier(last)) => {
+                    last.value.ends_with([WITH_ROW_ID, CHANGED_ROWS])
+                }
                 _ => false,
             },
             _ => false,
@@ -283,7 +292,7 @@ impl RelationPlanner for RowIds {
         };
         let reference = context.object_name_to_table_reference(name)?;
         let source = context.context_provider().get_table_source(reference.clone())?;
-        let plain = reference.table().trim_end_matches(WITH_ROW_ID).to_owned();
+        let plain = reference.table().trim_end_matches([WITH_ROW_ID, CHANGED_ROWS]).to_owned();
         let scan_name = match reference.schema() {
             Some(schema) => TableReference::partial(schema.to_owned(), plain),
             None => TableReference::bare(plain),

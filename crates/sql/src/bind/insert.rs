@@ -1,6 +1,6 @@
 //! Queries that feed changes: what INSERT stores, which rows UPDATE and DELETE touch.
 
-use super::context::WITH_ROW_ID;
+use super::context::{CHANGED_ROWS, WITH_ROW_ID};
 use super::{Binder, analysis};
 use crate::statement::fold;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use firn_base::{Error, Result, SqlState, SqlType};
 use firn_exec::ROW_ID_COLUMN;
+use firn_exec::dml::ORDINAL_COLUMN;
 use firn_exec::error::from_datafusion;
 
 /// The query with its bare literals and untyped parameters, in VALUES or at the top of a select
@@ -132,8 +133,26 @@ pub fn assign(plan: LogicalPlan, columns: &[(String, SqlType)], binder: &Binder<
         .map_err(from_datafusion)
 }
 
-/// `SELECT outputs…, target._rowid FROM target, from… WHERE selection`.
+/// `SELECT outputs… FROM relation ORDER BY _ordinal` over the rows of a change.
+pub fn changed_rows_query(relation: &str, outputs: &[SelectItem]) -> Result<Query> {
+    let without_ordinal = |item: &SelectItem| {
+        let mut item = item.clone();
+        if let SelectItem::Wildcard(options) | SelectItem::QualifiedWildcard(_, options) = &mut item {
+            let ordinal = ObjectName::from(vec![Ident::new(ORDINAL_COLUMN)]);
+            options.opt_exclude = Some(ExcludeSelectItem::Single(ordinal));
+        }
+        item
+    };
+    let marked = crate::statement::quote_ident(&format!("{relation}{CHANGED_ROWS}"));
+    let mut query = crate::parse::parse_query(&format!("SELECT 1 FROM {marked} ORDER BY {ORDINAL_COLUMN}"))?;
+    let SetExpr::Select(select) = query.body.as_mut() else { unreachable!("it is a SELECT") };
+    select.projection = outputs.iter().map(without_ordinal).collect();
+    Ok(*query)
+}
+
+/// `[WITH …] SELECT outputs…, target._rowid FROM target, from… WHERE selection`.
 pub fn row_source_query(
+    with: Option<&ast::With>,
     target: &TableFactor,
     from: &[TableWithJoins],
     selection: Option<&ast::Expr>,
@@ -185,5 +204,6 @@ pub fn row_source_query(
     select.projection = projection;
     select.from = tables;
     select.selection = selection.cloned();
+    query.with = with.cloned();
     Ok(*query)
 }

@@ -15,6 +15,7 @@
 
 mod analysis;
 mod context;
+mod correlated;
 mod insert;
 mod names;
 mod operators;
@@ -35,6 +36,7 @@ use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlType, TableId};
+use firn_exec::dml::ChangedRows;
 use firn_exec::error::from_datafusion;
 use firn_exec::{FirnTable, Table};
 use firn_txn::Catalog;
@@ -77,6 +79,8 @@ pub struct Binder<'a> {
     parameters: Parameters,
     /// The views being expanded, outermost first.
     views: Vec<firn_txn::catalog::Oid>,
+    /// What [`context::CHANGED_ROWS`] stands for.
+    changed: Option<Arc<ChangedRows>>,
 }
 
 /// How many rounds parameter types may take to settle; each fixes at least one.
@@ -85,7 +89,15 @@ const ROUNDS: usize = 8;
 impl<'a> Binder<'a> {
     /// A binder over a version of the catalog.
     pub fn new(catalog: &'a Arc<Catalog>, tables: TableResolver<'a>, facts: &'a SessionFacts) -> Binder<'a> {
-        Binder { catalog, tables, facts, text: "", parameters: Parameters::default(), views: Vec::new() }
+        Binder {
+            catalog,
+            tables,
+            facts,
+            text: "",
+            parameters: Parameters::default(),
+            views: Vec::new(),
+            changed: None,
+        }
     }
 
     /// With types of `$1`, `$2`, … that the client has declared; `None` is to be inferred.
@@ -133,18 +145,40 @@ impl<'a> Binder<'a> {
         })
     }
 
-    /// The rows that UPDATE or DELETE changes: `SELECT outputs…, _rowid FROM target, from… WHERE
-    /// selection`, analysed. `_rowid` is the last column. Outputs may be wildcards of the target
+    /// The rows that UPDATE or DELETE changes: `[WITH …] SELECT outputs…, _rowid FROM target, from…
+    /// WHERE selection`, analysed. `_rowid` is the last column. Outputs may be wildcards of the target
     /// (`t.*` leaves `_rowid` out).
     pub fn row_source(
         &self,
+        with: Option<&ast::With>,
         target: &ast::TableFactor,
         from: &[ast::TableWithJoins],
         selection: Option<&ast::Expr>,
         outputs: &[ast::SelectItem],
     ) -> Result<LogicalPlan> {
-        let query = insert::row_source_query(target, from, selection, outputs)?;
+        let query = insert::row_source_query(with, target, from, selection, outputs)?;
         self.settle(|| self.plan_query(query.clone()))
+    }
+
+    /// Outputs over the rows of a change, which go by the name of `relation`: `SELECT outputs… FROM
+    /// relation` in the order of the rows, analysed.
+    pub fn query_over_changed(
+        &self,
+        changed: Arc<ChangedRows>,
+        relation: &str,
+        outputs: &[ast::SelectItem],
+    ) -> Result<LogicalPlan> {
+        let query = insert::changed_rows_query(relation, outputs)?;
+        let over = Binder {
+            catalog: self.catalog,
+            tables: self.tables,
+            facts: self.facts,
+            text: self.text,
+            parameters: self.parameters.clone(),
+            views: self.views.clone(),
+            changed: Some(changed),
+        };
+        over.query(&query)
     }
 
     /// The types of `$1`, `$2`, … after binding. 42P18 if one is undetermined.

@@ -42,7 +42,7 @@ impl Operators {
 
     /// The operand with constant casts folded, and what is known of its type.
     fn operand(&self, expression: Expr, schema: &DFSchema) -> Result<(Expr, Operand)> {
-        let expression = super::analysis::fold(expression, self.zone)?;
+        let expression = super::analysis::narrow(super::analysis::fold(expression, self.zone)?, schema);
         let known = operand(&expression, schema, &self.parameters);
         Ok((expression, known))
     }
@@ -99,9 +99,7 @@ pub fn literal(text: &str, ty: SqlType, zone: TimeZoneSetting) -> Result<Expr> {
     let (value, ty) = match ty {
         SqlType::Numeric { .. } => {
             let (unscaled, scale) = numeric::parse(text).map_err(to_datafusion)?;
-            let digits = unscaled.unsigned_abs().checked_ilog10().map_or(1, |digits| digits as u8 + 1);
-            let precision = digits.max(scale).max(1);
-            (Value::Numeric { unscaled, scale }, SqlType::Numeric { precision, scale })
+            return Ok(numeric_literal(unscaled, scale));
         }
         SqlType::Varchar(_) | SqlType::Text => (Value::Text(text.to_owned()), SqlType::Text),
         // Blank-padded comparison: pad, but never refuse or cut.
@@ -109,6 +107,13 @@ pub fn literal(text: &str, ty: SqlType, zone: TimeZoneSetting) -> Result<Expr> {
         other => (read(other)?, other),
     };
     Ok(Expr::Literal(types::scalar(&value, ty), None))
+}
+
+/// The literal of a numeric, with no more digits than it has.
+pub fn numeric_literal(unscaled: i128, scale: u8) -> Expr {
+    let digits = unscaled.unsigned_abs().checked_ilog10().map_or(1, |digits| digits as u8 + 1);
+    let ty = SqlType::Numeric { precision: digits.max(scale), scale };
+    Expr::Literal(types::scalar(&Value::Numeric { unscaled, scale }, ty), None)
 }
 
 /// A text as char(n) holds it: trailing blanks count for nothing.
@@ -228,8 +233,8 @@ impl Operators {
                 match (a, b) {
                     (SqlType::Char(a), SqlType::Char(b)) if a == b => (left, right),
                     // Different lengths: compare without the blanks.
-                    (SqlType::Char(_), b) if b.is_string() => (cast(left, SqlType::Text), trimmed(right, b)),
-                    (a, SqlType::Char(_)) if a.is_string() => (trimmed(left, a), cast(right, SqlType::Text)),
+                    (SqlType::Char(_), b) if b.is_string() => (as_text(left), trimmed(right, b)),
+                    (a, SqlType::Char(_)) if a.is_string() => (trimmed(left, a), as_text(right)),
                     _ => (left, right),
                 }
             }
@@ -344,8 +349,7 @@ impl Operators {
         }
         match operator {
             Operator::Divide => {
-                let scale = s.max(t).max(16);
-                let result = SqlType::Numeric { precision: numeric::MAX_PRECISION, scale };
+                let result = numeric::quotient_type(p - s + t, s.max(t));
                 Ok(Resolved::Planned(operate(Operation::Divide, result, left, right)))
             }
             // DataFusion would keep all decimals and leave no room for what stands before the point.
@@ -420,19 +424,33 @@ pub fn cast(expression: Expr, ty: SqlType) -> Expr {
 
 /// The other side of a comparison with char(n): text compares with its own blanks, char without.
 fn trimmed(expression: Expr, ty: SqlType) -> Expr {
-    if matches!(ty, SqlType::Char(_)) { cast(expression, SqlType::Text) } else { expression }
+    if matches!(ty, SqlType::Char(_)) { as_text(expression) } else { expression }
+}
+
+/// A char(n) without the blanks at its end. A literal has no cast that could take them off.
+fn as_text(expression: Expr) -> Expr {
+    match expression {
+        Expr::Literal(ScalarValue::Utf8View(Some(text)), _) => {
+            let text = text.trim_end_matches(' ').to_owned();
+            Expr::Literal(ScalarValue::Utf8View(Some(text)), None)
+        }
+        other => cast(other, SqlType::Text),
+    }
+}
+
+/// The name of a type without length or precision, of which operators and functions know nothing.
+pub fn plain_name(ty: SqlType) -> String {
+    match ty {
+        SqlType::Char(_) => "character".to_owned(),
+        SqlType::Varchar(_) => "character varying".to_owned(),
+        SqlType::Numeric { .. } => "numeric".to_owned(),
+        ty => ty.to_string(),
+    }
 }
 
 /// PostgreSQL's error for an operator that does not exist.
 fn no_operator(op: &BinaryOperator, left: Option<SqlType>, right: Option<SqlType>) -> Error {
-    let name = |ty: Option<SqlType>| match ty {
-        // Operators know no lengths.
-        Some(SqlType::Char(_)) => "character".to_owned(),
-        Some(SqlType::Varchar(_)) => "character varying".to_owned(),
-        Some(SqlType::Numeric { .. }) => "numeric".to_owned(),
-        Some(ty) => ty.to_string(),
-        None => "unknown".to_owned(),
-    };
+    let name = |ty: Option<SqlType>| ty.map_or_else(|| "unknown".to_owned(), plain_name);
     Error::new(
         SqlState::UNDEFINED_FUNCTION,
         format!("operator does not exist: {} {op} {}", name(left), name(right)),

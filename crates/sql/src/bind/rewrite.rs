@@ -6,19 +6,25 @@
 //! | `SELECT max(a), 1` | `SELECT max(a) AS max, CAST(1 AS int4) AS "?column?"` |
 //! | `1e3`, integers beyond a bigint | `CAST('1000' AS numeric(4, 0))` |
 //! | `interval '1' day` | `CAST('1 day' AS interval)`: read by our own parser |
-//! | `SELECT EXISTS (SELECT …)` | `SELECT (SELECT count(*) > 0 …)`: DataFusion knows it in predicates only |
-//! | `(a, b) IN (SELECT c, d …)` | `EXISTS (SELECT … WHERE c = a AND d = b)` |
+//! | `SELECT EXISTS (SELECT …)`, `SELECT a IN (SELECT …)`, `(a, b) IN (SELECT c, d …)` | see [`subquery`] |
+//! | `x = ANY (ARRAY[a, b])` and the like | see [`any`] |
 //! | `x LIKE p ESCAPE e` | `x LIKE like_escape(p, e)` |
 //! | `~x` | `-1 - x` |
+//! | `x ^ y`, `\|/ x`, `\|\|/ x`, `@ x` | `power(x, y)`, `sqrt(x)`, `cbrt(x)`, `abs(x)` |
 //! | `x AT TIME ZONE z` | `timezone(z, x)` |
 //! | `x SIMILAR TO p` | `x ~ similar_to_escape(p)` |
 //! | `(a, b) = (c, d)`, `(a, b) IN ((c, d))` | `a = c AND b = d` |
 //! | `pg_catalog.f(x)` | `f(x)` |
 //! | `mod(a, b)` | `a % b` |
+//! | `SELECT id FROM a FULL JOIN b USING (id)` | `SELECT coalesce(a.id, b.id) AS id …`: see [`using`] |
 //! | `FETCH FIRST n ROWS ONLY` | `LIMIT n` |
 //! | `TABLE t` | `SELECT * FROM t` |
 //! | `SELECT generate_series(1, 3)` | `SELECT unnest(generate_series(1, 3))` |
 //! | `FROM generate_series(1, 3) AS i` | `FROM generate_series(1, 3) AS i(i)` |
+
+mod any;
+mod subquery;
+mod using;
 
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
@@ -74,12 +80,13 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        using::merge_columns(select);
         name_outputs(&mut select.projection);
         for item in &mut select.projection {
             if let SelectItem::UnnamedExpr(expression) | SelectItem::ExprWithAlias { expr: expression, .. } =
                 item
             {
-                count_instead_of_exists(expression);
+                subquery::in_select_list(expression);
             }
         }
         ControlFlow::Continue(())
@@ -116,6 +123,7 @@ impl VisitorMut for Rewriter {
     }
 
     fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<Error> {
+        any::rewrite(expression);
         match expression {
             Expr::Value(value) => {
                 if let Value::Number(digits, _) = &value.value {
@@ -139,6 +147,21 @@ impl VisitorMut for Rewriter {
                 let minus_one = cast(minus_one, DataType::Int4(None));
                 *expression = Expr::Nested(Box::new(binary(minus_one, BinaryOperator::Minus, take(expr))));
             }
+            Expr::UnaryOp { op, expr } => {
+                let function = match op {
+                    UnaryOperator::PGSquareRoot => "sqrt",
+                    UnaryOperator::PGCubeRoot => "cbrt",
+                    UnaryOperator::PGAbs => "abs",
+                    _ => return ControlFlow::Continue(()),
+                };
+                *expression = call(function, vec![take(expr)]);
+            }
+            Expr::BinaryOp { left, op: BinaryOperator::PGExp, right } => {
+                *expression = call("power", vec![take(left), take(right)]);
+            }
+            Expr::BinaryOp { left, op: BinaryOperator::PGStartsWith, right } => {
+                *expression = call("starts_with", vec![take(left), take(right)]);
+            }
             Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
                 if let Some(escape) = escape_char.take() {
                     let escaped = call("like_escape", vec![take(pattern), Expr::Value(escape)]);
@@ -149,7 +172,7 @@ impl VisitorMut for Rewriter {
                 if *negated {
                     return ControlFlow::Break(Error::unsupported("NOT IN between rows and a subquery"));
                 }
-                *expression = row_in_subquery(expr, subquery)?;
+                *expression = subquery::row_in(expr, subquery)?;
             }
             Expr::Interval(_) => interval(expression)?,
             Expr::AtTimeZone { timestamp, time_zone } => {
@@ -279,81 +302,6 @@ fn digits(digits: &str) -> Expr {
     Expr::Value(Value::Number(digits.into(), false).with_empty_span())
 }
 
-/// EXISTS in a select list as a count. Only for plain subqueries: others stay, and are refused.
-fn count_instead_of_exists(expression: &mut Expr) {
-    struct Counter;
-    impl VisitorMut for Counter {
-        type Break = Error;
-
-        fn pre_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<Error> {
-            let Expr::Exists { subquery, negated } = expression else { return ControlFlow::Continue(()) };
-            let SetExpr::Select(select) = subquery.body.as_mut() else { return ControlFlow::Continue(()) };
-            let grouped =
-                !matches!(&select.group_by, ast::GroupByExpr::Expressions(list, _) if list.is_empty());
-            if grouped || select.having.is_some() || subquery.limit_clause.is_some() {
-                return ControlFlow::Continue(());
-            }
-            let all = FunctionArg::Unnamed(FunctionArgExpr::Wildcard);
-            let Expr::Function(mut count) = call("count", Vec::new()) else { unreachable!("it is a call") };
-            if let FunctionArguments::List(list) = &mut count.args {
-                list.args.push(all);
-            }
-            let op = if *negated { BinaryOperator::Eq } else { BinaryOperator::Gt };
-            let compared = binary(Expr::Function(count), op, digits("0"));
-            let alias = Ident::new("exists");
-            select.projection = vec![SelectItem::ExprWithAlias { expr: compared, alias }];
-            select.distinct = None;
-            subquery.order_by = None;
-            let subquery = std::mem::replace(subquery, Box::new(empty_query()));
-            *expression = Expr::Subquery(subquery);
-            ControlFlow::Continue(())
-        }
-    }
-    let _ = expression.visit(&mut Counter);
-}
-
-/// A query to leave behind where one is taken out.
-fn empty_query() -> Query {
-    match parsed("SELECT 1") {
-        ast::Statement::Query(query) => *query,
-        other => unreachable!("{other} is a query"),
-    }
-}
-
-fn parsed(text: &str) -> ast::Statement {
-    let dialect = datafusion::sql::sqlparser::dialect::PostgreSqlDialect {};
-    let mut statements =
-        datafusion::sql::sqlparser::parser::Parser::parse_sql(&dialect, text).expect("it is valid");
-    statements.pop().expect("it is one statement")
-}
-
-/// `(a, b) IN (SELECT c, d …)` as EXISTS over the subquery under names of our own.
-fn row_in_subquery(row: &mut Expr, subquery: &mut Query) -> ControlFlow<Error, Expr> {
-    let Expr::Tuple(row) = row else { unreachable!("called for rows only") };
-    let name = |number: usize| format!("row_column_{number}");
-    let names: Vec<String> = (1..=row.len()).map(name).collect();
-    let text =
-        format!("SELECT EXISTS (SELECT 1 FROM (SELECT 1) AS row_source({}) WHERE true)", names.join(", "));
-    let ast::Statement::Query(mut outer) = parsed(&text) else { unreachable!("it is a query") };
-    let SetExpr::Select(select) = outer.body.as_mut() else { unreachable!("it is a SELECT") };
-    let Some(SelectItem::UnnamedExpr(mut exists)) = select.projection.pop() else {
-        unreachable!("it has an output")
-    };
-    if let Expr::Exists { subquery: inner, .. } = &mut exists
-        && let SetExpr::Select(inner) = inner.body.as_mut()
-    {
-        if let TableFactor::Derived { subquery: source, .. } = &mut inner.from[0].relation {
-            **source = std::mem::replace(subquery, empty_query());
-        }
-        let equal = row.drain(..).zip(&names).map(|(value, name)| {
-            let column = Expr::CompoundIdentifier(vec![Ident::new("row_source"), Ident::new(name)]);
-            binary(column, BinaryOperator::Eq, Expr::Nested(Box::new(value)))
-        });
-        inner.selection = equal.reduce(|all, next| binary(all, BinaryOperator::And, next));
-    }
-    ControlFlow::Continue(exists)
-}
-
 /// Takes the cast off a number that [`wrap`] put there.
 fn plain_number(expression: &mut Expr) {
     if let Expr::Cast { kind: CastKind::Cast, expr, data_type: DataType::Int4(None), .. } = expression {
@@ -410,6 +358,13 @@ fn table_to_select(query: &mut Query) {
     replace(&mut query.body);
 }
 
+fn parsed(text: &str) -> ast::Statement {
+    let dialect = datafusion::sql::sqlparser::dialect::PostgreSqlDialect {};
+    let mut statements =
+        datafusion::sql::sqlparser::parser::Parser::parse_sql(&dialect, text).expect("it is valid");
+    statements.pop().expect("it is one statement")
+}
+
 /// `SELECT * FROM name`
 fn select_all(name: ObjectName) -> Select {
     match parsed(&format!("SELECT * FROM {name}")) {
@@ -458,6 +413,7 @@ fn output_name(expression: &Expr) -> String {
             idents.last().map_or_else(|| NONE.to_owned(), crate::statement::fold)
         }
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => output_name(inner),
+        Expr::Cast { expr, data_type, .. } if is_literal(expr) => type_name(data_type),
         Expr::Cast { expr, data_type, .. } => match output_name(expr).as_str() {
             NONE => type_name(data_type),
             name => name.to_owned(),
@@ -478,6 +434,7 @@ fn output_name(expression: &Expr) -> String {
         Expr::Case { .. } => "case".to_owned(),
         Expr::Exists { .. } => "exists".to_owned(),
         Expr::Extract { .. } => "extract".to_owned(),
+        Expr::Substring { shorthand: true, .. } => "substr".to_owned(),
         Expr::Substring { .. } => "substring".to_owned(),
         Expr::Trim { trim_where, .. } => match trim_where {
             Some(ast::TrimWhereField::Leading) => "ltrim".to_owned(),
@@ -500,6 +457,15 @@ fn output_name(expression: &Expr) -> String {
         },
         Expr::Value(value) if matches!(value.value, Value::Boolean(_)) => "bool".to_owned(),
         _ => NONE.to_owned(),
+    }
+}
+
+/// Whether an expression is a literal, perhaps under casts: the outermost gives it its name.
+fn is_literal(expression: &Expr) -> bool {
+    match expression {
+        Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => is_literal(inner),
+        Expr::Value(_) | Expr::TypedString(_) => true,
+        _ => false,
     }
 }
 

@@ -382,7 +382,7 @@ fn set_type(
     let mut sources = Vec::new();
     for (id, found) in old.visible_columns() {
         sources.push(match (id == ColumnId(position), using) {
-            (true, Some(using)) => format!("({using})"),
+            (true, Some(using)) => using.to_string(),
             _ => quote_ident(&found.name),
         });
     }
@@ -393,6 +393,11 @@ fn set_type(
             format!("column \"{name}\" cannot be cast automatically to type {ty}"),
         )
         .with_hint(format!("You might need to specify \"USING {}::{ty}\".", quote_ident(&name))),
+        (SqlState::DATATYPE_MISMATCH, Some(_)) => Error::new(
+            SqlState::DATATYPE_MISMATCH,
+            format!("result of USING clause for column \"{name}\" cannot be cast automatically to type {ty}"),
+        )
+        .with_hint("You might need to add an explicit cast."),
         _ => error,
     })
 }

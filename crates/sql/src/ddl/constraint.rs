@@ -140,7 +140,8 @@ fn name(
     }
 }
 
-fn add_key(
+/// Adds a primary key or a unique constraint over columns that suit it.
+pub(super) fn add_key(
     context: &mut Context<'_>,
     table: &mut TableDef,
     given: Option<&ast::Ident>,

@@ -1,7 +1,7 @@
 //! CREATE SCHEMA, CREATE TABLE, CREATE TABLE AS.
 
-use super::{Context, already_exists, column, constraint, rewrite, sequence};
-use crate::statement::{ObjectKind, QualifiedName, qualified_name};
+use super::{Context, already_exists, column, constraint, like, modifier, rewrite, sequence};
+use crate::statement::{CreateTable, ObjectKind, QualifiedName, qualified_name};
 use datafusion::sql::sqlparser::ast;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType};
@@ -64,7 +64,8 @@ fn refuse_duplicates<'n>(columns: impl Iterator<Item = &'n str>) -> Result<()> {
 }
 
 /// CREATE TABLE
-pub(super) fn table(context: &mut Context<'_>, create: &ast::CreateTable) -> Result<()> {
+pub(super) fn table(context: &mut Context<'_>, create: &CreateTable) -> Result<()> {
+    let CreateTable { tree: create, likes } = create;
     if create.inherits.is_some() || create.partition_of.is_some() || create.partition_by.is_some() {
         return Err(Error::unsupported("table inheritance and partitioning")
             .with_hint("One table holds as many rows as memory does."));
@@ -73,26 +74,18 @@ pub(super) fn table(context: &mut Context<'_>, create: &ast::CreateTable) -> Res
     let Some(schema) = place(context, &name, create.if_not_exists)? else { return Ok(()) };
     let mut parts = Vec::with_capacity(create.columns.len());
     let mut constraints = create.constraints.clone();
-    if let Some(like) = &create.like {
-        let (ast::CreateTableLikeKind::Parenthesized(like) | ast::CreateTableLikeKind::Plain(like)) = like;
-        let with_defaults = matches!(like.defaults, Some(ast::CreateTableLikeDefaults::Including));
-        let source = context.names().table(&qualified_name(&like.name)?)?;
-        for (_, column) in source.visible_columns() {
-            let mut column = column.clone();
-            column.identity = None;
-            column.default = column.default.filter(|_| with_defaults);
-            parts.push(column::ColumnParts {
-                column,
-                sequence: None,
-                serial: false,
-                constraints: Vec::new(),
-            });
+    let mut sources = Vec::new();
+    for position in 0..=create.columns.len() {
+        for like in likes.iter().filter(|like| like.position == position) {
+            let (source, mut columns) = like::columns(context, like)?;
+            parts.append(&mut columns);
+            sources.push((source, like));
         }
-    }
-    for definition in &create.columns {
-        let mut part = column::parts(context, definition)?;
-        constraints.append(&mut part.constraints);
-        parts.push(part);
+        if let Some(definition) = create.columns.get(position) {
+            let mut part = column::parts(context, definition)?;
+            constraints.append(&mut part.constraints);
+            parts.push(part);
+        }
     }
     refuse_duplicates(parts.iter().map(|part| part.column.name.as_str()))?;
     // Known before the physical table is made, which then need not provide for NULLs there.
@@ -115,6 +108,9 @@ pub(super) fn table(context: &mut Context<'_>, create: &ast::CreateTable) -> Res
     }
     let columns: Vec<ColumnDef> = parts.into_iter().map(|part| part.column).collect();
     let mut table = add(context, oid, schema, &name.name, columns)?;
+    for (source, like) in &sources {
+        like::constraints(context, &mut table, source, like)?;
+    }
     // Keys before foreign keys, which may point at them.
     constraints.sort_by_key(|constraint| match constraint {
         ast::TableConstraint::PrimaryKey(_) => 0,
@@ -201,6 +197,11 @@ pub(super) fn output_columns(
         }
     })?;
     let mut columns = crate::bind::columns_of(plan.schema().as_arrow())?;
+    for (position, (_, ty)) in columns.iter_mut().enumerate() {
+        if matches!(ty, SqlType::Numeric { .. }) && !modifier::is_declared(&plan, position) {
+            *ty = SqlType::NUMERIC;
+        }
+    }
     if names.len() > columns.len() {
         return Err(Error::new(SqlState::SYNTAX_ERROR, "too many column names were specified"));
     }

@@ -10,6 +10,8 @@ mod constraint;
 mod create;
 mod drop;
 mod index;
+mod like;
+mod modifier;
 mod rewrite;
 mod sequence;
 mod view;

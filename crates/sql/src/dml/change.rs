@@ -28,7 +28,12 @@ struct Carried {
     fields: Vec<(Option<TableReference>, FieldRef)>,
 }
 
-pub(super) fn plan_update(binder: &Binder<'_>, catalog: &Catalog, update: &ast::Update) -> Result<DmlPlan> {
+pub(super) fn plan_update(
+    binder: &Binder<'_>,
+    catalog: &Catalog,
+    update: &ast::Update,
+    with: Option<&ast::With>,
+) -> Result<DmlPlan> {
     if update.or.is_some() || !update.order_by.is_empty() || update.limit.is_some() || update.output.is_some()
     {
         return Err(Error::unsupported("this form of UPDATE"));
@@ -57,7 +62,8 @@ pub(super) fn plan_update(binder: &Binder<'_>, catalog: &Catalog, update: &ast::
     }
     let assigned = outputs.len();
     carry(&mut outputs, from, update.returning.is_some())?;
-    let source = binder.row_source(&update.table.relation, from, update.selection.as_ref(), &outputs)?;
+    let source =
+        binder.row_source(with, &update.table.relation, from, update.selection.as_ref(), &outputs)?;
     for (column, value) in columns.iter().zip(&values) {
         if let Assigned::Output(position) = value {
             check_assignment(&table.columns[column.index()], source.schema().field(*position))?;
@@ -65,6 +71,7 @@ pub(super) fn plan_update(binder: &Binder<'_>, catalog: &Catalog, update: &ast::
     }
     let carried = carried(&source, assigned)?;
     let returning = returning_of(binder, update.returning.as_deref(), &table, &alias, &carried)?;
+    returning::refuse_reading(returning.as_ref(), &set)?;
     Ok(DmlPlan {
         set,
         change: Change::Update(Update {
@@ -79,7 +86,12 @@ pub(super) fn plan_update(binder: &Binder<'_>, catalog: &Catalog, update: &ast::
     })
 }
 
-pub(super) fn plan_delete(binder: &Binder<'_>, catalog: &Catalog, delete: &ast::Delete) -> Result<DmlPlan> {
+pub(super) fn plan_delete(
+    binder: &Binder<'_>,
+    catalog: &Catalog,
+    delete: &ast::Delete,
+    with: Option<&ast::With>,
+) -> Result<DmlPlan> {
     if !delete.tables.is_empty()
         || !delete.order_by.is_empty()
         || delete.limit.is_some()
@@ -99,9 +111,10 @@ pub(super) fn plan_delete(binder: &Binder<'_>, catalog: &Catalog, delete: &ast::
     let set = target_set(binder, catalog, &table)?;
     let mut outputs = Vec::new();
     carry(&mut outputs, using, delete.returning.is_some())?;
-    let source = binder.row_source(relation, using, delete.selection.as_ref(), &outputs)?;
+    let source = binder.row_source(with, relation, using, delete.selection.as_ref(), &outputs)?;
     let carried = carried(&source, 0)?;
     let returning = returning_of(binder, delete.returning.as_deref(), &table, &alias, &carried)?;
+    returning::refuse_reading(returning.as_ref(), &set)?;
     Ok(DmlPlan {
         set,
         change: Change::Delete(Delete {

@@ -3,19 +3,28 @@
 use super::{assigned, assignments, condition, is_default, named_column, refuse_duplicates};
 use super::{returning, side_by_side, storage_positions, target_set};
 use crate::bind::Binder;
-use crate::statement::fold;
+use crate::statement::{Overriding, fold};
 use datafusion::common::DFSchema;
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{self, SetExpr, TableObject};
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, SqlState, SqlType, TimeZoneSetting, Value, coerce, numeric, text};
 use firn_exec::dml::{
     Change, ConflictAction, DmlPlan, Insert, InsertSource, InsertValue, OnConflict, Target,
 };
+use firn_exec::error::from_datafusion;
 use firn_exec::expression::RowExpression;
 use firn_txn::Catalog;
 use firn_txn::catalog::TableDef;
+use std::borrow::Cow;
 
-pub(super) fn plan(binder: &Binder<'_>, catalog: &Catalog, insert: &ast::Insert) -> Result<DmlPlan> {
+pub(super) fn plan(
+    binder: &Binder<'_>,
+    catalog: &Catalog,
+    insert: &ast::Insert,
+    with: Option<&ast::With>,
+    overriding: Option<Overriding>,
+) -> Result<DmlPlan> {
     let foreign = insert.or.is_some()
         || insert.ignore
         || insert.overwrite
@@ -42,7 +51,10 @@ pub(super) fn plan(binder: &Binder<'_>, catalog: &Catalog, insert: &ast::Insert)
     let listed = !insert.columns.is_empty();
     let (columns, source) = match &insert.source {
         None => (Vec::new(), InsertSource::Values(vec![Vec::new()])),
-        Some(query) => source(binder, set.root(), &table, columns, listed, query)?,
+        Some(query) => {
+            let query = under(with, query);
+            Source { binder, target: set.root(), table: &table, listed, overriding }.bind(columns, &query)?
+        }
     };
     let alias = insert.table_alias.as_ref().map_or_else(|| table.name.clone(), |alias| fold(&alias.alias));
     let on_conflict = match &insert.on {
@@ -58,6 +70,7 @@ pub(super) fn plan(binder: &Binder<'_>, catalog: &Catalog, insert: &ast::Insert)
             Some(returning::plan(binder, items, scan.schema(), &|column| ids.get(column).copied())?)
         }
     };
+    returning::refuse_reading(returning.as_ref(), &set)?;
     Ok(DmlPlan {
         set,
         change: Change::Insert(Insert { columns, source, on_conflict }),
@@ -66,46 +79,130 @@ pub(super) fn plan(binder: &Binder<'_>, catalog: &Catalog, insert: &ast::Insert)
     })
 }
 
+/// A query below the WITH that stands before the INSERT.
+fn under<'q>(with: Option<&ast::With>, query: &'q ast::Query) -> Cow<'q, ast::Query> {
+    let Some(outer) = with else { return Cow::Borrowed(query) };
+    let mut below = query.clone();
+    if below.with.is_some() {
+        below.body = Box::new(SetExpr::Query(Box::new(query.clone())));
+        below.order_by = None;
+        below.limit_clause = None;
+        below.fetch = None;
+    }
+    below.with = Some(outer.clone());
+    Cow::Owned(below)
+}
+
+/// VALUES as SELECTs, in which sub-queries are planned.
+fn as_selects(values: &ast::Values) -> Result<SetExpr> {
+    let mut all: Option<SetExpr> = None;
+    for row in &values.rows {
+        let mut one = crate::parse::parse_query("SELECT 1")?;
+        let SetExpr::Select(select) = one.body.as_mut() else { unreachable!("SELECT 1 is a SELECT") };
+        select.projection = row.iter().cloned().map(ast::SelectItem::UnnamedExpr).collect();
+        all = Some(match all {
+            None => *one.body,
+            Some(rows) => SetExpr::SetOperation {
+                left: Box::new(rows),
+                op: ast::SetOperator::Union,
+                set_quantifier: ast::SetQuantifier::All,
+                right: one.body,
+            },
+        });
+    }
+    all.ok_or_else(|| Error::new(SqlState::SYNTAX_ERROR, "VALUES needs a row"))
+}
+
 /// What is inserted, and into which columns.
-fn source(
-    binder: &Binder<'_>,
-    target: &Target,
-    table: &Arc<TableDef>,
-    mut columns: Vec<ColumnId>,
+struct Source<'b> {
+    binder: &'b Binder<'b>,
+    target: &'b Target,
+    table: &'b Arc<TableDef>,
+    /// Whether the columns were written out.
     listed: bool,
-    query: &ast::Query,
-) -> Result<(Vec<ColumnId>, InsertSource)> {
-    let is_plain = query.with.is_none()
-        && query.order_by.is_none()
-        && query.limit_clause.is_none()
-        && query.fetch.is_none();
-    if let (SetExpr::Values(values), true) = (query.body.as_ref(), is_plain) {
-        let width = values.rows.first().map_or(0, |row| row.len());
-        if values.rows.iter().any(|row| row.len() != width) {
-            return Err(Error::new(SqlState::SYNTAX_ERROR, "VALUES lists must all be the same length"));
+    overriding: Option<Overriding>,
+}
+
+impl Source<'_> {
+    fn bind(&self, mut columns: Vec<ColumnId>, query: &ast::Query) -> Result<(Vec<ColumnId>, InsertSource)> {
+        let is_plain = query.order_by.is_none() && query.limit_clause.is_none() && query.fetch.is_none();
+        if let (SetExpr::Values(values), true) = (query.body.as_ref(), is_plain) {
+            let width = values.rows.first().map_or(0, |row| row.len());
+            if values.rows.iter().any(|row| row.len() != width) {
+                return Err(Error::new(SqlState::SYNTAX_ERROR, "VALUES lists must all be the same length"));
+            }
+            fit(&mut columns, width, self.listed)?;
+            let has_subquery = values.rows.iter().any(|row| row.iter().any(contains_query));
+            if !has_subquery {
+                let rows =
+                    values.rows.iter().map(|row| self.row_of_values(&columns, row)).collect::<Result<_>>()?;
+                return Ok((columns, InsertSource::Values(rows)));
+            }
         }
-        fit(&mut columns, width, listed)?;
-        let has_subquery = values.rows.iter().any(|row| row.iter().any(contains_query));
-        if !has_subquery {
-            let rows = values
-                .rows
-                .iter()
-                .map(|row| row_of_values(binder, target, table, &columns, row))
-                .collect::<Result<_>>()?;
-            return Ok((columns, InsertSource::Values(rows)));
+        let mut query = Cow::Borrowed(query);
+        if let (SetExpr::Values(values), true) = (query.body.as_ref(), is_plain) {
+            let body = as_selects(values)?;
+            *query.to_mut().body = body;
+        }
+        let described: Vec<(String, SqlType)> = columns
+            .iter()
+            .map(|column| &self.table.columns[column.index()])
+            .map(|column| (column.name.clone(), column.ty))
+            .collect();
+        let plan = self.binder.query_for_insert(&query, &described)?;
+        fit(&mut columns, plan.schema().fields().len(), self.listed)?;
+        let passed_over: Vec<bool> = columns.iter().map(|column| self.is_passed_over(*column)).collect();
+        for (column, passed_over) in columns.iter().zip(&passed_over) {
+            if !passed_over {
+                self.refuse_generated(*column)?;
+            }
+        }
+        if !passed_over.contains(&true) {
+            return Ok((columns, InsertSource::Query(Box::new(plan))));
+        }
+        let kept = |position: &usize| !passed_over[*position];
+        let outputs = plan.schema().columns();
+        let outputs: Vec<Expr> =
+            (0..outputs.len()).filter(kept).map(|position| Expr::Column(outputs[position].clone())).collect();
+        let columns = (0..columns.len()).filter(kept).map(|position| columns[position]).collect();
+        let plan = LogicalPlanBuilder::from(plan)
+            .project(outputs)
+            .and_then(LogicalPlanBuilder::build)
+            .map_err(from_datafusion)?;
+        Ok((columns, InsertSource::Query(Box::new(plan))))
+    }
+
+    fn row_of_values(&self, columns: &[ColumnId], row: &[ast::Expr]) -> Result<Vec<InsertValue>> {
+        columns
+            .iter()
+            .zip(row)
+            .map(|(column, expression)| {
+                if is_default(expression) || self.is_passed_over(*column) {
+                    return Ok(InsertValue::Default);
+                }
+                self.refuse_generated(*column)?;
+                let described = &self.table.columns[column.index()];
+                if let Some(value) = literal(expression, described.ty) {
+                    return Ok(InsertValue::Expression(RowExpression::constant(value, described.ty)));
+                }
+                let schema = DFSchema::empty();
+                assigned(self.binder, expression, &schema, &described.name, described.ty, &|_| None)
+                    .map(InsertValue::Expression)
+            })
+            .collect()
+    }
+
+    /// Whether the column takes its default whatever is given for it.
+    fn is_passed_over(&self, column: ColumnId) -> bool {
+        self.overriding == Some(Overriding::User) && self.table.columns[column.index()].identity.is_some()
+    }
+
+    fn refuse_generated(&self, column: ColumnId) -> Result<()> {
+        match self.overriding {
+            Some(Overriding::System) => Ok(()),
+            _ => self.target.refuse_generated(column, true),
         }
     }
-    let described: Vec<(String, SqlType)> = columns
-        .iter()
-        .map(|column| &table.columns[column.index()])
-        .map(|column| (column.name.clone(), column.ty))
-        .collect();
-    let plan = binder.query_for_insert(query, &described)?;
-    fit(&mut columns, plan.schema().fields().len(), listed)?;
-    for column in &columns {
-        target.refuse_generated(*column, true)?;
-    }
-    Ok((columns, InsertSource::Query(Box::new(plan))))
 }
 
 /// Lets go of the columns that get no value; fails if the numbers do not fit.
@@ -118,32 +215,6 @@ fn fit(columns: &mut Vec<ColumnId>, values: usize, listed: bool) -> Result<()> {
     }
     columns.truncate(values);
     Ok(())
-}
-
-fn row_of_values(
-    binder: &Binder<'_>,
-    target: &Target,
-    table: &TableDef,
-    columns: &[ColumnId],
-    row: &[ast::Expr],
-) -> Result<Vec<InsertValue>> {
-    columns
-        .iter()
-        .zip(row)
-        .map(|(column, expression)| {
-            if is_default(expression) {
-                return Ok(InsertValue::Default);
-            }
-            target.refuse_generated(*column, true)?;
-            let described = &table.columns[column.index()];
-            if let Some(value) = literal(expression, described.ty) {
-                return Ok(InsertValue::Expression(RowExpression::constant(value, described.ty)));
-            }
-            let schema = DFSchema::empty();
-            assigned(binder, expression, &schema, &described.name, described.ty, &|_| None)
-                .map(InsertValue::Expression)
-        })
-        .collect()
 }
 
 /// The value of a plain literal for a column of type `ty`, without binding it: long lists of rows

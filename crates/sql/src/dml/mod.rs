@@ -10,7 +10,7 @@ mod returning;
 
 use crate::bind::Binder;
 use crate::parse::parse_expression;
-use crate::statement::fold;
+use crate::statement::{Change, fold};
 use datafusion::arrow::datatypes::FieldRef;
 use datafusion::common::{DFSchema, TableReference};
 use datafusion::logical_expr::{Expr, ExprSchemable};
@@ -26,11 +26,12 @@ use firn_txn::catalog::{ColumnDef, TableDef};
 use std::ops::ControlFlow;
 
 /// Binds an INSERT, UPDATE or DELETE.
-pub fn plan(binder: &Binder<'_>, catalog: &Catalog, change: &ast::Statement) -> Result<DmlPlan> {
-    match change {
-        ast::Statement::Insert(insert) => insert::plan(binder, catalog, insert),
-        ast::Statement::Update(update) => change::plan_update(binder, catalog, update),
-        ast::Statement::Delete(delete) => change::plan_delete(binder, catalog, delete),
+pub fn plan(binder: &Binder<'_>, catalog: &Catalog, change: &Change) -> Result<DmlPlan> {
+    let with = change.with.as_ref();
+    match &change.tree {
+        ast::Statement::Insert(insert) => insert::plan(binder, catalog, insert, with, change.overriding),
+        ast::Statement::Update(update) => change::plan_update(binder, catalog, update, with),
+        ast::Statement::Delete(delete) => change::plan_delete(binder, catalog, delete, with),
         other => Err(Error::unsupported(format!("a change of rows by \"{other}\""))),
     }
 }

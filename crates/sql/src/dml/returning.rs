@@ -4,13 +4,17 @@ use super::refuse_ambiguous;
 use crate::bind::Binder;
 use crate::statement::fold;
 use datafusion::common::DFSchema;
-use datafusion::logical_expr::{Expr, ExprSchemable};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{self, SelectItem, SelectItemQualifiedWildcardKind};
+use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType};
-use firn_exec::dml::Returning;
+use firn_exec::dml::{ChangedRows, Returning, TargetSet};
 use firn_exec::error::from_datafusion;
 use firn_exec::expression::RowExpression;
-use firn_exec::{ROW_ID_COLUMN, types};
+use firn_exec::{FirnTable, ROW_ID_COLUMN, types};
+use std::ops::ControlFlow;
 
 /// Binds RETURNING over rows with the columns of `schema`; `positions` says where they stand.
 pub(super) fn plan(
@@ -19,7 +23,10 @@ pub(super) fn plan(
     schema: &DFSchema,
     positions: &dyn Fn(usize) -> Option<usize>,
 ) -> Result<Returning> {
-    let mut returning = Returning { outputs: Vec::new(), columns: Vec::new() };
+    if items.iter().any(has_query) {
+        return with_queries(binder, items, schema, positions);
+    }
+    let mut returning = Returning { outputs: Vec::new(), columns: Vec::new(), query: None };
     for item in items {
         match item {
             SelectItem::UnnamedExpr(expression) => {
@@ -42,6 +49,64 @@ pub(super) fn plan(
         }
     }
     Ok(returning)
+}
+
+fn has_query(item: &SelectItem) -> bool {
+    struct Finder;
+    impl ast::Visitor for Finder {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _query: &ast::Query) -> ControlFlow<()> {
+            ControlFlow::Break(())
+        }
+    }
+    ast::Visit::visit(item, &mut Finder).is_break()
+}
+
+/// Outputs with sub-queries: the rows are gathered first, and a query runs over them.
+fn with_queries(
+    binder: &Binder<'_>,
+    items: &[SelectItem],
+    schema: &DFSchema,
+    positions: &dyn Fn(usize) -> Option<usize>,
+) -> Result<Returning> {
+    let (mut outputs, mut fields, mut relation) = (Vec::new(), Vec::new(), None);
+    for (position, (qualifier, field)) in schema.iter().enumerate() {
+        let (Some(place), Some(ty)) = (positions(position), types::sql_type(field)) else { continue };
+        let name = qualifier.map(|qualifier| qualifier.table().to_owned());
+        if relation.get_or_insert_with(|| name.clone()) != &name {
+            return Err(Error::unsupported("a sub-query in RETURNING beside FROM or USING")
+                .with_hint("Read the changed rows again with a query of its own."));
+        }
+        outputs.push(RowExpression::column(place, ty));
+        fields.push(field.clone());
+    }
+    let relation = relation.flatten().unwrap_or_default();
+    let query = binder.query_over_changed(Arc::new(ChangedRows::new(fields)), &relation, items)?;
+    let columns = crate::bind::columns_of(query.schema().as_arrow())?;
+    Ok(Returning { outputs, columns, query: Some(Box::new(query)) })
+}
+
+/// Refuses a sub-query of RETURNING that reads what the change writes: PostgreSQL shows it the rows
+/// as they were before.
+pub(super) fn refuse_reading(returning: Option<&Returning>, set: &TargetSet) -> Result<()> {
+    let Some(query) = returning.and_then(|returning| returning.query.as_deref()) else { return Ok(()) };
+    let mut reads = false;
+    let visited = query.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Ok(provider) = source_as_provider(&scan.source)
+            && let Some(table) = provider.downcast_ref::<FirnTable>()
+        {
+            reads |= set.writes_to(table.definition().oid);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    visited.map_err(from_datafusion)?;
+    match reads {
+        true => Err(Error::unsupported("a sub-query in RETURNING that reads the changed table")
+            .with_hint("Run the query on its own, before or after the change.")),
+        false => Ok(()),
+    }
 }
 
 /// What [`plan`] needs of [`Returning`].

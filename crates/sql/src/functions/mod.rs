@@ -1,7 +1,9 @@
 //! The functions that SQL text can call: DataFusion's, and ours where PostgreSQL means something
 //! else by the name.
 
+mod float;
 mod format;
+mod general;
 mod moment;
 mod number;
 mod session;
@@ -19,7 +21,9 @@ pub use self::moment::extract;
 pub fn scalar(name: &str, facts: &SessionFacts) -> Option<Arc<ScalarUDF>> {
     moment::function(name)
         .or_else(|| number::function(name))
+        .or_else(|| float::function(name))
         .or_else(|| text::function(name))
+        .or_else(|| general::function(name))
         .or_else(|| session::function(name, facts))
 }
 
@@ -30,9 +34,10 @@ pub fn unknown(name: &str) -> Error {
     unknown_function(name, known)
 }
 
-/// An aggregate by a name that PostgreSQL knows and DataFusion does not.
+/// An aggregate by a name that DataFusion does not know, or means something else by.
 pub fn aggregate(name: &str) -> Option<Arc<AggregateUDF>> {
     match name {
+        "avg" => Some(firn_exec::aggregate::average()),
         "variance" => Some(datafusion::functions_aggregate::variance::var_samp_udaf()),
         "every" => Some(datafusion::functions_aggregate::bool_and_or::bool_and_udaf()),
         _ => None,

@@ -275,6 +275,25 @@ fn has_fields(ty: Option<SqlType>) -> Option<SqlType> {
     }
 }
 
+/// Year, month, day, hour, minute, second.
+fn clock_fields() -> Vec<SqlType> {
+    vec![Integer, Integer, Integer, Integer, Integer, Double]
+}
+
+/// The moment on the wall that [`clock_fields`] tell.
+fn moment_of(values: &[Value]) -> Result<i64> {
+    let [year, month, day, hour, minute] = [0, 1, 2, 3, 4].map(|field| whole(&values[field]));
+    let second = double(&values[5]);
+    let text = format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:09.6}");
+    datetime::parse_timestamp(&text).map_err(|_| {
+        let message = match (1..=12).contains(&month) && (1..=31).contains(&day) {
+            true => format!("time field value out of range: {hour}:{minute:02}:{second}"),
+            false => format!("date field value out of range: {year}-{month:02}-{day:02}"),
+        };
+        Error::new(SqlState::DATETIME_FIELD_OVERFLOW, message)
+    })
+}
+
 fn nothing(arguments: &[Option<SqlType>], result: SqlType) -> Option<(Vec<SqlType>, SqlType)> {
     // CURRENT_TIMESTAMP(3) and its relatives give a precision, which is ours anyway.
     match arguments {
@@ -492,6 +511,37 @@ static FUNCTIONS: &[ValueFunction] = &[
                 )
             })
         },
+    ),
+    stable(
+        "make_time",
+        |arguments| (arguments.len() == 3).then(|| (vec![Integer, Integer, Double], Time)),
+        |values, _| {
+            let (hour, minute, second) = (whole(&values[0]), whole(&values[1]), double(&values[2]));
+            let text = format!("{hour:02}:{minute:02}:{second:09.6}");
+            datetime::parse_time(&text).map(Value::Time).map_err(|_| {
+                let message = format!("time field value out of range: {hour}:{minute:02}:{second}");
+                Error::new(SqlState::DATETIME_FIELD_OVERFLOW, message)
+            })
+        },
+    ),
+    stable(
+        "make_timestamp",
+        |arguments| (arguments.len() == 6).then(|| (clock_fields(), Timestamp)),
+        |values, _| moment_of(values).map(Value::Timestamp),
+    ),
+    stable(
+        "make_timestamptz",
+        |arguments| (arguments.len() == 6).then(|| (clock_fields(), TimestampTz)),
+        |values, around| datetime::to_utc(moment_of(values)?, &around.zone).map(Value::TimestampTz),
+    ),
+    stable(
+        "isfinite",
+        |arguments| match arguments {
+            [Some(ty @ (Date | Timestamp | TimestampTz | Span))] => Some((vec![*ty], SqlType::Boolean)),
+            _ => None,
+        },
+        // There are no infinite moments.
+        |_, _| Ok(Value::Boolean(true)),
     ),
     stable(
         "make_interval",

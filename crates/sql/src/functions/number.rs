@@ -50,6 +50,41 @@ fn parts(value: &Value) -> (i128, u8) {
     }
 }
 
+/// Two integers, as wide as the wider of them.
+fn integers(arguments: &[Option<SqlType>]) -> Option<(Vec<SqlType>, SqlType)> {
+    let [left, right] = arguments else { return None };
+    let ty = match (left, right) {
+        (Some(BigInt), None | Some(SqlType::SmallInt | Integer | BigInt))
+        | (None | Some(SqlType::SmallInt | Integer), Some(BigInt)) => BigInt,
+        (None | Some(SqlType::SmallInt | Integer), None | Some(SqlType::SmallInt | Integer)) => Integer,
+        _ => return None,
+    };
+    Some((vec![ty, ty], ty))
+}
+
+/// One exact number.
+fn one_numeric(arguments: &[Option<SqlType>], result: SqlType) -> Option<(Vec<SqlType>, SqlType)> {
+    let [argument] = arguments else { return None };
+    Some((vec![exact(*argument)?], result))
+}
+
+fn greatest_divisor(left: i64, right: i64) -> i128 {
+    let (mut left, mut right) = (i128::from(left).abs(), i128::from(right).abs());
+    while right != 0 {
+        (left, right) = (right, left % right);
+    }
+    left
+}
+
+/// A result of the type that the arguments have.
+fn whole_of(like: &Value, value: i128) -> Result<Value> {
+    let out_of_range = |ty| Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("{ty} out of range"));
+    match like {
+        Value::BigInt(_) => i64::try_from(value).map(Value::BigInt).map_err(|_| out_of_range("bigint")),
+        _ => i32::try_from(value).map(Value::Integer).map_err(|_| out_of_range("integer")),
+    }
+}
+
 fn whole(value: &Value) -> i64 {
     match value {
         Value::Integer(value) => i64::from(*value),
@@ -162,6 +197,63 @@ static FUNCTIONS: &[ValueFunction] = &[
             let scale = left.1.max(right.1);
             let to = |(unscaled, from)| numeric::rescale(unscaled, from, scale).ok_or_else(numeric::overflow);
             Ok(Value::Numeric { unscaled: to(left)? / to(right)?, scale: 0 })
+        },
+    ),
+    immutable("gcd", integers, |values, _| {
+        whole_of(&values[0], greatest_divisor(whole(&values[0]), whole(&values[1])))
+    }),
+    immutable("lcm", integers, |values, _| {
+        let (left, right) = (whole(&values[0]), whole(&values[1]));
+        let divisor = greatest_divisor(left, right);
+        whole_of(
+            &values[0],
+            if divisor == 0 { 0 } else { (i128::from(left) / divisor * i128::from(right)).abs() },
+        )
+    }),
+    immutable(
+        "factorial",
+        |arguments| {
+            let [ty] = arguments else { return None };
+            exact(*ty).or(ty.is_none().then_some(BigInt))?;
+            Some((vec![BigInt], SqlType::Numeric { precision: numeric::MAX_PRECISION, scale: 0 }))
+        },
+        |values, _| {
+            let number = whole(&values[0]);
+            if number < 0 {
+                return Err(Error::new(
+                    SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+                    "factorial of a negative number is undefined",
+                ));
+            }
+            let mut product: i128 = 1;
+            for factor in 2..=i128::from(number) {
+                product = product.checked_mul(factor).ok_or_else(numeric::overflow)?;
+            }
+            Ok(Value::Numeric { unscaled: numeric::fit(product, 0, numeric::MAX_PRECISION, 0)?, scale: 0 })
+        },
+    ),
+    immutable(
+        "scale",
+        |arguments| one_numeric(arguments, Integer),
+        |values, _| Ok(Value::Integer(i32::from(parts(&values[0]).1))),
+    ),
+    immutable(
+        "min_scale",
+        |arguments| one_numeric(arguments, Integer),
+        |values, _| {
+            let (unscaled, scale) = parts(&values[0]);
+            Ok(Value::Integer(i32::from(numeric::without_trailing_zeros(unscaled, scale).1)))
+        },
+    ),
+    immutable(
+        "trim_scale",
+        |arguments| one_numeric(arguments, SqlType::NUMERIC),
+        |values, _| {
+            let (unscaled, scale) = parts(&values[0]);
+            let SqlType::Numeric { precision, scale: to } = SqlType::NUMERIC else {
+                unreachable!("it is a numeric")
+            };
+            Ok(Value::Numeric { unscaled: numeric::fit(unscaled, scale, precision, to)?, scale: to })
         },
     ),
     immutable(

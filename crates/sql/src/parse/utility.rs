@@ -5,6 +5,8 @@
 //! later meets it.
 
 mod control;
+mod rows;
+mod table;
 
 use super::{Source, new_parser, parse_tokens, parse_tree};
 use crate::data_type::sql_type;
@@ -246,39 +248,7 @@ impl Words<'_> {
         }
     }
 
-    // Queries and row changes.
-
-    fn tree(&mut self) -> Result<Statement> {
-        if self.words(&["table"]) {
-            let name = self.name()?;
-            let text = match &name.schema {
-                Some(schema) => format!("{}.{}", quote_ident(schema), quote_ident(&name.name)),
-                None => quote_ident(&name.name),
-            };
-            self.source.expect_end(&self.parser)?;
-            return Ok(Statement::Query(super::parse_query(&format!("SELECT * FROM {text}"))?));
-        }
-        match parse_tree(self.source, self.tokens)? {
-            Tree::Query(mut query) => match take_into(&mut query)? {
-                Some(name) => Ok(Statement::Ddl(Box::new(Ddl::CreateTableAs {
-                    name,
-                    if_not_exists: false,
-                    columns: Vec::new(),
-                    query,
-                    with_data: true,
-                }))),
-                None => match changing_body(&query) {
-                    true => Err(Error::unsupported("a row change inside WITH")
-                        .with_hint("Run the change on its own, with RETURNING if its rows are needed.")),
-                    false => Ok(Statement::Query(query)),
-                },
-            },
-            change @ (Tree::Insert(_) | Tree::Update(_) | Tree::Delete(_)) => {
-                Ok(Statement::Change(Box::new(change)))
-            }
-            other => Err(Error::unsupported(format!("\"{other}\""))),
-        }
-    }
+    // Queries.
 
     fn query(&mut self) -> Result<Box<ast::Query>> {
         let query = self.parser.parse_query();
@@ -375,52 +345,6 @@ impl Words<'_> {
 
     fn ddl_of_tree(&self, ddl: Ddl) -> Result<Statement> {
         Ok(Statement::Ddl(Box::new(ddl)))
-    }
-
-    fn create_table(&mut self, tokens: &[TokenWithSpan]) -> Result<Statement> {
-        // WITH [NO] DATA is not sqlparser's.
-        let ends_with = |words: &[&str]| {
-            tokens.len() > words.len()
-                && words
-                    .iter()
-                    .zip(&tokens[tokens.len() - words.len()..])
-                    .all(|(word, token)| is_word(&token.token, word))
-        };
-        let (tokens, with_data) = if ends_with(&["with", "no", "data"]) {
-            (&tokens[..tokens.len() - 3], false)
-        } else if ends_with(&["with", "data"]) {
-            (&tokens[..tokens.len() - 2], true)
-        } else {
-            (tokens, true)
-        };
-        let mut words = Words { source: self.source, parser: new_parser(tokens), tokens };
-        words.skip(2);
-        let if_not_exists = words.if_not_exists();
-        let name = words.name()?;
-        let names_only = words.parser.peek_token_ref().token == Token::LParen
-            && matches!(words.parser.peek_nth_token_ref(2).token, Token::Comma | Token::RParen)
-            && matches!(words.parser.peek_nth_token_ref(1).token, Token::Word(_));
-        let columns = match names_only {
-            true => words.column_list()?.unwrap_or_default(),
-            false => Vec::new(),
-        };
-        if words.word("as") {
-            let query = words.query()?;
-            return words.ddl(Ddl::CreateTableAs { name, if_not_exists, columns, query, with_data });
-        }
-        match parse_tree(self.source, tokens)? {
-            Tree::CreateTable(table) => match table.query {
-                Some(query) => self.ddl_of_tree(Ddl::CreateTableAs {
-                    name,
-                    if_not_exists,
-                    columns: table.columns.iter().map(|column| fold(&column.name)).collect(),
-                    query,
-                    with_data,
-                }),
-                None => self.ddl_of_tree(Ddl::CreateTable(Box::new(table))),
-            },
-            _ => self.unexpected(),
-        }
     }
 
     fn create_view(&mut self, or_replace: bool) -> Result<Statement> {
@@ -984,42 +908,6 @@ impl Words<'_> {
             }
         }
     }
-}
-
-/// Takes INTO off the outermost SELECT of a query.
-fn take_into(query: &mut ast::Query) -> Result<Option<QualifiedName>> {
-    fn first_select(body: &mut ast::SetExpr) -> Option<&mut ast::Select> {
-        match body {
-            ast::SetExpr::Select(select) => Some(select),
-            ast::SetExpr::SetOperation { left, .. } => first_select(left),
-            _ => None,
-        }
-    }
-    match first_select(&mut query.body).and_then(|select| select.into.take()) {
-        None => Ok(None),
-        Some(into) if into.temporary => Err(unsupported(
-            "select into temporary",
-            "Make an ordinary table and drop it when the session ends.",
-        )),
-        Some(into) => qualified_name(&into.name).map(Some),
-    }
-}
-
-/// Whether a query contains INSERT, UPDATE or DELETE where only a query may stand.
-fn changing_body(query: &ast::Query) -> bool {
-    fn changes(body: &ast::SetExpr) -> bool {
-        match body {
-            ast::SetExpr::Insert(_)
-            | ast::SetExpr::Update(_)
-            | ast::SetExpr::Delete(_)
-            | ast::SetExpr::Merge(_) => true,
-            ast::SetExpr::SetOperation { left, right, .. } => changes(left) || changes(right),
-            ast::SetExpr::Query(query) => changing_body(query),
-            _ => false,
-        }
-    }
-    changes(&query.body)
-        || query.with.as_ref().is_some_and(|with| with.cte_tables.iter().any(|cte| changing_body(&cte.query)))
 }
 
 fn is_word(token: &Token, word: &str) -> bool {

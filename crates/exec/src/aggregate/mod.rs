@@ -1,0 +1,124 @@
+//! Aggregates that DataFusion lacks, or types otherwise than PostgreSQL: an average of exact numbers is
+//! exact, with as many decimals as a quotient has.
+
+mod average;
+mod single;
+
+pub use single::{few, only_value};
+
+use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::{Result, exec_err};
+use datafusion::functions_aggregate::average::avg_udaf;
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature, Volatility,
+};
+use firn_base::sync::{Arc, OnceLock};
+
+/// `avg`.
+pub fn average() -> Arc<AggregateUDF> {
+    static AVERAGE: OnceLock<Arc<AggregateUDF>> = OnceLock::new();
+    let average = AVERAGE.get_or_init(|| Arc::new(AggregateUDF::from(Average { signature: any_type() })));
+    Arc::clone(average)
+}
+
+fn any_type() -> Signature {
+    Signature::user_defined(Volatility::Immutable)
+}
+
+/// The digits of an integer type as a decimal.
+fn integer_digits(ty: &DataType) -> Option<u8> {
+    match ty {
+        DataType::Int8 | DataType::UInt8 => Some(3),
+        DataType::Int16 | DataType::UInt16 => Some(5),
+        DataType::Int32 | DataType::UInt32 => Some(10),
+        DataType::Int64 => Some(19),
+        DataType::UInt64 => Some(20),
+        _ => None,
+    }
+}
+
+/// `avg`: exact over exact numbers and spans of time, DataFusion's over floats.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Average {
+    signature: Signature,
+}
+
+impl AggregateUDFImpl for Average {
+    fn name(&self) -> &str {
+        "avg"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
+        let [argument] = arguments else { return exec_err!("Function 'avg' takes one argument") };
+        Ok(vec![match argument {
+            DataType::Float16 | DataType::Float32 | DataType::Float64 | DataType::Null => DataType::Float64,
+            DataType::Decimal128(..) | DataType::Interval(_) => argument.clone(),
+            other => match integer_digits(other) {
+                Some(digits) => DataType::Decimal128(digits, 0),
+                None => return exec_err!("Function 'avg' takes no {other}"),
+            },
+        }])
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        match &arguments[0] {
+            DataType::Decimal128(precision, scale) => Ok(average::result_type(*precision, *scale)),
+            DataType::Interval(unit) => Ok(DataType::Interval(*unit)),
+            _ => Ok(DataType::Float64),
+        }
+    }
+
+    fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        match arguments.expr_fields[0].data_type() {
+            DataType::Decimal128(_, scale) => {
+                average::exact(*scale, arguments.return_field.data_type(), arguments.is_distinct)
+            }
+            DataType::Interval(_) => average::of_spans(arguments.is_distinct),
+            _ => avg_udaf().inner().accumulator(arguments),
+        }
+    }
+
+    fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        match arguments.input_fields[0].data_type() {
+            DataType::Decimal128(_, scale) => {
+                Ok(average::exact_state(arguments.name, *scale, arguments.is_distinct))
+            }
+            DataType::Interval(_) => Ok(average::span_state(arguments.name)),
+            _ => avg_udaf().inner().state_fields(arguments),
+        }
+    }
+
+    fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
+        !arguments.is_distinct && !matches!(arguments.return_field.data_type(), DataType::Interval(_))
+    }
+
+    fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        match arguments.expr_fields[0].data_type() {
+            DataType::Decimal128(_, scale) => {
+                average::exact_groups(*scale, arguments.return_field.data_type())
+            }
+            _ => avg_udaf().inner().create_groups_accumulator(arguments),
+        }
+    }
+
+    fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        match arguments.expr_fields[0].data_type() {
+            DataType::Decimal128(..) | DataType::Interval(_) => self.accumulator(arguments),
+            _ => avg_udaf().inner().create_sliding_accumulator(arguments),
+        }
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        ReversedUDAF::Identical
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        AggregateOrderSensitivity::Insensitive
+    }
+}

@@ -1,0 +1,102 @@
+//! Correlated sub-queries that stand for a value.
+//!
+//! PostgreSQL runs one for every outer row and wants one row of it at most. DataFusion turns it into
+//! a join with groups of the inner rows, so the inner rows must be aggregated:
+//!
+//! | written | becomes |
+//! |---|---|
+//! | `(SELECT x FROM t WHERE t.a = o.a)` | `only_value((SELECT few(x) FROM t WHERE t.a = o.a))` |
+//! | `(SELECT x FROM t WHERE t.a = o.a ORDER BY y LIMIT 1)` | `(SELECT first_value(x ORDER BY y) FROM t WHERE t.a = o.a)` |
+//!
+//! A sub-query that is an aggregate already, or refers to nothing outside, stays.
+
+use datafusion::common::tree_node::{Transformed, TreeNode};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::functions_aggregate::first_last::first_value_udaf;
+use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction};
+use datafusion::logical_expr::{Expr, Limit, LogicalPlan, LogicalPlanBuilder, SortExpr, Subquery};
+use firn_base::sync::Arc;
+use firn_exec::aggregate::{few, only_value};
+
+/// Rewrites the sub-queries in an expression.
+pub fn aggregate_rows(expression: Expr) -> Result<Transformed<Expr>> {
+    expression.transform_up(|node| match node {
+        Expr::ScalarSubquery(subquery) if !subquery.outer_ref_columns.is_empty() => one_value(subquery),
+        // DataFusion takes the value for NOT NULL like its column, but there may be no row.
+        Expr::ScalarSubquery(subquery)
+            if !subquery.subquery.schema().field(0).is_nullable() && !is_aggregate(&subquery.subquery) =>
+        {
+            only_row(subquery)
+        }
+        other => Ok(Transformed::no(other)),
+    })
+}
+
+fn one_value(subquery: Subquery) -> Result<Transformed<Expr>> {
+    if is_aggregate(&subquery.subquery) {
+        return Ok(Transformed::no(Expr::ScalarSubquery(subquery)));
+    }
+    if let LogicalPlan::Limit(limit) = subquery.subquery.as_ref() {
+        if !is_first_row(limit) {
+            return Ok(Transformed::no(Expr::ScalarSubquery(subquery)));
+        }
+        let (input, value, order) = ordered(&limit.input);
+        let first = AggregateFunction::new_udf(first_value_udaf(), vec![value], false, None, order, None);
+        return aggregated(&subquery, input, first).map(Transformed::yes);
+    }
+    only_row(subquery)
+}
+
+fn aggregated(subquery: &Subquery, input: Arc<LogicalPlan>, call: AggregateFunction) -> Result<Expr> {
+    let plan = LogicalPlanBuilder::from(input)
+        .aggregate(Vec::<Expr>::new(), vec![Expr::AggregateFunction(call)])?
+        .build()?;
+    Ok(Expr::ScalarSubquery(Subquery { subquery: Arc::new(plan), ..subquery.clone() }))
+}
+
+/// `only_value((SELECT few(x) …))`
+fn only_row(subquery: Subquery) -> Result<Transformed<Expr>> {
+    let value = Expr::Column(subquery.subquery.schema().columns().remove(0));
+    let call = AggregateFunction::new_udf(few(), vec![value], false, None, Vec::new(), None);
+    let rows = aggregated(&subquery, Arc::clone(&subquery.subquery), call)?;
+    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(only_value(), vec![rows]))))
+}
+
+/// Whether a plan yields one row of all the rows below it.
+fn is_aggregate(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => is_aggregate(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => is_aggregate(&alias.input),
+        LogicalPlan::Aggregate(_) => true,
+        _ => false,
+    }
+}
+
+/// `LIMIT 1` without OFFSET.
+fn is_first_row(limit: &Limit) -> bool {
+    fn number(expression: &Expr) -> Option<i64> {
+        match expression {
+            Expr::Cast(cast) => number(&cast.expr),
+            Expr::Literal(ScalarValue::Int64(number), _) => *number,
+            Expr::Literal(ScalarValue::Int32(number), _) => number.map(i64::from),
+            _ => None,
+        }
+    }
+    let skip = limit.skip.as_deref().map_or(Some(0), number);
+    skip == Some(0) && limit.fetch.as_deref().and_then(number) == Some(1)
+}
+
+/// The rows below an order, the value that is wanted of each, and the order.
+fn ordered(plan: &Arc<LogicalPlan>) -> (Arc<LogicalPlan>, Expr, Vec<SortExpr>) {
+    let column = |plan: &LogicalPlan| Expr::Column(plan.schema().columns().remove(0));
+    match plan.as_ref() {
+        LogicalPlan::Sort(sort) => (Arc::clone(&sort.input), column(&sort.input), sort.expr.clone()),
+        LogicalPlan::Projection(projection) => match projection.input.as_ref() {
+            LogicalPlan::Sort(sort) => {
+                (Arc::clone(&sort.input), projection.expr[0].clone().unalias(), sort.expr.clone())
+            }
+            _ => (Arc::clone(plan), column(plan), Vec::new()),
+        },
+        _ => (Arc::clone(plan), column(plan), Vec::new()),
+    }
+}

@@ -1,0 +1,160 @@
+//! ANY and ALL over constant arrays and sub-queries, in words that DataFusion plans best.
+//!
+//! | written | becomes |
+//! |---|---|
+//! | `x = ANY (ARRAY[a, b])`, `x = ANY ('{a,b}')` | `x IN (a, b)` |
+//! | `x <> ALL (ARRAY[a, b])` | `x NOT IN (a, b)` |
+//! | `x < ANY (ARRAY[a, b])`, `x LIKE ANY (ARRAY[a, b])` | `x < a OR x < b`, `x LIKE a OR x LIKE b` |
+//! | `x < ALL (ARRAY[a, b])` | `x < a AND x < b` |
+//! | `x < ANY (SELECT y …)`, `x < ALL (SELECT y …)` | `[NOT] EXISTS (SELECT … WHERE …)` |
+//! | `x = ANY (SELECT …)`, `x <> ALL (SELECT …)` | `x IN (SELECT …)`, `x NOT IN (SELECT …)` |
+
+use super::{binary, cast, parsed, take};
+use datafusion::sql::sqlparser::ast::{
+    ArrayElemTypeDef, BinaryOperator, DataType, Expr, Ident, Query, SetExpr, Statement, TableFactor, Value,
+};
+
+/// Rewrites the expression if it is one of these.
+pub(super) fn rewrite(expression: &mut Expr) {
+    let rewritten = match expression {
+        Expr::AnyOp { left, compare_op, right, .. } => over(left, compare_op, right, true),
+        Expr::AllOp { left, compare_op, right } => over(left, compare_op, right, false),
+        Expr::Like { any: true, pattern, .. } | Expr::ILike { any: true, pattern, .. } => {
+            let Some(patterns) = elements(pattern) else { return };
+            let one = |pattern: Expr| {
+                let mut like = expression.clone();
+                if let Expr::Like { any, pattern: place, .. } | Expr::ILike { any, pattern: place, .. } =
+                    &mut like
+                {
+                    *any = false;
+                    **place = pattern;
+                }
+                like
+            };
+            Some(joined(patterns.into_iter().map(one), BinaryOperator::Or, false))
+        }
+        _ => None,
+    };
+    if let Some(rewritten) = rewritten {
+        *expression = rewritten;
+    }
+}
+
+fn over(left: &mut Expr, op: &BinaryOperator, right: &mut Expr, any: bool) -> Option<Expr> {
+    let is_in = any && *op == BinaryOperator::Eq;
+    let is_not_in = !any && *op == BinaryOperator::NotEq;
+    if let Expr::Subquery(subquery) = right {
+        let (left, subquery) = (take(left), subquery.as_ref().clone());
+        return Some(match is_in || is_not_in {
+            true => {
+                let (expr, subquery) = (Box::new(left), Box::new(subquery));
+                Expr::InSubquery { expr, subquery, negated: is_not_in }
+            }
+            false => compared_with_rows(left, op, subquery, any),
+        });
+    }
+    let elements = elements(right)?;
+    if (is_in || is_not_in) && !elements.is_empty() {
+        return Some(Expr::InList { expr: Box::new(take(left)), list: elements, negated: is_not_in });
+    }
+    let compared = elements.into_iter().map(|element| binary(left.clone(), op.clone(), element));
+    let joiner = if any { BinaryOperator::Or } else { BinaryOperator::And };
+    Some(joined(compared, joiner, !any))
+}
+
+/// `x < ANY (SELECT …)` as EXISTS over the rows for which the comparison is true, `x < ALL (SELECT …)`
+/// as NOT EXISTS over those for which it is not. (DataFusion's own plan of these yields other rows.)
+fn compared_with_rows(left: Expr, op: &BinaryOperator, subquery: Query, any: bool) -> Expr {
+    let text = "SELECT 1 FROM (SELECT 1) AS set_rows(\"set value\") WHERE true";
+    let Statement::Query(mut query) = parsed(text) else { unreachable!("it is a query") };
+    let SetExpr::Select(select) = query.body.as_mut() else { unreachable!("it is a SELECT") };
+    if let TableFactor::Derived { subquery: rows, .. } = &mut select.from[0].relation {
+        **rows = subquery;
+    }
+    let value = Expr::Identifier(Ident::with_quote('"', "set value"));
+    let compared = Expr::Nested(Box::new(binary(Expr::Nested(Box::new(left)), op.clone(), value)));
+    select.selection = Some(if any { compared } else { Expr::IsNotTrue(Box::new(compared)) });
+    Expr::Exists { subquery: query, negated: !any }
+}
+
+/// All of the conditions with an operator between them; `empty` if there is none.
+fn joined(conditions: impl Iterator<Item = Expr>, op: BinaryOperator, empty: bool) -> Expr {
+    let all = conditions.reduce(|all, next| binary(all, op.clone(), next));
+    let all = all.unwrap_or_else(|| Expr::Value(Value::Boolean(empty).with_empty_span()));
+    Expr::Nested(Box::new(all))
+}
+
+/// The elements of a constant array.
+fn elements(array: &Expr) -> Option<Vec<Expr>> {
+    match array {
+        Expr::Nested(inner) => elements(inner),
+        Expr::Array(array) => Some(array.elem.clone()),
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) => read(text),
+            _ => None,
+        },
+        Expr::Cast {
+            expr, data_type: DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)), ..
+        } => {
+            let elements = elements(expr)?;
+            Some(elements.into_iter().map(|value| cast(value, element.as_ref().clone())).collect())
+        }
+        _ => None,
+    }
+}
+
+/// The elements of an array of one dimension as text: `{a,"b c",NULL}`.
+fn read(text: &str) -> Option<Vec<Expr>> {
+    let list = text.trim().strip_prefix('{')?.strip_suffix('}')?;
+    if list.trim().is_empty() {
+        return Some(Vec::new());
+    }
+    let mut elements = Vec::new();
+    let (mut element, mut within, mut was_quoted) = (String::new(), false, false);
+    let mut characters = list.chars();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => element.push(characters.next()?),
+            '"' => {
+                within = !within;
+                was_quoted = true;
+            }
+            _ if within => element.push(character),
+            ',' => {
+                elements.push(value(&element, was_quoted));
+                (element, was_quoted) = (String::new(), false);
+            }
+            '{' | '}' => return None,
+            blank if blank.is_whitespace() && (element.is_empty() || was_quoted) => {}
+            _ => element.push(character),
+        }
+    }
+    elements.push(value(&element, was_quoted));
+    (!within).then_some(elements)
+}
+
+fn value(element: &str, quoted: bool) -> Expr {
+    let value = match quoted {
+        false if element.trim_end().eq_ignore_ascii_case("null") => Value::Null,
+        false => Value::SingleQuotedString(element.trim_end().to_owned()),
+        true => Value::SingleQuotedString(element.to_owned()),
+    };
+    Expr::Value(value.with_empty_span())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrays_are_read_from_text() {
+        let shown = |text: &str| {
+            read(text).map(|elements| elements.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(shown("{1, 2,3}").as_deref(), Some("'1' '2' '3'"));
+        assert_eq!(shown("{a,\"b, \\\"c\",NULL, \"NULL\"}").as_deref(), Some("'a' 'b, \"c' NULL 'NULL'"));
+        assert_eq!(shown(" {} ").as_deref(), Some(""));
+        assert_eq!(shown("{{1},{2}}"), None);
+        assert_eq!(shown("1,2"), None);
+    }
+}

@@ -1,0 +1,161 @@
+//! Sub-queries where DataFusion knows none: it plans EXISTS and IN as joins, in predicates only.
+//!
+//! | written | becomes |
+//! |---|---|
+//! | `EXISTS (SELECT …)` in a select list | `(SELECT count(*) > 0 …)` |
+//! | `x IN (SELECT …)` in a select list | CASE over counts: of rows equal to `x`, of all if `x` is NULL, of NULLs |
+//! | `(a, b) IN (SELECT c, d …)` | `EXISTS (SELECT … WHERE c = a AND d = b)` |
+
+use super::{binary, call, digits, parsed, take};
+use datafusion::sql::sqlparser::ast::{
+    self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, SelectItem,
+    SetExpr, TableFactor, UnaryOperator, VisitMut, VisitorMut,
+};
+use firn_base::Error;
+use std::ops::ControlFlow;
+
+/// Rewrites the sub-queries of an output.
+pub(super) fn in_select_list(expression: &mut Expr) {
+    let _ = expression.visit(&mut Outputs { queries: 0 });
+}
+
+struct Outputs {
+    /// How many queries deep the visit is: predicates of sub-queries are not outputs.
+    queries: usize,
+}
+
+impl VisitorMut for Outputs {
+    type Break = Error;
+
+    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Error> {
+        self.queries += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Error> {
+        self.queries -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<Error> {
+        if self.queries > 0 {
+            return ControlFlow::Continue(());
+        }
+        super::any::rewrite(expression);
+        match expression {
+            Expr::Exists { subquery, negated } => {
+                if let Some(count) = count_of(subquery, *negated) {
+                    *expression = count;
+                }
+            }
+            Expr::InSubquery { expr, subquery, negated } if !super::is_row(expr) => {
+                let within = counts_of_in(take(expr), subquery);
+                *expression = match negated {
+                    true => Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(within) },
+                    false => within,
+                };
+            }
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// `(SELECT count(*) > 0 …)` for the rows of a plain sub-query; `None` for others, which are refused.
+fn count_of(subquery: &mut Box<Query>, negated: bool) -> Option<Expr> {
+    let SetExpr::Select(select) = subquery.body.as_mut() else { return None };
+    let grouped = !matches!(&select.group_by, ast::GroupByExpr::Expressions(list, _) if list.is_empty());
+    if grouped || select.having.is_some() || subquery.limit_clause.is_some() {
+        return None;
+    }
+    let all = FunctionArg::Unnamed(FunctionArgExpr::Wildcard);
+    let Expr::Function(mut count) = call("count", Vec::new()) else { unreachable!("it is a call") };
+    if let FunctionArguments::List(list) = &mut count.args {
+        list.args.push(all);
+    }
+    let op = if negated { BinaryOperator::Eq } else { BinaryOperator::Gt };
+    let compared = binary(Expr::Function(count), op, digits("0"));
+    select.projection = vec![SelectItem::ExprWithAlias { expr: compared, alias: Ident::new("exists") }];
+    select.distinct = None;
+    subquery.order_by = None;
+    Some(Expr::Subquery(std::mem::replace(subquery, Box::new(empty_query()))))
+}
+
+/// `x IN (SELECT …)` with all three truths: true if a row is equal, else NULL if a comparison was
+/// with NULL, else false.
+fn counts_of_in(value: Expr, subquery: &mut Query) -> Expr {
+    const TEXT: &str = "SELECT CASE \
+        WHEN (SELECT count(*) FROM (SELECT 1) AS in_rows(\"in value\") WHERE \"in value\" = 1) > 0 THEN true \
+        WHEN 1 IS NULL AND (SELECT count(*) FROM (SELECT 1) AS in_rows(\"in value\")) > 0 THEN NULL \
+        WHEN (SELECT count(*) FROM (SELECT 1) AS in_rows(\"in value\") WHERE \"in value\" IS NULL) > 0 THEN NULL \
+        ELSE false END";
+    struct Fill {
+        value: Expr,
+        rows: Query,
+    }
+    impl VisitorMut for Fill {
+        type Break = ();
+
+        fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+            if let TableFactor::Derived { subquery, .. } = factor {
+                **subquery = self.rows.clone();
+            }
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
+            match expression {
+                Expr::BinaryOp { op: BinaryOperator::Eq, right: place, .. } | Expr::IsNull(place)
+                    if matches!(place.as_ref(), Expr::Value(_)) =>
+                {
+                    **place = Expr::Nested(Box::new(self.value.clone()));
+                }
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let ast::Statement::Query(mut outer) = parsed(TEXT) else { unreachable!("it is a query") };
+    let SetExpr::Select(select) = outer.body.as_mut() else { unreachable!("it is a SELECT") };
+    let Some(SelectItem::UnnamedExpr(mut case)) = select.projection.pop() else {
+        unreachable!("it has an output")
+    };
+    let rows = std::mem::replace(subquery, empty_query());
+    let _ = case.visit(&mut Fill { value, rows });
+    Expr::Nested(Box::new(case))
+}
+
+/// A query to leave behind where one is taken out.
+fn empty_query() -> Query {
+    match parsed("SELECT 1") {
+        ast::Statement::Query(query) => *query,
+        other => unreachable!("{other} is a query"),
+    }
+}
+
+/// `(a, b) IN (SELECT c, d …)` as EXISTS over the subquery under names of our own.
+pub(super) fn row_in(row: &mut Expr, subquery: &mut Query) -> ControlFlow<Error, Expr> {
+    let Expr::Tuple(row) = row else { unreachable!("called for rows only") };
+    let name = |number: usize| format!("row_column_{number}");
+    let names: Vec<String> = (1..=row.len()).map(name).collect();
+    let text =
+        format!("SELECT EXISTS (SELECT 1 FROM (SELECT 1) AS row_source({}) WHERE true)", names.join(", "));
+    let ast::Statement::Query(mut outer) = parsed(&text) else { unreachable!("it is a query") };
+    let SetExpr::Select(select) = outer.body.as_mut() else { unreachable!("it is a SELECT") };
+    let Some(SelectItem::UnnamedExpr(mut exists)) = select.projection.pop() else {
+        unreachable!("it has an output")
+    };
+    if let Expr::Exists { subquery: inner, .. } = &mut exists
+        && let SetExpr::Select(inner) = inner.body.as_mut()
+    {
+        if let TableFactor::Derived { subquery: source, .. } = &mut inner.from[0].relation {
+            **source = std::mem::replace(subquery, empty_query());
+        }
+        let equal = row.drain(..).zip(&names).map(|(value, name)| {
+            let column = Expr::CompoundIdentifier(vec![Ident::new("row_source"), Ident::new(name)]);
+            binary(column, BinaryOperator::Eq, Expr::Nested(Box::new(value)))
+        });
+        inner.selection = equal.reduce(|all, next| binary(all, BinaryOperator::And, next));
+    }
+    ControlFlow::Continue(exists)
+}

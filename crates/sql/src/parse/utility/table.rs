@@ -1,0 +1,147 @@
+//! CREATE TABLE: what sqlparser does not know of it.
+
+use super::{Words, is_word};
+use crate::parse::{new_parser, parse_tree};
+use crate::statement::*;
+use datafusion::sql::sqlparser::ast::Statement as Tree;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
+use firn_base::Result;
+
+impl Words<'_> {
+    pub(super) fn create_table(&mut self, tokens: &[TokenWithSpan]) -> Result<Statement> {
+        // WITH [NO] DATA is not sqlparser's.
+        let ends_with = |words: &[&str]| {
+            tokens.len() > words.len()
+                && words
+                    .iter()
+                    .zip(&tokens[tokens.len() - words.len()..])
+                    .all(|(word, token)| is_word(&token.token, word))
+        };
+        let (tokens, with_data) = if ends_with(&["with", "no", "data"]) {
+            (&tokens[..tokens.len() - 3], false)
+        } else if ends_with(&["with", "data"]) {
+            (&tokens[..tokens.len() - 2], true)
+        } else {
+            (tokens, true)
+        };
+        let mut words = Words { source: self.source, parser: new_parser(tokens), tokens };
+        words.skip(2);
+        let if_not_exists = words.if_not_exists();
+        let name = words.name()?;
+        let names_only = words.parser.peek_token_ref().token == Token::LParen
+            && matches!(words.parser.peek_nth_token_ref(2).token, Token::Comma | Token::RParen)
+            && matches!(words.parser.peek_nth_token_ref(1).token, Token::Word(_));
+        let (_, after_name) = tokens.split_at(tokens.len() - words.rest().len());
+        let (likes, without_likes) = words.likes(after_name)?;
+        let columns = match names_only {
+            true => words.column_list()?.unwrap_or_default(),
+            false => Vec::new(),
+        };
+        if words.word("as") {
+            let query = words.query()?;
+            return words.ddl(Ddl::CreateTableAs { name, if_not_exists, columns, query, with_data });
+        }
+        let before = &tokens[..tokens.len() - after_name.len()];
+        match parse_tree(self.source, &[before, &without_likes].concat())? {
+            Tree::CreateTable(tree) if tree.like.is_some() => Err(self.source.unexpected(&after_name[0])),
+            Tree::CreateTable(tree) => match tree.query {
+                Some(query) => self.ddl_of_tree(Ddl::CreateTableAs {
+                    name,
+                    if_not_exists,
+                    columns: tree.columns.iter().map(|column| fold(&column.name)).collect(),
+                    query,
+                    with_data,
+                }),
+                None => self.ddl_of_tree(Ddl::CreateTable(Box::new(CreateTable { tree, likes }))),
+            },
+            _ => self.unexpected(),
+        }
+    }
+
+    /// Takes the LIKEs out of the list of columns with which `tokens` begin, and what is left.
+    fn likes(&self, tokens: &[TokenWithSpan]) -> Result<(Vec<Like>, Vec<TokenWithSpan>)> {
+        let Some(end) = closing(tokens) else { return Ok((Vec::new(), tokens.to_vec())) };
+        let list = &tokens[1..end];
+        let mut likes = Vec::new();
+        let mut columns = 0;
+        let mut left: Vec<TokenWithSpan> = Vec::new();
+        for element in split_at_commas(list) {
+            let begins = |word| element.first().is_some_and(|token| is_word(&token.token, word));
+            if begins("like") {
+                likes.push(self.like(&element[1..], columns)?);
+                continue;
+            }
+            let constraint = ["constraint", "primary", "unique", "check", "foreign", "exclude"];
+            columns += usize::from(!constraint.into_iter().any(begins));
+            if let Some(comma) = list.iter().find(|token| token.token == Token::Comma)
+                && !left.is_empty()
+            {
+                left.push(comma.clone());
+            }
+            left.extend_from_slice(element);
+        }
+        if likes.is_empty() {
+            return Ok((likes, tokens.to_vec()));
+        }
+        Ok((likes, [&tokens[..1], &left, &tokens[end..]].concat()))
+    }
+
+    /// `name [INCLUDING part | EXCLUDING part]…`
+    fn like(&self, tokens: &[TokenWithSpan], position: usize) -> Result<Like> {
+        let mut words = Words { source: self.source, parser: new_parser(tokens), tokens };
+        let mut like = Like { name: words.name()?, position, including: LikeParts::default() };
+        while !words.at_end() {
+            let including = words.word("including");
+            if !including {
+                words.expect("excluding")?;
+            }
+            let parts = &mut like.including;
+            let all = words.word("all");
+            for (word, part) in [
+                ("defaults", &mut parts.defaults),
+                ("constraints", &mut parts.constraints),
+                ("identity", &mut parts.identity),
+                ("indexes", &mut parts.indexes),
+            ] {
+                if all || words.word(word) {
+                    *part = including;
+                }
+            }
+            // There is nothing of these to copy.
+            for word in ["comments", "compression", "generated", "statistics", "storage"] {
+                words.word(word);
+            }
+        }
+        Ok(like)
+    }
+}
+
+/// Where the parenthesis closes with which the tokens begin.
+fn closing(tokens: &[TokenWithSpan]) -> Option<usize> {
+    let mut depth = 0usize;
+    for (at, token) in tokens.iter().enumerate() {
+        match token.token {
+            Token::LParen => depth += 1,
+            Token::RParen if depth == 1 => return Some(at),
+            Token::RParen => depth = depth.checked_sub(1)?,
+            _ if depth == 0 => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The elements of a list between commas that stand outside parentheses.
+fn split_at_commas(tokens: &[TokenWithSpan]) -> Vec<&[TokenWithSpan]> {
+    let mut depth = 0i32;
+    tokens
+        .split(|token| {
+            match token.token {
+                Token::LParen => depth += 1,
+                Token::RParen => depth -= 1,
+                _ => {}
+            }
+            depth == 0 && token.token == Token::Comma
+        })
+        .collect()
+}
