@@ -325,7 +325,7 @@ impl ExecutionPlan for ScanExec {
         let source = match &self.path {
             Some(path) => {
                 let rows = path.rows(&self.source.table, scan.snapshot, &firn_storage::pin());
-                Source::Rows { rows: rows.into_iter(), scan: self.fresh() }
+                Source::Rows { rows: rows.into_iter(), scan: Box::new(self.fresh()) }
             }
             None => {
                 let cursor = self.cursor.get_or_init(|| {
@@ -387,7 +387,7 @@ enum Source {
     /// From the table, stretch by stretch.
     Cursor(Arc<TableScan>),
     /// By their ids, which an index has given.
-    Rows { rows: std::vec::IntoIter<RowId>, scan: ScanExec },
+    Rows { rows: std::vec::IntoIter<RowId>, scan: Box<ScanExec> },
 }
 
 /// How many rows are read by their ids for one batch.

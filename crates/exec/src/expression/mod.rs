@@ -459,24 +459,24 @@ fn parameter<'a>(row: Row<'a>, index: usize) -> Result<&'a Value> {
 
 /// Whether a cast to `ty` would leave `value` as it is.
 fn is_of(value: &Value, ty: SqlType) -> bool {
-    match (value, ty) {
+    matches!(
+        (value, ty),
         (Value::Null, _)
-        | (Value::Boolean(_), SqlType::Boolean)
-        | (Value::SmallInt(_), SqlType::SmallInt)
-        | (Value::Integer(_), SqlType::Integer)
-        | (Value::BigInt(_), SqlType::BigInt)
-        | (Value::Real(_), SqlType::Real)
-        | (Value::Double(_), SqlType::Double)
-        | (Value::Text(_), SqlType::Text | SqlType::Varchar(None))
-        | (Value::Bytea(_), SqlType::Bytea)
-        | (Value::Date(_), SqlType::Date)
-        | (Value::Time(_), SqlType::Time)
-        | (Value::Timestamp(_), SqlType::Timestamp)
-        | (Value::TimestampTz(_), SqlType::TimestampTz)
-        | (Value::Interval(_), SqlType::Interval)
-        | (Value::Uuid(_), SqlType::Uuid) => true,
-        _ => false,
-    }
+            | (Value::Boolean(_), SqlType::Boolean)
+            | (Value::SmallInt(_), SqlType::SmallInt)
+            | (Value::Integer(_), SqlType::Integer)
+            | (Value::BigInt(_), SqlType::BigInt)
+            | (Value::Real(_), SqlType::Real)
+            | (Value::Double(_), SqlType::Double)
+            | (Value::Text(_), SqlType::Text | SqlType::Varchar(None))
+            | (Value::Bytea(_), SqlType::Bytea)
+            | (Value::Date(_), SqlType::Date)
+            | (Value::Time(_), SqlType::Time)
+            | (Value::Timestamp(_), SqlType::Timestamp)
+            | (Value::TimestampTz(_), SqlType::TimestampTz)
+            | (Value::Interval(_), SqlType::Interval)
+            | (Value::Uuid(_), SqlType::Uuid)
+    )
 }
 
 #[cold]

@@ -181,7 +181,7 @@ pub(super) fn compile(flat: Flat) -> Option<ShortProgram> {
     };
     let (skip, fetch) = (count(&flat.skip)?, count(&flat.fetch)?);
     let body = match &flat.aggregate {
-        Some((calls, results)) => aggregate_body(&flat, calls, results, &schema, &expression)?,
+        Some((calls, results)) => aggregate_body(&flat, calls, results, &expression)?,
         None => Body::Rows {
             outputs: flat
                 .outputs
@@ -212,14 +212,13 @@ fn aggregate_body(
     flat: &Flat,
     calls: &[Expr],
     results: &DFSchema,
-    schema: &DFSchema,
     expression: &dyn Fn(&Expr) -> Option<RowExpression>,
 ) -> Option<Body> {
     let mut aggregates = Vec::with_capacity(calls.len());
     let mut result_types = Vec::with_capacity(calls.len());
     for (call, field) in calls.iter().zip(results.fields()) {
         let result = types::sql_type(field)?;
-        aggregates.push(aggregate(call, result, schema, expression)?);
+        aggregates.push(aggregate(call, result, expression)?);
         result_types.push(result);
     }
     let outputs = flat
@@ -233,11 +232,10 @@ fn aggregate_body(
 fn aggregate(
     call: &Expr,
     result: SqlType,
-    schema: &DFSchema,
     expression: &dyn Fn(&Expr) -> Option<RowExpression>,
 ) -> Option<Aggregate> {
     let call = match call {
-        Expr::Alias(alias) => return aggregate(&alias.expr, result, schema, expression),
+        Expr::Alias(alias) => return aggregate(&alias.expr, result, expression),
         Expr::AggregateFunction(call) => call,
         _ => return None,
     };

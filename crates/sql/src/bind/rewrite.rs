@@ -129,7 +129,7 @@ impl VisitorMut for Rewriter {
                 if let Value::Number(digits, _) = &value.value {
                     match number(digits, false)? {
                         Number::Integer => wrap(expression, DataType::Int4(None)),
-                        Number::Numeric(literal) => *expression = literal,
+                        Number::Numeric(literal) => *expression = *literal,
                         Number::Plain => {}
                     }
                 }
@@ -266,7 +266,7 @@ enum Number {
     /// An integer.
     Integer,
     /// A numeric that DataFusion would not read as one.
-    Numeric(Expr),
+    Numeric(Box<Expr>),
     /// What DataFusion makes of it, too: a bigint or a numeric.
     Plain,
 }
@@ -291,7 +291,8 @@ fn number(digits: &str, negative: bool) -> ControlFlow<Error, Number> {
                 u64::from(length),
                 i64::from(scale),
             ));
-            Number::Numeric(cast(Expr::Value(Value::SingleQuotedString(text).with_empty_span()), ty))
+            let text = Expr::Value(Value::SingleQuotedString(text).with_empty_span());
+            Number::Numeric(Box::new(cast(text, ty)))
         }
         _ => Number::Plain,
     })
@@ -643,10 +644,7 @@ mod tests {
 
     #[test]
     fn equal_names_are_kept_apart_behind_a_mark() {
-        assert_eq!(
-            rewritten("SELECT a, t.a FROM t"),
-            "SELECT a, t.a AS \"a\0002\" FROM t".replace("\0002", "\u{0}2")
-        );
+        assert_eq!(rewritten("SELECT a, t.a FROM t"), "SELECT a, t.a AS \"a\u{0}2\" FROM t");
     }
 
     #[test]

@@ -208,7 +208,7 @@ pub fn read_moment(text: &str, pattern: &str) -> Result<i64> {
             Part::Literal(literal) => {
                 // Any separator stands for any other.
                 let Some(next) = rest.chars().next() else { continue };
-                let same = literal.chars().next() == Some(next);
+                let same = literal.starts_with(next);
                 if same || !next.is_alphanumeric() && !literal.chars().all(char::is_alphanumeric) {
                     rest = &rest[next.len_utf8()..];
                 }

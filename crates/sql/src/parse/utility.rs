@@ -757,9 +757,7 @@ impl Words<'_> {
     fn discard(&mut self) -> Result<Statement> {
         self.skip(1);
         let all = self.word("all");
-        if !all
-            && !(self.word("plans") || self.word("sequences") || self.word("temp") || self.word("temporary"))
-        {
+        if !all && !["plans", "sequences", "temp", "temporary"].iter().any(|word| self.word(word)) {
             return self.unexpected();
         }
         self.done(Statement::Discard(all))

@@ -183,7 +183,7 @@ pub(crate) struct Relation {
     pub(crate) relkind: &'static str,
     pub(crate) name: &'static str,
     pub(crate) columns: Vec<(&'static str, Kind)>,
-    pub(crate) rows: Option<fn(&Source) -> Vec<Row>>,
+    pub(crate) rows: Option<RowsOf>,
 }
 
 impl Relation {
@@ -216,11 +216,11 @@ impl Relation {
     }
 }
 
+/// What makes the rows of a relation.
+type RowsOf = fn(&Source) -> Vec<Row>;
+
 /// Reads shapes, one per line: oid, relkind, name, columns as `name:kind`.
-pub(crate) fn parse_relations(
-    text: &'static str,
-    rows: fn(&str) -> Option<fn(&Source) -> Vec<Row>>,
-) -> Vec<Relation> {
+pub(crate) fn parse_relations(text: &'static str, rows: fn(&str) -> Option<RowsOf>) -> Vec<Relation> {
     let relation = |line: &'static str| {
         let mut fields = line.split('\t');
         let mut field = || fields.next().expect("four fields per line");

@@ -304,7 +304,7 @@ fn rewrite_function(function: &mut Function) -> Option<Expr> {
         }),
         FunctionArguments::Subquery(query) if name == "array" => {
             let mut query = std::mem::replace(query, Box::new(empty_query()));
-            aggregate(&mut query, "array_agg").then(|| Expr::Subquery(query))
+            aggregate(&mut query, "array_agg").then_some(Expr::Subquery(query))
         }
         // Sequences go by their names.
         FunctionArguments::List(arguments) if matches!(name.as_str(), "nextval" | "currval" | "setval") => {

@@ -12,6 +12,9 @@ use firn_txn::catalog::{
 };
 use firn_txn::{Config, Engine};
 
+/// Names and types of the columns of an answer.
+type Columns = Vec<(String, SqlType)>;
+
 /// An engine with some tables.
 pub struct Database {
     pub engine: Arc<Engine>,
@@ -142,11 +145,7 @@ impl Database {
         Ok((plan, binder.parameter_types()?))
     }
 
-    pub fn batches(
-        &self,
-        text: &str,
-        parameters: &[Value],
-    ) -> Result<(Vec<(String, SqlType)>, Vec<RecordBatch>)> {
+    pub fn batches(&self, text: &str, parameters: &[Value]) -> Result<(Columns, Vec<RecordBatch>)> {
         let (plan, _) = self.bind(text, &[])?;
         let transaction = self.engine.begin();
         let mut stream = run(&plan, parameters, transaction.snapshot(), &self.options)?;
