@@ -32,6 +32,9 @@ pub struct ColumnSpec {
     pub nullable: bool,
 }
 
+/// A row that a look-up has found, with columns of it; `None` if there is none.
+pub type Found<'a, 'g, const N: usize> = Option<(RowId, &'a [Cell<'g>; N])>;
+
 /// How a table lays out its blocks.
 #[derive(Clone, Copy, Debug)]
 pub struct TableOptions {
@@ -509,7 +512,7 @@ impl Table {
         snapshot: Snapshot,
         columns: &[ColumnId; N],
         guard: &'g Guard,
-        visit: &mut dyn FnMut(usize, Option<(RowId, &[Cell<'g>; N])>),
+        visit: &mut dyn FnMut(usize, Found<'_, 'g, N>),
     ) {
         const AT_ONCE: usize = 16;
         let mut key = KeyBuffer::new();

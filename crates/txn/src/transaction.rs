@@ -11,7 +11,9 @@ use arrow_array::ArrayRef;
 use firn_base::sync::{Arc, OnceLock};
 use firn_base::{Cell, ColumnId, Error, Lsn, Result, RowId, Snapshot, SqlState, TableId, Time};
 use firn_log::RedoBuffer;
-use firn_storage::{ColumnSpec, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, Table, WriteSet, pin};
+use firn_storage::{
+    ColumnSpec, Found, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, Table, WriteSet, pin,
+};
 use std::ops::Bound;
 
 /// A running transaction.
@@ -235,7 +237,7 @@ impl Transaction {
         encode: &mut dyn FnMut(usize, &mut KeyBuffer),
         columns: &[ColumnId; N],
         guard: &'g Guard,
-        visit: &mut dyn FnMut(usize, Option<(RowId, &[Cell<'g>; N])>),
+        visit: &mut dyn FnMut(usize, Found<'_, 'g, N>),
     ) {
         table.find_many(index, count, encode, self.snapshot, columns, guard, visit);
     }

@@ -109,7 +109,7 @@ impl Lines {
     /// Columns of the person's terminal.
     pub fn width(&mut self) -> Option<usize> {
         match self {
-            Lines::Editor(person) => person.editor.dimensions().map(|(columns, _)| usize::from(columns)),
+            Lines::Editor(person) => person.editor.dimensions().map(|(columns, _)| columns),
             Lines::Reader(_) => None,
         }
     }
