@@ -114,6 +114,11 @@ impl Retired {
             if read_between || older.change() != Change::Update || !record.covered_by(older) {
                 return true;
             }
+            // One that was undone conflicts with nobody: at the head of the chain it would hide the
+            // change of `record` from a writer who does not see it.
+            if older.undone() {
+                return true;
+            }
             // Key changes leave index entries that collecting the record cleans up.
             if table_of(tables, record).touches_index(record) {
                 return true;

@@ -518,14 +518,13 @@ impl Table {
         let mut key = KeyBuffer::new();
         let mut rows = [Ok(None); AT_ONCE];
         let mut cells = [Cell::Null; N];
-        let keys_changed = self.keys_changed.load(Ordering::Acquire);
         let mut first = 0;
         while first < count {
             let rows = &mut rows[..AT_ONCE.min(count - first)];
             for (number, row) in (first..).zip(&mut *rows) {
                 key.clear();
                 encode(number, &mut key);
-                *row = if keys_changed { Err(()) } else { index.only(&key) };
+                *row = index.only(&key);
                 if let Ok(Some(row)) = *row {
                     self.block(row).prefetch(row.slot(), columns);
                 }
@@ -535,8 +534,12 @@ impl Table {
             }
             for (number, row) in (first..).zip(&mut *rows) {
                 let found = match *row {
-                    Ok(row) => row.filter(|row| self.read(snapshot, *row, columns, &mut cells, guard)),
-                    Err(()) => {
+                    Ok(None) => None,
+                    // Asked after the look-up: whoever moves a row to another key says so before.
+                    Ok(Some(row)) if !self.keys_changed.load(Ordering::Acquire) => {
+                        self.read(snapshot, row, columns, &mut cells, guard).then_some(row)
+                    }
+                    _ => {
                         key.clear();
                         encode(number, &mut key);
                         self.find(index, &key, snapshot, columns, &mut cells, guard)

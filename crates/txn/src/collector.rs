@@ -8,7 +8,7 @@
 
 use crate::active::ActiveSet;
 use firn_base::Time;
-use firn_base::sync::{AtomicU64, AtomicUsize, Mutex, Ordering};
+use firn_base::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 use firn_storage::{Garbage, Retired, pin};
 use std::collections::VecDeque;
 
@@ -60,18 +60,25 @@ impl Collector {
         self.queued.load(Ordering::Relaxed) + self.held.lock().retired.len()
     }
 
-    /// Collects what no snapshot needs and trims chains, unless another thread is at it.
+    /// Collects what no snapshot needs and trims chains.
     pub fn collect(&self, active: &ActiveSet, last: &AtomicU64) {
-        self.collect_some(usize::MAX, active, last);
+        self.collect_some(self.held.lock(), usize::MAX, active, last);
     }
 
-    /// A committer's part of the collection.
+    /// A committer's part of the collection, unless another thread is at it.
     pub fn collect_inline(&self, active: &ActiveSet, last: &AtomicU64) {
-        self.collect_some(COLLECT_INLINE, active, last);
+        if let Some(held) = self.held.try_lock() {
+            self.collect_some(held, COLLECT_INLINE, active, last);
+        }
     }
 
-    fn collect_some(&self, most: usize, active: &ActiveSet, last: &AtomicU64) {
-        let Some(mut held) = self.held.try_lock() else { return };
+    fn collect_some(
+        &self,
+        mut held: MutexGuard<'_, Held>,
+        most: usize,
+        active: &ActiveSet,
+        last: &AtomicU64,
+    ) {
         let held = &mut *held;
         {
             let mut queue = self.queue.lock();
