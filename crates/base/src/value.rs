@@ -45,6 +45,32 @@ pub enum Value {
     Uuid([u8; 16]),
 }
 
+impl Value {
+    /// Whether a cast to `ty` would leave the value as it is, which its kind alone can tell: strings and
+    /// numbers of limited size may need to be cut or widened.
+    #[inline]
+    pub fn is_of(&self, ty: SqlType) -> bool {
+        matches!(
+            (self, ty),
+            (Value::Null, _)
+                | (Value::Boolean(_), SqlType::Boolean)
+                | (Value::SmallInt(_), SqlType::SmallInt)
+                | (Value::Integer(_), SqlType::Integer)
+                | (Value::BigInt(_), SqlType::BigInt)
+                | (Value::Real(_), SqlType::Real)
+                | (Value::Double(_), SqlType::Double)
+                | (Value::Text(_), SqlType::Text | SqlType::Varchar(None))
+                | (Value::Bytea(_), SqlType::Bytea)
+                | (Value::Date(_), SqlType::Date)
+                | (Value::Time(_), SqlType::Time)
+                | (Value::Timestamp(_), SqlType::Timestamp)
+                | (Value::TimestampTz(_), SqlType::TimestampTz)
+                | (Value::Interval(_), SqlType::Interval)
+                | (Value::Uuid(_), SqlType::Uuid)
+        )
+    }
+}
+
 /// A span of time in three parts that do not convert into each other.
 /// Laid out as Arrow's `IntervalMonthDayNano`: months, days, then nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

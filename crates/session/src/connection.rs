@@ -657,35 +657,11 @@ fn coerced<'v>(types: &[SqlType], values: &'v [Value], zone: &TimeZoneSetting) -
             ),
         ));
     }
-    if types.iter().zip(values).all(|(ty, value)| fits(value, *ty)) {
+    if types.iter().zip(values).all(|(ty, value)| value.is_of(*ty)) {
         return Ok(Cow::Borrowed(values));
     }
     let coerced = types.iter().zip(values).map(|(ty, value)| coerce::assign(value.clone(), *ty, zone));
     coerced.collect::<Result<Vec<Value>>>().map(Cow::Owned)
-}
-
-/// Whether a value is of a type as it is.
-#[inline]
-fn fits(value: &Value, ty: SqlType) -> bool {
-    match (value, ty) {
-        (Value::Null, _)
-        | (Value::Boolean(_), SqlType::Boolean)
-        | (Value::SmallInt(_), SqlType::SmallInt)
-        | (Value::Integer(_), SqlType::Integer)
-        | (Value::BigInt(_), SqlType::BigInt)
-        | (Value::Real(_), SqlType::Real)
-        | (Value::Double(_), SqlType::Double)
-        | (Value::Text(_), SqlType::Text | SqlType::Varchar(None))
-        | (Value::Bytea(_), SqlType::Bytea)
-        | (Value::Date(_), SqlType::Date)
-        | (Value::Time(_), SqlType::Time)
-        | (Value::Timestamp(_), SqlType::Timestamp)
-        | (Value::TimestampTz(_), SqlType::TimestampTz)
-        | (Value::Interval(_), SqlType::Interval)
-        | (Value::Uuid(_), SqlType::Uuid) => true,
-        // Strings and numbers of limited size may need to be cut or widened.
-        _ => false,
-    }
 }
 
 /// Adds to the error of a constraint which table it belongs to, as PostgreSQL does.

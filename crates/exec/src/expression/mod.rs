@@ -325,7 +325,7 @@ impl Node {
             }
             Node::Cast { operand, ty } => {
                 let value = operand.evaluate(row)?;
-                if is_of(&value, *ty) {
+                if value.is_of(*ty) {
                     value
                 } else {
                     let zone = row.environment.zone();
@@ -455,28 +455,6 @@ fn parameter<'a>(row: Row<'a>, index: usize) -> Result<&'a Value> {
     row.environment.parameters.get(index).ok_or_else(|| {
         Error::new(SqlState::UNDEFINED_PARAMETER, format!("there is no value for parameter ${}", index + 1))
     })
-}
-
-/// Whether a cast to `ty` would leave `value` as it is.
-fn is_of(value: &Value, ty: SqlType) -> bool {
-    matches!(
-        (value, ty),
-        (Value::Null, _)
-            | (Value::Boolean(_), SqlType::Boolean)
-            | (Value::SmallInt(_), SqlType::SmallInt)
-            | (Value::Integer(_), SqlType::Integer)
-            | (Value::BigInt(_), SqlType::BigInt)
-            | (Value::Real(_), SqlType::Real)
-            | (Value::Double(_), SqlType::Double)
-            | (Value::Text(_), SqlType::Text | SqlType::Varchar(None))
-            | (Value::Bytea(_), SqlType::Bytea)
-            | (Value::Date(_), SqlType::Date)
-            | (Value::Time(_), SqlType::Time)
-            | (Value::Timestamp(_), SqlType::Timestamp)
-            | (Value::TimestampTz(_), SqlType::TimestampTz)
-            | (Value::Interval(_), SqlType::Interval)
-            | (Value::Uuid(_), SqlType::Uuid)
-    )
 }
 
 #[cold]
