@@ -49,17 +49,16 @@ pub fn test(root: &Path) -> bool {
             return Outcome::Skipped("no nightly toolchain with miri");
         }
         // Tests ask the clock and the operating system's generator, which isolation forbids. The epochs
-        // of crossbeam are sound by tree borrows only, and keep their list of threads to the end; the
-        // radix tree keeps tags in its pointers.
-        let flags = "-Zmiri-disable-isolation -Zmiri-tree-borrows -Zmiri-ignore-leaks \
-                     -Zmiri-permissive-provenance";
+        // of crossbeam are sound by tree borrows only, and keep their list of threads to the end.
+        let flags = "-Zmiri-disable-isolation -Zmiri-tree-borrows -Zmiri-ignore-leaks";
         let mut miri = |arguments: &[&str]| {
             let mut miri = Command::new("rustup");
             miri.args(["run", "nightly", "cargo", "miri", "test", "--locked"]).args(arguments);
             run.tests(miri.env("MIRIFLAGS", flags))
         };
-        // Memory and heaps by themselves; blocks, versions and undo through transactions.
-        let storage = miri(&["-p", "firn-storage", "--lib", "--", "memory::", "heap::", "arrow::"]);
+        // Memory, heaps and indexes by themselves; blocks, versions and undo through transactions.
+        let parts = ["memory::", "heap::", "arrow::", "index::radix::", "index::tests::"];
+        let storage = miri(&[&["-p", "firn-storage", "--lib", "--"][..], &parts].concat());
         if storage != Outcome::Passed {
             return storage;
         }

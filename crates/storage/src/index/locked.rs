@@ -2,6 +2,7 @@
 //! against it and can run whole tables over it.
 
 use super::{OrderedIndex, Span, Verdict};
+use crate::Guard;
 use firn_base::RowId;
 use firn_base::sync::RwLock;
 use std::collections::BTreeMap;
@@ -61,11 +62,11 @@ impl Entries {
 }
 
 impl OrderedIndex for LockedIndex {
-    fn insert(&self, key: &[u8], row: RowId) {
+    fn insert(&self, key: &[u8], row: RowId, _guard: &Guard) {
         self.0.write().add(key, row);
     }
 
-    fn remove(&self, key: &[u8], row: RowId, mut dead: impl FnMut() -> bool) {
+    fn remove(&self, key: &[u8], row: RowId, _guard: &Guard, mut dead: impl FnMut() -> bool) {
         loop {
             let Some((_, change)) = self.0.read().keys.get(key).cloned() else { return };
             if !dead() {
@@ -90,7 +91,13 @@ impl OrderedIndex for LockedIndex {
         }
     }
 
-    fn range(&self, span: Span<'_>, reverse: bool, visit: &mut impl FnMut(&[u8], RowId) -> bool) {
+    fn range(
+        &self,
+        span: Span<'_>,
+        reverse: bool,
+        _guard: &Guard,
+        visit: &mut impl FnMut(&[u8], RowId) -> bool,
+    ) {
         // One key at a time, so that `visit` runs without the lock.
         let mut last: Option<Vec<u8>> = None;
         loop {
@@ -110,16 +117,16 @@ impl OrderedIndex for LockedIndex {
         }
     }
 
-    fn len(&self) -> usize {
+    fn len(&self, _guard: &Guard) -> usize {
         self.0.read().keys.values().map(|(rows, _)| rows.len()).sum()
     }
 
-    fn memory_bytes(&self) -> usize {
+    fn memory_bytes(&self, _guard: &Guard) -> usize {
         let bytes = |(key, (rows, _)): (&Vec<u8>, &(Vec<RowId>, u64))| key.len() + rows.len() * 8 + 64;
         self.0.read().keys.iter().map(bytes).sum()
     }
 
-    fn verify(&self) {
+    fn verify(&self, _guard: &Guard) {
         for (key, (rows, _)) in &self.0.read().keys {
             assert!(rows.is_sorted_by(|a, b| a < b) && !rows.is_empty(), "{key:02x?}: {rows:?}");
         }

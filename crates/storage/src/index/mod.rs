@@ -17,6 +17,7 @@ mod buffer;
 mod key;
 mod locked;
 mod posting;
+mod radix;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +28,7 @@ use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, RowId, SqlType};
 use key::Codec;
 use locked::LockedIndex;
+pub(crate) use radix::AT_ONCE;
 use std::ops::Bound;
 
 /// The id that the catalog knows an index by.
@@ -88,17 +90,23 @@ struct Span<'a> {
 /// Pairs of key and row in order. Implementations hold no lock while they call back.
 trait OrderedIndex {
     /// Adds a pair that conflicts with no other; a pair that is there counts as added anew.
-    fn insert(&self, key: &[u8], row: RowId);
+    fn insert(&self, key: &[u8], row: RowId, guard: &Guard);
     /// Removes such a pair if `dead` agrees; asks again if the pair was added anew meanwhile.
-    fn remove(&self, key: &[u8], row: RowId, dead: impl FnMut() -> bool);
+    fn remove(&self, key: &[u8], row: RowId, guard: &Guard, dead: impl FnMut() -> bool);
     /// Calls `visit` with the pairs whose key lies in the span, until it returns false.
-    fn range(&self, span: Span<'_>, reverse: bool, visit: &mut impl FnMut(&[u8], RowId) -> bool);
-    /// Number of pairs.
-    fn len(&self) -> usize;
-    /// About how many bytes they take.
-    fn memory_bytes(&self) -> usize;
+    fn range(
+        &self,
+        span: Span<'_>,
+        reverse: bool,
+        guard: &Guard,
+        visit: &mut impl FnMut(&[u8], RowId) -> bool,
+    );
+    /// Number of pairs, which are counted one by one.
+    fn len(&self, guard: &Guard) -> usize;
+    /// About how many bytes they take, which are summed up node by node.
+    fn memory_bytes(&self, guard: &Guard) -> usize;
     /// Asserts the invariants; nobody else may be writing.
-    fn verify(&self);
+    fn verify(&self, guard: &Guard);
 }
 
 enum Kind {
@@ -171,9 +179,9 @@ impl Index {
     }
 
     /// Lists `row` under this full key of a non-unique index.
-    pub fn insert(&self, key: &[u8], row: RowId, _guard: &Guard) {
+    pub fn insert(&self, key: &[u8], row: RowId, guard: &Guard) {
         assert!(!self.spec.unique, "keys of a unique index are claimed");
-        each!(&self.kind, index => index.insert(key, row));
+        each!(&self.kind, index => index.insert(key, row, guard));
     }
 
     /// Lists `row` under this full key of a unique index. First, `judge` is asked about every
@@ -183,16 +191,16 @@ impl Index {
         &self,
         key: &[u8],
         row: RowId,
-        _guard: &Guard,
+        guard: &Guard,
         judge: &mut (impl FnMut(RowId) -> Result<Verdict, E> + ?Sized),
     ) -> Result<(), E> {
         assert!(self.spec.unique, "keys of a non-unique index are inserted");
         if !self.is_exclusive(key) {
-            each!(&self.kind, index => index.insert(key, row));
+            each!(&self.kind, index => index.insert(key, row, guard));
             return Ok(());
         }
         match &self.kind {
-            Kind::Unique(index) => index.claim(key, row, judge),
+            Kind::Unique(index) => index.claim(key, row, guard, judge),
             Kind::Reference(index) => index.claim(key, row, judge),
             Kind::Pairs(_) => unreachable!("the index is unique"),
         }
@@ -209,22 +217,26 @@ impl Index {
         &self,
         key: &[u8],
         row: RowId,
-        _guard: &Guard,
+        guard: &Guard,
         dead: &mut (impl FnMut() -> bool + ?Sized),
     ) {
         match &self.kind {
-            Kind::Unique(index) if self.is_exclusive(key) => index.remove_claimed(key, row, dead),
-            kind => each!(kind, index => index.remove(key, row, dead)),
+            Kind::Unique(index) if self.is_exclusive(key) => index.remove_claimed(key, row, guard, dead),
+            kind => each!(kind, index => index.remove(key, row, guard, dead)),
         }
     }
 
-    /// The only row id under exactly this full key of a unique index; `Err` if it takes
-    /// [`Index::lookup`] to tell.
-    #[inline]
-    pub(crate) fn only(&self, key: &[u8]) -> Result<Option<RowId>, ()> {
+    /// The only row ids under exactly these full keys of a unique index, at most [`AT_ONCE`], looked up
+    /// together; `Err` where it takes [`Index::lookup`] to tell.
+    pub(crate) fn only_many(
+        &self,
+        keys: &[KeyBuffer],
+        rows: &mut [Result<Option<RowId>, ()>],
+        guard: &Guard,
+    ) {
         match &self.kind {
-            Kind::Unique(index) if self.is_exclusive(key) => index.only(key),
-            _ => Err(()),
+            Kind::Unique(index) if !self.nullable => index.only_many(keys, rows, guard),
+            _ => rows.fill(Err(())),
         }
     }
 
@@ -232,7 +244,7 @@ impl Index {
     #[inline]
     pub fn lookup(&self, key: &[u8], guard: &Guard, visit: &mut (impl FnMut(RowId) -> bool + ?Sized)) {
         match &self.kind {
-            Kind::Unique(index) if self.is_exclusive(key) => index.lookup_claimed(key, visit),
+            Kind::Unique(index) if self.is_exclusive(key) => index.lookup_claimed(key, guard, visit),
             _ => {
                 let only = Bound::Included(key);
                 self.range(only, only, false, guard, &mut |_, row| visit(row));
@@ -252,7 +264,7 @@ impl Index {
         low: Bound<&[u8]>,
         high: Bound<&[u8]>,
         reverse: bool,
-        _guard: &Guard,
+        guard: &Guard,
         visit: &mut (impl FnMut(&[u8], RowId) -> bool + ?Sized),
     ) {
         // What comes after a prefix begins at the string after it.
@@ -278,7 +290,7 @@ impl Index {
             return;
         }
         let visit = &mut |key: &[u8], row| visit(key, row);
-        each!(&self.kind, index => index.range(Span { low, high }, reverse, visit));
+        each!(&self.kind, index => index.range(Span { low, high }, reverse, guard, visit));
     }
 
     /// Adds many rows that no transaction is changing, several callers at once if they like:
@@ -302,28 +314,35 @@ impl Index {
         Ok(())
     }
 
-    /// Number of entries, dead ones included; about right while others write.
+    /// Number of entries, dead ones included, which are counted one by one; about right while others
+    /// write.
     pub fn len(&self) -> usize {
-        each!(&self.kind, index => index.len())
+        each!(&self.kind, index => index.len(&crate::pin()))
     }
 
     /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        let mut empty = true;
+        self.range(Bound::Unbounded, Bound::Unbounded, false, &crate::pin(), &mut |_, _| {
+            empty = false;
+            false
+        });
+        empty
     }
 
-    /// About how many bytes it takes.
+    /// About how many bytes it takes, which are summed up node by node.
     pub fn memory_bytes(&self) -> u64 {
-        each!(&self.kind, index => index.memory_bytes()) as u64
+        each!(&self.kind, index => index.memory_bytes(&crate::pin())) as u64
     }
 
     /// Asserts the invariants: keys rise, no row twice under a key, nothing half removed. Nobody
     /// else may be writing.
     pub fn verify(&self) {
-        each!(&self.kind, index => index.verify());
+        let guard = &crate::pin();
+        each!(&self.kind, index => index.verify(guard));
         let mut last: Option<KeyBuffer> = None;
         let mut entries = 0;
-        each!(&self.kind, index => index.range(Span { low: &[], high: None }, false, &mut |key, _| {
+        each!(&self.kind, index => index.range(Span { low: &[], high: None }, false, guard, &mut |key, _| {
             entries += 1;
             match &last {
                 Some(last) if &last[..] == key => {}

@@ -1,84 +1,62 @@
 //! Postings: the rows under one key of a unique index, nearly always one.
 //!
-//! A posting is one atomic word beside its key in the tree:
+//! A posting is the value of its key in the tree, 61 bits:
 //!
 //! ```text
-//! 0 │ generation: 11 │ row id: 52      one row
-//! 1 │ number of a list: 63             several rows, in `Lists`
-//! SUFFIXED                             the row id is the end of the key (keys that hold a NULL)
-//! TOMB                                 no row; the entry is on its way out of the tree
+//! 0 │ row id: 52              one row
+//! 1 │ number of a list: 60    several rows, in `Lists`
+//! SUFFIXED                    the row id is the end of the key (keys that hold a NULL)
 //! ```
 //!
-//! Whoever changes a posting replaces the whole word by compare-and-swap. A claim judges the rows
-//! that are listed and then swaps in a word that lists one more; this is sound because **no word
-//! ever returns to an entry**: a row alone carries the entry's generation, which rises whenever a
-//! single row takes the place of something else, and numbers of lists are used once. So an
-//! unchanged word means that nobody claimed or left meanwhile. When the generations of an entry
-//! are used up, it keeps to lists.
-//!
-//! TOMB is final. Who meets it helps to unlink that very entry and looks the key up again:
-//!
-//! ```text
-//! remove(k, r)                          claim(k, s)
-//!   word r -> TOMB
-//!                                         finds the entry, reads TOMB
-//!   unlink the entry (or find it gone)    unlink the entry (or find it gone)
-//!                                         insert a new entry k -> s
-//! ```
+//! Whoever changes a posting does so in steps: see it, ask about its rows, replace it. The tree
+//! replaces only what nothing has happened to since it was seen, counting even a removal and a new
+//! insert of the same row ([`super::radix::Sighting`]); so a row that was found dead is not alive again
+//! when another takes its place. Numbers of lists are used once.
 
 use super::Verdict;
+use super::radix::VALUE_BITS;
 use firn_base::RowId;
 use firn_base::sync::{AtomicU64, Mutex, Ordering};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
-const LISTED: u64 = 1 << 63;
-const TOMB: u64 = u64::MAX;
+const LISTED: u64 = 1 << (VALUE_BITS - 1);
 /// The row id stands at the end of the key, which holds a NULL and so conflicts with no other.
-pub(super) const SUFFIXED: u64 = u64::MAX - 1;
+pub(super) const SUFFIXED: u64 = LISTED | (LISTED - 1);
 
 const ROW_BITS: u32 = 52;
-const LAST_GENERATION: u64 = (1 << (63 - ROW_BITS)) - 1;
 
 /// The rows of one posting.
 pub(super) type Rows = SmallVec<[RowId; 4]>;
 
-/// What a word says.
+/// What a value says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Posting {
     One(RowId),
     Listed(u64),
     Suffixed,
-    Tomb,
 }
 
 impl Posting {
-    /// Reads a word.
+    /// Reads a value.
     #[inline]
-    pub(super) fn of(word: u64) -> Posting {
-        match word {
-            _ if word & LISTED == 0 => Posting::One(RowId::from_bits(word & ((1 << ROW_BITS) - 1))),
-            TOMB => Posting::Tomb,
+    pub(super) fn of(value: u64) -> Posting {
+        match value {
+            _ if value & LISTED == 0 => Posting::One(RowId::from_bits(value)),
             SUFFIXED => Posting::Suffixed,
-            _ => Posting::Listed(word & !LISTED),
+            _ => Posting::Listed(value & !LISTED),
         }
     }
 }
 
-fn single(row: RowId, generation: u64) -> u64 {
+fn single(row: RowId) -> u64 {
     // 32 bits of block numbers are 4 PiB of one table in blocks of 1 MiB.
     assert!(row.to_bits() >> ROW_BITS == 0, "row id {row:?} does not fit an index");
-    generation << ROW_BITS | row.to_bits()
-}
-
-pub(super) struct List {
-    rows: Rows,
-    /// That of the last single row of the entry.
-    generation: u64,
+    row.to_bits()
 }
 
 /// Lists by number.
-pub(super) type Shard = HashMap<u64, List>;
+pub(super) type Shard = HashMap<u64, Rows>;
 
 /// A lock around a shard: a mutex, or a model of one.
 pub(super) trait Lock: Default {
@@ -94,8 +72,8 @@ impl Lock for Mutex<Shard> {
 const SHARDS: usize = 16;
 
 /// The side table of postings with several rows. A list never changes; a changed posting is a new
-/// list with a new number. A list is dropped after its word has been replaced, so whoever misses
-/// the list of a word that it read finds, by the order of the shard's lock, another word there.
+/// list with a new number. A list is dropped after its posting has been replaced, so whoever misses
+/// the list of a posting that he saw finds, by the order of the shard's lock, another one there.
 pub(super) struct Lists<L = Mutex<Shard>> {
     shards: [L; SHARDS],
     next: AtomicU64,
@@ -110,36 +88,38 @@ impl<L: Lock> Lists<L> {
         self.shards[number as usize % SHARDS].with(body)
     }
 
-    /// The word of a new list.
-    fn add(&self, list: List) -> u64 {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.with_shard(number, |shard| shard.insert(number, list));
-        LISTED | number
+    /// The value for these rows; a new list, if they are several.
+    fn value_of(&self, rows: Rows) -> Option<u64> {
+        match rows[..] {
+            [] => None,
+            [row] => Some(single(row)),
+            _ => {
+                let number = self.next.fetch_add(1, Ordering::Relaxed);
+                self.with_shard(number, |shard| shard.insert(number, rows));
+                Some(LISTED | number)
+            }
+        }
     }
 
-    /// Forgets the list of a word that no entry holds any more, if it is one.
-    fn drop_word(&self, word: u64) {
-        if let Posting::Listed(number) = Posting::of(word) {
+    /// Forgets the list of a value that no key has any more, if it is one.
+    fn forget(&self, value: u64) {
+        if let Posting::Listed(number) = Posting::of(value) {
             self.with_shard(number, |shard| shard.remove(&number)).expect("a list is dropped once");
         }
     }
 
-    /// The rows and generation of a posting's word; `None` if the word has been replaced meanwhile.
-    fn read(&self, word: u64) -> Option<(Rows, u64)> {
-        match Posting::of(word) {
-            Posting::One(row) => Some((SmallVec::from_slice(&[row]), word >> ROW_BITS)),
-            Posting::Listed(number) => {
-                let copy = |list: &List| (list.rows.clone(), list.generation);
-                self.with_shard(number, |shard| shard.get(&number).map(copy))
-            }
-            Posting::Tomb => Some((Rows::new(), LAST_GENERATION)),
+    /// The rows of a value; `None` if the posting has been replaced meanwhile.
+    pub(super) fn rows(&self, value: u64) -> Option<Rows> {
+        match Posting::of(value) {
+            Posting::One(row) => Some(SmallVec::from_slice(&[row])),
+            Posting::Listed(number) => self.with_shard(number, |shard| shard.get(&number).cloned()),
             Posting::Suffixed => unreachable!("keys that hold a NULL are not shared"),
         }
     }
 
-    /// How many more rows there are than entries with a list.
+    /// How many more rows there are than keys with a list.
     pub(super) fn surplus(&self) -> usize {
-        let surplus = |shard: &mut Shard| shard.values().map(|list| list.rows.len() - 1).sum::<usize>();
+        let surplus = |shard: &mut Shard| shard.values().map(|rows| rows.len() - 1).sum::<usize>();
         self.shards.iter().map(|shard| shard.with(surplus)).sum()
     }
 
@@ -149,55 +129,31 @@ impl<L: Lock> Lists<L> {
     }
 }
 
-/// The word of a posting: an atomic, or a model of one.
-pub(super) trait Word {
-    fn load(&self) -> u64;
-    /// Whether the word was `old` and is now `new`.
-    fn replace(&self, old: u64, new: u64) -> bool;
-}
-
-impl Word for AtomicU64 {
-    #[inline]
-    fn load(&self) -> u64 {
-        // Pairs with the release in `replace` and with the publication of the entry: what a
-        // claimant wrote to its row before it claimed is seen by whoever finds the row here.
-        AtomicU64::load(self, Ordering::Acquire)
-    }
-
-    #[inline]
-    fn replace(&self, old: u64, new: u64) -> bool {
-        self.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    }
-}
-
-/// What the protocol asks of the tree from keys to words.
+/// What the protocol asks of the tree from keys to values.
 pub(super) trait Entries {
-    type Word: Word;
-    /// One entry of the tree, readable even when it has been unlinked.
-    type Entry<'a>: std::ops::Deref<Target = Self::Word>
-    where
-        Self: 'a;
+    /// What stood under a key, and a witness of when.
+    type Sighting: Copy;
 
-    /// The entry of a key.
-    fn find(&self, key: &[u8]) -> Option<Self::Entry<'_>>;
-    /// The entry of a key, inserted with `word` if there is none. False only if there was one
-    /// before; true says nothing when another inserts the key at the same time.
-    fn find_or_insert(&self, key: &[u8], word: u64) -> (Self::Entry<'_>, bool);
-    /// Unlinks just this entry, unless it has been.
-    fn unlink(&self, entry: &Self::Entry<'_>);
+    /// Inserts a key that is not there. False if it is.
+    fn insert(&self, key: &[u8], value: u64) -> bool;
+    /// What stands under a key.
+    fn look(&self, key: &[u8]) -> (Option<u64>, Self::Sighting);
+    /// Sets or removes the value of a key, unless anything has happened to it since it was seen.
+    fn replace(&self, key: &[u8], seen: Self::Sighting, new: Option<u64>) -> bool;
 }
 
-/// The rows under an entry, or none if it is a tomb.
-pub(super) fn rows(word: &impl Word, lists: &Lists<impl Lock>) -> Rows {
-    current(word, lists).1
+/// The rows under a key.
+pub(super) fn rows(entries: &impl Entries, lists: &Lists<impl Lock>, key: &[u8]) -> Rows {
+    sight(entries, lists, key).map_or_else(Rows::new, |(_, rows, _)| rows)
 }
 
-/// The word of an entry with its rows and generation.
-fn current(word: &impl Word, lists: &Lists<impl Lock>) -> (u64, Rows, u64) {
+/// What stands under a key, with its rows.
+fn sight<E: Entries>(entries: &E, lists: &Lists<impl Lock>, key: &[u8]) -> Option<(u64, Rows, E::Sighting)> {
     loop {
-        let seen = word.load();
-        if let Some((rows, generation)) = lists.read(seen) {
-            return (seen, rows, generation);
+        let (value, seen) = entries.look(key);
+        let value = value?;
+        if let Some(rows) = lists.rows(value) {
+            return Some((value, rows, seen));
         }
     }
 }
@@ -206,7 +162,19 @@ fn current(word: &impl Word, lists: &Lists<impl Lock>) -> (u64, Rows, u64) {
 ///
 /// A row that is listed already (an older version of it had this key) is listed anew, so that a
 /// removal that was decided on before fails.
+#[inline]
 pub(super) fn claim<E>(
+    entries: &impl Entries,
+    lists: &Lists<impl Lock>,
+    key: &[u8],
+    row: RowId,
+    judge: impl FnMut(RowId) -> Result<Verdict, E>,
+) -> Result<(), E> {
+    if entries.insert(key, single(row)) { Ok(()) } else { claim_again(entries, lists, key, row, judge) }
+}
+
+#[cold]
+fn claim_again<E>(
     entries: &impl Entries,
     lists: &Lists<impl Lock>,
     key: &[u8],
@@ -214,39 +182,26 @@ pub(super) fn claim<E>(
     mut judge: impl FnMut(RowId) -> Result<Verdict, E>,
 ) -> Result<(), E> {
     loop {
-        let fresh = single(row, 0);
-        let (entry, absent) = entries.find_or_insert(key, fresh);
-        if absent && entry.load() == fresh {
-            // Nobody else lists this row: the entry is the one that this call inserted.
-            return Ok(());
+        let Some((old, mut rows, seen)) = sight(entries, lists, key) else {
+            if entries.insert(key, single(row)) {
+                return Ok(());
+            }
+            continue;
+        };
+        for &other in rows.iter().filter(|&&other| other != row) {
+            let Verdict::Dead = judge(other)?;
         }
-        loop {
-            let (word, mut rows, generation) = current(&*entry, lists);
-            if word == TOMB {
-                entries.unlink(&entry);
-                break;
-            }
-            let listed = rows.contains(&row);
-            if listed && absent {
-                // Nobody but this call lists this row, so the entry is the one it inserted, and
-                // whoever came after has judged the row.
-                return Ok(());
-            }
-            for &other in rows.iter().filter(|&&other| other != row) {
-                let Verdict::Dead = judge(other)?;
-            }
-            if !listed {
-                rows.push(row);
-            }
-            if replace(&*entry, lists, word, rows, generation) {
-                return Ok(());
-            }
+        if !rows.contains(&row) {
+            rows.push(row);
+        }
+        if replace(entries, lists, key, (old, seen), rows) {
+            return Ok(());
         }
     }
 }
 
-/// Takes `row` off `key` if `dead` agrees; if the posting changes after `dead` was asked, it is
-/// asked again. Nothing happens if the row is not there.
+/// Takes `row` off `key` if `dead` agrees; if anything happens to the key after `dead` was asked, it
+/// is asked again. Nothing happens if the row is not there.
 pub(super) fn remove(
     entries: &impl Entries,
     lists: &Lists<impl Lock>,
@@ -254,33 +209,31 @@ pub(super) fn remove(
     row: RowId,
     mut dead: impl FnMut() -> bool,
 ) {
-    let Some(entry) = entries.find(key) else { return };
-    loop {
-        let (word, mut rows, generation) = current(&*entry, lists);
+    while let Some((old, mut rows, seen)) = sight(entries, lists, key) {
         let Some(position) = rows.iter().position(|&listed| listed == row) else { return };
         if !dead() {
             return;
         }
         rows.remove(position);
-        let last = rows.is_empty();
-        if replace(&*entry, lists, word, rows, generation) {
-            if last {
-                entries.unlink(&entry);
-            }
+        if replace(entries, lists, key, (old, seen), rows) {
             return;
         }
     }
 }
 
-/// Puts a word for `rows` in the place of `old`, unless another was quicker.
-fn replace(entry: &impl Word, lists: &Lists<impl Lock>, old: u64, rows: Rows, generation: u64) -> bool {
-    let new = match rows[..] {
-        [] => TOMB,
-        [row] if generation < LAST_GENERATION => single(row, generation + 1),
-        _ => lists.add(List { rows, generation }),
-    };
-    let replaced = entry.replace(old, new);
-    lists.drop_word(if replaced { old } else { new });
+/// Puts a value for `rows` in the place of `old`, unless another was quicker.
+fn replace<E: Entries>(
+    entries: &E,
+    lists: &Lists<impl Lock>,
+    key: &[u8],
+    (old, seen): (u64, E::Sighting),
+    rows: Rows,
+) -> bool {
+    let new = lists.value_of(rows);
+    let replaced = entries.replace(key, seen, new);
+    if let Some(unused) = if replaced { Some(old) } else { new } {
+        lists.forget(unused);
+    }
     replaced
 }
 
@@ -288,61 +241,49 @@ fn replace(entry: &impl Word, lists: &Lists<impl Lock>, old: u64, rows: Rows, ge
 mod tests {
     use super::*;
     use firn_base::{BlockNumber, Slot};
-    use std::sync::Arc;
 
     fn row(slot: u32) -> RowId {
         RowId::new(BlockNumber(3), Slot(slot))
     }
 
     #[test]
-    fn a_word_is_read_as_it_was_written() {
+    fn a_value_is_read_as_it_was_written() {
         let largest = RowId::from_bits((1 << ROW_BITS) - 1);
         for row in [row(0), row(7), largest] {
-            for generation in [0, 1, LAST_GENERATION] {
-                assert_eq!(Posting::of(single(row, generation)), Posting::One(row));
-            }
+            assert_eq!(Posting::of(single(row)), Posting::One(row));
         }
         assert_eq!(Posting::of(LISTED | 5), Posting::Listed(5));
-        assert_eq!(Posting::of(TOMB), Posting::Tomb);
         assert_eq!(Posting::of(SUFFIXED), Posting::Suffixed);
     }
 
-    impl Word for loom::sync::atomic::AtomicU64 {
-        fn load(&self) -> u64 {
-            self.load(loom::sync::atomic::Ordering::Acquire)
-        }
-
-        fn replace(&self, old: u64, new: u64) -> bool {
-            use loom::sync::atomic::Ordering::{AcqRel, Relaxed};
-            self.compare_exchange(old, new, AcqRel, Relaxed).is_ok()
-        }
-    }
-
-    /// A tree of one key, whose operations are atomic, as those of the radix tree are.
-    struct OneKey(loom::sync::Mutex<Option<Arc<loom::sync::atomic::AtomicU64>>>);
+    /// A tree of one key, whose operations are atomic, as those of the radix tree are: the value, and
+    /// how often it was replaced or removed.
+    struct OneKey(loom::sync::Mutex<(Option<u64>, u64)>);
 
     impl Entries for OneKey {
-        type Word = loom::sync::atomic::AtomicU64;
-        type Entry<'a> = Arc<Self::Word>;
+        type Sighting = (Option<u64>, u64);
 
-        fn find(&self, _: &[u8]) -> Option<Arc<Self::Word>> {
-            self.0.lock().unwrap().clone()
-        }
-
-        fn find_or_insert(&self, _: &[u8], word: u64) -> (Arc<Self::Word>, bool) {
-            // Two steps, like the radix tree: the look is only a hint.
-            if let Some(entry) = self.0.lock().unwrap().clone() {
-                return (entry, false);
-            }
+        fn insert(&self, _: &[u8], value: u64) -> bool {
             let mut entry = self.0.lock().unwrap();
-            (entry.get_or_insert_with(|| Arc::new(Self::Word::new(word))).clone(), true)
+            let absent = entry.0.is_none();
+            entry.0.get_or_insert(value);
+            absent
         }
 
-        fn unlink(&self, entry: &Arc<Self::Word>) {
-            let mut linked = self.0.lock().unwrap();
-            if linked.as_ref().is_some_and(|linked| Arc::ptr_eq(linked, entry)) {
-                *linked = None;
+        fn look(&self, _: &[u8]) -> (Option<u64>, Self::Sighting) {
+            // Two steps, as in the radix tree.
+            let changes = self.0.lock().unwrap().1;
+            let value = self.0.lock().unwrap().0;
+            (value, (value, changes))
+        }
+
+        fn replace(&self, _: &[u8], seen: Self::Sighting, new: Option<u64>) -> bool {
+            let mut entry = self.0.lock().unwrap();
+            let unchanged = *entry == seen;
+            if unchanged {
+                *entry = (new, entry.1 + 1);
             }
+            unchanged
         }
     }
 
@@ -365,7 +306,7 @@ mod tests {
     impl Model {
         fn new() -> Model {
             Model {
-                entries: OneKey(loom::sync::Mutex::new(None)),
+                entries: OneKey(loom::sync::Mutex::new((None, 0))),
                 lists: Lists::new(),
                 alive: std::array::from_fn(|_| loom::sync::atomic::AtomicBool::new(false)),
             }
@@ -395,7 +336,7 @@ mod tests {
         }
 
         fn rows(&self) -> Rows {
-            self.entries.find(b"").map_or_else(Rows::new, |entry| rows(&*entry, &self.lists))
+            rows(&self.entries, &self.lists, b"")
         }
 
         /// Every live row is listed, no list is left over.

@@ -210,9 +210,8 @@ fn a_bulk_load_reports_the_key_that_two_rows_have() {
     assert_eq!(index.len(), 3);
 }
 
-/// A key that changes hands over and over uses up the generations of its entry and stays right.
 #[test]
-fn an_entry_outlives_its_generations() {
+fn a_key_may_change_hands_over_and_over() {
     let index = Index::new(spec(true, vec![column(SqlType::Integer)]));
     let guard = &crate::pin();
     let key = &integers(&index, &[1])[..];

@@ -1,0 +1,530 @@
+//! An adaptive radix tree (Leis, Kemper, Neumann: The Adaptive Radix Tree, ICDE 2013) with optimistic
+//! lock coupling (Leis et al.: The ART of Practical Synchronization, DaMoN 2016): readers write no
+//! shared memory, writers lock the one or two nodes that they change.
+//!
+//! Two things are our own. Dense keys, which most are, need no leaf: the value lies in the node where
+//! its key ends. And many keys are looked up at once ([`Tree::get_many`]), a level of each in turn, so
+//! that the processor waits for their memory together; a crate does not let us.
+//!
+//! Keys are byte strings of which none is a prefix of another. Values have [`VALUE_BITS`] bits.
+
+mod cursor;
+mod node;
+#[cfg(test)]
+mod tests;
+
+use crate::Guard;
+use crate::index::Span;
+use firn_base::sync::{AtomicU64, Ordering};
+use node::{Child, Contended, Fresh, Kind, Leaf, Node, Node256, PREFIX_BYTES, Prefix, Version};
+
+pub(super) use node::VALUE_BITS;
+
+/// How many keys [`Tree::get_many`] looks up at once.
+pub(crate) const AT_ONCE: usize = 16;
+
+/// Keys share the counters of changes; that costs a needless retry now and then.
+const CHANGE_COUNTERS: usize = 64;
+
+/// A tree from keys to values.
+pub(super) struct Tree {
+    /// Never replaced, so it needs no parent: without a prefix, and never full.
+    root: Box<Node256>,
+    /// How often values were replaced or removed; see [`Sighting`].
+    changes: Box<[AtomicU64; CHANGE_COUNTERS]>,
+}
+
+/// What stood under a key, and a witness of when. A change that is decided on for what was seen takes
+/// place only if nothing has happened to the key since, not even a removal and a new insert of the
+/// same value.
+#[derive(Clone, Copy)]
+pub(super) struct Sighting {
+    pub(super) value: Option<u64>,
+    changes: u64,
+}
+
+/// A key, of which any 8 bytes are to be had at once.
+#[derive(Clone, Copy)]
+struct Search<'k> {
+    key: &'k [u8],
+    /// The last 8 bytes of the key, or all of it, the first one highest.
+    tail: u64,
+}
+
+impl<'k> Search<'k> {
+    #[inline]
+    fn new(key: &'k [u8]) -> Search<'k> {
+        let tail = match key.last_chunk::<8>() {
+            Some(tail) => u64::from_be_bytes(*tail),
+            None => {
+                let mut bytes = [0; 8];
+                bytes[..key.len()].copy_from_slice(key);
+                u64::from_be_bytes(bytes)
+            }
+        };
+        Search { key, tail }
+    }
+
+    /// The 8 bytes from `depth` on, zeros after the end.
+    #[inline]
+    fn word(&self, depth: usize) -> u64 {
+        match self.key.get(depth..) {
+            Some([a, b, c, d, e, f, g, h, ..]) => u64::from_be_bytes([*a, *b, *c, *d, *e, *f, *g, *h]),
+            Some(rest @ [_, ..]) => self.tail << (8 * (self.key.len().min(8) - rest.len())),
+            _ => 0,
+        }
+    }
+
+    /// How many bytes of the prefix the key continues with at `depth`.
+    #[inline]
+    fn common(&self, prefix: Prefix, depth: usize) -> usize {
+        prefix.common(self.word(depth)).min(self.key.len() - depth)
+    }
+
+    /// The byte of the key below a node that is reached at `depth`, and the depth after it; `None` if
+    /// the node's prefix leads elsewhere.
+    #[inline]
+    fn step(&self, prefix: Prefix, depth: usize) -> Option<(u8, usize)> {
+        let length = prefix.len();
+        if length > 0 && self.common(prefix, depth) < length {
+            return None;
+        }
+        Some((*self.key.get(depth + length)?, depth + length + 1))
+    }
+}
+
+/// Where a descent has come: a node, and the child of it that the key leads to.
+#[derive(Clone, Copy)]
+struct Place<'g> {
+    node: Node<'g>,
+    version: Version,
+    byte: u8,
+}
+
+/// What a change finds under its key.
+enum Found<'g> {
+    /// The slot is empty.
+    Nothing,
+    /// The key with its value.
+    Value(u64, Option<Leaf<'g>>),
+    /// A leaf with another key.
+    Other(Leaf<'g>),
+    /// A node whose prefix leads elsewhere.
+    Elsewhere(Node<'g>, Version),
+}
+
+/// The end of a descent.
+struct Descent<'g> {
+    /// The node above `place`, unless that is the root.
+    parent: Option<Place<'g>>,
+    place: Place<'g>,
+    /// Length of the path to what was found, without prefix.
+    depth: usize,
+    found: Found<'g>,
+}
+
+impl Tree {
+    pub(super) fn new() -> Tree {
+        Tree {
+            root: Box::new(Node256::new(Prefix::EMPTY)),
+            changes: Box::new([const { AtomicU64::new(0) }; CHANGE_COUNTERS]),
+        }
+    }
+
+    fn root(&self) -> Node<'_> {
+        Node::N256(&self.root)
+    }
+
+    /// The value of a key.
+    #[inline]
+    pub(super) fn get(&self, key: &[u8], guard: &Guard) -> Option<u64> {
+        loop {
+            if let Ok(value) = self.try_get(&Search::new(key), guard) {
+                return value;
+            }
+        }
+    }
+
+    #[inline]
+    fn try_get<'g>(&'g self, search: &Search<'_>, guard: &'g Guard) -> Result<Option<u64>, Contended> {
+        let mut walk = Walk { child: None, depth: 0 };
+        loop {
+            if let Some(value) = walk.advance(self.root(), search, guard)? {
+                return Ok(value);
+            }
+        }
+    }
+
+    /// The values of up to [`AT_ONCE`] keys, which are looked up together.
+    pub(super) fn get_many<K: AsRef<[u8]>>(&self, keys: &[K], values: &mut [Option<u64>], guard: &Guard) {
+        assert!(keys.len() == values.len() && keys.len() <= AT_ONCE);
+        let mut walks = [const { Walk { child: None, depth: 0 } }; AT_ONCE];
+        let mut running = (1u32 << keys.len()) - 1;
+        while running != 0 {
+            let mut round = running;
+            while round != 0 {
+                let number = round.trailing_zeros() as usize;
+                round &= round - 1;
+                let search = Search::new(keys[number].as_ref());
+                match walks[number].advance(self.root(), &search, guard) {
+                    Ok(None) => walks[number].prefetch(&search),
+                    Ok(Some(value)) => {
+                        values[number] = value;
+                        running &= !(1 << number);
+                    }
+                    Err(Contended) => walks[number] = Walk { child: None, depth: 0 },
+                }
+            }
+        }
+    }
+
+    /// What stands under a key, to be changed by [`Tree::replace`].
+    pub(super) fn look(&self, key: &[u8], guard: &Guard) -> Sighting {
+        // Acquire, and first: a change that is not counted here comes after what is seen below.
+        let changes = self.counter(key).load(Ordering::Acquire);
+        Sighting { value: self.get(key, guard), changes }
+    }
+
+    fn counter(&self, key: &[u8]) -> &AtomicU64 {
+        // The end of a key varies most; pairs end with a row id.
+        let hash = Search::new(key).tail.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.changes[(hash >> (64 - CHANGE_COUNTERS.ilog2())) as usize]
+    }
+
+    /// Inserts a key that is not there; else gives the value that is.
+    pub(super) fn insert(&self, key: &[u8], value: u64, guard: &Guard) -> Result<(), u64> {
+        let search = Search::new(key);
+        loop {
+            if let Ok(outcome) = self.try_insert(&search, value, guard) {
+                return outcome;
+            }
+        }
+    }
+
+    /// Sets or removes the value of a key if nothing has happened to it since it was seen, and counts
+    /// that as a change. False if something has.
+    pub(super) fn replace(&self, key: &[u8], seen: Sighting, new: Option<u64>, guard: &Guard) -> bool {
+        let search = Search::new(key);
+        loop {
+            if let Ok(replaced) = self.try_replace(&search, seen, new, guard) {
+                return replaced;
+            }
+        }
+    }
+
+    /// Goes down to where the key is or would be. What is found has been validated.
+    fn descend<'g>(&'g self, search: &Search<'_>, _guard: &'g Guard) -> Result<Descent<'g>, Contended> {
+        let (mut parent, mut node, mut depth) = (None, self.root(), 0);
+        loop {
+            let version = node.header().version()?;
+            let Some((byte, below)) = search.step(node.header().prefix(), depth) else {
+                let found = Found::Elsewhere(node, version);
+                let place = parent.expect("the root has no prefix");
+                return Ok(Descent { parent: None, place, depth, found });
+            };
+            let place = Place { node, version, byte };
+            let child = node.child(byte);
+            node.header().validate(version)?;
+            // SAFETY: just read under the guard.
+            let found = match unsafe { child.kind::<'g>() } {
+                Kind::Node(next) => {
+                    (parent, node, depth) = (Some(place), next, below);
+                    continue;
+                }
+                Kind::Nothing => Found::Nothing,
+                Kind::Value(value) => {
+                    assert!(below == search.key.len(), "no key is a prefix of another");
+                    Found::Value(value, None)
+                }
+                Kind::Leaf(leaf) if leaf.key() == search.key => {
+                    let value = leaf.value();
+                    node.header().validate(version)?;
+                    Found::Value(value, Some(leaf))
+                }
+                Kind::Leaf(leaf) => Found::Other(leaf),
+            };
+            return Ok(Descent { parent, place, depth: below, found });
+        }
+    }
+
+    fn try_insert(
+        &self,
+        search: &Search<'_>,
+        value: u64,
+        guard: &Guard,
+    ) -> Result<Result<(), u64>, Contended> {
+        let Descent { parent, place, depth, found } = self.descend(search, guard)?;
+        let Place { node, version, byte } = place;
+        match found {
+            Found::Value(value, _) => return Ok(Err(value)),
+            Found::Nothing if !node.is_full() => {
+                let _lock = node.header().lock(version)?;
+                node.add(byte, entry(search.key, depth, value));
+            }
+            Found::Nothing => {
+                let parent = parent.expect("the root is never full when a byte has no child");
+                let _parent_lock = parent.node.header().lock(parent.version)?;
+                let lock = node.header().lock(version)?;
+                let prefix = node.header().prefix();
+                let larger = Fresh::copy(node, node.header().count() + 1, prefix, None);
+                larger.add(byte, entry(search.key, depth, value));
+                parent.replace(larger.into_child(), guard);
+                lock.make_obsolete();
+            }
+            Found::Other(leaf) => {
+                let _lock = node.header().lock(version)?;
+                let old = node.child(byte);
+                node.set(byte, fork(leaf, old, search.key, depth, value, guard));
+            }
+            Found::Elsewhere(below, below_version) => {
+                let _lock = node.header().lock(version)?;
+                let below_lock = below.header().lock(below_version)?;
+                place.replace(split(below, search, depth, value), guard);
+                below_lock.make_obsolete();
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn try_replace(
+        &self,
+        search: &Search<'_>,
+        seen: Sighting,
+        new: Option<u64>,
+        guard: &Guard,
+    ) -> Result<bool, Contended> {
+        let Descent { parent, place, found, .. } = self.descend(search, guard)?;
+        let Place { node, version, byte } = place;
+        let Found::Value(value, leaf) = found else { return Ok(false) };
+        let shrinking = (new.is_none() && node.shrinks()).then_some(parent).flatten();
+        let _parent_lock = shrinking.map(|parent| parent.node.header().lock(parent.version)).transpose()?;
+        let lock = node.header().lock(version)?;
+        // Under the lock nothing else happens to the key.
+        let counter = self.counter(search.key);
+        if Some(value) != seen.value || counter.load(Ordering::Acquire) != seen.changes {
+            return Ok(false);
+        }
+        counter.fetch_add(1, Ordering::Release);
+        match (new, leaf, shrinking) {
+            (Some(new), Some(leaf), _) => leaf.set_value(new),
+            (Some(new), None, _) => node.set(byte, Child::value(new)),
+            (None, _, shrinking) => {
+                let removed = node.child(byte);
+                match shrinking {
+                    Some(parent) => {
+                        let count = node.header().count() - 1;
+                        let smaller = Fresh::copy(node, count, node.header().prefix(), Some(byte));
+                        parent.replace(smaller.into_child(), guard);
+                        lock.make_obsolete();
+                    }
+                    None => {
+                        node.remove(byte);
+                        let emptied = node.header().count() == 0;
+                        drop(lock);
+                        if emptied {
+                            self.prune(search, guard);
+                        }
+                    }
+                }
+                // SAFETY: it was just unlinked.
+                unsafe { removed.retire(guard) };
+            }
+        }
+        Ok(true)
+    }
+
+    /// Unlinks the nodes without children on the way to a key.
+    fn prune(&self, search: &Search<'_>, guard: &Guard) {
+        while self.try_prune(search, guard).unwrap_or(true) {}
+    }
+
+    /// Unlinks one; false if there is none.
+    fn try_prune<'g>(&'g self, search: &Search<'_>, guard: &'g Guard) -> Result<bool, Contended> {
+        let (mut above, mut node, mut depth): (Option<Place<'g>>, _, _) = (None, self.root(), 0);
+        loop {
+            let version = node.header().version()?;
+            let Some((byte, below)) = search.step(node.header().prefix(), depth) else { return Ok(false) };
+            if let (0, Some(above)) = (node.header().count(), above) {
+                let _lock = above.node.header().lock(above.version)?;
+                let lock = node.header().lock(version)?;
+                let unlinked = above.node.child(above.byte);
+                above.node.remove(above.byte);
+                lock.make_obsolete();
+                // SAFETY: it was just unlinked.
+                unsafe { unlinked.retire(guard) };
+                return Ok(true);
+            }
+            let child = node.child(byte);
+            node.header().validate(version)?;
+            // SAFETY: just read under the guard.
+            let Kind::Node(next) = (unsafe { child.kind::<'g>() }) else { return Ok(false) };
+            (above, node, depth) = (Some(Place { node, version, byte }), next, below);
+        }
+    }
+
+    /// Calls `visit` with keys and values between the bounds in order, or against it, until it
+    /// returns false. See [`super::Index::range`] for what is promised beside writers.
+    #[inline]
+    pub(super) fn range(
+        &self,
+        span: Span<'_>,
+        reverse: bool,
+        guard: &Guard,
+        visit: &mut impl FnMut(&[u8], u64) -> bool,
+    ) {
+        cursor::scan(self.root(), span, reverse, guard, visit);
+    }
+
+    /// Bytes held, about right while others write.
+    pub(super) fn memory_bytes(&self, guard: &Guard) -> usize {
+        let mut bytes = size_of::<Node256>() + size_of_val(&*self.changes);
+        let mut nodes = vec![self.root()];
+        while let Some(node) = nodes.pop() {
+            for (_, child) in node.children() {
+                bytes += child.memory_bytes(guard);
+                // SAFETY: read under the guard.
+                if let Kind::Node(node) = unsafe { child.kind() } {
+                    nodes.push(node);
+                }
+            }
+        }
+        bytes
+    }
+
+    /// Asserts the invariants; nobody else may be writing.
+    pub(super) fn verify(&self) {
+        let mut nodes = vec![(self.root(), true)];
+        while let Some((node, is_root)) = nodes.pop() {
+            assert!(node.header().version().is_ok(), "a node in the tree is locked or obsolete");
+            assert_eq!(node.children().count(), node.header().count());
+            assert!(is_root || node.header().count() > 0, "an empty node was left in the tree");
+            for (_, child) in node.children() {
+                // SAFETY: nobody else is writing.
+                match unsafe { child.kind() } {
+                    Kind::Node(node) => nodes.push((node, false)),
+                    Kind::Nothing => panic!("a child that is counted is there"),
+                    Kind::Value(_) | Kind::Leaf(_) => {}
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let mut children: Vec<Child> = self.root().children().map(|(_, child)| child).collect();
+        while let Some(child) = children.pop() {
+            // SAFETY: nobody else has the tree; every child has one parent.
+            unsafe {
+                if let Kind::Node(node) = child.kind() {
+                    children.extend(node.children().map(|(_, child)| child));
+                }
+                child.free();
+            }
+        }
+    }
+}
+
+impl Place<'_> {
+    /// Puts a new node in the place of the child. Both are locked.
+    fn replace(&self, new: Child, guard: &Guard) {
+        let old = self.node.child(self.byte);
+        self.node.set(self.byte, new);
+        // SAFETY: it was just unlinked.
+        unsafe { old.retire(guard) };
+    }
+}
+
+/// One look-up on its way down.
+struct Walk {
+    /// Where it goes next; `None` at the root.
+    child: Option<Child>,
+    depth: usize,
+}
+
+impl Walk {
+    /// Goes down one level. The answer, if that is found: the value, or that there is none.
+    #[inline]
+    fn advance<'g>(
+        &mut self,
+        root: Node<'g>,
+        search: &Search<'_>,
+        _guard: &'g Guard,
+    ) -> Result<Option<Option<u64>>, Contended> {
+        // SAFETY: the child was read under the guard.
+        let node = match self.child.map(|child| unsafe { child.kind::<'g>() }) {
+            None => root,
+            Some(Kind::Node(node)) => node,
+            Some(Kind::Nothing) => return Ok(Some(None)),
+            Some(Kind::Value(value)) => return Ok(Some((self.depth == search.key.len()).then_some(value))),
+            // A value that is set while we look is the new or the old one.
+            Some(Kind::Leaf(leaf)) => {
+                return Ok(Some((leaf.key() == search.key).then(|| leaf.value())));
+            }
+        };
+        let version = node.header().version()?;
+        let Some((byte, below)) = search.step(node.header().prefix(), self.depth) else {
+            return Ok(Some(None));
+        };
+        let child = node.child(byte);
+        node.header().validate(version)?;
+        (self.child, self.depth) = (Some(child), below);
+        Ok(None)
+    }
+
+    #[inline]
+    fn prefetch(&self, search: &Search<'_>) {
+        if let (Some(child), Some(byte)) = (self.child, search.key.get(self.depth)) {
+            child.prefetch(*byte);
+        }
+    }
+}
+
+/// A key's value, of whose key `depth` bytes are on the path.
+fn entry(key: &[u8], depth: usize, value: u64) -> Child {
+    assert!(depth <= key.len(), "no key is a prefix of another");
+    if depth == key.len() { Child::value(value) } else { Leaf::create(key, value) }
+}
+
+/// What takes the place of a leaf, `old`, when another key comes that shares the path of `depth`
+/// bytes: the two below a node, and above that a node for every 9 bytes more that they share. The
+/// node above is locked.
+fn fork(leaf: Leaf<'_>, old: Child, key: &[u8], depth: usize, value: u64, guard: &Guard) -> Child {
+    let common = leaf.key()[depth..].iter().zip(&key[depth..]).take_while(|(a, b)| a == b).count();
+    let end = depth + common;
+    assert!(end < key.len() && end < leaf.key().len(), "no key is a prefix of another");
+    let links = common.saturating_sub(PREFIX_BYTES).div_ceil(PREFIX_BYTES + 1);
+    let bottom = depth + links * (PREFIX_BYTES + 1);
+    let node = Fresh::new(2, Prefix::new(&key[bottom..end]));
+    let known = if end + 1 == leaf.key().len() {
+        // SAFETY: nobody finds it once the node above is unlocked.
+        unsafe { old.retire(guard) };
+        Child::value(leaf.value())
+    } else {
+        old
+    };
+    node.add(leaf.key()[end], known);
+    node.add(key[end], entry(key, end + 1, value));
+    let mut top = node.into_child();
+    for start in (depth..bottom).step_by(PREFIX_BYTES + 1).rev() {
+        let link = Fresh::new(1, Prefix::new(&key[start..start + PREFIX_BYTES]));
+        link.add(key[start + PREFIX_BYTES], top);
+        top = link.into_child();
+    }
+    top
+}
+
+/// What takes the place of a node whose prefix a new key leaves: a node with what they share, above a
+/// copy of the old one and the new entry. The old node and the one above are locked.
+fn split(below: Node<'_>, search: &Search<'_>, depth: usize, value: u64) -> Child {
+    let prefix = below.header().prefix();
+    let bytes = prefix.to_bytes();
+    let common = search.common(prefix, depth);
+    let end = depth + common;
+    assert!(end < search.key.len(), "no key is a prefix of another");
+    let node = Fresh::new(2, Prefix::new(&bytes[..common]));
+    let rest = Prefix::new(&bytes[common + 1..prefix.len()]);
+    node.add(bytes[common], Fresh::copy(below, below.header().count(), rest, None).into_child());
+    node.add(search.key[end], entry(search.key, end + 1, value));
+    node.into_child()
+}

@@ -1,0 +1,800 @@
+//! Nodes of the radix tree: four sizes, one protocol.
+//!
+//! ```text
+//! header   version 8 │ prefix 8 │ count 2 │ prefix length 1 │ 1 │ key bytes of a Node4 4
+//! Node4    header │ 4 children                          one cache line
+//! Node16   header │ 16 key bytes │ 16 children          key bytes sorted, as in Node4
+//! Node48   header │ places in use 8 │ place + 1 for each of 256 bytes │ 48 children
+//! Node256  header │ 256 children
+//! ```
+//! A child is one word, whose lowest bits tell what it is ([`Child`]). A value whose key ends with the
+//! byte that leads to it lies in the word itself; a leaf holds a value with its whole key.
+//!
+//! Writers lock a node by its version; readers read without a lock and look at the version again
+//! (a sequence lock). So everything that changes is atomic, and what a reader read means something
+//! only once [`Header::is_current`] says so:
+//!
+//! ```text
+//! writer                                  reader
+//! version: free → locked (acquire)        load the version until it is free (acquire)
+//! fence(Release)                          read
+//! write                                   fence(Acquire)
+//! version: free + 1, or obsolete          load the version again: changed? → what was read is void
+//! ```
+//! Invariant: a node's place never changes. Neither its prefix nor the path above it ever does; what
+//! would change them replaces the node, and the old one becomes obsolete. Whoever holds a node that is
+//! not obsolete therefore holds the node of that path, however he came by it.
+
+use crate::Guard;
+use crate::memory::prefetch;
+use firn_base::sync::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+
+/// Values have this many bits: what a child's word leaves them.
+pub(in super::super) const VALUE_BITS: u32 = 64 - TAG_BITS;
+
+const TAG_BITS: u32 = 3;
+const TAG_MASK: usize = (1 << TAG_BITS) - 1;
+
+const VALUE: usize = 1;
+const LEAF: usize = 2;
+const NODE_4: usize = 4;
+const NODE_16: usize = 5;
+const NODE_48: usize = 6;
+const NODE_256: usize = 7;
+
+/// A word in a node, read but perhaps not yet validated. Nothing, a value, or a pointer with a tag.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Child(*mut u8);
+
+/// What a child is. References live as long as the guard under which the child was read.
+#[derive(Clone, Copy)]
+pub(super) enum Kind<'g> {
+    Nothing,
+    Value(u64),
+    Leaf(Leaf<'g>),
+    Node(Node<'g>),
+}
+
+impl Child {
+    pub(super) const NOTHING: Child = Child(ptr::null_mut());
+
+    pub(super) fn value(value: u64) -> Child {
+        debug_assert!(value >> VALUE_BITS == 0);
+        Child(ptr::without_provenance_mut((value as usize) << TAG_BITS | VALUE))
+    }
+
+    fn tagged<T>(pointer: *mut T, tag: usize) -> Child {
+        Child(pointer.cast::<u8>().map_addr(|address| address | tag))
+    }
+
+    fn pointer<T>(self) -> *mut T {
+        self.0.map_addr(|address| address & !TAG_MASK).cast()
+    }
+
+    pub(super) fn is_nothing(self) -> bool {
+        self.0.is_null()
+    }
+
+    /// Follows the word.
+    ///
+    /// # Safety
+    /// It was read from a node of the tree while the thread was pinned, and the pin lasts for `'g`;
+    /// or nobody else has the tree.
+    #[inline]
+    pub(super) unsafe fn kind<'g>(self) -> Kind<'g> {
+        // SAFETY: by the caller, what the word leads to was in the tree under the pin, and is freed
+        // only after everybody pinned then has gone on (`retire`). The tag was set with the pointer.
+        unsafe {
+            match self.0.addr() & TAG_MASK {
+                0 => Kind::Nothing,
+                VALUE => Kind::Value((self.0.addr() >> TAG_BITS) as u64),
+                LEAF => Kind::Leaf(Leaf(NonNull::new_unchecked(self.pointer()), PhantomData)),
+                NODE_4 => Kind::Node(Node::N4(&*self.pointer())),
+                NODE_16 => Kind::Node(Node::N16(&*self.pointer())),
+                NODE_48 => Kind::Node(Node::N48(&*self.pointer())),
+                _ => Kind::Node(Node::N256(&*self.pointer())),
+            }
+        }
+    }
+
+    /// Asks the processor to fetch what looking for `byte` below this child touches first.
+    #[inline]
+    pub(super) fn prefetch(self, byte: u8) {
+        let start = self.pointer::<u8>();
+        prefetch(start);
+        // Most nodes on the way to a row have no prefix.
+        if self.0.addr() & TAG_MASK == NODE_256 {
+            prefetch(start.wrapping_add(std::mem::offset_of!(Node256, children) + 8 * usize::from(byte)));
+        }
+    }
+
+    /// Bytes that it holds itself.
+    pub(super) fn memory_bytes(self, _guard: &Guard) -> usize {
+        // SAFETY: callers have read the child under the guard.
+        match unsafe { self.kind() } {
+            Kind::Nothing | Kind::Value(_) => 0,
+            Kind::Leaf(leaf) => leaf.layout().size(),
+            Kind::Node(Node::N4(_)) => size_of::<Node4>(),
+            Kind::Node(Node::N16(_)) => size_of::<Node16>(),
+            Kind::Node(Node::N48(_)) => size_of::<Node48>(),
+            Kind::Node(Node::N256(_)) => size_of::<Node256>(),
+        }
+    }
+
+    /// Frees what the word leads to, but not what is below it.
+    ///
+    /// # Safety
+    /// Nobody else can reach it any more.
+    pub(super) unsafe fn free(self) {
+        // SAFETY: by the caller; each pointer came from the allocation of its tag.
+        unsafe {
+            match self.0.addr() & TAG_MASK {
+                0 | VALUE => {}
+                LEAF => {
+                    let leaf = Leaf(NonNull::new_unchecked(self.pointer()), PhantomData);
+                    dealloc(self.pointer(), leaf.layout());
+                }
+                NODE_4 => drop(Box::from_raw(self.pointer::<Node4>())),
+                NODE_16 => drop(Box::from_raw(self.pointer::<Node16>())),
+                NODE_48 => drop(Box::from_raw(self.pointer::<Node48>())),
+                _ => drop(Box::from_raw(self.pointer::<Node256>())),
+            }
+        }
+    }
+
+    /// Frees what the word leads to once nobody pinned now can stand there any more.
+    ///
+    /// # Safety
+    /// It was just unlinked from the tree.
+    pub(super) unsafe fn retire(self, guard: &Guard) {
+        if !matches!(self.0.addr() & TAG_MASK, 0 | VALUE) {
+            // SAFETY: whoever pins from now on cannot find it; until all others are gone it stays.
+            unsafe { guard.defer_unchecked(move || self.free()) };
+        }
+    }
+}
+
+// ---- leaves ----
+
+#[repr(C)]
+struct LeafHeader {
+    value: AtomicU64,
+    key_length: u32,
+}
+
+const LEAF_KEY: usize = std::mem::offset_of!(LeafHeader, key_length) + 4;
+
+/// A value with its key, which follows the header.
+#[derive(Clone, Copy)]
+pub(super) struct Leaf<'g>(NonNull<LeafHeader>, PhantomData<&'g LeafHeader>);
+
+impl<'g> Leaf<'g> {
+    pub(super) fn create(key: &[u8], value: u64) -> Child {
+        let key_length = u32::try_from(key.len()).expect("a key is shorter than 4 GiB");
+        let layout = leaf_layout(key.len());
+        // SAFETY: the layout is not empty; header and key are written within it, before anybody else
+        // knows of it.
+        unsafe {
+            let start = alloc(layout);
+            let Some(leaf) = NonNull::new(start.cast::<LeafHeader>()) else { handle_alloc_error(layout) };
+            leaf.write(LeafHeader { value: AtomicU64::new(value), key_length });
+            start.add(LEAF_KEY).copy_from_nonoverlapping(key.as_ptr(), key.len());
+            Child::tagged(start, LEAF)
+        }
+    }
+
+    pub(super) fn key(self) -> &'g [u8] {
+        // SAFETY: `key_length` bytes were written behind the header and never change.
+        unsafe {
+            let length = self.0.as_ref().key_length as usize;
+            std::slice::from_raw_parts(self.0.as_ptr().cast::<u8>().add(LEAF_KEY), length)
+        }
+    }
+
+    pub(super) fn value(self) -> u64 {
+        // SAFETY: by `Child::kind` the leaf is there. Acquire: what was written before the value was
+        // set is seen with it.
+        unsafe { self.0.as_ref() }.value.load(Ordering::Acquire)
+    }
+
+    /// Sets the value. The node above is locked.
+    pub(super) fn set_value(self, value: u64) {
+        // SAFETY: as above; release pairs with the load.
+        unsafe { self.0.as_ref() }.value.store(value, Ordering::Release);
+    }
+
+    fn layout(self) -> Layout {
+        leaf_layout(self.key().len())
+    }
+}
+
+fn leaf_layout(key_length: usize) -> Layout {
+    let size = (LEAF_KEY + key_length).max(size_of::<LeafHeader>());
+    Layout::from_size_align(size, align_of::<LeafHeader>()).expect("a key is shorter than the memory")
+}
+
+// ---- prefixes ----
+
+/// The bytes that all keys below a node share after the byte that leads to it: at most 8, the first
+/// one highest. Longer ones take a chain of nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Prefix {
+    bytes: u64,
+    length: u8,
+}
+
+pub(super) const PREFIX_BYTES: usize = 8;
+
+impl Prefix {
+    pub(super) const EMPTY: Prefix = Prefix { bytes: 0, length: 0 };
+
+    pub(super) fn new(bytes: &[u8]) -> Prefix {
+        let mut word = [0; PREFIX_BYTES];
+        word[..bytes.len()].copy_from_slice(bytes);
+        Prefix { bytes: u64::from_be_bytes(word), length: bytes.len() as u8 }
+    }
+
+    #[inline]
+    pub(super) fn len(self) -> usize {
+        usize::from(self.length)
+    }
+
+    pub(super) fn to_bytes(self) -> [u8; PREFIX_BYTES] {
+        self.bytes.to_be_bytes()
+    }
+
+    /// How many of its bytes a key continues with, whose next bytes are `word` (zeros after its end).
+    #[inline]
+    pub(super) fn common(self, word: u64) -> usize {
+        ((self.bytes ^ word).leading_zeros() as usize / 8).min(self.len())
+    }
+}
+
+// ---- nodes ----
+
+const LOCKED: u64 = 1;
+const OBSOLETE: u64 = 2;
+const VERSION_STEP: u64 = 4;
+
+/// The version of a node when reading it began.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Version(u64);
+
+/// Somebody else changed what was being looked at: begin again at the root.
+#[derive(Debug)]
+pub(super) struct Contended;
+
+#[repr(C)]
+pub(super) struct Header {
+    version: AtomicU64,
+    prefix: u64,
+    count: AtomicU16,
+    prefix_length: u8,
+    /// Those of a [`Node4`], which thereby fits a cache line.
+    keys: AtomicU32,
+}
+
+impl Header {
+    fn new(prefix: Prefix) -> Header {
+        Header {
+            version: AtomicU64::new(0),
+            prefix: prefix.bytes,
+            count: AtomicU16::new(0),
+            prefix_length: prefix.length,
+            keys: AtomicU32::new(0),
+        }
+    }
+
+    #[inline]
+    pub(super) fn prefix(&self) -> Prefix {
+        Prefix { bytes: self.prefix, length: self.prefix_length }
+    }
+
+    #[inline]
+    pub(super) fn count(&self) -> usize {
+        usize::from(self.count.load(Ordering::Relaxed))
+    }
+
+    fn set_count(&self, count: usize) {
+        self.count.store(count as u16, Ordering::Relaxed);
+    }
+
+    /// Begins to read.
+    #[inline]
+    pub(super) fn version(&self) -> Result<Version, Contended> {
+        const SPINS: u32 = 100;
+        for _ in 0..SPINS {
+            let version = self.version.load(Ordering::Acquire);
+            if version & (LOCKED | OBSOLETE) == 0 {
+                return Ok(Version(version));
+            }
+            if version & OBSOLETE != 0 {
+                return Err(Contended);
+            }
+            std::hint::spin_loop();
+        }
+        // The holder of the lock waits for a core.
+        firn_base::thread::yield_now();
+        Err(Contended)
+    }
+
+    /// Whether what was read since `version` was drawn is whole.
+    #[inline]
+    pub(super) fn is_current(&self, version: Version) -> bool {
+        // Pairs with the release fence in `lock`.
+        fence(Ordering::Acquire);
+        self.version.load(Ordering::Relaxed) == version.0
+    }
+
+    /// As [`Header::is_current`], for `?`.
+    #[inline]
+    pub(super) fn validate(&self, version: Version) -> Result<(), Contended> {
+        if self.is_current(version) { Ok(()) } else { Err(Contended) }
+    }
+
+    /// Locks the node, if it is as it was when `version` was drawn. Never waits.
+    #[inline]
+    pub(super) fn lock(&self, version: Version) -> Result<Lock<'_>, Contended> {
+        self.version
+            .compare_exchange(version.0, version.0 | LOCKED, Ordering::Acquire, Ordering::Relaxed)
+            .map_err(|_| Contended)?;
+        // Pairs with the acquire fence in `is_current`: whoever sees a write sees the lock.
+        fence(Ordering::Release);
+        Ok(Lock { header: self, after: version.0.wrapping_add(VERSION_STEP) })
+    }
+}
+
+/// The lock of a node; dropped, the node has a new version.
+pub(super) struct Lock<'a> {
+    header: &'a Header,
+    after: u64,
+}
+
+impl Lock<'_> {
+    /// The node was taken out of the tree.
+    pub(super) fn make_obsolete(mut self) {
+        self.after |= OBSOLETE;
+    }
+}
+
+impl Drop for Lock<'_> {
+    fn drop(&mut self) {
+        self.header.version.store(self.after, Ordering::Release);
+    }
+}
+
+type Slot = AtomicPtr<u8>;
+
+fn load(slot: &Slot) -> Child {
+    // Acquire: what the pointer leads to, and what was written before a value was set, is seen.
+    Child(slot.load(Ordering::Acquire))
+}
+
+fn store(slot: &Slot, child: Child) {
+    slot.store(child.0, Ordering::Release);
+}
+
+fn slots<const N: usize>() -> [Slot; N] {
+    [const { AtomicPtr::new(ptr::null_mut()) }; N]
+}
+
+#[repr(C, align(64))]
+pub(super) struct Node4 {
+    header: Header,
+    children: [Slot; 4],
+}
+
+#[repr(C, align(64))]
+pub(super) struct Node16 {
+    header: Header,
+    keys: [AtomicU64; 2],
+    children: [Slot; 16],
+}
+
+#[repr(C, align(64))]
+pub(super) struct Node48 {
+    header: Header,
+    /// A bit for every place in `children`.
+    used: AtomicU64,
+    /// For every byte the place of its child plus one, eight bytes to a word.
+    places: [AtomicU64; 32],
+    children: [Slot; 48],
+}
+
+#[repr(C, align(64))]
+pub(super) struct Node256 {
+    header: Header,
+    children: [Slot; 256],
+}
+
+const _: () = assert!(size_of::<Header>() == 24 && size_of::<Node4>() == 64);
+
+/// A node with few children: key bytes in order, each with its child at the same position.
+trait Sorted {
+    fn header(&self) -> &Header;
+    /// The key bytes, the first one lowest.
+    fn keys(&self) -> u128;
+    fn set_keys(&self, keys: u128);
+    fn children(&self) -> &[Slot];
+
+    #[inline]
+    fn position(&self, byte: u8) -> Option<usize> {
+        const ONES: u128 = u128::MAX / 255;
+        let differences = self.keys() ^ u128::from(byte) * ONES;
+        // The high bit of the lowest byte that is zero, and perhaps of some above it.
+        let zeros = differences.wrapping_sub(ONES) & !differences & (ONES << 7);
+        let position = zeros.trailing_zeros() as usize / 8;
+        (position < self.header().count()).then_some(position)
+    }
+
+    /// The first position whose byte is not below `byte`, which may be 256.
+    #[inline]
+    fn position_from(&self, byte: usize) -> usize {
+        let keys = self.keys().to_le_bytes();
+        let count = self.header().count().min(self.children().len());
+        keys[..count].iter().take_while(|key| usize::from(**key) < byte).count()
+    }
+
+    #[inline]
+    fn at(&self, position: usize) -> (u8, Child) {
+        (self.keys().to_le_bytes()[position], load(&self.children()[position]))
+    }
+
+    fn add(&self, byte: u8, child: Child) {
+        let (count, position) = (self.header().count(), self.position_from(usize::from(byte)));
+        for to in (position + 1..=count).rev() {
+            store(&self.children()[to], load(&self.children()[to - 1]));
+        }
+        store(&self.children()[position], child);
+        let below = (1 << (8 * position)) - 1;
+        let keys = self.keys();
+        // One byte further up; a key at the very top, past the last one, falls off.
+        self.set_keys(keys & below | u128::from(byte) << (8 * position) | (keys & !below) << 8);
+        self.header().set_count(count + 1);
+    }
+
+    fn remove(&self, byte: u8) {
+        let count = self.header().count();
+        let position = self.position(byte).expect("only children that are there are removed");
+        for to in position..count - 1 {
+            store(&self.children()[to], load(&self.children()[to + 1]));
+        }
+        store(&self.children()[count - 1], Child::NOTHING);
+        let below = (1 << (8 * position)) - 1;
+        let keys = self.keys();
+        self.set_keys(keys & below | keys >> 8 & !below);
+        self.header().set_count(count - 1);
+    }
+}
+
+impl Sorted for Node4 {
+    #[inline]
+    fn header(&self) -> &Header {
+        &self.header
+    }
+
+    #[inline]
+    fn keys(&self) -> u128 {
+        u128::from(self.header.keys.load(Ordering::Relaxed))
+    }
+
+    fn set_keys(&self, keys: u128) {
+        self.header.keys.store(keys as u32, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn children(&self) -> &[Slot] {
+        &self.children
+    }
+}
+
+impl Sorted for Node16 {
+    #[inline]
+    fn header(&self) -> &Header {
+        &self.header
+    }
+
+    #[inline]
+    fn keys(&self) -> u128 {
+        let [low, high] = &self.keys;
+        u128::from(low.load(Ordering::Relaxed)) | u128::from(high.load(Ordering::Relaxed)) << 64
+    }
+
+    fn set_keys(&self, keys: u128) {
+        self.keys[0].store(keys as u64, Ordering::Relaxed);
+        self.keys[1].store((keys >> 64) as u64, Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn children(&self) -> &[Slot] {
+        &self.children
+    }
+}
+
+impl Node48 {
+    /// The place of a byte's child, if it has one.
+    #[inline]
+    fn place(&self, byte: u8) -> Option<usize> {
+        let word = self.places[usize::from(byte) / 8].load(Ordering::Relaxed);
+        usize::from((word >> (byte % 8 * 8)) as u8).checked_sub(1)
+    }
+
+    fn set_place(&self, byte: u8, place: Option<usize>) {
+        let word = &self.places[usize::from(byte) / 8];
+        let shift = byte % 8 * 8;
+        let others = word.load(Ordering::Relaxed) & !(0xff << shift);
+        word.store(others | (place.map_or(0, |place| place as u64 + 1)) << shift, Ordering::Relaxed);
+    }
+
+    fn add(&self, byte: u8, child: Child) {
+        let used = self.used.load(Ordering::Relaxed);
+        let place = used.trailing_ones() as usize;
+        store(&self.children[place], child);
+        self.used.store(used | 1 << place, Ordering::Relaxed);
+        self.set_place(byte, Some(place));
+        self.header.set_count(self.header.count() + 1);
+    }
+
+    fn remove(&self, byte: u8) {
+        let place = self.place(byte).expect("only children that are there are removed");
+        self.set_place(byte, None);
+        self.used.store(self.used.load(Ordering::Relaxed) & !(1 << place), Ordering::Relaxed);
+        store(&self.children[place], Child::NOTHING);
+        self.header.set_count(self.header.count() - 1);
+    }
+}
+
+impl Node256 {
+    pub(super) fn new(prefix: Prefix) -> Node256 {
+        Node256 { header: Header::new(prefix), children: slots() }
+    }
+}
+
+/// A node of any size.
+#[derive(Clone, Copy)]
+pub(super) enum Node<'g> {
+    N4(&'g Node4),
+    N16(&'g Node16),
+    N48(&'g Node48),
+    N256(&'g Node256),
+}
+
+impl<'g> Node<'g> {
+    #[inline]
+    pub(super) fn header(self) -> &'g Header {
+        match self {
+            Node::N4(node) => &node.header,
+            Node::N16(node) => &node.header,
+            Node::N48(node) => &node.header,
+            Node::N256(node) => &node.header,
+        }
+    }
+
+    fn slot(self, byte: u8) -> Option<&'g Slot> {
+        match self {
+            Node::N4(node) => node.position(byte).and_then(|position| node.children.get(position)),
+            Node::N16(node) => node.position(byte).and_then(|position| node.children.get(position)),
+            Node::N48(node) => node.place(byte).and_then(|place| node.children.get(place)),
+            Node::N256(node) => Some(&node.children[usize::from(byte)]),
+        }
+    }
+
+    /// The child of a byte.
+    #[inline]
+    pub(super) fn child(self, byte: u8) -> Child {
+        self.slot(byte).map_or(Child::NOTHING, load)
+    }
+
+    /// The first child whose byte is not below `from`.
+    #[inline]
+    pub(super) fn child_from(self, from: usize) -> Option<(u8, Child)> {
+        fn first(node: &impl Sorted, from: usize) -> Option<(u8, Child)> {
+            let position = node.position_from(from);
+            (position < node.header().count()).then(|| node.at(position))
+        }
+        match self {
+            Node::N4(node) => first(node, from),
+            Node::N16(node) => first(node, from),
+            Node::N48(node) => (from..256).find_map(|byte| {
+                let place = node.place(byte as u8)?;
+                Some((byte as u8, load(&node.children[place])))
+            }),
+            Node::N256(node) => (from..256).find_map(|byte| {
+                let child = load(&node.children[byte]);
+                (!child.is_nothing()).then_some((byte as u8, child))
+            }),
+        }
+    }
+
+    /// The last child whose byte is below `end`.
+    pub(super) fn child_before(self, end: usize) -> Option<(u8, Child)> {
+        fn last(node: &impl Sorted, end: usize) -> Option<(u8, Child)> {
+            node.position_from(end).checked_sub(1).map(|position| node.at(position))
+        }
+        match self {
+            Node::N4(node) => last(node, end),
+            Node::N16(node) => last(node, end),
+            Node::N48(node) => (0..end).rev().find_map(|byte| {
+                let place = node.place(byte as u8)?;
+                Some((byte as u8, load(&node.children[place])))
+            }),
+            Node::N256(node) => (0..end).rev().find_map(|byte| {
+                let child = load(&node.children[byte]);
+                (!child.is_nothing()).then_some((byte as u8, child))
+            }),
+        }
+    }
+
+    /// All children in order. The node is locked, or nobody else's.
+    pub(super) fn children(self) -> impl Iterator<Item = (u8, Child)> {
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            let (byte, child) = self.child_from(from)?;
+            from = usize::from(byte) + 1;
+            Some((byte, child))
+        })
+    }
+
+    pub(super) fn is_full(self) -> bool {
+        let capacity = match self {
+            Node::N4(_) => 4,
+            Node::N16(_) => 16,
+            Node::N48(_) => 48,
+            Node::N256(_) => 256,
+        };
+        self.header().count() == capacity
+    }
+
+    /// Whether it had better be smaller once it has lost a child. Well below the smaller capacity, so
+    /// that a node does not change back and forth.
+    pub(super) fn shrinks(self) -> bool {
+        let count = self.header().count().saturating_sub(1);
+        let most = match self {
+            Node::N4(_) => 0,
+            Node::N16(_) => 3,
+            Node::N48(_) => 12,
+            Node::N256(_) => 36,
+        };
+        // A node without children is not made smaller but unlinked.
+        (1..=most).contains(&count)
+    }
+
+    // ---- changes, all under the lock ----
+
+    /// Adds a child for a byte that has none.
+    pub(super) fn add(self, byte: u8, child: Child) {
+        debug_assert!(!self.is_full() && self.child(byte).is_nothing() && !child.is_nothing());
+        match self {
+            Node::N4(node) => node.add(byte, child),
+            Node::N16(node) => node.add(byte, child),
+            Node::N48(node) => node.add(byte, child),
+            Node::N256(node) => {
+                store(&node.children[usize::from(byte)], child);
+                node.header.set_count(node.header.count() + 1);
+            }
+        }
+    }
+
+    /// Puts another child in the place of one.
+    pub(super) fn set(self, byte: u8, child: Child) {
+        store(self.slot(byte).expect("only children that are there are replaced"), child);
+    }
+
+    /// Removes a child.
+    pub(super) fn remove(self, byte: u8) {
+        match self {
+            Node::N4(node) => node.remove(byte),
+            Node::N16(node) => node.remove(byte),
+            Node::N48(node) => node.remove(byte),
+            Node::N256(node) => {
+                store(&node.children[usize::from(byte)], Child::NOTHING);
+                node.header.set_count(node.header.count() - 1);
+            }
+        }
+    }
+}
+
+/// A new node, nobody else's yet.
+pub(super) struct Fresh(Child);
+
+impl Fresh {
+    /// A node with room for `count` children.
+    pub(super) fn new(count: usize, prefix: Prefix) -> Fresh {
+        let header = Header::new(prefix);
+        Fresh(match count {
+            ..=4 => Child::tagged(Box::into_raw(Box::new(Node4 { header, children: slots() })), NODE_4),
+            5..=16 => {
+                let keys = [const { AtomicU64::new(0) }; 2];
+                Child::tagged(Box::into_raw(Box::new(Node16 { header, keys, children: slots() })), NODE_16)
+            }
+            17..=48 => {
+                let places = [const { AtomicU64::new(0) }; 32];
+                let used = AtomicU64::new(0);
+                let node = Box::new(Node48 { header, used, places, children: slots() });
+                Child::tagged(Box::into_raw(node), NODE_48)
+            }
+            _ => Child::tagged(Box::into_raw(Box::new(Node256 { header, children: slots() })), NODE_256),
+        })
+    }
+
+    /// A copy of a locked node but for one child, with room for `count` children.
+    pub(super) fn copy(node: Node<'_>, count: usize, prefix: Prefix, without: Option<u8>) -> Fresh {
+        let copy = Fresh::new(count, prefix);
+        node.children().filter(|(byte, _)| Some(*byte) != without).for_each(|(byte, child)| {
+            copy.add(byte, child);
+        });
+        copy
+    }
+
+    /// Adds a child.
+    pub(super) fn add(&self, byte: u8, child: Child) {
+        // SAFETY: the node was just made and is ours.
+        let Kind::Node(node) = (unsafe { self.0.kind() }) else { unreachable!("it is a node") };
+        node.add(byte, child);
+    }
+
+    /// The node as a child, to be linked.
+    pub(super) fn into_child(self) -> Child {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nodes of all sizes against a sorted map, growing to the full and shrinking to nothing.
+    #[test]
+    fn a_node_of_any_size_is_a_sorted_map_of_bytes() {
+        for capacity in [4, 16, 48, 256] {
+            let fresh = Fresh::new(capacity, Prefix::new(b"abc"));
+            // SAFETY: the node is ours.
+            let Kind::Node(node) = (unsafe { fresh.0.kind() }) else { panic!("it is a node") };
+            let mut model = std::collections::BTreeMap::new();
+            let check = |model: &std::collections::BTreeMap<u8, u64>| {
+                let children: Vec<_> =
+                    node.children().map(|(byte, child)| (byte, child.0.addr() >> 3)).collect();
+                let expected: Vec<_> = model.iter().map(|(byte, value)| (*byte, *value as usize)).collect();
+                assert_eq!(children, expected);
+                assert_eq!(node.is_full(), model.len() == capacity);
+                for byte in 0..=255u8 {
+                    assert_eq!(node.child(byte).is_nothing(), !model.contains_key(&byte));
+                    let before = model.range(..byte).next_back().map(|(byte, _)| *byte);
+                    assert_eq!(node.child_before(usize::from(byte)).map(|(byte, _)| byte), before);
+                }
+            };
+            // 167 and 256 share no factor: every byte comes once.
+            let bytes: Vec<u8> = (0..capacity).map(|turn| (turn * 167 % 256) as u8).collect();
+            for (turn, byte) in bytes.iter().enumerate() {
+                node.add(*byte, Child::value(turn as u64));
+                model.insert(*byte, turn as u64);
+                check(&model);
+            }
+            node.set(bytes[1], Child::value(999));
+            model.insert(bytes[1], 999);
+            check(&model);
+            for byte in bytes.iter().rev().step_by(2).chain(bytes.iter().rev().skip(1).step_by(2)) {
+                node.remove(*byte);
+                model.remove(byte);
+                check(&model);
+            }
+            assert_eq!(node.header().prefix(), Prefix::new(b"abc"));
+            // SAFETY: as above, and empty.
+            unsafe { fresh.0.free() };
+        }
+    }
+
+    #[test]
+    fn a_prefix_knows_how_much_of_it_a_key_shares() {
+        let prefix = Prefix::new(b"firndb");
+        for (word, common) in
+            [(*b"firndb\0\0", 6), (*b"firndbxx", 6), (*b"firn\0\0\0\0", 4), (*b"duck\0\0\0\0", 0)]
+        {
+            assert_eq!(prefix.common(u64::from_be_bytes(word)), common);
+        }
+        assert_eq!(Prefix::EMPTY.common(7), 0);
+    }
+}

@@ -1,0 +1,234 @@
+//! The tree against a sorted map, and under several threads.
+
+use super::*;
+use firn_base::random::Random;
+use firn_base::sync::{Arc, AtomicBool};
+use firn_base::thread;
+use std::collections::BTreeMap;
+
+type Key = Vec<u8>;
+
+/// Keys of one shape, of which none is a prefix of another: dense and sparse numbers, numbers that
+/// follow each other, and strings that share much.
+fn some_key(shape: i64, random: &mut Random) -> Key {
+    let number = |random: &mut Random, most| random.uniform(0, most);
+    match shape {
+        0 => (number(random, 600) as u32).to_be_bytes().to_vec(),
+        1 => (random.next_u64() & 0x00ff_0000_ff00_00ff).to_be_bytes().to_vec(),
+        2 => {
+            let (order, line) = (number(random, 40) as u32, number(random, 14) as u32);
+            [1, order, line].iter().flat_map(|part: &u32| part.to_be_bytes()).collect()
+        }
+        _ => {
+            let mut key = b"common beginnings ".repeat(number(random, 2) as usize);
+            key.extend_from_slice(&b"abcdefghijklmnopqrstuvwxyz"[..number(random, 26) as usize]);
+            key.extend(std::iter::repeat_n(b'z', number(random, 3) as usize));
+            key.push(0);
+            key
+        }
+    }
+}
+
+fn found(tree: &Tree, low: &[u8], high: Option<&[u8]>, reverse: bool) -> Vec<(Key, u64)> {
+    let mut found = Vec::new();
+    tree.range(Span { low, high }, reverse, &crate::pin(), &mut |key, value| {
+        found.push((key.to_vec(), value));
+        true
+    });
+    found
+}
+
+fn expected(model: &BTreeMap<Key, u64>, low: &[u8], high: Option<&[u8]>, reverse: bool) -> Vec<(Key, u64)> {
+    let within = |key: &Key| &key[..] >= low && high.is_none_or(|high| &key[..] < high);
+    let mut expected: Vec<_> =
+        model.iter().filter(|(key, _)| within(key)).map(|(key, value)| (key.clone(), *value)).collect();
+    if reverse {
+        expected.reverse();
+    }
+    expected
+}
+
+#[test]
+fn a_tree_does_what_a_sorted_map_does() {
+    let seed = Random::from_entropy().next_u64();
+    let random = &mut Random::seeded(seed);
+    for round in 0..if cfg!(miri) { 4 } else { 120 } {
+        let shape = round % 4;
+        let guard = &crate::pin();
+        let (tree, mut model) = (Tree::new(), BTreeMap::new());
+        // First it mostly grows, then it mostly shrinks.
+        let steps = if cfg!(miri) { 120 } else { 3_000 };
+        for step in 0..steps {
+            let context = format!("seed {seed} round {round} step {step}");
+            let key = some_key(shape, random);
+            let value = random.next_u64() >> 4;
+            let grows = (step < steps / 2) == (random.uniform(0, 4) > 0);
+            match random.uniform(0, 7) {
+                0..=4 if grows => match model.get(&key) {
+                    Some(known) => assert_eq!(tree.insert(&key, value, guard), Err(*known), "{context}"),
+                    None => {
+                        assert_eq!(tree.insert(&key, value, guard), Ok(()), "{context}");
+                        model.insert(key, value);
+                    }
+                },
+                0..=4 => {
+                    let key = model.range(key.clone()..).next().map_or(key, |(key, _)| key.clone());
+                    let seen = tree.look(&key, guard);
+                    assert_eq!(seen.value, model.get(&key).copied(), "{context}");
+                    assert_eq!(
+                        tree.replace(&key, seen, None, guard),
+                        model.remove(&key).is_some(),
+                        "{context}"
+                    );
+                }
+                5 => {
+                    let seen = tree.look(&key, guard);
+                    let replaced = tree.replace(&key, seen, Some(value), guard);
+                    assert_eq!(replaced, model.contains_key(&key), "{context}");
+                    if replaced {
+                        model.insert(key.clone(), value);
+                        assert!(!tree.replace(&key, seen, None, guard), "{context}: it has changed since");
+                    }
+                }
+                6 => {
+                    let keys: Vec<Key> =
+                        (0..random.uniform(0, 16)).map(|_| some_key(shape, random)).collect();
+                    let mut values = vec![None; keys.len()];
+                    tree.get_many(&keys, &mut values, guard);
+                    let known: Vec<_> = keys.iter().map(|key| model.get(key).copied()).collect();
+                    assert_eq!(values, known, "{context}");
+                }
+                _ if step % 5 == 0 => {
+                    // Bounds are keys, beginnings of keys, or what is in between.
+                    let mut bound = || {
+                        let mut key = some_key(shape, random);
+                        key.truncate(random.uniform(0, 12) as usize);
+                        key
+                    };
+                    let (low, high) = (bound(), Some(bound()).filter(|high| !high.is_empty()));
+                    for reverse in [false, true] {
+                        assert_eq!(
+                            found(&tree, &low, high.as_deref(), reverse),
+                            expected(&model, &low, high.as_deref(), reverse),
+                            "{context} {low:?} {high:?} {reverse}"
+                        );
+                    }
+                }
+                _ => assert_eq!(tree.get(&key, guard), model.get(&key).copied(), "{context}"),
+            }
+        }
+        tree.verify();
+        assert_eq!(found(&tree, &[], None, false), expected(&model, &[], None, false));
+        for key in model.into_keys() {
+            assert!(tree.replace(&key, tree.look(&key, guard), None, guard));
+        }
+        tree.verify();
+        assert_eq!(found(&tree, &[], None, true), []);
+    }
+}
+
+/// A scan goes on where it was when its callback changes the tree under it.
+#[test]
+fn a_scan_outlives_changes_to_the_nodes_it_stands_in() {
+    for reverse in [false, true] {
+        let (tree, guard) = (Tree::new(), &crate::pin());
+        let key = |number: u64| (number * 3).to_be_bytes();
+        let count = 300;
+        (0..count).for_each(|number| tree.insert(&key(number), number, guard).unwrap());
+        let mut visited = Vec::new();
+        tree.range(Span { low: &key(7), high: Some(&key(290)) }, reverse, guard, &mut |_, number| {
+            if number % 3 == 0 {
+                visited.push(number);
+            }
+            // The node grows and shrinks around the place, and the place itself goes.
+            let neighbour = (number * 3 + 1).to_be_bytes();
+            assert!(tree.insert(&neighbour, 3 * number + 1_000_000, guard).is_ok());
+            if number % 2 == 0 {
+                assert!(tree.replace(&key(number), tree.look(&key(number), guard), None, guard));
+            }
+            assert!(tree.replace(&neighbour, tree.look(&neighbour, guard), None, guard));
+            true
+        });
+        if reverse {
+            visited.reverse();
+        }
+        assert_eq!(visited, (7..290).filter(|number| number % 3 == 0).collect::<Vec<_>>());
+        tree.verify();
+    }
+}
+
+/// Threads insert and remove, each its own keys among all others', while readers look up and scan keys
+/// that stay. Nodes grow, shrink, split and go all the time.
+#[test]
+fn threads_do_not_disturb_each_others_keys() {
+    const THREADS: u64 = 3;
+    const TURNS: u64 = if cfg!(miri) { 60 } else { 60_000 };
+    // Every fourth key stays; the others belong to the threads.
+    let key = |number: u64| {
+        let number = number as u32;
+        [number >> 5, number & 31].iter().flat_map(|part| part.to_be_bytes()).collect::<Key>()
+    };
+    let space = if cfg!(miri) { 64 } else { 1024 };
+    let (tree, stop) = (Arc::new(Tree::new()), Arc::new(AtomicBool::new(false)));
+    let stays: Vec<u64> = (0..space).step_by(4).collect();
+    stays.iter().for_each(|&number| tree.insert(&key(number), number, &crate::pin()).unwrap());
+    let writers: Vec<_> = (1..=THREADS)
+        .map(|thread| {
+            let tree = tree.clone();
+            thread::spawn("writer", move || {
+                let random = &mut Random::seeded(thread);
+                let mut own = BTreeMap::new();
+                // Stretches of keys come and go, so that whole nodes do.
+                for turn in 0..TURNS {
+                    let guard = &crate::pin();
+                    let base = turn / 64 * 64 % space;
+                    let number = (base + random.next_u64() % 64) / 4 * 4 + thread;
+                    let key = key(number % space);
+                    let seen = tree.look(&key, guard);
+                    assert_eq!(seen.value, own.get(&key).copied());
+                    if seen.value.is_none() && turn % 128 < 64 {
+                        assert_eq!(tree.insert(&key, turn, guard), Ok(()));
+                        own.insert(key, turn);
+                    } else if seen.value.is_some() {
+                        let new = (turn % 128 < 64).then_some(turn);
+                        // Another key may share the counter.
+                        if tree.replace(&key, seen, new, guard) {
+                            own.remove(&key);
+                            own.extend(new.map(|new| (key, new)));
+                        }
+                    }
+                }
+                own
+            })
+        })
+        .collect();
+    let readers: Vec<_> = [false, true]
+        .map(|reverse| {
+            let (tree, stop, stays) = (tree.clone(), stop.clone(), stays.clone());
+            thread::spawn("reader", move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let mut all = found(&tree, &[], None, reverse);
+                    if reverse {
+                        all.reverse();
+                    }
+                    assert!(all.is_sorted_by(|a, b| a.0 < b.0));
+                    let there: Vec<_> = stays.iter().map(|&number| (key(number), number)).collect();
+                    let seen: Vec<_> = all.into_iter().filter(|(key, _)| key[7] % 4 == 0).collect();
+                    assert_eq!(seen, there);
+                    let keys: Vec<Key> = stays.iter().take(AT_ONCE).map(|&number| key(number)).collect();
+                    let mut values = vec![None; keys.len()];
+                    tree.get_many(&keys, &mut values, &crate::pin());
+                    assert!(values.iter().zip(&stays).all(|(value, number)| *value == Some(*number)));
+                }
+            })
+        })
+        .into();
+    let mut model: BTreeMap<Key, u64> = stays.iter().map(|&number| (key(number), number)).collect();
+    for writer in writers {
+        model.extend(writer.join().expect("no assertion failed"));
+    }
+    stop.store(true, Ordering::Relaxed);
+    readers.into_iter().for_each(|reader| reader.join().expect("no assertion failed"));
+    tree.verify();
+    assert_eq!(found(&tree, &[], None, false), expected(&model, &[], None, false));
+}
