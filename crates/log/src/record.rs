@@ -54,7 +54,9 @@ const TAG_SHORT: u8 = 0x80;
 /// One transaction's redo records, in order.
 #[derive(Default, Debug)]
 pub struct RedoBuffer {
+    /// Initialised memory, longer than what is used of it: room is not cleared for every record.
     bytes: Vec<u8>,
+    used: usize,
 }
 
 /// A place in a [`RedoBuffer`] to cut it back to.
@@ -69,43 +71,44 @@ impl RedoBuffer {
 
     /// Whether it holds no record.
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.used == 0
     }
 
     /// The records as [`crate::Log::append`] takes them.
     pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.bytes[..self.used]
     }
 
     /// Empties it; its memory stays for the next transaction unless it is much.
     pub fn clear(&mut self) {
         const KEEP: usize = 1 << 20;
-        self.bytes.clear();
-        self.bytes.shrink_to(KEEP);
+        self.used = 0;
+        if self.bytes.len() > KEEP {
+            self.bytes = Vec::new();
+        }
     }
 
     /// Where it is now.
     #[inline]
     pub fn mark(&self) -> RedoMark {
-        RedoMark(self.bytes.len())
+        RedoMark(self.used)
     }
 
     /// Forgets every record appended since `mark`.
     pub fn truncate(&mut self, mark: RedoMark) {
-        assert!(mark.0 <= self.bytes.len(), "a mark of another buffer");
-        self.bytes.truncate(mark.0);
+        assert!(mark.0 <= self.used, "a mark of another buffer");
+        self.used = mark.0;
     }
 
     /// Appends the insertion of a row of one cell per column.
     #[inline]
     pub fn insert(&mut self, table: TableId, row: RowId, cells: &[Cell<'_>]) {
-        let start = self.begin(KIND_INSERT, cells.len() as u16, table.0, row.to_bits());
-        let mut room = Room::for_cells(&mut self.bytes, cells);
+        let mut room = self.room(RECORD_HEADER_LEN + most_bytes(cells));
+        room.put_header(KIND_INSERT, cells.len() as u16, table.0, row.to_bits());
         for cell in cells {
             room.put_cell(cell);
         }
-        room.close();
-        self.end(start);
+        self.used = room.end_record();
     }
 
     /// Appends the insertion of `rows` rows with consecutive ids from `first` on. `fill` is called
@@ -118,78 +121,82 @@ impl RedoBuffer {
         columns: u16,
         mut fill: impl FnMut(ColumnId, &mut CellWriter<'_>),
     ) {
-        let start = self.begin(KIND_INSERT_BATCH, columns, table.0, first.to_bits());
-        self.bytes.extend_from_slice(&rows.to_le_bytes());
+        let start = self.used;
+        let mut room = self.room(RECORD_HEADER_LEN + 4);
+        room.put_header(KIND_INSERT_BATCH, columns, table.0, first.to_bits());
+        room.put(rows.to_le_bytes());
+        self.used = room.at;
         for column in 0..columns {
-            let length_at = self.bytes.len();
-            self.bytes.extend_from_slice(&[0; 4]);
-            let mut writer = CellWriter { bytes: &mut self.bytes, cells: 0 };
+            let length_at = self.used;
+            let mut room = self.room(4);
+            room.put([0; 4]);
+            self.used = room.at;
+            let mut writer = CellWriter { buffer: self, cells: 0 };
             fill(ColumnId(column), &mut writer);
             assert_eq!(writer.cells, rows, "one cell per row");
-            let length = self.bytes.len() - length_at - 4;
+            let length = self.used - length_at - 4;
             let length = u32::try_from(length).expect("a batch is split before a column passes 4 GiB");
             self.bytes[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
         }
-        self.end(start);
+        Room { bytes: &mut self.bytes, start, at: self.used }.end_record();
     }
 
     /// Appends the change of some columns of a row.
     #[inline]
     pub fn update(&mut self, table: TableId, row: RowId, columns: &[ColumnId], cells: &[Cell<'_>]) {
         assert_eq!(columns.len(), cells.len());
-        let start = self.begin(KIND_UPDATE, cells.len() as u16, table.0, row.to_bits());
-        let mut room = Room::for_cells(&mut self.bytes, cells);
+        let mut room = self.room(RECORD_HEADER_LEN + most_bytes(cells));
+        room.put_header(KIND_UPDATE, cells.len() as u16, table.0, row.to_bits());
         for (column, cell) in columns.iter().zip(cells) {
             room.put(column.0.to_le_bytes());
             room.put_cell(cell);
         }
-        room.close();
-        self.end(start);
+        self.used = room.end_record();
     }
 
     /// Appends the deletion of a row.
     #[inline]
     pub fn delete(&mut self, table: TableId, row: RowId) {
-        let start = self.begin(KIND_DELETE, 0, table.0, row.to_bits());
-        self.end(start);
+        self.plain(KIND_DELETE, 0, table.0, row.to_bits(), &[]);
     }
 
     /// Appends a change of the catalog.
     pub fn catalog_change(&mut self, bytes: &[u8]) {
-        let start = self.begin(KIND_CATALOG_CHANGE, 0, 0, 0);
-        self.bytes.extend_from_slice(bytes);
-        self.end(start);
+        self.plain(KIND_CATALOG_CHANGE, 0, 0, 0, bytes);
     }
 
     /// Appends the new state of a sequence: `value` is the last one given if `called`, else the
     /// next one to give.
     pub fn sequence_advance(&mut self, oid: u32, value: i64, called: bool) {
-        let start = self.begin(KIND_SEQUENCE_ADVANCE, u16::from(called), oid, value as u64);
-        self.end(start);
+        self.plain(KIND_SEQUENCE_ADVANCE, u16::from(called), oid, value as u64, &[]);
     }
 
-    #[inline]
-    fn begin(&mut self, kind: u8, count: u16, table: u32, row: u64) -> usize {
-        let start = self.bytes.len();
-        let mut header = [0; RECORD_HEADER_LEN];
-        header[4] = kind;
-        header[COUNT_AT..TABLE_AT].copy_from_slice(&count.to_le_bytes());
-        header[TABLE_AT..ROW_AT].copy_from_slice(&table.to_le_bytes());
-        header[ROW_AT..].copy_from_slice(&row.to_le_bytes());
-        self.bytes.extend_from_slice(&header);
-        start
+    fn plain(&mut self, kind: u8, count: u16, table: u32, row: u64, body: &[u8]) {
+        let mut room = self.room(RECORD_HEADER_LEN + body.len());
+        room.put_header(kind, count, table, row);
+        room.put_bytes(body);
+        self.used = room.end_record();
     }
 
+    /// Room for a record, or a part of one, of at most so many bytes.
     #[inline]
-    fn end(&mut self, start: usize) {
-        let length = u32::try_from(self.bytes.len() - start).expect("a record is shorter than 4 GiB");
-        self.bytes[start..start + 4].copy_from_slice(&length.to_le_bytes());
+    fn room(&mut self, bytes: usize) -> Room<'_> {
+        if self.bytes.len() - self.used < bytes {
+            self.grow(bytes);
+        }
+        Room { bytes: &mut self.bytes, start: self.used, at: self.used }
+    }
+
+    #[cold]
+    fn grow(&mut self, bytes: usize) {
+        const LEAST: usize = 4096;
+        self.bytes.resize((self.used + bytes).next_power_of_two().max(LEAST), 0);
     }
 }
 
 /// Takes the cells of one column of a batch.
 pub struct CellWriter<'b> {
-    bytes: &'b mut Vec<u8>,
+    buffer: &'b mut RedoBuffer,
     cells: u32,
 }
 
@@ -198,36 +205,60 @@ impl CellWriter<'_> {
     #[inline]
     pub fn push(&mut self, cell: Cell<'_>) {
         self.cells += 1;
-        let mut room = Room::for_cells(self.bytes, &[cell]);
+        let mut room = self.buffer.room(most_bytes(&[cell]));
         room.put_cell(&cell);
-        room.close();
+        self.buffer.used = room.at;
     }
 }
 
-/// The end of a buffer, made long enough for some cells at once: a cell is then written without
-/// asking for memory, and in copies of constant length, which cost a store each and not a call.
+/// More than the number of a column and any cell but for the bytes of a long string.
+const CELL_ROOM: usize = 24;
+
+/// What these cells take at most, each with the number of its column.
+#[inline]
+fn most_bytes(cells: &[Cell<'_>]) -> usize {
+    let strings = |cell: &Cell<'_>| if let Cell::Bytes(bytes) = cell { bytes.len() } else { 0 };
+    cells.len() * CELL_ROOM + cells.iter().map(strings).sum::<usize>()
+}
+
+/// The tag and the width of a word of so many bytes.
+const WORD_FORMS: [(u8, u8); 9] = [
+    (TAG_ZERO, 0),
+    (TAG_WORD_1, 1),
+    (TAG_WORD_2, 2),
+    (TAG_WORD_4, 4),
+    (TAG_WORD_4, 4),
+    (TAG_WORD_8, 8),
+    (TAG_WORD_8, 8),
+    (TAG_WORD_8, 8),
+    (TAG_WORD_8, 8),
+];
+
+/// The unused end of a buffer, long enough for what is to come: a cell is written without asking for
+/// memory, and in copies of constant length, which cost a store each and not a call.
 struct Room<'b> {
-    bytes: &'b mut Vec<u8>,
+    bytes: &'b mut [u8],
+    start: usize,
     at: usize,
 }
 
-impl<'b> Room<'b> {
-    /// Room for the cells, each with the number of its column.
+impl Room<'_> {
     #[inline]
-    fn for_cells(bytes: &'b mut Vec<u8>, cells: &[Cell<'_>]) -> Room<'b> {
-        /// More than the number of a column and any cell but for the bytes of a long string.
-        const CELL: usize = 24;
-        let strings = |cell: &Cell<'_>| if let Cell::Bytes(bytes) = cell { bytes.len() } else { 0 };
-        let most = cells.iter().map(|cell| CELL + strings(cell)).sum::<usize>();
-        let at = bytes.len();
-        bytes.resize(at + most, 0);
-        Room { bytes, at }
+    fn put_header(&mut self, kind: u8, count: u16, table: u32, row: u64) {
+        let mut header = [0; RECORD_HEADER_LEN];
+        header[4] = kind;
+        header[COUNT_AT..TABLE_AT].copy_from_slice(&count.to_le_bytes());
+        header[TABLE_AT..ROW_AT].copy_from_slice(&table.to_le_bytes());
+        header[ROW_AT..].copy_from_slice(&row.to_le_bytes());
+        self.put(header);
     }
 
-    /// Gives back what was not used.
+    /// Writes the length of the record that began at `start`; gives its end.
     #[inline]
-    fn close(self) {
-        self.bytes.truncate(self.at);
+    fn end_record(self) -> usize {
+        let length = u32::try_from(self.at - self.start).expect("a record is shorter than 4 GiB");
+        self.bytes[self.start..self.start + 4].copy_from_slice(&length.to_le_bytes());
+        self.at
     }
 
     #[inline]
@@ -237,7 +268,29 @@ impl<'b> Room<'b> {
     }
 
     #[inline]
+    fn put_bytes(&mut self, bytes: &[u8]) {
+        self.bytes[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+
+    #[inline]
     fn put_cell(&mut self, cell: &Cell<'_>) {
+        match cell {
+            Cell::Word(word) => self.put_word(*word),
+            other => self.put_other(other),
+        }
+    }
+
+    #[inline]
+    fn put_word(&mut self, word: u64) {
+        let (tag, width) = WORD_FORMS[(71 - word.leading_zeros() as usize) / 8];
+        let room = &mut self.bytes[self.at..self.at + 9];
+        room[0] = tag;
+        room[1..].copy_from_slice(&word.to_le_bytes());
+        self.at += 1 + usize::from(width);
+    }
+
+    fn put_other(&mut self, cell: &Cell<'_>) {
         match cell {
             Cell::Null => self.put([TAG_NULL]),
             Cell::Word(word) => self.put_word(*word),
@@ -259,24 +312,9 @@ impl<'b> Room<'b> {
                     self.put([TAG_LONG]);
                     self.put(length.to_le_bytes());
                 }
-                self.bytes[self.at..self.at + bytes.len()].copy_from_slice(bytes);
-                self.at += bytes.len();
+                self.put_bytes(bytes);
             }
         }
-    }
-
-    #[inline]
-    fn put_word(&mut self, word: u64) {
-        let (tag, width) = match word {
-            0 => (TAG_ZERO, 0),
-            1..=0xff => (TAG_WORD_1, 1),
-            0x100..=0xffff => (TAG_WORD_2, 2),
-            0x1_0000..=0xffff_ffff => (TAG_WORD_4, 4),
-            _ => (TAG_WORD_8, 8),
-        };
-        self.put([tag]);
-        self.put(word.to_le_bytes());
-        self.at -= 8 - width;
     }
 }
 

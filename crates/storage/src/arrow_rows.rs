@@ -1,6 +1,6 @@
 //! Arrow columns seen as rows of cells, and copied into blocks column by column.
 
-use crate::block::{Block, RawCell};
+use crate::block::Block;
 use crate::table::ColumnSpec;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -157,8 +157,7 @@ impl<'a> BatchRows<'a> {
                 }
                 _ => {
                     for (row, slot) in rows {
-                        let raw: RawCell = block.import(id, &self.cell(row, position));
-                        block.store_cell(slot, id, raw);
+                        block.store(slot, &[id], &[self.cell(row, position)]);
                     }
                 }
             }

@@ -134,38 +134,38 @@ impl Block {
     /// The value bits of a boolean column.
     #[inline]
     pub fn bits(&self, column: ColumnId) -> &[AtomicU64] {
-        self.memory.u64s(self.layout.column(column).values, self.layout.slots as usize / 64)
+        self.memory.u64s(self.layout.column(column).values(), self.layout.slots as usize / 64)
     }
 
     /// The validity bits of a nullable column.
     #[inline]
     pub fn validity(&self, column: ColumnId) -> Option<&[AtomicU64]> {
-        let validity = self.layout.column(column).validity?;
+        let validity = self.layout.column(column).validity()?;
         Some(self.memory.u64s(validity, self.layout.slots as usize / 64))
     }
 
     /// The values of a 2-byte column.
     #[inline]
     pub fn u16s(&self, column: ColumnId) -> &[AtomicU16] {
-        self.memory.u16s(self.layout.column(column).values, self.layout.slots as usize)
+        self.memory.u16s(self.layout.column(column).values(), self.layout.slots as usize)
     }
 
     /// The values of a 4-byte column.
     #[inline]
     pub fn u32s(&self, column: ColumnId) -> &[AtomicU32] {
-        self.memory.u32s(self.layout.column(column).values, self.layout.slots as usize)
+        self.memory.u32s(self.layout.column(column).values(), self.layout.slots as usize)
     }
 
     /// The values of an 8-byte column.
     #[inline]
     pub fn u64s(&self, column: ColumnId) -> &[AtomicU64] {
-        self.memory.u64s(self.layout.column(column).values, self.layout.slots as usize)
+        self.memory.u64s(self.layout.column(column).values(), self.layout.slots as usize)
     }
 
     /// The values of a 16-byte column or the views of a string column: two words a slot.
     #[inline]
     pub fn pairs(&self, column: ColumnId) -> &[AtomicU64] {
-        self.memory.u64s(self.layout.column(column).values, 2 * self.layout.slots as usize)
+        self.memory.u64s(self.layout.column(column).values(), 2 * self.layout.slots as usize)
     }
 
     /// The heap's buffers, for Arrow.
@@ -176,24 +176,26 @@ impl Block {
     /// What lies in the column now, whoever wrote it. May be torn: see the protocol.
     #[inline]
     pub fn load_cell(&self, slot: Slot, column: ColumnId) -> RawCell {
-        let column = self.layout.column(column);
-        match self.load_words(slot, column) {
+        self.check(slot);
+        // SAFETY: just checked.
+        match unsafe { self.load_words(slot.index(), self.layout.column(column)) } {
             Some(words) => RawCell { null: false, words },
             None => RawCell { null: true, words: [0, 0] },
         }
     }
 
     /// The words of a value, `None` for NULL.
+    ///
+    /// # Safety
+    /// The slot `at` has been [checked](Block::check).
     #[inline]
-    fn load_words(&self, slot: Slot, column: &ColumnLayout) -> Option<[u64; 2]> {
+    unsafe fn load_words(&self, at: usize, column: ColumnLayout) -> Option<[u64; 2]> {
         use Ordering::Relaxed;
-        self.check(slot);
-        let at = slot.index();
-        let values = column.values;
+        let values = column.values();
         // SAFETY: every part of the layout has room for `slots` values, of which this is one, in the
         // unit the layout gives; parts are aligned to more than any unit.
         unsafe {
-            if let Some(validity) = column.validity
+            if let Some(validity) = column.validity()
                 && self.bit_word(validity, at).load(Relaxed) >> (at % 64) & 1 == 0
             {
                 return None;
@@ -231,23 +233,82 @@ impl Block {
     /// Changes the column in place. The caller owns the row: its record heads the chain.
     #[inline]
     pub fn store_cell(&self, slot: Slot, column: ColumnId, cell: RawCell) {
-        use Ordering::Relaxed;
-        let column = self.layout.column(column);
         self.check(slot);
+        let (at, column) = (slot.index(), self.layout.column(column));
+        // SAFETY: just checked.
+        unsafe {
+            self.store_validity(at, column, !cell.null);
+            self.store_words(at, column, cell.words);
+        }
+    }
+
+    /// Changes columns in place to what the cells say; long strings go to the heap. The caller owns
+    /// the row.
+    #[inline]
+    pub fn store(&self, slot: Slot, columns: &[ColumnId], cells: &[Cell<'_>]) {
+        self.check(slot);
+        for (column, cell) in columns.iter().zip(cells) {
+            // SAFETY: just checked.
+            unsafe { self.store_checked(slot, self.layout.column(*column), cell) };
+        }
+    }
+
+    /// Fills a row of one cell per column; long strings go to the heap. The caller owns the row.
+    #[inline]
+    pub fn store_row(&self, slot: Slot, cells: &[Cell<'_>]) {
+        self.check(slot);
+        for (column, cell) in self.layout.columns.iter().zip(cells) {
+            // SAFETY: just checked.
+            unsafe { self.store_checked(slot, *column, cell) };
+        }
+    }
+
+    /// # Safety
+    /// The slot has been [checked](Block::check).
+    #[inline]
+    unsafe fn store_checked(&self, slot: Slot, column: ColumnLayout, cell: &Cell<'_>) {
         let at = slot.index();
-        let (values, [low, high]) = (column.values, cell.words);
+        // SAFETY: by the caller.
+        unsafe {
+            match *cell {
+                Cell::Word(word) if column.unit < Unit::Pair => {
+                    self.store_validity(at, column, true);
+                    self.store_words(at, column, [word, 0]);
+                }
+                _ => {
+                    let raw = self.import(column, cell);
+                    self.store_validity(at, column, !raw.null);
+                    self.store_words(at, column, raw.words);
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// The slot `at` has been [checked](Block::check).
+    #[inline]
+    unsafe fn store_validity(&self, at: usize, column: ColumnLayout, valid: bool) {
+        match column.validity() {
+            Some(validity) => {
+                // SAFETY: a nullable column has a bitmap there.
+                let word = unsafe { self.bit_word(validity, at) };
+                // Most writes do not change whether there is a value, and a load is cheaper.
+                if (word.load(Ordering::Relaxed) >> (at % 64) & 1 != 0) != valid {
+                    set_bit(word, at, valid);
+                }
+            }
+            None => assert!(valid, "NULL in a column that is not nullable"),
+        }
+    }
+
+    /// # Safety
+    /// The slot `at` has been [checked](Block::check).
+    #[inline]
+    unsafe fn store_words(&self, at: usize, column: ColumnLayout, [low, high]: [u64; 2]) {
+        use Ordering::Relaxed;
+        let values = column.values();
         // SAFETY: as in `load_words`.
         unsafe {
-            match column.validity {
-                Some(validity) => {
-                    let word = self.bit_word(validity, at);
-                    // Most writes do not change whether there is a value, and a load is cheaper.
-                    if (word.load(Relaxed) >> (at % 64) & 1 == 0) != cell.null {
-                        set_bit(word, at, !cell.null);
-                    }
-                }
-                None => assert!(!cell.null, "NULL in a column that is not nullable"),
-            }
             match column.unit {
                 Unit::Bit => set_bit(self.bit_word(values, at), at, low != 0),
                 Unit::Two => self.memory.at::<AtomicU16>(values + 2 * at).store(low as u16, Relaxed),
@@ -261,9 +322,8 @@ impl Block {
         }
     }
 
-    /// The raw form of a cell for `column`; long strings go to the heap.
-    #[inline]
-    pub fn import(&self, column: ColumnId, cell: &Cell<'_>) -> RawCell {
+    /// The raw form of a cell for a column; long strings go to the heap.
+    fn import(&self, column: ColumnLayout, cell: &Cell<'_>) -> RawCell {
         let words = match *cell {
             Cell::Null => return RawCell { null: true, words: [0, 0] },
             Cell::Word(word) => [word, 0],
@@ -272,8 +332,9 @@ impl Block {
         };
         debug_assert_eq!(
             matches!(cell, Cell::Inline(..) | Cell::Bytes(_)),
-            self.layout.column(column).unit == Unit::View,
-            "column {column:?} was given {cell:?}"
+            column.unit == Unit::View,
+            "a column of {:?} was given {cell:?}",
+            column.unit
         );
         RawCell { null: false, words }
     }
@@ -329,24 +390,36 @@ impl Block {
     pub fn link<'g>(&self, record: Record<'g>, head: Option<Record<'g>>) -> bool {
         let slot = record.slot();
         record.set_older(head);
-        self.position(slot).add(slot, 1);
+        // A row that has versions is counted, and stays so as long as its chain has a head.
+        if head.is_none() {
+            self.position(slot).add(slot, 1);
+        }
         let expected = head.map_or(std::ptr::null_mut(), Record::as_ptr);
         let linked = self.versions()[slot.index()]
             // AcqRel: the record's content goes with it, and older ones are followed from here.
             .compare_exchange(expected, record.as_ptr(), Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
-        if linked && let Some(head) = head {
-            head.set_newer(Some(record));
-        }
-        if linked && head.is_none() {
-            // Counted above.
-        } else {
-            // Either somebody else's record is counted for this row already, or nothing was linked.
-            self.position(slot).remove(slot, 1);
+        match head {
+            Some(head) if linked => head.set_newer(Some(record)),
+            None if !linked => self.position(slot).remove(slot, 1),
+            _ => {}
         }
         // Pairs with the reader's acquire fence: whoever sees a change sees the link.
         fence(Ordering::Release);
         linked
+    }
+
+    /// Links the record of an insert into a slot that was just given out.
+    #[inline]
+    pub fn link_fresh(&self, record: Record<'_>) {
+        let slot = record.slot();
+        self.position(slot).add(slot, 1);
+        let head = &self.versions()[slot.index()];
+        debug_assert!(head.load(Ordering::Relaxed).is_null(), "a slot is given out without versions");
+        // Release: the record's content goes with it.
+        head.store(record.as_ptr(), Ordering::Release);
+        // As in `link`.
+        fence(Ordering::Release);
     }
 
     /// Links one record as the only one of `rows` fresh rows.
@@ -432,8 +505,8 @@ impl Block {
         self.memory.prefetch(at / 64 * 8);
         for column in columns {
             let column = self.layout.column(*column);
-            self.memory.prefetch(column.values + at * column.unit.bits() / 8);
-            if let Some(validity) = column.validity {
+            self.memory.prefetch(column.values() + at * column.unit.bits() / 8);
+            if let Some(validity) = column.validity() {
                 self.memory.prefetch(validity + at / 64 * 8);
             }
         }
@@ -443,13 +516,15 @@ impl Block {
     /// newest record and the strings of a row.
     #[inline]
     pub fn prefetch_further(&self, slot: Slot, columns: &[ColumnId], guard: &Guard) {
+        self.check(slot);
         if let Some(record) = self.head(slot, guard) {
             prefetch(record.as_ptr().cast());
         }
         for column in columns {
             let column = self.layout.column(*column);
             if column.unit == Unit::View
-                && let Some(view) = self.load_words(slot, column)
+                // SAFETY: just checked.
+                && let Some(view) = unsafe { self.load_words(slot.index(), column) }
             {
                 self.heap.prefetch(view);
             }
@@ -467,6 +542,7 @@ impl Block {
         cells: &mut [Cell<'g>],
         guard: &'g Guard,
     ) -> bool {
+        self.check(slot);
         loop {
             let head = self.head(slot, guard);
             if head.is_some_and(|record| !visible(record.stamp(), snapshot)) {
@@ -477,7 +553,8 @@ impl Block {
             let mut views = false;
             for (column, cell) in columns.iter().zip(&mut *cells) {
                 let column = self.layout.column(*column);
-                *cell = match self.load_words(slot, column) {
+                // SAFETY: checked above.
+                *cell = match unsafe { self.load_words(slot.index(), column) } {
                     None => Cell::Null,
                     Some(words) if column.unit < Unit::Pair => Cell::Word(words[0]),
                     Some(words) => {

@@ -120,7 +120,7 @@ impl Retired {
                 return true;
             }
             // Key changes leave index entries that collecting the record cleans up.
-            if table_of(tables, record).touches_index(record) {
+            if table_of(tables, record).touches_index(record, guard) {
                 return true;
             }
             !bypass(record, older, guard)

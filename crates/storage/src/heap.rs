@@ -11,11 +11,9 @@
 //! Bytes are written before `len` grows, under a lock that makes appenders take turns.
 //! What updates leave behind is garbage until the block is frozen.
 
-use crate::memory::prefetch;
+use crate::memory::{Piece, prefetch};
 use arrow_buffer::Buffer;
 use firn_base::sync::{Arc, AtomicU32, Mutex, OnceLock, Ordering};
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::ptr::NonNull;
 
 /// The longest string that lies wholly inside its view.
 pub(crate) const INLINE_BYTES: usize = 12;
@@ -116,7 +114,7 @@ impl Heap {
         if view_len(view) > INLINE_BYTES
             && let Some(buffer) = self.buffers.get(view[1] as u32 as usize).and_then(OnceLock::get)
         {
-            prefetch(buffer.start.as_ptr().wrapping_add((view[1] >> 32) as usize));
+            prefetch(buffer.memory.start().as_ptr().wrapping_add((view[1] >> 32) as usize));
         }
     }
 
@@ -129,51 +127,40 @@ impl Heap {
                 let length = buffer.filled().len();
                 // SAFETY: the first `length` bytes are initialised, never change again, and live as
                 // long as the `Arc` that the Arrow buffer owns.
-                unsafe { Buffer::from_custom_allocation(buffer.start, length, buffer.clone()) }
+                unsafe { Buffer::from_custom_allocation(buffer.memory.start(), length, buffer.clone()) }
             })
             .collect()
     }
 
     /// Bytes allocated.
     pub fn allocated_bytes(&self) -> usize {
-        self.buffers.iter().map_while(OnceLock::get).map(|buffer| buffer.capacity).sum()
+        self.buffers.iter().map_while(OnceLock::get).map(|buffer| buffer.memory.len()).sum()
     }
 }
 
 struct HeapBuffer {
-    start: NonNull<u8>,
-    capacity: usize,
-    /// How much of it is filled and will not change again.
+    memory: Piece,
+    /// How much of it is filled and will not change again. Readers only touch bytes before this, which
+    /// no longer change; the one appender at a time (the heap's lock) only touches bytes after it.
     len: AtomicU32,
 }
 
-// SAFETY: readers only touch bytes before `len`, which no longer change; the one appender at a time
-// (the heap's lock) only touches bytes after it.
-unsafe impl Send for HeapBuffer {}
-// SAFETY: as above.
-unsafe impl Sync for HeapBuffer {}
-
 impl HeapBuffer {
+    /// An empty buffer, whose bytes stay uninitialised until appended.
     fn new(capacity: usize) -> HeapBuffer {
-        let layout = Self::layout(capacity);
-        // SAFETY: the size is not zero. The bytes stay uninitialised until appended.
-        let start = unsafe { alloc(layout) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout) };
-        HeapBuffer { start, capacity, len: AtomicU32::new(0) }
-    }
-
-    fn layout(capacity: usize) -> Layout {
-        Layout::from_size_align(capacity, 64).expect("at most 1 GiB")
+        HeapBuffer { memory: Piece::new(capacity), len: AtomicU32::new(0) }
     }
 
     /// Appends if there is room. `_turn` proves that the caller holds the heap's lock.
     fn append(&self, bytes: &[u8], _turn: &usize) -> Option<u32> {
         let offset = self.len.load(Ordering::Relaxed) as usize;
-        if bytes.len() > self.capacity - offset {
+        if bytes.len() > self.memory.len() - offset {
             return None;
         }
         // SAFETY: in bounds by the check; nobody else writes (the lock) or reads (beyond `len`) there.
-        unsafe { self.start.as_ptr().add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        unsafe {
+            self.memory.start().as_ptr().add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
+        };
         // Release: whoever sees the new length sees the bytes.
         self.len.store((offset + bytes.len()) as u32, Ordering::Release);
         Some(offset as u32)
@@ -184,14 +171,7 @@ impl HeapBuffer {
         // Acquire: pairs with the store in `append`.
         let length = self.len.load(Ordering::Acquire) as usize;
         // SAFETY: that many bytes are initialised and will not change again.
-        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), length) }
-    }
-}
-
-impl Drop for HeapBuffer {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout; the last owner is gone.
-        unsafe { dealloc(self.start.as_ptr(), Self::layout(self.capacity)) };
+        unsafe { std::slice::from_raw_parts(self.memory.start().as_ptr(), length) }
     }
 }
 

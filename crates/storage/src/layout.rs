@@ -56,25 +56,41 @@ impl Unit {
     }
 }
 
-/// Where one column lies.
+/// Where one column lies: what an access to one value needs to know, and no more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ColumnLayout {
-    pub ty: SqlType,
-    pub width: Width,
-    /// `width`, as what an access to one value needs to know.
+    values: u32,
+    /// 0, where the present bits lie, if there is none.
+    validity: u32,
     pub unit: Unit,
+}
+
+impl ColumnLayout {
     /// Byte offset of the values.
-    pub values: usize,
+    #[inline]
+    pub fn values(self) -> usize {
+        self.values as usize
+    }
+
     /// Byte offset of the validity bitmap (1 = not NULL) of a nullable column.
-    pub validity: Option<usize>,
+    #[inline]
+    pub fn validity(self) -> Option<usize> {
+        (self.validity != 0).then_some(self.validity as usize)
+    }
 }
 
 /// Where everything lies.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Layout {
     pub columns: Box<[ColumnLayout]>,
+    pub types: Box<[SqlType]>,
     pub slots: u32,
     pub bytes: usize,
+}
+
+/// Offsets are this narrow so that the layout of a row takes few cache lines.
+fn offset(bytes: usize) -> u32 {
+    u32::try_from(bytes).expect("a block is smaller than 4 GiB")
 }
 
 impl Layout {
@@ -90,26 +106,27 @@ impl Layout {
         let slots = ranges * RANGE_SLOTS as usize;
 
         let mut bytes = part_bytes(slots);
+        let types = columns.iter().map(|column| column.ty).collect();
         let columns = columns
             .iter()
             .map(|column| {
-                let width = column.ty.width();
-                let values = bytes;
-                bytes += part_bytes(slots * Unit::of(width).bits());
-                let validity = column.nullable.then_some(bytes);
+                let unit = Unit::of(column.ty.width());
+                let values = offset(bytes);
+                bytes += part_bytes(slots * unit.bits());
+                let validity = if column.nullable { offset(bytes) } else { 0 };
                 if column.nullable {
                     bytes += part_bytes(slots);
                 }
-                ColumnLayout { ty: column.ty, width, unit: Unit::of(width), values, validity }
+                ColumnLayout { values, validity, unit }
             })
             .collect();
-        Layout { columns, slots: slots as u32, bytes }
+        Layout { columns, types, slots: slots as u32, bytes }
     }
 
     /// Where `column` lies.
     #[inline]
-    pub fn column(&self, column: ColumnId) -> &ColumnLayout {
-        &self.columns[column.index()]
+    pub fn column(&self, column: ColumnId) -> ColumnLayout {
+        self.columns[column.index()]
     }
 }
 
@@ -135,10 +152,10 @@ mod tests {
             let slots = layout.slots as usize;
             let mut end = slots / 8;
             for column in &layout.columns {
-                assert_eq!(column.values % PART_ALIGN, 0);
-                assert!(column.values >= end);
-                end = column.values + slots * column.unit.bits() / 8;
-                if let Some(validity) = column.validity {
+                assert_eq!(column.values() % PART_ALIGN, 0);
+                assert!(column.values() >= end);
+                end = column.values() + slots * column.unit.bits() / 8;
+                if let Some(validity) = column.validity() {
                     assert!(validity >= end && validity % PART_ALIGN == 0);
                     end = validity + slots / 8;
                 }

@@ -7,7 +7,7 @@
 //! read again row by row.
 
 use crate::block::{Block, RawCell};
-use crate::layout::RANGE_SLOTS;
+use crate::layout::{RANGE_SLOTS, Unit};
 use crate::{Guard, Table, arrow};
 use arrow_array::types::Decimal128Type;
 use arrow_array::{
@@ -17,7 +17,6 @@ use arrow_array::{
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, Buffer, NullBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
 use firn_base::sync::{Arc, AtomicU64, Ordering, fence};
-use firn_base::types::Width;
 use firn_base::{BlockNumber, ColumnId, Slot, Snapshot, SqlType};
 
 /// Rows of one batch at most.
@@ -257,17 +256,18 @@ enum Values {
 impl<'a> Column<'a> {
     fn new(block: &'a Block, id: ColumnId, capacity: usize) -> Column<'a> {
         let layout = block.layout.column(id);
-        let values = match (layout.width, layout.ty) {
-            (Width::Bit, _) => Values::Bits(BooleanBufferBuilder::new(capacity)),
-            (Width::Fixed(2), _) => Values::Two(Vec::with_capacity(capacity)),
-            (Width::Fixed(4), _) => Values::Four(Vec::with_capacity(capacity)),
-            (Width::Fixed(8), SqlType::Numeric { .. }) => Values::Narrow(Vec::with_capacity(capacity)),
-            (Width::Fixed(8), _) => Values::Eight(Vec::with_capacity(capacity)),
-            (Width::Fixed(_), _) => Values::Sixteen(Vec::with_capacity(capacity)),
-            (Width::View, _) => Values::Views(Vec::with_capacity(capacity)),
+        let ty = block.layout.types[id.index()];
+        let values = match (layout.unit, ty) {
+            (Unit::Bit, _) => Values::Bits(BooleanBufferBuilder::new(capacity)),
+            (Unit::Two, _) => Values::Two(Vec::with_capacity(capacity)),
+            (Unit::Four, _) => Values::Four(Vec::with_capacity(capacity)),
+            (Unit::Eight, SqlType::Numeric { .. }) => Values::Narrow(Vec::with_capacity(capacity)),
+            (Unit::Eight, _) => Values::Eight(Vec::with_capacity(capacity)),
+            (Unit::Pair, _) => Values::Sixteen(Vec::with_capacity(capacity)),
+            (Unit::View, _) => Values::Views(Vec::with_capacity(capacity)),
         };
-        let validity = layout.validity.map(|_| BooleanBufferBuilder::new(capacity));
-        Column { block, id, ty: layout.ty, values, validity }
+        let validity = layout.validity().map(|_| BooleanBufferBuilder::new(capacity));
+        Column { block, id, ty, values, validity }
     }
 
     /// Adds what lies in the slots `from..to`.

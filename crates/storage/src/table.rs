@@ -11,7 +11,7 @@
 use crate::arrow_rows::BatchRows;
 use crate::block::{Block, RawCell, set_bits};
 use crate::directory::Directory;
-use crate::index::{AT_ONCE, Verdict};
+use crate::index::{AT_ONCE, IndexList, Verdict};
 use crate::layout::Layout;
 use crate::version::{Change, Record, restore_columns};
 use crate::{Guard, Index, KeyBuffer, TableScan, WriteSet};
@@ -59,7 +59,7 @@ pub struct Table {
     columns: Box<[ColumnSpec]>,
     layout: Arc<Layout>,
     blocks: Directory,
-    indexes: RwLock<Arc<[Arc<Index>]>>,
+    indexes: IndexList,
     /// Slots of dead rows, to be used before new ones.
     free: Mutex<Vec<RowId>>,
     free_count: AtomicUsize,
@@ -81,7 +81,7 @@ impl Table {
             columns: columns.into(),
             layout,
             blocks: Directory::new(),
-            indexes: RwLock::new(Arc::new([])),
+            indexes: IndexList::new(),
             free: Mutex::new(Vec::new()),
             free_count: AtomicUsize::new(0),
             rows: AtomicI64::new(0),
@@ -118,20 +118,18 @@ impl Table {
 
     /// The indexes that every change maintains.
     pub fn indexes(&self) -> Arc<[Arc<Index>]> {
-        self.indexes.read().clone()
+        self.indexes.get(&crate::pin()).all().clone()
     }
 
     /// Adds an index; from now on every change maintains it. The caller fills it with the rows that
     /// are already there and keeps writers out meanwhile.
     pub fn add_index(&self, index: Arc<Index>) {
-        let mut indexes = self.indexes.write();
-        *indexes = indexes.iter().cloned().chain([index]).collect();
+        self.indexes.replace(|all| all.iter().cloned().chain([index]).collect());
     }
 
     /// Takes an index off; nothing maintains it any more.
     pub fn remove_index(&self, index: &Arc<Index>) {
-        let mut indexes = self.indexes.write();
-        *indexes = indexes.iter().filter(|kept| !Arc::ptr_eq(kept, index)).cloned().collect();
+        self.indexes.replace(|all| all.iter().filter(|kept| !Arc::ptr_eq(kept, index)).cloned().collect());
     }
 
     pub(crate) fn layout(&self) -> &Layout {
@@ -165,12 +163,8 @@ impl Table {
         let (block, slot) = self.allocate_slot();
         let record = write_set.push_plain(block, slot, Change::Insert);
         block.prepare_write();
-        let linked = block.link(record, None);
-        assert!(linked, "nobody else writes to a slot that was just given out");
-        for (position, cell) in row.iter().enumerate() {
-            let column = ColumnId(position as u16);
-            block.store_cell(slot, column, block.import(column, cell));
-        }
+        block.link_fresh(record);
+        block.store_row(slot, row);
         block.set_present(slot, true);
         self.rows.fetch_add(1, Ordering::Relaxed);
         let id = block.row(slot);
@@ -184,7 +178,7 @@ impl Table {
     /// Enters a fresh row into every index.
     fn enter_row(&self, row: RowId, cells: &[Cell<'_>], snapshot: Snapshot, guard: &Guard) -> Result<()> {
         let mut key = KeyBuffer::new();
-        for index in self.indexes.read().iter() {
+        for index in self.indexes.get(guard).all().iter() {
             key.clear();
             index.encode_with(|column| cells[column.index()], &mut key);
             self.enter(index, &key, row, snapshot, guard)?;
@@ -376,22 +370,17 @@ impl Table {
             write_set.pop();
         }
         assert!(block.is_present(slot), "only rows that the snapshot sees are updated");
-        let indexes = self.indexes.read();
-        let keys_change = indexes.iter().any(|index| is_over(index, columns));
-        if !keys_change {
-            for (column, cell) in columns.iter().zip(cells) {
-                block.store_cell(slot, *column, block.import(*column, cell));
-            }
+        let indexes = self.indexes.get(guard);
+        if !indexes.may_be_over(columns.iter().copied()) {
+            block.store(slot, columns, cells);
         } else {
             self.keys_changed.store(true, Ordering::Release);
             {
                 let _turn = self.key_lock(row).lock();
-                for (column, cell) in columns.iter().zip(cells) {
-                    block.store_cell(slot, *column, block.import(*column, cell));
-                }
+                block.store(slot, columns, cells);
             }
             // Without the lock: judging another row takes that row's.
-            for index in indexes.iter().filter(|index| is_over(index, columns)) {
+            for index in indexes.all().iter().filter(|index| is_over(index, columns)) {
                 let (key_columns, mut raw) = key_columns(index);
                 for (column, raw) in key_columns.iter().zip(&mut raw) {
                     *raw = block.load_cell(slot, *column);
@@ -400,7 +389,6 @@ impl Table {
                 self.enter(index, &key, row, snapshot, guard)?;
             }
         }
-        drop(indexes);
         if let Some(redo) = write_set.redo() {
             redo.update(self.id, row, columns, cells);
         }
@@ -603,9 +591,8 @@ impl Table {
                 block.set_present(slot, true);
             }
             Change::Update => {
-                let indexes = self.indexes();
                 let affected: SmallVec<[&Arc<Index>; 4]> =
-                    indexes.iter().filter(|index| changes(index, record)).collect();
+                    self.indexes.get(guard).all().iter().filter(|index| changes(index, record)).collect();
                 if affected.is_empty() {
                     for (column, before) in record.entries() {
                         block.store_cell(slot, column, before);
@@ -630,22 +617,25 @@ impl Table {
     /// Removes the entries of a row that nobody can see any more, or that was just rolled back.
     pub(crate) fn remove_entries(&self, row: RowId, guard: &Guard) {
         let block = self.block(row);
-        for index in self.indexes.read().iter() {
+        for index in self.indexes.get(guard).all().iter() {
             index.remove(&key_in_place(block, index, row.slot()), row, guard);
         }
     }
 
-    /// Whether a record changed a column of an index.
-    pub(crate) fn touches_index(&self, record: Record<'_>) -> bool {
-        self.indexes.read().iter().any(|index| changes(index, record))
+    /// Whether a record may have changed a column of an index.
+    pub(crate) fn touches_index(&self, record: Record<'_>, guard: &Guard) -> bool {
+        self.indexes.get(guard).may_be_over(record.entries().map(|(column, _)| column))
     }
 
     /// Removes the entries of the keys that an update replaced, unless a version still has them.
     pub(crate) fn purge_before_images(&self, record: Record<'_>, guard: &Guard) {
+        if !self.touches_index(record, guard) {
+            return;
+        }
         let block = record.block();
         let slot = record.slot();
         let row = block.row(slot);
-        for index in self.indexes.read().iter().filter(|index| changes(index, record)) {
+        for index in self.indexes.get(guard).all().iter().filter(|index| changes(index, record)) {
             let turn = self.key_lock(row).lock();
             // The image before: what newer records and the row itself do not tell otherwise.
             let (columns, mut raw) = key_columns(index);
@@ -699,10 +689,7 @@ impl Table {
     pub fn restore_row(&self, row: RowId, cells: &[Cell<'_>]) {
         let block = self.restore_block(row);
         block.allocate_through(row.slot());
-        for (position, cell) in cells.iter().enumerate() {
-            let column = ColumnId(position as u16);
-            block.store_cell(row.slot(), column, block.import(column, cell));
-        }
+        block.store_row(row.slot(), cells);
         block.set_present(row.slot(), true);
     }
 
@@ -729,9 +716,7 @@ impl Table {
         if !block.is_present(row.slot()) {
             return false;
         }
-        for (column, cell) in columns.iter().zip(cells) {
-            block.store_cell(row.slot(), *column, block.import(*column, cell));
-        }
+        block.store(row.slot(), columns, cells);
         true
     }
 

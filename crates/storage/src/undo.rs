@@ -90,8 +90,11 @@ pub(crate) struct UndoMemory(#[expect(dead_code, reason = "held to be dropped")]
 pub(crate) struct UndoBuffer {
     owner: Stamp,
     segments: SmallVec<[Arc<Segment>; 2]>,
-    /// Bytes used of the last segment.
+    /// Bytes used of the last segment, and how many it has.
     used: usize,
+    room: usize,
+    /// Where the last segment begins; dangling if there is none.
+    start: NonNull<u8>,
     records: Vec<NonNull<UndoHeader>>,
 }
 
@@ -103,7 +106,7 @@ unsafe impl Sync for UndoBuffer {}
 impl UndoBuffer {
     pub fn new(owner: Stamp) -> UndoBuffer {
         let records = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
-        UndoBuffer { owner, segments: SmallVec::new(), used: 0, records }
+        UndoBuffer { owner, segments: SmallVec::new(), used: 0, room: 0, start: NonNull::dangling(), records }
     }
 
     /// The records so far.
@@ -112,6 +115,7 @@ impl UndoBuffer {
     }
 
     /// Adds a record of an insert or a delete.
+    #[inline]
     pub fn push_plain(&mut self, block: &Block, slot: Slot, change: Change) -> NonNull<UndoHeader> {
         let at = self.reserve(version::HEADER_LEN);
         // SAFETY: just reserved.
@@ -130,6 +134,7 @@ impl UndoBuffer {
     }
 
     /// Adds a record of an update, with what the columns are before it.
+    #[inline]
     pub fn push_update(&mut self, block: &Block, slot: Slot, columns: &[ColumnId]) -> NonNull<UndoHeader> {
         let most = version::longest_update(columns.len());
         let at = self.reserve(most);
@@ -145,23 +150,28 @@ impl UndoBuffer {
         self.records.pop();
     }
 
+    #[inline]
     fn reserve(&mut self, bytes: usize) -> NonNull<u8> {
         debug_assert!(bytes.is_multiple_of(8));
-        let fits = |segment: &Arc<Segment>, used| used + bytes <= segment.bytes();
-        if !self.segments.last().is_some_and(|segment| fits(segment, self.used)) {
-            let unfilled = UNFILLED.take().filter(|(segment, used)| fits(segment, *used));
-            let (segment, used) = unfilled.unwrap_or_else(|| (Arc::new(Segment::new(bytes)), 0));
-            self.segments.push(segment);
-            self.used = used;
+        if self.room - self.used < bytes {
+            self.begin_segment(bytes);
         }
-        let segment = self.segments.last().expect("just made sure");
-        // The pointer may reach the whole segment: it is derived from the slice, not from one word.
-        let start =
-            NonNull::new(segment.words().as_ptr().cast_mut().cast::<u8>()).expect("boxes are not null");
         // SAFETY: in bounds by the check above.
-        let at = unsafe { start.add(self.used) };
+        let at = unsafe { self.start.add(self.used) };
         self.used += bytes;
         at
+    }
+
+    /// Goes on in a segment that has room for a record.
+    #[cold]
+    fn begin_segment(&mut self, bytes: usize) {
+        let unfilled = UNFILLED.take().filter(|(segment, used)| used + bytes <= segment.bytes());
+        let (segment, used) = unfilled.unwrap_or_else(|| (Arc::new(Segment::new(bytes)), 0));
+        (self.used, self.room) = (used, segment.bytes());
+        // The pointer may reach the whole segment: it is derived from the slice, not from one word.
+        let start = segment.words().as_ptr().cast_mut().cast::<u8>();
+        self.start = NonNull::new(start).expect("boxes are not null");
+        self.segments.push(segment);
     }
 
     /// The records and the memory they lie in, for the collector.

@@ -250,6 +250,7 @@ pub(crate) struct Place<'a> {
 impl Place<'_> {
     /// # Safety
     /// `at` is aligned to 8 and has room for [`HEADER_LEN`] bytes that nobody else uses.
+    #[inline]
     unsafe fn write_header(&self, at: NonNull<u8>, change: Change, entries: u16) -> NonNull<UndoHeader> {
         let at = at.cast::<UndoHeader>();
         // SAFETY: by the caller.
@@ -272,6 +273,7 @@ impl Place<'_> {
     ///
     /// # Safety
     /// `at` is aligned to 8 and has room for [`HEADER_LEN`] bytes that nobody else uses.
+    #[inline]
     pub unsafe fn write_plain(&self, at: NonNull<u8>, change: Change) -> NonNull<UndoHeader> {
         debug_assert!(matches!(change, Change::Insert | Change::Delete));
         // SAFETY: by the caller.
@@ -295,6 +297,7 @@ impl Place<'_> {
     ///
     /// # Safety
     /// As above, for [`longest_update`] bytes.
+    #[inline]
     pub unsafe fn write_update(&self, at: NonNull<u8>, columns: &[ColumnId]) -> (NonNull<UndoHeader>, usize) {
         // SAFETY: by the caller; an entry takes at most 24 bytes.
         unsafe {

@@ -15,6 +15,7 @@
 mod art;
 mod buffer;
 mod key;
+mod list;
 mod locked;
 mod posting;
 mod radix;
@@ -27,6 +28,7 @@ pub use buffer::KeyBuffer;
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, RowId, SqlType};
 use key::Codec;
+pub(crate) use list::IndexList;
 use locked::LockedIndex;
 pub(crate) use radix::AT_ONCE;
 use std::ops::Bound;

@@ -1,39 +1,15 @@
 //! Walking over a range of the tree in order, beside writers.
 //!
-//! The walk keeps a stack of nodes with their versions. When one has changed, everything before the
-//! next byte of that node is done, so the walk begins again at the root with the path to that byte as
-//! its bound. It never goes back, hence visits no key twice.
+//! The walk keeps a stack of nodes with their versions, and visits the children of a node in batches: a
+//! batch is copied, then validated, then visited. When a node has changed since, all before its next
+//! byte is done, so the walk begins again at the root with the path to that byte as its bound. It never
+//! goes back, hence visits no key twice.
 
 use super::node::{Child, Contended, Kind, Node, Version};
 use crate::Guard;
 use crate::index::{Span, key};
 use smallvec::SmallVec;
-
-/// A node that the walk is in.
-struct Frame<'g> {
-    node: Node<'g>,
-    version: Version,
-    /// Length of the path to its children.
-    depth: usize,
-    /// Forward: children from this byte on are still to come; backward: those below it.
-    next: usize,
-}
-
-/// Bytes on the stack for a path; longer ones lie on the heap.
-type Path = SmallVec<[u8; 64]>;
-
-struct Cursor<'g> {
-    root: Node<'g>,
-    frames: SmallVec<[Frame<'g>; 16]>,
-    /// The bytes that lead to where the walk is.
-    path: Path,
-    reverse: bool,
-    /// Where the walk began or begins again: forward not below it, backward below it (`None`: at the
-    /// very end).
-    bound: Option<Path>,
-    /// Whether the last frame is on the path to the bound, so that not all of it is to be visited.
-    edge: bool,
-}
+use std::ops::Range;
 
 /// Calls `visit` with keys and values of a span until it returns false.
 #[inline]
@@ -44,41 +20,118 @@ pub(super) fn scan<'g>(
     _guard: &'g Guard,
     visit: &mut impl FnMut(&[u8], u64) -> bool,
 ) {
-    let bound = if reverse { span.high.map(Path::from_slice) } else { Some(Path::from_slice(span.low)) };
+    let bounds = Bounds { low: Path::from_slice(span.low), high: span.high.map(Path::from_slice) };
     let (frames, path) = (SmallVec::new(), Path::new());
-    let mut cursor = Cursor { root, frames, path, reverse, bound, edge: false };
-    let is_past = |key: &[u8]| match reverse {
-        true => key < span.low,
-        false => span.high.is_some_and(|high| key >= high),
-    };
+    let mut cursor = Cursor { root, frames, path, reverse, bounds };
     cursor.begin();
-    loop {
-        match cursor.next() {
-            Ok(None) => return,
-            Ok(Some(Kind::Value(value))) => {
-                if is_past(&cursor.path) || !visit(&cursor.path, value) {
-                    return;
+    let mut batch = [(0, Child::NOTHING); BATCH];
+    while let Some(frame) = cursor.frames.last() {
+        let (depth, edges) = (frame.depth, frame.edges);
+        let Ok(count) = cursor.copy(&mut batch) else {
+            cursor.begin_again();
+            continue;
+        };
+        if count == 0 {
+            cursor.frames.pop();
+            continue;
+        }
+        cursor.path.truncate(depth);
+        cursor.path.push(0);
+        for &(byte, child) in &batch[..count] {
+            cursor.path[depth] = byte;
+            let edges = edges.below(&cursor.bounds, depth, byte);
+            // SAFETY: copied under the guard.
+            match unsafe { child.kind::<'g>() } {
+                Kind::Value(value) => {
+                    cursor.pass(byte);
+                    if edges.admit(&cursor.bounds, &cursor.path) && !visit(&cursor.path, value) {
+                        return;
+                    }
                 }
-            }
-            Ok(Some(Kind::Leaf(leaf))) => {
-                if is_past(leaf.key()) || !visit(leaf.key(), leaf.value()) {
-                    return;
+                Kind::Leaf(leaf) => {
+                    cursor.pass(byte);
+                    if edges.admit(&cursor.bounds, leaf.key()) && !visit(leaf.key(), leaf.value()) {
+                        return;
+                    }
                 }
+                // The last one of its batch.
+                Kind::Node(node) => match cursor.enter(node, edges, byte) {
+                    Ok(()) => break,
+                    Err(Contended) => cursor.begin_again(),
+                },
+                Kind::Nothing => unreachable!("only children are copied"),
             }
-            Ok(Some(_)) => {}
-            Err(Contended) => cursor.begin_again(),
         }
     }
 }
 
+/// Children that are copied at once.
+const BATCH: usize = 16;
+
+/// Keys from `low` on and below `high`.
+struct Bounds {
+    low: Path,
+    high: Option<Path>,
+}
+
+/// Bytes on the stack for a path; longer ones lie on the heap.
+type Path = SmallVec<[u8; 64]>;
+
+/// On which paths to the bounds a node or an entry lies. Off them it is within the bounds for sure.
+#[derive(Clone, Copy)]
+struct Edges {
+    low: bool,
+    high: bool,
+}
+
+impl Edges {
+    /// Those of the child of `byte`.
+    #[inline]
+    fn below(self, bounds: &Bounds, depth: usize, byte: u8) -> Edges {
+        Edges {
+            low: self.low && bounds.low.get(depth) == Some(&byte),
+            high: self.high && bounds.high.as_ref().is_some_and(|high| high.get(depth) == Some(&byte)),
+        }
+    }
+
+    /// Whether an entry lies within the bounds.
+    #[inline]
+    fn admit(self, bounds: &Bounds, key: &[u8]) -> bool {
+        let is_below = self.low && key < &bounds.low[..];
+        let is_past = self.high && bounds.high.as_ref().is_some_and(|high| key >= &high[..]);
+        !is_below && !is_past
+    }
+}
+
+/// A node that the walk is in.
+struct Frame<'g> {
+    node: Node<'g>,
+    version: Version,
+    /// Length of the path to its children.
+    depth: usize,
+    edges: Edges,
+    /// Bytes whose children are still to come.
+    left: Range<usize>,
+}
+
+struct Cursor<'g> {
+    root: Node<'g>,
+    frames: SmallVec<[Frame<'g>; 16]>,
+    /// The bytes that lead to where the walk is.
+    path: Path,
+    reverse: bool,
+    /// What is still to be visited.
+    bounds: Bounds,
+}
+
 impl<'g> Cursor<'g> {
-    /// Stands at the root, before the bound.
+    /// Stands at the root, before all that is within the bounds.
     fn begin(&mut self) {
         loop {
             self.frames.clear();
             self.path.clear();
-            self.edge = self.bound.is_some();
-            if self.enter(self.root).is_ok() {
+            let edges = Edges { low: true, high: self.bounds.high.is_some() };
+            if self.push(self.root, edges).is_ok() {
                 return;
             }
         }
@@ -89,99 +142,96 @@ impl<'g> Cursor<'g> {
     fn begin_again(&mut self) {
         let Some(frame) = self.frames.last() else { return self.begin() };
         let mut path = Path::from_slice(&self.path[..frame.depth]);
-        let bound = match u8::try_from(frame.next) {
-            Ok(next) => {
-                path.push(next);
-                Some(path)
+        // The bounds from before go on to hold; on their edges they are the closer ones.
+        if self.reverse {
+            let high = match u8::try_from(frame.left.end) {
+                Ok(end) => {
+                    path.push(end);
+                    Some(path)
+                }
+                Err(_) => key::after(&path).map(|after| Path::from_slice(&after)),
+            };
+            if let Some(high) = high
+                && self.bounds.high.as_ref().is_none_or(|old| high < *old)
+            {
+                self.bounds.high = Some(high);
             }
-            // Only backward, before anything of the node was visited: below all that begins so.
-            Err(_) => key::after(&path).map(|after| Path::from_slice(&after)),
-        };
-        // The bound from before goes on to hold; on its edge it is the closer one.
-        if let Some(bound) = bound
-            && (self.bound.as_ref()).is_none_or(|old| if self.reverse { bound < *old } else { bound > *old })
-        {
-            self.bound = Some(bound);
+        } else {
+            path.push(u8::try_from(frame.left.start).expect("a node is not read when all of it is done"));
+            if path > self.bounds.low {
+                self.bounds.low = path;
+            }
         }
         self.begin();
     }
 
-    /// The next entry; or something else, if the walk has only come nearer to it.
+    /// Copies the next children of the last frame, up to and with the first that is a node.
     #[inline]
-    fn next(&mut self) -> Result<Option<Kind<'g>>, Contended> {
-        let Some(frame) = self.frames.last_mut() else { return Ok(None) };
-        self.path.truncate(frame.depth);
-        let is_done = frame.next == if self.reverse { 0 } else { 256 };
-        let child = match self.reverse {
-            _ if is_done => None,
-            false => frame.node.child_from(frame.next),
-            true => frame.node.child_before(frame.next),
-        };
-        // What is done stays done, whatever has changed.
-        if !is_done {
-            frame.node.header().validate(frame.version)?;
+    fn copy(&self, batch: &mut [(u8, Child); BATCH]) -> Result<usize, Contended> {
+        let frame = self.frames.last().expect("callers are in a node");
+        if frame.left.is_empty() {
+            return Ok(0);
         }
-        let Some((byte, child)) = child else {
-            self.frames.pop();
-            self.edge = false;
-            return Ok(Some(Kind::Nothing));
-        };
-        // On the edge, only the child that the bound leads to is on it, too.
-        self.edge =
-            self.edge && self.bound.as_ref().is_some_and(|bound| bound.get(frame.depth) == Some(&byte));
-        self.path.push(byte);
-        let (index, next) = (self.frames.len() - 1, usize::from(byte) + usize::from(!self.reverse));
-        let entry = self.follow(child)?;
-        self.frames[index].next = next;
-        Ok(Some(entry))
+        let mut count = 0;
+        frame.node.visit(frame.left.clone(), self.reverse, |byte, child| {
+            batch[count] = (byte, child);
+            count += 1;
+            count < BATCH && !child.is_node()
+        });
+        frame.node.header().validate(frame.version)?;
+        Ok(count)
     }
 
-    /// Enters a node; gives anything else, if it is not beyond the bound.
+    /// The child of `byte` is done.
     #[inline]
-    fn follow(&mut self, child: Child) -> Result<Kind<'g>, Contended> {
-        // SAFETY: just read under the guard.
-        let kind = unsafe { child.kind::<'g>() };
-        let within = match kind {
-            Kind::Node(node) => {
-                self.enter(node)?;
-                return Ok(Kind::Nothing);
-            }
-            _ if !self.edge => true,
-            Kind::Value(_) => self.is_within(&self.path),
-            Kind::Leaf(leaf) => self.is_within(leaf.key()),
-            Kind::Nothing => true,
-        };
-        self.edge = false;
-        Ok(if within { kind } else { Kind::Nothing })
-    }
-
-    fn is_within(&self, key: &[u8]) -> bool {
-        match &self.bound {
-            None => true,
-            Some(bound) if self.reverse => key < &bound[..],
-            Some(bound) => key >= &bound[..],
+    fn pass(&mut self, byte: u8) {
+        let frame = self.frames.last_mut().expect("callers are in a node");
+        if self.reverse {
+            frame.left.end = usize::from(byte);
+        } else {
+            frame.left.start = usize::from(byte) + 1;
         }
     }
 
-    /// Enters a node, unless it lies wholly beyond the bound.
-    fn enter(&mut self, node: Node<'g>) -> Result<(), Contended> {
+    /// Enters the node that the child of `byte` is.
+    fn enter(&mut self, node: Node<'g>, edges: Edges, byte: u8) -> Result<(), Contended> {
+        let parent = self.frames.len() - 1;
+        self.push(node, edges)?;
+        let left = &mut self.frames[parent].left;
+        if self.reverse {
+            left.end = usize::from(byte);
+        } else {
+            left.start = usize::from(byte) + 1;
+        }
+        Ok(())
+    }
+
+    /// Enters a node, unless it lies wholly beyond the bounds.
+    fn push(&mut self, node: Node<'g>, edges: Edges) -> Result<(), Contended> {
         let version = node.header().version()?;
         let prefix = node.header().prefix();
         self.path.extend_from_slice(&prefix.to_bytes()[..prefix.len()]);
         let depth = self.path.len();
-        let mut next = if self.reverse { 256 } else { 0 };
-        if self.edge {
-            let bound = self.bound.as_ref().expect("only a bound has an edge");
-            if bound.len() > depth && bound[..depth] == self.path[..] {
-                next = usize::from(bound[depth]) + usize::from(self.reverse);
-            } else {
-                self.edge = false;
-                if !self.is_within(&self.path) {
-                    return Ok(());
-                }
+        let leads_to = |bound: &Path| bound.len() > depth && bound[..depth] == self.path[..];
+        let (mut left, mut on) = (0..256, Edges { low: false, high: false });
+        if edges.low {
+            let low = &self.bounds.low;
+            if leads_to(low) {
+                (on.low, left.start) = (true, usize::from(low[depth]));
+            } else if self.path < *low {
+                return Ok(());
             }
         }
-        self.frames.push(Frame { node, version, depth, next });
+        if let Some(high) = &self.bounds.high
+            && edges.high
+        {
+            if leads_to(high) {
+                (on.high, left.end) = (true, usize::from(high[depth]) + 1);
+            } else if self.path >= *high {
+                return Ok(());
+            }
+        }
+        self.frames.push(Frame { node, version, depth, edges: on, left });
         Ok(())
     }
 }

@@ -16,7 +16,7 @@ mod tests;
 use crate::Guard;
 use crate::index::Span;
 use firn_base::sync::{AtomicU64, Ordering};
-use node::{Child, Contended, Fresh, Kind, Leaf, Node, Node256, PREFIX_BYTES, Prefix, Version};
+use node::{Child, Contended, Fresh, Kind, Leaf, Node, PREFIX_BYTES, Prefix, Version};
 
 pub(super) use node::VALUE_BITS;
 
@@ -28,8 +28,9 @@ const CHANGE_COUNTERS: usize = 64;
 
 /// A tree from keys to values.
 pub(super) struct Tree {
-    /// Never replaced, so it needs no parent: without a prefix, and never full.
-    root: Box<Node256>,
+    /// A [`node::Node256`] that is never replaced, so it needs no parent: without a prefix, and never
+    /// full.
+    root: Child,
     /// How often values were replaced or removed; see [`Sighting`].
     changes: Box<[AtomicU64; CHANGE_COUNTERS]>,
 }
@@ -126,13 +127,19 @@ struct Descent<'g> {
 impl Tree {
     pub(super) fn new() -> Tree {
         Tree {
-            root: Box::new(Node256::new(Prefix::EMPTY)),
+            root: Fresh::new(256, Prefix::EMPTY).into_child(),
             changes: Box::new([const { AtomicU64::new(0) }; CHANGE_COUNTERS]),
         }
     }
 
     fn root(&self) -> Node<'_> {
-        Node::N256(&self.root)
+        // SAFETY: it is freed with the tree.
+        let Kind::Node(root) = (unsafe { self.root.kind() }) else { unreachable!("the root is a node") };
+        root
+    }
+
+    fn walk(&self) -> Walk {
+        Walk { child: self.root, depth: 0 }
     }
 
     /// The value of a key.
@@ -147,9 +154,9 @@ impl Tree {
 
     #[inline]
     fn try_get<'g>(&'g self, search: &Search<'_>, guard: &'g Guard) -> Result<Option<u64>, Contended> {
-        let mut walk = Walk { child: None, depth: 0 };
+        let mut walk = self.walk();
         loop {
-            if let Some(value) = walk.advance(self.root(), search, guard)? {
+            if let Some(value) = walk.advance(search, guard)? {
                 return Ok(value);
             }
         }
@@ -158,21 +165,25 @@ impl Tree {
     /// The values of up to [`AT_ONCE`] keys, which are looked up together.
     pub(super) fn get_many<K: AsRef<[u8]>>(&self, keys: &[K], values: &mut [Option<u64>], guard: &Guard) {
         assert!(keys.len() == values.len() && keys.len() <= AT_ONCE);
-        let mut walks = [const { Walk { child: None, depth: 0 } }; AT_ONCE];
+        let mut walks = [self.walk(); AT_ONCE];
+        let mut searches = [Search::new(&[]); AT_ONCE];
+        for (search, key) in searches.iter_mut().zip(keys) {
+            *search = Search::new(key.as_ref());
+        }
         let mut running = (1u32 << keys.len()) - 1;
         while running != 0 {
             let mut round = running;
             while round != 0 {
                 let number = round.trailing_zeros() as usize;
                 round &= round - 1;
-                let search = Search::new(keys[number].as_ref());
-                match walks[number].advance(self.root(), &search, guard) {
-                    Ok(None) => walks[number].prefetch(&search),
+                let (walk, search) = (&mut walks[number], &searches[number]);
+                match walk.advance(search, guard) {
+                    Ok(None) => walk.prefetch(search),
                     Ok(Some(value)) => {
                         values[number] = value;
                         running &= !(1 << number);
                     }
-                    Err(Contended) => walks[number] = Walk { child: None, depth: 0 },
+                    Err(Contended) => *walk = self.walk(),
                 }
             }
         }
@@ -377,16 +388,16 @@ impl Tree {
 
     /// Bytes held, about right while others write.
     pub(super) fn memory_bytes(&self, guard: &Guard) -> usize {
-        let mut bytes = size_of::<Node256>() + size_of_val(&*self.changes);
+        let mut bytes = self.root.memory_bytes(guard) + size_of_val(&*self.changes);
         let mut nodes = vec![self.root()];
         while let Some(node) = nodes.pop() {
-            for (_, child) in node.children() {
+            node.for_each(|_, child| {
                 bytes += child.memory_bytes(guard);
                 // SAFETY: read under the guard.
                 if let Kind::Node(node) = unsafe { child.kind() } {
                     nodes.push(node);
                 }
-            }
+            });
         }
         bytes
     }
@@ -396,28 +407,30 @@ impl Tree {
         let mut nodes = vec![(self.root(), true)];
         while let Some((node, is_root)) = nodes.pop() {
             assert!(node.header().version().is_ok(), "a node in the tree is locked or obsolete");
-            assert_eq!(node.children().count(), node.header().count());
             assert!(is_root || node.header().count() > 0, "an empty node was left in the tree");
-            for (_, child) in node.children() {
+            let mut count = 0;
+            node.for_each(|_, child| {
+                count += 1;
                 // SAFETY: nobody else is writing.
                 match unsafe { child.kind() } {
                     Kind::Node(node) => nodes.push((node, false)),
                     Kind::Nothing => panic!("a child that is counted is there"),
                     Kind::Value(_) | Kind::Leaf(_) => {}
                 }
-            }
+            });
+            assert_eq!(count, node.header().count());
         }
     }
 }
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        let mut children: Vec<Child> = self.root().children().map(|(_, child)| child).collect();
+        let mut children = vec![self.root];
         while let Some(child) = children.pop() {
             // SAFETY: nobody else has the tree; every child has one parent.
             unsafe {
                 if let Kind::Node(node) = child.kind() {
-                    children.extend(node.children().map(|(_, child)| child));
+                    node.for_each(|_, child| children.push(child));
                 }
                 child.free();
             }
@@ -436,9 +449,10 @@ impl Place<'_> {
 }
 
 /// One look-up on its way down.
+#[derive(Clone, Copy)]
 struct Walk {
-    /// Where it goes next; `None` at the root.
-    child: Option<Child>,
+    /// Where it goes next.
+    child: Child,
     depth: usize,
 }
 
@@ -447,35 +461,30 @@ impl Walk {
     #[inline]
     fn advance<'g>(
         &mut self,
-        root: Node<'g>,
         search: &Search<'_>,
         _guard: &'g Guard,
     ) -> Result<Option<Option<u64>>, Contended> {
         // SAFETY: the child was read under the guard.
-        let node = match self.child.map(|child| unsafe { child.kind::<'g>() }) {
-            None => root,
-            Some(Kind::Node(node)) => node,
-            Some(Kind::Nothing) => return Ok(Some(None)),
-            Some(Kind::Value(value)) => return Ok(Some((self.depth == search.key.len()).then_some(value))),
+        let node = match unsafe { self.child.kind::<'g>() } {
+            Kind::Node(node) => node,
+            Kind::Value(value) => return Ok(Some((self.depth == search.key.len()).then_some(value))),
+            Kind::Nothing => return Ok(Some(None)),
             // A value that is set while we look is the new or the old one.
-            Some(Kind::Leaf(leaf)) => {
-                return Ok(Some((leaf.key() == search.key).then(|| leaf.value())));
-            }
+            Kind::Leaf(leaf) => return Ok(Some((leaf.key() == search.key).then(|| leaf.value()))),
         };
-        let version = node.header().version()?;
-        let Some((byte, below)) = search.step(node.header().prefix(), self.depth) else {
-            return Ok(Some(None));
-        };
+        let header = node.header();
+        let version = header.version()?;
+        let Some((byte, below)) = search.step(header.prefix(), self.depth) else { return Ok(Some(None)) };
         let child = node.child(byte);
-        node.header().validate(version)?;
-        (self.child, self.depth) = (Some(child), below);
+        header.validate(version)?;
+        (self.child, self.depth) = (child, below);
         Ok(None)
     }
 
     #[inline]
     fn prefetch(&self, search: &Search<'_>) {
-        if let (Some(child), Some(byte)) = (self.child, search.key.get(self.depth)) {
-            child.prefetch(*byte);
+        if let Some(byte) = search.key.get(self.depth) {
+            self.child.prefetch(*byte);
         }
     }
 }
