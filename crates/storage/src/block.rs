@@ -17,7 +17,7 @@
 use crate::Guard;
 use crate::heap::{self, Heap, INLINE_BYTES};
 use crate::layout::{ColumnLayout, Layout, RANGE_SLOTS, Unit};
-use crate::memory::{Memory, prefetch};
+use crate::memory::{Memory, prefetch, prefetch_to_write};
 use crate::state::{BlockEvent, BlockState, next};
 use crate::version::{Record, UndoHeader, undo_unseen};
 use firn_base::sync::{Arc, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, OnceLock, Ordering, fence};
@@ -30,6 +30,9 @@ pub(crate) struct RawCell {
     pub null: bool,
     pub words: [u64; 2],
 }
+
+/// How many rows ahead of the one that is filled memory is asked for.
+const AHEAD: usize = 8;
 
 /// A block of rows.
 pub(crate) struct Block {
@@ -111,7 +114,7 @@ impl Block {
 
     #[inline]
     pub fn is_present(&self, slot: Slot) -> bool {
-        // Acquire: pairs with `set_present`. The columns of a row that is present are there.
+        // Acquire: pairs with `set_present`. The columns of a row that was undeleted are there.
         self.present_word(slot).load(Ordering::Acquire) >> (slot.0 % 64) & 1 != 0
     }
 
@@ -188,7 +191,7 @@ impl Block {
     ///
     /// # Safety
     /// The slot `at` has been [checked](Block::check).
-    #[inline]
+    #[inline(always)]
     unsafe fn load_words(&self, at: usize, column: ColumnLayout) -> Option<[u64; 2]> {
         use Ordering::Relaxed;
         let values = column.values();
@@ -200,7 +203,7 @@ impl Block {
             {
                 return None;
             }
-            Some(match column.unit {
+            Some(match column.unit() {
                 Unit::Bit => [self.bit_word(values, at).load(Relaxed) >> (at % 64) & 1, 0],
                 Unit::Two => [u64::from(self.memory.at::<AtomicU16>(values + 2 * at).load(Relaxed)), 0],
                 Unit::Four => [u64::from(self.memory.at::<AtomicU32>(values + 4 * at).load(Relaxed)), 0],
@@ -257,7 +260,10 @@ impl Block {
     #[inline]
     pub fn store_row(&self, slot: Slot, cells: &[Cell<'_>]) {
         self.check(slot);
+        let at = slot.index();
         for (column, cell) in self.layout.columns.iter().zip(cells) {
+            // Rows are filled one after another: by then the cache line is here.
+            self.memory.prefetch_to_write(column.value_at(at + AHEAD));
             // SAFETY: just checked.
             unsafe { self.store_checked(slot, *column, cell) };
         }
@@ -265,28 +271,35 @@ impl Block {
 
     /// # Safety
     /// The slot has been [checked](Block::check).
-    #[inline]
+    #[inline(always)]
     unsafe fn store_checked(&self, slot: Slot, column: ColumnLayout, cell: &Cell<'_>) {
         let at = slot.index();
         // SAFETY: by the caller.
         unsafe {
             match *cell {
-                Cell::Word(word) if column.unit < Unit::Pair => {
+                Cell::Word(word) if column.unit() < Unit::Pair => {
                     self.store_validity(at, column, true);
                     self.store_words(at, column, [word, 0]);
                 }
-                _ => {
-                    let raw = self.import(column, cell);
-                    self.store_validity(at, column, !raw.null);
-                    self.store_words(at, column, raw.words);
-                }
+                _ => self.store_other(at, column, cell),
             }
         }
     }
 
     /// # Safety
     /// The slot `at` has been [checked](Block::check).
-    #[inline]
+    unsafe fn store_other(&self, at: usize, column: ColumnLayout, cell: &Cell<'_>) {
+        let raw = self.import(column, cell);
+        // SAFETY: by the caller.
+        unsafe {
+            self.store_validity(at, column, !raw.null);
+            self.store_words(at, column, raw.words);
+        }
+    }
+
+    /// # Safety
+    /// The slot `at` has been [checked](Block::check).
+    #[inline(always)]
     unsafe fn store_validity(&self, at: usize, column: ColumnLayout, valid: bool) {
         match column.validity() {
             Some(validity) => {
@@ -303,13 +316,13 @@ impl Block {
 
     /// # Safety
     /// The slot `at` has been [checked](Block::check).
-    #[inline]
+    #[inline(always)]
     unsafe fn store_words(&self, at: usize, column: ColumnLayout, [low, high]: [u64; 2]) {
         use Ordering::Relaxed;
         let values = column.values();
         // SAFETY: as in `load_words`.
         unsafe {
-            match column.unit {
+            match column.unit() {
                 Unit::Bit => set_bit(self.bit_word(values, at), at, low != 0),
                 Unit::Two => self.memory.at::<AtomicU16>(values + 2 * at).store(low as u16, Relaxed),
                 Unit::Four => self.memory.at::<AtomicU32>(values + 4 * at).store(low as u32, Relaxed),
@@ -332,9 +345,9 @@ impl Block {
         };
         debug_assert_eq!(
             matches!(cell, Cell::Inline(..) | Cell::Bytes(_)),
-            column.unit == Unit::View,
+            column.unit() == Unit::View,
             "a column of {:?} was given {cell:?}",
-            column.unit
+            column.unit()
         );
         RawCell { null: false, words }
     }
@@ -345,7 +358,7 @@ impl Block {
         if raw.null {
             return Cell::Null;
         }
-        match self.layout.column(column).unit {
+        match self.layout.column(column).unit() {
             Unit::Bit | Unit::Two | Unit::Four | Unit::Eight => Cell::Word(raw.words[0]),
             Unit::Pair => Cell::Wide(raw.words),
             Unit::View => self.export_view(raw.words),
@@ -355,10 +368,8 @@ impl Block {
     /// The string that a validated view stands for.
     #[inline]
     fn export_view(&self, view: [u64; 2]) -> Cell<'_> {
-        let length = heap::view_len(view);
-        if length <= INLINE_BYTES {
-            let bytes = heap::view_bytes(view)[4..].try_into().expect("12 bytes");
-            Cell::Inline(length as u8, bytes)
+        if heap::view_len(view) <= INLINE_BYTES {
+            heap::inline_cell(view)
         } else {
             Cell::Bytes(self.heap.bytes(view))
         }
@@ -414,7 +425,11 @@ impl Block {
     pub fn link_fresh(&self, record: Record<'_>) {
         let slot = record.slot();
         self.position(slot).add(slot, 1);
-        let head = &self.versions()[slot.index()];
+        let heads = self.versions();
+        let head = &heads[slot.index()];
+        if let Some(ahead) = heads.get(slot.index() + AHEAD) {
+            prefetch_to_write(std::ptr::from_ref(ahead).cast());
+        }
         debug_assert!(head.load(Ordering::Relaxed).is_null(), "a slot is given out without versions");
         // Release: the record's content goes with it.
         head.store(record.as_ptr(), Ordering::Release);
@@ -505,7 +520,7 @@ impl Block {
         self.memory.prefetch(at / 64 * 8);
         for column in columns {
             let column = self.layout.column(*column);
-            self.memory.prefetch(column.values() + at * column.unit.bits() / 8);
+            self.memory.prefetch(column.value_at(at));
             if let Some(validity) = column.validity() {
                 self.memory.prefetch(validity + at / 64 * 8);
             }
@@ -522,7 +537,7 @@ impl Block {
         }
         for column in columns {
             let column = self.layout.column(*column);
-            if column.unit == Unit::View
+            if column.unit() == Unit::View
                 // SAFETY: just checked.
                 && let Some(view) = unsafe { self.load_words(slot.index(), column) }
             {
@@ -543,23 +558,21 @@ impl Block {
         guard: &'g Guard,
     ) -> bool {
         self.check(slot);
+        let layouts = &self.layout.columns[..];
         loop {
             let head = self.head(slot, guard);
             if head.is_some_and(|record| !visible(record.stamp(), snapshot)) {
                 return self.read_older(slot, snapshot, columns, cells, guard);
             }
             let present = self.is_present(slot);
-            // A view must not be followed before it is known to be whole.
-            let mut views = false;
+            let mut has_long_strings = false;
             for (column, cell) in columns.iter().zip(&mut *cells) {
-                let column = self.layout.column(*column);
                 // SAFETY: checked above.
-                *cell = match unsafe { self.load_words(slot.index(), column) } {
-                    None => Cell::Null,
-                    Some(words) if column.unit < Unit::Pair => Cell::Word(words[0]),
-                    Some(words) => {
-                        views = true;
-                        Cell::Wide(words)
+                *cell = match unsafe { self.load(slot.index(), layouts[column.index()]) } {
+                    Ok(cell) => cell,
+                    Err(view) => {
+                        has_long_strings = true;
+                        Cell::Wide(view)
                     }
                 };
             }
@@ -569,16 +582,38 @@ impl Block {
                 std::hint::spin_loop();
                 continue;
             }
-            if views && present {
-                for (column, cell) in columns.iter().zip(&mut *cells) {
-                    if let Cell::Wide(words) = *cell
-                        && self.layout.column(*column).unit == Unit::View
-                    {
-                        *cell = self.export_view(words);
-                    }
-                }
+            if has_long_strings && present {
+                self.follow_views(columns, cells);
             }
             return present;
+        }
+    }
+
+    /// A value as it lies there now, perhaps torn; `Err` is the view of a long string, which must not
+    /// be followed before it is known to be whole.
+    ///
+    /// # Safety
+    /// The slot `at` has been [checked](Block::check).
+    #[inline(always)]
+    unsafe fn load(&self, at: usize, column: ColumnLayout) -> std::result::Result<Cell<'_>, [u64; 2]> {
+        // SAFETY: by the caller.
+        let Some(words) = (unsafe { self.load_words(at, column) }) else { return Ok(Cell::Null) };
+        Ok(match column.unit() {
+            Unit::Bit | Unit::Two | Unit::Four | Unit::Eight => Cell::Word(words[0]),
+            Unit::Pair => Cell::Wide(words),
+            Unit::View if heap::view_len(words) <= INLINE_BYTES => heap::inline_cell(words),
+            Unit::View => return Err(words),
+        })
+    }
+
+    /// Puts long strings in the place of their views, which have been validated.
+    fn follow_views<'g>(&'g self, columns: &[ColumnId], cells: &mut [Cell<'g>]) {
+        for (column, cell) in columns.iter().zip(cells) {
+            if let Cell::Wide(view) = *cell
+                && self.layout.column(*column).unit() == Unit::View
+            {
+                *cell = Cell::Bytes(self.heap.bytes(view));
+            }
         }
     }
 

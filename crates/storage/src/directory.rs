@@ -1,21 +1,21 @@
 //! The block directory: block number → block. Append-only, readable without a lock.
 //!
 //! Level `k` holds `FIRST << k` entries and is made when first needed, so that nothing ever moves
-//! and a look-up is two loads.
+//! and a look-up is two loads. Every access to a row begins with one.
 
 use crate::block::Block;
 use firn_base::BlockNumber;
-use firn_base::sync::{AtomicU64, Mutex, OnceLock, Ordering};
+use firn_base::sync::{AtomicPtr, AtomicU64, Mutex, Ordering};
+use std::ptr;
 
 const FIRST: u64 = 16;
 const LEVELS: usize = 40;
 
-/// The entries of one level.
-type Level = Box<[OnceLock<Box<Block>>]>;
-
 /// A list of blocks that only grows.
 pub(crate) struct Directory {
-    levels: [OnceLock<Level>; LEVELS],
+    /// Null or the first of a level's entries; an entry is null or a block. Both are set once, and
+    /// what they lead to is freed with the directory.
+    levels: [AtomicPtr<AtomicPtr<Block>>; LEVELS],
     len: AtomicU64,
     growing: Mutex<()>,
 }
@@ -23,7 +23,7 @@ pub(crate) struct Directory {
 impl Directory {
     pub fn new() -> Directory {
         Directory {
-            levels: [const { OnceLock::new() }; LEVELS],
+            levels: [const { AtomicPtr::new(ptr::null_mut()) }; LEVELS],
             len: AtomicU64::new(0),
             growing: Mutex::new(()),
         }
@@ -39,7 +39,14 @@ impl Directory {
     #[inline]
     pub fn get(&self, number: BlockNumber) -> Option<&Block> {
         let (level, at) = place(number.0);
-        self.levels[level].get()?[at].get().map(Box::as_ref)
+        // Acquire, twice: pairs with the release in `grow`.
+        let entries = self.levels[level].load(Ordering::Acquire);
+        if entries.is_null() {
+            return None;
+        }
+        // SAFETY: level and place belong together (`place`), and the level has all its entries. A block
+        // lives as long as the directory.
+        unsafe { (*entries.add(at)).load(Ordering::Acquire).as_ref() }
     }
 
     /// The newest block.
@@ -55,16 +62,42 @@ impl Directory {
             return;
         }
         let (level, at) = place(known);
-        let entries =
-            self.levels[level].get_or_init(|| (0..FIRST << level).map(|_| OnceLock::new()).collect());
-        let fresh = entries[at].set(Box::new(make())).is_ok();
-        assert!(fresh, "blocks are appended under the lock");
+        let mut entries = self.levels[level].load(Ordering::Relaxed);
+        if entries.is_null() {
+            let fresh: Box<[AtomicPtr<Block>]> =
+                (0..FIRST << level).map(|_| AtomicPtr::new(ptr::null_mut())).collect();
+            entries = Box::into_raw(fresh).cast();
+            self.levels[level].store(entries, Ordering::Release);
+        }
+        let block = Box::into_raw(Box::new(make()));
+        // SAFETY: as in `get`.
+        let before = unsafe { (*entries.add(at)).swap(block, Ordering::Release) };
+        assert!(before.is_null(), "blocks are appended under the lock");
         self.len.store(known + 1, Ordering::Release);
     }
 
     /// Every block, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Block> {
         (0..self.len()).map(|number| self.get(BlockNumber(number)).expect("below the length"))
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        for (level, entries) in self.levels.iter_mut().enumerate() {
+            let entries = *entries.get_mut();
+            if entries.is_null() {
+                continue;
+            }
+            // SAFETY: made by `grow` from a box of this length; nobody borrows from the directory.
+            unsafe {
+                let entries =
+                    Box::from_raw(ptr::slice_from_raw_parts_mut(entries, (FIRST << level) as usize));
+                for block in entries.into_iter().map(AtomicPtr::into_inner).filter(|block| !block.is_null()) {
+                    drop(Box::from_raw(block));
+                }
+            }
+        }
     }
 }
 

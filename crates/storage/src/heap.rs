@@ -13,6 +13,7 @@
 
 use crate::memory::{Piece, prefetch};
 use arrow_buffer::Buffer;
+use firn_base::Cell;
 use firn_base::sync::{Arc, AtomicU32, Mutex, OnceLock, Ordering};
 
 /// The longest string that lies wholly inside its view.
@@ -37,13 +38,14 @@ pub(crate) fn inline_view(bytes: &[u8]) -> [u64; 2] {
     words(view)
 }
 
-/// The 16 bytes of a view.
+/// The string of at most [`INLINE_BYTES`] that a view holds.
 #[inline]
-pub(crate) fn view_bytes(view: [u64; 2]) -> [u8; 16] {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&view[0].to_le_bytes());
-    bytes[8..].copy_from_slice(&view[1].to_le_bytes());
-    bytes
+pub(crate) fn inline_cell(view: [u64; 2]) -> Cell<'static> {
+    debug_assert!(view_len(view) <= INLINE_BYTES);
+    let mut bytes = [0; INLINE_BYTES];
+    bytes[..4].copy_from_slice(&((view[0] >> 32) as u32).to_le_bytes());
+    bytes[4..].copy_from_slice(&view[1].to_le_bytes());
+    Cell::Inline(view_len(view) as u8, bytes)
 }
 
 /// The length that a view tells.
@@ -193,7 +195,7 @@ mod tests {
         for (bytes, view) in &stored {
             assert_eq!(view_len(*view), bytes.len());
             if bytes.len() <= INLINE_BYTES {
-                assert_eq!(&view_bytes(*view)[4..4 + bytes.len()], bytes);
+                assert_eq!(inline_cell(*view).bytes(), bytes);
             } else {
                 assert_eq!(heap.bytes(*view), bytes);
             }

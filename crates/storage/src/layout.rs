@@ -49,33 +49,73 @@ impl Unit {
         }
     }
 
+    /// The logarithm to base 2 of the bits of a value.
+    #[inline]
+    fn log_bits(self) -> u32 {
+        /// A hexadecimal digit for every unit, the first one lowest.
+        const DIGITS: u32 = 0x77_6540;
+        DIGITS >> (4 * self as u32) & 0xf
+    }
+
     /// Bits of a value.
     #[inline]
     pub fn bits(self) -> usize {
-        [1, 16, 32, 64, 128, 128][self as usize]
+        1 << self.log_bits()
+    }
+
+    #[inline]
+    fn from_number(number: u64) -> Unit {
+        match number {
+            0 => Unit::Bit,
+            1 => Unit::Two,
+            2 => Unit::Four,
+            3 => Unit::Eight,
+            4 => Unit::Pair,
+            _ => Unit::View,
+        }
     }
 }
 
-/// Where one column lies: what an access to one value needs to know, and no more.
+/// Where one column lies, in one word, since every access to a value looks it up:
+///
+/// ```text
+/// | values 32 | validity 32 |        byte offsets; both are multiples of 64, so that the unit
+///                                     fits into the lowest bits of `values`
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct ColumnLayout {
-    values: u32,
-    /// 0, where the present bits lie, if there is none.
-    validity: u32,
-    pub unit: Unit,
-}
+pub(crate) struct ColumnLayout(u64);
 
 impl ColumnLayout {
+    /// `validity` is 0, where the present bits lie, if there is no such bitmap.
+    fn new(values: usize, validity: usize, unit: Unit) -> ColumnLayout {
+        const _: () = assert!(PART_ALIGN > Unit::View as usize);
+        let offset = |bytes: usize| u64::from(u32::try_from(bytes).expect("a block is smaller than 4 GiB"));
+        ColumnLayout(offset(validity) << 32 | offset(values) | unit as u64)
+    }
+
     /// Byte offset of the values.
     #[inline]
     pub fn values(self) -> usize {
-        self.values as usize
+        self.0 as u32 as usize & !(PART_ALIGN - 1)
     }
 
     /// Byte offset of the validity bitmap (1 = not NULL) of a nullable column.
     #[inline]
     pub fn validity(self) -> Option<usize> {
-        (self.validity != 0).then_some(self.validity as usize)
+        let validity = (self.0 >> 32) as usize;
+        (validity != 0).then_some(validity)
+    }
+
+    /// In what its values lie.
+    #[inline]
+    pub fn unit(self) -> Unit {
+        Unit::from_number(self.0 & (PART_ALIGN as u64 - 1))
+    }
+
+    /// Byte offset of the value of a slot, or of the byte that it is a bit of.
+    #[inline]
+    pub fn value_at(self, slot: usize) -> usize {
+        self.values() + (slot << self.unit().log_bits() >> 3)
     }
 }
 
@@ -86,11 +126,6 @@ pub(crate) struct Layout {
     pub types: Box<[SqlType]>,
     pub slots: u32,
     pub bytes: usize,
-}
-
-/// Offsets are this narrow so that the layout of a row takes few cache lines.
-fn offset(bytes: usize) -> u32 {
-    u32::try_from(bytes).expect("a block is smaller than 4 GiB")
 }
 
 impl Layout {
@@ -111,13 +146,13 @@ impl Layout {
             .iter()
             .map(|column| {
                 let unit = Unit::of(column.ty.width());
-                let values = offset(bytes);
+                let values = bytes;
                 bytes += part_bytes(slots * unit.bits());
-                let validity = if column.nullable { offset(bytes) } else { 0 };
+                let validity = if column.nullable { bytes } else { 0 };
                 if column.nullable {
                     bytes += part_bytes(slots);
                 }
-                ColumnLayout { values, validity, unit }
+                ColumnLayout::new(values, validity, unit)
             })
             .collect();
         Layout { columns, types, slots: slots as u32, bytes }
@@ -139,6 +174,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_column_says_what_it_was_made_of() {
+        for (unit, bits) in [
+            (Unit::Bit, 1),
+            (Unit::Two, 16),
+            (Unit::Four, 32),
+            (Unit::Eight, 64),
+            (Unit::Pair, 128),
+            (Unit::View, 128),
+        ] {
+            let column = ColumnLayout::new(7 * PART_ALIGN, 9 * PART_ALIGN, unit);
+            assert_eq!((column.unit(), unit.bits()), (unit, bits));
+            assert_eq!((column.values(), column.validity()), (7 * PART_ALIGN, Some(9 * PART_ALIGN)));
+            assert_eq!(column.value_at(12), 7 * PART_ALIGN + 12 * bits / 8);
+            assert_eq!(ColumnLayout::new(PART_ALIGN, 0, unit).validity(), None);
+        }
+    }
+
+    #[test]
     fn parts_are_aligned_apart_and_within_the_block() {
         let columns = [
             ColumnSpec { ty: SqlType::Boolean, nullable: true },
@@ -154,7 +207,7 @@ mod tests {
             for column in &layout.columns {
                 assert_eq!(column.values() % PART_ALIGN, 0);
                 assert!(column.values() >= end);
-                end = column.values() + slots * column.unit.bits() / 8;
+                end = column.values() + slots * column.unit().bits() / 8;
                 if let Some(validity) = column.validity() {
                     assert!(validity >= end && validity % PART_ALIGN == 0);
                     end = validity + slots / 8;

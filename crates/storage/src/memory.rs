@@ -93,6 +93,12 @@ impl Memory {
         prefetch(self.start.as_ptr().wrapping_add(offset));
     }
 
+    /// As [`Memory::prefetch`], to be written to.
+    #[inline]
+    pub fn prefetch_to_write(&self, offset: usize) {
+        prefetch_to_write(self.start.as_ptr().wrapping_add(offset));
+    }
+
     #[inline]
     fn atomics<A: Atomic>(&self, offset: usize, count: usize) -> &[A] {
         assert!(offset + count * size_of::<A>() <= self.bytes && offset.is_multiple_of(align_of::<A>()));
@@ -167,6 +173,19 @@ pub(crate) fn prefetch(address: *const u8) {
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
+}
+
+/// As [`prefetch`], for a line that will be written to.
+#[inline]
+pub(crate) fn prefetch_to_write(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: as above. A processor without this instruction takes it for one that does nothing.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_ET0>(address.cast());
     }
     #[cfg(not(all(target_arch = "x86_64", not(miri))))]
     let _ = address;

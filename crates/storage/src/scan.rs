@@ -257,7 +257,7 @@ impl<'a> Column<'a> {
     fn new(block: &'a Block, id: ColumnId, capacity: usize) -> Column<'a> {
         let layout = block.layout.column(id);
         let ty = block.layout.types[id.index()];
-        let values = match (layout.unit, ty) {
+        let values = match (layout.unit(), ty) {
             (Unit::Bit, _) => Values::Bits(BooleanBufferBuilder::new(capacity)),
             (Unit::Two, _) => Values::Two(Vec::with_capacity(capacity)),
             (Unit::Four, _) => Values::Four(Vec::with_capacity(capacity)),

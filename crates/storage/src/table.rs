@@ -163,10 +163,13 @@ impl Table {
         let (block, slot) = self.allocate_slot();
         let record = write_set.push_plain(block, slot, Change::Insert);
         block.prepare_write();
+        // First what the processor does only once all stores before it are done, so that none of it
+        // waits for the row to reach the cache. Nobody finds the row before its columns are there:
+        // scans see the record, look-ups come through the indexes.
         block.link_fresh(record);
-        block.store_row(slot, row);
         block.set_present(slot, true);
         self.rows.fetch_add(1, Ordering::Relaxed);
+        block.store_row(slot, row);
         let id = block.row(slot);
         if let Some(redo) = write_set.redo() {
             redo.insert(self.id, id, row);
@@ -241,7 +244,8 @@ impl Table {
         let block = self.block(row);
         let slot = row.slot();
         let (columns, mut raw) = key_columns(index);
-        // The lock keeps the keys of a row whole; of a row just inserted they are once it is present.
+        // The lock keeps the keys of a row whole; those of a row just inserted are, for whoever found it
+        // in an index.
         let _turn = self.key_lock(row).lock();
         if !block.is_present(slot) {
             return false;
@@ -502,8 +506,10 @@ impl Table {
         guard: &'g Guard,
         visit: &mut dyn FnMut(usize, Found<'_, 'g, N>),
     ) {
-        let mut keys: [KeyBuffer; AT_ONCE] = std::array::from_fn(|_| KeyBuffer::new());
+        let mut keys: SmallVec<[KeyBuffer; AT_ONCE]> = SmallVec::new();
+        keys.resize_with(count.min(AT_ONCE), KeyBuffer::new);
         let mut rows = [Ok(None); AT_ONCE];
+        let mut blocks = [None; AT_ONCE];
         let mut cells = [Cell::Null; N];
         let mut first = 0;
         while first < count {
@@ -514,22 +520,25 @@ impl Table {
                 encode(number, key);
             }
             index.only_many(keys, rows, guard);
-            for row in rows.iter().filter_map(|row| row.ok().flatten()) {
-                self.block(row).prefetch(row.slot(), columns);
+            for (row, block) in rows.iter().zip(&mut blocks) {
+                *block = row.ok().flatten().map(|row| (self.block(row), row.slot()));
+                if let Some((block, slot)) = *block {
+                    block.prefetch(slot, columns);
+                }
             }
-            for row in rows.iter().filter_map(|row| row.ok().flatten()) {
-                self.block(row).prefetch_further(row.slot(), columns, guard);
+            for (block, slot) in blocks[..rows.len()].iter().flatten() {
+                block.prefetch_further(*slot, columns, guard);
             }
-            for ((number, row), key) in (first..).zip(&*rows).zip(&*keys) {
-                let found = match *row {
-                    Ok(None) => None,
+            for (at, row) in rows.iter().enumerate() {
+                let found = match (*row, blocks[at]) {
+                    (Ok(None), _) => None,
                     // Asked after the look-up: whoever moves a row to another key says so before.
-                    Ok(Some(row)) if !self.keys_changed.load(Ordering::Acquire) => {
-                        self.read(snapshot, row, columns, &mut cells, guard).then_some(row)
+                    (Ok(Some(row)), Some((block, slot))) if !self.keys_changed.load(Ordering::Acquire) => {
+                        block.read(slot, snapshot, columns, &mut cells, guard).then_some(row)
                     }
-                    _ => self.find(index, key, snapshot, columns, &mut cells, guard),
+                    _ => self.find(index, &keys[at], snapshot, columns, &mut cells, guard),
                 };
-                visit(number, found.map(|row| (row, &cells)));
+                visit(first + at, found.map(|row| (row, &cells)));
             }
             first += AT_ONCE;
         }

@@ -68,6 +68,9 @@ pub(super) fn scan<'g>(
 /// Children that are copied at once.
 const BATCH: usize = 16;
 
+/// Nodes that are fetched before the walk comes to them.
+const SOON: usize = 3;
+
 /// Keys from `low` on and below `high`.
 struct Bounds {
     low: Path,
@@ -172,11 +175,19 @@ impl<'g> Cursor<'g> {
         if frame.left.is_empty() {
             return Ok(0);
         }
-        let mut count = 0;
+        let (mut count, mut following) = (0, 0);
+        let mut nodes = false;
         frame.node.visit(frame.left.clone(), self.reverse, |byte, child| {
+            if nodes {
+                // Not yet, but soon.
+                child.prefetch(0);
+                following += 1;
+                return following < SOON;
+            }
             batch[count] = (byte, child);
             count += 1;
-            count < BATCH && !child.is_node()
+            nodes = child.is_node();
+            count < BATCH
         });
         frame.node.header().validate(frame.version)?;
         Ok(count)

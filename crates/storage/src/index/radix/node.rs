@@ -318,6 +318,12 @@ impl Header {
     /// Begins to read.
     #[inline]
     pub(super) fn version(&self) -> Result<Version, Contended> {
+        let version = self.version.load(Ordering::Acquire);
+        if version & (LOCKED | OBSOLETE) == 0 { Ok(Version(version)) } else { self.await_version() }
+    }
+
+    #[cold]
+    fn await_version(&self) -> Result<Version, Contended> {
         const SPINS: u32 = 100;
         for _ in 0..SPINS {
             let version = self.version.load(Ordering::Acquire);
@@ -381,6 +387,7 @@ impl Drop for Lock<'_> {
 
 type Slot = AtomicPtr<u8>;
 
+#[inline]
 fn load(slot: &Slot) -> Child {
     // Acquire: what the pointer leads to, and what was written before a value was set, is seen.
     Child(slot.load(Ordering::Acquire))
@@ -433,13 +440,12 @@ trait Sorted {
     fn set_keys(&self, keys: u128);
     fn children(&self) -> &[Slot];
 
+    /// The position of the first key byte that is `byte`, perhaps beyond the last child.
+    fn find(&self, byte: u8) -> usize;
+
     #[inline]
     fn position(&self, byte: u8) -> Option<usize> {
-        const ONES: u128 = u128::MAX / 255;
-        let differences = self.keys() ^ (u128::from(byte) * ONES);
-        // The high bit of the lowest byte that is zero, and perhaps of some above it.
-        let zeros = differences.wrapping_sub(ONES) & !differences & (ONES << 7);
-        let position = zeros.trailing_zeros() as usize / 8;
+        let position = self.find(byte);
         (position < self.header().count()).then_some(position)
     }
 
@@ -494,6 +500,15 @@ impl Sorted for Node4 {
         u128::from(self.header.keys.load(Ordering::Relaxed))
     }
 
+    #[inline]
+    fn find(&self, byte: u8) -> usize {
+        const ONES: u32 = u32::MAX / 255;
+        let differences = self.header.keys.load(Ordering::Relaxed) ^ (u32::from(byte) * ONES);
+        // The high bit of the lowest byte that is zero, and perhaps of some above it.
+        let zeros = differences.wrapping_sub(ONES) & !differences & (ONES << 7);
+        zeros.trailing_zeros() as usize / 8
+    }
+
     fn set_keys(&self, keys: u128) {
         self.header.keys.store(keys as u32, Ordering::Relaxed);
     }
@@ -514,6 +529,18 @@ impl Sorted for Node16 {
     fn keys(&self) -> u128 {
         let [low, high] = &self.keys;
         u128::from(low.load(Ordering::Relaxed)) | u128::from(high.load(Ordering::Relaxed)) << 64
+    }
+
+    #[inline]
+    fn find(&self, byte: u8) -> usize {
+        const ONES: u64 = u64::MAX / 255;
+        let zeros = |keys: &AtomicU64| {
+            let differences = keys.load(Ordering::Relaxed) ^ (u64::from(byte) * ONES);
+            differences.wrapping_sub(ONES) & !differences & (ONES << 7)
+        };
+        let (low, high) = (zeros(&self.keys[0]), zeros(&self.keys[1]));
+        let bit = if low != 0 { low.trailing_zeros() } else { 64 + high.trailing_zeros() };
+        bit as usize / 8
     }
 
     fn set_keys(&self, keys: u128) {
@@ -580,6 +607,7 @@ impl<'g> Node<'g> {
         }
     }
 
+    #[inline]
     fn slot(self, byte: u8) -> Option<&'g Slot> {
         match self {
             Node::N4(node) => node.position(byte).and_then(|position| node.children.get(position)),
