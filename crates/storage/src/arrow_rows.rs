@@ -1,7 +1,7 @@
 //! Arrow columns seen as rows of cells, and copied into blocks column by column.
 
 use crate::block::Block;
-use crate::table::ColumnSpec;
+use crate::table::{ColumnSpec, Rows};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     Date32Type, Decimal128Type, Float32Type, Float64Type, Int16Type, Int32Type, Int64Type,
@@ -83,15 +83,15 @@ impl<'a> BatchRows<'a> {
             .collect();
         BatchRows { columns, rows }
     }
+}
 
-    /// Number of rows.
-    pub fn len(&self) -> usize {
+impl<'a> Rows<'a> for BatchRows<'a> {
+    fn len(&self) -> usize {
         self.rows
     }
 
-    /// One cell.
     #[inline]
-    pub fn cell(&self, row: usize, column: usize) -> Cell<'a> {
+    fn cell(&self, row: usize, column: usize) -> Cell<'a> {
         let column = &self.columns[column];
         if column.nulls.is_some_and(|nulls| nulls.is_null(row)) {
             return Cell::Null;
@@ -124,8 +124,7 @@ impl<'a> BatchRows<'a> {
         }
     }
 
-    /// Copies `count` rows from row `from` on into the slots from `first` on.
-    pub fn store(&self, from: usize, count: u32, block: &Block, first: Slot) {
+    fn store(&self, from: usize, count: u32, block: &Block, first: Slot) {
         for (position, column) in self.columns.iter().enumerate() {
             let id = ColumnId(position as u16);
             let rows = (from..).zip((first.0..first.0 + count).map(Slot));
@@ -163,7 +162,9 @@ impl<'a> BatchRows<'a> {
             }
         }
     }
+}
 
+impl BatchRows<'_> {
     fn mark_valid(&self, block: &Block, column: ColumnId, first: Slot, count: u32) {
         if let Some(validity) = block.validity(column) {
             crate::block::set_bits(validity, first, count);

@@ -32,6 +32,33 @@ pub struct ColumnSpec {
     pub nullable: bool,
 }
 
+/// Rows to be inserted together.
+pub(crate) trait Rows<'c> {
+    /// How many.
+    fn len(&self) -> usize;
+    /// One cell.
+    fn cell(&self, row: usize, column: usize) -> Cell<'c>;
+    /// Copies `count` rows from row `from` on into the slots from `first` on.
+    fn store(&self, from: usize, count: u32, block: &Block, first: Slot);
+}
+
+impl<'c, const N: usize> Rows<'c> for &[[Cell<'c>; N]] {
+    fn len(&self) -> usize {
+        <[_]>::len(self)
+    }
+
+    #[inline]
+    fn cell(&self, row: usize, column: usize) -> Cell<'c> {
+        self[row][column]
+    }
+
+    fn store(&self, from: usize, count: u32, block: &Block, first: Slot) {
+        for (slot, row) in (first.0..).map(Slot).zip(&self[from..from + count as usize]) {
+            block.store_row(slot, row);
+        }
+    }
+}
+
 /// A row that a look-up has found, with columns of it; `None` if there is none.
 pub type Found<'a, 'g, const N: usize> = Option<(RowId, &'a [Cell<'g>; N])>;
 
@@ -280,6 +307,25 @@ impl Table {
         }
     }
 
+    /// Inserts rows of one cell per column: one undo record and one redo record for all that come to
+    /// lie side by side. Errors as for [`Table::insert`].
+    pub fn insert_rows<const N: usize>(
+        &self,
+        write_set: &mut WriteSet,
+        snapshot: Snapshot,
+        mut rows: &[[Cell<'_>; N]],
+        guard: &Guard,
+    ) -> Result<()> {
+        // Slots of dead rows lie anywhere.
+        while let [row, rest @ ..] = rows
+            && (rest.is_empty() || self.free_count.load(Ordering::Relaxed) > 0)
+        {
+            self.insert(write_set, snapshot, row, guard)?;
+            rows = rest;
+        }
+        self.insert_many(write_set, snapshot, &rows, guard)
+    }
+
     /// Inserts whole columns (of the types of [`crate::arrow::data_type`]), all of one length: one
     /// undo record per stretch of rows. Errors as for [`Table::insert`].
     pub fn insert_batch(
@@ -289,20 +335,29 @@ impl Table {
         columns: &[ArrayRef],
         guard: &Guard,
     ) -> Result<()> {
-        let rows = BatchRows::new(columns, &self.columns);
-        let indexes = self.indexes();
+        self.insert_many(write_set, snapshot, &BatchRows::new(columns, &self.columns), guard)
+    }
+
+    /// Inserts rows into slots that follow each other, as far as blocks go.
+    fn insert_many<'c>(
+        &self,
+        write_set: &mut WriteSet,
+        snapshot: Snapshot,
+        rows: &impl Rows<'c>,
+        guard: &Guard,
+    ) -> Result<()> {
         let mut key = KeyBuffer::new();
-        let mut cells: SmallVec<[Cell<'_>; 16]> = SmallVec::new();
         let mut done = 0;
         while done < rows.len() {
             let wanted = u32::try_from(rows.len() - done).unwrap_or(u32::MAX);
             let (block, first, count) = self.allocate_slots(wanted);
             let record = write_set.push_insert_many(block, first, count);
             block.prepare_write();
+            // As in `insert`: the row last.
             block.link_many(record, first, count);
-            rows.store(done, count, block, first);
             set_bits(block.present_words(), first, count);
             self.rows.fetch_add(i64::from(count), Ordering::Relaxed);
+            rows.store(done, count, block, first);
             let stretch = done..done + count as usize;
             if let Some(redo) = write_set.redo() {
                 redo.insert_batch(
@@ -315,12 +370,10 @@ impl Table {
                     },
                 );
             }
-            for index in indexes.iter() {
+            for index in self.indexes.get(guard).all().iter() {
                 for (offset, row) in stretch.clone().enumerate() {
-                    cells.clear();
-                    cells.extend(index.spec().columns.iter().map(|part| rows.cell(row, part.column.index())));
                     key.clear();
-                    index.encode(&cells, &mut key);
+                    index.encode_with(|column| rows.cell(row, column.index()), &mut key);
                     let id = block.row(Slot(first.0 + offset as u32));
                     self.enter(index, &key, id, snapshot, guard)?;
                 }

@@ -192,6 +192,7 @@ impl<'t> Worker<'t> {
 
         let mut sum = 0;
         let mut branded = 0;
+        let mut order_lines = [[Cell::Null; 10]; MAX_LINES];
         for ((number, line), (item, stock)) in (1..).zip(lines).zip(items.into_iter().zip(stocks)) {
             let (i, supply) = (Cell::i32(line.item), Cell::i32(line.supply_warehouse));
             let Some([i_price, _i_name, i_data]) = item else {
@@ -217,7 +218,7 @@ impl<'t> Worker<'t> {
             let amount = i64::from(line.quantity) * i_price.as_i64();
             sum += amount;
             branded += i64::from(says_original(i_data.bytes()) && says_original(s_data.bytes()));
-            let order_line = [
+            order_lines[number as usize - 1] = [
                 w,
                 d,
                 o,
@@ -229,8 +230,8 @@ impl<'t> Worker<'t> {
                 Cell::i64(amount),
                 dist_info,
             ];
-            tx.insert(&tables.order_line.table, &order_line, guard)?;
         }
+        tx.insert_rows(&tables.order_line.table, &order_lines[..lines.len()], guard)?;
         // Taxes and the discount are in hundredths of a percent.
         let total = sum * (10_000 - c_discount.as_i64()) / 10_000
             * (10_000 + w_tax.as_i64() + d_tax.as_i64())

@@ -1,7 +1,9 @@
 //! What one transaction sees of another, case by case.
 
 use crate::support::{Bank, commit};
-use firn_base::SqlState;
+use firn_base::{Cell, SqlState};
+use firn_txn::{Transaction, pin};
+use std::ops::Range;
 
 fn bank_with(accounts: &[(i32, i64)]) -> Bank {
     let bank = Bank::open();
@@ -48,6 +50,46 @@ fn an_aborted_update_is_never_seen_by_an_older_snapshot() {
     commit(next);
     assert_eq!(bank.scan(&bank.engine.begin()), [(1, 12), (2, 21)]);
     assert_eq!(bank.scan(&old), [(1, 10)]);
+}
+
+/// More rows than a block has slots, so that they are inserted in several stretches.
+#[test]
+fn rows_inserted_together_come_and_go_together() {
+    const ROWS: i32 = if cfg!(miri) { 20 } else { 3_000 };
+    let bank = bank_with(&[(ROWS / 2, 1)]);
+    let old = bank.engine.begin();
+    let insert = |tx: &mut Transaction, keys: Range<i32>| {
+        let names: Vec<String> = keys.clone().map(Bank::name).collect();
+        let rows: Vec<[Cell<'_>; 3]> = (keys.zip(&names))
+            .map(|(key, name)| [Cell::i32(key), Cell::i64(i64::from(key)), Cell::text(name)])
+            .collect();
+        tx.insert_rows(&bank.accounts, &rows, &pin())
+    };
+    let mut tx = bank.engine.begin();
+    let savepoint = tx.savepoint();
+    let taken = insert(&mut tx, 0..ROWS).unwrap_err();
+    assert_eq!(taken.state(), SqlState::UNIQUE_VIOLATION);
+    tx.rollback_to(savepoint);
+    assert_eq!(bank.scan(&tx), [(ROWS / 2, 1)]);
+    insert(&mut tx, ROWS..2 * ROWS).unwrap();
+    bank.set_balance(&mut tx, ROWS, -1).unwrap();
+    bank.delete(&mut tx, ROWS + 1).unwrap();
+    insert(&mut tx, 0..1).unwrap();
+    insert(&mut tx, 0..0).unwrap();
+    let expected: Vec<(i32, i64)> = [(0, 0), (ROWS / 2, 1), (ROWS, -1)]
+        .into_iter()
+        .chain((ROWS + 2..2 * ROWS).map(|key| (key, i64::from(key))))
+        .collect();
+    assert_eq!(bank.scan(&tx), expected);
+    assert_eq!(bank.scan(&bank.engine.begin()), [(ROWS / 2, 1)]);
+    commit(tx);
+    assert_eq!(bank.scan(&bank.engine.begin()), expected);
+    assert_eq!(bank.scan(&old), [(ROWS / 2, 1)]);
+    let new = bank.engine.begin();
+    assert_eq!(
+        (bank.balance(&new, 2 * ROWS - 1), bank.balance(&old, ROWS)),
+        (Some(2 * i64::from(ROWS) - 1), None)
+    );
 }
 
 #[test]

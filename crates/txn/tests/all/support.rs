@@ -49,8 +49,13 @@ impl Bank {
         buffer
     }
 
+    /// The name that an account is given.
+    pub fn name(key: i32) -> String {
+        format!("the owner of account number {key}")
+    }
+
     pub fn insert(&self, tx: &mut Transaction, key: i32, balance: i64) -> Result<RowId> {
-        let name = format!("the owner of account number {key}");
+        let name = Bank::name(key);
         tx.insert(&self.accounts, &[Cell::i32(key), Cell::i64(balance), Cell::text(&name)], &pin())
     }
 
