@@ -12,8 +12,9 @@ use firn_base::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
 use firn_storage::{Garbage, Retired, pin};
 use std::collections::VecDeque;
 
-/// Commits after which a committer collects.
-const COLLECT_EVERY: usize = 64;
+/// Commits after which a committer collects: few enough that what they touched, and the memory of their
+/// undo records, which is then used again, has not left the core's cache.
+const COLLECT_EVERY: usize = 16;
 
 /// Write sets that a committer collects at most: more than come, so that committers alone keep up.
 const COLLECT_INLINE: usize = 2 * COLLECT_EVERY;
@@ -102,6 +103,8 @@ impl Collector {
             held.trim(&times, now, &mut garbage, &guard);
         }
         garbage.free(&guard);
+        // Otherwise the memory comes back hundreds of transactions later.
+        guard.flush();
     }
 }
 
