@@ -2,7 +2,7 @@
 //! that tests can fail it, fill it and pull its plug ([`SimulatedDisk`]).
 //!
 //! The promises are those of a POSIX file system, no stronger: bytes are safe once
-//! [`DiskFile::sync`] has returned, a new, renamed or removed *name* once
+//! [`DiskFile::sync`] has returned, or a write through [`Disk::open_write_through`]; a new, renamed or removed *name* once
 //! [`Disk::sync_directory`] has. Every failure comes back as an [`Error`] that names the file and
 //! the operation: a full disk is 53100, a missing file 58P01, a refused one 42501, a directory in
 //! use 55006, the rest 58030.
@@ -16,7 +16,7 @@ use crate::{Error, Result, SqlState};
 use std::fmt::Debug;
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A file system.
@@ -29,6 +29,10 @@ pub trait Disk: Send + Sync + Debug {
 
     /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> Result<Arc<dyn DiskFile>>;
+
+    /// Opens an existing file in which bytes are safe once [`DiskFile::write_at`] has returned: a
+    /// write and a sync in one step, for less than the two cost.
+    fn open_write_through(&self, path: &Path) -> Result<Arc<dyn DiskFile>>;
 
     /// Whether there is a file or directory of this name.
     fn exists(&self, path: &Path) -> Result<bool>;
@@ -63,7 +67,8 @@ pub trait DiskFile: Send + Sync + Debug {
     /// Reads from `offset` until `buffer` is full or the file ends; how many bytes it read.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize>;
 
-    /// Writes all of `bytes` at `offset`, growing the file where needed.
+    /// Writes all of `bytes` at `offset`, growing the file where needed. An error of a file opened
+    /// to write through leaves the same doubt as one of `sync`.
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
 
     /// Cuts the file or grows it by zeros.
@@ -169,6 +174,11 @@ impl Disk for RealDisk {
 
     fn open(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
         let opened = fs::OpenOptions::new().read(true).write(true).open(path);
+        opened.map(|file| RealFile::handle(file, path)).map_err(|error| io_error("open file", path, &error))
+    }
+
+    fn open_write_through(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
+        let opened = fs::OpenOptions::new().read(true).write(true).custom_flags(libc::O_DSYNC).open(path);
         opened.map(|file| RealFile::handle(file, path)).map_err(|error| io_error("open file", path, &error))
     }
 
@@ -298,6 +308,11 @@ mod tests {
         assert!(!disk.exists(&path).unwrap() && disk.exists(&other).unwrap());
         assert_eq!(disk.list(&inner).unwrap(), ["other"]);
         assert_eq!(disk.open(&other).unwrap().len().unwrap(), 16);
+        let through = disk.open_write_through(&other).unwrap();
+        through.write_at(b"H", 0).unwrap();
+        assert_eq!(through.read_at(&mut buffer[..5], 0).unwrap(), 5);
+        assert_eq!(&buffer[..5], b"Hello");
+        assert_eq!(disk.open_write_through(&path).unwrap_err().state(), SqlState::UNDEFINED_FILE);
         disk.replace(&other, &inner.join("temporary"), b"new").unwrap();
         assert_eq!(disk.read(&other).unwrap(), b"new");
         assert_eq!(disk.list(&inner).unwrap(), ["other"]);

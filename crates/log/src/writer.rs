@@ -2,9 +2,9 @@
 //!
 //! [`Log::append`] runs inside the commit critical section and only copies into a queue in memory.
 //! [`Log::wait_durable`] makes its caller the *leader* if nobody is flushing: it takes the whole
-//! queue as one group, writes it with one write and one fdatasync, and wakes those who came
+//! queue as one group, writes it through to the disk in one call, and wakes those who came
 //! meanwhile; one of them leads next. A lone committer so pays no hand-over to another thread
-//! (waking a sleeping core costs 50 µs where this was measured, half an fdatasync).
+//! (waking a sleeping core costs 50 µs where this was measured, half a write to the disk).
 //!
 //! ```text
 //!   committers ── append ──> queue ── leader swaps it for an empty one ──> group ──> segment file
@@ -446,7 +446,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes a group where it belongs, through as many segments as it takes, and syncs them.
+    /// Writes a group where it belongs, through as many segments as it takes, until it is safe.
     fn write(&self, writer: &mut Writer, group: &mut [u8], entries: u32, begin: Lsn) -> Result<()> {
         if begin == writer.segment.header.end() {
             writer.segment = self.next_segment(group.len() as u64)?;
@@ -458,8 +458,8 @@ impl Shared {
             let header = &writer.segment.header;
             assert!(header.first <= at && at < header.end(), "the writer stands in its segment");
             let (now, later) = rest.split_at(rest.len().min((header.end().0 - at.0) as usize));
+            // Safe when it returns: see `Segment::file`.
             writer.segment.file.write_at(now, DATA_START + (at.0 - header.first.0))?;
-            writer.segment.file.sync()?;
             if later.is_empty() {
                 return Ok(());
             }

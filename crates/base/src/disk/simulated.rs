@@ -266,11 +266,13 @@ struct SimulatedFile {
     disk: SimulatedDisk,
     id: u64,
     path: PathBuf,
+    /// Whether a write is followed by a sync at once.
+    write_through: bool,
 }
 
 impl SimulatedDisk {
     fn handle(&self, id: u64, path: &Path) -> Arc<dyn DiskFile> {
-        Arc::new(SimulatedFile { disk: self.clone(), id, path: path.to_owned() })
+        Arc::new(SimulatedFile { disk: self.clone(), id, path: path.to_owned(), write_through: false })
     }
 }
 
@@ -313,6 +315,13 @@ impl Disk for SimulatedDisk {
             Some(id) => Ok(self.handle(*id, path)),
             None => Err(io_error("open file", path, &missing())),
         }
+    }
+
+    fn open_write_through(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
+        let state = self.0.lock();
+        let id = *state.names.get(path).ok_or_else(|| io_error("open file", path, &missing()))?;
+        let (disk, path) = (self.clone(), path.to_owned());
+        Ok(Arc::new(SimulatedFile { disk, id, path, write_through: true }))
     }
 
     fn exists(&self, path: &Path) -> Result<bool> {
@@ -426,8 +435,10 @@ impl DiskFile for SimulatedFile {
         let change = Change::Write(offset, bytes[..length].to_owned());
         change.apply(&mut file.current);
         file.pending.push(change);
+        drop(state);
         match fault {
             Some(fault) => Err(io_error("write file", &self.path, &fault.error())),
+            None if self.write_through => self.sync(),
             None => Ok(()),
         }
     }
@@ -484,6 +495,20 @@ mod tests {
             lost |= !after.exists(&root.join("b")).unwrap();
         }
         assert!(lost && kept && torn);
+    }
+
+    #[test]
+    fn what_was_written_through_survives_a_power_cut() {
+        let root = Path::new("/d");
+        let disk = SimulatedDisk::new();
+        disk.create_directory(root).unwrap();
+        disk.create(&root.join("a")).unwrap();
+        disk.sync_directory(root).unwrap();
+        disk.open_write_through(&root.join("a")).unwrap().write_at(&[1; 2000], 0).unwrap();
+        for seed in 0..20 {
+            let after = disk.after_power_cut(&mut Random::seeded(seed));
+            assert_eq!((&*after as &dyn Disk).read(&root.join("a")).unwrap(), [1; 2000], "seed {seed}");
+        }
     }
 
     #[test]
