@@ -329,13 +329,17 @@ impl Connection {
             None => Ok(None),
         };
         let committed = matches!(result, Ok(Some(_)));
-        self.services.with_settings(|current| {
+        let changed = self.services.with_settings(|current| {
+            let during = current.clone();
             if !committed {
                 *current = settings;
             }
             current.end_transaction();
+            *current != during
         });
-        self.heed_settings();
+        if changed {
+            self.heed_settings();
+        }
         match result? {
             Some(ticket) => self.wait(ticket),
             None => Ok(()),

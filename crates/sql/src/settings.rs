@@ -5,6 +5,7 @@
 
 use crate::statement::fold;
 use datafusion::arrow::array::timezone::Tz;
+use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -138,13 +139,14 @@ static PARAMETERS: &[Parameter] = &[
     parameter("xmloption", "content", Kind::Text, "Accepted; has no effect."),
 ];
 
-/// The settings of a session.
-#[derive(Clone, Debug, Default)]
+/// The settings of a session. Copies share what neither changes, because every transaction block
+/// keeps one to roll back to.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Settings {
     /// Values set for the session, by lower-case name.
-    session: BTreeMap<String, String>,
+    session: Arc<BTreeMap<String, String>>,
     /// Values set for the transaction, which hide those.
-    local: BTreeMap<String, String>,
+    local: Arc<BTreeMap<String, String>>,
 }
 
 impl Settings {
@@ -191,35 +193,31 @@ impl Settings {
             None if key.contains('.') => value.map(str::to_owned),
             None => return Err(unknown(name)),
         };
-        match (value, local) {
-            (Some(value), true) => {
-                self.local.insert(key, value);
-            }
-            (Some(value), false) => {
-                self.local.remove(&key);
-                self.session.insert(key, value);
-            }
-            (None, true) => {
-                let default = find(&key).map_or("", |parameter| parameter.default);
-                self.local.insert(key, default.to_owned());
-            }
-            (None, false) => {
-                self.local.remove(&key);
-                self.session.remove(&key);
-            }
+        if local {
+            let default = || find(&key).map_or("", |parameter| parameter.default).to_owned();
+            let value = value.unwrap_or_else(default);
+            Arc::make_mut(&mut self.local).insert(key, value);
+            return Ok(());
         }
+        Arc::make_mut(&mut self.local).remove(&key);
+        let session = Arc::make_mut(&mut self.session);
+        match value {
+            Some(value) => session.insert(key, value),
+            None => session.remove(&key),
+        };
         Ok(())
     }
 
     /// RESET ALL.
     pub fn reset_all(&mut self) {
-        self.session.clear();
-        self.local.clear();
+        *self = Settings::default();
     }
 
     /// What SET LOCAL set is gone.
     pub fn end_transaction(&mut self) {
-        self.local.clear();
+        if !self.local.is_empty() {
+            self.local = Arc::default();
+        }
     }
 
     /// The schemas in which names are looked up, in order. There are no schemas of users.
