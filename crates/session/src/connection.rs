@@ -50,14 +50,13 @@ pub enum TransactionStatus {
 }
 
 /// What running one statement yields.
-#[allow(clippy::large_enum_variant)] // Moved once or twice per COPY.
 pub enum Outcome {
     /// Rows, to be drawn from [`Rows`]; the tag is complete once they are drained.
     Rows(Rows),
     /// Nothing but a command tag such as `INSERT 0 3`, `BEGIN`, `CREATE TABLE`.
     Done(CommandTag),
-    /// The client is to send data.
-    CopyIn(CopyIn),
+    /// The client is to send data. Boxed, as it is ten times the others, which every statement moves.
+    CopyIn(Box<CopyIn>),
     /// Data for the client.
     CopyOut(CopyOut),
     /// The statement text was empty.

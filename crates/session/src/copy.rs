@@ -272,25 +272,25 @@ impl Connection {
             let home = Arc::new(Home::default());
             self.block.lend(home.clone());
             let end = End::Return { home, savepoint: transaction.savepoint() };
-            return Ok(Outcome::CopyIn(CopyIn {
+            return Ok(Outcome::CopyIn(Box::new(CopyIn {
                 columns: from.columns(),
                 copy: Some(from),
                 transaction: Some(transaction),
                 options,
                 end,
-            }));
+            })));
         }
         self.services.set_read_only(false);
         let transaction = self.shared.engine.try_begin()?;
         let from = CopyFrom::new(&transaction, &self.facts, copy, self.zone)?;
         let end = End::Commit { shared: self.shared.clone(), wait: self.synchronous_commit };
-        Ok(Outcome::CopyIn(CopyIn {
+        Ok(Outcome::CopyIn(Box::new(CopyIn {
             columns: from.columns(),
             copy: Some(from),
             transaction: Some(transaction),
             options,
             end,
-        }))
+        })))
     }
 
     fn copy_out(&mut self, copy: &Copy) -> Result<CopyOut> {

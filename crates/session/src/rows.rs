@@ -35,6 +35,8 @@ pub struct Rows {
 }
 
 enum Source {
+    /// The values of a short result; none once they have been drawn.
+    Values(Vec<Value>),
     /// What is left of a result that is there.
     Chunks(VecDeque<RowChunk>),
     /// A stream in a transaction of its own.
@@ -114,9 +116,7 @@ fn pull(stream: &mut Option<BatchStream>, alarm: &mut Option<Alarm>) -> Result<O
 impl Rows {
     /// Rows that are all there.
     pub(crate) fn ready(columns: Arc<[Column]>, verb: &'static str, values: Vec<Value>) -> Rows {
-        let chunks =
-            if values.is_empty() { VecDeque::new() } else { VecDeque::from([RowChunk::Values(values)]) };
-        Rows { columns, verb, rows: 0, told: None, source: Source::Chunks(chunks) }
+        Rows { columns, verb, rows: 0, told: None, source: Source::Values(values) }
     }
 
     /// Rows that are all there, in pieces.
@@ -164,6 +164,8 @@ impl Rows {
     /// transaction block it was in has failed.
     pub fn next_chunk(&mut self) -> Result<Option<RowChunk>> {
         let chunk = match &mut self.source {
+            Source::Values(values) if values.is_empty() => None,
+            Source::Values(values) => Some(RowChunk::Values(std::mem::take(values))),
             Source::Chunks(chunks) => chunks.pop_front(),
             Source::Shared(shared) => shared.next()?.map(RowChunk::Batch),
             Source::Own(own) => own.next()?.map(RowChunk::Batch),

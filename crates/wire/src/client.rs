@@ -28,6 +28,9 @@ use crate::socket::Socket;
 /// Output beyond this is sent before the protocol asks for it.
 const LARGE_OUTPUT_BYTES: usize = 64 * 1024;
 
+/// What a BEGIN that only makes an implicit block the client's own has done.
+const BEGUN: CommandTag = CommandTag { verb: "BEGIN", rows: None };
+
 /// Settings that clients are told when they change.
 const REPORTED_SETTINGS: [&str; 8] = [
     "server_version",
@@ -98,8 +101,7 @@ pub(crate) enum Next {
 pub(crate) struct Client {
     session: Connection,
     statements: HashMap<Box<str>, Rc<Prepared>>,
-    /// Bound statements. The unnamed one stays here closed, so that its buffers are used again.
-    portals: HashMap<Box<str>, Portal>,
+    portals: Portals,
     mode: Mode,
     /// Whether the session's transaction block is one that the client did not ask for.
     implicit_block: bool,
@@ -110,13 +112,12 @@ pub(crate) struct Client {
     zone: TimeZoneSetting,
 }
 
-#[allow(clippy::large_enum_variant)] // Moved once or twice per COPY.
 enum Mode {
     Ready,
     /// An extended message failed: everything up to Sync is ignored.
     Skipping,
     /// Data of a COPY is coming; the script goes on after it.
-    CopyIn(CopyIn, Protocol),
+    CopyIn(Box<CopyIn>, Protocol),
 }
 
 /// Which protocol a statement came by, and what of its script is left.
@@ -141,6 +142,52 @@ enum Control {
     End,
 }
 
+/// Bound statements by name. Drivers hardly ever name one, so the unnamed one has its own place: a
+/// round trip neither hashes its name nor moves it, and its buffers are used again.
+#[derive(Default)]
+struct Portals {
+    unnamed: Portal,
+    named: HashMap<Box<str>, Portal>,
+}
+
+impl Portals {
+    /// The portal that Bind is to fill, closed; 42P03 if the name is taken.
+    fn vacant(&mut self, name: &str) -> Result<&mut Portal> {
+        if name.is_empty() {
+            self.unnamed.close();
+            return Ok(&mut self.unnamed);
+        }
+        let portal = self.named.entry(name.into()).or_default();
+        if portal.prepared.is_some() {
+            return Err(Error::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
+        }
+        portal.close();
+        Ok(portal)
+    }
+
+    fn get(&self, name: &str) -> Option<&Portal> {
+        if name.is_empty() { Some(&self.unnamed) } else { self.named.get(name) }
+    }
+
+    fn get_mut(&mut self, name: &str) -> Option<&mut Portal> {
+        if name.is_empty() { Some(&mut self.unnamed) } else { self.named.get_mut(name) }
+    }
+
+    fn close(&mut self, name: &str) {
+        if name.is_empty() {
+            self.unnamed.close();
+        } else {
+            self.named.remove(name);
+        }
+    }
+
+    fn close_all(&mut self) {
+        self.unnamed.close();
+        self.named.clear();
+    }
+}
+
+/// A place for a bound statement; closed, which is as good as not there, while it holds none.
 #[derive(Default)]
 struct Portal {
     prepared: Option<Rc<Prepared>>,
@@ -154,7 +201,7 @@ enum PortalState {
     #[default]
     Bound,
     /// Rows are left after a row limit.
-    Suspended(Cursor),
+    Suspended(Box<Cursor>),
     Finished {
         /// Whether running it again yields no rows, rather than an error.
         had_rows: bool,
@@ -175,7 +222,7 @@ impl Client {
         Client {
             session,
             statements: HashMap::new(),
-            portals: HashMap::new(),
+            portals: Portals::default(),
             mode: Mode::Ready,
             implicit_block: false,
             settings_touched: true,
@@ -259,7 +306,7 @@ impl Client {
             Message::Close(target) => {
                 match target {
                     Target::Statement(name) => drop(self.statements.remove(utf8(name)?)),
-                    Target::Portal(name) => drop(self.portals.remove(utf8(name)?)),
+                    Target::Portal(name) => self.portals.close(utf8(name)?),
                 }
                 encode::close_complete(&mut sink.output);
             }
@@ -343,7 +390,7 @@ impl Client {
     fn query(&mut self, sql: &[u8], sink: &mut Sink) -> Answered {
         // A script takes the place of the unnamed statement and portal.
         self.statements.remove("");
-        self.portals.remove("");
+        self.portals.close("");
         let script = utf8(sql).and_then(|sql| Ok((sql, self.session.parse_script(sql)?)));
         match script {
             Ok((_, statements)) if statements.is_empty() => {
@@ -381,13 +428,13 @@ impl Client {
         Ok(())
     }
 
-    fn run_simple(&mut self, sql: &str, alone: bool, sink: &mut Sink) -> Answered<Option<CopyIn>> {
+    fn run_simple(&mut self, sql: &str, alone: bool, sink: &mut Sink) -> Answered<Option<Box<CopyIn>>> {
         let statement = self.session.prepare(sql)?;
         if !statement.parameters().is_empty() {
             return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1").into());
         }
         if !self.enter(Control::of(sql), alone)? {
-            encode::command_complete(&mut sink.output, "BEGIN");
+            encode::command_complete(&mut sink.output, &BEGUN);
             return Ok(None);
         }
         match self.session.run(&statement, &[])? {
@@ -456,18 +503,7 @@ impl Client {
                 bind.result_formats.count()
             )));
         }
-        let name = utf8(bind.portal)?;
-        let mut portal = match self.portals.remove_entry(name) {
-            None => Portal::default(),
-            Some((_, portal)) if name.is_empty() => portal,
-            Some((name, portal)) => {
-                let error =
-                    Error::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists"));
-                self.portals.insert(name, portal);
-                return Err(error);
-            }
-        };
-        portal.close();
+        let portal = self.portals.vacant(utf8(bind.portal)?)?;
         portal.formats.extend(bind.parameter_formats.iter());
         for (index, (bytes, ty)) in bind.parameters().zip(types).enumerate() {
             let format = format_of(&portal.formats, index);
@@ -477,7 +513,6 @@ impl Client {
         portal.formats.clear();
         portal.formats.extend(bind.result_formats.iter());
         portal.prepared = Some(prepared.clone());
-        self.portals.insert(name.into(), portal);
         Ok(())
     }
 
@@ -512,10 +547,10 @@ impl Client {
         let prepared = portal.prepared.clone().ok_or_else(|| no_portal(name))?;
         let state = std::mem::replace(&mut portal.state, PortalState::Finished { had_rows: false });
         let mut cursor = match state {
-            PortalState::Suspended(cursor) => cursor,
+            PortalState::Suspended(cursor) => *cursor,
             PortalState::Finished { had_rows: true } => {
                 portal.state = state;
-                encode::command_complete(&mut sink.output, "SELECT 0");
+                encode::command_complete(&mut sink.output, &CommandTag { verb: "SELECT", rows: Some(0) });
                 return Ok(());
             }
             PortalState::Finished { had_rows: false } => {
@@ -527,7 +562,7 @@ impl Client {
             }
             PortalState::Bound => {
                 if !self.enter(prepared.control, sync_follows)? {
-                    encode::command_complete(&mut sink.output, "BEGIN");
+                    encode::command_complete(&mut sink.output, &BEGUN);
                     return Ok(());
                 }
                 let portal = self.portals.get_mut(name).expect("it was just there");
@@ -557,7 +592,7 @@ impl Client {
                 self.complete(&tag, &mut sink.output);
             }
             Progress::Suspended => {
-                portal.state = PortalState::Suspended(cursor);
+                portal.state = PortalState::Suspended(Box::new(cursor));
                 encode::portal_suspended(&mut sink.output);
             }
         }
@@ -577,10 +612,7 @@ impl Client {
     /// Portals live as long as their transaction.
     fn drop_portals_outside_a_block(&mut self) {
         if self.session.status() == TransactionStatus::Idle {
-            self.portals.retain(|name, portal| {
-                portal.close();
-                name.is_empty()
-            });
+            self.portals.close_all();
         }
     }
 

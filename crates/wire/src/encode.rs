@@ -2,7 +2,7 @@
 //! connection writes to its socket as rarely as the protocol allows.
 
 use firn_base::{Error, SqlState};
-use firn_session::{Column, TransactionStatus};
+use firn_session::{Column, CommandTag, TransactionStatus};
 
 use crate::decode::{Format, format_of};
 
@@ -29,7 +29,9 @@ pub(crate) fn length_prefixed(output: &mut Output, extra: usize, body: impl FnOn
 /// Appends a string and the zero byte that ends it. Zero bytes inside would end it early, so they
 /// are left out; only a message that quotes broken input can hold one.
 fn text(output: &mut Output, text: &str) {
-    output.extend(text.bytes().filter(|byte| *byte != 0));
+    for piece in text.as_bytes().split(|byte| *byte == 0) {
+        output.extend_from_slice(piece);
+    }
     output.push(0);
 }
 
@@ -154,10 +156,14 @@ fn is_warning(state: SqlState) -> bool {
     matches!(&state.as_str()[..2], "01" | "25")
 }
 
-pub(crate) fn command_complete(output: &mut Output, tag: impl std::fmt::Display) {
+/// Appends the tag as its `Display` shows it, without the formatter: it ends every statement.
+pub(crate) fn command_complete(output: &mut Output, tag: &CommandTag) {
     message(output, b'C', |output| {
-        use std::io::Write;
-        write!(output, "{tag}").expect("a buffer takes everything");
+        output.extend_from_slice(tag.verb.as_bytes());
+        if let Some(rows) = tag.rows {
+            output.extend_from_slice(if tag.verb == "INSERT" { b" 0 " } else { b" " });
+            output.extend_from_slice(itoa::Buffer::new().format(rows).as_bytes());
+        }
         output.push(0);
     });
 }
@@ -260,8 +266,19 @@ mod tests {
     #[test]
     fn a_message_counts_its_own_length_field_but_not_its_tag() {
         let mut output = Vec::new();
-        command_complete(&mut output, "BEGIN");
+        command_complete(&mut output, &CommandTag { verb: "BEGIN", rows: None });
         ready_for_query(&mut output, TransactionStatus::InBlock);
         assert_eq!(output, b"C\0\0\0\x0aBEGIN\0Z\0\0\0\x05T");
+    }
+    #[test]
+    fn a_command_tag_is_sent_as_it_is_displayed() {
+        for (verb, rows) in
+            [("BEGIN", None), ("SELECT", Some(0)), ("INSERT", Some(12)), ("COPY", Some(u64::MAX))]
+        {
+            let mut output = Vec::new();
+            let tag = CommandTag { verb, rows };
+            command_complete(&mut output, &tag);
+            assert_eq!(output[5..output.len() - 1], *tag.to_string().as_bytes());
+        }
     }
 }
