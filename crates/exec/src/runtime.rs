@@ -114,6 +114,11 @@ impl ExtensionOptions for SessionOptions {
     }
 }
 
+/// An expression of constants as the literal that it comes to.
+pub fn simplify(expression: Expr) -> DataFusionResult<Expr> {
+    ExprSimplifier::new(SimplifyContext::default()).simplify(expression)
+}
+
 /// Coerces the types within an expression over the columns of `schema`.
 pub fn coerce(expression: Expr, schema: &DFSchema) -> DataFusionResult<Expr> {
     let context = SimplifyContext::builder().with_schema(Arc::new(schema.clone())).build();

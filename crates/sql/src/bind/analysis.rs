@@ -5,6 +5,7 @@
 //! leaves up.
 
 use super::correlated;
+use super::days;
 use super::operators::{Operand, adopt, cast, check_cast, operand, plain_name};
 use super::parameters::Parameters;
 use datafusion::arrow::datatypes::DataType;
@@ -17,7 +18,7 @@ use datafusion::logical_expr::expr::{
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    AggregateUDF, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition,
+    AggregateUDF, BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition,
 };
 use datafusion::optimizer::Analyzer;
 use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
@@ -183,8 +184,9 @@ impl Pass<'_> {
             Expr::BinaryExpr(binary) if distinct(&binary) => {
                 let mut pair = self.unify(vec![*binary.left, *binary.right], schema)?;
                 let (right, left) = (pair.pop().expect("two"), pair.pop().expect("two"));
-                datafusion::logical_expr::binary_expr(left, binary.op, right)
+                self.compare(BinaryExpr::new(Box::new(left), binary.op, Box::new(right)), schema)
             }
+            Expr::BinaryExpr(binary) if days::is_ordering(binary.op) => self.compare(binary, schema),
             Expr::InSubquery(inner) => self.in_subquery(inner, schema)?,
             Expr::ScalarFunction(function) => self.function(function, schema)?,
             Expr::AggregateFunction(mut aggregate) => {
@@ -266,7 +268,12 @@ impl Pass<'_> {
     fn between(&self, between: Between, schema: &DFSchema) -> Result<Expr> {
         let all = self.unify(vec![*between.expr, *between.low, *between.high], schema)?;
         let [expression, low, high] = <[Expr; 3]>::try_from(all).expect("three went in");
-        Ok(Expr::Between(Between::new(Box::new(expression), between.negated, Box::new(low), Box::new(high))))
+        let between = Between::new(Box::new(expression), between.negated, Box::new(low), Box::new(high));
+        Ok(days::between(between, schema, self.parameters))
+    }
+
+    fn compare(&self, comparison: BinaryExpr, schema: &DFSchema) -> Expr {
+        days::compare(comparison, schema, self.parameters)
     }
 
     fn like(&self, like: Like, schema: &DFSchema) -> Result<Like> {
@@ -435,7 +442,7 @@ fn widen(function: &AggregateUDF, arguments: &mut [Expr], schema: &DFSchema) -> 
     Ok(())
 }
 
-fn distinct(binary: &datafusion::logical_expr::BinaryExpr) -> bool {
+fn distinct(binary: &BinaryExpr) -> bool {
     use datafusion::logical_expr::Operator;
     matches!(binary.op, Operator::IsDistinctFrom | Operator::IsNotDistinctFrom)
 }

@@ -16,6 +16,7 @@
 mod analysis;
 mod context;
 mod correlated;
+mod days;
 mod insert;
 mod names;
 mod operators;
