@@ -150,6 +150,7 @@ public class PgjdbcTest {
 
         metadata(connection);
         arrays(connection);
+        arrayParameters(connection);
 
         // Cancelling by a timeout.
         try (Statement statement = connection.createStatement()) {
@@ -280,6 +281,30 @@ public class PgjdbcTest {
                     same(List.of((String[]) rows.getArray(2).getArray()), List.of("a", "b,c", ""));
                     same(List.of((Integer[]) rows.getArray(3).getArray()), List.of(1, 2));
                     same(((Object[]) rows.getArray(4).getArray()).length, 2);
+                }
+            }
+        }
+    }
+
+    /** Arrays as parameters, as text at first and in binary later. */
+    static void arrayParameters(Connection connection) throws SQLException {
+        String sql = "SELECT count(*) FROM t WHERE id = ANY (?) AND (name = ANY (?) OR name <> ALL (?))";
+        try (PreparedStatement select = connection.prepareStatement(sql)) {
+            for (int round = 0; round < 10; round++) {
+                select.setArray(1, connection.createArrayOf("integer", new Integer[] {1, 2, null, 777}));
+                select.setArray(2, connection.createArrayOf("text", new String[] {"name 1", "a,\"b\""}));
+                select.setArray(3, connection.createArrayOf("varchar", new String[] {}));
+                try (ResultSet rows = select.executeQuery()) {
+                    same(rows.next(), true);
+                    same(rows.getLong(1), 2L);
+                }
+            }
+        }
+        try (PreparedStatement select = connection.prepareStatement("SELECT id FROM t WHERE id = ANY (?) ORDER BY id")) {
+            for (int round = 0; round < 10; round++) {
+                select.setObject(1, new int[] {2, 1});
+                try (ResultSet rows = select.executeQuery()) {
+                    same(rows.next() && rows.getInt(1) == 1 && rows.next() && rows.getInt(1) == 2 && !rows.next(), true);
                 }
             }
         }

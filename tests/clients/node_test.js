@@ -38,6 +38,11 @@ async function main() {
   const arrays = await client.query("SELECT ARRAY[1, NULL]::int[] AS a, ARRAY['x', 'y z'] AS b, array_agg(id ORDER BY id) AS c FROM t WHERE id < $1", [3]);
   same(arrays.rows, [{ a: [1, null], b: ["x", "y z"], c: [1, 2] }]);
 
+  // Arrays as parameters go out as text.
+  const chosen = await client.query("SELECT id FROM t WHERE id = ANY($1) AND name <> ALL($2) ORDER BY id", [[3, 1, 2, 9], ["name 9", 'a "quoted", one']]);
+  same(chosen.rows, [{ id: 1 }, { id: 3 }]);
+  same((await client.query("SELECT id FROM t WHERE id = ANY($1::int[])", [[]])).rows, []);
+
   // A portal with a row limit.
   const cursor = client.query(new Cursor("SELECT i FROM generate_series(1, $1::int) AS s(i)", [250]));
   const portions = [];

@@ -90,6 +90,22 @@ with psycopg.connect(autocommit=True) as connection:
             same(cursor.execute("SELECT conkey FROM pg_constraint WHERE conname = 'kinds_pkey'").fetchone(), ([1],))
             same(cursor.execute("SELECT array_agg(id) FROM kinds WHERE id > 100").fetchone(), (None,))
 
+    # Arrays as parameters, as text and in binary, prepared or not.
+    for kind, value in KINDS:
+        if kind.startswith("char"):
+            continue
+        column = f"c{[name for name, _ in KINDS].index(kind)}"
+        for hole in ("%s", "%b"):
+            query = f"SELECT id FROM kinds WHERE {column} = ANY({hole}) ORDER BY id"
+            for _ in range(7):
+                same(connection.execute(query, [[value]]).fetchall(), [(1,), (3,)])
+            same(connection.execute(query, [[value, None]], prepare=False).fetchall(), [(1,), (3,)])
+            query = f"SELECT count(*) FROM kinds WHERE {column} <> ALL({hole})"
+            same(connection.execute(query, [[value]]).fetchone(), (0,))
+    same(connection.execute("SELECT id FROM kinds WHERE id = ANY(%s)", [[]]).fetchall(), [])
+    same(connection.execute("SELECT id FROM kinds WHERE id = ANY(%s) ORDER BY id", [[3, 7, 1]]).fetchall(), [(1,), (3,)])
+    same(connection.execute("SELECT * FROM unnest(%s::text[])", [["a b", None]]).fetchall(), [("a b",), (None,)])
+
     # Transactions.
     connection.execute("CREATE TABLE t (a integer PRIMARY KEY, b text)")
     with connection.transaction():

@@ -1,7 +1,7 @@
 //! What a workload in SQL needs of a connection, whether it goes through the embedded API or a
 //! socket: prepare once, run with typed parameters, get rows of values.
 
-use firn_base::coerce::assign;
+use firn_base::coerce::assign_parameter;
 use firn_base::{Result, TimeZoneSetting, Value};
 use firn_session::{Connection, Outcome, Statement};
 
@@ -36,7 +36,7 @@ impl SqlClient for Connection {
         let parameters = parameters
             .iter()
             .zip(statement.parameters())
-            .map(|(value, &ty)| assign(value.clone(), ty, &zone))
+            .map(|(value, &ty)| assign_parameter(value.clone(), ty, &zone))
             .collect::<Result<Vec<_>>>()?;
         match Connection::run(self, statement, &parameters)? {
             Outcome::Rows(rows) => rows.into_values(),

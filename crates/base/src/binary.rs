@@ -44,6 +44,7 @@ pub fn encode(value: &Value, ty: SqlType, out: &mut Vec<u8>) {
             out.extend(value.months.to_be_bytes());
         }
         Value::Uuid(value) => out.extend(value),
+        Value::Array(_) => unreachable!("arrays are parameters, which nobody sends"),
     }
 }
 

@@ -5,15 +5,15 @@
 use crate::datetime::{self, MICROS_PER_DAY};
 use crate::error::{Error, Result, SqlState};
 use crate::time_zone::TimeZoneSetting;
-use crate::types::SqlType;
+use crate::types::{ParameterType, SqlType};
 use crate::value::{Interval, Value};
 use crate::{numeric, text};
 
 impl Value {
-    /// The type that the value has by itself; `None` for NULL, which has any.
+    /// The type that the value has by itself; `None` for NULL, which has any, and for arrays.
     pub fn natural_type(&self) -> Option<SqlType> {
         Some(match self {
-            Value::Null => return None,
+            Value::Null | Value::Array(_) => return None,
             Value::Boolean(_) => SqlType::Boolean,
             Value::SmallInt(_) => SqlType::SmallInt,
             Value::Integer(_) => SqlType::Integer,
@@ -81,14 +81,34 @@ pub fn can_cast(from: SqlType, to: SqlType) -> bool {
         || matches!((from, to), (SqlType::Boolean, SqlType::Integer) | (SqlType::Integer, SqlType::Boolean))
 }
 
+/// The value of a parameter as the statement wants it: assigned, element by element if it is an array.
+/// 42804 if the one is an array and the other is not.
+pub fn assign_parameter(value: Value, to: ParameterType, zone: &TimeZoneSetting) -> Result<Value> {
+    match (value, to) {
+        (value, ParameterType::Single(to)) => assign(value, to, zone),
+        (Value::Null, ParameterType::Array(_)) => Ok(Value::Null),
+        (Value::Array(elements), ParameterType::Array(to)) => {
+            let assigned = elements.into_iter().map(|value| assign(value, to, zone));
+            assigned.collect::<Result<_>>().map(Value::Array)
+        }
+        (value, to) => Err(not_assignable(&value.natural_type().map_or_else(String::new, name), &to)),
+    }
+}
+
+#[cold]
+fn not_assignable(from: &str, to: &dyn std::fmt::Display) -> Error {
+    Error::new(SqlState::DATATYPE_MISMATCH, format!("a value of type {from} cannot be assigned to type {to}"))
+        .with_hint("You will need to rewrite or cast the expression.")
+}
+
 fn convert(value: Value, to: SqlType, zone: &TimeZoneSetting, context: Context) -> Result<Value> {
-    let Some(from) = value.natural_type() else { return Ok(Value::Null) };
+    let from = match value.natural_type() {
+        Some(from) => from,
+        None if value.is_null() => return Ok(Value::Null),
+        None => return Err(not_assignable("array", &to)),
+    };
     if context == Context::Assignment && !can_assign(from, to) {
-        return Err(Error::new(
-            SqlState::DATATYPE_MISMATCH,
-            format!("a value of type {} cannot be assigned to type {to}", name(from)),
-        )
-        .with_hint("You will need to rewrite or cast the expression."));
+        return Err(not_assignable(&name(from), &to));
     }
     Ok(match (value, to) {
         (Value::Text(value), ty) if ty.is_string() => Value::Text(fit(value, ty, context)?),

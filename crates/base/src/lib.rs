@@ -12,6 +12,7 @@ pub mod type_name;
 pub mod types;
 pub mod value;
 
+pub mod array;
 pub mod binary;
 pub mod coerce;
 pub mod datetime;
@@ -32,5 +33,5 @@ pub use error::{Error, Result, SqlState};
 pub use ids::{BlockNumber, ColumnId, Lsn, RowId, Slot, TableId};
 pub use snapshot::{Snapshot, Stamp, Time, visible};
 pub use time_zone::TimeZoneSetting;
-pub use types::SqlType;
+pub use types::{ParameterType, SqlType};
 pub use value::{Cell, Interval, Value};

@@ -4,7 +4,7 @@ use crate::error::{Error, Result, SqlState};
 use crate::time_zone::TimeZoneSetting;
 use crate::types::SqlType;
 use crate::value::Value;
-use crate::{datetime, interval, numeric};
+use crate::{array, datetime, interval, numeric};
 use std::fmt::{Display, Write};
 
 /// Reads a value of type `ty`. Moments that name no zone are in `zone`.
@@ -32,8 +32,8 @@ pub fn parse(text: &str, ty: SqlType, zone: &TimeZoneSetting) -> Result<Value> {
     })
 }
 
-/// Appends a value as text; NULL appends nothing. Of `ty` only matters which decimals of a numeric
-/// are shown.
+/// Appends a value as text; NULL appends nothing. Of `ty`, which is that of the elements of an array,
+/// only matters which decimals of a numeric are shown.
 pub fn write(value: &Value, ty: SqlType, zone: &TimeZoneSetting, out: &mut String) {
     match value {
         Value::Null => {}
@@ -55,6 +55,7 @@ pub fn write(value: &Value, ty: SqlType, zone: &TimeZoneSetting, out: &mut Strin
         Value::TimestampTz(value) => datetime::write_timestamptz(*value, zone, out),
         Value::Interval(value) => interval::write(value, out),
         Value::Uuid(value) => write_uuid(value, out),
+        Value::Array(elements) => array::write(elements, ty, zone, out),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Values: [`Value`] is what a user passes and gets, typed and owned; [`Cell`] is what storage
 //! reads and writes, untyped, borrowed and quick to copy.
 
-use crate::types::{SqlType, Width};
+use crate::types::{ParameterType, SqlType, Width};
 
 /// An SQL value with its type.
 #[derive(Clone, PartialEq, Debug)]
@@ -43,6 +43,8 @@ pub enum Value {
     Interval(Interval),
     /// uuid
     Uuid([u8; 16]),
+    /// An array with one dimension, which only parameters are.
+    Array(Vec<Value>),
 }
 
 impl Value {
@@ -68,6 +70,21 @@ impl Value {
                 | (Value::Interval(_), SqlType::Interval)
                 | (Value::Uuid(_), SqlType::Uuid)
         )
+    }
+}
+
+impl ParameterType {
+    /// Whether a value is of this type as it is.
+    #[inline]
+    pub fn holds(self, value: &Value) -> bool {
+        match (self, value) {
+            (ParameterType::Single(ty), value) => value.is_of(ty),
+            (ParameterType::Array(_), Value::Null) => true,
+            (ParameterType::Array(element), Value::Array(elements)) => {
+                elements.iter().all(|value| value.is_of(element))
+            }
+            (ParameterType::Array(_), _) => false,
+        }
     }
 }
 

@@ -3,10 +3,11 @@
 //! The Arrow type of an SQL type is storage's affair ([`firn_storage::arrow`]); a field's metadata
 //! keeps apart what Arrow does not, such as `text` and `varchar(10)`.
 
-use datafusion::arrow::array::Array;
+use datafusion::arrow::array::{Array, AsArray, ListArray};
+use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, IntervalMonthDayNano, Schema};
 use datafusion::common::ScalarValue;
-use firn_base::{Error, Result, SqlType, Value};
+use firn_base::{Error, ParameterType, Result, SqlType, Value};
 use std::sync::Arc;
 
 /// The time zone of `timestamptz` in Arrow types.
@@ -32,6 +33,35 @@ pub fn data_type(ty: SqlType) -> DataType {
 /// The SQL type of a field, from its metadata or its Arrow type; `None` if no SQL type comes near.
 pub fn sql_type(field: &Field) -> Option<SqlType> {
     firn_storage::arrow::sql_type(field)
+}
+
+/// The Arrow type of arrays with elements of type `element`.
+pub fn array_type(element: SqlType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(data_type(element), true)))
+}
+
+/// The type of the elements of an array type of one dimension.
+pub fn element_type(array: &DataType) -> Option<SqlType> {
+    match array {
+        DataType::List(inner) if !inner.data_type().is_nested() => sql_type(inner),
+        _ => None,
+    }
+}
+
+/// A nullable field for a parameter.
+pub fn parameter_field(name: &str, ty: ParameterType) -> FieldRef {
+    match ty {
+        ParameterType::Single(ty) => field(name, ty),
+        ParameterType::Array(element) => Arc::new(Field::new(name, array_type(element), true)),
+    }
+}
+
+/// The type of a parameter with such a field; `None` if no parameter is.
+pub fn parameter_type(field: &Field) -> Option<ParameterType> {
+    match field.data_type().is_nested() {
+        true => element_type(field.data_type()).map(ParameterType::array_of),
+        false => sql_type(field).map(ParameterType::Single),
+    }
 }
 
 /// Ends the part of an output column's name that users see: what follows keeps equal names apart
@@ -85,7 +115,37 @@ pub fn scalar(value: &Value, ty: SqlType) -> ScalarValue {
             value.nanoseconds,
         ))),
         Value::Uuid(value) => ScalarValue::FixedSizeBinary(16, Some(value.to_vec())),
+        Value::Array(_) => panic!("{value:?} was not coerced to {ty}"),
     }
+}
+
+/// The scalar that stands for a parameter's value, which must already be of its type.
+pub fn parameter_scalar(value: &Value, ty: ParameterType) -> ScalarValue {
+    match (value, ty) {
+        (value, ParameterType::Single(ty)) => scalar(value, ty),
+        (Value::Null, ParameterType::Array(element)) => {
+            ScalarValue::try_from(&array_type(element)).expect("every list type has a null scalar")
+        }
+        (Value::Array(elements), ParameterType::Array(element)) => {
+            let values = firn_storage::arrow::values_to_array(elements, element);
+            let inner = Arc::new(Field::new_list_field(data_type(element), true));
+            let offsets = OffsetBuffer::from_lengths([elements.len()]);
+            ScalarValue::List(Arc::new(ListArray::new(inner, offsets, values, None)))
+        }
+        (value, ty) => panic!("{value:?} was not coerced to {ty}"),
+    }
+}
+
+/// The elements of an array at a position of a column of arrays of one dimension; `None` if it is NULL.
+pub fn elements_at(arrays: &dyn Array, row: usize) -> Result<Option<Vec<Value>>> {
+    let Some(lists) = arrays.as_list_opt::<i32>() else {
+        return Err(Error::unsupported(format!("an array of type {}", arrays.data_type())));
+    };
+    if lists.is_null(row) {
+        return Ok(None);
+    }
+    let elements = lists.value(row);
+    (0..elements.len()).map(|position| value_at(elements.as_ref(), position)).collect::<Result<_>>().map(Some)
 }
 
 /// The value that a scalar stands for.

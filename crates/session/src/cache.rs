@@ -5,7 +5,7 @@
 //! replaced. Two generations bound the size: when the young one is full it becomes the old one,
 //! and what nobody has asked for since is dropped with the old one before.
 
-use firn_base::SqlType;
+use firn_base::ParameterType;
 use firn_base::sync::{Arc, Mutex};
 use firn_sql::Plan;
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ const GENERATION_PLANS: usize = 512;
 /// Longer texts are not kept; they are not sent twice.
 const LONGEST_TEXT: usize = 16 << 10;
 
-type Key = (Box<str>, Box<[Option<SqlType>]>);
+type Key = (Box<str>, Box<[Option<ParameterType>]>);
 
 /// See the module.
 #[derive(Default)]
@@ -34,7 +34,7 @@ impl PlanCache {
     pub fn get(
         &self,
         text: &str,
-        types: &[Option<SqlType>],
+        types: &[Option<ParameterType>],
         usable: impl Fn(&Plan) -> bool,
     ) -> Option<Arc<Plan>> {
         let key = (Box::from(text), Box::from(types));
@@ -48,7 +48,7 @@ impl PlanCache {
     }
 
     /// Keeps a plan.
-    pub fn put(&self, text: &str, types: &[Option<SqlType>], plan: Arc<Plan>) {
+    pub fn put(&self, text: &str, types: &[Option<ParameterType>], plan: Arc<Plan>) {
         if text.len() <= LONGEST_TEXT {
             self.generations.lock().put((Box::from(text), Box::from(types)), plan);
         }

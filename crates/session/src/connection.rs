@@ -18,7 +18,7 @@ use crate::utility::Cursor;
 use arrow_array::RecordBatch;
 use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicBool, Ordering};
-use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, Value, clock, coerce};
+use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, clock, coerce};
 use firn_sql::bind::SessionFacts;
 use firn_sql::plan::QueryOutput;
 use firn_sql::services::Services;
@@ -154,7 +154,7 @@ impl Connection {
 
     /// Prepares one statement. Types of parameters may be given; the others are inferred (42P18 if
     /// they cannot be). An empty text is fine.
-    pub fn prepare_typed(&mut self, sql: &str, types: &[Option<SqlType>]) -> Result<Statement> {
+    pub fn prepare_typed(&mut self, sql: &str, types: &[Option<ParameterType>]) -> Result<Statement> {
         let prepared = catch_unwind(AssertUnwindSafe(|| self.prepare_inner(sql, types)));
         match prepared {
             Ok(Ok(statement)) => Ok(statement),
@@ -171,7 +171,7 @@ impl Connection {
         self.prepare_typed(sql, &[])
     }
 
-    fn prepare_inner(&mut self, sql: &str, types: &[Option<SqlType>]) -> Result<Statement> {
+    fn prepare_inner(&mut self, sql: &str, types: &[Option<ParameterType>]) -> Result<Statement> {
         self.recall();
         let parsed = parse::parse_one(sql)?;
         if let Some(parsed) = &parsed {
@@ -183,7 +183,7 @@ impl Connection {
     pub(crate) fn prepare_parsed(
         &mut self,
         parsed: Option<Parsed>,
-        types: &[Option<SqlType>],
+        types: &[Option<ParameterType>],
     ) -> Result<Statement> {
         let (plan, columns) = match &parsed {
             Some(Parsed { statement: Parse::Query(_) | Parse::Change(_), .. }) => {
@@ -229,7 +229,7 @@ impl Connection {
     fn plan(
         &self,
         parsed: &Parsed,
-        types: &[Option<SqlType>],
+        types: &[Option<ParameterType>],
         transaction: &Transaction,
     ) -> Result<Arc<Plan>> {
         let cache = &self.shared.plans;
@@ -642,7 +642,11 @@ impl Drop for Connection {
 }
 
 /// The parameters as values of the statement's types.
-fn coerced<'v>(types: &[SqlType], values: &'v [Value], zone: &TimeZoneSetting) -> Result<Cow<'v, [Value]>> {
+fn coerced<'v>(
+    types: &[ParameterType],
+    values: &'v [Value],
+    zone: &TimeZoneSetting,
+) -> Result<Cow<'v, [Value]>> {
     if types.len() != values.len() {
         if values.is_empty() {
             return Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1"));
@@ -656,10 +660,11 @@ fn coerced<'v>(types: &[SqlType], values: &'v [Value], zone: &TimeZoneSetting) -
             ),
         ));
     }
-    if types.iter().zip(values).all(|(ty, value)| value.is_of(*ty)) {
+    if types.iter().zip(values).all(|(ty, value)| ty.holds(value)) {
         return Ok(Cow::Borrowed(values));
     }
-    let coerced = types.iter().zip(values).map(|(ty, value)| coerce::assign(value.clone(), *ty, zone));
+    let coerced =
+        types.iter().zip(values).map(|(ty, value)| coerce::assign_parameter(value.clone(), *ty, zone));
     coerced.collect::<Result<Vec<Value>>>().map(Cow::Owned)
 }
 

@@ -1,7 +1,7 @@
 //! Prepared statements.
 
 use crate::Column;
-use firn_base::SqlType;
+use firn_base::ParameterType;
 use firn_base::sync::Arc;
 use firn_sql::Plan;
 use firn_sql::statement::Parsed;
@@ -18,7 +18,7 @@ pub(crate) struct Prepared {
     /// `None` for an empty text.
     pub parsed: Option<Parsed>,
     /// The parameter types that were declared.
-    pub declared: Box<[Option<SqlType>]>,
+    pub declared: Box<[Option<ParameterType>]>,
     pub plan: Arc<Plan>,
     /// The columns of statements that yield rows without a plan: SHOW, EXPLAIN, FETCH, EXECUTE.
     pub columns: Option<Arc<[Column]>>,
@@ -26,7 +26,7 @@ pub(crate) struct Prepared {
 
 impl Statement {
     /// The types of `$1`, `$2`, …
-    pub fn parameters(&self) -> &[SqlType] {
+    pub fn parameters(&self) -> &[ParameterType] {
         &self.prepared.plan.parameters
     }
 

@@ -50,6 +50,48 @@ fn statements_tell_their_parameters_and_columns() {
     assert_eq!(state(connection.prepare("SELECT 1; SELECT 2")), SqlState::SYNTAX_ERROR);
 }
 
+/// By index and by scan: the last of the conditions is one that no index serves.
+#[test]
+fn arrays_are_parameters_of_any_and_all() {
+    let mut connection = filled(10).connect();
+    let array =
+        |elements: &[i32]| Value::Array(elements.iter().map(|&element| Value::Integer(element)).collect());
+    for condition in ["a = ANY ($1)", "a = ANY ($1) AND b = 0", "a + 0 = ANY ($1)"] {
+        let select = connection.prepare(&format!("SELECT a FROM t WHERE {condition} ORDER BY a")).unwrap();
+        let mut found = |parameter: Value| -> Vec<i64> {
+            let rows = connection.query_values(&select, &[parameter]).unwrap();
+            rows.iter().map(|row| if let Value::BigInt(a) = row[0] { a } else { panic!("{row:?}") }).collect()
+        };
+        assert_eq!(found(array(&[7, 2, 7, 99])), [2, 7], "{condition}");
+        assert_eq!(found(Value::Array(vec![Value::Null, Value::BigInt(3)])), [3], "{condition}");
+        assert!(found(array(&[])).is_empty() && found(Value::Null).is_empty());
+        assert_eq!(
+            state(connection.query_values(&select, &[Value::Integer(1)])),
+            SqlState::DATATYPE_MISMATCH
+        );
+    }
+    let update = connection.prepare("UPDATE t SET b = 1 WHERE a = ANY ($1)").unwrap();
+    assert_eq!(connection.execute_statement(&update, &[array(&[1, 2, 2, 77])]).unwrap(), 2);
+    let delete = connection.prepare("DELETE FROM t WHERE a <> ALL ($1)").unwrap();
+    assert_eq!(connection.execute_statement(&delete, &[array(&[1, 2, 3])]).unwrap(), 7);
+    let insert = connection.prepare("INSERT INTO t SELECT unnest($1::bigint[]), unnest($2::int[])").unwrap();
+    assert_eq!(connection.execute_statement(&insert, &[array(&[21, 22]), array(&[5, 6])]).unwrap(), 2);
+    assert_eq!(one(&mut connection, "SELECT b FROM t WHERE a = 22"), Value::BigInt(6));
+    let integer = connection.prepare("SELECT $1::integer").unwrap();
+    assert_eq!(state(connection.query_values(&integer, &[array(&[1])])), SqlState::DATATYPE_MISMATCH);
+}
+
+#[test]
+fn many_elements_are_looked_up_as_well_as_few() {
+    let mut connection = filled(10_000).connect();
+    let select = connection.prepare("SELECT count(*) FROM t WHERE a = ANY ($1)").unwrap();
+    for many in [0, 1, 4_000, 4_500, 20_000] {
+        let array = Value::Array((0..many).map(|element| Value::BigInt(element * 2)).collect());
+        let counted = connection.query_values(&select, &[array]).unwrap();
+        assert_eq!(counted, [[Value::BigInt(many.min(5_000))]]);
+    }
+}
+
 #[test]
 fn parameters_are_coerced_and_counted() {
     let mut connection = connection();

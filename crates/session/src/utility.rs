@@ -7,7 +7,7 @@ use crate::connection::{CommandTag, Connection, Outcome};
 use crate::rows::{RowChunk, Rows};
 use crate::statement::Statement;
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState, SqlType, Value};
+use firn_base::{Error, ParameterType, Result, SqlState, SqlType, Value};
 use firn_sql::names::Names;
 use firn_sql::plan::arguments;
 use firn_sql::settings::{Settings, serializable};
@@ -82,7 +82,7 @@ impl Connection {
                         format!("prepared statement \"{name}\" already exists"),
                     ));
                 }
-                let types: Vec<Option<SqlType>> = types.iter().copied().map(Some).collect();
+                let types: Vec<Option<ParameterType>> = types.iter().copied().map(Some).collect();
                 let prepared = self.prepare_parsed(Some(Parsed::clone(statement)), &types)?;
                 self.prepared.insert(name.clone(), prepared);
                 done("PREPARE")

@@ -1,8 +1,10 @@
 //! Type names in SQL text to [`SqlType`].
 
 use crate::statement::fold;
-use datafusion::sql::sqlparser::ast::{self, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo};
-use firn_base::{Error, Result, SqlState, SqlType};
+use datafusion::sql::sqlparser::ast::{
+    self, ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, TimezoneInfo,
+};
+use firn_base::{Error, ParameterType, Result, SqlState, SqlType};
 
 /// What a column was declared as: a type, or one of the words that also make a sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,6 +20,16 @@ pub fn sql_type(data_type: &DataType) -> Result<SqlType> {
     match declared(data_type)? {
         Declared::Type(ty) => Ok(ty),
         Declared::Serial(_) => Err(unknown(&data_type.to_string().to_lowercase())),
+    }
+}
+
+/// What a parameter declared with a type's name takes, which may be an array.
+pub fn parameter_type(data_type: &DataType) -> Result<ParameterType> {
+    match data_type {
+        DataType::Array(ArrayElemTypeDef::SquareBracket(element, _)) => {
+            sql_type(element).map(ParameterType::array_of)
+        }
+        other => sql_type(other).map(ParameterType::Single),
     }
 }
 

@@ -10,7 +10,7 @@ use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState, SqlType, Value};
+use firn_base::{Error, ParameterType, Result, SqlState, SqlType, Value};
 use firn_exec::dml::{DmlOutcome, DmlPlan};
 use firn_exec::short::{Completion, ShortProgram};
 use firn_exec::{BatchStream, RunOptions};
@@ -46,7 +46,7 @@ fn element(field: &Field) -> Option<SqlType> {
 /// A statement ready to run.
 pub struct Plan {
     /// The types of `$1`, `$2`, …
-    pub parameters: Vec<SqlType>,
+    pub parameters: Vec<ParameterType>,
     /// The columns that it yields; `None` if it yields no rows.
     pub columns: Option<Arc<[Column]>>,
     /// The version of the catalog that it is bound to.
@@ -76,7 +76,7 @@ impl Plan {
         transaction: &Transaction,
         facts: &Arc<SessionFacts>,
         statement: &Parsed,
-        types: &[Option<SqlType>],
+        types: &[Option<ParameterType>],
     ) -> Result<Plan> {
         let tables = |id| transaction.table(id);
         let catalog = transaction.catalog();
@@ -209,7 +209,7 @@ pub fn arguments(
     options: &RunOptions,
     name: &str,
     expressions: &[ast::Expr],
-    types: &[SqlType],
+    types: &[ParameterType],
 ) -> Result<Vec<Value>> {
     if expressions.len() != types.len() {
         return Err(Error::new(
@@ -218,23 +218,36 @@ pub fn arguments(
         )
         .with_detail(format!("Expected {} parameters but got {}.", types.len(), expressions.len())));
     }
-    if types.is_empty() {
-        return Ok(Vec::new());
-    }
-    let list: Vec<String> = expressions.iter().map(ToString::to_string).collect();
-    let query = crate::parse::parse_query(&format!("SELECT {}", list.join(", ")))?;
-    let columns: Vec<(String, SqlType)> =
-        types.iter().enumerate().map(|(position, ty)| (format!("${}", position + 1), *ty)).collect();
     let tables = |id| transaction.table(id);
     let binder = Binder::new(transaction.catalog(), &tables, facts);
-    let plan = binder.query_for_insert(&query, &columns)?;
-    let mut batches = firn_exec::run(&plan, &[], transaction.snapshot(), options)?;
-    let mut values = Vec::new();
-    while let Some(batch) = batches.next()? {
-        crate::copy::values_of(&batch, types, &mut values)?;
+    let run = |plan: &LogicalPlan| {
+        let mut stream = firn_exec::run(plan, &[], transaction.snapshot(), options)?;
+        let (first, rest) = (stream.next()?, stream.next()?);
+        match (first, rest) {
+            (Some(batch), None) if batch.num_rows() == 1 => Ok(batch),
+            _ => Err(Error::new(SqlState::CARDINALITY_VIOLATION, "EXECUTE takes one row of arguments")),
+        }
+    };
+    let mut single = Vec::new();
+    let singles = || types.iter().enumerate().filter_map(|(index, ty)| Some((index, ty.single()?)));
+    let list: Vec<String> = singles().map(|(index, _)| expressions[index].to_string()).collect();
+    if !list.is_empty() {
+        let query = crate::parse::parse_query(&format!("SELECT {}", list.join(", ")))?;
+        let columns: Vec<(String, SqlType)> =
+            singles().map(|(index, ty)| (format!("${}", index + 1), ty)).collect();
+        let batch = run(&binder.query_for_insert(&query, &columns)?)?;
+        let types: Vec<SqlType> = singles().map(|(_, ty)| ty).collect();
+        crate::copy::values_of(&batch, &types, &mut single)?;
     }
-    if values.len() != types.len() {
-        return Err(Error::new(SqlState::CARDINALITY_VIOLATION, "EXECUTE takes one row of arguments"));
-    }
-    Ok(values)
+    let mut single = single.into_iter();
+    let value = |(expression, ty): (&ast::Expr, &ParameterType)| match ty {
+        ParameterType::Single(_) => Ok(single.next().expect("a value was asked for each")),
+        ParameterType::Array(_) => {
+            let query = crate::parse::parse_query(&format!("SELECT ({expression})::{ty}"))?;
+            let batch = run(&binder.query(&query)?)?;
+            let elements = firn_exec::types::elements_at(batch.column(0).as_ref(), 0)?;
+            Ok(elements.map_or(Value::Null, Value::Array))
+        }
+    };
+    expressions.iter().zip(types).map(value).collect()
 }

@@ -4,7 +4,7 @@
 //! reduced to what the executing code needs, with names already folded to lower case.
 
 use datafusion::sql::sqlparser::ast;
-use firn_base::{Error, SqlType};
+use firn_base::{Error, ParameterType, SqlType};
 use std::fmt;
 
 /// A name as written: `schema.name` or `name`, folded to lower case unless it was quoted.
@@ -52,7 +52,7 @@ pub enum Statement {
         /// The name to run it by.
         name: String,
         /// The parameter types that were given.
-        types: Vec<SqlType>,
+        types: Vec<ParameterType>,
         /// What to run.
         statement: Box<Parsed>,
     },

@@ -17,7 +17,7 @@ use std::rc::Rc;
 
 use firn_base::binary::{self, utf8};
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, Value, text};
+use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, array, text};
 use firn_session::{CommandTag, Connection, CopyIn, CopyOut, Outcome, Statement, TransactionStatus};
 
 use crate::decode::{Bind, Format, Message, Parse, Target, format_of};
@@ -767,21 +767,28 @@ fn moved(error: Error, by: u32) -> Error {
 }
 
 /// The type that a client declares for a parameter. `unknown` leaves it to inference, like 0.
-fn parameter_type(oid: u32) -> Result<Option<SqlType>> {
+fn parameter_type(oid: u32) -> Result<Option<ParameterType>> {
     const UNKNOWN: u32 = 705;
     if matches!(oid, 0 | UNKNOWN) {
         return Ok(None);
     }
-    match SqlType::from_oid(oid, -1) {
+    match ParameterType::from_oid(oid) {
         Some(ty) => Ok(Some(ty)),
         None => Err(Error::unsupported(format!("a parameter of the type with OID {oid}"))),
     }
 }
 
-fn parameter(bytes: Option<&[u8]>, format: Format, ty: SqlType, zone: &TimeZoneSetting) -> Result<Value> {
+fn parameter(
+    bytes: Option<&[u8]>,
+    format: Format,
+    ty: ParameterType,
+    zone: &TimeZoneSetting,
+) -> Result<Value> {
     let Some(bytes) = bytes else { return Ok(Value::Null) };
-    match format {
-        Format::Text => text::parse(utf8(bytes)?, ty, zone),
-        Format::Binary => binary::decode(bytes, ty),
+    match (ty, format) {
+        (ParameterType::Single(ty), Format::Text) => text::parse(utf8(bytes)?, ty, zone),
+        (ParameterType::Single(ty), Format::Binary) => binary::decode(bytes, ty),
+        (ParameterType::Array(element), Format::Text) => array::parse(utf8(bytes)?, element, zone),
+        (ParameterType::Array(element), Format::Binary) => array::decode(bytes, element),
     }
 }

@@ -210,7 +210,7 @@ pub(crate) fn copy_response(output: &mut Output, tag: u8, columns: usize) {
     });
 }
 
-pub(crate) fn parameter_description(output: &mut Output, types: &[firn_base::SqlType]) {
+pub(crate) fn parameter_description(output: &mut Output, types: &[firn_base::ParameterType]) {
     message(output, b't', |output| {
         count(output, types.len());
         for ty in types {

@@ -26,7 +26,7 @@ use crate::expression::{Environment, Row, RowExpression};
 use crate::query::RunOptions;
 use datafusion::logical_expr::LogicalPlan;
 use firn_base::sync::Arc;
-use firn_base::{Cell, ColumnId, Error, Result, RowId, SqlState, SqlType, Value};
+use firn_base::{Cell, ColumnId, Error, ParameterType, Result, RowId, SqlState, SqlType, Value};
 use firn_txn::{Guard, Transaction, pin};
 use smallvec::SmallVec;
 use std::collections::HashSet;
@@ -41,7 +41,7 @@ pub struct DmlPlan {
     /// RETURNING.
     pub returning: Option<Returning>,
     /// The types of `$1`, `$2`, …
-    pub parameters: Vec<SqlType>,
+    pub parameters: Vec<ParameterType>,
 }
 
 /// What a [`DmlPlan`] does to its table.
@@ -116,7 +116,7 @@ impl DmlPlan {
     }
 
     /// The types of `$1`, `$2`, …
-    pub fn parameter_types(&self) -> &[SqlType] {
+    pub fn parameter_types(&self) -> &[ParameterType] {
         &self.parameters
     }
 

@@ -2,9 +2,10 @@
 
 use super::delegate::Delegate;
 use super::function::Function;
-use super::{Arithmetic, Comparison, Node, RowExpression};
+use super::{Arithmetic, Node, RowExpression};
 use crate::function::value_function;
 use crate::lower::operate::operation_of;
+use crate::lower::quantified::{Comparison, quantifier_of};
 use crate::types;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::DFSchema;
@@ -53,7 +54,13 @@ struct Compiler<'a> {
 impl Compiler<'_> {
     fn ty(&self, expression: &Expr) -> Option<SqlType> {
         let (_, field) = expression.to_field(self.schema).ok()?;
-        if *field.data_type() == DataType::Null { None } else { types::sql_type(&field) }
+        // Arrays are nothing that the operators here know.
+        let plain = !field.data_type().is_nested() && *field.data_type() != DataType::Null;
+        if plain { types::sql_type(&field) } else { None }
+    }
+
+    fn is_array(&self, expression: &Expr) -> bool {
+        expression.get_type(self.schema).is_ok_and(|ty| ty.is_nested())
     }
 
     fn node(&self, expression: &Expr) -> Option<Node> {
@@ -76,9 +83,11 @@ impl Compiler<'_> {
                 let ty = types::sql_type(self.schema.field(index))?;
                 Node::Column { position: (self.positions)(index)?, ty }
             }
-            Expr::Literal(scalar, _) => Node::Literal(types::value(scalar).ok()?),
+            Expr::Literal(scalar, _) if !scalar.data_type().is_nested() => {
+                Node::Literal(types::value(scalar).ok()?)
+            }
             Expr::Placeholder(Placeholder { id, field: Some(field) }) => {
-                types::sql_type(field)?;
+                types::parameter_type(field)?;
                 Node::Parameter(parameter_index(id)?)
             }
             Expr::BinaryExpr(binary) => self.binary(binary, expression)?,
@@ -98,8 +107,16 @@ impl Compiler<'_> {
             }
             Expr::Between(between) => self.between(between)?,
             Expr::Case(case) => self.case(case)?,
+            Expr::Cast(Cast { expr, field }) if field.data_type().is_nested() => {
+                let to = types::element_type(field.data_type())?;
+                self.is_array(expr).then_some(())?;
+                Node::CastArray { operand: self.boxed(expr)?, to }
+            }
             Expr::Cast(Cast { expr, field }) => {
                 let ty = types::sql_type(field)?;
+                if self.is_array(expr) {
+                    return None;
+                }
                 let from = self.ty(expr);
                 if matches!(from, Some(SqlType::Char(_))) && !matches!(ty, SqlType::Char(_)) {
                     // Whether blanks at the end survive is DataFusion's analysis to say.
@@ -120,6 +137,13 @@ impl Compiler<'_> {
             }
             Expr::Like(like) => self.like(like)?,
             Expr::ScalarFunction(ScalarFunction { func, args }) => {
+                if let (Some(quantifier), [operand, array]) = (quantifier_of(func), args.as_slice()) {
+                    let (operand, array) = (self.boxed(operand)?, self.boxed(array)?);
+                    return Some(Node::Quantified { quantifier, operand, array });
+                }
+                if args.iter().any(|argument| self.is_array(argument)) {
+                    return None;
+                }
                 if let (Some((operation, result)), [left, right]) = (operation_of(func), args.as_slice()) {
                     let (left, right) = (self.boxed(left)?, self.boxed(right)?);
                     return Some(Node::Operate { operation, left, right, result });

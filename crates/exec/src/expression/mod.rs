@@ -24,10 +24,13 @@ use self::delegate::Delegate;
 use self::function::Function;
 use crate::function::{Surroundings, ValueFunction};
 use crate::lower::operate::{self, Operation};
+use crate::lower::quantified::{Comparison, Quantifier};
 use crate::query::RunOptions;
 use crate::types;
 use datafusion::logical_expr::Volatility;
-use firn_base::{Cell, Error, Result, SqlState, SqlType, TimeZoneSetting, Value, numeric, operators};
+use firn_base::{
+    Cell, Error, ParameterType, Result, SqlState, SqlType, TimeZoneSetting, Value, numeric, operators,
+};
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
@@ -115,6 +118,17 @@ enum Node {
         list: Vec<Node>,
         negated: bool,
     },
+    /// `operand comparison ANY / ALL (array)`.
+    Quantified {
+        quantifier: Quantifier,
+        operand: Box<Node>,
+        array: Box<Node>,
+    },
+    /// An array with elements of type `to`.
+    CastArray {
+        operand: Box<Node>,
+        to: SqlType,
+    },
     Case {
         branches: Vec<(Node, Node)>,
         otherwise: Option<Box<Node>>,
@@ -181,30 +195,6 @@ fn to_scale(value: Value, ty: SqlType) -> Result<Value> {
             Ok(Value::Numeric { unscaled, scale })
         }
         (value, _) => Ok(value),
-    }
-}
-
-/// A comparison that yields NULL when either side is NULL.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Comparison {
-    Equal,
-    NotEqual,
-    Less,
-    LessOrEqual,
-    Greater,
-    GreaterOrEqual,
-}
-
-impl Comparison {
-    fn accepts(self, ordering: Ordering) -> bool {
-        match self {
-            Comparison::Equal => ordering.is_eq(),
-            Comparison::NotEqual => ordering.is_ne(),
-            Comparison::Less => ordering.is_lt(),
-            Comparison::LessOrEqual => ordering.is_le(),
-            Comparison::Greater => ordering.is_gt(),
-            Comparison::GreaterOrEqual => ordering.is_ge(),
-        }
     }
 }
 
@@ -280,12 +270,16 @@ impl Node {
             | Node::Distinct { left, right, .. }
             | Node::Operate { left, right, .. }
             | Node::And(left, right)
-            | Node::Or(left, right) => left.is_constant() && right.is_constant(),
+            | Node::Or(left, right)
+            | Node::Quantified { operand: left, array: right, .. } => {
+                left.is_constant() && right.is_constant()
+            }
             Node::Negate(operand)
             | Node::Not(operand)
             | Node::IsNull { operand, .. }
             | Node::IsTruth { operand, .. }
-            | Node::Cast { operand, .. } => operand.is_constant(),
+            | Node::Cast { operand, .. }
+            | Node::CastArray { operand, .. } => operand.is_constant(),
             Node::InList { operand, list, .. } => operand.is_constant() && list.iter().all(Node::is_constant),
             Node::Case { branches, otherwise } => {
                 branches.iter().all(|(condition, value)| condition.is_constant() && value.is_constant())
@@ -332,6 +326,12 @@ impl Node {
                     Cow::Owned(firn_base::coerce::cast(value.into_owned(), *ty, &zone)?)
                 }
             }
+            Node::CastArray { operand, to } => match operand.evaluate(row)? {
+                array if ParameterType::Array(*to).holds(&array) => array,
+                Cow::Borrowed(Value::Array(elements)) => Cow::Owned(cast_array(elements.clone(), *to, row)?),
+                Cow::Owned(Value::Array(elements)) => Cow::Owned(cast_array(elements, *to, row)?),
+                other => return Err(not_of_type(&other, "array")),
+            },
             Node::Call { function, arguments, result } => function.call(arguments, *result, row)?,
             Node::Operate { operation, left, right, result } => {
                 let left = left.evaluate(row)?;
@@ -407,6 +407,10 @@ impl Node {
                 }
                 if unknown { None } else { Some(*negated) }
             }
+            Node::Quantified { quantifier, operand, array } => match &*array.evaluate(row)? {
+                Value::Array(elements) => quantifier.truth(&*operand.evaluate(row)?, elements),
+                _ => None,
+            },
             Node::Like { operand, pattern, escape, ignore_case, negated } => {
                 let text = operand.evaluate(row)?;
                 let pattern = pattern.evaluate(row)?;
@@ -455,6 +459,12 @@ fn parameter<'a>(row: Row<'a>, index: usize) -> Result<&'a Value> {
     row.environment.parameters.get(index).ok_or_else(|| {
         Error::new(SqlState::UNDEFINED_PARAMETER, format!("there is no value for parameter ${}", index + 1))
     })
+}
+
+fn cast_array(elements: Vec<Value>, to: SqlType, row: Row<'_>) -> Result<Value> {
+    let zone = row.environment.zone();
+    let cast = elements.into_iter().map(|value| firn_base::coerce::cast(value, to, &zone));
+    cast.collect::<Result<_>>().map(Value::Array)
 }
 
 #[cold]

@@ -15,7 +15,7 @@ use datafusion::logical_expr::{
 };
 use firn_base::coerce;
 use firn_base::sync::Arc;
-use firn_base::{SqlType, TimeZoneSetting, Value};
+use firn_base::{ParameterType, SqlType, TimeZoneSetting, Value};
 use firn_storage::arrow::values_to_array;
 
 /// The cast to an SQL type.
@@ -39,6 +39,37 @@ pub fn lower(cast: Cast, from: &Field) -> Transformed<Expr> {
         }
         _ => Transformed::no(Expr::Cast(cast)),
     }
+}
+
+/// The constant that a cast of a constant to an array makes: an array cast element by element, a text
+/// read. `None` for anything else.
+pub(super) fn array(cast: &Cast) -> Result<Option<Expr>> {
+    let (Some(to), Expr::Literal(constant, _)) = (types::element_type(cast.field.data_type()), &*cast.expr)
+    else {
+        return Ok(None);
+    };
+    // What the session's zone has a say in is no constant.
+    if to == SqlType::TimestampTz
+        && types::element_type(&constant.data_type()) != Some(to)
+        && !constant.is_null()
+    {
+        return Ok(None);
+    }
+    let zone = TimeZoneSetting::UTC;
+    let value = match constant {
+        constant if constant.is_null() => Ok(Value::Null),
+        ScalarValue::List(list) if types::element_type(list.data_type()).is_some() => {
+            let elements = types::elements_at(list.as_ref(), 0).map_err(crate::error::to_datafusion)?;
+            let cast = |value| coerce::cast(value, to, &zone);
+            elements.into_iter().flatten().map(cast).collect::<firn_base::Result<_>>().map(Value::Array)
+        }
+        ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => {
+            firn_base::array::parse(text, to, &zone)
+        }
+        _ => return Ok(None),
+    };
+    let value = value.map_err(crate::error::to_datafusion)?;
+    Ok(Some(Expr::Literal(types::parameter_scalar(&value, ParameterType::Array(to)), None)))
 }
 
 /// Whether Arrow's kernel converts every value just as PostgreSQL does.

@@ -7,12 +7,15 @@
 //! | float `/` | yield infinity | a checked function |
 //! | casts between text and anything, to narrower types, to integers | differ in syntax, rounding and errors | [`cast::PgCast`] |
 //! | `$1` | – | the parameter as a literal |
+//! | `x = ANY ($1)` | – | `x IN (…)` if it can be: see [`quantified`] |
+//! | a cast of a constant array | convert as Arrow does, or not at all | the array that it makes: see [`cast::array`] |
 //!
 //! Analysed plans stay free of these functions, so that the short path can read them.
 
 pub mod arithmetic;
 pub mod cast;
 pub mod operate;
+pub mod quantified;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, plan_datafusion_err};
@@ -58,9 +61,13 @@ fn lower(expression: Expr, schema: &DFSchema, parameters: &[Value]) -> Result<Tr
             Ok(arithmetic::lower_negation(operand, &ty))
         }
         Expr::Cast(cast) => {
+            if let Some(array) = cast::array(&cast)? {
+                return Ok(Transformed::yes(array));
+            }
             let (_, from) = cast.expr.to_field(schema)?;
             Ok(cast::lower(cast, &from))
         }
+        Expr::ScalarFunction(function) => quantified::lower(function).map(Transformed::yes),
         other => Ok(Transformed::no(other)),
     })
 }
@@ -74,6 +81,6 @@ fn literal(placeholder: &Placeholder, parameters: &[Value]) -> Result<Expr> {
         .and_then(|number| parameters.get(number.checked_sub(1)?))
         .ok_or_else(|| plan_datafusion_err!("No value found for placeholder with id {}", placeholder.id))?;
     let field = placeholder.field.as_ref().expect("analysis gives every parameter a type");
-    let ty = crate::types::sql_type(field).expect("parameters have SQL types");
-    Ok(Expr::Literal(crate::types::scalar(value, ty), None))
+    let ty = crate::types::parameter_type(field).expect("parameters have SQL types");
+    Ok(Expr::Literal(crate::types::parameter_scalar(value, ty), None))
 }

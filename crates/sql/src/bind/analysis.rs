@@ -6,7 +6,10 @@
 
 use super::correlated;
 use super::days;
-use super::operators::{Operand, adopt, cast, check_cast, operand, plain_name};
+use super::operators::{
+    Operand, adopt, adopt_array, as_text, cast, check_cast, common_type, element, no_operator, operand,
+    plain_name,
+};
 use super::parameters::Parameters;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -26,6 +29,7 @@ use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use firn_base::sync::Arc;
 use firn_base::{Error, SqlState, SqlType, TimeZoneSetting, Value, coerce, numeric};
 use firn_exec::error::to_datafusion;
+use firn_exec::lower::quantified::{Quantifier, quantifier_of};
 use firn_exec::types;
 
 /// Analyses a plan.
@@ -145,7 +149,7 @@ fn limits(plan: LogicalPlan, parameters: &Parameters) -> Result<LogicalPlan> {
                 if let Expr::Cast(inner) = expression.as_ref()
                     && let Expr::Placeholder(placeholder) = inner.expr.as_ref()
                 {
-                    parameters.learn(&placeholder.id, Some(SqlType::BigInt));
+                    parameters.learn(&placeholder.id, Some(SqlType::BigInt.into()));
                 }
             }
             Ok(Transformed::no(LogicalPlan::Limit(limit)))
@@ -212,10 +216,10 @@ impl Pass<'_> {
 
     /// A parameter exists, wherever it stands. What DataFusion found out about it counts.
     fn placeholder(&self, placeholder: Placeholder) -> Expr {
-        let found = placeholder.field.as_ref().and_then(|field| types::sql_type(field));
+        let found = placeholder.field.as_ref().and_then(|field| types::parameter_type(field));
         self.parameters.learn(&placeholder.id, found);
         let field = match (self.parameters.get(&placeholder.id), placeholder.field) {
-            (Some(ty), _) => Some(types::field(&placeholder.id, ty)),
+            (Some(ty), _) => Some(types::parameter_field(&placeholder.id, ty)),
             (None, field) => field,
         };
         Expr::Placeholder(Placeholder::new_with_field(placeholder.id, field))
@@ -223,6 +227,9 @@ impl Pass<'_> {
 
     fn cast(&self, cast: Cast, schema: &DFSchema) -> Result<Expr> {
         let Expr::Cast(cast) = narrow(Expr::Cast(cast), schema) else { unreachable!("a cast stays one") };
+        if let Some(element) = types::element_type(cast.field.data_type()) {
+            return self.cast_to_array(cast, element, schema);
+        }
         let Some(to) = types::sql_type(&cast.field) else { return Ok(Expr::Cast(cast)) };
         match self.operand(&cast.expr, schema) {
             // `$1::integer` declares the parameter; a literal in quotes is read as the type.
@@ -235,6 +242,61 @@ impl Pass<'_> {
             }
             _ => fold(Expr::Cast(cast), self.zone),
         }
+    }
+
+    /// `$1::integer[]` declares the parameter; a literal in quotes is read as an array.
+    fn cast_to_array(&self, cast: Cast, element: SqlType, schema: &DFSchema) -> Result<Expr> {
+        if self.operand(&cast.expr, schema) != Operand::Unknown {
+            return Ok(Expr::Cast(cast));
+        }
+        let inner = adopt_array(*cast.expr, element, self.parameters, self.zone)?;
+        match inner.get_type(schema)? == *cast.field.data_type() {
+            true => Ok(inner),
+            false => Ok(Expr::Cast(Cast { expr: Box::new(inner), field: cast.field })),
+        }
+    }
+
+    /// `x = ANY (array)`: the value and the elements take the types of each other.
+    fn quantified(
+        &self,
+        function: ScalarFunction,
+        quantifier: Quantifier,
+        schema: &DFSchema,
+    ) -> Result<Expr> {
+        let ScalarFunction { func, args } = function;
+        let [value, array] = <[Expr; 2]>::try_from(args).expect("it was made with two");
+        let Some(elements) = element(&array, schema, self.parameters) else {
+            let message = "op ANY/ALL (array) requires array on right side";
+            return Err(to_datafusion(Error::new(SqlState::WRONG_OBJECT_TYPE, message)));
+        };
+        let known = |operand| match operand {
+            Operand::Known(ty) => Some(ty),
+            _ => None,
+        };
+        let (of_value, of_elements) = (known(self.operand(&value, schema)), known(elements));
+        let ty = of_value.or(of_elements).unwrap_or(SqlType::Text);
+        let value = self.adopt(value, ty)?;
+        let array = adopt_array(array, ty, self.parameters, self.zone)?;
+        let (Operand::Known(of_value), Some(Operand::Known(of_elements))) =
+            (self.operand(&value, schema), element(&array, schema, self.parameters))
+        else {
+            return Err(to_datafusion(Error::unsupported("comparing arrays with the elements of an array")));
+        };
+        let symbol = quantifier.comparison.symbol();
+        let Some(common) = common_type(of_value, of_elements) else {
+            return Err(to_datafusion(no_operator(&symbol, Some(of_value), Some(of_elements))));
+        };
+        let value = match of_value {
+            SqlType::Char(_) => as_text(value),
+            of_value if types::data_type(of_value) == types::data_type(common) => value,
+            _ => cast(value, common),
+        };
+        let wanted = types::array_type(common);
+        let array = match array.get_type(schema)? == wanted {
+            true => array,
+            false => Expr::Cast(Cast::new(Box::new(array), wanted)),
+        };
+        Ok(Expr::ScalarFunction(ScalarFunction::new_udf(func, vec![value, array])))
     }
 
     /// Gives all expressions that know no type the type of the first that does; text if none does.
@@ -343,6 +405,9 @@ impl Pass<'_> {
         /// Functions that take char(n) with its blanks; all others take it as text.
         const WITH_BLANKS: &[&str] = &["concat", "concat_ws", "octet_length"];
         const ALIKE: &[&str] = &["coalesce", "nullif", "greatest", "least", "nvl", "ifnull"];
+        if let Some(quantifier) = quantifier_of(&function.func) {
+            return self.quantified(function, quantifier, schema);
+        }
         let ScalarFunction { func, args } = function;
         if func.name() == "pg_typeof"
             && let [argument] = args.as_slice()

@@ -25,7 +25,7 @@ use datafusion::logical_expr::{
 use datafusion::sql::planner::{NullOrdering, ParserOptions};
 use datafusion::sql::sqlparser::ast;
 use firn_base::sync::Arc;
-use firn_base::{Error, SqlState, SqlType, Value};
+use firn_base::{Error, ParameterType, SqlState, SqlType, Value};
 use firn_exec::error::to_datafusion;
 use firn_exec::runtime::planning_state;
 use firn_txn::catalog::ViewDef;
@@ -253,8 +253,13 @@ struct Types;
 
 impl TypePlanner for Types {
     fn plan_type_field(&self, data_type: &ast::DataType) -> Result<Option<FieldRef>> {
-        if matches!(data_type, ast::DataType::Array(_)) {
-            return Ok(None);
+        if let ast::DataType::Array(element) = data_type {
+            let ast::ArrayElemTypeDef::SquareBracket(element, _) = element else { return Ok(None) };
+            if matches!(element.as_ref(), ast::DataType::Array(_)) {
+                return Ok(None);
+            }
+            let element = crate::data_type::sql_type(element).map_err(to_datafusion)?;
+            return Ok(Some(firn_exec::types::parameter_field("", ParameterType::array_of(element))));
         }
         let ty = match data_type {
             // Names of relations and functions as numbers: enough for the queries of clients.

@@ -36,7 +36,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast;
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlType, TableId};
+use firn_base::{Error, ParameterType, Result, SqlType, TableId};
 use firn_exec::dml::ChangedRows;
 use firn_exec::error::from_datafusion;
 use firn_exec::{FirnTable, Table};
@@ -102,7 +102,7 @@ impl<'a> Binder<'a> {
     }
 
     /// With types of `$1`, `$2`, … that the client has declared; `None` is to be inferred.
-    pub fn with_parameter_types(self, types: &[Option<SqlType>]) -> Binder<'a> {
+    pub fn with_parameter_types(self, types: &[Option<ParameterType>]) -> Binder<'a> {
         self.parameters.declare(types);
         self
     }
@@ -183,7 +183,7 @@ impl<'a> Binder<'a> {
     }
 
     /// The types of `$1`, `$2`, … after binding. 42P18 if one is undetermined.
-    pub fn parameter_types(&self) -> Result<Vec<SqlType>> {
+    pub fn parameter_types(&self) -> Result<Vec<ParameterType>> {
         self.parameters.types()
     }
 

@@ -6,12 +6,14 @@
 //! of too many digits, moments and spans of time.
 
 use super::parameters::Parameters;
+use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Cast, Placeholder, ScalarFunction};
 use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
-use firn_base::{Error, SqlState, SqlType, TimeZoneSetting, Value, coerce, numeric};
+use firn_base::{Error, ParameterType, SqlState, SqlType, TimeZoneSetting, Value, coerce, numeric};
 use firn_exec::error::to_datafusion;
 use firn_exec::lower::operate::{Operation, operate};
 use firn_exec::types;
@@ -57,7 +59,8 @@ pub fn operand(expression: &Expr, schema: &DFSchema, parameters: &Parameters) ->
     match expression {
         Expr::Literal(ScalarValue::Utf8(_) | ScalarValue::Null, _) => Operand::Unknown,
         Expr::Placeholder(Placeholder { id, field: None }) => match parameters.get(id) {
-            Some(ty) => Operand::Known(ty),
+            Some(ParameterType::Single(ty)) => Operand::Known(ty),
+            Some(ParameterType::Array(_)) => Operand::Foreign,
             None => Operand::Unknown,
         },
         Expr::Alias(alias) => operand(&alias.expr, schema, parameters),
@@ -80,17 +83,79 @@ pub fn adopt(expression: Expr, ty: SqlType, parameters: &Parameters, zone: TimeZ
         Expr::Literal(ScalarValue::Utf8(None) | ScalarValue::Null, _) => {
             Ok(Expr::Literal(types::scalar(&Value::Null, ty), None))
         }
-        Expr::Placeholder(Placeholder { id, field: None }) => {
-            parameters.learn(&id, Some(ty));
-            let ty = parameters.get(&id).expect("it was learnt");
-            Ok(Expr::Placeholder(Placeholder::new_with_field(id.clone(), Some(types::field(&id, ty)))))
-        }
+        Expr::Placeholder(Placeholder { id, field: None }) => Ok(learn(id, ty.into(), parameters)),
         Expr::Alias(alias) => {
             let inner = adopt(*alias.expr, ty, parameters, zone)?;
             Ok(inner.alias_qualified(alias.relation, alias.name))
         }
         other => Ok(other),
     }
+}
+
+/// A parameter of which something is learnt: the first thing that was.
+fn learn(id: String, ty: ParameterType, parameters: &Parameters) -> Expr {
+    parameters.learn(&id, Some(ty));
+    let ty = parameters.get(&id).expect("it was learnt");
+    let field = types::parameter_field(&id, ty);
+    Expr::Placeholder(Placeholder::new_with_field(id, Some(field)))
+}
+
+/// An unknown operand as an array with elements of type `element`. 42804 if it is a parameter that
+/// holds no arrays.
+pub fn adopt_array(
+    expression: Expr,
+    element: SqlType,
+    parameters: &Parameters,
+    zone: TimeZoneSetting,
+) -> Result<Expr> {
+    let ty = ParameterType::array_of(element);
+    let ParameterType::Array(element) = ty else { unreachable!("it is one of arrays") };
+    let literal = |value| Ok(Expr::Literal(types::parameter_scalar(&value, ty), None));
+    match expression {
+        Expr::Literal(ScalarValue::Utf8(Some(text)), _) => {
+            literal(firn_base::array::parse(&text, element, &zone).map_err(to_datafusion)?)
+        }
+        Expr::Literal(scalar, _) if scalar.is_null() => literal(Value::Null),
+        Expr::Placeholder(Placeholder { id, field: None }) => Ok(learn(id, ty, parameters)),
+        Expr::Alias(alias) => {
+            let inner = adopt_array(*alias.expr, element, parameters, zone)?;
+            Ok(inner.alias_qualified(alias.relation, alias.name))
+        }
+        other => Ok(other),
+    }
+}
+
+/// What is known of the elements of an array; `None` if it is none.
+pub fn element(array: &Expr, schema: &DFSchema, parameters: &Parameters) -> Option<Operand> {
+    match operand(array, schema, parameters) {
+        Operand::Unknown => Some(Operand::Unknown),
+        Operand::Known(_) => None,
+        Operand::Foreign => {
+            if let Expr::Placeholder(Placeholder { id, field: None }) = array
+                && let Some(ParameterType::Array(element)) = parameters.get(id)
+            {
+                return Some(Operand::Known(element));
+            }
+            let (_, field) = array.to_field(schema).ok()?;
+            match field.data_type() {
+                DataType::List(inner) if inner.data_type().is_null() => Some(Operand::Unknown),
+                list => types::element_type(list).map(Operand::Known),
+            }
+        }
+    }
+}
+
+/// The type as which values of two types are compared, if they can be.
+pub fn common_type(a: SqlType, b: SqlType) -> Option<SqlType> {
+    if !comparable(a, b) {
+        return None;
+    }
+    if a.is_string() {
+        return Some(SqlType::Text);
+    }
+    let (a, b) = (types::data_type(a), types::data_type(b));
+    let common = comparison_coercion(&a, &b)?;
+    types::sql_type(&Field::new("", common, true))
 }
 
 /// The literal that a text in quotes stands for as type `ty`.
@@ -428,7 +493,7 @@ fn trimmed(expression: Expr, ty: SqlType) -> Expr {
 }
 
 /// A char(n) without the blanks at its end. A literal has no cast that could take them off.
-fn as_text(expression: Expr) -> Expr {
+pub fn as_text(expression: Expr) -> Expr {
     match expression {
         Expr::Literal(ScalarValue::Utf8View(Some(text)), _) => {
             let text = text.trim_end_matches(' ').to_owned();
@@ -449,7 +514,7 @@ pub fn plain_name(ty: SqlType) -> String {
 }
 
 /// PostgreSQL's error for an operator that does not exist.
-fn no_operator(op: &BinaryOperator, left: Option<SqlType>, right: Option<SqlType>) -> Error {
+pub fn no_operator(op: &dyn std::fmt::Display, left: Option<SqlType>, right: Option<SqlType>) -> Error {
     let name = |ty: Option<SqlType>| ty.map_or_else(|| "unknown".to_owned(), plain_name);
     Error::new(
         SqlState::UNDEFINED_FUNCTION,

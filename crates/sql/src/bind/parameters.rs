@@ -2,7 +2,7 @@
 
 use datafusion::arrow::datatypes::FieldRef;
 use firn_base::sync::{Arc, Mutex};
-use firn_base::{Error, Result, SqlState, SqlType};
+use firn_base::{Error, ParameterType, Result, SqlState, SqlType};
 
 /// Types of `$1`, `$2`, …, as declared or as learnt so far. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -10,7 +10,7 @@ pub struct Parameters(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    types: Vec<Option<SqlType>>,
+    types: Vec<Option<ParameterType>>,
     /// Which of them the statement mentions.
     mentioned: Vec<bool>,
     /// Whether something was learnt since this was last asked.
@@ -19,12 +19,12 @@ struct State {
 
 impl Parameters {
     /// Takes the types that the client declared.
-    pub fn declare(&self, types: &[Option<SqlType>]) {
+    pub fn declare(&self, types: &[Option<ParameterType>]) {
         self.0.lock().types = types.to_vec();
     }
 
     /// Learns that `id` (`$1`, …) exists, and its type if it had none.
-    pub fn learn(&self, id: &str, ty: Option<SqlType>) {
+    pub fn learn(&self, id: &str, ty: Option<ParameterType>) {
         let Some(position) = position(id) else { return };
         let mut state = self.0.lock();
         if state.types.len() <= position {
@@ -41,7 +41,7 @@ impl Parameters {
     }
 
     /// The type of `id`, if known.
-    pub fn get(&self, id: &str) -> Option<SqlType> {
+    pub fn get(&self, id: &str) -> Option<ParameterType> {
         self.0.lock().types.get(position(id)?).copied().flatten()
     }
 
@@ -57,7 +57,7 @@ impl Parameters {
         let mut found = false;
         for (ty, mentioned) in state.types.iter_mut().zip(&state.mentioned) {
             if ty.is_none() && *mentioned {
-                *ty = Some(SqlType::Text);
+                *ty = Some(ParameterType::Single(SqlType::Text));
                 found = true;
             }
         }
@@ -66,15 +66,15 @@ impl Parameters {
 
     /// What DataFusion's planner wants to know of them.
     pub fn fields(&self) -> Vec<Option<FieldRef>> {
-        let field = |(number, ty): (usize, &Option<SqlType>)| {
-            ty.map(|ty| firn_exec::types::field(&format!("${}", number + 1), ty))
+        let field = |(number, ty): (usize, &Option<ParameterType>)| {
+            ty.map(|ty| firn_exec::types::parameter_field(&format!("${}", number + 1), ty))
         };
         self.0.lock().types.iter().enumerate().map(field).collect()
     }
 
     /// All types; 42P18 if one is not known.
-    pub fn types(&self) -> Result<Vec<SqlType>> {
-        let known = |(number, ty): (usize, &Option<SqlType>)| {
+    pub fn types(&self) -> Result<Vec<ParameterType>> {
+        let known = |(number, ty): (usize, &Option<ParameterType>)| {
             ty.ok_or_else(|| {
                 Error::new(
                     SqlState::INDETERMINATE_DATATYPE,
@@ -89,10 +89,10 @@ impl Parameters {
 
 /// The type of a parameter beside something of type `ty`: it keeps what the client sends, all
 /// characters and decimals.
-fn unlimited(ty: SqlType) -> SqlType {
+fn unlimited(ty: ParameterType) -> ParameterType {
     match ty {
-        SqlType::Numeric { .. } => SqlType::NUMERIC,
-        SqlType::Varchar(_) => SqlType::Text,
+        ParameterType::Single(SqlType::Numeric { .. }) => ParameterType::Single(SqlType::NUMERIC),
+        ParameterType::Single(SqlType::Varchar(_)) => ParameterType::Single(SqlType::Text),
         other => other,
     }
 }
@@ -109,13 +109,13 @@ mod tests {
     #[test]
     fn the_first_thing_learnt_about_a_parameter_stands() {
         let parameters = Parameters::default();
-        parameters.learn("$2", Some(SqlType::Integer));
+        parameters.learn("$2", Some(SqlType::Integer.into()));
         assert!(parameters.take_news());
-        parameters.learn("$2", Some(SqlType::Text));
+        parameters.learn("$2", Some(SqlType::Text.into()));
         assert!(!parameters.take_news());
-        assert_eq!(parameters.get("$2"), Some(SqlType::Integer));
+        assert_eq!(parameters.get("$2"), Some(SqlType::Integer.into()));
         assert_eq!(parameters.types().unwrap_err().state(), SqlState::INDETERMINATE_DATATYPE);
-        parameters.learn("$1", Some(SqlType::Text));
-        assert_eq!(parameters.types().unwrap(), [SqlType::Text, SqlType::Integer]);
+        parameters.learn("$1", Some(SqlType::Text.into()));
+        assert_eq!(parameters.types().unwrap(), [SqlType::Text.into(), SqlType::Integer.into()]);
     }
 }

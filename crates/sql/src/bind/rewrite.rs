@@ -235,9 +235,18 @@ fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
 }
 
 fn call(name: &str, arguments: Vec<Expr>) -> Expr {
+    call_ident(Ident::new(name), arguments)
+}
+
+/// A call of a function whose name no user writes.
+fn quoted_call(name: &str, arguments: Vec<Expr>) -> Expr {
+    call_ident(Ident::with_quote('"', name), arguments)
+}
+
+fn call_ident(name: Ident, arguments: Vec<Expr>) -> Expr {
     let args = arguments.into_iter().map(|argument| FunctionArg::Unnamed(FunctionArgExpr::Expr(argument)));
     Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
+        name: ObjectName::from(vec![name]),
         uses_odbc_syntax: false,
         parameters: FunctionArguments::None,
         args: FunctionArguments::List(FunctionArgumentList {

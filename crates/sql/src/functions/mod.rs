@@ -14,6 +14,7 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 use firn_base::Error;
 use firn_base::sync::Arc;
 use firn_exec::error::unknown_function;
+use firn_exec::lower::quantified::Quantifier;
 
 pub use self::moment::extract;
 
@@ -25,6 +26,7 @@ pub fn scalar(name: &str, facts: &SessionFacts) -> Option<Arc<ScalarUDF>> {
         .or_else(|| text::function(name))
         .or_else(|| general::function(name))
         .or_else(|| session::function(name, facts))
+        .or_else(|| Quantifier::named(name).map(Quantifier::udf))
 }
 
 /// PostgreSQL's error for a function that does not exist.

@@ -9,12 +9,12 @@ mod rows;
 mod table;
 
 use super::{Source, new_parser, parse_tokens, parse_tree};
-use crate::data_type::sql_type;
+use crate::data_type::{parameter_type, sql_type};
 use crate::statement::*;
 use datafusion::sql::sqlparser::ast::{self, Statement as Tree};
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
-use firn_base::{Error, Result, SqlType};
+use firn_base::{Error, ParameterType, Result, SqlType};
 
 /// What the tokens of one statement ask for.
 pub(super) fn statement(source: &Source<'_>, tokens: &[TokenWithSpan]) -> Result<Statement> {
@@ -424,6 +424,11 @@ impl Words<'_> {
         sql_type(&self.check(data_type)?)
     }
 
+    fn parameter_type(&mut self) -> Result<ParameterType> {
+        let data_type = self.parser.parse_data_type();
+        parameter_type(&self.check(data_type)?)
+    }
+
     fn alter(&mut self) -> Result<Statement> {
         self.skip(1);
         let kind = if self.word("table") {
@@ -652,7 +657,7 @@ impl Words<'_> {
         let name = self.identifier()?;
         let mut types = Vec::new();
         if self.symbol(&Token::LParen) {
-            types = self.list(Self::data_type)?;
+            types = self.list(Self::parameter_type)?;
             self.expect_symbol(&Token::RParen)?;
         }
         self.expect("as")?;

@@ -3,7 +3,7 @@
 use datafusion::arrow::array::RecordBatch;
 use datafusion::logical_expr::LogicalPlan;
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlType, TimeZoneSetting, Value};
+use firn_base::{Error, ParameterType, Result, SqlType, TimeZoneSetting, Value};
 use firn_exec::{RunOptions, run};
 use firn_sql::bind::{Binder, SessionFacts, columns_of};
 use firn_storage::{ColumnSpec, IndexColumn, IndexSpec};
@@ -135,7 +135,11 @@ impl Database {
     }
 
     /// Binds a query; the types of its parameters come with it.
-    pub fn bind(&self, text: &str, declared: &[Option<SqlType>]) -> Result<(LogicalPlan, Vec<SqlType>)> {
+    pub fn bind(
+        &self,
+        text: &str,
+        declared: &[Option<ParameterType>],
+    ) -> Result<(LogicalPlan, Vec<ParameterType>)> {
         let query = firn_sql::parse::parse_query(text)?;
         let catalog = self.engine.catalog();
         let tables = |id| self.engine.table(id);

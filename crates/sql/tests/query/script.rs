@@ -134,7 +134,7 @@ impl Db {
                 let parameters = parameters
                     .iter()
                     .zip(plan.parameter_types())
-                    .map(|(value, ty)| coerce::assign(value.clone(), *ty, &TimeZoneSetting::UTC))
+                    .map(|(value, ty)| coerce::assign_parameter(value.clone(), *ty, &TimeZoneSetting::UTC))
                     .collect::<Result<Vec<Value>>>()?;
                 let outcome = plan.execute(transaction, &parameters, &options)?;
                 let types: Vec<SqlType> = plan.columns().unwrap_or(&[]).iter().map(|(_, ty)| *ty).collect();

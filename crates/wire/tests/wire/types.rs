@@ -125,7 +125,55 @@ fn parameters_of_a_type_that_is_not_served_are_refused() {
     assert_eq!(raw.answers(&[point, sync()].concat()), "E0A000 ZI");
 }
 
-/// Arrays are results only; the parser of PostgreSQL's text form is the client's.
+/// An array of one value and NULL goes in as text and comes out as binary; that goes in again.
+#[test]
+fn arrays_of_every_type_are_parameters_in_both_formats() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    for (ty, text, _) in VALUES {
+        // Elements are of any length: blanks behind char(4) are part of a text.
+        let ty = ty.split('(').next().unwrap().replace("char", "text").replace("vartext", "text");
+        raw.answers(&[parse("s", &format!("SELECT $1::{ty}[], $1")), sync()].concat());
+        let array = format!("{{\"{}\",NULL}}", text.replace('\\', "\\\\"));
+        let into = [Some(array.as_bytes())];
+        let found = one_cell(&mut raw, &[bind_in("", "s", &into, 0, 1), execute("", 0), sync()]);
+        let binary = found.expect("not NULL");
+        let again = one_cell(&mut raw, &[bind_in("", "s", &[Some(&binary)], 1, 1), execute("", 0), sync()]);
+        assert_eq!(again.unwrap(), binary, "{ty}");
+        let null = one_cell(&mut raw, &[bind_in("", "s", &[None], 1, 1), execute("", 0), sync()]);
+        assert_eq!(null, None);
+        raw.answers(&[close('S', "s"), sync()].concat());
+    }
+}
+
+#[test]
+fn array_parameters_are_described_and_checked() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    raw.answers(&query("CREATE TABLE t (a bigint PRIMARY KEY); INSERT INTO t VALUES (1), (2), (3)"));
+    raw.send(
+        &[parse("s", "SELECT a FROM t WHERE a = ANY ($1) ORDER BY a"), describe('S', "s"), sync()].concat(),
+    );
+    let received = raw.until('Z');
+    assert_eq!(received[1].1, [0, 1, 0, 0, 3, 248], "one parameter, bigint[]");
+    let mut answers = |parameter: &[u8], format| {
+        raw.answers(&[bind_in("", "s", &[Some(parameter)], format, 0), execute("", 0), sync()].concat())
+    };
+    assert_eq!(answers(b"{3,1,NULL,9}", 0), "2 D D C ZI");
+    assert_eq!(answers(b"{}", 0), "2 C ZI");
+    assert_eq!(answers(b"1", 0), "E22P02 ZI");
+    assert_eq!(answers(b"{x}", 0), "E22P02 ZI");
+    assert_eq!(answers(b"{{1},{2}}", 0), "E0A000 ZI");
+    let words = |words: &[i32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>();
+    assert_eq!(answers(&words(&[1, 0, 20, 1, 1, 8, 0, 2]), 1), "2 D C ZI");
+    assert_eq!(answers(&words(&[1, 0, 23, 1, 1, 4, 2]), 1), "E42804 ZI");
+    assert_eq!(answers(&words(&[1, 0, 20, 7, 1, 8, 0, 2]), 1), "E22P03 ZI");
+    // Declared by the client as integer[].
+    let declared = message(b'P', b"\0SELECT a FROM t WHERE a = ANY ($1)\0\0\x01\0\0\x03\xef");
+    let bound = bind_in("", "", &[Some(&words(&[1, 0, 23, 1, 1, 4, 2]))], 1, 0);
+    assert_eq!(raw.answers(&[declared, bound, execute("", 0), sync()].concat()), "1 2 D C ZI");
+}
+
 #[test]
 fn arrays_are_announced_as_arrays_and_sent_in_both_formats() {
     let server = serve_plainly();

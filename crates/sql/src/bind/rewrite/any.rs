@@ -8,11 +8,13 @@
 //! | `x < ALL (ARRAY[a, b])` | `x < a AND x < b` |
 //! | `x < ANY (SELECT y …)`, `x < ALL (SELECT y …)` | `[NOT] EXISTS (SELECT … WHERE …)` |
 //! | `x = ANY (SELECT …)`, `x <> ALL (SELECT …)` | `x IN (SELECT …)`, `x NOT IN (SELECT …)` |
+//! | `x = ANY ($1)`, `x < ALL (y)` | a function: [`Quantifier`] |
 
-use super::{binary, cast, parsed, take};
+use super::{binary, cast, parsed, quoted_call, take};
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, BinaryOperator, DataType, Expr, Ident, Query, SetExpr, Statement, TableFactor, Value,
 };
+use firn_exec::lower::quantified::{Comparison, Quantifier};
 
 /// Rewrites the expression if it is one of these.
 pub(super) fn rewrite(expression: &mut Expr) {
@@ -53,7 +55,7 @@ fn over(left: &mut Expr, op: &BinaryOperator, right: &mut Expr, any: bool) -> Op
             false => compared_with_rows(left, op, subquery, any),
         });
     }
-    let elements = elements(right)?;
+    let Some(elements) = elements(right) else { return function(left, op, right, any) };
     if (is_in || is_not_in) && !elements.is_empty() {
         return Some(Expr::InList { expr: Box::new(take(left)), list: elements, negated: is_not_in });
     }
@@ -90,7 +92,10 @@ fn elements(array: &Expr) -> Option<Vec<Expr>> {
         Expr::Nested(inner) => elements(inner),
         Expr::Array(array) => Some(array.elem.clone()),
         Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) => read(text),
+            Value::SingleQuotedString(text) => {
+                let elements = firn_base::array::split(text).ok()?;
+                Some(elements.into_iter().map(text_or_null).collect())
+            }
             _ => None,
         },
         Expr::Cast {
@@ -103,58 +108,22 @@ fn elements(array: &Expr) -> Option<Vec<Expr>> {
     }
 }
 
-/// The elements of an array of one dimension as text: `{a,"b c",NULL}`.
-fn read(text: &str) -> Option<Vec<Expr>> {
-    let list = text.trim().strip_prefix('{')?.strip_suffix('}')?;
-    if list.trim().is_empty() {
-        return Some(Vec::new());
-    }
-    let mut elements = Vec::new();
-    let (mut element, mut within, mut was_quoted) = (String::new(), false, false);
-    let mut characters = list.chars();
-    while let Some(character) = characters.next() {
-        match character {
-            '\\' => element.push(characters.next()?),
-            '"' => {
-                within = !within;
-                was_quoted = true;
-            }
-            _ if within => element.push(character),
-            ',' => {
-                elements.push(value(&element, was_quoted));
-                (element, was_quoted) = (String::new(), false);
-            }
-            '{' | '}' => return None,
-            blank if blank.is_whitespace() && (element.is_empty() || was_quoted) => {}
-            _ => element.push(character),
-        }
-    }
-    elements.push(value(&element, was_quoted));
-    (!within).then_some(elements)
+fn text_or_null(element: Option<String>) -> Expr {
+    Expr::Value(element.map_or(Value::Null, Value::SingleQuotedString).with_empty_span())
 }
 
-fn value(element: &str, quoted: bool) -> Expr {
-    let value = match quoted {
-        false if element.trim_end().eq_ignore_ascii_case("null") => Value::Null,
-        false => Value::SingleQuotedString(element.trim_end().to_owned()),
-        true => Value::SingleQuotedString(element.to_owned()),
+/// A comparison with the elements of an array that only running the statement brings to light: a
+/// function that the analysis finds types for.
+fn function(left: &mut Expr, op: &BinaryOperator, right: &mut Expr, any: bool) -> Option<Expr> {
+    let comparison = match op {
+        BinaryOperator::Eq => Comparison::Equal,
+        BinaryOperator::NotEq => Comparison::NotEqual,
+        BinaryOperator::Lt => Comparison::Less,
+        BinaryOperator::LtEq => Comparison::LessOrEqual,
+        BinaryOperator::Gt => Comparison::Greater,
+        BinaryOperator::GtEq => Comparison::GreaterOrEqual,
+        _ => return None,
     };
-    Expr::Value(value.with_empty_span())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn arrays_are_read_from_text() {
-        let shown = |text: &str| {
-            read(text).map(|elements| elements.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "))
-        };
-        assert_eq!(shown("{1, 2,3}").as_deref(), Some("'1' '2' '3'"));
-        assert_eq!(shown("{a,\"b, \\\"c\",NULL, \"NULL\"}").as_deref(), Some("'a' 'b, \"c' NULL 'NULL'"));
-        assert_eq!(shown(" {} ").as_deref(), Some(""));
-        assert_eq!(shown("{{1},{2}}"), None);
-        assert_eq!(shown("1,2"), None);
-    }
+    let name = Quantifier { comparison, any }.name();
+    Some(quoted_call(&name, vec![take(left), take(right)]))
 }
