@@ -1,19 +1,21 @@
 //! Choosing indexes: from a flat query to nested look-ups.
 //!
 //! A condition `column op value` can be part of an index's key when the value depends only on
-//! parameters and on tables that are looked up earlier. Among the tables not placed yet, the one
+//! parameters and on tables that are looked up earlier; so can one `column IN (…)` or `column = ANY ($1)`,
+//! whose values are looked up one after the other. Among the tables not placed yet, the one
 //! with the best look-up comes next: a point of a unique index before a long key before a short
 //! one. There are no statistics in this; a program that turns out to touch many rows gives up.
 
 use super::aggregate::{Aggregate, AggregateFunction};
 use super::flatten::Flat;
-use super::lookup::{KeyPart, Lookup, Lookups, RangeEnd};
+use super::lookup::{KeyPart, KeyValue, Lookup, Lookups, RangeEnd};
 use super::{Body, Output, ShortProgram, SortKey};
 use crate::dml::target::physical_index;
 use crate::expression::RowExpression;
+use crate::lower::quantified::{Comparison, Quantifier, quantifier_of};
 use crate::types;
 use datafusion::common::DFSchema;
-use datafusion::logical_expr::expr::{Between, Cast};
+use datafusion::logical_expr::expr::{Between, Cast, InList, ScalarFunction};
 use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, SortExpr};
 use firn_base::{ColumnId, SqlType};
 use firn_txn::catalog::IndexDef;
@@ -28,11 +30,31 @@ struct Candidate<'f> {
     condition: usize,
     column: usize,
     operator: Operator,
-    value: &'f Expr,
+    value: Wanted<'f>,
     /// Tables that the value depends on.
     needs: HashSet<usize>,
     /// Whether the index decides the condition alone, so that no filter has to.
     is_exact: bool,
+}
+
+/// What a column is compared with.
+#[derive(Clone, Copy)]
+enum Wanted<'f> {
+    /// A value.
+    One(&'f Expr),
+    /// Any of some values, which depend on no table.
+    OneOf(&'f [Expr]),
+    /// Any element of an array, which depends on no table.
+    Element(&'f Expr),
+}
+
+impl<'f> Wanted<'f> {
+    fn one(self) -> Option<&'f Expr> {
+        match self {
+            Wanted::One(value) => Some(value),
+            Wanted::OneOf(_) | Wanted::Element(_) => None,
+        }
+    }
 }
 
 /// A way to look a table up.
@@ -47,9 +69,14 @@ struct Choice<'f> {
 
 impl Choice<'_> {
     /// The larger, the fewer rows are to be expected.
-    fn rank(&self) -> (bool, usize, usize) {
+    fn rank(&self) -> (bool, usize, bool, usize) {
         let ends = usize::from(self.low.is_some()) + usize::from(self.high.is_some());
-        (self.is_point, self.key.len(), ends)
+        (self.is_point, self.key.len(), !self.is_repeated(), ends)
+    }
+
+    /// Whether it is done once for each of several values.
+    fn is_repeated(&self) -> bool {
+        self.key.iter().any(|candidate| candidate.value.one().is_none())
     }
 }
 
@@ -99,7 +126,7 @@ pub(super) fn compile(flat: Flat) -> Option<ShortProgram> {
     let keys = choices
         .iter()
         .flat_map(|choice| choice.key.iter().chain(&choice.low).chain(&choice.high))
-        .map(|candidate| candidate.value);
+        .filter_map(|candidate| candidate.value.one());
     for expression in outputs_over_tables
         .iter()
         .chain(calls)
@@ -136,7 +163,7 @@ pub(super) fn compile(flat: Flat) -> Option<ShortProgram> {
         let end = |candidate: Option<&Candidate<'_>>| match candidate {
             None => Some(None),
             Some(candidate) => Some(Some(RangeEnd {
-                value: expression(candidate.value)?,
+                value: expression(candidate.value.one()?)?,
                 ty: flat.column_type(candidate.column)?,
                 inclusive: matches!(candidate.operator, Operator::GtEq | Operator::LtEq),
             })),
@@ -152,7 +179,13 @@ pub(super) fn compile(flat: Flat) -> Option<ShortProgram> {
                 .iter()
                 .map(|candidate| {
                     Some(KeyPart {
-                        value: expression(candidate.value)?,
+                        value: match candidate.value {
+                            Wanted::One(value) => KeyValue::One(expression(value)?),
+                            Wanted::OneOf(values) => {
+                                KeyValue::OneOf(values.iter().map(expression).collect::<Option<_>>()?)
+                            }
+                            Wanted::Element(array) => KeyValue::Element(expression(array)?),
+                        },
                         ty: flat.column_type(candidate.column)?,
                     })
                 })
@@ -291,18 +324,30 @@ fn add_candidates<'f>(
 ) {
     match expression {
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => {
-            add_candidate(flat, schema, condition, left, *op, right, candidates);
+            add_candidate(flat, schema, condition, left, *op, Wanted::One(right), candidates);
             if let Some(swapped) = op.swap() {
-                add_candidate(flat, schema, condition, right, swapped, left, candidates);
+                add_candidate(flat, schema, condition, right, swapped, Wanted::One(left), candidates);
             }
         }
         Expr::Between(Between { expr, negated: false, low, high }) => {
             let begin = candidates.len();
-            add_candidate(flat, schema, condition, expr, Operator::GtEq, low, candidates);
-            add_candidate(flat, schema, condition, expr, Operator::LtEq, high, candidates);
+            add_candidate(flat, schema, condition, expr, Operator::GtEq, Wanted::One(low), candidates);
+            add_candidate(flat, schema, condition, expr, Operator::LtEq, Wanted::One(high), candidates);
             // Two ends are one condition: neither decides it alone.
             for candidate in &mut candidates[begin..] {
                 candidate.is_exact = false;
+            }
+        }
+        Expr::InList(InList { expr, list, negated: false }) => {
+            add_candidate(flat, schema, condition, expr, Operator::Eq, Wanted::OneOf(list), candidates);
+        }
+        Expr::ScalarFunction(ScalarFunction { func, args }) => {
+            let equal = Quantifier { comparison: Comparison::Equal, any: true };
+            if let (Some(quantifier), [side, array]) = (quantifier_of(func), args.as_slice())
+                && quantifier == equal
+            {
+                let array = Wanted::Element(array);
+                add_candidate(flat, schema, condition, side, Operator::Eq, array, candidates);
             }
         }
         _ => {}
@@ -315,7 +360,7 @@ fn add_candidate<'f>(
     condition: usize,
     side: &'f Expr,
     operator: Operator,
-    value: &'f Expr,
+    value: Wanted<'f>,
     candidates: &mut Vec<Candidate<'f>>,
 ) {
     let is_range = match operator {
@@ -337,11 +382,24 @@ fn add_candidate<'f>(
     if compared_as.is_some_and(|wider| !is_widening(ty, wider)) {
         return;
     }
-    let Some(value_type) = type_of(value) else { return };
-    if !can_meet(ty, value_type) {
+    let (types, needs): (Option<Vec<SqlType>>, _) = match value {
+        Wanted::One(value) => (type_of(value).map(|ty| vec![ty]), tables_of(flat, value)),
+        Wanted::OneOf(values) => (
+            values.iter().map(type_of).collect(),
+            values.iter().flat_map(|value| tables_of(flat, value)).collect(),
+        ),
+        Wanted::Element(array) => {
+            let element = array.get_type(schema).ok().and_then(|ty| types::element_type(&ty));
+            (element.map(|ty| vec![ty]), tables_of(flat, array))
+        }
+    };
+    let Some(types) = types else { return };
+    if !types.iter().all(|value_type| can_meet(ty, *value_type)) {
         return;
     }
-    let needs = tables_of(flat, value);
+    if value.one().is_none() && !needs.is_empty() {
+        return;
+    }
     if needs.contains(&flat.columns[column].table) {
         return;
     }
@@ -350,7 +408,7 @@ fn add_candidate<'f>(
     // A range end alone lets NULLs in that stand beyond the last value, and rounded ends are too
     // wide; then a filter tests the condition again.
     let is_exact =
-        !is_range || (described.not_null && ty == value_type && !matches!(ty, SqlType::Numeric { .. }));
+        !is_range || (described.not_null && types == [ty] && !matches!(ty, SqlType::Numeric { .. }));
     candidates.push(Candidate { condition, column, operator, value, needs, is_exact });
 }
 
@@ -416,8 +474,14 @@ fn best_index<'f>(
     let indexes = &flat.tables[table].definition.indexes;
     let possible = indexes.iter().filter_map(|index| {
         let mut key = Vec::new();
+        let mut repeated = false;
         for column in &index.columns {
-            match usable(ColumnId(column.column)).find(|candidate| candidate.operator == Operator::Eq) {
+            let equal =
+                || usable(ColumnId(column.column)).filter(|candidate| candidate.operator == Operator::Eq);
+            let one = equal().find(|candidate| candidate.value.one().is_some());
+            // Several values for more than one column would multiply.
+            let several = || equal().next().filter(|_| !std::mem::replace(&mut repeated, true));
+            match one.or_else(several) {
                 Some(candidate) => key.push(candidate),
                 None => break,
             }
@@ -434,7 +498,7 @@ fn best_index<'f>(
         }
         let is_point = index.unique && key.len() == index.columns.len();
         let choice = Choice { table, index, key, low, high, is_point };
-        (choice.rank() > (false, 0, 0) || follows_order(flat, &choice)).then_some(choice)
+        (choice.rank() > (false, 0, true, 0) || follows_order(flat, &choice)).then_some(choice)
     });
     possible.max_by_key(Choice::rank)
 }
@@ -449,8 +513,11 @@ fn follows_order(flat: &Flat, choice: &Choice<'_>) -> bool {
 
 /// Whether the look-up yields rows in the wanted order, and if so whether against the index's.
 fn order_by_index(flat: &Flat, choice: &Choice<'_>) -> Option<bool> {
-    if flat.order.is_empty() || choice.is_point {
+    if flat.order.is_empty() || choice.is_point && !choice.is_repeated() {
         return Some(false);
+    }
+    if choice.is_repeated() {
+        return None;
     }
     let definition = &flat.tables[choice.table].definition;
     let bound: HashSet<Option<ColumnId>> =

@@ -44,8 +44,40 @@ pub(super) struct Lookup {
 /// What a column of the key must equal.
 #[derive(Debug)]
 pub(super) struct KeyPart {
-    pub value: RowExpression,
+    pub value: KeyValue,
     pub ty: SqlType,
+}
+
+/// Where the value comes from.
+#[derive(Debug)]
+pub(super) enum KeyValue {
+    /// From an expression.
+    One(RowExpression),
+    /// From each of these in turn; there is one such part in a key at most.
+    OneOf(Vec<RowExpression>),
+    /// From each element of an array in turn, likewise.
+    Element(RowExpression),
+}
+
+impl KeyPart {
+    /// The values that the column can hold among those in turn, each once; `None` if there is but one.
+    fn several<'a>(&'a self, row: Row<'a>) -> Result<Option<Vec<Cow<'a, Value>>>> {
+        let given: Vec<Cow<'a, Value>> = match &self.value {
+            KeyValue::One(_) => return Ok(None),
+            KeyValue::OneOf(values) => {
+                values.iter().map(|value| value.evaluate(row)).collect::<Result<_>>()?
+            }
+            KeyValue::Element(array) => match array.evaluate(row)? {
+                Cow::Borrowed(Value::Array(elements)) => elements.iter().map(Cow::Borrowed).collect(),
+                Cow::Owned(Value::Array(elements)) => elements.into_iter().map(Cow::Owned).collect(),
+                _ => Vec::new(),
+            },
+        };
+        let mut values: Vec<_> = given.into_iter().filter_map(|value| exactly(value, self.ty)).collect();
+        values.sort_by(|left, right| left.compare(right).expect("NULL is none of them"));
+        values.dedup();
+        Ok(Some(values))
+    }
 }
 
 /// An end of a range. Where the value does not fit the column's type exactly, the range is a little
@@ -115,16 +147,42 @@ impl<'g> Run<'_, 'g> {
             let row = Row { cells: &self.cells, environment: self.environment };
             return Ok(if sink(row, &self.ids)? { End::Through } else { End::Enough });
         };
+        let Some(part) = lookup.key.iter().find(|part| !matches!(part.value, KeyValue::One(_))) else {
+            return self.look_up(depth, lookup, None, sink);
+        };
+        // The values depend on parameters only, so they need no cells that look-ups change.
+        let row = Row { cells: &[], environment: self.environment };
+        let values = part.several(row)?.expect("it is the part with several");
+        if values.len() > self.budget {
+            return Ok(End::Spent);
+        }
+        for value in &values {
+            let end = self.look_up(depth, lookup, Some(value), sink)?;
+            if end != End::Through {
+                return Ok(end);
+            }
+        }
+        Ok(End::Through)
+    }
+
+    /// Runs a look-up, with that for the part of the key that takes several values in turn.
+    fn look_up(
+        &mut self,
+        depth: usize,
+        lookup: &'g Lookup,
+        in_turn: Option<&Value>,
+        sink: Sink<'_>,
+    ) -> Result<End> {
         let mut key = KeyBuffer::new();
         let mut ends = None;
         {
             let row = Row { cells: &self.cells, environment: self.environment };
             if lookup.low.is_none() && lookup.high.is_none() {
-                if !lookup.encode_key(row, None, &mut key)? {
+                if !lookup.encode_key(row, in_turn, None, &mut key)? {
                     return Ok(End::Through);
                 }
             } else {
-                ends = lookup.ends(row)?;
+                ends = lookup.ends(row, in_turn)?;
                 if ends.is_none() {
                     return Ok(End::Through);
                 }
@@ -206,7 +264,9 @@ impl Lookup {
         let name = &self.index.spec().name;
         let filtered = if self.filter.is_some() { ", filtered" } else { "" };
         if self.is_point {
-            return format!("Point of index {name}{filtered}");
+            let several = self.key.iter().any(|part| !matches!(part.value, KeyValue::One(_)));
+            let points = if several { "Points" } else { "Point" };
+            return format!("{points} of index {name}{filtered}");
         }
         let ends = usize::from(self.low.is_some()) + usize::from(self.high.is_some());
         let backwards = if self.reverse { ", backwards" } else { "" };
@@ -214,10 +274,20 @@ impl Lookup {
     }
 
     /// Appends the encoded key, followed by `extra`; false if no row can have it.
-    fn encode_key(&self, row: Row<'_>, extra: Option<Cell<'_>>, key: &mut KeyBuffer) -> Result<bool> {
+    fn encode_key(
+        &self,
+        row: Row<'_>,
+        in_turn: Option<&Value>,
+        extra: Option<Cell<'_>>,
+        key: &mut KeyBuffer,
+    ) -> Result<bool> {
         let mut values: SmallVec<[Cow<'_, Value>; 6]> = SmallVec::new();
         for part in &self.key {
-            match exactly(part.value.evaluate(row)?, part.ty) {
+            let value = match (&part.value, in_turn) {
+                (KeyValue::One(value), _) => exactly(value.evaluate(row)?, part.ty),
+                (_, in_turn) => in_turn.map(Cow::Borrowed),
+            };
+            match value {
                 Some(value) => values.push(value),
                 None => return Ok(false),
             }
@@ -230,7 +300,11 @@ impl Lookup {
     }
 
     /// The ends of the range in the order of the index; `None` if no row can lie in it.
-    fn ends(&self, row: Row<'_>) -> Result<Option<(Bound<KeyBuffer>, Bound<KeyBuffer>)>> {
+    fn ends(
+        &self,
+        row: Row<'_>,
+        in_turn: Option<&Value>,
+    ) -> Result<Option<(Bound<KeyBuffer>, Bound<KeyBuffer>)>> {
         let mut ends = [Bound::Unbounded, Bound::Unbounded];
         for (end, (given, is_low)) in ends.iter_mut().zip([(&self.low, true), (&self.high, false)]) {
             let mut key = KeyBuffer::new();
@@ -246,7 +320,7 @@ impl Lookup {
                     Some((value.as_cell(ty), *inclusive))
                 }
             };
-            if !self.encode_key(row, exact.map(|(cell, _)| cell), &mut key)? {
+            if !self.encode_key(row, in_turn, exact.map(|(cell, _)| cell), &mut key)? {
                 return Ok(None);
             }
             *end = match exact {

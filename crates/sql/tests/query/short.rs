@@ -49,6 +49,11 @@ fn statements_over_few_rows_take_the_short_path() {
         "SELECT o.id, i.name FROM o, i WHERE w = 1 AND d = 1 AND o.id = 4 AND i.id = o.c",
         "SELECT count(DISTINCT i.id) FROM o JOIN i ON i.id = o.c WHERE w = 1 AND d = 1 AND o.id >= 4 AND price < 5",
         "SELECT amount FROM o ORDER BY amount DESC NULLS LAST LIMIT 3",
+        "SELECT id FROM o WHERE w = 1 AND d = 2 AND id IN (7, 3, 3, 99, NULL) ORDER BY id",
+        "SELECT id, d FROM o WHERE w IN (2, 1) AND d = 2 AND id IN (1, 2) ORDER BY w, id",
+        "SELECT d, id FROM o WHERE w = 1 AND d = ANY ('{3,1}') AND id > 17 ORDER BY d DESC, id LIMIT 4",
+        "SELECT name FROM i WHERE id IN (5, 2) ORDER BY id DESC",
+        "SELECT o.id, name FROM i, o WHERE i.id IN (1, 2) AND w = 1 AND c = i.id ORDER BY o.id",
     ] {
         let answer = db.run(sql);
         assert!(answer.was_short, "{sql}");
@@ -58,6 +63,7 @@ fn statements_over_few_rows_take_the_short_path() {
     for sql in [
         "SELECT * FROM o",
         "SELECT id FROM o WHERE c = 1",
+        "SELECT id FROM o WHERE w = 1 AND d NOT IN (1, 2) OR id = 4",
         "SELECT w, count(*) FROM o WHERE w = 1 GROUP BY w",
     ] {
         assert!(!db.run(sql).was_short, "{sql}");
