@@ -5,6 +5,7 @@
 pub mod types;
 
 pub mod aggregate;
+mod cancellable;
 pub mod error;
 pub mod function;
 mod index_path;

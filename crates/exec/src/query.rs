@@ -4,6 +4,7 @@
 //! DataFusion computes ([`crate::lower`]), optimises it, and drives the physical plan from the
 //! calling thread.
 
+use crate::cancellable::{cancellable, without_cancellable};
 use crate::error::from_datafusion;
 use crate::runtime::{self, SessionOptions};
 use crate::scan::{ScanContext, cancelled};
@@ -85,6 +86,15 @@ pub struct BatchStream {
     stream: SendableRecordBatchStream,
     schema: SchemaRef,
     cancel: Cancel,
+    /// Raised when nobody wants batches any more. The statement's own flag would not do: it is taken
+    /// down again for the next statement, which may come before the workers have looked.
+    stop: Cancel,
+}
+
+impl Drop for BatchStream {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
 }
 
 impl BatchStream {
@@ -150,6 +160,7 @@ pub fn run(
 ) -> Result<BatchStream> {
     let state = state(options);
     let physical = plan_physically(plan, parameters, snapshot, &state)?;
+    let physical = cancellable(physical).map_err(from_datafusion)?;
     start(physical, plan, snapshot, options, &state)
 }
 
@@ -168,6 +179,7 @@ pub fn explain(
     if !analyze {
         return Ok(lines(&displayable(physical.as_ref()).indent(false).to_string()));
     }
+    let physical = cancellable(physical).map_err(from_datafusion)?;
     let execution = clock::now();
     let mut stream = start(Arc::clone(&physical), plan, snapshot, options, &state)?;
     let mut rows = 0;
@@ -177,6 +189,7 @@ pub fn explain(
     let execution = execution.elapsed();
     let mut text =
         lines(&DisplayableExecutionPlan::with_metrics(physical.as_ref()).indent(false).to_string());
+    text = without_cancellable(text);
     text.push(format!("Rows: {rows}"));
     text.push(format!("Planning Time: {:.3} ms", planning.as_secs_f64() * 1e3));
     text.push(format!("Execution Time: {:.3} ms", execution.as_secs_f64() * 1e3));
@@ -235,7 +248,8 @@ fn start(
     options: &RunOptions,
     state: &SessionState,
 ) -> Result<BatchStream> {
-    let scan = ScanContext { snapshot, cancel: options.cancel.clone() };
+    let stop = Cancel::new();
+    let scan = ScanContext { snapshot, cancel: options.cancel.clone(), stop: stop.clone() };
     let config = state.config().clone().with_extension(Arc::new(scan));
     let context = TaskContext::from(state).with_session_config(config);
     // Exchanges start tasks as soon as they are executed.
@@ -243,7 +257,7 @@ fn start(
     let stream = execute_stream(physical, Arc::new(context)).map_err(from_datafusion)?;
     // The logical schema, not the physical: only it knows the SQL types of all columns.
     let schema = Arc::clone(plan.schema().inner());
-    Ok(BatchStream { stream, schema, cancel: options.cancel.clone() })
+    Ok(BatchStream { stream, schema, cancel: options.cancel.clone(), stop })
 }
 
 /// A physical expression for an analysed expression over the columns of `schema`, for evaluating

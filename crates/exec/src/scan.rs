@@ -48,6 +48,8 @@ pub struct ScanContext {
     pub snapshot: Snapshot,
     /// What stops them.
     pub cancel: Cancel,
+    /// Raised when whoever drew the plan's batches has gone.
+    pub stop: Cancel,
 }
 
 /// A table of ours as a DataFusion table provider. It names no snapshot: that comes at execution.
@@ -165,7 +167,7 @@ impl TableProvider for FirnTable {
 
 /// The leaf of a physical plan that yields what a snapshot sees of a table.
 #[derive(Debug)]
-struct ScanExec {
+pub(crate) struct ScanExec {
     source: FirnTable,
     /// The storage columns to read, and whether row ids follow them.
     columns: Vec<ColumnId>,

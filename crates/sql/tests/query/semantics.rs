@@ -1,7 +1,10 @@
 //! What expressions and queries mean, where PostgreSQL and DataFusion could differ.
 
 use crate::database::{Database, shop};
-use firn_base::SqlType;
+use firn_base::sync::Arc;
+use firn_base::{SqlState, SqlType};
+use firn_exec::{NoSession, RunOptions, SessionServices, run};
+use std::time::{Duration, Instant};
 
 fn value(expression: &str) -> String {
     Database::new().ask(&format!("SELECT {expression}"))
@@ -283,4 +286,50 @@ fn a_query_sees_the_snapshot_that_it_runs_at() {
     };
     assert_eq!(count(&writer), firn_base::Value::BigInt(2));
     assert_eq!(count(&before), firn_base::Value::BigInt(1));
+}
+
+/// What runs holds on to its session: when only the test does, no worker computes any more.
+#[test]
+fn a_query_that_was_cancelled_or_dropped_stops_computing() {
+    let shop = shop();
+    for (sql, threads) in [
+        ("SELECT count(*) FROM generate_series(1, 1000000000000) AS a(i) WHERE i % 7 = 1", 4),
+        ("SELECT count(*) FROM generate_series(1, 1000000000000) AS a(i) WHERE i % 7 = 1", 1),
+        (
+            "SELECT count(*) FROM generate_series(1, 100000) a, generate_series(1, 100000) b, generate_series(1, 100000) c",
+            4,
+        ),
+        (
+            "SELECT count(*) FROM (SELECT unnest(make_array(i, i)) FROM generate_series(1, 1000000000000) AS a(i)) AS u",
+            4,
+        ),
+    ] {
+        for cancelled in [true, false] {
+            // With one thread nobody but the caller computes.
+            if threads == 1 && !cancelled {
+                continue;
+            }
+            let services: Arc<dyn SessionServices> = Arc::new(NoSession);
+            let options = RunOptions { services: services.clone(), threads, ..RunOptions::default() };
+            let (plan, _) = shop.bind(sql, &[]).unwrap();
+            let transaction = shop.engine.begin();
+            let mut stream = run(&plan, &[], transaction.snapshot(), &options).unwrap();
+            let cancel = options.cancel.clone();
+            let canceller = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_millis(50));
+                cancel.cancel();
+            });
+            assert_eq!(stream.next().unwrap_err().state(), SqlState::QUERY_CANCELED, "{sql}");
+            canceller.join().unwrap();
+            if !cancelled {
+                options.cancel.reset();
+            }
+            drop((stream, options));
+            let begin = Instant::now();
+            while Arc::strong_count(&services) > 1 {
+                assert!(begin.elapsed() < Duration::from_secs(20), "{sql} computes on");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
 }
