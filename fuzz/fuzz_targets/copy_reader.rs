@@ -25,7 +25,8 @@ fn read(
 
 fuzz_target!(|bytes: &[u8]| {
     let Some(([choice, delimiter, quote, escape, piece], file)) = bytes.split_first_chunk() else { return };
-    let format = if choice & 1 == 0 { CopyFormat::Text } else { CopyFormat::Csv };
+    let formats = [CopyFormat::Text, CopyFormat::Csv, CopyFormat::Text, CopyFormat::Csv, CopyFormat::Binary];
+    let format = formats[usize::from(choice >> 4) % formats.len()];
     let mut options = CopyOptions::new(format);
     if choice & 2 != 0 {
         (options.delimiter, options.quote, options.escape) = (*delimiter, *quote, *escape);

@@ -168,6 +168,33 @@ with psycopg.connect(autocommit=True) as connection:
         same(error.diag.context, 'COPY copied, line 2, column a: "not a number"')
         same(cursor.execute("SELECT count(*) FROM copied").fetchone(), (2000,))
 
+    # COPY in binary: every type, in and out.
+    kinds = [kind.split("(")[0].replace("varchar", "text").replace("char", "bpchar") for kind, _ in KINDS]
+    connection.execute(f"CREATE TABLE kinds_too (id integer PRIMARY KEY, {columns})")
+    with connection.cursor() as cursor:
+        with cursor.copy("COPY kinds_too FROM STDIN (FORMAT binary)") as copy:
+            copy.set_types(["integer", *kinds])
+            for key in range(1, 3000):
+                copy.write_row([key, *(values if key % 2 else [None] * len(values))])
+        same(cursor.rowcount, 2999)
+        with cursor.copy("COPY (SELECT * FROM kinds_too ORDER BY id) TO STDOUT (FORMAT binary)") as copy:
+            copy.set_types(["integer", *kinds])
+            copied = list(copy.rows())
+        same(len(copied), 2999)
+        same(list(copied[0]), [1, *values])
+        same(list(copied[2997]), [2998, *[None] * len(values)])
+        with cursor.copy("COPY (SELECT id FROM kinds_too WHERE id < 0) TO STDOUT (FORMAT binary)") as copy:
+            copy.set_types(["integer"])
+            same(list(copy.rows()), [])
+
+        def bad_binary_copy():
+            with cursor.copy("COPY kinds_too (id) FROM STDIN (FORMAT binary)") as copy:
+                copy.set_types(["bigint"])
+                copy.write_row([7000])
+
+        error = raises(psycopg.errors.InvalidBinaryRepresentation, bad_binary_copy)
+        same(error.diag.context, "COPY kinds_too, line 1, column id")
+
     # A cursor on the server's side.
     with connection.transaction():
         with connection.cursor() as cursor:

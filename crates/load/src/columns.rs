@@ -8,7 +8,7 @@ use arrow_array::builder::{
 };
 use arrow_buffer::IntervalMonthDayNano;
 use firn_base::sync::Arc;
-use firn_base::{Result, SqlType, TimeZoneSetting, datetime, interval, numeric, text};
+use firn_base::{Result, SqlType, TimeZoneSetting, Value, binary, datetime, interval, numeric, text};
 
 /// The column of one type under construction.
 pub(crate) enum ColumnBuilder {
@@ -130,6 +130,40 @@ impl ColumnBuilder {
             ColumnBuilder::Uuid(builder) => {
                 builder.append_value(text::parse_uuid(field)?).expect("a uuid has 16 bytes")
             }
+        }
+        Ok(())
+    }
+
+    /// Reads and appends a value in PostgreSQL's binary format; `ty` is the type of the column.
+    pub(crate) fn append_binary(&mut self, field: &[u8], ty: SqlType) -> Result<()> {
+        // Strings need no copy of their own.
+        if let ColumnBuilder::Text(_) | ColumnBuilder::Varchar(..) | ColumnBuilder::Char(..) = self {
+            return self.append(binary::utf8(field)?);
+        }
+        match (self, binary::decode(field, ty)?) {
+            (ColumnBuilder::Boolean(builder), Value::Boolean(value)) => builder.append_value(value),
+            (ColumnBuilder::SmallInt(builder), Value::SmallInt(value)) => builder.append_value(value),
+            (ColumnBuilder::Integer(builder), Value::Integer(value)) => builder.append_value(value),
+            (ColumnBuilder::BigInt(builder), Value::BigInt(value)) => builder.append_value(value),
+            (ColumnBuilder::Real(builder), Value::Real(value)) => builder.append_value(value),
+            (ColumnBuilder::Double(builder), Value::Double(value)) => builder.append_value(value),
+            (ColumnBuilder::Numeric { builder, .. }, Value::Numeric { unscaled, .. }) => {
+                builder.append_value(unscaled)
+            }
+            (ColumnBuilder::Bytea(builder), Value::Bytea(value)) => builder.append_value(value),
+            (ColumnBuilder::Date(builder), Value::Date(value)) => builder.append_value(value),
+            (ColumnBuilder::Time(builder), Value::Time(value)) => builder.append_value(value),
+            (ColumnBuilder::Timestamp(builder), Value::Timestamp(value)) => builder.append_value(value),
+            (ColumnBuilder::TimestampTz(_, builder), Value::TimestampTz(value)) => {
+                builder.append_value(value)
+            }
+            (ColumnBuilder::Interval(builder), Value::Interval(value)) => {
+                builder.append_value(IntervalMonthDayNano::new(value.months, value.days, value.nanoseconds));
+            }
+            (ColumnBuilder::Uuid(builder), Value::Uuid(value)) => {
+                builder.append_value(value).expect("a uuid has 16 bytes")
+            }
+            (_, value) => unreachable!("{value:?} was decoded as {ty}"),
         }
         Ok(())
     }

@@ -1,9 +1,11 @@
-//! File bytes to columns, and rows to file bytes: the text and CSV formats of COPY.
+//! File bytes to columns, and rows to file bytes: the formats of COPY.
 //!
 //! [`CopyReader`] takes bytes in pieces cut anywhere and yields Arrow columns; [`CopyWriter`] takes
 //! values and appends bytes. Neither knows where bytes come from or go to.
 
+mod binary;
 mod columns;
+mod lines;
 pub mod options;
 pub mod reader;
 pub mod writer;
@@ -11,6 +13,7 @@ pub mod writer;
 #[cfg(test)]
 mod tests;
 
+pub use binary::end_of_first_row;
 pub use options::{CopyFormat, CopyHeader, CopyOptions};
 pub use reader::{BATCH_ROWS, CopyReader};
 pub use writer::CopyWriter;

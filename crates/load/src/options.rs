@@ -9,6 +9,8 @@ pub enum CopyFormat {
     Text,
     /// Comma-separated values with quotes.
     Csv,
+    /// Values as the wire sends them, each with its length.
+    Binary,
 }
 
 /// Whether the first line names the columns.
@@ -51,6 +53,8 @@ impl CopyOptions {
         let (delimiter, null) = match format {
             CopyFormat::Text => (b'\t', "\\N"),
             CopyFormat::Csv => (b',', ""),
+            // Nothing is delimited.
+            CopyFormat::Binary => (0, ""),
         };
         CopyOptions {
             format,
@@ -81,6 +85,7 @@ impl CopyOptions {
             return invalid("COPY delimiter must not appear in the NULL specification");
         }
         match self.format {
+            CopyFormat::Binary => {}
             CopyFormat::Text => {
                 // These would be mistaken for escapes.
                 if matches!(self.delimiter, b'\\' | b'.' | b'a'..=b'z' | b'0'..=b'9') {

@@ -1,6 +1,6 @@
 //! Reading and writing together: most cases go through both.
 
-use crate::{BATCH_ROWS, CopyFormat, CopyHeader, CopyOptions, CopyReader, CopyWriter};
+use crate::{BATCH_ROWS, CopyFormat, CopyHeader, CopyOptions, CopyReader, CopyWriter, end_of_first_row};
 use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Decimal128Type, Int32Type};
@@ -8,6 +8,7 @@ use firn_base::{Result, SqlState, SqlType, TimeZoneSetting, Value};
 
 const TEXT: CopyFormat = CopyFormat::Text;
 const CSV: CopyFormat = CopyFormat::Csv;
+const BINARY: CopyFormat = CopyFormat::Binary;
 
 fn columns() -> Vec<(String, SqlType)> {
     vec![("a".to_owned(), SqlType::Integer), ("b".to_owned(), SqlType::Text)]
@@ -209,4 +210,136 @@ fn options_that_could_not_be_read_back_are_refused() {
     assert_eq!(state(CopyOptions { delimiter: b'"', ..CopyOptions::new(CSV) }), invalid);
     assert_eq!(state(CopyOptions { null: "a,b".to_owned(), ..CopyOptions::new(CSV) }), invalid);
     assert_eq!(state(CopyOptions { delimiter: b'\n', ..CopyOptions::new(CSV) }), invalid);
+}
+
+/// The header of PostgreSQL's binary format, without flags and extension.
+const HEADER: &[u8; 19] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
+
+fn binary(parts: &[&[u8]]) -> Vec<u8> {
+    [&[&HEADER[..]], parts].concat().concat()
+}
+
+#[test]
+fn binary_files_are_read_however_they_are_cut() {
+    let one: &[u8] = b"\0\x02\0\0\0\x04\0\0\0\x07\0\0\0\x05gr\xc3\xbcn";
+    let nulls: &[u8] = b"\0\x02\xff\xff\xff\xff\xff\xff\xff\xff";
+    let end: &[u8] = b"\xff\xff";
+    let rows = [(Some(7), Some("grün".to_owned())), (None, None), (Some(7), Some("grün".to_owned()))];
+    let options = CopyOptions::new(BINARY);
+    let extended = b"PGCOPY\n\xff\r\n\0\0\0\0\x01\0\0\0\x03abc\xff\xff";
+    for piece in [1, 2, 3, 7, 1000] {
+        assert_eq!(read(&options, &binary(&[one, nulls, one, end]), piece).unwrap(), rows);
+        assert_eq!(read(&options, &binary(&[one, nulls, one]), piece).unwrap(), rows, "no trailer");
+        assert_eq!(read(&options, &binary(&[end]), piece).unwrap(), []);
+        assert_eq!(read(&options, extended, piece).unwrap(), []);
+    }
+}
+
+#[test]
+fn mistakes_in_binary_files_name_row_and_column() {
+    let options = CopyOptions::new(BINARY);
+    let one: &[u8] = b"\0\x02\0\0\0\x04\0\0\0\x07\0\0\0\x01x";
+    let failure = |file: &[u8]| {
+        let error = read(&options, file, 5).unwrap_err();
+        format!("{} {} | {}", error.state(), error.message(), error.context().unwrap_or_default())
+    };
+    let flags = |flags: &[u8]| failure(&[b"PGCOPY\n\xff\r\n\0", flags, b"\0\0\0\0"].concat());
+    assert_eq!(failure(b"1\tone\n2\ttwo\n3\tthree\n"), "22P04 COPY file signature not recognized | ");
+    assert_eq!(failure(b""), "22P04 COPY file signature not recognized | ");
+    assert_eq!(failure(&HEADER[..15]), "22P04 invalid COPY file header (missing length) | ");
+    assert_eq!(flags(b"\0\x01\0\0"), "22P04 invalid COPY file header (WITH OIDS) | ");
+    assert_eq!(flags(b"\x80\0\0\0"), "22P04 unrecognized critical flags in COPY file header | ");
+    assert_eq!(
+        failure(b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\x09ab"),
+        "22P04 invalid COPY file header (wrong length) | "
+    );
+    assert_eq!(
+        failure(&binary(&[one, b"\0\x01\0\0\0\x04\0\0\0\x07"])),
+        "22P04 row field count is 1, expected 2 | COPY t, line 2"
+    );
+    assert_eq!(
+        failure(&binary(&[one, one, &one[..9]])),
+        "22P04 unexpected EOF in COPY data | COPY t, line 3"
+    );
+    assert_eq!(
+        failure(&binary(&[one, b"\0\x02\0\0\0\x04\0\0\0\x07\xff\xff\xff\xfe"])),
+        "22P04 invalid field size | COPY t, line 2, column b"
+    );
+    assert_eq!(
+        failure(&binary(&[one, b"\xff\xff", one])),
+        "22P04 received copy data after EOF marker | COPY t, line 1"
+    );
+    assert_eq!(
+        failure(&binary(&[b"\0\x02\0\0\0\x02\0\x07\xff\xff\xff\xff"])),
+        "22P03 incorrect binary data format for type integer | COPY t, line 1, column a"
+    );
+    assert_eq!(
+        failure(&binary(&[b"\0\x02\xff\xff\xff\xff\0\0\0\x01\xff"])),
+        "22021 invalid byte sequence for encoding \"UTF8\": 0xff | COPY t, line 1, column b"
+    );
+}
+
+/// Every type goes out as binary, and comes back as it does by the text format.
+#[test]
+fn binary_files_hold_values_of_every_type() {
+    let zone = TimeZoneSetting::UTC;
+    let cases = [
+        (SqlType::Boolean, "t"),
+        (SqlType::SmallInt, "-3"),
+        (SqlType::Integer, "7"),
+        (SqlType::BigInt, "-9000000000"),
+        (SqlType::Real, "0.5"),
+        (SqlType::Double, "1e300"),
+        (SqlType::Numeric { precision: 12, scale: 2 }, "-12345.67"),
+        (SqlType::NUMERIC, "1.5"),
+        (SqlType::Text, "снег"),
+        (SqlType::Varchar(Some(4)), "firn"),
+        (SqlType::Char(3), "x  "),
+        (SqlType::Bytea, "\\x00ff"),
+        (SqlType::Date, "1999-12-31"),
+        (SqlType::Time, "23:59:59.999999"),
+        (SqlType::Timestamp, "2024-02-29 12:30:00"),
+        (SqlType::TimestampTz, "2024-02-29 12:30:00+00"),
+        (SqlType::Interval, "1 mon 2 days 00:00:03"),
+        (SqlType::Uuid, "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+    ];
+    let columns: Vec<_> = cases.iter().map(|(ty, _)| (ty.to_string(), *ty)).collect();
+    let row: Vec<Value> =
+        cases.iter().map(|(ty, text)| firn_base::text::parse(text, *ty, &zone).unwrap()).collect();
+    let nulls = vec![Value::Null; row.len()];
+    let mut writer = CopyWriter::new(columns.clone(), CopyOptions::new(BINARY), zone).unwrap();
+    let mut file = Vec::new();
+    writer.write_header(&mut file);
+    writer.write_row(&row, &mut file);
+    let first = file.len();
+    writer.write_row(&nulls, &mut file);
+    let second = file.len();
+    writer.write_trailer(&mut file);
+    assert_eq!(end_of_first_row(&file), first);
+    assert_eq!(end_of_first_row(&file[first..]), second - first);
+    assert_eq!(end_of_first_row(&file[second..]), 2);
+
+    let batch = |format, file: &[u8]| {
+        let mut reader = CopyReader::new("t", columns.clone(), CopyOptions::new(format), zone).unwrap();
+        reader.push(file).unwrap();
+        reader.finish().unwrap();
+        reader.next_batch().unwrap()
+    };
+    let mut writer = CopyWriter::new(columns.clone(), CopyOptions::new(TEXT), zone).unwrap();
+    let mut text = Vec::new();
+    writer.write_row(&row, &mut text);
+    writer.write_row(&nulls, &mut text);
+    assert_eq!(batch(BINARY, &file), batch(TEXT, &text));
+}
+
+#[test]
+fn binary_batches_have_a_bounded_size() {
+    let mut reader = reader(CopyOptions::new(BINARY));
+    reader.push(HEADER).unwrap();
+    for _ in 0..BATCH_ROWS + 1 {
+        reader.push(b"\0\x02\xff\xff\xff\xff\xff\xff\xff\xff").unwrap();
+    }
+    reader.finish().unwrap();
+    let sizes: Vec<usize> = std::iter::from_fn(|| reader.next_batch()).map(|batch| batch[0].len()).collect();
+    assert_eq!(sizes, [BATCH_ROWS, 1]);
 }

@@ -1,6 +1,7 @@
-//! Writing COPY's text and CSV formats, so that [`crate::CopyReader`] and PostgreSQL read back what
+//! Writing COPY's formats, so that [`crate::CopyReader`] and PostgreSQL read back what
 //! was written.
 
+use crate::binary;
 use crate::options::{CopyFormat, CopyHeader, CopyOptions, forced};
 use firn_base::{Result, SqlType, TimeZoneSetting, Value, text};
 
@@ -24,8 +25,11 @@ impl CopyWriter {
         Ok(CopyWriter { columns, options, zone, field: String::new() })
     }
 
-    /// Appends the header line, if there is to be one. Call it first.
+    /// Appends the header, if there is to be one. Call it first.
     pub fn write_header(&mut self, out: &mut Vec<u8>) {
+        if self.options.format == CopyFormat::Binary {
+            return binary::write_header(out);
+        }
         if self.options.header == CopyHeader::No {
             return;
         }
@@ -35,6 +39,7 @@ impl CopyWriter {
             }
             match self.options.format {
                 CopyFormat::Text => write_escaped(name, self.options.delimiter, out),
+                CopyFormat::Binary => unreachable!("its header names no columns"),
                 CopyFormat::Csv => write_quoted(name, &self.options, false, self.columns.len() == 1, out),
             }
         }
@@ -44,6 +49,9 @@ impl CopyWriter {
     /// Appends one row, a value per column.
     pub fn write_row(&mut self, row: &[Value], out: &mut Vec<u8>) {
         assert_eq!(row.len(), self.columns.len());
+        if self.options.format == CopyFormat::Binary {
+            return binary::write_row(row.iter().zip(self.columns.iter().map(|(_, ty)| *ty)), out);
+        }
         for (position, (value, (_, ty))) in row.iter().zip(&self.columns).enumerate() {
             if position > 0 {
                 out.push(self.options.delimiter);
@@ -61,6 +69,7 @@ impl CopyWriter {
                 }
             };
             match self.options.format {
+                CopyFormat::Binary => unreachable!("its rows have been written"),
                 CopyFormat::Text => write_escaped(field, self.options.delimiter, out),
                 CopyFormat::Csv => {
                     let quote = forced(&self.options.force_quote, position);
@@ -69,6 +78,15 @@ impl CopyWriter {
             }
         }
         out.push(b'\n');
+    }
+}
+
+impl CopyWriter {
+    /// Appends what ends a file, if its format has such a thing. Call it last.
+    pub fn write_trailer(&mut self, out: &mut Vec<u8>) {
+        if self.options.format == CopyFormat::Binary {
+            binary::write_trailer(out);
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::database::Shared;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState};
 use firn_sql::RunOptions;
-use firn_sql::copy::{CopyFrom, CopyTo};
+use firn_sql::copy::{CopyFormat, CopyFrom, CopyTo};
 use firn_sql::statement::{Copy, CopyEndpoint, CopyOption, CopySubject};
 use firn_txn::{Savepoint, Transaction};
 use std::fs::File;
@@ -61,6 +61,7 @@ impl Home {
 pub struct CopyIn {
     copy: Option<CopyFrom>,
     columns: usize,
+    format: CopyFormat,
     transaction: Option<Transaction>,
     options: RunOptions,
     end: End,
@@ -78,6 +79,11 @@ impl CopyIn {
     /// How many columns the data has.
     pub fn columns(&self) -> usize {
         self.columns
+    }
+
+    /// How the data is written.
+    pub fn format(&self) -> CopyFormat {
+        self.format
     }
 
     /// Takes the next bytes of data, cut anywhere. After an error the statement has been rolled
@@ -152,7 +158,7 @@ fn ended() -> Error {
 /// COPY … TO STDOUT in progress.
 pub struct CopyOut {
     copy: CopyTo,
-    lines: Lines,
+    rows: Rows,
     /// Outside a block: what it reads in. After `copy`, which reads in it.
     transaction: Option<Transaction>,
 }
@@ -163,7 +169,12 @@ impl CopyOut {
         self.copy.columns()
     }
 
-    /// The next bytes, whole lines; `None` at the end.
+    /// How the data is written.
+    pub fn format(&self) -> CopyFormat {
+        self.copy.format()
+    }
+
+    /// The next bytes, whole rows; `None` at the end.
     pub fn next_chunk(&mut self) -> Result<Option<Vec<u8>>> {
         let piece = catch_unwind(AssertUnwindSafe(|| self.copy.next_piece()))
             .unwrap_or_else(|panic| Err(internal_error(&*panic)));
@@ -175,13 +186,14 @@ impl CopyOut {
         piece
     }
 
-    /// The lines of a piece, one per row; in CSV a quoted field may go over several lines of text.
-    pub fn lines<'p>(&self, piece: &'p [u8]) -> impl Iterator<Item = &'p [u8]> {
-        let (lines, mut rest) = (self.lines, piece);
+    /// The rows of a piece, each with all its bytes; the first with the header of a binary file, whose
+    /// trailer comes as a row of its own.
+    pub fn rows<'p>(&self, piece: &'p [u8]) -> impl Iterator<Item = &'p [u8]> {
+        let (rows, mut rest) = (self.rows, piece);
         std::iter::from_fn(move || {
-            let end = lines.end_of_first(rest);
-            let line = rest.split_off(..end)?;
-            (!line.is_empty()).then_some(line)
+            let end = rows.end_of_first(rest);
+            let row = rest.split_off(..end)?;
+            (!row.is_empty()).then_some(row)
         })
     }
 
@@ -193,15 +205,17 @@ impl CopyOut {
 
 /// How to find the end of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Lines {
+enum Rows {
     /// Every line feed is one.
     Text,
-    /// Those in quotes are none.
+    /// Those in quotes are none, so that a row may go over several lines.
     Csv { quote: u8, escape: u8 },
+    /// Its fields tell their lengths.
+    Binary,
 }
 
-impl Lines {
-    fn of(copy: &Copy) -> Lines {
+impl Rows {
+    fn of(copy: &Copy, format: CopyFormat) -> Rows {
         let option = |name: &str| {
             copy.options.iter().find_map(|(found, option)| match option {
                 CopyOption::Text(text) if found == name => Some(text.as_str()),
@@ -209,25 +223,29 @@ impl Lines {
             })
         };
         let character = |name: &str| option(name).and_then(|text| text.bytes().next());
-        if !option("format").is_some_and(|format| format.eq_ignore_ascii_case("csv")) {
-            return Lines::Text;
+        match format {
+            CopyFormat::Text => Rows::Text,
+            CopyFormat::Csv => {
+                let quote = character("quote").unwrap_or(b'"');
+                Rows::Csv { quote, escape: character("escape").unwrap_or(quote) }
+            }
+            CopyFormat::Binary => Rows::Binary,
         }
-        let quote = character("quote").unwrap_or(b'"');
-        Lines::Csv { quote, escape: character("escape").unwrap_or(quote) }
     }
 
-    /// How many bytes the first line has, its end included.
+    /// How many bytes the first row has, its end included.
     fn end_of_first(self, text: &[u8]) -> usize {
+        if self == Rows::Binary {
+            return firn_sql::copy::end_of_first_row(text);
+        }
         let mut quoted = false;
         let mut escaped = false;
         for (position, byte) in text.iter().enumerate() {
             match self {
                 _ if escaped => escaped = false,
-                Lines::Csv { quote, escape } if quoted && escape != quote && *byte == escape => {
-                    escaped = true
-                }
+                Rows::Csv { quote, escape } if quoted && escape != quote && *byte == escape => escaped = true,
                 // A doubled quote leaves the quotes and enters them again, which comes to the same.
-                Lines::Csv { quote, .. } if *byte == quote => quoted = !quoted,
+                Rows::Csv { quote, .. } if *byte == quote => quoted = !quoted,
                 _ if *byte == b'\n' && !quoted => return position + 1,
                 _ => {}
             }
@@ -274,6 +292,7 @@ impl Connection {
             let end = End::Return { home, savepoint: transaction.savepoint() };
             return Ok(Outcome::CopyIn(Box::new(CopyIn {
                 columns: from.columns(),
+                format: from.format(),
                 copy: Some(from),
                 transaction: Some(transaction),
                 options,
@@ -286,6 +305,7 @@ impl Connection {
         let end = End::Commit { shared: self.shared.clone(), wait: self.synchronous_commit };
         Ok(Outcome::CopyIn(Box::new(CopyIn {
             columns: from.columns(),
+            format: from.format(),
             copy: Some(from),
             transaction: Some(transaction),
             options,
@@ -294,16 +314,16 @@ impl Connection {
     }
 
     fn copy_out(&mut self, copy: &Copy) -> Result<CopyOut> {
-        let lines = Lines::of(copy);
         if let Some(transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
             let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone);
             self.block.put_transaction(transaction);
-            return Ok(CopyOut { copy: to?, lines, transaction: None });
+            let to = to?;
+            return Ok(CopyOut { rows: Rows::of(copy, to.format()), copy: to, transaction: None });
         }
         let transaction = self.shared.engine.try_begin()?;
         let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone)?;
-        Ok(CopyOut { copy: to, lines, transaction: Some(transaction) })
+        Ok(CopyOut { rows: Rows::of(copy, to.format()), copy: to, transaction: Some(transaction) })
     }
 
     fn copy_from_file(&mut self, copy: &Copy, path: &str) -> Result<u64> {
@@ -361,17 +381,17 @@ mod tests {
 
     #[test]
     fn a_row_ends_where_its_line_does_but_not_inside_quotes() {
-        let csv = Lines::Csv { quote: b'"', escape: b'"' };
-        let other = Lines::Csv { quote: b'\'', escape: b'\\' };
-        for (lines, text, end) in [
-            (Lines::Text, "a\"\nb\n", 3),
-            (Lines::Text, "", 0),
+        let csv = Rows::Csv { quote: b'"', escape: b'"' };
+        let other = Rows::Csv { quote: b'\'', escape: b'\\' };
+        for (rows, text, end) in [
+            (Rows::Text, "a\"\nb\n", 3),
+            (Rows::Text, "", 0),
             (csv, "a,\"b\n\"\"c\"\nd\n", 10),
             (csv, "\"\"\nd\n", 3),
             (other, "'a\\'\nb'\nc\n", 8),
             (other, "\"\n\n", 2),
         ] {
-            assert_eq!(lines.end_of_first(text.as_bytes()), end, "{text:?} {lines:?}");
+            assert_eq!(rows.end_of_first(text.as_bytes()), end, "{text:?} {rows:?}");
         }
     }
 }

@@ -59,6 +59,7 @@ pub use connection::{CancelHandle, CommandTag, Connection, Outcome, TransactionS
 pub use copy::{CopyIn, CopyOut};
 pub use database::Database;
 pub use firn_sql::Column;
+pub use firn_sql::copy::CopyFormat;
 pub use rows::{RowChunk, Rows};
 pub use statement::Statement;
 pub use transaction::Transaction;

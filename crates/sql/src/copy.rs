@@ -17,7 +17,8 @@ use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, SqlState, SqlType, TimeZoneSetting, Value};
 use firn_exec::dml::{Change, DmlPlan, Insert, InsertSource, TargetSet};
 use firn_exec::{BatchStream, RunOptions};
-use firn_load::{CopyFormat, CopyHeader, CopyOptions, CopyReader, CopyWriter};
+pub use firn_load::{CopyFormat, end_of_first_row};
+use firn_load::{CopyHeader, CopyOptions, CopyReader, CopyWriter};
 use firn_txn::Transaction;
 use firn_txn::catalog::TableDef;
 
@@ -29,6 +30,7 @@ pub struct CopyFrom {
     table: Arc<TableDef>,
     columns: Vec<(ColumnId, String, SqlType)>,
     reader: CopyReader,
+    format: CopyFormat,
     set: Arc<TargetSet>,
     filter: Option<ast::Expr>,
     facts: Arc<SessionFacts>,
@@ -59,12 +61,14 @@ impl CopyFrom {
         let tables = |id| transaction.table(id);
         let binder = Binder::new(transaction.catalog(), &tables, facts);
         let set = crate::dml::target_set(&binder, transaction.catalog(), &table)?;
+        let format = options.format;
         let reader_columns = columns.iter().map(|(_, name, ty)| (name.clone(), *ty)).collect();
         let reader = CopyReader::new(&table.name, reader_columns, options, zone)?;
         Ok(CopyFrom {
             table,
             columns,
             reader,
+            format,
             set,
             filter: copy.filter.clone(),
             facts: facts.clone(),
@@ -75,6 +79,11 @@ impl CopyFrom {
     /// How many columns the data has.
     pub fn columns(&self) -> usize {
         self.columns.len()
+    }
+
+    /// How the data is written.
+    pub fn format(&self) -> CopyFormat {
+        self.format
     }
 
     /// Takes the next bytes, cut anywhere.
@@ -134,12 +143,21 @@ impl CopyFrom {
     }
 }
 
+/// Which part of a file is to be written next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Header,
+    Rows,
+    Nothing,
+}
+
 /// COPY … TO in progress.
 pub struct CopyTo {
     batches: BatchStream,
     types: Vec<SqlType>,
     writer: CopyWriter,
-    header_due: bool,
+    format: CopyFormat,
+    part: Part,
     rows: u64,
 }
 
@@ -166,10 +184,14 @@ impl CopyTo {
             .map(|(position, (name, ty))| (ColumnId(position as u16), name.clone(), *ty))
             .collect();
         let copy_options = self::options(&copy.options, &named)?;
+        let format = copy_options.format;
+        if format == CopyFormat::Binary {
+            refuse_arrays(plan.schema().as_arrow())?;
+        }
         let types = columns.iter().map(|(_, ty)| *ty).collect();
         let writer = CopyWriter::new(columns, copy_options, zone)?;
         let batches = firn_exec::run(&plan, &[], transaction.snapshot(), options)?;
-        Ok(CopyTo { batches, types, writer, header_due: true, rows: 0 })
+        Ok(CopyTo { batches, types, writer, format, part: Part::Header, rows: 0 })
     }
 
     /// How many columns the data has.
@@ -177,20 +199,30 @@ impl CopyTo {
         self.types.len()
     }
 
+    /// How the data is written.
+    pub fn format(&self) -> CopyFormat {
+        self.format
+    }
+
     /// How many rows have gone out.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// The next bytes, whole lines; `None` at the end.
+    /// The next bytes, whole rows; `None` at the end.
     pub fn next_piece(&mut self) -> Result<Option<Vec<u8>>> {
         let mut piece = Vec::new();
-        if std::mem::take(&mut self.header_due) {
+        if self.part == Part::Header {
             self.writer.write_header(&mut piece);
+            self.part = Part::Rows;
         }
         let mut values = Vec::new();
-        while piece.len() < PIECE_BYTES {
-            let Some(batch) = self.batches.next()? else { break };
+        while self.part == Part::Rows && piece.len() < PIECE_BYTES {
+            let Some(batch) = self.batches.next()? else {
+                self.writer.write_trailer(&mut piece);
+                self.part = Part::Nothing;
+                break;
+            };
             values.clear();
             values_of(&batch, &self.types, &mut values)?;
             match self.types.len() {
@@ -204,6 +236,18 @@ impl CopyTo {
             self.rows += batch.num_rows() as u64;
         }
         Ok((!piece.is_empty()).then_some(piece))
+    }
+}
+
+/// Arrays go out as text, which has no place among binary values.
+fn refuse_arrays(schema: &Schema) -> Result<()> {
+    match schema.fields().iter().find(|field| field.data_type().is_nested()) {
+        None => Ok(()),
+        Some(field) => {
+            let name = firn_exec::types::visible_name(field.name());
+            let error = Error::unsupported(format!("COPY of arrays (column \"{name}\") in binary format"));
+            Err(error.with_hint("Cast the array to text, or use text or CSV."))
+        }
     }
 }
 
@@ -270,9 +314,7 @@ fn options(given: &[(String, CopyOption)], columns: &[(ColumnId, String, SqlType
         Some((name, option)) => match text(name, option)?.to_lowercase().as_str() {
             "text" => CopyFormat::Text,
             "csv" => CopyFormat::Csv,
-            "binary" => {
-                return Err(Error::unsupported("COPY in binary format").with_hint("Use text or CSV."));
-            }
+            "binary" => CopyFormat::Binary,
             other => {
                 return Err(Error::new(
                     SqlState::INVALID_PARAMETER_VALUE,
@@ -284,10 +326,14 @@ fn options(given: &[(String, CopyOption)], columns: &[(ColumnId, String, SqlType
     let mut options = CopyOptions::new(format);
     let csv_only = |name: &str| match format {
         CopyFormat::Csv => Ok(()),
-        CopyFormat::Text => Err(Error::new(
+        CopyFormat::Text | CopyFormat::Binary => Err(Error::new(
             SqlState::FEATURE_NOT_SUPPORTED,
             format!("COPY {} available only in CSV mode", name.replace('_', " ")),
         )),
+    };
+    let not_binary = |name: &str| match format {
+        CopyFormat::Text | CopyFormat::Csv => Ok(()),
+        CopyFormat::Binary => Err(syntax(format!("cannot specify {} in BINARY mode", name.to_uppercase()))),
     };
     for (name, option) in given {
         let character = || -> Result<u8> {
@@ -320,9 +366,16 @@ fn options(given: &[(String, CopyOption)], columns: &[(ColumnId, String, SqlType
         };
         match name.as_str() {
             "format" => {}
-            "delimiter" => options.delimiter = character()?,
-            "null" => options.null = text(name, option)?,
+            "delimiter" => {
+                not_binary(name)?;
+                options.delimiter = character()?;
+            }
+            "null" => {
+                not_binary(name)?;
+                options.null = text(name, option)?;
+            }
             "header" => {
+                not_binary(name)?;
                 let value = text(name, option)?;
                 options.header = match (crate::settings::boolean(&value), value.as_str()) {
                     (Some(true), _) => CopyHeader::Yes,

@@ -412,7 +412,7 @@ impl Client {
             let alone = script.0.len() == 0 && !self.implicit_block;
             match self.run_simple(&sql, alone, sink) {
                 Ok(Some(copy)) => {
-                    encode::copy_response(&mut sink.output, b'G', copy.columns());
+                    encode::copy_response(&mut sink.output, b'G', copy.columns(), copy.format());
                     self.mode = Mode::CopyIn(copy, Protocol::Simple(script));
                     return Ok(());
                 }
@@ -573,7 +573,7 @@ impl Client {
                         return Ok(());
                     }
                     Outcome::CopyIn(copy) => {
-                        encode::copy_response(&mut sink.output, b'G', copy.columns());
+                        encode::copy_response(&mut sink.output, b'G', copy.columns(), copy.format());
                         self.mode = Mode::CopyIn(copy, Protocol::Extended);
                         return Ok(());
                     }
@@ -619,11 +619,11 @@ impl Client {
     // COPY.
 
     fn copy_out(&mut self, mut copy: CopyOut, sink: &mut Sink) -> Answered {
-        encode::copy_response(&mut sink.output, b'H', copy.columns());
+        encode::copy_response(&mut sink.output, b'H', copy.columns(), copy.format());
         while let Some(piece) = copy.next_chunk()? {
             // A message per row, as PostgreSQL sends them: some clients take each for a row.
-            for line in copy.lines(&piece) {
-                encode::copy_data(&mut sink.output, line);
+            for row in copy.rows(&piece) {
+                encode::copy_data(&mut sink.output, row);
             }
             sink.flush_if_large()?;
         }

@@ -2,7 +2,7 @@
 //! connection writes to its socket as rarely as the protocol allows.
 
 use firn_base::{Error, SqlState};
-use firn_session::{Column, CommandTag, TransactionStatus};
+use firn_session::{Column, CommandTag, CopyFormat, TransactionStatus};
 
 use crate::decode::{Format, format_of};
 
@@ -202,11 +202,12 @@ pub(crate) fn copy_data(output: &mut Output, data: &[u8]) {
 
 /// Starts COPY: `G` takes data in, `H` sends it out. The data is text or CSV, which the protocol
 /// does not tell apart.
-pub(crate) fn copy_response(output: &mut Output, tag: u8, columns: usize) {
+pub(crate) fn copy_response(output: &mut Output, tag: u8, columns: usize, format: CopyFormat) {
+    let code = u8::from(format == CopyFormat::Binary);
     message(output, tag, |output| {
-        output.push(0);
+        output.push(code);
         count(output, columns);
-        (0..columns).for_each(|_| output.extend_from_slice(&[0, 0]));
+        (0..columns).for_each(|_| output.extend_from_slice(&[0, code]));
     });
 }
 

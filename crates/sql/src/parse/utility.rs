@@ -814,6 +814,7 @@ impl Words<'_> {
 
     fn copy(&mut self) -> Result<Statement> {
         self.skip(1);
+        let old_binary = self.word("binary");
         let (subject, from) = if self.symbol(&Token::LParen) {
             let query = self.query()?;
             self.expect_symbol(&Token::RParen)?;
@@ -837,9 +838,12 @@ impl Words<'_> {
             CopyEndpoint::File(self.string()?)
         };
         let mut options = Vec::new();
+        if old_binary {
+            options.push(("format".into(), CopyOption::Text("binary".into())));
+        }
         self.word("with");
         if self.symbol(&Token::LParen) {
-            options = self.list(Self::copy_option)?;
+            options.extend(self.list(Self::copy_option)?);
             self.expect_symbol(&Token::RParen)?;
         } else {
             self.old_copy_options(&mut options)?;

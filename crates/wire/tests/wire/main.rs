@@ -2,6 +2,7 @@
 
 mod raw;
 
+mod copy;
 mod errors;
 mod hostile;
 mod limits;
