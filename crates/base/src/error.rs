@@ -46,6 +46,7 @@ macro_rules! sql_states {
 }
 
 sql_states! {
+    SUCCESSFUL_COMPLETION = "00000";
     PROTOCOL_VIOLATION = "08P01";
     CONNECTION_FAILURE = "08006";
     FEATURE_NOT_SUPPORTED = "0A000";

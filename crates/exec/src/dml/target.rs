@@ -35,6 +35,8 @@ pub struct TargetSet {
 /// A table compiled for writing.
 pub struct Target {
     pub(crate) definition: Arc<TableDef>,
+    /// The name of its schema, for errors.
+    pub(crate) schema: String,
     pub(crate) table: Arc<Table>,
     /// All columns, dropped ones included, in storage order.
     pub(crate) columns: Vec<TargetColumn>,
@@ -266,6 +268,10 @@ impl Target {
             .collect();
         Ok(Target {
             definition: definition.clone(),
+            schema: catalog
+                .schemas
+                .get(&definition.schema)
+                .map_or_else(String::new, |schema| schema.name.clone()),
             all_columns: (0..columns.len()).map(|position| ColumnId(position as u16)).collect(),
             table,
             columns,

@@ -230,6 +230,8 @@ fn null_violation(table: &Target, column: ColumnId, row: &[Value]) -> Error {
         ),
     )
     .with_detail(failing_row(table, row))
+    .with_table(table.schema.as_str(), table.definition.name.as_str())
+    .with_column(table.column_name(column))
 }
 
 /// Adds to an error of a unique index which key it was.

@@ -21,7 +21,7 @@ pub(super) fn table(
         Some(_) => return Err(crate::names::wrong_kind(ObjectKind::Table, &name.name)),
         None if if_exists => {
             let message = format!("relation \"{name}\" does not exist, skipping");
-            context.notice(SqlState::UNDEFINED_TABLE, message);
+            context.notice(SqlState::SUCCESSFUL_COMPLETION, message);
             return Ok(());
         }
         None => return Err(missing_relation(name)),
@@ -158,7 +158,7 @@ fn drop_column(
         if if_exists {
             let message =
                 format!("column \"{name}\" of relation \"{}\" does not exist, skipping", table.name);
-            context.notice(SqlState::UNDEFINED_COLUMN, message);
+            context.notice(SqlState::SUCCESSFUL_COMPLETION, message);
             return Ok(());
         }
         return Err(crate::names::missing_column(&table, name));
@@ -413,7 +413,7 @@ fn drop_constraint(
         if if_exists {
             let message =
                 format!("constraint \"{name}\" of relation \"{}\" does not exist, skipping", table.name);
-            context.notice(SqlState::UNDEFINED_OBJECT, message);
+            context.notice(SqlState::SUCCESSFUL_COMPLETION, message);
             return Ok(());
         }
         return Err(constraint::missing_constraint(&table, name));
@@ -540,7 +540,7 @@ fn relation_to_alter(
         Some(_) => Err(crate::names::wrong_kind(kind, &name.name)),
         None if if_exists => {
             let message = format!("relation \"{name}\" does not exist, skipping");
-            context.notice(SqlState::UNDEFINED_TABLE, message);
+            context.notice(SqlState::SUCCESSFUL_COMPLETION, message);
             Ok(None)
         }
         None => Err(missing_relation(name)),

@@ -221,7 +221,7 @@ pub(super) fn set_not_null(
             quote_ident(&table.columns[column].name)
         );
         if context.any_row(&text)? {
-            return Err(rewrite::contains_nulls(table, &table.columns[column].name));
+            return Err(rewrite::contains_nulls(context, table, &table.columns[column].name));
         }
     }
     table.columns[column].not_null = true;

@@ -52,7 +52,7 @@ pub(super) fn objects(
             Ok(None) => drop_index(context, name, behavior)?,
             Err(error) if if_exists && error.state() != SqlState::WRONG_OBJECT_TYPE => {
                 let message = format!("{} \"{}\" does not exist, skipping", kind.word(), name.name);
-                context.notice(error.state(), message);
+                context.notice(SqlState::SUCCESSFUL_COMPLETION, message);
             }
             Err(error) => return Err(error),
         }

@@ -122,7 +122,7 @@ impl Context<'_> {
     fn notice_cascade(&mut self, what: &[String]) {
         match what {
             [] => {}
-            [one] => self.notice(SqlState::new("00000"), format!("drop cascades to {one}")),
+            [one] => self.notice(SqlState::SUCCESSFUL_COMPLETION, format!("drop cascades to {one}")),
             many => {
                 let detail =
                     many.iter().map(|one| format!("drop cascades to {one}")).collect::<Vec<_>>().join("\n");

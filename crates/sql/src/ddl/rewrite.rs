@@ -65,7 +65,7 @@ pub(super) fn insert(context: &mut Context<'_>, table: &TableDef, batch: RecordB
         }
         let array = given.next().expect("the query yields every visible column");
         if column.not_null && array.null_count() > 0 {
-            return Err(contains_nulls(table, &column.name));
+            return Err(contains_nulls(context, table, &column.name));
         }
         columns.push(match array.data_type() == field.data_type() {
             true => array.clone(),
@@ -78,9 +78,13 @@ pub(super) fn insert(context: &mut Context<'_>, table: &TableDef, batch: RecordB
 }
 
 /// 23502 for rows that are already there.
-pub(super) fn contains_nulls(table: &TableDef, column: &str) -> Error {
-    Error::new(
+pub(super) fn contains_nulls(context: &Context<'_>, table: &TableDef, column: &str) -> Error {
+    let error = Error::new(
         SqlState::NOT_NULL_VIOLATION,
         format!("column \"{column}\" of relation \"{}\" contains null values", table.name),
-    )
+    );
+    match context.transaction.catalog().schemas.get(&table.schema) {
+        Some(schema) => error.with_table(schema.name.as_str(), table.name.as_str()).with_column(column),
+        None => error,
+    }
 }

@@ -74,7 +74,7 @@ pub(super) fn alter(
         Some(_) => return Err(crate::names::wrong_kind(ObjectKind::Sequence, &name.name)),
         None if if_exists => {
             let message = format!("relation \"{name}\" does not exist, skipping");
-            context.notice(SqlState::UNDEFINED_TABLE, message);
+            context.notice(SqlState::SUCCESSFUL_COMPLETION, message);
             return Ok(());
         }
         None => return Err(crate::names::missing_relation(name)),

@@ -44,7 +44,7 @@ fn common_errors_have_the_fields_that_postgresql_gives_them() {
             "INSERT INTO t VALUES (2, NULL, 1)",
             "SERROR | VERROR | C23502 | \
              Mnull value in column \"b\" of relation \"t\" violates not-null constraint | \
-             DFailing row contains (2, null, 1).",
+             DFailing row contains (2, null, 1). | spublic | tt | cb",
         ),
         (
             "INSERT INTO t VALUES (2, 'y', 0)",
@@ -92,9 +92,12 @@ fn notices_and_warnings_come_before_the_command_tag() {
     let server = serve_plainly();
     let mut raw = Raw::connect(&server);
     raw.answers(&query("CREATE TABLE t (a integer)"));
-    for (sql, severity, state) in
-        [("CREATE TABLE IF NOT EXISTS t (a integer)", "NOTICE", "42P07"), ("COMMIT", "WARNING", "25P01")]
-    {
+    for (sql, severity, state) in [
+        ("CREATE TABLE IF NOT EXISTS t (a integer)", "NOTICE", "42P07"),
+        ("DROP TABLE IF EXISTS nowhere", "NOTICE", "00000"),
+        ("ALTER TABLE t DROP COLUMN IF EXISTS nope", "NOTICE", "00000"),
+        ("COMMIT", "WARNING", "25P01"),
+    ] {
         raw.send(&query(sql));
         let received = raw.until('Z');
         assert_eq!(summary(&received), "N C ZI", "{sql}");

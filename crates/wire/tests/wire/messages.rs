@@ -281,3 +281,13 @@ fn the_function_call_protocol_is_refused_politely() {
     let mut raw = Raw::connect(&server);
     assert_eq!(raw.answers(&message(b'F', b"\0\0\0\x01\0\0\0\0\0\0")), "E0A000 ZI");
 }
+
+#[test]
+fn statements_whose_rows_nobody_counts_tell_no_number() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    raw.send(&query("SHOW TimeZone; EXPLAIN SELECT 1; SELECT 1"));
+    let received = raw.until('Z');
+    let tags: Vec<_> = received.iter().filter(|(tag, _)| *tag == 'C').map(|(_, body)| &body[..]).collect();
+    assert_eq!(tags, [&b"SHOW\0"[..], b"EXPLAIN\0", b"SELECT 1\0"]);
+}
