@@ -2,8 +2,10 @@
 //! exact, with as many decimals as a quotient has.
 
 mod average;
+mod ordered;
 mod single;
 
+pub use ordered::{mode, percentile_disc};
 pub use single::{few, only_value};
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};

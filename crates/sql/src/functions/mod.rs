@@ -40,6 +40,8 @@ pub fn unknown(name: &str) -> Error {
 pub fn aggregate(name: &str) -> Option<Arc<AggregateUDF>> {
     match name {
         "avg" => Some(firn_exec::aggregate::average()),
+        "mode" => Some(firn_exec::aggregate::mode()),
+        "percentile_disc" => Some(firn_exec::aggregate::percentile_disc()),
         "variance" => Some(datafusion::functions_aggregate::variance::var_samp_udaf()),
         "every" => Some(datafusion::functions_aggregate::bool_and_or::bool_and_udaf()),
         _ => None,
