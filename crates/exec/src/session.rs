@@ -17,6 +17,10 @@ pub trait SessionServices: Debug + Send + Sync {
     /// `setval`.
     fn set_value(&self, sequence: &str, value: i64, is_called: bool) -> Result<()>;
 
+    /// What a sequence gave last, to whomever, and whether it gave anything yet; if not, that is what it
+    /// will give first.
+    fn sequence_state(&self, sequence: &str) -> Result<(i64, bool)>;
+
     /// `current_setting`: `None` if there is no such setting.
     fn setting(&self, name: &str) -> Option<String>;
 
@@ -46,6 +50,10 @@ impl SessionServices for NoSession {
     }
 
     fn set_value(&self, _sequence: &str, _value: i64, _is_called: bool) -> Result<()> {
+        Err(nobody())
+    }
+
+    fn sequence_state(&self, _sequence: &str) -> Result<(i64, bool)> {
         Err(nobody())
     }
 

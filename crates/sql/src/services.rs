@@ -159,6 +159,12 @@ impl SessionServices for Services {
         Ok(())
     }
 
+    fn sequence_state(&self, sequence: &str) -> Result<(i64, bool)> {
+        let state = self.state.lock();
+        let definition = self.sequence(&state, sequence)?;
+        Ok(self.engine.last_value(&definition))
+    }
+
     fn setting(&self, name: &str) -> Option<String> {
         self.state.lock().settings.get(name).map(str::to_owned)
     }

@@ -6,7 +6,7 @@ use crate::bind::analysis;
 use crate::functions;
 use crate::names::Relation;
 use crate::pg_catalog;
-use crate::statement::QualifiedName;
+use crate::statement::{QualifiedName, quote_ident, quote_literal};
 use datafusion::arrow::datatypes::{DataType, FieldRef, SchemaRef};
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::view::ViewTable;
@@ -28,7 +28,7 @@ use firn_base::sync::Arc;
 use firn_base::{Error, ParameterType, SqlState, SqlType, Value};
 use firn_exec::error::to_datafusion;
 use firn_exec::runtime::planning_state;
-use firn_txn::catalog::ViewDef;
+use firn_txn::catalog::{SequenceDef, ViewDef};
 use std::cell::RefCell;
 
 /// How identifiers, numbers and strings are read.
@@ -98,11 +98,7 @@ impl<'b> Context<'b> {
                 Arc::new(if with_row_id { provider.with_row_id() } else { provider })
             }
             Relation::View(view) => Arc::new(self.view(&view)?),
-            Relation::Sequence(sequence) => {
-                let hint = format!("Use nextval('{0}') or currval('{0}').", sequence.name);
-                let error = Error::unsupported("selecting from a sequence").with_hint(hint);
-                return Err(to_datafusion(error));
-            }
+            Relation::Sequence(sequence) => Arc::new(self.sequence(&sequence)?),
             Relation::Index(_, index) => {
                 let message = format!("cannot open relation \"{}\": it is an index", index.name);
                 return Err(to_datafusion(Error::new(SqlState::WRONG_OBJECT_TYPE, message)));
@@ -126,6 +122,28 @@ impl<'b> Context<'b> {
         }
         let mut views = self.binder.views.clone();
         views.push(view.oid);
+        let names = view.columns.iter().map(|column| column.name.as_str());
+        self.named_query(&view.query, names, views)
+    }
+
+    /// A sequence as a relation of one row, which is looked up when the plan runs.
+    fn sequence(&self, sequence: &SequenceDef) -> Result<ViewTable> {
+        let schema = &self.binder.catalog.schemas[&sequence.schema].name;
+        let name = format!("{}.{}", quote_ident(schema), quote_ident(&sequence.name));
+        let [last_value, is_called] = functions::SEQUENCE_FUNCTIONS;
+        let name = quote_literal(&name);
+        let query = format!("SELECT \"{last_value}\"({name}), 0::bigint, \"{is_called}\"({name})");
+        let columns = ["last_value", "log_cnt", "is_called"];
+        self.named_query(&query, columns.into_iter(), self.binder.views.clone())
+    }
+
+    /// A query under names for its columns; `views` are those that it is part of.
+    fn named_query<'n>(
+        &self,
+        text: &str,
+        names: impl Iterator<Item = &'n str>,
+        views: Vec<firn_txn::catalog::Oid>,
+    ) -> Result<ViewTable> {
         let inner = Binder {
             catalog: self.binder.catalog,
             tables: self.binder.tables,
@@ -135,13 +153,12 @@ impl<'b> Context<'b> {
             views,
             changed: None,
         };
-        let query = crate::parse::parse_query(&view.query).map_err(to_datafusion)?;
+        let query = crate::parse::parse_query(text).map_err(to_datafusion)?;
         let plan = inner.query(&query).map_err(to_datafusion)?;
-        let names = view.columns.iter().map(|column| column.name.as_str());
         let columns = plan.schema().columns();
         let renamed = columns.into_iter().zip(names).map(|(column, name)| Expr::Column(column).alias(name));
         let plan = LogicalPlanBuilder::from(plan.clone()).project(renamed)?.build()?;
-        Ok(ViewTable::new(plan, Some(view.query.clone())))
+        Ok(ViewTable::new(plan, Some(text.to_owned())))
     }
 }
 

@@ -17,6 +17,7 @@ use firn_exec::error::unknown_function;
 use firn_exec::lower::quantified::Quantifier;
 
 pub use self::moment::extract;
+pub use self::session::SEQUENCE_FUNCTIONS;
 
 /// A scalar function of ours by its name; `None` leaves the name to DataFusion.
 pub fn scalar(name: &str, facts: &SessionFacts) -> Option<Arc<ScalarUDF>> {

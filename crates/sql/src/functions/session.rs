@@ -84,7 +84,31 @@ fn string(value: &Value) -> &str {
     }
 }
 
+/// Functions that yield what a sequence shows as a relation: what it gave last, and whether it gave
+/// anything yet. No function that a user writes is called so.
+pub const SEQUENCE_FUNCTIONS: [&str; 2] = ["last_value of", "is_called of"];
+
 static FUNCTIONS: &[ValueFunction] = &[
+    ValueFunction {
+        name: SEQUENCE_FUNCTIONS[0],
+        resolve: |_| Some((vec![SqlType::Text], SqlType::BigInt)),
+        compute: |values, surroundings| {
+            let (last, _) = services(surroundings)?.sequence_state(string(&values[0]))?;
+            Ok(Value::BigInt(last))
+        },
+        volatility: Volatility::Volatile,
+        takes_null: false,
+    },
+    ValueFunction {
+        name: SEQUENCE_FUNCTIONS[1],
+        resolve: |_| Some((vec![SqlType::Text], SqlType::Boolean)),
+        compute: |values, surroundings| {
+            let (_, called) = services(surroundings)?.sequence_state(string(&values[0]))?;
+            Ok(Value::Boolean(called))
+        },
+        volatility: Volatility::Volatile,
+        takes_null: false,
+    },
     ValueFunction {
         name: "nextval",
         resolve: |arguments| {
