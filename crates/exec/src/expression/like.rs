@@ -2,7 +2,7 @@
 
 /// Whether all of `text` matches `pattern`: `%` stands for any run of characters, `_` for one, and
 /// the character after `escape` for itself.
-pub(super) fn matches(text: &str, pattern: &str, escape: char, ignore_case: bool) -> bool {
+pub(crate) fn matches(text: &str, pattern: &str, escape: char, ignore_case: bool) -> bool {
     if ignore_case {
         return matches(&text.to_lowercase(), &pattern.to_lowercase(), escape, false);
     }

@@ -16,7 +16,7 @@
 mod compile;
 mod delegate;
 mod function;
-mod like;
+pub(crate) mod like;
 #[cfg(test)]
 mod tests;
 

@@ -3,6 +3,7 @@
 //! The array of a parameter is known when a plan is lowered, and most comparisons are `= ANY` or
 //! `<> ALL`, which DataFusion plans best as `IN` and `NOT IN`. All others are computed value by value.
 
+use crate::expression::like;
 use crate::types;
 use datafusion::arrow::array::Array;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
@@ -31,6 +32,13 @@ pub enum Comparison {
     Greater,
     /// `>=`
     GreaterOrEqual,
+    /// `LIKE` and its relatives
+    Like {
+        /// `NOT LIKE`
+        negated: bool,
+        /// `ILIKE`
+        ignore_case: bool,
+    },
 }
 
 impl Comparison {
@@ -43,9 +51,14 @@ impl Comparison {
             Comparison::LessOrEqual => "<=",
             Comparison::Greater => ">",
             Comparison::GreaterOrEqual => ">=",
+            Comparison::Like { negated: false, ignore_case: false } => "~~",
+            Comparison::Like { negated: true, ignore_case: false } => "!~~",
+            Comparison::Like { negated: false, ignore_case: true } => "~~*",
+            Comparison::Like { negated: true, ignore_case: true } => "!~~*",
         }
     }
 
+    /// Whether it holds between two values that stand in that order. Panics on patterns, which know none.
     pub(crate) fn accepts(self, ordering: Ordering) -> bool {
         match self {
             Comparison::Equal => ordering.is_eq(),
@@ -54,6 +67,18 @@ impl Comparison {
             Comparison::LessOrEqual => ordering.is_le(),
             Comparison::Greater => ordering.is_gt(),
             Comparison::GreaterOrEqual => ordering.is_ge(),
+            Comparison::Like { .. } => panic!("a pattern is no place in an order"),
+        }
+    }
+
+    /// Whether it holds between two values; `None` if either is NULL.
+    fn holds(self, left: &Value, right: &Value) -> Option<bool> {
+        match (self, left, right) {
+            (Comparison::Like { negated, ignore_case }, Value::Text(text), Value::Text(pattern)) => {
+                Some(like::matches(text, pattern, '\\', ignore_case) != negated)
+            }
+            (Comparison::Like { .. }, ..) => None,
+            (comparison, left, right) => left.compare(right).map(|ordering| comparison.accepts(ordering)),
         }
     }
 }
@@ -68,7 +93,7 @@ pub struct Quantifier {
 }
 
 impl Quantifier {
-    const ALL: [Quantifier; 12] = {
+    const ALL: [Quantifier; 16] = {
         use Comparison::*;
         const fn quantifier(comparison: Comparison, any: bool) -> Quantifier {
             Quantifier { comparison, any }
@@ -86,6 +111,10 @@ impl Quantifier {
             quantifier(LessOrEqual, false),
             quantifier(Greater, false),
             quantifier(GreaterOrEqual, false),
+            quantifier(Like { negated: false, ignore_case: false }, true),
+            quantifier(Like { negated: true, ignore_case: false }, true),
+            quantifier(Like { negated: false, ignore_case: true }, true),
+            quantifier(Like { negated: true, ignore_case: true }, true),
         ]
     };
 
@@ -113,8 +142,8 @@ impl Quantifier {
     ) -> Option<bool> {
         let mut unknown = false;
         for element in elements {
-            match value.compare(element) {
-                Some(ordering) if self.comparison.accepts(ordering) == self.any => return Some(self.any),
+            match self.comparison.holds(value, element) {
+                Some(holds) if holds == self.any => return Some(self.any),
                 Some(_) => {}
                 None => unknown = true,
             }

@@ -27,9 +27,9 @@ use datafusion::optimizer::Analyzer;
 use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
 use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use firn_base::sync::Arc;
-use firn_base::{Error, SqlState, SqlType, TimeZoneSetting, Value, coerce, numeric};
+use firn_base::{Error, ParameterType, SqlState, SqlType, TimeZoneSetting, Value, coerce, numeric};
 use firn_exec::error::to_datafusion;
-use firn_exec::lower::quantified::{Quantifier, quantifier_of};
+use firn_exec::lower::quantified::{Comparison, Quantifier, quantifier_of};
 use firn_exec::types;
 
 /// Analyses a plan.
@@ -283,6 +283,10 @@ impl Pass<'_> {
             return Err(to_datafusion(Error::unsupported("comparing arrays with the elements of an array")));
         };
         let symbol = quantifier.comparison.symbol();
+        let is_pattern = matches!(quantifier.comparison, Comparison::Like { .. });
+        if is_pattern && !(of_value.is_string() && of_elements.is_string()) {
+            return Err(to_datafusion(no_operator(&symbol, Some(of_value), Some(of_elements))));
+        }
         let Some(common) = common_type(of_value, of_elements) else {
             return Err(to_datafusion(no_operator(&symbol, Some(of_value), Some(of_elements))));
         };
@@ -415,7 +419,10 @@ impl Pass<'_> {
             let name = match self.operand(argument, schema) {
                 Operand::Unknown => "unknown".to_owned(),
                 Operand::Known(ty) => plain_name(ty),
-                Operand::Foreign => "array".to_owned(),
+                Operand::Foreign => match element(argument, schema, self.parameters) {
+                    Some(Operand::Known(element)) => format!("{}[]", plain_name(element)),
+                    _ => "array".to_owned(),
+                },
             };
             return Ok(Expr::Literal(ScalarValue::Utf8View(Some(name)), None));
         }
@@ -482,16 +489,15 @@ impl Pass<'_> {
             .collect();
         let coerced =
             datafusion::logical_expr::type_coercion::functions::fields_with_udf(&fields, function.as_ref());
-        let wanted: Vec<Option<SqlType>> = match coerced {
-            Ok(fields) => fields.iter().map(|field| types::sql_type(field)).collect(),
+        let wanted: Vec<Option<ParameterType>> = match coerced {
+            Ok(fields) => fields.iter().map(|field| types::parameter_type(field)).collect(),
             Err(_) => vec![None; arguments.len()],
         };
-        let adopt = |(argument, wanted): (Expr, Option<SqlType>)| {
-            if untyped(&argument) {
-                self.adopt(argument, wanted.unwrap_or(SqlType::Text))
-            } else {
-                Ok(argument)
-            }
+        let adopt = |(argument, wanted): (Expr, Option<ParameterType>)| match wanted {
+            _ if !untyped(&argument) => Ok(argument),
+            Some(ParameterType::Array(element)) => adopt_array(argument, element, self.parameters, self.zone),
+            Some(ParameterType::Single(ty)) => self.adopt(argument, ty),
+            None => self.adopt(argument, SqlType::Text),
         };
         arguments.into_iter().zip(wanted).map(adopt).collect()
     }

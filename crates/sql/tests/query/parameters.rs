@@ -145,9 +145,18 @@ fn elements_and_values_of_different_types_meet() {
     let date = Value::Date(19783);
     assert_eq!(ask("SELECT o_id FROM orders WHERE o_entry = ANY ($1::date[])", &[date]), "11");
     assert_eq!(ask("SELECT i FROM unnest($1::bigint[]) AS i", &[Value::BigInt(7), Value::Null]), "7 NULL");
+    let patterns = [text("a%"), text("%ED%")];
+    assert_eq!(ask("SELECT c_id FROM customer WHERE c_name ILIKE ANY ($1) ORDER BY 1", &patterns), "1 3");
+    assert_eq!(ask("SELECT c_id FROM customer WHERE c_name LIKE ANY ($1)", &[Value::Null, text("G%")]), "2");
+    assert_eq!(
+        ask("SELECT c_id FROM customer WHERE c_name NOT LIKE ANY ($1) ORDER BY 1", &[text("G%")]),
+        "1 3"
+    );
+    assert_eq!(ask("SELECT pg_typeof($1::numeric(8,2)[])", &[]), "numeric[]");
     assert_eq!(ask("SELECT array_length($1::int[], 1)", &[Value::Integer(1), Value::Integer(2)]), "2");
     let refused = |text: &str| shop.bind(text, &[]).unwrap_err();
     assert_eq!(refused("SELECT * FROM customer WHERE c_id = ANY ($1::text[])").state().as_str(), "42883");
+    assert_eq!(refused("SELECT * FROM customer WHERE c_id LIKE ANY ($1)").state().as_str(), "42883");
     assert_eq!(refused("SELECT * FROM customer WHERE c_id = ANY ($1::int)").state().as_str(), "42809");
     assert_eq!(refused("SELECT * FROM customer WHERE c_id = ANY ('{1')").state().as_str(), "22P02");
 }

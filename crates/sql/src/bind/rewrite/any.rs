@@ -8,7 +8,7 @@
 //! | `x < ALL (ARRAY[a, b])` | `x < a AND x < b` |
 //! | `x < ANY (SELECT y …)`, `x < ALL (SELECT y …)` | `[NOT] EXISTS (SELECT … WHERE …)` |
 //! | `x = ANY (SELECT …)`, `x <> ALL (SELECT …)` | `x IN (SELECT …)`, `x NOT IN (SELECT …)` |
-//! | `x = ANY ($1)`, `x < ALL (y)` | a function: [`Quantifier`] |
+//! | `x = ANY ($1)`, `x < ALL (y)`, `x LIKE ANY ($1)` | a function: [`Quantifier`] |
 
 use super::{binary, cast, parsed, quoted_call, take};
 use datafusion::sql::sqlparser::ast::{
@@ -22,7 +22,7 @@ pub(super) fn rewrite(expression: &mut Expr) {
         Expr::AnyOp { left, compare_op, right, .. } => over(left, compare_op, right, true),
         Expr::AllOp { left, compare_op, right } => over(left, compare_op, right, false),
         Expr::Like { any: true, pattern, .. } | Expr::ILike { any: true, pattern, .. } => {
-            let Some(patterns) = elements(pattern) else { return };
+            let Some(patterns) = elements(pattern) else { return pattern_function(expression) };
             let one = |pattern: Expr| {
                 let mut like = expression.clone();
                 if let Expr::Like { any, pattern: place, .. } | Expr::ILike { any, pattern: place, .. } =
@@ -126,4 +126,16 @@ fn function(left: &mut Expr, op: &BinaryOperator, right: &mut Expr, any: bool) -
     };
     let name = Quantifier { comparison, any }.name();
     Some(quoted_call(&name, vec![take(left), take(right)]))
+}
+
+/// The same of `x LIKE ANY (y)`.
+fn pattern_function(expression: &mut Expr) {
+    let ignore_case = matches!(expression, Expr::ILike { .. });
+    if let Expr::Like { negated, expr, pattern, escape_char: None, .. }
+    | Expr::ILike { negated, expr, pattern, escape_char: None, .. } = expression
+    {
+        let comparison = Comparison::Like { negated: *negated, ignore_case };
+        let name = Quantifier { comparison, any: true }.name();
+        *expression = quoted_call(&name, vec![take(expr), take(pattern)]);
+    }
 }
