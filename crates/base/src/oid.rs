@@ -213,7 +213,7 @@ pub(crate) mod tests {
     fn every_array_type_is_found_by_its_oid() {
         for ty in ALL {
             assert_eq!(ParameterType::from_oid(ty.array_oid()), Some(ParameterType::array_of(ty)));
-            assert_eq!(ParameterType::from_oid(ty.oid()).and_then(ParameterType::single).is_some(), true);
+            assert!(ParameterType::from_oid(ty.oid()).and_then(ParameterType::single).is_some());
         }
     }
 }
