@@ -25,7 +25,7 @@ impl Interval {
     }
 
     /// The length that comparisons see, in microseconds.
-    fn comparable(&self) -> i128 {
+    pub fn comparable(&self) -> i128 {
         let days = i64::from(self.months) * 30 + i64::from(self.days);
         i128::from(days) * i128::from(MICROS_PER_DAY) + i128::from(self.microseconds())
     }

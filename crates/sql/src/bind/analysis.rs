@@ -7,8 +7,8 @@
 use super::correlated;
 use super::days;
 use super::operators::{
-    Operand, adopt, adopt_array, as_text, cast, check_cast, common_type, element, no_operator, operand,
-    plain_name,
+    Operand, adopt, adopt_array, as_text, cast, check_cast, common_type, element, length, no_operator,
+    operand, plain_name,
 };
 use super::parameters::Parameters;
 use datafusion::arrow::datatypes::DataType;
@@ -186,7 +186,8 @@ impl Pass<'_> {
             Expr::Like(like) => Expr::Like(self.like(like, schema)?),
             Expr::Case(case) => self.case(case, schema)?,
             Expr::BinaryExpr(binary) if distinct(&binary) => {
-                let mut pair = self.unify(vec![*binary.left, *binary.right], schema)?;
+                let pair = self.unify(vec![*binary.left, *binary.right], schema)?;
+                let mut pair = self.spans(pair, schema);
                 let (right, left) = (pair.pop().expect("two"), pair.pop().expect("two"));
                 self.compare(BinaryExpr::new(Box::new(left), binary.op, Box::new(right)), schema)
             }
@@ -323,16 +324,44 @@ impl Pass<'_> {
         expressions.into_iter().zip(operands).map(adopt).collect()
     }
 
+    /// 42883 if the first of some expressions does not compare with one of the others.
+    fn check_comparable(&self, operator: &str, expressions: &[Expr], schema: &DFSchema) -> Result<()> {
+        let [first, others @ ..] = expressions else { return Ok(()) };
+        let Operand::Known(ty) = self.operand(first, schema) else { return Ok(()) };
+        for other in others {
+            if let Operand::Known(other) = self.operand(other, schema)
+                && common_type(ty, other).is_none()
+            {
+                return Err(to_datafusion(no_operator(&operator, Some(ty), Some(other))));
+            }
+        }
+        Ok(())
+    }
+
+    /// Spans of time as what orders them.
+    fn spans(&self, expressions: Vec<Expr>, schema: &DFSchema) -> Vec<Expr> {
+        let is_span =
+            |expression: &Expr| self.operand(expression, schema) == Operand::Known(SqlType::Interval);
+        match expressions.iter().all(is_span) {
+            true => expressions.into_iter().map(length).collect(),
+            false => expressions,
+        }
+    }
+
     fn in_list(&self, list: InList, schema: &DFSchema) -> Result<Expr> {
         let mut all = vec![*list.expr];
         all.extend(list.list);
-        let mut all = self.unify(all, schema)?;
+        let all = self.unify(all, schema)?;
+        self.check_comparable("=", &all, schema)?;
+        let mut all = self.spans(all, schema);
         let expression = all.remove(0);
         Ok(Expr::InList(InList { expr: Box::new(expression), list: all, negated: list.negated }))
     }
 
     fn between(&self, between: Between, schema: &DFSchema) -> Result<Expr> {
         let all = self.unify(vec![*between.expr, *between.low, *between.high], schema)?;
+        self.check_comparable(">=", &all, schema)?;
+        let all = self.spans(all, schema);
         let [expression, low, high] = <[Expr; 3]>::try_from(all).expect("three went in");
         let between = Between::new(Box::new(expression), between.negated, Box::new(low), Box::new(high));
         Ok(days::between(between, schema, self.parameters))

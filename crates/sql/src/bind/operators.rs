@@ -289,13 +289,18 @@ impl Operators {
             ((left, Operand::Unknown), (right, Operand::Unknown)) => {
                 (self.adopt(left, SqlType::Text)?, self.adopt(right, SqlType::Text)?)
             }
-            ((left, Operand::Unknown), (right, Operand::Known(ty))) => (self.adopt(left, ty)?, right),
-            ((left, Operand::Known(ty)), (right, Operand::Unknown)) => (left, self.adopt(right, ty)?),
+            ((left, Operand::Unknown), (right, Operand::Known(ty))) => {
+                spans(ty, self.adopt(left, ty)?, right)
+            }
+            ((left, Operand::Known(ty)), (right, Operand::Unknown)) => {
+                spans(ty, left, self.adopt(right, ty)?)
+            }
             ((left, Operand::Known(a)), (right, Operand::Known(b))) => {
                 if !comparable(a, b) {
                     return Err(to_datafusion(no_operator(op, Some(a), Some(b))));
                 }
                 match (a, b) {
+                    (SqlType::Interval, SqlType::Interval) => spans(a, left, right),
                     (SqlType::Char(a), SqlType::Char(b)) if a == b => (left, right),
                     // Different lengths: compare without the blanks.
                     (SqlType::Char(_), b) if b.is_string() => (as_text(left), trimmed(right, b)),
@@ -425,6 +430,19 @@ impl Operators {
             _ => Ok(Resolved::Native(left, right)),
         }
     }
+}
+
+/// Two values of a type as they are compared: spans of time by their lengths.
+fn spans(ty: SqlType, left: Expr, right: Expr) -> (Expr, Expr) {
+    match ty {
+        SqlType::Interval => (length(left), length(right)),
+        _ => (left, right),
+    }
+}
+
+/// The length of a span of time, which orders spans.
+pub fn length(span: Expr) -> Expr {
+    Expr::ScalarFunction(ScalarFunction::new_udf(crate::functions::length_of_span(), vec![span]))
 }
 
 /// How an operator between known types is computed.

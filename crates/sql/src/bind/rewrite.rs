@@ -13,6 +13,7 @@
 //! | `x ^ y`, `\|/ x`, `\|\|/ x`, `@ x` | `power(x, y)`, `sqrt(x)`, `cbrt(x)`, `abs(x)` |
 //! | `x AT TIME ZONE z` | `timezone(z, x)` |
 //! | `x SIMILAR TO p` | `x ~ similar_to_escape(p)` |
+//! | `(a, b) OVERLAPS (c, d)` | `overlaps(a, b, c, d)` |
 //! | `(a, b) = (c, d)`, `(a, b) IN ((c, d))` | `a = c AND b = d` |
 //! | `pg_catalog.f(x)` | `f(x)` |
 //! | `mod(a, b)` | `a % b` |
@@ -158,6 +159,17 @@ impl VisitorMut for Rewriter {
             }
             Expr::BinaryOp { left, op: BinaryOperator::PGExp, right } => {
                 *expression = call("power", vec![take(left), take(right)]);
+            }
+            Expr::BinaryOp { left, op: BinaryOperator::Overlaps, right } => {
+                let (Expr::Tuple(left), Expr::Tuple(right)) = (left.as_mut(), right.as_mut()) else {
+                    return ControlFlow::Continue(());
+                };
+                if left.len() != 2 || right.len() != 2 {
+                    let side = if left.len() == 2 { "right" } else { "left" };
+                    let message = format!("wrong number of parameters on {side} side of OVERLAPS expression");
+                    return ControlFlow::Break(Error::new(SqlState::SYNTAX_ERROR, message));
+                }
+                *expression = call("overlaps", left.drain(..).chain(right.drain(..)).collect());
             }
             Expr::BinaryOp { left, op: BinaryOperator::PGStartsWith, right } => {
                 *expression = call("starts_with", vec![take(left), take(right)]);
@@ -457,6 +469,7 @@ fn output_name(expression: &Expr) -> String {
         Expr::Floor { .. } => "floor".to_owned(),
         Expr::AtTimeZone { .. } => "timezone".to_owned(),
         Expr::Array(_) => "array".to_owned(),
+        Expr::BinaryOp { op: BinaryOperator::Overlaps, .. } => "overlaps".to_owned(),
         Expr::Subquery(query) => match query.body.as_ref() {
             SetExpr::Select(select) => match select.projection.first() {
                 Some(SelectItem::UnnamedExpr(expression)) => output_name(expression),

@@ -7,6 +7,7 @@ mod general;
 mod moment;
 mod number;
 mod session;
+mod span;
 mod text;
 
 use crate::bind::SessionFacts;
@@ -18,6 +19,7 @@ use firn_exec::lower::quantified::Quantifier;
 
 pub use self::moment::extract;
 pub use self::session::SEQUENCE_FUNCTIONS;
+pub use self::span::length as length_of_span;
 
 /// A scalar function of ours by its name; `None` leaves the name to DataFusion.
 pub fn scalar(name: &str, facts: &SessionFacts) -> Option<Arc<ScalarUDF>> {
@@ -26,6 +28,7 @@ pub fn scalar(name: &str, facts: &SessionFacts) -> Option<Arc<ScalarUDF>> {
         .or_else(|| float::function(name))
         .or_else(|| text::function(name))
         .or_else(|| general::function(name))
+        .or_else(|| span::function(name))
         .or_else(|| session::function(name, facts))
         .or_else(|| Quantifier::named(name).map(Quantifier::udf))
 }
