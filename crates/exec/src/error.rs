@@ -162,6 +162,11 @@ const WORDINGS: &[(&str, SqlState, Option<&str>)] = &[
         SqlState::SYNTAX_ERROR,
         Some("each UNION query must have the same number of columns"),
     ),
+    (
+        "For SELECT DISTINCT, ORDER BY expressions",
+        SqlState::INVALID_COLUMN_REFERENCE,
+        Some("for SELECT DISTINCT, ORDER BY expressions must appear in select list"),
+    ),
     ("LIMIT must be >= 0", SqlState::new("2201W"), Some("LIMIT must not be negative")),
     ("OFFSET must be >=0", SqlState::new("2201X"), Some("OFFSET must not be negative")),
     ("must be in GROUP BY", SqlState::GROUPING_ERROR, None),

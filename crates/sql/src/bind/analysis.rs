@@ -6,6 +6,7 @@
 
 use super::correlated;
 use super::days;
+use super::nodes::{self, Nodes};
 use super::operators::{
     Operand, adopt, adopt_array, as_text, cast, check_cast, common_type, element, length, no_operator,
     operand, plain_name,
@@ -36,8 +37,10 @@ use firn_exec::types;
 pub fn plan(plan: LogicalPlan, parameters: &Parameters, zone: TimeZoneSetting) -> Result<LogicalPlan> {
     let pass = Pass { parameters, zone };
     let plan = rewrite(plan, &|expression, _| correlated::aggregate_rows(expression))?;
+    let plan = nodes::real_sums(plan)?;
     let typed = rewrite(plan, &|expression, schema| pass.expression(expression, schema))?;
     let typed = limits(typed, parameters)?;
+    let typed = Nodes { parameters, zone }.analyse(typed)?;
     let rules: Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sync>> =
         vec![Arc::new(ResolveGroupingFunction::new()), Arc::new(TypeCoercion::new())];
     let coerced =

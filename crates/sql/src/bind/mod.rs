@@ -19,6 +19,7 @@ mod correlated;
 mod days;
 mod insert;
 mod names;
+mod nodes;
 mod operators;
 mod parameters;
 mod position;

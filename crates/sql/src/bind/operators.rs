@@ -7,9 +7,12 @@
 
 use super::parameters::Parameters;
 use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Cast, Placeholder, ScalarFunction};
-use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::planner::{
+    ExprPlanner, PlannerResult, RawAggregateExpr, RawBinaryExpr, RawWindowExpr,
+};
 use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
 use datafusion::logical_expr::{Expr, ExprSchemable, Operator};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
@@ -226,6 +229,17 @@ impl ExprPlanner for Operators {
         Ok(PlannerResult::Original(RawBinaryExpr { op, left, right }))
     }
 
+    /// Names of aggregates leave casts out, so that two which differ in nothing else would collide.
+    fn plan_aggregate(&self, mut raw: RawAggregateExpr) -> Result<PlannerResult<RawAggregateExpr>> {
+        raw.args = raw.args.into_iter().map(named_by_casts).collect::<Result<_>>()?;
+        Ok(PlannerResult::Original(raw))
+    }
+
+    fn plan_window(&self, mut raw: RawWindowExpr) -> Result<PlannerResult<RawWindowExpr>> {
+        raw.args = raw.args.into_iter().map(named_by_casts).collect::<Result<_>>()?;
+        Ok(PlannerResult::Original(raw))
+    }
+
     fn plan_extract(&self, arguments: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
         let Some(Expr::Literal(ScalarValue::Utf8(Some(field)), _)) = arguments.first() else {
             return Ok(PlannerResult::Original(arguments));
@@ -430,6 +444,17 @@ impl Operators {
             _ => Ok(Resolved::Native(left, right)),
         }
     }
+}
+
+/// An argument under a name that tells its casts.
+fn named_by_casts(argument: Expr) -> Result<Expr> {
+    let casts = argument
+        .exists(|part| Ok(matches!(part, Expr::Cast(cast) if !matches!(*cast.expr, Expr::Literal(..)))))?;
+    let name = casts.then(|| argument.to_string());
+    Ok(match name {
+        Some(name) => argument.alias(name),
+        None => argument,
+    })
 }
 
 /// Two values of a type as they are compared: spans of time by their lengths.

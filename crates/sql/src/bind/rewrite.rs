@@ -14,16 +14,19 @@
 //! | `x AT TIME ZONE z` | `timezone(z, x)` |
 //! | `x SIMILAR TO p` | `x ~ similar_to_escape(p)` |
 //! | `(a, b) OVERLAPS (c, d)` | `overlaps(a, b, c, d)` |
+//! | `U&'\\0041'` | `'A'` |
 //! | `(a, b) = (c, d)`, `(a, b) IN ((c, d))` | `a = c AND b = d` |
 //! | `pg_catalog.f(x)` | `f(x)` |
 //! | `mod(a, b)` | `a % b` |
 //! | `SELECT id FROM a FULL JOIN b USING (id)` | `SELECT coalesce(a.id, b.id) AS id …`: see [`using`] |
+//! | `SELECT DISTINCT a + b … ORDER BY a + b` | `… ORDER BY 1`: see [`distinct`] |
 //! | `FETCH FIRST n ROWS ONLY` | `LIMIT n` |
 //! | `TABLE t` | `SELECT * FROM t` |
 //! | `SELECT generate_series(1, 3)` | `SELECT unnest(generate_series(1, 3))` |
 //! | `FROM generate_series(1, 3) AS i` | `FROM generate_series(1, 3) AS i(i)` |
 
 mod any;
+mod distinct;
 mod subquery;
 mod using;
 
@@ -61,6 +64,7 @@ impl VisitorMut for Rewriter {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        distinct::order_by_position(query)?;
         fetch_to_limit(query)?;
         table_to_select(query);
         ControlFlow::Continue(())
@@ -127,6 +131,9 @@ impl VisitorMut for Rewriter {
         any::rewrite(expression);
         match expression {
             Expr::Value(value) => {
+                if let Value::UnicodeStringLiteral(text) = &mut value.value {
+                    value.value = Value::SingleQuotedString(std::mem::take(text));
+                }
                 if let Value::Number(digits, _) = &value.value {
                     match number(digits, false)? {
                         Number::Integer => wrap(expression, DataType::Int4(None)),
@@ -494,6 +501,9 @@ fn is_literal(expression: &Expr) -> bool {
 
 /// The internal name of a type, by which PostgreSQL names the output of a cast.
 fn type_name(data_type: &DataType) -> String {
+    if let DataType::Array(ast::ArrayElemTypeDef::SquareBracket(element, _)) = data_type {
+        return type_name(element);
+    }
     match crate::data_type::sql_type(data_type) {
         Ok(ty) => ty.typname().to_owned(),
         Err(_) => data_type.to_string().to_lowercase(),

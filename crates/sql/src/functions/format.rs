@@ -1,4 +1,4 @@
-//! The patterns of `to_char`, `to_date` and `to_timestamp`.
+//! The patterns of `to_char`, `to_number`, `to_date` and `to_timestamp`.
 
 use firn_base::datetime::{
     MICROS_PER_DAY, MICROS_PER_SECOND, civil_from_days, days_from_civil, days_in_month,
@@ -372,6 +372,49 @@ pub fn number(pattern: &str, unscaled: i128, scale: u8) -> String {
     if bare { body.trim().to_owned() } else { body }
 }
 
+/// Reads a number after a pattern, as `to_number` does: digits beyond those that the pattern has room
+/// for are passed over. 22P02 if it finds no digit.
+pub fn read_number(text: &str, pattern: &str) -> Result<(i128, u8)> {
+    let mut rest = text.trim_start().chars().peekable();
+    let mut pattern = pattern.chars().peekable();
+    let mut number = String::new();
+    let mut negative = false;
+    let mut sign = |next: Option<char>| {
+        negative |= matches!(next, Some('-' | '<'));
+        matches!(next, Some('-' | '+' | '<'))
+    };
+    if sign(rest.peek().copied()) {
+        rest.next();
+    }
+    while let Some(piece) = pattern.next() {
+        match piece.to_ascii_uppercase() {
+            '9' | '0' => {
+                while rest.next_if(|next| *next == ' ').is_some() {}
+                number.extend(rest.next_if(char::is_ascii_digit));
+            }
+            '.' | 'D' => number.extend(rest.next_if_eq(&'.')),
+            ',' | 'G' => drop(rest.next_if_eq(&',')),
+            'L' | '$' => drop(rest.next_if_eq(&'$')),
+            'S' | 'M' | 'P' => {
+                // S, SG, MI, PL, PR
+                pattern.next_if(|next| matches!(next.to_ascii_uppercase(), 'G' | 'I' | 'L' | 'R'));
+                if sign(rest.peek().copied()) {
+                    rest.next();
+                }
+            }
+            'F' => drop(pattern.next_if(|next| next.eq_ignore_ascii_case(&'m'))),
+            _ => drop(rest.next_if_eq(&piece)),
+        }
+    }
+    let (unscaled, scale) = numeric::parse(&number).map_err(|_| {
+        Error::new(
+            SqlState::INVALID_TEXT_REPRESENTATION,
+            format!("invalid input syntax for type numeric: \"{text}\""),
+        )
+    })?;
+    Ok((if negative { -unscaled } else { unscaled }, scale))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -397,6 +440,21 @@ mod tests {
             parse_timestamp("2000-12-05 15:04").unwrap()
         );
         assert!(read_moment("2000-13-05", "YYYY-MM-DD").is_err());
+    }
+
+    #[test]
+    fn numbers_are_read_after_patterns() {
+        for (text, pattern, expected) in [
+            ("12,454.8-", "99G999D9S", (-124_548, 1)),
+            ("$1,234.56", "L9,999.99", (123_456, 2)),
+            (" 125", "999", (125, 0)),
+            ("-0.1", "99.99", (-1, 1)),
+            ("1234", "99", (12, 0)),
+            ("-34,338,492", "99G999G999", (-34_338_492, 0)),
+        ] {
+            assert_eq!(read_number(text, pattern).unwrap(), expected, "{text} {pattern}");
+        }
+        assert!(read_number("x", "99").is_err());
     }
 
     #[test]

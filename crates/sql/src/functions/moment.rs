@@ -473,6 +473,14 @@ static FUNCTIONS: &[ValueFunction] = &[
         },
     ),
     stable(
+        "to_number",
+        |arguments| (arguments.len() == 2).then(|| (vec![Text, Text], SqlType::NUMERIC)),
+        |values, zone| {
+            let (unscaled, scale) = format::read_number(string(&values[0]), string(&values[1]))?;
+            firn_base::coerce::assign(Value::Numeric { unscaled, scale }, SqlType::NUMERIC, &zone.zone)
+        },
+    ),
+    stable(
         "to_date",
         |arguments| (arguments.len() == 2).then(|| (vec![Text, Text], Date)),
         |values, _| {
