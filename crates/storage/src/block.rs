@@ -114,7 +114,7 @@ impl Block {
 
     #[inline]
     pub fn is_present(&self, slot: Slot) -> bool {
-        // Acquire: pairs with `set_present`. The columns of a row that was undeleted are there.
+        // Acquire: pairs with `set_present`. The columns of a row that is present are there.
         self.present_word(slot).load(Ordering::Acquire) >> (slot.0 % 64) & 1 != 0
     }
 

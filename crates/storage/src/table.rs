@@ -190,13 +190,12 @@ impl Table {
         let (block, slot) = self.allocate_slot();
         let record = write_set.push_plain(block, slot, Change::Insert);
         block.prepare_write();
-        // First what the processor does only once all stores before it are done, so that none of it
-        // waits for the row to reach the cache. Nobody finds the row before its columns are there:
-        // scans see the record, look-ups come through the indexes.
         block.link_fresh(record);
-        block.set_present(slot, true);
         self.rows.fetch_add(1, Ordering::Relaxed);
         block.store_row(slot, row);
+        // Last: an index that was read a moment ago may still name the slot for the row that was here
+        // before, and whoever follows it shall not meet half a row.
+        block.set_present(slot, true);
         let id = block.row(slot);
         if let Some(redo) = write_set.redo() {
             redo.insert(self.id, id, row);
@@ -271,8 +270,7 @@ impl Table {
         let block = self.block(row);
         let slot = row.slot();
         let (columns, mut raw) = key_columns(index);
-        // The lock keeps the keys of a row whole; those of a row just inserted are, for whoever found it
-        // in an index.
+        // The lock keeps the keys of a row whole; of a row just inserted they are once it is present.
         let _turn = self.key_lock(row).lock();
         if !block.is_present(slot) {
             return false;
@@ -353,11 +351,10 @@ impl Table {
             let (block, first, count) = self.allocate_slots(wanted);
             let record = write_set.push_insert_many(block, first, count);
             block.prepare_write();
-            // As in `insert`: the row last.
             block.link_many(record, first, count);
-            set_bits(block.present_words(), first, count);
             self.rows.fetch_add(i64::from(count), Ordering::Relaxed);
             rows.store(done, count, block, first);
+            set_bits(block.present_words(), first, count);
             let stretch = done..done + count as usize;
             if let Some(redo) = write_set.redo() {
                 redo.insert_batch(

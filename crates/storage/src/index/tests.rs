@@ -65,7 +65,7 @@ fn every_index_does_what_the_reference_does() {
     let seed = Random::from_entropy().next_u64();
     let random = &mut Random::seeded(seed);
     let flag = |random: &mut Random| random.uniform(0, 1) == 1;
-    for round in 0..if cfg!(miri) { 2 } else { 200 } {
+    for round in 0..if cfg!(miri) { 1 } else { 200 } {
         let unique = flag(random);
         let columns = (0..random.uniform(1, 3))
             .map(|_| IndexColumn {
@@ -95,7 +95,7 @@ fn every_index_does_what_the_reference_does() {
         };
         let full = index.spec().columns.len();
         let guard = &crate::pin();
-        for step in 0..150 {
+        for step in 0..if cfg!(miri) { 40 } else { 150 } {
             let context = format!("seed {seed} round {round} step {step} {:?}", index.spec());
             let key = some_key(random, full);
             let row = row(random.next_u64() % 6);

@@ -16,7 +16,8 @@ mod tests;
 use crate::Guard;
 use crate::index::Span;
 use firn_base::sync::{AtomicU64, Ordering};
-use node::{Child, Contended, Fresh, Kind, Leaf, Node, PREFIX_BYTES, Prefix, Version};
+use node::{Child, Contended, Fresh, Kind, Leaf, Lock, Node, PREFIX_BYTES, Prefix, Version};
+use smallvec::SmallVec;
 
 pub(super) use node::VALUE_BITS;
 
@@ -268,12 +269,13 @@ impl Tree {
         let Place { node, version, byte } = place;
         match found {
             Found::Value(value, _) => return Ok(Err(value)),
-            Found::Nothing if !node.is_full() => {
+            // Without a parent it is the root, which is never full where a byte has no child.
+            Found::Nothing if parent.is_none() || !node.is_full() => {
                 let _lock = node.header().lock(version)?;
                 node.add(byte, entry(search.key, depth, value));
             }
             Found::Nothing => {
-                let parent = parent.expect("the root is never full when a byte has no child");
+                let parent = parent.expect("just looked");
                 let _parent_lock = parent.node.header().lock(parent.version)?;
                 let lock = node.header().lock(version)?;
                 let prefix = node.header().prefix();
@@ -346,30 +348,24 @@ impl Tree {
 
     /// Unlinks the nodes without children on the way to a key.
     fn prune(&self, search: &Search<'_>, guard: &Guard) {
-        while self.try_prune(search, guard).unwrap_or(true) {}
+        while let Err(Contended) = self.try_prune(search, guard) {}
     }
 
-    /// Unlinks one; false if there is none.
-    fn try_prune<'g>(&'g self, search: &Search<'_>, guard: &'g Guard) -> Result<bool, Contended> {
-        let (mut above, mut node, mut depth): (Option<Place<'g>>, _, _) = (None, self.root(), 0);
+    fn try_prune<'g>(&'g self, search: &Search<'_>, guard: &'g Guard) -> Result<(), Contended> {
+        let mut path: SmallVec<[Place<'g>; 16]> = SmallVec::new();
+        let (mut node, mut depth) = (self.root(), 0);
         loop {
             let version = node.header().version()?;
-            let Some((byte, below)) = search.step(node.header().prefix(), depth) else { return Ok(false) };
-            if let (0, Some(above)) = (node.header().count(), above) {
-                let _lock = above.node.header().lock(above.version)?;
-                let lock = node.header().lock(version)?;
-                let unlinked = above.node.child(above.byte);
-                above.node.remove(above.byte);
-                lock.make_obsolete();
-                // SAFETY: it was just unlinked.
-                unsafe { unlinked.retire(guard) };
-                return Ok(true);
+            if node.header().count() == 0 && !path.is_empty() {
+                return unlink_emptied(path, node.header().lock(version)?, guard);
             }
+            let Some((byte, below)) = search.step(node.header().prefix(), depth) else { return Ok(()) };
             let child = node.child(byte);
             node.header().validate(version)?;
             // SAFETY: just read under the guard.
-            let Kind::Node(next) = (unsafe { child.kind::<'g>() }) else { return Ok(false) };
-            (above, node, depth) = (Some(Place { node, version, byte }), next, below);
+            let Kind::Node(next) = (unsafe { child.kind::<'g>() }) else { return Ok(()) };
+            path.push(Place { node, version, byte });
+            (node, depth) = (next, below);
         }
     }
 
@@ -493,6 +489,28 @@ impl Walk {
 fn entry(key: &[u8], depth: usize, value: u64) -> Child {
     assert!(depth <= key.len(), "no key is a prefix of another");
     if depth == key.len() { Child::value(value) } else { Leaf::create(key, value) }
+}
+
+/// Unlinks a node without children, whose lock this is, at the end of a path from the root, and above
+/// it every node that this leaves without.
+fn unlink_emptied<'g>(
+    mut path: SmallVec<[Place<'g>; 16]>,
+    mut lock: Lock<'g>,
+    guard: &Guard,
+) -> Result<(), Contended> {
+    while let Some(above) = path.pop() {
+        let above_lock = above.node.header().lock(above.version)?;
+        let unlinked = above.node.child(above.byte);
+        above.node.remove(above.byte);
+        lock.make_obsolete();
+        // SAFETY: it was just unlinked.
+        unsafe { unlinked.retire(guard) };
+        if above.node.header().count() > 0 || path.is_empty() {
+            break;
+        }
+        lock = above_lock;
+    }
+    Ok(())
 }
 
 /// What takes the place of a leaf, `old`, when another key comes that shares the path of `depth`

@@ -127,6 +127,26 @@ fn a_tree_does_what_a_sorted_map_does() {
     }
 }
 
+/// Keys that share much lie below a chain of nodes, which goes with them at one go.
+#[test]
+fn a_long_chain_of_nodes_goes_with_the_keys_below_it() {
+    let (tree, guard) = (Tree::new(), &crate::pin());
+    let shared = vec![7; if cfg!(miri) { 100 } else { 200_000 }];
+    let keys: Vec<Key> = (1..=3).map(|last| [&shared[..], &[last]].concat()).collect();
+    let empty = tree.memory_bytes(guard);
+    for _ in 0..2 {
+        for (key, number) in keys.iter().zip(0..) {
+            assert_eq!(tree.insert(key, number, guard), Ok(()));
+        }
+        assert_eq!(tree.get(&keys[1], guard), Some(1));
+        for key in &keys {
+            assert!(tree.replace(key, tree.look(key, guard), None, guard));
+        }
+        tree.verify();
+        assert_eq!(tree.memory_bytes(guard), empty);
+    }
+}
+
 /// A scan goes on where it was when its callback changes the tree under it.
 #[test]
 fn a_scan_outlives_changes_to_the_nodes_it_stands_in() {
