@@ -72,12 +72,17 @@ pub struct CommandTag {
     pub rows: Option<u64>,
 }
 
+impl CommandTag {
+    /// The number that the tag tells: `SHOW` and `EXPLAIN` yield rows that nobody counts.
+    pub fn told_rows(&self) -> Option<u64> {
+        self.rows.filter(|_| !matches!(self.verb, "SHOW" | "EXPLAIN"))
+    }
+}
+
 impl std::fmt::Display for CommandTag {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (self.verb, self.rows) {
+        match (self.verb, self.told_rows()) {
             ("INSERT", Some(rows)) => write!(f, "INSERT 0 {rows}"),
-            // These yield rows that nobody counts.
-            ("SHOW" | "EXPLAIN", _) => f.write_str(self.verb),
             (verb, Some(rows)) => write!(f, "{verb} {rows}"),
             (verb, None) => f.write_str(verb),
         }

@@ -160,7 +160,7 @@ fn is_warning(state: SqlState) -> bool {
 pub(crate) fn command_complete(output: &mut Output, tag: &CommandTag) {
     message(output, b'C', |output| {
         output.extend_from_slice(tag.verb.as_bytes());
-        if let Some(rows) = tag.rows {
+        if let Some(rows) = tag.told_rows() {
             output.extend_from_slice(if tag.verb == "INSERT" { b" 0 " } else { b" " });
             output.extend_from_slice(itoa::Buffer::new().format(rows).as_bytes());
         }
@@ -274,7 +274,7 @@ mod tests {
     #[test]
     fn a_command_tag_is_sent_as_it_is_displayed() {
         for (verb, rows) in
-            [("BEGIN", None), ("SELECT", Some(0)), ("INSERT", Some(12)), ("COPY", Some(u64::MAX))]
+            [("BEGIN", None), ("SHOW", Some(1)), ("INSERT", Some(12)), ("COPY", Some(u64::MAX))]
         {
             let mut output = Vec::new();
             let tag = CommandTag { verb, rows };
