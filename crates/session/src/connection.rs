@@ -58,7 +58,7 @@ pub enum Outcome {
     /// The client is to send data. Boxed, as it is ten times the others, which every statement moves.
     CopyIn(Box<CopyIn>),
     /// Data for the client.
-    CopyOut(CopyOut),
+    CopyOut(Box<CopyOut>),
     /// The statement text was empty.
     Empty,
 }

@@ -267,7 +267,7 @@ impl Connection {
                 let rows = self.copy_from_file(copy, path)?;
                 Ok(Outcome::Done(CommandTag { verb: "COPY", rows: Some(rows) }))
             }
-            (_, CopyEndpoint::Client) => self.copy_out(copy).map(Outcome::CopyOut),
+            (_, CopyEndpoint::Client) => self.copy_out(copy).map(|copy| Outcome::CopyOut(Box::new(copy))),
             (_, CopyEndpoint::File(path)) => {
                 let rows = self.copy_to_file(copy, path)?;
                 Ok(Outcome::Done(CommandTag { verb: "COPY", rows: Some(rows) }))

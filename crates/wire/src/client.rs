@@ -448,7 +448,7 @@ impl Client {
             }
             Outcome::Done(tag) => self.complete(&tag, &mut sink.output),
             Outcome::CopyIn(copy) => return Ok(Some(copy)),
-            Outcome::CopyOut(copy) => self.copy_out(copy, sink)?,
+            Outcome::CopyOut(copy) => self.copy_out(*copy, sink)?,
             Outcome::Empty => encode::empty_query_response(&mut sink.output),
         }
         Ok(None)
@@ -577,7 +577,7 @@ impl Client {
                         self.mode = Mode::CopyIn(copy, Protocol::Extended);
                         return Ok(());
                     }
-                    Outcome::CopyOut(copy) => return self.copy_out(copy, sink),
+                    Outcome::CopyOut(copy) => return self.copy_out(*copy, sink),
                     Outcome::Empty => {
                         encode::empty_query_response(&mut sink.output);
                         return Ok(());
