@@ -11,7 +11,6 @@
 //! `newer` leads back to the record that stands before, so that the collector takes the oldest record
 //! off a long chain without walking down to it. Readers follow `older` only.
 //!
-//!
 //! Invariants:
 //! - Uncommitted records of a chain have one writer and stand before all committed ones.
 //! - Stamps never rise from newer to older.
