@@ -25,8 +25,10 @@ cargo xtask COMMAND
 ";
 
 fn main() -> ExitCode {
-    // Cargo says where this package is; everything else is below its parent.
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is in the workspace");
+    // Cargo says where this package is; everything else is below its parent. It is asked now, not when
+    // this was compiled: clones that share a target directory share this binary, too.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs this: cargo xtask");
+    let root = Path::new(&package).parent().expect("xtask is in the workspace");
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let passed = match arguments[..] {

@@ -150,7 +150,7 @@ fn wrong_arguments_are_explained_and_have_their_own_exit_code() {
         (&["sql", "mysql://localhost"], "postgres://"),
         (&["bench", "tpcc", "--warehouses", "0"], "--warehouses"),
         (&["bench", "tpch", "--scale", "0"], "--scale"),
-        (&["bench", "tatp", "--data", env!("CARGO_MANIFEST_DIR")], "not empty"),
+        (&["bench", "tatp", "--data", "src"], "not empty"),
         (&["bench", "tpcc", "--log", "memory", "--data", "/no/such/directory"], "--log memory"),
     ] {
         let output = firn(arguments).env_remove("FIRN_PASSWORD").output().unwrap();

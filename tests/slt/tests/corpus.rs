@@ -9,7 +9,9 @@ use firn_slt::{Database, Firn, Postgres, Restarting, parse, run};
 use std::path::PathBuf;
 
 fn cases() -> Vec<(String, String)> {
-    let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("cases");
+    // Asked now, because clones that share a target directory share this binary.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo runs the tests");
+    let directory = PathBuf::from(package).join("cases");
     let only = std::env::var("FIRN_SLT_ONLY").unwrap_or_default();
     let mut cases: Vec<(String, String)> = std::fs::read_dir(directory)
         .expect("there is a corpus")
