@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! writer                                        reader
-//! count the row in `positions`                  load the chain head (or the range's position)
+//! cover the row in `positions`                  load the chain head (or the range's position)
 //! link an undo record at the chain head         copy the columns (relaxed)
 //! fence(Release)                                fence(Acquire)
 //! change the columns (relaxed)                  load the head (or position) again: changed? → redo
@@ -16,8 +16,9 @@
 
 use crate::Guard;
 use crate::heap::{self, Heap, INLINE_BYTES};
-use crate::layout::{ColumnLayout, Layout, RANGE_SLOTS, Unit};
+use crate::layout::{ColumnLayout, Layout, PART_ALIGN, RANGE_SLOTS, Unit};
 use crate::memory::{Memory, prefetch, prefetch_to_write};
+use crate::position::{Position, Reset};
 use crate::state::{BlockEvent, BlockState, next};
 use crate::version::{Record, UndoHeader, undo_unseen};
 use firn_base::sync::{Arc, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, OnceLock, Ordering, fence};
@@ -256,6 +257,87 @@ impl Block {
         }
     }
 
+    /// Fills a column of rows that follow each other, just given out, with their cells; long strings go
+    /// to the heap. What is the same for every row is asked once.
+    pub fn store_column<'a, 'c: 'a>(
+        &self,
+        first: Slot,
+        column: ColumnId,
+        cells: impl ExactSizeIterator<Item = &'a Cell<'c>>,
+    ) {
+        let Some(last) = (cells.len() as u32).checked_sub(1) else { return };
+        self.check(Slot(first.0 + last));
+        let column = self.layout.column(column);
+        let next = first.index() + cells.len();
+        // What is inserted next comes behind this: by then the cache lines are here.
+        for line in (column.value_at(next)..column.value_at(next + cells.len())).step_by(PART_ALIGN) {
+            self.memory.prefetch_to_write(line);
+        }
+        let values = column.values();
+        // SAFETY: as in `store_words`; the last slot, and so every one, has been checked.
+        unsafe {
+            match column.unit() {
+                Unit::Four => self.store_words_of(first, column, cells, |at, word| {
+                    self.memory.at::<AtomicU32>(values + 4 * at).store(word as u32, Ordering::Relaxed);
+                }),
+                Unit::Eight => self.store_words_of(first, column, cells, |at, word| {
+                    self.memory.at::<AtomicU64>(values + 8 * at).store(word, Ordering::Relaxed);
+                }),
+                Unit::View => self.store_strings(first, column, cells),
+                Unit::Bit | Unit::Two | Unit::Pair => {
+                    for (slot, cell) in (first.0..).map(Slot).zip(cells) {
+                        self.store_checked(slot, column, cell);
+                    }
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// The slots have been [checked](Block::check).
+    #[inline(always)]
+    unsafe fn store_words_of<'a, 'c: 'a>(
+        &self,
+        first: Slot,
+        column: ColumnLayout,
+        cells: impl Iterator<Item = &'a Cell<'c>>,
+        store: impl Fn(usize, u64),
+    ) {
+        for (at, cell) in (first.index()..).zip(cells) {
+            let word = match *cell {
+                Cell::Word(word) => word,
+                Cell::Null => 0,
+                _ => unreachable!("cells are of their column's type"),
+            };
+            // SAFETY: by the caller.
+            unsafe { self.store_validity(at, column, !cell.is_null()) };
+            store(at, word);
+        }
+    }
+
+    /// # Safety
+    /// The slots have been [checked](Block::check).
+    unsafe fn store_strings<'a, 'c: 'a>(
+        &self,
+        first: Slot,
+        column: ColumnLayout,
+        cells: impl Iterator<Item = &'a Cell<'c>>,
+    ) {
+        let mut appender = None;
+        for (at, cell) in (first.index()..).zip(cells) {
+            let view = match cell {
+                Cell::Null => [0, 0],
+                cell if cell.bytes().len() <= INLINE_BYTES => heap::inline_view(cell.bytes()),
+                cell => appender.get_or_insert_with(|| self.heap.appender()).append(cell.bytes()),
+            };
+            // SAFETY: by the caller.
+            unsafe {
+                self.store_validity(at, column, !cell.is_null());
+                self.store_words(at, column, view);
+            }
+        }
+    }
+
     /// Fills a row of one cell per column; long strings go to the heap. The caller owns the row.
     #[inline]
     pub fn store_row(&self, slot: Slot, cells: &[Cell<'_>]) {
@@ -401,19 +483,17 @@ impl Block {
     pub fn link<'g>(&self, record: Record<'g>, head: Option<Record<'g>>) -> bool {
         let slot = record.slot();
         record.set_older(head);
-        // A row that has versions is counted, and stays so as long as its chain has a head.
+        // A row that has versions is covered, and stays so as long as its chain has a head.
         if head.is_none() {
-            self.position(slot).add(slot, 1);
+            self.position(slot).cover(slot, 1);
         }
         let expected = head.map_or(std::ptr::null_mut(), Record::as_ptr);
         let linked = self.versions()[slot.index()]
             // AcqRel: the record's content goes with it, and older ones are followed from here.
             .compare_exchange(expected, record.as_ptr(), Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
-        match head {
-            Some(head) if linked => head.set_newer(Some(record)),
-            None if !linked => self.position(slot).remove(slot, 1),
-            _ => {}
+        if let (true, Some(head)) = (linked, head) {
+            head.set_newer(Some(record));
         }
         // Pairs with the reader's acquire fence: whoever sees a change sees the link.
         fence(Ordering::Release);
@@ -424,7 +504,7 @@ impl Block {
     #[inline]
     pub fn link_fresh(&self, record: Record<'_>) {
         let slot = record.slot();
-        self.position(slot).add(slot, 1);
+        self.position(slot).cover(slot, 1);
         let heads = self.versions();
         let head = &heads[slot.index()];
         if let Some(ahead) = heads.get(slot.index() + AHEAD) {
@@ -442,12 +522,13 @@ impl Block {
         let mut slot = first.0;
         while slot < first.0 + rows {
             let end = (slot / RANGE_SLOTS + 1).saturating_mul(RANGE_SLOTS).min(first.0 + rows);
-            self.position(Slot(slot)).add(Slot(slot), end - slot);
+            self.position(Slot(slot)).cover(Slot(slot), end - slot);
             slot = end;
         }
         for head in &self.versions()[first.index()..(first.0 + rows) as usize] {
-            let before = head.swap(record.as_ptr(), Ordering::AcqRel);
-            debug_assert!(before.is_null(), "a fresh slot has no versions");
+            debug_assert!(head.load(Ordering::Relaxed).is_null(), "a fresh slot has no versions");
+            // Release: the record's content goes with it.
+            head.store(record.as_ptr(), Ordering::Release);
         }
         fence(Ordering::Release);
     }
@@ -455,13 +536,27 @@ impl Block {
     /// Unlinks the only record of a row, if it still is that. The row then has no versions.
     pub fn unlink_head(&self, slot: Slot, record: Record<'_>) -> bool {
         let older = std::ptr::null_mut();
-        let unlinked = self.versions()[slot.index()]
+        self.versions()[slot.index()]
             .compare_exchange(record.as_ptr(), older, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok();
-        if unlinked {
-            self.position(slot).remove(slot, 1);
+            .is_ok()
+    }
+
+    /// Whether some row from `first` up to but not including `end` has versions.
+    #[inline]
+    pub fn has_versions(&self, first: u32, end: u32) -> bool {
+        let Some(versions) = self.versions.get() else { return false };
+        let heads: &[AtomicPtr<UndoHeader>] =
+            versions.pointers(first as usize * size_of::<AtomicPtr<UndoHeader>>(), (end - first) as usize);
+        // Acquire: as in `Record::load`.
+        heads.iter().any(|head| !head.load(Ordering::Acquire).is_null())
+    }
+
+    /// Finishes the reset of the positions of the range that begins at `start`, if it still has no
+    /// versions. Every guard that was held when it was asked for has gone.
+    pub fn finish_reset(&self, start: u32, reset: Reset) {
+        if !self.has_versions(start, start + RANGE_SLOTS) {
+            self.position(Slot(start)).finish(reset);
         }
-        unlinked
     }
 
     /// Replaces the newest record of a row by an older one of the same chain.
@@ -650,65 +745,6 @@ fn set_bit(word: &AtomicU64, at: usize, value: bool) {
         word.fetch_or(mask, Ordering::Relaxed);
     } else {
         word.fetch_and(!mask, Ordering::Relaxed);
-    }
-}
-
-/// The versioned positions of one range of [`RANGE_SLOTS`] rows (seed 000 §2.2.6): within which
-/// stretch rows have versions, and how many do. The count is our addition: it tells exactly when
-/// the stretch is empty again, where the seed lets the next scan find out.
-///
-/// ```text
-/// | rows with versions 32 | first 16 | last + 1 16 |
-/// ```
-/// Invariant: counts at least every row of the range whose chain head is set.
-#[derive(Default)]
-pub(crate) struct Position(AtomicU64);
-
-impl Position {
-    /// Counts `rows` rows from `slot` on, before their records are linked.
-    #[inline]
-    pub fn add(&self, slot: Slot, rows: u32) {
-        let first = u64::from(slot.0 % RANGE_SLOTS);
-        let end = first + u64::from(rows);
-        debug_assert!(end <= u64::from(RANGE_SLOTS));
-        let mut entry = self.0.load(Ordering::Relaxed);
-        loop {
-            let widened = match entry >> 32 {
-                0 => u64::from(rows) << 32 | first << 16 | end,
-                count => {
-                    (count + u64::from(rows)) << 32
-                        | (entry >> 16 & 0xffff).min(first) << 16
-                        | (entry & 0xffff).max(end)
-                }
-            };
-            match self.0.compare_exchange_weak(entry, widened, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(now) => entry = now,
-            }
-        }
-    }
-
-    /// Counts off `rows` rows, after their records were unlinked.
-    #[inline]
-    pub fn remove(&self, _slot: Slot, rows: u32) {
-        let mut entry = self.0.load(Ordering::Relaxed);
-        loop {
-            let count = entry >> 32;
-            debug_assert!(count >= u64::from(rows), "rows are counted before they are linked");
-            let narrowed = if count == u64::from(rows) { 0 } else { entry - (u64::from(rows) << 32) };
-            match self.0.compare_exchange_weak(entry, narrowed, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(now) => entry = now,
-            }
-        }
-    }
-
-    /// The stretch of the range (relative to its start) outside which no row has versions.
-    #[inline]
-    pub fn stretch(&self) -> (u32, u32) {
-        // Acquire: what a scan copies next is not older than this.
-        let entry = self.0.load(Ordering::Acquire);
-        if entry >> 32 == 0 { (0, 0) } else { ((entry >> 16 & 0xffff) as u32, (entry & 0xffff) as u32) }
     }
 }
 

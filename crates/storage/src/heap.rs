@@ -14,7 +14,7 @@
 use crate::memory::{Piece, prefetch};
 use arrow_buffer::Buffer;
 use firn_base::Cell;
-use firn_base::sync::{Arc, AtomicU32, Mutex, OnceLock, Ordering};
+use firn_base::sync::{Arc, AtomicU32, Mutex, MutexGuard, OnceLock, Ordering};
 
 /// The longest string that lies wholly inside its view.
 pub(crate) const INLINE_BYTES: usize = 12;
@@ -82,23 +82,12 @@ impl Heap {
     }
 
     fn append(&self, bytes: &[u8]) -> [u64; 2] {
-        assert!(bytes.len() <= LONGEST_STRING_BYTES, "callers refuse longer strings");
-        let mut filling = self.filling.lock();
-        loop {
-            let buffer = self.buffers[*filling].get_or_init(|| {
-                let usual = (FIRST_BUFFER_BYTES << *filling).min(LARGEST_BUFFER_BYTES);
-                Arc::new(HeapBuffer::new(usual.max(bytes.len().next_power_of_two())))
-            });
-            if let Some(offset) = buffer.append(bytes, &filling) {
-                let prefix: [u8; 4] = bytes[..4].try_into().expect("longer than 12 bytes");
-                return [
-                    bytes.len() as u64 | u64::from(u32::from_le_bytes(prefix)) << 32,
-                    *filling as u64 | u64::from(offset) << 32,
-                ];
-            }
-            *filling += 1;
-            assert!(*filling < BUFFERS, "a block's heap outgrew {BUFFERS} doubling buffers");
-        }
+        self.appender().append(bytes)
+    }
+
+    /// The right to append strings, until it is dropped.
+    pub fn appender(&self) -> Appender<'_> {
+        Appender { buffers: &self.buffers, filling: self.filling.lock() }
     }
 
     /// The bytes of a view of more than [`INLINE_BYTES`]. The view must be whole: read from this
@@ -137,6 +126,36 @@ impl Heap {
     /// Bytes allocated.
     pub fn allocated_bytes(&self) -> usize {
         self.buffers.iter().map_while(OnceLock::get).map(|buffer| buffer.memory.len()).sum()
+    }
+}
+
+/// The right to append to a heap; see [`Heap::appender`].
+pub(crate) struct Appender<'h> {
+    buffers: &'h [OnceLock<Arc<HeapBuffer>>; BUFFERS],
+    filling: MutexGuard<'h, usize>,
+}
+
+impl Appender<'_> {
+    /// The view of `bytes`, more than [`INLINE_BYTES`], which are stored.
+    #[inline]
+    pub fn append(&mut self, bytes: &[u8]) -> [u64; 2] {
+        assert!(bytes.len() <= LONGEST_STRING_BYTES, "callers refuse longer strings");
+        let filling = &mut *self.filling;
+        loop {
+            let buffer = self.buffers[*filling].get_or_init(|| {
+                let usual = (FIRST_BUFFER_BYTES << *filling).min(LARGEST_BUFFER_BYTES);
+                Arc::new(HeapBuffer::new(usual.max(bytes.len().next_power_of_two())))
+            });
+            if let Some(offset) = buffer.append(bytes, filling) {
+                let prefix: [u8; 4] = bytes[..4].try_into().expect("longer than 12 bytes");
+                return [
+                    bytes.len() as u64 | u64::from(u32::from_le_bytes(prefix)) << 32,
+                    *filling as u64 | u64::from(offset) << 32,
+                ];
+            }
+            *filling += 1;
+            assert!(*filling < BUFFERS, "a block's heap outgrew {BUFFERS} doubling buffers");
+        }
     }
 }
 

@@ -18,6 +18,7 @@ mod directory;
 mod heap;
 mod layout;
 mod memory;
+mod position;
 pub mod state;
 mod undo;
 mod version;

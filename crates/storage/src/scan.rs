@@ -1,13 +1,15 @@
 //! Scans: what a snapshot sees of a table, as Arrow batches.
 //!
 //! A scan goes through a block in ranges of 1,024 slots. The versioned positions of a range tell
-//! within which stretch rows have versions; everything outside it is copied column by column, as
-//! fast as memory allows, and the stretch row by row through the version chains (seed 000 §2.2.6).
-//! After the copy the positions are read again: if the stretch has widened meanwhile, the range is
-//! read again row by row.
+//! within which stretch rows may have versions ([`crate::position`]); everything outside it is copied
+//! column by column, as fast as memory allows (seed 000 §2.2.6). After the copy the positions are read
+//! again: if the stretch has widened meanwhile, the range is read again by the stretch's rules.
+//! Within it the chain heads tell: 64 rows without one are copied likewise, others row by row through
+//! the version chains.
 
 use crate::block::{Block, RawCell};
 use crate::layout::{RANGE_SLOTS, Unit};
+use crate::position::Position;
 use crate::{Guard, Table, arrow};
 use arrow_array::types::Decimal128Type;
 use arrow_array::{
@@ -23,6 +25,9 @@ use firn_base::{BlockNumber, ColumnId, Slot, Snapshot, SqlType};
 pub const BATCH_ROWS: usize = 8192;
 
 const RANGES_PER_BATCH: u32 = BATCH_ROWS as u32 / RANGE_SLOTS;
+
+/// Rows within a stretch with versions of which none may have one, looked at together.
+const VERSIONED_STEP: u32 = 64;
 
 /// Rows of one stretch of a table.
 pub struct ScanBatch {
@@ -131,7 +136,7 @@ impl Gather<'_> {
             ((start + stretch.0).min(end), (start + stretch.1).min(end))
         };
         self.clean(start, from);
-        self.versioned(from, to);
+        let found = self.versioned(from, to);
         self.clean(to, end);
         // Pairs with the release fence in `Block::link`: had a copied value been written since, the
         // writer's position would show.
@@ -141,6 +146,20 @@ impl Gather<'_> {
         if widened {
             self.truncate(rows_before);
             self.versioned(start, end);
+        } else if !found && stretch != (0, 0) {
+            self.ask_for_reset(position, stretch, start);
+        }
+    }
+
+    /// Sees to it that the next scan need not look for versions here, where there are none any more.
+    #[cold]
+    fn ask_for_reset(&self, position: &Position, stretch: (u32, u32), start: u32) {
+        if let Some(reset) = position.ask(stretch) {
+            let (table, number) = (self.scan.table.clone(), self.block.number);
+            self.guard.defer(move || {
+                let block = table.blocks().get(number).expect("tables keep their blocks");
+                block.finish_reset(start, reset);
+            });
         }
     }
 
@@ -184,8 +203,42 @@ impl Gather<'_> {
         self.rows += (to - from) as usize;
     }
 
+    /// Adds rows that may have versions; whether some have.
+    fn versioned(&mut self, start: u32, end: u32) -> bool {
+        if self.clean_by_heads(start, end) {
+            return false;
+        }
+        let mut next = start;
+        while next < end {
+            let to = end.min((next / VERSIONED_STEP + 1) * VERSIONED_STEP);
+            if !self.clean_by_heads(next, to) {
+                self.row_by_row(next, to);
+            }
+            next = to;
+        }
+        true
+    }
+
+    /// Adds rows without versions, after a look at each one's chain head. False, and none is added, if
+    /// one has some.
+    fn clean_by_heads(&mut self, start: u32, end: u32) -> bool {
+        if self.block.has_versions(start, end) {
+            return false;
+        }
+        let rows_before = self.rows;
+        self.clean(start, end);
+        // Pairs with the release fence in `Block::link`: had a copied value been written since, there
+        // would be a head, which stays as long as our snapshot needs it.
+        fence(Ordering::Acquire);
+        let clean = !self.block.has_versions(start, end);
+        if !clean {
+            self.truncate(rows_before);
+        }
+        clean
+    }
+
     /// Adds rows one by one, as the snapshot sees them.
-    fn versioned(&mut self, start: u32, end: u32) {
+    fn row_by_row(&mut self, start: u32, end: u32) {
         for slot in (start..end).map(Slot) {
             let seen =
                 self.block.read_raw(slot, self.scan.snapshot, &self.scan.columns, &mut self.raw, self.guard);
@@ -393,4 +446,99 @@ fn copy_bits(source: &[AtomicU64], from: usize, to: usize, target: &mut BooleanB
         bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
     }
     target.append_packed_range(from - first_word * 64..to - first_word * 64, &bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ColumnSpec, Garbage, TableOptions, WriteSet, pin};
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int32Type;
+    use firn_base::{Cell, RowId, Stamp, TableId, Time};
+
+    /// A table of one column, and what the transaction manager does.
+    struct Bench {
+        table: Arc<Table>,
+        now: u64,
+    }
+
+    impl Bench {
+        fn snapshot(&self) -> Snapshot {
+            Snapshot { read_time: Time(self.now), owner: Stamp::transaction(1) }
+        }
+
+        fn commit(&mut self, change: impl FnOnce(&Table, &mut WriteSet, Snapshot, &Guard)) {
+            let guard = &pin();
+            let mut writes = WriteSet::new(Stamp::transaction(1), None);
+            writes.touch(&self.table);
+            change(&self.table, &mut writes, self.snapshot(), guard);
+            self.now += 1;
+            writes.stamp(Time(self.now));
+            let mut garbage = Garbage::default();
+            writes.retire(Time(self.now)).0.collect(&mut garbage, guard);
+            garbage.free(guard);
+        }
+
+        fn sum(&self, snapshot: Snapshot) -> i64 {
+            let scan = self.table.scan(snapshot, &[ColumnId(0)], false);
+            let mut sum = 0;
+            while let Some(batch) = scan.next_batch(&pin()) {
+                sum += batch.columns[0]
+                    .as_primitive::<Int32Type>()
+                    .values()
+                    .iter()
+                    .map(|n| i64::from(*n))
+                    .sum::<i64>();
+            }
+            sum
+        }
+
+        fn stretches(&self) -> Vec<(u32, u32)> {
+            let block = self.table.blocks().get(BlockNumber(0)).unwrap();
+            (0..2).map(|range| block.position(Slot(range * RANGE_SLOTS)).stretch()).collect()
+        }
+    }
+
+    #[test]
+    fn a_scan_that_finds_no_versions_spares_the_next_one_the_search() {
+        let spec = ColumnSpec { ty: SqlType::Integer, nullable: false };
+        let options = TableOptions { block_bytes: 1 << 14 };
+        let mut bench = Bench { table: Table::new(TableId(1), "t", vec![spec], options), now: 1 };
+        let rows = [[Cell::i32(1)]; 2 * RANGE_SLOTS as usize];
+        bench.commit(|table, writes, snapshot, guard| {
+            table.insert_rows(writes, snapshot, &rows, guard).unwrap();
+        });
+        assert_eq!(bench.stretches(), [(0, RANGE_SLOTS); 2]);
+        let update = |row: u32, to| {
+            let row = RowId::new(BlockNumber(0), Slot(row));
+            move |table: &Table, writes: &mut WriteSet, snapshot, guard: &Guard| {
+                table.update(writes, snapshot, row, &[ColumnId(0)], &[Cell::i32(to)], guard).unwrap();
+            }
+        };
+        for round in 0..3 {
+            assert_eq!(bench.sum(bench.snapshot()), 2 * i64::from(RANGE_SLOTS) + round);
+            // The reset waits for the guards of its time, of other tests' threads as well.
+            while bench.stretches() != [(0, 0); 2] {
+                pin().flush();
+                std::thread::yield_now();
+            }
+            assert_eq!(bench.sum(bench.snapshot()), 2 * i64::from(RANGE_SLOTS) + round);
+            bench.commit(update(RANGE_SLOTS + 70, 2 + round as i32));
+            assert_eq!(bench.stretches(), [(0, 0), (64, 128)]);
+        }
+
+        // A version that somebody needs keeps the stretch, and what others see.
+        let old = bench.snapshot();
+        let mut writes = WriteSet::new(Stamp::transaction(2), None);
+        writes.touch(&bench.table);
+        let newer = Snapshot { owner: Stamp::transaction(2), ..old };
+        update(RANGE_SLOTS + 70, 100)(&bench.table, &mut writes, newer, &pin());
+        for _ in 0..3 {
+            assert_eq!(bench.sum(newer) - bench.sum(old), 96);
+            pin().flush();
+        }
+        assert_eq!(bench.stretches()[1], (64, 128));
+        writes.roll_back_all(&pin());
+        assert_eq!(bench.sum(newer), bench.sum(old));
+    }
 }

@@ -11,7 +11,7 @@
 use crate::arrow_rows::BatchRows;
 use crate::block::{Block, RawCell, set_bits};
 use crate::directory::Directory;
-use crate::index::{AT_ONCE, IndexList, Verdict};
+use crate::index::{AT_ONCE, IndexList, Runs, Verdict};
 use crate::layout::Layout;
 use crate::version::{Change, Record, restore_columns};
 use crate::{Guard, Index, KeyBuffer, TableScan, WriteSet};
@@ -22,6 +22,7 @@ use firn_base::{
     visible,
 };
 use smallvec::SmallVec;
+use std::ops::Bound;
 
 /// One column of a physical table.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,8 +54,9 @@ impl<'c, const N: usize> Rows<'c> for &[[Cell<'c>; N]] {
     }
 
     fn store(&self, from: usize, count: u32, block: &Block, first: Slot) {
-        for (slot, row) in (first.0..).map(Slot).zip(&self[from..from + count as usize]) {
-            block.store_row(slot, row);
+        let rows = &self[from..from + count as usize];
+        for column in 0..N {
+            block.store_column(first, ColumnId(column as u16), rows.iter().map(|row| &row[column]));
         }
     }
 }
@@ -368,12 +370,14 @@ impl Table {
                 );
             }
             for index in self.indexes.get(guard).all().iter() {
-                for (offset, row) in stretch.clone().enumerate() {
+                let mut runs = Runs::new(index);
+                let mut enter = |key: &[u8], row| self.enter(index, key, row, snapshot, guard);
+                for (offset, row) in (0..).zip(stretch.clone()) {
                     key.clear();
                     index.encode_with(|column| rows.cell(row, column.index()), &mut key);
-                    let id = block.row(Slot(first.0 + offset as u32));
-                    self.enter(index, &key, id, snapshot, guard)?;
+                    runs.add(&key, block.row(Slot(first.0 + offset)), guard, &mut enter)?;
                 }
+                runs.finish(guard, &mut enter)?;
             }
             done += count as usize;
         }
@@ -591,6 +595,36 @@ impl Table {
                 visit(first + at, found.map(|row| (row, &cells)));
             }
             first += AT_ONCE;
+        }
+    }
+
+    /// Calls `visit` with the rows that `snapshot` sees between bounds of an index, with their `columns`,
+    /// in key order or against it, until it returns false. Bounds as for [`Index::range`].
+    #[allow(clippy::too_many_arguments)]
+    #[inline]
+    pub fn range<'g, const N: usize>(
+        &'g self,
+        index: &Index,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        snapshot: Snapshot,
+        columns: &[ColumnId; N],
+        guard: &'g Guard,
+        visit: &mut dyn FnMut(RowId, &[Cell<'g>; N]) -> bool,
+    ) {
+        let mut cells = [Cell::Null; N];
+        let mut ahead = |row| self.prefetch(row, columns);
+        index.range_ahead(bounds, reverse, guard, &mut ahead, &mut |key, row| {
+            !self.sees_with(index, key, row, snapshot, columns, &mut cells, guard) || visit(row, &cells)
+        });
+    }
+
+    /// Asks the processor to fetch what reading or changing `columns` of a row touches: ahead of that, as
+    /// long as there is something else to do.
+    #[inline]
+    pub fn prefetch(&self, row: RowId, columns: &[ColumnId]) {
+        if let Some(block) = self.blocks.get(row.block()) {
+            block.prefetch(row.slot(), columns);
         }
     }
 
@@ -821,7 +855,11 @@ impl Table {
 
     /// Every row in place with the key it has in `index`: what building that index needs. No
     /// transaction may be writing.
-    pub fn keys_in_place(&self, index: &Index, mut each: impl FnMut(&[u8], RowId)) {
+    pub fn keys_in_place<E>(
+        &self,
+        index: &Index,
+        mut each: impl FnMut(&[u8], RowId) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
         let mut key = KeyBuffer::new();
         let (columns, mut raw) = key_columns(index);
         for block in self.blocks.iter() {
@@ -834,9 +872,10 @@ impl Table {
                 }
                 key.clear();
                 encode_raw(block, index, &raw, &mut key);
-                each(&key, block.row(slot));
+                each(&key, block.row(slot))?;
             }
         }
+        Ok(())
     }
 }
 

@@ -83,6 +83,27 @@ impl Tpcc {
     }
 }
 
+/// What a payment reads and changes of a customer.
+const PAYING_CUSTOMER: [ColumnId; 17] = [
+    customer::c_id,
+    customer::c_credit,
+    customer::c_balance,
+    customer::c_ytd_payment,
+    customer::c_payment_cnt,
+    customer::c_discount,
+    customer::c_since,
+    customer::c_first,
+    customer::c_middle,
+    customer::c_last,
+    customer::c_street_1,
+    customer::c_street_2,
+    customer::c_city,
+    customer::c_state,
+    customer::c_zip,
+    customer::c_phone,
+    customer::c_data,
+];
+
 /// One client: runs transactions one after another.
 pub struct Worker<'t> {
     tpcc: &'t Tpcc,
@@ -90,6 +111,8 @@ pub struct Worker<'t> {
     input: Input,
     key: KeyBuffer,
     high_key: KeyBuffer,
+    /// Keys that are looked up or inserted soon.
+    ahead: [KeyBuffer; 5],
     rows: Vec<RowId>,
     items: Vec<i32>,
     text: Box<[u8; 500]>,
@@ -108,6 +131,7 @@ impl<'t> Worker<'t> {
             input,
             key: KeyBuffer::new(),
             high_key: KeyBuffer::new(),
+            ahead: std::array::from_fn(|_| KeyBuffer::new()),
             rows: Vec::with_capacity(64),
             items: Vec::with_capacity(512),
             text: Box::new([0; 500]),
@@ -124,6 +148,18 @@ impl<'t> Worker<'t> {
         let (w, d, c) = (Cell::i32(input.warehouse), Cell::i32(input.district), Cell::i32(input.customer));
 
         let (_, [w_tax]) = fetch(&tx, &tables.warehouse, &[w], [warehouse::w_tax], key, guard);
+        let (district_row, [d_tax, d_next_o_id]) =
+            fetch(&tx, &tables.district, &[w, d], [district::d_tax, district::d_next_o_id], key, guard);
+        let o_id = d_next_o_id.as_i32();
+        let o = Cell::i32(o_id);
+        let ways: [(&Index, &[Cell<'_>]); 5] = [
+            (&tables.customer.index, &[w, d, c]),
+            (&tables.orders.index, &[w, d, o]),
+            (&tables.orders_by_customer.index, &[w, d, c, o]),
+            (&tables.new_order.index, &[w, d, o]),
+            (&tables.order_line.index, &[w, d, o]),
+        ];
+        approach(&ways, &mut self.ahead, guard);
         let (_, [c_discount, _c_last, _c_credit]) = fetch(
             &tx,
             &tables.customer,
@@ -132,10 +168,6 @@ impl<'t> Worker<'t> {
             key,
             guard,
         );
-        let (district_row, [d_tax, d_next_o_id]) =
-            fetch(&tx, &tables.district, &[w, d], [district::d_tax, district::d_next_o_id], key, guard);
-        let o_id = d_next_o_id.as_i32();
-        let o = Cell::i32(o_id);
         tx.update(
             &tables.district.table,
             district_row,
@@ -247,6 +279,11 @@ impl<'t> Worker<'t> {
         let (w, d) = (Cell::i32(input.warehouse), Cell::i32(input.district));
         let amount = input.amount;
 
+        // The customer comes from memory while warehouse and district are at work.
+        let (c_w, c_d) = (Cell::i32(input.customer_warehouse), Cell::i32(input.customer_district));
+        let customer_row = self.choose_customer(&tx, c_w, c_d, &input.customer, guard);
+        tx.prefetch(&tables.customer.table, customer_row, &PAYING_CUSTOMER);
+
         let (warehouse_row, [w_name, w_ytd]) =
             fetch(&tx, &tables.warehouse, &[w], [warehouse::w_name, warehouse::w_ytd], &mut self.key, guard);
         let address = read(
@@ -285,8 +322,6 @@ impl<'t> Worker<'t> {
         let d_ytd = Cell::i64(d_ytd.as_i64() + amount);
         tx.update(&tables.district.table, district_row, &[district::d_ytd], &[d_ytd], guard)?;
 
-        let (c_w, c_d) = (Cell::i32(input.customer_warehouse), Cell::i32(input.customer_district));
-        let customer_row = self.choose_customer(&tx, c_w, c_d, &input.customer, guard);
         let [c_id, c_credit, c_balance, c_ytd_payment, c_payment_cnt, c_discount, c_since] = read(
             &tx,
             &tables.customer.table,
@@ -417,6 +452,8 @@ impl<'t> Worker<'t> {
         let w = Cell::i32(warehouse);
         let delivered_at = Cell::i64(wall_clock_micros());
         let mut displayed = 0;
+        let mut queued = [(0, 0); DISTRICTS as usize];
+        let mut count = 0;
         for district in 1..=DISTRICTS {
             let d = Cell::i32(district);
             let mut oldest = None;
@@ -442,43 +479,69 @@ impl<'t> Worker<'t> {
             // The specification skips a district whose orders are all delivered.
             let Some((oldest, o)) = oldest else { continue };
             tx.delete(&tables.new_order.table, oldest, guard)?;
+            queued[count] = (district, o.as_i32());
+            count += 1;
+            displayed += i64::from(o.as_i32());
+        }
 
-            let (order_row, [c]) =
-                fetch(&tx, &tables.orders, &[w, d, o], [orders::o_c_id], &mut self.key, guard);
+        let queued = &queued[..count];
+        let mut orders = [None; DISTRICTS as usize];
+        tx.find_many(
+            &tables.orders.table,
+            &tables.orders.index,
+            queued.len(),
+            &mut |number, key| {
+                let (district, order) = queued[number];
+                tables.orders.index.encode(&[w, Cell::i32(district), Cell::i32(order)], key);
+            },
+            &[orders::o_c_id, orders::o_carrier_id],
+            guard,
+            &mut |number, found| orders[number] = found.map(|(row, [customer, _])| (row, customer.as_i32())),
+        );
+        let mut amounts = [0; DISTRICTS as usize];
+        for (((district, order), row), amount) in queued.iter().zip(orders).zip(&mut amounts) {
+            let (order_row, _) = row.expect("a queued order exists");
             let carrier = [Cell::i32(carrier)];
             tx.update(&tables.orders.table, order_row, &[orders::o_carrier_id], &carrier, guard)?;
 
-            let lines = &mut self.rows;
-            lines.clear();
-            let mut amount = 0;
-            let columns = [order_line::ol_amount];
-            let key = &mut self.key;
-            prefix(&tx, &tables.order_line, &[w, d, o], columns, key, guard, &mut |row, [ol_amount]| {
-                lines.push(row);
-                amount += ol_amount.as_i64();
+            let order = [w, Cell::i32(*district), Cell::i32(*order)];
+            let columns = [order_line::ol_amount, order_line::ol_delivery_d];
+            let (lines, rows, key) = (&tables.order_line, &mut self.rows, &mut self.key);
+            rows.clear();
+            prefix(&tx, lines, &order, columns, key, guard, &mut |row, [ol_amount, ol_delivery_d]| {
+                assert!(ol_delivery_d.is_null(), "an order is delivered once");
+                rows.push(row);
+                *amount += ol_amount.as_i64();
                 true
             });
-            for &line in lines.iter() {
+            for &line in rows.iter() {
                 let columns = [order_line::ol_delivery_d];
-                tx.update(&tables.order_line.table, line, &columns, &[delivered_at], guard)?;
+                tx.update(&lines.table, line, &columns, &[delivered_at], guard)?;
             }
+        }
 
-            let (customer_row, [c_balance, c_delivery_cnt]) = fetch(
-                &tx,
-                &tables.customer,
-                &[w, d, c],
-                [customer::c_balance, customer::c_delivery_cnt],
-                &mut self.key,
-                guard,
-            );
+        let mut customers = [None; DISTRICTS as usize];
+        tx.find_many(
+            &tables.customer.table,
+            &tables.customer.index,
+            queued.len(),
+            &mut |number, key| {
+                let ((district, _), (_, customer)) = (queued[number], orders[number].expect("it exists"));
+                tables.customer.index.encode(&[w, Cell::i32(district), Cell::i32(customer)], key);
+            },
+            &[customer::c_balance, customer::c_delivery_cnt],
+            guard,
+            &mut |number, found| customers[number] = found.map(|(row, cells)| (row, *cells)),
+        );
+        for (customer, amount) in customers.iter().zip(amounts).take(count) {
+            let (row, [c_balance, c_delivery_cnt]) = customer.expect("who ordered exists");
             tx.update(
                 &tables.customer.table,
-                customer_row,
+                row,
                 &[customer::c_balance, customer::c_delivery_cnt],
                 &[Cell::i64(c_balance.as_i64() + amount), Cell::i32(c_delivery_cnt.as_i32() + 1)],
                 guard,
             )?;
-            displayed += i64::from(o.as_i32());
         }
         committed(tx, displayed)
     }
@@ -586,6 +649,16 @@ impl Client for Worker<'_> {
 #[inline]
 fn committed(tx: Transaction, displayed: i64) -> Result<Done> {
     Ok(Done { committed: true, lsn: tx.commit()?.lsn, displayed })
+}
+
+/// Fetches the ways to keys that are looked up or inserted soon.
+#[inline]
+fn approach<const N: usize>(ways: &[(&Index, &[Cell<'_>]); N], keys: &mut [KeyBuffer; N], guard: &Guard) {
+    for ((index, cells), key) in ways.iter().zip(&mut *keys) {
+        key.clear();
+        index.encode(cells, key);
+    }
+    Index::approach(&std::array::from_fn::<_, N, _>(|at| (ways[at].0, &keys[at][..])), guard);
 }
 
 /// The visible row under a full key.

@@ -8,6 +8,7 @@ use super::radix::{AT_ONCE, Sighting, Tree};
 use super::{KeyBuffer, OrderedIndex, ROW_ID_BYTES, Span, Verdict, split, with_row};
 use crate::Guard;
 use firn_base::RowId;
+use smallvec::SmallVec;
 
 /// A unique index.
 pub(super) struct UniqueTree {
@@ -41,6 +42,11 @@ impl UniqueTree {
         UniqueTree { tree: Tree::new(), lists: Box::new(Lists::new()) }
     }
 
+    /// The tree.
+    pub(super) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
     /// See [`posting::claim`].
     #[inline]
     pub(super) fn claim<E>(
@@ -51,6 +57,13 @@ impl UniqueTree {
         judge: impl FnMut(RowId) -> Result<Verdict, E>,
     ) -> Result<(), E> {
         posting::claim(&Pinned(&self.tree, guard), &self.lists, key, row, judge)
+    }
+
+    /// Lists rows under keys of which none is there; see [`super::Index::claim_run`].
+    pub(super) fn claim_run(&self, key: &[u8], rows: &[(u8, RowId)], guard: &Guard) -> bool {
+        let entries: SmallVec<[(u8, u64); 16]> =
+            rows.iter().map(|(last, row)| (*last, posting::single(*row))).collect();
+        self.tree.insert_run(key, &entries, guard)
     }
 
     /// See [`posting::remove`].
@@ -113,9 +126,15 @@ impl OrderedIndex for UniqueTree {
         span: Span<'_>,
         reverse: bool,
         guard: &Guard,
+        ahead: &mut impl FnMut(RowId),
         visit: &mut impl FnMut(&[u8], RowId) -> bool,
     ) {
-        self.tree.range(span, reverse, guard, &mut |key, value| match Posting::of(value) {
+        let mut soon = |value| {
+            if let Posting::One(row) = Posting::of(value) {
+                ahead(row);
+            }
+        };
+        self.tree.range(span, reverse, guard, &mut soon, &mut |key, value| match Posting::of(value) {
             Posting::One(row) => visit(key, row),
             Posting::Suffixed => {
                 let (key, row) = split(key);
@@ -136,7 +155,7 @@ impl OrderedIndex for UniqueTree {
     fn verify(&self, guard: &Guard) {
         self.tree.verify();
         let mut listed = 0;
-        self.tree.range(EVERYTHING, false, guard, &mut |key, value| {
+        self.tree.range(EVERYTHING, false, guard, &mut |_| {}, &mut |key, value| {
             match Posting::of(value) {
                 Posting::One(_) => {}
                 Posting::Suffixed => assert!(key.len() > ROW_ID_BYTES),
@@ -166,6 +185,13 @@ impl PairTree {
     }
 }
 
+impl PairTree {
+    /// The tree.
+    pub(super) fn tree(&self) -> &Tree {
+        &self.tree
+    }
+}
+
 impl OrderedIndex for PairTree {
     fn insert(&self, key: &[u8], row: RowId, guard: &Guard) {
         insert_pair(&self.tree, key, row, guard);
@@ -181,9 +207,10 @@ impl OrderedIndex for PairTree {
         span: Span<'_>,
         reverse: bool,
         guard: &Guard,
+        _ahead: &mut impl FnMut(RowId),
         visit: &mut impl FnMut(&[u8], RowId) -> bool,
     ) {
-        self.tree.range(span, reverse, guard, &mut |pair, _| {
+        self.tree.range(span, reverse, guard, &mut |_| {}, &mut |pair, _| {
             let (key, row) = split(pair);
             visit(key, row)
         });
@@ -199,7 +226,7 @@ impl OrderedIndex for PairTree {
 
     fn verify(&self, guard: &Guard) {
         self.tree.verify();
-        self.tree.range(EVERYTHING, false, guard, &mut |pair, _| {
+        self.tree.range(EVERYTHING, false, guard, &mut |_| {}, &mut |pair, _| {
             assert!(pair.len() > ROW_ID_BYTES, "a key without a row id: {pair:02x?}");
             true
         });
@@ -210,7 +237,7 @@ const EVERYTHING: Span<'_> = Span { low: &[], high: None };
 
 fn count(tree: &Tree, guard: &Guard) -> usize {
     let mut count = 0;
-    tree.range(EVERYTHING, false, guard, &mut |_, _| {
+    tree.range(EVERYTHING, false, guard, &mut |_| {}, &mut |_, _| {
         count += 1;
         true
     });

@@ -96,6 +96,7 @@ impl OrderedIndex for LockedIndex {
         span: Span<'_>,
         reverse: bool,
         _guard: &Guard,
+        _ahead: &mut impl FnMut(RowId),
         visit: &mut impl FnMut(&[u8], RowId) -> bool,
     ) {
         // One key at a time, so that `visit` runs without the lock.

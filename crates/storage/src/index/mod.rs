@@ -19,6 +19,7 @@ mod list;
 mod locked;
 mod posting;
 mod radix;
+mod runs;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +32,9 @@ use key::Codec;
 pub(crate) use list::IndexList;
 use locked::LockedIndex;
 pub(crate) use radix::AT_ONCE;
+use radix::Tree;
+pub(crate) use runs::Runs;
+use smallvec::SmallVec;
 use std::ops::Bound;
 
 /// The id that the catalog knows an index by.
@@ -95,12 +99,14 @@ trait OrderedIndex {
     fn insert(&self, key: &[u8], row: RowId, guard: &Guard);
     /// Removes such a pair if `dead` agrees; asks again if the pair was added anew meanwhile.
     fn remove(&self, key: &[u8], row: RowId, guard: &Guard, dead: impl FnMut() -> bool);
-    /// Calls `visit` with the pairs whose key lies in the span, until it returns false.
+    /// Calls `visit` with the pairs whose key lies in the span, until it returns false, and `ahead` with
+    /// rows that are soon to be visited, if it knows them.
     fn range(
         &self,
         span: Span<'_>,
         reverse: bool,
         guard: &Guard,
+        ahead: &mut impl FnMut(RowId),
         visit: &mut impl FnMut(&[u8], RowId) -> bool,
     );
     /// Number of pairs, which are counted one by one.
@@ -208,6 +214,16 @@ impl Index {
         }
     }
 
+    /// Lists rows under full keys that differ from `key` in their last byte alone, given by that byte,
+    /// ascending. False, and nothing has happened, unless nobody else can be in their way and they go
+    /// in together.
+    fn claim_run(&self, key: &[u8], rows: &[(u8, RowId)], guard: &Guard) -> bool {
+        match &self.kind {
+            Kind::Unique(index) if !self.nullable => index.claim_run(key, rows, guard),
+            _ => false,
+        }
+    }
+
     /// Takes `row` off this full key, if it is there.
     pub fn remove(&self, key: &[u8], row: RowId, guard: &Guard) {
         self.remove_if(key, row, guard, &mut || true);
@@ -269,6 +285,20 @@ impl Index {
         guard: &Guard,
         visit: &mut (impl FnMut(&[u8], RowId) -> bool + ?Sized),
     ) {
+        self.range_ahead((low, high), reverse, guard, &mut |_| {}, visit);
+    }
+
+    /// As [`Index::range`], and calls `ahead` with rows that are soon to be visited, as far as they are
+    /// known: what they touch can be fetched meanwhile.
+    #[inline]
+    pub(crate) fn range_ahead(
+        &self,
+        (low, high): (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        guard: &Guard,
+        ahead: &mut impl FnMut(RowId),
+        visit: &mut (impl FnMut(&[u8], RowId) -> bool + ?Sized),
+    ) {
         // What comes after a prefix begins at the string after it.
         let (after_low, after_high);
         let low = match low {
@@ -292,7 +322,21 @@ impl Index {
             return;
         }
         let visit = &mut |key: &[u8], row| visit(key, row);
-        each!(&self.kind, index => index.range(Span { low, high }, reverse, guard, visit));
+        each!(&self.kind, index => index.range(Span { low, high }, reverse, guard, ahead, visit));
+    }
+
+    /// Fetches the ways to keys, full ones or prefixes, of several indexes together: ahead of look-ups and
+    /// inserts, each of which would wait for one node after another. Of at most [`AT_ONCE`] keys.
+    pub fn approach(keys: &[(&Index, &[u8])], guard: &Guard) {
+        let ways: SmallVec<[(&Tree, &[u8]); AT_ONCE]> = keys
+            .iter()
+            .filter_map(|(index, key)| match &index.kind {
+                Kind::Unique(unique) => Some((unique.tree(), *key)),
+                Kind::Pairs(pairs) => Some((pairs.tree(), *key)),
+                Kind::Reference(_) => None,
+            })
+            .collect();
+        radix::approach(&ways, guard);
     }
 
     /// Adds many rows that no transaction is changing, several callers at once if they like:
@@ -303,17 +347,25 @@ impl Index {
         entries: impl IntoIterator<Item = (K, RowId)>,
         guard: &Guard,
     ) -> Result<(), Duplicate> {
-        for (key, row) in entries {
-            let key = key.as_ref();
-            if self.spec.unique {
-                self.claim(key, row, guard, &mut |other| {
-                    Err(Duplicate { key: KeyBuffer::from_slice(key), rows: [other, row] })
-                })?;
-            } else {
-                self.insert(key, row, guard);
-            }
+        let mut load = self.load(guard);
+        entries.into_iter().try_for_each(|(key, row)| load.add(key.as_ref(), row))?;
+        load.finish()
+    }
+
+    /// As [`Index::bulk_load`], with the rows one after another.
+    pub fn load<'i>(&'i self, guard: &'i Guard) -> Load<'i> {
+        Load { runs: Runs::new(self), guard }
+    }
+
+    /// Enters a row, as [`Index::bulk_load`] does.
+    fn load_one(&self, key: &[u8], row: RowId, guard: &Guard) -> Result<(), Duplicate> {
+        if !self.spec.unique {
+            self.insert(key, row, guard);
+            return Ok(());
         }
-        Ok(())
+        self.claim(key, row, guard, &mut |other| {
+            Err(Duplicate { key: KeyBuffer::from_slice(key), rows: [other, row] })
+        })
     }
 
     /// Number of entries, dead ones included, which are counted one by one; about right while others
@@ -344,7 +396,7 @@ impl Index {
         each!(&self.kind, index => index.verify(guard));
         let mut last: Option<KeyBuffer> = None;
         let mut entries = 0;
-        each!(&self.kind, index => index.range(Span { low: &[], high: None }, false, guard, &mut |key, _| {
+        each!(&self.kind, index => index.range(Span { low: &[], high: None }, false, guard, &mut |_| {}, &mut |key, _| {
             entries += 1;
             match &last {
                 Some(last) if &last[..] == key => {}
@@ -359,6 +411,27 @@ impl Index {
             true
         }));
         assert_eq!(entries, self.len(), "{}: the count is wrong", self.spec.name);
+    }
+}
+
+/// A bulk load under way; see [`Index::bulk_load`].
+pub struct Load<'i> {
+    runs: Runs<'i>,
+    guard: &'i Guard,
+}
+
+impl Load<'_> {
+    /// Adds a row under a full key.
+    #[inline]
+    pub fn add(&mut self, key: &[u8], row: RowId) -> Result<(), Duplicate> {
+        let (index, guard) = (self.runs.index(), self.guard);
+        self.runs.add(key, row, guard, |key, row| index.load_one(key, row, guard))
+    }
+
+    /// Must follow the last row: until then some are not in the index.
+    pub fn finish(mut self) -> Result<(), Duplicate> {
+        let (index, guard) = (self.runs.index(), self.guard);
+        self.runs.finish(guard, |key, row| index.load_one(key, row, guard))
     }
 }
 

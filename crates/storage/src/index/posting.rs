@@ -49,7 +49,8 @@ impl Posting {
     }
 }
 
-fn single(row: RowId) -> u64 {
+/// The value for one row.
+pub(super) fn single(row: RowId) -> u64 {
     // 32 bits of block numbers are 4 PiB of one table in blocks of 1 MiB.
     assert!(row.to_bits() >> ROW_BITS == 0, "row id {row:?} does not fit an index");
     row.to_bits()

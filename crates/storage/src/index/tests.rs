@@ -211,6 +211,30 @@ fn a_bulk_load_reports_the_key_that_two_rows_have() {
 }
 
 #[test]
+fn going_the_ways_to_keys_ahead_changes_nothing() {
+    let guard = &crate::pin();
+    let indexes = [false, true].map(|unique| Index::new(spec(unique, vec![column(SqlType::Integer); 2])));
+    let [pairs, unique] = &indexes;
+    let keys = [[1, 1], [1, 2], [7, 300]].map(|key| integers(unique, &key));
+    for index in &indexes {
+        index.bulk_load(keys.iter().zip((0..).map(row)), guard).unwrap();
+    }
+    let absent = integers(unique, &[1, 3]);
+    let prefix = integers(unique, &[7]);
+    let ways: Vec<(&Index, &[u8])> = [pairs, unique]
+        .into_iter()
+        .flat_map(|index| [&keys[2], &absent, &prefix].map(|key| (&**index, &key[..])))
+        .collect();
+    Index::approach(&[], guard);
+    Index::approach(&ways, guard);
+    Index::approach(&ways.repeat(5), guard);
+    for index in &indexes {
+        assert_eq!(rows_under(index, &keys[2]), [row(2)]);
+        assert_eq!(index.len(), 3);
+    }
+}
+
+#[test]
 fn a_key_may_change_hands_over_and_over() {
     let index = Index::new(spec(true, vec![column(SqlType::Integer)]));
     let guard = &crate::pin();

@@ -11,6 +11,7 @@ use firn_txn::catalog::{
 use firn_txn::{Config, Engine, Transaction, pin};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub fn directory() -> &'static Path {
     Path::new("/data/db")
@@ -154,7 +155,7 @@ pub type State = BTreeMap<String, (Vec<String>, BTreeMap<u64, Vec<Value>>)>;
 pub fn state(engine: &Arc<Engine>) -> State {
     // The collector takes entries out of indexes, which are counted below.
     while engine.garbage_backlog() > 0 {
-        std::thread::yield_now();
+        std::thread::sleep(Duration::from_millis(1));
     }
     let tx = engine.begin();
     let mut state = State::new();

@@ -11,13 +11,15 @@ use crate::index::{Span, key};
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// Calls `visit` with keys and values of a span until it returns false.
+/// Calls `visit` with keys and values of a span until it returns false, and `ahead` with values that
+/// are soon to be visited.
 #[inline]
 pub(super) fn scan<'g>(
     root: Node<'g>,
     span: Span<'_>,
     reverse: bool,
     _guard: &'g Guard,
+    ahead: &mut impl FnMut(u64),
     visit: &mut impl FnMut(&[u8], u64) -> bool,
 ) {
     let bounds = Bounds { low: Path::from_slice(span.low), high: span.high.map(Path::from_slice) };
@@ -34,6 +36,11 @@ pub(super) fn scan<'g>(
         if count == 0 {
             cursor.frames.pop();
             continue;
+        }
+        for (_, child) in &batch[..count] {
+            if let Some(value) = child.as_value() {
+                ahead(value);
+            }
         }
         cursor.path.truncate(depth);
         cursor.path.push(0);

@@ -95,6 +95,47 @@ impl<'k> Search<'k> {
     }
 }
 
+/// What is to be inserted.
+#[derive(Clone, Copy)]
+enum New<'a> {
+    /// The value of the key.
+    Value(u64),
+    /// Values of keys that differ from the key in their last byte alone: these bytes, ascending, and
+    /// the values.
+    Run(&'a [(u8, u64)]),
+}
+
+impl New<'_> {
+    /// Whether one child can hold it below a path of `depth` bytes of the key.
+    fn fits(self, key: &[u8], depth: usize) -> bool {
+        match self {
+            New::Value(_) => true,
+            New::Run(_) => depth < key.len() && key.len() - 1 - depth <= PREFIX_BYTES,
+        }
+    }
+
+    /// The child for that.
+    fn child(self, key: &[u8], depth: usize) -> Child {
+        match self {
+            New::Value(value) => entry(key, depth, value),
+            New::Run(entries) => {
+                let node = Fresh::new(entries.len(), Prefix::new(&key[depth..key.len() - 1]));
+                entries.iter().for_each(|(byte, value)| node.add(*byte, Child::value(*value)));
+                node.into_child()
+            }
+        }
+    }
+}
+
+/// What came of an insert.
+enum Inserted {
+    Done,
+    /// The key is there, with this value.
+    Exists(u64),
+    /// A run has no place of its own; nothing has happened.
+    NotAtOnce,
+}
+
 /// Where a descent has come: a node, and the child of it that the key leads to.
 #[derive(Clone, Copy)]
 struct Place<'g> {
@@ -166,26 +207,27 @@ impl Tree {
     /// The values of up to [`AT_ONCE`] keys, which are looked up together.
     pub(super) fn get_many<K: AsRef<[u8]>>(&self, keys: &[K], values: &mut [Option<u64>], guard: &Guard) {
         assert!(keys.len() == values.len() && keys.len() <= AT_ONCE);
-        let mut walks = [self.walk(); AT_ONCE];
         let mut searches = [Search::new(&[]); AT_ONCE];
         for (search, key) in searches.iter_mut().zip(keys) {
             *search = Search::new(key.as_ref());
         }
-        let mut running = (1u32 << keys.len()) - 1;
-        while running != 0 {
-            let mut round = running;
-            while round != 0 {
-                let number = round.trailing_zeros() as usize;
-                round &= round - 1;
-                let (walk, search) = (&mut walks[number], &searches[number]);
-                match walk.advance(search, guard) {
-                    Ok(None) => walk.prefetch(search),
-                    Ok(Some(value)) => {
-                        values[number] = value;
-                        running &= !(1 << number);
-                    }
-                    Err(Contended) => *walk = self.walk(),
-                }
+        let searches = &searches[..keys.len()];
+        let mut walks = [self.walk_shared(searches, guard); AT_ONCE];
+        walk_all(&mut walks, searches, guard, |number, value| values[number] = value, |_| self.walk());
+    }
+
+    /// The part of the way that all these keys share.
+    fn walk_shared(&self, searches: &[Search<'_>], guard: &Guard) -> Walk {
+        let mut shared = self.walk();
+        let Some((first, others)) = searches.split_first() else { return shared };
+        // Of what they share the first eight bytes are enough, and quick to compare.
+        let differing = others.iter().fold(0, |bits, other| bits | (other.word(0) ^ first.word(0)));
+        let common = (differing.leading_zeros() / 8) as usize;
+        loop {
+            let mut next = shared;
+            match next.advance(first, guard) {
+                Ok(None) if next.depth <= common && next.child.is_node() => shared = next,
+                _ => return shared,
             }
         }
     }
@@ -207,8 +249,24 @@ impl Tree {
     pub(super) fn insert(&self, key: &[u8], value: u64, guard: &Guard) -> Result<(), u64> {
         let search = Search::new(key);
         loop {
-            if let Ok(outcome) = self.try_insert(&search, value, guard) {
-                return outcome;
+            match self.try_insert(&search, New::Value(value), guard) {
+                Ok(Inserted::Done) => return Ok(()),
+                Ok(Inserted::Exists(value)) => return Err(value),
+                Ok(Inserted::NotAtOnce) => unreachable!("a single key always has a place"),
+                Err(Contended) => {}
+            }
+        }
+    }
+
+    /// Inserts keys that differ from `key` in their last byte alone, given by that byte, ascending,
+    /// with their values: one look-up, one lock and at most one new node for all. False if that does
+    /// not go, as when one of them is there; then nothing has happened.
+    pub(super) fn insert_run(&self, key: &[u8], entries: &[(u8, u64)], guard: &Guard) -> bool {
+        debug_assert!(entries.is_sorted_by(|(a, _), (b, _)| a < b));
+        let search = Search::new(key);
+        loop {
+            if let Ok(outcome) = self.try_insert(&search, New::Run(entries), guard) {
+                return matches!(outcome, Inserted::Done);
             }
         }
     }
@@ -259,20 +317,19 @@ impl Tree {
         }
     }
 
-    fn try_insert(
-        &self,
-        search: &Search<'_>,
-        value: u64,
-        guard: &Guard,
-    ) -> Result<Result<(), u64>, Contended> {
+    fn try_insert(&self, search: &Search<'_>, new: New<'_>, guard: &Guard) -> Result<Inserted, Contended> {
         let Descent { parent, place, depth, found } = self.descend(search, guard)?;
         let Place { node, version, byte } = place;
+        if let (New::Run(entries), true) = (new, depth == search.key.len()) {
+            return add_run(parent, place, entries, guard);
+        }
         match found {
-            Found::Value(value, _) => return Ok(Err(value)),
+            Found::Value(value, _) => return Ok(Inserted::Exists(value)),
+            Found::Nothing if !new.fits(search.key, depth) => return Ok(Inserted::NotAtOnce),
             // Without a parent it is the root, which is never full where a byte has no child.
-            Found::Nothing if parent.is_none() || !node.is_full() => {
+            Found::Nothing if parent.is_none() || node.has_room(1) => {
                 let _lock = node.header().lock(version)?;
-                node.add(byte, entry(search.key, depth, value));
+                node.add(byte, new.child(search.key, depth));
             }
             Found::Nothing => {
                 let parent = parent.expect("just looked");
@@ -280,23 +337,28 @@ impl Tree {
                 let lock = node.header().lock(version)?;
                 let prefix = node.header().prefix();
                 let larger = Fresh::copy(node, node.header().count() + 1, prefix, None);
-                larger.add(byte, entry(search.key, depth, value));
+                larger.add(byte, new.child(search.key, depth));
                 parent.replace(larger.into_child(), guard);
                 lock.make_obsolete();
             }
             Found::Other(leaf) => {
+                let New::Value(value) = new else { return Ok(Inserted::NotAtOnce) };
                 let _lock = node.header().lock(version)?;
                 let old = node.child(byte);
                 node.set(byte, fork(leaf, old, search.key, depth, value, guard));
             }
             Found::Elsewhere(below, below_version) => {
+                let end = depth + search.common(below.header().prefix(), depth);
+                if !new.fits(search.key, end + 1) {
+                    return Ok(Inserted::NotAtOnce);
+                }
                 let _lock = node.header().lock(version)?;
                 let below_lock = below.header().lock(below_version)?;
-                place.replace(split(below, search, depth, value), guard);
+                place.replace(split(below, search.key, depth, end, new), guard);
                 below_lock.make_obsolete();
             }
         }
-        Ok(Ok(()))
+        Ok(Inserted::Done)
     }
 
     fn try_replace(
@@ -370,16 +432,18 @@ impl Tree {
     }
 
     /// Calls `visit` with keys and values between the bounds in order, or against it, until it
-    /// returns false. See [`super::Index::range`] for what is promised beside writers.
+    /// returns false. See [`super::Index::range`] for what is promised beside writers. Values that it
+    /// is about to visit, and perhaps others, go to `ahead` first.
     #[inline]
     pub(super) fn range(
         &self,
         span: Span<'_>,
         reverse: bool,
         guard: &Guard,
+        ahead: &mut impl FnMut(u64),
         visit: &mut impl FnMut(&[u8], u64) -> bool,
     ) {
-        cursor::scan(self.root(), span, reverse, guard, visit);
+        cursor::scan(self.root(), span, reverse, guard, ahead, visit);
     }
 
     /// Bytes held, about right while others write.
@@ -485,6 +549,48 @@ impl Walk {
     }
 }
 
+/// Walks on until every walk has ended, a level of each in turn, and gives each one's answer by its number.
+/// One that meets a change begins again where `begin` says.
+#[inline]
+fn walk_all(
+    walks: &mut [Walk],
+    searches: &[Search<'_>],
+    guard: &Guard,
+    mut answer: impl FnMut(usize, Option<u64>),
+    begin: impl Fn(usize) -> Walk,
+) {
+    let mut running = (1u32 << searches.len()) - 1;
+    while running != 0 {
+        let mut round = running;
+        while round != 0 {
+            let number = round.trailing_zeros() as usize;
+            round &= round - 1;
+            let (walk, search) = (&mut walks[number], &searches[number]);
+            match walk.advance(search, guard) {
+                Ok(None) => walk.prefetch(search),
+                Ok(Some(value)) => {
+                    answer(number, value);
+                    running &= !(1 << number);
+                }
+                Err(Contended) => *walk = begin(number),
+            }
+        }
+    }
+}
+
+/// Goes the ways to up to [`AT_ONCE`] keys of any trees together, so that the nodes on them are in the
+/// cache when the keys are looked up or inserted.
+pub(super) fn approach(ways: &[(&Tree, &[u8])], guard: &Guard) {
+    let Some((first, _)) = ways.first() else { return };
+    let ways = &ways[..ways.len().min(AT_ONCE)];
+    let mut walks = [first.walk(); AT_ONCE];
+    let mut searches = [Search::new(&[]); AT_ONCE];
+    for (number, (tree, key)) in ways.iter().enumerate() {
+        (walks[number], searches[number]) = (tree.walk(), Search::new(key));
+    }
+    walk_all(&mut walks, &searches[..ways.len()], guard, |_, _| {}, |number| ways[number].0.walk());
+}
+
 /// A key's value, of whose key `depth` bytes are on the path.
 fn entry(key: &[u8], depth: usize, value: u64) -> Child {
     assert!(depth <= key.len(), "no key is a prefix of another");
@@ -541,17 +647,51 @@ fn fork(leaf: Leaf<'_>, old: Child, key: &[u8], depth: usize, value: u64, guard:
     top
 }
 
-/// What takes the place of a node whose prefix a new key leaves: a node with what they share, above a
-/// copy of the old one and the new entry. The old node and the one above are locked.
-fn split(below: Node<'_>, search: &Search<'_>, depth: usize, value: u64) -> Child {
+/// What takes the place of a node whose prefix begins at `depth` of a new key's path and ends to differ
+/// from it at `end`: a node with what they share, above a copy of the old one and what is new. The old
+/// node and the one above are locked.
+fn split(below: Node<'_>, key: &[u8], depth: usize, end: usize, new: New<'_>) -> Child {
     let prefix = below.header().prefix();
     let bytes = prefix.to_bytes();
-    let common = search.common(prefix, depth);
-    let end = depth + common;
-    assert!(end < search.key.len(), "no key is a prefix of another");
+    let common = end - depth;
+    assert!(end < key.len(), "no key is a prefix of another");
     let node = Fresh::new(2, Prefix::new(&bytes[..common]));
     let rest = Prefix::new(&bytes[common + 1..prefix.len()]);
     node.add(bytes[common], Fresh::copy(below, below.header().count(), rest, None).into_child());
-    node.add(search.key[end], entry(search.key, end + 1, value));
+    node.add(key[end], new.child(key, end + 1));
     node.into_child()
+}
+
+/// Adds keys that end in the node of `place`, if none of them is there.
+fn add_run(
+    parent: Option<Place<'_>>,
+    place: Place<'_>,
+    entries: &[(u8, u64)],
+    guard: &Guard,
+) -> Result<Inserted, Contended> {
+    let Place { node, version, .. } = place;
+    if entries.iter().any(|(byte, _)| !node.child(*byte).is_nothing()) {
+        // Or so it seems: then they go one by one.
+        return Ok(Inserted::NotAtOnce);
+    }
+    let add = |target: Node<'_>| {
+        entries.iter().for_each(|(byte, value)| target.add(*byte, Child::value(*value)));
+    };
+    match parent {
+        Some(parent) if !node.has_room(entries.len()) => {
+            let _parent_lock = parent.node.header().lock(parent.version)?;
+            let lock = node.header().lock(version)?;
+            let header = node.header();
+            let larger = Fresh::copy(node, header.count() + entries.len(), header.prefix(), None);
+            add(larger.node());
+            parent.replace(larger.into_child(), guard);
+            lock.make_obsolete();
+        }
+        // The root has room for every byte.
+        _ => {
+            let _lock = node.header().lock(version)?;
+            add(node);
+        }
+    }
+    Ok(Inserted::Done)
 }

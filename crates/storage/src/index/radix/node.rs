@@ -86,6 +86,12 @@ impl Child {
         self.0.is_null()
     }
 
+    /// The value that lies in the word, if one does.
+    #[inline]
+    pub(super) fn as_value(self) -> Option<u64> {
+        (self.0.addr() & TAG_MASK == VALUE).then_some((self.0.addr() >> TAG_BITS) as u64)
+    }
+
     #[inline]
     pub(super) fn is_node(self) -> bool {
         self.0.addr() & NODE_4 != 0
@@ -651,14 +657,15 @@ impl<'g> Node<'g> {
         });
     }
 
-    pub(super) fn is_full(self) -> bool {
+    /// Whether so many more children fit in.
+    pub(super) fn has_room(self, more: usize) -> bool {
         let capacity = match self {
             Node::N4(_) => 4,
             Node::N16(_) => 16,
             Node::N48(_) => 48,
             Node::N256(_) => 256,
         };
-        self.header().count() == capacity
+        self.header().count() + more <= capacity
     }
 
     /// Whether it had better be smaller once it has lost a child. Well below the smaller capacity, so
@@ -679,7 +686,7 @@ impl<'g> Node<'g> {
 
     /// Adds a child for a byte that has none.
     pub(super) fn add(self, byte: u8, child: Child) {
-        debug_assert!(!self.is_full() && self.child(byte).is_nothing() && !child.is_nothing());
+        debug_assert!(self.has_room(1) && self.child(byte).is_nothing() && !child.is_nothing());
         match self {
             Node::N4(node) => node.add(byte, child),
             Node::N16(node) => node.add(byte, child),
@@ -744,11 +751,16 @@ impl Fresh {
         copy
     }
 
-    /// Adds a child.
-    pub(super) fn add(&self, byte: u8, child: Child) {
+    /// The node.
+    pub(super) fn node(&self) -> Node<'_> {
         // SAFETY: the node was just made and is ours.
         let Kind::Node(node) = (unsafe { self.0.kind() }) else { unreachable!("it is a node") };
-        node.add(byte, child);
+        node
+    }
+
+    /// Adds a child.
+    pub(super) fn add(&self, byte: u8, child: Child) {
+        self.node().add(byte, child);
     }
 
     /// The node as a child, to be linked.
@@ -774,7 +786,7 @@ mod tests {
                 node.for_each(|byte, child| children.push((byte, child.0.addr() >> TAG_BITS)));
                 let expected: Vec<_> = model.iter().map(|(byte, value)| (*byte, *value as usize)).collect();
                 assert_eq!(children, expected);
-                assert_eq!(node.is_full(), model.len() == capacity && capacity != 80);
+                assert_eq!(node.has_room(1), model.len() < capacity || capacity == 80);
                 for byte in (0..=255u8).step_by(if cfg!(miri) { 51 } else { 1 }) {
                     assert_eq!(node.child(byte).is_nothing(), !model.contains_key(&byte));
                     for (reverse, range) in [(false, byte..=255), (true, 0..=byte)] {

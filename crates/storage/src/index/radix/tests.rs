@@ -31,7 +31,7 @@ fn some_key(shape: i64, random: &mut Random) -> Key {
 
 fn found(tree: &Tree, low: &[u8], high: Option<&[u8]>, reverse: bool) -> Vec<(Key, u64)> {
     let mut found = Vec::new();
-    tree.range(Span { low, high }, reverse, &crate::pin(), &mut |key, value| {
+    tree.range(Span { low, high }, reverse, &crate::pin(), &mut |_| {}, &mut |key, value| {
         found.push((key.to_vec(), value));
         true
     });
@@ -52,6 +52,7 @@ fn expected(model: &BTreeMap<Key, u64>, low: &[u8], high: Option<&[u8]>, reverse
 fn a_tree_does_what_a_sorted_map_does() {
     let seed = Random::from_entropy().next_u64();
     let random = &mut Random::seeded(seed);
+    let mut runs = 0;
     for round in 0..if cfg!(miri) { 4 } else { 120 } {
         let shape = round % 4;
         let guard = &crate::pin();
@@ -64,6 +65,26 @@ fn a_tree_does_what_a_sorted_map_does() {
             let value = random.next_u64() >> 4;
             let grows = (step < steps / 2) == (random.uniform(0, 4) > 0);
             match random.uniform(0, 7) {
+                0 if grows && shape < 3 => {
+                    let mut key = key;
+                    let last = key.len() - 1;
+                    let mut bytes: Vec<u8> =
+                        (0..random.uniform(1, 20)).map(|_| random.uniform(0, 255) as u8).collect();
+                    bytes.sort_unstable();
+                    bytes.dedup();
+                    key[last] = bytes[0];
+                    let entries: Vec<(u8, u64)> = bytes.iter().map(|byte| (*byte, value)).collect();
+                    let inserted = tree.insert_run(&key, &entries, guard);
+                    for byte in bytes {
+                        key[last] = byte;
+                        assert!(!inserted || !model.contains_key(&key), "{context}");
+                        if inserted {
+                            model.insert(key.clone(), value);
+                        }
+                        assert_eq!(tree.get(&key, guard), model.get(&key).copied(), "{context}");
+                    }
+                    runs += usize::from(inserted);
+                }
                 0..=4 if grows => match model.get(&key) {
                     Some(known) => assert_eq!(tree.insert(&key, value, guard), Err(*known), "{context}"),
                     None => {
@@ -125,6 +146,7 @@ fn a_tree_does_what_a_sorted_map_does() {
         tree.verify();
         assert_eq!(found(&tree, &[], None, true), []);
     }
+    assert!(runs > 0, "no run was ever entered at once");
 }
 
 /// Keys that share much lie below a chain of nodes, which goes with them at one go.
@@ -156,19 +178,25 @@ fn a_scan_outlives_changes_to_the_nodes_it_stands_in() {
         let count = 300;
         (0..count).for_each(|number| tree.insert(&key(number), number, guard).unwrap());
         let mut visited = Vec::new();
-        tree.range(Span { low: &key(7), high: Some(&key(290)) }, reverse, guard, &mut |_, number| {
-            if number % 3 == 0 {
-                visited.push(number);
-            }
-            // The node grows and shrinks around the place, and the place itself goes.
-            let neighbour = (number * 3 + 1).to_be_bytes();
-            assert!(tree.insert(&neighbour, 3 * number + 1_000_000, guard).is_ok());
-            if number % 2 == 0 {
-                assert!(tree.replace(&key(number), tree.look(&key(number), guard), None, guard));
-            }
-            assert!(tree.replace(&neighbour, tree.look(&neighbour, guard), None, guard));
-            true
-        });
+        tree.range(
+            Span { low: &key(7), high: Some(&key(290)) },
+            reverse,
+            guard,
+            &mut |_| {},
+            &mut |_, number| {
+                if number % 3 == 0 {
+                    visited.push(number);
+                }
+                // The node grows and shrinks around the place, and the place itself goes.
+                let neighbour = (number * 3 + 1).to_be_bytes();
+                assert!(tree.insert(&neighbour, 3 * number + 1_000_000, guard).is_ok());
+                if number % 2 == 0 {
+                    assert!(tree.replace(&key(number), tree.look(&key(number), guard), None, guard));
+                }
+                assert!(tree.replace(&neighbour, tree.look(&neighbour, guard), None, guard));
+                true
+            },
+        );
         if reverse {
             visited.reverse();
         }
@@ -206,7 +234,17 @@ fn threads_do_not_disturb_each_others_keys() {
                     let key = key(number % space);
                     let seen = tree.look(&key, guard);
                     assert_eq!(seen.value, own.get(&key).copied());
-                    if seen.value.is_none() && turn % 128 < 64 {
+                    if turn % 128 < 64 && number % 32 < 20 {
+                        let last = key[key.len() - 1];
+                        let run: Vec<(u8, u64)> = (0..3).map(|step| (last + 4 * step, turn)).collect();
+                        if tree.insert_run(&key, &run, guard) {
+                            for (last, turn) in run {
+                                let mut key = key.clone();
+                                *key.last_mut().unwrap() = last;
+                                assert_eq!(own.insert(key, turn), None);
+                            }
+                        }
+                    } else if seen.value.is_none() && turn % 128 < 64 {
                         assert_eq!(tree.insert(&key, turn, guard), Ok(()));
                         own.insert(key, turn);
                     } else if seen.value.is_some() {
