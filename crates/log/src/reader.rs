@@ -56,6 +56,7 @@ pub struct Entry<'a> {
 
 impl<'a> Entry<'a> {
     /// Its redo records.
+    #[inline]
     pub fn records(&self) -> Records<'a> {
         Records::new(self.bytes)
     }
@@ -63,12 +64,13 @@ impl<'a> Entry<'a> {
 
 impl Group {
     /// The commits, in order.
-    pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> + Clone {
         let mut rest = &self.bytes[..];
         (0..self.entries).map(move |_| take_entry(&mut rest).expect("checked when it was read"))
     }
 }
 
+#[inline]
 fn take_entry<'a>(rest: &mut &'a [u8]) -> Option<Entry<'a>> {
     let (header, behind) = rest.split_first_chunk::<ENTRY_HEADER_LEN>()?;
     let (time, length) = decode_entry_header(header);

@@ -413,7 +413,7 @@ fn take_array<'a, const LENGTH: usize>(bytes: &mut &'a [u8]) -> Result<&'a [u8; 
     }
 }
 
-#[inline]
+#[inline(always)]
 fn take_cell<'a>(bytes: &mut &'a [u8]) -> Result<Cell<'a>> {
     let [tag] = *take_array::<1>(bytes)?;
     Ok(match tag {
@@ -445,10 +445,12 @@ pub struct Records<'a> {
 
 impl<'a> Records<'a> {
     /// Reads what a [`RedoBuffer`] wrote.
+    #[inline]
     pub fn new(bytes: &'a [u8]) -> Records<'a> {
         Records { rest: bytes }
     }
 
+    #[inline(always)]
     fn read(&mut self) -> Result<Record<'a>> {
         let Some((length, _)) = self.rest.split_first_chunk::<4>() else {
             return Err(malformed("it ends early"));
@@ -497,6 +499,7 @@ impl<'a> Records<'a> {
 impl<'a> Iterator for Records<'a> {
     type Item = Result<Record<'a>>;
 
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;
@@ -520,13 +523,21 @@ pub struct Cells<'a> {
 impl<'a> Iterator for Cells<'a> {
     type Item = Result<Cell<'a>>;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         finish(&mut self.rest, &mut self.left, take_cell)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         (self.left as usize, Some(self.left as usize))
+    }
+}
+
+impl Cells<'_> {
+    /// How many cells there are to be.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        self.left as usize
     }
 }
 
@@ -540,7 +551,7 @@ pub struct UpdatedCells<'a> {
 impl<'a> Iterator for UpdatedCells<'a> {
     type Item = Result<(ColumnId, Cell<'a>)>;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         finish(&mut self.rest, &mut self.left, |rest| {
             let column = ColumnId(u16::from_le_bytes(*take_array(rest)?));
@@ -560,6 +571,7 @@ pub struct BatchColumns<'a> {
 impl<'a> Iterator for BatchColumns<'a> {
     type Item = Result<Cells<'a>>;
 
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         let rows = self.rows;
         finish(&mut self.rest, &mut self.left, |rest| {
@@ -569,8 +581,16 @@ impl<'a> Iterator for BatchColumns<'a> {
     }
 }
 
+impl BatchColumns<'_> {
+    /// How many columns there are to be.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        usize::from(self.left)
+    }
+}
+
 /// One step of an iterator over `left` items in `rest`; an error is its last item.
-#[inline]
+#[inline(always)]
 fn finish<'a, T, N: From<u8> + PartialEq + Copy + std::ops::SubAssign>(
     rest: &mut &'a [u8],
     left: &mut N,

@@ -127,7 +127,6 @@ impl<'a> Rows<'a> for BatchRows<'a> {
     fn store(&self, from: usize, count: u32, block: &Block, first: Slot) {
         for (position, column) in self.columns.iter().enumerate() {
             let id = ColumnId(position as u16);
-            let rows = (from..).zip((first.0..first.0 + count).map(Slot));
             match (&column.values, column.nulls) {
                 // The widths that most columns have, without NULLs, in plain loops.
                 (Values::Four(values), None) => {
@@ -154,10 +153,14 @@ impl<'a> Rows<'a> for BatchRows<'a> {
                     }
                     self.mark_valid(block, id, first, count);
                 }
+                (Values::Text(array), None) => {
+                    let strings =
+                        (from..from + count as usize).map(|row| Cell::Bytes(array.value(row).as_bytes()));
+                    block.store_column(first, count, id, strings);
+                }
                 _ => {
-                    for (row, slot) in rows {
-                        block.store(slot, &[id], &[self.cell(row, position)]);
-                    }
+                    let cells = (from..from + count as usize).map(|row| self.cell(row, position));
+                    block.store_column(first, count, id, cells);
                 }
             }
         }

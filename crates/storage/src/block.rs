@@ -259,18 +259,18 @@ impl Block {
 
     /// Fills a column of rows that follow each other, just given out, with their cells; long strings go
     /// to the heap. What is the same for every row is asked once.
-    pub fn store_column<'a, 'c: 'a>(
+    pub fn store_column<'c>(
         &self,
         first: Slot,
+        rows: u32,
         column: ColumnId,
-        cells: impl ExactSizeIterator<Item = &'a Cell<'c>>,
+        cells: impl Iterator<Item = Cell<'c>>,
     ) {
-        let Some(last) = (cells.len() as u32).checked_sub(1) else { return };
-        self.check(Slot(first.0 + last));
-        let column = self.layout.column(column);
-        let next = first.index() + cells.len();
+        self.check(Slot(first.0.checked_add(rows.saturating_sub(1)).expect("slots are numbered so far")));
+        let (cells, column) = (cells.take(rows as usize), self.layout.column(column));
+        let next = first.index() + rows as usize;
         // What is inserted next comes behind this: by then the cache lines are here.
-        for line in (column.value_at(next)..column.value_at(next + cells.len())).step_by(PART_ALIGN) {
+        for line in (column.value_at(next)..column.value_at(next + rows as usize)).step_by(PART_ALIGN) {
             self.memory.prefetch_to_write(line);
         }
         let values = column.values();
@@ -286,7 +286,7 @@ impl Block {
                 Unit::View => self.store_strings(first, column, cells),
                 Unit::Bit | Unit::Two | Unit::Pair => {
                     for (slot, cell) in (first.0..).map(Slot).zip(cells) {
-                        self.store_checked(slot, column, cell);
+                        self.store_checked(slot, column, &cell);
                     }
                 }
             }
@@ -296,15 +296,15 @@ impl Block {
     /// # Safety
     /// The slots have been [checked](Block::check).
     #[inline(always)]
-    unsafe fn store_words_of<'a, 'c: 'a>(
+    unsafe fn store_words_of<'c>(
         &self,
         first: Slot,
         column: ColumnLayout,
-        cells: impl Iterator<Item = &'a Cell<'c>>,
+        cells: impl Iterator<Item = Cell<'c>>,
         store: impl Fn(usize, u64),
     ) {
         for (at, cell) in (first.index()..).zip(cells) {
-            let word = match *cell {
+            let word = match cell {
                 Cell::Word(word) => word,
                 Cell::Null => 0,
                 _ => unreachable!("cells are of their column's type"),
@@ -317,11 +317,11 @@ impl Block {
 
     /// # Safety
     /// The slots have been [checked](Block::check).
-    unsafe fn store_strings<'a, 'c: 'a>(
+    unsafe fn store_strings<'c>(
         &self,
         first: Slot,
         column: ColumnLayout,
-        cells: impl Iterator<Item = &'a Cell<'c>>,
+        cells: impl Iterator<Item = Cell<'c>>,
     ) {
         let mut appender = None;
         for (at, cell) in (first.index()..).zip(cells) {
@@ -349,6 +349,14 @@ impl Block {
             // SAFETY: just checked.
             unsafe { self.store_checked(slot, *column, cell) };
         }
+    }
+
+    /// Sets one column of a row. The caller owns the row.
+    #[inline]
+    pub fn store_one(&self, slot: Slot, column: ColumnId, cell: &Cell<'_>) {
+        self.check(slot);
+        // SAFETY: just checked.
+        unsafe { self.store_checked(slot, self.layout.column(column), cell) };
     }
 
     /// # Safety

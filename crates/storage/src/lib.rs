@@ -27,5 +27,5 @@ pub use collect::Garbage;
 pub use crossbeam_epoch::{Guard, pin};
 pub use index::{Index, IndexColumn, IndexId, IndexSpec, KeyBuffer};
 pub use scan::{ScanBatch, TableScan};
-pub use table::{ColumnSpec, Found, Gate, Table, TableOptions};
+pub use table::{ColumnSpec, Found, Gate, Restored, Table, TableOptions};
 pub use write_set::{Mark, Retired, WriteSet};

@@ -56,7 +56,7 @@ impl<'c, const N: usize> Rows<'c> for &[[Cell<'c>; N]] {
     fn store(&self, from: usize, count: u32, block: &Block, first: Slot) {
         let rows = &self[from..from + count as usize];
         for column in 0..N {
-            block.store_column(first, ColumnId(column as u16), rows.iter().map(|row| &row[column]));
+            block.store_column(first, count, ColumnId(column as u16), rows.iter().map(|row| row[column]));
         }
     }
 }
@@ -778,12 +778,28 @@ impl Table {
 
     // ---- recovery: one thread per row, no readers, no versions, no indexes yet ----
 
-    /// Puts a row where the log says it was.
-    pub fn restore_row(&self, row: RowId, cells: &[Cell<'_>]) {
-        let block = self.restore_block(row);
-        block.allocate_through(row.slot());
-        block.store_row(row.slot(), cells);
-        block.set_present(row.slot(), true);
+    /// Whether a block has slots for so many rows from `first` on.
+    #[inline]
+    pub fn has_slots(&self, first: RowId, rows: u32) -> bool {
+        rows > 0 && first.slot().0.checked_add(rows).is_some_and(|end| end <= self.layout.slots)
+    }
+
+    /// Rows that lie side by side, where the log says they were, to be filled. Panics if a block has no
+    /// such slots.
+    #[inline]
+    pub fn restore_rows(&self, first: RowId, rows: u32) -> Restored<'_> {
+        let block = self.restore_block(first);
+        let slot = first.slot();
+        assert!(self.has_slots(first, rows), "the rows of a block lie in its slots");
+        block.allocate_through(Slot(slot.0 + rows - 1));
+        Restored { block, slot, rows }
+    }
+
+    /// A row that was restored before, to be changed; `None` if it was not.
+    #[inline]
+    pub fn restored(&self, row: RowId) -> Option<Restored<'_>> {
+        let block = self.blocks.get(row.block())?;
+        block.is_present(row.slot()).then_some(Restored { block, slot: row.slot(), rows: 1 })
     }
 
     /// Puts whole columns where a checkpoint says they were: row `i` at `rows[i]`. Rows that lie side
@@ -801,24 +817,6 @@ impl Table {
             set_bits(block.present_words(), first.slot(), count);
             from += count as usize;
         }
-    }
-
-    /// Sets columns of a row that was restored before; false if it was not.
-    pub fn restore_update(&self, row: RowId, columns: &[ColumnId], cells: &[Cell<'_>]) -> bool {
-        let Some(block) = self.blocks.get(row.block()) else { return false };
-        if !block.is_present(row.slot()) {
-            return false;
-        }
-        block.store(row.slot(), columns, cells);
-        true
-    }
-
-    /// Deletes a row that was restored before; false if it was not.
-    pub fn restore_delete(&self, row: RowId) -> bool {
-        let Some(block) = self.blocks.get(row.block()) else { return false };
-        let present = block.is_present(row.slot());
-        block.set_present(row.slot(), false);
-        present
     }
 
     /// Ends recovery: counts the rows and finds the slots to use again.
@@ -876,6 +874,40 @@ impl Table {
             }
         }
         Ok(())
+    }
+}
+
+/// Rows that recovery puts where they were; nobody else knows of them yet.
+pub struct Restored<'t> {
+    block: &'t Block,
+    slot: Slot,
+    rows: u32,
+}
+
+impl Restored<'_> {
+    /// Sets one column of the first row. The cell is of the column's type.
+    #[inline]
+    pub fn set(&self, column: ColumnId, cell: &Cell<'_>) {
+        self.block.store_one(self.slot, column, cell);
+    }
+
+    /// Sets one column of every row.
+    #[inline]
+    pub fn set_all<'c>(&self, column: ColumnId, cells: impl Iterator<Item = Cell<'c>>) {
+        self.block.store_column(self.slot, self.rows, column, cells);
+    }
+
+    /// The rows are there, with all their columns.
+    #[inline]
+    pub fn insert(self) {
+        set_bits(self.block.present_words(), self.slot, self.rows);
+    }
+
+    /// The rows are gone.
+    pub fn delete(self) {
+        for slot in (self.slot.0..self.slot.0 + self.rows).map(Slot) {
+            self.block.set_present(slot, false);
+        }
     }
 }
 

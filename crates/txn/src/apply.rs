@@ -151,27 +151,61 @@ struct Worker<'a> {
     mine: Vec<Option<Arc<Table>>>,
 }
 
+/// How many records before it is applied a row is fetched from memory.
+const AHEAD: usize = 16;
+
 impl Worker<'_> {
     fn run(&mut self, batches: &mpsc::Receiver<Groups>) -> Result<()> {
-        let known = self.known;
         while let Ok(groups) = batches.recv() {
-            for entry in groups.iter().flat_map(Group::entries).filter(|entry| entry.time > known) {
-                self.apply(entry).map_err(|error| in_commit(error, entry.time))?;
+            let known = self.known;
+            let entries = || groups.iter().flat_map(Group::entries).filter(move |entry| entry.time > known);
+            // Of a damaged record we hear below.
+            let mut ahead = entries().flat_map(|entry| entry.records()).map_while(Result::ok);
+            ahead.by_ref().take(AHEAD).for_each(|record| self.prefetch(&record));
+            for entry in entries() {
+                for record in entry.records() {
+                    if let Some(record) = ahead.next() {
+                        self.prefetch(&record);
+                    }
+                    record
+                        .and_then(|record| self.apply(record))
+                        .map_err(|error| in_commit(error, entry.time))?;
+                }
             }
         }
         Ok(())
     }
 
-    fn apply(&mut self, entry: Entry<'_>) -> Result<()> {
-        for record in entry.records() {
-            let record = record?;
-            if let Some((id, row)) = record.row()
-                && (u64::from(id.0) + row.block().0) % u64::from(self.shares) == u64::from(self.share)
-            {
-                apply_to(self.table(id)?, record)?;
-            }
+    /// Whether the rows of a block are this worker's.
+    #[inline]
+    fn owns(&self, table: TableId, row: RowId) -> bool {
+        (u64::from(table.0) + row.block().0) % u64::from(self.shares) == u64::from(self.share)
+    }
+
+    #[inline]
+    fn apply(&mut self, record: Record<'_>) -> Result<()> {
+        match record.row() {
+            Some((id, row)) if self.owns(id, row) => apply_to(self.table(id)?, record),
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Fetches what applying a record will change: rows lie anywhere, and to wait for one after another
+    /// takes longer than all the rest.
+    #[inline]
+    fn prefetch(&self, record: &Record<'_>) {
+        let Some((id, row)) = record.row().filter(|(id, row)| self.owns(*id, *row)) else { return };
+        let Some(Some(table)) = self.mine.get(id.0 as usize) else { return };
+        match record {
+            Record::Update { cells, .. } => {
+                let mut columns: SmallVec<[ColumnId; 24]> = SmallVec::new();
+                columns.extend(cells.clone().map_while(Result::ok).map(|(column, _)| column));
+                columns.retain(|column| column.index() < table.columns().len());
+                table.prefetch(row, &columns);
+            }
+            Record::Delete { .. } => table.prefetch(row, &[]),
+            _ => {}
+        }
     }
 
     #[inline]
@@ -192,64 +226,98 @@ impl Worker<'_> {
     }
 }
 
-/// Does to the rows of `table` what `record` says.
+/// Does to the rows of `table` what `record` says. After an error the table is of no more use.
+#[inline]
 pub(crate) fn apply_to(table: &Table, record: Record<'_>) -> Result<()> {
     let specs = table.columns();
     match record {
-        Record::Insert { row, cells, .. } => {
-            let mut row_cells: SmallVec<[Cell<'_>; 24]> = SmallVec::new();
-            for cell in cells {
-                row_cells.push(cell?);
+        Record::Insert { row, mut cells, .. } => {
+            check_columns(cells.len(), specs)?;
+            check_slots(table, row, 1)?;
+            let restored = table.restore_rows(row, 1);
+            for ((column, spec), cell) in (0..).zip(specs).zip(&mut cells) {
+                restored.set(ColumnId(column), &fitting(cell?, spec)?);
             }
-            check_row(&row_cells, specs)?;
-            table.restore_row(row, &row_cells);
+            check_end(cells)?;
+            restored.insert();
         }
-        Record::InsertBatch { first, rows, columns, .. } => {
-            let mut columns = columns.collect::<Result<Vec<_>>>()?;
-            let mut row_cells: SmallVec<[Cell<'_>; 24]> = SmallVec::new();
-            for offset in 0..u64::from(rows) {
-                row_cells.clear();
-                for column in &mut columns {
-                    row_cells.push(column.next().expect("as many cells as rows")?);
-                }
-                check_row(&row_cells, specs)?;
-                table.restore_row(RowId::from_bits(first.to_bits() + offset), &row_cells);
+        Record::InsertBatch { first, rows, mut columns, .. } => {
+            check_columns(columns.len(), specs)?;
+            check_slots(table, first, rows)?;
+            let restored = table.restore_rows(first, rows);
+            for ((column, spec), cells) in (0..).zip(specs).zip(&mut columns) {
+                let (mut cells, mut failure) = (cells?, None);
+                restored.set_all(
+                    ColumnId(column),
+                    (&mut cells).map_while(|cell| match cell.and_then(|cell| fitting(cell, spec)) {
+                        Ok(cell) => Some(cell),
+                        Err(error) => {
+                            failure = Some(error);
+                            None
+                        }
+                    }),
+                );
+                failure.map_or(Ok(()), Err)?;
+                check_end(cells)?;
             }
+            check_end(columns)?;
+            restored.insert();
         }
         Record::Update { row, cells, .. } => {
-            let mut changed: SmallVec<[ColumnId; 24]> = SmallVec::new();
-            let mut new_cells: SmallVec<[Cell<'_>; 24]> = SmallVec::new();
+            let Some(restored) = table.restored(row) else {
+                return Err(misfit(format!("it updates row {row:?}, which is not there")));
+            };
             for updated in cells {
                 let (column, cell) = updated?;
-                let fits = specs.get(column.index()).is_some_and(|spec| fits(&cell, spec));
-                if !fits {
-                    return Err(misfit(format!("column {} does not take {cell:?}", column.0)));
-                }
-                changed.push(column);
-                new_cells.push(cell);
-            }
-            if !table.restore_update(row, &changed, &new_cells) {
-                return Err(misfit(format!("it updates row {row:?}, which is not there")));
+                let Some(spec) = specs.get(column.index()) else {
+                    return Err(misfit(format!("there is no column {}", column.0)));
+                };
+                restored.set(column, &fitting(cell, spec)?);
             }
         }
-        Record::Delete { row, .. } => {
-            if !table.restore_delete(row) {
-                return Err(misfit(format!("it deletes row {row:?}, which is not there")));
-            }
-        }
+        Record::Delete { row, .. } => match table.restored(row) {
+            Some(restored) => restored.delete(),
+            None => return Err(misfit(format!("it deletes row {row:?}, which is not there"))),
+        },
         Record::CatalogChange(_) | Record::SequenceAdvance { .. } => {}
     }
     Ok(())
 }
 
-fn check_row(cells: &[Cell<'_>], specs: &[ColumnSpec]) -> Result<()> {
-    if cells.len() != specs.len() || !cells.iter().zip(specs).all(|(cell, spec)| fits(cell, spec)) {
-        return Err(misfit("a row does not have the columns of its table".to_owned()));
+fn check_columns(count: usize, specs: &[ColumnSpec]) -> Result<()> {
+    if count == specs.len() {
+        return Ok(());
     }
-    Ok(())
+    Err(misfit("a row does not have the columns of its table".to_owned()))
 }
 
-/// Whether a column takes a cell. Storage believes its callers, and the log is not one of them.
+/// An iterator over what was read to the end may have an error to tell: of bytes that are left over.
+fn check_end<T>(mut rest: impl Iterator<Item = Result<T>>) -> Result<()> {
+    match rest.next() {
+        None => Ok(()),
+        Some(Err(error)) => Err(error),
+        Some(Ok(_)) => Err(misfit("a record holds more than it says".to_owned())),
+    }
+}
+
+fn check_slots(table: &Table, first: RowId, rows: u32) -> Result<()> {
+    if table.has_slots(first, rows) {
+        return Ok(());
+    }
+    Err(misfit(format!("{rows} rows from {first:?} on do not lie in one block")))
+}
+
+/// The cell, if the column takes it. Storage believes its callers, and the log is not one of them.
+#[inline(always)]
+fn fitting<'c>(cell: Cell<'c>, spec: &ColumnSpec) -> Result<Cell<'c>> {
+    if fits(&cell, spec) {
+        Ok(cell)
+    } else {
+        Err(misfit(format!("a column of {} does not take {cell:?}", spec.ty)))
+    }
+}
+
+/// Whether a column takes a cell.
 #[inline]
 fn fits(cell: &Cell<'_>, spec: &ColumnSpec) -> bool {
     match cell {
