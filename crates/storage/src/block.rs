@@ -472,7 +472,12 @@ impl Block {
     pub fn versions(&self) -> &[AtomicPtr<UndoHeader>] {
         let slots = self.layout.slots as usize;
         self.versions
-            .get_or_init(|| Memory::zeroed(slots * size_of::<AtomicPtr<UndoHeader>>()))
+            .get_or_init(|| {
+                let bytes = slots * size_of::<AtomicPtr<UndoHeader>>();
+                // A small table shall not take a place of 1 MiB for them.
+                let is_one_of_many = self.number.0 >= 4;
+                if is_one_of_many { Memory::zeroed_of_many(bytes) } else { Memory::zeroed(bytes) }
+            })
             .pointers(0, slots)
     }
 

@@ -79,18 +79,21 @@ impl Unit {
 /// Where one column lies, in one word, since every access to a value looks it up:
 ///
 /// ```text
-/// | values 32 | validity 32 |        byte offsets; both are multiples of 64, so that the unit
-///                                     fits into the lowest bits of `values`
+/// | values 26, log of the bits 3, unit 3 | validity 32 |      byte offsets, both multiples of 64
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct ColumnLayout(u64);
 
+const UNIT_MASK: u64 = 7;
+const LOG_SHIFT: u32 = 3;
+
 impl ColumnLayout {
     /// `validity` is 0, where the present bits lie, if there is no such bitmap.
     fn new(values: usize, validity: usize, unit: Unit) -> ColumnLayout {
-        const _: () = assert!(PART_ALIGN > Unit::View as usize);
+        const _: () = assert!(PART_ALIGN == 64 && UNIT_MASK > Unit::View as u64);
         let offset = |bytes: usize| u64::from(u32::try_from(bytes).expect("a block is smaller than 4 GiB"));
-        ColumnLayout(offset(validity) << 32 | offset(values) | unit as u64)
+        let unit = u64::from(unit.log_bits()) << LOG_SHIFT | unit as u64;
+        ColumnLayout(offset(validity) << 32 | offset(values) | unit)
     }
 
     /// Byte offset of the values.
@@ -109,13 +112,13 @@ impl ColumnLayout {
     /// In what its values lie.
     #[inline]
     pub fn unit(self) -> Unit {
-        Unit::from_number(self.0 & (PART_ALIGN as u64 - 1))
+        Unit::from_number(self.0 & UNIT_MASK)
     }
 
     /// Byte offset of the value of a slot, or of the byte that it is a bit of.
     #[inline]
     pub fn value_at(self, slot: usize) -> usize {
-        self.values() + (slot << self.unit().log_bits() >> 3)
+        self.values() + (slot << (self.0 >> LOG_SHIFT & UNIT_MASK) >> 3)
     }
 }
 

@@ -5,12 +5,14 @@
 //! Rule kept by [`crate::block`]: one part of a block is always accessed at one width, since
 //! racing accesses of mixed sizes are undefined even between atomics.
 //!
-//! Blocks of 1 MiB and the larger pieces of their heaps come from regions that ask for huge pages: a
-//! random read that misses the TLB as well costs half as much again (337 ns against 220 ns measured).
-//! An allocator cannot be relied on for that, since it gives parts of its huge pages back.
+//! Blocks of 1 MiB and what else is read at random come from regions that ask for huge pages: the larger
+//! pieces of heaps, chain heads, nodes of indexes. A random read that misses the TLB as well costs half
+//! as much again (337 ns against 220 ns measured). An allocator cannot be relied on for that, since it
+//! gives parts of its huge pages back.
 
-use firn_base::sync::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64};
+use firn_base::sync::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Mutex};
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
+use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
 use crate::layout::PART_ALIGN;
@@ -27,6 +29,8 @@ enum Origin {
     Allocator,
     /// A place in a region; goes back to the region's free list.
     Region,
+    /// One of many of its size.
+    Slab(&'static Slab),
 }
 
 // SAFETY: the memory is owned, and shared access goes through atomics only.
@@ -45,6 +49,17 @@ impl Memory {
         let start = unsafe { alloc_zeroed(layout(bytes)) };
         let Some(start) = NonNull::new(start) else { handle_alloc_error(layout(bytes)) };
         Memory { start, bytes, origin: Origin::Allocator }
+    }
+
+    /// As [`Memory::zeroed`], for what there is much of in this one size: from huge pages also if it is
+    /// small.
+    pub fn zeroed_of_many(bytes: usize) -> Memory {
+        let bytes = bytes.max(1).next_multiple_of(PART_ALIGN);
+        let Some(slab) = slab_of(bytes) else { return Memory::zeroed(bytes) };
+        let start = slab.take();
+        // SAFETY: `bytes` bytes were just taken.
+        unsafe { start.write_bytes(0, bytes) };
+        Memory { start, bytes, origin: Origin::Slab(slab) }
     }
 
     /// Size in bytes.
@@ -114,6 +129,8 @@ impl Drop for Memory {
             // SAFETY: `start` came from the allocator with this layout, and nobody borrows it.
             Origin::Allocator => unsafe { dealloc(self.start.as_ptr(), layout(self.bytes)) },
             Origin::Region => region::give_back(self.start, self.bytes),
+            // SAFETY: it came from there, and nobody borrows it.
+            Origin::Slab(slab) => unsafe { slab.give_back(self.start) },
         }
     }
 }
@@ -133,13 +150,15 @@ unsafe impl Sync for Piece {}
 impl Piece {
     /// A piece of `bytes` bytes.
     pub fn new(bytes: usize) -> Piece {
-        if let Some(start) = region::take_piece(bytes) {
+        if let Some(slab) = PIECES.iter().find(|slab| slab.bytes == bytes) {
+            return Piece { start: slab.take(), bytes, origin: Origin::Slab(slab) };
+        }
+        if bytes == PLACE_BYTES
+            && let Some(start) = region::take(bytes)
+        {
             return Piece { start, bytes, origin: Origin::Region };
         }
-        // SAFETY: the size is not zero: `layout` of a piece of a heap.
-        let start = unsafe { alloc(layout(bytes)) };
-        let Some(start) = NonNull::new(start) else { handle_alloc_error(layout(bytes)) };
-        Piece { start, bytes, origin: Origin::Allocator }
+        Piece { start: allocate(bytes), bytes, origin: Origin::Allocator }
     }
 
     /// Where it begins.
@@ -160,7 +179,9 @@ impl Drop for Piece {
         match self.origin {
             // SAFETY: as for `Memory`.
             Origin::Allocator => unsafe { dealloc(self.start.as_ptr(), layout(self.bytes)) },
-            Origin::Region => region::give_back_piece(self.start, self.bytes),
+            Origin::Region => region::give_back(self.start, self.bytes),
+            // SAFETY: it came from there, and nobody borrows it.
+            Origin::Slab(slab) => unsafe { slab.give_back(self.start) },
         }
     }
 }
@@ -202,13 +223,103 @@ impl Atomic for AtomicU32 {}
 impl Atomic for AtomicU64 {}
 impl<T> Atomic for AtomicPtr<T> {}
 
+/// Memory of one size, cut from places of huge pages as it is needed. What is given back is used again
+/// for the same, and never goes back to the system.
+pub(crate) struct Slab {
+    bytes: usize,
+    state: Mutex<SlabState>,
+}
+
+struct SlabState {
+    free: Vec<NonNull<u8>>,
+    /// Where the place that is being cut up goes on, and for how many more there is room.
+    next: NonNull<u8>,
+    left: usize,
+}
+
+// SAFETY: what the state points to is owned by it.
+unsafe impl Send for SlabState {}
+// Nothing panics while the state is half changed.
+impl std::panic::RefUnwindSafe for Slab {}
+
+impl Slab {
+    /// A slab for pieces of this size, which no piece was taken of yet.
+    pub const fn new(bytes: usize) -> Slab {
+        assert!(bytes.is_multiple_of(PART_ALIGN) && bytes > 0 && bytes <= PLACE_BYTES);
+        let state = SlabState { free: Vec::new(), next: NonNull::dangling(), left: 0 };
+        Slab { bytes, state: Mutex::new(state) }
+    }
+
+    /// Size of a piece.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// A piece, uninitialised, aligned to [`PART_ALIGN`].
+    pub fn take(&self) -> NonNull<u8> {
+        if cfg!(miri) {
+            return allocate(self.bytes);
+        }
+        let mut state = self.state.lock();
+        if let Some(start) = state.free.pop() {
+            return start;
+        }
+        if state.left == 0 {
+            state.next = region::take(PLACE_BYTES).unwrap_or_else(|| allocate(PLACE_BYTES));
+            state.left = PLACE_BYTES / self.bytes;
+        }
+        let start = state.next;
+        state.left -= 1;
+        // SAFETY: within the place, or right behind it if there is no room for more.
+        state.next = unsafe { start.add(self.bytes) };
+        start
+    }
+
+    /// Takes a piece back.
+    ///
+    /// # Safety
+    /// It was taken from this slab, and nobody uses it any more.
+    pub unsafe fn give_back(&self, start: NonNull<u8>) {
+        if cfg!(miri) {
+            // SAFETY: `take` allocated it so.
+            unsafe { dealloc(start.as_ptr(), layout(self.bytes)) };
+        } else {
+            self.state.lock().free.push(start);
+        }
+    }
+}
+
+fn allocate(bytes: usize) -> NonNull<u8> {
+    // SAFETY: the size is not zero.
+    let start = unsafe { alloc(layout(bytes)) };
+    NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout(bytes)))
+}
+
+/// Pieces of heaps smaller than a place.
+static PIECES: [Slab; 4] =
+    [Slab::new(64 << 10), Slab::new(128 << 10), Slab::new(256 << 10), Slab::new(512 << 10)];
+
+/// The slab for a size that comes with the layout of a table; `None` for sizes beyond half a place.
+fn slab_of(bytes: usize) -> Option<&'static Slab> {
+    static SLABS: Mutex<BTreeMap<usize, &'static Slab>> = Mutex::new(BTreeMap::new());
+    if bytes > PLACE_BYTES / 2 {
+        return None;
+    }
+    // Layouts are few, and their slabs stay as regions do.
+    Some(SLABS.lock().entry(bytes).or_insert_with(|| Box::leak(Box::new(Slab::new(bytes)))))
+}
+
+/// Regions are cut into places of this size.
+const PLACE_BYTES: usize = 1 << 20;
+
 /// Regions of huge pages, cut into places of 1 MiB.
 #[cfg(not(miri))]
 mod region {
     use firn_base::sync::Mutex;
     use std::ptr::NonNull;
 
-    const PLACE_BYTES: usize = 1 << 20;
+    use super::PLACE_BYTES;
+
     const REGION_BYTES: usize = 32 << 20;
     /// Pieces that fill less of a place than this come from the allocator.
     const SMALLEST: usize = PLACE_BYTES - PLACE_BYTES / 8;
@@ -259,39 +370,6 @@ mod region {
         Some(())
     }
 
-    /// Free pieces of each size from [`SMALLEST_PIECE`] to half a place, all from places that were cut
-    /// up. They stay so: heaps come in all sizes all the time.
-    static PIECES: [Mutex<Vec<Place>>; PIECE_SIZES] = [const { Mutex::new(Vec::new()) }; PIECE_SIZES];
-    const PIECE_SIZES: usize = 4;
-    const SMALLEST_PIECE: usize = PLACE_BYTES >> PIECE_SIZES;
-
-    /// Which of the sizes of pieces this is.
-    fn size_of_piece(bytes: usize) -> Option<usize> {
-        (0..PIECE_SIZES).find(|size| SMALLEST_PIECE << size == bytes)
-    }
-
-    /// A piece of such a size, with whatever it held before.
-    pub(super) fn take_piece(bytes: usize) -> Option<NonNull<u8>> {
-        if bytes == PLACE_BYTES {
-            return take(bytes);
-        }
-        let mut free = PIECES[size_of_piece(bytes)?].lock();
-        if free.is_empty() {
-            let place = take(PLACE_BYTES)?;
-            // SAFETY: within the place.
-            free.extend((0..PLACE_BYTES / bytes).map(|piece| Place(unsafe { place.add(piece * bytes) })));
-        }
-        free.pop().map(|place| place.0)
-    }
-
-    /// Takes a piece back.
-    pub(super) fn give_back_piece(start: NonNull<u8>, bytes: usize) {
-        match size_of_piece(bytes) {
-            Some(size) => PIECES[size].lock().push(Place(start)),
-            None => give_back(start, bytes),
-        }
-    }
-
     /// Takes a place back and lets its pages go, so that it is zero when next taken.
     pub(super) fn give_back(start: NonNull<u8>, bytes: usize) {
         debug_assert!(bytes <= PLACE_BYTES);
@@ -313,14 +391,6 @@ mod region {
     }
 
     pub(super) fn give_back(_start: NonNull<u8>, _bytes: usize) {
-        unreachable!("nothing was taken")
-    }
-
-    pub(super) fn take_piece(_bytes: usize) -> Option<NonNull<u8>> {
-        None
-    }
-
-    pub(super) fn give_back_piece(_start: NonNull<u8>, _bytes: usize) {
         unreachable!("nothing was taken")
     }
 }

@@ -26,7 +26,8 @@
 //! not obsolete therefore holds the node of that path, however he came by it.
 
 use crate::Guard;
-use crate::memory::prefetch;
+use crate::layout::PART_ALIGN;
+use crate::memory::{Slab, prefetch};
 use firn_base::sync::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::marker::PhantomData;
@@ -156,10 +157,8 @@ impl Child {
                     let leaf = Leaf(NonNull::new_unchecked(self.pointer()), PhantomData);
                     dealloc(self.pointer(), leaf.layout());
                 }
-                NODE_4 => drop(Box::from_raw(self.pointer::<Node4>())),
-                NODE_16 => drop(Box::from_raw(self.pointer::<Node16>())),
-                NODE_48 => drop(Box::from_raw(self.pointer::<Node48>())),
-                _ => drop(Box::from_raw(self.pointer::<Node256>())),
+                // Nodes hold nothing that has to be dropped.
+                tag => SLABS[tag - NODE_4].give_back(NonNull::new_unchecked(self.pointer())),
             }
         }
     }
@@ -717,27 +716,44 @@ impl<'g> Node<'g> {
     }
 }
 
+/// Memory for nodes, in the order of their tags.
+static SLABS: [Slab; 4] = [
+    Slab::new(size_of::<Node4>()),
+    Slab::new(size_of::<Node16>()),
+    Slab::new(size_of::<Node48>()),
+    Slab::new(size_of::<Node256>()),
+];
+
 /// A new node, nobody else's yet.
 pub(super) struct Fresh(Child);
 
 impl Fresh {
     /// A node with room for `count` children.
     pub(super) fn new(count: usize, prefix: Prefix) -> Fresh {
+        /// Moves a node into memory of its own.
+        fn place<T>(tag: usize, node: T) -> Fresh {
+            const { assert!(!std::mem::needs_drop::<T>() && align_of::<T>() == PART_ALIGN) };
+            let slab = &SLABS[tag - NODE_4];
+            assert!(slab.bytes() == size_of::<T>());
+            let start = slab.take().cast::<T>();
+            // SAFETY: just taken, of this size, and aligned.
+            unsafe { start.write(node) };
+            Fresh(Child::tagged(start.as_ptr(), tag))
+        }
         let header = Header::new(prefix);
-        Fresh(match count {
-            ..=4 => Child::tagged(Box::into_raw(Box::new(Node4 { header, children: slots() })), NODE_4),
+        match count {
+            ..=4 => place(NODE_4, Node4 { header, children: slots() }),
             5..=16 => {
                 let keys = [const { AtomicU64::new(0) }; 2];
-                Child::tagged(Box::into_raw(Box::new(Node16 { header, keys, children: slots() })), NODE_16)
+                place(NODE_16, Node16 { header, keys, children: slots() })
             }
             17..=48 => {
                 let places = [const { AtomicU64::new(0) }; 32];
                 let used = AtomicU64::new(0);
-                let node = Box::new(Node48 { header, used, places, children: slots() });
-                Child::tagged(Box::into_raw(node), NODE_48)
+                place(NODE_48, Node48 { header, used, places, children: slots() })
             }
-            _ => Child::tagged(Box::into_raw(Box::new(Node256 { header, children: slots() })), NODE_256),
-        })
+            _ => place(NODE_256, Node256 { header, children: slots() }),
+        }
     }
 
     /// A copy of a locked node but for one child, with room for `count` children.
