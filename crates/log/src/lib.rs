@@ -12,5 +12,5 @@ pub mod writer;
 
 pub use format::DatabaseId;
 pub use reader::{Entry, Group, Reader};
-pub use record::{CellWriter, Record, Records, RedoBuffer, RedoMark};
+pub use record::{CellReader, CellWriter, RawRecord, Record, Records, RedoBuffer, RedoMark};
 pub use writer::{Log, LogOptions};

@@ -266,52 +266,65 @@ impl Block {
         column: ColumnId,
         cells: impl Iterator<Item = Cell<'c>>,
     ) {
-        self.check(Slot(first.0.checked_add(rows.saturating_sub(1)).expect("slots are numbered so far")));
-        let (cells, column) = (cells.take(rows as usize), self.layout.column(column));
-        let next = first.index() + rows as usize;
-        // What is inserted next comes behind this: by then the cache lines are here.
-        for line in (column.value_at(next)..column.value_at(next + rows as usize)).step_by(PART_ALIGN) {
-            self.memory.prefetch_to_write(line);
+        let layout = self.layout.column(column);
+        if layout.unit() < Unit::Pair {
+            let words = cells.map(|cell| match cell {
+                Cell::Word(word) => Some(word),
+                Cell::Null => None,
+                _ => unreachable!("cells are of their column's type"),
+            });
+            return self.store_words_column(first, rows, column, words);
         }
-        let values = column.values();
-        // SAFETY: as in `store_words`; the last slot, and so every one, has been checked.
+        self.prepare_column(first, rows, layout);
+        let cells = cells.take(rows as usize);
+        // SAFETY: the slots have just been checked.
         unsafe {
-            match column.unit() {
-                Unit::Four => self.store_words_of(first, column, cells, |at, word| {
-                    self.memory.at::<AtomicU32>(values + 4 * at).store(word as u32, Ordering::Relaxed);
-                }),
-                Unit::Eight => self.store_words_of(first, column, cells, |at, word| {
-                    self.memory.at::<AtomicU64>(values + 8 * at).store(word, Ordering::Relaxed);
-                }),
-                Unit::View => self.store_strings(first, column, cells),
-                Unit::Bit | Unit::Two | Unit::Pair => {
-                    for (slot, cell) in (first.0..).map(Slot).zip(cells) {
-                        self.store_checked(slot, column, &cell);
-                    }
+            match layout.unit() {
+                Unit::View => self.store_strings(first, layout, cells),
+                _ => (first.0..)
+                    .map(Slot)
+                    .zip(cells)
+                    .for_each(|(slot, cell)| self.store_checked(slot, layout, &cell)),
+            }
+        }
+    }
+
+    /// As [`Block::store_column`], for values of up to 8 bytes; `None` for NULL.
+    #[inline]
+    pub fn store_words_column(
+        &self,
+        first: Slot,
+        rows: u32,
+        column: ColumnId,
+        words: impl Iterator<Item = Option<u64>>,
+    ) {
+        use Ordering::Relaxed;
+        let column = self.layout.column(column);
+        self.prepare_column(first, rows, column);
+        let (values, unit) = (column.values(), column.unit());
+        assert!(unit < Unit::Pair, "values of more than 8 bytes are no words");
+        for (at, word) in (first.index()..first.index() + rows as usize).zip(words) {
+            let bits = word.unwrap_or(0);
+            // SAFETY: as in `store_words`; the slots have just been checked.
+            unsafe {
+                self.store_validity(at, column, word.is_some());
+                match unit {
+                    Unit::Four => self.memory.at::<AtomicU32>(values + 4 * at).store(bits as u32, Relaxed),
+                    Unit::Eight => self.memory.at::<AtomicU64>(values + 8 * at).store(bits, Relaxed),
+                    _ => self.store_words(at, column, [bits, 0]),
                 }
             }
         }
     }
 
-    /// # Safety
-    /// The slots have been [checked](Block::check).
-    #[inline(always)]
-    unsafe fn store_words_of<'c>(
-        &self,
-        first: Slot,
-        column: ColumnLayout,
-        cells: impl Iterator<Item = Cell<'c>>,
-        store: impl Fn(usize, u64),
-    ) {
-        for (at, cell) in (first.index()..).zip(cells) {
-            let word = match cell {
-                Cell::Word(word) => word,
-                Cell::Null => 0,
-                _ => unreachable!("cells are of their column's type"),
-            };
-            // SAFETY: by the caller.
-            unsafe { self.store_validity(at, column, !cell.is_null()) };
-            store(at, word);
+    /// Checks the slots of rows to be filled, and fetches what is behind them: by the time of the next
+    /// rows the cache lines are here.
+    #[inline]
+    fn prepare_column(&self, first: Slot, rows: u32, column: ColumnLayout) {
+        self.check(Slot(first.0.checked_add(rows.saturating_sub(1)).expect("slots are numbered so far")));
+        let next = first.index() + rows as usize;
+        for line in (column.value_at(next)..column.value_at(next + rows as usize)).step_by(PART_ALIGN) {
+            self.memory.prefetch_to_write(line);
         }
     }
 
@@ -352,7 +365,7 @@ impl Block {
     }
 
     /// Sets one column of a row. The caller owns the row.
-    #[inline]
+    #[inline(always)]
     pub fn store_one(&self, slot: Slot, column: ColumnId, cell: &Cell<'_>) {
         self.check(slot);
         // SAFETY: just checked.
@@ -676,13 +689,7 @@ impl Block {
             let mut has_long_strings = false;
             for (column, cell) in columns.iter().zip(&mut *cells) {
                 // SAFETY: checked above.
-                *cell = match unsafe { self.load(slot.index(), layouts[column.index()]) } {
-                    Ok(cell) => cell,
-                    Err(view) => {
-                        has_long_strings = true;
-                        Cell::Wide(view)
-                    }
-                };
+                has_long_strings |= unsafe { self.load(slot.index(), layouts[column.index()], cell) };
             }
             // Pairs with the release fence in `link`.
             fence(Ordering::Acquire);
@@ -697,21 +704,48 @@ impl Block {
         }
     }
 
-    /// A value as it lies there now, perhaps torn; `Err` is the view of a long string, which must not
-    /// be followed before it is known to be whole.
+    /// Puts a value into `cell` as it lies there now, perhaps torn. True for a long string, of which it
+    /// puts the view there, which must not be followed before it is known to be whole.
     ///
     /// # Safety
     /// The slot `at` has been [checked](Block::check).
     #[inline(always)]
-    unsafe fn load(&self, at: usize, column: ColumnLayout) -> std::result::Result<Cell<'_>, [u64; 2]> {
-        // SAFETY: by the caller.
-        let Some(words) = (unsafe { self.load_words(at, column) }) else { return Ok(Cell::Null) };
-        Ok(match column.unit() {
-            Unit::Bit | Unit::Two | Unit::Four | Unit::Eight => Cell::Word(words[0]),
-            Unit::Pair => Cell::Wide(words),
-            Unit::View if heap::view_len(words) <= INLINE_BYTES => heap::inline_cell(words),
-            Unit::View => return Err(words),
-        })
+    unsafe fn load<'a>(&'a self, at: usize, column: ColumnLayout, cell: &mut Cell<'a>) -> bool {
+        use Ordering::Relaxed;
+        let values = column.values();
+        // SAFETY: as in `load_words`.
+        unsafe {
+            if let Some(validity) = column.validity()
+                && self.bit_word(validity, at).load(Relaxed) >> (at % 64) & 1 == 0
+            {
+                *cell = Cell::Null;
+                return false;
+            }
+            let pair = || {
+                let low = self.memory.at::<AtomicU64>(values + 16 * at).load(Relaxed);
+                [low, self.memory.at::<AtomicU64>(values + 16 * at + 8).load(Relaxed)]
+            };
+            *cell = match column.unit() {
+                Unit::Bit => Cell::Word(self.bit_word(values, at).load(Relaxed) >> (at % 64) & 1),
+                Unit::Two => {
+                    Cell::Word(u64::from(self.memory.at::<AtomicU16>(values + 2 * at).load(Relaxed)))
+                }
+                Unit::Four => {
+                    Cell::Word(u64::from(self.memory.at::<AtomicU32>(values + 4 * at).load(Relaxed)))
+                }
+                Unit::Eight => Cell::Word(self.memory.at::<AtomicU64>(values + 8 * at).load(Relaxed)),
+                Unit::Pair => Cell::Wide(pair()),
+                Unit::View => {
+                    let view = pair();
+                    if heap::view_len(view) > INLINE_BYTES {
+                        *cell = Cell::Wide(view);
+                        return true;
+                    }
+                    heap::inline_cell(view)
+                }
+            };
+        }
+        false
     }
 
     /// Puts long strings in the place of their views, which have been validated.

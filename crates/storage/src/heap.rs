@@ -7,14 +7,15 @@
 //! word 0: length (32 bits) | first 4 bytes        word 1: buffer | offset (32 bits each)
 //! word 0: length ≤ 12      | bytes 0..4           word 1: bytes 4..12
 //! ```
-//! Invariant: bytes before a buffer's `len` never change, so that Arrow arrays may share them.
-//! Bytes are written before `len` grows, under a lock that makes appenders take turns.
+//! Invariant: bytes of a buffer that are `filled` never change, so that Arrow arrays may share them.
+//! Bytes are written before that grows, under a lock that makes appenders take turns.
 //! What updates leave behind is garbage until the block is frozen.
 
 use crate::memory::{Piece, prefetch};
 use arrow_buffer::Buffer;
 use firn_base::Cell;
-use firn_base::sync::{Arc, AtomicU32, Mutex, MutexGuard, OnceLock, Ordering};
+use firn_base::sync::{Arc, AtomicPtr, AtomicU32, Mutex, MutexGuard, OnceLock, Ordering};
+use std::ptr;
 
 /// The longest string that lies wholly inside its view.
 pub(crate) const INLINE_BYTES: usize = 12;
@@ -65,6 +66,11 @@ fn words(view: [u8; 16]) -> [u64; 2] {
 
 /// A heap.
 pub(crate) struct Heap {
+    /// Where each buffer begins, and how much of it is filled and will not change again. Readers only
+    /// touch bytes before that; the one appender at a time only touches bytes after it. Both lie here,
+    /// not in the buffers, so that following a view touches nothing else but the string.
+    starts: [AtomicPtr<u8>; BUFFERS],
+    filled: [AtomicU32; BUFFERS],
     buffers: [OnceLock<Arc<HeapBuffer>>; BUFFERS],
     /// The buffer that is being filled; the lock is the right to append.
     filling: Mutex<usize>,
@@ -72,7 +78,12 @@ pub(crate) struct Heap {
 
 impl Heap {
     pub fn new() -> Heap {
-        Heap { buffers: [const { OnceLock::new() }; BUFFERS], filling: Mutex::new(0) }
+        Heap {
+            starts: [const { AtomicPtr::new(ptr::null_mut()) }; BUFFERS],
+            filled: [const { AtomicU32::new(0) }; BUFFERS],
+            buffers: [const { OnceLock::new() }; BUFFERS],
+            filling: Mutex::new(0),
+        }
     }
 
     /// The view of `bytes`, stored here if they do not fit into it.
@@ -87,51 +98,63 @@ impl Heap {
 
     /// The right to append strings, until it is dropped.
     pub fn appender(&self) -> Appender<'_> {
-        Appender { buffers: &self.buffers, filling: self.filling.lock() }
+        Appender { heap: self, filling: self.filling.lock() }
     }
 
     /// The bytes of a view of more than [`INLINE_BYTES`]. The view must be whole: read from this
     /// block and validated. Panics if it points outside what was ever stored.
     #[inline]
     pub fn bytes(&self, view: [u64; 2]) -> &[u8] {
-        let buffer = self.buffers[view[1] as u32 as usize].get().expect("views name existing buffers");
-        let offset = (view[1] >> 32) as usize;
-        &buffer.filled()[offset..offset + view_len(view)]
+        let (offset, length) = ((view[1] >> 32) as usize, view_len(view));
+        let bytes = self.filled(view[1] as u32 as usize);
+        &bytes[offset..offset + length]
+    }
+
+    /// What is filled of a buffer.
+    #[inline]
+    fn filled(&self, buffer: usize) -> &[u8] {
+        // Acquire: pairs with the store in `Appender::append`; before that the length is 0.
+        let length = self.filled[buffer].load(Ordering::Acquire) as usize;
+        let start = self.starts[buffer].load(Ordering::Relaxed);
+        if length == 0 {
+            return &[];
+        }
+        // SAFETY: the start was set before the length. So many bytes are initialised, will not change
+        // again, and stay as long as the heap.
+        unsafe { std::slice::from_raw_parts(start, length) }
     }
 
     /// Asks the processor to fetch what a view, perhaps a torn one, points to.
     #[inline]
     pub fn prefetch(&self, view: [u64; 2]) {
         if view_len(view) > INLINE_BYTES
-            && let Some(buffer) = self.buffers.get(view[1] as u32 as usize).and_then(OnceLock::get)
+            && let Some(start) = self.starts.get(view[1] as u32 as usize)
         {
-            prefetch(buffer.memory.start().as_ptr().wrapping_add((view[1] >> 32) as usize));
+            prefetch(start.load(Ordering::Relaxed).wrapping_add((view[1] >> 32) as usize));
         }
     }
 
     /// The buffers so far, as Arrow buffers that share the memory and keep it alive.
     pub fn arrow_buffers(&self) -> Vec<Buffer> {
-        self.buffers
-            .iter()
-            .map_while(OnceLock::get)
-            .map(|buffer| {
-                let length = buffer.filled().len();
+        (0..BUFFERS)
+            .map_while(|number| Some((self.buffers[number].get()?, self.filled(number).len())))
+            .map(|(buffer, length)| {
                 // SAFETY: the first `length` bytes are initialised, never change again, and live as
                 // long as the `Arc` that the Arrow buffer owns.
-                unsafe { Buffer::from_custom_allocation(buffer.memory.start(), length, buffer.clone()) }
+                unsafe { Buffer::from_custom_allocation(buffer.0.start(), length, buffer.clone()) }
             })
             .collect()
     }
 
     /// Bytes allocated.
     pub fn allocated_bytes(&self) -> usize {
-        self.buffers.iter().map_while(OnceLock::get).map(|buffer| buffer.memory.len()).sum()
+        self.buffers.iter().map_while(OnceLock::get).map(|buffer| buffer.0.len()).sum()
     }
 }
 
 /// The right to append to a heap; see [`Heap::appender`].
 pub(crate) struct Appender<'h> {
-    buffers: &'h [OnceLock<Arc<HeapBuffer>>; BUFFERS],
+    heap: &'h Heap,
     filling: MutexGuard<'h, usize>,
 }
 
@@ -140,17 +163,26 @@ impl Appender<'_> {
     #[inline]
     pub fn append(&mut self, bytes: &[u8]) -> [u64; 2] {
         assert!(bytes.len() <= LONGEST_STRING_BYTES, "callers refuse longer strings");
-        let filling = &mut *self.filling;
+        let (heap, filling) = (self.heap, &mut *self.filling);
         loop {
-            let buffer = self.buffers[*filling].get_or_init(|| {
+            let buffer = heap.buffers[*filling].get_or_init(|| {
                 let usual = (FIRST_BUFFER_BYTES << *filling).min(LARGEST_BUFFER_BYTES);
-                Arc::new(HeapBuffer::new(usual.max(bytes.len().next_power_of_two())))
+                let piece = Piece::new(usual.max(bytes.len().next_power_of_two()));
+                heap.starts[*filling].store(piece.start().as_ptr(), Ordering::Relaxed);
+                Arc::new(HeapBuffer(piece))
             });
-            if let Some(offset) = buffer.append(bytes, filling) {
+            let offset = heap.filled[*filling].load(Ordering::Relaxed) as usize;
+            if bytes.len() <= buffer.0.len() - offset {
+                let to = heap.starts[*filling].load(Ordering::Relaxed);
+                // SAFETY: in bounds by the check; nobody else writes (the lock) or reads (beyond what is
+                // filled) there.
+                unsafe { to.add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+                // Release: whoever sees the new length sees the bytes, and the start.
+                heap.filled[*filling].store((offset + bytes.len()) as u32, Ordering::Release);
                 let prefix: [u8; 4] = bytes[..4].try_into().expect("longer than 12 bytes");
                 return [
                     bytes.len() as u64 | u64::from(u32::from_le_bytes(prefix)) << 32,
-                    *filling as u64 | u64::from(offset) << 32,
+                    *filling as u64 | (offset as u64) << 32,
                 ];
             }
             *filling += 1;
@@ -159,42 +191,8 @@ impl Appender<'_> {
     }
 }
 
-struct HeapBuffer {
-    memory: Piece,
-    /// How much of it is filled and will not change again. Readers only touch bytes before this, which
-    /// no longer change; the one appender at a time (the heap's lock) only touches bytes after it.
-    len: AtomicU32,
-}
-
-impl HeapBuffer {
-    /// An empty buffer, whose bytes stay uninitialised until appended.
-    fn new(capacity: usize) -> HeapBuffer {
-        HeapBuffer { memory: Piece::new(capacity), len: AtomicU32::new(0) }
-    }
-
-    /// Appends if there is room. `_turn` proves that the caller holds the heap's lock.
-    fn append(&self, bytes: &[u8], _turn: &usize) -> Option<u32> {
-        let offset = self.len.load(Ordering::Relaxed) as usize;
-        if bytes.len() > self.memory.len() - offset {
-            return None;
-        }
-        // SAFETY: in bounds by the check; nobody else writes (the lock) or reads (beyond `len`) there.
-        unsafe {
-            self.memory.start().as_ptr().add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
-        };
-        // Release: whoever sees the new length sees the bytes.
-        self.len.store((offset + bytes.len()) as u32, Ordering::Release);
-        Some(offset as u32)
-    }
-
-    #[inline]
-    fn filled(&self) -> &[u8] {
-        // Acquire: pairs with the store in `append`.
-        let length = self.len.load(Ordering::Acquire) as usize;
-        // SAFETY: that many bytes are initialised and will not change again.
-        unsafe { std::slice::from_raw_parts(self.memory.start().as_ptr(), length) }
-    }
-}
+/// Memory of a buffer, which Arrow arrays may share.
+struct HeapBuffer(Piece);
 
 #[cfg(test)]
 mod tests {

@@ -886,7 +886,7 @@ pub struct Restored<'t> {
 
 impl Restored<'_> {
     /// Sets one column of the first row. The cell is of the column's type.
-    #[inline]
+    #[inline(always)]
     pub fn set(&self, column: ColumnId, cell: &Cell<'_>) {
         self.block.store_one(self.slot, column, cell);
     }
@@ -895,6 +895,12 @@ impl Restored<'_> {
     #[inline]
     pub fn set_all<'c>(&self, column: ColumnId, cells: impl Iterator<Item = Cell<'c>>) {
         self.block.store_column(self.slot, self.rows, column, cells);
+    }
+
+    /// As [`Restored::set_all`], for a type of up to 8 bytes; `None` for NULL.
+    #[inline]
+    pub fn set_all_words(&self, column: ColumnId, words: impl Iterator<Item = Option<u64>>) {
+        self.block.store_words_column(self.slot, self.rows, column, words);
     }
 
     /// The rows are there, with all their columns.

@@ -18,8 +18,8 @@ use crate::sequence::SequenceState;
 use firn_base::sync::{Arc, RwLock, mpsc};
 use firn_base::types::Width;
 use firn_base::{Cell, ColumnId, Error, Result, RowId, SqlState, TableId, Time, thread};
-use firn_log::{Entry, Group, Reader, Record};
-use firn_storage::{ColumnSpec, Table, TableOptions};
+use firn_log::{CellReader, Entry, Group, RawRecord, Reader, Record, Records};
+use firn_storage::{Restored, Table, TableOptions};
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
 
@@ -148,7 +148,7 @@ struct Worker<'a> {
     share: u32,
     shares: u32,
     /// The tables it has changed, by number.
-    mine: Vec<Option<Arc<Table>>>,
+    mine: Vec<Option<Target>>,
 }
 
 /// How many records before it is applied a row is fetched from memory.
@@ -159,14 +159,12 @@ impl Worker<'_> {
         while let Ok(groups) = batches.recv() {
             let known = self.known;
             let entries = || groups.iter().flat_map(Group::entries).filter(move |entry| entry.time > known);
-            // Of a damaged record we hear below.
-            let mut ahead = entries().flat_map(|entry| entry.records()).map_while(Result::ok);
-            ahead.by_ref().take(AHEAD).for_each(|record| self.prefetch(&record));
+            let mut ahead = Ahead { entries: entries(), records: Records::new(&[]) };
+            (0..AHEAD).for_each(|_| self.prefetch(&mut ahead));
             for entry in entries() {
-                for record in entry.records() {
-                    if let Some(record) = ahead.next() {
-                        self.prefetch(&record);
-                    }
+                let mut records = entry.records();
+                while let Some(record) = records.next_raw() {
+                    self.prefetch(&mut ahead);
                     record
                         .and_then(|record| self.apply(record))
                         .map_err(|error| in_commit(error, entry.time))?;
@@ -183,148 +181,214 @@ impl Worker<'_> {
     }
 
     #[inline]
-    fn apply(&mut self, record: Record<'_>) -> Result<()> {
+    fn apply(&mut self, record: RawRecord<'_>) -> Result<()> {
         match record.row() {
-            Some((id, row)) if self.owns(id, row) => apply_to(self.table(id)?, record),
-            _ => Ok(()),
+            Some((id, row)) if self.owns(id, row) => self.target(id)?.apply(record.read()?),
+            Some(_) => Ok(()),
+            // Not a row's, which the reader has applied, or malformed.
+            None => record.read().map(|_| ()),
         }
     }
 
-    /// Fetches what applying a record will change: rows lie anywhere, and to wait for one after another
-    /// takes longer than all the rest.
+    /// Fetches what the next record of `ahead` will change: rows lie anywhere, and to wait for one after
+    /// another takes longer than all the rest.
     #[inline]
-    fn prefetch(&self, record: &Record<'_>) {
-        let Some((id, row)) = record.row().filter(|(id, row)| self.owns(*id, *row)) else { return };
-        let Some(Some(table)) = self.mine.get(id.0 as usize) else { return };
-        match record {
-            Record::Update { cells, .. } => {
-                let mut columns: SmallVec<[ColumnId; 24]> = SmallVec::new();
-                columns.extend(cells.clone().map_while(Result::ok).map(|(column, _)| column));
-                columns.retain(|column| column.index() < table.columns().len());
-                table.prefetch(row, &columns);
-            }
-            Record::Delete { .. } => table.prefetch(row, &[]),
-            _ => {}
+    fn prefetch<'g>(&self, ahead: &mut Ahead<'g, impl Iterator<Item = Entry<'g>>>) {
+        if let Some(record) = ahead.next()
+            && record.changes_a_row()
+            && let Some((id, row)) = record.row()
+            && self.owns(id, row)
+            && let Some(Some(target)) = self.mine.get(id.0 as usize)
+        {
+            let known = |column: &ColumnId| column.index() < target.columns.len();
+            let columns: SmallVec<[ColumnId; 24]> = record.updated_columns().filter(known).collect();
+            target.table.prefetch(row, &columns);
         }
     }
 
     #[inline]
-    fn table(&mut self, id: TableId) -> Result<&Table> {
+    fn target(&mut self, id: TableId) -> Result<&Target> {
         let number = id.0 as usize;
         if self.mine.get(number).is_none_or(Option::is_none) {
             let table = self.tables.read().get(&id).cloned();
             let table =
                 table.ok_or_else(|| misfit(format!("it names physical table {}, which is unknown", id.0)))?;
-            self.mine.resize(self.mine.len().max(number + 1), None);
-            self.mine[number] = Some(table);
+            if self.mine.len() <= number {
+                self.mine.resize_with(number + 1, || None);
+            }
+            self.mine[number] = Some(Target::new(table));
         }
         Ok(self.mine[number].as_ref().expect("just put there"))
     }
 
     fn changed(&self) -> HashSet<TableId> {
-        self.mine.iter().flatten().map(|table| table.id()).collect()
+        self.mine.iter().flatten().map(|target| target.table.id()).collect()
     }
 }
 
-/// Does to the rows of `table` what `record` says. After an error the table is of no more use.
-#[inline]
-pub(crate) fn apply_to(table: &Table, record: Record<'_>) -> Result<()> {
-    let specs = table.columns();
-    match record {
-        Record::Insert { row, mut cells, .. } => {
-            check_columns(cells.len(), specs)?;
-            check_slots(table, row, 1)?;
-            let restored = table.restore_rows(row, 1);
-            for ((column, spec), cell) in (0..).zip(specs).zip(&mut cells) {
-                restored.set(ColumnId(column), &fitting(cell?, spec)?);
+/// The records that are applied soon. Ends before a damaged one, of which whoever applies it tells.
+struct Ahead<'g, E> {
+    entries: E,
+    records: Records<'g>,
+}
+
+impl<'g, E: Iterator<Item = Entry<'g>>> Ahead<'g, E> {
+    #[inline]
+    fn next(&mut self) -> Option<RawRecord<'g>> {
+        loop {
+            match self.records.next_raw() {
+                Some(record) => return record.ok(),
+                None => self.records = self.entries.next()?.records(),
             }
-            check_end(cells)?;
-            restored.insert();
         }
-        Record::InsertBatch { first, rows, mut columns, .. } => {
-            check_columns(columns.len(), specs)?;
-            check_slots(table, first, rows)?;
-            let restored = table.restore_rows(first, rows);
-            for ((column, spec), cells) in (0..).zip(specs).zip(&mut columns) {
-                let (mut cells, mut failure) = (cells?, None);
-                restored.set_all(
-                    ColumnId(column),
-                    (&mut cells).map_while(|cell| match cell.and_then(|cell| fitting(cell, spec)) {
-                        Ok(cell) => Some(cell),
-                        Err(error) => {
-                            failure = Some(error);
-                            None
-                        }
-                    }),
-                );
-                failure.map_or(Ok(()), Err)?;
-                check_end(cells)?;
+    }
+}
+
+/// A table that is being rebuilt, with what has to be known of its columns.
+struct Target {
+    table: Arc<Table>,
+    columns: Box<[Column]>,
+}
+
+struct Column {
+    width: Width,
+    nullable: bool,
+}
+
+impl Column {
+    /// What was read for this column, unless that is a NULL which it does not take. Storage believes
+    /// its callers, and the log is not one of them.
+    #[inline(always)]
+    fn admit<T>(&self, value: Option<T>) -> Result<Option<T>> {
+        if value.is_none() && !self.nullable {
+            return Err(misfit("a column that is not nullable is NULL".to_owned()));
+        }
+        Ok(value)
+    }
+}
+
+impl Target {
+    fn new(table: Arc<Table>) -> Target {
+        let columns = table.columns().iter();
+        let columns =
+            columns.map(|spec| Column { width: spec.ty.width(), nullable: spec.nullable }).collect();
+        Target { table, columns }
+    }
+
+    /// Does to the rows what `record` says. After an error the table is of no more use.
+    #[inline(always)]
+    fn apply(&self, record: Record<'_>) -> Result<()> {
+        match record {
+            Record::Insert { row, cells, .. } => {
+                self.check_rows(row, 1, cells.len())?;
+                let (restored, mut reader) = (self.table.restore_rows(row, 1), cells.reader());
+                for (number, column) in (0..).zip(&self.columns) {
+                    set(&restored, ColumnId(number), column, &mut reader)?;
+                }
+                reader.end()?;
+                restored.insert();
             }
-            check_end(columns)?;
-            restored.insert();
-        }
-        Record::Update { row, cells, .. } => {
-            let Some(restored) = table.restored(row) else {
-                return Err(misfit(format!("it updates row {row:?}, which is not there")));
-            };
-            for updated in cells {
-                let (column, cell) = updated?;
-                let Some(spec) = specs.get(column.index()) else {
-                    return Err(misfit(format!("there is no column {}", column.0)));
+            Record::InsertBatch { first, rows, mut columns, .. } => {
+                self.check_rows(first, rows, columns.len())?;
+                let restored = self.table.restore_rows(first, rows);
+                for ((number, column), cells) in (0..).zip(&self.columns).zip(&mut columns) {
+                    set_all(&restored, ColumnId(number), column, cells?.reader())?;
+                }
+                // Behind the last one it tells of bytes that are left over.
+                columns.next().transpose()?;
+                restored.insert();
+            }
+            Record::Update { row, cells, .. } => {
+                let Some(restored) = self.table.restored(row) else {
+                    return Err(misfit(format!("it updates row {row:?}, which is not there")));
                 };
-                restored.set(column, &fitting(cell, spec)?);
+                let mut reader = cells.reader();
+                for _ in 0..cells.len() {
+                    let number = reader.column()?;
+                    let Some(column) = self.columns.get(number.index()) else {
+                        return Err(misfit(format!("there is no column {}", number.0)));
+                    };
+                    set(&restored, number, column, &mut reader)?;
+                }
+                reader.end()?;
             }
+            Record::Delete { row, .. } => match self.table.restored(row) {
+                Some(restored) => restored.delete(),
+                None => return Err(misfit(format!("it deletes row {row:?}, which is not there"))),
+            },
+            Record::CatalogChange(_) | Record::SequenceAdvance { .. } => {}
         }
-        Record::Delete { row, .. } => match table.restored(row) {
-            Some(restored) => restored.delete(),
-            None => return Err(misfit(format!("it deletes row {row:?}, which is not there"))),
-        },
-        Record::CatalogChange(_) | Record::SequenceAdvance { .. } => {}
+        Ok(())
+    }
+
+    fn check_rows(&self, first: RowId, rows: u32, columns: usize) -> Result<()> {
+        if columns != self.columns.len() {
+            return Err(misfit("a row does not have the columns of its table".to_owned()));
+        }
+        if !self.table.has_slots(first, rows) {
+            return Err(misfit(format!("{rows} rows from {first:?} on do not lie in one block")));
+        }
+        Ok(())
+    }
+}
+
+/// Sets a column of a row to the next cell.
+#[inline(always)]
+fn set(
+    restored: &Restored<'_>,
+    number: ColumnId,
+    column: &Column,
+    reader: &mut CellReader<'_>,
+) -> Result<()> {
+    match column.width {
+        Width::View => {
+            let string = column.admit(reader.string()?)?;
+            restored.set(number, &string.map_or(Cell::Null, Cell::Bytes));
+        }
+        Width::Fixed(16) => {
+            let words = column.admit(reader.wide()?)?;
+            restored.set(number, &words.map_or(Cell::Null, Cell::Wide));
+        }
+        Width::Bit | Width::Fixed(_) => {
+            let word = column.admit(reader.word()?)?;
+            restored.set(number, &word.map_or(Cell::Null, Cell::Word));
+        }
     }
     Ok(())
 }
 
-fn check_columns(count: usize, specs: &[ColumnSpec]) -> Result<()> {
-    if count == specs.len() {
-        return Ok(());
+/// Sets a column of every row to the cells that are left.
+fn set_all(
+    restored: &Restored<'_>,
+    number: ColumnId,
+    column: &Column,
+    mut reader: CellReader<'_>,
+) -> Result<()> {
+    let mut failure = None;
+    // An iterator ends with the first error, which is told behind it.
+    macro_rules! each {
+        ($read:ident) => {
+            std::iter::from_fn(|| match reader.$read().and_then(|value| column.admit(value)) {
+                Ok(value) => Some(value),
+                Err(error) => {
+                    failure = Some(error);
+                    None
+                }
+            })
+        };
     }
-    Err(misfit("a row does not have the columns of its table".to_owned()))
-}
-
-/// An iterator over what was read to the end may have an error to tell: of bytes that are left over.
-fn check_end<T>(mut rest: impl Iterator<Item = Result<T>>) -> Result<()> {
-    match rest.next() {
-        None => Ok(()),
-        Some(Err(error)) => Err(error),
-        Some(Ok(_)) => Err(misfit("a record holds more than it says".to_owned())),
+    match column.width {
+        Width::View => {
+            restored.set_all(number, each!(string).map(|string| string.map_or(Cell::Null, Cell::Bytes)));
+        }
+        Width::Fixed(16) => {
+            restored.set_all(number, each!(wide).map(|words| words.map_or(Cell::Null, Cell::Wide)));
+        }
+        Width::Bit | Width::Fixed(_) => restored.set_all_words(number, each!(word)),
     }
-}
-
-fn check_slots(table: &Table, first: RowId, rows: u32) -> Result<()> {
-    if table.has_slots(first, rows) {
-        return Ok(());
-    }
-    Err(misfit(format!("{rows} rows from {first:?} on do not lie in one block")))
-}
-
-/// The cell, if the column takes it. Storage believes its callers, and the log is not one of them.
-#[inline(always)]
-fn fitting<'c>(cell: Cell<'c>, spec: &ColumnSpec) -> Result<Cell<'c>> {
-    if fits(&cell, spec) {
-        Ok(cell)
-    } else {
-        Err(misfit(format!("a column of {} does not take {cell:?}", spec.ty)))
-    }
-}
-
-/// Whether a column takes a cell.
-#[inline]
-fn fits(cell: &Cell<'_>, spec: &ColumnSpec) -> bool {
-    match cell {
-        Cell::Null => spec.nullable,
-        Cell::Word(_) => matches!(spec.ty.width(), Width::Bit | Width::Fixed(0..=8)),
-        Cell::Wide(_) => spec.ty.width() == Width::Fixed(16),
-        Cell::Inline(..) | Cell::Bytes(_) => spec.ty.width() == Width::View,
+    match failure {
+        Some(error) => Err(error),
+        None => reader.end(),
     }
 }
 

@@ -125,9 +125,13 @@ impl Child {
     pub(super) fn prefetch(self, byte: u8) {
         let start = self.pointer::<u8>();
         prefetch(start);
-        // Most nodes on the way to a row have no prefix.
-        if self.0.addr() & TAG_MASK == NODE_256 {
-            prefetch(start.wrapping_add(std::mem::offset_of!(Node256, children) + 8 * usize::from(byte)));
+        match self.0.addr() & TAG_MASK {
+            // Most nodes on the way to a row have no prefix.
+            NODE_256 => {
+                prefetch(start.wrapping_add(std::mem::offset_of!(Node256, children) + 8 * usize::from(byte)));
+            }
+            NODE_16 => prefetch(start.wrapping_add(PART_ALIGN)),
+            _ => {}
         }
     }
 
