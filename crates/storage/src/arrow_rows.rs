@@ -154,9 +154,8 @@ impl<'a> Rows<'a> for BatchRows<'a> {
                     self.mark_valid(block, id, first, count);
                 }
                 (Values::Text(array), None) => {
-                    let strings =
-                        (from..from + count as usize).map(|row| Cell::Bytes(array.value(row).as_bytes()));
-                    block.store_column(first, count, id, strings);
+                    let strings = (from..from + count as usize).map(|row| Some(array.value(row).as_bytes()));
+                    block.store_strings_column(first, count, id, strings);
                 }
                 _ => {
                     let cells = (from..from + count as usize).map(|row| self.cell(row, position));

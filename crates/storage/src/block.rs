@@ -15,7 +15,7 @@
 //! so the reader notices. A 16-byte value may be read torn; nobody follows it before the check.
 
 use crate::Guard;
-use crate::heap::{self, Heap, INLINE_BYTES};
+use crate::heap::{self, Appender, Heap, INLINE_BYTES};
 use crate::layout::{ColumnLayout, Layout, PART_ALIGN, RANGE_SLOTS, Unit};
 use crate::memory::{Memory, prefetch, prefetch_to_write};
 use crate::position::{Position, Reset};
@@ -276,16 +276,59 @@ impl Block {
             return self.store_words_column(first, rows, column, words);
         }
         self.prepare_column(first, rows, layout);
-        let cells = cells.take(rows as usize);
-        // SAFETY: the slots have just been checked.
-        unsafe {
-            match layout.unit() {
-                Unit::View => self.store_strings(first, layout, cells),
-                _ => (first.0..)
-                    .map(Slot)
-                    .zip(cells)
-                    .for_each(|(slot, cell)| self.store_checked(slot, layout, &cell)),
+        let mut appender = None;
+        for (at, cell) in (first.index()..first.index() + rows as usize).zip(cells) {
+            // SAFETY: the slots have just been checked.
+            unsafe {
+                match (layout.unit(), &cell) {
+                    (Unit::View, Cell::Null) => self.put_string(at, layout, None, &mut appender),
+                    (Unit::View, cell) => self.put_string(at, layout, Some(cell.bytes()), &mut appender),
+                    _ => self.store_checked(Slot(at as u32), layout, &cell),
+                }
             }
+        }
+    }
+
+    /// As [`Block::store_column`], for strings; `None` for NULL.
+    #[inline]
+    pub fn store_strings_column<'c>(
+        &self,
+        first: Slot,
+        rows: u32,
+        column: ColumnId,
+        strings: impl Iterator<Item = Option<&'c [u8]>>,
+    ) {
+        let column = self.layout.column(column);
+        self.prepare_column(first, rows, column);
+        assert!(column.unit() == Unit::View, "the column holds no strings");
+        let mut appender = None;
+        for (at, string) in (first.index()..first.index() + rows as usize).zip(strings) {
+            // SAFETY: the slots have just been checked.
+            unsafe { self.put_string(at, column, string, &mut appender) };
+        }
+    }
+
+    /// Stores a string under one lock of the heap for all of a column.
+    ///
+    /// # Safety
+    /// The slot `at` has been [checked](Block::check), and the column is one of strings.
+    #[inline(always)]
+    unsafe fn put_string<'b>(
+        &'b self,
+        at: usize,
+        column: ColumnLayout,
+        string: Option<&[u8]>,
+        appender: &mut Option<Appender<'b>>,
+    ) {
+        let view = match string {
+            None => [0, 0],
+            Some(bytes) if bytes.len() <= INLINE_BYTES => heap::inline_view(bytes),
+            Some(bytes) => appender.get_or_insert_with(|| self.heap.appender()).append(bytes),
+        };
+        // SAFETY: by the caller.
+        unsafe {
+            self.store_validity(at, column, string.is_some());
+            self.store_words(at, column, view);
         }
     }
 
@@ -325,29 +368,6 @@ impl Block {
         let next = first.index() + rows as usize;
         for line in (column.value_at(next)..column.value_at(next + rows as usize)).step_by(PART_ALIGN) {
             self.memory.prefetch_to_write(line);
-        }
-    }
-
-    /// # Safety
-    /// The slots have been [checked](Block::check).
-    unsafe fn store_strings<'c>(
-        &self,
-        first: Slot,
-        column: ColumnLayout,
-        cells: impl Iterator<Item = Cell<'c>>,
-    ) {
-        let mut appender = None;
-        for (at, cell) in (first.index()..).zip(cells) {
-            let view = match cell {
-                Cell::Null => [0, 0],
-                cell if cell.bytes().len() <= INLINE_BYTES => heap::inline_view(cell.bytes()),
-                cell => appender.get_or_insert_with(|| self.heap.appender()).append(cell.bytes()),
-            };
-            // SAFETY: by the caller.
-            unsafe {
-                self.store_validity(at, column, !cell.is_null());
-                self.store_words(at, column, view);
-            }
         }
     }
 

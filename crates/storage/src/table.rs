@@ -903,6 +903,12 @@ impl Restored<'_> {
         self.block.store_words_column(self.slot, self.rows, column, words);
     }
 
+    /// As [`Restored::set_all`], for strings; `None` for NULL.
+    #[inline]
+    pub fn set_all_strings<'c>(&self, column: ColumnId, strings: impl Iterator<Item = Option<&'c [u8]>>) {
+        self.block.store_strings_column(self.slot, self.rows, column, strings);
+    }
+
     /// The rows are there, with all their columns.
     #[inline]
     pub fn insert(self) {

@@ -378,9 +378,7 @@ fn set_all(
         };
     }
     match column.width {
-        Width::View => {
-            restored.set_all(number, each!(string).map(|string| string.map_or(Cell::Null, Cell::Bytes)));
-        }
+        Width::View => restored.set_all_strings(number, each!(string)),
         Width::Fixed(16) => {
             restored.set_all(number, each!(wide).map(|words| words.map_or(Cell::Null, Cell::Wide)));
         }
