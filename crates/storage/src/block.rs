@@ -257,8 +257,8 @@ impl Block {
         }
     }
 
-    /// Fills a column of rows that follow each other, just given out, with their cells; long strings go
-    /// to the heap. What is the same for every row is asked once.
+    /// Fills a column of rows that follow each other, which nobody else knows of yet, with their cells;
+    /// long strings go to the heap. What is the same for every row is asked once.
     pub fn store_column<'c>(
         &self,
         first: Slot,
@@ -360,13 +360,14 @@ impl Block {
         }
     }
 
-    /// Checks the slots of rows to be filled, and fetches what is behind them: by the time of the next
-    /// rows the cache lines are here.
+    /// Checks the slots of rows to be filled, and fetches what is behind them for the next few: by then
+    /// the cache lines are here.
     #[inline]
     fn prepare_column(&self, first: Slot, rows: u32, column: ColumnLayout) {
         self.check(Slot(first.0.checked_add(rows.saturating_sub(1)).expect("slots are numbered so far")));
         let next = first.index() + rows as usize;
-        for line in (column.value_at(next)..column.value_at(next + rows as usize)).step_by(PART_ALIGN) {
+        let soon = next + (rows as usize).min(2 * AHEAD);
+        for line in (column.value_at(next)..column.value_at(soon)).step_by(PART_ALIGN) {
             self.memory.prefetch_to_write(line);
         }
     }

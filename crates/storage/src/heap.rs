@@ -27,7 +27,7 @@ const FIRST_BUFFER_BYTES: usize = 8 << 10;
 const LARGEST_BUFFER_BYTES: usize = 1 << 30;
 
 /// The longest string that a column can hold.
-pub(crate) const LONGEST_STRING_BYTES: usize = LARGEST_BUFFER_BYTES;
+pub const LONGEST_STRING_BYTES: usize = LARGEST_BUFFER_BYTES;
 
 /// The view of a string of at most [`INLINE_BYTES`].
 #[inline]

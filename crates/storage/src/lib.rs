@@ -25,6 +25,7 @@ mod version;
 
 pub use collect::Garbage;
 pub use crossbeam_epoch::{Guard, pin};
+pub use heap::LONGEST_STRING_BYTES;
 pub use index::{Index, IndexColumn, IndexId, IndexSpec, KeyBuffer};
 pub use scan::{ScanBatch, TableScan};
 pub use table::{ColumnSpec, Found, Gate, Restored, Table, TableOptions};

@@ -100,6 +100,7 @@ impl TableScan {
                 .iter()
                 .map(|column| Column::new(block, *column, (end - first) as usize))
                 .collect(),
+            asked_for_reset: false,
             rows: 0,
             row_ids: self.row_ids.then(Vec::new),
             raw: vec![RawCell::default(); self.columns.len()],
@@ -107,6 +108,10 @@ impl TableScan {
         debug_assert!(end - first <= RANGES_PER_BATCH * RANGE_SLOTS);
         for start in (first..end).step_by(RANGE_SLOTS as usize) {
             gather.range(start, end.min(start + RANGE_SLOTS));
+        }
+        if gather.asked_for_reset {
+            // Threads of a pool might not defer enough for that to happen by itself.
+            guard.flush();
         }
         gather.finish()
     }
@@ -118,6 +123,7 @@ struct Gather<'a> {
     block: &'a Block,
     guard: &'a Guard,
     columns: Vec<Column<'a>>,
+    asked_for_reset: bool,
     rows: usize,
     row_ids: Option<Vec<u64>>,
     raw: Vec<RawCell>,
@@ -153,13 +159,17 @@ impl Gather<'_> {
 
     /// Sees to it that the next scan need not look for versions here, where there are none any more.
     #[cold]
-    fn ask_for_reset(&self, position: &Position, stretch: (u32, u32), start: u32) {
+    fn ask_for_reset(&mut self, position: &Position, stretch: (u32, u32), start: u32) {
         if let Some(reset) = position.ask(stretch) {
-            let (table, number) = (self.scan.table.clone(), self.block.number);
+            // A table that is dropped meanwhile shall not be kept for this.
+            let (table, number) = (Arc::downgrade(&self.scan.table), self.block.number);
             self.guard.defer(move || {
-                let block = table.blocks().get(number).expect("tables keep their blocks");
-                block.finish_reset(start, reset);
+                if let Some(table) = table.upgrade() {
+                    let block = table.blocks().get(number).expect("tables keep their blocks");
+                    block.finish_reset(start, reset);
+                }
             });
+            self.asked_for_reset = true;
         }
     }
 
@@ -517,9 +527,10 @@ mod tests {
         };
         for round in 0..3 {
             assert_eq!(bench.sum(bench.snapshot()), 2 * i64::from(RANGE_SLOTS) + round);
-            // The reset waits for the guards of its time, of other tests' threads as well.
+            // The reset waits for the guards of its time, of other tests' threads as well. Whoever pins
+            // memory now and then finishes it.
             while bench.stretches() != [(0, 0); 2] {
-                pin().flush();
+                drop(pin());
                 std::thread::yield_now();
             }
             assert_eq!(bench.sum(bench.snapshot()), 2 * i64::from(RANGE_SLOTS) + round);

@@ -798,7 +798,7 @@ impl Table {
     /// A row that was restored before, to be changed; `None` if it was not.
     #[inline]
     pub fn restored(&self, row: RowId) -> Option<Restored<'_>> {
-        let block = self.blocks.get(row.block())?;
+        let block = self.blocks.get(row.block()).filter(|_| self.has_slots(row, 1))?;
         block.is_present(row.slot()).then_some(Restored { block, slot: row.slot(), rows: 1 })
     }
 

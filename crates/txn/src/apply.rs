@@ -17,9 +17,9 @@ use crate::catalog::{Catalog, CatalogChange, IdMarks, Oid, StorageDef};
 use crate::sequence::SequenceState;
 use firn_base::sync::{Arc, RwLock, mpsc};
 use firn_base::types::Width;
-use firn_base::{Cell, ColumnId, Error, Result, RowId, SqlState, TableId, Time, thread};
+use firn_base::{Cell, ColumnId, Error, Result, RowId, SqlState, SqlType, TableId, Time, thread};
 use firn_log::{CellReader, Entry, Group, RawRecord, Reader, Record, Records};
-use firn_storage::{Restored, Table, TableOptions};
+use firn_storage::{LONGEST_STRING_BYTES, Restored, Table, TableOptions};
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
 
@@ -226,7 +226,7 @@ impl Worker<'_> {
     }
 }
 
-/// The records that are applied soon. Ends before a damaged one, of which whoever applies it tells.
+/// The records that are applied soon. Of a damaged one whoever applies it tells.
 struct Ahead<'g, E> {
     entries: E,
     records: Records<'g>,
@@ -253,6 +253,7 @@ struct Target {
 struct Column {
     width: Width,
     nullable: bool,
+    is_text: bool,
 }
 
 impl Column {
@@ -265,14 +266,30 @@ impl Column {
         }
         Ok(value)
     }
+
+    /// As [`Column::admit`], for strings.
+    #[inline(always)]
+    fn admit_string<'s>(&self, string: Option<&'s [u8]>) -> Result<Option<&'s [u8]>> {
+        if let Some(string) = string {
+            if self.is_text && str::from_utf8(string).is_err() {
+                return Err(misfit("a text is not UTF-8".to_owned()));
+            }
+            if string.len() > LONGEST_STRING_BYTES {
+                return Err(misfit("a string is too long".to_owned()));
+            }
+        }
+        self.admit(string)
+    }
 }
 
 impl Target {
     fn new(table: Arc<Table>) -> Target {
-        let columns = table.columns().iter();
-        let columns =
-            columns.map(|spec| Column { width: spec.ty.width(), nullable: spec.nullable }).collect();
-        Target { table, columns }
+        let columns = table.columns().iter().map(|spec| Column {
+            width: spec.ty.width(),
+            nullable: spec.nullable,
+            is_text: spec.ty.width() == Width::View && spec.ty != SqlType::Bytea,
+        });
+        Target { columns: columns.collect(), table }
     }
 
     /// Does to the rows what `record` says. After an error the table is of no more use.
@@ -342,7 +359,7 @@ fn set(
 ) -> Result<()> {
     match column.width {
         Width::View => {
-            let string = column.admit(reader.string()?)?;
+            let string = column.admit_string(reader.string()?)?;
             restored.set(number, &string.map_or(Cell::Null, Cell::Bytes));
         }
         Width::Fixed(16) => {
@@ -367,8 +384,8 @@ fn set_all(
     let mut failure = None;
     // An iterator ends with the first error, which is told behind it.
     macro_rules! each {
-        ($read:ident) => {
-            std::iter::from_fn(|| match reader.$read().and_then(|value| column.admit(value)) {
+        ($read:ident, $admit:ident) => {
+            std::iter::from_fn(|| match reader.$read().and_then(|value| column.$admit(value)) {
                 Ok(value) => Some(value),
                 Err(error) => {
                     failure = Some(error);
@@ -378,11 +395,11 @@ fn set_all(
         };
     }
     match column.width {
-        Width::View => restored.set_all_strings(number, each!(string)),
+        Width::View => restored.set_all_strings(number, each!(string, admit_string)),
         Width::Fixed(16) => {
-            restored.set_all(number, each!(wide).map(|words| words.map_or(Cell::Null, Cell::Wide)));
+            restored.set_all(number, each!(wide, admit).map(|words| words.map_or(Cell::Null, Cell::Wide)));
         }
-        Width::Bit | Width::Fixed(_) => restored.set_all_words(number, each!(word)),
+        Width::Bit | Width::Fixed(_) => restored.set_all_words(number, each!(word, admit)),
     }
     match failure {
         Some(error) => Err(error),
@@ -399,4 +416,105 @@ fn misfit(what: String) -> Error {
 #[cold]
 fn in_commit(error: Error, time: Time) -> Error {
     error.with_detail(format!("It is in the redo of the commit with time {}.", time.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_base::{BlockNumber, Slot};
+    use firn_log::RedoBuffer;
+    use firn_storage::ColumnSpec;
+
+    const ID: TableId = TableId(7);
+
+    fn first() -> RowId {
+        RowId::new(BlockNumber(0), Slot(0))
+    }
+
+    fn target() -> Target {
+        let column = |ty, nullable| ColumnSpec { ty, nullable };
+        let columns = vec![
+            column(SqlType::Integer, false),
+            column(SqlType::Text, true),
+            column(SqlType::Numeric { precision: 30, scale: 2 }, true),
+        ];
+        Target::new(Table::new(ID, "t", columns, TableOptions { block_bytes: 1 << 14 }))
+    }
+
+    fn apply(target: &Target, write: impl FnOnce(&mut RedoBuffer)) -> Result<()> {
+        let mut redo = RedoBuffer::new();
+        write(&mut redo);
+        Records::new(redo.as_bytes()).try_for_each(|record| target.apply(record?))
+    }
+
+    #[test]
+    fn redo_that_fits_is_applied() {
+        let target = target();
+        apply(&target, |redo| {
+            redo.insert(
+                ID,
+                first(),
+                &[Cell::i32(1), Cell::text("a text of more than twelve bytes"), Cell::Null],
+            );
+            let next = RowId::new(BlockNumber(0), Slot(1));
+            redo.insert_batch(ID, next, 2, 3, |column, cells| {
+                (0..2).for_each(|row| match column.0 {
+                    0 => cells.push(Cell::i32(row)),
+                    1 => cells.push(Cell::text("short")),
+                    _ => cells.push(Cell::i128(1 << 100)),
+                });
+            });
+            redo.update(ID, next, &[ColumnId(1), ColumnId(2)], &[Cell::Null, Cell::Null]);
+            redo.delete(ID, first());
+        })
+        .unwrap();
+        target.table.finish_restore();
+        assert_eq!(target.table.approximate_rows(), 2);
+    }
+
+    #[test]
+    fn redo_that_does_not_fit_is_refused() {
+        let good = [Cell::i32(1), Cell::text("x"), Cell::i128(3)];
+        let beyond = RowId::new(BlockNumber(0), Slot((1 << 20) - 1));
+        let with = |column: usize, cell: Cell<'static>| {
+            let mut cells = good;
+            cells[column] = cell;
+            move |redo: &mut RedoBuffer| redo.insert(ID, first(), &cells)
+        };
+        let update = |row, column, cell: Cell<'static>| {
+            move |redo: &mut RedoBuffer| redo.update(ID, row, &[ColumnId(column)], &[cell])
+        };
+        type Write = Box<dyn FnOnce(&mut RedoBuffer)>;
+        let bad: Vec<Write> = vec![
+            Box::new(with(0, Cell::Null)),
+            Box::new(with(0, Cell::text("one"))),
+            Box::new(with(1, Cell::i32(1))),
+            Box::new(with(1, Cell::Bytes(b"\xff"))),
+            Box::new(with(2, Cell::i32(1))),
+            Box::new(|redo| redo.insert(ID, first(), &[Cell::i32(1)])),
+            Box::new(move |redo| redo.insert(ID, beyond, &good)),
+            Box::new(|redo| {
+                redo.insert_batch(ID, first(), 5000, 3, |_, cells| {
+                    (0..5000).for_each(|_| cells.push(Cell::Null))
+                });
+            }),
+            Box::new(|redo| {
+                redo.insert_batch(ID, first(), 2, 3, |_, cells| {
+                    (0..2).for_each(|_| cells.push(Cell::i32(1)))
+                });
+            }),
+            Box::new(update(first(), 0, Cell::Null)),
+            Box::new(update(first(), 9, Cell::i32(1))),
+            Box::new(update(RowId::new(BlockNumber(0), Slot(5)), 0, Cell::i32(1))),
+            Box::new(update(RowId::new(BlockNumber(1), Slot(0)), 0, Cell::i32(1))),
+            Box::new(update(beyond, 0, Cell::i32(1))),
+            Box::new(move |redo| redo.delete(ID, beyond)),
+        ];
+        for (number, write) in bad.into_iter().enumerate() {
+            let target = target();
+            apply(&target, |redo| redo.insert(ID, first(), &good)).unwrap();
+            let error = apply(&target, write).expect_err(&format!("number {number} was applied"));
+            assert_eq!(error.state(), SqlState::DATA_CORRUPTED, "{number}: {error:?}");
+        }
+    }
 }

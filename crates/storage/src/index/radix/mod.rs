@@ -158,7 +158,7 @@ enum Found<'g> {
 
 /// The end of a descent.
 struct Descent<'g> {
-    /// The node above `place`, unless that is the root.
+    /// The node above `place`, unless that is the root or `Elsewhere` was found.
     parent: Option<Place<'g>>,
     place: Place<'g>,
     /// Length of the path to what was found, without prefix.
@@ -259,8 +259,8 @@ impl Tree {
     }
 
     /// Inserts keys that differ from `key` in their last byte alone, given by that byte, ascending,
-    /// with their values: one look-up, one lock and at most one new node for all. False if that does
-    /// not go, as when one of them is there; then nothing has happened.
+    /// with their values: one look-up and one node for all. False if that does not go, as when one of
+    /// them is there; then nothing has happened.
     pub(super) fn insert_run(&self, key: &[u8], entries: &[(u8, u64)], guard: &Guard) -> bool {
         debug_assert!(entries.is_sorted_by(|(a, _), (b, _)| a < b));
         let search = Search::new(key);
@@ -687,7 +687,8 @@ fn add_run(
             parent.replace(larger.into_child(), guard);
             lock.make_obsolete();
         }
-        // The root has room for every byte.
+        // The root has room for every byte; and where `Elsewhere` was found, the run's first byte has a
+        // child, so nobody comes here.
         _ => {
             let _lock = node.header().lock(version)?;
             add(node);
