@@ -802,6 +802,9 @@ mod tests {
             let Kind::Node(node) = (unsafe { fresh.0.kind() }) else { panic!("it is a node") };
             let mut model = std::collections::BTreeMap::new();
             let check = |model: &std::collections::BTreeMap<u8, u64>| {
+                if cfg!(miri) && model.len() % 16 > 1 {
+                    return;
+                }
                 let mut children = Vec::new();
                 node.for_each(|byte, child| children.push((byte, child.0.addr() >> TAG_BITS)));
                 let expected: Vec<_> = model.iter().map(|(byte, value)| (*byte, *value as usize)).collect();
