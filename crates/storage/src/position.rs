@@ -215,7 +215,7 @@ mod tests {
 
     fn explore(body: impl Fn() + Sync + Send + 'static) {
         let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
+        builder.preemption_bound = Some(2);
         builder.check(body);
     }
 
