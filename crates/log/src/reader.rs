@@ -64,7 +64,7 @@ impl<'a> Entry<'a> {
 
 impl Group {
     /// The commits, in order.
-    pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> + Clone {
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         let mut rest = &self.bytes[..];
         (0..self.entries).map(move |_| take_entry(&mut rest).expect("checked when it was read"))
     }

@@ -83,8 +83,8 @@ impl Tpcc {
     }
 }
 
-/// What a payment reads and changes of a customer.
-const PAYING_CUSTOMER: [ColumnId; 17] = [
+/// What a payment needs of a customer to compute.
+const PAYING: [ColumnId; 7] = [
     customer::c_id,
     customer::c_credit,
     customer::c_balance,
@@ -92,6 +92,10 @@ const PAYING_CUSTOMER: [ColumnId; 17] = [
     customer::c_payment_cnt,
     customer::c_discount,
     customer::c_since,
+];
+
+/// What a payment only displays of a customer.
+const SHOWN: [ColumnId; 9] = [
     customer::c_first,
     customer::c_middle,
     customer::c_last,
@@ -101,7 +105,6 @@ const PAYING_CUSTOMER: [ColumnId; 17] = [
     customer::c_state,
     customer::c_zip,
     customer::c_phone,
-    customer::c_data,
 ];
 
 /// One client: runs transactions one after another.
@@ -282,7 +285,9 @@ impl<'t> Worker<'t> {
         // The customer comes from memory while warehouse and district are at work.
         let (c_w, c_d) = (Cell::i32(input.customer_warehouse), Cell::i32(input.customer_district));
         let customer_row = self.choose_customer(&tx, c_w, c_d, &input.customer, guard);
-        tx.prefetch(&tables.customer.table, customer_row, &PAYING_CUSTOMER);
+        for columns in [&PAYING[..], &SHOWN, &[customer::c_data]] {
+            tx.prefetch(&tables.customer.table, customer_row, columns);
+        }
 
         let (warehouse_row, [w_name, w_ytd]) =
             fetch(&tx, &tables.warehouse, &[w], [warehouse::w_name, warehouse::w_ytd], &mut self.key, guard);
@@ -322,38 +327,9 @@ impl<'t> Worker<'t> {
         let d_ytd = Cell::i64(d_ytd.as_i64() + amount);
         tx.update(&tables.district.table, district_row, &[district::d_ytd], &[d_ytd], guard)?;
 
-        let [c_id, c_credit, c_balance, c_ytd_payment, c_payment_cnt, c_discount, c_since] = read(
-            &tx,
-            &tables.customer.table,
-            customer_row,
-            [
-                customer::c_id,
-                customer::c_credit,
-                customer::c_balance,
-                customer::c_ytd_payment,
-                customer::c_payment_cnt,
-                customer::c_discount,
-                customer::c_since,
-            ],
-            guard,
-        );
-        let shown = read(
-            &tx,
-            &tables.customer.table,
-            customer_row,
-            [
-                customer::c_first,
-                customer::c_middle,
-                customer::c_last,
-                customer::c_street_1,
-                customer::c_street_2,
-                customer::c_city,
-                customer::c_state,
-                customer::c_zip,
-                customer::c_phone,
-            ],
-            guard,
-        );
+        let [c_id, c_credit, c_balance, c_ytd_payment, c_payment_cnt, c_discount, c_since] =
+            read(&tx, &tables.customer.table, customer_row, PAYING, guard);
+        let shown = read(&tx, &tables.customer.table, customer_row, SHOWN, guard);
         displayed += characters(&shown) + c_discount.as_i64() + (c_since.as_i64() & 1);
         let c_balance = c_balance.as_i64() - amount;
         displayed += c_balance;
@@ -494,6 +470,7 @@ impl<'t> Worker<'t> {
                 let (district, order) = queued[number];
                 tables.orders.index.encode(&[w, Cell::i32(district), Cell::i32(order)], key);
             },
+            // The carrier is not read but set below; it comes along.
             &[orders::o_c_id, orders::o_carrier_id],
             guard,
             &mut |number, found| orders[number] = found.map(|(row, [customer, _])| (row, customer.as_i32())),
