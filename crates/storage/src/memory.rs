@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
 use crate::layout::PART_ALIGN;
+use crate::region::{self, PLACE_BYTES};
 
 /// A piece of zeroed memory, aligned to [`PART_ALIGN`].
 pub(crate) struct Memory {
@@ -128,7 +129,7 @@ impl Drop for Memory {
         match self.origin {
             // SAFETY: `start` came from the allocator with this layout, and nobody borrows it.
             Origin::Allocator => unsafe { dealloc(self.start.as_ptr(), layout(self.bytes)) },
-            Origin::Region => region::give_back(self.start, self.bytes),
+            Origin::Region => region::give_back(self.start),
             // SAFETY: it came from there, and nobody borrows it.
             Origin::Slab(slab) => unsafe { slab.give_back(self.start) },
         }
@@ -179,7 +180,7 @@ impl Drop for Piece {
         match self.origin {
             // SAFETY: as for `Memory`.
             Origin::Allocator => unsafe { dealloc(self.start.as_ptr(), layout(self.bytes)) },
-            Origin::Region => region::give_back(self.start, self.bytes),
+            Origin::Region => region::give_back(self.start),
             // SAFETY: it came from there, and nobody borrows it.
             Origin::Slab(slab) => unsafe { slab.give_back(self.start) },
         }
@@ -307,92 +308,6 @@ fn slab_of(bytes: usize) -> Option<&'static Slab> {
     }
     // Layouts are few, and their slabs stay as regions do.
     Some(SLABS.lock().entry(bytes).or_insert_with(|| Box::leak(Box::new(Slab::new(bytes)))))
-}
-
-/// Regions are cut into places of this size.
-const PLACE_BYTES: usize = 1 << 20;
-
-/// Regions of huge pages, cut into places of 1 MiB.
-#[cfg(not(miri))]
-mod region {
-    use firn_base::sync::Mutex;
-    use std::ptr::NonNull;
-
-    use super::PLACE_BYTES;
-
-    const REGION_BYTES: usize = 32 << 20;
-    /// Pieces that fill less of a place than this come from the allocator.
-    const SMALLEST: usize = PLACE_BYTES - PLACE_BYTES / 8;
-
-    /// Free places. Regions are never unmapped: a database that has once needed the memory will
-    /// need it again, and freed places keep no pages ([`give_back`]).
-    static FREE: Mutex<Vec<Place>> = Mutex::new(Vec::new());
-
-    struct Place(NonNull<u8>);
-    // SAFETY: a free place is owned by the list.
-    unsafe impl Send for Place {}
-
-    /// A zeroed place for `bytes`, if that is what places are for.
-    pub(super) fn take(bytes: usize) -> Option<NonNull<u8>> {
-        if !(SMALLEST..=PLACE_BYTES).contains(&bytes) {
-            return None;
-        }
-        let mut free = FREE.lock();
-        if free.is_empty() {
-            map_region(&mut free)?;
-        }
-        free.pop().map(|place| place.0)
-    }
-
-    fn map_region(free: &mut Vec<Place>) -> Option<()> {
-        // SAFETY: a fresh anonymous mapping touches no existing memory.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                REGION_BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
-        if start == libc::MAP_FAILED {
-            return None;
-        }
-        // SAFETY: the range was just mapped. Advice may be refused without harm.
-        unsafe { libc::madvise(start, REGION_BYTES, libc::MADV_HUGEPAGE) };
-        let start = NonNull::new(start.cast::<u8>())?;
-        // Last place first, so that places are handed out in address order.
-        for place in (0..REGION_BYTES / PLACE_BYTES).rev() {
-            // SAFETY: within the region.
-            free.push(Place(unsafe { start.add(place * PLACE_BYTES) }));
-        }
-        Some(())
-    }
-
-    /// Takes a place back and lets its pages go, so that it is zero when next taken.
-    pub(super) fn give_back(start: NonNull<u8>, bytes: usize) {
-        debug_assert!(bytes <= PLACE_BYTES);
-        // SAFETY: the place is ours again; dropping the pages of an anonymous private mapping makes
-        // it read as zeros.
-        let result = unsafe { libc::madvise(start.as_ptr().cast(), PLACE_BYTES, libc::MADV_DONTNEED) };
-        assert_eq!(result, 0, "the kernel lets go of pages of our own mapping");
-        FREE.lock().push(Place(start));
-    }
-}
-
-/// Miri knows no mappings: everything comes from the allocator.
-#[cfg(miri)]
-mod region {
-    use std::ptr::NonNull;
-
-    pub(super) fn take(_bytes: usize) -> Option<NonNull<u8>> {
-        None
-    }
-
-    pub(super) fn give_back(_start: NonNull<u8>, _bytes: usize) {
-        unreachable!("nothing was taken")
-    }
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use firn_base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ord
 use firn_base::thread::JoinHandle;
 use firn_base::{Error, Lsn, Result, Snapshot, SqlState, TableId, Time, clock, thread};
 use firn_log::{Log, LogOptions, RedoBuffer};
-use firn_storage::{Table, TableOptions, WriteSet};
+use firn_storage::{Provider, Table, TableOptions, WriteSet};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -112,6 +112,8 @@ pub struct Engine {
     pub(crate) sequences: Mutex<HashMap<Oid, SequenceState>>,
     collector: Collector,
     background: Background,
+    /// Has memory ready for blocks and indexes.
+    _provider: Arc<Provider>,
 }
 
 impl Engine {
@@ -153,6 +155,7 @@ impl Engine {
             sequences: Mutex::new(recovered.sequences),
             collector: Collector::default(),
             background: Background::default(),
+            _provider: Provider::shared(),
         });
         engine.background.start(&engine);
         engine

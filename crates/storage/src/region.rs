@@ -1,0 +1,248 @@
+//! Regions of huge pages, cut into places of 1 MiB, and who gets their pages before they are needed.
+//!
+//! The first touch of a page is the kernel's work: to clear 2 MiB takes it 0.2 ms, and in a virtual
+//! machine whose host must find the memory first 5 ms and more. That is thousands of transactions, so a
+//! [`Provider`] keeps some places ready, with their pages, on a thread of its own. Whoever takes memory
+//! faster than it provides gets places without pages, as if there were none.
+
+use firn_base::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Weak};
+use firn_base::thread::{self, JoinHandle};
+use std::ptr::NonNull;
+
+/// Size of a place.
+pub(crate) const PLACE_BYTES: usize = 1 << 20;
+
+/// Pieces that fill less of a place than this come from the allocator.
+const SMALLEST: usize = PLACE_BYTES - PLACE_BYTES / 8;
+
+#[cfg_attr(miri, expect(dead_code, reason = "Miri maps nothing"))]
+const REGION_BYTES: usize = 32 << 20;
+
+/// A place is kept ready for so many that are in use, …
+const USED_PER_READY: usize = 16;
+/// … but no more than these.
+const MOST_READY: usize = 32;
+
+/// Places that nobody uses. Regions are never unmapped: a database that has once needed the memory will
+/// need it again, and places that were given back keep no pages.
+static STOCK: Mutex<Stock> = Mutex::new(Stock { ready: Vec::new(), bare: Vec::new(), used: 0, waiting: 0 });
+
+/// Wakes providers.
+static LOW: Condvar = Condvar::new();
+
+struct Stock {
+    /// With their pages.
+    ready: Vec<Place>,
+    /// Without.
+    bare: Vec<Place>,
+    /// Places in use.
+    used: usize,
+    /// Providers that have nothing to do.
+    waiting: usize,
+}
+
+struct Place(NonNull<u8>);
+// SAFETY: a free place is owned by the stock.
+unsafe impl Send for Place {}
+
+impl Stock {
+    /// How many places are to be ready.
+    fn wanted(&self) -> usize {
+        (self.used / USED_PER_READY).min(MOST_READY)
+    }
+
+    fn bare(&mut self) -> Option<Place> {
+        if self.bare.is_empty() {
+            let start = map(REGION_BYTES)?;
+            // Last place first, so that places are handed out in address order.
+            for place in (0..REGION_BYTES / PLACE_BYTES).rev() {
+                // SAFETY: within the region.
+                self.bare.push(Place(unsafe { start.add(place * PLACE_BYTES) }));
+            }
+        }
+        self.bare.pop()
+    }
+}
+
+/// A zeroed place for `bytes`, if that is what places are for.
+pub(crate) fn take(bytes: usize) -> Option<NonNull<u8>> {
+    if cfg!(miri) || !(SMALLEST..=PLACE_BYTES).contains(&bytes) {
+        return None;
+    }
+    let mut stock = STOCK.lock();
+    let place = stock.ready.pop().or_else(|| stock.bare())?;
+    stock.used += 1;
+    if stock.waiting > 0 && stock.ready.len() <= stock.wanted() / 2 {
+        LOW.notify_one();
+    }
+    Some(place.0)
+}
+
+/// Takes a place back and lets its pages go, so that it is zero when next taken.
+pub(crate) fn give_back(start: NonNull<u8>) {
+    // SAFETY: the place is ours again; dropping the pages of an anonymous private mapping makes it read
+    // as zeros.
+    let result = unsafe { libc::madvise(start.as_ptr().cast(), PLACE_BYTES, libc::MADV_DONTNEED) };
+    assert_eq!(result, 0, "the kernel lets go of pages of our own mapping");
+    let mut stock = STOCK.lock();
+    stock.bare.push(Place(start));
+    stock.used -= 1;
+}
+
+/// Maps that many bytes; `None` if there is no room.
+fn map(bytes: usize) -> Option<NonNull<u8>> {
+    let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a fresh anonymous mapping touches no existing memory.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: the range was just mapped. Advice may be refused without harm.
+    unsafe { libc::madvise(start, bytes, libc::MADV_HUGEPAGE) };
+    NonNull::new(start.cast())
+}
+
+/// Keeps places ready on a thread of its own, for as long as anybody holds it. There is one in a process.
+pub struct Provider {
+    stopping: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Provider {
+    /// The provider of this process, which begins with whoever asks first.
+    pub fn shared() -> Arc<Provider> {
+        static SHARED: Mutex<Weak<Provider>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock();
+        shared.upgrade().unwrap_or_else(|| {
+            let provider = Arc::new(Provider::start());
+            *shared = Arc::downgrade(&provider);
+            provider
+        })
+    }
+
+    fn start() -> Provider {
+        let stopping = Arc::new(AtomicBool::new(false));
+        let provide = {
+            let stopping = stopping.clone();
+            move || provide(&stopping)
+        };
+        Provider { stopping, thread: (!cfg!(miri)).then(|| thread::spawn("firn-memory", provide)) }
+    }
+}
+
+impl Drop for Provider {
+    fn drop(&mut self) {
+        {
+            // Under the lock, so that it either waits already or looks before it does.
+            let _stock = STOCK.lock();
+            self.stopping.store(true, Ordering::Relaxed);
+            LOW.notify_all();
+        }
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking(), "the provider of memory panicked");
+        }
+    }
+}
+
+fn provide(stopping: &AtomicBool) {
+    let mut stock = STOCK.lock();
+    while !stopping.load(Ordering::Relaxed) {
+        let place = if stock.ready.len() < stock.wanted() { stock.bare() } else { None };
+        match place {
+            Some(place) => {
+                MutexGuard::unlocked(&mut stock, || populate(&place));
+                stock.ready.push(place);
+            }
+            None => {
+                stock.waiting += 1;
+                LOW.wait(&mut stock);
+                stock.waiting -= 1;
+            }
+        }
+    }
+}
+
+/// Has the kernel give the place its pages. Without harm if it does not know how, before Linux 5.14, or
+/// has none: then they come, or fail to, at the first touch.
+fn populate(place: &Place) {
+    // SAFETY: the place is in a mapping of ours and nobody's yet; nothing that it holds is changed.
+    unsafe { libc::madvise(place.0.as_ptr().cast(), PLACE_BYTES, libc::MADV_POPULATE_WRITE) };
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use firn_base::clock::now;
+    use std::time::Duration;
+
+    const PAGE: usize = 4096;
+
+    fn resident_pages(start: NonNull<u8>) -> usize {
+        let mut resident = [0u8; PLACE_BYTES / PAGE];
+        // SAFETY: the place is mapped, and there is a byte for every page of it.
+        let result = unsafe { libc::mincore(start.as_ptr().cast(), PLACE_BYTES, resident.as_mut_ptr()) };
+        assert_eq!(result, 0);
+        resident.iter().filter(|resident| **resident & 1 != 0).count()
+    }
+
+    /// Places, given back at the end.
+    struct Taken(Vec<NonNull<u8>>);
+
+    impl Taken {
+        fn take(count: usize) -> Taken {
+            Taken((0..count).map(|_| take(PLACE_BYTES).expect("there is room")).collect())
+        }
+
+        /// Asserts that nothing is in them, and writes into every page.
+        fn fill(&mut self) {
+            for start in &self.0 {
+                // SAFETY: the place is ours until it is given back.
+                let bytes = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), PLACE_BYTES) };
+                assert!(bytes.iter().step_by(512).all(|byte| *byte == 0));
+                bytes.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
+            }
+        }
+    }
+
+    impl Drop for Taken {
+        fn drop(&mut self) {
+            self.0.drain(..).for_each(give_back);
+        }
+    }
+
+    #[test]
+    fn places_are_ready_ahead_and_zero_and_nobody_elses() {
+        let provider = Provider::shared();
+        assert!(Arc::ptr_eq(&provider, &Provider::shared()));
+        let mut held = Taken::take(4 * USED_PER_READY);
+        held.fill();
+        // Tests beside this one take places too.
+        let deadline = now() + Duration::from_secs(60);
+        loop {
+            assert!(now() < deadline, "nothing is provided");
+            let stock = STOCK.lock();
+            let all = stock.ready.iter().all(|place| resident_pages(place.0) == PLACE_BYTES / PAGE);
+            assert!(all, "a place is ready that has not all of its pages");
+            // Two may have been one huge page.
+            if stock.ready.len() > 2 {
+                break;
+            }
+            drop(stock);
+            thread::yield_now();
+        }
+        for _ in 0..20 {
+            Taken::take(2 * MOST_READY).fill();
+        }
+        // SAFETY: as in `fill`.
+        assert!(held.0.iter().all(|start| unsafe { start.read() } == 1));
+    }
+
+    #[test]
+    fn a_provider_ends_with_its_last_holder_and_another_follows() {
+        for _ in 0..50 {
+            let holders: Vec<_> = (0..3).map(|_| thread::spawn("holder", Provider::shared)).collect();
+            holders.into_iter().for_each(|holder| drop(holder.join()));
+        }
+    }
+}
