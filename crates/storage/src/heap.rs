@@ -11,7 +11,9 @@
 //! Bytes are written before that grows, under a lock that makes appenders take turns.
 //! What updates leave behind is garbage until the block is frozen.
 
+use crate::layout::PART_ALIGN;
 use crate::memory::{Piece, prefetch};
+use crate::region::PLACE_BYTES;
 use arrow_buffer::Buffer;
 use firn_base::Cell;
 use firn_base::sync::{Arc, AtomicPtr, AtomicU32, Mutex, MutexGuard, OnceLock, Ordering};
@@ -20,11 +22,25 @@ use std::ptr;
 /// The longest string that lies wholly inside its view.
 pub(crate) const INLINE_BYTES: usize = 12;
 
-/// Buffers double in size, so that this many hold more than any block will.
-const BUFFERS: usize = 32;
+/// More than any block will fill.
+const BUFFERS: usize = 64;
 const FIRST_BUFFER_BYTES: usize = 8 << 10;
 /// Arrow takes offsets as signed 32-bit numbers.
 const LARGEST_BUFFER_BYTES: usize = 1 << 30;
+
+/// Usual size of a buffer: twice that of the one before, but [`PLACE_BYTES`] for so many more, since
+/// pages of larger pieces are not made ready ahead.
+const PLACES: usize = 8;
+
+fn usual_bytes(buffer: usize) -> usize {
+    const FIRST_PLACE: usize = (PLACE_BYTES / FIRST_BUFFER_BYTES).ilog2() as usize;
+    let doublings = buffer.min(FIRST_PLACE) + buffer.saturating_sub(FIRST_PLACE + PLACES);
+    if doublings < 32 {
+        (FIRST_BUFFER_BYTES << doublings).min(LARGEST_BUFFER_BYTES)
+    } else {
+        LARGEST_BUFFER_BYTES
+    }
+}
 
 /// The longest string that a column can hold.
 pub const LONGEST_STRING_BYTES: usize = LARGEST_BUFFER_BYTES;
@@ -130,7 +146,10 @@ impl Heap {
         if view_len(view) > INLINE_BYTES
             && let Some(start) = self.starts.get(view[1] as u32 as usize)
         {
-            prefetch(start.load(Ordering::Relaxed).wrapping_add((view[1] >> 32) as usize));
+            let first = start.load(Ordering::Relaxed).wrapping_add((view[1] >> 32) as usize);
+            prefetch(first);
+            // The processor guesses what follows beyond.
+            prefetch(first.wrapping_add((view_len(view) - 1).min(PART_ALIGN)));
         }
     }
 
@@ -166,8 +185,7 @@ impl Appender<'_> {
         let (heap, filling) = (self.heap, &mut *self.filling);
         loop {
             let buffer = heap.buffers[*filling].get_or_init(|| {
-                let usual = (FIRST_BUFFER_BYTES << *filling).min(LARGEST_BUFFER_BYTES);
-                let piece = Piece::new(usual.max(bytes.len().next_power_of_two()));
+                let piece = Piece::new(usual_bytes(*filling).max(bytes.len().next_power_of_two()));
                 heap.starts[*filling].store(piece.start().as_ptr(), Ordering::Relaxed);
                 Arc::new(HeapBuffer(piece))
             });
@@ -186,7 +204,7 @@ impl Appender<'_> {
                 ];
             }
             *filling += 1;
-            assert!(*filling < BUFFERS, "a block's heap outgrew {BUFFERS} doubling buffers");
+            assert!(*filling < BUFFERS, "a block's heap outgrew {BUFFERS} buffers");
         }
     }
 }
@@ -217,6 +235,15 @@ mod tests {
                 assert_eq!(heap.bytes(*view), bytes);
             }
         }
+    }
+
+    #[test]
+    fn buffers_grow_to_the_largest_and_stay_so() {
+        let sizes: Vec<usize> = (0..BUFFERS).map(usual_bytes).collect();
+        assert_eq!(sizes[0], FIRST_BUFFER_BYTES);
+        assert_eq!(sizes.iter().filter(|bytes| **bytes == PLACE_BYTES).count(), PLACES + 1);
+        assert!(sizes.windows(2).all(|pair| pair[1] == pair[0] || pair[1] == 2 * pair[0]));
+        assert_eq!(sizes[BUFFERS - 1], LARGEST_BUFFER_BYTES);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The indexes over the radix tree ([`super::radix`]), in which readers write no shared memory.
 //!
-//! A unique index is a tree from keys to postings ([`super::posting`]); a non-unique one is a set of
-//! key ‖ row id.
+//! A unique index is a tree from keys to postings ([`super::posting`]); a non-unique one is a tree from
+//! key ‖ row id to the row id.
 
 use super::posting::{self, Entries, Lists, Posting, Rows, SUFFIXED};
 use super::radix::{AT_ONCE, Sighting, Tree};
@@ -113,7 +113,7 @@ impl UniqueTree {
 
 impl OrderedIndex for UniqueTree {
     fn insert(&self, key: &[u8], row: RowId, guard: &Guard) {
-        insert_pair(&self.tree, key, row, guard);
+        insert_pair(&self.tree, key, row, SUFFIXED, guard);
     }
 
     fn remove(&self, key: &[u8], row: RowId, guard: &Guard, dead: impl FnMut() -> bool) {
@@ -194,7 +194,7 @@ impl PairTree {
 
 impl OrderedIndex for PairTree {
     fn insert(&self, key: &[u8], row: RowId, guard: &Guard) {
-        insert_pair(&self.tree, key, row, guard);
+        insert_pair(&self.tree, key, row, posting::single(row), guard);
     }
 
     fn remove(&self, key: &[u8], row: RowId, guard: &Guard, dead: impl FnMut() -> bool) {
@@ -207,10 +207,11 @@ impl OrderedIndex for PairTree {
         span: Span<'_>,
         reverse: bool,
         guard: &Guard,
-        _ahead: &mut impl FnMut(RowId),
+        ahead: &mut impl FnMut(RowId),
         visit: &mut impl FnMut(&[u8], RowId) -> bool,
     ) {
-        self.tree.range(span, reverse, guard, &mut |_| {}, &mut |pair, _| {
+        let mut soon = |value| ahead(RowId::from_bits(value));
+        self.tree.range(span, reverse, guard, &mut soon, &mut |pair, _| {
             let (key, row) = split(pair);
             visit(key, row)
         });
@@ -226,8 +227,9 @@ impl OrderedIndex for PairTree {
 
     fn verify(&self, guard: &Guard) {
         self.tree.verify();
-        self.tree.range(EVERYTHING, false, guard, &mut |_| {}, &mut |pair, _| {
+        self.tree.range(EVERYTHING, false, guard, &mut |_| {}, &mut |pair, value| {
             assert!(pair.len() > ROW_ID_BYTES, "a key without a row id: {pair:02x?}");
+            assert_eq!(split(pair).1, RowId::from_bits(value));
             true
         });
     }
@@ -244,13 +246,13 @@ fn count(tree: &Tree, guard: &Guard) -> usize {
     count
 }
 
-/// Inserts key ‖ row id. If it is there, it counts as inserted anew, so that a removal decided on
+/// Inserts key ‖ row id with a value that is the same each time. If it is there, it counts as inserted anew, so that a removal decided on
 /// before fails.
-fn insert_pair(tree: &Tree, key: &[u8], row: RowId, guard: &Guard) {
+fn insert_pair(tree: &Tree, key: &[u8], row: RowId, value: u64, guard: &Guard) {
     let pair = with_row(key, row);
-    while tree.insert(&pair, SUFFIXED, guard).is_err() {
+    while tree.insert(&pair, value, guard).is_err() {
         let seen = tree.look(&pair, guard);
-        if seen.value.is_some() && tree.replace(&pair, seen, Some(SUFFIXED), guard) {
+        if seen.value.is_some() && tree.replace(&pair, seen, Some(value), guard) {
             return;
         }
     }

@@ -37,9 +37,23 @@ pub(super) fn scan<'g>(
             cursor.frames.pop();
             continue;
         }
+        let mut leaves = false;
         for (_, child) in &batch[..count] {
-            if let Some(value) = child.as_value() {
-                ahead(value);
+            match child.as_value() {
+                Some(value) => ahead(value),
+                None if child.is_node() => {}
+                None => {
+                    child.prefetch(0);
+                    leaves = true;
+                }
+            }
+        }
+        if leaves {
+            for (_, child) in &batch[..count] {
+                // SAFETY: copied under the guard.
+                if let Kind::Leaf(leaf) = unsafe { child.kind::<'g>() } {
+                    ahead(leaf.value());
+                }
             }
         }
         cursor.path.truncate(depth);

@@ -140,7 +140,7 @@ impl Child {
         // SAFETY: callers have read the child under the guard.
         match unsafe { self.kind() } {
             Kind::Nothing | Kind::Value(_) => 0,
-            Kind::Leaf(leaf) => leaf.layout().size(),
+            Kind::Leaf(leaf) => leaf_slab(leaf.size()).map_or(leaf.size(), Slab::bytes),
             Kind::Node(Node::N4(_)) => size_of::<Node4>(),
             Kind::Node(Node::N16(_)) => size_of::<Node16>(),
             Kind::Node(Node::N48(_)) => size_of::<Node48>(),
@@ -159,7 +159,11 @@ impl Child {
                 0 | VALUE => {}
                 LEAF => {
                     let leaf = Leaf(NonNull::new_unchecked(self.pointer()), PhantomData);
-                    dealloc(self.pointer(), leaf.layout());
+                    let size = leaf.size();
+                    match leaf_slab(size) {
+                        Some(slab) => slab.give_back(NonNull::new_unchecked(self.pointer())),
+                        None => dealloc(self.pointer(), leaf_layout(size)),
+                    }
                 }
                 // Nodes hold nothing that has to be dropped.
                 tag => SLABS[tag - NODE_4].give_back(NonNull::new_unchecked(self.pointer())),
@@ -196,16 +200,21 @@ pub(super) struct Leaf<'g>(NonNull<LeafHeader>, PhantomData<&'g LeafHeader>);
 impl<'g> Leaf<'g> {
     pub(super) fn create(key: &[u8], value: u64) -> Child {
         let key_length = u32::try_from(key.len()).expect("a key is shorter than 4 GiB");
-        let layout = leaf_layout(key.len());
-        // SAFETY: the layout is not empty; header and key are written within it, before anybody else
-        // knows of it.
+        let size = leaf_size(key.len());
+        let start = match leaf_slab(size) {
+            Some(slab) => slab.take(),
+            None => {
+                let layout = leaf_layout(size);
+                // SAFETY: the layout is not empty.
+                NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
+            }
+        };
+        // SAFETY: header and key are written within what was just taken, before anybody else knows of it.
         unsafe {
-            let start = alloc(layout);
-            let Some(leaf) = NonNull::new(start.cast::<LeafHeader>()) else { handle_alloc_error(layout) };
-            leaf.write(LeafHeader { value: AtomicU64::new(value), key_length });
-            start.add(LEAF_KEY).copy_from_nonoverlapping(key.as_ptr(), key.len());
-            Child::tagged(start, LEAF)
+            start.cast().write(LeafHeader { value: AtomicU64::new(value), key_length });
+            start.add(LEAF_KEY).copy_from_nonoverlapping(NonNull::from(key).cast(), key.len());
         }
+        Child::tagged(start.as_ptr(), LEAF)
     }
 
     pub(super) fn key(self) -> &'g [u8] {
@@ -228,13 +237,24 @@ impl<'g> Leaf<'g> {
         unsafe { self.0.as_ref() }.value.store(value, Ordering::Release);
     }
 
-    fn layout(self) -> Layout {
-        leaf_layout(self.key().len())
+    fn size(self) -> usize {
+        leaf_size(self.key().len())
     }
 }
 
-fn leaf_layout(key_length: usize) -> Layout {
-    let size = (LEAF_KEY + key_length).max(size_of::<LeafHeader>());
+fn leaf_size(key_length: usize) -> usize {
+    (LEAF_KEY + key_length).max(size_of::<LeafHeader>())
+}
+
+/// Memory for leaves of one and of two cache lines; larger ones are few.
+static LEAF_SLABS: [Slab; 2] = [Slab::new(PART_ALIGN), Slab::new(2 * PART_ALIGN)];
+
+#[inline]
+fn leaf_slab(size: usize) -> Option<&'static Slab> {
+    LEAF_SLABS.get((size - 1) / PART_ALIGN)
+}
+
+fn leaf_layout(size: usize) -> Layout {
     Layout::from_size_align(size, align_of::<LeafHeader>()).expect("a key is shorter than the memory")
 }
 
