@@ -101,6 +101,10 @@ impl Retired {
         let before = self.records.len();
         let tables = &self.tables;
         let time = self.time;
+        for record in self.records().filter(|record| record.change() == Change::Update) {
+            record.older(guard).iter().for_each(|older| prefetch(older.as_ptr().cast()));
+            record.block().prefetch_head(record.slot());
+        }
         self.records.retain(|at| {
             // SAFETY: lies in `self.memory`.
             let record: Record<'_> = unsafe { Record::from_raw(*at) };

@@ -162,6 +162,15 @@ impl Piece {
         Piece { start: allocate(bytes), bytes, origin: Origin::Allocator }
     }
 
+    /// A piece of a slab's size: from the slab, unless it has cut `most` pieces and all are in use.
+    pub fn of_slab(slab: &'static Slab, most: usize) -> Piece {
+        let bytes = slab.bytes;
+        match slab.take_some(most) {
+            Some(start) => Piece { start, bytes, origin: Origin::Slab(slab) },
+            None => Piece { start: allocate(bytes), bytes, origin: Origin::Allocator },
+        }
+    }
+
     /// Where it begins.
     #[inline]
     pub fn start(&self) -> NonNull<u8> {
@@ -236,6 +245,8 @@ struct SlabState {
     /// Where the place that is being cut up goes on, and for how many more there is room.
     next: NonNull<u8>,
     left: usize,
+    /// How many pieces were ever cut.
+    cut: usize,
 }
 
 // SAFETY: what the state points to is owned by it.
@@ -247,7 +258,7 @@ impl Slab {
     /// A slab for pieces of this size, which no piece was taken of yet.
     pub const fn new(bytes: usize) -> Slab {
         assert!(bytes.is_multiple_of(PART_ALIGN) && bytes > 0 && bytes <= PLACE_BYTES);
-        let state = SlabState { free: Vec::new(), next: NonNull::dangling(), left: 0 };
+        let state = SlabState { free: Vec::new(), next: NonNull::dangling(), left: 0, cut: 0 };
         Slab { bytes, state: Mutex::new(state) }
     }
 
@@ -258,12 +269,20 @@ impl Slab {
 
     /// A piece, uninitialised, aligned to [`PART_ALIGN`].
     pub fn take(&self) -> NonNull<u8> {
+        self.take_some(usize::MAX).expect("there is no end to pieces")
+    }
+
+    /// As [`Slab::take`], but `None` if `most` pieces were cut and all are in use.
+    fn take_some(&self, most: usize) -> Option<NonNull<u8>> {
         if cfg!(miri) {
-            return allocate(self.bytes);
+            return Some(allocate(self.bytes));
         }
         let mut state = self.state.lock();
         if let Some(start) = state.free.pop() {
-            return start;
+            return Some(start);
+        }
+        if state.cut >= most {
+            return None;
         }
         if state.left == 0 {
             state.next = region::take(PLACE_BYTES).unwrap_or_else(|| allocate(PLACE_BYTES));
@@ -271,9 +290,10 @@ impl Slab {
         }
         let start = state.next;
         state.left -= 1;
+        state.cut += 1;
         // SAFETY: within the place, or right behind it if there is no room for more.
         state.next = unsafe { start.add(self.bytes) };
-        start
+        Some(start)
     }
 
     /// Takes a piece back.

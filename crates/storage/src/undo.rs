@@ -1,20 +1,26 @@
 //! The undo buffer: memory of one transaction's undo records, in segments that never move.
 
 use crate::block::Block;
+use crate::layout::PART_ALIGN;
+use crate::memory::{Piece, Slab, prefetch_to_write};
 use crate::version::{self, Change, Place, UndoHeader};
-use firn_base::sync::{Arc, Mutex};
+use firn_base::sync::Arc;
 use firn_base::{ColumnId, Slot, Stamp};
 use smallvec::SmallVec;
-use std::cell::{Cell, RefCell, UnsafeCell};
+use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 
 /// Size of a usual segment. A record that is larger gets a segment of its own.
 const SEGMENT_BYTES: usize = 4096;
-const SEGMENT_WORDS: usize = SEGMENT_BYTES / 8;
 
-/// Words of segments to use again, so that short transactions do not allocate.
-static POOL: Mutex<Vec<Words>> = Mutex::new(Vec::new());
-const POOLED_SEGMENTS: usize = 4096;
+/// Usual segments. Those that a long reader has kept from being used again, up to 256 MiB, stay with the
+/// process: the next reader will do so again, and to get memory from the system costs more than a
+/// transaction.
+static SEGMENTS: Slab = Slab::new(SEGMENT_BYTES);
+const KEPT_SEGMENTS: usize = 64 << 10;
+
+/// How far ahead of the last record memory is fetched, in bytes.
+const AHEAD: usize = 4 * PART_ALIGN;
 
 thread_local! {
     /// The segment that this thread's last transaction did not fill: the next one goes on there.
@@ -29,6 +35,8 @@ thread_local! {
 }
 
 const SPARE_LISTS: usize = 128;
+/// Room of a new list: enough for most transactions.
+const FIRST_RECORDS: usize = 24;
 /// Lists longer than this are not used again.
 const SPARE_RECORDS: usize = 1024;
 
@@ -44,41 +52,16 @@ pub(crate) fn reuse(mut records: Vec<NonNull<UndoHeader>>) {
     }
 }
 
-/// A place in a segment is written once, by the one transaction it was reserved for, before the
-/// record there is linked; from then on it is read through `Record`, whose rules say when.
-struct Words(Box<[UnsafeCell<u64>]>);
-
-// SAFETY: by the rule above no word is ever accessed by two threads without the link between.
-unsafe impl Send for Words {}
-// SAFETY: as above.
-unsafe impl Sync for Words {}
-
 /// Memory for records, of one or of several transactions.
-struct Segment(Option<Words>);
+///
+/// A place in it is written once, by the one transaction it was reserved for, before the record there is
+/// linked; from then on it is read through `Record`, whose rules say when.
+struct Segment(Piece);
 
 impl Segment {
     fn new(bytes: usize) -> Segment {
-        let pooled = if bytes <= SEGMENT_BYTES { POOL.lock().pop() } else { None };
-        let fresh = || Words((0..bytes.div_ceil(8).max(SEGMENT_WORDS)).map(|_| UnsafeCell::new(0)).collect());
-        Segment(Some(pooled.unwrap_or_else(fresh)))
-    }
-
-    fn words(&self) -> &[UnsafeCell<u64>] {
-        &self.0.as_ref().expect("taken only by drop").0
-    }
-
-    fn bytes(&self) -> usize {
-        self.words().len() * 8
-    }
-}
-
-impl Drop for Segment {
-    fn drop(&mut self) {
-        let words = self.0.take().expect("dropped once");
-        let mut pool = POOL.lock();
-        if words.0.len() == SEGMENT_WORDS && pool.len() < POOLED_SEGMENTS {
-            pool.push(words);
-        }
+        let usual = bytes <= SEGMENT_BYTES;
+        Segment(if usual { Piece::of_slab(&SEGMENTS, KEPT_SEGMENTS) } else { Piece::new(bytes) })
     }
 }
 
@@ -120,7 +103,7 @@ impl UndoBuffer {
         let at = self.reserve(version::HEADER_LEN);
         // SAFETY: just reserved.
         let record = unsafe { Place { owner: self.owner, block, slot }.write_plain(at, change) };
-        self.records.push(record);
+        self.list(record);
         record
     }
 
@@ -129,7 +112,7 @@ impl UndoBuffer {
         let at = self.reserve(version::INSERT_MANY_LEN);
         // SAFETY: just reserved.
         let record = unsafe { Place { owner: self.owner, block, slot }.write_insert_many(at, rows) };
-        self.records.push(record);
+        self.list(record);
         record
     }
 
@@ -141,7 +124,7 @@ impl UndoBuffer {
         // SAFETY: just reserved.
         let (record, bytes) = unsafe { Place { owner: self.owner, block, slot }.write_update(at, columns) };
         self.used -= most - bytes;
-        self.records.push(record);
+        self.list(record);
         record
     }
 
@@ -159,18 +142,26 @@ impl UndoBuffer {
         // SAFETY: in bounds by the check above.
         let at = unsafe { self.start.add(self.used) };
         self.used += bytes;
+        // The next records' memory: behind a long reader it is not in the cache.
+        for line in [AHEAD, AHEAD + PART_ALIGN] {
+            prefetch_to_write(self.start.as_ptr().wrapping_add(self.used + line));
+        }
         at
+    }
+
+    fn list(&mut self, record: NonNull<UndoHeader>) {
+        if self.records.capacity() == 0 {
+            self.records.reserve(FIRST_RECORDS);
+        }
+        self.records.push(record);
     }
 
     /// Goes on in a segment that has room for a record.
     #[cold]
     fn begin_segment(&mut self, bytes: usize) {
-        let unfilled = UNFILLED.take().filter(|(segment, used)| used + bytes <= segment.bytes());
+        let unfilled = UNFILLED.take().filter(|(segment, used)| used + bytes <= segment.0.len());
         let (segment, used) = unfilled.unwrap_or_else(|| (Arc::new(Segment::new(bytes)), 0));
-        (self.used, self.room) = (used, segment.bytes());
-        // The pointer may reach the whole segment: it is derived from the slice, not from one word.
-        let start = segment.words().as_ptr().cast_mut().cast::<u8>();
-        self.start = NonNull::new(start).expect("boxes are not null");
+        (self.used, self.room, self.start) = (used, segment.0.len(), segment.0.start());
         self.segments.push(segment);
     }
 

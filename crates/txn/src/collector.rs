@@ -19,9 +19,10 @@ const COLLECT_EVERY: usize = 16;
 /// Write sets that a committer collects at most: more than come, so that committers alone keep up.
 const COLLECT_INLINE: usize = 2 * COLLECT_EVERY;
 
-/// Write sets that a long reader may hold back before chains are trimmed, and the number of newer
+/// Write sets that a long reader may hold back before chains are trimmed, some tens of megabytes: most
+/// queries end before that, and what is trimmed must be collected all the same. And the number of newer
 /// ones that are left alone then: short readers are among them.
-const TRIM_ABOVE: usize = 8192;
+const TRIM_ABOVE: usize = 32 << 10;
 const TRIM_SPARES: usize = 1024;
 
 /// What has ended and waits to be collected.
@@ -34,12 +35,11 @@ pub(crate) struct Collector {
     held: Mutex<Held>,
 }
 
+/// Write sets in the order of their times: the trimmed ones before all others.
 #[derive(Default)]
 struct Held {
-    /// Taken from the queue, not yet collectable, in the order of their times.
+    trimmed: VecDeque<Retired>,
     retired: VecDeque<Retired>,
-    /// How many of them, from the front, have been trimmed.
-    trimmed: usize,
 }
 
 impl Collector {
@@ -58,7 +58,7 @@ impl Collector {
 
     /// Write sets that wait.
     pub fn backlog(&self) -> usize {
-        self.queued.load(Ordering::Relaxed) + self.held.lock().retired.len()
+        self.queued.load(Ordering::Relaxed) + self.held.lock().len()
     }
 
     /// Collects what no snapshot needs and trims chains.
@@ -90,15 +90,11 @@ impl Collector {
         let guard = pin();
         let mut garbage = Garbage::default();
         for _ in 0..most {
-            if held.retired.front().is_none_or(|retired| retired.time > horizon) {
-                break;
-            }
-            let retired = held.retired.pop_front().expect("just looked");
-            held.retired.front().iter().for_each(|next| next.prefetch());
+            let Some(retired) = held.pop_until(horizon) else { break };
+            held.front().iter().for_each(|next| next.prefetch());
             retired.collect(&mut garbage, &guard);
-            held.trimmed = held.trimmed.saturating_sub(1);
         }
-        if most == usize::MAX && held.retired.len() - held.trimmed > TRIM_ABOVE {
+        if most == usize::MAX && held.retired.len() > TRIM_ABOVE {
             let (times, now) = active.snapshot_times(last);
             held.trim(&times, now, &mut garbage, &guard);
         }
@@ -109,21 +105,31 @@ impl Collector {
 }
 
 impl Held {
+    fn len(&self) -> usize {
+        self.trimmed.len() + self.retired.len()
+    }
+
+    fn front(&self) -> Option<&Retired> {
+        self.trimmed.front().or(self.retired.front())
+    }
+
+    /// Takes the oldest, if its time is not after `horizon`.
+    fn pop_until(&mut self, horizon: Time) -> Option<Retired> {
+        self.front().filter(|oldest| oldest.time <= horizon)?;
+        self.trimmed.pop_front().or_else(|| self.retired.pop_front())
+    }
+
     /// Trims everything not yet trimmed but for the newest few.
     fn trim(&mut self, active: &[Time], now: Time, garbage: &mut Garbage, guard: &firn_storage::Guard) {
-        let end = self.retired.len() - TRIM_SPARES;
-        let mut kept = VecDeque::with_capacity(self.retired.len());
-        for (position, mut retired) in self.retired.drain(..).enumerate() {
-            if (self.trimmed..end).contains(&position) {
-                retired.trim(active, now, guard);
-                if retired.is_empty() {
-                    retired.discard(garbage);
-                    continue;
-                }
+        for _ in TRIM_SPARES..self.retired.len() {
+            let mut retired = self.retired.pop_front().expect("just counted");
+            self.retired.front().iter().for_each(|next| next.prefetch());
+            retired.trim(active, now, guard);
+            if retired.is_empty() {
+                retired.discard(garbage);
+            } else {
+                self.trimmed.push_back(retired);
             }
-            kept.push_back(retired);
         }
-        self.trimmed = kept.len() - TRIM_SPARES;
-        self.retired = kept;
     }
 }

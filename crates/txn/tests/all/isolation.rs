@@ -223,7 +223,7 @@ fn trimming_behind_a_long_reader_hides_no_conflict() {
     bank.set_balance(&mut tx, 1, 12).unwrap();
     commit(tx);
     // More than are kept before chains are trimmed; nearly all of them go.
-    for balance in 0..10_000 {
+    for balance in 0..40_000 {
         let mut tx = bank.engine.begin();
         bank.set_balance(&mut tx, 2, balance).unwrap();
         commit(tx);
