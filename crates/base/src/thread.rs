@@ -26,6 +26,33 @@ pub fn pin_to_core(core: usize) {
     }
 }
 
+/// What a thread that [stands back](stand_back) leaves contended cores to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// Transactions and what they wait for: of a core that these want as well, it gets a quarter.
+    Transactions,
+    /// Queries as well: it gets a quarter where a query runs, a tenth where a transaction does.
+    Queries,
+}
+
+/// Makes the calling thread, and those that it starts from now on, leave contended cores to others
+/// (`setpriority(2)`; docs/decisions/0011-queries-are-nice.md). There is no way back. Does nothing where threads
+/// have no niceness of their own.
+pub fn stand_back(behind: Behind) {
+    let niceness = match behind {
+        Behind::Transactions => 5,
+        Behind::Queries => 10,
+    };
+    #[cfg(target_os = "linux")]
+    // SAFETY: the call reads and writes nothing of ours. On Linux process 0 is the calling thread alone.
+    unsafe {
+        // Refused to a thread that is nicer already.
+        libc::setpriority(libc::PRIO_PROCESS, 0, niceness);
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = niceness;
+}
+
 /// Starts a named thread with a stack of that size; an error if the operating system refuses.
 pub fn try_spawn<T: Send + 'static>(
     name: &str,

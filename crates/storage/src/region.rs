@@ -6,7 +6,7 @@
 //! faster than it provides gets places without pages, as if there were none.
 
 use firn_base::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Weak};
-use firn_base::thread::{self, JoinHandle};
+use firn_base::thread::{self, Behind, JoinHandle};
 use std::ptr::NonNull;
 
 /// Size of a place.
@@ -146,6 +146,7 @@ impl Drop for Provider {
 }
 
 fn provide(stopping: &AtomicBool) {
+    thread::stand_back(Behind::Queries);
     let mut stock = STOCK.lock();
     while !stopping.load(Ordering::Relaxed) {
         let place = if stock.ready.len() < stock.wanted() { stock.bare() } else { None };
@@ -242,7 +243,7 @@ mod tests {
     fn a_provider_ends_with_its_last_holder_and_another_follows() {
         for _ in 0..50 {
             let holders: Vec<_> = (0..3).map(|_| thread::spawn("holder", Provider::shared)).collect();
-            holders.into_iter().for_each(|holder| drop(holder.join()));
+            holders.into_iter().for_each(|holder| drop(holder.join().expect("it does not panic")));
         }
     }
 }

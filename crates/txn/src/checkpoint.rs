@@ -23,7 +23,7 @@ use crate::manifest::{Manifest, SequenceEntry, TableFile, checkpoint_directory};
 use crate::table_file;
 use firn_base::disk::{Disk, DiskLock};
 use firn_base::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
-use firn_base::thread::{self, JoinHandle};
+use firn_base::thread::{self, Behind, JoinHandle};
 use firn_base::{ColumnId, Lsn, Result, Snapshot, Stamp, TableId, Time};
 use firn_log::Log;
 use firn_storage::{Table, TableScan};
@@ -34,7 +34,10 @@ use std::path::{Path, PathBuf};
 /// makes a checkpoint due.
 const RETRY_PART: u64 = 8;
 
-/// A table of so many bytes goes into several files, so that several threads can write and load it.
+/// A checkpoint beside transactions takes this part of the threads.
+const THREADS_PART: usize = 4;
+
+/// A file of a table ends when it has so many bytes, so that several threads can write and load one table.
 /// Tiny under test, where splitting is to be common.
 const SPLIT_BYTES: u64 = if cfg!(debug_assertions) { 64 << 10 } else { 32 << 20 };
 
@@ -80,21 +83,26 @@ struct CutTable {
     unchanged: bool,
 }
 
-/// What one file of a table will hold: whatever the others of the same table leave of the scan.
+/// What one file of a table will hold: what the files before it leave of the scan, up to a size.
 struct Part<'c> {
     table: &'c CutTable,
     scan: Arc<TableScan>,
     number: usize,
+    most_bytes: u64,
 }
 
 impl<'c> Part<'c> {
-    /// The parts of a table: one, or if it is large as many as there are threads.
-    fn of(table: &'c CutTable, snapshot: Snapshot, threads: usize) -> impl Iterator<Item = Part<'c>> {
-        let parts = if table.table.memory_bytes() < SPLIT_BYTES { 1 } else { threads.max(1) };
+    /// The parts of a table.
+    fn of(table: &'c CutTable, snapshot: Snapshot) -> impl Iterator<Item = Part<'c>> {
+        let last = usize::try_from(table.table.memory_bytes() / SPLIT_BYTES).expect("memory can be counted");
         let columns: Vec<ColumnId> =
             (0..table.table.columns().len()).map(|position| ColumnId(position as u16)).collect();
         let scan = Arc::new(table.table.scan(snapshot, &columns, true));
-        (0..parts).map(move |number| Part { table, scan: scan.clone(), number })
+        (0..=last).map(move |number| {
+            // The number of parts is an estimate; what it misses goes into the last one.
+            let most_bytes = if number == last { u64::MAX } else { SPLIT_BYTES };
+            Part { table, scan: scan.clone(), number, most_bytes }
+        })
     }
 }
 
@@ -123,13 +131,19 @@ impl Store {
         }
     }
 
-    /// Writes a checkpoint.
+    /// Writes a checkpoint that somebody waits for.
     pub fn checkpoint(&self, engine: &Engine, log: &Log) -> Result<()> {
+        self.write(engine, log, engine.config().threads, || {})
+    }
+
+    /// Writes a checkpoint on so many threads; calls `begun` once it no longer holds up anybody.
+    fn write(&self, engine: &Engine, log: &Log, threads: usize, begun: impl FnOnce()) -> Result<()> {
         let mut newest = self.newest.lock();
         log.check()?;
         newest.begun += 1;
         let number = newest.begun;
         let cut = engine.cut(log, newest.manifest.time())?;
+        begun();
         let directory = checkpoint_directory(&self.directory);
 
         let mut files: Vec<TableFile> = Vec::new();
@@ -144,13 +158,12 @@ impl Store {
         }
         // The largest first, so that no thread is left alone with it at the end.
         changed.sort_by_key(|table| std::cmp::Reverse(table.table.memory_bytes()));
-        let threads = engine.config().threads;
-        let parts: Vec<Part<'_>> =
-            changed.iter().flat_map(|table| Part::of(table, cut.snapshot, threads)).collect();
+        let parts: Vec<Part<'_>> = changed.iter().flat_map(|table| Part::of(table, cut.snapshot)).collect();
         let written = thread::for_each("firn-checkpoint", threads, &parts, |part| {
             let name = format!("{}-{number}-{}.arrow", part.table.table.id().0, part.number);
             let columns = column_names(&part.table.definition);
-            table_file::write(&*self.disk, &directory, name, &part.table.table, &columns, &part.scan)
+            let table = &part.table.table;
+            table_file::write(&*self.disk, &directory, name, table, &columns, &part.scan, part.most_bytes)
         })?;
         files.extend(written.into_iter().flatten());
         files.sort_by(|left, right| (left.table, &left.name).cmp(&(right.table, &right.name)));
@@ -193,9 +206,10 @@ impl Store {
         let engine: Weak<Engine> = Arc::downgrade(engine);
         *worker = Some(thread::spawn("firn-checkpoint", move || {
             let Some(engine) = engine.upgrade() else { return };
-            if engine.checkpoint().is_err()
-                && let Some(store) = engine.store()
-            {
+            let Some((store, log)) = engine.store_and_log() else { return };
+            let threads = engine.config().threads.div_ceil(THREADS_PART);
+            let stand_back = || thread::stand_back(Behind::Queries);
+            if store.write(&engine, log, threads, stand_back).is_err() {
                 // Whoever asks for a checkpoint is told why. Everything is still in the log.
                 store
                     .counted_from

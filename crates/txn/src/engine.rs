@@ -305,25 +305,23 @@ impl Engine {
 
     /// Writes a checkpoint now and drops the log before it. Nothing to do without a directory.
     pub fn checkpoint(&self) -> Result<()> {
-        match (&self.store, &self.log) {
-            (Some(store), Some(log)) => store.checkpoint(self, log),
-            _ => Ok(()),
-        }
+        let Some((store, log)) = self.store_and_log() else { return Ok(()) };
+        store.checkpoint(self, log)
     }
 
     /// Stops background work, flushes the log and, so that the next opening need not replay it,
     /// writes a checkpoint. Dropping the last handle only flushes, and cannot report an error.
     pub fn close(&self) -> Result<()> {
         self.background.stop();
-        let (Some(store), Some(log)) = (&self.store, &self.log) else { return Ok(()) };
+        let Some((store, log)) = self.store_and_log() else { return Ok(()) };
         store.stop();
         log.wait_durable(log.appended_lsn())?;
         if store.has_news(log) { store.checkpoint(self, log) } else { Ok(()) }
     }
 
-    /// The directory, of a database that has one.
-    pub(crate) fn store(&self) -> Option<&Store> {
-        self.store.as_ref()
+    /// The directory and the log, of a database that has them.
+    pub(crate) fn store_and_log(&self) -> Option<(&Store, &Log)> {
+        self.store.as_ref().zip(self.log.as_ref())
     }
 
     /// Counts a reader that is no transaction, and draws its snapshot. It ends with
@@ -416,7 +414,7 @@ impl Engine {
 
     fn tick(self: &Arc<Self>) {
         self.collector.collect(&self.active, &self.last);
-        if let (Some(store), Some(log)) = (&self.store, &self.log) {
+        if let Some((store, log)) = self.store_and_log() {
             store.checkpoint_if_due(self, log, self.config.checkpoint_after_bytes);
         }
         let mut dropped = self.dropped.lock();

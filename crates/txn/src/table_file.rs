@@ -23,8 +23,9 @@ const ROW_ID: &str = "_rowid";
 /// How much is written, and read for the checksum, at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Writes what is left of a scan of all columns and row ids, and makes it safe but for its name.
-/// `columns` are the names for readers other than us. `None`, and no file, if no row is left.
+/// Writes what is left of a scan of all columns and row ids, until the file has `most_bytes`, and makes
+/// it safe but for its name. `columns` are the names for readers other than us. `None`, and no file, if no
+/// row is left.
 pub(crate) fn write(
     disk: &dyn Disk,
     directory: &Path,
@@ -32,6 +33,7 @@ pub(crate) fn write(
     table: &Table,
     columns: &[String],
     scan: &TableScan,
+    most_bytes: u64,
 ) -> Result<Option<TableFile>> {
     let specs = table.columns();
     let Some(first) = scan.next_batch(&pin()) else { return Ok(None) };
@@ -56,7 +58,9 @@ pub(crate) fn write(
             return Err(failure(&mut writer, &path, &error));
         }
         rows += scanned.rows as u64;
-        batch = scan.next_batch(&pin());
+        let output = writer.get_ref();
+        let is_full = output.at + output.buffer.len() as u64 >= most_bytes;
+        batch = if is_full { None } else { scan.next_batch(&pin()) };
     }
     if let Err(error) = writer.finish() {
         return Err(failure(&mut writer, &path, &error));
