@@ -123,7 +123,7 @@ impl Stream for CancellableStream {
     type Item = Result<RecordBatch>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        if self.scan.cancel.is_cancelled() || self.scan.stop.is_cancelled() {
+        if self.scan.cancel.is_cancelled() || self.scan.stop.is_stopped() {
             return Poll::Ready(Some(Err(crate::error::to_datafusion(cancelled()))));
         }
         self.input.poll_next_unpin(context)

@@ -1,8 +1,8 @@
 //! Running an analysed plan at a snapshot.
 //!
 //! An analysed plan says what a statement means in PostgreSQL's terms. Running it lowers it to what
-//! DataFusion computes ([`crate::lower`]), optimises it, and drives the physical plan from the
-//! calling thread.
+//! DataFusion computes ([`crate::lower`]), optimises it, and has the physical plan run by other threads
+//! ([`crate::runtime`]); the calling thread waits for batches.
 
 use crate::cancellable::{cancellable, without_cancellable};
 use crate::error::from_datafusion;
@@ -19,11 +19,13 @@ use datafusion::optimizer::Optimizer;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
-use firn_base::sync::{Arc, AtomicBool, Ordering};
+use firn_base::sync::{Arc, AtomicBool, Ordering, RwLock};
 use firn_base::{Result, Snapshot, Value, clock};
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 /// A flag that stops a running plan. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +50,32 @@ impl Cancel {
     /// Whether it is up.
     pub fn is_cancelled(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Says that nobody wants a plan's batches any more, and keeps whoever says so until nobody reads rows for
+/// it. The plan's snapshot protects the rows only as long as its transaction lets it, and changes nothing
+/// itself. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<(AtomicBool, RwLock<()>)>);
+
+impl Stop {
+    /// Nobody wants batches any more. From when this returns no row is read.
+    pub fn stop(&self) {
+        self.0.0.store(true, Ordering::Relaxed);
+        drop(self.0.1.write());
+    }
+
+    /// Whether nobody wants batches any more.
+    pub fn is_stopped(&self) -> bool {
+        self.0.0.load(Ordering::Relaxed)
+    }
+
+    /// Reads rows; `None` if nobody wants them.
+    pub fn read<T>(&self, rows: impl FnOnce() -> T) -> Option<T> {
+        let _reading = self.0.1.read();
+        // Whoever raised it before we had the lock is seen; whoever does later waits for us.
+        (!self.is_stopped()).then(rows)
     }
 }
 
@@ -81,19 +109,32 @@ impl Default for RunOptions {
     }
 }
 
+type Batch = std::result::Result<RecordBatch, DataFusionError>;
+
 /// The batches of a running plan, in order. Dropping it stops the plan.
 pub struct BatchStream {
-    stream: SendableRecordBatchStream,
+    root: Root,
     schema: SchemaRef,
     cancel: Cancel,
-    /// Raised when nobody wants batches any more. The statement's own flag would not do: it is taken
-    /// down again for the next statement, which may come before the workers have looked.
-    stop: Cancel,
+    /// The statement's own flag would not do: it is taken down again for the next statement, which may
+    /// come before the workers have looked.
+    stop: Stop,
+}
+
+/// The root of a plan.
+enum Root {
+    /// Nobody has asked for a batch yet.
+    Waiting(SendableRecordBatchStream),
+    Running {
+        batches: mpsc::Receiver<Batch>,
+        thread: JoinHandle<()>,
+    },
+    Ended,
 }
 
 impl Drop for BatchStream {
     fn drop(&mut self) {
-        self.stop.cancel();
+        self.stop.stop();
     }
 }
 
@@ -106,6 +147,15 @@ impl BatchStream {
     /// The next batch, never empty; blocks the calling thread. `None` at the end.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let next = self.next_nonempty();
+        if !matches!(next, Ok(Some(_))) {
+            // Below a LIMIT others may still be reading.
+            self.stop.stop();
+        }
+        next
+    }
+
+    fn next_nonempty(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             if self.cancel.is_cancelled() {
                 return Err(cancelled());
@@ -117,24 +167,58 @@ impl BatchStream {
             }
         }
     }
-}
 
-impl BatchStream {
     /// Waits for the next batch, looking up now and then: an aggregate may work for long before it
     /// yields one. The runtime's own timers would not do: they stand still while every worker
     /// computes.
-    fn next_or_cancelled(&mut self) -> Result<Option<std::result::Result<RecordBatch, DataFusionError>>> {
-        let _inside = runtime::workers().enter();
+    fn next_or_cancelled(&mut self) -> Result<Option<Batch>> {
+        self.begin();
         let waker = Waker::from(Arc::new(WakeThread(std::thread::current())));
         let mut context = Context::from_waker(&waker);
         loop {
-            if let Poll::Ready(next) = self.stream.poll_next_unpin(&mut context) {
-                return Ok(next);
+            let Root::Running { batches, thread } = &mut self.root else { return Ok(None) };
+            match batches.poll_recv(&mut context) {
+                Poll::Ready(Some(batch)) => return Ok(Some(batch)),
+                // All have come: now the thread ends, perhaps by a panic, which goes on here.
+                Poll::Ready(None) => {
+                    if let Poll::Ready(end) = thread.poll_unpin(&mut context) {
+                        self.root = Root::Ended;
+                        if let Some(panic) = end.err().and_then(|error| error.try_into_panic().ok()) {
+                            std::panic::resume_unwind(panic);
+                        }
+                        return Ok(None);
+                    }
+                }
+                Poll::Pending => {}
             }
             if self.cancel.is_cancelled() {
                 return Err(cancelled());
             }
             std::thread::park_timeout(CANCEL_INTERVAL);
+        }
+    }
+
+    /// Gives the root a thread, if it has none yet.
+    fn begin(&mut self) {
+        if !matches!(self.root, Root::Waiting(_)) {
+            return;
+        }
+        let Root::Waiting(stream) = std::mem::replace(&mut self.root, Root::Ended) else { unreachable!() };
+        let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
+        let drive = move || runtime::workers().block_on(drive(stream, sender));
+        self.root = Root::Running { batches, thread: runtime::workers().spawn_blocking(drive) };
+    }
+}
+
+/// Batches that a plan may be ahead of whoever asks for them.
+const BATCHES_AHEAD: usize = 1;
+
+/// Sends the batches of a plan until nobody wants more, or there is an error.
+async fn drive(mut stream: SendableRecordBatchStream, batches: mpsc::Sender<Batch>) {
+    while let Some(batch) = stream.next().await {
+        let failed = batch.is_err();
+        if batches.send(batch).await.is_err() || failed {
+            break;
         }
     }
 }
@@ -248,7 +332,7 @@ fn start(
     options: &RunOptions,
     state: &SessionState,
 ) -> Result<BatchStream> {
-    let stop = Cancel::new();
+    let stop = Stop::default();
     let scan = ScanContext { snapshot, cancel: options.cancel.clone(), stop: stop.clone() };
     let config = state.config().clone().with_extension(Arc::new(scan));
     let context = TaskContext::from(state).with_session_config(config);
@@ -257,7 +341,7 @@ fn start(
     let stream = execute_stream(physical, Arc::new(context)).map_err(from_datafusion)?;
     // The logical schema, not the physical: only it knows the SQL types of all columns.
     let schema = Arc::clone(plan.schema().inner());
-    Ok(BatchStream { stream, schema, cancel: options.cancel.clone(), stop })
+    Ok(BatchStream { root: Root::Waiting(stream), schema, cancel: options.cancel.clone(), stop })
 }
 
 /// A physical expression for an analysed expression over the columns of `schema`, for evaluating
@@ -273,4 +357,32 @@ pub fn physical_expression(
         state(options).create_physical_expr(lowered, schema)
     };
     build().map_err(from_datafusion)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_base::thread;
+
+    #[test]
+    fn nobody_reads_rows_once_stop_has_returned() {
+        for _ in 0..100 {
+            let (stop, stopped) = (Stop::default(), AtomicBool::new(false));
+            thread::scope(|scope| {
+                for _ in 0..3 {
+                    thread::spawn_scoped(scope, "reader", || {
+                        let read = || {
+                            assert!(!stopped.load(Ordering::SeqCst));
+                            thread::yield_now();
+                            assert!(!stopped.load(Ordering::SeqCst));
+                        };
+                        while stop.read(read).is_some() {}
+                    });
+                }
+                thread::yield_now();
+                stop.stop();
+                stopped.store(true, Ordering::SeqCst);
+            });
+        }
+    }
 }

@@ -1,8 +1,10 @@
 //! The process-wide runtime that analytical plans run on: worker threads, a memory budget, and a
 //! planning state to start from.
 //!
-//! Callers are plain threads. They drive the root of a plan themselves and wait for the workers,
-//! which run the partitions behind exchanges.
+//! Callers are plain threads that wait for a plan's batches. Its root has a thread of its own for as long
+//! as it runs; the workers run the partitions behind exchanges. Where there are too few cores for all, both
+//! stand back behind transactions and the threads that these wait for
+//! (docs/decisions/0011-queries-are-nice.md).
 
 use crate::session::SessionServices;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
@@ -15,6 +17,7 @@ use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::prelude::SessionConfig;
 use firn_base::sync::{Arc, OnceLock};
+use firn_base::thread::{self, Behind};
 use std::any::Any;
 use std::num::NonZeroUsize;
 
@@ -23,8 +26,9 @@ pub fn workers() -> &'static tokio::runtime::Runtime {
     static WORKERS: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
     WORKERS.get_or_init(|| {
         tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(firn_base::thread::available_parallelism().map_or(1, NonZeroUsize::get))
+            .worker_threads(thread::available_parallelism().map_or(1, NonZeroUsize::get))
             .thread_name("firn-query")
+            .on_thread_start(|| thread::stand_back(Behind::Transactions))
             // Planning deeply nested statements recurses deeply.
             .thread_stack_size(8 << 20)
             .enable_time()

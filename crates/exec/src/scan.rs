@@ -7,7 +7,7 @@
 //! Invariant: a storage guard lives within one call of `poll_next`, never across two.
 
 use crate::index_path::{self, IndexPath};
-use crate::query::Cancel;
+use crate::query::{Cancel, Stop};
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -48,8 +48,8 @@ pub struct ScanContext {
     pub snapshot: Snapshot,
     /// What stops them.
     pub cancel: Cancel,
-    /// Raised when whoever drew the plan's batches has gone.
-    pub stop: Cancel,
+    /// Raised when whoever drew the plan's batches has gone. Rows are read under it.
+    pub stop: Stop,
 }
 
 /// A table of ours as a DataFusion table provider. It names no snapshot: that comes at execution.
@@ -326,7 +326,8 @@ impl ExecutionPlan for ScanExec {
             .expect("whoever executes a plan over our tables sets its snapshot");
         let source = match &self.path {
             Some(path) => {
-                let rows = path.rows(&self.source.table, scan.snapshot, &firn_storage::pin());
+                let read = || path.rows(&self.source.table, scan.snapshot, &firn_storage::pin());
+                let rows = scan.stop.read(read).ok_or_else(|| crate::error::to_datafusion(cancelled()))?;
                 Source::Rows { rows: rows.into_iter(), scan: Box::new(self.fresh()) }
             }
             None => {
@@ -426,7 +427,11 @@ impl ScanStream {
             self.left = 0;
             return Some(Err(crate::error::to_datafusion(cancelled())));
         }
-        let batch = self.source.next(self.context.snapshot)?;
+        let Some(next) = self.context.stop.read(|| self.source.next(self.context.snapshot)) else {
+            self.left = 0;
+            return Some(Err(crate::error::to_datafusion(cancelled())));
+        };
+        let batch = next?;
         let mut columns: Vec<ArrayRef> = batch.columns;
         if let Some(row_ids) = batch.row_ids {
             columns.push(Arc::new(row_ids));

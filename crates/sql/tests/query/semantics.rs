@@ -305,10 +305,6 @@ fn a_query_that_was_cancelled_or_dropped_stops_computing() {
         ),
     ] {
         for cancelled in [true, false] {
-            // With one thread nobody but the caller computes.
-            if threads == 1 && !cancelled {
-                continue;
-            }
             let services: Arc<dyn SessionServices> = Arc::new(NoSession);
             let options = RunOptions { services: services.clone(), threads, ..RunOptions::default() };
             let (plan, _) = shop.bind(sql, &[]).unwrap();
