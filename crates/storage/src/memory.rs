@@ -5,10 +5,11 @@
 //! Rule kept by [`crate::block`]: one part of a block is always accessed at one width, since
 //! racing accesses of mixed sizes are undefined even between atomics.
 //!
-//! Blocks of 1 MiB and what else is read at random come from regions that ask for huge pages: the larger
-//! pieces of heaps, nodes of indexes, chain heads of all but a table's first blocks. A random read that misses the TLB as well costs half
-//! as much again (337 ns against 220 ns measured). An allocator cannot be relied on for that, since it
-//! gives parts of its huge pages back.
+//! Blocks of 1 MiB and what else is read at random come from regions that ask for huge pages
+//! ([`crate::region`]): pieces of heaps from 64 KiB to 1 MiB, nodes and leaves of indexes, undo segments,
+//! chain heads of all but a table's first blocks. A random read that misses the TLB as well costs half as
+//! much again (337 ns against 220 ns measured). An allocator cannot be relied on for that, since it gives
+//! parts of its huge pages back.
 
 use firn_base::sync::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Mutex};
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};

@@ -246,8 +246,8 @@ fn count(tree: &Tree, guard: &Guard) -> usize {
     count
 }
 
-/// Inserts key ‖ row id with a value that is the same each time. If it is there, it counts as inserted anew, so that a removal decided on
-/// before fails.
+/// Inserts key ‖ row id with a value that is the same each time. If it is there, it counts as inserted
+/// anew, so that a removal decided on before fails.
 fn insert_pair(tree: &Tree, key: &[u8], row: RowId, value: u64, guard: &Guard) {
     let pair = with_row(key, row);
     while tree.insert(&pair, value, guard).is_err() {

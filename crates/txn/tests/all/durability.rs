@@ -189,6 +189,25 @@ fn a_checkpoint_that_dies_at_any_point_leaves_a_whole_database() {
     assert!(failed > 8, "{failed}");
 }
 
+#[test]
+fn a_large_table_goes_into_several_files_even_by_one_thread() {
+    let disk = SimulatedDisk::new();
+    let open = || Engine::open_on(disk.clone(), Config { threads: 1, ..config() }).unwrap();
+    let engine = open();
+    let mut tx = engine.begin();
+    let items = create_table(&mut tx, "items", &ITEM);
+    (0..8_000).for_each(|key| {
+        insert(&mut tx, &items, &item(key));
+    });
+    commit(tx);
+    let before = state(&engine);
+    engine.close().unwrap();
+    drop(engine);
+    let files = disk.list(&directory().join("checkpoint")).unwrap();
+    assert!(files.len() > 2, "{files:?}");
+    assert_eq!(state(&open()), before);
+}
+
 /// Transfers on several threads, checkpoints beside them, and the plug pulled all the time.
 #[test]
 fn power_cuts_under_load_lose_nothing_acknowledged_and_halve_nothing() {
