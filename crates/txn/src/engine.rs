@@ -28,6 +28,9 @@ use std::time::Duration;
 /// How often garbage is collected when nobody commits.
 const COLLECT_INTERVAL: Duration = Duration::from_millis(10);
 
+/// What that grows to while there is nothing to collect, so that an idle database hardly runs.
+const IDLE_INTERVAL: Duration = Duration::from_millis(160);
+
 /// How long DDL waits for other DDL, or for the writers of its table.
 const DDL_PATIENCE: Duration = Duration::from_secs(5);
 
@@ -412,19 +415,23 @@ impl Engine {
         }
     }
 
-    fn tick(self: &Arc<Self>) {
+    /// What the background thread does; whether there was anything to collect.
+    fn tick(self: &Arc<Self>) -> bool {
+        let collected = self.collector.backlog() > 0;
         self.collector.collect(&self.active, &self.last);
         if let Some((store, log)) = self.store_and_log() {
             store.checkpoint_if_due(self, log, self.config.checkpoint_after_bytes);
         }
         let mut dropped = self.dropped.lock();
-        if !dropped.is_empty() {
+        let drops = !dropped.is_empty();
+        if drops {
             let horizon = self.active.horizon(&self.last);
             let gone: Vec<TableId> =
                 dropped.extract_if(.., |(time, _)| *time <= horizon).map(|(_, table)| table).collect();
             let mut tables = self.tables.write();
             gone.iter().for_each(|table| drop(tables.remove(table)));
         }
+        collected || drops
     }
 
     pub(crate) fn create_table(&self, name: &str, columns: Vec<firn_storage::ColumnSpec>) -> Arc<Table> {
@@ -543,17 +550,18 @@ impl Background {
         let stopping = self.stopping.clone();
         let engine: Weak<Engine> = Arc::downgrade(engine);
         let body = move || {
+            let mut interval = COLLECT_INTERVAL;
             loop {
                 let mut stop = stopping.0.lock();
                 if !*stop {
-                    stopping.1.wait_for(&mut stop, COLLECT_INTERVAL);
+                    stopping.1.wait_for(&mut stop, interval);
                 }
                 if *stop {
                     return;
                 }
                 drop(stop);
                 let Some(engine) = engine.upgrade() else { return };
-                engine.tick();
+                interval = if engine.tick() { COLLECT_INTERVAL } else { IDLE_INTERVAL.min(2 * interval) };
             }
         };
         *self.thread.lock() = Some(thread::spawn("firn-background", body));
