@@ -209,6 +209,16 @@ impl Error {
         .with_hint("Retry the transaction.")
     }
 
+    /// What a transaction has read would read differently by now: SQLSTATE 40001.
+    #[cold]
+    pub fn read_conflict(table: &str) -> Error {
+        Error::new(
+            SqlState::SERIALIZATION_FAILURE,
+            format!("could not serialize access: what was read of table \"{table}\" has changed since"),
+        )
+        .with_hint("Retry the transaction.")
+    }
+
     /// A request that FirnDB does not serve (yet): SQLSTATE 0A000.
     #[cold]
     pub fn unsupported(what: impl fmt::Display) -> Error {

@@ -26,6 +26,54 @@ impl ColumnId {
     }
 }
 
+/// Some columns of one table. Columns from 63 on are one: the set may be taken for larger than it is.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ColumnSet(u64);
+
+impl ColumnSet {
+    /// No column.
+    pub const NONE: ColumnSet = ColumnSet(0);
+    /// Every column.
+    pub const ALL: ColumnSet = ColumnSet(u64::MAX);
+
+    /// With one more column.
+    #[inline]
+    pub const fn with(self, column: ColumnId) -> ColumnSet {
+        ColumnSet(self.0 | 1 << if column.0 < 63 { column.0 } else { 63 })
+    }
+
+    /// The columns of both.
+    #[inline]
+    pub const fn union(self, other: ColumnSet) -> ColumnSet {
+        ColumnSet(self.0 | other.0)
+    }
+
+    /// Whether a column may be in both.
+    #[inline]
+    pub const fn intersects(self, other: ColumnSet) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    /// Whether a column may be in it.
+    #[inline]
+    pub const fn contains(self, column: ColumnId) -> bool {
+        self.intersects(ColumnSet::NONE.with(column))
+    }
+
+    /// Whether no column is in it.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl FromIterator<ColumnId> for ColumnSet {
+    #[inline]
+    fn from_iter<I: IntoIterator<Item = ColumnId>>(columns: I) -> ColumnSet {
+        columns.into_iter().fold(ColumnSet::NONE, ColumnSet::with)
+    }
+}
+
 /// Number of a block within its table, from 0, never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BlockNumber(pub u64);
@@ -94,6 +142,15 @@ pub struct Lsn(pub u64);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_set_of_columns_knows_the_first_63_apart() {
+        let set: ColumnSet = [ColumnId(0), ColumnId(7), ColumnId(100)].into_iter().collect();
+        assert!(set.contains(ColumnId(7)) && !set.contains(ColumnId(8)) && !set.contains(ColumnId(62)));
+        assert!(set.contains(ColumnId(63)), "it may be: it shares its bit with 100");
+        assert!(!set.intersects(ColumnSet::NONE.with(ColumnId(1))) && ColumnSet::ALL.intersects(set));
+        assert!(ColumnSet::NONE.is_empty() && set.union(ColumnSet::NONE) == set);
+    }
 
     #[test]
     fn a_row_id_keeps_its_block_and_slot_apart() {

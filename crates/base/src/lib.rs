@@ -30,7 +30,7 @@ pub mod sync;
 pub mod thread;
 
 pub use error::{Error, Result, SqlState};
-pub use ids::{BlockNumber, ColumnId, Lsn, RowId, Slot, TableId};
+pub use ids::{BlockNumber, ColumnId, ColumnSet, Lsn, RowId, Slot, TableId};
 pub use snapshot::{Snapshot, Stamp, Time, visible};
 pub use time_zone::TimeZoneSetting;
 pub use types::{ParameterType, SqlType};

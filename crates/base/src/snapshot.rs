@@ -10,6 +10,11 @@ const UNCOMMITTED: u64 = 1 << 63;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Time(pub u64);
 
+impl Time {
+    /// After every commit: whoever reads at it sees all that is committed.
+    pub const LATEST: Time = Time(UNCOMMITTED - 1);
+}
+
 /// What an undo record carries: the commit time of the change it undoes, or the id of the
 /// transaction that has not yet committed it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

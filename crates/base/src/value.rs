@@ -172,6 +172,19 @@ impl<'a> Cell<'a> {
         matches!(self, Cell::Null)
     }
 
+    /// Whether two cells of one column hold the same bits or characters.
+    pub fn is_same(&self, other: &Cell<'_>) -> bool {
+        match (self, other) {
+            (Cell::Null, Cell::Null) => true,
+            (Cell::Word(left), Cell::Word(right)) => left == right,
+            (Cell::Wide(left), Cell::Wide(right)) => left == right,
+            (Cell::Inline(..) | Cell::Bytes(_), Cell::Inline(..) | Cell::Bytes(_)) => {
+                self.bytes() == other.bytes()
+            }
+            _ => false,
+        }
+    }
+
     /// The low word of a fixed-width cell. Panics on a string or NULL.
     #[inline]
     pub fn word(&self) -> u64 {

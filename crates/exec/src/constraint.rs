@@ -324,6 +324,7 @@ fn pointing_rows(
     };
     let wanted: HashMap<KeyBuffer, usize> =
         keys.iter().enumerate().filter_map(|(position, key)| Some((encode(&key.old)?, position))).collect();
+    transaction.note_scan(&referrer.child, &[], referrer.child_columns.iter().copied().collect());
     let scan = referrer.child.scan(transaction.snapshot(), &referrer.child_columns, true);
     let mut values = vec![Value::Null; referrer.child_columns.len()];
     while let Some(batch) = scan.next_batch(&guard) {

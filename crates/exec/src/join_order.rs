@@ -13,6 +13,7 @@
 //!
 //! Invariant: a reordered plan has the schema of the original, columns in the same order.
 
+use crate::reads::firn_table;
 use crate::scan::FirnTable;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions};
 use datafusion::common::hash_utils::{RandomState, create_hashes};
@@ -20,11 +21,10 @@ use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{
     Column, DFSchema, ExprSchema, HashMap, JoinConstraint, JoinType, NullEquality, Result,
 };
-use datafusion::datasource::source_as_provider;
 use datafusion::execution::context::ExecutionProps;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
-use datafusion::logical_expr::{Expr, Filter, Join, LogicalPlan, LogicalPlanBuilder, Operator, TableScan};
+use datafusion::logical_expr::{Expr, Filter, Join, LogicalPlan, LogicalPlanBuilder, Operator};
 use datafusion::physical_expr::create_physical_expr;
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Snapshot, TableId};
@@ -660,12 +660,6 @@ fn restore(plan: LogicalPlan, schema: &DFSchema) -> Result<LogicalPlan> {
     }
     let columns: Vec<Expr> = schema.columns().into_iter().map(Expr::Column).collect();
     LogicalPlanBuilder::from(plan).project(columns)?.build()
-}
-
-fn firn_table(scan: &TableScan) -> Option<FirnTable> {
-    let provider = source_as_provider(&scan.source).ok()?;
-    let provider: &dyn std::any::Any = provider.as_ref();
-    provider.downcast_ref::<FirnTable>().cloned()
 }
 
 /// The plan below nodes that keep every row as it is.

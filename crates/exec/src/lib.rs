@@ -15,6 +15,7 @@ pub mod session;
 pub mod join_order;
 pub mod lower;
 pub mod query;
+mod reads;
 pub mod runtime;
 
 pub mod expression;

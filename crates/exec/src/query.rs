@@ -21,6 +21,7 @@ use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
 use firn_base::sync::{Arc, AtomicBool, Ordering, RwLock};
 use firn_base::{Result, Snapshot, Value, clock};
+use firn_txn::Transaction;
 use futures::{FutureExt, StreamExt};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -235,37 +236,38 @@ impl Wake for WakeThread {
 /// How often a waiting stream looks whether it was cancelled.
 const CANCEL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Starts an analysed plan at a snapshot. Placeholders `$1`, `$2`, … take `parameters`.
+/// Starts an analysed plan at a transaction's snapshot, and notes in it what the plan reads. Placeholders
+/// `$1`, `$2`, … take `parameters`.
 pub fn run(
     plan: &LogicalPlan,
     parameters: &[Value],
-    snapshot: Snapshot,
+    transaction: &Transaction,
     options: &RunOptions,
 ) -> Result<BatchStream> {
     let state = state(options);
-    let physical = plan_physically(plan, parameters, snapshot, &state)?;
+    let physical = plan_physically(plan, parameters, transaction, &state)?;
     let physical = cancellable(physical).map_err(from_datafusion)?;
-    start(physical, plan, snapshot, options, &state)
+    start(physical, plan, transaction.snapshot(), options, &state)
 }
 
 /// The plan as EXPLAIN prints it, a line each; with `analyze` it is run and tells what that took.
 pub fn explain(
     plan: &LogicalPlan,
     parameters: &[Value],
-    snapshot: Snapshot,
+    transaction: &Transaction,
     options: &RunOptions,
     analyze: bool,
 ) -> Result<Vec<String>> {
     let state = state(options);
     let planning = clock::now();
-    let physical = plan_physically(plan, parameters, snapshot, &state)?;
+    let physical = plan_physically(plan, parameters, transaction, &state)?;
     let planning = planning.elapsed();
     if !analyze {
         return Ok(lines(&displayable(physical.as_ref()).indent(false).to_string()));
     }
     let physical = cancellable(physical).map_err(from_datafusion)?;
     let execution = clock::now();
-    let mut stream = start(Arc::clone(&physical), plan, snapshot, options, &state)?;
+    let mut stream = start(Arc::clone(&physical), plan, transaction.snapshot(), options, &state)?;
     let mut rows = 0;
     while let Some(batch) = stream.next()? {
         rows += batch.num_rows();
@@ -302,23 +304,24 @@ pub(crate) fn state(options: &RunOptions) -> SessionState {
     state
 }
 
-/// Lowers, optimises and plans.
+/// Lowers, optimises and plans, and notes what the plan reads.
 fn plan_physically(
     plan: &LogicalPlan,
     parameters: &[Value],
-    snapshot: Snapshot,
+    transaction: &Transaction,
     state: &SessionState,
 ) -> Result<Arc<dyn ExecutionPlan>> {
     let plan = || -> std::result::Result<Arc<dyn ExecutionPlan>, DataFusionError> {
         let lowered = crate::lower::plan(plan.clone(), parameters)?;
         let optimised = state.optimize(&lowered)?;
-        let reordered = crate::join_order::reorder(optimised, snapshot)?;
+        let reordered = crate::join_order::reorder(optimised, transaction.snapshot())?;
         // Joins in another order need other columns on the way.
         let pruned = Optimizer::with_rules(vec![Arc::new(OptimizeProjections::new())]).optimize(
             reordered,
             state,
             |_, _| {},
         )?;
+        crate::reads::note(&pruned, transaction)?;
         let planned = async { state.query_planner().create_physical_plan(&pruned, state).await };
         runtime::workers().block_on(planned)
     };

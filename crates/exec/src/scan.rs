@@ -8,6 +8,7 @@
 
 use crate::index_path::{self, IndexPath};
 use crate::query::{Cancel, Stop};
+use crate::reads;
 use async_trait::async_trait;
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -143,9 +144,13 @@ impl TableProvider for FirnTable {
         TableType::Base
     }
 
-    /// Filters are only taken note of: they may lead to an index. DataFusion still applies them.
+    /// Filters are only taken note of: they may lead to an index, and tell what is read. DataFusion still
+    /// applies them.
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
-        let support = |filter: &&Expr| match index_path::may_help(&self.definition, filter) {
+        let is_of_use = |filter: &Expr| {
+            index_path::may_help(&self.definition, filter) || reads::narrows(&self.definition, filter)
+        };
+        let support = |filter: &&Expr| match is_of_use(filter) {
             true => TableProviderFilterPushDown::Inexact,
             false => TableProviderFilterPushDown::Unsupported,
         };

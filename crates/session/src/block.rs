@@ -10,9 +10,9 @@ use crate::connection::{CommandTag, Connection, Outcome, TransactionStatus};
 use crate::copy::Home;
 use firn_base::sync::{Arc, Ordering};
 use firn_base::{Error, Result, SqlState, clock};
-use firn_sql::settings::{Settings, serializable};
-use firn_sql::statement::{Isolation, TransactionControl, TransactionModes};
-use firn_txn::{Savepoint, Transaction};
+use firn_sql::settings::{Settings, isolation_name};
+use firn_sql::statement::{TransactionControl, TransactionModes};
+use firn_txn::{Isolation, Savepoint, Transaction};
 
 /// A connection's transaction block.
 pub(crate) enum Block {
@@ -29,6 +29,7 @@ pub(crate) struct Open {
     lent: Option<Arc<Home>>,
     savepoints: Vec<NamedSavepoint>,
     read_only: bool,
+    isolation: Isolation,
     /// Whether anything but SET TRANSACTION has been run.
     used: bool,
     /// Whether DDL has been run.
@@ -60,9 +61,14 @@ impl Block {
 
     /// Takes the transaction out for a statement to work in.
     pub fn take_transaction(&mut self) -> Option<Transaction> {
-        let open = self.open()?;
-        open.used = true;
-        open.transaction.take()
+        self.open()?.transaction.take()
+    }
+
+    /// A statement other than SET TRANSACTION works in the transaction.
+    pub fn note_use(&mut self) {
+        if let Some(open) = self.open() {
+            open.used = true;
+        }
     }
 
     /// Puts it back.
@@ -169,7 +175,9 @@ impl Connection {
                 "SET"
             }
             TransactionControl::SetDefault(modes) => {
-                refuse_serializable(modes)?;
+                if let Some(isolation) = modes.isolation {
+                    self.set("default_transaction_isolation", isolation_name(isolation))?;
+                }
                 if let Some(read_only) = modes.read_only {
                     self.set("default_transaction_read_only", if read_only { "on" } else { "off" })?;
                 }
@@ -190,15 +198,19 @@ impl Connection {
     }
 
     pub(crate) fn begin(&mut self, modes: TransactionModes) -> Result<()> {
-        refuse_serializable(&modes)?;
         if self.in_block() {
             self.warn(SqlState::ACTIVE_SQL_TRANSACTION, "there is already a transaction in progress");
             return self.set_modes(modes);
         }
-        let transaction = self.shared.engine.try_begin()?;
         let read_only = modes.read_only.unwrap_or(self.default_read_only);
+        let isolation = modes.isolation.unwrap_or(self.default_isolation);
+        let transaction = self.shared.engine.try_begin(effective(isolation, read_only))?;
         let settings = self.services.with_settings(|settings| {
             let before = settings.clone();
+            if modes.isolation.is_some() {
+                let name = isolation_name(isolation);
+                settings.set("transaction_isolation", Some(name), true).expect("the setting takes the value");
+            }
             if read_only {
                 settings.set("transaction_read_only", Some("on"), true).expect("the setting takes the value");
             }
@@ -212,6 +224,7 @@ impl Connection {
             lent: None,
             savepoints: Vec::new(),
             read_only,
+            isolation,
             used: false,
             changed_catalog: false,
             settings,
@@ -221,7 +234,6 @@ impl Connection {
 
     /// SET TRANSACTION
     fn set_modes(&mut self, modes: TransactionModes) -> Result<()> {
-        refuse_serializable(&modes)?;
         let Some(open) = self.block.open() else {
             self.warn(
                 SqlState::NO_ACTIVE_SQL_TRANSACTION,
@@ -229,14 +241,31 @@ impl Connection {
             );
             return Ok(());
         };
+        if modes.isolation.is_some_and(|isolation| open.used && isolation != open.isolation) {
+            return Err(Error::new(
+                SqlState::ACTIVE_SQL_TRANSACTION,
+                "SET TRANSACTION ISOLATION LEVEL must be called before any query",
+            ));
+        }
+        if open.used && open.read_only && modes.read_only == Some(false) {
+            return Err(Error::new(
+                SqlState::ACTIVE_SQL_TRANSACTION,
+                "transaction read-write mode must be set before any query",
+            ));
+        }
+        open.isolation = modes.isolation.unwrap_or(open.isolation);
+        open.read_only = modes.read_only.unwrap_or(open.read_only);
+        if !open.used
+            && let Some(transaction) = &mut open.transaction
+        {
+            transaction.set_isolation(effective(open.isolation, open.read_only));
+        }
+        if let Some(isolation) = modes.isolation {
+            let name = isolation_name(isolation);
+            self.services
+                .with_settings(|settings| settings.set("transaction_isolation", Some(name), true))?;
+        }
         if let Some(read_only) = modes.read_only {
-            if open.used && open.read_only && !read_only {
-                return Err(Error::new(
-                    SqlState::ACTIVE_SQL_TRANSACTION,
-                    "transaction read-write mode must be set before any query",
-                ));
-            }
-            open.read_only = read_only;
             self.services.set_read_only(read_only);
             let value = if read_only { "on" } else { "off" };
             self.services
@@ -292,7 +321,8 @@ impl Connection {
                 "COMMIT AND CHAIN can only be used in transaction blocks",
             )),
             Block::Open(open) | Block::Failed(open) => {
-                Ok(Some(TransactionModes { read_only: Some(open.read_only), isolation: None }))
+                let (read_only, isolation) = (Some(open.read_only), Some(open.isolation));
+                Ok(Some(TransactionModes { read_only, isolation }))
             }
         }
     }
@@ -389,9 +419,7 @@ fn find_savepoint(open: &Open, name: &str) -> Result<usize> {
     })
 }
 
-fn refuse_serializable(modes: &TransactionModes) -> Result<()> {
-    match modes.isolation {
-        Some(Isolation::Serializable) => Err(serializable()),
-        Some(Isolation::Snapshot) | None => Ok(()),
-    }
+/// What a transaction must be kept apart from: one that only reads is serializable on any snapshot.
+fn effective(isolation: Isolation, read_only: bool) -> Isolation {
+    if read_only { Isolation::Snapshot } else { isolation }
 }

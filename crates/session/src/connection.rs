@@ -26,7 +26,7 @@ use firn_sql::settings::Settings;
 use firn_sql::statement::{Parsed, Statement as Parse};
 use firn_sql::{Cancel, Plan, RunOptions, parse};
 use firn_txn::catalog::TableDef;
-use firn_txn::{Catalog, Ticket, Transaction};
+use firn_txn::{Catalog, Isolation, Ticket, Transaction};
 use std::any::Any;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -115,6 +115,8 @@ pub struct Connection {
     /// Copies of settings that every statement looks at.
     pub(crate) synchronous_commit: bool,
     pub(crate) default_read_only: bool,
+    /// What new transactions are kept apart from.
+    pub(crate) default_isolation: Isolation,
     statement_timeout: Option<Duration>,
     pub(crate) zone: TimeZoneSetting,
     /// SQL's PREPARE.
@@ -140,6 +142,7 @@ impl Connection {
             options,
             synchronous_commit: true,
             default_read_only: false,
+            default_isolation: Isolation::default(),
             statement_timeout: None,
             zone: TimeZoneSetting::UTC,
             prepared: HashMap::new(),
@@ -196,12 +199,12 @@ impl Connection {
             Some(Parsed { statement: Parse::Query(_) | Parse::Change(_), .. }) => {
                 let parsed = parsed.as_ref().expect("it has just been looked at");
                 let plan =
-                    self.with_reader(|connection, transaction| connection.plan(parsed, types, transaction))?;
+                    self.with_planner(|connection, transaction| connection.plan(parsed, types, transaction))?;
                 (plan, None)
             }
             Some(parsed) => {
                 let columns = self.columns_of(parsed)?;
-                let plan = self.with_reader(|connection, transaction| {
+                let plan = self.with_planner(|connection, transaction| {
                     Plan::new(transaction, &connection.facts, parsed, &[]).map(Arc::new)
                 })?;
                 (plan, columns)
@@ -212,11 +215,17 @@ impl Connection {
         Ok(Statement { prepared: Arc::new(prepared) })
     }
 
-    /// Lends the block's transaction, or one for the moment.
+    /// Lends the block's transaction, or one for the moment, to a statement that reads.
     pub(crate) fn with_reader<T>(
         &mut self,
         work: impl FnOnce(&mut Self, &Transaction) -> Result<T>,
     ) -> Result<T> {
+        self.block.note_use();
+        self.with_planner(work)
+    }
+
+    /// Lends the block's transaction, or one for the moment, to whoever prepares a statement.
+    fn with_planner<T>(&mut self, work: impl FnOnce(&mut Self, &Transaction) -> Result<T>) -> Result<T> {
         match self.block.take_transaction() {
             Some(transaction) => {
                 let result = work(self, &transaction);
@@ -224,7 +233,7 @@ impl Connection {
                 result
             }
             None => {
-                let transaction = self.shared.engine.try_begin()?;
+                let transaction = self.shared.engine.try_begin(Isolation::Snapshot)?;
                 let result = work(self, &transaction);
                 transaction.rollback();
                 result
@@ -315,7 +324,7 @@ impl Connection {
         if matches!(self.block, Block::Idle) {
             self.options.now = clock::wall_clock_micros();
             self.services.set_read_only(self.default_read_only);
-            let transaction = self.shared.engine.try_begin()?;
+            let transaction = self.shared.engine.try_begin(Isolation::Snapshot)?;
             let plan = self.current_plan(prepared, &transaction)?;
             return match plan.query(&transaction, &parameters, &self.options) {
                 Ok(QueryOutput::Values(values)) => {
@@ -373,6 +382,7 @@ impl Connection {
         let alarm = self.alarm();
         let result = match self.block.take_transaction() {
             Some(mut transaction) => {
+                self.block.note_use();
                 self.streams.read_ahead();
                 let savepoint = transaction.savepoint();
                 let result = work(self, &mut transaction);
@@ -395,7 +405,7 @@ impl Connection {
         let mut retries = 0;
         loop {
             self.options.now = clock::wall_clock_micros();
-            let mut transaction = self.shared.engine.try_begin()?;
+            let mut transaction = self.shared.engine.try_begin(self.default_isolation)?;
             let result = match work(self, &mut transaction) {
                 Ok(value) => transaction.commit().map(|ticket| (value, ticket)),
                 Err(error) => {
@@ -601,6 +611,7 @@ impl Connection {
         let heed = |settings: &mut Settings| {
             self.synchronous_commit = settings.synchronous_commit();
             self.default_read_only = settings.default_read_only();
+            self.default_isolation = settings.default_isolation();
             self.statement_timeout = settings.statement_timeout();
             self.zone = TimeZoneSetting::from_name(settings.time_zone()).unwrap_or(TimeZoneSetting::UTC);
             if self.options.time_zone != settings.time_zone() {

@@ -11,7 +11,7 @@ use firn_base::{Error, Result, SqlState};
 use firn_sql::RunOptions;
 use firn_sql::copy::{CopyFormat, CopyFrom, CopyTo};
 use firn_sql::statement::{Copy, CopyEndpoint, CopyOption, CopySubject};
-use firn_txn::{Savepoint, Transaction};
+use firn_txn::{Isolation, Savepoint, Transaction};
 use std::fs::File;
 use std::io::{Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -277,6 +277,7 @@ impl Connection {
 
     fn copy_in(&mut self, copy: &Copy) -> Result<Outcome> {
         let options = self.options.clone();
+        self.block.note_use();
         if let Some(transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
             let from = CopyFrom::new(&transaction, &self.facts, copy, self.zone);
@@ -300,7 +301,7 @@ impl Connection {
             })));
         }
         self.services.set_read_only(false);
-        let transaction = self.shared.engine.try_begin()?;
+        let transaction = self.shared.engine.try_begin(self.default_isolation)?;
         let from = CopyFrom::new(&transaction, &self.facts, copy, self.zone)?;
         let end = End::Commit { shared: self.shared.clone(), wait: self.synchronous_commit };
         Ok(Outcome::CopyIn(Box::new(CopyIn {
@@ -314,6 +315,7 @@ impl Connection {
     }
 
     fn copy_out(&mut self, copy: &Copy) -> Result<CopyOut> {
+        self.block.note_use();
         if let Some(transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
             let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone);
@@ -321,7 +323,7 @@ impl Connection {
             let to = to?;
             return Ok(CopyOut { rows: Rows::of(copy, to.format()), copy: to, transaction: None });
         }
-        let transaction = self.shared.engine.try_begin()?;
+        let transaction = self.shared.engine.try_begin(Isolation::Snapshot)?;
         let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone)?;
         Ok(CopyOut { rows: Rows::of(copy, to.format()), copy: to, transaction: Some(transaction) })
     }

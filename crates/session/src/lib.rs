@@ -28,7 +28,8 @@
 //! A connection is one client's state and is used by one thread at a time; give every thread its
 //! own. Outside a transaction block every statement is a transaction, and is run again by itself
 //! when it meets a concurrent change; [`Connection::transaction`] begins a block as a guard that
-//! rolls back when dropped. All transactions read a snapshot (REPEATABLE READ).
+//! rolls back when dropped. Transactions are serializable unless they are asked to be less; one that
+//! cannot be fails with 40001, at its commit at the latest, and is to be run again.
 //!
 //! Errors are [`firn_base::Error`]: SQLSTATE, message, detail, hint, as PostgreSQL has them.
 //!

@@ -10,8 +10,10 @@ use firn_base::sync::Arc;
 use firn_base::{Error, ParameterType, Result, SqlState, SqlType, Value};
 use firn_sql::names::Names;
 use firn_sql::plan::arguments;
-use firn_sql::settings::{Settings, serializable};
-use firn_sql::statement::{Ddl, Parsed, QualifiedName, SettingStatement, Statement as Parse};
+use firn_sql::settings::Settings;
+use firn_sql::statement::{
+    Ddl, Parsed, QualifiedName, SettingStatement, Statement as Parse, TransactionControl, TransactionModes,
+};
 use firn_sql::{ddl, settings};
 use std::collections::VecDeque;
 
@@ -207,14 +209,17 @@ impl Connection {
         }
         match name {
             // These are the transaction's.
-            "transaction_isolation" => match value {
-                Some(value) if value.eq_ignore_ascii_case("serializable") => return Err(serializable()),
-                _ => {}
-            },
+            "transaction_isolation" => {
+                // An unknown level falls through, to be refused by its setting.
+                if let Some(isolation) = value.and_then(settings::isolation) {
+                    let modes = TransactionModes { read_only: None, isolation: Some(isolation) };
+                    return self.control(&TransactionControl::Set(modes)).map(drop);
+                }
+            }
             "transaction_read_only" => {
                 let read_only = value.and_then(settings::boolean);
-                let modes = firn_sql::statement::TransactionModes { read_only, isolation: None };
-                return self.control(&firn_sql::statement::TransactionControl::Set(modes)).map(drop);
+                let modes = TransactionModes { read_only, isolation: None };
+                return self.control(&TransactionControl::Set(modes)).map(drop);
             }
             _ => {}
         }

@@ -190,7 +190,7 @@ impl CopyTo {
         }
         let types = columns.iter().map(|(_, ty)| *ty).collect();
         let writer = CopyWriter::new(columns, copy_options, zone)?;
-        let batches = firn_exec::run(&plan, &[], transaction.snapshot(), options)?;
+        let batches = firn_exec::run(&plan, &[], transaction, options)?;
         Ok(CopyTo { batches, types, writer, format, part: Part::Header, rows: 0 })
     }
 

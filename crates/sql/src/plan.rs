@@ -159,7 +159,7 @@ impl Plan {
                 return Ok(QueryOutput::Values(values));
             }
         }
-        firn_exec::run(plan, parameters, transaction.snapshot(), options).map(QueryOutput::Stream)
+        firn_exec::run(plan, parameters, transaction, options).map(QueryOutput::Stream)
     }
 
     /// Changes rows. Panics for other statements.
@@ -187,8 +187,7 @@ impl Plan {
                 if short.is_some() {
                     lines.push("Short path over indexes; beyond its row limit:".to_owned());
                 }
-                let snapshot = transaction.snapshot();
-                lines.extend(firn_exec::explain(plan, parameters, snapshot, options, analyze)?);
+                lines.extend(firn_exec::explain(plan, parameters, transaction, options, analyze)?);
                 Ok(lines)
             }
             Body::Change(plan) => Ok(plan.describe()),
@@ -221,7 +220,7 @@ pub fn arguments(
     let tables = |id| transaction.table(id);
     let binder = Binder::new(transaction.catalog(), &tables, facts);
     let run = |plan: &LogicalPlan| {
-        let mut stream = firn_exec::run(plan, &[], transaction.snapshot(), options)?;
+        let mut stream = firn_exec::run(plan, &[], transaction, options)?;
         let (first, rest) = (stream.next()?, stream.next()?);
         match (first, rest) {
             (Some(batch), None) if batch.num_rows() == 1 => Ok(batch),

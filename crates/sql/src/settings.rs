@@ -3,7 +3,7 @@
 //! Only what differs from the defaults is kept. A SET inside a transaction block goes when the
 //! block rolls back; SET LOCAL goes when it ends either way.
 
-use crate::statement::fold;
+use crate::statement::{Isolation, fold};
 use datafusion::arrow::array::timezone::Tz;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
@@ -72,12 +72,7 @@ static PARAMETERS: &[Parameter] = &[
     parameter("default_table_access_method", "heap", Kind::Text, "Accepted; has no effect."),
     parameter("default_tablespace", "", Kind::Text, "Accepted; has no effect."),
     parameter("default_transaction_deferrable", "off", Kind::Boolean, "Accepted; has no effect."),
-    parameter(
-        "default_transaction_isolation",
-        "repeatable read",
-        ISOLATION,
-        "Isolation of new transactions.",
-    ),
+    parameter("default_transaction_isolation", "serializable", ISOLATION, "Isolation of new transactions."),
     parameter(
         "default_transaction_read_only",
         "off",
@@ -133,7 +128,7 @@ static PARAMETERS: &[Parameter] = &[
     parameter("temp_buffers", "8MB", Kind::Memory, "Accepted; has no effect."),
     parameter("TimeZone", "UTC", Kind::TimeZone, "Where timestamptz is printed and read."),
     parameter("transaction_deferrable", "off", Kind::Boolean, "Accepted; has no effect."),
-    parameter("transaction_isolation", "repeatable read", ISOLATION, "Isolation of this transaction."),
+    parameter("transaction_isolation", "serializable", ISOLATION, "Isolation of this transaction."),
     parameter("transaction_read_only", "off", Kind::Boolean, "Whether this transaction may only read."),
     parameter("work_mem", "4MB", Kind::Memory, "Accepted; has no effect."),
     parameter("xmloption", "content", Kind::Text, "Accepted; has no effect."),
@@ -159,6 +154,9 @@ impl Settings {
     pub fn get(&self, name: &str) -> Option<&str> {
         let key = name.to_lowercase();
         let set = self.local.get(&key).or_else(|| self.session.get(&key)).map(String::as_str);
+        if set.is_none() && key == "transaction_isolation" {
+            return self.get("default_transaction_isolation");
+        }
         set.or_else(|| find(&key).map(|parameter| parameter.default))
     }
 
@@ -243,6 +241,11 @@ impl Settings {
     /// Whether new transactions may only read.
     pub fn default_read_only(&self) -> bool {
         self.known("default_transaction_read_only") == "on"
+    }
+
+    /// What new transactions are kept apart from.
+    pub fn default_isolation(&self) -> Isolation {
+        isolation(self.known("default_transaction_isolation")).expect("checked when it was set")
     }
 
     /// The time zone.
@@ -346,7 +349,7 @@ fn check(parameter: &Parameter, value: &str) -> Result<String> {
                 _ => lower,
             };
             if matches!(parameter.name, "transaction_isolation" | "default_transaction_isolation") {
-                return isolation(&lower).ok_or_else(invalid)?;
+                return isolation(&lower).map(|level| isolation_name(level).to_owned()).ok_or_else(invalid);
             }
             if choices.contains(&lower.as_str()) {
                 return Ok(lower);
@@ -379,19 +382,21 @@ fn check(parameter: &Parameter, value: &str) -> Result<String> {
     }
 }
 
-/// Every level below serializable is run as repeatable read.
-fn isolation(level: &str) -> Option<Result<String>> {
-    match level {
-        "read committed" | "read uncommitted" | "repeatable read" => Some(Ok("repeatable read".to_owned())),
-        "serializable" => Some(Err(serializable())),
+/// An isolation level by its name. Every level below repeatable read is run as that.
+pub fn isolation(name: &str) -> Option<Isolation> {
+    match name.to_lowercase().as_str() {
+        "read committed" | "read uncommitted" | "repeatable read" => Some(Isolation::Snapshot),
+        "serializable" => Some(Isolation::Serializable),
         _ => None,
     }
 }
 
-/// 0A000 until the release that validates what transactions have read.
-pub fn serializable() -> Error {
-    Error::unsupported("isolation level SERIALIZABLE")
-        .with_hint("Use REPEATABLE READ; serializable isolation comes with the next release.")
+/// The name of an isolation level.
+pub fn isolation_name(level: Isolation) -> &'static str {
+    match level {
+        Isolation::Snapshot => "repeatable read",
+        Isolation::Serializable => "serializable",
+    }
 }
 
 /// PostgreSQL's words for true and false, and their unambiguous beginnings.
@@ -493,6 +498,7 @@ mod tests {
         assert_eq!(set("datestyle", "iso").unwrap(), "ISO, MDY");
         assert_eq!(set("app.user", "7").unwrap(), "7");
         assert_eq!(set("default_transaction_isolation", "read committed").unwrap(), "repeatable read");
+        assert_eq!(set("default_transaction_isolation", "SERIALIZABLE").unwrap(), "serializable");
     }
 
     #[test]
@@ -504,7 +510,7 @@ mod tests {
             ("timezone", "Mars/Olympus", "22023"),
             ("server_version", "16", "55P02"),
             ("client_encoding", "LATIN1", "0A000"),
-            ("default_transaction_isolation", "serializable", "0A000"),
+            ("default_transaction_isolation", "serialisable", "22023"),
             ("statement_timeout", "5 weeks", "22023"),
         ] {
             assert_eq!(set(name, value).unwrap_err().state().as_str(), code, "{name}");

@@ -5,6 +5,7 @@
 
 use datafusion::sql::sqlparser::ast;
 use firn_base::{Error, ParameterType, SqlType};
+pub use firn_txn::Isolation;
 use std::fmt;
 
 /// A name as written: `schema.name` or `name`, folded to lower case unless it was quoted.
@@ -176,17 +177,8 @@ pub enum TransactionControl {
 pub struct TransactionModes {
     /// READ ONLY or READ WRITE, if either was said.
     pub read_only: Option<bool>,
-    /// The isolation level, if one was said.
+    /// The isolation level, if one was said; those below REPEATABLE READ are run as that.
     pub isolation: Option<Isolation>,
-}
-
-/// An isolation level as asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Isolation {
-    /// READ UNCOMMITTED, READ COMMITTED, REPEATABLE READ: all run as snapshot isolation.
-    Snapshot,
-    /// SERIALIZABLE
-    Serializable,
 }
 
 /// SET, SHOW, RESET.

@@ -5,11 +5,12 @@
 
 use crate::memory::prefetch;
 use crate::undo::{UndoMemory, reuse};
-use crate::version::{Change, Record};
+use crate::version::{Change, Record, UndoHeader};
 use crate::write_set::{Retired, TouchedTables, table_of};
 use crate::{Guard, Table};
 use firn_base::sync::Arc;
 use firn_base::{RowId, Slot, Time};
+use std::ptr::NonNull;
 
 /// Memory that has been unlinked.
 #[derive(Default)]
@@ -34,12 +35,16 @@ impl Retired {
     /// The caller guarantees that every active and future snapshot reads at this write set's time or
     /// later, and that write sets are collected in the order of their times.
     pub fn collect(self, garbage: &mut Garbage, guard: &Guard) {
+        let Retired { records: list, memory, tables, .. } = self;
+        let list = list.into_inner();
         // Slots are given out again only when every record of the row is unlinked: a row that was
         // inserted, changed and rolled back has several.
         let mut dead: Vec<(&Arc<Table>, RowId)> = Vec::new();
-        for (position, record) in self.records().enumerate() {
-            self.prefetch_after(position);
-            let table = table_of(&self.tables, record);
+        for (position, at) in list.iter().enumerate() {
+            prefetch_after(&list, position);
+            // SAFETY: lies in `memory`.
+            let record: Record<'_> = unsafe { Record::from_raw(*at) };
+            let table = table_of(&tables, record);
             match record.change() {
                 Change::InsertMany => {
                     let first = record.slot().0;
@@ -61,30 +66,14 @@ impl Retired {
         for (table, row) in dead {
             table.free_slot(row);
         }
-        reuse(self.records);
-        garbage.memory.push(self.memory);
-        garbage.tables.push(self.tables);
-    }
-
-    /// Asks the processor to fetch what collecting the records after `position` will touch: behind a
-    /// long reader neither they nor their rows are in a cache any more.
-    #[inline]
-    fn prefetch_after(&self, position: usize) {
-        const HEADS: usize = 6;
-        const RECORDS: usize = 2 * HEADS;
-        if let Some(record) = self.records.get(position + RECORDS) {
-            prefetch(record.as_ptr().cast());
-        }
-        if let Some(record) = self.records.get(position + HEADS) {
-            // SAFETY: lies in `self.memory`.
-            let record: Record<'_> = unsafe { Record::from_raw(*record) };
-            record.block().prefetch_head(record.slot());
-        }
+        reuse(list);
+        garbage.memory.push(memory);
+        garbage.tables.push(tables);
     }
 
     /// Asks the processor to fetch the first records, of which [`Retired::collect`] will begin.
     pub fn prefetch(&self) {
-        for record in self.records.iter().take(12) {
+        for record in self.records.read().iter().take(12) {
             prefetch(record.as_ptr().cast());
         }
     }
@@ -96,16 +85,21 @@ impl Retired {
     ///
     /// `active` are the read times of all active snapshots, ascending; snapshots begun since they
     /// were taken read at `now` or later.
-    pub fn trim(&mut self, active: &[Time], now: Time, garbage_follows: &Guard) -> usize {
+    pub fn trim(&self, active: &[Time], now: Time, garbage_follows: &Guard) -> usize {
         let guard = garbage_follows;
-        let before = self.records.len();
+        let mut records = self.records.write();
+        let before = records.len();
         let tables = &self.tables;
         let time = self.time;
-        for record in self.records().filter(|record| record.change() == Change::Update) {
-            record.older(guard).iter().for_each(|older| prefetch(older.as_ptr().cast()));
-            record.block().prefetch_head(record.slot());
+        for at in records.iter() {
+            // SAFETY: lies in `self.memory`.
+            let record: Record<'_> = unsafe { Record::from_raw(*at) };
+            if record.change() == Change::Update {
+                record.older(guard).iter().for_each(|older| prefetch(older.as_ptr().cast()));
+                record.block().prefetch_head(record.slot());
+            }
         }
-        self.records.retain(|at| {
+        records.retain(|at| {
             // SAFETY: lies in `self.memory`.
             let record: Record<'_> = unsafe { Record::from_raw(*at) };
             if record.change() != Change::Update || time > now {
@@ -129,12 +123,12 @@ impl Retired {
             }
             !bypass(record, older, guard)
         });
-        before - self.records.len()
+        before - records.len()
     }
 
     /// Whether trimming has taken everything.
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
+        self.records.read().is_empty()
     }
 
     /// Gives up the memory of a write set all of whose records were trimmed.
@@ -142,6 +136,22 @@ impl Retired {
         assert!(self.is_empty());
         garbage.memory.push(self.memory);
         garbage.tables.push(self.tables);
+    }
+}
+
+/// Asks the processor to fetch what collecting the records after `position` will touch: behind a long
+/// reader neither they nor their rows are in a cache any more.
+#[inline]
+fn prefetch_after(records: &[NonNull<UndoHeader>], position: usize) {
+    const HEADS: usize = 6;
+    const RECORDS: usize = 2 * HEADS;
+    if let Some(record) = records.get(position + RECORDS) {
+        prefetch(record.as_ptr().cast());
+    }
+    if let Some(record) = records.get(position + HEADS) {
+        // SAFETY: lies in the memory of the write set that is being collected.
+        let record: Record<'_> = unsafe { Record::from_raw(*record) };
+        record.block().prefetch_head(record.slot());
     }
 }
 

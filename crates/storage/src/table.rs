@@ -242,7 +242,7 @@ impl Table {
         snapshot: Snapshot,
         guard: &Guard,
     ) -> Result<Verdict> {
-        let committed = Snapshot { read_time: LATEST, owner: snapshot.owner };
+        let committed = Snapshot { read_time: Time::LATEST, owner: snapshot.owner };
         let in_place = self.has_key_in_place(index, key, other);
         let in_newest = self.has_key(index, key, other, committed, guard);
         let in_own = self.has_key(index, key, other, snapshot, guard);
@@ -599,7 +599,8 @@ impl Table {
     }
 
     /// Calls `visit` with the rows that `snapshot` sees between bounds of an index, with their `columns`,
-    /// in key order or against it, until it returns false. Bounds as for [`Index::range`].
+    /// in key order or against it, until it returns false; then the key it came to. Bounds as for
+    /// [`Index::range`].
     #[allow(clippy::too_many_arguments)]
     #[inline]
     pub fn range<'g, const N: usize>(
@@ -611,12 +612,19 @@ impl Table {
         columns: &[ColumnId; N],
         guard: &'g Guard,
         visit: &mut dyn FnMut(RowId, &[Cell<'g>; N]) -> bool,
-    ) {
+    ) -> Option<KeyBuffer> {
         let mut cells = [Cell::Null; N];
+        let mut end = None;
         let mut ahead = |row| self.prefetch(row, columns);
         index.range_ahead(bounds, reverse, guard, &mut ahead, &mut |key, row| {
-            !self.sees_with(index, key, row, snapshot, columns, &mut cells, guard) || visit(row, &cells)
+            let sees = self.sees_with(index, key, row, snapshot, columns, &mut cells, guard);
+            let goes_on = !sees || visit(row, &cells);
+            if !goes_on {
+                end = Some(KeyBuffer::from_slice(key));
+            }
+            goes_on
         });
+        end
     }
 
     /// Asks the processor to fetch what reading or changing `columns` of a row touches: ahead of that, as
@@ -922,9 +930,6 @@ impl Restored<'_> {
         }
     }
 }
-
-/// A time after every commit.
-const LATEST: Time = Time((1 << 63) - 1);
 
 fn key_columns(index: &Index) -> (SmallVec<[ColumnId; 8]>, SmallVec<[RawCell; 8]>) {
     let columns: SmallVec<[ColumnId; 8]> = index.spec().columns.iter().map(|part| part.column).collect();

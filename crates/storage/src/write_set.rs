@@ -7,8 +7,8 @@ use crate::block::Block;
 use crate::undo::{UndoBuffer, UndoMemory};
 use crate::version::{Change, Record, UndoHeader};
 use crate::{Guard, Table};
-use firn_base::sync::Arc;
-use firn_base::{ColumnId, Slot, Stamp, Time};
+use firn_base::sync::{Arc, RwLock};
+use firn_base::{ColumnId, ColumnSet, RowId, Slot, Stamp, Time};
 use firn_log::{RedoBuffer, RedoMark};
 use smallvec::SmallVec;
 use std::ptr::NonNull;
@@ -70,11 +70,9 @@ impl WriteSet {
         self.tables.push(table.clone());
     }
 
-    /// Leaves the gates of its tables; `written_at` is the time of a commit.
-    pub fn leave_gates(&self, written_at: Option<Time>) {
-        for table in &self.tables {
-            table.gate().leave(written_at);
-        }
+    /// Leaves the gates of its tables without having written.
+    pub fn leave_gates(&self) {
+        leave_gates(&self.tables, None);
     }
 
     /// The redo images, to append what is not a row (catalog, sequences).
@@ -143,7 +141,13 @@ impl WriteSet {
     /// What the collector keeps of it once it has ended at `time`, and the redo buffer to use again.
     pub fn retire(self, time: Time) -> (Retired, Option<RedoBuffer>) {
         let (records, memory) = self.undo.into_parts();
-        (Retired { time, records, memory, tables: self.tables }, self.redo)
+        (Retired { time, records: RwLock::new(records), memory, tables: self.tables }, self.redo)
+    }
+}
+
+fn leave_gates(tables: &TouchedTables, written_at: Option<Time>) {
+    for table in tables {
+        table.gate().leave(written_at);
     }
 }
 
@@ -152,13 +156,27 @@ pub(crate) fn table_of<'a>(tables: &'a [Arc<Table>], record: Record<'_>) -> &'a 
     tables.iter().find(|table| table.id() == id).expect("tables are touched before they are written to")
 }
 
-/// The undo records of a transaction that has ended, until no snapshot needs them.
+/// The undo records of a transaction that has ended, until no snapshot needs them: the collector's, and
+/// to be read by whoever validates what it read before.
 pub struct Retired {
     /// When it ended: its commit time, or the time its rollback was stamped with.
     pub time: Time,
-    pub(crate) records: Vec<NonNull<UndoHeader>>,
+    /// Only trimming takes some out.
+    pub(crate) records: RwLock<Vec<NonNull<UndoHeader>>>,
     pub(crate) memory: UndoMemory,
     pub(crate) tables: TouchedTables,
+}
+
+/// What a write set that has ended did to some rows that lie side by side.
+pub struct Changed<'a> {
+    /// Their table.
+    pub table: &'a Arc<Table>,
+    /// The first of them.
+    pub first: RowId,
+    /// How many.
+    pub rows: u32,
+    /// Which columns it set; all if the rows came or went.
+    pub columns: ColumnSet,
 }
 
 // SAFETY: the pointers lead into `memory`, which moves along.
@@ -167,8 +185,27 @@ unsafe impl Send for Retired {}
 unsafe impl Sync for Retired {}
 
 impl Retired {
-    pub(crate) fn records(&self) -> impl Iterator<Item = Record<'_>> {
-        // SAFETY: the records lie in `memory`, which lives as long as the borrow.
-        self.records.iter().map(|at| unsafe { Record::from_raw(*at) })
+    /// Leaves the gates of its tables; `written_at` is the time of a commit.
+    pub fn leave_gates(&self, written_at: Option<Time>) {
+        leave_gates(&self.tables, written_at);
+    }
+
+    /// Calls `visit` with every change that was not taken back, until it returns false; false if it did.
+    pub fn changes(&self, mut visit: impl FnMut(Changed<'_>) -> bool) -> bool {
+        self.records.read().iter().all(|at| {
+            // SAFETY: the record lies in `memory`, which lives as long as the borrow.
+            let record: Record<'_> = unsafe { Record::from_raw(*at) };
+            let columns = match record.change() {
+                Change::Update => record.entries().map(|(column, _)| column).collect(),
+                Change::Insert | Change::InsertMany | Change::Delete => ColumnSet::ALL,
+            };
+            record.undone()
+                || visit(Changed {
+                    table: table_of(&self.tables, record),
+                    first: record.block().row(record.slot()),
+                    rows: record.inserted_rows().max(1),
+                    columns,
+                })
+        })
     }
 }

@@ -8,8 +8,9 @@
 
 use crate::active::ActiveSet;
 use firn_base::Time;
-use firn_base::sync::{AtomicU64, AtomicUsize, Mutex, MutexGuard, Ordering};
+use firn_base::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering};
 use firn_storage::{Garbage, Retired, pin};
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 
 /// Commits after which a committer collects: few enough that what they touched, and the memory of their
@@ -28,108 +29,147 @@ const TRIM_SPARES: usize = 1024;
 /// What has ended and waits to be collected.
 #[derive(Default)]
 pub(crate) struct Collector {
-    /// Ended write sets, in the order of their times.
-    queue: Mutex<VecDeque<Retired>>,
-    queued: AtomicUsize,
-    /// One collector at a time; holds what waits for a long reader.
-    held: Mutex<Held>,
+    ended: Mutex<Ended>,
+    /// Ended write sets that no committer has looked after yet.
+    uncollected: AtomicUsize,
+    /// One collector at a time.
+    turn: Mutex<()>,
 }
 
-/// Write sets in the order of their times: the trimmed ones before all others.
+/// Ended write sets in the order of their times: the trimmed ones before all others. Those that ended
+/// after some transaction began stay here as long as it runs, so that it can validate what it read.
 #[derive(Default)]
-struct Held {
-    trimmed: VecDeque<Retired>,
-    retired: VecDeque<Retired>,
+struct Ended {
+    trimmed: VecDeque<Arc<Retired>>,
+    retired: VecDeque<Arc<Retired>>,
 }
+
+/// A few of them, which the collector works on without the lock.
+type Few = SmallVec<[Arc<Retired>; COLLECT_INLINE]>;
 
 impl Collector {
     /// Takes a write set. Called inside the commit section, so that times ascend.
-    pub fn retire(&self, retired: Retired) {
-        let mut queue = self.queue.lock();
-        queue.push_back(retired);
-        self.queued.store(queue.len(), Ordering::Relaxed);
+    pub fn retire(&self, retired: Arc<Retired>) {
+        self.ended.lock().retired.push_back(retired);
+        self.uncollected.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether it is worth collecting now.
     #[inline]
     pub fn is_due(&self) -> bool {
-        self.queued.load(Ordering::Relaxed) >= COLLECT_EVERY
+        self.uncollected.load(Ordering::Relaxed) >= COLLECT_EVERY
     }
 
     /// Write sets that wait.
     pub fn backlog(&self) -> usize {
-        self.queued.load(Ordering::Relaxed) + self.held.lock().len()
+        // Not those that somebody is collecting just now.
+        let _turn = self.turn.lock();
+        self.ended.lock().len()
+    }
+
+    /// What has ended after `since` and up to `until`. The caller is counted as running since `since`
+    /// or before, and lets go of it before it no longer is.
+    pub fn ended_between(&self, since: Time, until: Time) -> Vec<Arc<Retired>> {
+        let ended = self.ended.lock();
+        let between = |list: &VecDeque<Arc<Retired>>| {
+            let first = list.partition_point(|retired| retired.time <= since);
+            let end = list.partition_point(|retired| retired.time <= until);
+            list.range(first..end.max(first)).cloned().collect::<Vec<_>>()
+        };
+        let mut found = between(&ended.trimmed);
+        found.append(&mut between(&ended.retired));
+        found
     }
 
     /// Collects what no snapshot needs and trims chains.
     pub fn collect(&self, active: &ActiveSet, last: &AtomicU64) {
-        self.collect_some(self.held.lock(), usize::MAX, active, last);
+        let _turn = self.turn.lock();
+        while self.collect_some(active, last) {}
+        if self.ended.lock().retired.len() > TRIM_ABOVE {
+            self.trim(active, last);
+        }
     }
 
     /// A committer's part of the collection, unless another thread is at it.
     pub fn collect_inline(&self, active: &ActiveSet, last: &AtomicU64) {
-        if let Some(held) = self.held.try_lock() {
-            self.collect_some(held, COLLECT_INLINE, active, last);
+        if let Some(_turn) = self.turn.try_lock() {
+            self.collect_some(active, last);
         }
     }
 
-    fn collect_some(
-        &self,
-        mut held: MutexGuard<'_, Held>,
-        most: usize,
-        active: &ActiveSet,
-        last: &AtomicU64,
-    ) {
-        let held = &mut *held;
-        {
-            let mut queue = self.queue.lock();
-            held.retired.append(&mut queue);
-            self.queued.store(0, Ordering::Relaxed);
-        }
+    /// Collects the oldest few, in the collector's turn; whether there may be more.
+    fn collect_some(&self, active: &ActiveSet, last: &AtomicU64) -> bool {
+        self.uncollected.store(0, Ordering::Relaxed);
         let horizon = active.horizon(last);
+        let mut dead = Few::new();
+        {
+            let mut ended = self.ended.lock();
+            while dead.len() < COLLECT_INLINE
+                && let Some(retired) = ended.pop_until(horizon)
+            {
+                dead.push(retired);
+            }
+        }
+        let is_full = dead.len() == COLLECT_INLINE;
         let guard = pin();
         let mut garbage = Garbage::default();
-        for _ in 0..most {
-            let Some(retired) = held.pop_until(horizon) else { break };
-            held.front().iter().for_each(|next| next.prefetch());
+        let mut next = dead.into_iter().peekable();
+        while let Some(retired) = next.next() {
+            next.peek().iter().for_each(|next| next.prefetch());
+            let retired = Arc::into_inner(retired).expect("who validates against it began before it ended");
             retired.collect(&mut garbage, &guard);
-        }
-        if most == usize::MAX && held.retired.len() > TRIM_ABOVE {
-            let (times, now) = active.snapshot_times(last);
-            held.trim(&times, now, &mut garbage, &guard);
         }
         garbage.free(&guard);
         // Otherwise the memory comes back hundreds of transactions later.
         guard.flush();
+        is_full
+    }
+
+    /// Trims everything not yet trimmed but for the newest few, in the collector's turn.
+    fn trim(&self, active: &ActiveSet, last: &AtomicU64) {
+        let (times, now) = active.snapshot_times(last);
+        let guard = pin();
+        let mut garbage = Garbage::default();
+        loop {
+            let few: Few = {
+                let ended = self.ended.lock();
+                let most = ended.retired.len().saturating_sub(TRIM_SPARES).min(COLLECT_INLINE);
+                ended.retired.range(..most).cloned().collect()
+            };
+            if few.is_empty() {
+                break;
+            }
+            for retired in &few {
+                retired.trim(&times, now, &guard);
+            }
+            // They went on standing in the list meanwhile, for those who validate.
+            let mut ended = self.ended.lock();
+            for retired in few {
+                let listed = ended.retired.pop_front().expect("only the collector takes some out");
+                debug_assert!(Arc::ptr_eq(&listed, &retired));
+                drop(listed);
+                match Arc::try_unwrap(retired) {
+                    Ok(retired) if retired.is_empty() => retired.discard(&mut garbage),
+                    Ok(retired) => ended.trimmed.push_back(Arc::new(retired)),
+                    // Somebody validates against it just now.
+                    Err(retired) => ended.trimmed.push_back(retired),
+                }
+            }
+        }
+        garbage.free(&guard);
+        guard.flush();
     }
 }
 
-impl Held {
+impl Ended {
     fn len(&self) -> usize {
         self.trimmed.len() + self.retired.len()
     }
 
-    fn front(&self) -> Option<&Retired> {
-        self.trimmed.front().or(self.retired.front())
-    }
-
     /// Takes the oldest, if its time is not after `horizon`.
-    fn pop_until(&mut self, horizon: Time) -> Option<Retired> {
-        self.front().filter(|oldest| oldest.time <= horizon)?;
-        self.trimmed.pop_front().or_else(|| self.retired.pop_front())
-    }
-
-    /// Trims everything not yet trimmed but for the newest few.
-    fn trim(&mut self, active: &[Time], now: Time, garbage: &mut Garbage, guard: &firn_storage::Guard) {
-        for _ in TRIM_SPARES..self.retired.len() {
-            let mut retired = self.retired.pop_front().expect("just counted");
-            self.retired.front().iter().for_each(|next| next.prefetch());
-            retired.trim(active, now, guard);
-            if retired.is_empty() {
-                retired.discard(garbage);
-            } else {
-                self.trimmed.push_back(retired);
-            }
-        }
+    fn pop_until(&mut self, horizon: Time) -> Option<Arc<Retired>> {
+        let list = if self.trimmed.is_empty() { &mut self.retired } else { &mut self.trimmed };
+        list.front().filter(|oldest| oldest.time <= horizon)?;
+        list.pop_front()
     }
 }

@@ -3,18 +3,20 @@
 //! It owns the commit clock, the running transactions, the log, the physical tables, the versions
 //! of the catalog and the sequences' counters.
 //!
-//! Commit is one short critical section ([`Engine::commit_section`]): draw the time, append to the
-//! log, stamp, publish. Nobody can draw a read time between the draw and the last stamp, because
-//! read times are drawn from `last`, which moves at the very end.
+//! Commit is one short critical section ([`Engine::commit_section`]): validate against what has
+//! committed since the validation before it, draw the time, append to the log, stamp, publish. Nobody
+//! can draw a read time between the draw and the last stamp, because read times are drawn from
+//! `last`, which moves at the very end.
 
 use crate::active::{ActiveSet, ActiveSlot};
 use crate::catalog::{Catalog, IdMarks, Oid, SequenceDef};
 use crate::checkpoint::Store;
 use crate::collector::Collector;
 use crate::ddl::Ddl;
+use crate::predicates::{Granularity, PredicateLog};
 use crate::recovery;
 use crate::sequence::SequenceState;
-use crate::transaction::{Ticket, Transaction};
+use crate::transaction::{Isolation, Ticket, Transaction};
 use firn_base::disk::{Disk, RealDisk};
 use firn_base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, Weak};
 use firn_base::thread::JoinHandle;
@@ -47,6 +49,8 @@ pub struct Config {
     pub threads: usize,
     /// How the log is written.
     pub log: LogOptions,
+    /// What fails a serializable transaction that has read what others change.
+    pub granularity: Granularity,
 }
 
 impl Default for Config {
@@ -57,6 +61,7 @@ impl Default for Config {
             checkpoint_after_bytes: 1 << 30,
             threads: 2,
             log: LogOptions::default(),
+            granularity: Granularity::default(),
         }
     }
 }
@@ -169,18 +174,18 @@ impl Engine {
         &self.config
     }
 
-    /// Begins a transaction that reads the newest committed state.
+    /// Begins a serializable transaction that reads the newest committed state.
     ///
     /// Panics if thousands already run ([`Engine::try_begin`] does not).
     pub fn begin(self: &Arc<Self>) -> Transaction {
-        self.try_begin().expect("callers bound the transactions they run at once")
+        self.try_begin(Isolation::Serializable).expect("callers bound the transactions they run at once")
     }
 
     /// Begins a transaction; 53300 if too many run already.
-    pub fn try_begin(self: &Arc<Self>) -> Result<Transaction> {
+    pub fn try_begin(self: &Arc<Self>, isolation: Isolation) -> Result<Transaction> {
         let (slot, snapshot) = self.active.enter(&self.last)?;
         let redo = self.log.is_some().then(spare_redo);
-        Ok(Transaction::new(self.clone(), slot, snapshot, redo))
+        Ok(Transaction::new(self.clone(), slot, snapshot, isolation, redo))
     }
 
     /// The newest committed catalog.
@@ -335,16 +340,45 @@ impl Engine {
 
     // ---- for transactions ----
 
+    /// Whether what a transaction has read since its snapshot still reads the same, 40001 otherwise;
+    /// returns the time up to which that is known.
+    ///
+    /// Everything but what commits meanwhile is validated here, by any number of transactions at once;
+    /// the rest in the critical section.
+    pub(crate) fn validate(&self, reads: &mut PredicateLog, snapshot: Snapshot, since: Time) -> Result<Time> {
+        let now = Time(self.last.load(Ordering::SeqCst));
+        if now > since {
+            let ended = self.collector.ended_between(since, now);
+            reads.validate(snapshot, &ended, self.config.granularity)?;
+        }
+        if self.catalog_time.load(Ordering::Acquire) > snapshot.read_time.0 {
+            let tables = self.tables.read();
+            // A table that is not there is one that the transaction itself made and unmade.
+            let mut read = reads.tables().filter_map(|table| tables.get(&table));
+            if let Some(table) = read.find(|table| !table.gate().admits(snapshot)) {
+                return Err(Error::read_conflict(&table.name()));
+            }
+        }
+        Ok(now)
+    }
+
     /// The critical section of commit. Errors leave everything as it was.
     pub(crate) fn commit_section(
         &self,
         mut write_set: WriteSet,
         ddl: Option<&Ddl>,
+        reads: Option<(&mut PredicateLog, Snapshot, Time)>,
     ) -> std::result::Result<Ticket, Box<(Error, WriteSet)>> {
         if let (Some(ddl), Some(redo)) = (ddl, write_set.redo()) {
             redo.catalog_change(&ddl.log_entry(self));
         }
         let turn = self.commit.lock();
+        if let Some((reads, snapshot, validated)) = reads
+            && let Err(error) = self.validate(reads, snapshot, validated)
+        {
+            drop(turn);
+            return Err(Box::new((error, write_set)));
+        }
         let mut lsn = None;
         let time = Time(self.last.load(Ordering::Relaxed) + 1);
         if let (Some(log), Some(redo)) = (&self.log, write_set.redo()) {
@@ -358,11 +392,13 @@ impl Engine {
         if let Some(ddl) = ddl {
             self.publish_catalog(ddl, time);
         }
+        let (retired, redo) = write_set.retire(time);
+        let retired = Arc::new(retired);
+        // Listed before it is published: who validates up to a time finds all that ended up to then.
+        self.collector.retire(retired.clone());
         // Publish: from here on snapshots see the commit. Everything above happens before.
         self.last.store(time.0, Ordering::SeqCst);
-        write_set.leave_gates(Some(time));
-        let (retired, redo) = write_set.retire(time);
-        self.collector.retire(retired);
+        retired.leave_gates(Some(time));
         drop(turn);
         if let Some(redo) = redo {
             keep_redo(redo);
@@ -376,10 +412,11 @@ impl Engine {
         let turn = self.commit.lock();
         let time = Time(self.last.load(Ordering::Relaxed) + 1);
         write_set.stamp(time);
-        self.last.store(time.0, Ordering::SeqCst);
-        write_set.leave_gates(None);
         let (retired, redo) = write_set.retire(time);
-        self.collector.retire(retired);
+        let retired = Arc::new(retired);
+        self.collector.retire(retired.clone());
+        self.last.store(time.0, Ordering::SeqCst);
+        retired.leave_gates(None);
         drop(turn);
         if let Some(redo) = redo {
             keep_redo(redo);

@@ -9,6 +9,7 @@ pub mod transaction;
 mod active;
 mod collector;
 mod ddl;
+mod predicates;
 mod sequence;
 
 mod apply;
@@ -20,4 +21,5 @@ mod table_file;
 pub use catalog::Catalog;
 pub use engine::{Config, Engine};
 pub use firn_storage::{ColumnSpec, Guard, IndexColumn, IndexSpec, pin};
-pub use transaction::{Savepoint, Ticket, Transaction};
+pub use predicates::{Condition, Granularity};
+pub use transaction::{Isolation, Savepoint, Ticket, Transaction};

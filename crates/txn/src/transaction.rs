@@ -7,14 +7,27 @@ use crate::active::ActiveSlot;
 use crate::catalog::Catalog;
 use crate::ddl::{Action, Ddl};
 use crate::engine::{Engine, wait_until};
+use crate::predicates::{Condition, PredicateLog};
 use arrow_array::ArrayRef;
 use firn_base::sync::{Arc, OnceLock};
-use firn_base::{Cell, ColumnId, Error, Lsn, Result, RowId, Snapshot, SqlState, TableId, Time};
+use firn_base::{Cell, ColumnId, ColumnSet, Error, Lsn, Result, RowId, Snapshot, SqlState, TableId, Time};
 use firn_log::RedoBuffer;
 use firn_storage::{
     ColumnSpec, Found, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, Table, WriteSet, pin,
 };
+use smallvec::SmallVec;
+use std::cell::RefCell;
 use std::ops::Bound;
+
+/// What a transaction is kept apart from. Each keeps what those before it keep.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum Isolation {
+    /// Reads one snapshot, and changes no row that changed since: SQL's REPEATABLE READ.
+    Snapshot,
+    /// Does what it would do if it ran alone, at the moment of its commit.
+    #[default]
+    Serializable,
+}
 
 /// A running transaction.
 pub struct Transaction {
@@ -27,6 +40,9 @@ pub struct Transaction {
     catalog: OnceLock<Arc<Catalog>>,
     ddl: Option<Box<Ddl>>,
     may_advance: bool,
+    isolation: Isolation,
+    /// What it has read, if it is serializable.
+    reads: RefCell<PredicateLog>,
 }
 
 /// A place to roll back to.
@@ -48,11 +64,17 @@ pub struct Ticket {
     pub lsn: Option<Lsn>,
 }
 
+thread_local! {
+    /// A predicate log to use again.
+    static SPARE_READS: std::cell::Cell<PredicateLog> = const { std::cell::Cell::new(PredicateLog::new()) };
+}
+
 impl Transaction {
     pub(crate) fn new(
         engine: Arc<Engine>,
         slot: ActiveSlot,
         snapshot: Snapshot,
+        isolation: Isolation,
         redo: Option<RedoBuffer>,
     ) -> Transaction {
         let write_set = Some(WriteSet::new(snapshot.owner, redo));
@@ -64,6 +86,8 @@ impl Transaction {
             catalog: OnceLock::new(),
             ddl: None,
             may_advance: false,
+            isolation,
+            reads: RefCell::new(SPARE_READS.take()),
         }
     }
 
@@ -76,6 +100,25 @@ impl Transaction {
     #[inline]
     pub fn snapshot(&self) -> Snapshot {
         self.snapshot
+    }
+
+    /// What it is kept apart from.
+    pub fn isolation(&self) -> Isolation {
+        self.isolation
+    }
+
+    /// Changes that. What was read before does not count, so nothing should have been.
+    pub fn set_isolation(&mut self, isolation: Isolation) {
+        assert!(!self.has_writes(), "the transaction has not begun to work");
+        self.isolation = isolation;
+    }
+
+    /// Notes what it reads, if that is to be validated.
+    #[inline]
+    fn note(&self, read: impl FnOnce(&mut PredicateLog)) {
+        if self.isolation == Isolation::Serializable {
+            read(&mut self.reads.borrow_mut());
+        }
     }
 
     /// The catalog as it sees it, its own DDL included.
@@ -164,7 +207,30 @@ impl Transaction {
     #[inline]
     pub fn insert(&mut self, table: &Arc<Table>, row: &[Cell<'_>], guard: &Guard) -> Result<RowId> {
         let snapshot = self.snapshot;
-        table.insert(self.writes_to(table)?, snapshot, row, guard)
+        let inserted = table.insert(self.writes_to(table)?, snapshot, row, guard);
+        if let Err(error) = &inserted {
+            self.note_violation(table, error, |index| {
+                let mut key = KeyBuffer::new();
+                index.encode_with(|column| row[column.index()], &mut key);
+                Some(key)
+            });
+        }
+        inserted
+    }
+
+    /// Notes that a key was found taken, if that is what the error says.
+    #[cold]
+    fn note_violation(&self, table: &Table, error: &Error, key: impl FnOnce(&Index) -> Option<KeyBuffer>) {
+        if error.state() != SqlState::UNIQUE_VIOLATION {
+            return;
+        }
+        let indexes = table.indexes();
+        let index = indexes.iter().find(|index| error.constraint() == Some(&index.spec().name));
+        let index = index.expect("a violation names its index");
+        // Without the key, that any key was.
+        let key = key(index);
+        let bound = || key.as_ref().map_or(Bound::Unbounded, |key| Bound::Included(key.as_slice()));
+        self.note(|reads| reads.range(table.id(), index, bound(), bound(), index.columns()));
     }
 
     /// Inserts several rows, quicker than one by one; see [`Table::insert_rows`].
@@ -175,13 +241,15 @@ impl Transaction {
         guard: &Guard,
     ) -> Result<()> {
         let snapshot = self.snapshot;
-        table.insert_rows(self.writes_to(table)?, snapshot, rows, guard)
+        let inserted = table.insert_rows(self.writes_to(table)?, snapshot, rows, guard);
+        inserted.inspect_err(|error| self.note_violation(table, error, |_| None))
     }
 
     /// Inserts whole columns; see [`Table::insert_batch`].
     pub fn insert_batch(&mut self, table: &Arc<Table>, columns: &[ArrayRef], guard: &Guard) -> Result<()> {
         let snapshot = self.snapshot;
-        table.insert_batch(self.writes_to(table)?, snapshot, columns, guard)
+        let inserted = table.insert_batch(self.writes_to(table)?, snapshot, columns, guard);
+        inserted.inspect_err(|error| self.note_violation(table, error, |_| None))
     }
 
     /// Sets columns of a visible row; see [`Table::update`].
@@ -195,7 +263,8 @@ impl Transaction {
         guard: &Guard,
     ) -> Result<()> {
         let snapshot = self.snapshot;
-        table.update(self.writes_to(table)?, snapshot, row, columns, cells, guard)
+        let updated = table.update(self.writes_to(table)?, snapshot, row, columns, cells, guard);
+        updated.inspect_err(|error| self.note_violation(table, error, |_| None))
     }
 
     /// Deletes a visible row; see [`Table::delete`].
@@ -214,13 +283,17 @@ impl Transaction {
         cells: &mut [Cell<'g>],
         guard: &'g Guard,
     ) -> bool {
-        table.read(self.snapshot, row, columns, cells, guard)
+        let seen = table.read(self.snapshot, row, columns, cells, guard);
+        if seen {
+            self.note(|reads| reads.row(table.id(), row, columns.iter().copied().collect()));
+        }
+        seen
     }
 
     /// The visible row under a full key of a unique index.
     #[inline]
     pub fn get(&self, table: &Table, index: &Index, key: &[u8], guard: &Guard) -> Option<RowId> {
-        table.find(index, key, self.snapshot, &[], &mut [], guard)
+        self.find(table, index, key, &[], &mut [], guard)
     }
 
     /// The visible row under a full key of a unique index, with columns of it.
@@ -234,7 +307,15 @@ impl Transaction {
         cells: &mut [Cell<'g>],
         guard: &'g Guard,
     ) -> Option<RowId> {
-        table.find(index, key, self.snapshot, columns, cells, guard)
+        let found = table.find(index, key, self.snapshot, columns, cells, guard);
+        self.note(|reads| match found {
+            Some(row) => {
+                let columns: ColumnSet = columns.iter().copied().collect();
+                reads.row(table.id(), row, columns.union(index.columns()));
+            }
+            None => reads.nothing(table.id(), index, key),
+        });
+        found
     }
 
     /// The visible rows under `count` full keys of a unique index, with columns of them; see
@@ -250,7 +331,20 @@ impl Transaction {
         guard: &'g Guard,
         visit: &mut dyn FnMut(usize, Found<'_, 'g, N>),
     ) {
-        table.find_many(index, count, encode, self.snapshot, columns, guard, visit);
+        let read = columns.iter().copied().collect::<ColumnSet>().union(index.columns());
+        let mut missing: SmallVec<[usize; 4]> = SmallVec::new();
+        table.find_many(index, count, encode, self.snapshot, columns, guard, &mut |number, found| {
+            match &found {
+                Some((row, _)) => self.note(|reads| reads.row(table.id(), *row, read)),
+                None => missing.push(number),
+            }
+            visit(number, found);
+        });
+        for number in missing {
+            let mut key = KeyBuffer::new();
+            encode(number, &mut key);
+            self.note(|reads| reads.nothing(table.id(), index, &key));
+        }
     }
 
     /// Asks the processor to fetch what reading or changing `columns` of a row touches. It comes while the
@@ -273,9 +367,33 @@ impl Transaction {
         guard: &Guard,
         visit: &mut dyn FnMut(RowId) -> bool,
     ) {
+        let mut end = None;
         index.range(low, high, reverse, guard, &mut |key, row| {
-            !table.sees(index, key, row, self.snapshot, guard) || visit(row)
+            let goes_on = !table.sees(index, key, row, self.snapshot, guard) || visit(row);
+            if !goes_on {
+                end = Some(KeyBuffer::from_slice(key));
+            }
+            goes_on
         });
+        self.note_range(table, index, (low, high), reverse, end.as_ref(), ColumnSet::NONE);
+    }
+
+    /// Notes the part of a stretch of an index that was read: as far as `end`, if it was left there.
+    fn note_range(
+        &self,
+        table: &Table,
+        index: &Index,
+        (low, high): (Bound<&[u8]>, Bound<&[u8]>),
+        reverse: bool,
+        end: Option<&KeyBuffer>,
+        columns: ColumnSet,
+    ) {
+        let (low, high) = match end.map(|key| Bound::Included(key.as_slice())) {
+            None => (low, high),
+            Some(end) if reverse => (end, high),
+            Some(end) => (low, end),
+        };
+        self.note(|reads| reads.range(table.id(), index, low, high, columns));
     }
 
     /// As [`Transaction::range`], and reads `columns` of each row into `cells` before `visit` gets it.
@@ -290,7 +408,14 @@ impl Transaction {
         guard: &'g Guard,
         visit: &mut dyn FnMut(RowId, &[Cell<'g>; N]) -> bool,
     ) {
-        table.range(index, (low, high), reverse, self.snapshot, columns, guard, visit);
+        let end = table.range(index, (low, high), reverse, self.snapshot, columns, guard, visit);
+        let read = columns.iter().copied().collect();
+        self.note_range(table, index, (low, high), reverse, end.as_ref(), read);
+    }
+
+    /// Notes that it has read every row that meets the conditions, `columns` of each.
+    pub fn note_scan(&self, table: &Table, conditions: &[Condition], columns: ColumnSet) {
+        self.note(|reads| reads.scan(table, conditions, columns));
     }
 
     /// Whether a row that this transaction sees stands under a full key of a unique index: what a
@@ -443,13 +568,21 @@ impl Transaction {
     /// Commits. The changes are visible to others when this returns, and durable once
     /// [`Engine::wait`] returns for the ticket.
     ///
-    /// Error: the log has failed (53100, 58030); the transaction is rolled back.
+    /// Errors: 40001 if it is serializable and what it read has changed; the log has failed (53100,
+    /// 58030). The transaction is rolled back.
     pub fn commit(mut self) -> Result<Ticket> {
         if !self.has_writes() {
             return Ok(Ticket { time: self.snapshot.read_time, lsn: None });
         }
+        // What it read is validated if it writes: otherwise it has run at its read time.
+        let reads = self.reads.get_mut();
+        let mut to_validate = None;
+        if !reads.is_empty() {
+            let validated = self.engine.validate(reads, self.snapshot, self.snapshot.read_time)?;
+            to_validate = Some((reads, self.snapshot, validated));
+        }
         let write_set = self.write_set.take().expect("running");
-        match self.engine.commit_section(write_set, self.ddl.as_deref()) {
+        match self.engine.commit_section(write_set, self.ddl.as_deref(), to_validate) {
             Ok(ticket) => {
                 self.end_ddl();
                 Ok(ticket)
@@ -480,7 +613,7 @@ impl Drop for Transaction {
     fn drop(&mut self) {
         if let Some(mut write_set) = self.write_set.take() {
             if write_set.is_empty() {
-                write_set.leave_gates(None);
+                write_set.leave_gates();
             } else {
                 write_set.roll_back_all(&pin());
                 self.engine.rollback_section(write_set);
@@ -492,6 +625,9 @@ impl Drop for Transaction {
         }
         self.engine.leave(&self.slot);
         self.engine.collect_if_due();
+        let mut reads = self.reads.take();
+        reads.clear();
+        SPARE_READS.set(reads);
     }
 }
 

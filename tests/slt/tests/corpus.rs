@@ -75,7 +75,7 @@ fn every_case_holds_on_postgresql_if_there_is_one() {
         // As FirnDB has it.
         admin
             .batch_execute(&format!(
-                "ALTER DATABASE {database} SET default_transaction_isolation = 'repeatable read';
+                "ALTER DATABASE {database} SET default_transaction_isolation = 'serializable';
                  ALTER DATABASE {database} SET timezone = 'UTC'"
             ))
             .expect("alter");

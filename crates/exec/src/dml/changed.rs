@@ -79,7 +79,7 @@ pub(super) fn run(
         other => Ok(Transformed::no(other)),
     };
     let plan = plan.clone().transform_up_with_subqueries(put).map_err(crate::error::from_datafusion)?.data;
-    let mut stream = query::run(&plan, environment.parameters, transaction.snapshot(), environment.options)?;
+    let mut stream = query::run(&plan, environment.parameters, transaction, environment.options)?;
     let mut outputs = Vec::new();
     while let Some(batch) = stream.next()? {
         for row in 0..batch.num_rows() {

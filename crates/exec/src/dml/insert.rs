@@ -214,9 +214,9 @@ impl Insert {
     }
 
     fn run_query(&self, plan: &LogicalPlan, run: &mut Run<'_>, seen: &mut HashSet<RowId>) -> Result<()> {
-        let snapshot = run.writer.transaction.snapshot();
         let environment = run.writer.environment;
-        let mut stream = query::run(plan, environment.parameters, snapshot, environment.options)?;
+        let mut stream =
+            query::run(plan, environment.parameters, run.writer.transaction, environment.options)?;
         let bulk = self.takes_batches(plan, run);
         if !reads(plan, run.writer.set.root()) {
             while let Some(batch) = stream.next()? {

@@ -82,8 +82,7 @@ impl RowSource {
                 return Ok(rows);
             }
         }
-        let mut stream =
-            query::run(&self.plan, environment.parameters, transaction.snapshot(), environment.options)?;
+        let mut stream = query::run(&self.plan, environment.parameters, transaction, environment.options)?;
         while let Some(batch) = stream.next()? {
             let (ids, columns) = batch.columns().split_last().expect("the row id is a column");
             rows.ids.extend(ids.as_primitive::<UInt64Type>().values().iter().map(|&id| RowId::from_bits(id)));

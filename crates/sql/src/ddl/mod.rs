@@ -190,7 +190,7 @@ impl Context<'_> {
     ) -> Result<()> {
         let query = crate::parse::parse_query(text)?;
         let plan = self.bind(|binder| binder.query(&query))?;
-        let mut batches = firn_exec::run(&plan, &[], self.transaction.snapshot(), self.options)?;
+        let mut batches = firn_exec::run(&plan, &[], self.transaction, self.options)?;
         while let Some(batch) = batches.next()? {
             take(self, batch)?;
         }
@@ -215,7 +215,7 @@ impl Context<'_> {
         mut take: impl FnMut(&mut Self, RecordBatch) -> Result<()>,
     ) -> Result<()> {
         let plan = self.bind(|binder| binder.query_for_insert(query, columns))?;
-        let mut batches = firn_exec::run(&plan, &[], self.transaction.snapshot(), self.options)?;
+        let mut batches = firn_exec::run(&plan, &[], self.transaction, self.options)?;
         while let Some(batch) = batches.next()? {
             take(self, batch)?;
         }

@@ -7,13 +7,12 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::util::display::{ArrayFormatter, FormatOptions};
 use firn_base::SqlType;
 use firn_base::sync::Arc;
-use firn_base::{Snapshot, Stamp, Time};
 use firn_exec::query::{RunOptions, run};
-use firn_txn::Catalog;
 use firn_txn::catalog::{
     ColumnDef, ConstraintDef, ConstraintKind, Identity, IndexColumnDef, IndexDef, Oid, ReferentialAction,
     SchemaDef, SequenceDef, TableDef, ViewDef,
 };
+use firn_txn::{Catalog, Config, Engine};
 
 fn column(name: &str, ty: SqlType, not_null: bool, default: Option<&str>) -> ColumnDef {
     ColumnDef {
@@ -136,9 +135,9 @@ fn try_query(sql: &str) -> Result<Vec<String>, String> {
     let rows = || -> firn_base::Result<Vec<String>> {
         let query = parse_query(sql)?;
         let plan = Binder::new(&catalog, &no_tables, &facts).query(&query)?;
-        let snapshot = Snapshot { read_time: Time(0), owner: Stamp::transaction(1) };
+        let engine = Engine::open(Config::default())?;
         let options = RunOptions { threads: 1, ..RunOptions::default() };
-        let mut batches = run(&plan, &[], snapshot, &options)?;
+        let mut batches = run(&plan, &[], &engine.begin(), &options)?;
         let mut rows = Vec::new();
         while let Some(batch) = batches.next()? {
             rows.extend(rows_of(&batch));

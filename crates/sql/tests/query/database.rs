@@ -152,7 +152,7 @@ impl Database {
     pub fn batches(&self, text: &str, parameters: &[Value]) -> Result<(Columns, Vec<RecordBatch>)> {
         let (plan, _) = self.bind(text, &[])?;
         let transaction = self.engine.begin();
-        let mut stream = run(&plan, parameters, transaction.snapshot(), &self.options)?;
+        let mut stream = run(&plan, parameters, &transaction, &self.options)?;
         let columns = columns_of(&stream.schema())?;
         let mut batches = Vec::new();
         while let Some(batch) = stream.next()? {

@@ -108,7 +108,7 @@ impl Db {
                         });
                     }
                 }
-                let mut stream = firn_exec::run(&plan, parameters, transaction.snapshot(), &options)?;
+                let mut stream = firn_exec::run(&plan, parameters, transaction, &options)?;
                 let mut values = Vec::new();
                 while let Some(batch) = stream.next()? {
                     for row in 0..batch.num_rows() {

@@ -280,7 +280,7 @@ fn a_query_sees_the_snapshot_that_it_runs_at() {
     let mut writer = shop.engine.begin();
     writer.insert(&table, &[firn_base::Cell::i32(2)], &firn_storage::pin()).unwrap();
     let count = |transaction: &firn_txn::Transaction| {
-        let mut stream = firn_exec::run(&plan, &[], transaction.snapshot(), &shop.options).unwrap();
+        let mut stream = firn_exec::run(&plan, &[], transaction, &shop.options).unwrap();
         let batch = stream.next().unwrap().unwrap();
         firn_exec::types::value_at(batch.column(0).as_ref(), 0).unwrap()
     };
@@ -309,7 +309,7 @@ fn a_query_that_was_cancelled_or_dropped_stops_computing() {
             let options = RunOptions { services: services.clone(), threads, ..RunOptions::default() };
             let (plan, _) = shop.bind(sql, &[]).unwrap();
             let transaction = shop.engine.begin();
-            let mut stream = run(&plan, &[], transaction.snapshot(), &options).unwrap();
+            let mut stream = run(&plan, &[], &transaction, &options).unwrap();
             let cancel = options.cancel.clone();
             let canceller = std::thread::spawn(move || {
                 std::thread::sleep(Duration::from_millis(50));

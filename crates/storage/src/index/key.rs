@@ -91,6 +91,25 @@ impl Codec {
     }
 }
 
+/// The first 8 bytes of a value as it stands in a key, as a number: where the numbers of two values
+/// differ, they differ as the values do. `None` for NULL.
+pub fn summary(ty: SqlType, cell: &Cell<'_>) -> Option<u64> {
+    if cell.is_null() {
+        return None;
+    }
+    let mut key = KeyBuffer::new();
+    encode_value(ty, cell, &mut key);
+    let mut bytes = [0; 8];
+    let length = key.len().min(8);
+    bytes[..length].copy_from_slice(&key[..length]);
+    Some(u64::from_be_bytes(bytes))
+}
+
+/// Whether values of a type with the same [`summary`] are equal.
+pub fn summary_is_exact(ty: SqlType) -> bool {
+    matches!(ty.width(), Width::Bit | Width::Fixed(..=8))
+}
+
 /// Appends one column to a key.
 fn encode(column: &IndexColumn, cell: &Cell<'_>, key: &mut KeyBuffer) {
     if column.nullable {

@@ -27,8 +27,9 @@ use crate::Guard;
 use art::{PairTree, UniqueTree};
 pub use buffer::KeyBuffer;
 use firn_base::sync::Arc;
-use firn_base::{Cell, ColumnId, RowId, SqlType};
+use firn_base::{Cell, ColumnId, ColumnSet, RowId, SqlType};
 use key::Codec;
+pub use key::{summary, summary_is_exact};
 pub(crate) use list::IndexList;
 use locked::LockedIndex;
 pub(crate) use radix::AT_ONCE;
@@ -138,6 +139,7 @@ macro_rules! each {
 pub struct Index {
     spec: IndexSpec,
     codec: Codec,
+    columns: ColumnSet,
     /// Whether a key may hold a NULL, which the keys of most unique indexes cannot.
     nullable: bool,
     kind: Kind,
@@ -157,12 +159,19 @@ impl Index {
 
     fn over(spec: IndexSpec, kind: Kind) -> Arc<Index> {
         let nullable = spec.columns.iter().any(|column| column.nullable);
-        Arc::new(Index { codec: Codec::new(&spec.columns), spec, nullable, kind })
+        let columns = spec.columns.iter().map(|part| part.column).collect();
+        Arc::new(Index { codec: Codec::new(&spec.columns), columns, spec, nullable, kind })
     }
 
     /// What it is over.
     pub fn spec(&self) -> &IndexSpec {
         &self.spec
+    }
+
+    /// Its columns as a set.
+    #[inline]
+    pub fn columns(&self) -> ColumnSet {
+        self.columns
     }
 
     /// Appends the key of `cells`, given for the first columns of the index in index order.
@@ -176,7 +185,7 @@ impl Index {
 
     /// Appends the full key of a row, whose cells are asked for in index order.
     #[inline]
-    pub(crate) fn encode_with<'c>(&self, mut cell: impl FnMut(ColumnId) -> Cell<'c>, key: &mut KeyBuffer) {
+    pub fn encode_with<'c>(&self, mut cell: impl FnMut(ColumnId) -> Cell<'c>, key: &mut KeyBuffer) {
         self.codec.encode(|part| cell(part.column), self.spec.columns.len(), key);
     }
 

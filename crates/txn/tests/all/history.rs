@@ -4,11 +4,13 @@
 //! time, everything it read, and its writes with the commit time. Afterwards the committed writes
 //! are replayed in the order of their times into a map, and every read is compared with the map at
 //! its read time (plus the transaction's own writes). Invariants checked: snapshot reads (points and
-//! scans), first-updater-wins (no two overlapping transactions both wrote a row), unique keys.
+//! scans), first-updater-wins (no two overlapping transactions both wrote a row), unique keys; of
+//! serializable ones, that whoever wrote would have read the same right before its commit.
 
 use crate::support::Bank;
 use firn_base::random::Random;
 use firn_base::{SqlState, Time, thread};
+use firn_txn::Isolation;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -28,8 +30,8 @@ struct Entry {
     scans: Vec<(usize, Vec<(i32, i64)>)>,
 }
 
-fn run_transaction(bank: &Bank, random: &mut Random, stamp: &mut i64) -> Entry {
-    let mut tx = bank.engine.begin();
+fn run_transaction(bank: &Bank, isolation: Isolation, random: &mut Random, stamp: &mut i64) -> Entry {
+    let mut tx = bank.engine.try_begin(isolation).unwrap();
     let mut entry = Entry {
         read_time: tx.snapshot().read_time,
         commit_time: None,
@@ -76,13 +78,20 @@ fn run_transaction(bank: &Bank, random: &mut Random, stamp: &mut i64) -> Entry {
         }
     }
     if random.uniform(0, 9) > 0 {
-        let ticket = tx.commit().unwrap();
-        entry.commit_time = (!entry.writes.is_empty()).then_some(ticket.time);
+        let has_written = tx.has_writes();
+        match tx.commit() {
+            Ok(ticket) => entry.commit_time = (!entry.writes.is_empty()).then_some(ticket.time),
+            Err(error) => {
+                assert_eq!(isolation, Isolation::Serializable, "{error}");
+                assert!(has_written, "reading alone never fails");
+                assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE);
+            }
+        }
     }
     entry
 }
 
-fn check(mut entries: Vec<Entry>, seed: u64) {
+fn check(mut entries: Vec<Entry>, isolation: Isolation, seed: u64) {
     // Replay the commits, keeping the state at every commit time.
     let mut states: BTreeMap<Time, State> = BTreeMap::from([(Time(0), State::new())]);
     entries.sort_by_key(|entry| entry.commit_time);
@@ -109,34 +118,37 @@ fn check(mut entries: Vec<Entry>, seed: u64) {
         states.insert(time, state);
     }
     for entry in &entries {
-        let base = states.range(..=entry.read_time).next_back().unwrap().1;
-        let at = |writes: usize| {
-            let mut state = base.clone();
-            for (key, balance) in &entry.writes[..writes] {
-                match balance {
-                    Some(balance) => state.insert(*key, *balance),
-                    None => state.remove(key),
-                };
-            }
-            state
-        };
-        for (writes, key, found) in &entry.points {
-            assert_eq!(
-                at(*writes).get(key),
-                found.as_ref(),
-                "seed {seed}: key {key} at {:?}",
-                entry.read_time
-            );
-        }
-        for (writes, rows) in &entry.scans {
-            let expected: Vec<(i32, i64)> = at(*writes).into_iter().collect();
-            assert_eq!(&expected, rows, "seed {seed}: scan at {:?}", entry.read_time);
+        check_reads(entry, states.range(..=entry.read_time).next_back().unwrap().1, seed);
+        if isolation == Isolation::Serializable
+            && let Some(time) = entry.commit_time
+        {
+            check_reads(entry, states.range(..time).next_back().unwrap().1, seed);
         }
     }
 }
 
-#[test]
-fn random_histories_are_what_snapshots_promise() {
+/// Whether a transaction reads what it read if it runs on this state.
+fn check_reads(entry: &Entry, state: &State, seed: u64) {
+    let at = |writes: usize| {
+        let mut state = state.clone();
+        for (key, balance) in &entry.writes[..writes] {
+            match balance {
+                Some(balance) => state.insert(*key, *balance),
+                None => state.remove(key),
+            };
+        }
+        state
+    };
+    for (writes, key, found) in &entry.points {
+        assert_eq!(at(*writes).get(key), found.as_ref(), "seed {seed}: key {key} at {:?}", entry.read_time);
+    }
+    for (writes, rows) in &entry.scans {
+        let expected: Vec<(i32, i64)> = at(*writes).into_iter().collect();
+        assert_eq!(&expected, rows, "seed {seed}: scan at {:?}", entry.read_time);
+    }
+}
+
+fn run(isolation: Isolation, checked_as: Isolation) {
     let transactions: usize =
         std::env::var("FIRN_HISTORY_TRANSACTIONS").map_or(3000, |text| text.parse().expect("a number"));
     for seed in 1..=4u64 {
@@ -148,7 +160,7 @@ fn random_histories_are_what_snapshots_promise() {
                     let mut random = Random::seeded(seed * 1000 + worker);
                     let mut stamp = worker as i64 * 1_000_000_000;
                     (0..transactions)
-                        .map(|_| run_transaction(&bank, &mut random, &mut stamp))
+                        .map(|_| run_transaction(&bank, isolation, &mut random, &mut stamp))
                         .collect::<Vec<Entry>>()
                 })
             })
@@ -156,6 +168,23 @@ fn random_histories_are_what_snapshots_promise() {
         let entries: Vec<Entry> = workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect();
         let committed = entries.iter().filter(|entry| entry.commit_time.is_some()).count();
         assert!(committed > transactions / 2, "seed {seed}: only {committed} commits");
-        check(entries, seed);
+        check(entries, checked_as, seed);
     }
+}
+
+#[test]
+fn random_histories_are_what_snapshots_promise() {
+    run(Isolation::Snapshot, Isolation::Snapshot);
+}
+
+#[test]
+fn random_serializable_histories_are_as_if_run_one_after_another() {
+    run(Isolation::Serializable, Isolation::Serializable);
+}
+
+/// The check itself: it tells snapshots from what is serializable.
+#[test]
+#[should_panic(expected = "seed")]
+fn random_histories_of_snapshots_are_not_serializable() {
+    run(Isolation::Snapshot, Isolation::Serializable);
 }

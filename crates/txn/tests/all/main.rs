@@ -6,5 +6,6 @@ mod history;
 mod isolation;
 mod killed;
 mod recovery;
+mod serializable;
 mod support;
 mod transfers;

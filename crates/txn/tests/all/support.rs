@@ -20,7 +20,11 @@ pub struct Bank {
 impl Bank {
     /// In memory, with blocks as small as they come.
     pub fn open() -> Bank {
-        let engine = Engine::open(Config { block_bytes: 1, ..Config::default() }).unwrap();
+        Bank::open_with(Config::default())
+    }
+
+    pub fn open_with(config: Config) -> Bank {
+        let engine = Engine::open(Config { block_bytes: 1, ..config }).unwrap();
         let mut setup = engine.begin();
         let columns = vec![
             ColumnSpec { ty: SqlType::Integer, nullable: false },

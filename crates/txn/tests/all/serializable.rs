@@ -1,0 +1,417 @@
+//! What serializable transactions are kept apart from, and what they are not.
+
+use crate::support::{BALANCE, Bank, KEY, NAME, commit};
+use firn_base::{Cell, ColumnId, ColumnSet, SqlState, SqlType};
+use firn_storage::{KeyBuffer, summary};
+use firn_txn::{Condition, Config, Granularity, Isolation, Transaction, pin};
+use std::ops::Bound;
+
+fn bank_with(accounts: &[(i32, i64)]) -> Bank {
+    fill(Bank::open(), accounts)
+}
+
+fn fill(bank: Bank, accounts: &[(i32, i64)]) -> Bank {
+    let mut tx = bank.engine.begin();
+    for (key, balance) in accounts {
+        bank.insert(&mut tx, *key, *balance).unwrap();
+    }
+    commit(tx);
+    bank
+}
+
+fn refused(tx: Transaction) {
+    let error = tx.commit().unwrap_err();
+    assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE);
+    assert!(error.message().contains("accounts"), "{error}");
+}
+
+/// Runs `read` in a transaction that then writes an account of its own, and `change` in another that
+/// commits in between: whether the first still commits.
+fn holds(bank: &Bank, read: impl FnOnce(&mut Transaction), change: impl FnOnce(&mut Transaction)) -> bool {
+    const OWN: i32 = 1_000_000;
+    let mut reader = bank.engine.begin();
+    read(&mut reader);
+    let mut writer = bank.engine.try_begin(Isolation::Snapshot).unwrap();
+    change(&mut writer);
+    commit(writer);
+    bank.insert(&mut reader, OWN, 0).unwrap();
+    let outcome = reader.commit();
+    let held = outcome.is_ok();
+    if let Err(error) = outcome {
+        assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE);
+    }
+    let mut tidy = bank.engine.begin();
+    if held {
+        bank.delete(&mut tidy, OWN).unwrap();
+    }
+    commit(tidy);
+    held
+}
+
+fn range(bank: &Bank, tx: &Transaction, low: i32, high: i32, rows: usize, columns: &[ColumnId; 1]) {
+    let (low, high) = (bank.key(low), bank.key(high));
+    let bounds = (Bound::Included(&low[..]), Bound::Excluded(&high[..]));
+    let mut left = rows;
+    tx.range_read(&bank.accounts, &bank.by_key, bounds, false, columns, &pin(), &mut |_, _| {
+        left -= 1;
+        left > 0
+    });
+}
+
+fn insert(bank: &Bank, tx: &mut Transaction, key: i32, balance: i64) {
+    bank.insert(tx, key, balance).unwrap();
+}
+
+/// Two doctors are on call; each may leave as long as the other stays.
+#[test]
+fn of_two_that_each_rely_on_what_the_other_changes_one_fails() {
+    let bank = bank_with(&[(1, 1), (2, 1)]);
+    let leave = |isolation, key: i32| {
+        let mut tx = bank.engine.try_begin(isolation).unwrap();
+        let on_call: i64 = [1, 2].iter().map(|doctor| bank.balance(&tx, *doctor).unwrap()).sum();
+        assert_eq!(on_call, 2);
+        bank.set_balance(&mut tx, key, 0).unwrap();
+        tx
+    };
+    let (first, second) = (leave(Isolation::Serializable, 1), leave(Isolation::Serializable, 2));
+    commit(first);
+    refused(second);
+    let mut back = bank.engine.begin();
+    bank.set_balance(&mut back, 1, 1).unwrap();
+    commit(back);
+    // Snapshots do not mind.
+    let (first, second) = (leave(Isolation::Snapshot, 1), leave(Isolation::Snapshot, 2));
+    commit(first);
+    commit(second);
+    assert_eq!(bank.scan(&bank.engine.begin()), [(1, 0), (2, 0)]);
+}
+
+/// Seed 000 figure 2.7: money is drawn from either of two accounts as long as their sum allows it.
+#[test]
+fn the_sum_of_two_accounts_does_not_fall_below_zero() {
+    let bank = bank_with(&[(1, 60), (2, 60)]);
+    let draw = |key: i32| {
+        let mut tx = bank.engine.begin();
+        let mut sum = 0;
+        range_sum(&bank, &tx, &mut sum);
+        assert!(sum >= 100);
+        let balance = bank.balance(&tx, key).unwrap();
+        bank.set_balance(&mut tx, key, balance - 100).unwrap();
+        tx
+    };
+    let (first, second) = (draw(1), draw(2));
+    commit(second);
+    refused(first);
+    assert_eq!(bank.scan(&bank.engine.begin()), [(1, 60), (2, -40)]);
+}
+
+fn range_sum(bank: &Bank, tx: &Transaction, sum: &mut i64) {
+    let all = (Bound::Unbounded, Bound::Unbounded);
+    tx.range_read(&bank.accounts, &bank.by_key, all, false, &[BALANCE], &pin(), &mut |_, cells| {
+        *sum += cells[0].as_i64();
+        true
+    });
+}
+
+/// Seed 000 figure 2.6 (a) and (b): a reader of an old version commits unless it wrote; one that slips
+/// in front of an earlier writer may.
+#[test]
+fn who_commits_first_need_not_have_begun_first() {
+    let bank = bank_with(&[(1, 10), (2, 20)]);
+    // (b): the writer of 1 began before, and commits after.
+    let mut writer = bank.engine.begin();
+    bank.set_balance(&mut writer, 1, 11).unwrap();
+    let mut slipping = bank.engine.begin();
+    assert_eq!(bank.balance(&slipping, 1), Some(10));
+    bank.set_balance(&mut slipping, 2, 21).unwrap();
+    let long = bank.engine.begin();
+    commit(slipping);
+    commit(writer);
+    assert_eq!((bank.balance(&long, 1), bank.balance(&long, 2)), (Some(10), Some(20)));
+    commit(long);
+    // (a): both read what the other writes; whoever is second fails.
+    let mut first = bank.engine.begin();
+    let mut second = bank.engine.begin();
+    assert_eq!((bank.balance(&first, 2), bank.balance(&second, 1)), (Some(21), Some(11)));
+    bank.set_balance(&mut first, 1, 12).unwrap();
+    bank.set_balance(&mut second, 2, 22).unwrap();
+    commit(second);
+    refused(first);
+}
+
+#[test]
+fn reading_alone_never_fails() {
+    let bank = bank_with(&[(1, 10)]);
+    let reader = bank.engine.begin();
+    assert_eq!(bank.scan(&reader), [(1, 10)]);
+    let mut writer = bank.engine.begin();
+    bank.set_balance(&mut writer, 1, 11).unwrap();
+    bank.insert(&mut writer, 2, 20).unwrap();
+    commit(writer);
+    assert_eq!(bank.scan(&reader), [(1, 10)]);
+    commit(reader);
+}
+
+#[test]
+fn writing_blindly_fails_over_nothing_that_was_read() {
+    let bank = bank_with(&[(1, 10)]);
+    assert!(holds(&bank, |_| {}, |tx| bank.set_balance(tx, 1, 11).unwrap()));
+}
+
+#[test]
+fn a_row_counts_by_the_columns_that_were_read_of_it() {
+    let bank = bank_with(&[(1, 10), (2, 20)]);
+    let name = |tx: &mut Transaction| {
+        let guard = pin();
+        let mut cells = [Cell::Null];
+        tx.find(&bank.accounts, &bank.by_key, &bank.key(1), &[NAME], &mut cells, &guard).unwrap();
+    };
+    let balance = |tx: &mut Transaction| assert!(bank.balance(tx, 1).is_some());
+    assert!(holds(&bank, name, |tx| bank.set_balance(tx, 1, 11).unwrap()));
+    assert!(!holds(&bank, balance, |tx| bank.set_balance(tx, 1, 12).unwrap()));
+    assert!(holds(&bank, balance, |tx| bank.set_balance(tx, 2, 22).unwrap()));
+    assert!(!holds(&bank, name, |tx| bank.set_key(tx, 1, 3).unwrap()), "the key led to it");
+    assert!(!holds(&bank, |tx| assert!(bank.balance(tx, 3).is_some()), |tx| bank.delete(tx, 3).unwrap()));
+}
+
+#[test]
+fn by_record_any_change_of_a_row_that_was_read_counts() {
+    let bank = fill(
+        Bank::open_with(Config { granularity: Granularity::Record, ..Config::default() }),
+        &[(1, 10), (2, 20)],
+    );
+    let name = |tx: &mut Transaction| {
+        let guard = pin();
+        let mut cells = [Cell::Null];
+        tx.find(&bank.accounts, &bank.by_key, &bank.key(1), &[NAME], &mut cells, &guard).unwrap();
+    };
+    assert!(!holds(&bank, name, |tx| bank.set_balance(tx, 1, 11).unwrap()));
+    assert!(holds(&bank, name, |tx| bank.set_balance(tx, 2, 21).unwrap()));
+    assert!(!holds(
+        &bank,
+        |tx| range(&bank, tx, 0, 3, 9, &[NAME]),
+        |tx| bank.set_balance(tx, 2, 22).unwrap()
+    ));
+}
+
+#[test]
+fn a_value_set_and_set_back_makes_no_difference() {
+    let bank = bank_with(&[(1, 10)]);
+    let read = |tx: &mut Transaction| assert_eq!(bank.balance(tx, 1), Some(10));
+    assert!(holds(&bank, read, |tx| {
+        bank.set_balance(tx, 1, 99).unwrap();
+        bank.set_balance(tx, 1, 10).unwrap();
+    }));
+    // By two transactions.
+    let mut reader = bank.engine.begin();
+    read(&mut reader);
+    for balance in [99, 10] {
+        let mut writer = bank.engine.begin();
+        bank.set_balance(&mut writer, 1, balance).unwrap();
+        commit(writer);
+    }
+    bank.insert(&mut reader, 2, 0).unwrap();
+    commit(reader);
+}
+
+#[test]
+fn what_was_not_found_must_still_not_be_there() {
+    let bank = bank_with(&[(1, 10)]);
+    let missing = |tx: &mut Transaction| assert_eq!(bank.balance(tx, 7), None);
+    assert!(holds(&bank, missing, |tx| insert(&bank, tx, 8, 80)));
+    assert!(!holds(&bank, missing, |tx| insert(&bank, tx, 7, 70)));
+    let many = |tx: &mut Transaction| {
+        let encode =
+            &mut |number: usize, key: &mut KeyBuffer| bank.by_key.encode(&[Cell::i32(number as i32)], key);
+        let mut found = 0;
+        tx.find_many(&bank.accounts, &bank.by_key, 7, encode, &[BALANCE], &pin(), &mut |_, row| {
+            found += usize::from(row.is_some());
+        });
+        assert_eq!(found, 1);
+    };
+    assert!(holds(&bank, many, |tx| insert(&bank, tx, 9, 90)));
+    assert!(!holds(&bank, many, |tx| insert(&bank, tx, 5, 50)));
+    // A key found taken must still be.
+    let taken = |tx: &mut Transaction| {
+        let savepoint = tx.savepoint();
+        assert_eq!(bank.insert(tx, 9, 0).unwrap_err().state(), SqlState::UNIQUE_VIOLATION);
+        tx.rollback_to(savepoint);
+    };
+    assert!(holds(&bank, taken, |tx| bank.delete(tx, 8).unwrap()));
+    assert!(!holds(&bank, taken, |tx| bank.delete(tx, 9).unwrap()));
+}
+
+#[test]
+fn a_range_minds_what_comes_goes_and_changes_in_it() {
+    let bank = bank_with(&[(10, 1), (20, 2), (30, 3), (40, 4)]);
+    let read = |tx: &mut Transaction| range(&bank, tx, 15, 35, 99, &[BALANCE]);
+    assert!(holds(&bank, read, |tx| insert(&bank, tx, 14, 0)));
+    assert!(holds(&bank, read, |tx| insert(&bank, tx, 35, 0)), "the end is excluded");
+    assert!(!holds(&bank, read, |tx| insert(&bank, tx, 15, 0)));
+    assert!(!holds(&bank, read, |tx| bank.delete(tx, 20).unwrap()));
+    assert!(holds(&bank, read, |tx| bank.delete(tx, 40).unwrap()));
+    assert!(!holds(&bank, read, |tx| bank.set_balance(tx, 30, 33).unwrap()));
+    assert!(holds(&bank, read, |tx| bank.set_balance(tx, 10, 11).unwrap()));
+    assert!(!holds(&bank, read, |tx| bank.set_key(tx, 10, 22).unwrap()), "it comes in");
+    assert!(!holds(&bank, read, |tx| bank.set_key(tx, 22, 10).unwrap()), "it leaves");
+    let keys = |tx: &mut Transaction| range(&bank, tx, 15, 35, 99, &[KEY]);
+    assert!(holds(&bank, keys, |tx| bank.set_balance(tx, 30, 34).unwrap()), "nobody asked for the balance");
+}
+
+#[test]
+fn a_range_that_was_left_early_ends_there() {
+    let bank = bank_with(&[(10, 1), (20, 2), (30, 3)]);
+    let first = |tx: &mut Transaction| range(&bank, tx, 0, 99, 1, &[BALANCE]);
+    assert!(holds(&bank, first, |tx| bank.set_balance(tx, 20, 22).unwrap()));
+    assert!(holds(&bank, first, |tx| insert(&bank, tx, 11, 0)));
+    assert!(!holds(&bank, first, |tx| insert(&bank, tx, 9, 0)));
+    let last = |tx: &mut Transaction| {
+        let all = Bound::Unbounded;
+        tx.range(&bank.accounts, &bank.by_key, all, all, true, &pin(), &mut |_| false);
+    };
+    assert!(holds(&bank, last, |tx| insert(&bank, tx, 29, 0)));
+    assert!(!holds(&bank, last, |tx| insert(&bank, tx, 31, 0)));
+}
+
+#[test]
+fn a_scan_minds_what_meets_its_conditions() {
+    let bank = bank_with(&[(1, 10), (2, 20), (3, 30)]);
+    let above = |low: i64, columns: &[ColumnId]| {
+        let low = summary(SqlType::BigInt, &Cell::i64(low)).unwrap();
+        let condition = Condition { column: BALANCE, low, high: u64::MAX };
+        let columns: ColumnSet = columns.iter().copied().collect();
+        let accounts = bank.accounts.clone();
+        move |tx: &mut Transaction| tx.note_scan(&accounts, &[condition], columns)
+    };
+    assert!(holds(&bank, above(15, &[KEY]), |tx| bank.set_balance(tx, 1, 14).unwrap()));
+    assert!(holds(&bank, above(15, &[KEY]), |tx| bank.set_balance(tx, 2, 25).unwrap()));
+    assert!(!holds(&bank, above(15, &[KEY, BALANCE]), |tx| bank.set_balance(tx, 2, 26).unwrap()));
+    assert!(!holds(&bank, above(15, &[KEY]), |tx| bank.set_balance(tx, 1, 15).unwrap()));
+    assert!(!holds(&bank, above(16, &[]), |tx| bank.delete(tx, 3).unwrap()));
+    assert!(holds(&bank, above(16, &[]), |tx| bank.delete(tx, 1).unwrap()));
+    let all = |tx: &mut Transaction| tx.note_scan(&bank.accounts, &[], ColumnSet::NONE.with(NAME));
+    assert!(holds(&bank, all, |tx| bank.set_balance(tx, 2, 1).unwrap()));
+    assert!(!holds(&bank, all, |tx| insert(&bank, tx, 9, 9)));
+}
+
+/// Conditions on strings know no more than their first bytes: what shares those conflicts only if it
+/// may make a difference.
+#[test]
+fn conditions_on_strings_are_ranges_of_their_first_bytes() {
+    let bank = bank_with(&[]);
+    let add = |key: i32, name: &str| {
+        let cells = [Cell::i32(key), Cell::i64(0), Cell::text(name)];
+        let mut tx = bank.engine.begin();
+        tx.insert(&bank.accounts, &cells, &pin()).unwrap();
+        commit(tx);
+    };
+    for (key, name) in [(1, "Armstrong the elder"), (2, "Armstrong the younger"), (3, "Baker")] {
+        add(key, name);
+    }
+    let named = |tx: &mut Transaction| {
+        let only = summary(SqlType::Text, &Cell::text("Armstrong the elder")).unwrap();
+        tx.note_scan(&bank.accounts, &[Condition { column: NAME, low: only, high: only }], ColumnSet::NONE);
+    };
+    let rename = |tx: &mut Transaction, key: i32, name: &str| {
+        let row = bank.find(tx, key, &pin()).unwrap();
+        tx.update(&bank.accounts, row, &[NAME], &[Cell::text(name)], &pin()).unwrap();
+    };
+    assert!(holds(&bank, named, |tx| rename(tx, 3, "Butcher")));
+    assert!(holds(&bank, named, |tx| bank.set_balance(tx, 2, 5).unwrap()));
+    assert!(!holds(&bank, named, |tx| rename(tx, 2, "Armstrong the middle")), "it might be the one");
+    assert!(!holds(&bank, named, |tx| rename(tx, 3, "Armstrong the elder")));
+}
+
+#[test]
+fn reads_of_a_statement_that_was_rolled_back_still_count() {
+    let bank = bank_with(&[(1, 10)]);
+    assert!(!holds(
+        &bank,
+        |tx| {
+            let savepoint = tx.savepoint();
+            assert_eq!(bank.balance(tx, 1), Some(10));
+            bank.insert(tx, 5, 50).unwrap();
+            tx.rollback_to(savepoint);
+        },
+        |tx| bank.set_balance(tx, 1, 11).unwrap()
+    ));
+}
+
+#[test]
+fn changes_that_were_taken_back_are_nobodys_concern() {
+    let bank = bank_with(&[(1, 10), (2, 20)]);
+    let mut reader = bank.engine.begin();
+    assert_eq!(bank.scan(&reader).len(), 2);
+    let mut gone = bank.engine.begin();
+    bank.set_balance(&mut gone, 1, 99).unwrap();
+    bank.insert(&mut gone, 3, 30).unwrap();
+    gone.rollback();
+    let mut partly = bank.engine.begin();
+    let savepoint = partly.savepoint();
+    bank.delete(&mut partly, 2).unwrap();
+    partly.rollback_to(savepoint);
+    commit(partly);
+    bank.insert(&mut reader, 4, 40).unwrap();
+    commit(reader);
+}
+
+#[test]
+fn thousands_of_rows_become_ranges_that_still_hold_them() {
+    const ROWS: i32 = if cfg!(miri) { 20 } else { 10_000 };
+    let accounts: Vec<(i32, i64)> = (0..ROWS).map(|key| (2 * key, 1)).collect();
+    let bank = bank_with(&accounts);
+    // Every third, so that the ranges have gaps to be mistaken in.
+    let some = |tx: &mut Transaction| {
+        (0..ROWS / 2).for_each(|key| assert!(bank.balance(tx, 2 * key).is_some()));
+    };
+    assert!(!holds(&bank, some, |tx| bank.set_balance(tx, ROWS / 2 * 2 - 2, 2).unwrap()));
+    assert!(!holds(&bank, some, |tx| bank.set_balance(tx, 0, 2).unwrap()));
+    assert!(holds(&bank, some, |tx| bank.set_balance(tx, 2 * ROWS - 2, 2).unwrap()));
+}
+
+#[test]
+fn a_table_that_changed_its_shape_or_went_fails_who_read_it() {
+    let bank = bank_with(&[(1, 10)]);
+    let mut reader = bank.engine.begin();
+    assert_eq!(bank.balance(&reader, 1), Some(10));
+    let mut other = bank.engine.begin();
+    let elsewhere = other.create_storage("elsewhere", vec![]).unwrap();
+    commit(other);
+    assert_eq!(bank.balance(&reader, 1), Some(10), "another table's DDL is none of its business");
+    let mut truncating = bank.engine.begin();
+    truncating.lock_exclusive(&bank.accounts).unwrap();
+    truncating.drop_storage(bank.accounts.id()).unwrap();
+    truncating.drop_storage(elsewhere).unwrap();
+    let new = truncating.create_storage("accounts", bank.accounts.columns().to_vec()).unwrap();
+    let table = truncating.table(new);
+    commit(truncating);
+    reader
+        .insert(&table, &[Cell::i32(1), Cell::i64(1), Cell::Null], &pin())
+        .unwrap_or_else(|error| panic!("{error}"));
+    refused(reader);
+}
+
+/// A long transaction beside many writers, whose versions are trimmed meanwhile.
+#[test]
+#[cfg_attr(miri, ignore = "commits tens of thousands of transactions")]
+fn what_was_trimmed_still_counts() {
+    let bank = bank_with(&[(1, 10), (2, 20)]);
+    let mut holding = bank.engine.begin();
+    let mut failing = bank.engine.begin();
+    assert_eq!(bank.balance(&holding, 2), Some(20));
+    assert_eq!(bank.balance(&failing, 1), Some(10));
+    for balance in 0..40_000 {
+        let mut writer = bank.engine.begin();
+        bank.set_balance(&mut writer, 1, balance).unwrap();
+        commit(writer);
+    }
+    let begun = std::time::Instant::now();
+    while bank.engine.garbage_backlog() > 10_000 && begun.elapsed().as_secs() < 10 {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(bank.engine.garbage_backlog() <= 10_000, "nothing was trimmed");
+    bank.insert(&mut holding, 3, 0).unwrap();
+    commit(holding);
+    bank.insert(&mut failing, 4, 0).unwrap();
+    refused(failing);
+}
