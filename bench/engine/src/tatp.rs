@@ -328,7 +328,7 @@ impl<'t> Worker<'t> {
 
     fn get_subscriber_data(&mut self) -> Result<Done> {
         let guard = &pin();
-        let tx = self.tatp.engine.begin();
+        let tx = self.tatp.engine.begin_read_only();
         let columns: [ColumnId; 34] = std::array::from_fn(|column| ColumnId(column as u16));
         let keyed = &self.tatp.subscriber;
         let row = find(&tx, keyed, &[Cell::i32(self.s_id)], &mut self.key, guard);
@@ -341,7 +341,7 @@ impl<'t> Worker<'t> {
         let (sf_type, start) = (self.one_of(1, 4), self.one_of(0, 2) * 8);
         let end = self.one_of(1, 24);
         let guard = &pin();
-        let tx = self.tatp.engine.begin();
+        let tx = self.tatp.engine.begin_read_only();
         let facility = [Cell::i32(self.s_id), Cell::i16(sf_type)];
         let keyed = &self.tatp.special_facility;
         let Some(row) = find(&tx, keyed, &facility, &mut self.key, guard) else { return nothing(tx) };
@@ -374,7 +374,7 @@ impl<'t> Worker<'t> {
     fn get_access_data(&mut self) -> Result<Done> {
         let ai_type = self.one_of(1, 4);
         let guard = &pin();
-        let tx = self.tatp.engine.begin();
+        let tx = self.tatp.engine.begin_read_only();
         let keyed = &self.tatp.access_info;
         let cells = [Cell::i32(self.s_id), Cell::i16(ai_type)];
         let Some(row) = find(&tx, keyed, &cells, &mut self.key, guard) else { return nothing(tx) };

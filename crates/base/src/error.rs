@@ -2,6 +2,7 @@
 //!
 //! Our own mistakes are panics and never take this form.
 
+use crate::snapshot::Stamp;
 use std::fmt;
 
 /// The result of anything a user can get wrong.
@@ -136,6 +137,7 @@ struct Fields {
     schema: Option<String>,
     table: Option<String>,
     column: Option<String>,
+    blocker: Option<Stamp>,
 }
 
 impl Error {
@@ -153,6 +155,7 @@ impl Error {
             schema: None,
             table: None,
             column: None,
+            blocker: None,
         }))
     }
 
@@ -171,6 +174,12 @@ impl Error {
     /// Adds where in the statement, in characters from 1.
     pub fn with_position(mut self, position: u32) -> Error {
         self.0.position = Some(position);
+        self
+    }
+
+    /// Adds the running transaction that stands in the way: once it has ended, trying again may succeed.
+    pub fn with_blocker(mut self, transaction: Stamp) -> Error {
+        self.0.blocker = Some(transaction);
         self
     }
 
@@ -248,6 +257,11 @@ impl Error {
     /// Where in the statement, in characters from 1.
     pub fn position(&self) -> Option<u32> {
         self.0.position
+    }
+
+    /// The running transaction that stands in the way.
+    pub fn blocker(&self) -> Option<Stamp> {
+        self.0.blocker
     }
 
     /// The violated constraint.

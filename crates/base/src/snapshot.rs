@@ -41,6 +41,12 @@ impl Stamp {
         if self.0 & UNCOMMITTED == 0 { Some(Time(self.0)) } else { None }
     }
 
+    /// The number of the transaction, if the change is not committed.
+    #[inline]
+    pub fn sequence(self) -> Option<u64> {
+        (self.0 & UNCOMMITTED != 0).then_some(self.0 & !UNCOMMITTED)
+    }
+
     /// The stamp as stored in an atomic.
     #[inline]
     pub fn to_bits(self) -> u64 {

@@ -336,7 +336,7 @@ impl Connection {
 
     /// Ends the block.
     fn end(&mut self, commit: bool) -> Result<()> {
-        self.keep_held_cursors(commit);
+        self.close_cursors(commit);
         match commit {
             true => self.streams.read_ahead(),
             false => self.streams.abandon(),
@@ -359,6 +359,7 @@ impl Connection {
             None => Ok(None),
         };
         let committed = matches!(result, Ok(Some(_)));
+        self.keep_cursors(committed);
         let changed = self.services.with_settings(|current| {
             let during = current.clone();
             if !committed {

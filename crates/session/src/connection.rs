@@ -26,7 +26,7 @@ use firn_sql::settings::Settings;
 use firn_sql::statement::{Parsed, Statement as Parse};
 use firn_sql::{Cancel, Plan, RunOptions, parse};
 use firn_txn::catalog::TableDef;
-use firn_txn::{Catalog, Isolation, Ticket, Transaction};
+use firn_txn::{Catalog, Isolation, Ticket, Transaction, Waited};
 use std::any::Any;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -37,6 +37,8 @@ use std::time::Duration;
 const MOST_RETRIES: u32 = 20;
 /// The longest pause before a retry; the first is a few microseconds and each may be twice as long.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+/// How often a waiting statement looks whether it was cancelled.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Whether a connection is inside a transaction block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,6 +119,8 @@ pub struct Connection {
     pub(crate) default_read_only: bool,
     /// What new transactions are kept apart from.
     pub(crate) default_isolation: Isolation,
+    /// How long a statement waits for a row that another transaction is changing.
+    pub(crate) lock_timeout: Option<Duration>,
     statement_timeout: Option<Duration>,
     pub(crate) zone: TimeZoneSetting,
     /// SQL's PREPARE.
@@ -143,6 +147,7 @@ impl Connection {
             synchronous_commit: true,
             default_read_only: false,
             default_isolation: Isolation::default(),
+            lock_timeout: None,
             statement_timeout: None,
             zone: TimeZoneSetting::UTC,
             prepared: HashMap::new(),
@@ -384,17 +389,70 @@ impl Connection {
             Some(mut transaction) => {
                 self.block.note_use();
                 self.streams.read_ahead();
-                let savepoint = transaction.savepoint();
-                let result = work(self, &mut transaction);
-                if result.is_err() {
-                    transaction.rollback_to(savepoint);
-                }
+                let result = self.in_block_transaction(&mut transaction, &mut work);
                 self.block.put_transaction(transaction);
                 result
             }
             None => self.in_own_transaction(&mut work),
         };
         result.map_err(|error| timed_out(error, alarm.as_ref()))
+    }
+
+    /// Runs a statement of a block. Where it meets a row that another transaction is changing, it waits
+    /// for that one's end; where it meets one that has changed, the block's transaction moves on if it
+    /// can ([`Transaction::restart`]). Either way the statement is then run once more.
+    fn in_block_transaction<T>(
+        &mut self,
+        transaction: &mut Transaction,
+        work: &mut dyn FnMut(&mut Self, &mut Transaction) -> Result<T>,
+    ) -> Result<T> {
+        let start = transaction.begin_statement();
+        let mut retries = 0;
+        loop {
+            let error = match work(self, transaction) {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            transaction.take_back(&start);
+            match error.blocker() {
+                Some(blocker) => {
+                    self.wait_until_ended(|longest| transaction.wait_for(blocker, longest))?;
+                }
+                None if error.is_retryable() && transaction.can_move_on() && retries < MOST_RETRIES => {
+                    retries += 1;
+                }
+                None => return Err(error),
+            }
+            transaction.restart(&start)?;
+        }
+    }
+
+    /// Waits for another transaction's end: 55P03 if that takes longer than the session wants to wait
+    /// for a row, 40P01 if it would take for ever, 57014 if the statement is cancelled.
+    fn wait_until_ended(&self, mut wait: impl FnMut(Duration) -> Waited) -> Result<()> {
+        let begun = clock::now();
+        loop {
+            if self.options.cancel.is_cancelled() {
+                return Err(Error::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"));
+            }
+            let left = self.lock_timeout.map(|longest| longest.saturating_sub(begun.elapsed()));
+            if left == Some(Duration::ZERO) {
+                let error =
+                    Error::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout");
+                return Err(
+                    error.with_hint("Another transaction is changing a row that the statement needs.")
+                );
+            }
+            match wait(left.map_or(CANCEL_INTERVAL, |left| left.min(CANCEL_INTERVAL))) {
+                Waited::Ended => return Ok(()),
+                Waited::NotYet => {}
+                Waited::Deadlock => {
+                    return Err(Error::new(SqlState::DEADLOCK_DETECTED, "deadlock detected")
+                        .with_detail("The transaction that it would wait for waits for it.")
+                        .with_hint("Retry the transaction."));
+                }
+            }
+        }
     }
 
     fn in_own_transaction<T>(
@@ -418,11 +476,18 @@ impl Connection {
                     self.wait(ticket)?;
                     return Ok(value);
                 }
-                Err(error) if error.is_retryable() && retries < MOST_RETRIES => {
-                    retries += 1;
-                    self.pause(retries)?;
-                }
-                Err(error) => return Err(error),
+                Err(error) => match error.blocker() {
+                    // Others get on meanwhile, so this need not be counted.
+                    Some(blocker) => {
+                        let engine = self.shared.engine.clone();
+                        self.wait_until_ended(|longest| engine.wait_for(blocker, longest))?;
+                    }
+                    None if error.is_retryable() && retries < MOST_RETRIES => {
+                        retries += 1;
+                        self.pause(retries)?;
+                    }
+                    None => return Err(error),
+                },
             }
         }
     }
@@ -612,6 +677,7 @@ impl Connection {
             self.synchronous_commit = settings.synchronous_commit();
             self.default_read_only = settings.default_read_only();
             self.default_isolation = settings.default_isolation();
+            self.lock_timeout = settings.lock_timeout();
             self.statement_timeout = settings.statement_timeout();
             self.zone = TimeZoneSetting::from_name(settings.time_zone()).unwrap_or(TimeZoneSetting::UTC);
             if self.options.time_zone != settings.time_zone() {

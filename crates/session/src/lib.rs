@@ -55,6 +55,8 @@ mod utility;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod waiting_tests;
 
 pub use connection::{CancelHandle, CommandTag, Connection, Outcome, TransactionStatus};
 pub use copy::{CopyIn, CopyOut};

@@ -24,6 +24,8 @@ pub(crate) struct Cursor {
     pending: VecDeque<RowChunk>,
     /// WITH HOLD
     hold: bool,
+    /// Whether it outlives the block that it was declared in: that has committed, or there was none.
+    kept: bool,
 }
 
 fn columns(names: &[&str]) -> Arc<[Column]> {
@@ -269,7 +271,8 @@ impl Connection {
         let Outcome::Rows(rows) = self.run_prepared(&statement, &[])? else {
             unreachable!("the parser lets only queries in")
         };
-        self.cursors.insert(name.to_owned(), Cursor { rows, pending: VecDeque::new(), hold });
+        let kept = !self.in_block();
+        self.cursors.insert(name.to_owned(), Cursor { rows, pending: VecDeque::new(), hold, kept });
         done("DECLARE CURSOR")
     }
 
@@ -283,11 +286,19 @@ impl Connection {
         }
     }
 
-    /// At the end of a block cursors go, but for those that were declared WITH HOLD.
-    pub(crate) fn keep_held_cursors(&mut self, commit: bool) {
+    /// At the end of a block its cursors go; if it commits, but for those that were declared WITH HOLD.
+    pub(crate) fn close_cursors(&mut self, commit: bool) {
         if !self.cursors.is_empty() && !matches!(self.block, Block::Idle) {
-            self.cursors.retain(|_, cursor| commit && cursor.hold);
+            self.cursors.retain(|_, cursor| cursor.kept || commit && cursor.hold);
         }
+    }
+
+    /// What becomes of the cursors that are left when their block has committed, or could not.
+    pub(crate) fn keep_cursors(&mut self, committed: bool) {
+        self.cursors.retain(|_, cursor| {
+            cursor.kept |= committed;
+            cursor.kept
+        });
     }
 
     // The rest.

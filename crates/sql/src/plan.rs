@@ -7,6 +7,7 @@ use crate::bind::{Binder, SessionFacts, columns_of};
 use crate::dml;
 use crate::statement::{Parsed, Statement};
 use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 use firn_base::sync::Arc;
@@ -201,6 +202,17 @@ fn locks_rows(query: &ast::Query) -> bool {
     !query.locks.is_empty()
 }
 
+/// Whether a plan reads more than constants.
+fn reads_tables(plan: &LogicalPlan) -> bool {
+    let mut reads = false;
+    plan.apply_with_subqueries(|node| {
+        reads |= matches!(node, LogicalPlan::TableScan(_) | LogicalPlan::Subquery(_));
+        Ok(if reads { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })
+    .expect("looking at nodes does not fail");
+    reads
+}
+
 /// The values of EXECUTE's arguments, coerced to the types of the parameters.
 pub fn arguments(
     transaction: &Transaction,
@@ -220,6 +232,12 @@ pub fn arguments(
     let tables = |id| transaction.table(id);
     let binder = Binder::new(transaction.catalog(), &tables, facts);
     let run = |plan: &LogicalPlan| {
+        if reads_tables(plan) {
+            return Err(Error::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "cannot use subquery in EXECUTE parameter",
+            ));
+        }
         let mut stream = firn_exec::run(plan, &[], transaction, options)?;
         let (first, rest) = (stream.next()?, stream.next()?);
         match (first, rest) {

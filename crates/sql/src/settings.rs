@@ -97,7 +97,7 @@ static PARAMETERS: &[Parameter] = &[
     parameter("lc_monetary", "C", Kind::Text, "Accepted; has no effect."),
     parameter("lc_numeric", "C", Kind::Text, "Accepted; has no effect."),
     parameter("lc_time", "C", Kind::Text, "Accepted; has no effect."),
-    parameter("lock_timeout", "0", Kind::Duration, "Accepted; writers never wait for rows."),
+    parameter("lock_timeout", "0", Kind::Duration, "Longest that a statement waits for a row; 0 for ever."),
     parameter("maintenance_work_mem", "64MB", Kind::Memory, "Accepted; has no effect."),
     parameter("max_identifier_length", "63", Kind::Fixed, "Bytes of a name."),
     parameter("max_parallel_workers_per_gather", "2", Kind::Integer(0, 1024), "Accepted; has no effect."),
@@ -227,7 +227,16 @@ impl Settings {
 
     /// How long a statement may run.
     pub fn statement_timeout(&self) -> Option<Duration> {
-        match duration_ms(self.known("statement_timeout")) {
+        self.duration("statement_timeout")
+    }
+
+    /// How long a statement may wait for a row that another transaction is changing.
+    pub fn lock_timeout(&self) -> Option<Duration> {
+        self.duration("lock_timeout")
+    }
+
+    fn duration(&self, name: &str) -> Option<Duration> {
+        match duration_ms(self.known(name)) {
             Some(0) | None => None,
             Some(ms) => Some(Duration::from_millis(ms as u64)),
         }

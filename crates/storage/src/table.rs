@@ -254,9 +254,25 @@ impl Table {
             .with_constraint(&index.spec().name));
         }
         if in_place || in_newest || in_own {
-            return Err(Error::write_conflict(&self.name()));
+            return Err(self.conflict(other, snapshot, guard));
         }
         Ok(Verdict::Dead)
+    }
+
+    /// That a row is in the way, and of the transaction that is changing it just now, if one is.
+    #[cold]
+    pub fn conflict(&self, row: RowId, snapshot: Snapshot, guard: &Guard) -> Error {
+        let mut newest = self.block(row).head(row.slot(), guard);
+        while let Some(record) = newest
+            && record.is_void()
+        {
+            newest = record.older(guard);
+        }
+        let error = Error::write_conflict(&self.name());
+        match newest.map(Record::stamp) {
+            Some(stamp) if stamp.time().is_none() && stamp != snapshot.owner => error.with_blocker(stamp),
+            _ => error,
+        }
     }
 
     /// Whether the version of `row` that `snapshot` sees has `key`.
@@ -392,10 +408,12 @@ impl Table {
         let mut next = head;
         while let Some(record) = next {
             if !record.is_void() {
-                if visible(record.stamp(), snapshot) {
+                let stamp = record.stamp();
+                if visible(stamp, snapshot) {
                     return Ok(());
                 }
-                return Err(Error::write_conflict(&self.name()));
+                let error = Error::write_conflict(&self.name());
+                return Err(if stamp.time().is_none() { error.with_blocker(stamp) } else { error });
             }
             next = record.older(guard);
         }

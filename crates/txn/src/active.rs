@@ -3,27 +3,38 @@
 //!
 //! ```text
 //! begin                                         collector
-//! slot: idle → 0  (everything is needed)        now ← last commit
+//! slot: idle → drawing (everything is needed)   now ← last commit
 //! read time ← last commit                       horizon ← least of now and all slots
 //! slot ← read time
 //! ```
 //! All in sequential order. If the collector saw the slot idle, its `now` was read before the slot
 //! was taken, hence before the transaction's read time: the horizon is not above it.
+//!
+//! Whoever needs a row that another transaction has changed and not committed can wait for its end here.
+//! Each slot names the transaction that its own waits for, so that a ring of them is found by
+//! whoever closes it.
 
-use firn_base::sync::{AtomicU64, AtomicUsize, Ordering};
+use firn_base::sync::{AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 use firn_base::{Error, Result, Snapshot, SqlState, Stamp, Time};
 use std::cell::Cell;
+use std::time::Duration;
 
 /// Transactions that can run at once.
 const SLOTS: usize = 4096;
 const SLOT_BITS: u32 = SLOTS.ilog2();
 const IDLE: u64 = u64::MAX;
+/// While a transaction draws its read time: it may lie anywhere.
+const DRAWING: u64 = IDLE - 1;
+
+/// Places where waiting transactions sleep; which one depends on whom they wait for.
+const BEDS: usize = 64;
 
 /// The running transactions.
 pub(crate) struct ActiveSet {
     slots: Box<[Slot]>,
     /// Slots from here on were never used.
     used: AtomicUsize,
+    beds: Box<[(Mutex<()>, Condvar)]>,
 }
 
 /// On a cache line of its own, since its transaction writes it at begin and end.
@@ -32,6 +43,21 @@ struct Slot {
     read_time: AtomicU64,
     /// How many transactions have used the slot: makes their ids differ.
     uses: AtomicU64,
+    /// The stamp of the transaction that this one waits for, or 0.
+    waits_for: AtomicU64,
+    /// How many wait for this one.
+    waiters: AtomicU32,
+}
+
+/// How waiting for another transaction's end came out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waited {
+    /// It has ended.
+    Ended,
+    /// It has not yet.
+    NotYet,
+    /// It never would: it waits, perhaps through others, for the one that would wait for it.
+    Deadlock,
 }
 
 /// The right to be counted as running.
@@ -45,8 +71,14 @@ thread_local! {
 
 impl ActiveSet {
     pub fn new() -> ActiveSet {
-        let slot = |_| Slot { read_time: AtomicU64::new(IDLE), uses: AtomicU64::new(0) };
-        ActiveSet { slots: (0..SLOTS).map(slot).collect(), used: AtomicUsize::new(0) }
+        let slot = |_| Slot {
+            read_time: AtomicU64::new(IDLE),
+            uses: AtomicU64::new(0),
+            waits_for: AtomicU64::new(0),
+            waiters: AtomicU32::new(0),
+        };
+        let beds = (0..BEDS).map(|_| Default::default()).collect();
+        ActiveSet { slots: (0..SLOTS).map(slot).collect(), used: AtomicUsize::new(0), beds }
     }
 
     /// Counts a transaction that begins now; `last` is the newest published commit time.
@@ -55,7 +87,7 @@ impl ActiveSet {
         for offset in 0..SLOTS {
             let at = (hint + offset) % SLOTS;
             let slot = &self.slots[at];
-            if slot.read_time.compare_exchange(IDLE, 0, Ordering::SeqCst, Ordering::Relaxed).is_err() {
+            if slot.read_time.compare_exchange(IDLE, DRAWING, Ordering::SeqCst, Ordering::Relaxed).is_err() {
                 continue;
             }
             if at >= self.used.load(Ordering::Relaxed) {
@@ -63,10 +95,11 @@ impl ActiveSet {
                 // `last` earlier than this.
                 self.used.fetch_max(at + 1, Ordering::SeqCst);
             }
+            // Before anybody can meet its stamp, and ask whether it still runs.
+            let uses = slot.uses.load(Ordering::Relaxed) + 1;
+            slot.uses.store(uses, Ordering::SeqCst);
             let read_time = last.load(Ordering::SeqCst);
             slot.read_time.store(read_time, Ordering::SeqCst);
-            let uses = slot.uses.load(Ordering::Relaxed) + 1;
-            slot.uses.store(uses, Ordering::Relaxed);
             HINT.set(at);
             let owner = Stamp::transaction(uses << SLOT_BITS | at as u64);
             return Ok((ActiveSlot(at), Snapshot { read_time: Time(read_time), owner }));
@@ -75,33 +108,98 @@ impl ActiveSet {
             .with_hint("End some of them, or run fewer at once."))
     }
 
-    /// Moves a transaction on to the newest published commit.
+    /// Begins to move a transaction on to the newest published commit, which is returned. Until
+    /// [`ActiveSet::settle`] everything is kept that it may read, before and after.
     pub fn advance(&self, slot: &ActiveSlot, last: &AtomicU64) -> Time {
-        let read_time = last.load(Ordering::SeqCst);
-        self.slots[slot.0].read_time.store(read_time, Ordering::SeqCst);
-        Time(read_time)
+        self.slots[slot.0].read_time.store(DRAWING, Ordering::SeqCst);
+        Time(last.load(Ordering::SeqCst))
+    }
+
+    /// Says at what time it reads from now on.
+    pub fn settle(&self, slot: &ActiveSlot, read_time: Time) {
+        self.slots[slot.0].read_time.store(read_time.0, Ordering::SeqCst);
     }
 
     /// Counts a transaction off.
     pub fn leave(&self, slot: &ActiveSlot) {
-        // Release: what it read comes before it is gone.
-        self.slots[slot.0].read_time.store(IDLE, Ordering::Release);
+        let own = &self.slots[slot.0];
+        // What it read comes before it is gone; and in sequential order with the waiters' own count, so
+        // that either they see that it has gone or it sees them.
+        own.read_time.store(IDLE, Ordering::SeqCst);
+        if own.waiters.load(Ordering::SeqCst) > 0 {
+            let (lock, wake) = &self.beds[slot.0 % BEDS];
+            drop(lock.lock());
+            wake.notify_all();
+        }
+    }
+
+    /// The slot of a transaction that still runs.
+    fn running(&self, stamp: u64) -> Option<&Slot> {
+        let sequence = Stamp::from_bits(stamp).sequence()?;
+        let slot = &self.slots[sequence as usize % SLOTS];
+        let is_running = || {
+            slot.uses.load(Ordering::SeqCst) == sequence >> SLOT_BITS
+                && slot.read_time.load(Ordering::SeqCst) != IDLE
+        };
+        is_running().then_some(slot)
+    }
+
+    /// Waits for the end of another transaction, for a while.
+    pub fn wait(&self, own: &ActiveSlot, own_stamp: Stamp, other: Stamp, longest: Duration) -> Waited {
+        let waits_for = &self.slots[own.0].waits_for;
+        // In sequential order: of those who close a ring together, the last sees all of it.
+        waits_for.store(other.to_bits(), Ordering::SeqCst);
+        let waited = if self.leads_to(other, own_stamp) {
+            Waited::Deadlock
+        } else {
+            self.sleep_until_end(other, longest)
+        };
+        waits_for.store(0, Ordering::SeqCst);
+        waited
+    }
+
+    /// Whether `from` waits for `to`, perhaps through others.
+    fn leads_to(&self, from: Stamp, to: Stamp) -> bool {
+        let mut next = from.to_bits();
+        for _ in 0..SLOTS {
+            let Some(slot) = self.running(next) else { return false };
+            next = slot.waits_for.load(Ordering::SeqCst);
+            if next == to.to_bits() {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Waits for a transaction's end, for a while.
+    pub fn sleep_until_end(&self, other: Stamp, longest: Duration) -> Waited {
+        let Some(slot) = self.running(other.to_bits()) else { return Waited::Ended };
+        let (lock, wake) = &self.beds[other.sequence().expect("it runs") as usize % BEDS];
+        slot.waiters.fetch_add(1, Ordering::SeqCst);
+        {
+            let mut bed = lock.lock();
+            if self.running(other.to_bits()).is_some() {
+                wake.wait_for(&mut bed, longest);
+            }
+        }
+        slot.waiters.fetch_sub(1, Ordering::SeqCst);
+        if self.running(other.to_bits()).is_some() { Waited::NotYet } else { Waited::Ended }
     }
 
     /// The time at or before which nobody reads any more but the newest state: records with this
     /// stamp or an older one are needed by no active or future snapshot.
     pub fn horizon(&self, last: &AtomicU64) -> Time {
         let now = last.load(Ordering::SeqCst);
-        Time(self.read_times().fold(now, u64::min))
+        Time(self.read_times().fold(now, |least, time| if time == DRAWING { 0 } else { least.min(time) }))
     }
 
     /// The read times of all active transactions, ascending, and the time that those begun since
-    /// read at least at.
-    pub fn snapshot_times(&self, last: &AtomicU64) -> (Vec<Time>, Time) {
+    /// read at least at. `None` while one is drawing its read time, which may lie anywhere.
+    pub fn snapshot_times(&self, last: &AtomicU64) -> Option<(Vec<Time>, Time)> {
         let now = last.load(Ordering::SeqCst);
         let mut times: Vec<Time> = self.read_times().map(Time).collect();
         times.sort_unstable();
-        (times, Time(now))
+        (times.last() != Some(&Time(DRAWING))).then_some((times, Time(now)))
     }
 
     fn read_times(&self) -> impl Iterator<Item = u64> {
@@ -128,11 +226,69 @@ mod tests {
         let (second, later) = active.enter(&last).unwrap();
         assert_ne!(snapshot.owner, later.owner);
         assert_eq!(active.horizon(&last), Time(5));
-        assert_eq!(active.snapshot_times(&last), (vec![Time(5), Time(9)], Time(9)));
+        assert_eq!(active.snapshot_times(&last), Some((vec![Time(5), Time(9)], Time(9))));
         active.leave(&first);
         assert_eq!(active.horizon(&last), Time(9));
         active.leave(&second);
         last.store(12, Ordering::SeqCst);
         assert_eq!(active.horizon(&last), Time(12));
+    }
+
+    #[test]
+    fn who_moves_on_holds_everything_back_meanwhile() {
+        let last = AtomicU64::new(5);
+        let active = ActiveSet::new();
+        let (slot, _) = active.enter(&last).unwrap();
+        last.store(9, Ordering::SeqCst);
+        assert_eq!(active.advance(&slot, &last), Time(9));
+        last.store(12, Ordering::SeqCst);
+        assert_eq!((active.horizon(&last), active.snapshot_times(&last)), (Time(0), None));
+        active.settle(&slot, Time(9));
+        assert_eq!(active.horizon(&last), Time(9));
+    }
+
+    #[test]
+    fn waiting_ends_with_the_other_transaction() {
+        let last = AtomicU64::new(5);
+        let active = ActiveSet::new();
+        let (first, waited_for) = active.enter(&last).unwrap();
+        let (second, waiting) = active.enter(&last).unwrap();
+        let wait = |longest| active.wait(&second, waiting.owner, waited_for.owner, longest);
+        assert_eq!(wait(Duration::from_millis(1)), Waited::NotYet);
+        firn_base::thread::scope(|scope| {
+            firn_base::thread::spawn_scoped(scope, "other", || {
+                firn_base::clock::sleep(Duration::from_millis(5));
+                active.leave(&first);
+            });
+            assert_eq!(wait(Duration::from_secs(600)), Waited::Ended);
+        });
+        // Its slot is another's by now.
+        let (_, other) = active.enter(&last).unwrap();
+        assert_ne!(other.owner, waited_for.owner);
+        assert_eq!(wait(Duration::from_secs(600)), Waited::Ended);
+    }
+
+    #[test]
+    fn whoever_closes_a_ring_is_told() {
+        let last = AtomicU64::new(5);
+        let active = ActiveSet::new();
+        let running: Vec<_> = (0..3).map(|_| active.enter(&last).unwrap()).collect();
+        firn_base::thread::scope(|scope| {
+            for at in 0..2 {
+                let (active, running) = (&active, &running);
+                firn_base::thread::spawn_scoped(scope, "waiting", move || {
+                    let ((own, snapshot), (_, next)) = (&running[at], &running[at + 1]);
+                    while active.wait(own, snapshot.owner, next.owner, Duration::from_secs(600))
+                        != Waited::Ended
+                    {}
+                    active.leave(own);
+                });
+            }
+            let (own, snapshot) = &running[2];
+            while active.wait(own, snapshot.owner, running[0].1.owner, Duration::from_millis(1))
+                != Waited::Deadlock
+            {}
+            active.leave(own);
+        });
     }
 }

@@ -26,6 +26,9 @@ const COLLECT_INLINE: usize = 2 * COLLECT_EVERY;
 const TRIM_ABOVE: usize = 32 << 10;
 const TRIM_SPARES: usize = 1024;
 
+/// Write sets that are given to a validator at a time.
+const VALIDATED_AT_ONCE: usize = 1024;
+
 /// What has ended and waits to be collected.
 #[derive(Default)]
 pub(crate) struct Collector {
@@ -67,18 +70,18 @@ impl Collector {
         self.ended.lock().len()
     }
 
-    /// What has ended after `since` and up to `until`. The caller is counted as running since `since`
-    /// or before, and lets go of it before it no longer is.
+    /// What has ended first after `since` and up to `until`: as many as are quickly copied, since
+    /// committers wait meanwhile; none if there are none. The caller is counted as running since
+    /// `since` or before, and lets go of them before it no longer is.
     pub fn ended_between(&self, since: Time, until: Time) -> Vec<Arc<Retired>> {
         let ended = self.ended.lock();
         let between = |list: &VecDeque<Arc<Retired>>| {
             let first = list.partition_point(|retired| retired.time <= since);
-            let end = list.partition_point(|retired| retired.time <= until);
-            list.range(first..end.max(first)).cloned().collect::<Vec<_>>()
+            let found = list.range(first..).take_while(|retired| retired.time <= until);
+            found.take(VALIDATED_AT_ONCE).cloned().collect::<Vec<_>>()
         };
-        let mut found = between(&ended.trimmed);
-        found.append(&mut between(&ended.retired));
-        found
+        let found = between(&ended.trimmed);
+        if found.is_empty() { between(&ended.retired) } else { found }
     }
 
     /// Collects what no snapshot needs and trims chains.
@@ -127,14 +130,16 @@ impl Collector {
 
     /// Trims everything not yet trimmed but for the newest few, in the collector's turn.
     fn trim(&self, active: &ActiveSet, last: &AtomicU64) {
-        let (times, now) = active.snapshot_times(last);
+        let Some((times, now)) = active.snapshot_times(last) else { return };
         let guard = pin();
         let mut garbage = Garbage::default();
         loop {
             let few: Few = {
                 let ended = self.ended.lock();
                 let most = ended.retired.len().saturating_sub(TRIM_SPARES).min(COLLECT_INLINE);
-                ended.retired.range(..most).cloned().collect()
+                // Later ones have their turn when it is known who reads then.
+                let few = ended.retired.range(..most).take_while(|retired| retired.time <= now);
+                few.cloned().collect()
             };
             if few.is_empty() {
                 break;

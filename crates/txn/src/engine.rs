@@ -8,7 +8,7 @@
 //! can draw a read time between the draw and the last stamp, because read times are drawn from
 //! `last`, which moves at the very end.
 
-use crate::active::{ActiveSet, ActiveSlot};
+use crate::active::{ActiveSet, ActiveSlot, Waited};
 use crate::catalog::{Catalog, IdMarks, Oid, SequenceDef};
 use crate::checkpoint::Store;
 use crate::collector::Collector;
@@ -20,7 +20,7 @@ use crate::transaction::{Isolation, Ticket, Transaction};
 use firn_base::disk::{Disk, RealDisk};
 use firn_base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, Weak};
 use firn_base::thread::JoinHandle;
-use firn_base::{Error, Lsn, Result, Snapshot, SqlState, TableId, Time, clock, thread};
+use firn_base::{Error, Lsn, Result, Snapshot, SqlState, Stamp, TableId, Time, clock, thread};
 use firn_log::{Log, LogOptions, RedoBuffer};
 use firn_storage::{Provider, Table, TableOptions, WriteSet};
 use std::collections::HashMap;
@@ -32,6 +32,11 @@ const COLLECT_INTERVAL: Duration = Duration::from_millis(10);
 
 /// What that grows to while there is nothing to collect, so that an idle database hardly runs.
 const IDLE_INTERVAL: Duration = Duration::from_millis(160);
+
+/// How often a transaction validates what has committed meanwhile before it does so in the critical section,
+/// and how many commits may be left for that.
+const VALIDATED_AHEAD: usize = 8;
+const LEFT_TO_VALIDATE: u64 = 4;
 
 /// How long DDL waits for other DDL, or for the writers of its table.
 const DDL_PATIENCE: Duration = Duration::from_secs(5);
@@ -179,6 +184,15 @@ impl Engine {
     /// Panics if thousands already run ([`Engine::try_begin`] does not).
     pub fn begin(self: &Arc<Self>) -> Transaction {
         self.try_begin(Isolation::Serializable).expect("callers bound the transactions they run at once")
+    }
+
+    /// Begins a transaction that will only read, and is serializable without being validated.
+    ///
+    /// Panics if it writes, or if thousands already run.
+    pub fn begin_read_only(self: &Arc<Self>) -> Transaction {
+        let mut transaction = self.begin();
+        transaction.set_read_only();
+        transaction
     }
 
     /// Begins a transaction; 53300 if too many run already.
@@ -344,12 +358,17 @@ impl Engine {
     /// returns the time up to which that is known.
     ///
     /// Everything but what commits meanwhile is validated here, by any number of transactions at once;
-    /// the rest in the critical section.
+    /// the rest in the critical section. From the first of several such calls until the last the
+    /// transaction is [advancing](ActiveSet::advance): of two changes of a row, the later might
+    /// otherwise be trimmed after the earlier was looked at.
     pub(crate) fn validate(&self, reads: &mut PredicateLog, snapshot: Snapshot, since: Time) -> Result<Time> {
         let now = Time(self.last.load(Ordering::SeqCst));
-        if now > since {
-            let ended = self.collector.ended_between(since, now);
+        let mut validated = since;
+        while validated < now {
+            let ended = self.collector.ended_between(validated, now);
             reads.validate(snapshot, &ended, self.config.granularity)?;
+            // Not every time is a write set's.
+            validated = ended.last().map_or(now, |last| last.time);
         }
         if self.catalog_time.load(Ordering::Acquire) > snapshot.read_time.0 {
             let tables = self.tables.read();
@@ -360,6 +379,30 @@ impl Engine {
             }
         }
         Ok(now)
+    }
+
+    /// What [`Engine::validate`] does before the critical section: until little is left for that.
+    pub(crate) fn validate_ahead(
+        &self,
+        slot: &ActiveSlot,
+        reads: &mut PredicateLog,
+        snapshot: Snapshot,
+    ) -> Result<Time> {
+        let mut validated = snapshot.read_time;
+        for _ in 0..VALIDATED_AHEAD {
+            let now = self.last.load(Ordering::SeqCst);
+            if now <= validated.0 {
+                break;
+            }
+            if validated == snapshot.read_time {
+                self.active.advance(slot, &self.last);
+            }
+            validated = self.validate(reads, snapshot, validated)?;
+            if self.last.load(Ordering::Relaxed) <= validated.0 + LEFT_TO_VALIDATE {
+                break;
+            }
+        }
+        Ok(validated)
     }
 
     /// The critical section of commit. Errors leave everything as it was.
@@ -435,9 +478,20 @@ impl Engine {
         self.catalog_time.store(time.0, Ordering::Release);
     }
 
-    /// Moves a running transaction on to the newest committed state.
-    pub(crate) fn advance(&self, slot: &ActiveSlot) -> Time {
-        self.active.advance(slot, &self.last)
+    /// The running transactions.
+    pub(crate) fn active(&self) -> &ActiveSet {
+        &self.active
+    }
+
+    /// The newest published commit time.
+    pub(crate) fn last(&self) -> &AtomicU64 {
+        &self.last
+    }
+
+    /// Waits for a transaction's end, for a while, on behalf of nobody who runs one: whoever holds
+    /// nothing cannot be part of a deadlock.
+    pub fn wait_for(&self, transaction: Stamp, longest: Duration) -> Waited {
+        self.active.sleep_until_end(transaction, longest)
     }
 
     pub(crate) fn leave(&self, slot: &ActiveSlot) {

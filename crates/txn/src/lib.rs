@@ -18,8 +18,9 @@ mod manifest;
 mod recovery;
 mod table_file;
 
+pub use active::Waited;
 pub use catalog::Catalog;
 pub use engine::{Config, Engine};
 pub use firn_storage::{ColumnSpec, Guard, IndexColumn, IndexSpec, pin};
 pub use predicates::{Condition, Granularity};
-pub use transaction::{Isolation, Savepoint, Ticket, Transaction};
+pub use transaction::{Isolation, Savepoint, StatementStart, Ticket, Transaction};

@@ -23,12 +23,21 @@ use firn_storage::{
     Changed, Guard, Index, IndexId, KeyBuffer, Retired, Table, pin, summary, summary_is_exact,
 };
 use smallvec::SmallVec;
+use std::collections::HashSet;
 use std::ops::Bound;
 
 /// Rows of a table that are remembered one by one; more become ranges of row ids.
 const MOST_ROWS: usize = 4096;
 /// How many ranges they become.
 const ROW_RANGES: usize = 256;
+
+/// Ranges of keys of a table that are remembered; more become fewer that are wider.
+const MOST_KEY_RANGES: usize = 1024;
+/// How many of each index they become.
+const KEY_RANGES: usize = 128;
+
+/// Scans of a table with different conditions that are remembered; more become one of all rows.
+const MOST_SCANS: usize = 64;
 
 /// What makes a difference to what a transaction has read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -39,6 +48,9 @@ pub enum Granularity {
     /// Any change of a row that it read.
     Record,
 }
+
+/// More write sets than these are likely to have changed some row more than once.
+const SEVERAL: usize = 16;
 
 /// A condition on one column: that it is not NULL and its [`summary`] lies within bounds, both included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,6 +80,9 @@ struct TableReads {
     rows: Vec<RowRead>,
     /// Whether they ascend.
     is_sorted: bool,
+    /// How often rows, and ranges of keys, have been replaced by wider ranges.
+    rows_widened: u32,
+    keys_widened: u32,
     /// Ranges of row ids, ascending, which former `rows` have become.
     row_ranges: Vec<(RowRead, RowId)>,
     key_ranges: Vec<KeyRange>,
@@ -97,10 +112,39 @@ struct Scan {
     columns: ColumnSet,
 }
 
+/// How much had been read at some point.
+#[derive(Debug)]
+pub(crate) struct ReadMark(SmallVec<[TableMark; 4]>);
+
+/// Of one table.
+#[derive(Clone, Copy, Debug)]
+struct TableMark {
+    rows: usize,
+    rows_widened: u32,
+    key_ranges: usize,
+    keys_widened: u32,
+    scans: usize,
+}
+
 impl PredicateLog {
     /// An empty log.
     pub const fn new() -> PredicateLog {
         PredicateLog { tables: Vec::new(), used: 0 }
+    }
+
+    /// How much was read so far.
+    pub fn mark(&self) -> ReadMark {
+        ReadMark(self.tables[..self.used].iter().map(TableReads::mark).collect())
+    }
+
+    /// Forgets what was read since, but for what has been widened meanwhile.
+    pub fn truncate(&mut self, ReadMark(mark): &ReadMark) {
+        let (known, new) = self.tables[..self.used].split_at_mut(mark.len());
+        for (reads, mark) in known.iter_mut().zip(mark) {
+            reads.truncate(*mark);
+        }
+        new.iter_mut().for_each(TableReads::clear);
+        self.used = mark.len();
     }
 
     /// Whether nothing was read.
@@ -163,6 +207,9 @@ impl PredicateLog {
     ) {
         let reads = self.of(table);
         reads.columns = reads.columns.union(columns).union(index.columns());
+        if reads.key_ranges.len() == MOST_KEY_RANGES {
+            reads.widen_key_ranges();
+        }
         let (low, high) = (low.map(KeyBuffer::from_slice), high.map(KeyBuffer::from_slice));
         reads.key_ranges.push(KeyRange { index: index.spec().id, low, high, columns });
     }
@@ -178,6 +225,15 @@ impl PredicateLog {
         let columns = columns.union(inexact.collect());
         let restricted: ColumnSet = conditions.iter().map(|condition| condition.column).collect();
         reads.columns = reads.columns.union(columns).union(restricted);
+        if let Some(same) = reads.scans.iter_mut().find(|scan| *scan.conditions == *conditions) {
+            same.columns = same.columns.union(columns);
+            return;
+        }
+        if reads.scans.len() == MOST_SCANS {
+            // Their conditions count as read, then.
+            reads.scans.clear();
+            reads.scans.push(Scan { conditions: Box::default(), columns: reads.columns });
+        }
         reads.scans.push(Scan { conditions: conditions.into(), columns });
     }
 
@@ -192,6 +248,9 @@ impl PredicateLog {
         let mut guard = None;
         let mut conflict = None;
         let now = Snapshot { read_time: Time::LATEST, owner: snapshot.owner };
+        // What was compared once need not be again, however often it changed: `now` is the same for all.
+        let mut compared = HashSet::new();
+        let may_repeat = ended.len() > SEVERAL;
         for retired in ended {
             retired.changes(|changed| {
                 let reads =
@@ -199,6 +258,9 @@ impl PredicateLog {
                 let Some(reads) = reads.filter(|reads| reads.may_mind(&changed, granularity)) else {
                     return true;
                 };
+                if may_repeat && changed.rows == 1 && !compared.insert((reads.table, changed.first)) {
+                    return true;
+                }
                 let guard = guard.get_or_insert_with(pin);
                 if reads.minds(&changed, snapshot, now, granularity, guard) {
                     conflict = Some(changed.table.name());
@@ -225,10 +287,33 @@ impl TableReads {
             columns: ColumnSet::NONE,
             rows: Vec::new(),
             is_sorted: true,
+            rows_widened: 0,
+            keys_widened: 0,
             row_ranges: Vec::new(),
             key_ranges: Vec::new(),
             scans: Vec::new(),
         }
+    }
+
+    fn mark(&self) -> TableMark {
+        TableMark {
+            rows: self.rows.len(),
+            rows_widened: self.rows_widened,
+            key_ranges: self.key_ranges.len(),
+            keys_widened: self.keys_widened,
+            scans: self.scans.len(),
+        }
+    }
+
+    /// The set of columns stays as it is, perhaps too large; so do the columns of a scan that was there.
+    fn truncate(&mut self, mark: TableMark) {
+        if self.rows_widened == mark.rows_widened {
+            self.rows.truncate(mark.rows);
+        }
+        if self.keys_widened == mark.keys_widened {
+            self.key_ranges.truncate(mark.key_ranges);
+        }
+        self.scans.truncate(mark.scans);
     }
 
     fn clear(&mut self) {
@@ -242,6 +327,7 @@ impl TableReads {
     /// Makes ranges of the rows, those read before included.
     #[cold]
     fn coarsen(&mut self) {
+        self.rows_widened += 1;
         let former = self.row_ranges.drain(..);
         let mut all: Vec<(RowRead, RowId)> =
             self.rows.drain(..).map(|read| (read, read.row)).chain(former).collect();
@@ -252,6 +338,45 @@ impl TableReads {
             let first = RowRead { row: part[0].0.row, columns };
             self.row_ranges.push((first, last.expect("chunks are not empty")));
         }
+    }
+
+    /// Makes fewer ranges of keys of those there are, each around several neighbours.
+    #[cold]
+    fn widen_key_ranges(&mut self) {
+        fn low(range: &KeyRange) -> &[u8] {
+            match &range.low {
+                Bound::Included(key) | Bound::Excluded(key) => key.as_slice(),
+                Bound::Unbounded => &[],
+            }
+        }
+        self.key_ranges.sort_by(|left, right| (left.index.0, low(left)).cmp(&(right.index.0, low(right))));
+        let mut wider: Vec<KeyRange> = Vec::new();
+        for ranges in self.key_ranges.chunk_by(|left, right| left.index == right.index) {
+            for neighbours in ranges.chunks(ranges.len().div_ceil(KEY_RANGES)) {
+                // Bounds that name the same prefix, one with and one without it: with it.
+                let first = match low(&neighbours[0]) {
+                    [] => Bound::Unbounded,
+                    key => Bound::Included(KeyBuffer::from_slice(key)),
+                };
+                let ends = neighbours.iter().map(|range| match &range.high {
+                    Bound::Included(key) | Bound::Excluded(key) => Some(key.as_slice()),
+                    Bound::Unbounded => None,
+                });
+                // The last of prefixes of each other is the shortest: it takes in all that begin so.
+                let last = ends.reduce(|left, right| match (left?, right?) {
+                    (left, right) if left.starts_with(right) => Some(right),
+                    (left, right) if right.starts_with(left) => Some(left),
+                    (left, right) => Some(left.max(right)),
+                });
+                let last = last
+                    .flatten()
+                    .map_or(Bound::Unbounded, |key| Bound::Included(KeyBuffer::from_slice(key)));
+                let columns = neighbours.iter().fold(ColumnSet::NONE, |all, range| all.union(range.columns));
+                wider.push(KeyRange { index: ranges[0].index, low: first, high: last, columns });
+            }
+        }
+        self.key_ranges = wider;
+        self.keys_widened += 1;
     }
 
     /// Whether a change can make a difference, by its columns.
@@ -281,27 +406,59 @@ impl TableReads {
             .filter(|column| self.columns.contains(*column))
             .collect();
         let first = changed.first.to_bits();
-        (first..first + u64::from(changed.rows)).map(RowId::from_bits).any(|row| {
-            let begin = self.rows.partition_point(|read| read.row.to_bits() < row.to_bits());
-            let rows = self.rows[begin..].iter().take_while(|read| read.row == row).map(|read| read.columns);
+        let end = first + u64::from(changed.rows);
+        let from = |row: u64| self.rows.partition_point(|read| read.row.to_bits() < row);
+        let touches =
+            |(first_read, last): &(RowRead, RowId)| first_read.row.to_bits() < end && last.to_bits() >= first;
+        if self.key_ranges.is_empty()
+            && self.scans.is_empty()
+            && from(first) == from(end)
+            && !self.row_ranges.iter().any(touches)
+        {
+            return false;
+        }
+        (first..end).map(RowId::from_bits).any(|row| {
+            let rows = self.rows[from(row.to_bits())..].iter().take_while(|read| read.row == row);
             let ranges = self
                 .row_ranges
                 .iter()
                 .filter(|(first, last)| (first.row.to_bits()..=last.to_bits()).contains(&row.to_bits()))
                 .map(|(first, _)| first.columns);
-            let by_id = rows.chain(ranges).reduce(ColumnSet::union);
+            let by_id = rows.map(|read| read.columns).chain(ranges).reduce(ColumnSet::union);
             if by_id.is_none() && self.key_ranges.is_empty() && self.scans.is_empty() {
                 return false;
             }
             let difference = Difference::of(table, row, &wanted, before, after, guard);
             by_id.is_some_and(|columns| difference.matters([true, true], columns, granularity))
-                || self.key_ranges.iter().any(|range| {
-                    difference.matters(range.holds(table, &difference), range.columns, granularity)
-                })
+                || self.is_in_a_range_that_minds(table, &difference, granularity)
                 || self
                     .scans
                     .iter()
                     .any(|scan| difference.matters(scan.holds(table, &difference), scan.columns, granularity))
+        })
+    }
+
+    fn is_in_a_range_that_minds(
+        &self,
+        table: &Table,
+        difference: &Difference<'_>,
+        granularity: Granularity,
+    ) -> bool {
+        let indexes = table.indexes();
+        // Ranges of one index mostly follow each other: the keys are not encoded for each.
+        let mut keys: Option<(IndexId, [Option<KeyBuffer>; 2])> = None;
+        self.key_ranges.iter().any(|range| {
+            if keys.as_ref().is_none_or(|(index, _)| *index != range.index) {
+                // An index that is gone was dropped by DDL, which conflicts anyway.
+                let Some(index) = indexes.iter().find(|index| index.spec().id == range.index) else {
+                    return true;
+                };
+                keys = Some((range.index, difference.keys(index)));
+            }
+            let (_, keys) = keys.as_ref().expect("just made");
+            let holds =
+                keys.each_ref().map(|key| key.as_ref().is_some_and(|key| range.contains(key.as_slice())));
+            difference.matters(holds, range.columns, granularity)
         })
     }
 }
@@ -349,6 +506,16 @@ impl<'g> Difference<'g> {
         }
     }
 
+    /// The keys of both images in an index.
+    fn keys(&self, index: &Index) -> [Option<KeyBuffer>; 2] {
+        self.images.each_ref().map(|image| {
+            let image = image.as_ref()?;
+            let mut key = KeyBuffer::new();
+            index.encode_with(|column| self.cell(image, column), &mut key);
+            Some(key)
+        })
+    }
+
     fn cell(&self, image: &[Cell<'g>], column: ColumnId) -> Cell<'g> {
         let at = self.columns.iter().position(|wanted| *wanted == column);
         image[at.expect("every column of a predicate is wanted")]
@@ -356,22 +523,6 @@ impl<'g> Difference<'g> {
 }
 
 impl KeyRange {
-    /// Whether each image lies in the range.
-    fn holds(&self, table: &Table, difference: &Difference<'_>) -> [bool; 2] {
-        let indexes = table.indexes();
-        // An index that is gone was dropped by DDL, which conflicts anyway.
-        let Some(index) = indexes.iter().find(|index| index.spec().id == self.index) else {
-            return [true, true];
-        };
-        difference.images.each_ref().map(|image| {
-            image.as_ref().is_some_and(|image| {
-                let mut key = KeyBuffer::new();
-                index.encode_with(|column| difference.cell(image, column), &mut key);
-                self.contains(key.as_slice())
-            })
-        })
-    }
-
     /// Whether a full key lies in it: bounds may be prefixes, as those of [`Index::range`].
     fn contains(&self, key: &[u8]) -> bool {
         let above = match &self.low {

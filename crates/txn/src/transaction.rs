@@ -3,14 +3,16 @@
 //! Reads take a [`Guard`], which pins what they return; hold it for one operation or one short
 //! transaction, never across a wait. Dropping a transaction rolls it back.
 
-use crate::active::ActiveSlot;
+use crate::active::{ActiveSlot, Waited};
 use crate::catalog::Catalog;
 use crate::ddl::{Action, Ddl};
 use crate::engine::{Engine, wait_until};
-use crate::predicates::{Condition, PredicateLog};
+use crate::predicates::{Condition, PredicateLog, ReadMark};
 use arrow_array::ArrayRef;
 use firn_base::sync::{Arc, OnceLock};
-use firn_base::{Cell, ColumnId, ColumnSet, Error, Lsn, Result, RowId, Snapshot, SqlState, TableId, Time};
+use firn_base::{
+    Cell, ColumnId, ColumnSet, Error, Lsn, Result, RowId, Snapshot, SqlState, Stamp, TableId, Time,
+};
 use firn_log::RedoBuffer;
 use firn_storage::{
     ColumnSpec, Found, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, Table, WriteSet, pin,
@@ -18,6 +20,7 @@ use firn_storage::{
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::ops::Bound;
+use std::time::Duration;
 
 /// What a transaction is kept apart from. Each keeps what those before it keep.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -41,7 +44,8 @@ pub struct Transaction {
     ddl: Option<Box<Ddl>>,
     may_advance: bool,
     isolation: Isolation,
-    /// What it has read, if it is serializable.
+    read_only: bool,
+    /// What it has read, if it is serializable and may write.
     reads: RefCell<PredicateLog>,
 }
 
@@ -52,6 +56,13 @@ pub struct Savepoint {
     /// Catalog changes and storage actions so far.
     changes: usize,
     actions: usize,
+}
+
+/// Where a statement began; see [`Transaction::restart`].
+#[derive(Debug)]
+pub struct StatementStart {
+    savepoint: Savepoint,
+    reads: ReadMark,
 }
 
 /// What a commit yields: when it took effect, and when it will be safe on disk.
@@ -87,6 +98,7 @@ impl Transaction {
             ddl: None,
             may_advance: false,
             isolation,
+            read_only: false,
             reads: RefCell::new(SPARE_READS.take()),
         }
     }
@@ -113,10 +125,21 @@ impl Transaction {
         self.isolation = isolation;
     }
 
+    /// Says that it will not write: then nothing of what it reads need be validated.
+    pub(crate) fn set_read_only(&mut self) {
+        self.read_only = true;
+    }
+
+    /// Whether what it reads is validated.
+    #[inline]
+    pub fn notes_reads(&self) -> bool {
+        self.isolation == Isolation::Serializable && !self.read_only
+    }
+
     /// Notes what it reads, if that is to be validated.
     #[inline]
     fn note(&self, read: impl FnOnce(&mut PredicateLog)) {
-        if self.isolation == Isolation::Serializable {
+        if self.notes_reads() {
             read(&mut self.reads.borrow_mut());
         }
     }
@@ -153,6 +176,7 @@ impl Transaction {
     }
 
     fn ddl_mut(&mut self) -> Result<&mut Ddl> {
+        assert!(!self.read_only, "a transaction that was begun to read does not write");
         if self.ddl.is_none() {
             self.engine.begin_ddl(self.snapshot)?;
             self.ddl = Some(Box::new(Ddl::new(self.catalog().clone())));
@@ -186,6 +210,7 @@ impl Transaction {
 
     #[cold]
     fn join(&mut self, table: &Arc<Table>) -> Result<()> {
+        assert!(!self.read_only, "a transaction that was begun to read does not write");
         let gate = table.gate();
         if self.has_closed(table) {
             gate.join_closed();
@@ -435,7 +460,7 @@ impl Transaction {
         if table.stands_in_place(index, key, row) {
             return Ok(true);
         }
-        Err(Error::write_conflict(&table.name()))
+        Err(table.conflict(row, self.snapshot, guard))
     }
 
     /// Whether a row that this transaction sees has a key that begins with `prefix`: what deleting
@@ -456,10 +481,14 @@ impl Transaction {
             } else if table.changed_unseen(row, self.snapshot, guard)
                 && table.stands_in_place(index, key, row)
             {
-                outcome = Err(Error::write_conflict(&table.name()));
+                outcome = Err(table.conflict(row, self.snapshot, guard));
             }
             matches!(outcome, Ok(false))
         });
+        if let Ok(true) = outcome {
+            // That there is none is kept so by the conflict above, that there is one is not.
+            self.note_range(table, index, bounds, false, None, ColumnSet::NONE);
+        }
         outcome
     }
 
@@ -515,9 +544,60 @@ impl Transaction {
         }
         let may_move = self.may_advance && self.writes().is_empty();
         if may_move {
-            self.snapshot.read_time = self.engine.advance(&self.slot);
+            self.snapshot.read_time = self.engine.active().advance(&self.slot, self.engine.last());
+            self.engine.active().settle(&self.slot, self.snapshot.read_time);
         }
         may_move
+    }
+
+    /// Begins a statement, which may be [restarted](Transaction::restart).
+    pub fn begin_statement(&mut self) -> StatementStart {
+        StatementStart { savepoint: self.savepoint(), reads: self.reads.get_mut().mark() }
+    }
+
+    /// Takes back what a statement has changed.
+    pub fn take_back(&mut self, statement: &StatementStart) {
+        self.rollback_to(statement.savepoint);
+    }
+
+    /// Whether [`Transaction::restart`] may move it on.
+    pub fn can_move_on(&self) -> bool {
+        self.isolation == Isolation::Serializable && self.ddl.is_none()
+    }
+
+    /// Takes back what a statement has done that met a conflict, and lets it run once more.
+    ///
+    /// A serializable transaction moves on to the newest committed state, if what it had read before the
+    /// statement still reads the same there: as far as anybody can tell it begins only now, and the
+    /// conflict is gone. 40001 otherwise. Others keep their snapshot, where only a change that was
+    /// taken back no longer conflicts.
+    ///
+    /// No rows may be left to be read of earlier statements.
+    pub fn restart(&mut self, statement: &StatementStart) -> Result<()> {
+        self.take_back(statement);
+        if !self.can_move_on() {
+            return Ok(());
+        }
+        let reads = self.reads.get_mut();
+        reads.truncate(&statement.reads);
+        // Whoever was met may have stamped its changes and not yet published its time.
+        drop(self.engine.commit.lock());
+        let before = self.snapshot.read_time;
+        let active = self.engine.active();
+        // Both what it has read and what it will read is kept meanwhile.
+        active.advance(&self.slot, self.engine.last());
+        let moved = self.engine.validate(reads, self.snapshot, before);
+        let read_time = *moved.as_ref().unwrap_or(&before);
+        active.settle(&self.slot, read_time);
+        moved?;
+        self.snapshot.read_time = read_time;
+        self.catalog = OnceLock::new();
+        Ok(())
+    }
+
+    /// Waits for another running transaction's end, for a while: [`Error::blocker`] names it.
+    pub fn wait_for(&self, other: Stamp, longest: Duration) -> Waited {
+        self.engine.active().wait(&self.slot, self.snapshot.owner, other, longest)
     }
 
     /// Lets it move its snapshot on while it has written nothing: for a single DDL statement outside
@@ -578,7 +658,7 @@ impl Transaction {
         let reads = self.reads.get_mut();
         let mut to_validate = None;
         if !reads.is_empty() {
-            let validated = self.engine.validate(reads, self.snapshot, self.snapshot.read_time)?;
+            let validated = self.engine.validate_ahead(&self.slot, reads, self.snapshot)?;
             to_validate = Some((reads, self.snapshot, validated));
         }
         let write_set = self.write_set.take().expect("running");

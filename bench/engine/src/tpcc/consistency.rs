@@ -79,7 +79,7 @@ impl Violations {
 
 /// Everything that is wrong with the database, one line each; empty if all twelve conditions hold.
 pub fn violations(engine: &Arc<Engine>, scale: Scale) -> Result<Vec<String>> {
-    let transaction = engine.begin();
+    let transaction = engine.begin_read_only();
     let database = Sums::read(engine, &transaction, scale)?;
     transaction.rollback();
     Ok(database.check(scale))

@@ -380,7 +380,7 @@ impl<'t> Worker<'t> {
     fn order_status(&mut self, w: i32, d: i32, customer: &CustomerChoice) -> Result<Done> {
         let tables = self.tpcc;
         let guard = &pin();
-        let tx = tables.engine.begin();
+        let tx = tables.engine.begin_read_only();
         let (w, d) = (Cell::i32(w), Cell::i32(d));
         let customer_row = self.choose_customer(&tx, w, d, customer, guard);
         let [c_id, c_balance, c_first, c_middle, c_last] = read(
@@ -527,7 +527,7 @@ impl<'t> Worker<'t> {
     fn stock_level(&mut self, warehouse: i32, district: i32, threshold: i32) -> Result<Done> {
         let tables = self.tpcc;
         let guard = &pin();
-        let tx = tables.engine.begin();
+        let tx = tables.engine.begin_read_only();
         let (w, d) = (Cell::i32(warehouse), Cell::i32(district));
         let (_, [next]) =
             fetch(&tx, &tables.district, &[w, d], [district::d_next_o_id], &mut self.key, guard);

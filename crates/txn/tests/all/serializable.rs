@@ -370,6 +370,79 @@ fn thousands_of_rows_become_ranges_that_still_hold_them() {
 }
 
 #[test]
+fn thousands_of_keys_not_found_become_ranges_that_still_hold_them() {
+    const KEYS: i32 = if cfg!(miri) { 20 } else { 5_000 };
+    let bank = bank_with(&[(1, 1)]);
+    let missing = |tx: &mut Transaction| {
+        // In no order.
+        (0..KEYS).for_each(|key| assert_eq!(bank.balance(tx, 10 + key * 7919 % KEYS), None));
+    };
+    assert!(holds(&bank, missing, |tx| insert(&bank, tx, 9, 0)));
+    assert!(holds(&bank, missing, |tx| insert(&bank, tx, 10 + KEYS, 0)));
+    assert!(holds(&bank, missing, |tx| bank.set_balance(tx, 1, 2).unwrap()));
+    for key in [10, 10 + KEYS / 2, 9 + KEYS] {
+        assert!(!holds(&bank, missing, |tx| insert(&bank, tx, key, 0)), "{key}");
+        let mut tx = bank.engine.begin();
+        bank.delete(&mut tx, key).unwrap();
+        commit(tx);
+    }
+}
+
+#[test]
+fn many_scans_of_a_table_still_mind_what_each_minds() {
+    let bank = bank_with(&[(1, 10)]);
+    let scans = |tx: &mut Transaction| {
+        for balance in 1000..1200 {
+            let at = summary(SqlType::BigInt, &Cell::i64(balance)).unwrap();
+            let condition = Condition { column: BALANCE, low: at, high: at };
+            tx.note_scan(&bank.accounts, &[condition], ColumnSet::NONE.with(KEY));
+        }
+    };
+    for balance in [1000, 1063, 1064, 1199] {
+        assert!(!holds(&bank, scans, |tx| bank.set_balance(tx, 1, balance).unwrap()), "{balance}");
+        let mut tx = bank.engine.begin();
+        bank.set_balance(&mut tx, 1, 10).unwrap();
+        commit(tx);
+    }
+    // The same again and again is one.
+    let same = |tx: &mut Transaction| {
+        (0..1000).for_each(|_| {
+            tx.note_scan(
+                &bank.accounts,
+                &[Condition { column: BALANCE, low: 0, high: 0 }],
+                ColumnSet::NONE.with(KEY),
+            )
+        })
+    };
+    assert!(holds(&bank, same, |tx| bank.set_balance(tx, 1, 11).unwrap()));
+}
+
+/// A restart forgets what its statement read, not what was read before, also when that was much.
+#[test]
+fn a_statement_that_is_run_again_forgets_only_its_own_reads() {
+    const KEYS: i32 = if cfg!(miri) { 20 } else { 3_000 };
+    for before in [1, KEYS] {
+        let bank = bank_with(&[(1, 10), (2, 20)]);
+        let mut tx = bank.engine.begin();
+        (0..before).for_each(|key| assert_eq!(bank.balance(&tx, 100 + key), None));
+        let statement = tx.begin_statement();
+        (0..KEYS).for_each(|key| assert_eq!(bank.balance(&tx, 100_000 + key), None));
+        assert_eq!(bank.balance(&tx, 1), Some(10));
+        let mut other = bank.engine.begin();
+        bank.set_balance(&mut other, 1, 11).unwrap();
+        commit(other);
+        assert_eq!(bank.set_balance(&mut tx, 1, 12).unwrap_err().state(), SqlState::SERIALIZATION_FAILURE);
+        tx.restart(&statement).unwrap();
+        assert_eq!(bank.balance(&tx, 1), Some(11));
+        let statement = tx.begin_statement();
+        let mut other = bank.engine.begin();
+        bank.insert(&mut other, 100, 0).unwrap();
+        commit(other);
+        assert_eq!(tx.restart(&statement).unwrap_err().state(), SqlState::SERIALIZATION_FAILURE);
+    }
+}
+
+#[test]
 fn a_table_that_changed_its_shape_or_went_fails_who_read_it() {
     let bank = bank_with(&[(1, 10)]);
     let mut reader = bank.engine.begin();

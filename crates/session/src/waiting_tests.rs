@@ -1,0 +1,230 @@
+//! Statements that meet a row which another transaction is changing: they wait, and go on if they can.
+
+use crate::{Connection, Database, TransactionStatus};
+use firn_base::{Result, SqlState, Value, clock, thread};
+use std::time::Duration;
+
+fn database() -> Database {
+    let database = Database::memory().unwrap();
+    let mut connection = database.connect();
+    connection.execute("CREATE TABLE t (a integer PRIMARY KEY, b integer)").unwrap();
+    connection.execute("CREATE TABLE child (id integer PRIMARY KEY, a integer REFERENCES t)").unwrap();
+    connection.execute("INSERT INTO t VALUES (1, 0), (2, 0), (3, 0)").unwrap();
+    database
+}
+
+fn run(connection: &mut Connection, statements: &[&str]) -> Result<()> {
+    statements.iter().try_for_each(|sql| connection.execute(sql).map(drop))
+}
+
+fn rows(database: &Database) -> Vec<(i32, i32)> {
+    let mut connection = database.connect();
+    let statement = connection.prepare("SELECT a, b FROM t ORDER BY a").unwrap();
+    let rows = connection.query_values(&statement, &[]).unwrap();
+    let number = |value: &Value| match value {
+        Value::Integer(number) => *number,
+        other => panic!("{other:?}"),
+    };
+    rows.iter().map(|row| (number(&row[0]), number(&row[1]))).collect()
+}
+
+/// Runs `second` in a connection of its own while a transaction of `first` is open, and ends that one
+/// with `end` once the other has had time to wait. What came of the other.
+fn beside(database: &Database, first: &[&str], second: &[&str], end: &str) -> Result<()> {
+    let mut holder = database.connect();
+    run(&mut holder, &["BEGIN"]).unwrap();
+    run(&mut holder, first).unwrap();
+    thread::scope(|scope| {
+        let waiting = thread::spawn_scoped(scope, "second", || {
+            let mut connection = database.connect();
+            let outcome = run(&mut connection, second);
+            if outcome.is_err() && connection.status() == TransactionStatus::Failed {
+                run(&mut connection, &["ROLLBACK"]).unwrap();
+            }
+            outcome
+        });
+        clock::sleep(Duration::from_millis(30));
+        assert!(!waiting.is_finished(), "it waits");
+        run(&mut holder, &[end]).unwrap();
+        waiting.join().unwrap()
+    })
+}
+
+fn state(result: Result<()>) -> SqlState {
+    result.expect_err("it fails").state()
+}
+
+const ADD_ONE: &str = "UPDATE t SET b = b + 1 WHERE a = 1";
+const ADD_TEN: &str = "UPDATE t SET b = b + 10 WHERE a = 1";
+
+#[test]
+fn a_writer_waits_for_the_one_before_it_and_goes_on_from_there() {
+    let database = database();
+    beside(&database, &[ADD_ONE], &["BEGIN", ADD_TEN, "COMMIT"], "COMMIT").unwrap();
+    assert_eq!(rows(&database)[0], (1, 11));
+    beside(&database, &[ADD_ONE], &["BEGIN", ADD_TEN, "COMMIT"], "ROLLBACK").unwrap();
+    assert_eq!(rows(&database)[0], (1, 21));
+    // As a statement by itself, and as the last of several.
+    beside(&database, &[ADD_ONE], &[ADD_TEN], "COMMIT").unwrap();
+    assert_eq!(rows(&database)[0], (1, 32));
+    let several =
+        ["BEGIN", "UPDATE t SET b = 7 WHERE a = 2", "SELECT b FROM t WHERE a = 2", ADD_TEN, "COMMIT"];
+    beside(&database, &[ADD_ONE], &several, "COMMIT").unwrap();
+    assert_eq!(rows(&database), [(1, 43), (2, 7), (3, 0)]);
+    // Not through an index.
+    beside(&database, &[ADD_ONE], &["BEGIN", "UPDATE t SET b = b + 100 WHERE b > 40", "COMMIT"], "COMMIT")
+        .unwrap();
+    assert_eq!(rows(&database)[0], (1, 144));
+    beside(&database, &["DELETE FROM t WHERE a = 3"], &["BEGIN", "DELETE FROM t", "COMMIT"], "COMMIT")
+        .unwrap();
+    assert_eq!(rows(&database), []);
+}
+
+/// It cannot go on if the change makes a difference to what it had read before.
+#[test]
+fn who_has_read_what_changed_fails_after_all() {
+    let database = database();
+    for read in ["SELECT b FROM t WHERE a = 1", "SELECT sum(b) FROM t", "SELECT a FROM t WHERE b = 0"] {
+        let outcome = beside(&database, &[ADD_ONE], &["BEGIN", read, ADD_TEN, "COMMIT"], "COMMIT");
+        assert_eq!(state(outcome), SqlState::SERIALIZATION_FAILURE, "{read}");
+        run(&mut database.connect(), &["UPDATE t SET b = 0 WHERE a = 1"]).unwrap();
+        beside(&database, &[ADD_ONE], &["BEGIN", read, ADD_TEN, "COMMIT"], "ROLLBACK").unwrap();
+        run(&mut database.connect(), &["UPDATE t SET b = 0 WHERE a = 1"]).unwrap();
+    }
+    let other = "SELECT b FROM t WHERE a = 2";
+    beside(&database, &[ADD_ONE], &["BEGIN", other, ADD_TEN, "COMMIT"], "COMMIT").unwrap();
+    assert_eq!(rows(&database)[0], (1, 11));
+}
+
+/// A change that was committed before the statement ran, but after its transaction began.
+#[test]
+fn a_transaction_moves_on_over_what_it_has_not_read() {
+    let database = database();
+    let (mut first, mut second) = (database.connect(), database.connect());
+    run(&mut first, &["BEGIN", "UPDATE t SET b = 5 WHERE a = 2"]).unwrap();
+    run(&mut second, &[ADD_ONE, "INSERT INTO t VALUES (4, 4)"]).unwrap();
+    run(&mut first, &[ADD_TEN]).unwrap();
+    // It reads at a later time by now.
+    let count = first.query_row("SELECT count(*) FROM t", &[]).unwrap().unwrap();
+    assert_eq!(count, [Value::BigInt(4)]);
+    run(&mut first, &["COMMIT"]).unwrap();
+    assert_eq!(rows(&database), [(1, 11), (2, 5), (3, 0), (4, 4)]);
+}
+
+#[test]
+fn repeatable_read_waits_but_keeps_its_snapshot() {
+    let database = database();
+    let second = ["BEGIN ISOLATION LEVEL REPEATABLE READ", ADD_TEN, "COMMIT"];
+    assert_eq!(state(beside(&database, &[ADD_ONE], &second, "COMMIT")), SqlState::SERIALIZATION_FAILURE);
+    assert_eq!(rows(&database)[0], (1, 1));
+    beside(&database, &[ADD_ONE], &second, "ROLLBACK").unwrap();
+    assert_eq!(rows(&database)[0], (1, 11));
+}
+
+#[test]
+fn a_key_that_another_is_about_to_take_is_waited_for() {
+    let database = database();
+    let insert = "INSERT INTO t VALUES (9, 1)";
+    beside(&database, &[insert], &["BEGIN", "INSERT INTO t VALUES (9, 2)", "COMMIT"], "ROLLBACK").unwrap();
+    assert_eq!(rows(&database)[3], (9, 2));
+    let delete = "DELETE FROM t WHERE a = 9";
+    beside(&database, &[delete], &["BEGIN", insert, "COMMIT"], "COMMIT").unwrap();
+    assert_eq!(rows(&database)[3], (9, 1));
+    let outcome = beside(&database, &[delete, insert], &["BEGIN", insert, "COMMIT"], "COMMIT");
+    assert_eq!(state(outcome), SqlState::UNIQUE_VIOLATION);
+    let upsert = "INSERT INTO t VALUES (9, 5) ON CONFLICT (a) DO UPDATE SET b = t.b + 100";
+    beside(&database, &["UPDATE t SET b = 50 WHERE a = 9"], &["BEGIN", upsert, "COMMIT"], "COMMIT").unwrap();
+    assert_eq!(rows(&database)[3], (9, 150));
+}
+
+#[test]
+fn a_row_that_is_referenced_is_waited_for_from_both_sides() {
+    let database = database();
+    let (delete, insert) = ("DELETE FROM t WHERE a = 3", "INSERT INTO child VALUES (1, 3)");
+    let outcome = beside(&database, &[insert], &["BEGIN", delete, "COMMIT"], "COMMIT");
+    assert_eq!(state(outcome), SqlState::FOREIGN_KEY_VIOLATION);
+    run(&mut database.connect(), &["DELETE FROM child"]).unwrap();
+    beside(&database, &[insert], &["BEGIN", delete, "COMMIT"], "ROLLBACK").unwrap();
+    run(&mut database.connect(), &["INSERT INTO t VALUES (3, 0)"]).unwrap();
+    beside(&database, &[delete], &["BEGIN", insert, "COMMIT"], "ROLLBACK").unwrap();
+    run(&mut database.connect(), &["DELETE FROM child"]).unwrap();
+    let outcome = beside(&database, &[delete], &["BEGIN", insert, "COMMIT"], "COMMIT");
+    assert_eq!(state(outcome), SqlState::FOREIGN_KEY_VIOLATION);
+}
+
+#[test]
+fn of_two_that_wait_for_each_other_one_is_told() {
+    let database = database();
+    let mut first = database.connect();
+    run(&mut first, &["BEGIN", "UPDATE t SET b = 1 WHERE a = 1"]).unwrap();
+    thread::scope(|scope| {
+        let other = thread::spawn_scoped(scope, "second", || {
+            let mut second = database.connect();
+            run(&mut second, &["BEGIN", "UPDATE t SET b = 2 WHERE a = 2"]).unwrap();
+            let outcome = run(&mut second, &["UPDATE t SET b = 2 WHERE a = 1"]);
+            run(&mut second, &["COMMIT"]).unwrap();
+            outcome
+        });
+        clock::sleep(Duration::from_millis(30));
+        let own = run(&mut first, &["UPDATE t SET b = 1 WHERE a = 2"]);
+        run(&mut first, &["COMMIT"]).unwrap();
+        let outcomes = [own, other.join().unwrap()];
+        let failed: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
+        assert_eq!(failed.len(), 1, "{failed:?}");
+        assert_eq!(failed[0].state(), SqlState::DEADLOCK_DETECTED);
+    });
+    let rows = rows(&database);
+    assert_eq!(rows[0].1, rows[1].1, "one did both");
+}
+
+#[test]
+fn waiting_ends_when_the_user_says_so() {
+    let database = database();
+    let mut holder = database.connect();
+    run(&mut holder, &["BEGIN", ADD_ONE]).unwrap();
+    let mut waiting = database.connect();
+    run(&mut waiting, &["SET lock_timeout = '20ms'"]).unwrap();
+    assert_eq!(state(run(&mut waiting, &[ADD_TEN])), SqlState::LOCK_NOT_AVAILABLE);
+    assert_eq!(state(run(&mut waiting, &["BEGIN", ADD_TEN])), SqlState::LOCK_NOT_AVAILABLE);
+    run(&mut waiting, &["ROLLBACK", "SET lock_timeout = 0", "SET statement_timeout = '20ms'"]).unwrap();
+    let error = run(&mut waiting, &[ADD_TEN]).unwrap_err();
+    assert_eq!(error.message(), "canceling statement due to statement timeout");
+    run(&mut waiting, &["SET statement_timeout = 0"]).unwrap();
+    let cancel = waiting.cancel_handle();
+    thread::scope(|scope| {
+        let waiting = thread::spawn_scoped(scope, "waiting", || run(&mut waiting, &["BEGIN", ADD_TEN]));
+        clock::sleep(Duration::from_millis(20));
+        while !waiting.is_finished() {
+            cancel.cancel();
+            clock::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(state(waiting.join().unwrap()), SqlState::QUERY_CANCELED);
+    });
+    run(&mut holder, &["COMMIT"]).unwrap();
+    assert_eq!(rows(&database)[0], (1, 1));
+}
+
+/// Many threads add to few rows in transactions of several statements: none fails, nothing is lost.
+#[test]
+fn hot_rows_cost_nobody_an_error() {
+    const THREADS: i32 = 6;
+    const ROUNDS: i32 = 60;
+    let database = database();
+    thread::scope(|scope| {
+        for number in 0..THREADS {
+            let database = &database;
+            thread::spawn_scoped(scope, "adder", move || {
+                let mut connection = database.connect();
+                for round in 0..ROUNDS {
+                    let row = (number + round) % 2 + 1;
+                    let add = format!("UPDATE t SET b = b + 1 WHERE a = {row}");
+                    let own = format!("INSERT INTO t VALUES ({}, {round})", 100 + number * ROUNDS + round);
+                    run(&mut connection, &["BEGIN", &own, &add, "COMMIT"]).unwrap();
+                }
+            });
+        }
+    });
+    let rows = rows(&database);
+    assert_eq!(rows[0].1 + rows[1].1, THREADS * ROUNDS);
+    assert_eq!(rows.len() as i32, 3 + THREADS * ROUNDS);
+}
