@@ -65,10 +65,16 @@ impl Block {
     }
 
     /// A statement other than SET TRANSACTION works in the transaction.
-    pub fn note_use(&mut self) {
+    fn note_use(&mut self) {
         if let Some(open) = self.open() {
             open.used = true;
         }
+    }
+
+    /// The transaction, if its next statement is to read the newest state.
+    fn transaction_to_refresh(&mut self) -> Option<&mut Transaction> {
+        let transaction = self.open()?.transaction.as_mut()?;
+        (transaction.isolation() == Isolation::ReadCommitted).then_some(transaction)
     }
 
     /// Puts it back.
@@ -88,6 +94,16 @@ impl Block {
 }
 
 impl Connection {
+    /// A statement begins that reads or writes; under READ COMMITTED it reads the newest state.
+    pub(crate) fn begin_statement(&mut self) {
+        self.block.note_use();
+        if self.block.transaction_to_refresh().is_some() {
+            // What earlier statements have not read yet is read as they would have.
+            self.streams.read_ahead();
+            self.block.transaction_to_refresh().expect("it has not moved").refresh();
+        }
+    }
+
     /// Takes back a transaction that was lent to a COPY which has ended.
     pub(crate) fn recall(&mut self) {
         if let Block::Open(open) = &mut self.block {
@@ -422,5 +438,5 @@ fn find_savepoint(open: &Open, name: &str) -> Result<usize> {
 
 /// What a transaction must be kept apart from: one that only reads is serializable on any snapshot.
 fn effective(isolation: Isolation, read_only: bool) -> Isolation {
-    if read_only { Isolation::Snapshot } else { isolation }
+    if read_only { isolation.min(Isolation::Snapshot) } else { isolation }
 }

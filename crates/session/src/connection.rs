@@ -225,7 +225,7 @@ impl Connection {
         &mut self,
         work: impl FnOnce(&mut Self, &Transaction) -> Result<T>,
     ) -> Result<T> {
-        self.block.note_use();
+        self.begin_statement();
         self.with_planner(work)
     }
 
@@ -385,9 +385,9 @@ impl Connection {
         mut work: impl FnMut(&mut Self, &mut Transaction) -> Result<T>,
     ) -> Result<T> {
         let alarm = self.alarm();
+        self.begin_statement();
         let result = match self.block.take_transaction() {
             Some(mut transaction) => {
-                self.block.note_use();
                 self.streams.read_ahead();
                 let result = self.in_block_transaction(&mut transaction, &mut work);
                 self.block.put_transaction(transaction);

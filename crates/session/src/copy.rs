@@ -277,7 +277,7 @@ impl Connection {
 
     fn copy_in(&mut self, copy: &Copy) -> Result<Outcome> {
         let options = self.options.clone();
-        self.block.note_use();
+        self.begin_statement();
         if let Some(transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
             let from = CopyFrom::new(&transaction, &self.facts, copy, self.zone);
@@ -315,7 +315,7 @@ impl Connection {
     }
 
     fn copy_out(&mut self, copy: &Copy) -> Result<CopyOut> {
-        self.block.note_use();
+        self.begin_statement();
         if let Some(transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
             let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone);

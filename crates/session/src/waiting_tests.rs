@@ -121,6 +121,30 @@ fn repeatable_read_waits_but_keeps_its_snapshot() {
     assert_eq!(rows(&database)[0], (1, 11));
 }
 
+/// Every statement reads what is committed when it begins; one that had to wait begins anew.
+#[test]
+fn read_committed_waits_and_reads_what_the_other_has_left() {
+    let database = database();
+    let begin = "BEGIN ISOLATION LEVEL READ COMMITTED";
+    let read = "SELECT sum(b) FROM t";
+    beside(&database, &[ADD_ONE], &[begin, read, ADD_TEN, "COMMIT"], "COMMIT").unwrap();
+    assert_eq!(rows(&database)[0], (1, 11));
+    let if_eleven = "UPDATE t SET b = 100 WHERE b = 11";
+    beside(&database, &[ADD_ONE], &[begin, if_eleven, "COMMIT"], "COMMIT").unwrap();
+    assert_eq!(rows(&database)[0], (1, 12), "it was no longer eleven");
+    // Rows that were asked for and not drawn yet are those of their own statement.
+    let (mut first, mut second) = (database.connect(), database.connect());
+    run(&mut first, &[begin, "DECLARE old CURSOR FOR SELECT b FROM t ORDER BY a"]).unwrap();
+    run(&mut second, &["UPDATE t SET b = 77", "DELETE FROM t WHERE a = 3"]).unwrap();
+    let one = |connection: &mut Connection, sql: &str| connection.query_row(sql, &[]).unwrap().unwrap();
+    assert_eq!(one(&mut first, "SELECT sum(b) FROM t"), [Value::BigInt(154)]);
+    for expected in [12, 0, 0] {
+        assert_eq!(one(&mut first, "FETCH old"), [Value::Integer(expected)]);
+    }
+    run(&mut first, &["UPDATE t SET b = 0", "COMMIT"]).unwrap();
+    assert_eq!(rows(&database), [(1, 0), (2, 0)]);
+}
+
 #[test]
 fn a_key_that_another_is_about_to_take_is_waited_for() {
     let database = database();

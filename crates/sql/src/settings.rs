@@ -391,10 +391,11 @@ fn check(parameter: &Parameter, value: &str) -> Result<String> {
     }
 }
 
-/// An isolation level by its name. Every level below repeatable read is run as that.
+/// An isolation level by its name. What is not committed is never read.
 pub fn isolation(name: &str) -> Option<Isolation> {
     match name.to_lowercase().as_str() {
-        "read committed" | "read uncommitted" | "repeatable read" => Some(Isolation::Snapshot),
+        "read committed" | "read uncommitted" => Some(Isolation::ReadCommitted),
+        "repeatable read" => Some(Isolation::Snapshot),
         "serializable" => Some(Isolation::Serializable),
         _ => None,
     }
@@ -403,6 +404,7 @@ pub fn isolation(name: &str) -> Option<Isolation> {
 /// The name of an isolation level.
 pub fn isolation_name(level: Isolation) -> &'static str {
     match level {
+        Isolation::ReadCommitted => "read committed",
         Isolation::Snapshot => "repeatable read",
         Isolation::Serializable => "serializable",
     }
@@ -506,7 +508,7 @@ mod tests {
         assert_eq!(set("client_encoding", "unicode").unwrap(), "UTF8");
         assert_eq!(set("datestyle", "iso").unwrap(), "ISO, MDY");
         assert_eq!(set("app.user", "7").unwrap(), "7");
-        assert_eq!(set("default_transaction_isolation", "read committed").unwrap(), "repeatable read");
+        assert_eq!(set("default_transaction_isolation", "Read Committed").unwrap(), "read committed");
         assert_eq!(set("default_transaction_isolation", "SERIALIZABLE").unwrap(), "serializable");
     }
 

@@ -177,7 +177,7 @@ pub enum TransactionControl {
 pub struct TransactionModes {
     /// READ ONLY or READ WRITE, if either was said.
     pub read_only: Option<bool>,
-    /// The isolation level, if one was said; those below REPEATABLE READ are run as that.
+    /// The isolation level, if one was said; READ UNCOMMITTED is run as READ COMMITTED.
     pub isolation: Option<Isolation>,
 }
 

@@ -25,6 +25,8 @@ use std::time::Duration;
 /// What a transaction is kept apart from. Each keeps what those before it keep.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Isolation {
+    /// Reads the newest snapshot whenever it is [refreshed](Transaction::refresh): SQL's READ COMMITTED.
+    ReadCommitted,
     /// Reads one snapshot, and changes no row that changed since: SQL's REPEATABLE READ.
     Snapshot,
     /// Does what it would do if it ran alone, at the moment of its commit.
@@ -562,15 +564,27 @@ impl Transaction {
 
     /// Whether [`Transaction::restart`] may move it on.
     pub fn can_move_on(&self) -> bool {
-        self.isolation == Isolation::Serializable && self.ddl.is_none()
+        self.isolation != Isolation::Snapshot && self.ddl.is_none()
+    }
+
+    /// Moves a transaction that is only to read what is committed on to the newest state: before each of
+    /// its statements. Nothing for others. No rows may be left to be read of earlier statements.
+    pub fn refresh(&mut self) {
+        if self.isolation == Isolation::ReadCommitted && self.ddl.is_none() {
+            let active = self.engine.active();
+            self.snapshot.read_time = active.advance(&self.slot, self.engine.last());
+            active.settle(&self.slot, self.snapshot.read_time);
+            self.catalog = OnceLock::new();
+        }
     }
 
     /// Takes back what a statement has done that met a conflict, and lets it run once more.
     ///
     /// A serializable transaction moves on to the newest committed state, if what it had read before the
     /// statement still reads the same there: as far as anybody can tell it begins only now, and the
-    /// conflict is gone. 40001 otherwise. Others keep their snapshot, where only a change that was
-    /// taken back no longer conflicts.
+    /// conflict is gone. 40001 otherwise. One that reads what is committed moves on in any case. One
+    /// that keeps to its snapshot stays there, where only a change that was taken back no longer
+    /// conflicts.
     ///
     /// No rows may be left to be read of earlier statements.
     pub fn restart(&mut self, statement: &StatementStart) -> Result<()> {
@@ -578,10 +592,14 @@ impl Transaction {
         if !self.can_move_on() {
             return Ok(());
         }
-        let reads = self.reads.get_mut();
-        reads.truncate(&statement.reads);
         // Whoever was met may have stamped its changes and not yet published its time.
         drop(self.engine.commit.lock());
+        if self.isolation == Isolation::ReadCommitted {
+            self.refresh();
+            return Ok(());
+        }
+        let reads = self.reads.get_mut();
+        reads.truncate(&statement.reads);
         let before = self.snapshot.read_time;
         let active = self.engine.active();
         // Both what it has read and what it will read is kept meanwhile.

@@ -205,11 +205,10 @@ impl Words<'_> {
             if self.words(&["isolation", "level"]) {
                 modes.isolation = Some(if self.word("serializable") {
                     Isolation::Serializable
-                } else if self.words(&["repeatable", "read"])
-                    || self.words(&["read", "committed"])
-                    || self.words(&["read", "uncommitted"])
-                {
+                } else if self.words(&["repeatable", "read"]) {
                     Isolation::Snapshot
+                } else if self.words(&["read", "committed"]) || self.words(&["read", "uncommitted"]) {
+                    Isolation::ReadCommitted
                 } else {
                     return self.unexpected();
                 });
