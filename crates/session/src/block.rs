@@ -135,6 +135,24 @@ impl Connection {
         {
             self.streams.abandon();
             self.block = Block::Failed(open);
+            self.let_go_of_rows();
+        }
+    }
+
+    /// Takes back what a failed block has changed, as far as ROLLBACK TO cannot want it any more: others may
+    /// be waiting for its rows, and the client's ROLLBACK may be long in coming.
+    fn let_go_of_rows(&mut self) {
+        let Block::Failed(open) = &mut self.block else { return };
+        match open.savepoints.last() {
+            None => {
+                if let Some(transaction) = open.transaction.take() {
+                    transaction.rollback();
+                }
+            }
+            Some(last) => {
+                let savepoint = last.savepoint;
+                open.transaction.iter_mut().for_each(|transaction| transaction.rollback_to(savepoint));
+            }
         }
     }
 

@@ -398,8 +398,8 @@ impl Connection {
         result.map_err(|error| timed_out(error, alarm.as_ref()))
     }
 
-    /// Runs a statement of a block. Where it meets a row that another transaction is changing, it waits
-    /// for that one's end; where it meets one that has changed, the block's transaction moves on if it
+    /// Runs a statement in a transaction. Where it meets a row that another transaction is changing, it waits
+    /// for that one's end; where it meets one that has changed, the transaction moves on if it
     /// can ([`Transaction::restart`]). Either way the statement is then run once more.
     fn in_block_transaction<T>(
         &mut self,
@@ -420,6 +420,7 @@ impl Connection {
                 }
                 None if error.is_retryable() && transaction.can_move_on() && retries < MOST_RETRIES => {
                     retries += 1;
+                    self.pause(retries)?;
                 }
                 None => return Err(error),
             }
@@ -464,7 +465,7 @@ impl Connection {
         loop {
             self.options.now = clock::wall_clock_micros();
             let mut transaction = self.shared.engine.try_begin(self.default_isolation)?;
-            let result = match work(self, &mut transaction) {
+            let result = match self.in_block_transaction(&mut transaction, work) {
                 Ok(value) => transaction.commit().map(|ticket| (value, ticket)),
                 Err(error) => {
                     transaction.rollback();
@@ -476,18 +477,11 @@ impl Connection {
                     self.wait(ticket)?;
                     return Ok(value);
                 }
-                Err(error) => match error.blocker() {
-                    // Others get on meanwhile, so this need not be counted.
-                    Some(blocker) => {
-                        let engine = self.shared.engine.clone();
-                        self.wait_until_ended(|longest| engine.wait_for(blocker, longest))?;
-                    }
-                    None if error.is_retryable() && retries < MOST_RETRIES => {
-                        retries += 1;
-                        self.pause(retries)?;
-                    }
-                    None => return Err(error),
-                },
+                Err(error) if error.is_retryable() && retries < MOST_RETRIES => {
+                    retries += 1;
+                    self.pause(retries)?;
+                }
+                Err(error) => return Err(error),
             }
         }
     }

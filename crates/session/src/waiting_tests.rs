@@ -228,6 +228,61 @@ fn waiting_ends_when_the_user_says_so() {
     assert_eq!(rows(&database)[0], (1, 1));
 }
 
+/// Its client may take its time to say ROLLBACK.
+#[test]
+fn a_block_that_has_failed_keeps_nobody_waiting() {
+    let database = database();
+    let mut failed = database.connect();
+    run(&mut failed, &["BEGIN", ADD_ONE]).unwrap();
+    assert_eq!(state(run(&mut failed, &["INSERT INTO t VALUES (1, 1)"])), SqlState::UNIQUE_VIOLATION);
+    run(&mut database.connect(), &["SET lock_timeout = '5s'", ADD_TEN]).unwrap();
+    assert_eq!(failed.status(), TransactionStatus::Failed);
+    assert_eq!(state(run(&mut failed, &[ADD_ONE])), SqlState::IN_FAILED_SQL_TRANSACTION);
+    assert_eq!(state(run(&mut failed, &["ROLLBACK TO nowhere"])), SqlState::INVALID_SAVEPOINT);
+    run(&mut failed, &["COMMIT", "BEGIN", ADD_ONE, "SAVEPOINT s", "UPDATE t SET b = 5 WHERE a = 2"]).unwrap();
+    assert_eq!(state(run(&mut failed, &["SELECT 1 / 0"])), SqlState::DIVISION_BY_ZERO);
+    run(&mut failed, &["ROLLBACK TO s", "COMMIT"]).unwrap();
+    assert_eq!(rows(&database), [(1, 11), (2, 0), (3, 0)]);
+}
+
+/// It could only wait for one after another, and fail in the end.
+#[test]
+fn who_cannot_move_on_does_not_wait_behind_a_change_that_it_does_not_see() {
+    let database = database();
+    let mut old = database.connect();
+    run(&mut old, &["BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT b FROM t"]).unwrap();
+    run(&mut database.connect(), &[ADD_ONE]).unwrap();
+    let mut holder = database.connect();
+    run(&mut holder, &["BEGIN", ADD_ONE]).unwrap();
+    assert_eq!(
+        state(run(&mut old, &["SET LOCAL lock_timeout = '5s'", ADD_TEN])),
+        SqlState::SERIALIZATION_FAILURE
+    );
+}
+
+/// All of them, in both orders, by statements of their own.
+#[test]
+fn statements_that_change_many_rows_get_through_beside_others() {
+    let database = database();
+    thread::scope(|scope| {
+        for number in 0..4 {
+            let database = &database;
+            thread::spawn_scoped(scope, "adder", move || {
+                let mut connection = database.connect();
+                for round in 0..40 {
+                    let sql = match number {
+                        0 => "UPDATE t SET b = b + 1".to_owned(),
+                        1 => "UPDATE t SET b = b + 1 FROM (SELECT 1 AS one) x WHERE a < 9".to_owned(),
+                        _ => format!("UPDATE t SET b = b + 1 WHERE a = {}", round % 3 + 1),
+                    };
+                    run(&mut connection, &[&sql]).unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(rows(&database).iter().map(|row| row.1).sum::<i32>(), 2 * 40 * 3 + 2 * 40);
+}
+
 /// Many threads add to few rows in transactions of several statements: none fails, nothing is lost.
 #[test]
 fn hot_rows_cost_nobody_an_error() {

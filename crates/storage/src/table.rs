@@ -232,7 +232,7 @@ impl Table {
 
     /// Whether `other`, found under `key` of a unique index, stands in the way of a new row with
     /// that key (seed 000 §2.2.5): in the own snapshot, in the newest committed version, or in what
-    /// somebody has not committed yet.
+    /// somebody has not committed yet, be it one of the versions that he may still go back to.
     #[cold]
     fn judge(
         &self,
@@ -243,9 +243,11 @@ impl Table {
         guard: &Guard,
     ) -> Result<Verdict> {
         let committed = Snapshot { read_time: Time::LATEST, owner: snapshot.owner };
-        let in_place = self.has_key_in_place(index, key, other);
+        // In this order: who has not committed at the first look may have at the second.
+        let in_pending = self.is_pending_under(index, key, other, snapshot, guard);
         let in_newest = self.has_key(index, key, other, committed, guard);
         let in_own = self.has_key(index, key, other, snapshot, guard);
+        let in_place = self.has_key_in_place(index, key, other);
         if in_place && in_newest {
             return Err(Error::new(
                 SqlState::UNIQUE_VIOLATION,
@@ -253,7 +255,7 @@ impl Table {
             )
             .with_constraint(&index.spec().name));
         }
-        if in_place || in_newest || in_own {
+        if in_place || in_newest || in_own || in_pending {
             return Err(self.conflict(other, snapshot, guard));
         }
         Ok(Verdict::Dead)
@@ -262,16 +264,31 @@ impl Table {
     /// That a row is in the way, and of the transaction that is changing it just now, if one is.
     #[cold]
     pub fn conflict(&self, row: RowId, snapshot: Snapshot, guard: &Guard) -> Error {
-        let mut newest = self.block(row).head(row.slot(), guard);
-        while let Some(record) = newest
-            && record.is_void()
-        {
-            newest = record.older(guard);
+        self.conflict_over(self.block(row).head(row.slot(), guard), snapshot, guard)
+    }
+
+    /// The conflict over a row whose newest record is `head`. It names nobody to wait for if, below what
+    /// is not committed, there is a change that the snapshot does not see: that stays a conflict.
+    #[cold]
+    fn conflict_over(&self, head: Option<Record<'_>>, snapshot: Snapshot, guard: &Guard) -> Error {
+        let mut blocker = None;
+        let mut next = head;
+        while let Some(record) = next {
+            let stamp = record.stamp();
+            if !record.is_void() && stamp != snapshot.owner {
+                if stamp.time().is_none() {
+                    blocker = Some(stamp);
+                } else {
+                    blocker = blocker.filter(|_| visible(stamp, snapshot));
+                    break;
+                }
+            }
+            next = record.older(guard);
         }
         let error = Error::write_conflict(&self.name());
-        match newest.map(Record::stamp) {
-            Some(stamp) if stamp.time().is_none() && stamp != snapshot.owner => error.with_blocker(stamp),
-            _ => error,
+        match blocker {
+            Some(stamp) => error.with_blocker(stamp),
+            None => error,
         }
     }
 
@@ -297,6 +314,39 @@ impl Table {
             *cell = block.load_cell(slot, *column);
         }
         key_of(block, index, &raw).as_slice() == key
+    }
+
+    /// Whether another transaction that has not committed its changes of `row` has given it `key`, or left it
+    /// with it, in any of its versions: also in one that it has left again, since it may go back there
+    /// (ROLLBACK TO).
+    fn is_pending_under(
+        &self,
+        index: &Index,
+        key: &[u8],
+        row: RowId,
+        snapshot: Snapshot,
+        guard: &Guard,
+    ) -> bool {
+        let block = self.block(row);
+        let slot = row.slot();
+        let (columns, mut raw) = key_columns(index);
+        let _turn = self.key_lock(row).lock();
+        for (column, cell) in columns.iter().zip(&mut raw) {
+            *cell = block.load_cell(slot, *column);
+        }
+        let mut next = block.head(slot, guard);
+        while let Some(record) = next
+            && record.stamp().time().is_none()
+            && record.stamp() != snapshot.owner
+        {
+            // The version after the record. Whether a row is there is not asked: it may be again.
+            if key_of(block, index, &raw).as_slice() == key {
+                return true;
+            }
+            restore_columns(record, &columns, &mut raw);
+            next = record.older(guard);
+        }
+        false
     }
 
     fn allocate_slot(&self) -> (&Block, Slot) {
@@ -408,12 +458,10 @@ impl Table {
         let mut next = head;
         while let Some(record) = next {
             if !record.is_void() {
-                let stamp = record.stamp();
-                if visible(stamp, snapshot) {
+                if visible(record.stamp(), snapshot) {
                     return Ok(());
                 }
-                let error = Error::write_conflict(&self.name());
-                return Err(if stamp.time().is_none() { error.with_blocker(stamp) } else { error });
+                return Err(self.conflict_over(next, snapshot, guard));
             }
             next = record.older(guard);
         }
@@ -663,6 +711,22 @@ impl Table {
     /// Whether what lies in place, committed or not, is a row whose key in `index` is `key`.
     pub fn stands_in_place(&self, index: &Index, key: &[u8], row: RowId) -> bool {
         self.has_key_in_place(index, key, row)
+    }
+
+    /// Whether `row` may come to have `key` in `index` by what another transaction has done to it and not
+    /// committed: it has it in place, or the other may go back to where it had.
+    pub fn may_come_to_stand(
+        &self,
+        index: &Index,
+        key: &[u8],
+        row: RowId,
+        snapshot: Snapshot,
+        guard: &Guard,
+    ) -> bool {
+        // A first transaction may commit after the first look, and a second begin before the second.
+        self.is_pending_under(index, key, row, snapshot, guard)
+            || self.has_key_in_place(index, key, row)
+            || self.is_pending_under(index, key, row, snapshot, guard)
     }
 
     /// A scan of the rows that `snapshot` sees, in blocks' order, shared by any number of threads.

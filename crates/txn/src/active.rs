@@ -23,8 +23,11 @@ use std::time::Duration;
 const SLOTS: usize = 4096;
 const SLOT_BITS: u32 = SLOTS.ilog2();
 const IDLE: u64 = u64::MAX;
-/// While a transaction draws its read time: it may lie anywhere.
+/// While a transaction that begins draws its read time: it may lie anywhere.
 const DRAWING: u64 = IDLE - 1;
+/// Set in the read time of a transaction that is about to move on from it: what it will read next may lie
+/// anywhere after it.
+const ADVANCING: u64 = 1 << 62;
 
 /// Places where waiting transactions sleep; which one depends on whom they wait for.
 const BEDS: usize = 64;
@@ -41,7 +44,7 @@ pub(crate) struct ActiveSet {
 #[repr(align(64))]
 struct Slot {
     read_time: AtomicU64,
-    /// How many transactions have used the slot: makes their ids differ.
+    /// How many transactions have used the slot and ended: makes their ids differ.
     uses: AtomicU64,
     /// The stamp of the transaction that this one waits for, or 0.
     waits_for: AtomicU64,
@@ -95,9 +98,7 @@ impl ActiveSet {
                 // `last` earlier than this.
                 self.used.fetch_max(at + 1, Ordering::SeqCst);
             }
-            // Before anybody can meet its stamp, and ask whether it still runs.
-            let uses = slot.uses.load(Ordering::Relaxed) + 1;
-            slot.uses.store(uses, Ordering::SeqCst);
+            let uses = slot.uses.load(Ordering::Relaxed);
             let read_time = last.load(Ordering::SeqCst);
             slot.read_time.store(read_time, Ordering::SeqCst);
             HINT.set(at);
@@ -108,10 +109,10 @@ impl ActiveSet {
             .with_hint("End some of them, or run fewer at once."))
     }
 
-    /// Begins to move a transaction on to the newest published commit, which is returned. Until
-    /// [`ActiveSet::settle`] everything is kept that it may read, before and after.
-    pub fn advance(&self, slot: &ActiveSlot, last: &AtomicU64) -> Time {
-        self.slots[slot.0].read_time.store(DRAWING, Ordering::SeqCst);
+    /// Begins to move a transaction on from the time it reads at to the newest published commit, which is
+    /// returned. Until [`ActiveSet::settle`] everything is kept that it may read, before and after.
+    pub fn advance(&self, slot: &ActiveSlot, from: Time, last: &AtomicU64) -> Time {
+        self.slots[slot.0].read_time.store(from.0 | ADVANCING, Ordering::SeqCst);
         Time(last.load(Ordering::SeqCst))
     }
 
@@ -123,6 +124,8 @@ impl ActiveSet {
     /// Counts a transaction off.
     pub fn leave(&self, slot: &ActiveSlot) {
         let own = &self.slots[slot.0];
+        // First, so that nobody takes the next transaction in the slot for this one.
+        own.uses.store(own.uses.load(Ordering::Relaxed) + 1, Ordering::SeqCst);
         // What it read comes before it is gone; and in sequential order with the waiters' own count, so
         // that either they see that it has gone or it sees them.
         own.read_time.store(IDLE, Ordering::SeqCst);
@@ -144,12 +147,13 @@ impl ActiveSet {
         is_running().then_some(slot)
     }
 
-    /// Waits for the end of another transaction, for a while.
+    /// Waits for the end of another transaction, for a while. Of a ring that waits for each other one is
+    /// told, perhaps only when it calls again.
     pub fn wait(&self, own: &ActiveSlot, own_stamp: Stamp, other: Stamp, longest: Duration) -> Waited {
         let waits_for = &self.slots[own.0].waits_for;
         // In sequential order: of those who close a ring together, the last sees all of it.
         waits_for.store(other.to_bits(), Ordering::SeqCst);
-        let waited = if self.leads_to(other, own_stamp) {
+        let waited = if self.is_victim(other, own_stamp) {
             Waited::Deadlock
         } else {
             self.sleep_until_end(other, longest)
@@ -158,21 +162,28 @@ impl ActiveSet {
         waited
     }
 
-    /// Whether `from` waits for `to`, perhaps through others.
-    fn leads_to(&self, from: Stamp, to: Stamp) -> bool {
-        let mut next = from.to_bits();
+    /// Whether `other` waits, perhaps through others, for the transaction that would wait for it, and that
+    /// one is the one of the ring to give way: all see the ring, and only one shall.
+    fn is_victim(&self, other: Stamp, own: Stamp) -> bool {
+        let mut next = other.to_bits();
+        let mut greatest = own.to_bits();
         for _ in 0..SLOTS {
+            greatest = greatest.max(next);
             let Some(slot) = self.running(next) else { return false };
-            next = slot.waits_for.load(Ordering::SeqCst);
-            if next == to.to_bits() {
-                return true;
+            let waits_for = slot.waits_for.load(Ordering::SeqCst);
+            // It may have ended meanwhile, and the slot be another's.
+            if self.running(next).is_none() {
+                return false;
             }
+            if waits_for == own.to_bits() {
+                return greatest == own.to_bits();
+            }
+            next = waits_for;
         }
         false
     }
 
-    /// Waits for a transaction's end, for a while.
-    pub fn sleep_until_end(&self, other: Stamp, longest: Duration) -> Waited {
+    fn sleep_until_end(&self, other: Stamp, longest: Duration) -> Waited {
         let Some(slot) = self.running(other.to_bits()) else { return Waited::Ended };
         let (lock, wake) = &self.beds[other.sequence().expect("it runs") as usize % BEDS];
         slot.waiters.fetch_add(1, Ordering::SeqCst);
@@ -190,16 +201,27 @@ impl ActiveSet {
     /// stamp or an older one are needed by no active or future snapshot.
     pub fn horizon(&self, last: &AtomicU64) -> Time {
         let now = last.load(Ordering::SeqCst);
-        Time(self.read_times().fold(now, |least, time| if time == DRAWING { 0 } else { least.min(time) }))
+        let least = |least: u64, time| if time == DRAWING { 0 } else { least.min(time & !ADVANCING) };
+        Time(self.read_times().fold(now, least))
     }
 
     /// The read times of all active transactions, ascending, and the time that those begun since
-    /// read at least at. `None` while one is drawing its read time, which may lie anywhere.
+    /// read at least at, as do those that are advancing. `None` while one is drawing its read time, which
+    /// may lie anywhere.
     pub fn snapshot_times(&self, last: &AtomicU64) -> Option<(Vec<Time>, Time)> {
-        let now = last.load(Ordering::SeqCst);
-        let mut times: Vec<Time> = self.read_times().map(Time).collect();
+        let mut now = last.load(Ordering::SeqCst);
+        let mut times = Vec::new();
+        for time in self.read_times() {
+            if time == DRAWING {
+                return None;
+            }
+            if time & ADVANCING != 0 {
+                now = now.min(time & !ADVANCING);
+            }
+            times.push(Time(time & !ADVANCING));
+        }
         times.sort_unstable();
-        (times.last() != Some(&Time(DRAWING))).then_some((times, Time(now)))
+        Some((times, Time(now)))
     }
 
     fn read_times(&self) -> impl Iterator<Item = u64> {
@@ -235,16 +257,18 @@ mod tests {
     }
 
     #[test]
-    fn who_moves_on_holds_everything_back_meanwhile() {
+    fn who_moves_on_keeps_what_it_reads_before_and_after() {
         let last = AtomicU64::new(5);
         let active = ActiveSet::new();
         let (slot, _) = active.enter(&last).unwrap();
         last.store(9, Ordering::SeqCst);
-        assert_eq!(active.advance(&slot, &last), Time(9));
+        assert_eq!(active.advance(&slot, Time(5), &last), Time(9));
         last.store(12, Ordering::SeqCst);
-        assert_eq!((active.horizon(&last), active.snapshot_times(&last)), (Time(0), None));
+        assert_eq!(active.horizon(&last), Time(5));
+        assert_eq!(active.snapshot_times(&last), Some((vec![Time(5)], Time(5))));
         active.settle(&slot, Time(9));
         assert_eq!(active.horizon(&last), Time(9));
+        assert_eq!(active.snapshot_times(&last), Some((vec![Time(9)], Time(12))));
     }
 
     #[test]

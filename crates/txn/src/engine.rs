@@ -8,7 +8,7 @@
 //! can draw a read time between the draw and the last stamp, because read times are drawn from
 //! `last`, which moves at the very end.
 
-use crate::active::{ActiveSet, ActiveSlot, Waited};
+use crate::active::{ActiveSet, ActiveSlot};
 use crate::catalog::{Catalog, IdMarks, Oid, SequenceDef};
 use crate::checkpoint::Store;
 use crate::collector::Collector;
@@ -20,7 +20,7 @@ use crate::transaction::{Isolation, Ticket, Transaction};
 use firn_base::disk::{Disk, RealDisk};
 use firn_base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, Weak};
 use firn_base::thread::JoinHandle;
-use firn_base::{Error, Lsn, Result, Snapshot, SqlState, Stamp, TableId, Time, clock, thread};
+use firn_base::{Error, Lsn, Result, Snapshot, SqlState, TableId, Time, clock, thread};
 use firn_log::{Log, LogOptions, RedoBuffer};
 use firn_storage::{Provider, Table, TableOptions, WriteSet};
 use std::collections::HashMap;
@@ -366,7 +366,7 @@ impl Engine {
         let mut validated = since;
         while validated < now {
             let ended = self.collector.ended_between(validated, now);
-            reads.validate(snapshot, &ended, self.config.granularity)?;
+            reads.validate(snapshot, now, &ended, self.config.granularity)?;
             // Not every time is a write set's.
             validated = ended.last().map_or(now, |last| last.time);
         }
@@ -395,7 +395,7 @@ impl Engine {
                 break;
             }
             if validated == snapshot.read_time {
-                self.active.advance(slot, &self.last);
+                self.active.advance(slot, validated, &self.last);
             }
             validated = self.validate(reads, snapshot, validated)?;
             if self.last.load(Ordering::Relaxed) <= validated.0 + LEFT_TO_VALIDATE {
@@ -486,12 +486,6 @@ impl Engine {
     /// The newest published commit time.
     pub(crate) fn last(&self) -> &AtomicU64 {
         &self.last
-    }
-
-    /// Waits for a transaction's end, for a while, on behalf of nobody who runs one: whoever holds
-    /// nothing cannot be part of a deadlock.
-    pub fn wait_for(&self, transaction: Stamp, longest: Duration) -> Waited {
-        self.active.sleep_until_end(transaction, longest)
     }
 
     pub(crate) fn leave(&self, slot: &ActiveSlot) {

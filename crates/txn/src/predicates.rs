@@ -33,8 +33,8 @@ const ROW_RANGES: usize = 256;
 
 /// Ranges of keys of a table that are remembered; more become fewer that are wider.
 const MOST_KEY_RANGES: usize = 1024;
-/// How many of each index they become.
-const KEY_RANGES: usize = 128;
+/// How many they become, of all indexes together, if there are not more indexes.
+const KEY_RANGES: usize = 256;
 
 /// Scans of a table with different conditions that are remembered; more become one of all rows.
 const MOST_SCANS: usize = 64;
@@ -207,7 +207,7 @@ impl PredicateLog {
     ) {
         let reads = self.of(table);
         reads.columns = reads.columns.union(columns).union(index.columns());
-        if reads.key_ranges.len() == MOST_KEY_RANGES {
+        if reads.key_ranges.len() >= MOST_KEY_RANGES {
             reads.widen_key_ranges();
         }
         let (low, high) = (low.map(KeyBuffer::from_slice), high.map(KeyBuffer::from_slice));
@@ -237,17 +237,19 @@ impl PredicateLog {
         reads.scans.push(Scan { conditions: conditions.into(), columns });
     }
 
-    /// Whether what was read in `snapshot` still reads the same, as far as the write sets go that have
-    /// ended since; 40001 naming the table otherwise. The transaction's own changes are not among them.
+    /// Whether what was read in `snapshot` reads the same at the time `now`, as far as these write sets go,
+    /// which have ended in between; 40001 naming the table otherwise. The transaction's own changes are
+    /// not among them.
     pub fn validate(
         &mut self,
         snapshot: Snapshot,
+        now: Time,
         ended: &[Arc<Retired>],
         granularity: Granularity,
     ) -> Result<()> {
         let mut guard = None;
         let mut conflict = None;
-        let now = Snapshot { read_time: Time::LATEST, owner: snapshot.owner };
+        let now = Snapshot { read_time: now, owner: snapshot.owner };
         // What was compared once need not be again, however often it changed: `now` is the same for all.
         let mut compared = HashSet::new();
         let may_repeat = ended.len() > SEVERAL;
@@ -350,9 +352,11 @@ impl TableReads {
             }
         }
         self.key_ranges.sort_by(|left, right| (left.index.0, low(left)).cmp(&(right.index.0, low(right))));
+        let indexes = self.key_ranges.chunk_by(|left, right| left.index == right.index).count();
+        let each = (KEY_RANGES / indexes).max(1);
         let mut wider: Vec<KeyRange> = Vec::new();
         for ranges in self.key_ranges.chunk_by(|left, right| left.index == right.index) {
-            for neighbours in ranges.chunks(ranges.len().div_ceil(KEY_RANGES)) {
+            for neighbours in ranges.chunks(ranges.len().div_ceil(each)) {
                 // Bounds that name the same prefix, one with and one without it: with it.
                 let first = match low(&neighbours[0]) {
                     [] => Bound::Unbounded,

@@ -481,7 +481,7 @@ impl Transaction {
             if table.sees(index, key, row, self.snapshot, guard) {
                 outcome = Ok(true);
             } else if table.changed_unseen(row, self.snapshot, guard)
-                && table.stands_in_place(index, key, row)
+                && table.may_come_to_stand(index, key, row, self.snapshot, guard)
             {
                 outcome = Err(table.conflict(row, self.snapshot, guard));
             }
@@ -546,8 +546,7 @@ impl Transaction {
         }
         let may_move = self.may_advance && self.writes().is_empty();
         if may_move {
-            self.snapshot.read_time = self.engine.active().advance(&self.slot, self.engine.last());
-            self.engine.active().settle(&self.slot, self.snapshot.read_time);
+            self.move_on();
         }
         may_move
     }
@@ -571,11 +570,15 @@ impl Transaction {
     /// its statements. Nothing for others. No rows may be left to be read of earlier statements.
     pub fn refresh(&mut self) {
         if self.isolation == Isolation::ReadCommitted && self.ddl.is_none() {
-            let active = self.engine.active();
-            self.snapshot.read_time = active.advance(&self.slot, self.engine.last());
-            active.settle(&self.slot, self.snapshot.read_time);
+            self.move_on();
             self.catalog = OnceLock::new();
         }
+    }
+
+    fn move_on(&mut self) {
+        let active = self.engine.active();
+        self.snapshot.read_time = active.advance(&self.slot, self.snapshot.read_time, self.engine.last());
+        active.settle(&self.slot, self.snapshot.read_time);
     }
 
     /// Takes back what a statement has done that met a conflict, and lets it run once more.
@@ -603,7 +606,7 @@ impl Transaction {
         let before = self.snapshot.read_time;
         let active = self.engine.active();
         // Both what it has read and what it will read is kept meanwhile.
-        active.advance(&self.slot, self.engine.last());
+        active.advance(&self.slot, before, self.engine.last());
         let moved = self.engine.validate(reads, self.snapshot, before);
         let read_time = *moved.as_ref().unwrap_or(&before);
         active.settle(&self.slot, read_time);

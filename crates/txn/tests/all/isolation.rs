@@ -211,6 +211,45 @@ fn garbage_goes_when_nobody_reads_it_and_slots_are_used_again() {
     assert!(one_block < 500_000, "5,000 rows in turn fit into the slots of 100: {one_block}");
 }
 
+/// Savepoints bring back rows and keys that their transaction had given up.
+#[test]
+fn a_key_is_not_given_away_while_its_row_may_come_back_to_it() {
+    let bank = bank_with(&[(1, 10)]);
+    for (given_up_by, key) in [("delete", 9), ("move", 9), ("delete after move", 8), ("two moves", 8)] {
+        let mut holder = bank.engine.begin();
+        if key == 9 {
+            bank.insert(&mut holder, 9, 90).unwrap();
+        } else {
+            bank.set_key(&mut holder, 1, 8).unwrap();
+        }
+        let savepoint = holder.savepoint();
+        match given_up_by {
+            "delete" => bank.delete(&mut holder, 9).unwrap(),
+            "move" => bank.set_key(&mut holder, 9, 5).unwrap(),
+            "delete after move" => bank.delete(&mut holder, 8).unwrap(),
+            _ => {
+                bank.set_key(&mut holder, 8, 5).unwrap();
+                bank.set_key(&mut holder, 5, 6).unwrap();
+            }
+        }
+        let mut other = bank.engine.begin();
+        let error = bank.insert(&mut other, key, 0).unwrap_err();
+        assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE, "{given_up_by}");
+        assert_eq!(error.blocker(), Some(holder.snapshot().owner));
+        other.rollback();
+        holder.rollback_to(savepoint);
+        commit(holder);
+        let mut tidy = bank.engine.begin();
+        assert_eq!(bank.scan(&tidy).len(), if key == 9 { 2 } else { 1 });
+        if key == 9 {
+            bank.delete(&mut tidy, 9).unwrap()
+        } else {
+            bank.set_key(&mut tidy, 8, 1).unwrap()
+        }
+        commit(tidy);
+    }
+}
+
 #[test]
 #[cfg_attr(miri, ignore = "runs thousands of transactions")]
 fn trimming_behind_a_long_reader_hides_no_conflict() {
