@@ -87,7 +87,7 @@ impl Collector {
     /// Collects what no snapshot needs and trims chains.
     pub fn collect(&self, active: &ActiveSet, last: &AtomicU64) {
         let _turn = self.turn.lock();
-        while self.collect_some(active, last) {}
+        self.collect_some(usize::MAX, active, last);
         if self.ended.lock().retired.len() > TRIM_ABOVE {
             self.trim(active, last);
         }
@@ -96,36 +96,43 @@ impl Collector {
     /// A committer's part of the collection, unless another thread is at it.
     pub fn collect_inline(&self, active: &ActiveSet, last: &AtomicU64) {
         if let Some(_turn) = self.turn.try_lock() {
-            self.collect_some(active, last);
+            self.collect_some(COLLECT_INLINE, active, last);
         }
     }
 
-    /// Collects the oldest few, in the collector's turn; whether there may be more.
-    fn collect_some(&self, active: &ActiveSet, last: &AtomicU64) -> bool {
+    /// Collects the oldest, at most so many, in the collector's turn.
+    fn collect_some(&self, most: usize, active: &ActiveSet, last: &AtomicU64) {
         self.uncollected.store(0, Ordering::Relaxed);
         let horizon = active.horizon(last);
-        let mut dead = Few::new();
-        {
-            let mut ended = self.ended.lock();
-            while dead.len() < COLLECT_INLINE
-                && let Some(retired) = ended.pop_until(horizon)
-            {
-                dead.push(retired);
-            }
-        }
-        let is_full = dead.len() == COLLECT_INLINE;
         let guard = pin();
         let mut garbage = Garbage::default();
-        let mut next = dead.into_iter().peekable();
-        while let Some(retired) = next.next() {
-            next.peek().iter().for_each(|next| next.prefetch());
-            let retired = Arc::into_inner(retired).expect("who validates against it began before it ended");
-            retired.collect(&mut garbage, &guard);
+        let mut left = most;
+        loop {
+            // A few at a time: committers wait for the lock.
+            let mut dead = Few::new();
+            {
+                let mut ended = self.ended.lock();
+                while dead.len() < COLLECT_INLINE.min(left)
+                    && let Some(retired) = ended.pop_until(horizon)
+                {
+                    dead.push(retired);
+                }
+            }
+            if dead.is_empty() {
+                break;
+            }
+            left -= dead.len();
+            let mut next = dead.into_iter().peekable();
+            while let Some(retired) = next.next() {
+                next.peek().iter().for_each(|next| next.prefetch());
+                let retired =
+                    Arc::into_inner(retired).expect("who validates against it began before it ended");
+                retired.collect(&mut garbage, &guard);
+            }
         }
         garbage.free(&guard);
         // Otherwise the memory comes back hundreds of transactions later.
         guard.flush();
-        is_full
     }
 
     /// Trims everything not yet trimmed but for the newest few, in the collector's turn.
