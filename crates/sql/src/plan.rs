@@ -98,7 +98,7 @@ impl Plan {
                     })
                     .collect();
                 let has_arrays = columns.iter().any(|column| column.element.is_some());
-                let short = match locks_rows(query) || has_arrays {
+                let short = match has_arrays {
                     true => None,
                     false => ShortProgram::compile(&plan).map(Box::new),
                 };
@@ -195,11 +195,6 @@ impl Plan {
             Body::Other => Err(Error::new(SqlState::SYNTAX_ERROR, "there is nothing to explain")),
         }
     }
-}
-
-/// Whether a query asks for row locks, which the short path knows nothing of.
-fn locks_rows(query: &ast::Query) -> bool {
-    !query.locks.is_empty()
 }
 
 /// Whether a plan reads more than constants.

@@ -11,8 +11,8 @@
 //! was taken, hence before the transaction's read time: the horizon is not above it.
 //!
 //! Whoever needs a row that another transaction has changed and not committed can wait for its end here.
-//! Each slot names the transaction that its own waits for, so that a ring of them is found by
-//! whoever closes it.
+//! Each slot names the transaction that its own waits for, so that a ring of them is found by walking
+//! along it; the one of the greatest number gives way.
 
 use firn_base::sync::{AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 use firn_base::{Error, Result, Snapshot, SqlState, Stamp, Time};
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_closes_a_ring_is_told() {
+    fn of_a_ring_one_is_told() {
         let last = AtomicU64::new(5);
         let active = ActiveSet::new();
         let running: Vec<_> = (0..3).map(|_| active.enter(&last).unwrap()).collect();

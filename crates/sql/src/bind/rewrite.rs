@@ -64,6 +64,7 @@ impl VisitorMut for Rewriter {
     type Break = Error;
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
+        refuse_locks(query)?;
         distinct::order_by_position(query)?;
         fetch_to_limit(query)?;
         table_to_select(query);
@@ -350,6 +351,18 @@ fn count(expression: &mut Expr) {
     plain_number(expression);
     if !matches!(expression, Expr::Value(value) if !matches!(value.value, Value::Placeholder(_))) {
         wrap(expression, DataType::Int8(None));
+    }
+}
+
+/// A lock that is not taken would lose updates.
+fn refuse_locks(query: &Query) -> ControlFlow<Error> {
+    match query.locks.first() {
+        None => ControlFlow::Continue(()),
+        Some(lock) => {
+            ControlFlow::Break(Error::unsupported(format!("SELECT … FOR {}", lock.lock_type)).with_hint(
+                "Use SERIALIZABLE, the default: what a transaction reads is validated when it commits.",
+            ))
+        }
     }
 }
 
