@@ -4,17 +4,16 @@
 //! As the description wants it, subscribers are drawn non-uniformly, and transactions that find no
 //! row, or insert one that is there already, have failed: they count as done but not as committed.
 
-use crate::columns::Columns;
+use crate::columns::Columns as Batch;
 use crate::driver::{Client, Done};
 use crate::schema::{TableSchema, tables};
 use crate::tpcc::load::{LoadProgress, insert_columns};
 use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicUsize, Mutex, Ordering};
-use firn_base::{Cell, ColumnId, Result, RowId, SqlState};
-use firn_storage::{Index, KeyBuffer, Table};
-use firn_txn::{Engine, Guard, Transaction, pin};
+use firn_base::{Result, RowId, SqlState};
+use firn_storage::Row;
+use firn_txn::{Columns, Engine, Guard, Key, Str, TableAccess, Text, Transaction, pin};
 use std::io::Write;
-use std::ops::Bound::Included;
 
 tables! {
     /// Subscribers, with 30 fields that stand for what is known of them.
@@ -149,12 +148,12 @@ pub fn load(
     failure.into_inner().map_or(Ok(()), Err)
 }
 
-fn generate(first: i32, last: i32, seed: u64) -> [(&'static TableSchema, Columns); 4] {
+fn generate(first: i32, last: i32, seed: u64) -> [(&'static TableSchema, Batch); 4] {
     let random = &mut Random::seeded(seed);
-    let mut subscribers = Columns::new(&subscriber::SCHEMA);
-    let mut accesses = Columns::new(&access_info::SCHEMA);
-    let mut facilities = Columns::new(&special_facility::SCHEMA);
-    let mut forwardings = Columns::new(&call_forwarding::SCHEMA);
+    let mut subscribers = Batch::new(&subscriber::SCHEMA);
+    let mut accesses = Batch::new(&access_info::SCHEMA);
+    let mut facilities = Batch::new(&special_facility::SCHEMA);
+    let mut forwardings = Batch::new(&call_forwarding::SCHEMA);
     for s_id in first..=last {
         subscribers.number(i64::from(s_id)).text(Number::of(s_id).as_str());
         for (count, largest) in [(10, 1), (10, 15), (10, 255)] {
@@ -236,42 +235,58 @@ impl Number {
     }
 }
 
-/// A table and one of its indexes.
-struct Keyed {
-    table: Arc<Table>,
-    index: Arc<Index>,
-}
-
-impl Keyed {
-    fn open(engine: &Arc<Engine>, schema: &TableSchema, index: usize) -> Result<Keyed> {
-        let (table, indexes) = schema.open(engine)?;
-        Ok(Keyed { table, index: indexes[index].clone() })
-    }
-}
-
-/// The four tables of an open database.
+/// The access paths to an open database.
 pub struct Tatp {
     engine: Arc<Engine>,
     subscribers: i32,
-    subscriber: Keyed,
-    subscriber_by_number: Keyed,
-    access_info: Keyed,
-    special_facility: Keyed,
-    call_forwarding: Keyed,
+    subscriber: Key<(i32,)>,
+    subscriber_by_number: Key<(Str,)>,
+    /// Number, telephone number, locations.
+    subscriber_data: Columns<(i32, Str, i32, i32)>,
+    /// The other thirty.
+    subscriber_details: Columns<[i16; 30]>,
+    subscriber_id: Columns<(i32,)>,
+    bit_1: Columns<(i16,)>,
+    vlr_location: Columns<(i32,)>,
+    access_info: Key<(i32, i16)>,
+    access_data: Columns<(i16, i16, Str, Str)>,
+    special_facility: Key<(i32, i16)>,
+    is_active: Columns<(i16,)>,
+    data_a: Columns<(i16,)>,
+    call_forwarding: Key<(i32, i16, i16)>,
+    call_forwardings: Key<(i32, i16)>,
+    forwarding: Columns<(i32, i16, i16, i16, Str)>,
+    /// Times and number.
+    destination: Columns<(i16, i16, Str)>,
 }
 
 impl Tatp {
-    /// Finds the tables. 42P01 if they have not been loaded.
+    /// Prepares them. 42P01 if the tables have not been loaded.
     pub fn open(engine: &Arc<Engine>) -> Result<Tatp> {
-        let subscriber = Keyed::open(engine, &subscriber::SCHEMA, 0)?;
+        let subscriber = TableAccess::open(engine, "subscriber")?;
+        let access = TableAccess::open(engine, "access_info")?;
+        let facility = TableAccess::open(engine, "special_facility")?;
+        let forwarding = TableAccess::open(engine, "call_forwarding")?;
+        let details: Vec<&str> = subscriber::SCHEMA.columns[2..32].iter().map(|column| column.name).collect();
         Ok(Tatp {
             engine: engine.clone(),
-            subscribers: subscriber.table.approximate_rows() as i32,
-            subscriber,
-            subscriber_by_number: Keyed::open(engine, &subscriber::SCHEMA, 1)?,
-            access_info: Keyed::open(engine, &access_info::SCHEMA, 0)?,
-            special_facility: Keyed::open(engine, &special_facility::SCHEMA, 0)?,
-            call_forwarding: Keyed::open(engine, &call_forwarding::SCHEMA, 0)?,
+            subscribers: subscriber.table().approximate_rows() as i32,
+            subscriber: subscriber.key("subscriber_pkey")?,
+            subscriber_by_number: subscriber.key("subscriber_by_number")?,
+            subscriber_data: subscriber.columns(&["s_id", "sub_nbr", "msc_location", "vlr_location"])?,
+            subscriber_details: subscriber.columns(&details)?,
+            subscriber_id: subscriber.columns(&["s_id"])?,
+            bit_1: subscriber.columns(&["bit_1"])?,
+            vlr_location: subscriber.columns(&["vlr_location"])?,
+            access_info: access.key("access_info_pkey")?,
+            access_data: access.columns(&["data1", "data2", "data3", "data4"])?,
+            special_facility: facility.key("special_facility_pkey")?,
+            is_active: facility.columns(&["is_active"])?,
+            data_a: facility.columns(&["data_a"])?,
+            call_forwarding: forwarding.key("call_forwarding_pkey")?,
+            call_forwardings: forwarding.key("call_forwarding_pkey")?,
+            forwarding: forwarding.all_columns()?,
+            destination: forwarding.columns(&["start_time", "end_time", "numberx"])?,
         })
     }
 
@@ -301,7 +316,6 @@ pub struct Worker<'t> {
     spread: i64,
     kind: Kind,
     s_id: i32,
-    key: KeyBuffer,
 }
 
 impl<'t> Worker<'t> {
@@ -318,7 +332,6 @@ impl<'t> Worker<'t> {
             spread,
             kind: Kind::GetSubscriberData,
             s_id: 1,
-            key: KeyBuffer::new(),
         }
     }
 
@@ -327,44 +340,34 @@ impl<'t> Worker<'t> {
     }
 
     fn get_subscriber_data(&mut self) -> Result<Done> {
+        let tatp = self.tatp;
         let guard = &pin();
-        let tx = self.tatp.engine.begin_read_only();
-        let columns: [ColumnId; 34] = std::array::from_fn(|column| ColumnId(column as u16));
-        let keyed = &self.tatp.subscriber;
-        let row = find(&tx, keyed, &[Cell::i32(self.s_id)], &mut self.key, guard);
-        let cells = read(&tx, &keyed.table, row.expect("subscribers stay"), columns, guard);
-        let shown = cells[2..].iter().map(|cell| cell.word() as i64).sum::<i64>();
-        done(tx, shown + cells[1].bytes().len() as i64)
+        let tx = tatp.engine.begin_read_only();
+        let found = tx.find_as(&tatp.subscriber, &(self.s_id,), &tatp.subscriber_data, guard);
+        let (row, (_, number, msc_location, vlr_location)) = found.expect("subscribers stay");
+        let details = tx.read_as(&tatp.subscriber_details, row, guard).expect("it was just found");
+        let shown = details.iter().map(|detail| i64::from(*detail)).sum::<i64>();
+        let locations = i64::from(msc_location) + i64::from(vlr_location);
+        done(tx, shown + locations + number.len() as i64)
     }
 
     fn get_new_destination(&mut self) -> Result<Done> {
         let (sf_type, start) = (self.one_of(1, 4), self.one_of(0, 2) * 8);
         let end = self.one_of(1, 24);
+        let tatp = self.tatp;
         let guard = &pin();
-        let tx = self.tatp.engine.begin_read_only();
-        let facility = [Cell::i32(self.s_id), Cell::i16(sf_type)];
-        let keyed = &self.tatp.special_facility;
-        let Some(row) = find(&tx, keyed, &facility, &mut self.key, guard) else { return nothing(tx) };
-        let [is_active] = read(&tx, &keyed.table, row, [special_facility::is_active], guard);
-        if is_active.word() == 0 {
-            return nothing(tx);
+        let tx = tatp.engine.begin_read_only();
+        let facility = (self.s_id, sf_type);
+        match tx.find_as(&tatp.special_facility, &facility, &tatp.is_active, guard) {
+            Some((_, (is_active,))) if is_active != 0 => {}
+            _ => return nothing(tx),
         }
-        let keyed = &self.tatp.call_forwarding;
-        self.key.clear();
-        keyed.index.encode(&facility, &mut self.key);
         let (mut found, mut shown) = (false, 0);
-        let bound = Included(&self.key[..]);
-        tx.range(&keyed.table, &keyed.index, bound, bound, false, guard, &mut |row| {
-            let [start_time, end_time, number] = read(
-                &tx,
-                &keyed.table,
-                row,
-                [call_forwarding::start_time, call_forwarding::end_time, call_forwarding::numberx],
-                guard,
-            );
-            if start_time.word() as i16 <= start && end < end_time.word() as i16 {
+        tx.prefix_as(&tatp.call_forwardings, &facility, &tatp.destination, guard, |_, forwarding| {
+            let (start_time, end_time, number) = forwarding;
+            if start_time <= start && end < end_time {
                 found = true;
-                shown += number.bytes().len() as i64;
+                shown += number.len() as i64;
             }
             true
         });
@@ -373,28 +376,24 @@ impl<'t> Worker<'t> {
 
     fn get_access_data(&mut self) -> Result<Done> {
         let ai_type = self.one_of(1, 4);
+        let tatp = self.tatp;
         let guard = &pin();
-        let tx = self.tatp.engine.begin_read_only();
-        let keyed = &self.tatp.access_info;
-        let cells = [Cell::i32(self.s_id), Cell::i16(ai_type)];
-        let Some(row) = find(&tx, keyed, &cells, &mut self.key, guard) else { return nothing(tx) };
-        let columns = [access_info::data1, access_info::data2, access_info::data3, access_info::data4];
-        let [data1, data2, data3, data4] = read(&tx, &keyed.table, row, columns, guard);
-        let characters = data3.bytes().len() + data4.bytes().len();
-        done(tx, (data1.word() + data2.word()) as i64 + characters as i64)
+        let tx = tatp.engine.begin_read_only();
+        let found = tx.find_as(&tatp.access_info, &(self.s_id, ai_type), &tatp.access_data, guard);
+        let Some((_, (data1, data2, data3, data4))) = found else { return nothing(tx) };
+        done(tx, i64::from(data1) + i64::from(data2) + (data3.len() + data4.len()) as i64)
     }
 
     fn update_subscriber_data(&mut self) -> Result<Done> {
         let (sf_type, bit, data) = (self.one_of(1, 4), self.one_of(0, 1), self.one_of(0, 255));
+        let tatp = self.tatp;
         let guard = &pin();
-        let mut tx = self.tatp.engine.begin();
-        let keyed = &self.tatp.subscriber;
-        let row = find(&tx, keyed, &[Cell::i32(self.s_id)], &mut self.key, guard).expect("subscribers stay");
-        tx.update(&keyed.table, row, &[subscriber::bit_1], &[Cell::i16(bit)], guard)?;
-        let keyed = &self.tatp.special_facility;
-        let cells = [Cell::i32(self.s_id), Cell::i16(sf_type)];
-        let Some(row) = find(&tx, keyed, &cells, &mut self.key, guard) else { return nothing(tx) };
-        tx.update(&keyed.table, row, &[special_facility::data_a], &[Cell::i16(data)], guard)?;
+        let mut tx = tatp.engine.begin();
+        let found = tx.find_as(&tatp.subscriber, &(self.s_id,), &tatp.bit_1, guard);
+        tx.update_as(&tatp.bit_1, found.expect("subscribers stay").0, &(bit,), guard)?;
+        let found = tx.find_as(&tatp.special_facility, &(self.s_id, sf_type), &tatp.data_a, guard);
+        let Some((row, _)) = found else { return nothing(tx) };
+        tx.update_as(&tatp.data_a, row, &(data,), guard)?;
         done(tx, i64::from(data))
     }
 
@@ -402,9 +401,8 @@ impl<'t> Worker<'t> {
         let location = self.random.uniform(1, LOCATIONS) as i32;
         let guard = &pin();
         let mut tx = self.tatp.engine.begin();
-        let row = self.by_number(&tx, guard);
-        let table = &self.tatp.subscriber.table;
-        tx.update(table, row, &[subscriber::vlr_location], &[Cell::i32(location)], guard)?;
+        let (row, _) = self.by_number(&tx, &self.tatp.vlr_location, guard);
+        tx.update_as(&self.tatp.vlr_location, row, &(location,), guard)?;
         done(tx, i64::from(location))
     }
 
@@ -412,16 +410,15 @@ impl<'t> Worker<'t> {
         let (sf_type, start) = (self.one_of(1, 4), self.one_of(0, 2) * 8);
         let end = start + self.one_of(1, 8);
         let number = Number::of(self.random.uniform(1, i64::from(i32::MAX)) as i32);
+        let tatp = self.tatp;
         let guard = &pin();
-        let mut tx = self.tatp.engine.begin();
-        let subscriber_row = self.by_number(&tx, guard);
-        let [s_id] = read(&tx, &self.tatp.subscriber.table, subscriber_row, [subscriber::s_id], guard);
-        let facility = [s_id, Cell::i16(sf_type)];
-        if find(&tx, &self.tatp.special_facility, &facility, &mut self.key, guard).is_none() {
+        let mut tx = tatp.engine.begin();
+        let (_, (s_id,)) = self.by_number(&tx, &tatp.subscriber_id, guard);
+        if tx.find_as(&tatp.special_facility, &(s_id, sf_type), &tatp.is_active, guard).is_none() {
             return nothing(tx);
         }
-        let row = [s_id, facility[1], Cell::i16(start), Cell::i16(end), Cell::text(number.as_str())];
-        match tx.insert(&self.tatp.call_forwarding.table, &row, guard) {
+        let forwarding = (s_id, sf_type, start, end, Text::from(number.as_str()));
+        match tx.insert_as(&tatp.forwarding, &forwarding, guard) {
             Ok(_) => done(tx, i64::from(start)),
             Err(error) if error.state() == SqlState::UNIQUE_VIOLATION => nothing(tx),
             Err(error) => Err(error),
@@ -430,26 +427,28 @@ impl<'t> Worker<'t> {
 
     fn delete_call_forwarding(&mut self) -> Result<Done> {
         let (sf_type, start) = (self.one_of(1, 4), self.one_of(0, 2) * 8);
+        let tatp = self.tatp;
         let guard = &pin();
-        let mut tx = self.tatp.engine.begin();
-        let subscriber_row = self.by_number(&tx, guard);
-        let [s_id] = read(&tx, &self.tatp.subscriber.table, subscriber_row, [subscriber::s_id], guard);
-        let keyed = &self.tatp.call_forwarding;
-        let cells = [s_id, Cell::i16(sf_type), Cell::i16(start)];
-        let Some(row) = find(&tx, keyed, &cells, &mut self.key, guard) else { return nothing(tx) };
-        tx.delete(&keyed.table, row, guard)?;
+        let mut tx = tatp.engine.begin();
+        let (_, (s_id,)) = self.by_number(&tx, &tatp.subscriber_id, guard);
+        let found = tx.find_as(&tatp.call_forwarding, &(s_id, sf_type, start), &tatp.destination, guard);
+        let Some((row, _)) = found else { return nothing(tx) };
+        tx.delete(tatp.call_forwarding.table(), row, guard)?;
         done(tx, 1)
     }
 
-    /// The subscriber, found by his number.
-    fn by_number(&mut self, tx: &Transaction, guard: &Guard) -> RowId {
-        let keyed = &self.tatp.subscriber_by_number;
-        self.key.clear();
-        keyed.index.encode(&[Cell::text(Number::of(self.s_id).as_str())], &mut self.key);
+    /// The subscriber, found by his telephone number.
+    fn by_number<'g, R: Row>(
+        &self,
+        tx: &Transaction,
+        columns: &'g Columns<R>,
+        guard: &'g Guard,
+    ) -> (RowId, R::Values<'g>) {
+        let number = Number::of(self.s_id);
         let mut found = None;
-        let bound = Included(&self.key[..]);
-        tx.range(&keyed.table, &keyed.index, bound, bound, false, guard, &mut |row| {
-            found = Some(row);
+        let key = (Text::from(number.as_str()),);
+        tx.prefix_as(&self.tatp.subscriber_by_number, &key, columns, guard, |row, values| {
+            found = Some((row, values));
             false
         });
         found.expect("every subscriber has a number")
@@ -505,31 +504,6 @@ fn done(tx: Transaction, displayed: i64) -> Result<Done> {
 fn nothing(tx: Transaction) -> Result<Done> {
     tx.rollback();
     Ok(Done { committed: false, lsn: None, displayed: 0 })
-}
-
-fn find(
-    tx: &Transaction,
-    keyed: &Keyed,
-    cells: &[Cell<'_>],
-    key: &mut KeyBuffer,
-    guard: &Guard,
-) -> Option<RowId> {
-    key.clear();
-    keyed.index.encode(cells, key);
-    tx.get(&keyed.table, &keyed.index, key, guard)
-}
-
-fn read<'g, const N: usize>(
-    tx: &Transaction,
-    table: &'g Table,
-    row: RowId,
-    columns: [ColumnId; N],
-    guard: &'g Guard,
-) -> [Cell<'g>; N] {
-    let mut cells = [Cell::Null; N];
-    let visible = tx.read(table, row, &columns, &mut cells, guard);
-    assert!(visible, "a row found through an index is visible");
-    cells
 }
 
 #[cfg(test)]

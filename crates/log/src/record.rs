@@ -148,8 +148,13 @@ impl RedoBuffer {
         let mut room = self.room(RECORD_HEADER_LEN + most_bytes(cells));
         room.put_header(KIND_UPDATE, cells.len() as u16, table.0, row.to_bits());
         for (column, cell) in columns.iter().zip(cells) {
-            room.put(column.0.to_le_bytes());
-            room.put_cell(cell);
+            match cell {
+                Cell::Word(word) => room.put_after(u64::from(column.0), 2, *word),
+                other => {
+                    room.put(column.0.to_le_bytes());
+                    room.put_other(other);
+                }
+            }
         }
         self.used = room.end_record();
     }
@@ -205,8 +210,18 @@ impl CellWriter<'_> {
     #[inline]
     pub fn push(&mut self, cell: Cell<'_>) {
         self.cells += 1;
-        let mut room = self.buffer.room(most_bytes(&[cell]));
-        room.put_cell(&cell);
+        let room = match cell {
+            Cell::Word(word) => {
+                let mut room = self.buffer.room(CELL_ROOM);
+                room.put_word(word);
+                room
+            }
+            cell => {
+                let mut room = self.buffer.room(most_bytes(&[cell]));
+                room.put_other(&cell);
+                room
+            }
+        };
         self.buffer.used = room.at;
     }
 }
@@ -283,11 +298,17 @@ impl Room<'_> {
 
     #[inline]
     fn put_word(&mut self, word: u64) {
+        self.put_after(0, 0, word);
+    }
+
+    /// Writes a word's cell after the lowest `length` bytes of `before`, all in one store.
+    #[inline]
+    fn put_after(&mut self, before: u64, length: usize, word: u64) {
         let (tag, width) = WORD_FORMS[(71 - word.leading_zeros() as usize) / 8];
-        let room = &mut self.bytes[self.at..self.at + 9];
-        room[0] = tag;
-        room[1..].copy_from_slice(&word.to_le_bytes());
-        self.at += 1 + usize::from(width);
+        let cell = u128::from(word) << 8 | u128::from(tag);
+        let bytes = cell << (8 * length) | u128::from(before);
+        self.bytes[self.at..self.at + 16].copy_from_slice(&bytes.to_le_bytes());
+        self.at += length + 1 + usize::from(width);
     }
 
     fn put_other(&mut self, cell: &Cell<'_>) {

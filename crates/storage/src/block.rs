@@ -27,7 +27,7 @@ use smallvec::SmallVec;
 
 /// A cell as it lies in a block: zero-extended bits, or a view into the block's heap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct RawCell {
+pub struct RawCell {
     pub null: bool,
     pub words: [u64; 2],
 }
@@ -218,6 +218,141 @@ impl Block {
         }
     }
 
+    // ---- columns of a known unit: `at` has been checked, and the column is one of the block's ----
+
+    /// # Safety
+    /// The slot `at` has been [checked](Block::check), and the column is of [`Unit::Bit`].
+    #[inline(always)]
+    pub unsafe fn load_bit(&self, at: usize, column: ColumnLayout) -> u64 {
+        // SAFETY: as in `load_words`.
+        unsafe { self.bit_word(column.values(), at).load(Ordering::Relaxed) >> (at % 64) & 1 }
+    }
+
+    /// # Safety
+    /// As above, of [`Unit::Two`].
+    #[inline(always)]
+    pub unsafe fn load_two(&self, at: usize, column: ColumnLayout) -> u64 {
+        // SAFETY: as in `load_words`.
+        u64::from(unsafe { self.memory.at::<AtomicU16>(column.values() + 2 * at) }.load(Ordering::Relaxed))
+    }
+
+    /// # Safety
+    /// As above, of [`Unit::Four`].
+    #[inline(always)]
+    pub unsafe fn load_four(&self, at: usize, column: ColumnLayout) -> u64 {
+        // SAFETY: as in `load_words`.
+        u64::from(unsafe { self.memory.at::<AtomicU32>(column.values() + 4 * at) }.load(Ordering::Relaxed))
+    }
+
+    /// # Safety
+    /// As above, of [`Unit::Eight`].
+    #[inline(always)]
+    pub unsafe fn load_eight(&self, at: usize, column: ColumnLayout) -> u64 {
+        // SAFETY: as in `load_words`.
+        unsafe { self.memory.at::<AtomicU64>(column.values() + 8 * at) }.load(Ordering::Relaxed)
+    }
+
+    /// # Safety
+    /// As above, of [`Unit::Pair`] or [`Unit::View`].
+    #[inline(always)]
+    pub unsafe fn load_pair(&self, at: usize, column: ColumnLayout) -> [u64; 2] {
+        // SAFETY: as in `load_words`.
+        unsafe {
+            let low = self.memory.at::<AtomicU64>(column.values() + 16 * at).load(Ordering::Relaxed);
+            [low, self.memory.at::<AtomicU64>(column.values() + 16 * at + 8).load(Ordering::Relaxed)]
+        }
+    }
+
+    /// Whether the value is not NULL.
+    ///
+    /// # Safety
+    /// The slot `at` has been [checked](Block::check), and the column is one of the block's.
+    #[inline(always)]
+    pub unsafe fn is_valid(&self, at: usize, column: ColumnLayout) -> bool {
+        column.validity().is_none_or(|validity| {
+            // SAFETY: a nullable column has a bitmap there.
+            unsafe { self.bit_word(validity, at) }.load(Ordering::Relaxed) >> (at % 64) & 1 != 0
+        })
+    }
+
+    /// # Safety
+    /// The slot `at` has been [checked](Block::check), and the column is of [`Unit::Bit`].
+    #[inline(always)]
+    pub unsafe fn store_bit(&self, at: usize, column: ColumnLayout, value: bool) {
+        // SAFETY: as in `load_words`.
+        set_bit(unsafe { self.bit_word(column.values(), at) }, at, value);
+    }
+
+    /// # Safety
+    /// As above, of [`Unit::Two`].
+    #[inline(always)]
+    pub unsafe fn store_two(&self, at: usize, column: ColumnLayout, word: u64) {
+        // SAFETY: as in `load_words`.
+        unsafe { self.memory.at::<AtomicU16>(column.values() + 2 * at) }
+            .store(word as u16, Ordering::Relaxed);
+    }
+
+    /// # Safety
+    /// As above, of [`Unit::Four`].
+    #[inline(always)]
+    pub unsafe fn store_four(&self, at: usize, column: ColumnLayout, word: u64) {
+        // SAFETY: as in `load_words`.
+        unsafe { self.memory.at::<AtomicU32>(column.values() + 4 * at) }
+            .store(word as u32, Ordering::Relaxed);
+    }
+
+    /// # Safety
+    /// As above, of [`Unit::Eight`].
+    #[inline(always)]
+    pub unsafe fn store_eight(&self, at: usize, column: ColumnLayout, word: u64) {
+        // SAFETY: as in `load_words`.
+        unsafe { self.memory.at::<AtomicU64>(column.values() + 8 * at) }.store(word, Ordering::Relaxed);
+    }
+
+    /// # Safety
+    /// As above, of [`Unit::Pair`] or [`Unit::View`].
+    #[inline(always)]
+    pub unsafe fn store_pair(&self, at: usize, column: ColumnLayout, [low, high]: [u64; 2]) {
+        // SAFETY: as in `load_words`.
+        unsafe {
+            self.memory.at::<AtomicU64>(column.values() + 16 * at).store(low, Ordering::Relaxed);
+            self.memory.at::<AtomicU64>(column.values() + 16 * at + 8).store(high, Ordering::Relaxed);
+        }
+    }
+
+    /// What stands in a column in the place of a value.
+    ///
+    /// # Safety
+    /// The slot `at` has been [checked](Block::check), and the column is one of the block's.
+    #[inline(always)]
+    pub unsafe fn store_null(&self, at: usize, column: ColumnLayout) {
+        // SAFETY: by the caller.
+        unsafe { self.store_words(at, column, [0, 0]) };
+    }
+
+    /// Asks the processor to fetch a value, and whether there is one.
+    #[inline(always)]
+    pub fn prefetch_column(&self, at: usize, column: ColumnLayout) {
+        self.memory.prefetch(column.value_at(at));
+        if let Some(validity) = column.validity() {
+            self.memory.prefetch(validity + at / 64 * 8);
+        }
+    }
+
+    /// Fetches where values will be written some rows on.
+    #[inline(always)]
+    pub fn prefetch_to_write(&self, slot: Slot, columns: &[ColumnLayout]) {
+        columns.iter().for_each(|column| {
+            self.memory.prefetch_to_write(column.value_at(slot.index() + AHEAD));
+        });
+    }
+
+    /// Asks the processor to fetch whether a row is there.
+    #[inline(always)]
+    pub fn prefetch_present(&self, at: usize) {
+        self.memory.prefetch(at / 64 * 8);
+    }
+
     /// The word of a bitmap that holds the bit of slot `at`.
     ///
     /// # Safety
@@ -230,7 +365,7 @@ impl Block {
 
     /// What the accesses to single values rely on.
     #[inline]
-    fn check(&self, slot: Slot) {
+    pub fn check(&self, slot: Slot) {
         assert!(slot.0 < self.layout.slots, "row ids name existing slots");
     }
 
@@ -424,7 +559,7 @@ impl Block {
     /// # Safety
     /// The slot `at` has been [checked](Block::check).
     #[inline(always)]
-    unsafe fn store_validity(&self, at: usize, column: ColumnLayout, valid: bool) {
+    pub unsafe fn store_validity(&self, at: usize, column: ColumnLayout, valid: bool) {
         match column.validity() {
             Some(validity) => {
                 // SAFETY: a nullable column has a bitmap there.
@@ -491,7 +626,7 @@ impl Block {
 
     /// The string that a validated view stands for.
     #[inline]
-    fn export_view(&self, view: [u64; 2]) -> Cell<'_> {
+    pub fn export_view(&self, view: [u64; 2]) -> Cell<'_> {
         if heap::view_len(view) <= INLINE_BYTES {
             heap::inline_cell(view)
         } else {

@@ -23,7 +23,7 @@ const _: () = assert!(RANGE_SLOTS.is_multiple_of(64), "a range is whole words of
 /// In what a value lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 #[repr(u8)]
-pub(crate) enum Unit {
+pub enum Unit {
     Bit,
     Two,
     Four,
@@ -82,7 +82,7 @@ impl Unit {
 /// | values 26, log of the bits 3, unit 3 | validity 32 |      byte offsets, both multiples of 64
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct ColumnLayout(u64);
+pub struct ColumnLayout(u64);
 
 const UNIT_MASK: u64 = 7;
 const LOG_SHIFT: u32 = 3;

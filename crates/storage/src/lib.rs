@@ -10,6 +10,7 @@ mod arrow_rows;
 pub mod index;
 pub mod scan;
 pub mod table;
+pub mod typed;
 pub mod write_set;
 
 mod block;
@@ -31,4 +32,5 @@ pub use index::{Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, summary, summ
 pub use region::Provider;
 pub use scan::{ScanBatch, TableScan};
 pub use table::{ColumnSpec, Found, Gate, Restored, Table, TableOptions};
+pub use typed::{Field, Misfit, Projection, Row, Rows, Str, Text};
 pub use write_set::{Changed, Mark, Retired, WriteSet};

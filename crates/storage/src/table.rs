@@ -18,8 +18,8 @@ use crate::{Guard, Index, KeyBuffer, TableScan, WriteSet};
 use arrow_array::ArrayRef;
 use firn_base::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock};
 use firn_base::{
-    BlockNumber, Cell, ColumnId, Error, Result, RowId, Slot, Snapshot, SqlState, SqlType, TableId, Time,
-    visible,
+    BlockNumber, Cell, ColumnId, ColumnSet, Error, Result, RowId, Slot, Snapshot, SqlState, SqlType, TableId,
+    Time, visible,
 };
 use smallvec::SmallVec;
 use std::ops::Bound;
@@ -165,12 +165,16 @@ impl Table {
         &self.layout
     }
 
+    pub(crate) fn shared_layout(&self) -> &Arc<Layout> {
+        &self.layout
+    }
+
     pub(crate) fn blocks(&self) -> &Directory {
         &self.blocks
     }
 
     #[inline]
-    fn block(&self, row: RowId) -> &Block {
+    pub(crate) fn block(&self, row: RowId) -> &Block {
         self.blocks.get(row.block()).expect("row ids name existing blocks")
     }
 
@@ -207,7 +211,13 @@ impl Table {
     }
 
     /// Enters a fresh row into every index.
-    fn enter_row(&self, row: RowId, cells: &[Cell<'_>], snapshot: Snapshot, guard: &Guard) -> Result<()> {
+    pub(crate) fn enter_row(
+        &self,
+        row: RowId,
+        cells: &[Cell<'_>],
+        snapshot: Snapshot,
+        guard: &Guard,
+    ) -> Result<()> {
         let mut key = KeyBuffer::new();
         for index in self.indexes.get(guard).all().iter() {
             key.clear();
@@ -219,7 +229,14 @@ impl Table {
 
     /// Enters one key of a row into one index, unless that breaks uniqueness.
     #[inline]
-    fn enter(&self, index: &Index, key: &[u8], row: RowId, snapshot: Snapshot, guard: &Guard) -> Result<()> {
+    pub(crate) fn enter(
+        &self,
+        index: &Index,
+        key: &[u8],
+        row: RowId,
+        snapshot: Snapshot,
+        guard: &Guard,
+    ) -> Result<()> {
         if !index.spec().unique {
             index.insert(key, row, guard);
             return Ok(());
@@ -293,7 +310,14 @@ impl Table {
     }
 
     /// Whether the version of `row` that `snapshot` sees has `key`.
-    fn has_key(&self, index: &Index, key: &[u8], row: RowId, snapshot: Snapshot, guard: &Guard) -> bool {
+    pub(crate) fn has_key(
+        &self,
+        index: &Index,
+        key: &[u8],
+        row: RowId,
+        snapshot: Snapshot,
+        guard: &Guard,
+    ) -> bool {
         let block = self.block(row);
         let (columns, mut raw) = key_columns(index);
         block.read_raw(row.slot(), snapshot, &columns, &mut raw, guard)
@@ -349,7 +373,9 @@ impl Table {
         false
     }
 
-    fn allocate_slot(&self) -> (&Block, Slot) {
+    /// A slot for one row: that of a dead row, if there is one.
+    #[inline]
+    pub(crate) fn allocate_slot(&self) -> (&Block, Slot) {
         if self.free_count.load(Ordering::Relaxed) > 0
             && let Some(row) = self.free.lock().pop()
         {
@@ -361,7 +387,7 @@ impl Table {
     }
 
     /// Gives out fresh slots that follow each other in one block: at least one, at most `wanted`.
-    fn allocate_slots(&self, wanted: u32) -> (&Block, Slot, u32) {
+    pub(crate) fn allocate_slots(&self, wanted: u32) -> (&Block, Slot, u32) {
         loop {
             let known = self.blocks.len();
             if let Some(block) = self.blocks.last()
@@ -450,11 +476,46 @@ impl Table {
         Ok(())
     }
 
+    /// Counts rows that come.
+    #[inline]
+    pub(crate) fn count_rows(&self, rows: i64) {
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// Whether slots of dead rows wait to be used.
+    #[inline]
+    pub(crate) fn has_free_slots(&self) -> bool {
+        self.free_count.load(Ordering::Relaxed) > 0
+    }
+
+    /// The indexes that a change maintains just now.
+    #[inline]
+    pub(crate) fn indexes_now<'g>(&'g self, guard: &'g Guard) -> &'g [Arc<Index>] {
+        self.indexes.get(guard).all()
+    }
+
+    /// Whether an index may be over one of these columns.
+    #[inline]
+    pub(crate) fn may_index(&self, columns: ColumnSet, guard: &Guard) -> bool {
+        self.indexes.get(guard).columns().intersects(columns)
+    }
+
+    /// Whether an entry found in an index may be of a key that its row has left.
+    #[inline]
+    pub(crate) fn have_keys_changed(&self) -> bool {
+        self.keys_changed.load(Ordering::Acquire)
+    }
+
     // ---- update and delete ----
 
     /// Whether a change of `slot` by the owner of `snapshot` would meet one it does not see.
     #[inline]
-    fn check_conflict(&self, head: Option<Record<'_>>, snapshot: Snapshot, guard: &Guard) -> Result<()> {
+    pub(crate) fn check_conflict(
+        &self,
+        head: Option<Record<'_>>,
+        snapshot: Snapshot,
+        guard: &Guard,
+    ) -> Result<()> {
         let mut next = head;
         while let Some(record) = next {
             if !record.is_void() {
@@ -485,7 +546,9 @@ impl Table {
             let head = block.head(slot, guard);
             self.check_conflict(head, snapshot, guard)?;
             // What another writer changes under our eyes here, linking finds out.
-            let record = write_set.push_update(block, slot, columns);
+            let record = write_set.push_update(block, slot, columns.len(), |entries| {
+                columns.iter().for_each(|column| entries.put(*column, block.load_cell(slot, *column)));
+            });
             block.prepare_write();
             if block.link(record, head) {
                 break;
@@ -495,7 +558,7 @@ impl Table {
         }
         assert!(block.is_present(slot), "only rows that the snapshot sees are updated");
         let indexes = self.indexes.get(guard);
-        if !indexes.may_be_over(columns.iter().copied()) {
+        if !indexes.columns().intersects(columns.iter().copied().collect()) {
             block.store(slot, columns, cells);
         } else {
             self.keys_changed.store(true, Ordering::Release);
@@ -807,7 +870,7 @@ impl Table {
 
     /// Whether a record may have changed a column of an index.
     pub(crate) fn touches_index(&self, record: Record<'_>, guard: &Guard) -> bool {
-        self.indexes.get(guard).may_be_over(record.entries().map(|(column, _)| column))
+        self.may_index(record.entries().map(|(column, _)| column).collect(), guard)
     }
 
     /// Removes the entries of the keys that an update replaced, unless a version still has them.
@@ -1077,6 +1140,8 @@ pub struct Gate {
 }
 
 const CLOSED: u64 = 1 << 63;
+/// Later than any snapshot.
+const RETIRED: u64 = u64::MAX;
 
 impl Gate {
     /// Joins the writers, if the gate is open.
@@ -1123,6 +1188,16 @@ impl Gate {
     /// From now on only snapshots that read at `time` or later may write.
     pub fn set_changed_at(&self, time: Time) {
         self.changed_at.store(time.0, Ordering::Release);
+    }
+
+    /// From now on nobody may write: the table is gone, or its rows are elsewhere.
+    pub fn retire(&self) {
+        self.changed_at.store(RETIRED, Ordering::Release);
+    }
+
+    /// Whether that has happened.
+    pub fn is_retired(&self) -> bool {
+        self.changed_at.load(Ordering::Acquire) == RETIRED
     }
 
     /// Whether a snapshot may write.

@@ -3,9 +3,9 @@
 use crate::block::Block;
 use crate::layout::PART_ALIGN;
 use crate::memory::{Piece, Slab, prefetch_to_write};
-use crate::version::{self, Change, Place, UndoHeader};
+use crate::version::{self, Change, EntryWriter, Place, UndoHeader};
 use firn_base::sync::Arc;
-use firn_base::{ColumnId, Slot, Stamp};
+use firn_base::{Slot, Stamp};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
@@ -116,13 +116,20 @@ impl UndoBuffer {
         record
     }
 
-    /// Adds a record of an update, with what the columns are before it.
+    /// Adds a record of an update; `remember` writes what its `columns` columns are before it.
     #[inline]
-    pub fn push_update(&mut self, block: &Block, slot: Slot, columns: &[ColumnId]) -> NonNull<UndoHeader> {
-        let most = version::longest_update(columns.len());
+    pub fn push_update(
+        &mut self,
+        block: &Block,
+        slot: Slot,
+        columns: usize,
+        remember: impl FnOnce(&mut EntryWriter),
+    ) -> NonNull<UndoHeader> {
+        let most = version::longest_update(columns);
         let at = self.reserve(most);
+        let place = Place { owner: self.owner, block, slot };
         // SAFETY: just reserved.
-        let (record, bytes) = unsafe { Place { owner: self.owner, block, slot }.write_update(at, columns) };
+        let (record, bytes) = unsafe { place.write_update(at, columns, remember) };
         self.used -= most - bytes;
         self.list(record);
         record

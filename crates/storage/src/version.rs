@@ -291,30 +291,52 @@ impl Place<'_> {
         }
     }
 
-    /// Writes a record of [`Change::Update`] with what the columns are before it; returns how many
-    /// bytes it takes.
+    /// Writes a record of [`Change::Update`]; `remember` writes what `columns` columns are before it.
+    /// Returns how many bytes it takes.
     ///
     /// # Safety
     /// As above, for [`longest_update`] bytes.
     #[inline]
-    pub unsafe fn write_update(&self, at: NonNull<u8>, columns: &[ColumnId]) -> (NonNull<UndoHeader>, usize) {
+    pub unsafe fn write_update(
+        &self,
+        at: NonNull<u8>,
+        columns: usize,
+        remember: impl FnOnce(&mut EntryWriter),
+    ) -> (NonNull<UndoHeader>, usize) {
         // SAFETY: by the caller; an entry takes at most 24 bytes.
         unsafe {
             let begin = at.byte_add(HEADER_LEN).cast::<u64>();
-            let mut next = begin;
-            for column in columns {
-                let cell = self.block.load_cell(self.slot, *column);
-                let wide = cell.words[1] != 0;
-                let null = if cell.null { ENTRY_NULL } else { 0 };
-                next.write(u64::from(column.0) | null | if wide { ENTRY_WIDE } else { 0 });
-                next.add(1).write(cell.words[0]);
-                if wide {
-                    next.add(2).write(cell.words[1]);
-                }
-                next = next.add(if wide { 3 } else { 2 });
+            let mut entries = EntryWriter { next: begin, left: columns };
+            remember(&mut entries);
+            let bytes = HEADER_LEN + entries.next.byte_offset_from_unsigned(begin);
+            debug_assert!(entries.left == 0, "a record holds every changed column");
+            (self.write_header(at, Change::Update, columns as u16), bytes)
+        }
+    }
+}
+
+/// Writes the entries of a record.
+pub struct EntryWriter {
+    next: NonNull<u64>,
+    /// How many more there is room for.
+    left: usize,
+}
+
+impl EntryWriter {
+    /// Adds what a column is.
+    #[inline(always)]
+    pub fn put(&mut self, column: ColumnId, cell: RawCell) {
+        self.left = self.left.checked_sub(1).expect("a record has room for every changed column");
+        let wide = cell.words[1] != 0;
+        let null = if cell.null { ENTRY_NULL } else { 0 };
+        // SAFETY: there is room for `left` entries of up to 24 bytes (`Place::write_update`).
+        unsafe {
+            self.next.write(u64::from(column.0) | null | if wide { ENTRY_WIDE } else { 0 });
+            self.next.add(1).write(cell.words[0]);
+            if wide {
+                self.next.add(2).write(cell.words[1]);
             }
-            let bytes = HEADER_LEN + next.byte_offset_from_unsigned(begin);
-            (self.write_header(at, Change::Update, columns.len() as u16), bytes)
+            self.next = self.next.add(if wide { 3 } else { 2 });
         }
     }
 }

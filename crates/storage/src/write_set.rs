@@ -5,10 +5,10 @@
 
 use crate::block::Block;
 use crate::undo::{UndoBuffer, UndoMemory};
-use crate::version::{Change, Record, UndoHeader};
+use crate::version::{Change, EntryWriter, Record, UndoHeader};
 use crate::{Guard, Table};
 use firn_base::sync::{Arc, RwLock};
-use firn_base::{ColumnId, ColumnSet, RowId, Slot, Stamp, Time};
+use firn_base::{ColumnSet, RowId, Slot, Stamp, Time};
 use firn_log::{RedoBuffer, RedoMark};
 use smallvec::SmallVec;
 use std::ptr::NonNull;
@@ -92,8 +92,15 @@ impl WriteSet {
         unsafe { Record::from_raw(at) }
     }
 
-    pub(crate) fn push_update(&mut self, block: &Block, slot: Slot, columns: &[ColumnId]) -> Record<'static> {
-        let at = self.undo.push_update(block, slot, columns);
+    #[inline]
+    pub(crate) fn push_update(
+        &mut self,
+        block: &Block,
+        slot: Slot,
+        columns: usize,
+        remember: impl FnOnce(&mut EntryWriter),
+    ) -> Record<'static> {
+        let at = self.undo.push_update(block, slot, columns, remember);
         // SAFETY: as above.
         unsafe { Record::from_raw(at) }
     }

@@ -49,7 +49,7 @@ impl Ddl {
         for action in &self.actions {
             match action {
                 Action::DropStorage(id) => {
-                    engine.table(*id).gate().set_changed_at(time);
+                    engine.table(*id).gate().retire();
                     engine.drop_table_after(*id, time);
                 }
                 Action::DropIndex(table, index) => table.remove_index(index),

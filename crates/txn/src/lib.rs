@@ -4,6 +4,7 @@
 
 pub mod catalog;
 pub mod engine;
+pub mod native;
 pub mod transaction;
 
 mod active;
@@ -21,6 +22,7 @@ mod table_file;
 pub use active::Waited;
 pub use catalog::Catalog;
 pub use engine::{Config, Engine};
-pub use firn_storage::{ColumnSpec, Guard, IndexColumn, IndexSpec, pin};
+pub use firn_storage::{ColumnSpec, Guard, IndexColumn, IndexSpec, Str, Text, pin};
+pub use native::{Columns, Key, TableAccess};
 pub use predicates::{Condition, Granularity};
 pub use transaction::{Isolation, Savepoint, StatementStart, Ticket, Transaction};

@@ -140,7 +140,7 @@ impl Transaction {
 
     /// Notes what it reads, if that is to be validated.
     #[inline]
-    fn note(&self, read: impl FnOnce(&mut PredicateLog)) {
+    pub(crate) fn note(&self, read: impl FnOnce(&mut PredicateLog)) {
         if self.notes_reads() {
             read(&mut self.reads.borrow_mut());
         }
@@ -203,7 +203,7 @@ impl Transaction {
 
     /// The write set, once `table` may be written to.
     #[inline]
-    fn writes_to(&mut self, table: &Arc<Table>) -> Result<&mut WriteSet> {
+    pub(crate) fn writes_to(&mut self, table: &Arc<Table>) -> Result<&mut WriteSet> {
         if !self.writes().has_touched(table) {
             self.join(table)?;
         }
@@ -220,7 +220,11 @@ impl Transaction {
             return Err(busy(table));
         } else if !gate.admits(self.snapshot) {
             gate.leave(None);
-            return Err(Error::write_conflict(&table.name()));
+            return Err(if gate.is_retired() {
+                retired(table)
+            } else {
+                Error::write_conflict(&table.name())
+            });
         }
         self.write_set.as_mut().expect("running").touch(table);
         Ok(())
@@ -247,7 +251,12 @@ impl Transaction {
 
     /// Notes that a key was found taken, if that is what the error says.
     #[cold]
-    fn note_violation(&self, table: &Table, error: &Error, key: impl FnOnce(&Index) -> Option<KeyBuffer>) {
+    pub(crate) fn note_violation(
+        &self,
+        table: &Table,
+        error: &Error,
+        key: impl FnOnce(&Index) -> Option<KeyBuffer>,
+    ) {
         if error.state() != SqlState::UNIQUE_VIOLATION {
             return;
         }
@@ -406,7 +415,7 @@ impl Transaction {
     }
 
     /// Notes the part of a stretch of an index that was read: as far as `end`, if it was left there.
-    fn note_range(
+    pub(crate) fn note_range(
         &self,
         table: &Table,
         index: &Index,
@@ -738,6 +747,14 @@ fn busy(table: &Table) -> Error {
         format!("could not obtain the lock on table \"{}\" in time", table.name()),
     )
     .with_hint("Other transactions are using the table; retry when they have ended.")
+}
+
+fn retired(table: &Table) -> Error {
+    Error::new(
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("table \"{}\" has been dropped or has changed its shape", table.name()),
+    )
+    .with_hint("Prepare the access paths to it again.")
 }
 
 /// A new index over every row in place.

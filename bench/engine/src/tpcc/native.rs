@@ -1,68 +1,249 @@
-//! TPC-C's five transactions over the transaction API: what a stored procedure compiled to machine
+//! TPC-C's five transactions over the native interface: what a stored procedure compiled to machine
 //! code would do, and the measure of storage and transactions without SQL above them.
 //!
-//! Tables, indexes and column ids are resolved once ([`Tpcc::open`]). A [`Worker`] owns every buffer
-//! it needs, so that a transaction allocates nothing here; it pins memory once and reads cells into
-//! arrays on its stack. What the specification has a terminal display is read and folded into a
-//! number, so that no read can be left out unnoticed.
+//! Access paths are prepared once ([`Tpcc::open`]). A [`Worker`] owns every buffer it needs, so that a
+//! transaction allocates nothing here; it pins memory once. What the specification has a terminal display
+//! is read and folded into a number, so that no read can be left out unnoticed.
 
 use super::input::{CustomerChoice, Input, MAX_LINES, NewOrderInput, PaymentInput, Terminal};
-use super::schema::{customer, district, history, item, new_order, order_line, orders, stock, warehouse};
 use super::{DISTRICTS, Kind, Scale};
 use crate::driver::{Client, Done};
-use crate::schema::TableSchema;
 use firn_base::clock::wall_clock_micros;
 use firn_base::sync::Arc;
-use firn_base::{Cell, ColumnId, Result, RowId};
-use firn_storage::{Index, KeyBuffer, Table};
-use firn_txn::{Engine, Guard, Transaction, pin};
+use firn_base::{Cell, Result, RowId};
+use firn_storage::{Index, KeyBuffer};
+use firn_txn::{Columns, Engine, Guard, Key, Str, TableAccess, Text, Transaction, pin};
 use std::ops::Bound::Included;
 
-/// A table and one of its indexes.
-struct Keyed {
-    table: Arc<Table>,
-    index: Arc<Index>,
+/// Warehouses, as far as the transactions read and set them.
+struct Warehouse {
+    key: Key<(i32,)>,
+    tax: Columns<(i64,)>,
+    /// Name, year to date, address.
+    paid: Columns<(Str, i64, Str, Str, Str, Str, Str)>,
+    ytd: Columns<(i64,)>,
 }
 
-impl Keyed {
-    fn open(engine: &Arc<Engine>, schema: &TableSchema, index: usize) -> Result<Keyed> {
-        let (table, indexes) = schema.open(engine)?;
-        Ok(Keyed { table, index: indexes[index].clone() })
-    }
+/// Districts.
+struct District {
+    key: Key<(i32, i32)>,
+    /// Tax, next order.
+    ordered: Columns<(i64, i32)>,
+    next_order: Columns<(i32,)>,
+    /// Name, year to date, address.
+    paid: Columns<(Str, i64, Str, Str, Str, Str, Str)>,
+    ytd: Columns<(i64,)>,
 }
 
-/// The nine tables of an open database.
+/// Customers.
+struct Customer {
+    key: Key<(i32, i32, i32)>,
+    by_name: Key<(i32, i32, Str)>,
+    row: Columns<()>,
+    /// Discount, last name, credit.
+    ordering: Columns<(i64, Str, Str)>,
+    /// What a payment needs to compute: number, credit, balance, payments, their number, discount, since.
+    paying: Columns<(i32, Str, i64, i64, i32, i64, i64)>,
+    /// What a payment only displays.
+    shown: Columns<[Str; 9]>,
+    data: Columns<(Str,)>,
+    /// Balance, payments, their number.
+    payment: Columns<(i64, i64, i32)>,
+    /// And the data of those with bad credit.
+    bad_credit_payment: Columns<(i64, i64, i32, Str)>,
+    /// Number, balance, names.
+    status: Columns<(i32, i64, Str, Str, Str)>,
+    /// Balance, deliveries.
+    delivery: Columns<(i64, i32)>,
+}
+
+/// Orders that wait for delivery.
+struct NewOrder {
+    key: Key<(i32, i32, i32)>,
+    row: Columns<(i32, i32, i32)>,
+    order: Columns<(i32,)>,
+}
+
+/// Orders.
+struct Orders {
+    key: Key<(i32, i32, i32)>,
+    by_customer: Key<(i32, i32, i32)>,
+    row: Columns<(i32, i32, i32, i32, i64, Option<i32>, i32, i32)>,
+    /// Number, date, carrier.
+    status: Columns<(i32, i64, Option<i32>)>,
+    /// Customer; the carrier is not read but set, it comes along.
+    delivery: Columns<(i32, Option<i32>)>,
+    carrier: Columns<(Option<i32>,)>,
+}
+
+/// Lines of orders.
+struct OrderLine {
+    /// Of an order.
+    key: Key<(i32, i32, i32)>,
+    row: Columns<(i32, i32, i32, i32, i32, i32, Option<i64>, i32, i64, Str)>,
+    /// Item, supplier, quantity, amount, delivery.
+    status: Columns<(i32, i32, i32, i64, Option<i64>)>,
+    /// Amount, delivery.
+    delivery: Columns<(i64, Option<i64>)>,
+    delivered: Columns<(Option<i64>,)>,
+    item: Columns<(i32,)>,
+}
+
+/// Items.
+struct Item {
+    key: Key<(i32,)>,
+    /// Price, name, data.
+    ordered: Columns<(i64, Str, Str)>,
+}
+
+/// What is in stock.
+struct Stock {
+    key: Key<(i32, i32)>,
+    /// Quantity, text of the district, year to date, orders, those from elsewhere, data; for each district.
+    ordered: Vec<Columns<(i32, Str, i32, i32, i32, Str)>>,
+    /// Quantity, year to date, orders, those from elsewhere.
+    sold: Columns<(i32, i32, i32, i32)>,
+    quantity: Columns<(i32,)>,
+}
+
+/// The access paths to an open database.
 pub struct Tpcc {
     engine: Arc<Engine>,
-    warehouse: Keyed,
-    district: Keyed,
-    customer: Keyed,
-    customer_by_name: Keyed,
-    history: Arc<Table>,
-    new_order: Keyed,
-    orders: Keyed,
-    orders_by_customer: Keyed,
-    order_line: Keyed,
-    item: Keyed,
-    stock: Keyed,
+    warehouse: Warehouse,
+    district: District,
+    customer: Customer,
+    history: Columns<(i32, i32, i32, i32, i32, i64, i64, Str)>,
+    new_order: NewOrder,
+    orders: Orders,
+    order_line: OrderLine,
+    item: Item,
+    stock: Stock,
 }
 
 impl Tpcc {
-    /// Finds the tables. 42P01 if they have not been loaded.
+    /// Prepares them. 42P01 if the tables have not been loaded.
     pub fn open(engine: &Arc<Engine>) -> Result<Tpcc> {
+        let table = |name: &str| TableAccess::open(engine, name);
+        let (warehouse, district, customer) = (table("warehouse")?, table("district")?, table("customer")?);
+        let (new_order, orders, order_line) = (table("new_order")?, table("orders")?, table("order_line")?);
+        let (item, stock) = (table("item")?, table("stock")?);
         Ok(Tpcc {
             engine: engine.clone(),
-            warehouse: Keyed::open(engine, &warehouse::SCHEMA, 0)?,
-            district: Keyed::open(engine, &district::SCHEMA, 0)?,
-            customer: Keyed::open(engine, &customer::SCHEMA, 0)?,
-            customer_by_name: Keyed::open(engine, &customer::SCHEMA, 1)?,
-            history: history::SCHEMA.open(engine)?.0,
-            new_order: Keyed::open(engine, &new_order::SCHEMA, 0)?,
-            orders: Keyed::open(engine, &orders::SCHEMA, 0)?,
-            orders_by_customer: Keyed::open(engine, &orders::SCHEMA, 1)?,
-            order_line: Keyed::open(engine, &order_line::SCHEMA, 0)?,
-            item: Keyed::open(engine, &item::SCHEMA, 0)?,
-            stock: Keyed::open(engine, &stock::SCHEMA, 0)?,
+            warehouse: Warehouse {
+                key: warehouse.key("warehouse_pkey")?,
+                tax: warehouse.columns(&["w_tax"])?,
+                paid: warehouse.columns(&[
+                    "w_name",
+                    "w_ytd",
+                    "w_street_1",
+                    "w_street_2",
+                    "w_city",
+                    "w_state",
+                    "w_zip",
+                ])?,
+                ytd: warehouse.columns(&["w_ytd"])?,
+            },
+            district: District {
+                key: district.key("district_pkey")?,
+                ordered: district.columns(&["d_tax", "d_next_o_id"])?,
+                next_order: district.columns(&["d_next_o_id"])?,
+                paid: district.columns(&[
+                    "d_name",
+                    "d_ytd",
+                    "d_street_1",
+                    "d_street_2",
+                    "d_city",
+                    "d_state",
+                    "d_zip",
+                ])?,
+                ytd: district.columns(&["d_ytd"])?,
+            },
+            customer: Customer {
+                key: customer.key("customer_pkey")?,
+                by_name: customer.key("customer_by_name")?,
+                row: customer.columns(&[])?,
+                ordering: customer.columns(&["c_discount", "c_last", "c_credit"])?,
+                paying: customer.columns(&[
+                    "c_id",
+                    "c_credit",
+                    "c_balance",
+                    "c_ytd_payment",
+                    "c_payment_cnt",
+                    "c_discount",
+                    "c_since",
+                ])?,
+                shown: customer.columns(&[
+                    "c_first",
+                    "c_middle",
+                    "c_last",
+                    "c_street_1",
+                    "c_street_2",
+                    "c_city",
+                    "c_state",
+                    "c_zip",
+                    "c_phone",
+                ])?,
+                data: customer.columns(&["c_data"])?,
+                payment: customer.columns(&["c_balance", "c_ytd_payment", "c_payment_cnt"])?,
+                bad_credit_payment: customer.columns(&[
+                    "c_balance",
+                    "c_ytd_payment",
+                    "c_payment_cnt",
+                    "c_data",
+                ])?,
+                status: customer.columns(&["c_id", "c_balance", "c_first", "c_middle", "c_last"])?,
+                delivery: customer.columns(&["c_balance", "c_delivery_cnt"])?,
+            },
+            history: table("history")?.all_columns()?,
+            new_order: NewOrder {
+                key: new_order.key("new_order_pkey")?,
+                row: new_order.all_columns()?,
+                order: new_order.columns(&["no_o_id"])?,
+            },
+            orders: Orders {
+                key: orders.key("orders_pkey")?,
+                by_customer: orders.key("orders_by_customer")?,
+                row: orders.all_columns()?,
+                status: orders.columns(&["o_id", "o_entry_d", "o_carrier_id"])?,
+                delivery: orders.columns(&["o_c_id", "o_carrier_id"])?,
+                carrier: orders.columns(&["o_carrier_id"])?,
+            },
+            order_line: OrderLine {
+                key: order_line.key("order_line_pkey")?,
+                row: order_line.all_columns()?,
+                status: order_line.columns(&[
+                    "ol_i_id",
+                    "ol_supply_w_id",
+                    "ol_quantity",
+                    "ol_amount",
+                    "ol_delivery_d",
+                ])?,
+                delivery: order_line.columns(&["ol_amount", "ol_delivery_d"])?,
+                delivered: order_line.columns(&["ol_delivery_d"])?,
+                item: order_line.columns(&["ol_i_id"])?,
+            },
+            item: Item {
+                key: item.key("item_pkey")?,
+                ordered: item.columns(&["i_price", "i_name", "i_data"])?,
+            },
+            stock: Stock {
+                key: stock.key("stock_pkey")?,
+                ordered: (1..=DISTRICTS)
+                    .map(|district| {
+                        let text = format!("s_dist_{district:02}");
+                        stock.columns(&[
+                            "s_quantity",
+                            &text,
+                            "s_ytd",
+                            "s_order_cnt",
+                            "s_remote_cnt",
+                            "s_data",
+                        ])
+                    })
+                    .collect::<Result<_>>()?,
+                sold: stock.columns(&["s_quantity", "s_ytd", "s_order_cnt", "s_remote_cnt"])?,
+                quantity: stock.columns(&["s_quantity"])?,
+            },
         })
     }
 
@@ -73,51 +254,25 @@ impl Tpcc {
 
     /// Which scale the loaded tables have.
     pub fn scale(&self) -> Scale {
-        let warehouses = self.warehouse.table.approximate_rows() as i32;
-        let districts = self.district.table.approximate_rows() as i32;
+        let warehouses = self.warehouse.key.table().approximate_rows() as i32;
+        let districts = self.district.key.table().approximate_rows() as i32;
         Scale {
             warehouses,
-            items: self.item.table.approximate_rows() as i32,
-            customers: self.customer.table.approximate_rows() as i32 / districts.max(1),
+            items: self.item.key.table().approximate_rows() as i32,
+            customers: self.customer.key.table().approximate_rows() as i32 / districts.max(1),
         }
     }
 }
-
-/// What a payment needs of a customer to compute.
-const PAYING: [ColumnId; 7] = [
-    customer::c_id,
-    customer::c_credit,
-    customer::c_balance,
-    customer::c_ytd_payment,
-    customer::c_payment_cnt,
-    customer::c_discount,
-    customer::c_since,
-];
-
-/// What a payment only displays of a customer.
-const SHOWN: [ColumnId; 9] = [
-    customer::c_first,
-    customer::c_middle,
-    customer::c_last,
-    customer::c_street_1,
-    customer::c_street_2,
-    customer::c_city,
-    customer::c_state,
-    customer::c_zip,
-    customer::c_phone,
-];
 
 /// One client: runs transactions one after another.
 pub struct Worker<'t> {
     tpcc: &'t Tpcc,
     terminal: Terminal,
     input: Input,
-    key: KeyBuffer,
-    high_key: KeyBuffer,
     /// Keys that are looked up or inserted soon.
     ahead: [KeyBuffer; 5],
     rows: Vec<RowId>,
-    items: Vec<i32>,
+    items: Vec<(i32, i32)>,
     text: Box<[u8; 500]>,
     /// Per district, an order such that all before it are delivered. Deliveries look from here on, as
     /// Silo's do: from the beginning they would pass by every order that an old snapshot still sees.
@@ -132,8 +287,6 @@ impl<'t> Worker<'t> {
             tpcc,
             terminal,
             input,
-            key: KeyBuffer::new(),
-            high_key: KeyBuffer::new(),
             ahead: std::array::from_fn(|_| KeyBuffer::new()),
             rows: Vec::with_capacity(64),
             items: Vec::with_capacity(512),
@@ -145,428 +298,257 @@ impl<'t> Worker<'t> {
     /// Clause 2.4.
     fn new_order(&mut self, input: &NewOrderInput) -> Result<Done> {
         let tables = self.tpcc;
-        let key = &mut self.key;
+        let (item, stock, district) = (&tables.item, &tables.stock, &tables.district);
         let guard = &pin();
         let mut tx = tables.engine.begin();
-        let (w, d, c) = (Cell::i32(input.warehouse), Cell::i32(input.district), Cell::i32(input.customer));
+        let (w, d, c) = (input.warehouse, input.district, input.customer);
+        let lines = input.lines();
 
-        let (_, [w_tax]) = fetch(&tx, &tables.warehouse, &[w], [warehouse::w_tax], key, guard);
-        let (district_row, [d_tax, d_next_o_id]) =
-            fetch(&tx, &tables.district, &[w, d], [district::d_tax, district::d_next_o_id], key, guard);
-        let o_id = d_next_o_id.as_i32();
-        let o = Cell::i32(o_id);
+        // Items and stock come from memory while the order is made.
+        let (mut item_keys, mut stock_keys) = ([(0,); MAX_LINES], [(0, 0); MAX_LINES]);
+        for ((line, item_key), stock_key) in lines.iter().zip(&mut item_keys).zip(&mut stock_keys) {
+            *item_key = (line.item,);
+            *stock_key = (line.supply_warehouse, line.item);
+        }
+        let (item_keys, stock_keys) = (&item_keys[..lines.len()], &stock_keys[..lines.len()]);
+        let in_stock = &stock.ordered[d as usize - 1];
+        let item_rows = tx.locate(&item.key, item_keys, &item.ordered, guard);
+        let stock_rows = tx.locate(&stock.key, stock_keys, in_stock, guard);
+
+        let (_, (w_tax,)) = found(tx.find_as(&tables.warehouse.key, &(w,), &tables.warehouse.tax, guard));
+        let (district_row, (d_tax, o_id)) =
+            found(tx.find_as(&district.key, &(w, d), &district.ordered, guard));
         let ways: [(&Index, &[Cell<'_>]); 5] = [
-            (&tables.customer.index, &[w, d, c]),
-            (&tables.orders.index, &[w, d, o]),
-            (&tables.orders_by_customer.index, &[w, d, c, o]),
-            (&tables.new_order.index, &[w, d, o]),
-            (&tables.order_line.index, &[w, d, o]),
+            (tables.customer.key.index(), &[w, d, c].map(Cell::i32)),
+            (tables.orders.key.index(), &[w, d, o_id].map(Cell::i32)),
+            (tables.orders.by_customer.index(), &[w, d, c, o_id].map(Cell::i32)),
+            (tables.new_order.key.index(), &[w, d, o_id].map(Cell::i32)),
+            (tables.order_line.key.index(), &[w, d, o_id].map(Cell::i32)),
         ];
         approach(&ways, &mut self.ahead, guard);
-        let (_, [c_discount, _c_last, _c_credit]) = fetch(
-            &tx,
-            &tables.customer,
-            &[w, d, c],
-            [customer::c_discount, customer::c_last, customer::c_credit],
-            key,
-            guard,
-        );
-        tx.update(
-            &tables.district.table,
-            district_row,
-            &[district::d_next_o_id],
-            &[Cell::i32(o_id + 1)],
-            guard,
-        )?;
+        let customer = &tables.customer;
+        let (_, (c_discount, _c_last, _c_credit)) =
+            found(tx.find_as(&customer.key, &(w, d, c), &customer.ordering, guard));
+        tx.update_as(&district.next_order, district_row, &(o_id + 1,), guard)?;
 
-        let lines = input.lines();
-        let order = [
-            w,
-            d,
-            o,
-            c,
-            Cell::i64(wall_clock_micros()),
-            Cell::Null,
-            Cell::i32(lines.len() as i32),
-            Cell::i32(i32::from(input.all_local())),
-        ];
-        tx.insert(&tables.orders.table, &order, guard)?;
-        tx.insert(&tables.new_order.table, &[w, d, o], guard)?;
+        let all_local = i32::from(input.all_local());
+        let order = (w, d, o_id, c, wall_clock_micros(), None, lines.len() as i32, all_local);
+        tx.insert_as(&tables.orders.row, &order, guard)?;
+        tx.insert_as(&tables.new_order.row, &(w, d, o_id), guard)?;
 
         let mut items = [None; MAX_LINES];
-        tx.find_many(
-            &tables.item.table,
-            &tables.item.index,
-            lines.len(),
-            &mut |number, key| tables.item.index.encode(&[Cell::i32(lines[number].item)], key),
-            &[item::i_price, item::i_name, item::i_data],
-            guard,
-            &mut |number, found| items[number] = found.map(|(_, cells)| *cells),
-        );
-        let s_dist = ColumnId(stock::s_dist_01.0 + input.district as u16 - 1);
+        tx.read_located(&item.key, item_keys, &item_rows, &item.ordered, guard, |number, found| {
+            items[number] = found.map(|(_, values)| values);
+        });
         let mut stocks = [None; MAX_LINES];
-        tx.find_many(
-            &tables.stock.table,
-            &tables.stock.index,
-            lines.len(),
-            &mut |number, key| {
-                let line = lines[number];
-                tables.stock.index.encode(&[Cell::i32(line.supply_warehouse), Cell::i32(line.item)], key);
-            },
-            &[
-                stock::s_quantity,
-                s_dist,
-                stock::s_ytd,
-                stock::s_order_cnt,
-                stock::s_remote_cnt,
-                stock::s_data,
-            ],
-            guard,
-            &mut |number, found| stocks[number] = found.map(|(row, cells)| (row, *cells)),
-        );
+        tx.read_located(&stock.key, stock_keys, &stock_rows, in_stock, guard, |number, found| {
+            stocks[number] = found;
+        });
 
         let mut sum = 0;
         let mut branded = 0;
-        let mut order_lines = [[Cell::Null; 10]; MAX_LINES];
-        for ((number, line), (item, stock)) in (1..).zip(lines).zip(items.into_iter().zip(stocks)) {
-            let (i, supply) = (Cell::i32(line.item), Cell::i32(line.supply_warehouse));
-            let Some([i_price, _i_name, i_data]) = item else {
+        let mut order_lines = [(w, d, o_id, 0, 0, 0, None, 0, 0, Text::from("")); MAX_LINES];
+        for (number, line) in lines.iter().enumerate() {
+            let Some((i_price, _i_name, i_data)) = items[number] else {
                 tx.rollback();
                 return Ok(Done { committed: false, lsn: None, displayed: 0 });
             };
-            let (stock_row, [s_quantity, dist_info, s_ytd, s_order_cnt, s_remote_cnt, s_data]) =
-                stock.expect("every item has stock in every warehouse");
-            let left = s_quantity.as_i32() - line.quantity;
-            let remote = i32::from(line.supply_warehouse != input.warehouse);
-            tx.update(
-                &tables.stock.table,
-                stock_row,
-                &[stock::s_quantity, stock::s_ytd, stock::s_order_cnt, stock::s_remote_cnt],
-                &[
-                    Cell::i32(if left >= 10 { left } else { left + 91 }),
-                    Cell::i32(s_ytd.as_i32() + line.quantity),
-                    Cell::i32(s_order_cnt.as_i32() + 1),
-                    Cell::i32(s_remote_cnt.as_i32() + remote),
-                ],
-                guard,
-            )?;
-            let amount = i64::from(line.quantity) * i_price.as_i64();
+            let (stock_row, (s_quantity, dist_info, s_ytd, s_order_cnt, s_remote_cnt, s_data)) =
+                stocks[number].expect("every item has stock in every warehouse");
+            let left = s_quantity - line.quantity;
+            let sold = (
+                if left >= 10 { left } else { left + 91 },
+                s_ytd + line.quantity,
+                s_order_cnt + 1,
+                s_remote_cnt + i32::from(line.supply_warehouse != w),
+            );
+            tx.update_as(&stock.sold, stock_row, &sold, guard)?;
+            let amount = i64::from(line.quantity) * i_price;
             sum += amount;
-            branded += i64::from(says_original(i_data.bytes()) && says_original(s_data.bytes()));
-            order_lines[number as usize - 1] = [
-                w,
-                d,
-                o,
-                Cell::i32(number),
-                i,
-                supply,
-                Cell::Null,
-                Cell::i32(line.quantity),
-                Cell::i64(amount),
-                dist_info,
-            ];
+            branded += i64::from(says_original(i_data.as_bytes()) && says_original(s_data.as_bytes()));
+            let (supplier, quantity) = (line.supply_warehouse, line.quantity);
+            let number_shown = number as i32 + 1;
+            order_lines[number] =
+                (w, d, o_id, number_shown, line.item, supplier, None, quantity, amount, dist_info);
         }
-        tx.insert_rows(&tables.order_line.table, &order_lines[..lines.len()], guard)?;
+        tx.insert_rows_as(&tables.order_line.row, &order_lines[..lines.len()], guard)?;
         // Taxes and the discount are in hundredths of a percent.
-        let total = sum * (10_000 - c_discount.as_i64()) / 10_000
-            * (10_000 + w_tax.as_i64() + d_tax.as_i64())
-            / 10_000;
+        let total = sum * (10_000 - c_discount) / 10_000 * (10_000 + w_tax + d_tax) / 10_000;
         committed(tx, total + branded)
     }
 
     /// Clause 2.5.
     fn payment(&mut self, input: &PaymentInput) -> Result<Done> {
         let tables = self.tpcc;
+        let (warehouse, district, customer) = (&tables.warehouse, &tables.district, &tables.customer);
         let guard = &pin();
         let mut tx = tables.engine.begin();
-        let (w, d) = (Cell::i32(input.warehouse), Cell::i32(input.district));
+        let (w, d) = (input.warehouse, input.district);
         let amount = input.amount;
 
         // The customer comes from memory while warehouse and district are at work.
-        let (c_w, c_d) = (Cell::i32(input.customer_warehouse), Cell::i32(input.customer_district));
+        let (c_w, c_d) = (input.customer_warehouse, input.customer_district);
         let customer_row = self.choose_customer(&tx, c_w, c_d, &input.customer, guard);
-        for columns in [&PAYING[..], &SHOWN, &[customer::c_data]] {
-            tx.prefetch(&tables.customer.table, customer_row, columns);
-        }
+        tx.prefetch_as(&customer.paying, customer_row);
+        tx.prefetch_as(&customer.shown, customer_row);
+        tx.prefetch_as(&customer.data, customer_row);
 
-        let (warehouse_row, [w_name, w_ytd]) =
-            fetch(&tx, &tables.warehouse, &[w], [warehouse::w_name, warehouse::w_ytd], &mut self.key, guard);
-        let address = read(
-            &tx,
-            &tables.warehouse.table,
-            warehouse_row,
-            [
-                warehouse::w_street_1,
-                warehouse::w_street_2,
-                warehouse::w_city,
-                warehouse::w_state,
-                warehouse::w_zip,
-            ],
-            guard,
-        );
-        let mut displayed = characters(&address);
-        let w_ytd = Cell::i64(w_ytd.as_i64() + amount);
-        tx.update(&tables.warehouse.table, warehouse_row, &[warehouse::w_ytd], &[w_ytd], guard)?;
+        let (warehouse_row, (w_name, w_ytd, w_street_1, w_street_2, w_city, w_state, w_zip)) =
+            found(tx.find_as(&warehouse.key, &(w,), &warehouse.paid, guard));
+        let mut displayed = characters(&[w_street_1, w_street_2, w_city, w_state, w_zip]);
+        tx.update_as(&warehouse.ytd, warehouse_row, &(w_ytd + amount,), guard)?;
 
-        let (district_row, [d_name, d_ytd]) =
-            fetch(&tx, &tables.district, &[w, d], [district::d_name, district::d_ytd], &mut self.key, guard);
-        let address = read(
-            &tx,
-            &tables.district.table,
-            district_row,
-            [
-                district::d_street_1,
-                district::d_street_2,
-                district::d_city,
-                district::d_state,
-                district::d_zip,
-            ],
-            guard,
-        );
-        displayed += characters(&address);
-        let d_ytd = Cell::i64(d_ytd.as_i64() + amount);
-        tx.update(&tables.district.table, district_row, &[district::d_ytd], &[d_ytd], guard)?;
+        let (district_row, (d_name, d_ytd, d_street_1, d_street_2, d_city, d_state, d_zip)) =
+            found(tx.find_as(&district.key, &(w, d), &district.paid, guard));
+        displayed += characters(&[d_street_1, d_street_2, d_city, d_state, d_zip]);
+        tx.update_as(&district.ytd, district_row, &(d_ytd + amount,), guard)?;
 
-        let [c_id, c_credit, c_balance, c_ytd_payment, c_payment_cnt, c_discount, c_since] =
-            read(&tx, &tables.customer.table, customer_row, PAYING, guard);
-        let shown = read(&tx, &tables.customer.table, customer_row, SHOWN, guard);
-        displayed += characters(&shown) + c_discount.as_i64() + (c_since.as_i64() & 1);
-        let c_balance = c_balance.as_i64() - amount;
-        displayed += c_balance;
-        let columns =
-            [customer::c_balance, customer::c_ytd_payment, customer::c_payment_cnt, customer::c_data];
-        let cells = [
-            Cell::i64(c_balance),
-            Cell::i64(c_ytd_payment.as_i64() + amount),
-            Cell::i32(c_payment_cnt.as_i32() + 1),
-        ];
-        if c_credit.bytes() == b"BC" {
-            let [c_data] = read(&tx, &tables.customer.table, customer_row, [customer::c_data], guard);
-            let numbers = [
-                i64::from(c_id.as_i32()),
-                i64::from(input.customer_district),
-                i64::from(input.customer_warehouse),
-                i64::from(input.district),
-                i64::from(input.warehouse),
-                amount,
-            ];
-            let length = bad_credit_data(&mut self.text, numbers, c_data.bytes());
-            let cells = [cells[0], cells[1], cells[2], Cell::Bytes(&self.text[..length])];
-            tx.update(&tables.customer.table, customer_row, &columns, &cells, guard)?;
+        let (c_id, c_credit, c_balance, c_ytd_payment, c_payment_cnt, c_discount, c_since) =
+            visible(tx.read_as(&customer.paying, customer_row, guard));
+        let shown = visible(tx.read_as(&customer.shown, customer_row, guard));
+        displayed += characters(&shown) + c_discount + (c_since & 1);
+        let (balance, ytd_payment, payment_cnt) =
+            (c_balance - amount, c_ytd_payment + amount, c_payment_cnt + 1);
+        displayed += balance;
+        if c_credit.as_bytes() == b"BC" {
+            let (c_data,) = visible(tx.read_as(&customer.data, customer_row, guard));
+            let numbers = [c_id, c_d, c_w, d, w].map(i64::from);
+            let [c_id, c_d, c_w, d, w] = numbers;
+            let length = bad_credit_data(&mut self.text, [c_id, c_d, c_w, d, w, amount], c_data.as_bytes());
+            let data = Text::of_bytes(&self.text[..length]);
+            let payment = (balance, ytd_payment, payment_cnt, data);
+            tx.update_as(&customer.bad_credit_payment, customer_row, &payment, guard)?;
         } else {
-            tx.update(&tables.customer.table, customer_row, &columns[..3], &cells, guard)?;
+            tx.update_as(&customer.payment, customer_row, &(balance, ytd_payment, payment_cnt), guard)?;
         }
 
         let mut h_data = [b' '; 24];
-        let (w_name, d_name) = (w_name.bytes(), d_name.bytes());
+        let (w_name, d_name) = (w_name.as_bytes(), d_name.as_bytes());
         h_data[..w_name.len()].copy_from_slice(w_name);
         let end = w_name.len() + 4 + d_name.len();
         h_data[w_name.len() + 4..end].copy_from_slice(d_name);
-        let payment = [
-            c_id,
-            c_d,
-            c_w,
-            d,
-            w,
-            Cell::i64(wall_clock_micros()),
-            Cell::i64(amount),
-            Cell::Bytes(&h_data[..end]),
-        ];
-        tx.insert(&tables.history, &payment, guard)?;
+        let payment = (c_id, c_d, c_w, d, w, wall_clock_micros(), amount, Text::of_bytes(&h_data[..end]));
+        tx.insert_as(&tables.history, &payment, guard)?;
         committed(tx, displayed)
     }
 
     /// Clause 2.6.
-    fn order_status(&mut self, w: i32, d: i32, customer: &CustomerChoice) -> Result<Done> {
-        let tables = self.tpcc;
+    fn order_status(&mut self, w: i32, d: i32, choice: &CustomerChoice) -> Result<Done> {
+        let Tpcc { engine, customer, orders, order_line, .. } = self.tpcc;
         let guard = &pin();
-        let tx = tables.engine.begin_read_only();
-        let (w, d) = (Cell::i32(w), Cell::i32(d));
-        let customer_row = self.choose_customer(&tx, w, d, customer, guard);
-        let [c_id, c_balance, c_first, c_middle, c_last] = read(
-            &tx,
-            &tables.customer.table,
-            customer_row,
-            [customer::c_id, customer::c_balance, customer::c_first, customer::c_middle, customer::c_last],
-            guard,
-        );
-        let mut displayed = c_balance.as_i64() + characters(&[c_first, c_middle, c_last]);
+        let tx = engine.begin_read_only();
+        let customer_row = self.choose_customer(&tx, w, d, choice, guard);
+        let (c_id, c_balance, c_first, c_middle, c_last) =
+            visible(tx.read_as(&customer.status, customer_row, guard));
+        let mut displayed = c_balance + characters(&[c_first, c_middle, c_last]);
 
         let mut newest = None;
-        let columns = [orders::o_id, orders::o_entry_d, orders::o_carrier_id];
-        let orders = &tables.orders_by_customer;
-        prefix(&tx, orders, &[w, d, c_id], columns, &mut self.key, guard, &mut |_, order| {
-            newest = Some(*order);
+        tx.prefix_as(&orders.by_customer, &(w, d, c_id), &orders.status, guard, |_, order| {
+            newest = Some(order);
             false
         });
-        let [o_id, o_entry_d, o_carrier_id] = newest.expect("every customer has ordered once");
-        displayed += i64::from(o_id.as_i32()) + (o_entry_d.as_i64() & 1);
-        displayed += if o_carrier_id.is_null() { 0 } else { i64::from(o_carrier_id.as_i32()) };
+        let (o_id, o_entry_d, o_carrier_id) = newest.expect("every customer has ordered once");
+        displayed += i64::from(o_id) + (o_entry_d & 1) + o_carrier_id.map_or(0, i64::from);
 
-        let columns = [
-            order_line::ol_i_id,
-            order_line::ol_supply_w_id,
-            order_line::ol_quantity,
-            order_line::ol_amount,
-            order_line::ol_delivery_d,
-        ];
-        let lines = &tables.order_line;
-        prefix(&tx, lines, &[w, d, o_id], columns, &mut self.key, guard, &mut |_, line| {
-            let [i_id, supply, quantity, amount, delivered] = line;
-            displayed += i64::from(i_id.as_i32() + supply.as_i32() + quantity.as_i32());
-            displayed += amount.as_i64() + i64::from(delivered.is_null());
+        tx.prefix_as(&order_line.key, &(w, d, o_id), &order_line.status, guard, |_, line| {
+            let (i_id, supplier, quantity, amount, delivered) = line;
+            displayed += i64::from(i_id + supplier + quantity) + amount + i64::from(delivered.is_none());
             true
         });
         committed(tx, displayed)
     }
 
     /// Clause 2.7, all ten districts in one transaction.
-    fn delivery(&mut self, warehouse: i32, carrier: i32) -> Result<Done> {
-        let tables = self.tpcc;
+    fn delivery(&mut self, w: i32, carrier: i32) -> Result<Done> {
+        let Tpcc { engine, customer, new_order, orders, order_line, .. } = self.tpcc;
         let guard = &pin();
-        let mut tx = tables.engine.begin();
-        let w = Cell::i32(warehouse);
-        let delivered_at = Cell::i64(wall_clock_micros());
+        let mut tx = engine.begin();
+        let delivered_at = wall_clock_micros();
         let mut displayed = 0;
-        let mut queued = [(0, 0); DISTRICTS as usize];
+        let mut queued = [(0, 0, 0); DISTRICTS as usize];
         let mut count = 0;
         for district in 1..=DISTRICTS {
-            let d = Cell::i32(district);
             let mut oldest = None;
-            let known = &mut self.undelivered[warehouse as usize - 1][district as usize - 1];
-            let queue = &tables.new_order;
-            self.key.clear();
-            queue.index.encode(&[w, d, Cell::i32(*known)], &mut self.key);
-            self.high_key.clear();
-            queue.index.encode(&[w, d], &mut self.high_key);
-            tx.range_read(
-                &queue.table,
-                &queue.index,
-                (Included(&self.key), Included(&self.high_key)),
+            let known = &mut self.undelivered[w as usize - 1][district as usize - 1];
+            let (from, to) = ((w, district, *known), (w, district, i32::MAX));
+            let bounds = (Included(&from), Included(&to));
+            tx.range_as(
+                &new_order.key,
+                bounds.0,
+                bounds.1,
                 false,
-                &[new_order::no_o_id],
+                &new_order.order,
                 guard,
-                &mut |row, [o]| {
-                    oldest = Some((row, *o));
-                    *known = o.as_i32();
+                |row, (o_id,)| {
+                    oldest = Some((row, o_id));
+                    *known = o_id;
                     false
                 },
             );
             // The specification skips a district whose orders are all delivered.
-            let Some((oldest, o)) = oldest else { continue };
-            tx.delete(&tables.new_order.table, oldest, guard)?;
-            queued[count] = (district, o.as_i32());
+            let Some((oldest, o_id)) = oldest else { continue };
+            tx.delete(new_order.key.table(), oldest, guard)?;
+            queued[count] = (w, district, o_id);
             count += 1;
-            displayed += i64::from(o.as_i32());
+            displayed += i64::from(o_id);
         }
 
         let queued = &queued[..count];
-        let mut orders = [None; DISTRICTS as usize];
-        tx.find_many(
-            &tables.orders.table,
-            &tables.orders.index,
-            queued.len(),
-            &mut |number, key| {
-                let (district, order) = queued[number];
-                tables.orders.index.encode(&[w, Cell::i32(district), Cell::i32(order)], key);
-            },
-            // The carrier is not read but set below; it comes along.
-            &[orders::o_c_id, orders::o_carrier_id],
-            guard,
-            &mut |number, found| orders[number] = found.map(|(row, [customer, _])| (row, customer.as_i32())),
-        );
+        let mut found = [None; DISTRICTS as usize];
+        tx.find_many_as(&orders.key, queued, &orders.delivery, guard, |number, order| {
+            found[number] = order.map(|(row, (customer, _))| (row, customer));
+        });
+        let mut payers = [(0, 0, 0); DISTRICTS as usize];
         let mut amounts = [0; DISTRICTS as usize];
-        for (((district, order), row), amount) in queued.iter().zip(orders).zip(&mut amounts) {
-            let (order_row, _) = row.expect("a queued order exists");
-            let carrier = [Cell::i32(carrier)];
-            tx.update(&tables.orders.table, order_row, &[orders::o_carrier_id], &carrier, guard)?;
-
-            let order = [w, Cell::i32(*district), Cell::i32(*order)];
-            let columns = [order_line::ol_amount, order_line::ol_delivery_d];
-            let (lines, rows, key) = (&tables.order_line, &mut self.rows, &mut self.key);
+        for (number, order) in queued.iter().enumerate() {
+            let (order_row, customer) = found[number].expect("a queued order exists");
+            payers[number] = (w, order.1, customer);
+            tx.update_as(&orders.carrier, order_row, &(Some(carrier),), guard)?;
+            let rows = &mut self.rows;
             rows.clear();
-            prefix(&tx, lines, &order, columns, key, guard, &mut |row, [ol_amount, ol_delivery_d]| {
-                assert!(ol_delivery_d.is_null(), "an order is delivered once");
+            tx.prefix_as(&order_line.key, order, &order_line.delivery, guard, |row, (amount, delivered)| {
+                assert!(delivered.is_none(), "an order is delivered once");
                 rows.push(row);
-                *amount += ol_amount.as_i64();
+                amounts[number] += amount;
                 true
             });
             for &line in rows.iter() {
-                let columns = [order_line::ol_delivery_d];
-                tx.update(&lines.table, line, &columns, &[delivered_at], guard)?;
+                tx.update_as(&order_line.delivered, line, &(Some(delivered_at),), guard)?;
             }
         }
 
-        let mut customers = [None; DISTRICTS as usize];
-        tx.find_many(
-            &tables.customer.table,
-            &tables.customer.index,
-            queued.len(),
-            &mut |number, key| {
-                let ((district, _), (_, customer)) = (queued[number], orders[number].expect("it exists"));
-                tables.customer.index.encode(&[w, Cell::i32(district), Cell::i32(customer)], key);
-            },
-            &[customer::c_balance, customer::c_delivery_cnt],
-            guard,
-            &mut |number, found| customers[number] = found.map(|(row, cells)| (row, *cells)),
-        );
-        for (customer, amount) in customers.iter().zip(amounts).take(count) {
-            let (row, [c_balance, c_delivery_cnt]) = customer.expect("who ordered exists");
-            tx.update(
-                &tables.customer.table,
-                row,
-                &[customer::c_balance, customer::c_delivery_cnt],
-                &[Cell::i64(c_balance.as_i64() + amount), Cell::i32(c_delivery_cnt.as_i32() + 1)],
-                guard,
-            )?;
+        let mut debtors = [None; DISTRICTS as usize];
+        tx.find_many_as(&customer.key, &payers[..count], &customer.delivery, guard, |number, found| {
+            debtors[number] = found;
+        });
+        for (debtor, amount) in debtors.iter().zip(amounts).take(count) {
+            let (row, (balance, deliveries)) = debtor.expect("who ordered exists");
+            tx.update_as(&customer.delivery, row, &(balance + amount, deliveries + 1), guard)?;
         }
         committed(tx, displayed)
     }
 
     /// Clause 2.8.
-    fn stock_level(&mut self, warehouse: i32, district: i32, threshold: i32) -> Result<Done> {
-        let tables = self.tpcc;
+    fn stock_level(&mut self, w: i32, d: i32, threshold: i32) -> Result<Done> {
+        let Tpcc { engine, district, order_line, stock, .. } = self.tpcc;
         let guard = &pin();
-        let tx = tables.engine.begin_read_only();
-        let (w, d) = (Cell::i32(warehouse), Cell::i32(district));
-        let (_, [next]) =
-            fetch(&tx, &tables.district, &[w, d], [district::d_next_o_id], &mut self.key, guard);
-        let next = next.as_i32();
-
-        let lines = &tables.order_line;
-        self.key.clear();
-        lines.index.encode(&[w, d, Cell::i32(next - 20)], &mut self.key);
-        self.high_key.clear();
-        lines.index.encode(&[w, d, Cell::i32(next - 1)], &mut self.high_key);
+        let tx = engine.begin_read_only();
+        let (_, (_, next)) = found(tx.find_as(&district.key, &(w, d), &district.ordered, guard));
         let items = &mut self.items;
         items.clear();
-        tx.range_read(
-            &lines.table,
-            &lines.index,
-            (Included(&self.key), Included(&self.high_key)),
-            false,
-            &[order_line::ol_i_id],
-            guard,
-            &mut |_, [i_id]| {
-                items.push(i_id.as_i32());
-                true
-            },
-        );
-        items.sort_unstable();
+        let (from, to) = ((w, d, next - 20), (w, d, next - 1));
+        let bounds = (Included(&from), Included(&to));
+        tx.range_as(&order_line.key, bounds.0, bounds.1, false, &order_line.item, guard, |_, (i_id,)| {
+            items.push((w, i_id));
+            true
+        });
+        items.sort_unstable_by_key(|(_, item)| *item);
         items.dedup();
         let mut low = 0;
-        tx.find_many(
-            &tables.stock.table,
-            &tables.stock.index,
-            items.len(),
-            &mut |number, key| tables.stock.index.encode(&[w, Cell::i32(items[number])], key),
-            &[stock::s_quantity],
-            guard,
-            &mut |_, found| {
-                let (_, [quantity]) = found.expect("every item has stock in every warehouse");
-                low += i64::from(quantity.as_i32() < threshold);
-            },
-        );
+        tx.find_many_as(&stock.key, items, &stock.quantity, guard, |_, found| {
+            let (_, (quantity,)) = found.expect("every item has stock in every warehouse");
+            low += i64::from(quantity < threshold);
+        });
         committed(tx, low)
     }
 
@@ -574,22 +556,19 @@ impl<'t> Worker<'t> {
     fn choose_customer(
         &mut self,
         tx: &Transaction,
-        w: Cell<'_>,
-        d: Cell<'_>,
+        w: i32,
+        d: i32,
         choice: &CustomerChoice,
         guard: &Guard,
     ) -> RowId {
+        let customer = &self.tpcc.customer;
         match choice {
-            CustomerChoice::Id(c) => {
-                let cells = [w, d, Cell::i32(*c)];
-                find(tx, &self.tpcc.customer, &cells, &mut self.key, guard).expect("the customer exists")
-            }
+            CustomerChoice::Id(c) => found(tx.find_as(&customer.key, &(w, d, *c), &customer.row, guard)).0,
             CustomerChoice::LastName(name) => {
-                let cells = [w, d, Cell::text(name.as_str())];
                 let rows = &mut self.rows;
                 rows.clear();
-                let customers = &self.tpcc.customer_by_name;
-                prefix(tx, customers, &cells, [], &mut self.key, guard, &mut |row, []| {
+                let name = Text::from(name.as_str());
+                tx.prefix_as(&customer.by_name, &(w, d, name), &customer.row, guard, |row, ()| {
                     rows.push(row);
                     true
                 });
@@ -623,7 +602,6 @@ impl Client for Worker<'_> {
 }
 
 /// Commits.
-#[inline]
 fn committed(tx: Transaction, displayed: i64) -> Result<Done> {
     Ok(Done { committed: true, lsn: tx.commit()?.lsn, displayed })
 }
@@ -638,73 +616,22 @@ fn approach<const N: usize>(ways: &[(&Index, &[Cell<'_>]); N], keys: &mut [KeyBu
     Index::approach(&std::array::from_fn::<_, N, _>(|at| (ways[at].0, &keys[at][..])), guard);
 }
 
-/// The visible row under a full key.
-#[inline]
-fn find(
-    tx: &Transaction,
-    keyed: &Keyed,
-    cells: &[Cell<'_>],
-    key: &mut KeyBuffer,
-    guard: &Guard,
-) -> Option<RowId> {
-    key.clear();
-    keyed.index.encode(cells, key);
-    tx.get(&keyed.table, &keyed.index, key, guard)
+/// A row that must be there.
+#[inline(always)]
+fn found<T>(found: Option<T>) -> T {
+    found.expect("TPC-C deletes nothing that others point to")
 }
 
-/// Columns of a row that is known to be visible.
-#[inline]
-fn read<'g, const N: usize>(
-    tx: &Transaction,
-    table: &'g Table,
-    row: RowId,
-    columns: [ColumnId; N],
-    guard: &'g Guard,
-) -> [Cell<'g>; N] {
-    let mut cells = [Cell::Null; N];
-    let visible = tx.read(table, row, &columns, &mut cells, guard);
-    assert!(visible, "a row found through an index is visible");
-    cells
-}
-
-/// The row under a full key that must be there, and columns of it.
-#[inline]
-fn fetch<'g, const N: usize>(
-    tx: &Transaction,
-    keyed: &'g Keyed,
-    cells: &[Cell<'_>],
-    columns: [ColumnId; N],
-    key: &mut KeyBuffer,
-    guard: &'g Guard,
-) -> (RowId, [Cell<'g>; N]) {
-    key.clear();
-    keyed.index.encode(cells, key);
-    let mut cells = [Cell::Null; N];
-    let row = tx.find(&keyed.table, &keyed.index, key, &columns, &mut cells, guard);
-    (row.expect("TPC-C deletes nothing that others point to"), cells)
-}
-
-/// Visits the visible rows whose keys begin with `cells`, in key order, with columns of them, until
-/// `visit` returns false.
-#[inline]
-fn prefix<'g, const N: usize>(
-    tx: &Transaction,
-    keyed: &'g Keyed,
-    cells: &[Cell<'_>],
-    columns: [ColumnId; N],
-    key: &mut KeyBuffer,
-    guard: &'g Guard,
-    visit: &mut dyn FnMut(RowId, &[Cell<'g>; N]) -> bool,
-) {
-    key.clear();
-    keyed.index.encode(cells, key);
-    tx.range_read(&keyed.table, &keyed.index, (Included(key), Included(key)), false, &columns, guard, visit);
+/// The values of a row that was found before.
+#[inline(always)]
+fn visible<T>(values: Option<T>) -> T {
+    values.expect("a row found through an index is visible")
 }
 
 /// How many characters some strings have: stands for displaying them.
 #[inline]
-fn characters(cells: &[Cell<'_>]) -> i64 {
-    cells.iter().map(|cell| cell.bytes().len() as i64).sum()
+fn characters(texts: &[Text<'_>]) -> i64 {
+    texts.iter().map(|text| text.len() as i64).sum()
 }
 
 /// Whether the eight letters ORIGINAL stand somewhere in a string.
@@ -788,9 +715,8 @@ mod tests {
         let tpcc = Tpcc::open(&engine).unwrap();
         let guard = &pin();
         let mut tx = engine.begin();
-        let mut key = KeyBuffer::new();
-        let row = find(&tx, &tpcc.warehouse, &[Cell::i32(1)], &mut key, guard).unwrap();
-        tx.update(&tpcc.warehouse.table, row, &[warehouse::w_ytd], &[Cell::i64(5)], guard).unwrap();
+        let (row, _) = tx.find_as(&tpcc.warehouse.key, &(1,), &tpcc.warehouse.ytd, guard).unwrap();
+        tx.update_as(&tpcc.warehouse.ytd, row, &(5,), guard).unwrap();
         engine.wait(tx.commit().unwrap()).unwrap();
         let violations = consistency::violations(&engine, scale).unwrap();
         assert_eq!(violations.len(), 2, "{violations:?}");

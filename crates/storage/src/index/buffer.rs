@@ -24,7 +24,7 @@ pub struct KeyBuffer {
 impl KeyBuffer {
     /// An empty key.
     #[inline]
-    pub fn new() -> KeyBuffer {
+    pub const fn new() -> KeyBuffer {
         KeyBuffer { length: 0, short: [0; SHORT + 8], long: Vec::new() }
     }
 
@@ -45,6 +45,24 @@ impl KeyBuffer {
     #[inline]
     pub fn as_slice(&self) -> &[u8] {
         if self.length <= SHORT { &self.short[..self.length] } else { &self.long }
+    }
+
+    /// Cuts it off after `length` bytes.
+    #[inline]
+    pub(super) fn truncate(&mut self, length: usize) {
+        if self.length > SHORT {
+            self.truncate_long(length);
+        }
+        self.length = self.length.min(length);
+    }
+
+    #[cold]
+    fn truncate_long(&mut self, length: usize) {
+        if length <= SHORT {
+            self.short[..length].copy_from_slice(&self.long[..length]);
+        } else {
+            self.long.truncate(length);
+        }
     }
 
     /// Appends the first `length` of 8 bytes.
@@ -174,6 +192,10 @@ mod tests {
                 assert_eq!(buffer.clone(), buffer);
                 *buffer.last_mut().expect("it ends with 9") = 3;
                 assert_eq!(buffer.as_slice().last(), Some(&3));
+                for kept in [start + length, start, start / 2] {
+                    buffer.truncate(kept);
+                    assert_eq!(buffer[..], expected[..kept]);
+                }
             }
         }
     }

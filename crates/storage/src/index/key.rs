@@ -71,7 +71,7 @@ impl Codec {
     }
 
     /// Appends the first `count` columns to a key, in order.
-    #[inline]
+    #[inline(always)]
     pub(super) fn encode<'c>(
         &self,
         mut cell: impl FnMut(&IndexColumn) -> Cell<'c>,

@@ -6,20 +6,19 @@
 use super::Index;
 use crate::Guard;
 use crossbeam_epoch::{Atomic, Owned};
-use firn_base::ColumnId;
+use firn_base::ColumnSet;
 use firn_base::sync::{Arc, Mutex, Ordering};
 
 /// The indexes as they were at one moment.
 pub(crate) struct Indexes {
     all: Arc<[Arc<Index>]>,
-    /// A bit for every column that an index is over; the highest stands for all from there on.
-    columns: u64,
+    /// The columns that they are over.
+    columns: ColumnSet,
 }
 
 impl Indexes {
     fn new(all: Arc<[Arc<Index>]>) -> Indexes {
-        let columns = all.iter().flat_map(|index| &index.spec().columns);
-        let columns = columns.fold(0, |bits, part| bits | bit(part.column));
+        let columns = all.iter().fold(ColumnSet::NONE, |columns, index| columns.union(index.columns()));
         Indexes { all, columns }
     }
 
@@ -29,16 +28,11 @@ impl Indexes {
         &self.all
     }
 
-    /// Whether one may be over one of these columns.
+    /// The columns that they are over.
     #[inline]
-    pub fn may_be_over(&self, columns: impl IntoIterator<Item = ColumnId>) -> bool {
-        columns.into_iter().any(|column| self.columns & bit(column) != 0)
+    pub fn columns(&self) -> ColumnSet {
+        self.columns
     }
-}
-
-#[inline]
-fn bit(column: ColumnId) -> u64 {
-    1 << column.index().min(63)
 }
 
 /// A list of indexes that readers do not lock.

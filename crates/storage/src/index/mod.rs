@@ -24,6 +24,8 @@ mod runs;
 mod tests;
 
 use crate::Guard;
+use crate::table::ColumnSpec;
+use crate::typed::{Misfit, Row};
 use art::{PairTree, UniqueTree};
 pub use buffer::KeyBuffer;
 use firn_base::sync::Arc;
@@ -176,7 +178,7 @@ impl Index {
 
     /// Appends the key of `cells`, given for the first columns of the index in index order.
     /// With all columns this is a full key, with fewer a prefix of the keys that begin so.
-    #[inline]
+    #[inline(always)]
     pub fn encode(&self, cells: &[Cell<'_>], key: &mut KeyBuffer) {
         debug_assert!(cells.len() <= self.spec.columns.len());
         let mut next = cells.iter();
@@ -250,6 +252,20 @@ impl Index {
         match &self.kind {
             Kind::Unique(index) if self.is_exclusive(key) => index.remove_claimed(key, row, guard, dead),
             kind => each!(kind, index => index.remove(key, row, guard, dead)),
+        }
+    }
+
+    /// Whether values of `K`'s types are keys of its first columns.
+    pub fn key_fits<K: Row>(&self) -> Result<(), Misfit> {
+        let columns = &self.spec.columns;
+        if K::LEN > columns.len() {
+            return Err(Misfit::Count { columns: columns.len(), fields: K::LEN });
+        }
+        let specs: Vec<ColumnSpec> =
+            columns.iter().map(|part| ColumnSpec { ty: part.ty, nullable: part.nullable }).collect();
+        match K::fits(&mut specs.iter()).iter().position(|fits| !fits) {
+            Some(misfit) => Err(Misfit::Type(columns[misfit].column)),
+            None => Ok(()),
         }
     }
 

@@ -7,7 +7,7 @@
 
 use super::node::{Child, Contended, Kind, Node, Version};
 use crate::Guard;
-use crate::index::{Span, key};
+use crate::index::{KeyBuffer, Span, key};
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -58,7 +58,23 @@ pub(super) fn scan<'g>(
         }
         cursor.path.truncate(depth);
         cursor.path.push(0);
-        for &(byte, child) in &batch[..count] {
+        let mut rest = &batch[..count];
+        if !edges.low && !edges.high {
+            // Nearly all entries lie off the paths to the bounds, and have their values here.
+            let path = &mut cursor.path[..];
+            let mut last = None;
+            while let [(byte, child), following @ ..] = rest
+                && let Some(value) = child.as_value()
+            {
+                path[depth] = *byte;
+                if !visit(path, value) {
+                    return;
+                }
+                (last, rest) = (Some(*byte), following);
+            }
+            last.iter().for_each(|byte| cursor.pass(*byte));
+        }
+        for &(byte, child) in rest {
             cursor.path[depth] = byte;
             let edges = edges.below(&cursor.bounds, depth, byte);
             // SAFETY: copied under the guard.
@@ -98,8 +114,7 @@ struct Bounds {
     high: Option<Path>,
 }
 
-/// Bytes on the stack for a path; longer ones lie on the heap.
-type Path = SmallVec<[u8; 64]>;
+type Path = KeyBuffer;
 
 /// On which paths to the bounds a node or an entry lies. Off them it is within the bounds for sure.
 #[derive(Clone, Copy)]
@@ -242,7 +257,7 @@ impl<'g> Cursor<'g> {
     fn push(&mut self, node: Node<'g>, edges: Edges) -> Result<(), Contended> {
         let version = node.header().version()?;
         let prefix = node.header().prefix();
-        self.path.extend_from_slice(&prefix.to_bytes()[..prefix.len()]);
+        self.path.push_word(prefix.to_bytes(), prefix.len());
         let depth = self.path.len();
         let leads_to = |bound: &Path| bound.len() > depth && bound[..depth] == self.path[..];
         let (mut left, mut on) = (0..256, Edges { low: false, high: false });

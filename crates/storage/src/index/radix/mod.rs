@@ -518,7 +518,7 @@ struct Walk {
 
 impl Walk {
     /// Goes down one level. The answer, if that is found: the value, or that there is none.
-    #[inline]
+    #[inline(always)]
     fn advance<'g>(
         &mut self,
         search: &Search<'_>,
@@ -527,16 +527,21 @@ impl Walk {
         // SAFETY: the child was read under the guard.
         let node = match unsafe { self.child.kind::<'g>() } {
             Kind::Node(node) => node,
-            Kind::Value(value) => return Ok(Some((self.depth == search.key.len()).then_some(value))),
-            Kind::Nothing => return Ok(Some(None)),
             // A value that is set while we look is the new or the old one.
             Kind::Leaf(leaf) => return Ok(Some((leaf.key() == search.key).then(|| leaf.value()))),
+            Kind::Value(_) | Kind::Nothing => unreachable!("walks end where these are found"),
         };
         let header = node.header();
         let version = header.version()?;
         let Some((byte, below)) = search.step(header.prefix(), self.depth) else { return Ok(Some(None)) };
         let child = node.child(byte);
         header.validate(version)?;
+        if let Some(value) = child.as_value() {
+            return Ok(Some((below == search.key.len()).then_some(value)));
+        }
+        if child.is_nothing() {
+            return Ok(Some(None));
+        }
         (self.child, self.depth) = (child, below);
         Ok(None)
     }

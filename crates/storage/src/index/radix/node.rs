@@ -482,12 +482,16 @@ trait Sorted {
     #[inline]
     fn visit(&self, bytes: Range<usize>, reverse: bool, visit: &mut impl FnMut(u8, Child) -> bool) {
         let keys = self.keys().to_le_bytes();
-        let mut each = |position: usize| {
+        // While somebody changes the node there may seem to be more than it has room for.
+        let children = &self.children()[..self.header().count().min(self.children().len())];
+        let last = children.len().wrapping_sub(1);
+        for number in 0..children.len() {
+            let position = if reverse { last - number } else { number };
             let byte = keys[position];
-            !bytes.contains(&usize::from(byte)) || visit(byte, load(&self.children()[position]))
-        };
-        let mut positions = 0..self.header().count();
-        let _stopped = if reverse { positions.rev().all(&mut each) } else { positions.all(&mut each) };
+            if bytes.contains(&usize::from(byte)) && !visit(byte, load(&children[position])) {
+                return;
+            }
+        }
     }
 
     fn add(&self, byte: u8, child: Child) {

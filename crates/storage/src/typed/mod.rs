@@ -1,0 +1,477 @@
+//! Rows as tuples of Rust types.
+//!
+//! Which columns a program reads or sets, and where they lie in a block, is worked out and checked once,
+//! when a [`Projection`] is made. A value is then loaded from a known place by code for its type alone:
+//! what a stored procedure compiled to machine code would do. The cells of [`crate::Table::read`] ask at
+//! every value what it is.
+//!
+//! | Rust | SQL |
+//! |---|---|
+//! | `bool` | boolean |
+//! | `i16`, `i32`, `i64` | smallint; integer, date; bigint, time, timestamp(tz), numeric of up to 18 digits (unscaled) |
+//! | `i128` | numeric of more than 18 digits (unscaled) |
+//! | `f32`, `f64` | real, double precision |
+//! | [`Str`], its values [`Text`] | text, varchar, char(n), bytea |
+//! | `Option<T>` | a nullable column |
+
+mod row;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use crate::block::{Block, RawCell};
+use crate::heap;
+use crate::layout::{ColumnLayout, Layout};
+use crate::table::ColumnSpec;
+use firn_base::sync::Arc;
+use firn_base::{Cell, ColumnId, ColumnSet, SqlType};
+pub use row::Row;
+pub use table::Rows;
+
+/// One slot of a block: where the values of a row lie. Only storage makes any.
+#[derive(Clone, Copy)]
+pub struct Place<'b> {
+    pub(crate) block: &'b Block,
+    /// The slot, which has been checked.
+    pub(crate) at: usize,
+}
+
+/// A type that a column's values can be read as and set from.
+pub trait Field: 'static {
+    /// Its values.
+    type Value<'v>: Copy;
+    /// A value as it lies in a block, perhaps torn.
+    #[doc(hidden)]
+    type Raw: Copy;
+
+    /// Whether values of a column are of this type.
+    #[doc(hidden)]
+    fn fits(column: &ColumnSpec) -> bool;
+
+    /// Loads what lies in a column now, whoever wrote it.
+    ///
+    /// # Safety
+    /// The column is one of the block's, and fits.
+    #[doc(hidden)]
+    unsafe fn load(place: Place<'_>, column: ColumnLayout) -> Self::Raw;
+
+    /// As [`Field::load`], from the image of an older version.
+    #[doc(hidden)]
+    fn raw(cell: RawCell) -> Self::Raw;
+
+    /// The value of what has been found to be whole.
+    #[doc(hidden)]
+    fn value(place: Place<'_>, raw: Self::Raw) -> Self::Value<'_>;
+
+    /// The value as storage's other parts take it.
+    #[doc(hidden)]
+    fn cell<'v: 'v>(value: &Self::Value<'v>) -> Cell<'v>;
+
+    /// Changes the column in place.
+    ///
+    /// # Safety
+    /// As for [`Field::load`]; and the caller owns the row.
+    #[doc(hidden)]
+    unsafe fn store(place: Place<'_>, column: ColumnLayout, value: &Self::Value<'_>);
+
+    /// What lies in a column now, for an undo record. The caller owns the row, or finds out that it does not.
+    ///
+    /// # Safety
+    /// As for [`Field::load`].
+    #[doc(hidden)]
+    unsafe fn image(place: Place<'_>, column: ColumnLayout) -> RawCell;
+
+    /// Asks the processor to fetch what a value leads to.
+    ///
+    /// # Safety
+    /// As for [`Field::load`].
+    #[doc(hidden)]
+    #[inline(always)]
+    unsafe fn prefetch_further(_place: Place<'_>, _column: ColumnLayout) {}
+}
+
+/// Implements [`Field`] for a type of numbers that is a word in a cell.
+macro_rules! number {
+    ($ty:ty, $load:ident, $store:ident, $pattern:pat, $to_bits:expr, $from_bits:expr) => {
+        impl Field for $ty {
+            type Value<'v> = $ty;
+            type Raw = u64;
+
+            fn fits(column: &ColumnSpec) -> bool {
+                !column.nullable && matches!(column.ty, $pattern) && column.ty.width() == width_of::<$ty>()
+            }
+
+            #[inline(always)]
+            unsafe fn load(place: Place<'_>, column: ColumnLayout) -> u64 {
+                // SAFETY: by the caller.
+                unsafe { place.block.$load(place.at, column) }
+            }
+
+            #[inline(always)]
+            fn raw(cell: RawCell) -> u64 {
+                cell.words[0]
+            }
+
+            #[inline(always)]
+            fn value(_place: Place<'_>, raw: u64) -> $ty {
+                $from_bits(raw)
+            }
+
+            #[inline(always)]
+            fn cell<'v: 'v>(value: &$ty) -> Cell<'v> {
+                Cell::Word($to_bits(*value))
+            }
+
+            #[inline(always)]
+            unsafe fn store(place: Place<'_>, column: ColumnLayout, value: &$ty) {
+                // SAFETY: by the caller.
+                unsafe { place.block.$store(place.at, column, $to_bits(*value)) };
+            }
+
+            #[inline(always)]
+            unsafe fn image(place: Place<'_>, column: ColumnLayout) -> RawCell {
+                // SAFETY: by the caller.
+                RawCell { null: false, words: [unsafe { Self::load(place, column) }, 0] }
+            }
+        }
+    };
+}
+
+/// How wide the columns are whose values a type holds.
+fn width_of<T>() -> firn_base::types::Width {
+    firn_base::types::Width::Fixed(size_of::<T>() as u8)
+}
+
+use SqlType::{BigInt, Date, Double, Integer, Numeric, Real, SmallInt, Time, Timestamp, TimestampTz};
+number!(i16, load_two, store_two, SmallInt, |value| u64::from(value as u16), |bits| bits as u16 as i16);
+number!(i32, load_four, store_four, Integer | Date, |value| u64::from(value as u32), |bits| bits as u32
+    as i32);
+number!(
+    i64,
+    load_eight,
+    store_eight,
+    BigInt | Time | Timestamp | TimestampTz | Numeric { .. },
+    |value| value as u64,
+    |bits| bits as i64
+);
+number!(f32, load_four, store_four, Real, |value: f32| u64::from(value.to_bits()), |bits| f32::from_bits(
+    bits as u32
+));
+number!(f64, load_eight, store_eight, Double, f64::to_bits, f64::from_bits);
+
+impl Field for bool {
+    type Value<'v> = bool;
+    type Raw = u64;
+
+    fn fits(column: &ColumnSpec) -> bool {
+        !column.nullable && column.ty == SqlType::Boolean
+    }
+
+    #[inline(always)]
+    unsafe fn load(place: Place<'_>, column: ColumnLayout) -> u64 {
+        // SAFETY: by the caller.
+        unsafe { place.block.load_bit(place.at, column) }
+    }
+
+    #[inline(always)]
+    fn raw(cell: RawCell) -> u64 {
+        cell.words[0]
+    }
+
+    #[inline(always)]
+    fn value(_place: Place<'_>, raw: u64) -> bool {
+        raw != 0
+    }
+
+    #[inline(always)]
+    fn cell<'v: 'v>(value: &bool) -> Cell<'v> {
+        Cell::boolean(*value)
+    }
+
+    #[inline(always)]
+    unsafe fn store(place: Place<'_>, column: ColumnLayout, value: &bool) {
+        // SAFETY: by the caller.
+        unsafe { place.block.store_bit(place.at, column, *value) };
+    }
+
+    #[inline(always)]
+    unsafe fn image(place: Place<'_>, column: ColumnLayout) -> RawCell {
+        // SAFETY: by the caller.
+        RawCell { null: false, words: [unsafe { Self::load(place, column) }, 0] }
+    }
+}
+
+impl Field for i128 {
+    type Value<'v> = i128;
+    type Raw = [u64; 2];
+
+    fn fits(column: &ColumnSpec) -> bool {
+        !column.nullable && matches!(column.ty, Numeric { .. }) && column.ty.width() == width_of::<i128>()
+    }
+
+    #[inline(always)]
+    unsafe fn load(place: Place<'_>, column: ColumnLayout) -> [u64; 2] {
+        // SAFETY: by the caller.
+        unsafe { place.block.load_pair(place.at, column) }
+    }
+
+    #[inline(always)]
+    fn raw(cell: RawCell) -> [u64; 2] {
+        cell.words
+    }
+
+    #[inline(always)]
+    fn value(_place: Place<'_>, [low, high]: [u64; 2]) -> i128 {
+        (u128::from(high) << 64 | u128::from(low)) as i128
+    }
+
+    #[inline(always)]
+    fn cell<'v: 'v>(value: &i128) -> Cell<'v> {
+        Cell::i128(*value)
+    }
+
+    #[inline(always)]
+    unsafe fn store(place: Place<'_>, column: ColumnLayout, value: &i128) {
+        let words = [*value as u64, (*value as u128 >> 64) as u64];
+        // SAFETY: by the caller.
+        unsafe { place.block.store_pair(place.at, column, words) };
+    }
+
+    #[inline(always)]
+    unsafe fn image(place: Place<'_>, column: ColumnLayout) -> RawCell {
+        // SAFETY: by the caller.
+        RawCell { null: false, words: unsafe { Self::load(place, column) } }
+    }
+}
+
+/// Stands for strings in a [`Row`]; their values are [`Text`].
+pub enum Str {}
+
+/// A string: short ones lie in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Text<'v>(Cell<'v>);
+
+impl<'v> Text<'v> {
+    /// A string of bytes.
+    #[inline]
+    pub fn of_bytes(bytes: &'v [u8]) -> Text<'v> {
+        Text(Cell::Bytes(bytes))
+    }
+
+    /// Its bytes.
+    #[inline]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.0.bytes()
+    }
+
+    /// Its characters; only for columns that hold characters.
+    #[inline]
+    pub fn as_str(&self) -> &str {
+        self.0.str()
+    }
+
+    /// How many bytes it has.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.as_bytes().len()
+    }
+
+    /// Whether it has none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<'v> From<&'v str> for Text<'v> {
+    #[inline]
+    fn from(text: &'v str) -> Text<'v> {
+        Text(Cell::text(text))
+    }
+}
+
+impl Field for Str {
+    type Value<'v> = Text<'v>;
+    type Raw = [u64; 2];
+
+    fn fits(column: &ColumnSpec) -> bool {
+        !column.nullable && column.ty.width() == firn_base::types::Width::View
+    }
+
+    #[inline(always)]
+    unsafe fn load(place: Place<'_>, column: ColumnLayout) -> [u64; 2] {
+        // SAFETY: by the caller.
+        unsafe { place.block.load_pair(place.at, column) }
+    }
+
+    #[inline(always)]
+    fn raw(cell: RawCell) -> [u64; 2] {
+        cell.words
+    }
+
+    #[inline(always)]
+    fn value(place: Place<'_>, view: [u64; 2]) -> Text<'_> {
+        Text(place.block.export_view(view))
+    }
+
+    #[inline(always)]
+    fn cell<'v: 'v>(value: &Text<'v>) -> Cell<'v> {
+        value.0
+    }
+
+    #[inline(always)]
+    unsafe fn store(place: Place<'_>, column: ColumnLayout, value: &Text<'_>) {
+        let view = match &value.0 {
+            Cell::Inline(length, bytes) => heap::inline_view(&bytes[..usize::from(*length)]),
+            other => place.block.heap().store(other.bytes()),
+        };
+        // SAFETY: by the caller.
+        unsafe { place.block.store_pair(place.at, column, view) };
+    }
+
+    #[inline(always)]
+    unsafe fn image(place: Place<'_>, column: ColumnLayout) -> RawCell {
+        // SAFETY: by the caller.
+        RawCell { null: false, words: unsafe { Self::load(place, column) } }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch_further(place: Place<'_>, column: ColumnLayout) {
+        // SAFETY: by the caller.
+        place.block.heap().prefetch(unsafe { Self::load(place, column) });
+    }
+}
+
+impl<F: Field> Field for Option<F> {
+    type Value<'v> = Option<F::Value<'v>>;
+    type Raw = Option<F::Raw>;
+
+    fn fits(column: &ColumnSpec) -> bool {
+        column.nullable && F::fits(&ColumnSpec { nullable: false, ..column.clone() })
+    }
+
+    #[inline(always)]
+    unsafe fn load(place: Place<'_>, column: ColumnLayout) -> Option<F::Raw> {
+        // SAFETY: by the caller.
+        unsafe { place.block.is_valid(place.at, column).then(|| F::load(place, column)) }
+    }
+
+    #[inline(always)]
+    fn raw(cell: RawCell) -> Option<F::Raw> {
+        (!cell.null).then(|| F::raw(cell))
+    }
+
+    #[inline(always)]
+    fn value(place: Place<'_>, raw: Option<F::Raw>) -> Option<F::Value<'_>> {
+        raw.map(|raw| F::value(place, raw))
+    }
+
+    #[inline(always)]
+    fn cell<'v: 'v>(value: &Option<F::Value<'v>>) -> Cell<'v> {
+        value.as_ref().map_or(Cell::Null, F::cell)
+    }
+
+    #[inline(always)]
+    unsafe fn store(place: Place<'_>, column: ColumnLayout, value: &Option<F::Value<'_>>) {
+        // SAFETY: by the caller.
+        unsafe {
+            place.block.store_validity(place.at, column, value.is_some());
+            match value {
+                Some(value) => F::store(place, column, value),
+                None => place.block.store_null(place.at, column),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn image(place: Place<'_>, column: ColumnLayout) -> RawCell {
+        // SAFETY: by the caller.
+        unsafe {
+            if place.block.is_valid(place.at, column) {
+                F::image(place, column)
+            } else {
+                RawCell { null: true, words: [0, 0] }
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch_further(place: Place<'_>, column: ColumnLayout) {
+        // SAFETY: by the caller.
+        unsafe {
+            if place.block.is_valid(place.at, column) {
+                F::prefetch_further(place, column);
+            }
+        }
+    }
+}
+
+/// Some columns of a table, to be read or set together.
+pub struct Projection<R: Row> {
+    /// Whose columns these are: tables share no layout.
+    layout: Arc<Layout>,
+    ids: R::Array<ColumnId>,
+    layouts: R::Array<ColumnLayout>,
+    set: ColumnSet,
+}
+
+impl<R: Row> Projection<R> {
+    pub(crate) fn new(
+        columns: &[ColumnSpec],
+        layout: &Arc<Layout>,
+        ids: &[ColumnId],
+    ) -> Result<Self, Misfit> {
+        if ids.len() != R::LEN {
+            return Err(Misfit::Count { columns: ids.len(), fields: R::LEN });
+        }
+        let fits = R::fits(&mut ids.iter().map(|id| &columns[id.index()]));
+        if let Some(at) = fits.iter().position(|fits| !fits) {
+            return Err(Misfit::Type(ids[at]));
+        }
+        Ok(Projection {
+            layout: layout.clone(),
+            ids: R::array(|at| ids[at]),
+            layouts: R::array(|at| layout.column(ids[at])),
+            set: ids.iter().copied().collect(),
+        })
+    }
+
+    /// The columns.
+    #[inline]
+    pub fn columns(&self) -> &[ColumnId] {
+        self.ids.as_ref()
+    }
+
+    /// The columns as a set.
+    #[inline]
+    pub fn set(&self) -> ColumnSet {
+        self.set
+    }
+
+    #[inline(always)]
+    fn ids(&self) -> &R::Array<ColumnId> {
+        &self.ids
+    }
+
+    /// Where they lie in a block of their table.
+    #[inline(always)]
+    fn layouts(&self, block: &Block) -> &R::Array<ColumnLayout> {
+        assert!(Arc::ptr_eq(&self.layout, &block.layout), "a projection is of one table");
+        &self.layouts
+    }
+}
+
+/// Why a row type does not fit some columns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Misfit {
+    /// So many columns, and so many fields.
+    Count {
+        /// Columns asked for.
+        columns: usize,
+        /// Fields of the row type.
+        fields: usize,
+    },
+    /// The values of this column are of another type, or may be NULL and the field may not, or the other
+    /// way round.
+    Type(ColumnId),
+}

@@ -1,0 +1,277 @@
+//! Tuples of [`Field`]s.
+
+use super::{Field, Place};
+use crate::block::RawCell;
+use crate::layout::ColumnLayout;
+use crate::table::ColumnSpec;
+use crate::version::EntryWriter;
+use firn_base::{Cell, ColumnId};
+
+/// A tuple of up to twelve [`Field`]s, or an array of any number of one.
+pub trait Row: 'static {
+    /// The values of a row.
+    type Values<'v>: Copy;
+    /// Values as they lie in a block.
+    #[doc(hidden)]
+    type Raws: Copy;
+    /// Something for each field.
+    #[doc(hidden)]
+    type Array<T: Copy>: Copy + AsRef<[T]>;
+    /// How many fields.
+    const LEN: usize;
+
+    #[doc(hidden)]
+    fn array<T: Copy>(each: impl FnMut(usize) -> T) -> Self::Array<T>;
+
+    /// Whether each column fits its field.
+    #[doc(hidden)]
+    fn fits<'s>(columns: &mut dyn Iterator<Item = &'s ColumnSpec>) -> Vec<bool>;
+
+    /// # Safety
+    /// As for [`Field::load`].
+    #[doc(hidden)]
+    unsafe fn load(place: Place<'_>, columns: &Self::Array<ColumnLayout>) -> Self::Raws;
+
+    #[doc(hidden)]
+    fn raws(cells: &[RawCell]) -> Self::Raws;
+
+    #[doc(hidden)]
+    fn values(place: Place<'_>, raws: Self::Raws) -> Self::Values<'_>;
+
+    #[doc(hidden)]
+    fn cells<'v>(values: &Self::Values<'v>) -> Self::Array<Cell<'v>>;
+
+    /// # Safety
+    /// As for [`Field::store`].
+    #[doc(hidden)]
+    unsafe fn store(place: Place<'_>, columns: &Self::Array<ColumnLayout>, values: &Self::Values<'_>);
+
+    /// Fills rows that follow each other, column after column.
+    ///
+    /// # Safety
+    /// As for [`Field::store`], for all of them.
+    #[doc(hidden)]
+    unsafe fn store_rows(first: Place<'_>, columns: &Self::Array<ColumnLayout>, rows: &[Self::Values<'_>]);
+
+    /// Calls `each` with the cells of one column after another.
+    #[doc(hidden)]
+    fn column_cells<'v>(rows: &[Self::Values<'v>], column: usize, each: impl FnMut(Cell<'v>));
+
+    /// Asks the processor to fetch the values.
+    #[doc(hidden)]
+    fn prefetch(place: Place<'_>, columns: &Self::Array<ColumnLayout>);
+
+    /// Asks the processor to fetch what the values lead to: strings.
+    ///
+    /// # Safety
+    /// As for [`Field::load`].
+    #[doc(hidden)]
+    unsafe fn prefetch_further(place: Place<'_>, columns: &Self::Array<ColumnLayout>);
+
+    /// Writes down what the columns hold, for an undo record.
+    ///
+    /// # Safety
+    /// As for [`Field::load`]; and the writer has room for all of them.
+    #[doc(hidden)]
+    unsafe fn remember(
+        place: Place<'_>,
+        ids: &Self::Array<ColumnId>,
+        columns: &Self::Array<ColumnLayout>,
+        entries: &mut EntryWriter,
+    );
+}
+
+macro_rules! row {
+    ($len:literal: $($field:ident $at:tt),*) => {
+        #[allow(unused_variables, unused_mut, unused_unsafe, clippy::unused_unit)]
+        impl<$($field: Field),*> Row for ($($field,)*) {
+            type Values<'v> = ($($field::Value<'v>,)*);
+            type Raws = ($($field::Raw,)*);
+            type Array<T: Copy> = [T; $len];
+            const LEN: usize = $len;
+
+            #[inline(always)]
+            fn array<T: Copy>(each: impl FnMut(usize) -> T) -> [T; $len] {
+                std::array::from_fn(each)
+            }
+
+            fn fits<'s>(columns: &mut dyn Iterator<Item = &'s ColumnSpec>) -> Vec<bool> {
+                let fits: [fn(&ColumnSpec) -> bool; $len] = [$($field::fits),*];
+                columns.zip(fits).map(|(column, fits)| fits(column)).collect()
+            }
+
+            #[inline(always)]
+            unsafe fn load(place: Place<'_>, columns: &[ColumnLayout; $len]) -> Self::Raws {
+                // SAFETY: by the caller.
+                unsafe { ($($field::load(place, columns[$at]),)*) }
+            }
+
+            #[inline(always)]
+            fn raws(cells: &[RawCell]) -> Self::Raws {
+                ($($field::raw(cells[$at]),)*)
+            }
+
+            #[inline(always)]
+            fn values(place: Place<'_>, raws: Self::Raws) -> Self::Values<'_> {
+                ($($field::value(place, raws.$at),)*)
+            }
+
+            #[inline(always)]
+            fn cells<'v>(values: &Self::Values<'v>) -> [Cell<'v>; $len] {
+                [$($field::cell(&values.$at)),*]
+            }
+
+            #[inline(always)]
+            unsafe fn store(place: Place<'_>, columns: &[ColumnLayout; $len], values: &Self::Values<'_>) {
+                // SAFETY: by the caller.
+                unsafe { $($field::store(place, columns[$at], &values.$at);)* }
+            }
+
+            #[inline(always)]
+            unsafe fn store_rows(
+                first: Place<'_>,
+                columns: &[ColumnLayout; $len],
+                rows: &[Self::Values<'_>],
+            ) {
+                $(for (offset, row) in rows.iter().enumerate() {
+                    let place = Place { at: first.at + offset, ..first };
+                    // SAFETY: by the caller.
+                    unsafe { $field::store(place, columns[$at], &row.$at) };
+                })*
+            }
+
+            #[inline(always)]
+            fn column_cells<'v>(rows: &[Self::Values<'v>], column: usize, mut each: impl FnMut(Cell<'v>)) {
+                match column {
+                    $($at => rows.iter().for_each(|row| each($field::cell(&row.$at))),)*
+                    _ => unreachable!("the row has so many fields"),
+                }
+            }
+
+            #[inline(always)]
+            fn prefetch(place: Place<'_>, columns: &[ColumnLayout; $len]) {
+                columns.iter().for_each(|column| place.block.prefetch_column(place.at, *column));
+            }
+
+            #[inline(always)]
+            unsafe fn prefetch_further(place: Place<'_>, columns: &[ColumnLayout; $len]) {
+                // SAFETY: by the caller.
+                unsafe {
+                    $($field::prefetch_further(place, columns[$at]);)*
+                }
+            }
+
+            #[inline(always)]
+            unsafe fn remember(
+                place: Place<'_>,
+                ids: &[ColumnId; $len],
+                columns: &[ColumnLayout; $len],
+                entries: &mut EntryWriter,
+            ) {
+                // SAFETY: by the caller.
+                unsafe { $(entries.put(ids[$at], $field::image(place, columns[$at]));)* }
+            }
+        }
+    };
+}
+
+row!(0:);
+row!(1: A 0);
+row!(2: A 0, B 1);
+row!(3: A 0, B 1, C 2);
+row!(4: A 0, B 1, C 2, D 3);
+row!(5: A 0, B 1, C 2, D 3, E 4);
+row!(6: A 0, B 1, C 2, D 3, E 4, F 5);
+row!(7: A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+row!(8: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+row!(9: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8);
+row!(10: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
+row!(11: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
+row!(12: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11);
+
+impl<F: Field, const N: usize> Row for [F; N] {
+    type Values<'v> = [F::Value<'v>; N];
+    type Raws = [F::Raw; N];
+    type Array<T: Copy> = [T; N];
+    const LEN: usize = N;
+
+    #[inline(always)]
+    fn array<T: Copy>(each: impl FnMut(usize) -> T) -> [T; N] {
+        std::array::from_fn(each)
+    }
+
+    fn fits<'s>(columns: &mut dyn Iterator<Item = &'s ColumnSpec>) -> Vec<bool> {
+        columns.map(F::fits).collect()
+    }
+
+    #[inline(always)]
+    unsafe fn load(place: Place<'_>, columns: &[ColumnLayout; N]) -> Self::Raws {
+        // SAFETY: by the caller.
+        columns.map(|column| unsafe { F::load(place, column) })
+    }
+
+    #[inline(always)]
+    fn raws(cells: &[RawCell]) -> Self::Raws {
+        std::array::from_fn(|at| F::raw(cells[at]))
+    }
+
+    #[inline(always)]
+    fn values(place: Place<'_>, raws: Self::Raws) -> Self::Values<'_> {
+        raws.map(|raw| F::value(place, raw))
+    }
+
+    #[inline(always)]
+    fn cells<'v>(values: &Self::Values<'v>) -> [Cell<'v>; N] {
+        std::array::from_fn(|at| F::cell(&values[at]))
+    }
+
+    #[inline(always)]
+    unsafe fn store(place: Place<'_>, columns: &[ColumnLayout; N], values: &Self::Values<'_>) {
+        for (column, value) in columns.iter().zip(values) {
+            // SAFETY: by the caller.
+            unsafe { F::store(place, *column, value) };
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn store_rows(first: Place<'_>, columns: &[ColumnLayout; N], rows: &[Self::Values<'_>]) {
+        for (at, column) in columns.iter().enumerate() {
+            for (offset, row) in rows.iter().enumerate() {
+                let place = Place { at: first.at + offset, ..first };
+                // SAFETY: by the caller.
+                unsafe { F::store(place, *column, &row[at]) };
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn column_cells<'v>(rows: &[Self::Values<'v>], column: usize, mut each: impl FnMut(Cell<'v>)) {
+        rows.iter().for_each(|row| each(F::cell(&row[column])));
+    }
+
+    #[inline(always)]
+    fn prefetch(place: Place<'_>, columns: &[ColumnLayout; N]) {
+        columns.iter().for_each(|column| place.block.prefetch_column(place.at, *column));
+    }
+
+    #[inline(always)]
+    unsafe fn prefetch_further(place: Place<'_>, columns: &[ColumnLayout; N]) {
+        for column in columns {
+            // SAFETY: by the caller.
+            unsafe { F::prefetch_further(place, *column) };
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn remember(
+        place: Place<'_>,
+        ids: &[ColumnId; N],
+        columns: &[ColumnLayout; N],
+        entries: &mut EntryWriter,
+    ) {
+        for (id, column) in ids.iter().zip(columns) {
+            // SAFETY: by the caller.
+            entries.put(*id, unsafe { F::image(place, *column) });
+        }
+    }
+}

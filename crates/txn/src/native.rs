@@ -1,0 +1,466 @@
+//! Transactions in Rust: access paths that are prepared once, and closures that run until they commit.
+//!
+//! A [`TableAccess`] finds a table by its name and makes [`Columns`] to read, set or insert and [`Key`]s
+//! to find rows by. Both know the Rust types of their values ([`firn_storage::typed`]) and check them
+//! against the table's when they are made, so that using them takes no look-up by name, no conversion and
+//! no plan.
+//!
+//! ```
+//! # use firn_txn::{ColumnSpec, Config, Engine, IndexColumn, IndexSpec, TableAccess, pin};
+//! # use firn_txn::catalog::{ColumnDef, IndexColumnDef, IndexDef, Oid, TableDef};
+//! # use firn_base::SqlType;
+//! # fn main() -> firn_base::Result<()> {
+//! # let engine = Engine::open(Config::default())?;
+//! # let mut tx = engine.begin();
+//! # let column = |name: &str| ColumnDef { name: name.into(), ty: SqlType::Integer, not_null: true, default: None, identity: None, dropped: false };
+//! # let spec = ColumnSpec { ty: SqlType::Integer, nullable: false };
+//! # let storage = tx.create_storage("accounts", vec![spec.clone(), spec])?;
+//! # let index = IndexDef { oid: engine.allocate_oid(), name: "accounts_pkey".into(), columns: vec![IndexColumnDef { column: 0, descending: false, nulls_first: false }], unique: true };
+//! # let part = IndexColumn { column: firn_base::ColumnId(0), ty: SqlType::Integer, nullable: false, descending: false, nulls_first: false };
+//! # let table = tx.table(storage);
+//! # tx.create_index(&table, IndexSpec { id: index.id(), name: index.name.clone(), columns: vec![part], unique: true })?;
+//! # let oid = engine.allocate_oid();
+//! # tx.catalog_mut()?.tables.insert(oid, std::sync::Arc::new(TableDef { oid, schema: Oid::PUBLIC, name: "accounts".into(), columns: vec![column("id"), column("balance")], constraints: vec![], indexes: vec![index], storage: storage.0 }));
+//! # engine.wait(tx.commit()?)?;
+//! // CREATE TABLE accounts (id integer PRIMARY KEY, balance integer NOT NULL)
+//! let accounts = TableAccess::open(&engine, "accounts")?;
+//! let by_id = accounts.key::<(i32,)>("accounts_pkey")?;
+//! let row = accounts.all_columns::<(i32, i32)>()?;
+//! let balance = accounts.columns::<(i32,)>(&["balance"])?;
+//!
+//! engine.transact(|tx| {
+//!     let guard = &pin();
+//!     tx.insert_as(&row, &(1, 100), guard)?;
+//!     tx.insert_as(&row, &(2, 0), guard)?;
+//!     Ok(())
+//! })?;
+//! engine.transact(|tx| {
+//!     let guard = &pin();
+//!     for (id, amount) in [(1, -30), (2, 30)] {
+//!         let (row, (old,)) = tx.find_as(&by_id, &(id,), &balance, guard).expect("the account is there");
+//!         tx.update_as(&balance, row, &(old + amount,), guard)?;
+//!     }
+//!     Ok(())
+//! })?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Access paths are of the table as it is: after ALTER TABLE or DROP TABLE whoever writes through them is
+//! told to prepare them again (55000), and reading shows what was there before.
+
+use crate::active::Waited;
+use crate::catalog::{Oid, TableDef};
+use crate::engine::Engine;
+use crate::transaction::{Ticket, Transaction};
+use firn_base::random::Random;
+use firn_base::sync::Arc;
+use firn_base::{ColumnId, Error, Result, RowId, SqlState, clock};
+use firn_storage::{Guard, Index, KeyBuffer, Misfit, Projection, Row, Rows, Table};
+use std::marker::PhantomData;
+use std::ops::Bound;
+use std::time::Duration;
+
+/// A table, found by its name.
+pub struct TableAccess {
+    definition: Arc<TableDef>,
+    table: Arc<Table>,
+}
+
+/// Columns of a table whose values are `R`'s, to be read together, or set, or inserted.
+pub struct Columns<R: Row> {
+    table: Arc<Table>,
+    projection: Projection<R>,
+}
+
+/// An index, and keys of it that are `K`'s values: of all its columns, or of its first ones.
+pub struct Key<K: Row> {
+    table: Arc<Table>,
+    index: Arc<Index>,
+    keys: PhantomData<fn(K)>,
+}
+
+impl TableAccess {
+    /// The table of that name in schema `public`; 42P01 if there is none.
+    pub fn open(engine: &Arc<Engine>, name: &str) -> Result<TableAccess> {
+        let catalog = engine.catalog();
+        let definition = catalog.table(Oid::PUBLIC, name).ok_or_else(|| {
+            Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
+        })?;
+        let table = engine.table(definition.storage());
+        Ok(TableAccess { definition: definition.clone(), table })
+    }
+
+    /// The table itself.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    /// Some columns by their names. 42703 if there is no such column, 42804 if its values are of another
+    /// type than `R` says.
+    pub fn columns<R: Row>(&self, names: &[&str]) -> Result<Columns<R>> {
+        let ids: Vec<ColumnId> = names.iter().map(|name| self.column(name)).collect::<Result<_>>()?;
+        self.columns_of(&ids)
+    }
+
+    /// All columns in their order, as rows are inserted. Errors as for [`TableAccess::columns`].
+    pub fn all_columns<R: Row>(&self) -> Result<Columns<R>> {
+        let ids: Vec<ColumnId> = (0..self.table.columns().len() as u16).map(ColumnId).collect();
+        self.columns_of(&ids)
+    }
+
+    fn column(&self, name: &str) -> Result<ColumnId> {
+        self.definition.column(name).map(|(id, _)| id).ok_or_else(|| {
+            Error::new(
+                SqlState::UNDEFINED_COLUMN,
+                format!("column \"{name}\" of relation \"{}\" does not exist", self.definition.name),
+            )
+        })
+    }
+
+    fn columns_of<R: Row>(&self, ids: &[ColumnId]) -> Result<Columns<R>> {
+        let projection = self.table.projection(ids).map_err(|misfit| self.mismatch(misfit))?;
+        Ok(Columns { table: self.table.clone(), projection })
+    }
+
+    /// An index by its name. 42704 if there is none of that name, 42804 if its first columns' values are
+    /// of other types than `K` says.
+    pub fn key<K: Row>(&self, index: &str) -> Result<Key<K>> {
+        let indexes = self.table.indexes();
+        let found = indexes.iter().find(|candidate| candidate.spec().name == index);
+        let index = found.ok_or_else(|| {
+            Error::new(SqlState::UNDEFINED_OBJECT, format!("index \"{index}\" does not exist"))
+        })?;
+        index.key_fits::<K>().map_err(|misfit| self.mismatch(misfit))?;
+        Ok(Key { table: self.table.clone(), index: index.clone(), keys: PhantomData })
+    }
+
+    fn mismatch(&self, misfit: Misfit) -> Error {
+        let message = match misfit {
+            Misfit::Count { columns, fields } => {
+                format!("the row type has {fields} fields for {columns} columns")
+            }
+            Misfit::Type(column) => {
+                let definition = &self.definition.columns[column.index()];
+                let null = if definition.not_null { "NOT NULL" } else { "and may be NULL" };
+                format!("column \"{}\" is of type {} {null}", definition.name, definition.ty)
+            }
+        };
+        Error::new(SqlState::DATATYPE_MISMATCH, message)
+            .with_hint("Give a field of the type that stands for it; Option<…> if it may be NULL.")
+    }
+}
+
+impl<R: Row> Columns<R> {
+    /// Their table.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+}
+
+impl<K: Row> Key<K> {
+    /// The index.
+    pub fn index(&self) -> &Arc<Index> {
+        &self.index
+    }
+
+    /// Its table.
+    pub fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    #[inline(always)]
+    fn encode(&self, key: &K::Values<'_>) -> KeyBuffer {
+        let mut buffer = KeyBuffer::new();
+        self.index.encode(K::cells(key).as_ref(), &mut buffer);
+        buffer
+    }
+
+    #[inline(always)]
+    fn check(&self, table: &Arc<Table>) {
+        assert!(Arc::ptr_eq(&self.table, table), "key and columns are of one table");
+    }
+
+    /// Asserts that its keys name all columns of a unique index.
+    #[inline(always)]
+    fn check_unique(&self, table: &Arc<Table>) {
+        self.check(table);
+        let spec = self.index.spec();
+        assert!(
+            spec.unique && spec.columns.len() == K::LEN,
+            "one row is found by a full key of a unique index"
+        );
+    }
+}
+
+impl Transaction {
+    /// Reads columns of a row; `None` if this transaction does not see it.
+    #[inline]
+    pub fn read_as<'g, R: Row>(
+        &self,
+        columns: &'g Columns<R>,
+        row: RowId,
+        guard: &'g Guard,
+    ) -> Option<R::Values<'g>> {
+        let seen = columns.table.read_as(self.snapshot(), row, &columns.projection, guard);
+        if seen.is_some() {
+            self.note(|reads| reads.row(columns.table.id(), row, columns.projection.set()));
+        }
+        seen
+    }
+
+    /// The visible row under a full key of a unique index, with columns of it.
+    #[inline]
+    pub fn find_as<'g, K: Row, R: Row>(
+        &self,
+        key: &Key<K>,
+        values: &K::Values<'_>,
+        columns: &'g Columns<R>,
+        guard: &'g Guard,
+    ) -> Option<(RowId, R::Values<'g>)> {
+        key.check_unique(&columns.table);
+        let buffer = key.encode(values);
+        let table = &columns.table;
+        let found = table.find_as(&key.index, &buffer, self.snapshot(), &columns.projection, guard);
+        self.note(|reads| match &found {
+            Some((row, _)) => {
+                reads.row(table.id(), *row, columns.projection.set().union(key.index.columns()))
+            }
+            None => reads.nothing(table.id(), &key.index, &buffer),
+        });
+        found
+    }
+
+    /// As [`Transaction::find_as`] for any number of keys, quicker than one by one where the rows are in
+    /// no cache; `visit` gets the number of the key and its row, in the order of the keys.
+    #[inline]
+    pub fn find_many_as<'g, K: Row, R: Row>(
+        &self,
+        key: &Key<K>,
+        keys: &[K::Values<'_>],
+        columns: &'g Columns<R>,
+        guard: &'g Guard,
+        mut visit: impl FnMut(usize, Option<(RowId, R::Values<'g>)>),
+    ) {
+        key.check_unique(&columns.table);
+        let (table, projection) = (&columns.table, &columns.projection);
+        let read = projection.set().union(key.index.columns());
+        table.find_many_as::<K, R>(
+            &key.index,
+            keys,
+            self.snapshot(),
+            projection,
+            guard,
+            &mut |number, found| {
+                self.note_found(key, &keys[number], found.as_ref().map(|(row, _)| *row), read);
+                visit(number, found);
+            },
+        );
+    }
+
+    #[inline(always)]
+    fn note_found<K: Row>(
+        &self,
+        key: &Key<K>,
+        values: &K::Values<'_>,
+        row: Option<RowId>,
+        columns: firn_base::ColumnSet,
+    ) {
+        self.note(|reads| match row {
+            Some(row) => reads.row(key.table.id(), row, columns),
+            None => reads.nothing(key.table.id(), &key.index, &key.encode(values)),
+        });
+    }
+
+    /// Looks for the rows under at most [`Rows::MOST`] keys and has what reading them touches fetched,
+    /// while the transaction does something else. [`Transaction::read_located`] then reads them under the
+    /// same guard; rows that the transaction itself has changed meanwhile it may miss.
+    #[inline]
+    pub fn locate<K: Row, R: Row>(
+        &self,
+        key: &Key<K>,
+        keys: &[K::Values<'_>],
+        columns: &Columns<R>,
+        guard: &Guard,
+    ) -> Rows {
+        key.check_unique(&columns.table);
+        columns.table.locate::<K, R>(&key.index, keys, &columns.projection, guard)
+    }
+
+    /// Reads the rows of [`Transaction::locate`] under the same keys; `visit` as for
+    /// [`Transaction::find_many_as`].
+    #[inline]
+    pub fn read_located<'g, K: Row, R: Row>(
+        &self,
+        key: &Key<K>,
+        keys: &[K::Values<'_>],
+        rows: &Rows,
+        columns: &'g Columns<R>,
+        guard: &'g Guard,
+        mut visit: impl FnMut(usize, Option<(RowId, R::Values<'g>)>),
+    ) {
+        key.check_unique(&columns.table);
+        let (table, projection) = (&columns.table, &columns.projection);
+        let read = projection.set().union(key.index.columns());
+        table.read_located::<K, R>(
+            &key.index,
+            keys,
+            rows,
+            self.snapshot(),
+            projection,
+            guard,
+            &mut |number, found| {
+                self.note_found(key, &keys[number], found.as_ref().map(|(row, _)| *row), read);
+                visit(number, found);
+            },
+        );
+    }
+
+    /// Calls `visit` with every visible row between two keys, which may be of the index's first columns
+    /// only and then stand for all that begin so; in key order or against it, until it returns false.
+    #[allow(clippy::too_many_arguments)]
+    #[inline]
+    pub fn range_as<'g, K: Row, R: Row>(
+        &self,
+        key: &Key<K>,
+        low: Bound<&K::Values<'_>>,
+        high: Bound<&K::Values<'_>>,
+        reverse: bool,
+        columns: &'g Columns<R>,
+        guard: &'g Guard,
+        mut visit: impl FnMut(RowId, R::Values<'g>) -> bool,
+    ) {
+        key.check(&columns.table);
+        let (low, high) = (low.map(|low| key.encode(low)), high.map(|high| key.encode(high)));
+        let bounds = (low.as_ref().map(KeyBuffer::as_slice), high.as_ref().map(KeyBuffer::as_slice));
+        let (table, projection) = (&columns.table, &columns.projection);
+        let end = table.range_as(&key.index, bounds, reverse, self.snapshot(), projection, guard, &mut visit);
+        self.note_range(table, &key.index, bounds, reverse, end.as_ref(), projection.set());
+    }
+
+    /// As [`Transaction::range_as`] for all keys that begin with some values, in key order.
+    #[inline]
+    pub fn prefix_as<'g, K: Row, R: Row>(
+        &self,
+        key: &Key<K>,
+        prefix: &K::Values<'_>,
+        columns: &'g Columns<R>,
+        guard: &'g Guard,
+        visit: impl FnMut(RowId, R::Values<'g>) -> bool,
+    ) {
+        self.range_as(key, Bound::Included(prefix), Bound::Included(prefix), false, columns, guard, visit);
+    }
+
+    /// Asks the processor to fetch what reading or setting columns of a row touches.
+    #[inline]
+    pub fn prefetch_as<R: Row>(&self, columns: &Columns<R>, row: RowId) {
+        columns.table.prefetch_as(row, &columns.projection);
+    }
+
+    /// Inserts a row of all columns; see [`Table::insert`] for the errors.
+    #[inline]
+    pub fn insert_as<R: Row>(
+        &mut self,
+        columns: &Columns<R>,
+        values: &R::Values<'_>,
+        guard: &Guard,
+    ) -> Result<RowId> {
+        let (snapshot, table) = (self.snapshot(), &columns.table);
+        let inserted = table.insert_as(self.writes_to(table)?, snapshot, &columns.projection, values, guard);
+        if let Err(error) = &inserted {
+            self.note_violation(table, error, |index| {
+                let mut key = KeyBuffer::new();
+                let cells = R::cells(values);
+                index.encode_with(|column| cells.as_ref()[column.index()], &mut key);
+                Some(key)
+            });
+        }
+        inserted
+    }
+
+    /// Inserts several rows, quicker than one by one.
+    #[inline]
+    pub fn insert_rows_as<R: Row>(
+        &mut self,
+        columns: &Columns<R>,
+        rows: &[R::Values<'_>],
+        guard: &Guard,
+    ) -> Result<()> {
+        let (snapshot, table) = (self.snapshot(), &columns.table);
+        let inserted =
+            table.insert_rows_as(self.writes_to(table)?, snapshot, &columns.projection, rows, guard);
+        inserted.inspect_err(|error| self.note_violation(table, error, |_| None))
+    }
+
+    /// Sets columns of a visible row; see [`Table::update`] for the errors.
+    #[inline]
+    pub fn update_as<R: Row>(
+        &mut self,
+        columns: &Columns<R>,
+        row: RowId,
+        values: &R::Values<'_>,
+        guard: &Guard,
+    ) -> Result<()> {
+        let (snapshot, table) = (self.snapshot(), &columns.table);
+        let updated =
+            table.update_as(self.writes_to(table)?, snapshot, row, &columns.projection, values, guard);
+        updated.inspect_err(|error| self.note_violation(table, error, |_| None))
+    }
+}
+
+/// How often a closure is run again after conflicts.
+const MOST_RETRIES: u32 = 100;
+/// The longest pause before that; the first is a few microseconds and each may be twice as long.
+const LONGEST_PAUSE: Duration = Duration::from_millis(5);
+
+impl Engine {
+    /// Runs `work` in a serializable transaction, commits it and waits until it is on disk. If it meets
+    /// a conflict with another one (40001, 40P01) it is rolled back and runs again from the beginning, so
+    /// `work` should change nothing else. Any other error rolls it back and is returned, as is a conflict
+    /// that it met a hundred times.
+    pub fn transact<T>(self: &Arc<Self>, work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+        let (value, ticket) = self.transact_ahead(work)?;
+        self.wait(ticket)?;
+        Ok(value)
+    }
+
+    /// As [`Engine::transact`], but does not wait until it is on disk: [`Engine::wait`] does, for the
+    /// ticket.
+    pub fn transact_ahead<T>(
+        self: &Arc<Self>,
+        mut work: impl FnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<(T, Ticket)> {
+        let mut retries = 0;
+        loop {
+            let mut transaction = self.begin();
+            let outcome = match work(&mut transaction) {
+                Ok(value) => transaction.commit().map(|ticket| (value, ticket)),
+                Err(error) => {
+                    transaction.rollback();
+                    Err(error)
+                }
+            };
+            match outcome {
+                Err(error) if error.is_retryable() && retries < MOST_RETRIES => {
+                    self.pause(&error, retries);
+                    retries += 1;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Waits for whoever stood in the way, if it is known, else for a random while.
+    #[cold]
+    fn pause(self: &Arc<Self>, error: &Error, retries: u32) {
+        if let Some(blocker) = error.blocker() {
+            // It holds nothing itself by now, so nobody waits for it in turn.
+            let reader = self.begin_read_only();
+            while reader.wait_for(blocker, Duration::from_secs(1)) == Waited::NotYet {}
+            return;
+        }
+        let most = LONGEST_PAUSE.min(Duration::from_micros(4 << retries.min(16)));
+        let nanos = Random::from_entropy().uniform(0, most.as_nanos() as i64);
+        clock::sleep(Duration::from_nanos(nanos as u64));
+    }
+}
