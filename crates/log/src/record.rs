@@ -112,7 +112,7 @@ impl RedoBuffer {
     }
 
     /// Appends the insertion of `rows` rows with consecutive ids from `first` on. `fill` is called
-    /// once per column, in order, and must push one cell per row.
+    /// once per column, in order, and must give it one cell per row.
     pub fn insert_batch(
         &mut self,
         table: TableId,
@@ -206,23 +206,18 @@ pub struct CellWriter<'b> {
 }
 
 impl CellWriter<'_> {
-    /// Appends the next row's cell.
+    /// Appends the next rows' cells.
     #[inline]
-    pub fn push(&mut self, cell: Cell<'_>) {
-        self.cells += 1;
-        let room = match cell {
-            Cell::Word(word) => {
-                let mut room = self.buffer.room(CELL_ROOM);
-                room.put_word(word);
-                room
-            }
-            cell => {
-                let mut room = self.buffer.room(most_bytes(&[cell]));
-                room.put_other(&cell);
-                room
-            }
-        };
+    pub fn extend<'c>(&mut self, cells: impl Iterator<Item = Cell<'c>> + Clone) {
+        let bytes = cells.clone().map(|cell| most_bytes(&[cell])).sum();
+        let mut room = self.buffer.room(bytes);
+        let mut written = 0;
+        for cell in cells {
+            room.put_cell(&cell);
+            written += 1;
+        }
         self.buffer.used = room.at;
+        self.cells += written;
     }
 }
 
@@ -862,8 +857,7 @@ mod tests {
         redo.catalog_change(b"cat");
         redo.sequence_advance(0x4000, -1, true);
         redo.insert_batch(TableId(1), row(2), 2, 2, |column, cells| {
-            cells.push(Cell::Word(u64::from(column.0)));
-            cells.push(Cell::Null);
+            cells.extend([Cell::Word(u64::from(column.0)), Cell::Null].into_iter());
         });
         let mut expected = vec![20, 0, 0, 0, 4, 0, 0, 0, 0x0d, 0x0c, 0x0b, 0x0a, 1, 0, 0, 0, 0, 0, 0, 0];
         expected.extend([23, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b'c', b'a', b't']);
@@ -908,9 +902,7 @@ mod tests {
         );
         redo.update(TABLE, row(9), &[ColumnId(1)], &[Cell::Word(u64::MAX)]);
         redo.insert_batch(TABLE, row(10), 3, 2, |_, cells| {
-            for number in 0..3 {
-                cells.push(Cell::Word(number << 8));
-            }
+            cells.extend((0..3).map(|number| Cell::Word(number << 8)));
         });
         redo.catalog_change(b"{}");
         redo.sequence_advance(3, i64::MIN, false);

@@ -457,7 +457,7 @@ impl Table {
                     count,
                     self.columns.len() as u16,
                     |column, cells| {
-                        stretch.clone().for_each(|row| cells.push(rows.cell(row, column.index())));
+                        cells.extend(stretch.clone().map(|row| rows.cell(row, column.index())));
                     },
                 );
             }

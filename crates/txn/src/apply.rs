@@ -458,11 +458,11 @@ mod tests {
             );
             let next = RowId::new(BlockNumber(0), Slot(1));
             redo.insert_batch(ID, next, 2, 3, |column, cells| {
-                (0..2).for_each(|row| match column.0 {
-                    0 => cells.push(Cell::i32(row)),
-                    1 => cells.push(Cell::text("short")),
-                    _ => cells.push(Cell::i128(1 << 100)),
-                });
+                cells.extend((0..2).map(|row| match column.0 {
+                    0 => Cell::i32(row),
+                    1 => Cell::text("short"),
+                    _ => Cell::i128(1 << 100),
+                }));
             });
             redo.update(ID, next, &[ColumnId(1), ColumnId(2)], &[Cell::Null, Cell::Null]);
             redo.delete(ID, first());
@@ -495,12 +495,12 @@ mod tests {
             Box::new(move |redo| redo.insert(ID, beyond, &good)),
             Box::new(|redo| {
                 redo.insert_batch(ID, first(), 5000, 3, |_, cells| {
-                    (0..5000).for_each(|_| cells.push(Cell::Null))
+                    cells.extend(std::iter::repeat_n(Cell::Null, 5000))
                 });
             }),
             Box::new(|redo| {
                 redo.insert_batch(ID, first(), 2, 3, |_, cells| {
-                    (0..2).for_each(|_| cells.push(Cell::i32(1)))
+                    cells.extend(std::iter::repeat_n(Cell::i32(1), 2))
                 });
             }),
             Box::new(update(first(), 0, Cell::Null)),

@@ -273,6 +273,8 @@ pub struct Worker<'t> {
     ahead: [KeyBuffer; 5],
     rows: Vec<RowId>,
     items: Vec<(i32, i32)>,
+    /// A bit for every item.
+    seen: Box<[u64]>,
     text: Box<[u8; 500]>,
     /// Per district, an order such that all before it are delivered. Deliveries look from here on, as
     /// Silo's do: from the beginning they would pass by every order that an old snapshot still sees.
@@ -290,6 +292,7 @@ impl<'t> Worker<'t> {
             ahead: std::array::from_fn(|_| KeyBuffer::new()),
             rows: Vec::with_capacity(64),
             items: Vec::with_capacity(512),
+            seen: vec![0; tpcc.scale().items as usize / 64 + 1].into(),
             text: Box::new([0; 500]),
             undelivered: vec![[0; DISTRICTS as usize]; tpcc.scale().warehouses as usize].into(),
         }
@@ -534,16 +537,19 @@ impl<'t> Worker<'t> {
         let guard = &pin();
         let tx = engine.begin_read_only();
         let (_, (_, next)) = found(tx.find_as(&district.key, &(w, d), &district.ordered, guard));
-        let items = &mut self.items;
+        let (items, seen) = (&mut self.items, &mut self.seen);
         items.clear();
         let (from, to) = ((w, d, next - 20), (w, d, next - 1));
         let bounds = (Included(&from), Included(&to));
         tx.range_as(&order_line.key, bounds.0, bounds.1, false, &order_line.item, guard, |_, (i_id,)| {
-            items.push((w, i_id));
+            let (word, bit) = (&mut seen[i_id as usize / 64], 1 << (i_id % 64));
+            if *word & bit == 0 {
+                *word |= bit;
+                items.push((w, i_id));
+            }
             true
         });
-        items.sort_unstable_by_key(|(_, item)| *item);
-        items.dedup();
+        items.iter().for_each(|(_, i_id)| seen[*i_id as usize / 64] = 0);
         let mut low = 0;
         tx.find_many_as(&stock.key, items, &stock.quantity, guard, |_, found| {
             let (_, (quantity,)) = found.expect("every item has stock in every warehouse");

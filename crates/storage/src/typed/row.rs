@@ -6,6 +6,7 @@ use crate::layout::ColumnLayout;
 use crate::table::ColumnSpec;
 use crate::version::EntryWriter;
 use firn_base::{Cell, ColumnId};
+use firn_log::CellWriter;
 
 /// A tuple of up to twelve [`Field`]s, or an array of any number of one.
 pub trait Row: 'static {
@@ -53,9 +54,9 @@ pub trait Row: 'static {
     #[doc(hidden)]
     unsafe fn store_rows(first: Place<'_>, columns: &Self::Array<ColumnLayout>, rows: &[Self::Values<'_>]);
 
-    /// Calls `each` with the cells of one column after another.
+    /// Gives the cells of one column to the log.
     #[doc(hidden)]
-    fn column_cells<'v>(rows: &[Self::Values<'v>], column: usize, each: impl FnMut(Cell<'v>));
+    fn log_column(rows: &[Self::Values<'_>], column: usize, log: &mut CellWriter<'_>);
 
     /// Asks the processor to fetch the values.
     #[doc(hidden)]
@@ -141,9 +142,9 @@ macro_rules! row {
             }
 
             #[inline(always)]
-            fn column_cells<'v>(rows: &[Self::Values<'v>], column: usize, mut each: impl FnMut(Cell<'v>)) {
+            fn log_column(rows: &[Self::Values<'_>], column: usize, log: &mut CellWriter<'_>) {
                 match column {
-                    $($at => rows.iter().for_each(|row| each($field::cell(&row.$at))),)*
+                    $($at => log.extend(rows.iter().map(|row| $field::cell(&row.$at))),)*
                     _ => unreachable!("the row has so many fields"),
                 }
             }
@@ -245,8 +246,8 @@ impl<F: Field, const N: usize> Row for [F; N] {
     }
 
     #[inline(always)]
-    fn column_cells<'v>(rows: &[Self::Values<'v>], column: usize, mut each: impl FnMut(Cell<'v>)) {
-        rows.iter().for_each(|row| each(F::cell(&row[column])));
+    fn log_column(rows: &[Self::Values<'_>], column: usize, log: &mut CellWriter<'_>) {
+        log.extend(rows.iter().map(|row| F::cell(&row[column])));
     }
 
     #[inline(always)]

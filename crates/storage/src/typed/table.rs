@@ -347,7 +347,7 @@ impl Table {
             set_bits(block.present_words(), first, count);
             if let Some(redo) = write_set.redo() {
                 redo.insert_batch(self.id(), block.row(first), count, R::LEN as u16, |column, cells| {
-                    R::column_cells(stretch, column.index(), |cell| cells.push(cell));
+                    R::log_column(stretch, column.index(), cells);
                 });
             }
             for index in self.indexes_now(guard).iter() {
