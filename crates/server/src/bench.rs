@@ -12,8 +12,8 @@ use firn_bench::driver::{self, Live};
 use firn_bench::tpcc::input::Terminal;
 use firn_bench::tpcc::load::LoadProgress;
 use firn_bench::tpcc::{Scale, consistency, native};
-use firn_bench::{ch, geometric_mean, median, queries, short_duration, tatp, tpcc, tpch};
-use firn_session::Database;
+use firn_bench::{ch, geometric_mean, median, queries, rows, short_duration, tatp, tpcc, tpch};
+use firn_session::{Database, Isolation};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Failure;
@@ -34,6 +34,13 @@ enum Workload {
         warehouses: i32,
         #[command(flatten)]
         run: Transactional,
+        /// What transactions are kept apart from.
+        #[arg(long, value_enum, default_value = "serializable")]
+        isolation: IsolationLevel,
+        /// How many transactions each client begins before it runs the first of them, so that others commit
+        /// while it is under way.
+        #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1_000))]
+        interleaved: u16,
     },
     /// TATP's seven transactions.
     Tatp {
@@ -42,6 +49,15 @@ enum Workload {
         subscribers: i32,
         #[command(flatten)]
         run: Transactional,
+    },
+    /// How fast one thread inserts and changes rows, and what versions cost a scan.
+    Rows {
+        /// Rows.
+        #[arg(long, default_value_t = 100_000_000, value_parser = clap::value_parser!(u32).range(10_000..))]
+        rows: u32,
+        /// How often each scan runs; the median counts.
+        #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+        runs: u16,
     },
     /// TPC-H's 22 queries.
     Tpch {
@@ -86,6 +102,14 @@ struct Transactional {
     data: Option<PathBuf>,
 }
 
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+enum IsolationLevel {
+    /// From each other: as if they ran one after another.
+    Serializable,
+    /// Each reads one snapshot.
+    Snapshot,
+}
+
 #[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum Log {
     /// Counts once it is on disk.
@@ -117,20 +141,27 @@ fn empty_directory(text: &str) -> Result<PathBuf, String> {
 /// Runs a workload.
 pub fn run(options: Options) -> Result<(), Failure> {
     match options.workload {
-        Workload::Tpcc { warehouses, run } => run_tpcc(warehouses, &run),
+        Workload::Tpcc { warehouses, run, isolation, interleaved } => {
+            let isolation = match isolation {
+                IsolationLevel::Serializable => Isolation::Serializable,
+                IsolationLevel::Snapshot => Isolation::Snapshot,
+            };
+            run_tpcc(warehouses, &run, native::Mode { isolation, interleaved: usize::from(interleaved) })
+        }
+        Workload::Rows { rows, runs } => run_rows(rows as usize, usize::from(runs)),
         Workload::Tatp { subscribers, run } => run_tatp(subscribers, &run),
         Workload::Tpch { scale, runs, data } => run_tpch(scale, runs, data),
         Workload::Ch { warehouses, run, without_queries } => run_ch(warehouses, &run, without_queries),
     }
 }
 
-fn run_tpcc(warehouses: i32, run: &Transactional) -> Result<(), Failure> {
+fn run_tpcc(warehouses: i32, run: &Transactional, mode: native::Mode) -> Result<(), Failure> {
     let (database, _directory) = open(run)?;
     let scale = Scale::warehouses(warehouses);
     load_tpcc(&database, scale)?;
     let tables = native::Tpcc::open(database.engine()).map_err(Failure::new)?;
-    let client =
-        |number| Ok(native::Worker::new(&tables, Terminal::new(scale, 1, number, usize::from(run.threads))));
+    let terminal = |number| Terminal::new(scale, 1, number, usize::from(run.threads));
+    let client = |number| Ok(native::Worker::with(&tables, terminal(number), mode));
     let report = drive(&database, run, &client)?;
     println!("{report}");
     check(&database, scale)
@@ -145,6 +176,32 @@ fn run_tatp(subscribers: i32, run: &Transactional) -> Result<(), Failure> {
     let tables = tatp::Tatp::open(engine).map_err(Failure::new)?;
     let report = drive(&database, run, &|number| Ok(tatp::Worker::new(&tables, 1, number)))?;
     println!("{report}");
+    Ok(())
+}
+
+fn run_rows(rows: usize, runs: usize) -> Result<(), Failure> {
+    let scans = rows::scans(rows, runs).map_err(Failure::new)?;
+    println!("adding up {} pairs of integers", scans.rows);
+    let speed = |time: Duration| scans.arrays.as_secs_f64() / time.as_secs_f64();
+    for (what, time) in [
+        ("two arrays", scans.arrays),
+        ("scan, no versions", scans.clean),
+        ("scan, 0.01 % of the rows changed", scans.dirty),
+        ("row by row, every version pointer", scans.row_by_row),
+    ] {
+        println!("{what:<36}{:>10}{:>8.2} of the arrays' speed", short_duration(time), speed(time));
+    }
+    let writes = rows::writes(rows).map_err(Failure::new)?;
+    println!("{rows} rows of ten integers, {} changes a transaction", rows::CHANGES_PER_TRANSACTION);
+    for (what, millions) in [
+        ("inserts", writes.inserts),
+        ("updates of one attribute", writes.updates_of_one),
+        ("updates of five", writes.updates_of_five),
+        ("updates of ten", writes.updates_of_ten),
+        ("deletes and inserts", writes.delete_inserts),
+    ] {
+        println!("{what:<36}{millions:>8.2} million a second");
+    }
     Ok(())
 }
 

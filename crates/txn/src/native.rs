@@ -156,6 +156,11 @@ impl<R: Row> Columns<R> {
     pub fn table(&self) -> &Arc<Table> {
         &self.table
     }
+
+    /// What storage calls them.
+    pub fn projection(&self) -> &Projection<R> {
+        &self.projection
+    }
 }
 
 impl<K: Row> Key<K> {

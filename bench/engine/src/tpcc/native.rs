@@ -12,7 +12,8 @@ use firn_base::clock::wall_clock_micros;
 use firn_base::sync::Arc;
 use firn_base::{Cell, Result, RowId};
 use firn_storage::{Index, KeyBuffer};
-use firn_txn::{Columns, Engine, Guard, Key, Str, TableAccess, Text, Transaction, pin};
+use firn_txn::{Columns, Engine, Guard, Isolation, Key, Str, TableAccess, Text, Transaction, pin};
+use std::collections::VecDeque;
 use std::ops::Bound::Included;
 
 /// Warehouses, as far as the transactions read and set them.
@@ -264,9 +265,22 @@ impl Tpcc {
     }
 }
 
+/// How a client runs its transactions.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mode {
+    /// What they are kept apart from.
+    pub isolation: Isolation,
+    /// How many transactions it begins before it runs the first of them: as many then commit while one is
+    /// under way, as if they were cut into tasks that take turns (seed 000 §2.4.4).
+    pub interleaved: usize,
+}
+
 /// One client: runs transactions one after another.
 pub struct Worker<'t> {
     tpcc: &'t Tpcc,
+    mode: Mode,
+    /// Those that have begun.
+    begun: VecDeque<Transaction>,
     terminal: Terminal,
     input: Input,
     /// Keys that are looked up or inserted soon.
@@ -283,10 +297,17 @@ pub struct Worker<'t> {
 
 impl<'t> Worker<'t> {
     /// A client of these tables whose inputs come from `terminal`.
-    pub fn new(tpcc: &'t Tpcc, mut terminal: Terminal) -> Worker<'t> {
+    pub fn new(tpcc: &'t Tpcc, terminal: Terminal) -> Worker<'t> {
+        Worker::with(tpcc, terminal, Mode::default())
+    }
+
+    /// As [`Worker::new`], in another mode.
+    pub fn with(tpcc: &'t Tpcc, mut terminal: Terminal, mode: Mode) -> Worker<'t> {
         let input = terminal.next_input();
         Worker {
             tpcc,
+            mode,
+            begun: VecDeque::with_capacity(mode.interleaved),
             terminal,
             input,
             ahead: std::array::from_fn(|_| KeyBuffer::new()),
@@ -298,12 +319,25 @@ impl<'t> Worker<'t> {
         }
     }
 
+    /// Begins a transaction.
+    #[inline]
+    fn begin(&mut self, read_only: bool) -> Result<Transaction> {
+        let engine = &self.tpcc.engine;
+        if self.mode.interleaved == 0 && self.mode.isolation == Isolation::Serializable {
+            return Ok(if read_only { engine.begin_read_only() } else { engine.begin() });
+        }
+        while self.begun.len() <= self.mode.interleaved {
+            self.begun.push_back(engine.try_begin(self.mode.isolation)?);
+        }
+        Ok(self.begun.pop_front().expect("one has just begun"))
+    }
+
     /// Clause 2.4.
     fn new_order(&mut self, input: &NewOrderInput) -> Result<Done> {
         let tables = self.tpcc;
         let (item, stock, district) = (&tables.item, &tables.stock, &tables.district);
         let guard = &pin();
-        let mut tx = tables.engine.begin();
+        let mut tx = self.begin(false)?;
         let (w, d, c) = (input.warehouse, input.district, input.customer);
         let lines = input.lines();
 
@@ -385,7 +419,7 @@ impl<'t> Worker<'t> {
         let tables = self.tpcc;
         let (warehouse, district, customer) = (&tables.warehouse, &tables.district, &tables.customer);
         let guard = &pin();
-        let mut tx = tables.engine.begin();
+        let mut tx = self.begin(false)?;
         let (w, d) = (input.warehouse, input.district);
         let amount = input.amount;
 
@@ -437,9 +471,9 @@ impl<'t> Worker<'t> {
 
     /// Clause 2.6.
     fn order_status(&mut self, w: i32, d: i32, choice: &CustomerChoice) -> Result<Done> {
-        let Tpcc { engine, customer, orders, order_line, .. } = self.tpcc;
+        let Tpcc { customer, orders, order_line, .. } = self.tpcc;
         let guard = &pin();
-        let tx = engine.begin_read_only();
+        let tx = self.begin(true)?;
         let customer_row = self.choose_customer(&tx, w, d, choice, guard);
         let (c_id, c_balance, c_first, c_middle, c_last) =
             visible(tx.read_as(&customer.status, customer_row, guard));
@@ -463,9 +497,9 @@ impl<'t> Worker<'t> {
 
     /// Clause 2.7, all ten districts in one transaction.
     fn delivery(&mut self, w: i32, carrier: i32) -> Result<Done> {
-        let Tpcc { engine, customer, new_order, orders, order_line, .. } = self.tpcc;
+        let Tpcc { customer, new_order, orders, order_line, .. } = self.tpcc;
         let guard = &pin();
-        let mut tx = engine.begin();
+        let mut tx = self.begin(false)?;
         let delivered_at = wall_clock_micros();
         let mut displayed = 0;
         let mut queued = [(0, 0, 0); DISTRICTS as usize];
@@ -533,9 +567,9 @@ impl<'t> Worker<'t> {
 
     /// Clause 2.8.
     fn stock_level(&mut self, w: i32, d: i32, threshold: i32) -> Result<Done> {
-        let Tpcc { engine, district, order_line, stock, .. } = self.tpcc;
+        let Tpcc { district, order_line, stock, .. } = self.tpcc;
         let guard = &pin();
-        let tx = engine.begin_read_only();
+        let tx = self.begin(true)?;
         let (_, (_, next)) = found(tx.find_as(&district.key, &(w, d), &district.ordered, guard));
         let (items, seen) = (&mut self.items, &mut self.seen);
         items.clear();
