@@ -733,6 +733,25 @@ impl Block {
         heads.iter().any(|head| !head.load(Ordering::Acquire).is_null())
     }
 
+    /// Which of at most 64 rows from `first` up to but not including `end` have versions, the first one
+    /// lowest. Fetches the newest of each.
+    #[inline]
+    pub fn heads_of(&self, first: u32, end: u32) -> u64 {
+        debug_assert!(end - first <= 64);
+        let Some(versions) = self.versions.get() else { return 0 };
+        let heads: &[AtomicPtr<UndoHeader>] =
+            versions.pointers(first as usize * size_of::<AtomicPtr<UndoHeader>>(), (end - first) as usize);
+        heads.iter().enumerate().fold(0, |bits, (at, head)| {
+            // Acquire: as in `Record::load`.
+            let record = head.load(Ordering::Acquire);
+            if record.is_null() {
+                return bits;
+            }
+            prefetch(record.cast());
+            bits | 1 << at
+        })
+    }
+
     /// Finishes the reset of the positions of the range that begins at `start`, if it still has no
     /// versions. Every guard that was held when it was asked for has gone.
     pub fn finish_reset(&self, start: u32, reset: Reset) {

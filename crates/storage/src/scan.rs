@@ -9,6 +9,7 @@
 
 use crate::block::{Block, RawCell};
 use crate::layout::{RANGE_SLOTS, Unit};
+use crate::memory::{append, append_pairs};
 use crate::position::Position;
 use crate::{Guard, Table, arrow};
 use arrow_array::types::Decimal128Type;
@@ -221,7 +222,7 @@ impl Gather<'_> {
         let mut next = start;
         while next < end {
             let to = end.min((next / VERSIONED_STEP + 1) * VERSIONED_STEP);
-            if !self.clean_by_heads(next, to) {
+            if !self.clean_by_heads(next, to) && !self.mixed(next, to) {
                 self.row_by_row(next, to);
             }
             next = to;
@@ -245,6 +246,28 @@ impl Gather<'_> {
             self.truncate(rows_before);
         }
         clean
+    }
+
+    /// Adds at most [`VERSIONED_STEP`] rows, of which some have versions. False, and none is added, if
+    /// more come to have some meanwhile.
+    fn mixed(&mut self, start: u32, end: u32) -> bool {
+        let rows_before = self.rows;
+        let heads = self.block.heads_of(start, end);
+        let mut next = start;
+        while next < end {
+            let left = heads >> (next - start);
+            let to = end.min(next + left.trailing_zeros());
+            self.clean(next, to);
+            next = end.min(to + (heads.checked_shr(to - start).unwrap_or(0)).trailing_ones());
+            self.row_by_row(to, next);
+        }
+        // As in `clean_by_heads`.
+        fence(Ordering::Acquire);
+        let unchanged = self.block.heads_of(start, end) & !heads == 0;
+        if !unchanged {
+            self.truncate(rows_before);
+        }
+        unchanged
     }
 
     /// Adds rows one by one, as the snapshot sees them.
@@ -338,26 +361,15 @@ impl<'a> Column<'a> {
         let (block, id) = (self.block, self.id);
         match &mut self.values {
             Values::Bits(bits) => copy_bits(block.bits(id), from, to, bits),
-            Values::Two(values) => {
-                values.extend(block.u16s(id)[from..to].iter().map(|value| value.load(Ordering::Relaxed)));
-            }
-            Values::Four(values) => {
-                values.extend(block.u32s(id)[from..to].iter().map(|value| value.load(Ordering::Relaxed)));
-            }
-            Values::Eight(values) => {
-                values.extend(block.u64s(id)[from..to].iter().map(|value| value.load(Ordering::Relaxed)));
-            }
+            Values::Two(values) => append(&block.u16s(id)[from..to], values),
+            Values::Four(values) => append(&block.u32s(id)[from..to], values),
+            Values::Eight(values) => append(&block.u64s(id)[from..to], values),
             Values::Narrow(values) => {
                 let source = &block.u64s(id)[from..to];
                 values.extend(source.iter().map(|value| i128::from(value.load(Ordering::Relaxed) as i64)));
             }
             Values::Sixteen(values) | Values::Views(values) => {
-                let (source, _) = block.pairs(id)[2 * from..2 * to].as_chunks::<2>();
-                values.extend(
-                    source
-                        .iter()
-                        .map(|[low, high]| wide([low.load(Ordering::Relaxed), high.load(Ordering::Relaxed)])),
-                );
+                append_pairs(&block.pairs(id)[2 * from..2 * to], values);
             }
         }
         if let (Some(target), Some(source)) = (&mut self.validity, block.validity(id)) {
