@@ -6,6 +6,9 @@ use adya::history::{History, Id, Interner, Mop, Op, OpType, ReadValue, Scalar};
 use adya::{Opts, Report, Valid, Workload};
 use firn_base::Error;
 use firn_base::sync::Mutex;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
 use std::time::Duration;
 
 /// What a step read: the elements of every key that it asked for; a register has one or none.
@@ -189,6 +192,42 @@ impl Checkable {
             ..Opts::default()
         };
         adya::check(&self.history, self.workload, &options)
+    }
+
+    /// Writes the history as JSON lines, which Elle and `adya check` read.
+    pub fn write(&self, path: &Path) -> io::Result<()> {
+        let mut file = BufWriter::new(File::create(path)?);
+        let show = |id: &Id| self.history.show(*id).to_string();
+        for op in &self.history.ops {
+            let steps = op.value.iter().map(|mop| match mop {
+                Mop::Append { key, value } => format!(r#"["append",{},{}]"#, show(key), show(value)),
+                Mop::Write { key, value } => format!(r#"["w",{},{}]"#, show(key), show(value)),
+                Mop::Read { key, value } => {
+                    let value = match value {
+                        ReadValue::Nil => "null".to_owned(),
+                        ReadValue::Scalar(value) => show(value),
+                        ReadValue::List(values) => {
+                            format!("[{}]", values.iter().map(show).collect::<Vec<_>>().join(","))
+                        }
+                    };
+                    format!(r#"["r",{},{value}]"#, show(key))
+                }
+            });
+            let kind = match op.kind {
+                OpType::Invoke => "invoke",
+                OpType::Ok => "ok",
+                OpType::Fail => "fail",
+                OpType::Info => "info",
+            };
+            let process = op.process.unwrap_or_default();
+            let steps = steps.collect::<Vec<_>>().join(",");
+            writeln!(
+                file,
+                r#"{{"index":{},"process":{process},"type":"{kind}","value":[{steps}]}}"#,
+                op.index
+            )?;
+        }
+        file.flush()
     }
 }
 

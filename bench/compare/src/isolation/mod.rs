@@ -66,13 +66,14 @@ pub fn run(options: Options) -> Outcome {
     let seed = options.seed.unwrap_or_else(|| Random::from_entropy().next_u64() >> 32);
     println!("seed {seed}");
     let directory = tempfile::Builder::new().prefix("firn-isolation").tempdir()?;
-    let trial = Trial { options: &options, seed };
+    let trial = Trial { options: &options, seed, evidence: directory.path().join("history.jsonl") };
+    let data = directory.path().join("data");
     let checked = match &options.firn {
-        Some(firn) => trial.over_the_wire(firn, directory.path()),
-        None => trial.in_process(&Database::open(directory.path())?),
+        Some(firn) => trial.over_the_wire(firn, &data),
+        None => trial.in_process(&Database::open(data)?),
     };
     if checked.is_err() {
-        println!("the database is in {}", directory.keep().display());
+        println!("the database and the history are in {}", directory.keep().display());
     }
     checked
 }
@@ -80,6 +81,8 @@ pub fn run(options: Options) -> Outcome {
 struct Trial<'a> {
     options: &'a Options,
     seed: u64,
+    /// Where a history with anomalies goes.
+    evidence: PathBuf,
 }
 
 impl Trial<'_> {
@@ -163,6 +166,7 @@ impl Trial<'_> {
             total += counts;
             println!("{before} transactions: {counts:?}; anomalies: {}", history::explain(&report));
             if report.valid != Valid::True {
+                history.write(&self.evidence)?;
                 return Err(format!("the history is not {MODEL}").into());
             }
         }
