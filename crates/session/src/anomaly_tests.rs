@@ -268,6 +268,18 @@ anomaly!(
      0: SELECT * FROM test -> 1=11 2=21 3=31 | 1=11 2=21 3=31 | 1=11 2=21 3=30"
 );
 
+anomaly!(
+    /// No anomaly: the first could stand before the second. But who writes must fit in the order of
+    /// commits, where PostgreSQL fails nobody.
+    reader_of_an_old_version_that_writes,
+    "1: SELECT * FROM test WHERE id = 2 -> 2=20
+     2: UPDATE test SET value = 21 WHERE id = 2
+     2: COMMIT
+     1: UPDATE test SET value = 11 WHERE id = 1
+     1: COMMIT -> ok | ok | 40001
+     0: SELECT * FROM test -> 1=11 2=21 | 1=11 2=21 | 1=10 2=21"
+);
+
 /// Random transfers between accounts: whoever adds them all up in one statement, or in several at the
 /// levels that read one state, finds what there was at first.
 #[test]

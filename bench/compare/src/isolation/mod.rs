@@ -54,7 +54,7 @@ pub struct Options {
     #[arg(long, default_value_t = 6)]
     clients: i64,
     /// Transactions that are checked together.
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, default_value_t = 10_000)]
     part: u64,
     /// Where the random choices begin; printed.
     #[arg(long)]

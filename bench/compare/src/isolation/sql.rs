@@ -19,6 +19,9 @@ const SCHEMA: [&str; 4] = [
     "CREATE INDEX apart_grp ON apart (grp)",
 ];
 
+/// Written only to be rolled back.
+const NEVER: i64 = 0;
+
 /// Makes the tables.
 pub fn create(client: &mut impl SqlClient) -> Result<()> {
     SCHEMA.iter().try_for_each(|sql| client.run_text(sql).map(drop))
@@ -36,6 +39,8 @@ pub struct SqlTransactions<C: SqlClient> {
     begin: C::Statement,
     commit: C::Statement,
     rollback: C::Statement,
+    savepoint: C::Statement,
+    rollback_to: C::Statement,
     upsert: C::Statement,
     update_by_scan: C::Statement,
     insert: C::Statement,
@@ -65,6 +70,8 @@ impl<C: SqlClient> SqlTransactions<C> {
             begin: client.prepare("BEGIN")?,
             commit: client.prepare("COMMIT")?,
             rollback: client.prepare("ROLLBACK")?,
+            savepoint: client.prepare("SAVEPOINT before")?,
+            rollback_to: client.prepare("ROLLBACK TO before")?,
             upsert: client.prepare(&format!(
                 "INSERT INTO whole VALUES ($1, $2, $1, $4, $3) \
                  ON CONFLICT (key) DO UPDATE SET version = excluded.version, elements = {old}"
@@ -121,20 +128,33 @@ impl<C: SqlClient> SqlTransactions<C> {
         };
         let mut found = Found::new();
         for row in &rows {
-            let elements = match &row[1] {
+            let Value::BigInt(key) = row[0] else { panic!("{:?}", row[0]) };
+            let elements: Vec<i64> = match &row[1] {
                 Value::Text(list) => {
                     list.split(',').map(|number| number.parse().expect("a number")).collect()
                 }
                 Value::BigInt(element) => vec![*element],
                 other => panic!("{other:?}"),
             };
-            let Value::BigInt(key) = row[0] else { panic!("{:?}", row[0]) };
+            assert!(!elements.contains(&NEVER), "key {key} shows what was rolled back: {elements:?}");
             match found.iter_mut().find(|(found, _)| *found == key) {
                 Some((_, all)) => all.extend(elements),
                 None => found.push((key, elements)),
             }
         }
         Ok(found)
+    }
+
+    /// Before some writes: the same with a value that nobody may ever see.
+    fn change_and_take_back(&mut self, step: &Step) -> Result<()> {
+        if let Step::Write { key, value, way } = *step
+            && value % 8 == 0
+        {
+            self.client.run(&self.savepoint, &[])?;
+            self.write(key, NEVER, way)?;
+            self.client.run(&self.rollback_to, &[])?;
+        }
+        Ok(())
     }
 
     fn is_apart(&self, key: i64) -> bool {
@@ -146,6 +166,7 @@ impl<C: SqlClient> SqlTransactions<C> {
         let mut found = Vec::new();
         let mut done = self.client.run(&self.begin, &[]).map(drop);
         for step in steps {
+            done = done.and_then(|()| self.change_and_take_back(step));
             done = done.and_then(|()| self.run_step(step).map(|rows| found.push(rows)));
         }
         if let Err(error) = done {

@@ -11,7 +11,7 @@ use firn_base::Result;
 use firn_session::Database;
 use firn_txn::Isolation;
 
-const TRANSACTIONS: u64 = 1200;
+const TRANSACTIONS: u64 = 1000;
 const CLIENTS: i64 = 4;
 const WORKLOADS: [Workload; 2] = [Workload::ListAppend, Workload::RwRegister];
 
@@ -74,7 +74,7 @@ fn histories_without_sql_have_the_anomalies_of_their_level() {
             let lists = Lists::create(database.engine()).unwrap();
             let connect = || Ok(NativeTransactions::new(&lists, workload, isolation));
             let models = ["strong-snapshot-isolation", "strict-serializable"];
-            let [snapshot, serializable] = check(workload, 4 * TRANSACTIONS, connect, models);
+            let [snapshot, serializable] = check(workload, 3 * TRANSACTIONS, connect, models);
             assert_eq!(snapshot.valid, Valid::True, "{workload:?}, {isolation:?}: {}", explain(&snapshot));
             let found = serializable.anomaly_types;
             match isolation {
