@@ -42,13 +42,13 @@ fn histories_over_the_wire_with_kills_in_between_have_no_anomalies() {
 #[test]
 #[ignore = "takes minutes; cargo xtask soak runs it"]
 fn long_histories_over_the_wire_with_many_kills_have_no_anomalies() {
-    on_a_server("isolation", &["--transactions", "200000", "--kills", "400"]);
+    on_a_server("isolation", &["--transactions", "100000", "--kills", "300"]);
 }
 
 #[test]
 #[ignore = "takes minutes; cargo xtask soak runs it"]
 fn long_histories_in_process_have_no_anomalies() {
-    for arguments in [&["--transactions", "300000"][..], &["--native", "--transactions", "1000000"]] {
+    for arguments in [&["--transactions", "100000"][..], &["--native", "--transactions", "1500000"]] {
         let status = Command::new(COMPARE).arg("isolation").args(arguments).status().unwrap();
         assert!(status.success(), "the history has anomalies");
     }

@@ -10,9 +10,12 @@ use firn_base::random::Random;
 
 /// Keys of a group.
 const KEYS: i64 = 3;
-/// Groups that transactions choose from at a time.
-const GROUPS: i64 = 4;
-/// Writes to a group before another takes its place.
+/// Groups of lists that transactions choose from at a time.
+const LISTS: usize = 4;
+/// Groups of registers. From every transaction the checker looks for the next ones that know a key: with
+/// many keys, or keys that nobody uses any more, it would look far.
+const REGISTERS: usize = 2;
+/// Writes to a group of lists before another takes its place. Registers do not grow.
 const WRITES: u32 = 60;
 
 /// By which way a statement comes to its rows.
@@ -57,21 +60,22 @@ pub struct Generator {
 
 impl Generator {
     pub fn new(workload: Workload, seed: u64) -> Generator {
-        let groups = (0..GROUPS).map(|number| (number, 0)).collect();
-        Generator { workload, random: Random::seeded(seed), groups, next_group: GROUPS, next_value: 1 }
+        let random = Random::seeded(seed);
+        let mut generator = Generator { workload, random, groups: Vec::new(), next_group: 0, next_value: 1 };
+        generator.turn_over(workload);
+        generator
     }
 
     /// Goes on with other keys.
     pub fn turn_over(&mut self, workload: Workload) {
         self.workload = workload;
-        for place in 0..self.groups.len() {
-            self.retire(place);
-        }
+        let groups = if workload == Workload::ListAppend { LISTS } else { REGISTERS };
+        self.groups = (0..groups).map(|_| self.fresh_group()).collect();
     }
 
-    fn retire(&mut self, place: usize) {
-        self.groups[place] = (self.next_group, 0);
+    fn fresh_group(&mut self) -> (i64, u32) {
         self.next_group += 1;
+        (self.next_group, 0)
     }
 
     /// The next transaction: one to eight operations, or few on a group of keys.
@@ -81,7 +85,7 @@ impl Generator {
     }
 
     fn step(&mut self) -> Step {
-        let place = self.random.uniform(0, GROUPS - 1) as usize;
+        let place = self.random.uniform(0, self.groups.len() as i64 - 1) as usize;
         let first = self.groups[place].0 * KEYS;
         let key = first + self.random.uniform(0, KEYS - 1);
         match self.random.uniform(0, 99) {
@@ -89,8 +93,8 @@ impl Generator {
                 let value = self.next_value;
                 self.next_value += 1;
                 self.groups[place].1 += 1;
-                if self.groups[place].1 == WRITES {
-                    self.retire(place);
+                if self.groups[place].1 == WRITES && self.workload == Workload::ListAppend {
+                    self.groups[place] = self.fresh_group();
                 }
                 let scans = !(self.workload == Workload::ListAppend && stands_apart(key));
                 let way = if scans && self.random.uniform(0, 4) == 0 { Way::Scan } else { Way::Key };
