@@ -4,6 +4,7 @@
 //! there.
 
 use crate::Outcome;
+use crate::server::Server;
 use crate::wire_client::WireClient;
 use firn_base::Value;
 use firn_base::random::Random;
@@ -16,9 +17,7 @@ use firn_bench::tpcc::load::LoadProgress;
 use firn_bench::tpcc::sql::{Acknowledged, SqlWorker, missing};
 use firn_bench::tpcc::{Scale, consistency, load};
 use firn_session::Database;
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Arguments of `crash`.
@@ -149,60 +148,5 @@ fn count_payments(address: &str) -> Result<i64, Box<dyn std::error::Error + Send
     match rows[0][0] {
         Value::BigInt(count) => Ok(count),
         ref other => panic!("count(*) is a bigint, not {other:?}"),
-    }
-}
-
-/// A running server.
-struct Server {
-    process: Child,
-    address: String,
-}
-
-impl Server {
-    /// Starts a server and waits until it listens.
-    fn start(firn: &Path, directory: &Path) -> std::io::Result<Server> {
-        let mut process = Command::new(firn)
-            .arg("serve")
-            .arg("--data")
-            .arg(directory)
-            .args(["--listen", "127.0.0.1:0"])
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let output = process.stdout.take().expect("the output is piped");
-        let mut lines = BufReader::new(output).lines();
-        let address = loop {
-            let Some(line) = lines.next() else {
-                let status = process.wait()?;
-                return Err(std::io::Error::other(format!("the server ended with {status}")));
-            };
-            if let Some(address) = line?.strip_prefix("listening on ") {
-                break address.to_owned();
-            }
-        };
-        // Somebody must read on, or the server would meet a closed pipe.
-        std::thread::spawn(move || lines.for_each(drop));
-        Ok(Server { process, address })
-    }
-
-    /// SIGKILL.
-    fn kill(&mut self) {
-        self.process.kill().expect("the server is a child of ours");
-        self.process.wait().expect("the server is a child of ours");
-    }
-
-    /// SIGTERM, and a clean end.
-    fn stop(&mut self) -> Outcome {
-        // SAFETY: the call has no memory effects; the process is a child that has not been waited
-        // for, so its number is still its own.
-        unsafe { libc::kill(self.process.id() as i32, libc::SIGTERM) };
-        let status = self.process.wait()?;
-        if status.success() { Ok(()) } else { Err(format!("the server ended with {status}").into()) }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }

@@ -4,8 +4,10 @@
 mod answers;
 mod crash;
 mod echo;
+mod isolation;
 mod point_reads;
 mod restart;
+mod server;
 mod tpch;
 mod wire_client;
 
@@ -34,6 +36,8 @@ enum Command {
     Restart(restart::Options),
     /// Kills a server under load, again and again, and checks what it has kept.
     Crash(crash::Options),
+    /// Random histories of transactions, in process or beside kills, checked for anomalies.
+    Isolation(isolation::Options),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
         Command::Echo(options) => echo::run(options),
         Command::Restart(options) => restart::run(options),
         Command::Crash(options) => crash::run(options),
+        Command::Isolation(options) => isolation::run(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -25,16 +25,37 @@ fn our_answers_to_tpch_are_those_of_duckdb() {
 
 #[test]
 fn a_server_killed_under_load_has_all_that_it_acknowledged() {
-    kill(2);
+    on_a_server("crash", &["--times", "2"]);
 }
 
 #[test]
 #[ignore = "takes minutes; cargo xtask soak runs it"]
 fn a_server_killed_fifty_times_under_load_has_all_that_it_acknowledged() {
-    kill(50);
+    on_a_server("crash", &["--times", "50"]);
 }
 
-fn kill(times: u32) {
+#[test]
+fn histories_over_the_wire_with_kills_in_between_have_no_anomalies() {
+    on_a_server("isolation", &["--transactions", "1500", "--kills", "3", "--part", "750"]);
+}
+
+#[test]
+#[ignore = "takes minutes; cargo xtask soak runs it"]
+fn long_histories_over_the_wire_with_many_kills_have_no_anomalies() {
+    on_a_server("isolation", &["--transactions", "100000", "--kills", "300"]);
+}
+
+#[test]
+#[ignore = "takes minutes; cargo xtask soak runs it"]
+fn long_histories_in_process_have_no_anomalies() {
+    for arguments in [&["--transactions", "100000"][..], &["--native", "--transactions", "1500000"]] {
+        let status = Command::new(COMPARE).arg("isolation").args(arguments).status().unwrap();
+        assert!(status.success(), "the history has anomalies");
+    }
+}
+
+/// Runs a trial of a server that is killed.
+fn on_a_server(trial: &str, arguments: &[&str]) {
     // Tests of the whole workspace have built it with everything else. Alone, this crate's tests
     // would build all it stands on once more, with other features.
     let firn = Path::new(COMPARE).with_file_name("firn");
@@ -42,12 +63,8 @@ fn kill(times: u32) {
         eprintln!("SKIPPED: run the tests of the whole workspace, which build the firn binary");
         return;
     }
-    let status = Command::new(COMPARE)
-        .args(["crash", "--times", &times.to_string(), "--firn"])
-        .arg(firn)
-        .status()
-        .unwrap();
-    assert!(status.success(), "the server lost something");
+    let status = Command::new(COMPARE).arg(trial).args(arguments).arg("--firn").arg(firn).status().unwrap();
+    assert!(status.success(), "the trial has failed");
 }
 
 fn root() -> PathBuf {

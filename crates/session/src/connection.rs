@@ -11,7 +11,7 @@
 use crate::block::Block;
 use crate::copy::{CopyIn, CopyOut};
 use crate::database::Shared;
-use crate::rows::{OpenStreams, Rows};
+use crate::rows::{OpenStreams, Reading, Rows};
 use crate::statement::{Prepared, Statement};
 use crate::timer::Alarm;
 use crate::utility::Cursor;
@@ -333,11 +333,12 @@ impl Connection {
             let plan = self.current_plan(prepared, &transaction)?;
             return match plan.query(&transaction, &parameters, &self.options) {
                 Ok(QueryOutput::Values(values)) => {
-                    transaction.rollback();
+                    self.wait(transaction.commit()?)?;
                     Ok(Outcome::Rows(Rows::ready(columns(), "SELECT", values)))
                 }
                 Ok(QueryOutput::Stream(stream)) => {
-                    Ok(Outcome::Rows(Rows::own(columns(), "SELECT", stream, transaction, alarm)))
+                    let reading = Reading { transaction, waits: self.synchronous_commit };
+                    Ok(Outcome::Rows(Rows::own(columns(), "SELECT", stream, reading, alarm)))
                 }
                 Err(error) => Err(timed_out(error, alarm.as_ref())),
             };

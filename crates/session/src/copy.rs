@@ -6,6 +6,7 @@
 
 use crate::connection::{CommandTag, Connection, Outcome, internal_error, with_table_of_constraint};
 use crate::database::Shared;
+use crate::rows::Reading;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState};
 use firn_sql::RunOptions;
@@ -160,7 +161,7 @@ pub struct CopyOut {
     copy: CopyTo,
     rows: Rows,
     /// Outside a block: what it reads in. After `copy`, which reads in it.
-    transaction: Option<Transaction>,
+    reading: Option<Reading>,
 }
 
 impl CopyOut {
@@ -179,9 +180,10 @@ impl CopyOut {
         let piece = catch_unwind(AssertUnwindSafe(|| self.copy.next_piece()))
             .unwrap_or_else(|panic| Err(internal_error(&*panic)));
         if !matches!(piece, Ok(Some(_)))
-            && let Some(transaction) = self.transaction.take()
+            && let Some(reading) = self.reading.take()
+            && piece.is_ok()
         {
-            transaction.rollback();
+            reading.end()?;
         }
         piece
     }
@@ -321,11 +323,12 @@ impl Connection {
             let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone);
             self.block.put_transaction(transaction);
             let to = to?;
-            return Ok(CopyOut { rows: Rows::of(copy, to.format()), copy: to, transaction: None });
+            return Ok(CopyOut { rows: Rows::of(copy, to.format()), copy: to, reading: None });
         }
         let transaction = self.shared.engine.try_begin(Isolation::Snapshot)?;
         let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone)?;
-        Ok(CopyOut { rows: Rows::of(copy, to.format()), copy: to, transaction: Some(transaction) })
+        let reading = Reading { transaction, waits: self.synchronous_commit };
+        Ok(CopyOut { rows: Rows::of(copy, to.format()), copy: to, reading: Some(reading) })
     }
 
     fn copy_from_file(&mut self, copy: &Copy, path: &str) -> Result<u64> {

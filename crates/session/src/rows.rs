@@ -48,7 +48,7 @@ enum Source {
 struct OwnStream {
     stream: Option<BatchStream>,
     /// After the stream: it reads in this transaction.
-    transaction: Option<Transaction>,
+    reading: Option<Reading>,
     alarm: Option<Alarm>,
 }
 
@@ -134,10 +134,10 @@ impl Rows {
         columns: Arc<[Column]>,
         verb: &'static str,
         stream: BatchStream,
-        transaction: Transaction,
+        reading: Reading,
         alarm: Option<Alarm>,
     ) -> Rows {
-        let own = OwnStream { stream: Some(stream), transaction: Some(transaction), alarm };
+        let own = OwnStream { stream: Some(stream), reading: Some(reading), alarm };
         Rows { columns, verb, rows: 0, told: None, source: Source::Own(Box::new(own)) }
     }
 
@@ -220,14 +220,30 @@ impl Rows {
     }
 }
 
+/// A transaction of a single statement that only reads. Dropping it gives the statement up.
+pub(crate) struct Reading {
+    pub transaction: Transaction,
+    /// Whether the session waits for the disk.
+    pub waits: bool,
+}
+
+impl Reading {
+    /// Ends it; returns when nothing of what it has read can be lost any more.
+    pub fn end(self) -> Result<()> {
+        let engine = self.transaction.engine().clone();
+        let ticket = self.transaction.commit()?;
+        if self.waits { engine.wait(ticket) } else { Ok(()) }
+    }
+}
+
 impl OwnStream {
     fn next(&mut self) -> Result<Option<RecordBatch>> {
         let next = pull(&mut self.stream, &mut self.alarm);
         if self.stream.is_none()
-            && let Some(transaction) = self.transaction.take()
+            && let Some(reading) = self.reading.take()
+            && next.is_ok()
         {
-            // It has only read, so its end cannot fail and needs no disk.
-            transaction.rollback();
+            reading.end()?;
         }
         next
     }

@@ -1,8 +1,11 @@
 //! What a session promises beyond what SQL says; SQL's part is in the corpus (`tests/slt`).
 
 use crate::{Connection, Database, Outcome, RowChunk, TransactionStatus};
+use firn_base::disk::SimulatedDisk;
+use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicBool, Ordering};
 use firn_base::{Result, SqlState, Value, thread};
+use firn_txn::{Config, Engine};
 use std::time::Duration;
 
 /// Yields more rows of a table of 2,000 rows than anybody waits for.
@@ -297,4 +300,39 @@ fn a_failed_block_refuses_to_prepare_but_not_to_end() {
     let end = connection.prepare("COMMIT").unwrap();
     let Outcome::Done(tag) = connection.run(&end, &[]).unwrap() else { panic!() };
     assert_eq!(tag.to_string(), "ROLLBACK");
+}
+
+/// Others' commits are visible before they are on disk. By every way of reading: short, by a stream, in
+/// a block, as a copy.
+#[test]
+fn what_a_query_has_shown_is_not_lost() {
+    let disk = SimulatedDisk::new();
+    let open = |disk: &Arc<SimulatedDisk>| {
+        let config = Config { directory: Some("/data/db".into()), ..Config::default() };
+        Database::with_engine(Engine::open_on(disk.clone(), config).unwrap())
+    };
+    let database = open(&disk);
+    let (mut writer, mut reader) = (database.connect(), database.connect());
+    writer.execute("CREATE TABLE t (a bigint PRIMARY KEY)").unwrap();
+    writer.execute("SET synchronous_commit = off").unwrap();
+    for number in 0..40 {
+        writer.execute(&format!("INSERT INTO t VALUES ({number})")).unwrap();
+        let found = Value::BigInt(number);
+        match number % 4 {
+            0 => assert_eq!(one(&mut reader, &format!("SELECT a FROM t WHERE a = {number}")), found),
+            1 => assert_eq!(one(&mut reader, "SELECT max(a) FROM t WHERE a + 0 >= 0"), found),
+            2 => {
+                reader.execute("BEGIN").unwrap();
+                assert_eq!(one(&mut reader, "SELECT max(a) FROM t"), found);
+                reader.execute("COMMIT").unwrap();
+            }
+            _ => {
+                let copy = reader.prepare("COPY (SELECT max(a) FROM t) TO STDOUT").unwrap();
+                let Outcome::CopyOut(mut copy) = reader.run(&copy, &[]).unwrap() else { panic!("no copy") };
+                while copy.next_chunk().unwrap().is_some() {}
+            }
+        }
+        let mut after = open(&disk.after_power_cut(&mut Random::from_entropy())).connect();
+        assert_eq!(one(&mut after, "SELECT max(a) FROM t"), found, "way {}", number % 4);
+    }
 }

@@ -102,6 +102,8 @@ pub struct Engine {
     config: Config,
     /// The newest published commit time.
     last: AtomicU64,
+    /// Where in the log the newest published commit ends. Stored before its time is.
+    last_position: AtomicU64,
     active: ActiveSet,
     /// The right to commit.
     pub(crate) commit: Mutex<()>,
@@ -152,6 +154,7 @@ impl Engine {
         let engine = Arc::new(Engine {
             config,
             last: AtomicU64::new(recovered.last.0),
+            last_position: AtomicU64::new(0),
             active: ActiveSet::new(),
             commit: Mutex::new(()),
             log: recovered.log,
@@ -199,7 +202,7 @@ impl Engine {
     pub fn try_begin(self: &Arc<Self>, isolation: Isolation) -> Result<Transaction> {
         let (slot, snapshot) = self.active.enter(&self.last)?;
         let redo = self.log.is_some().then(spare_redo);
-        Ok(Transaction::new(self.clone(), slot, snapshot, isolation, redo))
+        Ok(Transaction::new(self.clone(), slot, snapshot, self.last_position(), isolation, redo))
     }
 
     /// The newest committed catalog.
@@ -439,6 +442,9 @@ impl Engine {
         let retired = Arc::new(retired);
         // Listed before it is published: who validates up to a time finds all that ended up to then.
         self.collector.retire(retired.clone());
+        if let Some(lsn) = lsn {
+            self.last_position.store(lsn.0, Ordering::Relaxed);
+        }
         // Publish: from here on snapshots see the commit. Everything above happens before.
         self.last.store(time.0, Ordering::SeqCst);
         retired.leave_gates(Some(time));
@@ -486,6 +492,19 @@ impl Engine {
     /// The newest published commit time.
     pub(crate) fn last(&self) -> &AtomicU64 {
         &self.last
+    }
+
+    /// How far the log must be on disk for everything that a snapshot drawn just now sees to be durable.
+    pub(crate) fn last_position(&self) -> Lsn {
+        // Relaxed: whoever has read a time from `last` has what was stored before it.
+        Lsn(self.last_position.load(Ordering::Relaxed))
+    }
+
+    /// What somebody must wait for who has seen commits up to `position`: nothing if they are durable. Nor
+    /// if the log has failed: what was not on disk by then never will be, and reading goes on.
+    pub(crate) fn to_wait_for(&self, position: Lsn) -> Option<Lsn> {
+        let log = self.log.as_ref()?;
+        (log.durable_lsn() < position && log.check().is_ok()).then_some(position)
     }
 
     pub(crate) fn leave(&self, slot: &ActiveSlot) {

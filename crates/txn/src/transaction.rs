@@ -39,6 +39,8 @@ pub struct Transaction {
     engine: Arc<Engine>,
     slot: ActiveSlot,
     snapshot: Snapshot,
+    /// All that the snapshot sees is durable once the log is on disk up to here.
+    seen: Lsn,
     /// `None` only while it ends.
     write_set: Option<WriteSet>,
     /// The committed catalog of the snapshot, once asked for.
@@ -73,7 +75,8 @@ pub struct StatementStart {
 pub struct Ticket {
     /// The commit time; a read-only transaction's read time.
     pub time: Time,
-    /// The log position that must reach the disk; `None` if there is nothing to wait for.
+    /// The log position that must reach the disk: behind its own changes, or behind those that it has
+    /// seen if it has only read. `None` if there is nothing to wait for.
     pub lsn: Option<Lsn>,
 }
 
@@ -87,6 +90,7 @@ impl Transaction {
         engine: Arc<Engine>,
         slot: ActiveSlot,
         snapshot: Snapshot,
+        seen: Lsn,
         isolation: Isolation,
         redo: Option<RedoBuffer>,
     ) -> Transaction {
@@ -95,6 +99,7 @@ impl Transaction {
             engine,
             slot,
             snapshot,
+            seen,
             write_set,
             catalog: OnceLock::new(),
             ddl: None,
@@ -588,6 +593,7 @@ impl Transaction {
         let active = self.engine.active();
         self.snapshot.read_time = active.advance(&self.slot, self.snapshot.read_time, self.engine.last());
         active.settle(&self.slot, self.snapshot.read_time);
+        self.seen = self.engine.last_position();
     }
 
     /// Takes back what a statement has done that met a conflict, and lets it run once more.
@@ -621,6 +627,7 @@ impl Transaction {
         active.settle(&self.slot, read_time);
         moved?;
         self.snapshot.read_time = read_time;
+        self.seen = self.engine.last_position();
         self.catalog = OnceLock::new();
         Ok(())
     }
@@ -682,7 +689,9 @@ impl Transaction {
     /// 58030). The transaction is rolled back.
     pub fn commit(mut self) -> Result<Ticket> {
         if !self.has_writes() {
-            return Ok(Ticket { time: self.snapshot.read_time, lsn: None });
+            // Others' commits are visible before they are durable. Who has seen one must not say so
+            // before it can no longer be lost.
+            return Ok(Ticket { time: self.snapshot.read_time, lsn: self.engine.to_wait_for(self.seen) });
         }
         // What it read is validated if it writes: otherwise it has run at its read time.
         let reads = self.reads.get_mut();

@@ -1,0 +1,206 @@
+//! The workload over the transaction API, without SQL: what a stored procedure compiled to machine code
+//! would do. Every list is one row.
+
+use super::history::{Ended, Found};
+use super::trial::Transactions;
+use super::workload::{Step, Way, group};
+use adya::Workload;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int64Type;
+use firn_base::sync::Arc;
+use firn_base::{Cell, ColumnId, ColumnSet, Result, RowId, SqlState, SqlType};
+use firn_storage::{ColumnSpec, Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, Table, summary};
+use firn_txn::{Condition, Engine, Isolation, Transaction, pin};
+use std::ops::Bound;
+
+const KEY: ColumnId = ColumnId(0);
+const GROUP: ColumnId = ColumnId(1);
+const VERSION: ColumnId = ColumnId(2);
+/// The key once more, without an index.
+const WIDE: ColumnId = ColumnId(3);
+const ELEMENTS: ColumnId = ColumnId(4);
+/// How often a statement is tried that meets what others change.
+const ATTEMPTS: u32 = 20;
+
+/// The table of lists, or of registers.
+pub struct Lists {
+    engine: Arc<Engine>,
+    table: Arc<Table>,
+    by_key: Arc<Index>,
+    by_group: Arc<Index>,
+}
+
+impl Lists {
+    /// Makes the table.
+    pub fn create(engine: &Arc<Engine>) -> Result<Lists> {
+        let mut setup = engine.begin();
+        let column = |ty| ColumnSpec { ty, nullable: false };
+        let columns = [SqlType::BigInt, SqlType::BigInt, SqlType::BigInt, SqlType::BigInt, SqlType::Text];
+        let id = setup.create_storage("lists", columns.map(column).to_vec())?;
+        let table = setup.table(id);
+        let part = |column| IndexColumn {
+            column,
+            ty: SqlType::BigInt,
+            nullable: false,
+            descending: false,
+            nulls_first: false,
+        };
+        let index = |number, name: &str, columns, unique| IndexSpec {
+            id: IndexId(number),
+            name: name.into(),
+            columns,
+            unique,
+        };
+        setup.create_index(&table, index(1, "lists_pkey", vec![part(KEY)], true))?;
+        setup.create_index(&table, index(2, "lists_group", vec![part(GROUP), part(VERSION)], false))?;
+        let ticket = setup.commit()?;
+        engine.wait(ticket)?;
+        let (by_key, by_group) = (table.indexes()[0].clone(), table.indexes()[1].clone());
+        Ok(Lists { engine: engine.clone(), table, by_key, by_group })
+    }
+
+    /// Removes all lists.
+    pub fn clear(&self) -> Result<()> {
+        let mut tx = self.engine.begin();
+        let guard = pin();
+        let mut rows: Vec<RowId> = Vec::new();
+        tx.range(&self.table, &self.by_key, Bound::Unbounded, Bound::Unbounded, false, &guard, &mut |row| {
+            rows.push(row);
+            true
+        });
+        rows.into_iter().try_for_each(|row| tx.delete(&self.table, row, &guard))?;
+        self.engine.wait(tx.commit()?)
+    }
+}
+
+/// One client.
+pub struct NativeTransactions<'a> {
+    lists: &'a Lists,
+    workload: Workload,
+    isolation: Isolation,
+}
+
+impl NativeTransactions<'_> {
+    pub fn new(lists: &Lists, workload: Workload, isolation: Isolation) -> NativeTransactions<'_> {
+        NativeTransactions { lists, workload, isolation }
+    }
+
+    fn write(&self, tx: &mut Transaction, key: i64, value: i64, way: Way) -> Result<()> {
+        let Lists { table, .. } = self.lists;
+        let found = match way {
+            Way::Scan => self.scan(tx, key, key).pop(),
+            Way::Key | Way::Index => self.find(tx, key),
+        };
+        let value_cell = Cell::i64(value);
+        match found {
+            Some((row, _, old)) => {
+                let new = match self.workload {
+                    Workload::ListAppend => format!("{old},{value}"),
+                    Workload::RwRegister => value.to_string(),
+                };
+                tx.update(table, row, &[VERSION, ELEMENTS], &[value_cell, Cell::text(&new)], &pin())
+            }
+            None => {
+                let (key, group) = (Cell::i64(key), Cell::i64(group(key)));
+                tx.insert(table, &[key, group, value_cell, key, Cell::text(&value.to_string())], &pin())
+                    .map(drop)
+            }
+        }
+    }
+
+    fn find(&self, tx: &Transaction, key: i64) -> Option<(RowId, i64, String)> {
+        let Lists { table, by_key, .. } = self.lists;
+        let guard = pin();
+        let mut cells = [Cell::Null];
+        let row = tx.find(table, by_key, &encode(by_key, &[key]), &[ELEMENTS], &mut cells, &guard)?;
+        Some((row, key, cells[0].str().to_owned()))
+    }
+
+    /// The lists whose keys are in this range, by a scan that looks at every row.
+    fn scan(&self, tx: &Transaction, first: i64, last: i64) -> Vec<(RowId, i64, String)> {
+        let Lists { table, .. } = self.lists;
+        let bound = |key: i64| summary(SqlType::BigInt, &Cell::i64(key)).expect("numbers have one");
+        let condition = Condition { column: WIDE, low: bound(first), high: bound(last) };
+        tx.note_scan(table, &[condition], ColumnSet::NONE.with(WIDE).with(ELEMENTS));
+        let scan = table.scan(tx.snapshot(), &[WIDE, ELEMENTS], true);
+        let mut found = Vec::new();
+        while let Some(batch) = scan.next_batch(&pin()) {
+            let (keys, elements) =
+                (batch.columns[0].as_primitive::<Int64Type>(), batch.columns[1].as_string_view());
+            let rows = batch.row_ids.as_ref().expect("they were asked for");
+            let matching = (0..batch.rows).filter(|row| (first..=last).contains(&keys.value(*row)));
+            found.extend(matching.map(|row| {
+                (RowId::from_bits(rows.value(row)), keys.value(row), elements.value(row).to_owned())
+            }));
+        }
+        found
+    }
+
+    fn read(&self, tx: &Transaction, first: i64, last: i64, way: Way) -> Found {
+        let Lists { table, by_group, .. } = self.lists;
+        let lists: Vec<(i64, String)> = match way {
+            Way::Key => self.find(tx, first).into_iter().map(|(_, key, list)| (key, list)).collect(),
+            Way::Scan => self.scan(tx, first, last).into_iter().map(|(_, key, list)| (key, list)).collect(),
+            Way::Index => {
+                let (low, high) = (encode(by_group, &[group(first)]), encode(by_group, &[group(first) + 1]));
+                let bounds = (Bound::Included(&low[..]), Bound::Excluded(&high[..]));
+                let mut lists = Vec::new();
+                let guard = pin();
+                tx.range_read(table, by_group, bounds, false, &[KEY, ELEMENTS], &guard, &mut |_, cells| {
+                    lists.push((cells[0].as_i64(), cells[1].str().to_owned()));
+                    true
+                });
+                lists
+            }
+        };
+        let numbers = |list: &str| list.split(',').map(|number| number.parse().expect("a number")).collect();
+        lists.iter().map(|(key, list)| (*key, numbers(list))).collect()
+    }
+}
+
+impl Transactions for NativeTransactions<'_> {
+    fn run(&mut self, steps: &[Step]) -> Ended {
+        let engine = &self.lists.engine;
+        let mut tx = match engine.try_begin(self.isolation) {
+            Ok(tx) => tx,
+            Err(error) => return Ended::Wrong(error),
+        };
+        let mut found = Vec::new();
+        for step in steps {
+            match *step {
+                Step::Read { first, last, way } => found.push(self.read(&tx, first, last, way)),
+                Step::Write { key, value, way } => {
+                    let mut attempts = 0;
+                    let statement = tx.begin_statement();
+                    while let Err(error) = self.write(&mut tx, key, value, way) {
+                        attempts += 1;
+                        let is_conflict = error.is_retryable() || error.state() == SqlState::UNIQUE_VIOLATION;
+                        if !is_conflict {
+                            return Ended::Wrong(error);
+                        }
+                        // By then the other may have ended, and what was read may still hold.
+                        if attempts == ATTEMPTS || tx.restart(&statement).is_err() {
+                            return Ended::Failed;
+                        }
+                    }
+                    found.push(Found::new());
+                }
+            }
+        }
+        match tx.commit() {
+            Ok(ticket) => match engine.wait(ticket) {
+                Ok(()) => Ended::Committed(found),
+                Err(error) => Ended::Wrong(error),
+            },
+            Err(error) if error.is_retryable() => Ended::Failed,
+            Err(error) => Ended::Wrong(error),
+        }
+    }
+}
+
+fn encode(index: &Index, parts: &[i64]) -> KeyBuffer {
+    let cells: Vec<Cell<'_>> = parts.iter().map(|part| Cell::i64(*part)).collect();
+    let mut buffer = KeyBuffer::new();
+    index.encode(&cells, &mut buffer);
+    buffer
+}

@@ -1,0 +1,88 @@
+//! Short trials in process, at every level: what a level promises holds, and what it does not promise
+//! the checker finds. It would prove nothing if it found nothing anywhere.
+
+use super::history::{Recorder, explain};
+use super::native::{Lists, NativeTransactions};
+use super::sql::{self, SqlTransactions};
+use super::trial::{self, Transactions};
+use super::workload::Generator;
+use adya::{Report, Valid, Workload};
+use firn_base::Result;
+use firn_session::Database;
+use firn_txn::Isolation;
+
+const TRANSACTIONS: u64 = 1000;
+const CLIENTS: i64 = 4;
+const WORKLOADS: [Workload; 2] = [Workload::ListAppend, Workload::RwRegister];
+
+/// Runs a history and holds it against both models.
+fn check<T: Transactions>(
+    workload: Workload,
+    transactions: u64,
+    connect: impl Fn() -> Result<T> + Sync,
+    models: [&str; 2],
+) -> [Report; 2] {
+    let recorder = Recorder::new(workload, Generator::new(workload, 1), transactions);
+    trial::run(&recorder, CLIENTS, &connect, || Ok(())).unwrap();
+    let (history, counts, _) = recorder.finish();
+    println!("{workload:?}: {counts:?}");
+    assert!(counts.committed > transactions / 4, "{counts:?}");
+    assert_eq!(counts.unknown, 0);
+    models.map(|model| history.check(model))
+}
+
+/// A history in SQL at `level` is what `promised` allows; what it is beyond `serializable` is returned.
+fn check_sql(workload: Workload, level: &str, promised: &str) -> Vec<String> {
+    let database = Database::memory().unwrap();
+    sql::create(&mut database.connect()).unwrap();
+    let connect = || SqlTransactions::new(database.connect(), workload, level);
+    let [kept, serializable] = check(workload, TRANSACTIONS, connect, [promised, "serializable"]);
+    assert_eq!(kept.valid, Valid::True, "{workload:?} at {level}: {}", explain(&kept));
+    serializable.anomaly_types
+}
+
+#[test]
+fn serializable_histories_have_no_anomalies() {
+    for workload in WORKLOADS {
+        assert_eq!(check_sql(workload, "serializable", "strict-serializable"), [""; 0], "{workload:?}");
+    }
+}
+
+#[test]
+fn histories_of_snapshots_have_write_skew_and_nothing_worse() {
+    for workload in WORKLOADS {
+        let found = check_sql(workload, "repeatable read", "strong-snapshot-isolation");
+        assert_eq!(found, ["G2-item"], "{workload:?}");
+    }
+}
+
+#[test]
+fn read_committed_histories_lose_updates_but_read_what_was_committed() {
+    for workload in WORKLOADS {
+        let found = check_sql(workload, "read committed", "read-committed");
+        for anomaly in ["G-single-item", "lost-update"] {
+            assert!(found.iter().any(|found| found == anomaly), "{workload:?}: {found:?} lacks {anomaly}");
+        }
+    }
+}
+
+#[test]
+fn histories_without_sql_have_the_anomalies_of_their_level() {
+    for workload in WORKLOADS {
+        for isolation in [Isolation::Serializable, Isolation::Snapshot] {
+            let database = Database::memory().unwrap();
+            let lists = Lists::create(database.engine()).unwrap();
+            let connect = || Ok(NativeTransactions::new(&lists, workload, isolation));
+            let models = ["strong-snapshot-isolation", "strict-serializable"];
+            let [snapshot, serializable] = check(workload, 3 * TRANSACTIONS, connect, models);
+            assert_eq!(snapshot.valid, Valid::True, "{workload:?}, {isolation:?}: {}", explain(&snapshot));
+            let found = serializable.anomaly_types;
+            match isolation {
+                Isolation::Snapshot => {
+                    assert!(found.iter().any(|found| found.starts_with("G2-item")), "{found:?}")
+                }
+                _ => assert_eq!(found, [""; 0], "{workload:?}: {}", found.join(", ")),
+            }
+        }
+    }
+}
