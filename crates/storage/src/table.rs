@@ -1187,7 +1187,8 @@ impl Gate {
 
     /// From now on only snapshots that read at `time` or later may write.
     pub fn set_changed_at(&self, time: Time) {
-        self.changed_at.store(time.0, Ordering::Release);
+        // A table that is gone stays so.
+        self.changed_at.fetch_max(time.0, Ordering::AcqRel);
     }
 
     /// From now on nobody may write: the table is gone, or its rows are elsewhere.

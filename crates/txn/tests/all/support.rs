@@ -2,8 +2,9 @@
 
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, Result, RowId, SqlType};
-use firn_storage::{ColumnSpec, Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, Table};
-use firn_txn::{Config, Engine, Guard, Transaction, pin};
+use firn_storage::{ColumnSpec, Index, IndexColumn, IndexSpec, KeyBuffer, Table};
+use firn_txn::catalog::{ColumnDef, IndexColumnDef, IndexDef, Oid, TableDef};
+use firn_txn::{Columns, Config, Engine, Guard, Key, Str, TableAccess, Text, Transaction, pin};
 use std::ops::Bound;
 
 pub const KEY: ColumnId = ColumnId(0);
@@ -11,10 +12,31 @@ pub const BALANCE: ColumnId = ColumnId(1);
 pub const NAME: ColumnId = ColumnId(2);
 
 /// A database with the table `accounts (key integer primary key, balance bigint, name text)`.
+///
+/// Accounts with an even key are looked up, inserted and changed as tuples, the others as cells.
 pub struct Bank {
     pub engine: Arc<Engine>,
     pub accounts: Arc<Table>,
     pub by_key: Arc<Index>,
+    pub typed: Typed,
+}
+
+/// The same as access paths.
+pub struct Typed {
+    pub by_key: Key<(i32,)>,
+    pub whole: Columns<(i32, Option<i64>, Option<Str>)>,
+    pub balance: Columns<(Option<i64>,)>,
+}
+
+impl Typed {
+    pub fn prepare(engine: &Arc<Engine>) -> Result<Typed> {
+        let accounts = TableAccess::open(engine, "accounts")?;
+        Ok(Typed {
+            by_key: accounts.key("accounts_pkey")?,
+            whole: accounts.all_columns()?,
+            balance: accounts.columns(&["balance"])?,
+        })
+    }
 }
 
 impl Bank {
@@ -35,16 +57,25 @@ impl Bank {
         let accounts = setup.table(id);
         let part =
             |column, ty| IndexColumn { column, ty, nullable: false, descending: false, nulls_first: false };
-        let primary = IndexSpec {
-            id: IndexId(1),
+        let first = IndexColumnDef { column: 0, descending: false, nulls_first: false };
+        let index = IndexDef {
+            oid: engine.allocate_oid(),
             name: "accounts_pkey".into(),
+            columns: vec![first],
+            unique: true,
+        };
+        let primary = IndexSpec {
+            id: index.id(),
+            name: index.name.clone(),
             columns: vec![part(KEY, SqlType::Integer)],
             unique: true,
         };
         setup.create_index(&accounts, primary).unwrap();
+        describe(&engine, &mut setup, &accounts, index);
         commit(setup);
         let by_key = accounts.indexes()[0].clone();
-        Bank { engine, accounts, by_key }
+        let typed = Typed::prepare(&engine).unwrap();
+        Bank { engine, accounts, by_key, typed }
     }
 
     pub fn key(&self, key: i32) -> KeyBuffer {
@@ -60,6 +91,10 @@ impl Bank {
 
     pub fn insert(&self, tx: &mut Transaction, key: i32, balance: i64) -> Result<RowId> {
         let name = Bank::name(key);
+        if key % 2 == 0 {
+            let row = (key, Some(balance), Some(Text::from(&name[..])));
+            return tx.insert_as(&self.typed.whole, &row, &pin());
+        }
         tx.insert(&self.accounts, &[Cell::i32(key), Cell::i64(balance), Cell::text(&name)], &pin())
     }
 
@@ -69,6 +104,10 @@ impl Bank {
 
     pub fn balance(&self, tx: &Transaction, key: i32) -> Option<i64> {
         let guard = pin();
+        if key % 2 == 0 {
+            let found = tx.find_as(&self.typed.by_key, &(key,), &self.typed.balance, &guard);
+            return found.map(|(_, (balance,))| balance.expect("every account has one"));
+        }
         let mut cells = [Cell::Null];
         tx.find(&self.accounts, &self.by_key, &self.key(key), &[BALANCE], &mut cells, &guard)?;
         Some(cells[0].as_i64())
@@ -76,6 +115,11 @@ impl Bank {
 
     pub fn set_balance(&self, tx: &mut Transaction, key: i32, balance: i64) -> Result<()> {
         let guard = pin();
+        if key % 2 == 0 {
+            let found = tx.find_as(&self.typed.by_key, &(key,), &self.typed.balance, &guard);
+            let (row, _) = found.expect("the account exists");
+            return tx.update_as(&self.typed.balance, row, &(Some(balance),), &guard);
+        }
         let row = self.find(tx, key, &guard).expect("the account exists");
         tx.update(&self.accounts, row, &[BALANCE], &[Cell::i64(balance)], &guard)
     }
@@ -142,7 +186,50 @@ impl Bank {
             },
         );
         assert_eq!(found, rows, "keys are not negative");
+
+        let keys: Vec<(i32,)> = (0..last + 3).map(|key| (key,)).collect();
+        let mut typed = Vec::new();
+        tx.find_many_as(&self.typed.by_key, &keys, &self.typed.whole, &guard, |number, row| {
+            if let Some((_, (key, balance, name))) = row {
+                assert_eq!(key, number as i32);
+                assert!(name.unwrap().as_str().starts_with("the owner of account"));
+                typed.push((key, balance.unwrap()));
+            }
+        });
+        assert_eq!(typed, rows);
+        typed.clear();
+        let (key, all) = (&self.typed.by_key, &self.typed.whole);
+        tx.range_as(key, Bound::Unbounded, Bound::Unbounded, true, all, &guard, |_, (key, balance, _)| {
+            typed.push((key, balance.unwrap()));
+            true
+        });
+        typed.reverse();
+        assert_eq!(typed, rows);
     }
+}
+
+/// Enters the table into the catalog.
+fn describe(engine: &Engine, setup: &mut Transaction, accounts: &Table, index: IndexDef) {
+    let columns = ["key", "balance", "name"].into_iter().zip(accounts.columns());
+    let column = |(name, spec): (&str, &ColumnSpec)| ColumnDef {
+        name: name.into(),
+        ty: spec.ty,
+        not_null: !spec.nullable,
+        default: None,
+        identity: None,
+        dropped: false,
+    };
+    let oid = engine.allocate_oid();
+    let table = TableDef {
+        oid,
+        schema: Oid::PUBLIC,
+        name: "accounts".into(),
+        columns: columns.map(column).collect(),
+        constraints: vec![],
+        indexes: vec![index],
+        storage: accounts.id().0,
+    };
+    setup.catalog_mut().unwrap().tables.insert(oid, Arc::new(table));
 }
 
 /// Commits a transaction of a database in memory, where nobody waits for a disk.
