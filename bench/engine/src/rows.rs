@@ -177,7 +177,7 @@ pub fn scans(rows: usize, runs: usize) -> Result<Scans> {
     let arrays = time(&mut || arrays.iter().map(|array| add(array)).sum());
 
     let scan = |tx: &firn_txn::Transaction| {
-        let scan = table.scan(tx.snapshot(), &[pairs::x, pairs::y], false);
+        let scan = table.scan(tx.snapshot(), &[pairs::x, pairs::y], false).in_batches_of(VECTOR_ROWS);
         let mut sum = 0;
         while let Some(batch) = scan.next_batch(&pin()) {
             sum += batch
@@ -221,6 +221,9 @@ pub fn scans(rows: usize, runs: usize) -> Result<Scans> {
     });
     Ok(Scans { rows, arrays, clean, dirty, row_by_row })
 }
+
+/// Rows that a scan is asked for at a time: they fit into the first cache.
+const VECTOR_ROWS: usize = 2048;
 
 /// The sum of numbers.
 fn add(numbers: &[i32]) -> i64 {

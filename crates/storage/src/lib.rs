@@ -15,12 +15,14 @@ pub mod write_set;
 
 mod block;
 mod collect;
+mod copy;
 mod directory;
 mod heap;
 mod layout;
 mod memory;
 mod position;
 mod region;
+mod spare;
 pub mod state;
 mod undo;
 mod version;

@@ -11,7 +11,7 @@
 //! much again (337 ns against 220 ns measured). An allocator cannot be relied on for that, since it gives
 //! parts of its huge pages back.
 
-use firn_base::sync::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Mutex, Ordering};
+use firn_base::sync::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Mutex};
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -234,109 +234,6 @@ impl Atomic for AtomicU32 {}
 impl Atomic for AtomicU64 {}
 impl<T> Atomic for AtomicPtr<T> {}
 
-/// Atomics that scans copy.
-pub(crate) trait Number: Atomic {
-    /// What one holds.
-    type Plain: Copy;
-
-    fn load_relaxed(&self) -> Self::Plain;
-}
-
-macro_rules! numbers {
-    ($($atomic:ty: $plain:ty),*) => {$(
-        impl Number for $atomic {
-            type Plain = $plain;
-
-            #[inline]
-            fn load_relaxed(&self) -> $plain {
-                self.load(Ordering::Relaxed)
-            }
-        }
-    )*};
-}
-numbers!(AtomicU16: u16, AtomicU32: u32, AtomicU64: u64);
-
-/// Appends what the atomics hold, as relaxed loads of one after another would. Others may be writing to
-/// them.
-#[inline]
-pub(crate) fn append<A: Number>(source: &[A], target: &mut Vec<A::Plain>) {
-    const { assert!(size_of::<A>() == size_of::<A::Plain>()) };
-    target.reserve(source.len());
-    let chunks = copy_chunks(
-        source.as_ptr().cast(),
-        target.spare_capacity_mut().as_mut_ptr().cast(),
-        size_of_val(source),
-    );
-    let copied = chunks * CHUNK / size_of::<A>();
-    // SAFETY: so many values were written behind the last, where there is room for them.
-    unsafe { target.set_len(target.len() + copied) };
-    target.extend(source[copied..].iter().map(A::load_relaxed));
-}
-
-/// As [`append`], for pairs of words, low word first.
-#[inline]
-pub(crate) fn append_pairs(source: &[AtomicU64], target: &mut Vec<u128>) {
-    let (pairs, rest) = source.as_chunks::<2>();
-    assert!(rest.is_empty());
-    target.reserve(pairs.len());
-    let chunks = copy_chunks(
-        source.as_ptr().cast(),
-        target.spare_capacity_mut().as_mut_ptr().cast(),
-        size_of_val(source),
-    );
-    let copied = if cfg!(target_endian = "little") { chunks * CHUNK / size_of::<u128>() } else { 0 };
-    // SAFETY: as above.
-    unsafe { target.set_len(target.len() + copied) };
-    target.extend(pairs[copied..].iter().map(|[low, high]| {
-        u128::from(low.load(Ordering::Relaxed)) | u128::from(high.load(Ordering::Relaxed)) << 64
-    }));
-}
-
-/// Bytes that are copied at once.
-const CHUNK: usize = 64;
-
-/// Copies as many whole chunks of `bytes` bytes as it can and tells how many; perhaps none.
-///
-/// The compiler makes one load of each atomic load, which is a quarter of the speed that memory has. What
-/// the processor does here is what it would do for those loads, several at a time: no aligned value of up to
-/// 8 bytes is torn.
-#[inline]
-fn copy_chunks(source: *const u8, target: *mut u8, bytes: usize) -> usize {
-    let chunks = bytes / CHUNK;
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    if chunks > 0 {
-        // SAFETY: callers have as many bytes to read, which are atomics, and to write, which are theirs.
-        unsafe {
-            std::arch::asm!(
-                "2:",
-                "movdqu {a}, [{source}]",
-                "movdqu {b}, [{source} + 16]",
-                "movdqu {c}, [{source} + 32]",
-                "movdqu {d}, [{source} + 48]",
-                "movdqu [{target}], {a}",
-                "movdqu [{target} + 16], {b}",
-                "movdqu [{target} + 32], {c}",
-                "movdqu [{target} + 48], {d}",
-                "add {source}, 64",
-                "add {target}, 64",
-                "dec {left}",
-                "jnz 2b",
-                a = out(xmm_reg) _,
-                b = out(xmm_reg) _,
-                c = out(xmm_reg) _,
-                d = out(xmm_reg) _,
-                source = inout(reg) source => _,
-                target = inout(reg) target => _,
-                left = inout(reg) chunks => _,
-                options(nostack),
-            );
-        }
-        return chunks;
-    }
-    let _ = (source, target, chunks);
-    0
-}
-
 /// Memory of one size, cut from places of huge pages as it is needed. What is given back is used again
 /// for the same, and never goes back to the system.
 pub(crate) struct Slab {
@@ -437,6 +334,7 @@ fn slab_of(bytes: usize) -> Option<&'static Slab> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firn_base::sync::Ordering;
 
     #[test]
     fn pieces_that_are_held_do_not_overlap() {
@@ -449,25 +347,6 @@ mod tests {
                 let end = neighbours[0].start().addr().get() + neighbours[0].len();
                 assert!(end <= neighbours[1].start().addr().get());
             }
-        }
-    }
-
-    #[test]
-    fn atomics_are_copied_whatever_their_number() {
-        let words: Vec<AtomicU64> = (0..70u64).map(|at| AtomicU64::new(at << 33 | at)).collect();
-        let halves: Vec<AtomicU32> = (0..70).map(AtomicU32::new).collect();
-        let (mut numbers, mut small, mut pairs) = (vec![7], vec![7], vec![7]);
-        for count in 0..=70 {
-            append(&words[..count], &mut numbers);
-            append(&halves[70 - count..], &mut small);
-            append_pairs(&words[..count / 2 * 2], &mut pairs);
-            assert!(numbers.drain(1..).eq((0..count as u64).map(|at| at << 33 | at)));
-            assert!(small.drain(1..).eq(70 - count as u32..70));
-            let pair = |at: u64| {
-                u128::from(2 * at << 33 | 2 * at) | u128::from((2 * at + 1) << 33 | (2 * at + 1)) << 64
-            };
-            assert!(pairs.drain(1..).eq((0..count as u64 / 2).map(pair)));
-            assert_eq!((numbers[0], small[0], pairs[0]), (7, 7, 7));
         }
     }
 

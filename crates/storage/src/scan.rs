@@ -8,10 +8,10 @@
 //! the version chains.
 
 use crate::block::{Block, RawCell};
+use crate::copy::{append, append_pairs};
 use crate::layout::{RANGE_SLOTS, Unit};
-use crate::memory::{append, append_pairs};
 use crate::position::Position;
-use crate::{Guard, Table, arrow};
+use crate::{Guard, Table, arrow, spare};
 use arrow_array::types::Decimal128Type;
 use arrow_array::{
     ArrayRef, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, PrimitiveArray, StringViewArray,
@@ -49,6 +49,8 @@ pub struct TableScan {
     columns: Box<[ColumnId]>,
     row_ids: bool,
     blocks: u64,
+    /// Rows of a batch at most.
+    batch_rows: u32,
     batches_per_block: u64,
     /// The next batch to give out, counted over all blocks.
     next: AtomicU64,
@@ -63,12 +65,27 @@ impl TableScan {
     ) -> TableScan {
         TableScan {
             blocks: table.blocks().len(),
+            batch_rows: BATCH_ROWS as u32,
             batches_per_block: u64::from(table.layout().slots.div_ceil(BATCH_ROWS as u32)),
             table,
             snapshot,
             columns: columns.into(),
             row_ids,
             next: AtomicU64::new(0),
+        }
+    }
+
+    /// With smaller batches, for who looks at each but briefly: then they stay in the core's first cache.
+    /// A multiple of 1,024, at most [`BATCH_ROWS`].
+    pub fn in_batches_of(self, rows: usize) -> TableScan {
+        assert!(
+            (RANGE_SLOTS as usize..=BATCH_ROWS).contains(&rows) && rows.is_multiple_of(RANGE_SLOTS as usize)
+        );
+        let batch_rows = rows as u32;
+        TableScan {
+            batch_rows,
+            batches_per_block: u64::from(self.table.layout().slots.div_ceil(batch_rows)),
+            ..self
         }
     }
 
@@ -81,8 +98,8 @@ impl TableScan {
                 return None;
             }
             let block = self.table.blocks().get(number).expect("counted when the scan began");
-            let first = (batch % self.batches_per_block) as u32 * BATCH_ROWS as u32;
-            let end = block.allocated().min(first + BATCH_ROWS as u32);
+            let first = (batch % self.batches_per_block) as u32 * self.batch_rows;
+            let end = block.allocated().min(first + self.batch_rows);
             if first < end
                 && let Some(batch) = self.read(block, first, end, guard)
             {
@@ -107,8 +124,9 @@ impl TableScan {
             raw: vec![RawCell::default(); self.columns.len()],
         };
         debug_assert!(end - first <= RANGES_PER_BATCH * RANGE_SLOTS);
-        for start in (first..end).step_by(RANGE_SLOTS as usize) {
-            gather.range(start, end.min(start + RANGE_SLOTS));
+        let mut next = first;
+        while next < end {
+            next = gather.ranges(next, end);
         }
         if gather.asked_for_reset {
             // Threads of a pool might not defer enough for that to happen by itself.
@@ -131,6 +149,31 @@ struct Gather<'a> {
 }
 
 impl Gather<'_> {
+    /// Adds the rows of the range that begins at `start`, and if it has no versions also those of the
+    /// ranges after it that have none: the processor is quickest with what lies in one piece. Returns where
+    /// they end.
+    fn ranges(&mut self, start: u32, end: u32) -> u32 {
+        let ranges = |to: u32| (start..to).step_by(RANGE_SLOTS as usize);
+        let is_clean = |start: &u32| self.block.position(Slot(*start)).stretch() == (0, 0);
+        let clean = ranges(end).take_while(is_clean).count() as u32;
+        let to = end.min(start + clean.max(1) * RANGE_SLOTS);
+        if clean > 1 {
+            let rows_before = self.rows;
+            self.clean(start, to);
+            // As in `range`.
+            fence(Ordering::Acquire);
+            let is_clean = |start: u32| self.block.position(Slot(start)).stretch() == (0, 0);
+            if ranges(to).all(is_clean) {
+                return to;
+            }
+            self.truncate(rows_before);
+        }
+        for start in ranges(to) {
+            self.range(start, to.min(start + RANGE_SLOTS));
+        }
+        to
+    }
+
     /// Adds the rows of one range.
     fn range(&mut self, start: u32, end: u32) {
         let position = self.block.position(Slot(start));
@@ -345,12 +388,12 @@ impl<'a> Column<'a> {
         let ty = block.layout.types[id.index()];
         let values = match (layout.unit(), ty) {
             (Unit::Bit, _) => Values::Bits(BooleanBufferBuilder::new(capacity)),
-            (Unit::Two, _) => Values::Two(Vec::with_capacity(capacity)),
-            (Unit::Four, _) => Values::Four(Vec::with_capacity(capacity)),
-            (Unit::Eight, SqlType::Numeric { .. }) => Values::Narrow(Vec::with_capacity(capacity)),
-            (Unit::Eight, _) => Values::Eight(Vec::with_capacity(capacity)),
-            (Unit::Pair, _) => Values::Sixteen(Vec::with_capacity(capacity)),
-            (Unit::View, _) => Values::Views(Vec::with_capacity(capacity)),
+            (Unit::Two, _) => Values::Two(spare::take(capacity)),
+            (Unit::Four, _) => Values::Four(spare::take(capacity)),
+            (Unit::Eight, SqlType::Numeric { .. }) => Values::Narrow(spare::take(capacity)),
+            (Unit::Eight, _) => Values::Eight(spare::take(capacity)),
+            (Unit::Pair, _) => Values::Sixteen(spare::take(capacity)),
+            (Unit::View, _) => Values::Views(spare::take(capacity)),
         };
         let validity = layout.validity().map(|_| BooleanBufferBuilder::new(capacity));
         Column { block, id, ty, values, validity }
@@ -424,7 +467,7 @@ impl<'a> Column<'a> {
                         *view = if valid { *view } else { 0 };
                     }
                 }
-                let views = ScalarBuffer::from(views);
+                let views = ScalarBuffer::new(spare::into_buffer(views), 0, rows);
                 let heap: Arc<[Buffer]> = heap.into();
                 // SAFETY: the views were written by `Heap::store` of this block and validated by the
                 // version check; its buffers are `heap`. Text is UTF-8 on every way in.
@@ -437,16 +480,19 @@ impl<'a> Column<'a> {
                 };
             }
             Values::Narrow(values) => {
-                let array = PrimitiveArray::<Decimal128Type>::new(values.into(), nulls);
+                let array = PrimitiveArray::<Decimal128Type>::new(
+                    ScalarBuffer::new(spare::into_buffer(values), 0, rows),
+                    nulls,
+                );
                 return Arc::new(array.with_data_type(data_type));
             }
             Values::Sixteen(values) if self.ty == SqlType::Uuid => {
-                return Arc::new(FixedSizeBinaryArray::new(16, Buffer::from_vec(values), nulls));
+                return Arc::new(FixedSizeBinaryArray::new(16, spare::into_buffer(values), nulls));
             }
-            Values::Two(values) => Buffer::from_vec(values),
-            Values::Four(values) => Buffer::from_vec(values),
-            Values::Eight(values) => Buffer::from_vec(values),
-            Values::Sixteen(values) => Buffer::from_vec(values),
+            Values::Two(values) => spare::into_buffer(values),
+            Values::Four(values) => spare::into_buffer(values),
+            Values::Eight(values) => spare::into_buffer(values),
+            Values::Sixteen(values) => spare::into_buffer(values),
         };
         let data = ArrayData::builder(data_type).len(rows).add_buffer(buffer).nulls(nulls);
         // SAFETY: one buffer of `rows` values of a primitive type's width.
@@ -463,7 +509,7 @@ fn wide([low, high]: [u64; 2]) -> u128 {
 fn copy_bits(source: &[AtomicU64], from: usize, to: usize, target: &mut BooleanBufferBuilder) {
     let first_word = from / 64;
     let words = &source[first_word..to.div_ceil(64)];
-    let mut bytes = [0u8; RANGE_SLOTS as usize / 8];
+    let mut bytes = [0u8; BATCH_ROWS / 8];
     for (bytes, word) in bytes.chunks_exact_mut(8).zip(words) {
         bytes.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
     }
