@@ -13,12 +13,13 @@ use crate::block::{Block, RawCell, set_bits};
 use crate::directory::Directory;
 use crate::index::{AT_ONCE, IndexList, Runs, Verdict};
 use crate::layout::Layout;
+use crate::row_lock::{RowLock, Sharers};
 use crate::version::{Change, Record, restore_columns};
 use crate::{Guard, Index, KeyBuffer, TableScan, WriteSet};
 use arrow_array::ArrayRef;
 use firn_base::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock};
 use firn_base::{
-    BlockNumber, Cell, ColumnId, Error, Result, RowId, Slot, Snapshot, SqlState, SqlType, TableId, Time,
+    BlockNumber, Cell, ColumnId, Error, Result, RowId, Slot, Snapshot, SqlState, SqlType, Stamp, TableId, Time,
     visible,
 };
 use smallvec::SmallVec;
@@ -98,6 +99,7 @@ pub struct Table {
     /// needs no second look at the key.
     keys_changed: AtomicBool,
     gate: Gate,
+    sharers: Sharers,
 }
 
 impl Table {
@@ -117,6 +119,7 @@ impl Table {
             key_locks: [const { Mutex::new(()) }; KEY_LOCKS],
             keys_changed: AtomicBool::new(false),
             gate: Gate::default(),
+            sharers: Sharers::default(),
         })
     }
 
@@ -264,18 +267,25 @@ impl Table {
     /// That a row is in the way, and of the transaction that is changing it just now, if one is.
     #[cold]
     pub fn conflict(&self, row: RowId, snapshot: Snapshot, guard: &Guard) -> Error {
-        self.conflict_over(self.block(row).head(row.slot(), guard), snapshot, guard)
+        self.conflict_over(self.block(row).head(row.slot(), guard), snapshot, RowLock::Update, guard)
     }
 
-    /// The conflict over a row whose newest record is `head`. It names nobody to wait for if, below what
-    /// is not committed, there is a change that the snapshot does not see: that stays a conflict.
+    /// The conflict of `lock` with the row whose newest record is `head`. It names nobody to wait for if,
+    /// below what is not committed, there is a change that the snapshot does not see: that stays a conflict.
     #[cold]
-    fn conflict_over(&self, head: Option<Record<'_>>, snapshot: Snapshot, guard: &Guard) -> Error {
+    fn conflict_over(
+        &self,
+        head: Option<Record<'_>>,
+        snapshot: Snapshot,
+        lock: RowLock,
+        guard: &Guard,
+    ) -> Error {
         let mut blocker = None;
         let mut next = head;
         while let Some(record) = next {
             let stamp = record.stamp();
-            if !record.is_void() && stamp != snapshot.owner {
+            let conflicts = || self.held_by(record, guard).conflicts_with(lock);
+            if !record.is_void() && stamp != snapshot.owner && conflicts() {
                 if stamp.time().is_none() {
                     blocker = Some(stamp);
                 } else {
@@ -450,22 +460,126 @@ impl Table {
         Ok(())
     }
 
-    // ---- update and delete ----
+    // ---- update, delete, lock ----
 
-    /// Whether a change of `slot` by the owner of `snapshot` would meet one it does not see.
+    /// Whether a change by the owner of `snapshot`, or the lock that it takes, would meet a change or a lock
+    /// that it does not see.
     #[inline]
-    fn check_conflict(&self, head: Option<Record<'_>>, snapshot: Snapshot, guard: &Guard) -> Result<()> {
+    fn check_conflict(
+        &self,
+        head: Option<Record<'_>>,
+        snapshot: Snapshot,
+        lock: RowLock,
+        guard: &Guard,
+    ) -> Result<()> {
         let mut next = head;
         while let Some(record) = next {
             if !record.is_void() {
                 if visible(record.stamp(), snapshot) {
                     return Ok(());
                 }
-                return Err(self.conflict_over(next, snapshot, guard));
+                // Only one of the locks leaves any record alone.
+                if lock != RowLock::KeyShare || self.held_by(record, guard).conflicts_with(lock) {
+                    return Err(self.conflict_over(next, snapshot, lock, guard));
+                }
             }
             next = record.older(guard);
         }
         Ok(())
+    }
+
+    /// The lock that the writer of a record holds by it.
+    #[cold]
+    fn held_by(&self, record: Record<'_>, guard: &Guard) -> RowLock {
+        match record.change() {
+            Change::Lock => record.row_lock(),
+            Change::Update => self.lock_of_update(record.entries().map(|(column, _)| column), guard),
+            Change::Insert | Change::InsertMany | Change::Delete => RowLock::Update,
+        }
+    }
+
+    /// The lock that an update of some columns takes.
+    fn lock_of_update(&self, mut columns: impl Iterator<Item = ColumnId>, guard: &Guard) -> RowLock {
+        let indexes = self.indexes.get(guard).all();
+        let is_key = |column| {
+            let unique = indexes.iter().filter(|index| index.spec().unique);
+            unique.flat_map(|index| &index.spec().columns).any(|part| part.column == column)
+        };
+        if columns.any(is_key) { RowLock::Update } else { RowLock::NoKeyUpdate }
+    }
+
+    /// Whether a lock, told by `lock` if anybody asks, would meet one that others share.
+    #[inline]
+    fn check_sharers(&self, row: RowId, snapshot: Snapshot, lock: impl FnOnce() -> RowLock) -> Result<()> {
+        if self.sharers.is_empty() {
+            return Ok(());
+        }
+        match self.sharers.blocker(row, snapshot.owner, lock()) {
+            Some(blocker) => Err(Error::write_conflict(&self.name()).with_blocker(blocker)),
+            None => Ok(()),
+        }
+    }
+
+    /// Locks a row that `snapshot` sees until the transaction ends, such that nobody else holds the same lock.
+    /// Error: 40001.
+    pub fn lock(
+        &self,
+        write_set: &mut WriteSet,
+        snapshot: Snapshot,
+        row: RowId,
+        lock: RowLock,
+        guard: &Guard,
+    ) -> Result<()> {
+        debug_assert!(!lock.is_shared());
+        let block = self.block(row);
+        let slot = row.slot();
+        loop {
+            let head = block.head(slot, guard);
+            if self.holds(head, snapshot, lock, guard) {
+                return Ok(());
+            }
+            self.check_conflict(head, snapshot, lock, guard)?;
+            self.check_sharers(row, snapshot, || lock)?;
+            let record = write_set.push_lock(block, slot, lock);
+            block.prepare_write();
+            if block.link(record, head) {
+                break;
+            }
+            write_set.pop_lock();
+        }
+        self.check_sharers(row, snapshot, || lock)
+    }
+
+    /// Locks a row that `snapshot` sees together with others who only share it. Whether it has been locked
+    /// now and was not before: then [`Table::unshare`] is to be called. Error: 40001.
+    pub fn share(&self, snapshot: Snapshot, row: RowId, lock: RowLock, guard: &Guard) -> Result<bool> {
+        debug_assert!(lock.is_shared());
+        let block = self.block(row);
+        let head = || block.head(row.slot(), guard);
+        if self.holds(head(), snapshot, lock, guard) {
+            return Ok(false);
+        }
+        self.sharers
+            .add(row, snapshot.owner, lock, || self.check_conflict(head(), snapshot, lock, guard))
+    }
+
+    /// Takes back a lock that is shared.
+    pub fn unshare(&self, row: RowId, owner: Stamp, lock: RowLock) {
+        self.sharers.release(row, owner, lock);
+    }
+
+    /// Whether the owner of `snapshot` has changed or locked a row at least as firmly, by a record of its chain.
+    fn holds(&self, head: Option<Record<'_>>, snapshot: Snapshot, lock: RowLock, guard: &Guard) -> bool {
+        let mut next = head;
+        while let Some(record) = next
+            && record.stamp() == snapshot.owner
+        {
+            if !record.undone() && self.held_by(record, guard) >= lock {
+                return true;
+            }
+            next = record.older(guard);
+        }
+        false
     }
 
     /// Sets some columns of a row that `snapshot` sees. Errors as for [`Table::insert`].
@@ -481,9 +595,11 @@ impl Table {
         debug_assert_eq!(columns.len(), cells.len());
         let block = self.block(row);
         let slot = row.slot();
+        let wanted = || self.lock_of_update(columns.iter().copied(), guard);
         loop {
             let head = block.head(slot, guard);
-            self.check_conflict(head, snapshot, guard)?;
+            self.check_conflict(head, snapshot, RowLock::Update, guard)?;
+            self.check_sharers(row, snapshot, wanted)?;
             // What another writer changes under our eyes here, linking finds out.
             let record = write_set.push_update(block, slot, columns);
             block.prepare_write();
@@ -493,6 +609,7 @@ impl Table {
             // Another writer came first, or the collector took the head away: look again.
             write_set.pop();
         }
+        self.check_sharers(row, snapshot, wanted)?;
         assert!(block.is_present(slot), "only rows that the snapshot sees are updated");
         let indexes = self.indexes.get(guard);
         if !indexes.may_be_over(columns.iter().copied()) {
@@ -531,7 +648,8 @@ impl Table {
         let slot = row.slot();
         loop {
             let head = block.head(slot, guard);
-            self.check_conflict(head, snapshot, guard)?;
+            self.check_conflict(head, snapshot, RowLock::Update, guard)?;
+            self.check_sharers(row, snapshot, || RowLock::Update)?;
             let record = write_set.push_plain(block, slot, Change::Delete);
             block.prepare_write();
             if block.link(record, head) {
@@ -539,6 +657,7 @@ impl Table {
             }
             write_set.pop();
         }
+        self.check_sharers(row, snapshot, || RowLock::Update)?;
         assert!(block.is_present(slot), "only rows that the snapshot sees are deleted");
         block.set_present(slot, false);
         self.rows.fetch_sub(1, Ordering::Relaxed);
@@ -703,9 +822,9 @@ impl Table {
     }
 
     /// What another transaction has done to a row that `snapshot` may or may not see: true if it
-    /// has changed, deleted or inserted it and the snapshot does not see that.
+    /// has changed, deleted or inserted it, or holds it locked, and the snapshot does not see that.
     pub fn changed_unseen(&self, row: RowId, snapshot: Snapshot, guard: &Guard) -> bool {
-        self.check_conflict(self.block(row).head(row.slot(), guard), snapshot, guard).is_err()
+        self.check_conflict(self.block(row).head(row.slot(), guard), snapshot, RowLock::Update, guard).is_err()
     }
 
     /// Whether what lies in place, committed or not, is a row whose key in `index` is `key`.
@@ -773,6 +892,7 @@ impl Table {
                 }
                 block.set_present(slot, true);
             }
+            Change::Lock => {}
             Change::Update => {
                 let affected: SmallVec<[&Arc<Index>; 4]> =
                     self.indexes.get(guard).all().iter().filter(|index| changes(index, record)).collect();

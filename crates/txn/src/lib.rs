@@ -21,6 +21,6 @@ mod table_file;
 pub use active::Waited;
 pub use catalog::Catalog;
 pub use engine::{Config, Engine};
-pub use firn_storage::{ColumnSpec, Guard, IndexColumn, IndexSpec, pin};
+pub use firn_storage::{ColumnSpec, Guard, IndexColumn, IndexSpec, RowLock, pin};
 pub use predicates::{Condition, Granularity};
 pub use transaction::{Isolation, Savepoint, StatementStart, Ticket, Transaction};

@@ -15,7 +15,7 @@ use firn_base::{
 };
 use firn_log::RedoBuffer;
 use firn_storage::{
-    ColumnSpec, Found, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, Table, WriteSet, pin,
+    ColumnSpec, Found, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, RowLock, Table, WriteSet, pin,
 };
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -41,6 +41,8 @@ pub struct Transaction {
     snapshot: Snapshot,
     /// `None` only while it ends.
     write_set: Option<WriteSet>,
+    /// The rows that it keeps others from changing and not from sharing, in the order of their locks.
+    shared: Vec<(Arc<Table>, RowId, RowLock)>,
     /// The committed catalog of the snapshot, once asked for.
     catalog: OnceLock<Arc<Catalog>>,
     ddl: Option<Box<Ddl>>,
@@ -58,6 +60,8 @@ pub struct Savepoint {
     /// Catalog changes and storage actions so far.
     changes: usize,
     actions: usize,
+    /// Shared locks so far.
+    shared: usize,
 }
 
 /// Where a statement began; see [`Transaction::restart`].
@@ -96,6 +100,7 @@ impl Transaction {
             slot,
             snapshot,
             write_set,
+            shared: Vec::new(),
             catalog: OnceLock::new(),
             ddl: None,
             may_advance: false,
@@ -191,9 +196,9 @@ impl Transaction {
         self.engine.table(id)
     }
 
-    /// Whether it has changed anything.
+    /// Whether it has changed anything. Locks change nothing.
     pub fn has_writes(&self) -> bool {
-        self.ddl.is_some() || !self.writes().is_empty()
+        self.ddl.is_some() || !self.writes().has_only_locks()
     }
 
     #[inline]
@@ -298,6 +303,28 @@ impl Transaction {
     pub fn delete(&mut self, table: &Arc<Table>, row: RowId, guard: &Guard) -> Result<()> {
         let snapshot = self.snapshot;
         table.delete(self.writes_to(table)?, snapshot, row, guard)
+    }
+
+    /// Locks a visible row until the transaction ends, or a savepoint from before is rolled back to: then
+    /// others may share it at once, and have it when the transaction has ended. 40001 if another transaction's
+    /// lock or change is in the way, with [who that is](Error::blocker) if it still runs.
+    pub fn lock(&mut self, table: &Arc<Table>, row: RowId, lock: RowLock, guard: &Guard) -> Result<()> {
+        let snapshot = self.snapshot;
+        let write_set = self.writes_to(table)?;
+        if !lock.is_shared() {
+            return table.lock(write_set, snapshot, row, lock, guard);
+        }
+        if table.share(snapshot, row, lock, guard)? {
+            self.shared.push((table.clone(), row, lock));
+        }
+        Ok(())
+    }
+
+    /// Takes back the shared locks since there were `kept`.
+    fn unshare(&mut self, kept: usize) {
+        for (table, row, lock) in self.shared.drain(kept..) {
+            table.unshare(row, self.snapshot.owner, lock);
+        }
     }
 
     /// Reads columns of a row; false if this transaction does not see it.
@@ -651,12 +678,13 @@ impl Transaction {
     pub fn savepoint(&self) -> Savepoint {
         let (changes, actions) =
             self.ddl.as_ref().map_or((0, 0), |ddl| (ddl.history.len(), ddl.actions.len()));
-        Savepoint { mark: self.writes().mark(), changes, actions }
+        Savepoint { mark: self.writes().mark(), changes, actions, shared: self.shared.len() }
     }
 
     /// Undoes everything since the savepoint, DDL included; the savepoint stays.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         self.write_set.as_mut().expect("running").roll_back(savepoint.mark, &pin());
+        self.unshare(savepoint.shared);
         if let Some(ddl) = &mut self.ddl {
             ddl.undo_actions(savepoint.actions, &self.engine);
             if savepoint.changes < ddl.history.len() {
@@ -673,6 +701,7 @@ impl Transaction {
     /// 58030). The transaction is rolled back.
     pub fn commit(mut self) -> Result<Ticket> {
         if !self.has_writes() {
+            // Dropping lets go of what it has locked.
             return Ok(Ticket { time: self.snapshot.read_time, lsn: None });
         }
         // What it read is validated if it writes: otherwise it has run at its read time.
@@ -724,6 +753,8 @@ impl Drop for Transaction {
             }
             self.end_ddl();
         }
+        // Before those who wait for it are told of its end.
+        self.unshare(0);
         self.engine.leave(&self.slot);
         self.engine.collect_if_due();
         let mut reads = self.reads.take();
