@@ -54,6 +54,8 @@ mod transaction;
 mod utility;
 
 #[cfg(test)]
+mod locking_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod waiting_tests;

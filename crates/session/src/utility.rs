@@ -331,15 +331,19 @@ impl Connection {
             },
             _ => (self.prepare_parsed(Some(inner.clone()), &[])?, Vec::new()),
         };
-        let is_change = prepared.prepared.plan.is_change();
-        let lines = if analyze && is_change {
-            let verb = inner.statement.writes().unwrap_or("EXPLAIN ANALYZE");
-            self.refuse_read_only(verb)?;
+        let plan = &prepared.prepared.plan;
+        let lines = if analyze && (plan.is_change() || plan.locks().is_some()) {
+            if let Some(verb) = inner.statement.writes() {
+                self.refuse_read_only(verb)?;
+            }
             let started = firn_base::clock::now();
             let outcome = self.run_prepared(&prepared, &values)?;
             let rows = match outcome {
                 Outcome::Done(tag) => tag.rows,
-                Outcome::Rows(rows) => rows.tag().rows,
+                Outcome::Rows(mut rows) => {
+                    while rows.next_chunk()?.is_some() {}
+                    rows.tag().rows
+                }
                 _ => None,
             };
             let ms = started.elapsed().as_secs_f64() * 1e3;

@@ -4,7 +4,7 @@ use crate::{Connection, Database, TransactionStatus};
 use firn_base::{Result, SqlState, Value, clock, thread};
 use std::time::Duration;
 
-fn database() -> Database {
+pub(crate) fn database() -> Database {
     let database = Database::memory().unwrap();
     let mut connection = database.connect();
     connection.execute("CREATE TABLE t (a integer PRIMARY KEY, b integer)").unwrap();
@@ -13,11 +13,11 @@ fn database() -> Database {
     database
 }
 
-fn run(connection: &mut Connection, statements: &[&str]) -> Result<()> {
+pub(crate) fn run(connection: &mut Connection, statements: &[&str]) -> Result<()> {
     statements.iter().try_for_each(|sql| connection.execute(sql).map(drop))
 }
 
-fn rows(database: &Database) -> Vec<(i32, i32)> {
+pub(crate) fn rows(database: &Database) -> Vec<(i32, i32)> {
     let mut connection = database.connect();
     let statement = connection.prepare("SELECT a, b FROM t ORDER BY a").unwrap();
     let rows = connection.query_values(&statement, &[]).unwrap();
@@ -30,7 +30,7 @@ fn rows(database: &Database) -> Vec<(i32, i32)> {
 
 /// Runs `second` in a connection of its own while a transaction of `first` is open, and ends that one
 /// with `end` once the other has had time to wait. What came of the other.
-fn beside(database: &Database, first: &[&str], second: &[&str], end: &str) -> Result<()> {
+pub(crate) fn beside(database: &Database, first: &[&str], second: &[&str], end: &str) -> Result<()> {
     let mut holder = database.connect();
     run(&mut holder, &["BEGIN"]).unwrap();
     run(&mut holder, first).unwrap();
@@ -50,12 +50,12 @@ fn beside(database: &Database, first: &[&str], second: &[&str], end: &str) -> Re
     })
 }
 
-fn state(result: Result<()>) -> SqlState {
+pub(crate) fn state(result: Result<()>) -> SqlState {
     result.expect_err("it fails").state()
 }
 
-const ADD_ONE: &str = "UPDATE t SET b = b + 1 WHERE a = 1";
-const ADD_TEN: &str = "UPDATE t SET b = b + 10 WHERE a = 1";
+pub(crate) const ADD_ONE: &str = "UPDATE t SET b = b + 1 WHERE a = 1";
+pub(crate) const ADD_TEN: &str = "UPDATE t SET b = b + 10 WHERE a = 1";
 
 #[test]
 fn a_writer_waits_for_the_one_before_it_and_goes_on_from_there() {

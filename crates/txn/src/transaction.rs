@@ -467,6 +467,11 @@ impl Transaction {
         self.note_range(table, index, (low, high), reverse, end.as_ref(), read);
     }
 
+    /// Forgets what it has read since a statement began: it relies on nothing of that.
+    pub fn forget_reads(&mut self, statement: &StatementStart) {
+        self.reads.get_mut().truncate(&statement.reads);
+    }
+
     /// Notes that it has read every row that meets the conditions, `columns` of each.
     pub fn note_scan(&self, table: &Table, conditions: &[Condition], columns: ColumnSet) {
         self.note(|reads| reads.scan(table, conditions, columns));

@@ -6,6 +6,7 @@
 
 mod change;
 mod insert;
+mod picked;
 mod returning;
 
 use crate::bind::Binder;
@@ -28,12 +29,18 @@ use std::ops::ControlFlow;
 /// Binds an INSERT, UPDATE or DELETE.
 pub fn plan(binder: &Binder<'_>, catalog: &Catalog, change: &Change) -> Result<DmlPlan> {
     let with = change.with.as_ref();
-    match &change.tree {
+    let mut tree = change.tree.clone();
+    let picked = picked::take(binder, &mut tree)?;
+    let mut plan = match &tree {
         ast::Statement::Insert(insert) => insert::plan(binder, catalog, insert, with, change.overriding),
         ast::Statement::Update(update) => change::plan_update(binder, catalog, update, with),
         ast::Statement::Delete(delete) => change::plan_delete(binder, catalog, delete, with),
         other => Err(Error::unsupported(format!("a change of rows by \"{other}\""))),
-    }
+    }?;
+    // Those that are left are the user's.
+    plan.parameters.truncate(plan.parameters.len() - picked.len());
+    plan.picked = picked;
+    Ok(plan)
 }
 
 /// A table compiled for writing, with the tables that its foreign keys lead to.
