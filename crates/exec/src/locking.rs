@@ -217,7 +217,8 @@ impl Locking<'_> {
         let mut found = Vec::new();
         while self.left > 0 {
             found.clear();
-            let part = short.run_part(self.transaction, parameters, self.options, seen, wanted, &mut found)?;
+            let part =
+                short.run_part(self.transaction, parameters, self.options, seen, wanted, &mut found)?;
             let Completion::Done { rows: came } = part else {
                 (self.skip, self.left, self.changed) = (skip, fetch, None);
                 return Ok(None);

@@ -60,7 +60,10 @@ pub struct Plan {
 }
 
 enum Body {
-    Query { plan: Box<LogicalPlan>, short: Option<Box<ShortProgram>> },
+    Query {
+        plan: Box<LogicalPlan>,
+        short: Option<Box<ShortProgram>>,
+    },
     Locking {
         query: Box<LockingQuery>,
         /// The clause that it is known by.

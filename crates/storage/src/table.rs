@@ -19,8 +19,8 @@ use crate::{Guard, Index, KeyBuffer, TableScan, WriteSet};
 use arrow_array::ArrayRef;
 use firn_base::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock};
 use firn_base::{
-    BlockNumber, Cell, ColumnId, Error, Result, RowId, Slot, Snapshot, SqlState, SqlType, Stamp, TableId, Time,
-    visible,
+    BlockNumber, Cell, ColumnId, Error, Result, RowId, Slot, Snapshot, SqlState, SqlType, Stamp, TableId,
+    Time, visible,
 };
 use smallvec::SmallVec;
 use std::ops::Bound;
@@ -559,8 +559,7 @@ impl Table {
         if self.holds(head(), snapshot, lock, guard) {
             return Ok(false);
         }
-        self.sharers
-            .add(row, snapshot.owner, lock, || self.check_conflict(head(), snapshot, lock, guard))
+        self.sharers.add(row, snapshot.owner, lock, || self.check_conflict(head(), snapshot, lock, guard))
     }
 
     /// Takes back a lock that is shared.
@@ -824,7 +823,8 @@ impl Table {
     /// What another transaction has done to a row that `snapshot` may or may not see: true if it
     /// has changed, deleted or inserted it, or holds it locked, and the snapshot does not see that.
     pub fn changed_unseen(&self, row: RowId, snapshot: Snapshot, guard: &Guard) -> bool {
-        self.check_conflict(self.block(row).head(row.slot(), guard), snapshot, RowLock::Update, guard).is_err()
+        self.check_conflict(self.block(row).head(row.slot(), guard), snapshot, RowLock::Update, guard)
+            .is_err()
     }
 
     /// Whether what lies in place, committed or not, is a row whose key in `index` is `key`.

@@ -6,9 +6,9 @@
 //! pass rows on one by one, such as grouping, is refused, with PostgreSQL's words.
 
 use super::Binder;
+use crate::names::Relation;
 use crate::parse::locks::{Asked, asked};
 use crate::pg_catalog;
-use crate::names::Relation;
 use crate::statement::{fold, qualified_name};
 use datafusion::common::{Column, DFSchema};
 use datafusion::datasource::{provider_as_source, source_as_provider};
@@ -49,7 +49,9 @@ impl Binder<'_> {
                 let count = RowExpression::compile_or_delegate(&count, &DFSchema::empty(), &|_| None)?;
                 match count.ty() {
                     None | Some(SqlType::SmallInt | SqlType::Integer | SqlType::BigInt) => Ok(Some(count)),
-                    Some(ty) => Err(Error::unsupported(format!("LIMIT or OFFSET of type {ty} beside a locking clause"))),
+                    Some(ty) => Err(Error::unsupported(format!(
+                        "LIMIT or OFFSET of type {ty} beside a locking clause"
+                    ))),
                 }
             }
         };
@@ -95,12 +97,10 @@ impl Binder<'_> {
                         continue;
                     }
                 }
-                TableFactor::Derived { subquery, alias: Some(alias), .. } => {
-                    match subquery.body.as_ref() {
-                        SetExpr::Values(_) => (fold(&alias.name), Item::Values),
-                        _ => continue,
-                    }
-                }
+                TableFactor::Derived { subquery, alias: Some(alias), .. } => match subquery.body.as_ref() {
+                    SetExpr::Values(_) => (fold(&alias.name), Item::Values),
+                    _ => continue,
+                },
                 TableFactor::Table { name, alias, .. } | TableFactor::Function { name, alias, .. } => {
                     let own = || name.0.last().and_then(ast::ObjectNamePart::as_ident).map(fold);
                     let called = alias.as_ref().map(|alias| fold(&alias.name)).or_else(own);
@@ -179,9 +179,7 @@ type Limit = (Option<Box<Expr>>, Option<Box<Expr>>);
 /// Takes LIMIT and OFFSET off a query.
 fn without_limit(plan: LogicalPlan) -> (LogicalPlan, Option<Limit>) {
     match plan {
-        LogicalPlan::Limit(limit) => {
-            (Arc::unwrap_or_clone(limit.input), Some((limit.skip, limit.fetch)))
-        }
+        LogicalPlan::Limit(limit) => (Arc::unwrap_or_clone(limit.input), Some((limit.skip, limit.fetch))),
         LogicalPlan::Projection(projection) => {
             let (input, limit) = without_limit(Arc::unwrap_or_clone(projection.input));
             let (expressions, schema) = (projection.expr, projection.schema);
@@ -338,7 +336,9 @@ impl Locking<'_> {
     ) -> std::result::Result<LogicalPlan, Failure> {
         let input = plan.inputs()[0].clone();
         let input = match (&input, level) {
-            (LogicalPlan::TableScan(_), Level::Item { lock, wait, .. }) => self.scan(&input, name, lock, wait)?,
+            (LogicalPlan::TableScan(_), Level::Item { lock, wait, .. }) => {
+                self.scan(&input, name, lock, wait)?
+            }
             _ => self.level(input, level)?,
         };
         rebuilt(plan, vec![input])

@@ -19,7 +19,8 @@ use std::ops::ControlFlow;
 
 /// Takes the locking sub-queries out of the condition of an UPDATE or DELETE.
 pub(super) fn take(binder: &Binder<'_>, change: &mut ast::Statement) -> Result<Vec<Picked>> {
-    let mut taker = Taker { binder, first: binder.parameter_count().max(mentioned(change)), taken: Vec::new() };
+    let mut taker =
+        Taker { binder, first: binder.parameter_count().max(mentioned(change)), taken: Vec::new() };
     let selection = match change {
         ast::Statement::Update(update) => &mut update.selection,
         ast::Statement::Delete(delete) => &mut delete.selection,

@@ -75,7 +75,8 @@ pub(super) fn plain<'t>(
             clauses.push(begin.clone());
             clauses.push(TokenWithSpan { token: Token::make_keyword(ty), ..tokens[at - 1].clone() });
             at = targets(source, tokens, at, before, &mut clauses)?;
-            let follows = |nth: usize, word| tokens.get(at + nth).is_some_and(|next| is_word(&next.token, word));
+            let follows =
+                |nth: usize, word| tokens.get(at + nth).is_some_and(|next| is_word(&next.token, word));
             let policy = match () {
                 () if follows(0, "nowait") => 1,
                 () if follows(0, "skip") && follows(1, "locked") => 2,
@@ -95,8 +96,12 @@ pub(super) fn plain<'t>(
 /// The first words of a locking clause, if one begins here: how many there are, the last of them, and what
 /// stands before that.
 fn head(tokens: &[TokenWithSpan]) -> Option<(usize, &'static str, &'static str)> {
-    let begins =
-        |words: &[&str]| words.iter().enumerate().all(|(at, word)| tokens.get(at).is_some_and(|token| is_word(&token.token, word)));
+    let begins = |words: &[&str]| {
+        words
+            .iter()
+            .enumerate()
+            .all(|(at, word)| tokens.get(at).is_some_and(|token| is_word(&token.token, word)))
+    };
     if !begins(&["for"]) {
         return None;
     }
@@ -122,20 +127,24 @@ fn targets(
     if !listed && before.is_empty() {
         return Ok(at);
     }
-    let span = tokens[at.min(tokens.len() - 1)].span;
-    let mut add = |token| clauses.push(TokenWithSpan { token, span });
-    add(Token::make_keyword("OF"));
-    add(Token::make_word(before, Some('"')));
+    let mut add = |token, at: usize| {
+        let span = tokens[at.min(tokens.len() - 1)].span;
+        clauses.push(TokenWithSpan { token, span });
+    };
+    add(Token::make_keyword("OF"), at);
+    add(Token::make_word(before, Some('"')), at);
     if !listed {
         return Ok(at);
     }
     loop {
         at += 1;
         let Some(Token::Word(name)) = token(at) else {
-            return Err(tokens.get(at).map_or_else(|| source.unexpected_end(), |token| source.unexpected(token)));
+            return Err(tokens
+                .get(at)
+                .map_or_else(|| source.unexpected_end(), |token| source.unexpected(token)));
         };
-        add(Token::Period);
-        add(Token::Word(Word { keyword: Keyword::NoKeyword, ..name.clone() }));
+        add(Token::Period, at);
+        add(Token::Word(Word { keyword: Keyword::NoKeyword, ..name.clone() }), at);
         at += 1;
         match token(at) {
             Some(Token::Comma) => {}
@@ -210,13 +219,17 @@ mod tests {
 
     #[test]
     fn a_statement_keeps_its_text() {
-        let text = "SELECT a FROM t FOR UPDATE LIMIT 10";
-        let parsed = crate::parse::parse(&format!("SELECT 1; {text} ; SELECT 2")).unwrap();
-        assert_eq!(parsed[1].text, text);
-        let parsed = crate::parse::parse_one(&format!("PREPARE p AS {text}")).unwrap().unwrap();
-        let Statement::Prepare { statement, .. } = parsed.statement else { panic!("it is PREPARE") };
-        assert_eq!(statement.text, text);
-        for wrong in ["FOR UPDATE OF", "FOR UPDATE OF 1", "FOR UPDATE SKIP", "FOR KEY UPDATE", "FOR UPDATE OF a.b"] {
+        for end in ["FOR UPDATE LIMIT 10", "FOR UPDATE OF t, u", "FOR KEY SHARE", "FOR SHARE OF t NOWAIT"] {
+            let text = format!("SELECT a FROM t {end}");
+            let parsed = crate::parse::parse(&format!("SELECT 1; {text} ; SELECT 2")).unwrap();
+            assert_eq!(parsed[1].text, text);
+            let parsed = crate::parse::parse_one(&format!("PREPARE p AS {text}")).unwrap().unwrap();
+            let Statement::Prepare { statement, .. } = parsed.statement else { panic!("it is PREPARE") };
+            assert_eq!(statement.text, text);
+        }
+        for wrong in
+            ["FOR UPDATE OF", "FOR UPDATE OF 1", "FOR UPDATE SKIP", "FOR KEY UPDATE", "FOR UPDATE OF a.b"]
+        {
             let error = crate::parse::parse_one(&format!("SELECT a FROM t {wrong}")).unwrap_err();
             assert_eq!(error.state(), SqlState::SYNTAX_ERROR, "{wrong}");
         }
