@@ -55,8 +55,11 @@ impl RowLock {
 #[derive(Default)]
 pub(crate) struct Sharers {
     count: AtomicUsize,
-    rows: Mutex<HashMap<RowId, SmallVec<[(Stamp, RowLock); 2]>>>,
+    rows: Mutex<HashMap<RowId, Holders>>,
 }
+
+/// Who shares a row, and how.
+type Holders = SmallVec<[(Stamp, RowLock); 2]>;
 
 impl Sharers {
     /// Lists `owner` as one who shares a row, unless it is already as firmly, or `check`, which looks at the

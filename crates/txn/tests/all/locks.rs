@@ -2,7 +2,7 @@
 
 use crate::support::{Bank, commit};
 use firn_base::{Result, SqlState};
-use firn_txn::{Engine, Isolation, RowLock, Transaction, pin};
+use firn_txn::{Engine, Isolation, RowLock, Transaction};
 use std::sync::Arc;
 
 const ALL: [RowLock; 4] = [RowLock::KeyShare, RowLock::Share, RowLock::NoKeyUpdate, RowLock::Update];
