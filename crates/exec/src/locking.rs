@@ -154,39 +154,64 @@ impl LockingQuery {
     }
 }
 
-/// A query that locks rows for another statement, which takes what it yields for a parameter.
+/// A query that locks rows for another statement, which takes what it yields for parameters.
 pub struct Picked {
-    /// The query, of one column.
+    /// The query.
     pub query: LockingQuery,
-    /// Whether it may yield one row at most, and is its value.
-    pub is_one: bool,
+    /// What becomes of its rows.
+    pub yields: Yields,
+}
+
+/// What becomes of the rows of a [`Picked`] query.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Yields {
+    /// An array of each of so many columns.
+    Columns(usize),
+    /// There is one at most, of one column: its value.
+    Value,
 }
 
 impl Picked {
-    /// Locks the rows: what they yield, an array unless it is one value.
-    pub fn value(
+    /// How many parameters it makes.
+    pub fn parameters(&self) -> usize {
+        match self.yields {
+            Yields::Columns(columns) => columns,
+            Yields::Value => 1,
+        }
+    }
+
+    /// Locks the rows: the parameters that they make.
+    pub fn run(
         &self,
         transaction: &mut Transaction,
         parameters: &[Value],
         options: &RunOptions,
-    ) -> Result<Value> {
-        let mut values = match self.query.run(transaction, parameters, options)? {
-            LockedRows::Values(values, _) => values,
-            LockedRows::Batches(batches) => {
-                let values = |batch: &RecordBatch| {
-                    let column = batch.column(0).clone();
-                    (0..batch.num_rows()).map(move |row| types::value_at(&column, row))
-                };
-                batches.iter().flat_map(values).collect::<Result<_>>()?
+    ) -> Result<Vec<Value>> {
+        let mut columns = vec![Vec::new(); self.parameters()];
+        match self.query.run(transaction, parameters, options)? {
+            LockedRows::Values(values, _) => {
+                let width = columns.len();
+                for (position, value) in values.into_iter().enumerate() {
+                    columns[position % width].push(value);
+                }
             }
-        };
-        match self.is_one {
-            false => Ok(Value::Array(values)),
-            true if values.len() > 1 => Err(Error::new(
+            LockedRows::Batches(batches) => {
+                for batch in batches {
+                    for (values, column) in columns.iter_mut().zip(batch.columns()) {
+                        for row in 0..batch.num_rows() {
+                            values.push(types::value_at(column, row)?);
+                        }
+                    }
+                }
+            }
+        }
+        match self.yields {
+            Yields::Columns(_) => Ok(columns.into_iter().map(Value::Array).collect()),
+            Yields::Value if columns[0].len() > 1 => Err(Error::new(
                 SqlState::CARDINALITY_VIOLATION,
                 "more than one row returned by a subquery used as an expression",
             )),
-            true => Ok(values.pop().unwrap_or(Value::Null)),
+            Yields::Value => Ok(vec![columns[0].pop().unwrap_or(Value::Null)]),
         }
     }
 }

@@ -588,9 +588,10 @@ impl Transaction {
         StatementStart { savepoint: self.savepoint(), reads: self.reads.get_mut().mark() }
     }
 
-    /// Takes back what a statement has changed.
+    /// Takes back what a statement has changed. What it has locked stays so, for it to be run again: of many
+    /// rows that others change all the time it would never have all.
     pub fn take_back(&mut self, statement: &StatementStart) {
-        self.rollback_to(statement.savepoint);
+        self.undo_to(statement.savepoint);
     }
 
     /// Whether [`Transaction::restart`] may move it on.
@@ -688,8 +689,12 @@ impl Transaction {
 
     /// Undoes everything since the savepoint, DDL included; the savepoint stays.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
-        self.write_set.as_mut().expect("running").roll_back(savepoint.mark, &pin());
+        self.undo_to(savepoint);
         self.unshare(savepoint.shared);
+    }
+
+    fn undo_to(&mut self, savepoint: Savepoint) {
+        self.write_set.as_mut().expect("running").roll_back(savepoint.mark, &pin());
         if let Some(ddl) = &mut self.ddl {
             ddl.undo_actions(savepoint.actions, &self.engine);
             if savepoint.changes < ddl.history.len() {

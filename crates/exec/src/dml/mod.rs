@@ -157,8 +157,8 @@ impl DmlPlan {
     ) -> Result<DmlOutcome> {
         let mut all = Cow::Borrowed(parameters);
         for picked in &self.picked {
-            let value = picked.value(transaction, &all, options)?;
-            all.to_mut().push(value);
+            let values = picked.run(transaction, &all, options)?;
+            all.to_mut().extend(values);
         }
         let environment = Environment { parameters: &all, options };
         let mut run = Run {
