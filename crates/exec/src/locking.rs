@@ -297,7 +297,7 @@ impl Locking<'_> {
             return Err(cancelled());
         }
         let query = self.query;
-        for (LockedTable { name, table, lock, wait }, id) in query.tables.iter().zip(ids) {
+        for (LockedTable { table, lock, wait, .. }, id) in query.tables.iter().zip(ids) {
             let Err(conflict) = self.transaction.lock(table, id, *lock, &pin()) else { continue };
             match (wait, conflict.blocker()) {
                 _ if conflict.state() != SqlState::SERIALIZATION_FAILURE => return Err(conflict),
@@ -309,7 +309,7 @@ impl Locking<'_> {
                 (Wait::Fail, Some(_)) => {
                     return Err(Error::new(
                         SqlState::LOCK_NOT_AVAILABLE,
-                        format!("could not obtain lock on row in relation \"{name}\""),
+                        format!("could not obtain lock on row in relation \"{}\"", table.name()),
                     ));
                 }
                 (Wait::Block, _) | (Wait::Fail, None) => return Err(conflict),

@@ -268,6 +268,10 @@ impl Connection {
             return Err(Error::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
         }
         let statement = self.prepare_parsed(Some(query.clone()), &[])?;
+        if hold && let Some(clause) = statement.prepared.plan.locks() {
+            return Err(Error::unsupported(format!("DECLARE CURSOR WITH HOLD ... {clause}"))
+                .with_detail("Holdable cursors must be READ ONLY."));
+        }
         let Outcome::Rows(rows) = self.run_prepared(&statement, &[])? else {
             unreachable!("the parser lets only queries in")
         };

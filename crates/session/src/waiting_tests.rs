@@ -1,6 +1,7 @@
 //! Statements that meet a row which another transaction is changing: they wait, and go on if they can.
 
 use crate::{Connection, Database, TransactionStatus};
+use firn_base::sync::{AtomicBool, Ordering};
 use firn_base::{Result, SqlState, Value, clock, thread};
 use std::time::Duration;
 
@@ -34,15 +35,23 @@ pub(crate) fn beside(database: &Database, first: &[&str], second: &[&str], end: 
     let mut holder = database.connect();
     run(&mut holder, &["BEGIN"]).unwrap();
     run(&mut holder, first).unwrap();
+    let begun = AtomicBool::new(false);
     thread::scope(|scope| {
         let waiting = thread::spawn_scoped(scope, "second", || {
             let mut connection = database.connect();
-            let outcome = run(&mut connection, second);
+            // On a busy machine it takes its time to get here; its snapshot shall not.
+            let begins = usize::from(second[0].starts_with("BEGIN"));
+            run(&mut connection, &second[..begins]).unwrap();
+            begun.store(true, Ordering::SeqCst);
+            let outcome = run(&mut connection, &second[begins..]);
             if outcome.is_err() && connection.status() == TransactionStatus::Failed {
                 run(&mut connection, &["ROLLBACK"]).unwrap();
             }
             outcome
         });
+        while !begun.load(Ordering::SeqCst) {
+            clock::sleep(Duration::from_millis(1));
+        }
         clock::sleep(Duration::from_millis(30));
         assert!(!waiting.is_finished(), "it waits");
         run(&mut holder, &[end]).unwrap();

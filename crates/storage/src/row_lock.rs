@@ -49,6 +49,9 @@ impl RowLock {
     }
 }
 
+/// Room for so many rows is kept when nobody shares any.
+const KEPT_ROWS: usize = 1024;
+
 /// Who shares rows of one table.
 // On cache lines of its own: all writers look at the count.
 #[repr(align(64))]
@@ -94,6 +97,9 @@ impl Sharers {
         held.swap_remove(at);
         if held.is_empty() {
             rows.remove(&row);
+            if rows.is_empty() && rows.capacity() > KEPT_ROWS {
+                rows.shrink_to_fit();
+            }
         }
         self.count.fetch_sub(1, Ordering::SeqCst);
     }

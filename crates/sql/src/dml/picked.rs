@@ -18,7 +18,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use firn_base::{Error, ParameterType, Result, SqlState, SqlType};
 use firn_exec::locking::{LockingQuery, Picked, Yields};
-use firn_exec::types::{self, NAME_END};
+use firn_exec::types;
 use std::ops::ControlFlow;
 
 /// Takes the locking sub-queries out of a change and the WITH before it.
@@ -140,7 +140,7 @@ impl Taker<'_> {
             columns.iter().map(|(_, ty)| self.add(ParameterType::array_of(*ty))).collect();
         self.taken.push(Picked { query: locking, yields: Yields::Columns(columns.len()) });
         // Two columns may have one name, behind which something tells them apart.
-        let shown = |name: &str| quote_ident(name.split(NAME_END).next().unwrap_or_default());
+        let shown = |name: &str| quote_ident(types::visible_name(name));
         let numbered = |at: usize| format!("c{at}");
         let outputs = columns.iter().enumerate().map(|(at, (name, _))| format!("c{at} AS {}", shown(name)));
         let rows = format!(
