@@ -7,7 +7,8 @@
 //!
 //! A row that another transaction holds, or has changed since the snapshot, is a write conflict; what
 //! follows from that (waiting, running the statement again on a newer snapshot) is the session's affair, as
-//! for any statement that writes. Under SKIP LOCKED both are passed over; if the rows then do not suffice and
+//! for any statement that writes. Rows that have changed are locked all the same, as they are by now, before
+//! the statement is given back to be run again: so it gets them, however often others change them. Under SKIP LOCKED both are passed over; if the rows then do not suffice and
 //! one of them had only changed, the statement is to be run again all the same: on a newer snapshot it may do.
 //!
 //! SKIP LOCKED promises nothing about the rows that it does not yield, and those that it yields stay as they
@@ -135,7 +136,15 @@ impl LockingQuery {
         let skip = row_count(&self.skip, &environment, "OFFSET")?.unwrap_or(0);
         let fetch = row_count(&self.fetch, &environment, "LIMIT")?.unwrap_or(usize::MAX);
         let start = transaction.begin_statement();
-        let mut locking = Locking { query: self, transaction, options, skip, left: fetch, changed: None };
+        let mut locking = Locking {
+            query: self,
+            transaction,
+            options,
+            skip,
+            left: fetch,
+            is_out_of_date: false,
+            changed: None,
+        };
         let rows = match &self.short {
             Some(short) => locking.run_short(short, parameters)?,
             None => None,
@@ -144,7 +153,9 @@ impl LockingQuery {
             Some(rows) => rows,
             None => locking.run_plan(parameters)?,
         };
-        if let (Some(changed), 1..) = (locking.changed, locking.left) {
+        if let Some(changed) = locking.changed
+            && (locking.left > 0 || locking.is_out_of_date)
+        {
             return Err(changed);
         }
         if self.reads_what_it_gets {
@@ -224,8 +235,10 @@ struct Locking<'a> {
     /// Rows to pass over, and rows still wanted after that.
     skip: usize,
     left: usize,
-    /// The conflict with a row that was passed over because it had changed.
+    /// The conflict with a row that had changed.
     changed: Option<Error>,
+    /// Whether such a row was not passed over but locked as it is by now, and the statement must be run again.
+    is_out_of_date: bool,
 }
 
 impl Locking<'_> {
@@ -245,7 +258,10 @@ impl Locking<'_> {
             let part =
                 short.run_part(self.transaction, parameters, self.options, seen, wanted, &mut found)?;
             let Completion::Done { rows: came } = part else {
-                (self.skip, self.left, self.changed) = (skip, fetch, None);
+                if let (Some(changed), true) = (self.changed.take(), self.is_out_of_date) {
+                    return Err(changed);
+                }
+                (self.skip, self.left) = (skip, fetch);
                 return Ok(None);
             };
             for row in found.chunks_mut(width + tables) {
@@ -306,13 +322,21 @@ impl Locking<'_> {
                     self.changed = Some(conflict);
                     return Ok(false);
                 }
-                (Wait::Fail, Some(_)) => {
-                    return Err(Error::new(
-                        SqlState::LOCK_NOT_AVAILABLE,
-                        format!("could not obtain lock on row in relation \"{}\"", table.name()),
-                    ));
+                (Wait::Fail, Some(_)) => return Err(not_at_once(table)),
+                (Wait::Block | Wait::Fail, None) if self.transaction.can_move_on() => {
+                    // Were it not locked now, others might change it again and again before this is run
+                    // again. If it is gone, that finds nothing to wait for.
+                    let newest = self.transaction.lock_newest(table, id, *lock, &pin());
+                    if let Some(blocker) = newest.err().and_then(|error| error.blocker()) {
+                        match wait {
+                            Wait::Fail => return Err(not_at_once(table)),
+                            _ => return Err(conflict.with_blocker(blocker)),
+                        }
+                    }
+                    self.changed = Some(conflict);
+                    self.is_out_of_date = true;
                 }
-                (Wait::Block, _) | (Wait::Fail, None) => return Err(conflict),
+                (Wait::Block | Wait::Fail, _) => return Err(conflict),
             }
         }
         if self.skip > 0 {
@@ -322,6 +346,13 @@ impl Locking<'_> {
         self.left -= 1;
         Ok(true)
     }
+}
+
+/// The error of NOWAIT.
+#[cold]
+fn not_at_once(table: &Table) -> Error {
+    let message = format!("could not obtain lock on row in relation \"{}\"", table.name());
+    Error::new(SqlState::LOCK_NOT_AVAILABLE, message)
 }
 
 /// The clause that asks for a lock.

@@ -309,7 +309,32 @@ impl Transaction {
     /// others may share it at once, and have it when the transaction has ended. 40001 if another transaction's
     /// lock or change is in the way, with [who that is](Error::blocker) if it still runs.
     pub fn lock(&mut self, table: &Arc<Table>, row: RowId, lock: RowLock, guard: &Guard) -> Result<()> {
-        let snapshot = self.snapshot;
+        self.lock_as_seen_by(self.snapshot, table, row, lock, guard)
+    }
+
+    /// Locks a row that has changed since the snapshot as it is committed now, so that nobody else comes first
+    /// when the statement is run again, moved on to a snapshot that sees it so. Until then what was read of
+    /// the row is out of date. Errors as for [`Transaction::lock`]; 40001 also if the row has gone.
+    pub fn lock_newest(
+        &mut self,
+        table: &Arc<Table>,
+        row: RowId,
+        lock: RowLock,
+        guard: &Guard,
+    ) -> Result<()> {
+        debug_assert!(self.can_move_on());
+        let newest = Snapshot { read_time: Time::LATEST, ..self.snapshot };
+        self.lock_as_seen_by(newest, table, row, lock, guard)
+    }
+
+    fn lock_as_seen_by(
+        &mut self,
+        snapshot: Snapshot,
+        table: &Arc<Table>,
+        row: RowId,
+        lock: RowLock,
+        guard: &Guard,
+    ) -> Result<()> {
         let write_set = self.writes_to(table)?;
         if !lock.is_shared() {
             return table.lock(write_set, snapshot, row, lock, guard);

@@ -66,7 +66,7 @@ impl Table {
             if self.holds(head, snapshot, lock, guard) {
                 return Ok(());
             }
-            self.check_conflict(head, snapshot, lock, guard)?;
+            self.check_lockable(row, head, snapshot, lock, guard)?;
             self.check_sharers(row, snapshot, || lock)?;
             let record = write_set.push_lock(block, slot, lock);
             block.prepare_write();
@@ -87,7 +87,25 @@ impl Table {
         if self.holds(head(), snapshot, lock, guard) {
             return Ok(false);
         }
-        self.sharers.add(row, snapshot.owner, lock, || self.check_conflict(head(), snapshot, lock, guard))
+        self.sharers
+            .add(row, snapshot.owner, lock, || self.check_lockable(row, head(), snapshot, lock, guard))
+    }
+
+    /// Whether a row that is to be locked is there, and nobody else is in the way. It may be gone if `snapshot`
+    /// reads later than the one in which it was found.
+    fn check_lockable(
+        &self,
+        row: RowId,
+        head: Option<Record<'_>>,
+        snapshot: Snapshot,
+        lock: RowLock,
+        guard: &Guard,
+    ) -> Result<()> {
+        self.check_conflict(head, snapshot, lock, guard)?;
+        match self.block(row).is_present(row.slot()) {
+            true => Ok(()),
+            false => Err(Error::write_conflict(&self.name())),
+        }
     }
 
     /// Takes back a lock that is shared.

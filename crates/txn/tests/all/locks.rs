@@ -2,7 +2,7 @@
 
 use crate::support::{Bank, commit};
 use firn_base::{Result, SqlState};
-use firn_txn::{Engine, Isolation, RowLock, Transaction};
+use firn_txn::{Engine, Isolation, RowLock, Transaction, pin};
 use std::sync::Arc;
 
 const ALL: [RowLock; 4] = [RowLock::KeyShare, RowLock::Share, RowLock::NoKeyUpdate, RowLock::Update];
@@ -118,6 +118,38 @@ fn a_committed_change_that_is_not_seen_conflicts_unless_it_leaves_what_is_locked
                 assert_eq!((error.state(), error.blocker()), (SqlState::SERIALIZATION_FAILURE, None));
             }
         }
+    }
+}
+
+/// Who may move on locks the newest version, and finds it so once it has moved on.
+#[test]
+fn a_row_that_has_changed_is_locked_as_it_is_by_now() {
+    let bank = bank();
+    for lock in ALL {
+        let mut tx = bank.engine.begin();
+        let mut writer = bank.engine.begin();
+        let balance = bank.balance(&writer, 1).unwrap() + 1;
+        bank.set_balance(&mut writer, 1, balance).unwrap();
+        bank.set_key(&mut writer, 2, 9).unwrap();
+        bank.delete(&mut writer, 9).unwrap();
+        let guard = pin();
+        let statement = tx.begin_statement();
+        let rows = [1, 2].map(|key| bank.find(&tx, key, &guard).unwrap());
+        let newest = |tx: &mut Transaction, row| tx.lock_newest(&bank.accounts, row, lock, &pin());
+        assert_blocked(newest(&mut tx, rows[1]), &writer);
+        commit(writer);
+        newest(&mut tx, rows[0]).unwrap();
+        // The other one is gone.
+        assert_eq!(newest(&mut tx, rows[1]).unwrap_err().blocker(), None);
+        drop(guard);
+        assert_blocked(bank.lock(&mut snapshot(&bank.engine), 1, RowLock::Update), &tx);
+        tx.restart(&statement).unwrap();
+        assert_blocked(bank.lock(&mut snapshot(&bank.engine), 1, RowLock::Update), &tx);
+        assert_eq!(bank.scan(&tx), [(1, balance), (3, 30)]);
+        bank.lock(&mut tx, 1, lock).unwrap();
+        bank.set_balance(&mut tx, 1, balance + 1).unwrap();
+        bank.insert(&mut tx, 2, 20).unwrap();
+        commit(tx);
     }
 }
 
