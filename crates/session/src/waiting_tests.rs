@@ -39,11 +39,13 @@ pub(crate) fn beside(database: &Database, first: &[&str], second: &[&str], end: 
     thread::scope(|scope| {
         let waiting = thread::spawn_scoped(scope, "second", || {
             let mut connection = database.connect();
-            // On a busy machine it takes its time to get here; its snapshot shall not.
-            let begins = usize::from(second[0].starts_with("BEGIN"));
-            run(&mut connection, &second[..begins]).unwrap();
+            // On a busy machine it takes its time to come so far; what it reads before shall be from before.
+            let reads =
+                |sql: &&&str| sql.starts_with("BEGIN") || sql.starts_with("SELECT") && !sql.contains(" FOR ");
+            let (before, rest) = second.split_at(second.iter().take_while(reads).count());
+            run(&mut connection, before).unwrap();
             begun.store(true, Ordering::SeqCst);
-            let outcome = run(&mut connection, &second[begins..]);
+            let outcome = run(&mut connection, rest);
             if outcome.is_err() && connection.status() == TransactionStatus::Failed {
                 run(&mut connection, &["ROLLBACK"]).unwrap();
             }
