@@ -11,10 +11,10 @@
 //! the statement is given back to be run again: so it gets them, however often others change them. Under SKIP LOCKED both are passed over; if the rows then do not suffice and
 //! one of them had only changed, the statement is to be run again all the same: on a newer snapshot it may do.
 //!
-//! SKIP LOCKED promises nothing about the rows that it does not yield, and those that it yields stay as they
-//! were read until the transaction ends. So if all rows that a query reads are locked so, it is noted as having
-//! read nothing: workers that take from one queue do not fail, serializable as they may be, because of what
-//! the others have taken.
+//! SKIP LOCKED promises nothing about the rows that it does not yield, and those that it yields, and locks
+//! alone, stay as they were read until the transaction ends (shared locks may go before, by ROLLBACK TO). So
+//! if all rows that a query reads are locked so, it is noted as having read nothing: workers that take from
+//! one queue do not fail, serializable as they may be, because of what the others have taken.
 
 use crate::dml::source::row_id;
 use crate::expression::{Environment, RowExpression};
@@ -95,7 +95,7 @@ impl LockingQuery {
             Ok(TreeNodeRecursion::Continue)
         })
         .expect("looking at nodes does not fail");
-        let stays_as_read = |table: &LockedTable| table.wait == Wait::Skip && table.lock > RowLock::KeyShare;
+        let stays_as_read = |table: &LockedTable| table.wait == Wait::Skip && !table.lock.is_shared();
         let reads_what_it_gets = scans == tables.len() && tables.iter().all(stays_as_read);
         let short = if may_be_short { ShortProgram::compile(&plan) } else { None };
         LockingQuery { short, plan, tables, skip, fetch, reads_what_it_gets }

@@ -209,6 +209,20 @@ fn reading_for_update_makes_read_and_write_one() {
     }
 }
 
+/// Rows that were shared and let go again have been read all the same.
+#[test]
+fn what_was_read_under_a_lock_that_has_gone_must_still_be_so() {
+    let database = database();
+    for way in WAYS {
+        let lock = format!("{way} FOR SHARE SKIP LOCKED");
+        let mut first = database.connect();
+        run(&mut first, &["BEGIN", "SAVEPOINT s", &lock, "ROLLBACK TO s"]).unwrap();
+        run(&mut database.connect(), &[ADD_ONE]).unwrap();
+        run(&mut first, &["UPDATE t SET b = 5 WHERE a = 2"]).unwrap();
+        assert_eq!(state(run(&mut first, &["COMMIT"])), SqlState::SERIALIZATION_FAILURE, "{lock}");
+    }
+}
+
 /// Jobs that are new, in a table with or without an index that tells which.
 fn jobs(index: &str, count: i32) -> Database {
     let database = Database::memory().unwrap();
