@@ -223,6 +223,31 @@ fn a_long_reader_sees_through_locks_and_they_are_collected() {
     assert_eq!(bank.scan(&bank.engine.begin()), [(1, 199), (2, 20), (3, 30)]);
 }
 
+/// Behind a long reader the pairs of lock and change are trimmed as changes alone are.
+#[test]
+#[cfg_attr(miri, ignore = "slow")]
+fn locks_do_not_keep_chains_from_being_trimmed() {
+    let bank = bank();
+    let old = bank.engine.begin();
+    for balance in 0..40_000 {
+        let mut tx = bank.engine.begin();
+        bank.lock(&mut tx, 1, RowLock::Update).unwrap();
+        if balance % 2 == 0 {
+            bank.set_balance(&mut tx, 1, balance).unwrap();
+        }
+        commit(tx);
+    }
+    for _ in 0..1000 {
+        if bank.engine.garbage_backlog() <= 10_000 {
+            break;
+        }
+        firn_base::clock::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(bank.engine.garbage_backlog() <= 10_000, "nothing was trimmed");
+    assert_eq!(bank.scan(&old), [(1, 10), (2, 20), (3, 30)]);
+    assert_eq!(bank.balance(&bank.engine.begin(), 1), Some(39_998));
+}
+
 /// What another locks has not changed: a serializable transaction that has read it may commit.
 #[test]
 fn a_lock_is_no_change_to_who_has_read_the_row() {
