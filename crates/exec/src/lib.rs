@@ -23,6 +23,7 @@ pub mod short;
 
 mod constraint;
 pub mod dml;
+pub mod locking;
 
 pub use firn_storage::Table;
 pub use query::{BatchStream, Cancel, RunOptions, explain, run};

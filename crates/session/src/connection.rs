@@ -11,7 +11,7 @@
 use crate::block::Block;
 use crate::copy::{CopyIn, CopyOut};
 use crate::database::Shared;
-use crate::rows::{OpenStreams, Reading, Rows};
+use crate::rows::{OpenStreams, Reading, RowChunk, Rows};
 use crate::statement::{Prepared, Statement};
 use crate::timer::Alarm;
 use crate::utility::Cursor;
@@ -24,7 +24,7 @@ use firn_sql::plan::QueryOutput;
 use firn_sql::services::Services;
 use firn_sql::settings::Settings;
 use firn_sql::statement::{Parsed, Statement as Parse};
-use firn_sql::{Cancel, Plan, RunOptions, parse};
+use firn_sql::{Cancel, LockedRows, Plan, RunOptions, parse};
 use firn_txn::catalog::TableDef;
 use firn_txn::{Catalog, Isolation, Ticket, Transaction, Waited};
 use std::any::Any;
@@ -323,6 +323,9 @@ impl Connection {
     }
 
     pub(crate) fn run_query(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
+        if let Some(clause) = prepared.plan.locks() {
+            return self.run_locking(prepared, parameters, clause);
+        }
         let parameters = coerced(&prepared.plan.parameters, parameters, &self.zone)?;
         let columns = || prepared.plan.columns.clone().expect("a query has columns");
         let alarm = self.alarm();
@@ -356,6 +359,23 @@ impl Connection {
                 Ok(Outcome::Rows(rows))
             }
         }
+    }
+
+    /// Runs a query that locks rows: all of them before the first is handed out.
+    fn run_locking(&mut self, prepared: &Prepared, parameters: &[Value], clause: &str) -> Result<Outcome> {
+        let parameters = coerced(&prepared.plan.parameters, parameters, &self.zone)?;
+        self.refuse_read_only(&format!("SELECT {clause}"))?;
+        let rows = self.in_transaction(|connection, transaction| {
+            let plan = connection.current_plan(prepared, transaction)?;
+            plan.lock(transaction, &parameters, &connection.options)
+        })?;
+        let columns = prepared.plan.columns.clone().expect("a query has columns");
+        Ok(Outcome::Rows(match rows {
+            LockedRows::Values(values, rows) => Rows::ready(columns, "SELECT", values).telling(rows),
+            LockedRows::Batches(batches) => {
+                Rows::chunks(columns, "SELECT", batches.into_iter().map(RowChunk::Batch).collect())
+            }
+        }))
     }
 
     pub(crate) fn run_change(

@@ -268,6 +268,10 @@ impl Connection {
             return Err(Error::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
         }
         let statement = self.prepare_parsed(Some(query.clone()), &[])?;
+        if hold && let Some(clause) = statement.prepared.plan.locks() {
+            return Err(Error::unsupported(format!("DECLARE CURSOR WITH HOLD ... {clause}"))
+                .with_detail("Holdable cursors must be READ ONLY."));
+        }
         let Outcome::Rows(rows) = self.run_prepared(&statement, &[])? else {
             unreachable!("the parser lets only queries in")
         };
@@ -331,15 +335,19 @@ impl Connection {
             },
             _ => (self.prepare_parsed(Some(inner.clone()), &[])?, Vec::new()),
         };
-        let is_change = prepared.prepared.plan.is_change();
-        let lines = if analyze && is_change {
-            let verb = inner.statement.writes().unwrap_or("EXPLAIN ANALYZE");
-            self.refuse_read_only(verb)?;
+        let plan = &prepared.prepared.plan;
+        let lines = if analyze && (plan.is_change() || plan.locks().is_some()) {
+            if let Some(verb) = inner.statement.writes() {
+                self.refuse_read_only(verb)?;
+            }
             let started = firn_base::clock::now();
             let outcome = self.run_prepared(&prepared, &values)?;
             let rows = match outcome {
                 Outcome::Done(tag) => tag.rows,
-                Outcome::Rows(rows) => rows.tag().rows,
+                Outcome::Rows(mut rows) => {
+                    while rows.next_chunk()?.is_some() {}
+                    rows.tag().rows
+                }
                 _ => None,
             };
             let ms = started.elapsed().as_secs_f64() * 1e3;

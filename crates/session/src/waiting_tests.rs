@@ -1,10 +1,11 @@
 //! Statements that meet a row which another transaction is changing: they wait, and go on if they can.
 
 use crate::{Connection, Database, TransactionStatus};
+use firn_base::sync::{AtomicBool, Ordering};
 use firn_base::{Result, SqlState, Value, clock, thread};
 use std::time::Duration;
 
-fn database() -> Database {
+pub(crate) fn database() -> Database {
     let database = Database::memory().unwrap();
     let mut connection = database.connect();
     connection.execute("CREATE TABLE t (a integer PRIMARY KEY, b integer)").unwrap();
@@ -13,11 +14,11 @@ fn database() -> Database {
     database
 }
 
-fn run(connection: &mut Connection, statements: &[&str]) -> Result<()> {
+pub(crate) fn run(connection: &mut Connection, statements: &[&str]) -> Result<()> {
     statements.iter().try_for_each(|sql| connection.execute(sql).map(drop))
 }
 
-fn rows(database: &Database) -> Vec<(i32, i32)> {
+pub(crate) fn rows(database: &Database) -> Vec<(i32, i32)> {
     let mut connection = database.connect();
     let statement = connection.prepare("SELECT a, b FROM t ORDER BY a").unwrap();
     let rows = connection.query_values(&statement, &[]).unwrap();
@@ -30,19 +31,29 @@ fn rows(database: &Database) -> Vec<(i32, i32)> {
 
 /// Runs `second` in a connection of its own while a transaction of `first` is open, and ends that one
 /// with `end` once the other has had time to wait. What came of the other.
-fn beside(database: &Database, first: &[&str], second: &[&str], end: &str) -> Result<()> {
+pub(crate) fn beside(database: &Database, first: &[&str], second: &[&str], end: &str) -> Result<()> {
     let mut holder = database.connect();
     run(&mut holder, &["BEGIN"]).unwrap();
     run(&mut holder, first).unwrap();
+    let begun = AtomicBool::new(false);
     thread::scope(|scope| {
         let waiting = thread::spawn_scoped(scope, "second", || {
             let mut connection = database.connect();
-            let outcome = run(&mut connection, second);
+            // On a busy machine it takes its time to come so far; what it reads before shall be from before.
+            let reads =
+                |sql: &&&str| sql.starts_with("BEGIN") || sql.starts_with("SELECT") && !sql.contains(" FOR ");
+            let (before, rest) = second.split_at(second.iter().take_while(reads).count());
+            run(&mut connection, before).unwrap();
+            begun.store(true, Ordering::SeqCst);
+            let outcome = run(&mut connection, rest);
             if outcome.is_err() && connection.status() == TransactionStatus::Failed {
                 run(&mut connection, &["ROLLBACK"]).unwrap();
             }
             outcome
         });
+        while !begun.load(Ordering::SeqCst) {
+            clock::sleep(Duration::from_millis(1));
+        }
         clock::sleep(Duration::from_millis(30));
         assert!(!waiting.is_finished(), "it waits");
         run(&mut holder, &[end]).unwrap();
@@ -50,12 +61,12 @@ fn beside(database: &Database, first: &[&str], second: &[&str], end: &str) -> Re
     })
 }
 
-fn state(result: Result<()>) -> SqlState {
+pub(crate) fn state(result: Result<()>) -> SqlState {
     result.expect_err("it fails").state()
 }
 
-const ADD_ONE: &str = "UPDATE t SET b = b + 1 WHERE a = 1";
-const ADD_TEN: &str = "UPDATE t SET b = b + 10 WHERE a = 1";
+pub(crate) const ADD_ONE: &str = "UPDATE t SET b = b + 1 WHERE a = 1";
+pub(crate) const ADD_TEN: &str = "UPDATE t SET b = b + 10 WHERE a = 1";
 
 #[test]
 fn a_writer_waits_for_the_one_before_it_and_goes_on_from_there() {

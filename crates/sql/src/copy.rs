@@ -102,6 +102,7 @@ impl CopyFrom {
     fn store(&mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<()> {
         while let Some(arrays) = self.reader.next_batch() {
             let plan = DmlPlan {
+                picked: Vec::new(),
                 set: self.set.clone(),
                 change: Change::Insert(Insert {
                     columns: self.columns.iter().map(|(id, ..)| *id).collect(),

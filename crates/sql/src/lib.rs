@@ -18,5 +18,6 @@ pub mod settings;
 mod information_schema;
 pub mod pg_catalog;
 
+pub use firn_exec::locking::LockedRows;
 pub use firn_exec::{BatchStream, Cancel, RunOptions, SessionServices};
 pub use plan::{Column, Plan, QueryOutput};

@@ -7,6 +7,7 @@
 //! Syntax errors are 42601 with the position in characters and PostgreSQL's words; what sqlparser
 //! expected there is the error's detail.
 
+pub(crate) mod locks;
 mod utility;
 
 use crate::statement::{Parsed, Statement};
@@ -32,7 +33,7 @@ pub fn parse(script: &str) -> Result<Vec<Parsed>> {
     let mut statements = Vec::new();
     for statement in tokens.split(|token| token.token == Token::SemiColon) {
         if !statement.is_empty() {
-            statements.push(parse_tokens(&source, statement)?);
+            statements.push(parse_tokens(&source, &locks::plain(&source, statement)?)?);
         }
     }
     Ok(statements)
@@ -70,9 +71,10 @@ pub fn parse_query(text: &str) -> Result<Box<datafusion::sql::sqlparser::ast::Qu
 }
 
 fn parse_tokens(source: &Source<'_>, tokens: &[TokenWithSpan]) -> Result<Parsed> {
-    let (first, last) = (&tokens[0], &tokens[tokens.len() - 1]);
-    let start = source.byte(first.span.start);
-    let text = source.text[start..source.byte(last.span.end)].to_owned();
+    let start = source.byte(tokens[0].span.start);
+    // Tokens may have moved.
+    let end = tokens.iter().map(|token| token.span.end).max().expect("there are tokens");
+    let text = source.text[start..source.byte(end)].to_owned();
     let statement = utility::statement(source, tokens)?;
     Ok(Parsed { text, offset: source.character(start) - 1, statement })
 }

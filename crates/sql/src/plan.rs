@@ -5,6 +5,7 @@
 
 use crate::bind::{Binder, SessionFacts, columns_of};
 use crate::dml;
+use crate::parse::locks::asked;
 use crate::statement::{Parsed, Statement};
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -13,6 +14,7 @@ use datafusion::sql::sqlparser::ast;
 use firn_base::sync::Arc;
 use firn_base::{Error, ParameterType, Result, SqlState, SqlType, Value};
 use firn_exec::dml::{DmlOutcome, DmlPlan};
+use firn_exec::locking::{LockedRows, LockingQuery, clause};
 use firn_exec::short::{Completion, ShortProgram};
 use firn_exec::{BatchStream, RunOptions};
 use firn_txn::Transaction;
@@ -58,7 +60,15 @@ pub struct Plan {
 }
 
 enum Body {
-    Query { plan: Box<LogicalPlan>, short: Option<Box<ShortProgram>> },
+    Query {
+        plan: Box<LogicalPlan>,
+        short: Option<Box<ShortProgram>>,
+    },
+    Locking {
+        query: Box<LockingQuery>,
+        /// The clause that it is known by.
+        clause: &'static str,
+    },
     Change(Box<DmlPlan>),
     Other,
 }
@@ -85,7 +95,10 @@ impl Plan {
             Binder::new(catalog, &tables, facts).with_parameter_types(types).with_text(&statement.text);
         let (parameters, columns, body) = match &statement.statement {
             Statement::Query(query) => {
-                let plan = binder.query(query)?;
+                let (plan, locking) = match query.locks.as_slice() {
+                    [] => (binder.query(query)?, None),
+                    _ => binder.locking_query(query)?,
+                };
                 let fields = plan.schema().fields();
                 let columns: Vec<Column> = columns_of(plan.schema().as_arrow())?
                     .into_iter()
@@ -98,11 +111,20 @@ impl Plan {
                     })
                     .collect();
                 let has_arrays = columns.iter().any(|column| column.element.is_some());
-                let short = match has_arrays {
-                    true => None,
-                    false => ShortProgram::compile(&plan).map(Box::new),
+                let body = match locking {
+                    Some(locking) => Body::Locking {
+                        query: Box::new(locking.into_query(!has_arrays)),
+                        clause: clause(asked(&query.locks[0]).lock),
+                    },
+                    None => {
+                        let short = match has_arrays {
+                            true => None,
+                            false => ShortProgram::compile(&plan).map(Box::new),
+                        };
+                        Body::Query { plan: Box::new(plan), short }
+                    }
                 };
-                (binder.parameter_types()?, Some(columns), Body::Query { plan: Box::new(plan), short })
+                (binder.parameter_types()?, Some(columns), body)
             }
             Statement::Change(change) => {
                 let plan = dml::plan(&binder, catalog, change)?;
@@ -137,7 +159,27 @@ impl Plan {
     /// Whether it is a query.
     #[inline]
     pub fn is_query(&self) -> bool {
-        matches!(self.body, Body::Query { .. })
+        matches!(self.body, Body::Query { .. } | Body::Locking { .. })
+    }
+
+    /// If it is a query that locks rows: the clause that says so.
+    #[inline]
+    pub fn locks(&self) -> Option<&'static str> {
+        match self.body {
+            Body::Locking { clause, .. } => Some(clause),
+            _ => None,
+        }
+    }
+
+    /// Locks the rows of a query. Panics for other statements.
+    pub fn lock(
+        &self,
+        transaction: &mut Transaction,
+        parameters: &[Value],
+        options: &RunOptions,
+    ) -> Result<LockedRows> {
+        let Body::Locking { query, .. } = &self.body else { panic!("only locking queries lock rows") };
+        query.run(transaction, parameters, options)
     }
 
     /// Whether it changes rows.
@@ -191,6 +233,7 @@ impl Plan {
                 lines.extend(firn_exec::explain(plan, parameters, transaction, options, analyze)?);
                 Ok(lines)
             }
+            Body::Locking { query, .. } => Ok(query.describe()),
             Body::Change(plan) => Ok(plan.describe()),
             Body::Other => Err(Error::new(SqlState::SYNTAX_ERROR, "there is nothing to explain")),
         }

@@ -671,8 +671,9 @@ impl Block {
         }
         let expected = head.map_or(std::ptr::null_mut(), Record::as_ptr);
         let linked = self.versions()[slot.index()]
-            // AcqRel: the record's content goes with it, and older ones are followed from here.
-            .compare_exchange(expected, record.as_ptr(), Ordering::AcqRel, Ordering::Relaxed)
+            // The record's content goes with it, and older ones are followed from here. In sequential order
+            // with the writer's look at who shares the row (`row_lock.rs`).
+            .compare_exchange(expected, record.as_ptr(), Ordering::SeqCst, Ordering::Relaxed)
             .is_ok();
         if let (true, Some(head)) = (linked, head) {
             head.set_newer(Some(record));

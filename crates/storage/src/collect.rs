@@ -81,7 +81,7 @@ impl Retired {
     /// Drops records that lie between what anybody reads: of two neighbours in a chain, the newer
     /// goes if no active snapshot reads at a time from the older's stamp up to its own, and the
     /// older holds every column it holds. A snapshot that applies the newer applies the older as
-    /// well, and ends up with the older's image. Returns how many went.
+    /// well, and ends up with the older's image. Locks go in any case. Returns how many went.
     ///
     /// `active` are the read times of all active snapshots, ascending; snapshots begun since they
     /// were taken read at `now` or later.
@@ -94,7 +94,7 @@ impl Retired {
         for at in records.iter() {
             // SAFETY: lies in `self.memory`.
             let record: Record<'_> = unsafe { Record::from_raw(*at) };
-            if record.change() == Change::Update {
+            if matches!(record.change(), Change::Update | Change::Lock) {
                 record.older(guard).iter().for_each(|older| prefetch(older.as_ptr().cast()));
                 record.block().prefetch_head(record.slot());
             }
@@ -102,10 +102,14 @@ impl Retired {
         records.retain(|at| {
             // SAFETY: lies in `self.memory`.
             let record: Record<'_> = unsafe { Record::from_raw(*at) };
-            if record.change() != Change::Update || time > now {
+            if !matches!(record.change(), Change::Update | Change::Lock) || time > now {
                 return true;
             }
             let Some(older) = record.older(guard) else { return true };
+            if record.change() == Change::Lock {
+                // Whoever reads, it tells them nothing.
+                return !bypass(record, older, guard);
+            }
             let Some(older_time) = older.stamp().time() else { return true };
             let read_between = active.partition_point(|read| *read < older_time)
                 != active.partition_point(|read| *read < time);

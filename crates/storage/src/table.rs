@@ -8,11 +8,14 @@
 //! - An index holds an entry for every key that any version of a row has; more only until collected.
 //! - A slot is given out again only when no snapshot can see anything in it.
 
+mod locks;
+
 use crate::arrow_rows::BatchRows;
 use crate::block::{Block, RawCell, set_bits};
 use crate::directory::Directory;
 use crate::index::{AT_ONCE, IndexList, Runs, Verdict};
 use crate::layout::Layout;
+use crate::row_lock::{RowLock, Sharers};
 use crate::version::{Change, Record, restore_columns};
 use crate::{Guard, Index, KeyBuffer, TableScan, WriteSet};
 use arrow_array::ArrayRef;
@@ -98,6 +101,7 @@ pub struct Table {
     /// needs no second look at the key.
     keys_changed: AtomicBool,
     gate: Gate,
+    sharers: Sharers,
 }
 
 impl Table {
@@ -117,6 +121,7 @@ impl Table {
             key_locks: [const { Mutex::new(()) }; KEY_LOCKS],
             keys_changed: AtomicBool::new(false),
             gate: Gate::default(),
+            sharers: Sharers::default(),
         })
     }
 
@@ -281,18 +286,25 @@ impl Table {
     /// That a row is in the way, and of the transaction that is changing it just now, if one is.
     #[cold]
     pub fn conflict(&self, row: RowId, snapshot: Snapshot, guard: &Guard) -> Error {
-        self.conflict_over(self.block(row).head(row.slot(), guard), snapshot, guard)
+        self.conflict_over(self.block(row).head(row.slot(), guard), snapshot, RowLock::Update, guard)
     }
 
-    /// The conflict over a row whose newest record is `head`. It names nobody to wait for if, below what
-    /// is not committed, there is a change that the snapshot does not see: that stays a conflict.
+    /// The conflict of `lock` with the row whose newest record is `head`. It names nobody to wait for if,
+    /// below what is not committed, there is a change that the snapshot does not see: that stays a conflict.
     #[cold]
-    fn conflict_over(&self, head: Option<Record<'_>>, snapshot: Snapshot, guard: &Guard) -> Error {
+    fn conflict_over(
+        &self,
+        head: Option<Record<'_>>,
+        snapshot: Snapshot,
+        lock: RowLock,
+        guard: &Guard,
+    ) -> Error {
         let mut blocker = None;
         let mut next = head;
         while let Some(record) = next {
             let stamp = record.stamp();
-            if !record.is_void() && stamp != snapshot.owner {
+            let conflicts = || self.held_by(record, guard).conflicts_with(lock);
+            if !record.is_void() && stamp != snapshot.owner && conflicts() {
                 if stamp.time().is_none() {
                     blocker = Some(stamp);
                 } else {
@@ -506,14 +518,16 @@ impl Table {
         self.keys_changed.load(Ordering::Acquire)
     }
 
-    // ---- update and delete ----
+    // ---- update, delete, lock ----
 
-    /// Whether a change of `slot` by the owner of `snapshot` would meet one it does not see.
+    /// Whether a change by the owner of `snapshot`, or the lock that it takes, would meet a change or a lock
+    /// that it does not see.
     #[inline]
     pub(crate) fn check_conflict(
         &self,
         head: Option<Record<'_>>,
         snapshot: Snapshot,
+        lock: RowLock,
         guard: &Guard,
     ) -> Result<()> {
         let mut next = head;
@@ -522,7 +536,10 @@ impl Table {
                 if visible(record.stamp(), snapshot) {
                     return Ok(());
                 }
-                return Err(self.conflict_over(next, snapshot, guard));
+                // Only one of the locks leaves any record alone.
+                if lock != RowLock::KeyShare || self.held_by(record, guard).conflicts_with(lock) {
+                    return Err(self.conflict_over(next, snapshot, lock, guard));
+                }
             }
             next = record.older(guard);
         }
@@ -542,9 +559,11 @@ impl Table {
         debug_assert_eq!(columns.len(), cells.len());
         let block = self.block(row);
         let slot = row.slot();
+        let wanted = || self.lock_of_update(columns.iter().copied(), guard);
         loop {
             let head = block.head(slot, guard);
-            self.check_conflict(head, snapshot, guard)?;
+            self.check_conflict(head, snapshot, RowLock::Update, guard)?;
+            self.check_sharers(row, snapshot, wanted)?;
             // What another writer changes under our eyes here, linking finds out.
             let record = write_set.push_update(block, slot, columns.len(), |entries| {
                 columns.iter().for_each(|column| entries.put(*column, block.load_cell(slot, *column)));
@@ -556,6 +575,7 @@ impl Table {
             // Another writer came first, or the collector took the head away: look again.
             write_set.pop();
         }
+        self.check_sharers(row, snapshot, wanted)?;
         assert!(block.is_present(slot), "only rows that the snapshot sees are updated");
         let indexes = self.indexes.get(guard);
         if !indexes.columns().intersects(columns.iter().copied().collect()) {
@@ -594,7 +614,8 @@ impl Table {
         let slot = row.slot();
         loop {
             let head = block.head(slot, guard);
-            self.check_conflict(head, snapshot, guard)?;
+            self.check_conflict(head, snapshot, RowLock::Update, guard)?;
+            self.check_sharers(row, snapshot, || RowLock::Update)?;
             let record = write_set.push_plain(block, slot, Change::Delete);
             block.prepare_write();
             if block.link(record, head) {
@@ -602,6 +623,7 @@ impl Table {
             }
             write_set.pop();
         }
+        self.check_sharers(row, snapshot, || RowLock::Update)?;
         assert!(block.is_present(slot), "only rows that the snapshot sees are deleted");
         block.set_present(slot, false);
         self.rows.fetch_sub(1, Ordering::Relaxed);
@@ -766,9 +788,10 @@ impl Table {
     }
 
     /// What another transaction has done to a row that `snapshot` may or may not see: true if it
-    /// has changed, deleted or inserted it and the snapshot does not see that.
+    /// has changed, deleted or inserted it, or holds it locked, and the snapshot does not see that.
     pub fn changed_unseen(&self, row: RowId, snapshot: Snapshot, guard: &Guard) -> bool {
-        self.check_conflict(self.block(row).head(row.slot(), guard), snapshot, guard).is_err()
+        self.check_conflict(self.block(row).head(row.slot(), guard), snapshot, RowLock::Update, guard)
+            .is_err()
     }
 
     /// Whether what lies in place, committed or not, is a row whose key in `index` is `key`.
@@ -836,6 +859,7 @@ impl Table {
                 }
                 block.set_present(slot, true);
             }
+            Change::Lock => {}
             Change::Update => {
                 let affected: SmallVec<[&Arc<Index>; 4]> =
                     self.indexes.get(guard).all().iter().filter(|index| changes(index, record)).collect();

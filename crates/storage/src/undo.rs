@@ -3,6 +3,7 @@
 use crate::block::Block;
 use crate::layout::PART_ALIGN;
 use crate::memory::{Piece, Slab, prefetch_to_write};
+use crate::row_lock::RowLock;
 use crate::version::{self, Change, EntryWriter, Place, UndoHeader};
 use firn_base::sync::Arc;
 use firn_base::{Slot, Stamp};
@@ -103,6 +104,16 @@ impl UndoBuffer {
         let at = self.reserve(version::HEADER_LEN);
         // SAFETY: just reserved.
         let record = unsafe { Place { owner: self.owner, block, slot }.write_plain(at, change) };
+        self.list(record);
+        record
+    }
+
+    /// Adds a record of a lock.
+    #[inline]
+    pub fn push_lock(&mut self, block: &Block, slot: Slot, lock: RowLock) -> NonNull<UndoHeader> {
+        let at = self.reserve(version::HEADER_LEN);
+        // SAFETY: just reserved.
+        let record = unsafe { Place { owner: self.owner, block, slot }.write_lock(at, lock) };
         self.list(record);
         record
     }

@@ -8,6 +8,9 @@
 //! | stamp 8 | older 8 | newer 8 | block 8 | slot 4 | entries 2 | change 1 | undone 1 |   40 bytes
 //! | column 2, null 1, wide 1, 0… | word 8 | word 8 if wide |                             per entry
 //! ```
+//! A record of [`Change::Lock`] has its [`RowLock`] in the place of the number of entries. It says that the row
+//! belongs to its transaction until that ends, as any change does, and is nothing to readers.
+//!
 //! `newer` leads back to the record that stands before, so that the collector takes the oldest record
 //! off a long chain without walking down to it. Readers follow `older` only.
 //!
@@ -24,6 +27,7 @@
 
 use crate::Guard;
 use crate::block::{Block, RawCell};
+use crate::row_lock::RowLock;
 use firn_base::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use firn_base::{ColumnId, Slot, Snapshot, Stamp, visible};
 use std::marker::PhantomData;
@@ -41,6 +45,8 @@ pub(crate) enum Change {
     Update,
     /// The row went; its columns still hold what they were.
     Delete,
+    /// Nothing changed: the row was locked.
+    Lock,
 }
 
 /// The head of a record.
@@ -177,11 +183,17 @@ impl<'g> Record<'g> {
         self.header().undone.store(true, Ordering::Release);
     }
 
-    /// Whether the change was taken back and its transaction has ended: it then conflicts with
-    /// nobody.
+    /// Whether its transaction has ended, and the change was taken back or never was one: it then
+    /// conflicts with nobody.
     #[inline]
     pub fn is_void(self) -> bool {
-        self.undone() && self.stamp().time().is_some()
+        (self.undone() || self.change() == Change::Lock) && self.stamp().time().is_some()
+    }
+
+    /// How firmly a record of [`Change::Lock`] locks its row.
+    pub fn row_lock(self) -> RowLock {
+        debug_assert!(self.change() == Change::Lock);
+        if self.header().entries == RowLock::Update as u16 { RowLock::Update } else { RowLock::NoKeyUpdate }
     }
 
     /// How many rows came to be.
@@ -190,7 +202,7 @@ impl<'g> Record<'g> {
             Change::Insert => 1,
             // SAFETY: such a record has one word of payload (`write_insert_many`).
             Change::InsertMany => unsafe { self.payload().read() as u32 },
-            Change::Update | Change::Delete => 0,
+            Change::Update | Change::Delete | Change::Lock => 0,
         }
     }
 
@@ -279,6 +291,16 @@ impl Place<'_> {
         unsafe { self.write_header(at, change, 0) }
     }
 
+    /// Writes a record of [`Change::Lock`].
+    ///
+    /// # Safety
+    /// As above.
+    #[inline]
+    pub unsafe fn write_lock(&self, at: NonNull<u8>, lock: RowLock) -> NonNull<UndoHeader> {
+        // SAFETY: by the caller.
+        unsafe { self.write_header(at, Change::Lock, lock as u16) }
+    }
+
     /// Writes a record of [`Change::InsertMany`].
     ///
     /// # Safety
@@ -361,6 +383,7 @@ pub(crate) fn undo_unseen<'g>(
             Change::Insert | Change::InsertMany => return false,
             Change::Delete => present = true,
             Change::Update => restore_columns(record, columns, cells),
+            Change::Lock => {}
         }
         next = record.older(guard);
     }

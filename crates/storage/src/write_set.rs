@@ -4,6 +4,7 @@
 //! once nobody needs the old images any more, [`Retired::collect`] (see [`crate::collect`]).
 
 use crate::block::Block;
+use crate::row_lock::RowLock;
 use crate::undo::{UndoBuffer, UndoMemory};
 use crate::version::{Change, EntryWriter, Record, UndoHeader};
 use crate::{Guard, Table};
@@ -30,12 +31,14 @@ pub struct WriteSet {
     /// What the log will hold; `None` in a database without a log.
     redo: Option<RedoBuffer>,
     tables: TouchedTables,
+    /// How many of the undo records are locks.
+    locks: usize,
 }
 
 impl WriteSet {
     /// An empty write set of the transaction with this stamp. Without `redo`, nothing is logged.
     pub fn new(owner: Stamp, redo: Option<RedoBuffer>) -> WriteSet {
-        WriteSet { owner, undo: UndoBuffer::new(owner), redo, tables: TouchedTables::new() }
+        WriteSet { owner, undo: UndoBuffer::new(owner), redo, tables: TouchedTables::new(), locks: 0 }
     }
 
     /// Whose changes these are.
@@ -43,9 +46,14 @@ impl WriteSet {
         self.owner
     }
 
-    /// Whether nothing was changed.
+    /// Whether there is nothing in it: nothing was changed and no row locked.
     pub fn is_empty(&self) -> bool {
         self.undo.records().is_empty() && self.redo.as_ref().is_none_or(RedoBuffer::is_empty)
+    }
+
+    /// Whether nothing was changed.
+    pub fn has_only_locks(&self) -> bool {
+        self.undo.records().len() == self.locks && self.redo.as_ref().is_none_or(RedoBuffer::is_empty)
     }
 
     /// Where it is now.
@@ -105,8 +113,21 @@ impl WriteSet {
         unsafe { Record::from_raw(at) }
     }
 
+    pub(crate) fn push_lock(&mut self, block: &Block, slot: Slot, lock: RowLock) -> Record<'static> {
+        self.locks += 1;
+        let at = self.undo.push_lock(block, slot, lock);
+        // SAFETY: as above.
+        unsafe { Record::from_raw(at) }
+    }
+
     /// Takes back the newest record, which could not be linked.
     pub(crate) fn pop(&mut self) {
+        self.undo.pop();
+    }
+
+    /// Takes back the newest record, a lock's, likewise.
+    pub(crate) fn pop_lock(&mut self) {
+        self.locks -= 1;
         self.undo.pop();
     }
 
@@ -203,6 +224,7 @@ impl Retired {
             // SAFETY: the record lies in `memory`, which lives as long as the borrow.
             let record: Record<'_> = unsafe { Record::from_raw(*at) };
             let columns = match record.change() {
+                Change::Lock => return true,
                 Change::Update => record.entries().map(|(column, _)| column).collect(),
                 Change::Insert | Change::InsertMany | Change::Delete => ColumnSet::ALL,
             };

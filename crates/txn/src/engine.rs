@@ -456,7 +456,7 @@ impl Engine {
     }
 
     /// Gives the undone records of a rolled-back write set a time of their own, so that readers that
-    /// began before go on applying them, and nobody else does.
+    /// began before go on applying them, and nobody else does. So end locks as well, which need no log.
     pub(crate) fn rollback_section(&self, write_set: WriteSet) {
         let turn = self.commit.lock();
         let time = Time(self.last.load(Ordering::Relaxed) + 1);

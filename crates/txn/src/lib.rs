@@ -22,7 +22,7 @@ mod table_file;
 pub use active::Waited;
 pub use catalog::Catalog;
 pub use engine::{Config, Engine};
-pub use firn_storage::{ColumnSpec, Guard, IndexColumn, IndexSpec, Str, Text, pin};
+pub use firn_storage::{ColumnSpec, Guard, IndexColumn, IndexSpec, RowLock, Str, Text, pin};
 pub use native::{Columns, Key, TableAccess};
 pub use predicates::{Condition, Granularity};
 pub use transaction::{Isolation, Savepoint, StatementStart, Ticket, Transaction};

@@ -15,7 +15,7 @@ use firn_base::{
 };
 use firn_log::RedoBuffer;
 use firn_storage::{
-    ColumnSpec, Found, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, Table, WriteSet, pin,
+    ColumnSpec, Found, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, RowLock, Table, WriteSet, pin,
 };
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -43,6 +43,8 @@ pub struct Transaction {
     seen: Lsn,
     /// `None` only while it ends.
     write_set: Option<WriteSet>,
+    /// The rows that it keeps others from changing and not from sharing, in the order of their locks.
+    shared: Vec<(Arc<Table>, RowId, RowLock)>,
     /// The committed catalog of the snapshot, once asked for.
     catalog: OnceLock<Arc<Catalog>>,
     ddl: Option<Box<Ddl>>,
@@ -60,6 +62,8 @@ pub struct Savepoint {
     /// Catalog changes and storage actions so far.
     changes: usize,
     actions: usize,
+    /// Shared locks so far.
+    shared: usize,
 }
 
 /// Where a statement began; see [`Transaction::restart`].
@@ -101,6 +105,7 @@ impl Transaction {
             snapshot,
             seen,
             write_set,
+            shared: Vec::new(),
             catalog: OnceLock::new(),
             ddl: None,
             may_advance: false,
@@ -196,9 +201,9 @@ impl Transaction {
         self.engine.table(id)
     }
 
-    /// Whether it has changed anything.
+    /// Whether it has changed anything. Locks change nothing.
     pub fn has_writes(&self) -> bool {
-        self.ddl.is_some() || !self.writes().is_empty()
+        self.ddl.is_some() || !self.writes().has_only_locks()
     }
 
     #[inline]
@@ -312,6 +317,53 @@ impl Transaction {
     pub fn delete(&mut self, table: &Arc<Table>, row: RowId, guard: &Guard) -> Result<()> {
         let snapshot = self.snapshot;
         table.delete(self.writes_to(table)?, snapshot, row, guard)
+    }
+
+    /// Locks a visible row until the transaction ends, or a savepoint from before is rolled back to: then
+    /// others may share it at once, and have it when the transaction has ended. 40001 if another transaction's
+    /// lock or change is in the way, with [who that is](Error::blocker) if it still runs.
+    pub fn lock(&mut self, table: &Arc<Table>, row: RowId, lock: RowLock, guard: &Guard) -> Result<()> {
+        self.lock_as_seen_by(self.snapshot, table, row, lock, guard)
+    }
+
+    /// Locks a row that has changed since the snapshot as it is committed now, so that nobody else comes first
+    /// when the statement is run again, moved on to a snapshot that sees it so. Until then what was read of
+    /// the row is out of date. Errors as for [`Transaction::lock`]; 40001 also if the row has gone.
+    pub fn lock_newest(
+        &mut self,
+        table: &Arc<Table>,
+        row: RowId,
+        lock: RowLock,
+        guard: &Guard,
+    ) -> Result<()> {
+        debug_assert!(self.can_move_on());
+        let newest = Snapshot { read_time: Time::LATEST, ..self.snapshot };
+        self.lock_as_seen_by(newest, table, row, lock, guard)
+    }
+
+    fn lock_as_seen_by(
+        &mut self,
+        snapshot: Snapshot,
+        table: &Arc<Table>,
+        row: RowId,
+        lock: RowLock,
+        guard: &Guard,
+    ) -> Result<()> {
+        let write_set = self.writes_to(table)?;
+        if !lock.is_shared() {
+            return table.lock(write_set, snapshot, row, lock, guard);
+        }
+        if table.share(snapshot, row, lock, guard)? {
+            self.shared.push((table.clone(), row, lock));
+        }
+        Ok(())
+    }
+
+    /// Takes back the shared locks since there were `kept`.
+    fn unshare(&mut self, kept: usize) {
+        for (table, row, lock) in self.shared.drain(kept..) {
+            table.unshare(row, self.snapshot.owner, lock);
+        }
     }
 
     /// Reads columns of a row; false if this transaction does not see it.
@@ -454,6 +506,11 @@ impl Transaction {
         self.note_range(table, index, (low, high), reverse, end.as_ref(), read);
     }
 
+    /// Forgets what it has read since a statement began: it relies on nothing of that.
+    pub fn forget_reads(&mut self, statement: &StatementStart) {
+        self.reads.get_mut().truncate(&statement.reads);
+    }
+
     /// Notes that it has read every row that meets the conditions, `columns` of each.
     pub fn note_scan(&self, table: &Table, conditions: &[Condition], columns: ColumnSet) {
         self.note(|reads| reads.scan(table, conditions, columns));
@@ -570,9 +627,10 @@ impl Transaction {
         StatementStart { savepoint: self.savepoint(), reads: self.reads.get_mut().mark() }
     }
 
-    /// Takes back what a statement has changed.
+    /// Takes back what a statement has changed. What it has locked stays so, for it to be run again: of many
+    /// rows that others change all the time it would never have all.
     pub fn take_back(&mut self, statement: &StatementStart) {
-        self.rollback_to(statement.savepoint);
+        self.undo_to(statement.savepoint);
     }
 
     /// Whether [`Transaction::restart`] may move it on.
@@ -667,11 +725,16 @@ impl Transaction {
     pub fn savepoint(&self) -> Savepoint {
         let (changes, actions) =
             self.ddl.as_ref().map_or((0, 0), |ddl| (ddl.history.len(), ddl.actions.len()));
-        Savepoint { mark: self.writes().mark(), changes, actions }
+        Savepoint { mark: self.writes().mark(), changes, actions, shared: self.shared.len() }
     }
 
     /// Undoes everything since the savepoint, DDL included; the savepoint stays.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
+        self.undo_to(savepoint);
+        self.unshare(savepoint.shared);
+    }
+
+    fn undo_to(&mut self, savepoint: Savepoint) {
         self.write_set.as_mut().expect("running").roll_back(savepoint.mark, &pin());
         if let Some(ddl) = &mut self.ddl {
             ddl.undo_actions(savepoint.actions, &self.engine);
@@ -690,7 +753,7 @@ impl Transaction {
     pub fn commit(mut self) -> Result<Ticket> {
         if !self.has_writes() {
             // Others' commits are visible before they are durable. Who has seen one must not say so
-            // before it can no longer be lost.
+            // before it can no longer be lost. Dropping lets go of what it has locked.
             return Ok(Ticket { time: self.snapshot.read_time, lsn: self.engine.to_wait_for(self.seen) });
         }
         // What it read is validated if it writes: otherwise it has run at its read time.
@@ -742,6 +805,8 @@ impl Drop for Transaction {
             }
             self.end_ddl();
         }
+        // Before those who wait for it are told of its end.
+        self.unshare(0);
         self.engine.leave(&self.slot);
         self.engine.collect_if_due();
         let mut reads = self.reads.take();

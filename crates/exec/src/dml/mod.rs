@@ -13,7 +13,7 @@
 
 mod changed;
 mod insert;
-mod source;
+pub(crate) mod source;
 pub mod target;
 pub(crate) mod writer;
 
@@ -23,12 +23,14 @@ pub use source::RowSource;
 pub use target::{Target, TargetSet, TextCompiler};
 
 use crate::expression::{Environment, Row, RowExpression};
+use crate::locking::Picked;
 use crate::query::RunOptions;
 use datafusion::logical_expr::LogicalPlan;
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, Error, ParameterType, Result, RowId, SqlState, SqlType, Value};
 use firn_txn::{Guard, Transaction, pin};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::collections::HashSet;
 use writer::{Cells, Writer};
 
@@ -40,6 +42,8 @@ pub struct DmlPlan {
     pub change: Change,
     /// RETURNING.
     pub returning: Option<Returning>,
+    /// Queries that lock rows and are run first: what they yield are parameters behind those.
+    pub picked: Vec<Picked>,
     /// The types of `$1`, `$2`, …
     pub parameters: Vec<ParameterType>,
 }
@@ -129,6 +133,9 @@ impl DmlPlan {
         };
         let mut lines = vec![format!("{verb} on {}", self.set.root().definition.name)];
         lines.extend(source.into_iter().map(|line| format!("  {line}")));
+        for picked in &self.picked {
+            lines.extend(picked.query.describe().into_iter().map(|line| format!("  {line}")));
+        }
         lines
     }
 
@@ -148,7 +155,12 @@ impl DmlPlan {
         parameters: &[Value],
         options: &RunOptions,
     ) -> Result<DmlOutcome> {
-        let environment = Environment { parameters, options };
+        let mut all = Cow::Borrowed(parameters);
+        for picked in &self.picked {
+            let values = picked.run(transaction, &all, options)?;
+            all.to_mut().extend(values);
+        }
+        let environment = Environment { parameters: &all, options };
         let mut run = Run {
             writer: Writer::new(&self.set, transaction, environment),
             returning: self.returning.as_ref(),

@@ -98,7 +98,7 @@ impl RowSource {
 }
 
 /// The row id that a short program yields: the bits of a [`RowId`] in a bigint.
-fn row_id(value: &Value) -> RowId {
+pub(crate) fn row_id(value: &Value) -> RowId {
     match value {
         Value::BigInt(bits) => RowId::from_bits(*bits as u64),
         other => panic!("{other:?} is no row id"),

@@ -103,18 +103,43 @@ impl ShortProgram {
         let environment = Environment { parameters, options };
         let skip = row_count(&self.skip, &environment, "OFFSET")?.unwrap_or(0);
         let fetch = row_count(&self.fetch, &environment, "LIMIT")?.unwrap_or(usize::MAX);
+        self.run_within(transaction, &environment, skip, fetch, result)
+    }
+
+    /// As [`ShortProgram::run`] for a program without LIMIT and OFFSET of its own, with these instead.
+    pub(crate) fn run_part(
+        &self,
+        transaction: &Transaction,
+        parameters: &[Value],
+        options: &RunOptions,
+        skip: usize,
+        fetch: usize,
+        result: &mut Vec<Value>,
+    ) -> Result<Completion> {
+        debug_assert!(self.skip.is_none() && self.fetch.is_none());
+        self.run_within(transaction, &Environment { parameters, options }, skip, fetch, result)
+    }
+
+    fn run_within(
+        &self,
+        transaction: &Transaction,
+        environment: &Environment<'_>,
+        skip: usize,
+        fetch: usize,
+        result: &mut Vec<Value>,
+    ) -> Result<Completion> {
         match &self.body {
             Body::Rows { outputs, sort } if sort.is_empty() => {
-                self.stream(transaction, &environment, outputs, skip, fetch, result)
+                self.stream(transaction, environment, outputs, skip, fetch, result)
             }
             Body::Rows { outputs, sort } => {
-                self.sort(transaction, &environment, outputs, sort, skip, fetch, result)
+                self.sort(transaction, environment, outputs, sort, skip, fetch, result)
             }
             Body::Aggregate { aggregates, types, outputs } => {
                 let mut states: Vec<_> = aggregates.iter().map(Aggregate::start).collect();
                 let guard = pin();
                 let finished =
-                    self.lookups.run(transaction, &environment, &guard, MOST_ROWS, &mut |row, _| {
+                    self.lookups.run(transaction, environment, &guard, MOST_ROWS, &mut |row, _| {
                         for (aggregate, state) in aggregates.iter().zip(&mut states) {
                             aggregate.add(state, row)?;
                         }
@@ -133,7 +158,7 @@ impl ShortProgram {
                     .collect::<Result<Vec<Value>>>()?;
                 let cells: Vec<Cell<'_>> =
                     values.iter().zip(types).map(|(value, ty)| value.as_cell(*ty)).collect();
-                let row = Row { cells: &cells, environment: &environment };
+                let row = Row { cells: &cells, environment };
                 for output in outputs {
                     result.push(output.evaluate(row)?.into_owned());
                 }
@@ -244,7 +269,7 @@ impl SortKey {
 }
 
 /// What LIMIT or OFFSET comes to; NULL is as if it were not there.
-fn row_count(
+pub(crate) fn row_count(
     expression: &Option<RowExpression>,
     environment: &Environment<'_>,
     clause: &str,

@@ -18,6 +18,7 @@ mod context;
 mod correlated;
 mod days;
 mod insert;
+mod locking;
 mod names;
 mod nodes;
 mod operators;
@@ -25,6 +26,7 @@ mod parameters;
 mod position;
 mod rewrite;
 
+pub use self::locking::LockingParts;
 pub use firn_exec::types::columns_of;
 
 use self::context::Context;
@@ -181,6 +183,16 @@ impl<'a> Binder<'a> {
             changed: Some(changed),
         };
         over.query(&query)
+    }
+
+    /// How many parameters are known of.
+    pub fn parameter_count(&self) -> usize {
+        self.parameters.count()
+    }
+
+    /// Adds a parameter that is not the user's.
+    pub fn add_parameter(&self, name: &str, ty: ParameterType) {
+        self.parameters.learn(name, Some(ty));
     }
 
     /// The types of `$1`, `$2`, … after binding. 42P18 if one is undetermined.

@@ -45,6 +45,11 @@ impl Parameters {
         self.0.lock().types.get(position(id)?).copied().flatten()
     }
 
+    /// How many are known of.
+    pub fn count(&self) -> usize {
+        self.0.lock().types.len()
+    }
+
     /// Whether something was learnt since the last call.
     pub fn take_news(&self) -> bool {
         std::mem::take(&mut self.0.lock().news)

@@ -354,14 +354,17 @@ fn count(expression: &mut Expr) {
     }
 }
 
-/// A lock that is not taken would lose updates.
+/// A lock that is not taken would lose updates. Those of whole statements have been taken off by now.
 fn refuse_locks(query: &Query) -> ControlFlow<Error> {
     match query.locks.first() {
         None => ControlFlow::Continue(()),
         Some(lock) => {
-            ControlFlow::Break(Error::unsupported(format!("SELECT … FOR {}", lock.lock_type)).with_hint(
-                "Use SERIALIZABLE, the default: what a transaction reads is validated when it commits.",
-            ))
+            let clause = firn_exec::locking::clause(crate::parse::locks::asked(lock).lock);
+            ControlFlow::Break(
+                Error::unsupported(format!("{clause} here")).with_hint(
+                    "Lock rows by a SELECT of its own, or by a sub-query of UPDATE or DELETE: WHERE id IN (SELECT …).",
+                ),
+            )
         }
     }
 }

@@ -82,6 +82,7 @@ pub(super) fn plan_update(
             may_repeat: !from.is_empty(),
         }),
         returning,
+        picked: Vec::new(),
         parameters: binder.parameter_types()?,
     })
 }
@@ -123,6 +124,7 @@ pub(super) fn plan_delete(
             may_repeat: !using.is_empty(),
         }),
         returning,
+        picked: Vec::new(),
         parameters: binder.parameter_types()?,
     })
 }

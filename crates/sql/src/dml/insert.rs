@@ -75,6 +75,7 @@ pub(super) fn plan(
         set,
         change: Change::Insert(Insert { columns, source, on_conflict }),
         returning,
+        picked: Vec::new(),
         parameters: binder.parameter_types()?,
     })
 }

@@ -6,6 +6,7 @@
 
 mod change;
 mod insert;
+mod picked;
 mod returning;
 
 use crate::bind::Binder;
@@ -21,19 +22,27 @@ use firn_exec::Table;
 use firn_exec::dml::{DmlPlan, TargetSet, TextCompiler};
 use firn_exec::error::from_datafusion;
 use firn_exec::expression::RowExpression;
+use firn_exec::locking::Picked;
 use firn_txn::Catalog;
 use firn_txn::catalog::{ColumnDef, TableDef};
 use std::ops::ControlFlow;
 
 /// Binds an INSERT, UPDATE or DELETE.
 pub fn plan(binder: &Binder<'_>, catalog: &Catalog, change: &Change) -> Result<DmlPlan> {
-    let with = change.with.as_ref();
-    match &change.tree {
+    let (mut tree, mut with) = (change.tree.clone(), change.with.clone());
+    let picked = picked::take(binder, &mut tree, &mut with)?;
+    let with = with.as_ref();
+    let mut plan = match &tree {
         ast::Statement::Insert(insert) => insert::plan(binder, catalog, insert, with, change.overriding),
         ast::Statement::Update(update) => change::plan_update(binder, catalog, update, with),
         ast::Statement::Delete(delete) => change::plan_delete(binder, catalog, delete, with),
         other => Err(Error::unsupported(format!("a change of rows by \"{other}\""))),
-    }
+    }?;
+    // Those that are left are the user's.
+    let added: usize = picked.iter().map(Picked::parameters).sum();
+    plan.parameters.truncate(plan.parameters.len() - added);
+    plan.picked = picked;
+    Ok(plan)
 }
 
 /// A table compiled for writing, with the tables that its foreign keys lead to.

@@ -5,6 +5,7 @@ use super::{Misfit, Place, Projection, Row};
 use crate::block::{Block, RawCell, set_bits};
 use crate::index::{AT_ONCE, Runs};
 use crate::memory::prefetch;
+use crate::row_lock::RowLock;
 use crate::version::Change;
 use crate::{Guard, Index, KeyBuffer, Table, WriteSet};
 use firn_base::sync::{Ordering, fence};
@@ -388,7 +389,8 @@ impl Table {
         let place = Place { block, at: slot.index() };
         loop {
             let head = block.head(slot, guard);
-            self.check_conflict(head, snapshot, guard)?;
+            self.check_conflict(head, snapshot, RowLock::Update, guard)?;
+            self.check_sharers(row, snapshot, || RowLock::NoKeyUpdate)?;
             // What another writer changes under our eyes here, linking finds out.
             let record = write_set.push_update(block, slot, R::LEN, |entries| {
                 // SAFETY: the slot is checked, and the columns are this block's.
@@ -401,6 +403,7 @@ impl Table {
             // Another writer came first, or the collector took the head away: look again.
             write_set.pop();
         }
+        self.check_sharers(row, snapshot, || RowLock::NoKeyUpdate)?;
         assert!(block.is_present(slot), "only rows that the snapshot sees are updated");
         // SAFETY: as above, and the row is ours.
         unsafe { R::store(place, layouts, values) };

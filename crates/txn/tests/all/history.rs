@@ -6,12 +6,13 @@
 //! its read time (plus the transaction's own writes). Invariants checked: snapshot reads (points and
 //! scans), first-updater-wins (no two overlapping transactions both wrote a row), unique keys; of
 //! serializable ones, that whoever wrote would have read the same right before its commit, also if it
-//! has moved on to a later snapshot meanwhile.
+//! has moved on to a later snapshot meanwhile; of locks, that as long as one is held nobody else commits
+//! a change that it keeps away.
 
 use crate::support::Bank;
 use firn_base::random::Random;
 use firn_base::{SqlState, Time, thread};
-use firn_txn::Isolation;
+use firn_txn::{Isolation, RowLock};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -29,6 +30,10 @@ struct Entry {
     /// Reads in order, each with the number of own writes before it.
     points: Vec<(usize, i32, Option<i64>)>,
     scans: Vec<(usize, Vec<(i32, i64)>)>,
+    /// Locks, each with the time at which its row was read.
+    locks: Vec<(Time, i32, RowLock)>,
+    /// A time up to which they were held.
+    held_until: Time,
 }
 
 /// `scans` takes time, in which others do not meet.
@@ -46,6 +51,8 @@ fn run_transaction(
         writes: Vec::new(),
         points: Vec::new(),
         scans: Vec::new(),
+        locks: Vec::new(),
+        held_until: Time(0),
     };
     for _ in 0..random.uniform(1, 8) {
         let key = random.uniform(0, i64::from(KEYS) - 1) as i32;
@@ -59,7 +66,19 @@ fn run_transaction(
                 entry.scans.push((entry.writes.len(), bank.scan(&tx)));
                 continue;
             }
-            (1..=2, _) => continue,
+            (1, _) => continue,
+            (2, Some(_)) => {
+                let locks = [RowLock::KeyShare, RowLock::Share, RowLock::NoKeyUpdate, RowLock::Update];
+                let lock = locks[random.uniform(0, 3) as usize];
+                // A row that it has given this key itself: before, others may have had one with it.
+                if entry.writes.iter().any(|(written, _)| *written == key) {
+                    continue;
+                }
+                bank.lock(&mut tx, key, lock).map(|()| {
+                    entry.locks.push((tx.snapshot().read_time, key, lock));
+                    Vec::new()
+                })
+            }
             (3, Some(_)) => bank.delete(&mut tx, key).map(|()| vec![(key, None)]),
             (4, Some(balance)) => {
                 let other = random.uniform(0, i64::from(KEYS) - 1) as i32;
@@ -74,7 +93,9 @@ fn run_transaction(
         match outcome {
             Ok(writes) if random.uniform(0, 9) == 0 => {
                 // Taken back: nothing of it may show.
-                drop(writes);
+                if writes.is_empty() {
+                    entry.locks.pop();
+                }
                 tx.rollback_to(savepoint);
             }
             Ok(writes) => entry.writes.extend(writes),
@@ -83,9 +104,11 @@ fn run_transaction(
                 let expected = [SqlState::SERIALIZATION_FAILURE, SqlState::UNIQUE_VIOLATION];
                 assert!(expected.contains(&error.state()), "{error:?}");
                 if error.state() == SqlState::UNIQUE_VIOLATION || random.uniform(0, 3) == 0 {
+                    entry.held_until = bank.engine.now();
                     return entry;
                 }
                 // It may be that the other has ended by now; and what was read may still hold.
+                entry.held_until = bank.engine.now();
                 if tx.restart(&statement).is_err() {
                     return entry;
                 }
@@ -93,6 +116,7 @@ fn run_transaction(
             }
         }
     }
+    entry.held_until = bank.engine.now();
     if random.uniform(0, 9) > 0 {
         let has_written = tx.has_writes();
         match tx.commit() {
@@ -112,6 +136,7 @@ fn check(mut entries: Vec<Entry>, isolation: Isolation, seed: u64) {
     let mut states: BTreeMap<Time, State> = BTreeMap::from([(Time(0), State::new())]);
     entries.sort_by_key(|entry| entry.commit_time);
     let mut last_writer: HashMap<i32, Time> = HashMap::new();
+    let mut changes: HashMap<i32, Vec<(Time, Option<i64>)>> = HashMap::new();
     for entry in &entries {
         let Some(time) = entry.commit_time else { continue };
         let mut state = states.last_key_value().unwrap().1.clone();
@@ -120,6 +145,7 @@ fn check(mut entries: Vec<Entry>, isolation: Isolation, seed: u64) {
         // anybody: meanwhile another may have taken the key.
         let net: BTreeMap<i32, Option<i64>> = entry.writes.iter().copied().collect();
         for (key, balance) in net.into_iter().filter(|(key, left)| left.is_some() || seen.contains_key(key)) {
+            changes.entry(key).or_default().push((time, balance));
             // A key that the transaction did not see may have come and gone meanwhile.
             let before = last_writer.insert(key, time);
             let unseen = before.is_some_and(|before| before > entry.read_time);
@@ -134,6 +160,18 @@ fn check(mut entries: Vec<Entry>, isolation: Isolation, seed: u64) {
         states.insert(time, state);
     }
     for entry in &entries {
+        for (since, key, lock) in &entry.locks {
+            let during = |time: &Time| time > since && *time <= entry.held_until;
+            let own = |time: &Time| entry.commit_time == Some(*time);
+            for (time, left) in changes.get(key).into_iter().flatten() {
+                let kept_away = *lock > RowLock::KeyShare || left.is_none();
+                assert!(
+                    !during(time) || own(time) || !kept_away,
+                    "seed {seed}: {key} was locked {lock:?} from {since:?} to {:?} and changed at {time:?}",
+                    entry.held_until
+                );
+            }
+        }
         check_reads(entry, states.range(..=entry.read_time).next_back().unwrap().1, seed);
         if isolation == Isolation::Serializable
             && let Some(time) = entry.commit_time

@@ -5,6 +5,7 @@ mod durable;
 mod history;
 mod isolation;
 mod killed;
+mod locks;
 mod native;
 mod recovery;
 mod serializable;

@@ -4,7 +4,7 @@ use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, Result, RowId, SqlType};
 use firn_storage::{ColumnSpec, Index, IndexColumn, IndexSpec, KeyBuffer, Table};
 use firn_txn::catalog::{ColumnDef, IndexColumnDef, IndexDef, Oid, TableDef};
-use firn_txn::{Columns, Config, Engine, Guard, Key, Str, TableAccess, Text, Transaction, pin};
+use firn_txn::{Columns, Config, Engine, Guard, Key, RowLock, Str, TableAccess, Text, Transaction, pin};
 use std::ops::Bound;
 
 pub const KEY: ColumnId = ColumnId(0);
@@ -128,6 +128,12 @@ impl Bank {
         let guard = pin();
         let row = self.find(tx, key, &guard).expect("the account exists");
         tx.update(&self.accounts, row, &[KEY], &[Cell::i32(new)], &guard)
+    }
+
+    pub fn lock(&self, tx: &mut Transaction, key: i32, lock: RowLock) -> Result<()> {
+        let guard = pin();
+        let row = self.find(tx, key, &guard).expect("the account exists");
+        tx.lock(&self.accounts, row, lock, &guard)
     }
 
     pub fn delete(&self, tx: &mut Transaction, key: i32) -> Result<()> {

@@ -1,0 +1,129 @@
+//! Locking rows of a table: by records of their chains, and by sharing them ([`crate::row_lock`]).
+
+use super::Table;
+use crate::row_lock::RowLock;
+use crate::version::{Change, Record};
+use crate::{Guard, WriteSet};
+use firn_base::{ColumnId, Error, Result, RowId, Snapshot, Stamp};
+
+impl Table {
+    /// The lock that the writer of a record holds by it.
+    #[cold]
+    pub(super) fn held_by(&self, record: Record<'_>, guard: &Guard) -> RowLock {
+        match record.change() {
+            Change::Lock => record.row_lock(),
+            Change::Update => self.lock_of_update(record.entries().map(|(column, _)| column), guard),
+            Change::Insert | Change::InsertMany | Change::Delete => RowLock::Update,
+        }
+    }
+
+    /// The lock that an update of some columns takes.
+    pub(super) fn lock_of_update(
+        &self,
+        mut columns: impl Iterator<Item = ColumnId>,
+        guard: &Guard,
+    ) -> RowLock {
+        let indexes = self.indexes.get(guard).all();
+        let is_key = |column| {
+            let unique = indexes.iter().filter(|index| index.spec().unique);
+            unique.flat_map(|index| &index.spec().columns).any(|part| part.column == column)
+        };
+        if columns.any(is_key) { RowLock::Update } else { RowLock::NoKeyUpdate }
+    }
+
+    /// Whether a lock, told by `lock` if anybody asks, would meet one that others share.
+    #[inline]
+    pub(crate) fn check_sharers(
+        &self,
+        row: RowId,
+        snapshot: Snapshot,
+        lock: impl FnOnce() -> RowLock,
+    ) -> Result<()> {
+        if self.sharers.is_empty() {
+            return Ok(());
+        }
+        match self.sharers.blocker(row, snapshot.owner, lock()) {
+            Some(blocker) => Err(Error::write_conflict(&self.name()).with_blocker(blocker)),
+            None => Ok(()),
+        }
+    }
+
+    /// Locks a row that `snapshot` sees until the transaction ends, such that nobody else holds the same lock.
+    /// Error: 40001.
+    pub fn lock(
+        &self,
+        write_set: &mut WriteSet,
+        snapshot: Snapshot,
+        row: RowId,
+        lock: RowLock,
+        guard: &Guard,
+    ) -> Result<()> {
+        debug_assert!(!lock.is_shared());
+        let block = self.block(row);
+        let slot = row.slot();
+        loop {
+            let head = block.head(slot, guard);
+            if self.holds(head, snapshot, lock, guard) {
+                return Ok(());
+            }
+            self.check_lockable(row, head, snapshot, lock, guard)?;
+            self.check_sharers(row, snapshot, || lock)?;
+            let record = write_set.push_lock(block, slot, lock);
+            block.prepare_write();
+            if block.link(record, head) {
+                break;
+            }
+            write_set.pop_lock();
+        }
+        self.check_sharers(row, snapshot, || lock)
+    }
+
+    /// Locks a row that `snapshot` sees together with others who only share it. Whether it has been locked
+    /// now and was not before: then [`Table::unshare`] is to be called. Error: 40001.
+    pub fn share(&self, snapshot: Snapshot, row: RowId, lock: RowLock, guard: &Guard) -> Result<bool> {
+        debug_assert!(lock.is_shared());
+        let block = self.block(row);
+        let head = || block.head(row.slot(), guard);
+        if self.holds(head(), snapshot, lock, guard) {
+            return Ok(false);
+        }
+        self.sharers
+            .add(row, snapshot.owner, lock, || self.check_lockable(row, head(), snapshot, lock, guard))
+    }
+
+    /// Whether a row that is to be locked is there, and nobody else is in the way. It may be gone if `snapshot`
+    /// reads later than the one in which it was found.
+    fn check_lockable(
+        &self,
+        row: RowId,
+        head: Option<Record<'_>>,
+        snapshot: Snapshot,
+        lock: RowLock,
+        guard: &Guard,
+    ) -> Result<()> {
+        self.check_conflict(head, snapshot, lock, guard)?;
+        match self.block(row).is_present(row.slot()) {
+            true => Ok(()),
+            false => Err(Error::write_conflict(&self.name())),
+        }
+    }
+
+    /// Takes back a lock that is shared.
+    pub fn unshare(&self, row: RowId, owner: Stamp, lock: RowLock) {
+        self.sharers.release(row, owner, lock);
+    }
+
+    /// Whether the owner of `snapshot` has changed or locked a row at least as firmly, by a record of its chain.
+    fn holds(&self, head: Option<Record<'_>>, snapshot: Snapshot, lock: RowLock, guard: &Guard) -> bool {
+        let mut next = head;
+        while let Some(record) = next
+            && record.stamp() == snapshot.owner
+        {
+            if !record.undone() && self.held_by(record, guard) >= lock {
+                return true;
+            }
+            next = record.older(guard);
+        }
+        false
+    }
+}

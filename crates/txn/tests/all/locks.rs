@@ -1,0 +1,315 @@
+//! Row locks, case by case.
+
+use crate::support::{Bank, commit};
+use firn_base::{Result, SqlState};
+use firn_txn::{Engine, Isolation, RowLock, Transaction, pin};
+use std::sync::Arc;
+
+const ALL: [RowLock; 4] = [RowLock::KeyShare, RowLock::Share, RowLock::NoKeyUpdate, RowLock::Update];
+
+fn bank() -> Bank {
+    let bank = Bank::open();
+    let mut tx = bank.engine.begin();
+    for key in 1..=3 {
+        bank.insert(&mut tx, key, 10 * i64::from(key)).unwrap();
+    }
+    commit(tx);
+    bank
+}
+
+fn snapshot(engine: &Arc<Engine>) -> Transaction {
+    engine.try_begin(Isolation::Snapshot).unwrap()
+}
+
+/// That what was tried met `other`, for whose end one can wait.
+fn assert_blocked(result: Result<()>, other: &Transaction) {
+    let error = result.expect_err("somebody is in the way");
+    assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE);
+    assert_eq!(error.blocker(), Some(other.snapshot().owner));
+}
+
+/// The locks of a row and the changes of it that go together, as PostgreSQL's table has them.
+#[test]
+fn locks_and_changes_keep_away_what_they_should() {
+    let bank = bank();
+    for held in ALL {
+        let mut holder = snapshot(&bank.engine);
+        bank.lock(&mut holder, 1, held).unwrap();
+        for wanted in ALL {
+            let mut other = snapshot(&bank.engine);
+            let outcome = bank.lock(&mut other, 1, wanted);
+            match held.conflicts_with(wanted) {
+                true => assert_blocked(outcome, &holder),
+                false => outcome.unwrap(),
+            }
+            bank.lock(&mut other, 2, wanted).unwrap();
+        }
+        let mut other = snapshot(&bank.engine);
+        match held {
+            RowLock::KeyShare => bank.set_balance(&mut other, 1, 11).unwrap(),
+            _ => assert_blocked(bank.set_balance(&mut other, 1, 11), &holder),
+        }
+        other.rollback();
+        assert_blocked(bank.set_key(&mut snapshot(&bank.engine), 1, 9), &holder);
+        assert_blocked(bank.delete(&mut snapshot(&bank.engine), 1), &holder);
+        // Who holds it may do all of that.
+        bank.set_balance(&mut holder, 1, 12).unwrap();
+        bank.set_key(&mut holder, 1, 9).unwrap();
+        bank.delete(&mut holder, 9).unwrap();
+        assert_eq!(bank.scan(&holder), [(2, 20), (3, 30)]);
+    }
+    for wanted in ALL {
+        let mut writer = snapshot(&bank.engine);
+        bank.set_balance(&mut writer, 1, 11).unwrap();
+        let mut other = snapshot(&bank.engine);
+        match wanted {
+            RowLock::KeyShare => bank.lock(&mut other, 1, wanted).unwrap(),
+            _ => assert_blocked(bank.lock(&mut other, 1, wanted), &writer),
+        }
+        drop(other);
+        bank.set_key(&mut writer, 1, 9).unwrap();
+        assert_blocked(bank.lock(&mut snapshot(&bank.engine), 1, wanted), &writer);
+        writer.rollback();
+        let mut writer = snapshot(&bank.engine);
+        bank.delete(&mut writer, 1).unwrap();
+        assert_blocked(bank.lock(&mut snapshot(&bank.engine), 1, wanted), &writer);
+    }
+}
+
+#[test]
+fn a_lock_that_has_ended_is_in_nobodys_way_and_takes_no_part_in_the_log() {
+    let bank = bank();
+    for lock in ALL {
+        for commits in [true, false] {
+            let mut old = snapshot(&bank.engine);
+            let mut holder = snapshot(&bank.engine);
+            let read_time = holder.snapshot().read_time;
+            bank.lock(&mut holder, 1, lock).unwrap();
+            assert!(!holder.has_writes());
+            match commits {
+                true => {
+                    let ticket = holder.commit().unwrap();
+                    assert_eq!((ticket.time, ticket.lsn), (read_time, None));
+                }
+                false => holder.rollback(),
+            }
+            // One that began before it as well: nothing has changed.
+            bank.lock(&mut old, 1, RowLock::Update).unwrap();
+            bank.set_balance(&mut old, 1, 10).unwrap();
+            assert_eq!(bank.scan(&old), [(1, 10), (2, 20), (3, 30)]);
+            old.rollback();
+        }
+    }
+}
+
+#[test]
+fn a_committed_change_that_is_not_seen_conflicts_unless_it_leaves_what_is_locked() {
+    let bank = bank();
+    let mut old = ALL.map(|lock| (lock, snapshot(&bank.engine)));
+    let mut writer = bank.engine.begin();
+    bank.set_balance(&mut writer, 1, 11).unwrap();
+    commit(writer);
+    for (lock, tx) in &mut old {
+        let outcome = bank.lock(tx, 1, *lock);
+        match lock {
+            RowLock::KeyShare => outcome.unwrap(),
+            _ => {
+                let error = outcome.unwrap_err();
+                assert_eq!((error.state(), error.blocker()), (SqlState::SERIALIZATION_FAILURE, None));
+            }
+        }
+    }
+}
+
+/// Who may move on locks the newest version, and finds it so once it has moved on.
+#[test]
+fn a_row_that_has_changed_is_locked_as_it_is_by_now() {
+    let bank = bank();
+    for lock in ALL {
+        let mut tx = bank.engine.begin();
+        let mut writer = bank.engine.begin();
+        let balance = bank.balance(&writer, 1).unwrap() + 1;
+        bank.set_balance(&mut writer, 1, balance).unwrap();
+        bank.set_key(&mut writer, 2, 9).unwrap();
+        bank.delete(&mut writer, 9).unwrap();
+        let guard = pin();
+        let statement = tx.begin_statement();
+        let rows = [1, 2].map(|key| bank.find(&tx, key, &guard).unwrap());
+        let newest = |tx: &mut Transaction, row| tx.lock_newest(&bank.accounts, row, lock, &pin());
+        assert_blocked(newest(&mut tx, rows[1]), &writer);
+        commit(writer);
+        newest(&mut tx, rows[0]).unwrap();
+        // The other one is gone.
+        assert_eq!(newest(&mut tx, rows[1]).unwrap_err().blocker(), None);
+        drop(guard);
+        assert_blocked(bank.lock(&mut snapshot(&bank.engine), 1, RowLock::Update), &tx);
+        tx.restart(&statement).unwrap();
+        assert_blocked(bank.lock(&mut snapshot(&bank.engine), 1, RowLock::Update), &tx);
+        assert_eq!(bank.scan(&tx), [(1, balance), (3, 30)]);
+        bank.lock(&mut tx, 1, lock).unwrap();
+        bank.set_balance(&mut tx, 1, balance + 1).unwrap();
+        bank.insert(&mut tx, 2, 20).unwrap();
+        commit(tx);
+    }
+}
+
+#[test]
+fn locks_that_are_shared_go_with_a_savepoint_and_others_stay_until_the_end() {
+    let bank = bank();
+    let mut holder = snapshot(&bank.engine);
+    bank.lock(&mut holder, 1, RowLock::Share).unwrap();
+    let savepoint = holder.savepoint();
+    bank.lock(&mut holder, 1, RowLock::Share).unwrap();
+    bank.lock(&mut holder, 2, RowLock::Share).unwrap();
+    bank.lock(&mut holder, 3, RowLock::Update).unwrap();
+    holder.rollback_to(savepoint);
+    let mut other = snapshot(&bank.engine);
+    assert_blocked(bank.set_balance(&mut other, 1, 0), &holder);
+    bank.set_balance(&mut other, 2, 0).unwrap();
+    assert_blocked(bank.set_balance(&mut other, 3, 0), &holder);
+    // It may take it again.
+    bank.lock(&mut holder, 3, RowLock::Update).unwrap();
+    bank.set_balance(&mut holder, 3, 33).unwrap();
+    commit(holder);
+    other.rollback();
+    assert_eq!(bank.scan(&bank.engine.begin()), [(1, 10), (2, 20), (3, 33)]);
+}
+
+#[test]
+fn several_share_a_row_and_the_last_of_them_lets_it_go() {
+    let bank = bank();
+    let mut first = snapshot(&bank.engine);
+    let mut second = snapshot(&bank.engine);
+    bank.lock(&mut first, 1, RowLock::KeyShare).unwrap();
+    bank.lock(&mut second, 1, RowLock::Share).unwrap();
+    // Twice, and less firmly than it has it.
+    bank.lock(&mut second, 1, RowLock::KeyShare).unwrap();
+    assert_blocked(bank.set_balance(&mut first, 1, 11), &second);
+    bank.lock(&mut first, 1, RowLock::Share).unwrap();
+    second.rollback();
+    assert_blocked(bank.set_balance(&mut snapshot(&bank.engine), 1, 12), &first);
+    bank.set_balance(&mut first, 1, 13).unwrap();
+    commit(first);
+    assert_eq!(bank.balance(&bank.engine.begin(), 1), Some(13));
+}
+
+/// A reader who began before keeps every record; the locks among them tell it nothing, and go.
+#[test]
+fn a_long_reader_sees_through_locks_and_they_are_collected() {
+    let bank = bank();
+    let old = bank.engine.begin();
+    for balance in 0..200 {
+        let mut tx = bank.engine.begin();
+        bank.lock(&mut tx, 1, RowLock::Update).unwrap();
+        if balance % 3 > 0 {
+            bank.set_balance(&mut tx, 1, balance).unwrap();
+        }
+        match balance % 5 {
+            0 => tx.rollback(),
+            _ => commit(tx),
+        }
+    }
+    assert_eq!(bank.balance(&old, 1), Some(10));
+    assert_eq!(bank.balance(&bank.engine.begin(), 1), Some(199));
+    assert_eq!(bank.scan(&old)[0], (1, 10));
+    old.rollback();
+    for _ in 0..500 {
+        if bank.engine.garbage_backlog() == 0 {
+            break;
+        }
+        firn_base::clock::sleep(std::time::Duration::from_millis(10));
+    }
+    assert_eq!(bank.engine.garbage_backlog(), 0);
+    assert_eq!(bank.scan(&bank.engine.begin()), [(1, 199), (2, 20), (3, 30)]);
+}
+
+/// Behind a long reader the pairs of lock and change are trimmed as changes alone are.
+#[test]
+#[cfg_attr(miri, ignore = "slow")]
+fn locks_do_not_keep_chains_from_being_trimmed() {
+    let bank = bank();
+    let old = bank.engine.begin();
+    for balance in 0..40_000 {
+        let mut tx = bank.engine.begin();
+        bank.lock(&mut tx, 1, RowLock::Update).unwrap();
+        if balance % 2 == 0 {
+            bank.set_balance(&mut tx, 1, balance).unwrap();
+        }
+        commit(tx);
+    }
+    for _ in 0..1000 {
+        if bank.engine.garbage_backlog() <= 10_000 {
+            break;
+        }
+        firn_base::clock::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(bank.engine.garbage_backlog() <= 10_000, "nothing was trimmed");
+    assert_eq!(bank.scan(&old), [(1, 10), (2, 20), (3, 30)]);
+    assert_eq!(bank.balance(&bank.engine.begin(), 1), Some(39_998));
+}
+
+/// What another locks has not changed: a serializable transaction that has read it may commit.
+#[test]
+fn a_lock_is_no_change_to_who_has_read_the_row() {
+    let bank = bank();
+    let mut reader = bank.engine.begin();
+    assert_eq!(bank.balance(&reader, 1), Some(10));
+    let mut holder = bank.engine.begin();
+    bank.lock(&mut holder, 1, RowLock::Update).unwrap();
+    bank.set_balance(&mut holder, 2, 21).unwrap();
+    commit(holder);
+    bank.set_balance(&mut reader, 3, 31).unwrap();
+    commit(reader);
+    // And who has only read and locked has nothing to fear from what others have changed meanwhile.
+    let mut locker = bank.engine.begin();
+    assert_eq!(bank.balance(&locker, 2), Some(21));
+    bank.lock(&mut locker, 1, RowLock::Update).unwrap();
+    let mut writer = bank.engine.begin();
+    bank.set_balance(&mut writer, 2, 22).unwrap();
+    commit(writer);
+    commit(locker);
+}
+
+#[test]
+fn a_locked_row_that_lies_in_place_still_has_its_key() {
+    let bank = bank();
+    let mut holder = bank.engine.begin();
+    bank.lock(&mut holder, 1, RowLock::Update).unwrap();
+    let taken = bank.insert(&mut bank.engine.begin(), 1, 0).unwrap_err();
+    assert_eq!(taken.state(), SqlState::UNIQUE_VIOLATION);
+}
+
+/// Many lock, read, add one and commit: none of the additions is lost, whichever lock they take. Those who
+/// come to it by way of a shared lock fail when two of them would wait for each other.
+#[test]
+fn what_is_read_under_a_lock_stays_so_until_the_end() {
+    use firn_base::thread;
+    const ROUNDS: i64 = if cfg!(miri) { 5 } else { 400 };
+    for lock in [RowLock::Share, RowLock::NoKeyUpdate, RowLock::Update] {
+        let bank = Arc::new(bank());
+        let adder = |bank: Arc<Bank>| {
+            move || {
+                let mut added = 0;
+                while added < ROUNDS {
+                    let mut tx = snapshot(&bank.engine);
+                    // The lock first, then a snapshot that is not older than it.
+                    let locked = bank.lock(&mut tx, 1, lock);
+                    let balance = bank.balance(&tx, 1).unwrap();
+                    if locked.is_err() {
+                        thread::yield_now();
+                        continue;
+                    }
+                    let newest = bank.balance(&snapshot(&bank.engine), 1);
+                    assert_eq!(newest, Some(balance), "nobody else has changed it");
+                    if bank.set_balance(&mut tx, 1, balance + 1).is_ok() {
+                        commit(tx);
+                        added += 1;
+                    }
+                }
+            }
+        };
+        let adders: Vec<_> = (0..3).map(|_| thread::spawn("adder", adder(bank.clone()))).collect();
+        adders.into_iter().for_each(|adder| adder.join().unwrap());
+        assert_eq!(bank.balance(&bank.engine.begin(), 1), Some(10 + 3 * ROUNDS), "{lock:?}");
+    }
+}
