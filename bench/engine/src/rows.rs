@@ -2,8 +2,6 @@
 //! 000, table 2.2), and what versions cost a scan (its figures 2.8 to 2.10). Without a log.
 
 use crate::schema::tables;
-use arrow_array::cast::AsArray;
-use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, Int32Array};
 use firn_base::clock::now;
 use firn_base::random::Random;
@@ -176,16 +174,10 @@ pub fn scans(rows: usize, runs: usize) -> Result<Scans> {
     };
     let arrays = time(&mut || arrays.iter().map(|array| add(array)).sum());
 
+    let both: Columns<(i32, i32)> = access.all_columns()?;
     let scan = |tx: &firn_txn::Transaction| {
-        let scan = table.scan(tx.snapshot(), &[pairs::x, pairs::y], false).in_batches_of(VECTOR_ROWS);
         let mut sum = 0;
-        while let Some(batch) = scan.next_batch(&pin()) {
-            sum += batch
-                .columns
-                .iter()
-                .map(|column| add(column.as_primitive::<Int32Type>().values()))
-                .sum::<i64>();
-        }
+        tx.scan_as(&both, |(x, y)| sum += add(x) + add(y));
         sum
     };
     // The versions of the load are collected, and the first scan finds that there are none.
@@ -199,7 +191,6 @@ pub fn scans(rows: usize, runs: usize) -> Result<Scans> {
     }
     let clean = time(&mut || scan(&reader));
 
-    let both: Columns<(i32, i32)> = access.all_columns()?;
     let ids = row_ids(table);
     for _ in 0..rows / 10_000 {
         let row = ids[random.uniform(0, rows as i64 - 1) as usize];
@@ -221,9 +212,6 @@ pub fn scans(rows: usize, runs: usize) -> Result<Scans> {
     });
     Ok(Scans { rows, arrays, clean, dirty, row_by_row })
 }
-
-/// Rows that a scan is asked for at a time: they fit into the first cache.
-const VECTOR_ROWS: usize = 2048;
 
 /// The sum of numbers.
 fn add(numbers: &[i32]) -> i64 {

@@ -36,5 +36,5 @@ pub use region::Provider;
 pub use row_lock::RowLock;
 pub use scan::{ScanBatch, TableScan};
 pub use table::{ColumnSpec, Found, Gate, Restored, Table, TableOptions};
-pub use typed::{Field, Misfit, Projection, Row, Rows, Str, Text};
+pub use typed::{Field, Misfit, Projection, Row, Rows, Str, Text, Vectors};
 pub use write_set::{Changed, Mark, Retired, WriteSet};

@@ -51,6 +51,8 @@ pub struct TableScan {
     blocks: u64,
     /// Rows of a batch at most.
     batch_rows: u32,
+    /// Whether values are given as they are stored, where Arrow has them wider.
+    as_stored: bool,
     batches_per_block: u64,
     /// The next batch to give out, counted over all blocks.
     next: AtomicU64,
@@ -66,6 +68,7 @@ impl TableScan {
         TableScan {
             blocks: table.blocks().len(),
             batch_rows: BATCH_ROWS as u32,
+            as_stored: false,
             batches_per_block: u64::from(table.layout().slots.div_ceil(BATCH_ROWS as u32)),
             table,
             snapshot,
@@ -75,18 +78,42 @@ impl TableScan {
         }
     }
 
-    /// With smaller batches, for who looks at each but briefly: then they stay in the core's first cache.
-    /// A multiple of 1,024, at most [`BATCH_ROWS`].
-    pub fn in_batches_of(self, rows: usize) -> TableScan {
-        assert!(
-            (RANGE_SLOTS as usize..=BATCH_ROWS).contains(&rows) && rows.is_multiple_of(RANGE_SLOTS as usize)
-        );
-        let batch_rows = rows as u32;
-        TableScan {
-            batch_rows,
-            batches_per_block: u64::from(self.table.layout().slots.div_ceil(batch_rows)),
-            ..self
+    /// Not for batches but for [`TableScan::next_block`], of which each takes a whole block.
+    pub(crate) fn as_stored(self, batch_rows: u32) -> TableScan {
+        TableScan { as_stored: true, batch_rows, batches_per_block: 1, ..self }
+    }
+
+    /// Calls `visit` with the columns of the next block's rows, some rows at a time. False if there is no
+    /// further block.
+    pub(crate) fn next_block(
+        &self,
+        guard: &Guard,
+        visit: &mut dyn FnMut(&mut dyn Iterator<Item = &Values>),
+    ) -> bool {
+        assert!(self.as_stored, "the scan was begun for batches");
+        let number = BlockNumber(self.next.fetch_add(1, Ordering::Relaxed));
+        if number.0 >= self.blocks {
+            return false;
         }
+        let block = self.table.blocks().get(number).expect("counted when the scan began");
+        let mut gather = self.gather(block, self.batch_rows, guard);
+        let end = block.allocated();
+        let mut next = 0;
+        while next < end {
+            let to = end.min(next + self.batch_rows);
+            gather.truncate(0);
+            while next < to {
+                next = gather.ranges(next, to);
+            }
+            if gather.rows > 0 {
+                visit(&mut gather.columns.iter().map(|column| &column.values));
+            }
+        }
+        if gather.asked_for_reset {
+            guard.flush();
+        }
+        gather.columns.into_iter().for_each(Column::keep);
+        true
     }
 
     /// The next batch, of at most [`BATCH_ROWS`] rows; never empty. `None` when the table is through.
@@ -108,22 +135,23 @@ impl TableScan {
         }
     }
 
-    fn read(&self, block: &Block, first: u32, end: u32, guard: &Guard) -> Option<ScanBatch> {
-        let mut gather = Gather {
+    fn gather<'a>(&'a self, block: &'a Block, rows: u32, guard: &'a Guard) -> Gather<'a> {
+        let column = |column: &ColumnId| Column::new(block, *column, rows as usize, self.as_stored);
+        Gather {
             scan: self,
             block,
             guard,
-            columns: self
-                .columns
-                .iter()
-                .map(|column| Column::new(block, *column, (end - first) as usize))
-                .collect(),
+            columns: self.columns.iter().map(column).collect(),
             asked_for_reset: false,
             rows: 0,
             row_ids: self.row_ids.then(Vec::new),
             raw: vec![RawCell::default(); self.columns.len()],
-        };
+        }
+    }
+
+    fn read(&self, block: &Block, first: u32, end: u32, guard: &Guard) -> Option<ScanBatch> {
         debug_assert!(end - first <= RANGES_PER_BATCH * RANGE_SLOTS);
+        let mut gather = self.gather(block, end - first, guard);
         let mut next = first;
         while next < end {
             next = gather.ranges(next, end);
@@ -371,26 +399,33 @@ struct Column<'a> {
     validity: Option<BooleanBufferBuilder>,
 }
 
-enum Values {
+/// Values of a column in the making.
+pub enum Values {
+    /// Booleans.
     Bits(BooleanBufferBuilder),
+    /// Of 2 bytes.
     Two(Vec<u16>),
+    /// Of 4.
     Four(Vec<u32>),
+    /// Of 8.
     Eight(Vec<u64>),
     /// An 8-byte numeric, widened for Arrow.
     Narrow(Vec<i128>),
+    /// Of 16 bytes.
     Sixteen(Vec<u128>),
+    /// Strings.
     Views(Vec<u128>),
 }
 
 impl<'a> Column<'a> {
-    fn new(block: &'a Block, id: ColumnId, capacity: usize) -> Column<'a> {
+    fn new(block: &'a Block, id: ColumnId, capacity: usize, as_stored: bool) -> Column<'a> {
         let layout = block.layout.column(id);
         let ty = block.layout.types[id.index()];
         let values = match (layout.unit(), ty) {
             (Unit::Bit, _) => Values::Bits(BooleanBufferBuilder::new(capacity)),
             (Unit::Two, _) => Values::Two(spare::take(capacity)),
             (Unit::Four, _) => Values::Four(spare::take(capacity)),
-            (Unit::Eight, SqlType::Numeric { .. }) => Values::Narrow(spare::take(capacity)),
+            (Unit::Eight, SqlType::Numeric { .. }) if !as_stored => Values::Narrow(spare::take(capacity)),
             (Unit::Eight, _) => Values::Eight(spare::take(capacity)),
             (Unit::Pair, _) => Values::Sixteen(spare::take(capacity)),
             (Unit::View, _) => Values::Views(spare::take(capacity)),
@@ -446,6 +481,18 @@ impl<'a> Column<'a> {
         }
         if let Some(validity) = &mut self.validity {
             validity.truncate(rows);
+        }
+    }
+
+    /// Keeps its memory for the next.
+    fn keep(self) {
+        match self.values {
+            Values::Two(values) => spare::keep(values),
+            Values::Four(values) => spare::keep(values),
+            Values::Eight(values) => spare::keep(values),
+            Values::Sixteen(values) | Values::Views(values) => spare::keep(values),
+            Values::Narrow(values) => spare::keep(values),
+            Values::Bits(_) => {}
         }
     }
 

@@ -42,7 +42,7 @@ pub(crate) fn take<T: Spare>(capacity: usize) -> Vec<T> {
 }
 
 /// Keeps a vector's memory.
-fn keep<T: Spare>(mut piece: Vec<T>) {
+pub(crate) fn keep<T: Spare>(mut piece: Vec<T>) {
     if piece.capacity() * size_of::<T>() <= LARGEST_BYTES {
         piece.clear();
         T::with(|pieces| {

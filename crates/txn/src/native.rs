@@ -56,7 +56,7 @@ use crate::transaction::{Ticket, Transaction};
 use firn_base::random::Random;
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, RowId, SqlState, clock};
-use firn_storage::{Guard, Index, KeyBuffer, Misfit, Projection, Row, Rows, Table};
+use firn_storage::{Guard, Index, KeyBuffer, Misfit, Projection, Row, Rows, Table, Vectors, pin};
 use std::marker::PhantomData;
 use std::ops::Bound;
 use std::time::Duration;
@@ -354,6 +354,15 @@ impl Transaction {
         visit: impl FnMut(RowId, R::Values<'g>) -> bool,
     ) {
         self.range_as(key, Bound::Included(prefix), Bound::Included(prefix), false, columns, guard, visit);
+    }
+
+    /// Calls `visit` with slices of the columns of all visible rows, some rows at a time, in no particular
+    /// order.
+    pub fn scan_as<R: Vectors>(&self, columns: &Columns<R>, mut visit: impl FnMut(R::Slices<'_>)) {
+        let Columns { table, projection } = columns;
+        self.note_scan(table, &[], projection.set());
+        let scan = table.scan_as(self.snapshot(), projection);
+        while scan.next_vectors::<R>(&pin(), &mut visit) {}
     }
 
     /// Asks the processor to fetch what reading or setting columns of a row touches.

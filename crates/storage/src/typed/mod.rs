@@ -15,6 +15,7 @@
 //! | `Option<T>` | a nullable column |
 
 mod row;
+mod scan;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ use crate::table::ColumnSpec;
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, ColumnSet, SqlType};
 pub use row::Row;
+pub use scan::Vectors;
 pub use table::Rows;
 
 /// One slot of a block: where the values of a row lie. Only storage makes any.

@@ -255,3 +255,41 @@ fn a_projection_of_another_table_is_refused() {
     let row = Row0::random(1, random);
     let _ = table.insert_as(&mut write_set(&table), own(0), &columns, &row.values(), &pin());
 }
+
+#[test]
+fn slices_of_a_scan_hold_what_the_snapshot_sees() -> Result<()> {
+    let (table, _) = table();
+    let columns = table.projection::<Everything>(&ids()).unwrap();
+    let numbers = table.projection::<(i32, i16, i64, f32, f64)>(&[0, 2, 3, 4, 5].map(ColumnId)).unwrap();
+    let guard = &pin();
+    let mut writes = write_set(&table);
+    let random = &mut Random::seeded(8);
+    let count = if cfg!(miri) { 70 } else { 5_000 };
+    for id in 0..count {
+        table.insert_as(&mut writes, own(0), &columns, &Row0::random(id, random).values(), guard)?;
+    }
+    writes.stamp(Time(1));
+    let mut writes = write_set(&table);
+    let id = table.projection::<(i64,)>(&[ColumnId(3)]).unwrap();
+    let rows = || {
+        let mut rows = Vec::new();
+        let scan = table.scan_as(other(1), &numbers);
+        while scan.next_vectors::<(i32, i16, i64, f32, f64)>(guard, &mut |(a, b, c, d, e)| {
+            assert!(a.len() == b.len() && a.len() <= 2048);
+            rows.extend((0..a.len()).map(|at| (a[at], b[at], c[at], d[at], e[at])));
+        }) {}
+        rows
+    };
+    let before = rows();
+    assert_eq!(before.len(), count as usize);
+    for (number, row) in before.iter().enumerate() {
+        assert_eq!(*row, (number as i32, row.2 as i16, row.2, row.2 as i32 as f32, row.2 as i32 as f64));
+    }
+    let scan = table.scan(other(1), &[], true);
+    let ids = scan.next_batch(guard).unwrap().row_ids.unwrap();
+    for row in ids.values().iter().step_by(7) {
+        table.update_as(&mut writes, own(1), RowId::from_bits(*row), &id, &(-1,), guard)?;
+    }
+    assert!(rows() == before, "nobody has committed that");
+    Ok(())
+}
