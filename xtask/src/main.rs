@@ -13,12 +13,14 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test   all that a change must pass: tidy, clippy, every test, PostgreSQL's clients as far as
-         they can be had, fuzz targets building, and Miri and ThreadSanitizer where their
+  test   all that a change must pass: tidy, clippy, every test, the models, PostgreSQL's clients as
+         far as they can be had, fuzz targets building, and Miri and ThreadSanitizer where their
          toolchain is installed
   ci     the same
   tidy   the rules of STYLE.md and docs/decisions that a program can check; quick
-  soak   the long tests, which `test` leaves out (#[ignore])
+  soak [MINUTES]
+         every model for so many minutes (2), ThreadSanitizer, and the long tests, which `test`
+         leaves out (#[ignore])
   fuzz TARGET [SECONDS]
          feeds random bytes to a target of fuzz/ for a minute or so; keeps what it learns in
          fuzz/corpus and what breaks the target in fuzz/artifacts
@@ -34,17 +36,23 @@ fn main() -> ExitCode {
     let passed = match arguments[..] {
         ["test" | "ci"] => steps::test(root),
         ["tidy"] => tidy::run(root),
-        ["soak"] => steps::soak(root),
+        ["soak"] => steps::soak(root, 2),
+        ["soak", minutes] => match minutes.parse() {
+            Ok(minutes) => steps::soak(root, minutes),
+            Err(_) => return usage(),
+        },
         ["fuzz", target] => fuzz::run(root, target, "60"),
         ["fuzz", target, seconds] => fuzz::run(root, target, seconds),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             true
         }
-        _ => {
-            eprint!("{HELP}");
-            return ExitCode::from(2);
-        }
+        _ => return usage(),
     };
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn usage() -> ExitCode {
+    eprint!("{HELP}");
+    ExitCode::from(2)
 }

@@ -30,6 +30,9 @@ struct Run<'a> {
     remarks: Vec<String>,
 }
 
+/// The tests that run the engine under a model checker (docs/decisions/0013-models-run-the-engine.md).
+const MODELS: [&str; 7] = ["-p", "firn-txn", "--features", "models", "--test", "models", "--locked"];
+
 /// Everything that a change must pass.
 pub fn test(root: &Path) -> bool {
     let mut run = Run { root, steps: Vec::new(), count: Count::default(), remarks: Vec::new() };
@@ -37,9 +40,13 @@ pub fn test(root: &Path) -> bool {
     run.step("clippy", |run| {
         run.cargo(&["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"])
     });
+    run.step("clippy of the models", |run| {
+        run.cargo(&[&["clippy"][..], &MODELS, &["--", "-D", "warnings"]].concat())
+    });
     run.step("unit, integration and documentation tests", |run| {
         run.cargo(&["test", "--workspace", "--locked", "--no-fail-fast"])
     });
+    run.step("models", |run| run.cargo(&[&["test"][..], &MODELS].concat()));
     run.step("clients", Run::clients);
     run.step("fuzz targets build", |run| {
         run.cargo(&["build", "--manifest-path", "fuzz/Cargo.toml", "--locked"])
@@ -64,29 +71,19 @@ pub fn test(root: &Path) -> bool {
         }
         miri(&["-p", "firn-txn", "--test", "all", "--", "isolation::"])
     });
-    run.step("thread sanitizer", |run| {
-        if !nightly_has("rust-src") {
-            return Outcome::Skipped("no nightly toolchain with rust-src");
-        }
-        let mut sanitized = Command::new("rustup");
-        sanitized.args(["run", "nightly", "cargo", "test", "--locked", "-Zbuild-std"]);
-        sanitized.args([
-            "--target",
-            "x86_64-unknown-linux-gnu",
-            "-p",
-            "firn-storage",
-            "-p",
-            "firn-txn",
-            "--lib",
-        ]);
-        run.tests(sanitized.env("RUSTFLAGS", "-Zsanitizer=thread"))
-    });
+    run.step("thread sanitizer", Run::thread_sanitizer);
     run.finish()
 }
 
-/// The long tests.
-pub fn soak(root: &Path) -> bool {
+/// What chance decides, for longer: every model for so many minutes, and ThreadSanitizer; and the long tests.
+pub fn soak(root: &Path, minutes: u64) -> bool {
     let mut run = Run { root, steps: Vec::new(), count: Count::default(), remarks: Vec::new() };
+    run.step("models", |run| {
+        let mut models = Command::new("cargo");
+        models.arg("test").args(MODELS).env("FIRN_MODEL_SECONDS", (60 * minutes).to_string());
+        run.tests(&mut models)
+    });
+    run.step("thread sanitizer", Run::thread_sanitizer);
     run.step("long tests", |run| {
         run.cargo(&["test", "--workspace", "--locked", "--no-fail-fast", "--", "--ignored"])
     });
@@ -102,6 +99,16 @@ impl Run<'_> {
             println!("skipped: {why}");
         }
         self.steps.push((name, outcome, begin.elapsed()));
+    }
+
+    fn thread_sanitizer(&mut self) -> Outcome {
+        if !nightly_has("rust-src") {
+            return Outcome::Skipped("no nightly toolchain with rust-src");
+        }
+        let mut sanitized = Command::new("rustup");
+        sanitized.args(["run", "nightly", "cargo", "test", "--locked", "-Zbuild-std"]);
+        sanitized.args(["--target", "x86_64-unknown-linux-gnu", "-p", "firn-storage", "-p", "firn-txn"]);
+        self.tests(sanitized.arg("--lib").env("RUSTFLAGS", "-Zsanitizer=thread"))
     }
 
     /// PostgreSQL's clients against the server. One that cannot be had here is skipped: a machine

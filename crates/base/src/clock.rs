@@ -19,8 +19,12 @@ pub fn wall_clock_micros() -> i64 {
     }
 }
 
-/// Lets `duration` pass.
+/// Lets `duration` pass. In a model, time is what others do.
 pub fn sleep(duration: Duration) {
+    #[cfg(feature = "models")]
+    if crate::sync::in_model() {
+        return shuttle::thread::yield_now();
+    }
     std::thread::sleep(duration);
 }
 

@@ -1,7 +1,40 @@
 //! The door to atomics and locks.
+//!
+//! With the feature `models`, which only tests turn on, they are those of [`modelled`]: the same, but a
+//! model checker says who goes on between one step and the next
+//! (docs/decisions/0013-models-run-the-engine.md).
 
-pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-pub use std::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+#[cfg(feature = "models")]
+mod modelled;
+
+#[cfg(feature = "models")]
+pub use modelled::{
+    AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex,
+    MutexGuard, OnceLock, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
-pub use std::sync::{Arc, OnceLock, Weak, mpsc};
+#[cfg(not(feature = "models"))]
+pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+#[cfg(not(feature = "models"))]
+pub use std::sync::OnceLock;
+#[cfg(not(feature = "models"))]
+pub use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
+};
+pub use std::sync::atomic::{Ordering, fence};
+pub use std::sync::{Arc, Weak, mpsc};
+
+/// Locks that models do not see: of the memory that everything is made of, which is the process's and
+/// outlives a model. Nothing else of this door is used under one.
+pub mod unmodelled {
+    pub use parking_lot::{Condvar, Mutex, MutexGuard};
+    pub use std::sync::atomic::AtomicBool;
+}
+
+/// Whether the caller runs in a model.
+#[inline]
+pub fn in_model() -> bool {
+    #[cfg(feature = "models")]
+    return modelled::in_model();
+    #[cfg(not(feature = "models"))]
+    false
+}

@@ -2,14 +2,35 @@
 
 use crate::Result;
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
-pub use std::thread::{JoinHandle, Scope, ScopedJoinHandle, available_parallelism, scope, yield_now};
+#[cfg(feature = "models")]
+pub use modelled::{JoinHandle, yield_now};
+#[cfg(not(feature = "models"))]
+pub use std::thread::{JoinHandle, yield_now};
+pub use std::thread::{Scope, ScopedJoinHandle, available_parallelism, scope};
+
+#[cfg(feature = "models")]
+mod modelled;
 
 /// Starts a named thread. Panics if the operating system refuses.
+#[allow(clippy::useless_conversion, reason = "a handle is another type with `models`")]
 pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    #[cfg(feature = "models")]
+    if crate::sync::in_model() {
+        return JoinHandle::task(name, body);
+    }
     std::thread::Builder::new()
         .name(name.to_owned())
         .spawn(body)
         .expect("the operating system starts a thread")
+        .into()
+}
+
+/// Whether that thread is the caller.
+pub fn is_current<T>(thread: &JoinHandle<T>) -> bool {
+    #[cfg(feature = "models")]
+    return thread.is_current();
+    #[cfg(not(feature = "models"))]
+    return thread.thread().id() == std::thread::current().id();
 }
 
 /// Keeps the calling thread, and those that it starts from now on, on one core. Does nothing if
@@ -54,12 +75,14 @@ pub fn stand_back(behind: Behind) {
 }
 
 /// Starts a named thread with a stack of that size; an error if the operating system refuses.
+#[allow(clippy::useless_conversion, reason = "as above")]
 pub fn try_spawn<T: Send + 'static>(
     name: &str,
     stack_bytes: usize,
     body: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<JoinHandle<T>> {
-    std::thread::Builder::new().name(name.to_owned()).stack_size(stack_bytes).spawn(body)
+    let thread = std::thread::Builder::new().name(name.to_owned()).stack_size(stack_bytes).spawn(body);
+    thread.map(Into::into)
 }
 
 /// Starts a named thread that may borrow from outside its [`scope`].

@@ -17,6 +17,7 @@ mod block;
 mod collect;
 mod copy;
 mod directory;
+mod guard;
 mod heap;
 mod layout;
 mod memory;
@@ -29,7 +30,7 @@ mod undo;
 mod version;
 
 pub use collect::Garbage;
-pub use crossbeam_epoch::{Guard, pin};
+pub use guard::{Guard, pin};
 pub use heap::LONGEST_STRING_BYTES;
 pub use index::{Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, summary, summary_is_exact};
 pub use region::Provider;

@@ -11,7 +11,8 @@
 //! much again (337 ns against 220 ns measured). An allocator cannot be relied on for that, since it gives
 //! parts of its huge pages back.
 
-use firn_base::sync::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Mutex};
+use firn_base::sync::unmodelled::Mutex;
+use firn_base::sync::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, in_model};
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -306,6 +307,10 @@ impl Slab {
             // SAFETY: `take` allocated it so.
             unsafe { dealloc(start.as_ptr(), layout(self.bytes)) };
         } else {
+            if in_model() {
+                // SAFETY: nobody uses it; and who does shall notice.
+                unsafe { start.write_bytes(0xa5, self.bytes) };
+            }
             self.state.lock().free.push(start);
         }
     }

@@ -5,7 +5,8 @@
 //! [`Provider`] keeps some places ready, with their pages, on a thread of its own. Whoever takes memory
 //! faster than it provides gets places without pages, as if there were none.
 
-use firn_base::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering, Weak};
+use firn_base::sync::unmodelled::{AtomicBool, Condvar, Mutex, MutexGuard};
+use firn_base::sync::{Arc, Ordering, Weak, in_model};
 use firn_base::thread::{self, Behind, JoinHandle};
 use std::ptr::NonNull;
 
@@ -126,7 +127,9 @@ impl Provider {
             let stopping = stopping.clone();
             move || provide(&stopping)
         };
-        Provider { stopping, thread: (!cfg!(miri)).then(|| thread::spawn("firn-memory", provide)) }
+        // Models do not see its locks.
+        let is_started = !cfg!(miri) && !in_model();
+        Provider { stopping, thread: is_started.then(|| thread::spawn("firn-memory", provide)) }
     }
 }
 

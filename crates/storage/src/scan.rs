@@ -636,7 +636,7 @@ mod tests {
             // memory now and then finishes it.
             while bench.stretches() != [(0, 0); 2] {
                 drop(pin());
-                std::thread::yield_now();
+                firn_base::thread::yield_now();
             }
             assert_eq!(bench.sum(bench.snapshot()), 2 * i64::from(RANGE_SLOTS) + round);
             bench.commit(update(RANGE_SLOTS + 70, 2 + round as i32));

@@ -227,7 +227,7 @@ impl Store {
     pub fn stop(&self) {
         let worker = self.worker.lock().take();
         if let Some(worker) = worker
-            && worker.thread().id() != std::thread::current().id()
+            && !thread::is_current(&worker)
         {
             // A panic of it was reported where it happened.
             let _ = worker.join();

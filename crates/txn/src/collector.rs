@@ -13,9 +13,12 @@ use firn_storage::{Garbage, Retired, pin};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
+/// In a model a few commits are many.
+const MODELLED: bool = cfg!(feature = "models");
+
 /// Commits after which a committer collects: few enough that what they touched, and the memory of their
 /// undo records, which is then used again, has not left the core's cache.
-const COLLECT_EVERY: usize = 16;
+const COLLECT_EVERY: usize = if MODELLED { 2 } else { 16 };
 
 /// Write sets that a committer collects at most: more than come, so that committers alone keep up.
 const COLLECT_INLINE: usize = 2 * COLLECT_EVERY;
@@ -23,11 +26,11 @@ const COLLECT_INLINE: usize = 2 * COLLECT_EVERY;
 /// Write sets that a long reader may hold back before chains are trimmed, some tens of megabytes: most
 /// queries end before that, and what is trimmed must be collected all the same. And the number of newer
 /// ones that are left alone then: short readers are among them.
-const TRIM_ABOVE: usize = 32 << 10;
-const TRIM_SPARES: usize = 1024;
+const TRIM_ABOVE: usize = if MODELLED { 1 } else { 32 << 10 };
+const TRIM_SPARES: usize = if MODELLED { 1 } else { 1024 };
 
 /// Write sets that are given to a validator at a time.
-const VALIDATED_AT_ONCE: usize = 1024;
+const VALIDATED_AT_ONCE: usize = if MODELLED { 1 } else { 1024 };
 
 /// What has ended and waits to be collected.
 #[derive(Default)]

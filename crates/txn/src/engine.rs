@@ -35,8 +35,8 @@ const IDLE_INTERVAL: Duration = Duration::from_millis(160);
 
 /// How often a transaction validates what has committed meanwhile before it does so in the critical section,
 /// and how many commits may be left for that.
-const VALIDATED_AHEAD: usize = 8;
-const LEFT_TO_VALIDATE: u64 = 4;
+const VALIDATED_AHEAD: usize = if cfg!(feature = "models") { 2 } else { 8 };
+const LEFT_TO_VALIDATE: u64 = if cfg!(feature = "models") { 0 } else { 4 };
 
 /// How long DDL waits for other DDL, or for the writers of its table.
 const DDL_PATIENCE: Duration = Duration::from_secs(5);
@@ -679,7 +679,7 @@ impl Background {
         *self.stopping.0.lock() = true;
         self.stopping.1.notify_all();
         if let Some(thread) = self.thread.lock().take()
-            && thread.thread().id() != std::thread::current().id()
+            && !thread::is_current(&thread)
         {
             let _ = thread.join();
         }

@@ -11,20 +11,29 @@
 
 use crate::support::Bank;
 use firn_base::random::Random;
-use firn_base::{SqlState, Time, thread};
+use firn_base::{SqlState, Time};
 use firn_txn::{Isolation, RowLock};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
-
-const KEYS: i32 = 12;
 
 type State = BTreeMap<i32, i64>;
 
+/// What transactions do.
+#[derive(Clone, Copy)]
+pub struct Workload {
+    pub isolation: Isolation,
+    /// How many keys there are, from 0.
+    pub keys: i32,
+    /// How many operations a transaction has at most.
+    pub operations: i64,
+    /// Whether they scan: that takes time, in which others do not meet.
+    pub scans: bool,
+}
+
 /// What one transaction did.
-struct Entry {
+pub struct Entry {
     read_time: Time,
     /// `None` if it rolled back.
-    commit_time: Option<Time>,
+    pub commit_time: Option<Time>,
     /// Writes in order: key and new balance, `None` for a delete.
     writes: Vec<(i32, Option<i64>)>,
     /// Reads in order, each with the number of own writes before it.
@@ -36,14 +45,9 @@ struct Entry {
     held_until: Time,
 }
 
-/// `scans` takes time, in which others do not meet.
-fn run_transaction(
-    bank: &Bank,
-    isolation: Isolation,
-    scans: bool,
-    random: &mut Random,
-    stamp: &mut i64,
-) -> Entry {
+/// Runs one transaction; `stamp` makes what it writes differ from all else.
+pub fn run_transaction(bank: &Bank, workload: Workload, random: &mut Random, stamp: &mut i64) -> Entry {
+    let Workload { isolation, keys, operations, scans } = workload;
     let mut tx = bank.engine.try_begin(isolation).unwrap();
     let mut entry = Entry {
         read_time: tx.snapshot().read_time,
@@ -54,8 +58,8 @@ fn run_transaction(
         locks: Vec::new(),
         held_until: Time(0),
     };
-    for _ in 0..random.uniform(1, 8) {
-        let key = random.uniform(0, i64::from(KEYS) - 1) as i32;
+    for _ in 0..random.uniform(1, operations) {
+        let key = random.uniform(0, i64::from(keys) - 1) as i32;
         *stamp += 1;
         let found = bank.balance(&tx, key);
         entry.points.push((entry.writes.len(), key, found));
@@ -81,7 +85,7 @@ fn run_transaction(
             }
             (3, Some(_)) => bank.delete(&mut tx, key).map(|()| vec![(key, None)]),
             (4, Some(balance)) => {
-                let other = random.uniform(0, i64::from(KEYS) - 1) as i32;
+                let other = random.uniform(0, i64::from(keys) - 1) as i32;
                 if other == key || bank.balance(&tx, other).is_some() {
                     continue;
                 }
@@ -131,7 +135,8 @@ fn run_transaction(
     entry
 }
 
-fn check(mut entries: Vec<Entry>, isolation: Isolation, seed: u64) {
+/// Panics if the transactions did not do what `isolation` promises.
+pub fn check(mut entries: Vec<Entry>, isolation: Isolation, seed: u64) {
     // Replay the commits, keeping the state at every commit time.
     let mut states: BTreeMap<Time, State> = BTreeMap::from([(Time(0), State::new())]);
     entries.sort_by_key(|entry| entry.commit_time);
@@ -200,45 +205,4 @@ fn check_reads(entry: &Entry, state: &State, seed: u64) {
         let expected: Vec<(i32, i64)> = at(*writes).into_iter().collect();
         assert_eq!(&expected, rows, "seed {seed}: scan at {:?}", entry.read_time);
     }
-}
-
-fn run(isolation: Isolation, checked_as: Isolation) {
-    let transactions: usize =
-        std::env::var("FIRN_HISTORY_TRANSACTIONS").map_or(3000, |text| text.parse().expect("a number"));
-    for seed in 1..=4u64 {
-        let bank = Arc::new(Bank::open());
-        let workers: Vec<_> = (0..4u64)
-            .map(|worker| {
-                let bank = bank.clone();
-                thread::spawn("history", move || {
-                    let mut random = Random::seeded(seed * 1000 + worker);
-                    let mut stamp = worker as i64 * 1_000_000_000;
-                    (0..transactions)
-                        .map(|_| run_transaction(&bank, isolation, seed > 2, &mut random, &mut stamp))
-                        .collect::<Vec<Entry>>()
-                })
-            })
-            .collect();
-        let entries: Vec<Entry> = workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect();
-        let committed = entries.iter().filter(|entry| entry.commit_time.is_some()).count();
-        assert!(committed > transactions / 2, "seed {seed}: only {committed} commits");
-        check(entries, checked_as, seed);
-    }
-}
-
-#[test]
-fn random_histories_are_what_snapshots_promise() {
-    run(Isolation::Snapshot, Isolation::Snapshot);
-}
-
-#[test]
-fn random_serializable_histories_are_as_if_run_one_after_another() {
-    run(Isolation::Serializable, Isolation::Serializable);
-}
-
-/// The check itself: it tells snapshots from what is serializable.
-#[test]
-#[should_panic(expected = "seed")]
-fn random_histories_of_snapshots_are_not_serializable() {
-    run(Isolation::Snapshot, Isolation::Serializable);
 }

@@ -1,0 +1,90 @@
+//! Models: the engine itself, in memory, under shuttle, which chooses at every step of an atomic or a lock
+//! which task goes on (docs/decisions/0013-models-run-the-engine.md).
+//!
+//! Each model says what must hold, and is run for `FIRN_MODEL_SECONDS` (a few if that is not set), each time
+//! another way. A run that fails prints its seed; `FIRN_MODEL_SEED` repeats it.
+
+mod histories;
+mod keys;
+mod rows;
+mod schedule;
+mod transfers;
+mod validation;
+mod waiting;
+
+#[path = "../all/history.rs"]
+mod history;
+#[path = "../all/support.rs"]
+mod support;
+
+use firn_base::sync::Arc;
+use firn_base::thread::{self, JoinHandle};
+use firn_base::{Result, SqlState, Time};
+use firn_txn::{Isolation, Transaction, Waited};
+use std::panic::resume_unwind;
+use std::time::Duration;
+use support::Bank;
+
+/// Starts a task.
+fn task<T: Send + 'static>(
+    bank: &Arc<Bank>,
+    body: impl FnOnce(&Bank) -> T + Send + 'static,
+) -> JoinHandle<T> {
+    let bank = bank.clone();
+    thread::spawn("task", move || body(&bank))
+}
+
+/// Waits for the end of tasks.
+fn join<T>(tasks: impl IntoIterator<Item = JoinHandle<T>>) -> Vec<T> {
+    tasks.into_iter().map(|task| task.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
+}
+
+/// A bank with these accounts.
+fn bank_with(accounts: impl IntoIterator<Item = (i32, i64)>) -> Arc<Bank> {
+    let bank = Bank::open();
+    let mut tx = bank.engine.begin();
+    for (key, balance) in accounts {
+        bank.insert(&mut tx, key, balance).unwrap();
+    }
+    support::commit(tx);
+    Arc::new(bank)
+}
+
+/// Runs a statement as a session does: it waits for whoever is in its way, and is run again.
+fn statement<T>(tx: &mut Transaction, mut body: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
+    let start = tx.begin_statement();
+    loop {
+        let error = match body(tx) {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        tx.take_back(&start);
+        match error.blocker() {
+            Some(blocker) => loop {
+                match tx.wait_for(blocker, Duration::from_millis(10)) {
+                    Waited::Ended => break,
+                    Waited::NotYet => {}
+                    Waited::Deadlock => return Err(error),
+                }
+            },
+            None if error.is_retryable() && tx.can_move_on() => {}
+            None => return Err(error),
+        }
+        tx.restart(&start)?;
+    }
+}
+
+/// Runs a transaction until it has committed; returns when. It may fail with conflicts and nothing else.
+fn committed(
+    bank: &Bank,
+    isolation: Isolation,
+    mut body: impl FnMut(&mut Transaction) -> Result<()>,
+) -> Time {
+    loop {
+        let mut tx = bank.engine.try_begin(isolation).unwrap();
+        match body(&mut tx).and_then(|()| tx.commit()) {
+            Ok(ticket) => return ticket.time,
+            Err(error) => assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE, "{error:?}"),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Install × read × abort, and collecting × walking a chain: a reader sees whole rows, of committed
+//! transactions, and the same ones again as long as its snapshot lasts.
+
+use crate::schedule::explore;
+use crate::support::{BALANCE, Bank, NAME, commit};
+use crate::{bank_with, join, task};
+use firn_base::{Cell, Result};
+use firn_txn::{Transaction, pin};
+
+/// Sets an account to a balance with a name that goes with it, too long to lie in the row.
+fn set_both(bank: &Bank, tx: &mut Transaction, key: i32, balance: i64) -> Result<()> {
+    let guard = pin();
+    let row = bank.find(tx, key, &guard).expect("the account exists");
+    let name = Bank::name(balance as i32);
+    tx.update(&bank.accounts, row, &[BALANCE, NAME], &[Cell::i64(balance), Cell::text(&name)], &guard)
+}
+
+/// The balance, which the name must go with.
+fn read_both(bank: &Bank, tx: &Transaction, key: i32) -> Option<i64> {
+    let guard = pin();
+    let mut cells = [Cell::Null, Cell::Null];
+    tx.find(&bank.accounts, &bank.by_key, &bank.key(key), &[NAME, BALANCE], &mut cells, &guard)?;
+    let balance = cells[1].as_i64();
+    assert_eq!(cells[0].bytes(), Bank::name(balance as i32).as_bytes(), "half a row");
+    Some(balance)
+}
+
+/// Balances below 100 are committed, from 100 on taken back.
+fn installs_and_aborts() {
+    let bank = bank_with([(1, 1)]);
+    let aborting = task(&bank, |bank| {
+        for balance in [100, 101] {
+            let mut tx = bank.engine.begin();
+            if set_both(bank, &mut tx, 1, balance).is_ok() {
+                assert_eq!(read_both(bank, &tx, 1), Some(balance), "one's own change is seen");
+                // A key of its own, which others claim later.
+                let _conflict = bank.insert(&mut tx, 2, balance);
+            }
+            tx.rollback();
+        }
+    });
+    let committing = task(&bank, |bank| {
+        for balance in [2, 3] {
+            let mut tx = bank.engine.begin();
+            let savepoint = tx.savepoint();
+            let taken_back = set_both(bank, &mut tx, 1, 100 + balance).is_ok();
+            tx.rollback_to(savepoint);
+            if taken_back {
+                assert!(read_both(bank, &tx, 1).is_some_and(|balance| balance < 100));
+            }
+            if set_both(bank, &mut tx, 1, balance).is_ok() {
+                commit(tx);
+            }
+        }
+        let mut tx = bank.engine.begin();
+        let inserted = bank.insert(&mut tx, 2, 2).is_ok();
+        if inserted {
+            commit(tx);
+        }
+    });
+    let reading = task(&bank, |bank| {
+        for _ in 0..2 {
+            let tx = bank.engine.begin_read_only();
+            let first = read_both(bank, &tx, 1).expect("the account stays");
+            assert!(first < 100, "{first} was taken back");
+            let rows = bank.scan(&tx);
+            assert_eq!(rows[0], (1, first), "a snapshot does not change");
+            assert!(matches!(rows[1..], [] | [(2, 2)]), "{rows:?}");
+            assert_eq!(read_both(bank, &tx, 1), Some(first), "a snapshot does not change");
+        }
+    });
+    join([aborting, committing, reading]);
+}
+
+#[test]
+fn a_reader_sees_whole_rows_and_nothing_that_was_taken_back() {
+    explore(installs_and_aborts);
+}
+
+/// Both accounts always have the same balance. Ten commits make a chain that is collected and trimmed
+/// behind readers of different ages.
+fn collects() {
+    let bank = bank_with([(1, 0), (2, 0)]);
+    // Names go with balances from here on.
+    let mut tx = bank.engine.begin();
+    [1, 2].iter().for_each(|key| set_both(&bank, &mut tx, *key, 0).unwrap());
+    commit(tx);
+    let writing = task(&bank, |bank| {
+        let write = |balance| {
+            let mut tx = bank.engine.begin();
+            for key in [1, 2] {
+                set_both(bank, &mut tx, key, balance).expect("nobody else writes");
+            }
+            // Some are taken back.
+            (balance % 4 != 3).then(|| (tx.commit().expect("nobody else writes").time, balance))
+        };
+        (1..=10).filter_map(write).collect::<Vec<_>>()
+    });
+    let readers = [1, 2].map(|rounds| {
+        task(&bank, move |bank| {
+            let read = |_| {
+                let tx = bank.engine.begin_read_only();
+                let first = read_both(bank, &tx, 1).expect("it stays");
+                for _ in 0..3 {
+                    assert_eq!(read_both(bank, &tx, 2), Some(first), "a version that is needed has gone");
+                    assert_eq!(read_both(bank, &tx, 1), Some(first), "a version that is needed has gone");
+                }
+                (tx.snapshot().read_time, first)
+            };
+            (0..rounds).map(read).collect::<Vec<_>>()
+        })
+    });
+    let written = join([writing]).concat();
+    for (read_time, balance) in join(readers).concat() {
+        let newest = written.iter().rfind(|(time, _)| *time <= read_time);
+        assert_eq!(balance, newest.map_or(0, |(_, balance)| *balance), "at {read_time:?} of {written:?}");
+    }
+    assert_eq!(bank.scan(&bank.engine.begin()), [(1, 10), (2, 10)]);
+}
+
+#[test]
+fn versions_stay_as_long_as_a_snapshot_needs_them() {
+    explore(collects);
+}

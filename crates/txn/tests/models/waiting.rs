@@ -1,0 +1,135 @@
+//! Waiting: who waits for another's end wakes when it comes, and of a ring one is told.
+
+use crate::schedule::explore;
+use crate::support::{Bank, commit};
+use crate::{bank_with, join, task};
+use firn_base::Stamp;
+use firn_txn::{Isolation, Transaction, Waited};
+use std::time::Duration;
+
+/// In a model nothing but a wake-up ends this.
+const FOREVER: Duration = Duration::from_secs(3600);
+/// This is over as soon as others have gone on.
+const A_WHILE: Duration = Duration::from_millis(10);
+
+/// Whom an update of that account meets; it is taken back.
+fn blocker(bank: &Bank, tx: &mut Transaction, key: i32) -> Option<Stamp> {
+    let start = tx.begin_statement();
+    let outcome = bank.set_balance(tx, key, 1);
+    tx.take_back(&start);
+    outcome.err().and_then(|error| error.blocker())
+}
+
+/// Waits for another's end; false if it would never come.
+fn ends(tx: &Transaction, other: Stamp) -> bool {
+    loop {
+        match tx.wait_for(other, A_WHILE) {
+            Waited::Ended => return true,
+            Waited::NotYet => {}
+            Waited::Deadlock => return false,
+        }
+    }
+}
+
+/// Holders come one after another, also in the same slot of the running; waiters wait for each.
+fn wakes() {
+    let bank = bank_with([(1, 0)]);
+    let holding = [true, false].map(|ends_well| {
+        task(&bank, move |bank| {
+            for _ in 0..2 {
+                let mut tx = bank.engine.try_begin(Isolation::Snapshot).unwrap();
+                if bank.set_balance(&mut tx, 1, 2).is_ok() && ends_well {
+                    commit(tx);
+                }
+            }
+        })
+    });
+    let waiting = [1, 2].map(|_| {
+        task(&bank, |bank| {
+            let mut tx = bank.engine.try_begin(Isolation::ReadCommitted).unwrap();
+            for _ in 0..2 {
+                if let Some(holder) = blocker(bank, &mut tx, 1) {
+                    // Perhaps woken for the holder that was in its slot before.
+                    while tx.wait_for(holder, FOREVER) != Waited::Ended {}
+                }
+            }
+        })
+    });
+    join(holding);
+    join(waiting);
+}
+
+#[test]
+fn who_waits_wakes() {
+    explore(wakes);
+}
+
+/// Each transaction has changed the account of its number and wants to change another's; returns how many
+/// are told that they would wait for ever.
+fn wanting(wants: &'static [Option<i32>]) -> usize {
+    let bank = bank_with((0..wants.len() as i32).map(|key| (key, 0)));
+    let begin = |key: usize| {
+        let mut tx = bank.engine.try_begin(Isolation::ReadCommitted).unwrap();
+        bank.set_balance(&mut tx, key as i32, 1).unwrap();
+        tx
+    };
+    let transactions: Vec<Transaction> = (0..wants.len()).map(begin).collect();
+    let tasks = transactions.into_iter().zip(wants).map(|(mut tx, wants)| {
+        task(&bank, move |bank| {
+            while let Some(holder) = wants.and_then(|key| blocker(bank, &mut tx, key)) {
+                if !ends(&tx, holder) {
+                    return true;
+                }
+                let start = tx.begin_statement();
+                tx.restart(&start).expect("it reads what is committed");
+            }
+            commit(tx);
+            false
+        })
+    });
+    let tasks: Vec<_> = tasks.collect();
+    join(tasks).into_iter().filter(|told| *told).count()
+}
+
+#[test]
+fn of_a_ring_of_two_one_is_told() {
+    explore(|| assert_eq!(wanting(&[Some(1), Some(0)]), 1));
+}
+
+#[test]
+fn of_a_ring_of_three_and_one_that_waits_for_it_one_is_told() {
+    explore(|| assert_eq!(wanting(&[Some(1), Some(2), Some(0), Some(0)]), 1));
+}
+
+#[test]
+fn of_a_queue_nobody_is_told() {
+    explore(|| assert_eq!(wanting(&[None, Some(0), Some(1), Some(1)]), 0));
+}
+
+/// The first waits for the second, which ends; in its slot a third begins and waits for the first. That is
+/// no ring, though whoever looks at the slot at the wrong time sees one.
+fn follows_in_its_slot() {
+    let bank = bank_with([(0, 0), (1, 0)]);
+    let begin = || bank.engine.try_begin(Isolation::ReadCommitted).unwrap();
+    // In the slot that the setup has used, so of a greater number than the second.
+    let (mut first, mut second) = (begin(), begin());
+    assert!(first.snapshot().owner.to_bits() > second.snapshot().owner.to_bits());
+    bank.set_balance(&mut first, 0, 1).unwrap();
+    bank.set_balance(&mut second, 1, 1).unwrap();
+    let wait = |bank: &Bank, mut tx: Transaction, key| {
+        let holder = blocker(bank, &mut tx, key);
+        assert!(holder.is_none_or(|holder| ends(&tx, holder)), "there is no ring");
+        commit(tx);
+    };
+    let waiting = task(&bank, move |bank| wait(bank, first, 1));
+    let following = task(&bank, move |bank| {
+        commit(second);
+        wait(bank, bank.engine.try_begin(Isolation::ReadCommitted).unwrap(), 0);
+    });
+    join([waiting, following]);
+}
+
+#[test]
+fn who_follows_in_a_slot_is_not_taken_for_who_was_there() {
+    explore(follows_in_its_slot);
+}
