@@ -33,6 +33,10 @@ pub struct Options {
     /// Clients at a time.
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
     max_connections: u16,
+    /// What a setting is in every session that does not set it, such as
+    /// idle_in_transaction_session_timeout=5min. May be given more than once.
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
     /// Write a checkpoint before stopping, so that the next start is quick.
     #[arg(long)]
     checkpoint_at_stop: bool,
@@ -56,6 +60,12 @@ pub fn run(options: Options) -> Result<(), Failure> {
         None => Database::memory(),
     }
     .map_err(Failure::data)?;
+    for setting in &options.set {
+        let (name, value) = setting
+            .split_once('=')
+            .ok_or_else(|| Failure::usage(format!("--set {setting}: write --set NAME=VALUE")))?;
+        database.set_default(name.trim(), value.trim()).map_err(Failure::usage)?;
+    }
     let config = WireConfig {
         listen: options.listen.clone(),
         socket_directory: options.socket_dir.clone(),

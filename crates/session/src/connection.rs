@@ -122,6 +122,11 @@ pub struct Connection {
     /// How long a statement waits for a row that another transaction is changing.
     pub(crate) lock_timeout: Option<Duration>,
     statement_timeout: Option<Duration>,
+    /// How long a client may be idle in a block, and outside.
+    pub(crate) idle_in_transaction_timeout: Option<Duration>,
+    idle_session_timeout: Option<Duration>,
+    /// Whether nobody else ends it when it is idle for too long.
+    pub(crate) ends_itself_when_idle: bool,
     pub(crate) zone: TimeZoneSetting,
     /// SQL's PREPARE.
     pub(crate) prepared: HashMap<String, Statement>,
@@ -135,7 +140,8 @@ pub struct Connection {
 impl Connection {
     pub(crate) fn new(shared: Arc<Shared>) -> Connection {
         let facts = shared.facts.clone();
-        let services = Arc::new(Services::new(shared.engine.clone(), facts.clone()));
+        let settings = shared.defaults.lock().clone();
+        let services = Arc::new(Services::new(shared.engine.clone(), facts.clone(), settings));
         let options = RunOptions { services: services.clone(), ..RunOptions::default() };
         let mut connection = Connection {
             shared,
@@ -149,6 +155,9 @@ impl Connection {
             default_isolation: Isolation::default(),
             lock_timeout: None,
             statement_timeout: None,
+            idle_in_transaction_timeout: None,
+            idle_session_timeout: None,
+            ends_itself_when_idle: true,
             zone: TimeZoneSetting::UTC,
             prepared: HashMap::new(),
             cursors: HashMap::new(),
@@ -171,14 +180,16 @@ impl Connection {
     /// they cannot be). An empty text is fine.
     pub fn prepare_typed(&mut self, sql: &str, types: &[Option<ParameterType>]) -> Result<Statement> {
         let prepared = catch_unwind(AssertUnwindSafe(|| self.prepare_inner(sql, types)));
-        match prepared {
+        let prepared = match prepared {
             Ok(Ok(statement)) => Ok(statement),
             Ok(Err(error)) => {
                 self.fail_block();
                 Err(error)
             }
             Err(panic) => Err(self.after_panic(&*panic)),
-        }
+        };
+        self.rest();
+        prepared
     }
 
     /// Prepares one statement, inferring the types of its parameters.
@@ -296,10 +307,12 @@ impl Connection {
     /// inside a transaction block they are read ahead first, outside they have a transaction of
     /// their own. Parameters are coerced to the statement's types as an assignment would do.
     pub fn run(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Outcome> {
-        match catch_unwind(AssertUnwindSafe(|| self.run_inner(statement, parameters))) {
+        let result = match catch_unwind(AssertUnwindSafe(|| self.run_inner(statement, parameters))) {
             Ok(result) => result,
             Err(panic) => Err(self.after_panic(&*panic)),
-        }
+        };
+        self.rest();
+        result
     }
 
     fn run_inner(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Outcome> {
@@ -523,10 +536,7 @@ impl Connection {
         if self.status() != TransactionStatus::Failed || parsed.statement.ends_failed_block() {
             return Ok(());
         }
-        Err(Error::new(
-            SqlState::IN_FAILED_SQL_TRANSACTION,
-            "current transaction is aborted, commands ignored until end of transaction block",
-        ))
+        Err(self.why_failed())
     }
 
     // After a panic.
@@ -673,6 +683,8 @@ impl Connection {
             self.default_isolation = settings.default_isolation();
             self.lock_timeout = settings.lock_timeout();
             self.statement_timeout = settings.statement_timeout();
+            self.idle_in_transaction_timeout = settings.idle_in_transaction_timeout();
+            self.idle_session_timeout = settings.idle_session_timeout();
             self.zone = TimeZoneSetting::from_name(settings.time_zone()).unwrap_or(TimeZoneSetting::UTC);
             if self.options.time_zone != settings.time_zone() {
                 self.options.time_zone = settings.time_zone().to_owned();
@@ -695,6 +707,21 @@ impl Connection {
         std::mem::take(&mut self.notices)
     }
 
+    /// Leaves it to the caller to end the connection when its client is idle for too long
+    /// ([`Connection::idle_timeout`]): a protocol can tell its client. Without, what the client has left
+    /// open is rolled back, which it finds out with its next statement (25P03).
+    pub fn leave_idling_to_caller(&mut self) {
+        self.ends_itself_when_idle = false;
+    }
+
+    /// How long the client may now be idle, and what its connection is to be ended with after that.
+    pub fn idle_timeout(&self) -> Option<(Duration, fn() -> Error)> {
+        match self.in_block() {
+            true => self.idle_in_transaction_timeout.map(|timeout| (timeout, idle_in_block as fn() -> Error)),
+            false => self.idle_session_timeout.map(|timeout| (timeout, idle_outside as fn() -> Error)),
+        }
+    }
+
     /// A handle to cancel with.
     pub fn cancel_handle(&self) -> CancelHandle {
         CancelHandle { cancel: self.options.cancel.clone() }
@@ -707,7 +734,7 @@ impl Connection {
             Block::Failed(_) => TransactionStatus::Failed,
             // Relaxed: rows and connection are used by one thread at a time.
             Block::Open(_) if self.stream_failure.load(Ordering::Relaxed) => TransactionStatus::Failed,
-            Block::Open(block) if block.has_failed_copy() => TransactionStatus::Failed,
+            Block::Open(block) if block.has_failed_meanwhile() => TransactionStatus::Failed,
             Block::Open(_) => TransactionStatus::InBlock,
         }
     }
@@ -761,6 +788,19 @@ pub(crate) fn with_table_of_constraint(error: Error, catalog: &Catalog) -> Error
         Some(schema) => error.with_table(schema.name.as_str(), table.name.as_str()),
         None => error,
     }
+}
+
+#[cold]
+fn idle_in_block() -> Error {
+    Error::new(
+        SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+        "terminating connection due to idle-in-transaction timeout",
+    )
+}
+
+#[cold]
+fn idle_outside() -> Error {
+    Error::new(SqlState::IDLE_SESSION_TIMEOUT, "terminating connection due to idle-session timeout")
 }
 
 /// XX000 for a panic.

@@ -3,9 +3,10 @@
 use crate::cache::PlanCache;
 use crate::connection::Connection;
 use crate::timer::Timer;
-use firn_base::sync::Arc;
+use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState};
 use firn_sql::bind::SessionFacts;
+use firn_sql::settings::Settings;
 use firn_txn::{Config, Engine};
 use std::path::Path;
 
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub timer: Timer,
     /// The facts of sessions that have changed none, so that their plans are the same ones.
     pub facts: Arc<SessionFacts>,
+    /// The settings that connections begin with.
+    pub defaults: Mutex<Settings>,
 }
 
 impl Database {
@@ -60,6 +63,7 @@ impl Database {
                 plans: PlanCache::default(),
                 timer: Timer::default(),
                 facts: Arc::new(SessionFacts::default()),
+                defaults: Mutex::new(Settings::new()),
             }),
         }
     }
@@ -67,6 +71,12 @@ impl Database {
     /// A new connection. It keeps the database open.
     pub fn connect(&self) -> Connection {
         Connection::new(self.shared.clone())
+    }
+
+    /// Sets what a setting is in connections from now on, unless they set it: such as
+    /// `idle_in_transaction_session_timeout`. Errors as for SET.
+    pub fn set_default(&self, name: &str, value: &str) -> Result<()> {
+        self.shared.defaults.lock().set_default(name, value)
     }
 
     /// The engine, for programs that go below SQL.

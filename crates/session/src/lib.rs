@@ -47,6 +47,7 @@ mod cache;
 mod connection;
 mod copy;
 mod database;
+mod rest;
 mod rows;
 mod statement;
 mod timer;

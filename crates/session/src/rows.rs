@@ -64,11 +64,39 @@ struct SharedState {
     ahead: VecDeque<RecordBatch>,
     error: Option<Error>,
     alarm: Option<Alarm>,
+    /// Whether rows were drawn since somebody last asked.
+    drawn: bool,
+}
+
+impl SharedState {
+    /// Drops what is left to be read: who draws it gets the error.
+    fn abandon(&mut self, error: impl FnOnce() -> Error) {
+        if self.stream.take().is_some() {
+            self.error = Some(error());
+        }
+    }
 }
 
 impl SharedStream {
+    /// Abandons streams that nobody draws; false, and none is, if one was drawn since this was last asked.
+    pub fn end_idle(streams: &[Weak<SharedStream>], error: &Error) -> bool {
+        let streams: Vec<_> = streams.iter().filter_map(Weak::upgrade).collect();
+        // Whoever holds a lock is drawing.
+        let Some(mut states) =
+            streams.iter().map(|stream| stream.state.try_lock()).collect::<Option<Vec<_>>>()
+        else {
+            return false;
+        };
+        if states.iter_mut().fold(false, |drawn, state| std::mem::take(&mut state.drawn) | drawn) {
+            return false;
+        }
+        states.iter_mut().for_each(|state| state.abandon(|| error.clone()));
+        true
+    }
+
     fn next(&self) -> Result<Option<RecordBatch>> {
         let mut state = self.state.lock();
+        state.drawn = true;
         if let Some(batch) = state.ahead.pop_front() {
             return Ok(Some(batch));
         }
@@ -87,7 +115,7 @@ impl SharedStream {
     /// Reads everything that is left, because the transaction moves on.
     fn read_ahead(&self) {
         let mut state = self.state.lock();
-        let SharedState { stream, ahead, error, alarm } = &mut *state;
+        let SharedState { stream, ahead, error, alarm, .. } = &mut *state;
         while stream.is_some() {
             match pull(stream, alarm) {
                 Ok(Some(batch)) => ahead.push_back(batch),
@@ -149,7 +177,8 @@ impl Rows {
         alarm: Option<Alarm>,
         failure: Arc<AtomicBool>,
     ) -> (Rows, Weak<SharedStream>) {
-        let state = SharedState { stream: Some(stream), ahead: VecDeque::new(), error: None, alarm };
+        let state =
+            SharedState { stream: Some(stream), ahead: VecDeque::new(), error: None, alarm, drawn: false };
         let shared = Arc::new(SharedStream { state: Mutex::new(state), failure });
         let weak = Arc::downgrade(&shared);
         (Rows { columns, verb, rows: 0, told: None, source: Source::Shared(shared) }, weak)
@@ -248,6 +277,11 @@ impl OpenStreams {
         self.0.push(stream);
     }
 
+    /// Those that there are.
+    pub fn list(&self) -> Vec<Weak<SharedStream>> {
+        self.0.clone()
+    }
+
     /// The transaction moves on: what is left of the streams is read now.
     #[inline]
     pub fn read_ahead(&mut self) {
@@ -262,13 +296,12 @@ impl OpenStreams {
     pub fn abandon(&mut self) {
         for stream in self.0.drain(..) {
             if let Some(stream) = stream.upgrade() {
-                let mut state = stream.state.lock();
-                if state.stream.take().is_some() {
-                    state.error = Some(Error::new(
+                stream.state.lock().abandon(|| {
+                    Error::new(
                         SqlState::INVALID_CURSOR_NAME,
                         "the transaction of these rows has been rolled back",
-                    ));
-                }
+                    )
+                });
             }
         }
     }

@@ -44,9 +44,8 @@ impl fmt::Debug for Services {
 
 impl Services {
     /// The services of a new session.
-    pub fn new(engine: Arc<Engine>, facts: Arc<SessionFacts>) -> Services {
-        let state =
-            State { settings: Settings::new(), facts, catalog: None, given: HashMap::new(), last: None };
+    pub fn new(engine: Arc<Engine>, facts: Arc<SessionFacts>, settings: Settings) -> Services {
+        let state = State { settings, facts, catalog: None, given: HashMap::new(), last: None };
         Services {
             engine,
             state: Mutex::new(state),

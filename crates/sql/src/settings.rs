@@ -87,8 +87,18 @@ static PARAMETERS: &[Parameter] = &[
     parameter("escape_string_warning", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter("extra_float_digits", "1", Kind::Integer(-15, 3), "Floats are printed shortest and exact."),
     parameter("geqo", "on", Kind::Boolean, "Accepted; has no effect."),
-    parameter("idle_in_transaction_session_timeout", "0", Kind::Duration, "Accepted; has no effect."),
-    parameter("idle_session_timeout", "0", Kind::Duration, "Accepted; has no effect."),
+    parameter(
+        "idle_in_transaction_session_timeout",
+        "0",
+        Kind::Duration,
+        "Longest that a client may leave a transaction block idle; 0 for ever.",
+    ),
+    parameter(
+        "idle_session_timeout",
+        "0",
+        Kind::Duration,
+        "Longest that a client may be idle outside transaction blocks; 0 for ever.",
+    ),
     parameter("integer_datetimes", "on", Kind::Fixed, "Times are integers."),
     parameter("IntervalStyle", "postgres", Kind::Choice(&["postgres"]), "How intervals are printed."),
     parameter("is_superuser", "on", Kind::Fixed, "Every user may do everything."),
@@ -138,7 +148,10 @@ static PARAMETERS: &[Parameter] = &[
 /// keeps one to roll back to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Settings {
-    /// Values set for the session, by lower-case name.
+    /// What sessions of this database begin with and RESET goes back to, where that is not the table's
+    /// default. By lower-case name, like the others.
+    defaults: Arc<BTreeMap<String, String>>,
+    /// Values set for the session.
     session: Arc<BTreeMap<String, String>>,
     /// Values set for the transaction, which hide those.
     local: Arc<BTreeMap<String, String>>,
@@ -157,7 +170,13 @@ impl Settings {
         if set.is_none() && key == "transaction_isolation" {
             return self.get("default_transaction_isolation");
         }
-        set.or_else(|| find(&key).map(|parameter| parameter.default))
+        set.or_else(|| self.default_of(&key))
+    }
+
+    /// What RESET sets a setting to.
+    fn default_of(&self, key: &str) -> Option<&str> {
+        let default = || find(key).map(|parameter| parameter.default);
+        self.defaults.get(key).map(String::as_str).or_else(default)
     }
 
     /// The value of a setting that is in the table.
@@ -192,8 +211,7 @@ impl Settings {
             None => return Err(unknown(name)),
         };
         if local {
-            let default = || find(&key).map_or("", |parameter| parameter.default).to_owned();
-            let value = value.unwrap_or_else(default);
+            let value = value.unwrap_or_else(|| self.default_of(&key).unwrap_or("").to_owned());
             Arc::make_mut(&mut self.local).insert(key, value);
             return Ok(());
         }
@@ -208,7 +226,15 @@ impl Settings {
 
     /// RESET ALL.
     pub fn reset_all(&mut self) {
-        *self = Settings::default();
+        *self = Settings { defaults: self.defaults.clone(), ..Settings::default() };
+    }
+
+    /// Sets what new sessions begin with. Errors as for [`Settings::set`].
+    pub fn set_default(&mut self, name: &str, value: &str) -> Result<()> {
+        let mut checked = Settings::new();
+        checked.set(name, Some(value), false)?;
+        Arc::make_mut(&mut self.defaults).extend(Arc::unwrap_or_clone(checked.session));
+        Ok(())
     }
 
     /// What SET LOCAL set is gone.
@@ -233,6 +259,16 @@ impl Settings {
     /// How long a statement may wait for a row that another transaction is changing.
     pub fn lock_timeout(&self) -> Option<Duration> {
         self.duration("lock_timeout")
+    }
+
+    /// How long a client may leave a transaction block idle.
+    pub fn idle_in_transaction_timeout(&self) -> Option<Duration> {
+        self.duration("idle_in_transaction_session_timeout")
+    }
+
+    /// How long a client may be idle outside transaction blocks.
+    pub fn idle_session_timeout(&self) -> Option<Duration> {
+        self.duration("idle_session_timeout")
     }
 
     fn duration(&self, name: &str) -> Option<Duration> {

@@ -87,13 +87,18 @@ impl Socket {
 pub(crate) enum End {
     /// The client closed the connection, or it broke.
     Gone,
+    /// Nothing came for as long as reads wait.
+    TimedOut,
     /// The client sent what is no message.
     Malformed(Malformed),
 }
 
 impl From<io::Error> for End {
-    fn from(_: io::Error) -> End {
-        End::Gone
+    fn from(error: io::Error) -> End {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => End::TimedOut,
+            _ => End::Gone,
+        }
     }
 }
 
