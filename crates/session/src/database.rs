@@ -6,7 +6,7 @@ use crate::timer::Timer;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState};
 use firn_sql::bind::SessionFacts;
-use firn_sql::settings::Settings;
+use firn_sql::settings::{Settings, print_memory};
 use firn_txn::{Config, Engine};
 use std::path::Path;
 
@@ -57,13 +57,15 @@ impl Database {
 
     /// A handle for an engine that is already open.
     pub fn with_engine(engine: Arc<Engine>) -> Database {
+        let mut defaults = Settings::new();
+        defaults.fix("memory_limit", print_memory(engine.memory().limit().unwrap_or(0)));
         Database {
             shared: Arc::new(Shared {
                 engine,
                 plans: PlanCache::default(),
                 timer: Timer::default(),
                 facts: Arc::new(SessionFacts::default()),
-                defaults: Mutex::new(Settings::new()),
+                defaults: Mutex::new(defaults),
             }),
         }
     }

@@ -16,6 +16,11 @@ fn one(connection: &mut Connection, sql: &str) -> Value {
     connection.query_row(sql, &[]).unwrap().unwrap().remove(0)
 }
 
+/// A database whose store may hold so many bytes.
+fn limited(bytes: u64) -> Database {
+    Database::open_with(crate::Config { memory_limit: Some(bytes), ..crate::Config::default() }).unwrap()
+}
+
 fn state<T>(result: Result<T>) -> SqlState {
     match result {
         Ok(_) => panic!("an error was expected"),
@@ -297,4 +302,43 @@ fn a_failed_block_refuses_to_prepare_but_not_to_end() {
     let end = connection.prepare("COMMIT").unwrap();
     let Outcome::Done(tag) = connection.run(&end, &[]).unwrap() else { panic!() };
     assert_eq!(tag.to_string(), "ROLLBACK");
+}
+
+/// By rows, by strings, by COPY, by CREATE TABLE AS: what fails is taken back whole, and truncating makes room.
+#[test]
+fn a_store_that_is_full_says_so_and_goes_on() {
+    let database = limited(24 << 20);
+    let mut connection = database.connect();
+    assert_eq!(connection.setting("memory_limit").unwrap(), "24MB");
+    connection.execute("CREATE TABLE t (a bigint, b text)").unwrap();
+    connection.execute("CREATE TABLE n (a bigint PRIMARY KEY, b bigint)").unwrap();
+    connection.execute("INSERT INTO n SELECT g, 0 FROM generate_series(1, 1000) g").unwrap();
+    let many = "SELECT g, repeat('x', 100) FROM generate_series(1, 1000000) g";
+    let file = tempfile::NamedTempFile::new().unwrap();
+    connection.execute(&format!("COPY ({many}) TO '{}'", file.path().display())).unwrap();
+    for statement in [
+        format!("INSERT INTO t {many}"),
+        format!("COPY t FROM '{}'", file.path().display()),
+        format!("CREATE TABLE u AS {many}"),
+        "INSERT INTO n SELECT g, 0 FROM generate_series(1001, 10000000) g".to_owned(),
+    ] {
+        for in_block in [false, true] {
+            if in_block {
+                connection.execute("BEGIN; UPDATE n SET b = 1 WHERE a = 1").unwrap();
+            }
+            let error = connection.execute(&statement).unwrap_err();
+            assert_eq!(error.state(), SqlState::OUT_OF_MEMORY, "{statement}: {error}");
+            assert!(error.detail().is_some_and(|detail| detail.contains("24.0 MiB")));
+            if in_block {
+                assert_eq!(state(connection.execute("SELECT 1")), SqlState::IN_FAILED_SQL_TRANSACTION);
+                connection.execute("ROLLBACK").unwrap();
+            }
+            assert_eq!(
+                one(&mut connection, "SELECT count(*) + (SELECT sum(b) FROM n) FROM t").to_string(),
+                "0"
+            );
+            connection.execute("DELETE FROM n WHERE a = 1; TRUNCATE t; INSERT INTO n VALUES (1, 0)").unwrap();
+        }
+    }
+    assert_eq!(one(&mut connection, "SELECT count(*) FROM n"), Value::BigInt(1000));
 }

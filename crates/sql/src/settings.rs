@@ -111,6 +111,7 @@ static PARAMETERS: &[Parameter] = &[
     parameter("maintenance_work_mem", "64MB", Kind::Memory, "Accepted; has no effect."),
     parameter("max_identifier_length", "63", Kind::Fixed, "Bytes of a name."),
     parameter("max_parallel_workers_per_gather", "2", Kind::Integer(0, 1024), "Accepted; has no effect."),
+    parameter("memory_limit", "0", Kind::Fixed, "Most memory that the store may hold; 0 for no limit."),
     parameter("random_page_cost", "4", Kind::Real, "Accepted; has no effect."),
     parameter("role", "none", Kind::Choice(&["none"]), "Roles come with a later release."),
     parameter("row_security", "on", Kind::Boolean, "Accepted; has no effect."),
@@ -227,6 +228,12 @@ impl Settings {
     /// RESET ALL.
     pub fn reset_all(&mut self) {
         *self = Settings { defaults: self.defaults.clone(), ..Settings::default() };
+    }
+
+    /// Says what a setting is that cannot be set: it was decided when the database was opened.
+    pub fn fix(&mut self, name: &'static str, value: String) {
+        assert!(find(name).is_some_and(|parameter| matches!(parameter.kind, Kind::Fixed)));
+        Arc::make_mut(&mut self.defaults).insert(name.to_owned(), value);
     }
 
     /// Sets what new sessions begin with. Errors as for [`Settings::set`].
@@ -473,6 +480,34 @@ fn duration_ms(text: &str) -> Option<i64> {
     (ms.abs() < 2_147_483_648.0).then_some(ms as i64)
 }
 
+/// Bytes as PostgreSQL prints them: in the largest unit that says it without a fraction.
+pub fn print_memory(bytes: u64) -> String {
+    for (unit, factor) in [("TB", 1 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)] {
+        if bytes > 0 && bytes % factor == 0 {
+            return format!("{}{unit}", bytes / factor);
+        }
+    }
+    if bytes == 0 { "0".to_owned() } else { format!("{bytes}B") }
+}
+
+/// Bytes, with a unit of PostgreSQL's or the one that says that it counts by 1024: `8GB`, `8GiB`.
+pub fn parse_memory(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kb" | "kib" => 1 << 10,
+        "mb" | "mib" => 1 << 20,
+        "gb" | "gib" => 1 << 30,
+        "tb" | "tib" => 1 << 40,
+        _ => return None,
+    };
+    let number: f64 = number.trim().parse().ok()?;
+    let bytes = number * factor as f64;
+    (0.0..9e18).contains(&bytes).then_some(bytes as u64)
+}
+
 /// In the largest unit that says it without a fraction, as PostgreSQL does.
 fn print_duration(ms: i64) -> String {
     for (unit, factor) in [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)] {
@@ -562,6 +597,38 @@ mod tests {
         ] {
             assert_eq!(set(name, value).unwrap_err().state().as_str(), code, "{name}");
         }
+    }
+
+    #[test]
+    fn memory_is_read_and_printed_with_its_unit() {
+        for (text, bytes, printed) in [
+            ("8GB", 8 << 30, "8GB"),
+            ("1.5 GiB", 3 << 29, "1536MB"),
+            ("100", 100, "100B"),
+            ("64kb", 64 << 10, "64kB"),
+            ("0", 0, "0"),
+        ] {
+            assert_eq!(parse_memory(text), Some(bytes), "{text}");
+            assert_eq!(print_memory(bytes), printed);
+        }
+        for wrong in ["", "GB", "8 parsecs", "-1GB", "1e30TB"] {
+            assert_eq!(parse_memory(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn defaults_of_the_database_are_what_reset_goes_back_to() {
+        let mut settings = Settings::new();
+        settings.set_default("lock_timeout", "90s").unwrap();
+        settings.fix("memory_limit", "8GB".to_owned());
+        assert_eq!(settings.get("lock_timeout"), Some("90s"));
+        settings.set("lock_timeout", Some("1s"), false).unwrap();
+        settings.set("lock_timeout", None, true).unwrap();
+        assert_eq!(settings.get("lock_timeout"), Some("90s"));
+        settings.reset_all();
+        assert_eq!((settings.get("lock_timeout"), settings.get("memory_limit")), (Some("90s"), Some("8GB")));
+        assert_eq!(settings.set("memory_limit", Some("1GB"), false).unwrap_err().state().as_str(), "55P02");
+        assert_eq!(settings.set_default("lock_timeout", "soon").unwrap_err().state().as_str(), "22023");
     }
 
     #[test]

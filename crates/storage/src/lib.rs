@@ -13,6 +13,7 @@ pub mod table;
 pub mod write_set;
 
 mod block;
+mod budget;
 mod collect;
 mod directory;
 mod heap;
@@ -24,9 +25,10 @@ pub mod state;
 mod undo;
 mod version;
 
+pub use budget::{Held, MemoryBudget, Pressure, print_bytes};
 pub use collect::Garbage;
 pub use crossbeam_epoch::{Guard, pin};
-pub use heap::LONGEST_STRING_BYTES;
+pub use heap::{LONGEST_STRING_BYTES, is_long_string};
 pub use index::{Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, summary, summary_is_exact};
 pub use region::Provider;
 pub use scan::{ScanBatch, TableScan};

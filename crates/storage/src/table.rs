@@ -10,6 +10,7 @@
 
 use crate::arrow_rows::BatchRows;
 use crate::block::{Block, RawCell, set_bits};
+use crate::budget::MemoryBudget;
 use crate::directory::Directory;
 use crate::index::{AT_ONCE, IndexList, Runs, Verdict};
 use crate::layout::Layout;
@@ -64,16 +65,18 @@ impl<'c, const N: usize> Rows<'c> for &[[Cell<'c>; N]] {
 /// A row that a look-up has found, with columns of it; `None` if there is none.
 pub type Found<'a, 'g, const N: usize> = Option<(RowId, &'a [Cell<'g>; N])>;
 
-/// How a table lays out its blocks.
-#[derive(Clone, Copy, Debug)]
+/// How a table lays out its blocks, and who counts them.
+#[derive(Clone, Debug)]
 pub struct TableOptions {
     /// Bytes of a block; tests make them small so that rows cross blocks early.
     pub block_bytes: usize,
+    /// What its memory is taken from.
+    pub budget: Arc<MemoryBudget>,
 }
 
 impl Default for TableOptions {
     fn default() -> Self {
-        TableOptions { block_bytes: 1 << 20 }
+        TableOptions { block_bytes: 1 << 20, budget: Arc::default() }
     }
 }
 
@@ -98,12 +101,14 @@ pub struct Table {
     /// needs no second look at the key.
     keys_changed: AtomicBool,
     gate: Gate,
+    budget: Arc<MemoryBudget>,
 }
 
 impl Table {
     /// An empty table. `name` is for messages only.
     pub fn new(id: TableId, name: &str, columns: Vec<ColumnSpec>, options: TableOptions) -> Arc<Table> {
         let layout = Arc::new(Layout::new(&columns, options.block_bytes));
+        options.budget.expect_blocks(layout.bytes);
         Arc::new(Table {
             id,
             name: RwLock::new(name.into()),
@@ -117,6 +122,7 @@ impl Table {
             key_locks: [const { Mutex::new(()) }; KEY_LOCKS],
             keys_changed: AtomicBool::new(false),
             gate: Gate::default(),
+            budget: options.budget,
         })
     }
 
@@ -153,12 +159,30 @@ impl Table {
     /// Adds an index; from now on every change maintains it. The caller fills it with the rows that
     /// are already there and keeps writers out meanwhile.
     pub fn add_index(&self, index: Arc<Index>) {
+        index.count_in(&self.budget);
         self.indexes.replace(|all| all.iter().cloned().chain([index]).collect());
     }
 
     /// Takes an index off; nothing maintains it any more.
     pub fn remove_index(&self, index: &Arc<Index>) {
         self.indexes.replace(|all| all.iter().filter(|kept| !Arc::ptr_eq(kept, index)).cloned().collect());
+    }
+
+    /// Whether it has columns of strings.
+    pub fn has_strings(&self) -> bool {
+        self.columns.iter().any(|column| {
+            matches!(column.ty, SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea)
+        })
+    }
+
+    /// What its memory is taken from.
+    pub fn budget(&self) -> &MemoryBudget {
+        &self.budget
+    }
+
+    /// Whether rows can be inserted without a new block.
+    pub fn has_free_slots(&self) -> bool {
+        self.free_count.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) fn layout(&self) -> &Layout {
@@ -180,7 +204,8 @@ impl Table {
     /// table ([`WriteSet::touch`]).
     ///
     /// Errors: 23505 naming the unique index, 40001 when another running or later transaction holds
-    /// the key. After an error the caller rolls the write set back to where it was.
+    /// the key, 53200 if there is no room for a new block. After an error the caller rolls the write set
+    /// back to where it was.
     pub fn insert(
         &self,
         write_set: &mut WriteSet,
@@ -189,7 +214,7 @@ impl Table {
         guard: &Guard,
     ) -> Result<RowId> {
         debug_assert_eq!(row.len(), self.columns.len());
-        let (block, slot) = self.allocate_slot();
+        let (block, slot) = self.allocate_slot()?;
         let record = write_set.push_plain(block, slot, Change::Insert);
         block.prepare_write();
         block.link_fresh(record);
@@ -202,6 +227,7 @@ impl Table {
         if let Some(redo) = write_set.redo() {
             redo.insert(self.id, id, row);
         }
+        write_set.count_growth(&self.budget);
         self.enter_row(id, row, snapshot, guard)?;
         Ok(id)
     }
@@ -349,28 +375,36 @@ impl Table {
         false
     }
 
-    fn allocate_slot(&self) -> (&Block, Slot) {
+    fn allocate_slot(&self) -> Result<(&Block, Slot)> {
         if self.free_count.load(Ordering::Relaxed) > 0
             && let Some(row) = self.free.lock().pop()
         {
             self.free_count.fetch_sub(1, Ordering::Relaxed);
-            return (self.block(row), row.slot());
+            return Ok((self.block(row), row.slot()));
         }
-        let (block, slot, _) = self.allocate_slots(1);
-        (block, slot)
+        let (block, slot, _) = self.allocate_slots(1)?;
+        Ok((block, slot))
     }
 
     /// Gives out fresh slots that follow each other in one block: at least one, at most `wanted`.
-    fn allocate_slots(&self, wanted: u32) -> (&Block, Slot, u32) {
+    fn allocate_slots(&self, wanted: u32) -> Result<(&Block, Slot, u32)> {
         loop {
             let known = self.blocks.len();
             if let Some(block) = self.blocks.last()
                 && let Some((slot, count)) = block.allocate(wanted)
             {
-                return (block, slot, count);
+                return Ok((block, slot, count));
             }
-            self.blocks.grow(known, || Block::new(self.id, BlockNumber(known), self.layout.clone()));
+            let what_for = || format!("a new block of table \"{}\"", self.name());
+            self.budget.admit(self.layout.bytes as u64, what_for)?;
+            self.grow(known);
         }
+    }
+
+    /// Adds a block if there still are just `known`.
+    fn grow(&self, known: u64) {
+        let number = BlockNumber(known);
+        self.blocks.grow(known, || Block::new(self.id, number, self.layout.clone(), self.budget.clone()));
     }
 
     /// Inserts rows of one cell per column: one undo record and one redo record for all that come to
@@ -416,7 +450,7 @@ impl Table {
         let mut done = 0;
         while done < rows.len() {
             let wanted = u32::try_from(rows.len() - done).unwrap_or(u32::MAX);
-            let (block, first, count) = self.allocate_slots(wanted);
+            let (block, first, count) = self.allocate_slots(wanted)?;
             let record = write_set.push_insert_many(block, first, count);
             block.prepare_write();
             block.link_many(record, first, count);
@@ -435,6 +469,7 @@ impl Table {
                     },
                 );
             }
+            write_set.count_growth(&self.budget);
             for index in self.indexes.get(guard).all().iter() {
                 let mut runs = Runs::new(index);
                 let mut enter = |key: &[u8], row| self.enter(index, key, row, snapshot, guard);
@@ -516,6 +551,7 @@ impl Table {
         if let Some(redo) = write_set.redo() {
             redo.update(self.id, row, columns, cells);
         }
+        write_set.count_growth(&self.budget);
         Ok(())
     }
 
@@ -545,6 +581,7 @@ impl Table {
         if let Some(redo) = write_set.redo() {
             redo.delete(self.id, row);
         }
+        write_set.count_growth(&self.budget);
         Ok(())
     }
 
@@ -936,7 +973,7 @@ impl Table {
                 // Full as far as inserts care; `finish_restore` finds the slots that are not.
                 before.allocate_through(Slot(self.layout.slots - 1));
             }
-            self.blocks.grow(known, || Block::new(self.id, BlockNumber(known), self.layout.clone()));
+            self.grow(known);
         }
         self.blocks.get(row.block()).expect("just grown")
     }

@@ -4,6 +4,7 @@
 //! once nobody needs the old images any more, [`Retired::collect`] (see [`crate::collect`]).
 
 use crate::block::Block;
+use crate::budget::{Held, MemoryBudget};
 use crate::undo::{UndoBuffer, UndoMemory};
 use crate::version::{Change, Record, UndoHeader};
 use crate::{Guard, Table};
@@ -30,12 +31,17 @@ pub struct WriteSet {
     /// What the log will hold; `None` in a database without a log.
     redo: Option<RedoBuffer>,
     tables: TouchedTables,
+    /// Bytes that the budget was told of.
+    counted: usize,
 }
+
+/// A transaction tells the budget of its memory whenever that has grown by so much; most never do.
+const COUNTED_BYTES: usize = 64 << 10;
 
 impl WriteSet {
     /// An empty write set of the transaction with this stamp. Without `redo`, nothing is logged.
     pub fn new(owner: Stamp, redo: Option<RedoBuffer>) -> WriteSet {
-        WriteSet { owner, undo: UndoBuffer::new(owner), redo, tables: TouchedTables::new() }
+        WriteSet { owner, undo: UndoBuffer::new(owner), redo, tables: TouchedTables::new(), counted: 0 }
     }
 
     /// Whose changes these are.
@@ -46,6 +52,26 @@ impl WriteSet {
     /// Whether nothing was changed.
     pub fn is_empty(&self) -> bool {
         self.undo.records().is_empty() && self.redo.as_ref().is_none_or(RedoBuffer::is_empty)
+    }
+
+    /// Undo records so far.
+    pub fn records_written(&self) -> usize {
+        self.undo.records().len()
+    }
+
+    /// Bytes that the budget counts as an unfinished transaction's.
+    pub fn counted_bytes(&self) -> usize {
+        self.counted
+    }
+
+    /// Has the budget count what has been written, once that is much.
+    #[inline]
+    pub(crate) fn count_growth(&mut self, budget: &MemoryBudget) {
+        let bytes = self.undo.bytes() + self.redo.as_ref().map_or(0, |redo| redo.as_bytes().len());
+        if bytes >= self.counted + COUNTED_BYTES {
+            budget.add(Held::Unfinished, (bytes - self.counted) as i64);
+            self.counted = bytes;
+        }
     }
 
     /// Where it is now.
@@ -140,8 +166,9 @@ impl WriteSet {
 
     /// What the collector keeps of it once it has ended at `time`, and the redo buffer to use again.
     pub fn retire(self, time: Time) -> (Retired, Option<RedoBuffer>) {
+        let bytes = self.undo.bytes();
         let (records, memory) = self.undo.into_parts();
-        (Retired { time, records: RwLock::new(records), memory, tables: self.tables }, self.redo)
+        (Retired { time, bytes, records: RwLock::new(records), memory, tables: self.tables }, self.redo)
     }
 }
 
@@ -161,6 +188,8 @@ pub(crate) fn table_of<'a>(tables: &'a [Arc<Table>], record: Record<'_>) -> &'a 
 pub struct Retired {
     /// When it ended: its commit time, or the time its rollback was stamped with.
     pub time: Time,
+    /// Bytes of its undo records.
+    pub bytes: usize,
     /// Only trimming takes some out.
     pub(crate) records: RwLock<Vec<NonNull<UndoHeader>>>,
     pub(crate) memory: UndoMemory,
@@ -185,6 +214,11 @@ unsafe impl Send for Retired {}
 unsafe impl Sync for Retired {}
 
 impl Retired {
+    /// How many undo records there are.
+    pub fn record_count(&self) -> usize {
+        self.records.read().len()
+    }
+
     /// Leaves the gates of its tables; `written_at` is the time of a commit.
     pub fn leave_gates(&self, written_at: Option<Time>) {
         leave_gates(&self.tables, written_at);

@@ -22,7 +22,7 @@ use firn_base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ord
 use firn_base::thread::JoinHandle;
 use firn_base::{Error, Lsn, Result, Snapshot, SqlState, TableId, Time, clock, thread};
 use firn_log::{Log, LogOptions, RedoBuffer};
-use firn_storage::{Provider, Table, TableOptions, WriteSet};
+use firn_storage::{MemoryBudget, Provider, Table, TableOptions, WriteSet};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,6 +56,9 @@ pub struct Config {
     pub log: LogOptions,
     /// What fails a serializable transaction that has read what others change.
     pub granularity: Granularity,
+    /// Bytes that the store may hold: blocks, indexes, old versions, and what running transactions have
+    /// written. Beyond, statements that need more fail with 53200. Without, it takes what it needs.
+    pub memory_limit: Option<u64>,
 }
 
 impl Default for Config {
@@ -67,6 +70,7 @@ impl Default for Config {
             threads: 2,
             log: LogOptions::default(),
             granularity: Granularity::default(),
+            memory_limit: None,
         }
     }
 }
@@ -100,6 +104,7 @@ impl Recovered {
 /// An open database.
 pub struct Engine {
     config: Config,
+    memory: Arc<MemoryBudget>,
     /// The newest published commit time.
     last: AtomicU64,
     active: ActiveSet,
@@ -140,17 +145,19 @@ impl Engine {
 
     /// As [`Engine::open`], on a disk of the caller's, which tests can break.
     pub fn open_on(disk: Arc<dyn Disk>, mut config: Config) -> Result<Arc<Engine>> {
+        let memory = Arc::new(MemoryBudget::new(config.memory_limit));
         let recovered = match config.directory.clone() {
             None => Recovered::nothing(),
-            Some(directory) => recovery::open(disk, &directory, &mut config)?,
+            Some(directory) => recovery::open(disk, &directory, &mut config, &memory)?,
         };
-        Ok(Engine::start(config, recovered))
+        Ok(Engine::start(config, memory, recovered))
     }
 
-    fn start(config: Config, recovered: Recovered) -> Arc<Engine> {
+    fn start(config: Config, memory: Arc<MemoryBudget>, recovered: Recovered) -> Arc<Engine> {
         let version = recovered.catalog.version;
         let engine = Arc::new(Engine {
             config,
+            memory,
             last: AtomicU64::new(recovered.last.0),
             active: ActiveSet::new(),
             commit: Mutex::new(()),
@@ -177,6 +184,11 @@ impl Engine {
     /// How it was opened.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// How much memory the store holds, and may hold.
+    pub fn memory(&self) -> &MemoryBudget {
+        &self.memory
     }
 
     /// Begins a serializable transaction that reads the newest committed state.
@@ -435,7 +447,9 @@ impl Engine {
         if let Some(ddl) = ddl {
             self.publish_catalog(ddl, time);
         }
+        let unfinished = write_set.counted_bytes();
         let (retired, redo) = write_set.retire(time);
+        self.memory.retire(retired.record_count(), retired.bytes);
         let retired = Arc::new(retired);
         // Listed before it is published: who validates up to a time finds all that ended up to then.
         self.collector.retire(retired.clone());
@@ -443,6 +457,7 @@ impl Engine {
         self.last.store(time.0, Ordering::SeqCst);
         retired.leave_gates(Some(time));
         drop(turn);
+        self.memory.forget_unfinished(unfinished);
         if let Some(redo) = redo {
             keep_redo(redo);
         }
@@ -455,12 +470,15 @@ impl Engine {
         let turn = self.commit.lock();
         let time = Time(self.last.load(Ordering::Relaxed) + 1);
         write_set.stamp(time);
+        let unfinished = write_set.counted_bytes();
         let (retired, redo) = write_set.retire(time);
+        self.memory.retire(retired.record_count(), retired.bytes);
         let retired = Arc::new(retired);
         self.collector.retire(retired.clone());
         self.last.store(time.0, Ordering::SeqCst);
         retired.leave_gates(None);
         drop(turn);
+        self.memory.forget_unfinished(unfinished);
         if let Some(redo) = redo {
             keep_redo(redo);
         }
@@ -496,17 +514,30 @@ impl Engine {
     #[inline]
     pub(crate) fn collect_if_due(&self) {
         if self.collector.is_due() {
-            self.collector.collect_inline(&self.active, &self.last);
+            self.collector.collect_inline(&self.active, &self.last, &self.memory);
         }
+    }
+
+    /// Frees what can be freed, for somebody who needs memory.
+    #[cold]
+    pub(crate) fn collect_now(&self) {
+        self.collector.collect(&self.active, &self.last, &self.memory);
+        self.forget_dropped_tables();
     }
 
     /// What the background thread does; whether there was anything to collect.
     fn tick(self: &Arc<Self>) -> bool {
         let collected = self.collector.backlog() > 0;
-        self.collector.collect(&self.active, &self.last);
+        self.collector.collect(&self.active, &self.last, &self.memory);
         if let Some((store, log)) = self.store_and_log() {
             store.checkpoint_if_due(self, log, self.config.checkpoint_after_bytes);
         }
+        let drops = self.forget_dropped_tables();
+        collected || drops
+    }
+
+    /// Lets go of dropped tables that nobody sees any more; whether any had been dropped.
+    fn forget_dropped_tables(&self) -> bool {
         let mut dropped = self.dropped.lock();
         let drops = !dropped.is_empty();
         if drops {
@@ -516,12 +547,13 @@ impl Engine {
             let mut tables = self.tables.write();
             gone.iter().for_each(|table| drop(tables.remove(table)));
         }
-        collected || drops
+        drops
     }
 
     pub(crate) fn create_table(&self, name: &str, columns: Vec<firn_storage::ColumnSpec>) -> Arc<Table> {
         let id = TableId(self.next_table.fetch_add(1, Ordering::Relaxed));
-        let table = Table::new(id, name, columns, TableOptions { block_bytes: self.config.block_bytes });
+        let options = TableOptions { block_bytes: self.config.block_bytes, budget: self.memory.clone() };
+        let table = Table::new(id, name, columns, options);
         self.tables.write().insert(id, table.clone());
         table
     }

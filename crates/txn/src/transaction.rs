@@ -15,7 +15,8 @@ use firn_base::{
 };
 use firn_log::RedoBuffer;
 use firn_storage::{
-    ColumnSpec, Found, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, Table, WriteSet, pin,
+    ColumnSpec, Found, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, MemoryBudget, Pressure, Table,
+    WriteSet, is_long_string, pin,
 };
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -58,6 +59,13 @@ pub struct Savepoint {
     /// Catalog changes and storage actions so far.
     changes: usize,
     actions: usize,
+}
+
+/// What needs memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Insert,
+    Update,
 }
 
 /// Where a statement began; see [`Transaction::restart`].
@@ -230,11 +238,42 @@ impl Transaction {
         self.ddl.as_ref().is_some_and(|ddl| ddl.exclusive.iter().any(|closed| Arc::ptr_eq(closed, table)))
     }
 
+    /// Sees to it that there is memory for a change, as far as that can be told beforehand: 53200 if it
+    /// takes some where there is none.
+    #[inline]
+    fn ask_for_room(&self, table: &Table, change: Change, has_strings: impl FnOnce() -> bool) -> Result<()> {
+        match self.engine.memory().pressure() {
+            Pressure::None => Ok(()),
+            pressure => self.make_room(table, pressure, change, has_strings()),
+        }
+    }
+
+    #[cold]
+    fn make_room(&self, table: &Table, pressure: Pressure, change: Change, has_strings: bool) -> Result<()> {
+        let needs_no_block = change == Change::Update || table.has_free_slots();
+        if pressure == Pressure::Rows && !has_strings && needs_no_block {
+            return Ok(());
+        }
+        // What others have ended may be all that is in the way.
+        self.engine.collect_now();
+        match self.engine.memory().pressure() {
+            Pressure::None => Ok(()),
+            Pressure::Rows if !has_strings => Ok(()),
+            _ => Err(self.engine.memory().exceeded(&format!("room to change table \"{}\"", table.name()))),
+        }
+    }
+
     /// Inserts a row; see [`Table::insert`].
     #[inline]
     pub fn insert(&mut self, table: &Arc<Table>, row: &[Cell<'_>], guard: &Guard) -> Result<RowId> {
+        self.ask_for_room(table, Change::Insert, || row.iter().any(is_long_string))?;
         let snapshot = self.snapshot;
-        let inserted = table.insert(self.writes_to(table)?, snapshot, row, guard);
+        let mut inserted = table.insert(self.writes_to(table)?, snapshot, row, guard);
+        if inserted.as_ref().is_err_and(|error| error.state() == SqlState::OUT_OF_MEMORY) {
+            // Nothing has happened yet; what the collector is freeing just now may be enough.
+            self.engine.collect_now();
+            inserted = table.insert(self.writes_to(table)?, snapshot, row, guard);
+        }
         if let Err(error) = &inserted {
             self.note_violation(table, error, |index| {
                 let mut key = KeyBuffer::new();
@@ -267,15 +306,34 @@ impl Transaction {
         rows: &[[Cell<'_>; N]],
         guard: &Guard,
     ) -> Result<()> {
+        self.ask_for_room(table, Change::Insert, || rows.iter().flatten().any(is_long_string))?;
         let snapshot = self.snapshot;
-        let inserted = table.insert_rows(self.writes_to(table)?, snapshot, rows, guard);
-        inserted.inspect_err(|error| self.note_violation(table, error, |_| None))
+        self.insert_in_room(table, guard, |writes| table.insert_rows(writes, snapshot, rows, guard))
     }
 
     /// Inserts whole columns; see [`Table::insert_batch`].
     pub fn insert_batch(&mut self, table: &Arc<Table>, columns: &[ArrayRef], guard: &Guard) -> Result<()> {
+        self.ask_for_room(table, Change::Insert, || table.has_strings())?;
         let snapshot = self.snapshot;
-        let inserted = table.insert_batch(self.writes_to(table)?, snapshot, columns, guard);
+        self.insert_in_room(table, guard, |writes| table.insert_batch(writes, snapshot, columns, guard))
+    }
+
+    /// Inserts rows, once more if there was no memory for all: while the collector works what it frees may
+    /// not be there yet.
+    fn insert_in_room(
+        &mut self,
+        table: &Arc<Table>,
+        guard: &Guard,
+        insert: impl Fn(&mut WriteSet) -> Result<()>,
+    ) -> Result<()> {
+        let writes = self.writes_to(table)?;
+        let mark = writes.mark();
+        let mut inserted = insert(writes);
+        if inserted.as_ref().is_err_and(|error| error.state() == SqlState::OUT_OF_MEMORY) {
+            writes.roll_back(mark, guard);
+            self.engine.collect_now();
+            inserted = insert(self.writes_to(table)?);
+        }
         inserted.inspect_err(|error| self.note_violation(table, error, |_| None))
     }
 
@@ -289,6 +347,7 @@ impl Transaction {
         cells: &[Cell<'_>],
         guard: &Guard,
     ) -> Result<()> {
+        self.ask_for_room(table, Change::Update, || cells.iter().any(is_long_string))?;
         let snapshot = self.snapshot;
         let updated = table.update(self.writes_to(table)?, snapshot, row, columns, cells, guard);
         updated.inspect_err(|error| self.note_violation(table, error, |_| None))
@@ -631,7 +690,7 @@ impl Transaction {
     /// away again on rollback. 23505 if `spec.unique` and two rows share a key.
     pub fn create_index(&mut self, table: &Arc<Table>, spec: IndexSpec) -> Result<()> {
         self.lock_exclusive(table)?;
-        let index = build_index(table, spec)?;
+        let index = build_index(table, spec, Some(self.engine.memory()))?;
         table.add_index(index.clone());
         self.ddl_mut()?.actions.push(Action::CreateIndex(table.clone(), index));
         Ok(())
@@ -740,18 +799,36 @@ fn busy(table: &Table) -> Error {
     .with_hint("Other transactions are using the table; retry when they have ended.")
 }
 
-/// A new index over every row in place.
-pub(crate) fn build_index(table: &Table, spec: IndexSpec) -> Result<Arc<Index>> {
+/// Rows after which whoever builds an index looks whether there is memory for it.
+const ROWS_AT_ONCE: usize = 4096;
+
+/// A new index over every row in place; 53200 if it outgrows the budget.
+pub(crate) fn build_index(
+    table: &Table,
+    spec: IndexSpec,
+    budget: Option<&MemoryBudget>,
+) -> Result<Arc<Index>> {
     let index = Index::new(spec);
     let guard = &pin();
     let mut load = index.load(guard);
-    match table.keys_in_place(&index, |key, row| load.add(key, row)).and_then(|()| load.finish()) {
-        Ok(()) => Ok(index),
-        Err(_) => Err(Error::new(
-            SqlState::UNIQUE_VIOLATION,
-            format!("could not create unique index \"{}\"", index.spec().name),
-        )
+    let mut rows = 0;
+    let added = table.keys_in_place(&index, |key, row| {
+        rows += 1;
+        if let Some(budget) = budget
+            && rows % ROWS_AT_ONCE == 0
+        {
+            let what_for = || format!("index \"{}\"", index.spec().name);
+            budget.admit(index.held_bytes(), what_for)?;
+        }
+        load.add(key, row).map_err(|_| duplicate(&index))
+    });
+    added.and_then(|()| load.finish().map_err(|_| duplicate(&index)))?;
+    Ok(index)
+}
+
+fn duplicate(index: &Index) -> Error {
+    let name = &index.spec().name;
+    Error::new(SqlState::UNIQUE_VIOLATION, format!("could not create unique index \"{name}\""))
         .with_detail("Some rows share a key.")
-        .with_constraint(&index.spec().name)),
-    }
+        .with_constraint(name)
 }

@@ -5,6 +5,7 @@ mod durable;
 mod history;
 mod isolation;
 mod killed;
+mod memory;
 mod recovery;
 mod serializable;
 mod support;
