@@ -3,12 +3,14 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::mpsc;
+use std::time::Duration;
 
 use firn_base::SqlState;
 use firn_session::{Config, Database, parse_memory};
 use firn_wire::{Auth, Server, Users, Verifier, WireConfig};
 
 use crate::Failure;
+use crate::watch::Watch;
 
 /// Arguments of `firn serve`.
 #[derive(clap::Args, Debug)]
@@ -38,6 +40,10 @@ pub struct Options {
     /// machine's memory. Without it the store takes what it needs.
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     memory_limit: Option<u64>,
+    /// Report transactions on standard error that run for longer than so many seconds, if they keep old
+    /// versions or have written; 0 for never.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    report_transactions_after: u64,
     /// What a setting is in every session that does not set it, such as
     /// idle_in_transaction_session_timeout=5min. May be given more than once.
     #[arg(long, value_name = "NAME=VALUE")]
@@ -97,8 +103,11 @@ pub fn run(options: Options) -> Result<(), Failure> {
     if options.data.is_none() {
         say("the database is in memory only; see --data");
     }
+    let report_after = Duration::from_secs(options.report_transactions_after);
+    let watch = (!report_after.is_zero()).then(|| Watch::start(database.clone(), report_after));
     let _ = stop.recv();
     say("stopping");
+    drop(watch);
     server.shutdown();
     if options.checkpoint_at_stop && options.data.is_some() {
         database.checkpoint().map_err(Failure::data)?;

@@ -290,7 +290,7 @@ impl Connection {
         }
         let read_only = modes.read_only.unwrap_or(self.default_read_only);
         let isolation = modes.isolation.unwrap_or(self.default_isolation);
-        let transaction = self.shared.engine.try_begin(effective(isolation, read_only))?;
+        let transaction = self.begin_transaction(effective(isolation, read_only))?;
         let settings = self.services.with_settings(|settings| {
             let before = settings.clone();
             if modes.isolation.is_some() {
@@ -444,8 +444,12 @@ impl Connection {
         if changed_catalog {
             self.services.set_catalog(None);
         }
+        let mut begun = None;
         let result = match transaction {
-            Some(transaction) if commit => transaction.commit().map(Some),
+            Some(transaction) if commit => {
+                begun = self.time_commit(&transaction);
+                transaction.commit().map(Some)
+            }
             Some(transaction) => {
                 transaction.rollback();
                 Ok(None)
@@ -466,7 +470,7 @@ impl Connection {
             self.heed_settings();
         }
         match result? {
-            Some(ticket) => self.wait(ticket),
+            Some(ticket) => self.finish_commit(ticket, begun),
             None => Ok(()),
         }
     }

@@ -11,14 +11,15 @@
 use crate::block::Block;
 use crate::copy::{CopyIn, CopyOut};
 use crate::database::Shared;
-use crate::rows::{OpenStreams, Rows};
+use crate::rows::{Drawing, OpenStreams, Rows};
 use crate::statement::{Prepared, Statement};
 use crate::timer::Alarm;
 use crate::utility::Cursor;
 use arrow_array::RecordBatch;
 use firn_base::random::Random;
-use firn_base::sync::{Arc, AtomicBool, Ordering};
+use firn_base::sync::{Arc, AtomicBool, Ordering, Weak};
 use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, clock, coerce};
+use firn_sql::activity::{Activity, State};
 use firn_sql::bind::SessionFacts;
 use firn_sql::plan::QueryOutput;
 use firn_sql::services::Services;
@@ -30,6 +31,7 @@ use firn_txn::{Catalog, Isolation, Ticket, Transaction, Waited};
 use std::any::Any;
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -37,6 +39,8 @@ use std::time::Duration;
 const MOST_RETRIES: u32 = 20;
 /// The longest pause before a retry; the first is a few microseconds and each may be twice as long.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+/// Of commits that wait for no disk one in so many is timed: a look at a clock costs a part of them.
+const TIMED_COMMITS: u64 = 16;
 /// How often a waiting statement looks whether it was cancelled.
 const CANCEL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -112,6 +116,12 @@ pub struct Connection {
     pub(crate) block: Block,
     pub(crate) streams: OpenStreams,
     pub(crate) services: Arc<Services>,
+    /// What others are told of it.
+    pub(crate) activity: Arc<Activity>,
+    /// The statement that they were told last.
+    told: Weak<Prepared>,
+    /// Commits so far, to time some.
+    commits: u64,
     pub(crate) facts: Arc<SessionFacts>,
     pub(crate) options: RunOptions,
     /// Copies of settings that every statement looks at.
@@ -138,16 +148,22 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(shared: Arc<Shared>) -> Connection {
+    pub(crate) fn new(shared: Arc<Shared>, session: u32) -> Connection {
         let facts = shared.facts.clone();
         let settings = shared.defaults.lock().clone();
-        let services = Arc::new(Services::new(shared.engine.clone(), facts.clone(), settings));
+        let sessions = shared.sessions.clone();
+        let activity = sessions.begin(session);
+        let engine = shared.engine.clone();
+        let services = Arc::new(Services::new(engine, facts.clone(), settings, sessions, activity.clone()));
         let options = RunOptions { services: services.clone(), ..RunOptions::default() };
         let mut connection = Connection {
             shared,
             block: Block::Idle,
             streams: OpenStreams::default(),
             services,
+            activity,
+            told: Weak::new(),
+            commits: 0,
             facts,
             options,
             synchronous_commit: true,
@@ -166,6 +182,7 @@ impl Connection {
             random: Random::from_entropy(),
         };
         connection.heed_settings();
+        connection.tell_identity();
         connection
     }
 
@@ -249,7 +266,7 @@ impl Connection {
                 result
             }
             None => {
-                let transaction = self.shared.engine.try_begin(Isolation::Snapshot)?;
+                let transaction = self.begin_transaction(Isolation::Snapshot)?;
                 let result = work(self, &transaction);
                 transaction.rollback();
                 result
@@ -307,12 +324,77 @@ impl Connection {
     /// inside a transaction block they are read ahead first, outside they have a transaction of
     /// their own. Parameters are coerced to the statement's types as an assignment would do.
     pub fn run(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Outcome> {
+        self.tell_statement(statement);
         let result = match catch_unwind(AssertUnwindSafe(|| self.run_inner(statement, parameters))) {
             Ok(result) => result,
             Err(panic) => Err(self.after_panic(&*panic)),
         };
+        match &result {
+            // It goes on as long as somebody draws rows, or sends some.
+            Ok(Outcome::Rows(rows)) if rows.are_drawn() => {}
+            Ok(Outcome::CopyIn(_) | Outcome::CopyOut(_)) => {}
+            Err(error) if error.state() == SqlState::OUT_OF_MEMORY => {
+                self.shared.engine.statistics().out_of_memory.count();
+                self.tell_idle();
+            }
+            _ => self.tell_idle(),
+        }
         self.rest();
         result
+    }
+
+    /// Tells others of a statement that begins.
+    #[inline]
+    fn tell_statement(&mut self, statement: &Statement) {
+        let prepared = &statement.prepared;
+        let is_new = !std::ptr::eq(self.told.as_ptr(), Arc::as_ptr(prepared));
+        if is_new {
+            self.told = Arc::downgrade(prepared);
+        }
+        self.activity.begin(self.in_block(), is_new.then(|| prepared.clone() as _));
+    }
+
+    /// Tells others that it is the client's turn: after every statement, and once the rows of a query have been
+    /// sent or are left for later.
+    #[inline]
+    pub fn tell_idle(&self) {
+        self.activity.rest(self.idle_state());
+    }
+
+    fn idle_state(&self) -> State {
+        match &self.block {
+            Block::Idle => State::Idle,
+            Block::Open(_) => State::InBlock,
+            Block::Failed(_) => State::Failed,
+        }
+    }
+
+    /// Begins a transaction of this session; 53300 if too many run already.
+    #[inline]
+    pub(crate) fn begin_transaction(&self, isolation: Isolation) -> Result<Transaction> {
+        let transaction = self.shared.engine.try_begin(isolation)?;
+        transaction.set_session(self.activity.id());
+        Ok(transaction)
+    }
+
+    /// Looks at a clock before a commit, if it is to be timed: all that wait for a disk, and some others.
+    #[inline]
+    pub(crate) fn time_commit(&mut self, transaction: &Transaction) -> Option<clock::Instant> {
+        if !transaction.has_writes() {
+            return None;
+        }
+        self.commits += 1;
+        let waits = self.synchronous_commit && self.shared.engine.has_log();
+        (waits || self.commits % TIMED_COMMITS == 1).then(clock::now)
+    }
+
+    /// Waits until a commit is as safe as the session wants it.
+    pub(crate) fn finish_commit(&self, ticket: Ticket, begun: Option<clock::Instant>) -> Result<()> {
+        self.wait(ticket)?;
+        if let Some(begun) = begun {
+            self.shared.engine.statistics().note_latency(begun.elapsed());
+        }
+        Ok(())
     }
 
     fn run_inner(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Outcome> {
@@ -342,7 +424,7 @@ impl Connection {
         if matches!(self.block, Block::Idle) {
             self.options.now = clock::wall_clock_micros();
             self.services.set_read_only(self.default_read_only);
-            let transaction = self.shared.engine.try_begin(Isolation::Snapshot)?;
+            let transaction = self.begin_transaction(Isolation::Snapshot)?;
             let plan = self.current_plan(prepared, &transaction)?;
             return match plan.query(&transaction, &parameters, &self.options) {
                 Ok(QueryOutput::Values(values)) => {
@@ -350,7 +432,8 @@ impl Connection {
                     Ok(Outcome::Rows(Rows::ready(columns(), "SELECT", values)))
                 }
                 Ok(QueryOutput::Stream(stream)) => {
-                    Ok(Outcome::Rows(Rows::own(columns(), "SELECT", stream, transaction, alarm)))
+                    let drawing = Drawing::new(&self.activity, State::Idle);
+                    Ok(Outcome::Rows(Rows::own(columns(), "SELECT", stream, transaction, alarm, drawing)))
                 }
                 Err(error) => Err(timed_out(error, alarm.as_ref())),
             };
@@ -363,7 +446,8 @@ impl Connection {
             QueryOutput::Values(values) => Ok(Outcome::Rows(Rows::ready(columns(), "SELECT", values))),
             QueryOutput::Stream(stream) => {
                 let failure = self.stream_failure.clone();
-                let (rows, shared) = Rows::shared(columns(), "SELECT", stream, alarm, failure);
+                let drawing = Drawing::new(&self.activity, State::InBlock);
+                let (rows, shared) = Rows::shared(columns(), "SELECT", stream, alarm, failure, drawing);
                 self.streams.add(shared);
                 Ok(Outcome::Rows(rows))
             }
@@ -403,6 +487,7 @@ impl Connection {
             Some(mut transaction) => {
                 self.streams.read_ahead();
                 let result = self.in_block_transaction(&mut transaction, &mut work);
+                transaction.tell_progress();
                 self.block.put_transaction(transaction);
                 result
             }
@@ -437,6 +522,7 @@ impl Connection {
                 }
                 None => return Err(error),
             }
+            self.shared.engine.statistics().restarts.count();
             transaction.restart(&start)?;
         }
     }
@@ -445,12 +531,15 @@ impl Connection {
     /// for a row, 40P01 if it would take for ever, 57014 if the statement is cancelled.
     fn wait_until_ended(&self, mut wait: impl FnMut(Duration) -> Waited) -> Result<()> {
         let begun = clock::now();
+        let statistics = self.shared.engine.statistics();
+        statistics.waits.count();
         loop {
             if self.options.cancel.is_cancelled() {
                 return Err(Error::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"));
             }
             let left = self.lock_timeout.map(|longest| longest.saturating_sub(begun.elapsed()));
             if left == Some(Duration::ZERO) {
+                statistics.lock_timeouts.count();
                 let error =
                     Error::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout");
                 return Err(
@@ -477,9 +566,13 @@ impl Connection {
         let mut retries = 0;
         loop {
             self.options.now = clock::wall_clock_micros();
-            let mut transaction = self.shared.engine.try_begin(self.default_isolation)?;
+            let mut transaction = self.begin_transaction(self.default_isolation)?;
+            let mut begun = None;
             let result = match self.in_block_transaction(&mut transaction, work) {
-                Ok(value) => transaction.commit().map(|ticket| (value, ticket)),
+                Ok(value) => {
+                    begun = self.time_commit(&transaction);
+                    transaction.commit().map(|ticket| (value, ticket))
+                }
                 Err(error) => {
                     transaction.rollback();
                     Err(error)
@@ -487,7 +580,7 @@ impl Connection {
             };
             match result {
                 Ok((value, ticket)) => {
-                    self.wait(ticket)?;
+                    self.finish_commit(ticket, begun)?;
                     return Ok(value);
                 }
                 Err(error) if error.is_retryable() && retries < MOST_RETRIES => {
@@ -673,6 +766,20 @@ impl Connection {
             SessionFacts { user: user.to_owned(), database: database.to_owned(), ..(*self.facts).clone() };
         self.facts = Arc::new(facts);
         self.heed_settings();
+        self.tell_identity();
+    }
+
+    /// Says where the client is, for `pg_stat_activity`.
+    pub fn set_client_address(&mut self, address: Option<(IpAddr, u16)>) {
+        self.activity.set_client(|client| client.address = address);
+    }
+
+    fn tell_identity(&self) {
+        let SessionFacts { user, database, .. } = &*self.facts;
+        self.activity.set_client(|client| {
+            client.user.clone_from(user);
+            client.database.clone_from(database);
+        });
     }
 
     /// Takes over what settings say.
@@ -686,6 +793,8 @@ impl Connection {
             self.idle_in_transaction_timeout = settings.idle_in_transaction_timeout();
             self.idle_session_timeout = settings.idle_session_timeout();
             self.zone = TimeZoneSetting::from_name(settings.time_zone()).unwrap_or(TimeZoneSetting::UTC);
+            self.activity
+                .set_client(|client| settings.application_name().clone_into(&mut client.application));
             if self.options.time_zone != settings.time_zone() {
                 self.options.time_zone = settings.time_zone().to_owned();
             }
@@ -714,12 +823,23 @@ impl Connection {
         self.ends_itself_when_idle = false;
     }
 
-    /// How long the client may now be idle, and what its connection is to be ended with after that.
-    pub fn idle_timeout(&self) -> Option<(Duration, fn() -> Error)> {
-        match self.in_block() {
-            true => self.idle_in_transaction_timeout.map(|timeout| (timeout, idle_in_block as fn() -> Error)),
-            false => self.idle_session_timeout.map(|timeout| (timeout, idle_outside as fn() -> Error)),
-        }
+    /// How long the client may now be idle.
+    #[inline]
+    pub fn idle_timeout(&self) -> Option<Duration> {
+        if self.in_block() { self.idle_in_transaction_timeout } else { self.idle_session_timeout }
+    }
+
+    /// It was idle for longer: what its connection is to be ended with.
+    pub fn idle_for_too_long(&self) -> Error {
+        self.shared.engine.statistics().idle_timeouts.count();
+        let (state, message) = match self.in_block() {
+            true => (
+                SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+                "terminating connection due to idle-in-transaction timeout",
+            ),
+            false => (SqlState::IDLE_SESSION_TIMEOUT, "terminating connection due to idle-session timeout"),
+        };
+        Error::new(state, message)
     }
 
     /// A handle to cancel with.
@@ -788,19 +908,6 @@ pub(crate) fn with_table_of_constraint(error: Error, catalog: &Catalog) -> Error
         Some(schema) => error.with_table(schema.name.as_str(), table.name.as_str()),
         None => error,
     }
-}
-
-#[cold]
-fn idle_in_block() -> Error {
-    Error::new(
-        SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
-        "terminating connection due to idle-in-transaction timeout",
-    )
-}
-
-#[cold]
-fn idle_outside() -> Error {
-    Error::new(SqlState::IDLE_SESSION_TIMEOUT, "terminating connection due to idle-session timeout")
 }
 
 /// XX000 for a panic.

@@ -5,6 +5,7 @@ use crate::connection::Connection;
 use crate::timer::Timer;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState};
+use firn_sql::activity::Sessions;
 use firn_sql::bind::SessionFacts;
 use firn_sql::settings::{Settings, print_memory};
 use firn_txn::{Config, Engine};
@@ -34,6 +35,8 @@ pub(crate) struct Shared {
     pub facts: Arc<SessionFacts>,
     /// The settings that connections begin with.
     pub defaults: Mutex<Settings>,
+    /// Those that there are, and what they do.
+    pub sessions: Arc<Sessions>,
 }
 
 impl Database {
@@ -66,13 +69,24 @@ impl Database {
                 timer: Timer::default(),
                 facts: Arc::new(SessionFacts::default()),
                 defaults: Mutex::new(defaults),
+                sessions: Arc::default(),
             }),
         }
     }
 
     /// A new connection. It keeps the database open.
     pub fn connect(&self) -> Connection {
-        Connection::new(self.shared.clone())
+        self.connect_as(self.reserve_session())
+    }
+
+    /// The number of a connection to come, by which `pg_backend_pid()` and others know it.
+    pub fn reserve_session(&self) -> u32 {
+        self.shared.sessions.reserve()
+    }
+
+    /// A new connection under a number that was reserved.
+    pub fn connect_as(&self, session: u32) -> Connection {
+        Connection::new(self.shared.clone(), session)
     }
 
     /// Sets what a setting is in connections from now on, unless they set it: such as

@@ -65,7 +65,7 @@ pub use database::Database;
 pub use firn_sql::Column;
 pub use firn_sql::copy::CopyFormat;
 pub use firn_sql::settings::parse_memory;
-pub use firn_txn::Config;
+pub use firn_txn::{Config, Running};
 pub use rows::{RowChunk, Rows};
 pub use statement::Statement;
 pub use transaction::Transaction;

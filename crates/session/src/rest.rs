@@ -59,6 +59,7 @@ impl Rest {
         }
         // Under the lock: a connection that comes back meanwhile begins when everything is free.
         if let Some(transaction) = transaction.take() {
+            transaction.engine().statistics().idle_timeouts.count();
             transaction.rollback();
         }
         None

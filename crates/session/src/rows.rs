@@ -11,6 +11,7 @@ use arrow_array::RecordBatch;
 use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
 use firn_base::{Error, Result, SqlState, Value};
 use firn_sql::BatchStream;
+use firn_sql::activity::{Activity, State};
 use firn_txn::Transaction;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,11 +46,35 @@ enum Source {
     Shared(Arc<SharedStream>),
 }
 
+/// The session that rows are drawn for, which does nothing else until that has ended.
+pub(crate) struct Drawing {
+    activity: Arc<Activity>,
+    /// When its statement began: it may have gone on to another.
+    since: i64,
+    then: State,
+}
+
+impl Drawing {
+    /// For the statement that has begun last, after which the session is in the state `then`.
+    pub fn new(activity: &Arc<Activity>, then: State) -> Drawing {
+        Drawing { activity: activity.clone(), since: activity.query_begun(), then }
+    }
+}
+
+impl Drop for Drawing {
+    fn drop(&mut self) {
+        if self.activity.query_begun() == self.since {
+            self.activity.rest(self.then);
+        }
+    }
+}
+
 struct OwnStream {
     stream: Option<BatchStream>,
     /// After the stream: it reads in this transaction.
     transaction: Option<Transaction>,
     alarm: Option<Alarm>,
+    drawing: Option<Drawing>,
 }
 
 /// A stream in a block's transaction, which the connection can reach as well.
@@ -66,12 +91,14 @@ struct SharedState {
     alarm: Option<Alarm>,
     /// Whether rows were drawn since somebody last asked.
     drawn: bool,
+    drawing: Option<Drawing>,
 }
 
 impl SharedState {
     /// Drops what is left to be read: who draws it gets the error.
     fn abandon(&mut self, error: impl FnOnce() -> Error) {
         if self.stream.take().is_some() {
+            self.drawing = None;
             self.error = Some(error());
         }
     }
@@ -103,8 +130,11 @@ impl SharedStream {
         if let Some(error) = state.error.take() {
             return Err(error);
         }
-        let SharedState { stream, alarm, .. } = &mut *state;
+        let SharedState { stream, alarm, drawing, .. } = &mut *state;
         let next = pull(stream, alarm);
+        if stream.is_none() {
+            *drawing = None;
+        }
         if next.is_err() {
             // Relaxed: the connection and its rows are used by one thread at a time.
             self.failure.store(true, Ordering::Relaxed);
@@ -123,6 +153,7 @@ impl SharedStream {
                 Err(failed) => *error = Some(failed),
             }
         }
+        state.drawing = None;
     }
 }
 
@@ -164,8 +195,10 @@ impl Rows {
         stream: BatchStream,
         transaction: Transaction,
         alarm: Option<Alarm>,
+        drawing: Drawing,
     ) -> Rows {
-        let own = OwnStream { stream: Some(stream), transaction: Some(transaction), alarm };
+        let own =
+            OwnStream { stream: Some(stream), transaction: Some(transaction), alarm, drawing: Some(drawing) };
         Rows { columns, verb, rows: 0, told: None, source: Source::Own(Box::new(own)) }
     }
 
@@ -176,12 +209,24 @@ impl Rows {
         stream: BatchStream,
         alarm: Option<Alarm>,
         failure: Arc<AtomicBool>,
+        drawing: Drawing,
     ) -> (Rows, Weak<SharedStream>) {
-        let state =
-            SharedState { stream: Some(stream), ahead: VecDeque::new(), error: None, alarm, drawn: false };
+        let state = SharedState {
+            stream: Some(stream),
+            ahead: VecDeque::new(),
+            error: None,
+            alarm,
+            drawn: false,
+            drawing: Some(drawing),
+        };
         let shared = Arc::new(SharedStream { state: Mutex::new(state), failure });
         let weak = Arc::downgrade(&shared);
         (Rows { columns, verb, rows: 0, told: None, source: Source::Shared(shared) }, weak)
+    }
+
+    /// Whether they are still in the making.
+    pub(crate) fn are_drawn(&self) -> bool {
+        matches!(self.source, Source::Own(_) | Source::Shared(_))
     }
 
     /// The columns.
@@ -257,6 +302,7 @@ impl OwnStream {
         {
             // It has only read, so its end cannot fail and needs no disk.
             transaction.rollback();
+            self.drawing = None;
         }
         next
     }

@@ -29,11 +29,13 @@ fn rows(database: &Database) -> Vec<(i32, i32)> {
 }
 
 /// Runs `second` in a connection of its own while a transaction of `first` is open, and ends that one
-/// with `end` once the other has had time to wait. What came of the other.
+/// with `end` once the other waits. What came of the other.
 fn beside(database: &Database, first: &[&str], second: &[&str], end: &str) -> Result<()> {
     let mut holder = database.connect();
     run(&mut holder, &["BEGIN"]).unwrap();
     run(&mut holder, first).unwrap();
+    let waits = &database.engine().statistics().waits;
+    let before = waits.get();
     thread::scope(|scope| {
         let waiting = thread::spawn_scoped(scope, "second", || {
             let mut connection = database.connect();
@@ -43,7 +45,7 @@ fn beside(database: &Database, first: &[&str], second: &[&str], end: &str) -> Re
             }
             outcome
         });
-        clock::sleep(Duration::from_millis(30));
+        until(|| waits.get() > before);
         assert!(!waiting.is_finished(), "it waits");
         run(&mut holder, &[end]).unwrap();
         waiting.join().unwrap()

@@ -110,6 +110,7 @@ static PARAMETERS: &[Parameter] = &[
     parameter("lock_timeout", "0", Kind::Duration, "Longest that a statement waits for a row; 0 for ever."),
     parameter("maintenance_work_mem", "64MB", Kind::Memory, "Accepted; has no effect."),
     parameter("max_identifier_length", "63", Kind::Fixed, "Bytes of a name."),
+    parameter("max_index_keys", "32", Kind::Fixed, "Columns of an index."),
     parameter("max_parallel_workers_per_gather", "2", Kind::Integer(0, 1024), "Accepted; has no effect."),
     parameter("memory_limit", "0", Kind::Fixed, "Most memory that the store may hold; 0 for no limit."),
     parameter("random_page_cost", "4", Kind::Real, "Accepted; has no effect."),
@@ -144,6 +145,26 @@ static PARAMETERS: &[Parameter] = &[
     parameter("work_mem", "4MB", Kind::Memory, "Accepted; has no effect."),
     parameter("xmloption", "content", Kind::Text, "Accepted; has no effect."),
 ];
+
+/// A setting and what there is to say about it.
+pub struct Described<'s> {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is now.
+    pub value: &'s str,
+    /// What RESET sets it to.
+    pub reset: &'s str,
+    /// What it is if nobody says otherwise.
+    pub default: &'static str,
+    /// PostgreSQL's word for what it takes.
+    pub kind: &'static str,
+    /// The words that it takes, if it takes only some.
+    pub choices: Option<&'static [&'static str]>,
+    /// Whether it cannot be set.
+    pub is_fixed: bool,
+    /// What it is for.
+    pub about: &'static str,
+}
 
 /// The settings of a session. Copies share what neither changes, because every transaction block
 /// keeps one to roll back to.
@@ -195,6 +216,29 @@ impl Settings {
         PARAMETERS
             .iter()
             .map(|parameter| (parameter.name, self.known(parameter.name).to_owned(), parameter.about))
+    }
+
+    /// Every setting, for `pg_settings`. With their units, which PostgreSQL has in a column of their own.
+    pub fn described(&self) -> impl Iterator<Item = Described<'_>> {
+        PARAMETERS.iter().map(|parameter| Described {
+            name: parameter.name,
+            value: self.known(parameter.name),
+            reset: self.default_of(&parameter.name.to_lowercase()).unwrap_or(parameter.default),
+            default: parameter.default,
+            kind: match parameter.kind {
+                Kind::Boolean => "bool",
+                Kind::Integer(..) | Kind::Duration | Kind::Memory => "integer",
+                Kind::Real => "real",
+                Kind::Choice(_) => "enum",
+                _ => "string",
+            },
+            choices: match parameter.kind {
+                Kind::Choice(choices) => Some(choices),
+                _ => None,
+            },
+            is_fixed: matches!(parameter.kind, Kind::Fixed),
+            about: parameter.about,
+        })
     }
 
     /// The name as it is reported to clients: `TimeZone`, not `timezone`.
@@ -298,6 +342,11 @@ impl Settings {
     /// What new transactions are kept apart from.
     pub fn default_isolation(&self) -> Isolation {
         isolation(self.known("default_transaction_isolation")).expect("checked when it was set")
+    }
+
+    /// What the client calls itself.
+    pub fn application_name(&self) -> &str {
+        self.known("application_name")
     }
 
     /// The time zone.

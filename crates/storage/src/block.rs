@@ -817,9 +817,18 @@ impl Block {
         exists
     }
 
-    /// Bytes allocated.
-    pub fn memory_bytes(&self) -> usize {
-        self.memory.len() + self.heap.allocated_bytes() + self.versions.get().map_or(0, Memory::len)
+    /// Bytes of its rows, of their long strings, and of where their version chains begin.
+    pub fn memory(&self) -> [usize; 3] {
+        [self.memory.len(), self.heap.allocated_bytes(), self.versions.get().map_or(0, Memory::len)]
+    }
+
+    /// Within how many slots rows may have versions.
+    pub fn versioned_slots(&self) -> u32 {
+        let stretch = |position: &Position| {
+            let (first, end) = position.stretch();
+            end.saturating_sub(first)
+        };
+        self.positions.iter().map(stretch).sum()
     }
 }
 

@@ -32,5 +32,5 @@ pub use heap::{LONGEST_STRING_BYTES, is_long_string};
 pub use index::{Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, summary, summary_is_exact};
 pub use region::Provider;
 pub use scan::{ScanBatch, TableScan};
-pub use table::{ColumnSpec, Found, Gate, Restored, Table, TableOptions};
+pub use table::{ColumnSpec, Found, Gate, Restored, Table, TableOptions, TableUsage};
 pub use write_set::{Changed, Mark, Retired, WriteSet};

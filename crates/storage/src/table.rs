@@ -65,6 +65,32 @@ impl<'c, const N: usize> Rows<'c> for &[[Cell<'c>; N]] {
 /// A row that a look-up has found, with columns of it; `None` if there is none.
 pub type Found<'a, 'g, const N: usize> = Option<(RowId, &'a [Cell<'g>; N])>;
 
+/// What a table consists of.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TableUsage {
+    /// Blocks.
+    pub blocks: u64,
+    /// Slots of dead rows that new rows will take.
+    pub free_slots: u64,
+    /// Slots that scans search for versions.
+    pub versioned_slots: u64,
+    /// Bytes of blocks.
+    pub row_bytes: u64,
+    /// Bytes of long strings.
+    pub string_bytes: u64,
+    /// Bytes of where version chains begin.
+    pub head_bytes: u64,
+    /// Bytes of the indexes.
+    pub index_bytes: u64,
+}
+
+impl TableUsage {
+    /// All bytes but those of indexes.
+    pub fn bytes(&self) -> u64 {
+        self.row_bytes + self.string_bytes + self.head_bytes
+    }
+}
+
 /// How a table lays out its blocks, and who counts them.
 #[derive(Clone, Debug)]
 pub struct TableOptions {
@@ -778,7 +804,25 @@ impl Table {
 
     /// Bytes held: blocks, heaps, version pointers; indexes apart.
     pub fn memory_bytes(&self) -> u64 {
-        self.blocks.iter().map(|block| block.memory_bytes() as u64).sum()
+        self.usage().bytes()
+    }
+
+    /// What it consists of, found block by block.
+    pub fn usage(&self) -> TableUsage {
+        let mut usage = TableUsage {
+            free_slots: self.free_count.load(Ordering::Relaxed) as u64,
+            index_bytes: self.indexes().iter().map(|index| index.held_bytes()).sum(),
+            ..TableUsage::default()
+        };
+        for block in self.blocks.iter() {
+            let [rows, strings, heads] = block.memory();
+            usage.blocks += 1;
+            usage.row_bytes += rows as u64;
+            usage.string_bytes += strings as u64;
+            usage.head_bytes += heads as u64;
+            usage.versioned_slots += u64::from(block.versioned_slots());
+        }
+        usage
     }
 
     // ---- undo and garbage ----

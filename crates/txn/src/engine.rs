@@ -16,6 +16,7 @@ use crate::ddl::Ddl;
 use crate::predicates::{Granularity, PredicateLog};
 use crate::recovery;
 use crate::sequence::SequenceState;
+use crate::statistics::{Running, Statistics};
 use crate::transaction::{Isolation, Ticket, Transaction};
 use firn_base::disk::{Disk, RealDisk};
 use firn_base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, Weak};
@@ -104,7 +105,12 @@ impl Recovered {
 /// An open database.
 pub struct Engine {
     config: Config,
+    opened: clock::Instant,
+    /// Microseconds since then, as the background thread saw it last: what transactions note as their
+    /// beginning, since a look at a clock costs more.
+    slow_clock: AtomicU64,
     memory: Arc<MemoryBudget>,
+    statistics: Statistics,
     /// The newest published commit time.
     last: AtomicU64,
     active: ActiveSet,
@@ -157,7 +163,10 @@ impl Engine {
         let version = recovered.catalog.version;
         let engine = Arc::new(Engine {
             config,
+            opened: clock::now(),
+            slow_clock: AtomicU64::new(0),
             memory,
+            statistics: Statistics::default(),
             last: AtomicU64::new(recovered.last.0),
             active: ActiveSet::new(),
             commit: Mutex::new(()),
@@ -209,7 +218,8 @@ impl Engine {
 
     /// Begins a transaction; 53300 if too many run already.
     pub fn try_begin(self: &Arc<Self>, isolation: Isolation) -> Result<Transaction> {
-        let (slot, snapshot) = self.active.enter(&self.last)?;
+        let (slot, snapshot) =
+            self.active.enter(&self.last, isolation, self.slow_clock.load(Ordering::Relaxed))?;
         let redo = self.log.is_some().then(spare_redo);
         Ok(Transaction::new(self.clone(), slot, snapshot, isolation, redo))
     }
@@ -240,6 +250,16 @@ impl Engine {
     /// The physical table of an id. Panics if there is none: ids come from the catalog.
     pub fn table(&self, id: TableId) -> Arc<Table> {
         self.tables.read().get(&id).expect("the catalog names existing tables").clone()
+    }
+
+    /// The physical table of an id, if it is still there.
+    pub fn find_table(&self, id: TableId) -> Option<Arc<Table>> {
+        self.tables.read().get(&id).cloned()
+    }
+
+    /// Whether it has a log, whose disk committers wait for.
+    pub fn has_log(&self) -> bool {
+        self.log.is_some()
     }
 
     /// Every physical table.
@@ -331,6 +351,31 @@ impl Engine {
         self.collector.backlog()
     }
 
+    /// What has happened since it was opened.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// The running transactions, the readers of checkpoints included.
+    pub fn running(&self) -> Vec<Running> {
+        self.active.running_now(&self.last, self.opened.elapsed().as_micros() as u64)
+    }
+
+    /// Transactions that have ended, whether they wrote or not.
+    pub fn ended_transactions(&self) -> u64 {
+        self.active.ended()
+    }
+
+    /// How many commits the oldest snapshot is behind.
+    pub fn oldest_snapshot_commits(&self) -> u64 {
+        self.now().0.saturating_sub(self.active.horizon(&self.last).0)
+    }
+
+    /// Bytes that were ever written to the log, and how many of them are on disk; 0 without one.
+    pub fn log_bytes(&self) -> (u64, u64) {
+        self.log.as_ref().map_or((0, 0), |log| (log.appended_lsn().0, log.durable_lsn().0))
+    }
+
     /// How far the log is on disk: commits with this position or an earlier one are durable.
     pub fn durable_lsn(&self) -> Lsn {
         // Without a log no commit has a position, and none is waited for.
@@ -361,7 +406,7 @@ impl Engine {
     /// Counts a reader that is no transaction, and draws its snapshot. It ends with
     /// [`Engine::leave`].
     pub(crate) fn enter(&self) -> Result<(ActiveSlot, Snapshot)> {
-        self.active.enter(&self.last)
+        self.active.enter(&self.last, Isolation::Snapshot, self.slow_clock.load(Ordering::Relaxed))
     }
 
     // ---- for transactions ----
@@ -378,7 +423,9 @@ impl Engine {
         let mut validated = since;
         while validated < now {
             let ended = self.collector.ended_between(validated, now);
-            reads.validate(snapshot, now, &ended, self.config.granularity)?;
+            reads
+                .validate(snapshot, now, &ended, self.config.granularity)
+                .inspect_err(|_| self.statistics.validation_failures.count())?;
             // Not every time is a write set's.
             validated = ended.last().map_or(now, |last| last.time);
         }
@@ -387,6 +434,7 @@ impl Engine {
             // A table that is not there is one that the transaction itself made and unmade.
             let mut read = reads.tables().filter_map(|table| tables.get(&table));
             if let Some(table) = read.find(|table| !table.gate().admits(snapshot)) {
+                self.statistics.validation_failures.count();
                 return Err(Error::read_conflict(&table.name()));
             }
         }
@@ -450,6 +498,7 @@ impl Engine {
         let unfinished = write_set.counted_bytes();
         let (retired, redo) = write_set.retire(time);
         self.memory.retire(retired.record_count(), retired.bytes);
+        self.statistics.commits.count_alone();
         let retired = Arc::new(retired);
         // Listed before it is published: who validates up to a time finds all that ended up to then.
         self.collector.retire(retired.clone());
@@ -473,6 +522,7 @@ impl Engine {
         let unfinished = write_set.counted_bytes();
         let (retired, redo) = write_set.retire(time);
         self.memory.retire(retired.record_count(), retired.bytes);
+        self.statistics.rollbacks.count_alone();
         let retired = Arc::new(retired);
         self.collector.retire(retired.clone());
         self.last.store(time.0, Ordering::SeqCst);
@@ -527,6 +577,7 @@ impl Engine {
 
     /// What the background thread does; whether there was anything to collect.
     fn tick(self: &Arc<Self>) -> bool {
+        self.slow_clock.store(self.opened.elapsed().as_micros() as u64, Ordering::Relaxed);
         let collected = self.collector.backlog() > 0;
         self.collector.collect(&self.active, &self.last, &self.memory);
         if let Some((store, log)) = self.store_and_log() {

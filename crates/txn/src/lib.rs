@@ -11,6 +11,7 @@ mod collector;
 mod ddl;
 mod predicates;
 mod sequence;
+mod statistics;
 
 mod apply;
 mod checkpoint;
@@ -21,6 +22,7 @@ mod table_file;
 pub use active::Waited;
 pub use catalog::Catalog;
 pub use engine::{Config, Engine};
-pub use firn_storage::{ColumnSpec, Guard, IndexColumn, IndexSpec, pin};
+pub use firn_storage::{ColumnSpec, Guard, Held, IndexColumn, IndexSpec, pin};
 pub use predicates::{Condition, Granularity};
+pub use statistics::{Counter, Running, Statistics};
 pub use transaction::{Isolation, Savepoint, StatementStart, Ticket, Transaction};

@@ -35,6 +35,17 @@ pub enum Isolation {
     Serializable,
 }
 
+impl Isolation {
+    /// The level that is this number when it is cast to one.
+    pub(crate) fn from_number(number: u32) -> Isolation {
+        match number {
+            0 => Isolation::ReadCommitted,
+            1 => Isolation::Snapshot,
+            _ => Isolation::Serializable,
+        }
+    }
+}
+
 /// A running transaction.
 pub struct Transaction {
     engine: Arc<Engine>,
@@ -133,6 +144,19 @@ impl Transaction {
     pub fn set_isolation(&mut self, isolation: Isolation) {
         assert!(!self.has_writes(), "the transaction has not begun to work");
         self.isolation = isolation;
+        self.engine.active().set_isolation(&self.slot, isolation);
+    }
+
+    /// Says which session it is of, for those who look at what is running.
+    #[inline]
+    pub fn set_session(&self, session: u32) {
+        self.engine.active().set_session(&self.slot, session);
+    }
+
+    /// Tells those who how much it has written.
+    #[inline]
+    pub fn tell_progress(&self) {
+        self.engine.active().set_records(&self.slot, self.writes().records_written());
     }
 
     /// Says that it will not write: then nothing of what it reads need be validated.
@@ -231,6 +255,7 @@ impl Transaction {
             return Err(Error::write_conflict(&table.name()));
         }
         self.write_set.as_mut().expect("running").touch(table);
+        self.engine.active().set_writes(&self.slot);
         Ok(())
     }
 
@@ -284,9 +309,20 @@ impl Transaction {
         inserted
     }
 
+    #[cold]
+    fn count_failure(&self, error: &Error) {
+        let statistics = self.engine.statistics();
+        match error.state() {
+            SqlState::UNIQUE_VIOLATION => statistics.unique_violations.count(),
+            SqlState::SERIALIZATION_FAILURE => statistics.write_conflicts.count(),
+            _ => {}
+        }
+    }
+
     /// Notes that a key was found taken, if that is what the error says.
     #[cold]
     fn note_violation(&self, table: &Table, error: &Error, key: impl FnOnce(&Index) -> Option<KeyBuffer>) {
+        self.count_failure(error);
         if error.state() != SqlState::UNIQUE_VIOLATION {
             return;
         }
@@ -356,7 +392,8 @@ impl Transaction {
     /// Deletes a visible row; see [`Table::delete`].
     pub fn delete(&mut self, table: &Arc<Table>, row: RowId, guard: &Guard) -> Result<()> {
         let snapshot = self.snapshot;
-        table.delete(self.writes_to(table)?, snapshot, row, guard)
+        let deleted = table.delete(self.writes_to(table)?, snapshot, row, guard);
+        deleted.inspect_err(|error| self.count_failure(error))
     }
 
     /// Reads columns of a row; false if this transaction does not see it.
@@ -677,7 +714,11 @@ impl Transaction {
 
     /// Waits for another running transaction's end, for a while: [`Error::blocker`] names it.
     pub fn wait_for(&self, other: Stamp, longest: Duration) -> Waited {
-        self.engine.active().wait(&self.slot, self.snapshot.owner, other, longest)
+        let waited = self.engine.active().wait(&self.slot, self.snapshot.owner, other, longest);
+        if waited == Waited::Deadlock {
+            self.engine.statistics().deadlocks.count();
+        }
+        waited
     }
 
     /// Lets it move its snapshot on while it has written nothing: for a single DDL statement outside

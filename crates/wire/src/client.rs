@@ -256,13 +256,19 @@ impl Client {
             self.settings_touched = self.session.status() != TransactionStatus::Idle;
         }
         encode::ready_for_query(output, self.session.status());
+        self.session.tell_idle();
         self.idle = true;
     }
 
-    /// How long the client may be silent now, and what its connection is ended with after that.
+    /// How long the client may be silent now.
     #[inline]
-    pub(crate) fn idle_timeout(&self) -> Option<(Duration, fn() -> Error)> {
+    pub(crate) fn idle_timeout(&self) -> Option<Duration> {
         if self.idle { self.session.idle_timeout() } else { None }
+    }
+
+    /// It was silent for longer.
+    pub(crate) fn idle_for_too_long(&self) -> Error {
+        self.session.idle_for_too_long()
     }
 
     fn report_settings(&mut self, output: &mut Output) {

@@ -108,10 +108,12 @@ fn try_serve_messages(
                 return Err(Fate::Gone);
             }
             let limit = client.idle_timeout();
-            sink.limit_silence(limit.map(|(timeout, _)| timeout))?;
-            match (input.fill(&sink.socket), limit) {
-                (Err(End::TimedOut), Some((_, error))) => return Err(Fate::Refused(error())),
-                (filled, _) => filled?,
+            sink.limit_silence(limit)?;
+            match input.fill(&sink.socket) {
+                Err(End::TimedOut) if limit.is_some() => {
+                    return Err(Fate::Refused(client.idle_for_too_long()));
+                }
+                filled => filled?,
             }
             continue;
         };
@@ -157,8 +159,9 @@ fn start(
     };
     let registration = shared.register()?;
     authenticate(&parameters.user, input, sink, shared, deadline)?;
-    let mut session = shared.database.connect();
+    let mut session = shared.database.connect_as(registration.process());
     session.identify(&parameters.user, DATABASE);
+    session.set_client_address(sink.socket.peer());
     for (name, value) in &parameters.settings {
         session.set(name, value)?;
     }

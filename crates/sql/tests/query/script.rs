@@ -4,6 +4,7 @@ use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlType, TimeZoneSetting, Value, coerce};
 use firn_exec::short::{Completion, ShortProgram};
 use firn_exec::{RunOptions, types};
+use firn_sql::activity::Sessions;
 use firn_sql::bind::{Binder, SessionFacts};
 use firn_sql::services::Services;
 use firn_sql::settings::Settings;
@@ -32,7 +33,14 @@ impl Db {
     pub fn new() -> Db {
         let engine = Engine::open(Config { block_bytes: 1 << 14, ..Config::default() }).expect("opens");
         let facts = Arc::new(SessionFacts::default());
-        let services = Arc::new(Services::new(engine.clone(), facts.clone(), Settings::new()));
+        let sessions = Arc::new(Sessions::default());
+        let services = Arc::new(Services::new(
+            engine.clone(),
+            facts.clone(),
+            Settings::new(),
+            sessions.clone(),
+            sessions.begin(1),
+        ));
         Db { engine, facts, services, short: true }
     }
 
