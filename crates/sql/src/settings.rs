@@ -532,7 +532,7 @@ fn duration_ms(text: &str) -> Option<i64> {
 /// Bytes as PostgreSQL prints them: in the largest unit that says it without a fraction.
 pub fn print_memory(bytes: u64) -> String {
     for (unit, factor) in [("TB", 1 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)] {
-        if bytes > 0 && bytes % factor == 0 {
+        if bytes > 0 && bytes.is_multiple_of(factor) {
             return format!("{}{unit}", bytes / factor);
         }
     }

@@ -113,6 +113,31 @@ fn a_cancel_request_stops_the_statement_and_keeps_the_session() {
     assert_eq!(raw.answers(&query("SELECT 1")), "T D C ZI");
 }
 
+/// The number that cancel requests name is the one that others see.
+#[test]
+fn sessions_are_known_by_the_number_that_cancels_them() {
+    let server = serve_plainly();
+    let mut raw = Raw::silent(&server);
+    raw.send(&startup(3 << 16, b"user\0ada\0application_name\0desk\0\0"));
+    let received = raw.until('Z');
+    let (_, process_and_key) = received.iter().find(|(tag, _)| *tag == 'K').unwrap();
+    let process = u32::from_be_bytes(process_and_key[..4].try_into().unwrap());
+    raw.answers(&query("BEGIN; SELECT 7"));
+    let mut other = Raw::connect(&server);
+    let port = raw.stream.local_addr().unwrap().port();
+    let look = format!(
+        "SELECT 1 / count(*) FROM pg_stat_activity WHERE pid = {process} AND pid <> pg_backend_pid() AND usename = 'ada' \
+         AND application_name = 'desk' AND client_addr = '127.0.0.1' AND client_port = {port} \
+         AND state = 'idle in transaction' AND query = 'SELECT 7' AND xact_start IS NOT NULL"
+    );
+    assert_eq!(other.answers(&query(&look)), "T D C ZI");
+    drop(raw);
+    let begun = Instant::now();
+    while other.answers(&query(&look)) != "T E22012 ZI" {
+        assert!(begun.elapsed() < Duration::from_secs(10), "a session that has gone is still listed");
+    }
+}
+
 #[test]
 fn a_cancel_request_with_a_wrong_key_does_nothing() {
     let server = serve_plainly();
