@@ -254,7 +254,7 @@ impl Table {
         if let Some(redo) = write_set.redo() {
             redo.insert(self.id, id, row);
         }
-        write_set.count_growth(&self.budget);
+        write_set.count_row(&self.budget);
         self.enter_row(id, row, snapshot, guard)?;
         Ok(id)
     }
@@ -578,7 +578,7 @@ impl Table {
         if let Some(redo) = write_set.redo() {
             redo.update(self.id, row, columns, cells);
         }
-        write_set.count_growth(&self.budget);
+        write_set.count_row(&self.budget);
         Ok(())
     }
 
@@ -608,7 +608,7 @@ impl Table {
         if let Some(redo) = write_set.redo() {
             redo.delete(self.id, row);
         }
-        write_set.count_growth(&self.budget);
+        write_set.count_row(&self.budget);
         Ok(())
     }
 

@@ -38,6 +38,9 @@ pub struct WriteSet {
 /// A transaction tells the budget of its memory whenever that has grown by so much; most never do.
 const COUNTED_BYTES: usize = 64 << 10;
 
+/// It looks at that after so many changes of rows.
+const COUNTED_ROWS: usize = 64;
+
 impl WriteSet {
     /// An empty write set of the transaction with this stamp. Without `redo`, nothing is logged.
     pub fn new(owner: Stamp, redo: Option<RedoBuffer>) -> WriteSet {
@@ -64,8 +67,15 @@ impl WriteSet {
         self.counted
     }
 
-    /// Has the budget count what has been written, once that is much.
+    /// As [`WriteSet::count_growth`], after a change of one row: looks after some of them only.
     #[inline]
+    pub(crate) fn count_row(&mut self, budget: &MemoryBudget) {
+        if self.undo.records().len().is_multiple_of(COUNTED_ROWS) {
+            self.count_growth(budget);
+        }
+    }
+
+    /// Has the budget count what has been written, once that is much.
     pub(crate) fn count_growth(&mut self, budget: &MemoryBudget) {
         let bytes = self.undo.bytes() + self.redo.as_ref().map_or(0, |redo| redo.as_bytes().len());
         if bytes >= self.counted + COUNTED_BYTES {
@@ -215,8 +225,8 @@ unsafe impl Sync for Retired {}
 
 impl Retired {
     /// How many undo records there are.
-    pub fn record_count(&self) -> usize {
-        self.records.read().len()
+    pub fn record_count(&mut self) -> usize {
+        self.records.get_mut().len()
     }
 
     /// Leaves the gates of its tables; `written_at` is the time of a commit.

@@ -152,7 +152,9 @@ impl ActiveSet {
 
     /// Says that it writes.
     pub fn set_writes(&self, slot: &ActiveSlot) {
-        self.slots[slot.0].traits.fetch_or(WRITES, Ordering::Relaxed);
+        let traits = &self.slots[slot.0].traits;
+        // Nobody else writes to it.
+        traits.store(traits.load(Ordering::Relaxed) | WRITES, Ordering::Relaxed);
     }
 
     /// Says how many undo records it has written.

@@ -126,7 +126,7 @@ impl Collector {
             let mut next = dead.into_iter().peekable();
             while let Some(retired) = next.next() {
                 next.peek().iter().for_each(|next| next.prefetch());
-                let retired =
+                let mut retired =
                     Arc::into_inner(retired).expect("who validates against it began before it ended");
                 records += retired.record_count();
                 bytes += retired.bytes;

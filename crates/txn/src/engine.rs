@@ -496,7 +496,7 @@ impl Engine {
             self.publish_catalog(ddl, time);
         }
         let unfinished = write_set.counted_bytes();
-        let (retired, redo) = write_set.retire(time);
+        let (mut retired, redo) = write_set.retire(time);
         self.memory.retire(retired.record_count(), retired.bytes);
         self.statistics.commits.count_alone();
         let retired = Arc::new(retired);
@@ -520,7 +520,7 @@ impl Engine {
         let time = Time(self.last.load(Ordering::Relaxed) + 1);
         write_set.stamp(time);
         let unfinished = write_set.counted_bytes();
-        let (retired, redo) = write_set.retire(time);
+        let (mut retired, redo) = write_set.retire(time);
         self.memory.retire(retired.record_count(), retired.bytes);
         self.statistics.rollbacks.count_alone();
         let retired = Arc::new(retired);
