@@ -19,6 +19,21 @@ pub fn wall_clock_micros() -> i64 {
     }
 }
 
+/// As [`wall_clock_micros`], but some milliseconds behind, for a fifth of its price.
+#[inline]
+pub fn coarse_wall_clock_micros() -> i64 {
+    #[cfg(target_os = "linux")]
+    {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: the call fills in the `timespec` that it is given.
+        let result = unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &raw mut time) };
+        assert_eq!(result, 0, "every Linux has this clock");
+        time.tv_sec * 1_000_000 + time.tv_nsec / 1000
+    }
+    #[cfg(not(target_os = "linux"))]
+    wall_clock_micros()
+}
+
 /// Lets `duration` pass. In a model, time is what others do.
 pub fn sleep(duration: Duration) {
     #[cfg(feature = "models")]

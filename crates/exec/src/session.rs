@@ -1,10 +1,16 @@
 //! What functions ask of the session that runs them: sequences, settings.
 
 use firn_base::{Error, Result, SqlState};
+use std::any::Any;
 use std::fmt::Debug;
 
 /// The session, as `nextval`, `currval`, `current_setting` and their like see it.
-pub trait SessionServices: Debug + Send + Sync {
+///
+/// Whoever knows more of the session than is asked here may take it for what it is: it is [`Any`].
+pub trait SessionServices: Any + Debug + Send + Sync {
+    /// `pg_backend_pid`: the number of the session.
+    fn session(&self) -> Result<u32>;
+
     /// `nextval`: the sequence by its possibly qualified, possibly quoted name.
     fn next_value(&self, sequence: &str) -> Result<i64>;
 
@@ -37,6 +43,10 @@ fn nobody() -> Error {
 }
 
 impl SessionServices for NoSession {
+    fn session(&self) -> Result<u32> {
+        Err(nobody())
+    }
+
     fn next_value(&self, _sequence: &str) -> Result<i64> {
         Err(nobody())
     }

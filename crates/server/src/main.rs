@@ -7,6 +7,7 @@ mod bench;
 mod demo;
 mod serve;
 mod shell;
+mod watch;
 
 use std::fmt::Display;
 use std::process::ExitCode;

@@ -3,12 +3,14 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::mpsc;
+use std::time::Duration;
 
 use firn_base::SqlState;
-use firn_session::Database;
+use firn_session::{Config, Database, parse_memory};
 use firn_wire::{Auth, Server, Users, Verifier, WireConfig};
 
 use crate::Failure;
+use crate::watch::Watch;
 
 /// Arguments of `firn serve`.
 #[derive(clap::Args, Debug)]
@@ -33,6 +35,19 @@ pub struct Options {
     /// Clients at a time.
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
     max_connections: u16,
+    /// Most memory that the store may hold, such as 8GiB: rows, indexes, old versions. Statements that need
+    /// more then fail (53200) and the server goes on. Queries have a budget of their own beside it, half the
+    /// machine's memory. Without it the store takes what it needs.
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    memory_limit: Option<u64>,
+    /// Report transactions on standard error that run for longer than so many seconds, if they keep old
+    /// versions or have written; 0 for never.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    report_transactions_after: u64,
+    /// What a setting is in every session that does not set it, such as
+    /// idle_in_transaction_session_timeout=5min. May be given more than once.
+    #[arg(long, value_name = "NAME=VALUE")]
+    set: Vec<String>,
     /// Write a checkpoint before stopping, so that the next start is quick.
     #[arg(long)]
     checkpoint_at_stop: bool,
@@ -51,11 +66,18 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let auth = authentication(&options)?;
     // Before the database opens, so that a signal never leaves it half open.
     let stop = wait_for_signals()?;
-    let database = match &options.data {
-        Some(directory) => Database::open(directory),
-        None => Database::memory(),
-    }
+    let database = Database::open_with(Config {
+        directory: options.data.clone(),
+        memory_limit: options.memory_limit,
+        ..Config::default()
+    })
     .map_err(Failure::data)?;
+    for setting in &options.set {
+        let (name, value) = setting
+            .split_once('=')
+            .ok_or_else(|| Failure::usage(format!("--set {setting}: write --set NAME=VALUE")))?;
+        database.set_default(name.trim(), value.trim()).map_err(Failure::usage)?;
+    }
     let config = WireConfig {
         listen: options.listen.clone(),
         socket_directory: options.socket_dir.clone(),
@@ -81,13 +103,23 @@ pub fn run(options: Options) -> Result<(), Failure> {
     if options.data.is_none() {
         say("the database is in memory only; see --data");
     }
+    let report_after = Duration::from_secs(options.report_transactions_after);
+    let watch = (!report_after.is_zero()).then(|| Watch::start(database.clone(), report_after));
     let _ = stop.recv();
     say("stopping");
+    drop(watch);
     server.shutdown();
     if options.checkpoint_at_stop && options.data.is_some() {
         database.checkpoint().map_err(Failure::data)?;
     }
     database.close().map_err(Failure::data)
+}
+
+/// The argument of --memory-limit.
+fn memory(text: &str) -> Result<u64, String> {
+    parse_memory(text)
+        .filter(|bytes| *bytes > 0)
+        .ok_or_else(|| "write a size such as 512MB or 8GiB".to_owned())
 }
 
 /// Prints a line, even if whoever started the server no longer listens.

@@ -93,6 +93,27 @@ fn a_directory_keeps_its_data_between_shells_and_opens_once() {
 }
 
 #[test]
+fn a_server_keeps_to_the_limits_that_it_is_given() {
+    let limits = ["--memory-limit", "64MiB", "--set", "idle_in_transaction_session_timeout=5min"];
+    let served = Served::start(&limits);
+    let shown = "SHOW memory_limit; SHOW idle_in_transaction_session_timeout; \
+                 SELECT usename, client_addr FROM pg_stat_activity;";
+    let printed = stdout(&shell(&[&served.url], shown));
+    for text in ["64MB", "5min", " tester  | 127.0.0.1"] {
+        assert!(printed.contains(text), "{text} is missing in\n{printed}");
+    }
+    let full = "CREATE TABLE t AS SELECT g FROM generate_series(1, 100000000) g;";
+    let refused = stderr(&shell(&[&served.url], full));
+    assert!(refused.contains("memory_limit") && refused.contains("64.0 MiB"), "{refused}");
+    assert!(stdout(&shell(&[&served.url], "SELECT 1 AS one;")).contains("one"));
+    assert_eq!(served.terminate(), 0);
+    for wrong in [["--memory-limit", "much"], ["--set", "idle_session_timeout"], ["--set", "nonsense=1"]] {
+        let refused = firn(&[&["serve", "--listen", "127.0.0.1:0"], &wrong[..]].concat()).output().unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
 fn files_are_copied_in_and_out() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name);

@@ -5,9 +5,12 @@
 //! | idle | open | idle, warning 25P01 | idle, warning 25P01 | idle | 25P01 |
 //! | open | open, warning 25001 | idle | idle | failed | open |
 //! | failed | 25P02 | idle, as ROLLBACK | idle | failed | open |
+//!
+//! A block that was idle for too long is found to have failed: then whatever is not ROLLBACK gets 25P03.
 
 use crate::connection::{CommandTag, Connection, Outcome, TransactionStatus};
 use crate::copy::Home;
+use crate::rest::{self, Resting};
 use firn_base::sync::{Arc, Ordering};
 use firn_base::{Error, Result, SqlState, clock};
 use firn_sql::settings::{Settings, isolation_name};
@@ -23,8 +26,12 @@ pub(crate) enum Block {
 
 /// A block that has begun and not ended.
 pub(crate) struct Open {
-    /// Away while a statement works in it; gone for good after a panic.
+    /// Away while a statement works in it, and while the connection is idle if that is watched; gone for
+    /// good after a panic, and when it was idle for too long.
     transaction: Option<Transaction>,
+    resting: Option<Resting>,
+    /// Whether it was idle for too long.
+    timed_out: bool,
     /// Where the transaction is while a COPY from the client is under way.
     lent: Option<Arc<Home>>,
     savepoints: Vec<NamedSavepoint>,
@@ -45,9 +52,19 @@ struct NamedSavepoint {
 }
 
 impl Open {
-    /// Whether a COPY from the client has come to nothing.
-    pub fn has_failed_copy(&self) -> bool {
+    /// Whether a COPY from the client has come to nothing, or the block was idle for too long.
+    pub fn has_failed_meanwhile(&self) -> bool {
         self.lent.as_ref().is_some_and(|home| home.has_failed())
+            || self.resting.as_ref().is_some_and(Resting::has_ended)
+    }
+
+    /// The transaction comes back from its rest; false if it does not.
+    fn wake(&mut self) -> bool {
+        if let Some(resting) = self.resting.take() {
+            self.transaction = resting.wake();
+            self.timed_out = self.transaction.is_none();
+        }
+        !self.timed_out
     }
 }
 
@@ -104,8 +121,42 @@ impl Connection {
         }
     }
 
-    /// Takes back a transaction that was lent to a COPY which has ended.
+    /// The connection is idle from now on: it may be ended for that, if it is in a block.
+    pub(crate) fn rest(&mut self) {
+        if let (Some(timeout), true) = (self.idle_in_transaction_timeout, self.ends_itself_when_idle)
+            && let Some(open) = self.block.open()
+            && let Some(transaction) = open.transaction.take()
+        {
+            let streams = self.streams.list();
+            open.resting = Some(Resting::new(transaction, streams, &self.shared.timer, timeout));
+        }
+    }
+
+    /// It no longer is.
+    fn wake(&mut self) {
+        if self.block.open().is_some_and(|open| !open.wake()) {
+            self.streams.abandon();
+            self.block = match std::mem::replace(&mut self.block, Block::Idle) {
+                Block::Open(open) => Block::Failed(open),
+                other => other,
+            };
+        }
+    }
+
+    /// What a statement in a failed block is told.
+    pub(crate) fn why_failed(&self) -> Error {
+        match &self.block {
+            Block::Failed(open) if open.timed_out => rest::ended(),
+            _ => Error::new(
+                SqlState::IN_FAILED_SQL_TRANSACTION,
+                "current transaction is aborted, commands ignored until end of transaction block",
+            ),
+        }
+    }
+
+    /// Takes back a transaction that rested, or was lent to a COPY which has ended.
     pub(crate) fn recall(&mut self) {
+        self.wake();
         if let Block::Open(open) = &mut self.block {
             if let Some(home) = open.lent.take() {
                 match home.take() {
@@ -130,6 +181,7 @@ impl Connection {
     /// Fails the open transaction block, if there is one: for mistakes that a protocol finds before a
     /// statement reaches the session. Only ROLLBACK helps then.
     pub fn fail_block(&mut self) {
+        self.wake();
         if let Block::Open(_) = self.block
             && let Block::Open(open) = std::mem::replace(&mut self.block, Block::Idle)
         {
@@ -238,7 +290,7 @@ impl Connection {
         }
         let read_only = modes.read_only.unwrap_or(self.default_read_only);
         let isolation = modes.isolation.unwrap_or(self.default_isolation);
-        let transaction = self.shared.engine.try_begin(effective(isolation, read_only))?;
+        let transaction = self.begin_transaction(effective(isolation, read_only))?;
         let settings = self.services.with_settings(|settings| {
             let before = settings.clone();
             if modes.isolation.is_some() {
@@ -255,6 +307,8 @@ impl Connection {
         self.stream_failure.store(false, Ordering::Relaxed);
         self.block = Block::Open(Box::new(Open {
             transaction: Some(transaction),
+            resting: None,
+            timed_out: false,
             lent: None,
             savepoints: Vec::new(),
             read_only,
@@ -311,7 +365,13 @@ impl Connection {
     fn commit(&mut self, chain: bool) -> Result<&'static str> {
         let modes = self.chained_modes(chain)?;
         if self.status() == TransactionStatus::Failed {
+            // That it has failed a client may not know yet if it has only been idle.
+            let lost =
+                matches!(&self.block, Block::Failed(open) if open.timed_out).then(|| self.why_failed());
             self.end(false)?;
+            if let Some(error) = lost {
+                return Err(error);
+            }
             self.chain(modes)?;
             return Ok("ROLLBACK");
         }
@@ -384,8 +444,12 @@ impl Connection {
         if changed_catalog {
             self.services.set_catalog(None);
         }
+        let mut begun = None;
         let result = match transaction {
-            Some(transaction) if commit => transaction.commit().map(Some),
+            Some(transaction) if commit => {
+                begun = self.time_commit(&transaction);
+                transaction.commit().map(Some)
+            }
             Some(transaction) => {
                 transaction.rollback();
                 Ok(None)
@@ -406,7 +470,7 @@ impl Connection {
             self.heed_settings();
         }
         match result? {
-            Some(ticket) => self.wait(ticket),
+            Some(ticket) => self.finish_commit(ticket, begun),
             None => Ok(()),
         }
     }
@@ -415,6 +479,9 @@ impl Connection {
         self.streams.abandon();
         let open = self.block.open().expect("there is a block");
         let position = find_savepoint(open, name)?;
+        if open.timed_out {
+            return Err(rest::ended());
+        }
         let Some(transaction) = &mut open.transaction else {
             return Err(Error::new(
                 SqlState::IN_FAILED_SQL_TRANSACTION,

@@ -11,14 +11,15 @@
 use crate::block::Block;
 use crate::copy::{CopyIn, CopyOut};
 use crate::database::Shared;
-use crate::rows::{OpenStreams, Reading, RowChunk, Rows};
+use crate::rows::{Drawing, OpenStreams, Reading, RowChunk, Rows};
 use crate::statement::{Prepared, Statement};
 use crate::timer::Alarm;
 use crate::utility::Cursor;
 use arrow_array::RecordBatch;
 use firn_base::random::Random;
-use firn_base::sync::{Arc, AtomicBool, Ordering};
+use firn_base::sync::{Arc, AtomicBool, Ordering, Weak};
 use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, clock, coerce};
+use firn_sql::activity::{Activity, State};
 use firn_sql::bind::SessionFacts;
 use firn_sql::plan::QueryOutput;
 use firn_sql::services::Services;
@@ -30,6 +31,7 @@ use firn_txn::{Catalog, Isolation, Ticket, Transaction, Waited};
 use std::any::Any;
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
@@ -37,6 +39,8 @@ use std::time::Duration;
 const MOST_RETRIES: u32 = 20;
 /// The longest pause before a retry; the first is a few microseconds and each may be twice as long.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
+/// Of commits that wait for no disk one in so many is timed: a look at a clock costs a part of them.
+const TIMED_COMMITS: u64 = 16;
 /// How often a waiting statement looks whether it was cancelled.
 const CANCEL_INTERVAL: Duration = Duration::from_millis(10);
 
@@ -112,6 +116,12 @@ pub struct Connection {
     pub(crate) block: Block,
     pub(crate) streams: OpenStreams,
     pub(crate) services: Arc<Services>,
+    /// What others are told of it.
+    pub(crate) activity: Arc<Activity>,
+    /// The statement that they were told last.
+    told: Weak<Prepared>,
+    /// Commits so far, to time some.
+    commits: u64,
     pub(crate) facts: Arc<SessionFacts>,
     pub(crate) options: RunOptions,
     /// Copies of settings that every statement looks at.
@@ -122,6 +132,11 @@ pub struct Connection {
     /// How long a statement waits for a row that another transaction is changing.
     pub(crate) lock_timeout: Option<Duration>,
     statement_timeout: Option<Duration>,
+    /// How long a client may be idle in a block, and outside.
+    pub(crate) idle_in_transaction_timeout: Option<Duration>,
+    idle_session_timeout: Option<Duration>,
+    /// Whether nobody else ends it when it is idle for too long.
+    pub(crate) ends_itself_when_idle: bool,
     pub(crate) zone: TimeZoneSetting,
     /// SQL's PREPARE.
     pub(crate) prepared: HashMap<String, Statement>,
@@ -133,15 +148,22 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(shared: Arc<Shared>) -> Connection {
+    pub(crate) fn new(shared: Arc<Shared>, session: u32) -> Connection {
         let facts = shared.facts.clone();
-        let services = Arc::new(Services::new(shared.engine.clone(), facts.clone()));
+        let settings = shared.defaults.lock().clone();
+        let sessions = shared.sessions.clone();
+        let activity = sessions.begin(session);
+        let engine = shared.engine.clone();
+        let services = Arc::new(Services::new(engine, facts.clone(), settings, sessions, activity.clone()));
         let options = RunOptions { services: services.clone(), ..RunOptions::default() };
         let mut connection = Connection {
             shared,
             block: Block::Idle,
             streams: OpenStreams::default(),
             services,
+            activity,
+            told: Weak::new(),
+            commits: 0,
             facts,
             options,
             synchronous_commit: true,
@@ -149,6 +171,9 @@ impl Connection {
             default_isolation: Isolation::default(),
             lock_timeout: None,
             statement_timeout: None,
+            idle_in_transaction_timeout: None,
+            idle_session_timeout: None,
+            ends_itself_when_idle: true,
             zone: TimeZoneSetting::UTC,
             prepared: HashMap::new(),
             cursors: HashMap::new(),
@@ -157,6 +182,7 @@ impl Connection {
             random: Random::from_entropy(),
         };
         connection.heed_settings();
+        connection.tell_identity();
         connection
     }
 
@@ -171,14 +197,16 @@ impl Connection {
     /// they cannot be). An empty text is fine.
     pub fn prepare_typed(&mut self, sql: &str, types: &[Option<ParameterType>]) -> Result<Statement> {
         let prepared = catch_unwind(AssertUnwindSafe(|| self.prepare_inner(sql, types)));
-        match prepared {
+        let prepared = match prepared {
             Ok(Ok(statement)) => Ok(statement),
             Ok(Err(error)) => {
                 self.fail_block();
                 Err(error)
             }
             Err(panic) => Err(self.after_panic(&*panic)),
-        }
+        };
+        self.rest();
+        prepared
     }
 
     /// Prepares one statement, inferring the types of its parameters.
@@ -238,7 +266,7 @@ impl Connection {
                 result
             }
             None => {
-                let transaction = self.shared.engine.try_begin(Isolation::Snapshot)?;
+                let transaction = self.begin_transaction(Isolation::Snapshot)?;
                 let result = work(self, &transaction);
                 transaction.rollback();
                 result
@@ -296,10 +324,77 @@ impl Connection {
     /// inside a transaction block they are read ahead first, outside they have a transaction of
     /// their own. Parameters are coerced to the statement's types as an assignment would do.
     pub fn run(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Outcome> {
-        match catch_unwind(AssertUnwindSafe(|| self.run_inner(statement, parameters))) {
+        self.tell_statement(statement);
+        let result = match catch_unwind(AssertUnwindSafe(|| self.run_inner(statement, parameters))) {
             Ok(result) => result,
             Err(panic) => Err(self.after_panic(&*panic)),
+        };
+        match &result {
+            // It goes on as long as somebody draws rows, or sends some.
+            Ok(Outcome::Rows(rows)) if rows.are_drawn() => {}
+            Ok(Outcome::CopyIn(_) | Outcome::CopyOut(_)) => {}
+            Err(error) if error.state() == SqlState::OUT_OF_MEMORY => {
+                self.shared.engine.statistics().out_of_memory.count();
+                self.tell_idle();
+            }
+            _ => self.tell_idle(),
         }
+        self.rest();
+        result
+    }
+
+    /// Tells others of a statement that begins.
+    #[inline]
+    fn tell_statement(&mut self, statement: &Statement) {
+        let prepared = &statement.prepared;
+        let is_new = !std::ptr::eq(self.told.as_ptr(), Arc::as_ptr(prepared));
+        if is_new {
+            self.told = Arc::downgrade(prepared);
+        }
+        self.activity.begin(self.in_block(), is_new.then(|| prepared.clone() as _));
+    }
+
+    /// Tells others that it is the client's turn: after every statement, and once the rows of a query have been
+    /// sent or are left for later.
+    #[inline]
+    pub fn tell_idle(&self) {
+        self.activity.rest(self.idle_state());
+    }
+
+    fn idle_state(&self) -> State {
+        match &self.block {
+            Block::Idle => State::Idle,
+            Block::Open(_) => State::InBlock,
+            Block::Failed(_) => State::Failed,
+        }
+    }
+
+    /// Begins a transaction of this session; 53300 if too many run already.
+    #[inline]
+    pub(crate) fn begin_transaction(&self, isolation: Isolation) -> Result<Transaction> {
+        let transaction = self.shared.engine.try_begin(isolation)?;
+        transaction.set_session(self.activity.id());
+        Ok(transaction)
+    }
+
+    /// Looks at a clock before a commit, if it is to be timed: all that wait for a disk, and some others.
+    #[inline]
+    pub(crate) fn time_commit(&mut self, transaction: &Transaction) -> Option<clock::Instant> {
+        if !transaction.has_writes() {
+            return None;
+        }
+        self.commits += 1;
+        let waits = self.synchronous_commit && self.shared.engine.has_log();
+        (waits || self.commits % TIMED_COMMITS == 1).then(clock::now)
+    }
+
+    /// Waits until a commit is as safe as the session wants it.
+    pub(crate) fn finish_commit(&self, ticket: Ticket, begun: Option<clock::Instant>) -> Result<()> {
+        self.wait(ticket)?;
+        if let Some(begun) = begun {
+            self.shared.engine.statistics().note_latency(begun.elapsed());
+        }
+        Ok(())
     }
 
     fn run_inner(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Outcome> {
@@ -332,7 +427,7 @@ impl Connection {
         if matches!(self.block, Block::Idle) {
             self.options.now = clock::wall_clock_micros();
             self.services.set_read_only(self.default_read_only);
-            let transaction = self.shared.engine.try_begin(Isolation::Snapshot)?;
+            let transaction = self.begin_transaction(Isolation::Snapshot)?;
             let plan = self.current_plan(prepared, &transaction)?;
             return match plan.query(&transaction, &parameters, &self.options) {
                 Ok(QueryOutput::Values(values)) => {
@@ -341,7 +436,8 @@ impl Connection {
                 }
                 Ok(QueryOutput::Stream(stream)) => {
                     let reading = Reading { transaction, waits: self.synchronous_commit };
-                    Ok(Outcome::Rows(Rows::own(columns(), "SELECT", stream, reading, alarm)))
+                    let drawing = Drawing::new(&self.activity, State::Idle);
+                    Ok(Outcome::Rows(Rows::own(columns(), "SELECT", stream, reading, alarm, drawing)))
                 }
                 Err(error) => Err(timed_out(error, alarm.as_ref())),
             };
@@ -354,7 +450,8 @@ impl Connection {
             QueryOutput::Values(values) => Ok(Outcome::Rows(Rows::ready(columns(), "SELECT", values))),
             QueryOutput::Stream(stream) => {
                 let failure = self.stream_failure.clone();
-                let (rows, shared) = Rows::shared(columns(), "SELECT", stream, alarm, failure);
+                let drawing = Drawing::new(&self.activity, State::InBlock);
+                let (rows, shared) = Rows::shared(columns(), "SELECT", stream, alarm, failure, drawing);
                 self.streams.add(shared);
                 Ok(Outcome::Rows(rows))
             }
@@ -411,6 +508,7 @@ impl Connection {
             Some(mut transaction) => {
                 self.streams.read_ahead();
                 let result = self.in_block_transaction(&mut transaction, &mut work);
+                transaction.tell_progress();
                 self.block.put_transaction(transaction);
                 result
             }
@@ -445,6 +543,7 @@ impl Connection {
                 }
                 None => return Err(error),
             }
+            self.shared.engine.statistics().restarts.count();
             transaction.restart(&start)?;
         }
     }
@@ -453,12 +552,15 @@ impl Connection {
     /// for a row, 40P01 if it would take for ever, 57014 if the statement is cancelled.
     fn wait_until_ended(&self, mut wait: impl FnMut(Duration) -> Waited) -> Result<()> {
         let begun = clock::now();
+        let statistics = self.shared.engine.statistics();
+        statistics.waits.count();
         loop {
             if self.options.cancel.is_cancelled() {
                 return Err(Error::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"));
             }
             let left = self.lock_timeout.map(|longest| longest.saturating_sub(begun.elapsed()));
             if left == Some(Duration::ZERO) {
+                statistics.lock_timeouts.count();
                 let error =
                     Error::new(SqlState::LOCK_NOT_AVAILABLE, "canceling statement due to lock timeout");
                 return Err(
@@ -485,9 +587,13 @@ impl Connection {
         let mut retries = 0;
         loop {
             self.options.now = clock::wall_clock_micros();
-            let mut transaction = self.shared.engine.try_begin(self.default_isolation)?;
+            let mut transaction = self.begin_transaction(self.default_isolation)?;
+            let mut begun = None;
             let result = match self.in_block_transaction(&mut transaction, work) {
-                Ok(value) => transaction.commit().map(|ticket| (value, ticket)),
+                Ok(value) => {
+                    begun = self.time_commit(&transaction);
+                    transaction.commit().map(|ticket| (value, ticket))
+                }
                 Err(error) => {
                     transaction.rollback();
                     Err(error)
@@ -495,7 +601,7 @@ impl Connection {
             };
             match result {
                 Ok((value, ticket)) => {
-                    self.wait(ticket)?;
+                    self.finish_commit(ticket, begun)?;
                     return Ok(value);
                 }
                 Err(error) if error.is_retryable() && retries < MOST_RETRIES => {
@@ -544,10 +650,7 @@ impl Connection {
         if self.status() != TransactionStatus::Failed || parsed.statement.ends_failed_block() {
             return Ok(());
         }
-        Err(Error::new(
-            SqlState::IN_FAILED_SQL_TRANSACTION,
-            "current transaction is aborted, commands ignored until end of transaction block",
-        ))
+        Err(self.why_failed())
     }
 
     // After a panic.
@@ -684,6 +787,20 @@ impl Connection {
             SessionFacts { user: user.to_owned(), database: database.to_owned(), ..(*self.facts).clone() };
         self.facts = Arc::new(facts);
         self.heed_settings();
+        self.tell_identity();
+    }
+
+    /// Says where the client is, for `pg_stat_activity`.
+    pub fn set_client_address(&mut self, address: Option<(IpAddr, u16)>) {
+        self.activity.set_client(|client| client.address = address);
+    }
+
+    fn tell_identity(&self) {
+        let SessionFacts { user, database, .. } = &*self.facts;
+        self.activity.set_client(|client| {
+            client.user.clone_from(user);
+            client.database.clone_from(database);
+        });
     }
 
     /// Takes over what settings say.
@@ -694,7 +811,11 @@ impl Connection {
             self.default_isolation = settings.default_isolation();
             self.lock_timeout = settings.lock_timeout();
             self.statement_timeout = settings.statement_timeout();
+            self.idle_in_transaction_timeout = settings.idle_in_transaction_timeout();
+            self.idle_session_timeout = settings.idle_session_timeout();
             self.zone = TimeZoneSetting::from_name(settings.time_zone()).unwrap_or(TimeZoneSetting::UTC);
+            self.activity
+                .set_client(|client| settings.application_name().clone_into(&mut client.application));
             if self.options.time_zone != settings.time_zone() {
                 self.options.time_zone = settings.time_zone().to_owned();
             }
@@ -716,6 +837,32 @@ impl Connection {
         std::mem::take(&mut self.notices)
     }
 
+    /// Leaves it to the caller to end the connection when its client is idle for too long
+    /// ([`Connection::idle_timeout`]): a protocol can tell its client. Without, what the client has left
+    /// open is rolled back, which it finds out with its next statement (25P03).
+    pub fn leave_idling_to_caller(&mut self) {
+        self.ends_itself_when_idle = false;
+    }
+
+    /// How long the client may now be idle.
+    #[inline]
+    pub fn idle_timeout(&self) -> Option<Duration> {
+        if self.in_block() { self.idle_in_transaction_timeout } else { self.idle_session_timeout }
+    }
+
+    /// It was idle for longer: what its connection is to be ended with.
+    pub fn idle_for_too_long(&self) -> Error {
+        self.shared.engine.statistics().idle_timeouts.count();
+        let (state, message) = match self.in_block() {
+            true => (
+                SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+                "terminating connection due to idle-in-transaction timeout",
+            ),
+            false => (SqlState::IDLE_SESSION_TIMEOUT, "terminating connection due to idle-session timeout"),
+        };
+        Error::new(state, message)
+    }
+
     /// A handle to cancel with.
     pub fn cancel_handle(&self) -> CancelHandle {
         CancelHandle { cancel: self.options.cancel.clone() }
@@ -728,7 +875,7 @@ impl Connection {
             Block::Failed(_) => TransactionStatus::Failed,
             // Relaxed: rows and connection are used by one thread at a time.
             Block::Open(_) if self.stream_failure.load(Ordering::Relaxed) => TransactionStatus::Failed,
-            Block::Open(block) if block.has_failed_copy() => TransactionStatus::Failed,
+            Block::Open(block) if block.has_failed_meanwhile() => TransactionStatus::Failed,
             Block::Open(_) => TransactionStatus::InBlock,
         }
     }

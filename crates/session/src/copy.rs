@@ -303,7 +303,7 @@ impl Connection {
             })));
         }
         self.services.set_read_only(false);
-        let transaction = self.shared.engine.try_begin(self.default_isolation)?;
+        let transaction = self.begin_transaction(self.default_isolation)?;
         let from = CopyFrom::new(&transaction, &self.facts, copy, self.zone)?;
         let end = End::Commit { shared: self.shared.clone(), wait: self.synchronous_commit };
         Ok(Outcome::CopyIn(Box::new(CopyIn {
@@ -325,7 +325,7 @@ impl Connection {
             let to = to?;
             return Ok(CopyOut { rows: Rows::of(copy, to.format()), copy: to, reading: None });
         }
-        let transaction = self.shared.engine.try_begin(Isolation::Snapshot)?;
+        let transaction = self.begin_transaction(Isolation::Snapshot)?;
         let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone)?;
         let reading = Reading { transaction, waits: self.synchronous_commit };
         Ok(CopyOut { rows: Rows::of(copy, to.format()), copy: to, reading: Some(reading) })

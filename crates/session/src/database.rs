@@ -3,9 +3,11 @@
 use crate::cache::PlanCache;
 use crate::connection::Connection;
 use crate::timer::Timer;
-use firn_base::sync::Arc;
+use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState};
+use firn_sql::activity::Sessions;
 use firn_sql::bind::SessionFacts;
+use firn_sql::settings::{Settings, print_memory};
 use firn_txn::{Config, Engine};
 use std::path::Path;
 
@@ -31,6 +33,10 @@ pub(crate) struct Shared {
     pub timer: Timer,
     /// The facts of sessions that have changed none, so that their plans are the same ones.
     pub facts: Arc<SessionFacts>,
+    /// The settings that connections begin with.
+    pub defaults: Mutex<Settings>,
+    /// Those that there are, and what they do.
+    pub sessions: Arc<Sessions>,
 }
 
 impl Database {
@@ -54,19 +60,39 @@ impl Database {
 
     /// A handle for an engine that is already open.
     pub fn with_engine(engine: Arc<Engine>) -> Database {
+        let mut defaults = Settings::new();
+        defaults.fix("memory_limit", print_memory(engine.memory().limit().unwrap_or(0)));
         Database {
             shared: Arc::new(Shared {
                 engine,
                 plans: PlanCache::default(),
                 timer: Timer::default(),
                 facts: Arc::new(SessionFacts::default()),
+                defaults: Mutex::new(defaults),
+                sessions: Arc::default(),
             }),
         }
     }
 
     /// A new connection. It keeps the database open.
     pub fn connect(&self) -> Connection {
-        Connection::new(self.shared.clone())
+        self.connect_as(self.reserve_session())
+    }
+
+    /// The number of a connection to come, by which `pg_backend_pid()` and others know it.
+    pub fn reserve_session(&self) -> u32 {
+        self.shared.sessions.reserve()
+    }
+
+    /// A new connection under a number that was reserved.
+    pub fn connect_as(&self, session: u32) -> Connection {
+        Connection::new(self.shared.clone(), session)
+    }
+
+    /// Sets what a setting is in connections from now on, unless they set it: such as
+    /// `idle_in_transaction_session_timeout`. Errors as for SET.
+    pub fn set_default(&self, name: &str, value: &str) -> Result<()> {
+        self.shared.defaults.lock().set_default(name, value)
     }
 
     /// The engine, for programs that go below SQL.

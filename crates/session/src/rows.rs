@@ -11,6 +11,7 @@ use arrow_array::RecordBatch;
 use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
 use firn_base::{Error, Result, SqlState, Value};
 use firn_sql::BatchStream;
+use firn_sql::activity::{Activity, State};
 use firn_txn::Transaction;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -45,11 +46,35 @@ enum Source {
     Shared(Arc<SharedStream>),
 }
 
+/// The session that rows are drawn for, which does nothing else until that has ended.
+pub(crate) struct Drawing {
+    activity: Arc<Activity>,
+    /// When its statement began: it may have gone on to another.
+    since: i64,
+    then: State,
+}
+
+impl Drawing {
+    /// For the statement that has begun last, after which the session is in the state `then`.
+    pub fn new(activity: &Arc<Activity>, then: State) -> Drawing {
+        Drawing { activity: activity.clone(), since: activity.query_begun(), then }
+    }
+}
+
+impl Drop for Drawing {
+    fn drop(&mut self) {
+        if self.activity.query_begun() == self.since {
+            self.activity.rest(self.then);
+        }
+    }
+}
+
 struct OwnStream {
     stream: Option<BatchStream>,
     /// After the stream: it reads in this transaction.
     reading: Option<Reading>,
     alarm: Option<Alarm>,
+    drawing: Option<Drawing>,
 }
 
 /// A stream in a block's transaction, which the connection can reach as well.
@@ -64,19 +89,52 @@ struct SharedState {
     ahead: VecDeque<RecordBatch>,
     error: Option<Error>,
     alarm: Option<Alarm>,
+    /// Whether rows were drawn since somebody last asked.
+    drawn: bool,
+    drawing: Option<Drawing>,
+}
+
+impl SharedState {
+    /// Drops what is left to be read: who draws it gets the error.
+    fn abandon(&mut self, error: impl FnOnce() -> Error) {
+        if self.stream.take().is_some() {
+            self.drawing = None;
+            self.error = Some(error());
+        }
+    }
 }
 
 impl SharedStream {
+    /// Abandons streams that nobody draws; false, and none is, if one was drawn since this was last asked.
+    pub fn end_idle(streams: &[Weak<SharedStream>], error: &Error) -> bool {
+        let streams: Vec<_> = streams.iter().filter_map(Weak::upgrade).collect();
+        // Whoever holds a lock is drawing.
+        let Some(mut states) =
+            streams.iter().map(|stream| stream.state.try_lock()).collect::<Option<Vec<_>>>()
+        else {
+            return false;
+        };
+        if states.iter_mut().fold(false, |drawn, state| std::mem::take(&mut state.drawn) | drawn) {
+            return false;
+        }
+        states.iter_mut().for_each(|state| state.abandon(|| error.clone()));
+        true
+    }
+
     fn next(&self) -> Result<Option<RecordBatch>> {
         let mut state = self.state.lock();
+        state.drawn = true;
         if let Some(batch) = state.ahead.pop_front() {
             return Ok(Some(batch));
         }
         if let Some(error) = state.error.take() {
             return Err(error);
         }
-        let SharedState { stream, alarm, .. } = &mut *state;
+        let SharedState { stream, alarm, drawing, .. } = &mut *state;
         let next = pull(stream, alarm);
+        if stream.is_none() {
+            *drawing = None;
+        }
         if next.is_err() {
             // Relaxed: the connection and its rows are used by one thread at a time.
             self.failure.store(true, Ordering::Relaxed);
@@ -87,7 +145,7 @@ impl SharedStream {
     /// Reads everything that is left, because the transaction moves on.
     fn read_ahead(&self) {
         let mut state = self.state.lock();
-        let SharedState { stream, ahead, error, alarm } = &mut *state;
+        let SharedState { stream, ahead, error, alarm, .. } = &mut *state;
         while stream.is_some() {
             match pull(stream, alarm) {
                 Ok(Some(batch)) => ahead.push_back(batch),
@@ -95,6 +153,7 @@ impl SharedStream {
                 Err(failed) => *error = Some(failed),
             }
         }
+        state.drawing = None;
     }
 }
 
@@ -136,8 +195,9 @@ impl Rows {
         stream: BatchStream,
         reading: Reading,
         alarm: Option<Alarm>,
+        drawing: Drawing,
     ) -> Rows {
-        let own = OwnStream { stream: Some(stream), reading: Some(reading), alarm };
+        let own = OwnStream { stream: Some(stream), reading: Some(reading), alarm, drawing: Some(drawing) };
         Rows { columns, verb, rows: 0, told: None, source: Source::Own(Box::new(own)) }
     }
 
@@ -148,11 +208,24 @@ impl Rows {
         stream: BatchStream,
         alarm: Option<Alarm>,
         failure: Arc<AtomicBool>,
+        drawing: Drawing,
     ) -> (Rows, Weak<SharedStream>) {
-        let state = SharedState { stream: Some(stream), ahead: VecDeque::new(), error: None, alarm };
+        let state = SharedState {
+            stream: Some(stream),
+            ahead: VecDeque::new(),
+            error: None,
+            alarm,
+            drawn: false,
+            drawing: Some(drawing),
+        };
         let shared = Arc::new(SharedStream { state: Mutex::new(state), failure });
         let weak = Arc::downgrade(&shared);
         (Rows { columns, verb, rows: 0, told: None, source: Source::Shared(shared) }, weak)
+    }
+
+    /// Whether they are still in the making.
+    pub(crate) fn are_drawn(&self) -> bool {
+        matches!(self.source, Source::Own(_) | Source::Shared(_))
     }
 
     /// The columns.
@@ -243,6 +316,7 @@ impl OwnStream {
             && let Some(reading) = self.reading.take()
             && next.is_ok()
         {
+            self.drawing = None;
             reading.end()?;
         }
         next
@@ -264,6 +338,11 @@ impl OpenStreams {
         self.0.push(stream);
     }
 
+    /// Those that there are.
+    pub fn list(&self) -> Vec<Weak<SharedStream>> {
+        self.0.clone()
+    }
+
     /// The transaction moves on: what is left of the streams is read now.
     #[inline]
     pub fn read_ahead(&mut self) {
@@ -278,13 +357,12 @@ impl OpenStreams {
     pub fn abandon(&mut self) {
         for stream in self.0.drain(..) {
             if let Some(stream) = stream.upgrade() {
-                let mut state = stream.state.lock();
-                if state.stream.take().is_some() {
-                    state.error = Some(Error::new(
+                stream.state.lock().abandon(|| {
+                    Error::new(
                         SqlState::INVALID_CURSOR_NAME,
                         "the transaction of these rows has been rolled back",
-                    ));
-                }
+                    )
+                });
             }
         }
     }

@@ -4,6 +4,7 @@ use crate::Column;
 use firn_base::ParameterType;
 use firn_base::sync::Arc;
 use firn_sql::Plan;
+use firn_sql::activity::QueryText;
 use firn_sql::statement::Parsed;
 
 /// A prepared statement, cheap to clone, of use to every connection of its database. It stays
@@ -22,6 +23,12 @@ pub(crate) struct Prepared {
     pub plan: Arc<Plan>,
     /// The columns of statements that yield rows without a plan: SHOW, EXPLAIN, FETCH, EXECUTE.
     pub columns: Option<Arc<[Column]>>,
+}
+
+impl QueryText for Prepared {
+    fn text(&self) -> &str {
+        self.parsed.as_ref().map_or("", |parsed| &parsed.text)
+    }
 }
 
 impl Statement {

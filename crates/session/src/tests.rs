@@ -19,6 +19,11 @@ fn one(connection: &mut Connection, sql: &str) -> Value {
     connection.query_row(sql, &[]).unwrap().unwrap().remove(0)
 }
 
+/// A database whose store may hold so many bytes.
+fn limited(bytes: u64) -> Database {
+    Database::open_with(crate::Config { memory_limit: Some(bytes), ..crate::Config::default() }).unwrap()
+}
+
 fn state<T>(result: Result<T>) -> SqlState {
     match result {
         Ok(_) => panic!("an error was expected"),
@@ -335,4 +340,178 @@ fn what_a_query_has_shown_is_not_lost() {
         let mut after = open(&disk.after_power_cut(&mut Random::from_entropy())).connect();
         assert_eq!(one(&mut after, "SELECT max(a) FROM t"), found, "way {}", number % 4);
     }
+}
+/// By rows, by strings, by COPY, by CREATE TABLE AS: what fails is taken back whole, and truncating makes room.
+#[test]
+fn a_store_that_is_full_says_so_and_goes_on() {
+    let database = limited(24 << 20);
+    let mut connection = database.connect();
+    assert_eq!(connection.setting("memory_limit").unwrap(), "24MB");
+    connection.execute("CREATE TABLE t (a bigint, b text)").unwrap();
+    connection.execute("CREATE TABLE n (a bigint PRIMARY KEY, b bigint)").unwrap();
+    connection.execute("INSERT INTO n SELECT g, 0 FROM generate_series(1, 1000) g").unwrap();
+    let many = "SELECT g, repeat('x', 100) FROM generate_series(1, 1000000) g";
+    let file = tempfile::NamedTempFile::new().unwrap();
+    connection.execute(&format!("COPY ({many}) TO '{}'", file.path().display())).unwrap();
+    for statement in [
+        format!("INSERT INTO t {many}"),
+        format!("COPY t FROM '{}'", file.path().display()),
+        format!("CREATE TABLE u AS {many}"),
+        "INSERT INTO n SELECT g, 0 FROM generate_series(1001, 10000000) g".to_owned(),
+    ] {
+        for in_block in [false, true] {
+            if in_block {
+                connection.execute("BEGIN; UPDATE n SET b = 1 WHERE a = 1").unwrap();
+            }
+            let error = connection.execute(&statement).unwrap_err();
+            assert_eq!(error.state(), SqlState::OUT_OF_MEMORY, "{statement}: {error}");
+            assert!(error.detail().is_some_and(|detail| detail.contains("24.0 MiB")));
+            if in_block {
+                assert_eq!(state(connection.execute("SELECT 1")), SqlState::IN_FAILED_SQL_TRANSACTION);
+                connection.execute("ROLLBACK").unwrap();
+            }
+            assert_eq!(
+                one(
+                    &mut connection,
+                    "SELECT (SELECT count(*) FROM t) + (SELECT count(*) FROM n WHERE b > 0)"
+                ),
+                Value::BigInt(0)
+            );
+            connection.execute("DELETE FROM n WHERE a = 1; TRUNCATE t; INSERT INTO n VALUES (1, 0)").unwrap();
+        }
+    }
+    assert_eq!(one(&mut connection, "SELECT count(*) FROM n"), Value::BigInt(1000));
+}
+
+fn texts(connection: &mut Connection, sql: &str) -> Vec<String> {
+    let statement = connection.prepare(sql).unwrap();
+    let text = |value: &Value| match value {
+        Value::Text(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        Value::Boolean(truth) => truth.to_string(),
+        Value::Integer(number) => number.to_string(),
+        Value::BigInt(number) => number.to_string(),
+        other => panic!("{other:?}"),
+    };
+    let rows = connection.query_values(&statement, &[]).unwrap();
+    rows.iter().map(|row| row.iter().map(text).collect::<Vec<_>>().join("|")).collect()
+}
+
+fn figure(connection: &mut Connection, name: &str) -> i64 {
+    match one(connection, &format!("SELECT value FROM firn_stat_engine WHERE name = '{name}'")) {
+        Value::BigInt(value) => value,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn sessions_see_what_the_others_do_and_whom_they_wait_for() {
+    let database = filled(3);
+    let mut looking = database.connect();
+    let mut holder = database.connect();
+    holder.identify("ada", "firn");
+    holder.execute("SET application_name = 'desk'; BEGIN; UPDATE t SET b = 1 WHERE a = 1").unwrap();
+    let waiter = database.connect();
+    let cancel = waiter.cancel_handle();
+    thread::scope(|scope| {
+        let waiting = thread::spawn_scoped(scope, "waiting", || {
+            let mut waiter = waiter;
+            waiter.execute("BEGIN ISOLATION LEVEL READ COMMITTED; UPDATE t SET b = 2 WHERE a < 3")
+        });
+        let sessions = "SELECT pid, usename, application_name, state, wait_event_type, query FROM pg_stat_activity \
+                        WHERE pid <> pg_backend_pid() ORDER BY pid";
+        let begun = firn_base::clock::now();
+        // While it does not wait a moment long it is woken to look whether it is cancelled.
+        while !texts(&mut looking, sessions).iter().any(|row| row.contains("|active|Lock|")) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", texts(&mut looking, sessions));
+        }
+        assert!(texts(&mut looking, sessions).iter().any(|row| {
+            row.ends_with("|ada|desk|idle in transaction|Client|UPDATE t SET b = 1 WHERE a = 1")
+        }));
+        let edges = "SELECT holder.isolation, holder.writes, holder.records, waiter.isolation, waiter.query \
+                     FROM firn_stat_transactions waiter JOIN firn_stat_transactions holder \
+                     ON waiter.waits_for = holder.id";
+        let edge = "serializable|true|1|read committed|UPDATE t SET b = 2 WHERE a < 3";
+        let locks = "SELECT w.mode, h.mode, h.pid = (SELECT pid FROM pg_stat_activity WHERE usename = 'ada') \
+                     FROM pg_locks w JOIN pg_locks h ON w.transactionid = h.transactionid AND h.granted \
+                     WHERE NOT w.granted";
+        // Between two looks at its cancel flag it waits for nobody.
+        let soon = |connection: &mut Connection, sql: &str, expected: &str| {
+            while texts(connection, sql) != [expected] {
+                assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", texts(connection, sql));
+            }
+        };
+        soon(&mut looking, edges, edge);
+        soon(&mut looking, locks, "ShareLock|ExclusiveLock|true");
+        assert!(figure(&mut looking, "waits") >= 1);
+        cancel.cancel();
+        assert_eq!(state(waiting.join().unwrap()), SqlState::QUERY_CANCELED);
+    });
+    holder.execute("ROLLBACK").unwrap();
+    let rest = "SELECT state, xact_start IS NULL FROM pg_stat_activity WHERE usename = 'ada'";
+    assert_eq!(texts(&mut looking, rest), ["idle|true"]);
+    drop(holder);
+    // What a query's threads hold of a session goes a moment after it.
+    while texts(&mut looking, "SELECT state FROM pg_stat_activity") != ["active"] {
+        thread::yield_now();
+    }
+    assert_eq!(texts(&mut looking, rest), [""; 0]);
+}
+
+#[test]
+fn a_session_is_active_until_its_rows_are_drawn() {
+    let database = filled(2000);
+    let mut looking = database.connect();
+    let mut connection = database.connect();
+    let states = "SELECT state FROM pg_stat_activity WHERE pid <> pg_backend_pid()";
+    for (begin, after) in [("", "idle"), ("BEGIN", "idle in transaction")] {
+        connection.execute(begin).unwrap();
+        for drawn in [false, true] {
+            let statement = connection.prepare("SELECT x.b FROM t x, generate_series(1, 10)").unwrap();
+            let Outcome::Rows(mut rows) = connection.run(&statement, &[]).unwrap() else { panic!("a query") };
+            assert_eq!(texts(&mut looking, states), ["active"]);
+            while drawn && rows.next_chunk().unwrap().is_some() {}
+            drop(rows);
+            assert_eq!(texts(&mut looking, states), [after]);
+        }
+    }
+}
+
+#[test]
+fn the_engine_counts_what_happens_by_cause() {
+    let database = filled(3);
+    let mut looking = database.connect();
+    let (mut a, mut b) = (database.connect(), database.connect());
+    let names = [
+        "commits",
+        "rollbacks",
+        "unique_violations",
+        "validation_failures",
+        "lock_timeouts",
+        "write_conflicts",
+    ];
+    let before = names.map(|name| figure(&mut looking, name));
+    a.execute("UPDATE t SET b = 1 WHERE a = 1").unwrap();
+    assert_eq!(state(a.execute("INSERT INTO t VALUES (1, 1)")), SqlState::new("23505"));
+    a.execute("BEGIN; SELECT b FROM t WHERE a = 2; UPDATE t SET b = 5 WHERE a = 1").unwrap();
+    b.execute("UPDATE t SET b = 9 WHERE a = 2; SET lock_timeout = '5ms'").unwrap();
+    assert_eq!(state(b.execute("UPDATE t SET b = 9 WHERE a = 1")), SqlState::LOCK_NOT_AVAILABLE);
+    assert_eq!(state(a.execute("COMMIT")), SqlState::SERIALIZATION_FAILURE);
+    let after = names.map(|name| figure(&mut looking, name));
+    let counted: Vec<i64> = before.iter().zip(&after).map(|(before, after)| after - before).collect();
+    assert_eq!(counted[..5], [2, 2, 1, 1, 1], "{names:?}");
+    assert!(counted[5] >= 1);
+    let timed = texts(&mut looking, "SELECT sum(commits) >= 1, max(upto_us) FROM firn_stat_commit_latency");
+    assert_eq!(timed, ["true|16777216"]);
+    for name in ["memory_bytes", "row_bytes", "version_bytes", "sessions"] {
+        assert!(figure(&mut looking, name) > 0, "{name}");
+    }
+    a.execute("DELETE FROM t WHERE a = 0").unwrap();
+    while figure(&mut looking, "undo_records") > 0 {}
+    // The slots of the row that was deleted and of the one that could not be inserted.
+    let tables = "SELECT relname, rows, free_slots, blocks, total_bytes > 0 FROM firn_stat_tables";
+    assert_eq!(texts(&mut looking, tables), ["t|2|2|1|true"]);
+    let settings = "SELECT setting, boot_val, source FROM pg_settings WHERE name = 'lock_timeout'";
+    assert_eq!(texts(&mut b, settings), ["5ms|0|session"]);
+    assert_eq!(texts(&mut a, settings), ["0|0|default"]);
 }

@@ -1,8 +1,9 @@
-//! Statement timeouts: one thread per database that raises cancel flags when their time comes.
-//! It starts with the first timeout and ends with the database.
+//! Timeouts: one thread per database that raises the cancel flags of statements, and ends transactions whose
+//! clients are idle, when their time comes. It starts with the first timeout and ends with the database.
 
+use crate::rest::Rest;
 use firn_base::clock::{Instant, now};
-use firn_base::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
+use firn_base::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering};
 use firn_base::thread::{self, JoinHandle};
 use firn_sql::Cancel;
 use std::collections::BTreeMap;
@@ -24,9 +25,17 @@ struct Shared {
 #[derive(Default)]
 struct Alarms {
     /// By time; the number keeps apart what is due at the same moment.
-    due: BTreeMap<(Instant, u64), (Cancel, Arc<AtomicBool>)>,
+    due: BTreeMap<(Instant, u64), Due>,
     next: u64,
     closed: bool,
+}
+
+/// What happens when the time has come.
+enum Due {
+    /// A statement is cancelled, and told that it was the timeout's doing.
+    Cancel(Cancel, Arc<AtomicBool>),
+    /// A transaction ends.
+    End(Arc<Rest>),
 }
 
 /// A timeout that is set. Dropping it takes it back.
@@ -39,17 +48,26 @@ pub(crate) struct Alarm {
 impl Timer {
     /// Raises `cancel` after `delay`.
     pub fn set(&self, delay: Duration, cancel: &Cancel) -> Alarm {
+        let rang = Arc::new(AtomicBool::new(false));
+        self.add(delay, Due::Cancel(cancel.clone(), rang.clone()), rang)
+    }
+
+    /// Ends the transaction that rests there after `delay`.
+    pub fn set_end(&self, delay: Duration, rest: &Arc<Rest>) -> Alarm {
+        self.add(delay, Due::End(rest.clone()), Arc::default())
+    }
+
+    fn add(&self, delay: Duration, due: Due, rang: Arc<AtomicBool>) -> Alarm {
         let mut thread = self.thread.lock();
         if thread.is_none() {
             let shared = self.shared.clone();
             *thread = Some(thread::spawn("firn-timer", move || shared.run()));
         }
         drop(thread);
-        let rang = Arc::new(AtomicBool::new(false));
         let mut alarms = self.shared.alarms.lock();
         alarms.next += 1;
         let key = (now() + delay, alarms.next);
-        alarms.due.insert(key, (cancel.clone(), rang.clone()));
+        alarms.due.insert(key, due);
         drop(alarms);
         self.shared.changed.notify_one();
         Alarm { shared: self.shared.clone(), key, rang }
@@ -81,10 +99,20 @@ impl Shared {
                 self.changed.wait_until(&mut alarms, at);
                 continue;
             }
-            if let Some((cancel, rang)) = alarms.due.remove(&(at, number)) {
-                // Release: who sees the flag up also sees whose doing it was.
-                rang.store(true, Ordering::Release);
-                cancel.cancel();
+            match alarms.due.remove(&(at, number)).expect("it was just seen") {
+                Due::Cancel(cancel, rang) => {
+                    // Release: who sees the flag up also sees whose doing it was.
+                    rang.store(true, Ordering::Release);
+                    cancel.cancel();
+                }
+                Due::End(rest) => {
+                    // Without the lock: taking back many changes takes a while.
+                    let again = MutexGuard::unlocked(&mut alarms, || rest.end());
+                    if let Some(delay) = again {
+                        // If it is taken back, nothing rests there, and the entry goes when it is due.
+                        alarms.due.insert((now() + delay, number), Due::End(rest));
+                    }
+                }
             }
         }
     }

@@ -37,7 +37,10 @@ impl Connection {
     /// Begins a transaction. An error inside it fails it; conflicts with other transactions
     /// (`Error::is_retryable`) are the caller's to retry from the beginning.
     pub fn transaction(&mut self) -> Result<Transaction<'_>> {
-        self.begin(TransactionModes::default())?;
+        self.recall();
+        let begun = self.begin(TransactionModes::default());
+        self.rest();
+        begun?;
         Ok(Transaction { connection: self, ended: false })
     }
 }

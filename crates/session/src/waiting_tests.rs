@@ -1,7 +1,6 @@
 //! Statements that meet a row which another transaction is changing: they wait, and go on if they can.
 
-use crate::{Connection, Database, TransactionStatus};
-use firn_base::sync::{AtomicBool, Ordering};
+use crate::{Connection, Database, Outcome, TransactionStatus};
 use firn_base::{Result, SqlState, Value, clock, thread};
 use std::time::Duration;
 
@@ -30,12 +29,13 @@ pub(crate) fn rows(database: &Database) -> Vec<(i32, i32)> {
 }
 
 /// Runs `second` in a connection of its own while a transaction of `first` is open, and ends that one
-/// with `end` once the other has had time to wait. What came of the other.
+/// with `end` once the other waits. What came of the other.
 pub(crate) fn beside(database: &Database, first: &[&str], second: &[&str], end: &str) -> Result<()> {
     let mut holder = database.connect();
     run(&mut holder, &["BEGIN"]).unwrap();
     run(&mut holder, first).unwrap();
-    let begun = AtomicBool::new(false);
+    let waits = &database.engine().statistics().waits;
+    let before = waits.get();
     thread::scope(|scope| {
         let waiting = thread::spawn_scoped(scope, "second", || {
             let mut connection = database.connect();
@@ -51,10 +51,7 @@ pub(crate) fn beside(database: &Database, first: &[&str], second: &[&str], end: 
             }
             outcome
         });
-        while !begun.load(Ordering::SeqCst) {
-            clock::sleep(Duration::from_millis(1));
-        }
-        clock::sleep(Duration::from_millis(30));
+        until(|| waits.get() > before);
         assert!(!waiting.is_finished(), "it waits");
         run(&mut holder, &[end]).unwrap();
         waiting.join().unwrap()
@@ -317,4 +314,91 @@ fn hot_rows_cost_nobody_an_error() {
     let rows = rows(&database);
     assert_eq!(rows[0].1 + rows[1].1, THREADS * ROUNDS);
     assert_eq!(rows.len() as i32, 3 + THREADS * ROUNDS);
+}
+
+/// Waits until what a timeout does has happened.
+fn until(mut happened: impl FnMut() -> bool) {
+    let begun = clock::now();
+    while !happened() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it never happens");
+        clock::sleep(Duration::from_millis(1));
+    }
+}
+
+/// How far the oldest snapshot is behind: nothing that it holds back is collected.
+fn commits_held_back(database: &Database) -> usize {
+    database.engine().garbage_backlog()
+}
+
+#[test]
+fn a_block_that_is_idle_for_too_long_lets_go_of_its_rows_and_its_snapshot() {
+    let database = database();
+    let mut sleeper = database.connect();
+    sleeper.set("idle_in_transaction_session_timeout", "20ms").unwrap();
+    run(&mut sleeper, &["BEGIN", ADD_ONE, "SAVEPOINT s"]).unwrap();
+    // It waits for the sleeper's row, which nobody but the timer gives back.
+    run(&mut database.connect(), &[ADD_TEN]).unwrap();
+    assert_eq!(rows(&database)[0], (1, 10));
+    until(|| commits_held_back(&database) == 0);
+    assert_eq!(sleeper.status(), TransactionStatus::Failed);
+    for statement in ["SELECT 1", "ROLLBACK TO s", "SELECT 1"] {
+        assert_eq!(state(run(&mut sleeper, &[statement])).as_str(), "25P03", "{statement}");
+    }
+    run(&mut sleeper, &["ROLLBACK", ADD_ONE]).unwrap();
+    assert_eq!(rows(&database)[0], (1, 11));
+}
+
+#[test]
+fn a_commit_that_comes_too_late_says_so() {
+    let database = database();
+    database.set_default("idle_in_transaction_session_timeout", "5ms").unwrap();
+    let mut connection = database.connect();
+    for by_guard in [false, true] {
+        let error = if by_guard {
+            let mut transaction = connection.transaction().unwrap();
+            transaction.execute(ADD_ONE).unwrap();
+            until(|| transaction.status() == TransactionStatus::Failed);
+            transaction.commit().unwrap_err()
+        } else {
+            run(&mut connection, &["BEGIN", ADD_ONE]).unwrap();
+            until(|| connection.status() == TransactionStatus::Failed);
+            run(&mut connection, &["COMMIT"]).unwrap_err()
+        };
+        assert_eq!(error.state().as_str(), "25P03");
+        assert_eq!(connection.status(), TransactionStatus::Idle);
+    }
+    assert_eq!(rows(&database)[0], (1, 0));
+}
+
+/// The block is idle only once its rows are no longer drawn; those that nobody drew are gone.
+#[test]
+fn who_draws_rows_is_not_idle() {
+    let database = database();
+    let mut connection = database.connect();
+    let timeout = Duration::from_millis(40);
+    run(&mut connection, &["SET idle_in_transaction_session_timeout = '40ms'", "BEGIN"]).unwrap();
+    let statement = connection.prepare("SELECT x.a FROM t x, t y, generate_series(1, 10000000)").unwrap();
+    let Outcome::Rows(mut rows) = connection.run(&statement, &[]).unwrap() else { panic!("it is a query") };
+    let begun = clock::now();
+    while begun.elapsed() < 5 * timeout {
+        assert!(rows.next_chunk().unwrap().is_some());
+        assert_eq!(connection.status(), TransactionStatus::InBlock);
+        clock::sleep(Duration::from_millis(1));
+    }
+    until(|| connection.status() == TransactionStatus::Failed);
+    assert_eq!(rows.next_chunk().unwrap_err().state().as_str(), "25P03");
+}
+
+#[test]
+fn a_block_in_use_is_not_ended() {
+    let database = database();
+    let mut connection = database.connect();
+    run(&mut connection, &["SET idle_in_transaction_session_timeout = '200ms'", "BEGIN"]).unwrap();
+    for _ in 0..20 {
+        run(&mut connection, &[ADD_ONE]).unwrap();
+        clock::sleep(Duration::from_millis(10));
+    }
+    run(&mut connection, &["COMMIT"]).unwrap();
+    assert_eq!(rows(&database)[0], (1, 20));
+    assert_eq!(connection.setting("idle_in_transaction_session_timeout").unwrap(), "200ms");
 }

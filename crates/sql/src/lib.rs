@@ -10,6 +10,7 @@ pub mod functions;
 pub mod names;
 pub mod plan;
 
+pub mod activity;
 pub mod copy;
 pub mod ddl;
 pub mod services;

@@ -4,6 +4,7 @@
 //! them. Sequences are looked up in the newest catalog, or in the transaction's own once it has
 //! run DDL.
 
+use crate::activity::{Activity, Sessions};
 use crate::bind::SessionFacts;
 use crate::names::{Names, parse_qualified};
 use crate::settings::Settings;
@@ -18,6 +19,8 @@ use std::fmt;
 /// A session as functions see it.
 pub struct Services {
     engine: Arc<Engine>,
+    sessions: Arc<Sessions>,
+    activity: Arc<Activity>,
     state: Mutex<State>,
     /// Raised when a function has changed a setting, so that the session looks again.
     touched: AtomicBool,
@@ -44,15 +47,37 @@ impl fmt::Debug for Services {
 
 impl Services {
     /// The services of a new session.
-    pub fn new(engine: Arc<Engine>, facts: Arc<SessionFacts>) -> Services {
-        let state =
-            State { settings: Settings::new(), facts, catalog: None, given: HashMap::new(), last: None };
+    pub fn new(
+        engine: Arc<Engine>,
+        facts: Arc<SessionFacts>,
+        settings: Settings,
+        sessions: Arc<Sessions>,
+        activity: Arc<Activity>,
+    ) -> Services {
+        let state = State { settings, facts, catalog: None, given: HashMap::new(), last: None };
         Services {
             engine,
+            sessions,
+            activity,
             state: Mutex::new(state),
             touched: AtomicBool::new(false),
             read_only: AtomicBool::new(false),
         }
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// All sessions of the database.
+    pub fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    /// What this one does.
+    pub fn activity(&self) -> &Activity {
+        &self.activity
     }
 
     /// Lends the settings.
@@ -108,6 +133,10 @@ impl Services {
 }
 
 impl SessionServices for Services {
+    fn session(&self) -> Result<u32> {
+        Ok(self.activity.id())
+    }
+
     fn next_value(&self, sequence: &str) -> Result<i64> {
         self.refuse_read_only("nextval")?;
         let mut state = self.state.lock();

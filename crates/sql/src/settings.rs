@@ -87,8 +87,18 @@ static PARAMETERS: &[Parameter] = &[
     parameter("escape_string_warning", "on", Kind::Boolean, "Accepted; has no effect."),
     parameter("extra_float_digits", "1", Kind::Integer(-15, 3), "Floats are printed shortest and exact."),
     parameter("geqo", "on", Kind::Boolean, "Accepted; has no effect."),
-    parameter("idle_in_transaction_session_timeout", "0", Kind::Duration, "Accepted; has no effect."),
-    parameter("idle_session_timeout", "0", Kind::Duration, "Accepted; has no effect."),
+    parameter(
+        "idle_in_transaction_session_timeout",
+        "0",
+        Kind::Duration,
+        "Longest that a client may leave a transaction block idle; 0 for ever.",
+    ),
+    parameter(
+        "idle_session_timeout",
+        "0",
+        Kind::Duration,
+        "Longest that a client may be idle outside transaction blocks; 0 for ever.",
+    ),
     parameter("integer_datetimes", "on", Kind::Fixed, "Times are integers."),
     parameter("IntervalStyle", "postgres", Kind::Choice(&["postgres"]), "How intervals are printed."),
     parameter("is_superuser", "on", Kind::Fixed, "Every user may do everything."),
@@ -100,7 +110,9 @@ static PARAMETERS: &[Parameter] = &[
     parameter("lock_timeout", "0", Kind::Duration, "Longest that a statement waits for a row; 0 for ever."),
     parameter("maintenance_work_mem", "64MB", Kind::Memory, "Accepted; has no effect."),
     parameter("max_identifier_length", "63", Kind::Fixed, "Bytes of a name."),
+    parameter("max_index_keys", "32", Kind::Fixed, "Columns of an index."),
     parameter("max_parallel_workers_per_gather", "2", Kind::Integer(0, 1024), "Accepted; has no effect."),
+    parameter("memory_limit", "0", Kind::Fixed, "Most memory that the store may hold; 0 for no limit."),
     parameter("random_page_cost", "4", Kind::Real, "Accepted; has no effect."),
     parameter("role", "none", Kind::Choice(&["none"]), "Roles come with a later release."),
     parameter("row_security", "on", Kind::Boolean, "Accepted; has no effect."),
@@ -134,11 +146,34 @@ static PARAMETERS: &[Parameter] = &[
     parameter("xmloption", "content", Kind::Text, "Accepted; has no effect."),
 ];
 
+/// A setting and what there is to say about it.
+pub struct Described<'s> {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is now.
+    pub value: &'s str,
+    /// What RESET sets it to.
+    pub reset: &'s str,
+    /// What it is if nobody says otherwise.
+    pub default: &'static str,
+    /// PostgreSQL's word for what it takes.
+    pub kind: &'static str,
+    /// The words that it takes, if it takes only some.
+    pub choices: Option<&'static [&'static str]>,
+    /// Whether it cannot be set.
+    pub is_fixed: bool,
+    /// What it is for.
+    pub about: &'static str,
+}
+
 /// The settings of a session. Copies share what neither changes, because every transaction block
 /// keeps one to roll back to.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Settings {
-    /// Values set for the session, by lower-case name.
+    /// What sessions of this database begin with and RESET goes back to, where that is not the table's
+    /// default. By lower-case name, like the others.
+    defaults: Arc<BTreeMap<String, String>>,
+    /// Values set for the session.
     session: Arc<BTreeMap<String, String>>,
     /// Values set for the transaction, which hide those.
     local: Arc<BTreeMap<String, String>>,
@@ -157,7 +192,13 @@ impl Settings {
         if set.is_none() && key == "transaction_isolation" {
             return self.get("default_transaction_isolation");
         }
-        set.or_else(|| find(&key).map(|parameter| parameter.default))
+        set.or_else(|| self.default_of(&key))
+    }
+
+    /// What RESET sets a setting to.
+    fn default_of(&self, key: &str) -> Option<&str> {
+        let default = || find(key).map(|parameter| parameter.default);
+        self.defaults.get(key).map(String::as_str).or_else(default)
     }
 
     /// The value of a setting that is in the table.
@@ -177,6 +218,29 @@ impl Settings {
             .map(|parameter| (parameter.name, self.known(parameter.name).to_owned(), parameter.about))
     }
 
+    /// Every setting, for `pg_settings`. With their units, which PostgreSQL has in a column of their own.
+    pub fn described(&self) -> impl Iterator<Item = Described<'_>> {
+        PARAMETERS.iter().map(|parameter| Described {
+            name: parameter.name,
+            value: self.known(parameter.name),
+            reset: self.default_of(&parameter.name.to_lowercase()).unwrap_or(parameter.default),
+            default: parameter.default,
+            kind: match parameter.kind {
+                Kind::Boolean => "bool",
+                Kind::Integer(..) | Kind::Duration | Kind::Memory => "integer",
+                Kind::Real => "real",
+                Kind::Choice(_) => "enum",
+                _ => "string",
+            },
+            choices: match parameter.kind {
+                Kind::Choice(choices) => Some(choices),
+                _ => None,
+            },
+            is_fixed: matches!(parameter.kind, Kind::Fixed),
+            about: parameter.about,
+        })
+    }
+
     /// The name as it is reported to clients: `TimeZone`, not `timezone`.
     pub fn reported_name(name: &str) -> Option<&'static str> {
         find(&name.to_lowercase()).map(|parameter| parameter.name)
@@ -192,8 +256,7 @@ impl Settings {
             None => return Err(unknown(name)),
         };
         if local {
-            let default = || find(&key).map_or("", |parameter| parameter.default).to_owned();
-            let value = value.unwrap_or_else(default);
+            let value = value.unwrap_or_else(|| self.default_of(&key).unwrap_or("").to_owned());
             Arc::make_mut(&mut self.local).insert(key, value);
             return Ok(());
         }
@@ -208,7 +271,21 @@ impl Settings {
 
     /// RESET ALL.
     pub fn reset_all(&mut self) {
-        *self = Settings::default();
+        *self = Settings { defaults: self.defaults.clone(), ..Settings::default() };
+    }
+
+    /// Says what a setting is that cannot be set: it was decided when the database was opened.
+    pub fn fix(&mut self, name: &'static str, value: String) {
+        assert!(find(name).is_some_and(|parameter| matches!(parameter.kind, Kind::Fixed)));
+        Arc::make_mut(&mut self.defaults).insert(name.to_owned(), value);
+    }
+
+    /// Sets what new sessions begin with. Errors as for [`Settings::set`].
+    pub fn set_default(&mut self, name: &str, value: &str) -> Result<()> {
+        let mut checked = Settings::new();
+        checked.set(name, Some(value), false)?;
+        Arc::make_mut(&mut self.defaults).extend(Arc::unwrap_or_clone(checked.session));
+        Ok(())
     }
 
     /// What SET LOCAL set is gone.
@@ -235,6 +312,16 @@ impl Settings {
         self.duration("lock_timeout")
     }
 
+    /// How long a client may leave a transaction block idle.
+    pub fn idle_in_transaction_timeout(&self) -> Option<Duration> {
+        self.duration("idle_in_transaction_session_timeout")
+    }
+
+    /// How long a client may be idle outside transaction blocks.
+    pub fn idle_session_timeout(&self) -> Option<Duration> {
+        self.duration("idle_session_timeout")
+    }
+
     fn duration(&self, name: &str) -> Option<Duration> {
         match duration_ms(self.known(name)) {
             Some(0) | None => None,
@@ -255,6 +342,11 @@ impl Settings {
     /// What new transactions are kept apart from.
     pub fn default_isolation(&self) -> Isolation {
         isolation(self.known("default_transaction_isolation")).expect("checked when it was set")
+    }
+
+    /// What the client calls itself.
+    pub fn application_name(&self) -> &str {
+        self.known("application_name")
     }
 
     /// The time zone.
@@ -437,6 +529,34 @@ fn duration_ms(text: &str) -> Option<i64> {
     (ms.abs() < 2_147_483_648.0).then_some(ms as i64)
 }
 
+/// Bytes as PostgreSQL prints them: in the largest unit that says it without a fraction.
+pub fn print_memory(bytes: u64) -> String {
+    for (unit, factor) in [("TB", 1 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)] {
+        if bytes > 0 && bytes.is_multiple_of(factor) {
+            return format!("{}{unit}", bytes / factor);
+        }
+    }
+    if bytes == 0 { "0".to_owned() } else { format!("{bytes}B") }
+}
+
+/// Bytes, with a unit of PostgreSQL's or the one that says that it counts by 1024: `8GB`, `8GiB`.
+pub fn parse_memory(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "kb" | "kib" => 1 << 10,
+        "mb" | "mib" => 1 << 20,
+        "gb" | "gib" => 1 << 30,
+        "tb" | "tib" => 1 << 40,
+        _ => return None,
+    };
+    let number: f64 = number.trim().parse().ok()?;
+    let bytes = number * factor as f64;
+    (0.0..9e18).contains(&bytes).then_some(bytes as u64)
+}
+
 /// In the largest unit that says it without a fraction, as PostgreSQL does.
 fn print_duration(ms: i64) -> String {
     for (unit, factor) in [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)] {
@@ -526,6 +646,38 @@ mod tests {
         ] {
             assert_eq!(set(name, value).unwrap_err().state().as_str(), code, "{name}");
         }
+    }
+
+    #[test]
+    fn memory_is_read_and_printed_with_its_unit() {
+        for (text, bytes, printed) in [
+            ("8GB", 8 << 30, "8GB"),
+            ("1.5 GiB", 3 << 29, "1536MB"),
+            ("100", 100, "100B"),
+            ("64kb", 64 << 10, "64kB"),
+            ("0", 0, "0"),
+        ] {
+            assert_eq!(parse_memory(text), Some(bytes), "{text}");
+            assert_eq!(print_memory(bytes), printed);
+        }
+        for wrong in ["", "GB", "8 parsecs", "-1GB", "1e30TB"] {
+            assert_eq!(parse_memory(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn defaults_of_the_database_are_what_reset_goes_back_to() {
+        let mut settings = Settings::new();
+        settings.set_default("lock_timeout", "90s").unwrap();
+        settings.fix("memory_limit", "8GB".to_owned());
+        assert_eq!(settings.get("lock_timeout"), Some("90s"));
+        settings.set("lock_timeout", Some("1s"), false).unwrap();
+        settings.set("lock_timeout", None, true).unwrap();
+        assert_eq!(settings.get("lock_timeout"), Some("90s"));
+        settings.reset_all();
+        assert_eq!((settings.get("lock_timeout"), settings.get("memory_limit")), (Some("90s"), Some("8GB")));
+        assert_eq!(settings.set("memory_limit", Some("1GB"), false).unwrap_err().state().as_str(), "55P02");
+        assert_eq!(settings.set_default("lock_timeout", "soon").unwrap_err().state().as_str(), "22023");
     }
 
     #[test]

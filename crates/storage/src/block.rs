@@ -15,6 +15,7 @@
 //! so the reader notices. A 16-byte value may be read torn; nobody follows it before the check.
 
 use crate::Guard;
+use crate::budget::{Held, MemoryBudget};
 use crate::heap::{self, Appender, Heap, INLINE_BYTES};
 use crate::layout::{ColumnLayout, Layout, PART_ALIGN, RANGE_SLOTS, Unit};
 use crate::memory::{Memory, prefetch, prefetch_to_write};
@@ -48,15 +49,29 @@ pub(crate) struct Block {
     positions: Box<[Position]>,
     /// Slots given out, from 0.
     allocated: AtomicU32,
+    /// Counts its memory.
+    budget: Arc<MemoryBudget>,
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        self.budget.add(Held::Rows, -(self.memory.len() as i64));
+        if let Some(versions) = self.versions.get() {
+            self.budget.add(Held::Heads, -(versions.len() as i64));
+        }
+    }
 }
 
 impl Block {
-    pub fn new(table: TableId, number: BlockNumber, layout: Arc<Layout>) -> Block {
+    pub fn new(table: TableId, number: BlockNumber, layout: Arc<Layout>, budget: Arc<MemoryBudget>) -> Block {
+        let memory = Memory::zeroed(layout.bytes);
+        budget.add(Held::Rows, memory.len() as i64);
         Block {
             table,
             number,
-            memory: Memory::zeroed(layout.bytes),
-            heap: Heap::new(),
+            memory,
+            heap: Heap::new(budget.clone()),
+            budget,
             state: AtomicU8::new(BlockState::Hot as u8),
             versions: OnceLock::new(),
             positions: (0..layout.slots / RANGE_SLOTS).map(|_| Position::default()).collect(),
@@ -645,7 +660,10 @@ impl Block {
                 let bytes = slots * size_of::<AtomicPtr<UndoHeader>>();
                 // A small table shall not take a place of 1 MiB for them.
                 let is_one_of_many = self.number.0 >= 4;
-                if is_one_of_many { Memory::zeroed_of_many(bytes) } else { Memory::zeroed(bytes) }
+                let heads =
+                    if is_one_of_many { Memory::zeroed_of_many(bytes) } else { Memory::zeroed(bytes) };
+                self.budget.add(Held::Heads, heads.len() as i64);
+                heads
             })
             .pointers(0, slots)
     }
@@ -954,9 +972,18 @@ impl Block {
         exists
     }
 
-    /// Bytes allocated.
-    pub fn memory_bytes(&self) -> usize {
-        self.memory.len() + self.heap.allocated_bytes() + self.versions.get().map_or(0, Memory::len)
+    /// Bytes of its rows, of their long strings, and of where their version chains begin.
+    pub fn memory(&self) -> [usize; 3] {
+        [self.memory.len(), self.heap.allocated_bytes(), self.versions.get().map_or(0, Memory::len)]
+    }
+
+    /// Within how many slots rows may have versions.
+    pub fn versioned_slots(&self) -> u32 {
+        let stretch = |position: &Position| {
+            let (first, end) = position.stretch();
+            end.saturating_sub(first)
+        };
+        self.positions.iter().map(stretch).sum()
     }
 }
 

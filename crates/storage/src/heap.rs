@@ -11,6 +11,7 @@
 //! Bytes are written before that grows, under a lock that makes appenders take turns.
 //! What updates leave behind is garbage until the block is frozen.
 
+use crate::budget::{Held, MemoryBudget};
 use crate::layout::PART_ALIGN;
 use crate::memory::{Piece, prefetch};
 use crate::region::PLACE_BYTES;
@@ -44,6 +45,11 @@ fn usual_bytes(buffer: usize) -> usize {
 
 /// The longest string that a column can hold.
 pub const LONGEST_STRING_BYTES: usize = LARGEST_BUFFER_BYTES;
+
+/// Whether a cell takes memory of a heap.
+pub fn is_long_string(cell: &Cell<'_>) -> bool {
+    matches!(cell, Cell::Bytes(bytes) if bytes.len() > INLINE_BYTES)
+}
 
 /// The view of a string of at most [`INLINE_BYTES`].
 #[inline]
@@ -90,11 +96,14 @@ pub(crate) struct Heap {
     buffers: [OnceLock<Arc<HeapBuffer>>; BUFFERS],
     /// The buffer that is being filled; the lock is the right to append.
     filling: Mutex<usize>,
+    /// Counts the buffers.
+    budget: Arc<MemoryBudget>,
 }
 
 impl Heap {
-    pub fn new() -> Heap {
+    pub fn new(budget: Arc<MemoryBudget>) -> Heap {
         Heap {
+            budget,
             starts: [const { AtomicPtr::new(ptr::null_mut()) }; BUFFERS],
             filled: [const { AtomicU32::new(0) }; BUFFERS],
             buffers: [const { OnceLock::new() }; BUFFERS],
@@ -187,7 +196,7 @@ impl Appender<'_> {
             let buffer = heap.buffers[*filling].get_or_init(|| {
                 let piece = Piece::new(usual_bytes(*filling).max(bytes.len().next_power_of_two()));
                 heap.starts[*filling].store(piece.start().as_ptr(), Ordering::Relaxed);
-                Arc::new(HeapBuffer(piece))
+                Arc::new(HeapBuffer::new(piece, &heap.budget))
             });
             let offset = heap.filled[*filling].load(Ordering::Relaxed) as usize;
             if bytes.len() <= buffer.0.len() - offset {
@@ -210,7 +219,20 @@ impl Appender<'_> {
 }
 
 /// Memory of a buffer, which Arrow arrays may share.
-struct HeapBuffer(Piece);
+struct HeapBuffer(Piece, Arc<MemoryBudget>);
+
+impl HeapBuffer {
+    fn new(piece: Piece, budget: &Arc<MemoryBudget>) -> HeapBuffer {
+        budget.add(Held::Strings, piece.len() as i64);
+        HeapBuffer(piece, budget.clone())
+    }
+}
+
+impl Drop for HeapBuffer {
+    fn drop(&mut self) {
+        self.1.add(Held::Strings, -(self.0.len() as i64));
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -218,7 +240,7 @@ mod tests {
 
     #[test]
     fn every_length_comes_back_as_it_was_stored() {
-        let heap = Heap::new();
+        let heap = Heap::new(Arc::default());
         let lengths = (0..300).step_by(if cfg!(miri) { 23 } else { 1 });
         let stored: Vec<(Vec<u8>, [u64; 2])> = lengths
             .map(|length| {
@@ -248,7 +270,7 @@ mod tests {
 
     #[test]
     fn arrow_buffers_outlive_the_heap() {
-        let heap = Heap::new();
+        let heap = Heap::new(Arc::default());
         let text = "thirteen bytes and more";
         heap.store(text.as_bytes());
         let buffers = heap.arrow_buffers();
@@ -259,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_string_larger_than_the_next_buffer_gets_one_of_its_own() {
-        let heap = Heap::new();
+        let heap = Heap::new(Arc::default());
         let long = vec![5; FIRST_BUFFER_BYTES * 3];
         let short = vec![6; 100];
         let views = [heap.store(&short), heap.store(&long), heap.store(&short)];

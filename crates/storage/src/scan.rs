@@ -617,7 +617,7 @@ mod tests {
     #[test]
     fn a_scan_that_finds_no_versions_spares_the_next_one_the_search() {
         let spec = ColumnSpec { ty: SqlType::Integer, nullable: false };
-        let options = TableOptions { block_bytes: 1 << 14 };
+        let options = TableOptions { block_bytes: 1 << 14, ..TableOptions::default() };
         let mut bench = Bench { table: Table::new(TableId(1), "t", vec![spec], options), now: 1 };
         let rows = [[Cell::i32(1)]; 2 * RANGE_SLOTS as usize];
         bench.commit(|table, writes, snapshot, guard| {

@@ -12,14 +12,16 @@ mod locks;
 
 use crate::arrow_rows::BatchRows;
 use crate::block::{Block, RawCell, set_bits};
+use crate::budget::MemoryBudget;
 use crate::directory::Directory;
+use crate::gate::Gate;
 use crate::index::{AT_ONCE, IndexList, Runs, Verdict};
 use crate::layout::Layout;
 use crate::row_lock::{RowLock, Sharers};
 use crate::version::{Change, Record, restore_columns};
 use crate::{Guard, Index, KeyBuffer, TableScan, WriteSet};
 use arrow_array::ArrayRef;
-use firn_base::sync::{Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, Ordering, RwLock};
+use firn_base::sync::{Arc, AtomicBool, AtomicI64, AtomicUsize, Mutex, Ordering, RwLock};
 use firn_base::{
     BlockNumber, Cell, ColumnId, ColumnSet, Error, Result, RowId, Slot, Snapshot, SqlState, SqlType, TableId,
     Time, visible,
@@ -67,16 +69,44 @@ impl<'c, const N: usize> Rows<'c> for &[[Cell<'c>; N]] {
 /// A row that a look-up has found, with columns of it; `None` if there is none.
 pub type Found<'a, 'g, const N: usize> = Option<(RowId, &'a [Cell<'g>; N])>;
 
-/// How a table lays out its blocks.
-#[derive(Clone, Copy, Debug)]
+/// What a table consists of.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TableUsage {
+    /// Blocks.
+    pub blocks: u64,
+    /// Slots of dead rows that new rows will take.
+    pub free_slots: u64,
+    /// Slots that scans search for versions.
+    pub versioned_slots: u64,
+    /// Bytes of blocks.
+    pub row_bytes: u64,
+    /// Bytes of long strings.
+    pub string_bytes: u64,
+    /// Bytes of where version chains begin.
+    pub head_bytes: u64,
+    /// Bytes of the indexes.
+    pub index_bytes: u64,
+}
+
+impl TableUsage {
+    /// All bytes but those of indexes.
+    pub fn bytes(&self) -> u64 {
+        self.row_bytes + self.string_bytes + self.head_bytes
+    }
+}
+
+/// How a table lays out its blocks, and who counts them.
+#[derive(Clone, Debug)]
 pub struct TableOptions {
     /// Bytes of a block; tests make them small so that rows cross blocks early.
     pub block_bytes: usize,
+    /// What its memory is taken from.
+    pub budget: Arc<MemoryBudget>,
 }
 
 impl Default for TableOptions {
     fn default() -> Self {
-        TableOptions { block_bytes: 1 << 20 }
+        TableOptions { block_bytes: 1 << 20, budget: Arc::default() }
     }
 }
 
@@ -102,12 +132,14 @@ pub struct Table {
     keys_changed: AtomicBool,
     gate: Gate,
     sharers: Sharers,
+    budget: Arc<MemoryBudget>,
 }
 
 impl Table {
     /// An empty table. `name` is for messages only.
     pub fn new(id: TableId, name: &str, columns: Vec<ColumnSpec>, options: TableOptions) -> Arc<Table> {
         let layout = Arc::new(Layout::new(&columns, options.block_bytes));
+        options.budget.expect_blocks(layout.bytes);
         Arc::new(Table {
             id,
             name: RwLock::new(name.into()),
@@ -122,6 +154,7 @@ impl Table {
             keys_changed: AtomicBool::new(false),
             gate: Gate::default(),
             sharers: Sharers::default(),
+            budget: options.budget,
         })
     }
 
@@ -158,12 +191,30 @@ impl Table {
     /// Adds an index; from now on every change maintains it. The caller fills it with the rows that
     /// are already there and keeps writers out meanwhile.
     pub fn add_index(&self, index: Arc<Index>) {
+        index.count_in(&self.budget);
         self.indexes.replace(|all| all.iter().cloned().chain([index]).collect());
     }
 
     /// Takes an index off; nothing maintains it any more.
     pub fn remove_index(&self, index: &Arc<Index>) {
         self.indexes.replace(|all| all.iter().filter(|kept| !Arc::ptr_eq(kept, index)).cloned().collect());
+    }
+
+    /// Whether it has columns of strings.
+    pub fn has_strings(&self) -> bool {
+        self.columns.iter().any(|column| {
+            matches!(column.ty, SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) | SqlType::Bytea)
+        })
+    }
+
+    /// What its memory is taken from.
+    pub fn budget(&self) -> &MemoryBudget {
+        &self.budget
+    }
+
+    /// Whether rows can be inserted without a new block.
+    pub fn has_free_slots(&self) -> bool {
+        self.free_count.load(Ordering::Relaxed) > 0
     }
 
     pub(crate) fn layout(&self) -> &Layout {
@@ -189,7 +240,8 @@ impl Table {
     /// table ([`WriteSet::touch`]).
     ///
     /// Errors: 23505 naming the unique index, 40001 when another running or later transaction holds
-    /// the key. After an error the caller rolls the write set back to where it was.
+    /// the key, 53200 if there is no room for a new block. After an error the caller rolls the write set
+    /// back to where it was.
     pub fn insert(
         &self,
         write_set: &mut WriteSet,
@@ -198,7 +250,7 @@ impl Table {
         guard: &Guard,
     ) -> Result<RowId> {
         debug_assert_eq!(row.len(), self.columns.len());
-        let (block, slot) = self.allocate_slot();
+        let (block, slot) = self.allocate_slot()?;
         let record = write_set.push_plain(block, slot, Change::Insert);
         block.prepare_write();
         block.link_fresh(record);
@@ -211,6 +263,7 @@ impl Table {
         if let Some(redo) = write_set.redo() {
             redo.insert(self.id, id, row);
         }
+        write_set.count_row(&self.budget);
         self.enter_row(id, row, snapshot, guard)?;
         Ok(id)
     }
@@ -387,28 +440,36 @@ impl Table {
 
     /// A slot for one row: that of a dead row, if there is one.
     #[inline]
-    pub(crate) fn allocate_slot(&self) -> (&Block, Slot) {
+    pub(crate) fn allocate_slot(&self) -> Result<(&Block, Slot)> {
         if self.free_count.load(Ordering::Relaxed) > 0
             && let Some(row) = self.free.lock().pop()
         {
             self.free_count.fetch_sub(1, Ordering::Relaxed);
-            return (self.block(row), row.slot());
+            return Ok((self.block(row), row.slot()));
         }
-        let (block, slot, _) = self.allocate_slots(1);
-        (block, slot)
+        let (block, slot, _) = self.allocate_slots(1)?;
+        Ok((block, slot))
     }
 
     /// Gives out fresh slots that follow each other in one block: at least one, at most `wanted`.
-    pub(crate) fn allocate_slots(&self, wanted: u32) -> (&Block, Slot, u32) {
+    pub(crate) fn allocate_slots(&self, wanted: u32) -> Result<(&Block, Slot, u32)> {
         loop {
             let known = self.blocks.len();
             if let Some(block) = self.blocks.last()
                 && let Some((slot, count)) = block.allocate(wanted)
             {
-                return (block, slot, count);
+                return Ok((block, slot, count));
             }
-            self.blocks.grow(known, || Block::new(self.id, BlockNumber(known), self.layout.clone()));
+            let what_for = || format!("a new block of table \"{}\"", self.name());
+            self.budget.admit(self.layout.bytes as u64, what_for)?;
+            self.grow(known);
         }
+    }
+
+    /// Adds a block if there still are just `known`.
+    fn grow(&self, known: u64) {
+        let number = BlockNumber(known);
+        self.blocks.grow(known, || Block::new(self.id, number, self.layout.clone(), self.budget.clone()));
     }
 
     /// Inserts rows of one cell per column: one undo record and one redo record for all that come to
@@ -454,7 +515,7 @@ impl Table {
         let mut done = 0;
         while done < rows.len() {
             let wanted = u32::try_from(rows.len() - done).unwrap_or(u32::MAX);
-            let (block, first, count) = self.allocate_slots(wanted);
+            let (block, first, count) = self.allocate_slots(wanted)?;
             let record = write_set.push_insert_many(block, first, count);
             block.prepare_write();
             block.link_many(record, first, count);
@@ -473,6 +534,7 @@ impl Table {
                     },
                 );
             }
+            write_set.count_growth(&self.budget);
             for index in self.indexes.get(guard).all().iter() {
                 let mut runs = Runs::new(index);
                 let mut enter = |key: &[u8], row| self.enter(index, key, row, snapshot, guard);
@@ -492,12 +554,6 @@ impl Table {
     #[inline]
     pub(crate) fn count_rows(&self, rows: i64) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
-    }
-
-    /// Whether slots of dead rows wait to be used.
-    #[inline]
-    pub(crate) fn has_free_slots(&self) -> bool {
-        self.free_count.load(Ordering::Relaxed) > 0
     }
 
     /// The indexes that a change maintains just now.
@@ -599,6 +655,7 @@ impl Table {
         if let Some(redo) = write_set.redo() {
             redo.update(self.id, row, columns, cells);
         }
+        write_set.count_row(&self.budget);
         Ok(())
     }
 
@@ -630,6 +687,7 @@ impl Table {
         if let Some(redo) = write_set.redo() {
             redo.delete(self.id, row);
         }
+        write_set.count_row(&self.budget);
         Ok(())
     }
 
@@ -827,7 +885,25 @@ impl Table {
 
     /// Bytes held: blocks, heaps, version pointers; indexes apart.
     pub fn memory_bytes(&self) -> u64 {
-        self.blocks.iter().map(|block| block.memory_bytes() as u64).sum()
+        self.usage().bytes()
+    }
+
+    /// What it consists of, found block by block.
+    pub fn usage(&self) -> TableUsage {
+        let mut usage = TableUsage {
+            free_slots: self.free_count.load(Ordering::Relaxed) as u64,
+            index_bytes: self.indexes().iter().map(|index| index.held_bytes()).sum(),
+            ..TableUsage::default()
+        };
+        for block in self.blocks.iter() {
+            let [rows, strings, heads] = block.memory();
+            usage.blocks += 1;
+            usage.row_bytes += rows as u64;
+            usage.string_bytes += strings as u64;
+            usage.head_bytes += heads as u64;
+            usage.versioned_slots += u64::from(block.versioned_slots());
+        }
+        usage
     }
 
     // ---- undo and garbage ----
@@ -1023,7 +1099,7 @@ impl Table {
                 // Full as far as inserts care; `finish_restore` finds the slots that are not.
                 before.allocate_through(Slot(self.layout.slots - 1));
             }
-            self.blocks.grow(known, || Block::new(self.id, BlockNumber(known), self.layout.clone()));
+            self.grow(known);
         }
         self.blocks.get(row.block()).expect("just grown")
     }
@@ -1149,90 +1225,4 @@ fn is_over(index: &Index, columns: &[ColumnId]) -> bool {
 
 fn changes(index: &Index, record: Record<'_>) -> bool {
     record.entries().any(|(column, _)| index.spec().columns.iter().any(|part| part.column == column))
-}
-
-/// The right to write to a table. Transactions that write share it; DDL keeps it closed.
-///
-/// The lowest 32 bits of `state` count the sharers, the highest bit says that it is closed.
-#[derive(Default)]
-pub struct Gate {
-    state: AtomicU64,
-    /// Snapshots older than this may no longer write: the table has changed its shape since.
-    changed_at: AtomicU64,
-    /// The newest commit that wrote to the table.
-    written_at: AtomicU64,
-}
-
-const CLOSED: u64 = 1 << 63;
-/// Later than any snapshot.
-const RETIRED: u64 = u64::MAX;
-
-impl Gate {
-    /// Joins the writers, if the gate is open.
-    #[inline]
-    pub fn try_join(&self) -> bool {
-        let before = self.state.fetch_add(1, Ordering::AcqRel);
-        if before & CLOSED != 0 {
-            self.state.fetch_sub(1, Ordering::AcqRel);
-            return false;
-        }
-        true
-    }
-
-    /// Joins the writers as the one who keeps the gate closed.
-    pub fn join_closed(&self) {
-        let before = self.state.fetch_add(1, Ordering::AcqRel);
-        debug_assert!(before & CLOSED != 0);
-    }
-
-    /// Leaves the writers. A commit tells its time, after it was published.
-    #[inline]
-    pub fn leave(&self, written_at: Option<Time>) {
-        if let Some(time) = written_at {
-            self.written_at.fetch_max(time.0, Ordering::AcqRel);
-        }
-        self.state.fetch_sub(1, Ordering::AcqRel);
-    }
-
-    /// Keeps new writers out; false if somebody else already does.
-    pub fn try_close(&self) -> bool {
-        self.state.fetch_or(CLOSED, Ordering::AcqRel) & CLOSED == 0
-    }
-
-    /// Whether at most `own` writers are left.
-    pub fn is_alone(&self, own: u64) -> bool {
-        self.state.load(Ordering::Acquire) & !CLOSED <= own
-    }
-
-    /// Lets writers in again.
-    pub fn open(&self) {
-        self.state.fetch_and(!CLOSED, Ordering::AcqRel);
-    }
-
-    /// From now on only snapshots that read at `time` or later may write.
-    pub fn set_changed_at(&self, time: Time) {
-        // A table that is gone stays so.
-        self.changed_at.fetch_max(time.0, Ordering::AcqRel);
-    }
-
-    /// From now on nobody may write: the table is gone, or its rows are elsewhere.
-    pub fn retire(&self) {
-        self.changed_at.store(RETIRED, Ordering::Release);
-    }
-
-    /// Whether that has happened.
-    pub fn is_retired(&self) -> bool {
-        self.changed_at.load(Ordering::Acquire) == RETIRED
-    }
-
-    /// Whether a snapshot may write.
-    #[inline]
-    pub fn admits(&self, snapshot: Snapshot) -> bool {
-        snapshot.read_time.0 >= self.changed_at.load(Ordering::Acquire)
-    }
-
-    /// Whether a snapshot sees everything committed to the table. Sure only while it is closed.
-    pub fn is_current(&self, snapshot: Snapshot) -> bool {
-        snapshot.read_time.0 >= self.written_at.load(Ordering::Acquire)
-    }
 }

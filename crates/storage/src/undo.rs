@@ -77,6 +77,8 @@ pub(crate) struct UndoBuffer {
     /// Bytes used of the last segment, and how many it has.
     used: usize,
     room: usize,
+    /// Bytes of records in the segments before, less those that were in the last one already.
+    before: isize,
     /// Where the last segment begins; dangling if there is none.
     start: NonNull<u8>,
     records: Vec<NonNull<UndoHeader>>,
@@ -90,7 +92,21 @@ unsafe impl Sync for UndoBuffer {}
 impl UndoBuffer {
     pub fn new(owner: Stamp) -> UndoBuffer {
         let records = SPARE.with_borrow_mut(Vec::pop).unwrap_or_default();
-        UndoBuffer { owner, segments: SmallVec::new(), used: 0, room: 0, start: NonNull::dangling(), records }
+        UndoBuffer {
+            owner,
+            segments: SmallVec::new(),
+            used: 0,
+            room: 0,
+            before: 0,
+            start: NonNull::dangling(),
+            records,
+        }
+    }
+
+    /// Bytes of the records so far.
+    #[inline]
+    pub fn bytes(&self) -> usize {
+        (self.before + self.used as isize) as usize
     }
 
     /// The records so far.
@@ -179,6 +195,7 @@ impl UndoBuffer {
     fn begin_segment(&mut self, bytes: usize) {
         let unfilled = UNFILLED.take().filter(|(segment, used)| used + bytes <= segment.0.len());
         let (segment, used) = unfilled.unwrap_or_else(|| (Arc::new(Segment::new(bytes)), 0));
+        self.before += self.used as isize - used as isize;
         (self.used, self.room, self.start) = (used, segment.0.len(), segment.0.start());
         self.segments.push(segment);
     }

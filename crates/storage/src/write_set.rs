@@ -4,6 +4,7 @@
 //! once nobody needs the old images any more, [`Retired::collect`] (see [`crate::collect`]).
 
 use crate::block::Block;
+use crate::budget::{Held, MemoryBudget};
 use crate::row_lock::RowLock;
 use crate::undo::{UndoBuffer, UndoMemory};
 use crate::version::{Change, EntryWriter, Record, UndoHeader};
@@ -33,12 +34,27 @@ pub struct WriteSet {
     tables: TouchedTables,
     /// How many of the undo records are locks.
     locks: usize,
+    /// Bytes that the budget was told of.
+    counted: usize,
 }
+
+/// A transaction tells the budget of its memory whenever that has grown by so much; most never do.
+const COUNTED_BYTES: usize = 64 << 10;
+
+/// It looks at that after so many changes of rows.
+const COUNTED_ROWS: usize = 64;
 
 impl WriteSet {
     /// An empty write set of the transaction with this stamp. Without `redo`, nothing is logged.
     pub fn new(owner: Stamp, redo: Option<RedoBuffer>) -> WriteSet {
-        WriteSet { owner, undo: UndoBuffer::new(owner), redo, tables: TouchedTables::new(), locks: 0 }
+        WriteSet {
+            owner,
+            undo: UndoBuffer::new(owner),
+            redo,
+            tables: TouchedTables::new(),
+            locks: 0,
+            counted: 0,
+        }
     }
 
     /// Whose changes these are.
@@ -54,6 +70,33 @@ impl WriteSet {
     /// Whether nothing was changed.
     pub fn has_only_locks(&self) -> bool {
         self.undo.records().len() == self.locks && self.redo.as_ref().is_none_or(RedoBuffer::is_empty)
+    }
+
+    /// Undo records so far.
+    pub fn records_written(&self) -> usize {
+        self.undo.records().len()
+    }
+
+    /// Bytes that the budget counts as an unfinished transaction's.
+    pub fn counted_bytes(&self) -> usize {
+        self.counted
+    }
+
+    /// As [`WriteSet::count_growth`], after a change of one row: looks after some of them only.
+    #[inline]
+    pub(crate) fn count_row(&mut self, budget: &MemoryBudget) {
+        if self.undo.records().len().is_multiple_of(COUNTED_ROWS) {
+            self.count_growth(budget);
+        }
+    }
+
+    /// Has the budget count what has been written, once that is much.
+    pub(crate) fn count_growth(&mut self, budget: &MemoryBudget) {
+        let bytes = self.undo.bytes() + self.redo.as_ref().map_or(0, |redo| redo.as_bytes().len());
+        if bytes >= self.counted + COUNTED_BYTES {
+            budget.add(Held::Unfinished, (bytes - self.counted) as i64);
+            self.counted = bytes;
+        }
     }
 
     /// Where it is now.
@@ -168,8 +211,9 @@ impl WriteSet {
 
     /// What the collector keeps of it once it has ended at `time`, and the redo buffer to use again.
     pub fn retire(self, time: Time) -> (Retired, Option<RedoBuffer>) {
+        let bytes = self.undo.bytes();
         let (records, memory) = self.undo.into_parts();
-        (Retired { time, records: RwLock::new(records), memory, tables: self.tables }, self.redo)
+        (Retired { time, bytes, records: RwLock::new(records), memory, tables: self.tables }, self.redo)
     }
 }
 
@@ -189,6 +233,8 @@ pub(crate) fn table_of<'a>(tables: &'a [Arc<Table>], record: Record<'_>) -> &'a 
 pub struct Retired {
     /// When it ended: its commit time, or the time its rollback was stamped with.
     pub time: Time,
+    /// Bytes of its undo records.
+    pub bytes: usize,
     /// Only trimming takes some out.
     pub(crate) records: RwLock<Vec<NonNull<UndoHeader>>>,
     pub(crate) memory: UndoMemory,
@@ -213,6 +259,11 @@ unsafe impl Send for Retired {}
 unsafe impl Sync for Retired {}
 
 impl Retired {
+    /// How many undo records there are.
+    pub fn record_count(&mut self) -> usize {
+        self.records.get_mut().len()
+    }
+
     /// Leaves the gates of its tables; `written_at` is the time of a commit.
     pub fn leave_gates(&self, written_at: Option<Time>) {
         leave_gates(&self.tables, written_at);

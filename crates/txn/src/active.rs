@@ -14,6 +14,8 @@
 //! Each slot names the transaction that its own waits for, so that a ring of them is found by walking
 //! along it; the one of the greatest number gives way.
 
+use crate::statistics::Running;
+use crate::transaction::Isolation;
 use firn_base::sync::{AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 use firn_base::{Error, Result, Snapshot, SqlState, Stamp, Time};
 use std::cell::Cell;
@@ -50,7 +52,21 @@ struct Slot {
     waits_for: AtomicU64,
     /// How many wait for this one.
     waiters: AtomicU32,
+    // What others are told of it, by its own thread.
+    /// The session that it is of.
+    session: AtomicU32,
+    /// When it began, by the engine's slow clock.
+    begun: AtomicU64,
+    /// How many undo records it has written, as of its last statement.
+    records: AtomicU64,
+    /// Its isolation, and whether it writes.
+    traits: AtomicU32,
 }
+
+const _: () = assert!(size_of::<Slot>() == 64);
+
+/// In `traits`, above the isolation.
+const WRITES: u32 = 1 << 8;
 
 /// How waiting for another transaction's end came out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,13 +95,23 @@ impl ActiveSet {
             uses: AtomicU64::new(0),
             waits_for: AtomicU64::new(0),
             waiters: AtomicU32::new(0),
+            session: AtomicU32::new(0),
+            begun: AtomicU64::new(0),
+            records: AtomicU64::new(0),
+            traits: AtomicU32::new(0),
         };
         let beds = (0..BEDS).map(|_| Default::default()).collect();
         ActiveSet { slots: (0..SLOTS).map(slot).collect(), used: AtomicUsize::new(0), beds }
     }
 
-    /// Counts a transaction that begins now; `last` is the newest published commit time.
-    pub fn enter(&self, last: &AtomicU64) -> Result<(ActiveSlot, Snapshot)> {
+    /// Counts a transaction that begins now; `last` is the newest published commit time, `begun` what a clock
+    /// shows that others can compare with.
+    pub fn enter(
+        &self,
+        last: &AtomicU64,
+        isolation: Isolation,
+        begun: u64,
+    ) -> Result<(ActiveSlot, Snapshot)> {
         let hint = HINT.get();
         for offset in 0..SLOTS {
             let at = (hint + offset) % SLOTS;
@@ -101,12 +127,78 @@ impl ActiveSet {
             let uses = slot.uses.load(Ordering::Relaxed);
             let read_time = last.load(Ordering::SeqCst);
             slot.read_time.store(read_time, Ordering::SeqCst);
+            slot.session.store(0, Ordering::Relaxed);
+            slot.begun.store(begun, Ordering::Relaxed);
+            slot.records.store(0, Ordering::Relaxed);
+            slot.traits.store(isolation as u32, Ordering::Relaxed);
             HINT.set(at);
             let owner = Stamp::transaction(uses << SLOT_BITS | at as u64);
             return Ok((ActiveSlot(at), Snapshot { read_time: Time(read_time), owner }));
         }
         Err(Error::new(SqlState::TOO_MANY_CONNECTIONS, format!("more than {SLOTS} transactions are running"))
             .with_hint("End some of them, or run fewer at once."))
+    }
+
+    /// Says whose transaction it is.
+    #[inline]
+    pub fn set_session(&self, slot: &ActiveSlot, session: u32) {
+        self.slots[slot.0].session.store(session, Ordering::Relaxed);
+    }
+
+    /// Says what it is kept apart from. It has not written yet.
+    pub fn set_isolation(&self, slot: &ActiveSlot, isolation: Isolation) {
+        self.slots[slot.0].traits.store(isolation as u32, Ordering::Relaxed);
+    }
+
+    /// Says that it writes.
+    pub fn set_writes(&self, slot: &ActiveSlot) {
+        let traits = &self.slots[slot.0].traits;
+        // Nobody else writes to it.
+        traits.store(traits.load(Ordering::Relaxed) | WRITES, Ordering::Relaxed);
+    }
+
+    /// Says how many undo records it has written.
+    #[inline]
+    pub fn set_records(&self, slot: &ActiveSlot, records: usize) {
+        self.slots[slot.0].records.store(records as u64, Ordering::Relaxed);
+    }
+
+    /// Every running transaction, as of about now by the clock of [`ActiveSet::enter`].
+    pub fn running_now(&self, last: &AtomicU64, now: u64) -> Vec<Running> {
+        let used = self.used.load(Ordering::SeqCst);
+        let look = |(at, slot): (usize, &Slot)| {
+            let uses = slot.uses.load(Ordering::SeqCst);
+            let read_time = slot.read_time.load(Ordering::SeqCst);
+            if matches!(read_time, IDLE | DRAWING) {
+                return None;
+            }
+            let number = |stamp: u64| Stamp::from_bits(stamp).sequence();
+            let traits = slot.traits.load(Ordering::Relaxed);
+            let read_time = read_time & !ADVANCING;
+            let running = Running {
+                id: uses << SLOT_BITS | at as u64,
+                session: slot.session.load(Ordering::Relaxed),
+                isolation: Isolation::from_number(traits % WRITES),
+                age: Duration::from_micros(now.saturating_sub(slot.begun.load(Ordering::Relaxed))),
+                read_time: Time(read_time),
+                commits_behind: last.load(Ordering::SeqCst).saturating_sub(read_time),
+                writes: traits & WRITES != 0,
+                records: slot.records.load(Ordering::Relaxed),
+                waits_for: Some(slot.waits_for.load(Ordering::SeqCst))
+                    .filter(|bits| *bits != 0)
+                    .and_then(number),
+            };
+            // It may have ended meanwhile, and what was read be another's.
+            (slot.uses.load(Ordering::SeqCst) == uses && slot.read_time.load(Ordering::SeqCst) != IDLE)
+                .then_some(running)
+        };
+        self.slots[..used].iter().enumerate().filter_map(look).collect()
+    }
+
+    /// How many transactions have ended.
+    pub fn ended(&self) -> u64 {
+        let used = self.used.load(Ordering::SeqCst);
+        self.slots[..used].iter().map(|slot| slot.uses.load(Ordering::Relaxed)).sum()
     }
 
     /// Begins to move a transaction on from the time it reads at to the newest published commit, which is
@@ -242,10 +334,10 @@ mod tests {
         let last = AtomicU64::new(5);
         let active = ActiveSet::new();
         assert_eq!(active.horizon(&last), Time(5));
-        let (first, snapshot) = active.enter(&last).unwrap();
+        let (first, snapshot) = active.enter(&last, Isolation::Serializable, 0).unwrap();
         assert_eq!(snapshot.read_time, Time(5));
         last.store(9, Ordering::SeqCst);
-        let (second, later) = active.enter(&last).unwrap();
+        let (second, later) = active.enter(&last, Isolation::Serializable, 0).unwrap();
         assert_ne!(snapshot.owner, later.owner);
         assert_eq!(active.horizon(&last), Time(5));
         assert_eq!(active.snapshot_times(&last), Some((vec![Time(5), Time(9)], Time(9))));
@@ -260,7 +352,7 @@ mod tests {
     fn who_moves_on_keeps_what_it_reads_before_and_after() {
         let last = AtomicU64::new(5);
         let active = ActiveSet::new();
-        let (slot, _) = active.enter(&last).unwrap();
+        let (slot, _) = active.enter(&last, Isolation::Serializable, 0).unwrap();
         last.store(9, Ordering::SeqCst);
         assert_eq!(active.advance(&slot, Time(5), &last), Time(9));
         last.store(12, Ordering::SeqCst);
@@ -272,11 +364,32 @@ mod tests {
     }
 
     #[test]
+    fn the_running_are_told_with_what_they_do() {
+        let last = AtomicU64::new(5);
+        let active = ActiveSet::new();
+        let (first, snapshot) = active.enter(&last, Isolation::ReadCommitted, 1000).unwrap();
+        active.set_session(&first, 7);
+        let (second, _) = active.enter(&last, Isolation::Serializable, 2000).unwrap();
+        last.store(9, Ordering::SeqCst);
+        active.set_writes(&second);
+        active.set_records(&second, 12);
+        active.slots[second.0].waits_for.store(snapshot.owner.to_bits(), Ordering::SeqCst);
+        let [reader, writer] = &active.running_now(&last, 2500)[..] else { panic!("two are running") };
+        assert_eq!((reader.session, reader.isolation), (7, Isolation::ReadCommitted));
+        assert_eq!((reader.age, reader.commits_behind), (Duration::from_micros(1500), 4));
+        assert_eq!((reader.writes, reader.waits_for), (false, None));
+        assert_eq!((writer.writes, writer.records, writer.waits_for), (true, 12, Some(reader.id)));
+        active.leave(&first);
+        active.leave(&second);
+        assert_eq!((active.running_now(&last, 3000).len(), active.ended()), (0, 2));
+    }
+
+    #[test]
     fn waiting_ends_with_the_other_transaction() {
         let last = AtomicU64::new(5);
         let active = ActiveSet::new();
-        let (first, waited_for) = active.enter(&last).unwrap();
-        let (second, waiting) = active.enter(&last).unwrap();
+        let (first, waited_for) = active.enter(&last, Isolation::Serializable, 0).unwrap();
+        let (second, waiting) = active.enter(&last, Isolation::Serializable, 0).unwrap();
         let wait = |longest| active.wait(&second, waiting.owner, waited_for.owner, longest);
         assert_eq!(wait(Duration::from_millis(1)), Waited::NotYet);
         firn_base::thread::scope(|scope| {
@@ -287,7 +400,7 @@ mod tests {
             assert_eq!(wait(Duration::from_secs(600)), Waited::Ended);
         });
         // Its slot is another's by now.
-        let (_, other) = active.enter(&last).unwrap();
+        let (_, other) = active.enter(&last, Isolation::Serializable, 0).unwrap();
         assert_ne!(other.owner, waited_for.owner);
         assert_eq!(wait(Duration::from_secs(600)), Waited::Ended);
     }
@@ -296,7 +409,8 @@ mod tests {
     fn of_a_ring_one_is_told() {
         let last = AtomicU64::new(5);
         let active = ActiveSet::new();
-        let running: Vec<_> = (0..3).map(|_| active.enter(&last).unwrap()).collect();
+        let running: Vec<_> =
+            (0..3).map(|_| active.enter(&last, Isolation::Serializable, 0).unwrap()).collect();
         firn_base::thread::scope(|scope| {
             for at in 0..2 {
                 let (active, running) = (&active, &running);

@@ -50,7 +50,7 @@ impl Rebuilt {
     /// Makes the physical table that a change of the catalog or a checkpoint describes.
     pub fn create_table(&self, definition: &StorageDef) {
         let id = TableId(definition.id);
-        let table = Table::new(id, &definition.name, definition.column_specs(), self.options);
+        let table = Table::new(id, &definition.name, definition.column_specs(), self.options.clone());
         self.tables.write().insert(id, table);
     }
 
@@ -438,7 +438,12 @@ mod tests {
             column(SqlType::Text, true),
             column(SqlType::Numeric { precision: 30, scale: 2 }, true),
         ];
-        Target::new(Table::new(ID, "t", columns, TableOptions { block_bytes: 1 << 14 }))
+        Target::new(Table::new(
+            ID,
+            "t",
+            columns,
+            TableOptions { block_bytes: 1 << 14, ..TableOptions::default() },
+        ))
     }
 
     fn apply(target: &Target, write: impl FnOnce(&mut RedoBuffer)) -> Result<()> {

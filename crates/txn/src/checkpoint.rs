@@ -188,6 +188,7 @@ impl Store {
         self.counted_from.store(manifest.position, Ordering::Relaxed);
         newest.manifest = manifest;
         newest.replayed.clear();
+        engine.statistics().checkpoints.count();
         remove_unnamed_files(&*self.disk, &directory, &newest.manifest.files)?;
         log.truncate_before(newest.manifest.position())
     }

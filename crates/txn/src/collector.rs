@@ -9,7 +9,7 @@
 use crate::active::ActiveSet;
 use firn_base::Time;
 use firn_base::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering};
-use firn_storage::{Garbage, Retired, pin};
+use firn_storage::{Garbage, MemoryBudget, Retired, pin};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
@@ -88,28 +88,29 @@ impl Collector {
     }
 
     /// Collects what no snapshot needs and trims chains.
-    pub fn collect(&self, active: &ActiveSet, last: &AtomicU64) {
+    pub fn collect(&self, active: &ActiveSet, last: &AtomicU64, memory: &MemoryBudget) {
         let _turn = self.turn.lock();
-        self.collect_some(usize::MAX, active, last);
+        self.collect_some(usize::MAX, active, last, memory);
         if self.ended.lock().retired.len() > TRIM_ABOVE {
-            self.trim(active, last);
+            self.trim(active, last, memory);
         }
     }
 
     /// A committer's part of the collection, unless another thread is at it.
-    pub fn collect_inline(&self, active: &ActiveSet, last: &AtomicU64) {
+    pub fn collect_inline(&self, active: &ActiveSet, last: &AtomicU64, memory: &MemoryBudget) {
         if let Some(_turn) = self.turn.try_lock() {
-            self.collect_some(COLLECT_INLINE, active, last);
+            self.collect_some(COLLECT_INLINE, active, last, memory);
         }
     }
 
     /// Collects the oldest, at most so many, in the collector's turn.
-    fn collect_some(&self, most: usize, active: &ActiveSet, last: &AtomicU64) {
+    fn collect_some(&self, most: usize, active: &ActiveSet, last: &AtomicU64, memory: &MemoryBudget) {
         self.uncollected.store(0, Ordering::Relaxed);
         let horizon = active.horizon(last);
         let guard = pin();
         let mut garbage = Garbage::default();
         let mut left = most;
+        let (mut records, mut bytes) = (0, 0);
         loop {
             // A few at a time: committers wait for the lock.
             let mut dead = Few::new();
@@ -128,21 +129,25 @@ impl Collector {
             let mut next = dead.into_iter().peekable();
             while let Some(retired) = next.next() {
                 next.peek().iter().for_each(|next| next.prefetch());
-                let retired =
+                let mut retired =
                     Arc::into_inner(retired).expect("who validates against it began before it ended");
+                records += retired.record_count();
+                bytes += retired.bytes;
                 retired.collect(&mut garbage, &guard);
             }
         }
         garbage.free(&guard);
+        memory.collect(records, bytes);
         // Otherwise the memory comes back hundreds of transactions later.
         guard.flush();
     }
 
     /// Trims everything not yet trimmed but for the newest few, in the collector's turn.
-    fn trim(&self, active: &ActiveSet, last: &AtomicU64) {
+    fn trim(&self, active: &ActiveSet, last: &AtomicU64, memory: &MemoryBudget) {
         let Some((times, now)) = active.snapshot_times(last) else { return };
         let guard = pin();
         let mut garbage = Garbage::default();
+        let (mut records, mut bytes) = (0, 0);
         loop {
             let few: Few = {
                 let ended = self.ended.lock();
@@ -155,7 +160,7 @@ impl Collector {
                 break;
             }
             for retired in &few {
-                retired.trim(&times, now, &guard);
+                records += retired.trim(&times, now, &guard);
             }
             // They went on standing in the list meanwhile, for those who validate.
             let mut ended = self.ended.lock();
@@ -164,7 +169,10 @@ impl Collector {
                 debug_assert!(Arc::ptr_eq(&listed, &retired));
                 drop(listed);
                 match Arc::try_unwrap(retired) {
-                    Ok(retired) if retired.is_empty() => retired.discard(&mut garbage),
+                    Ok(retired) if retired.is_empty() => {
+                        bytes += retired.bytes;
+                        retired.discard(&mut garbage);
+                    }
                     Ok(retired) => ended.trimmed.push_back(Arc::new(retired)),
                     // Somebody validates against it just now.
                     Err(retired) => ended.trimmed.push_back(retired),
@@ -172,6 +180,7 @@ impl Collector {
             }
         }
         garbage.free(&guard);
+        memory.collect(records, bytes);
         guard.flush();
     }
 }

@@ -16,13 +16,14 @@ use crate::ddl::Ddl;
 use crate::predicates::{Granularity, PredicateLog};
 use crate::recovery;
 use crate::sequence::SequenceState;
+use crate::statistics::{Running, Statistics};
 use crate::transaction::{Isolation, Ticket, Transaction};
 use firn_base::disk::{Disk, RealDisk};
 use firn_base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, Weak};
 use firn_base::thread::JoinHandle;
 use firn_base::{Error, Lsn, Result, Snapshot, SqlState, TableId, Time, clock, thread};
 use firn_log::{Log, LogOptions, RedoBuffer};
-use firn_storage::{Provider, Table, TableOptions, WriteSet};
+use firn_storage::{MemoryBudget, Provider, Table, TableOptions, WriteSet};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -56,6 +57,9 @@ pub struct Config {
     pub log: LogOptions,
     /// What fails a serializable transaction that has read what others change.
     pub granularity: Granularity,
+    /// Bytes that the store may hold: blocks, indexes, old versions, and what running transactions have
+    /// written. Beyond, statements that need more fail with 53200. Without, it takes what it needs.
+    pub memory_limit: Option<u64>,
 }
 
 impl Default for Config {
@@ -67,6 +71,7 @@ impl Default for Config {
             threads: 2,
             log: LogOptions::default(),
             granularity: Granularity::default(),
+            memory_limit: None,
         }
     }
 }
@@ -100,6 +105,12 @@ impl Recovered {
 /// An open database.
 pub struct Engine {
     config: Config,
+    opened: clock::Instant,
+    /// Microseconds since then, as the background thread saw it last: what transactions note as their
+    /// beginning, since a look at a clock costs more.
+    slow_clock: AtomicU64,
+    memory: Arc<MemoryBudget>,
+    statistics: Statistics,
     /// The newest published commit time.
     last: AtomicU64,
     /// Where in the log the newest published commit ends. Stored before its time is.
@@ -142,17 +153,22 @@ impl Engine {
 
     /// As [`Engine::open`], on a disk of the caller's, which tests can break.
     pub fn open_on(disk: Arc<dyn Disk>, mut config: Config) -> Result<Arc<Engine>> {
+        let memory = Arc::new(MemoryBudget::new(config.memory_limit));
         let recovered = match config.directory.clone() {
             None => Recovered::nothing(),
-            Some(directory) => recovery::open(disk, &directory, &mut config)?,
+            Some(directory) => recovery::open(disk, &directory, &mut config, &memory)?,
         };
-        Ok(Engine::start(config, recovered))
+        Ok(Engine::start(config, memory, recovered))
     }
 
-    fn start(config: Config, recovered: Recovered) -> Arc<Engine> {
+    fn start(config: Config, memory: Arc<MemoryBudget>, recovered: Recovered) -> Arc<Engine> {
         let version = recovered.catalog.version;
         let engine = Arc::new(Engine {
             config,
+            opened: clock::now(),
+            slow_clock: AtomicU64::new(0),
+            memory,
+            statistics: Statistics::default(),
             last: AtomicU64::new(recovered.last.0),
             last_position: AtomicU64::new(0),
             active: ActiveSet::new(),
@@ -182,6 +198,11 @@ impl Engine {
         &self.config
     }
 
+    /// How much memory the store holds, and may hold.
+    pub fn memory(&self) -> &MemoryBudget {
+        &self.memory
+    }
+
     /// Begins a serializable transaction that reads the newest committed state.
     ///
     /// Panics if thousands already run ([`Engine::try_begin`] does not).
@@ -200,7 +221,8 @@ impl Engine {
 
     /// Begins a transaction; 53300 if too many run already.
     pub fn try_begin(self: &Arc<Self>, isolation: Isolation) -> Result<Transaction> {
-        let (slot, snapshot) = self.active.enter(&self.last)?;
+        let (slot, snapshot) =
+            self.active.enter(&self.last, isolation, self.slow_clock.load(Ordering::Relaxed))?;
         let redo = self.log.is_some().then(spare_redo);
         Ok(Transaction::new(self.clone(), slot, snapshot, self.last_position(), isolation, redo))
     }
@@ -231,6 +253,16 @@ impl Engine {
     /// The physical table of an id. Panics if there is none: ids come from the catalog.
     pub fn table(&self, id: TableId) -> Arc<Table> {
         self.tables.read().get(&id).expect("the catalog names existing tables").clone()
+    }
+
+    /// The physical table of an id, if it is still there.
+    pub fn find_table(&self, id: TableId) -> Option<Arc<Table>> {
+        self.tables.read().get(&id).cloned()
+    }
+
+    /// Whether it has a log, whose disk committers wait for.
+    pub fn has_log(&self) -> bool {
+        self.log.is_some()
     }
 
     /// Every physical table.
@@ -322,6 +354,31 @@ impl Engine {
         self.collector.backlog()
     }
 
+    /// What has happened since it was opened.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// The running transactions, the readers of checkpoints included.
+    pub fn running(&self) -> Vec<Running> {
+        self.active.running_now(&self.last, self.opened.elapsed().as_micros() as u64)
+    }
+
+    /// Transactions that have ended, whether they wrote or not.
+    pub fn ended_transactions(&self) -> u64 {
+        self.active.ended()
+    }
+
+    /// How many commits the oldest snapshot is behind.
+    pub fn oldest_snapshot_commits(&self) -> u64 {
+        self.now().0.saturating_sub(self.active.horizon(&self.last).0)
+    }
+
+    /// Bytes that were ever written to the log, and how many of them are on disk; 0 without one.
+    pub fn log_bytes(&self) -> (u64, u64) {
+        self.log.as_ref().map_or((0, 0), |log| (log.appended_lsn().0, log.durable_lsn().0))
+    }
+
     /// How far the log is on disk: commits with this position or an earlier one are durable.
     pub fn durable_lsn(&self) -> Lsn {
         // Without a log no commit has a position, and none is waited for.
@@ -352,7 +409,7 @@ impl Engine {
     /// Counts a reader that is no transaction, and draws its snapshot. It ends with
     /// [`Engine::leave`].
     pub(crate) fn enter(&self) -> Result<(ActiveSlot, Snapshot)> {
-        self.active.enter(&self.last)
+        self.active.enter(&self.last, Isolation::Snapshot, self.slow_clock.load(Ordering::Relaxed))
     }
 
     // ---- for transactions ----
@@ -369,7 +426,9 @@ impl Engine {
         let mut validated = since;
         while validated < now {
             let ended = self.collector.ended_between(validated, now);
-            reads.validate(snapshot, now, &ended, self.config.granularity)?;
+            reads
+                .validate(snapshot, now, &ended, self.config.granularity)
+                .inspect_err(|_| self.statistics.validation_failures.count())?;
             // Not every time is a write set's.
             validated = ended.last().map_or(now, |last| last.time);
         }
@@ -378,6 +437,7 @@ impl Engine {
             // A table that is not there is one that the transaction itself made and unmade.
             let mut read = reads.tables().filter_map(|table| tables.get(&table));
             if let Some(table) = read.find(|table| !table.gate().admits(snapshot)) {
+                self.statistics.validation_failures.count();
                 return Err(Error::read_conflict(&table.name()));
             }
         }
@@ -438,7 +498,10 @@ impl Engine {
         if let Some(ddl) = ddl {
             self.publish_catalog(ddl, time);
         }
-        let (retired, redo) = write_set.retire(time);
+        let unfinished = write_set.counted_bytes();
+        let (mut retired, redo) = write_set.retire(time);
+        self.memory.retire(retired.record_count(), retired.bytes);
+        self.statistics.commits.count_alone();
         let retired = Arc::new(retired);
         // Listed before it is published: who validates up to a time finds all that ended up to then.
         self.collector.retire(retired.clone());
@@ -449,6 +512,7 @@ impl Engine {
         self.last.store(time.0, Ordering::SeqCst);
         retired.leave_gates(Some(time));
         drop(turn);
+        self.memory.forget_unfinished(unfinished);
         if let Some(redo) = redo {
             keep_redo(redo);
         }
@@ -461,12 +525,16 @@ impl Engine {
         let turn = self.commit.lock();
         let time = Time(self.last.load(Ordering::Relaxed) + 1);
         write_set.stamp(time);
-        let (retired, redo) = write_set.retire(time);
+        let unfinished = write_set.counted_bytes();
+        let (mut retired, redo) = write_set.retire(time);
+        self.memory.retire(retired.record_count(), retired.bytes);
+        self.statistics.rollbacks.count_alone();
         let retired = Arc::new(retired);
         self.collector.retire(retired.clone());
         self.last.store(time.0, Ordering::SeqCst);
         retired.leave_gates(None);
         drop(turn);
+        self.memory.forget_unfinished(unfinished);
         if let Some(redo) = redo {
             keep_redo(redo);
         }
@@ -515,17 +583,31 @@ impl Engine {
     #[inline]
     pub(crate) fn collect_if_due(&self) {
         if self.collector.is_due() {
-            self.collector.collect_inline(&self.active, &self.last);
+            self.collector.collect_inline(&self.active, &self.last, &self.memory);
         }
+    }
+
+    /// Frees what can be freed, for somebody who needs memory.
+    #[cold]
+    pub(crate) fn collect_now(&self) {
+        self.collector.collect(&self.active, &self.last, &self.memory);
+        self.forget_dropped_tables();
     }
 
     /// What the background thread does; whether there was anything to collect.
     fn tick(self: &Arc<Self>) -> bool {
+        self.slow_clock.store(self.opened.elapsed().as_micros() as u64, Ordering::Relaxed);
         let collected = self.collector.backlog() > 0;
-        self.collector.collect(&self.active, &self.last);
+        self.collector.collect(&self.active, &self.last, &self.memory);
         if let Some((store, log)) = self.store_and_log() {
             store.checkpoint_if_due(self, log, self.config.checkpoint_after_bytes);
         }
+        let drops = self.forget_dropped_tables();
+        collected || drops
+    }
+
+    /// Lets go of dropped tables that nobody sees any more; whether any had been dropped.
+    fn forget_dropped_tables(&self) -> bool {
         let mut dropped = self.dropped.lock();
         let drops = !dropped.is_empty();
         if drops {
@@ -535,12 +617,13 @@ impl Engine {
             let mut tables = self.tables.write();
             gone.iter().for_each(|table| drop(tables.remove(table)));
         }
-        collected || drops
+        drops
     }
 
     pub(crate) fn create_table(&self, name: &str, columns: Vec<firn_storage::ColumnSpec>) -> Arc<Table> {
         let id = TableId(self.next_table.fetch_add(1, Ordering::Relaxed));
-        let table = Table::new(id, name, columns, TableOptions { block_bytes: self.config.block_bytes });
+        let options = TableOptions { block_bytes: self.config.block_bytes, budget: self.memory.clone() };
+        let table = Table::new(id, name, columns, options);
         self.tables.write().insert(id, table.clone());
         table
     }

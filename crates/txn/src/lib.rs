@@ -12,6 +12,7 @@ mod collector;
 mod ddl;
 mod predicates;
 mod sequence;
+mod statistics;
 
 mod apply;
 mod checkpoint;
@@ -22,7 +23,8 @@ mod table_file;
 pub use active::Waited;
 pub use catalog::Catalog;
 pub use engine::{Config, Engine};
-pub use firn_storage::{ColumnSpec, Guard, IndexColumn, IndexSpec, RowLock, Str, Text, pin};
+pub use firn_storage::{ColumnSpec, Guard, Held, IndexColumn, IndexSpec, RowLock, Str, Text, pin};
 pub use native::{Columns, Key, TableAccess};
 pub use predicates::{Condition, Granularity};
+pub use statistics::{Counter, Running, Statistics};
 pub use transaction::{Isolation, Savepoint, StatementStart, Ticket, Transaction};

@@ -52,11 +52,13 @@
 use crate::active::Waited;
 use crate::catalog::{Oid, TableDef};
 use crate::engine::Engine;
-use crate::transaction::{Ticket, Transaction};
+use crate::transaction::{Change, Ticket, Transaction};
 use firn_base::random::Random;
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, RowId, SqlState, clock};
-use firn_storage::{Guard, Index, KeyBuffer, Misfit, Projection, Row, Rows, Table, Vectors, pin};
+use firn_storage::{
+    Guard, Index, KeyBuffer, Misfit, Projection, Row, Rows, Table, Vectors, is_long_string, pin,
+};
 use std::marker::PhantomData;
 use std::ops::Bound;
 use std::time::Duration;
@@ -379,8 +381,14 @@ impl Transaction {
         values: &R::Values<'_>,
         guard: &Guard,
     ) -> Result<RowId> {
-        let (snapshot, table) = (self.snapshot(), &columns.table);
-        let inserted = table.insert_as(self.writes_to(table)?, snapshot, &columns.projection, values, guard);
+        let (snapshot, Columns { table, projection }) = (self.snapshot(), columns);
+        self.ask_for_room(table, Change::Insert, || R::cells(values).as_ref().iter().any(is_long_string))?;
+        let mut inserted = table.insert_as(self.writes_to(table)?, snapshot, projection, values, guard);
+        if inserted.as_ref().is_err_and(|error| error.state() == SqlState::OUT_OF_MEMORY) {
+            // As for `Transaction::insert`.
+            self.engine().collect_now();
+            inserted = table.insert_as(self.writes_to(table)?, snapshot, projection, values, guard);
+        }
         if let Err(error) = &inserted {
             self.note_violation(table, error, |index| {
                 let mut key = KeyBuffer::new();
@@ -400,10 +408,11 @@ impl Transaction {
         rows: &[R::Values<'_>],
         guard: &Guard,
     ) -> Result<()> {
-        let (snapshot, table) = (self.snapshot(), &columns.table);
-        let inserted =
-            table.insert_rows_as(self.writes_to(table)?, snapshot, &columns.projection, rows, guard);
-        inserted.inspect_err(|error| self.note_violation(table, error, |_| None))
+        let (snapshot, Columns { table, projection }) = (self.snapshot(), columns);
+        self.ask_for_room(table, Change::Insert, || table.has_strings())?;
+        self.insert_in_room(table, guard, |writes| {
+            table.insert_rows_as(writes, snapshot, projection, rows, guard)
+        })
     }
 
     /// Sets columns of a visible row; see [`Table::update`] for the errors.
@@ -416,6 +425,7 @@ impl Transaction {
         guard: &Guard,
     ) -> Result<()> {
         let (snapshot, table) = (self.snapshot(), &columns.table);
+        self.ask_for_room(table, Change::Update, || R::cells(values).as_ref().iter().any(is_long_string))?;
         let updated =
             table.update_as(self.writes_to(table)?, snapshot, row, &columns.projection, values, guard);
         updated.inspect_err(|error| self.note_violation(table, error, |_| None))

@@ -34,7 +34,7 @@ use firn_base::disk::{Disk, DiskLock};
 use firn_base::sync::{Arc, RwLock};
 use firn_base::{Error, Lsn, Result, SqlState, TableId, clock, random, thread};
 use firn_log::{DatabaseId, Log, Reader};
-use firn_storage::{Table, TableOptions};
+use firn_storage::{MemoryBudget, Table, TableOptions};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
@@ -46,7 +46,12 @@ const INNOCENT: [&str; 2] = [LOCK, "lost+found"];
 const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Opens or creates the database in `directory`. An existing database keeps its own size of blocks.
-pub(crate) fn open(disk: Arc<dyn Disk>, directory: &Path, config: &mut Config) -> Result<Recovered> {
+pub(crate) fn open(
+    disk: Arc<dyn Disk>,
+    directory: &Path,
+    config: &mut Config,
+    memory: &Arc<MemoryBudget>,
+) -> Result<Recovered> {
     disk.create_directory(directory)?;
     let lock = lock(&*disk, directory)?;
     let manifest = match Manifest::read(&*disk, directory)? {
@@ -59,7 +64,7 @@ pub(crate) fn open(disk: Arc<dyn Disk>, directory: &Path, config: &mut Config) -
     };
     config.block_bytes = manifest.block_bytes as usize;
 
-    let mut rebuilt = load(&*disk, directory, &manifest, config.threads)?;
+    let mut rebuilt = load(&*disk, directory, &manifest, config.threads, memory)?;
     let log_directory = log_directory(directory);
     check_that_there_is_a_log(&*disk, &log_directory)?;
     let mut reader = Reader::open(&*disk, &log_directory, manifest.database, manifest.position())?;
@@ -175,7 +180,13 @@ fn check_that_there_is_a_log(disk: &dyn Disk, log_directory: &Path) -> Result<()
 }
 
 /// What the checkpoint holds.
-fn load(disk: &dyn Disk, directory: &Path, manifest: &Manifest, threads: usize) -> Result<Rebuilt> {
+fn load(
+    disk: &dyn Disk,
+    directory: &Path,
+    manifest: &Manifest,
+    threads: usize,
+    memory: &Arc<MemoryBudget>,
+) -> Result<Rebuilt> {
     let mut rebuilt = Rebuilt {
         tables: Arc::new(RwLock::new(HashMap::new())),
         catalog: Catalog::default(),
@@ -183,7 +194,7 @@ fn load(disk: &dyn Disk, directory: &Path, manifest: &Manifest, threads: usize) 
         sequences: HashMap::new(),
         last: manifest.time(),
         changed: HashSet::new(),
-        options: TableOptions { block_bytes: manifest.block_bytes as usize },
+        options: TableOptions { block_bytes: manifest.block_bytes as usize, budget: memory.clone() },
     };
     for definition in &manifest.catalog.created {
         rebuilt.create_table(definition);
@@ -227,7 +238,7 @@ fn finish(rebuilt: &Rebuilt, threads: usize) -> Result<HashMap<TableId, Arc<Tabl
     })?;
     indexes.sort_by_key(|(table, _)| std::cmp::Reverse(table.approximate_rows()));
     let built = thread::for_each("firn-index", threads, &indexes, |(table, index)| {
-        build_index(table, index.spec(table)).map_err(|error| {
+        build_index(table, index.spec(table), None).map_err(|error| {
             Error::new(
                 SqlState::DATA_CORRUPTED,
                 format!("the rows of table \"{}\" break its unique index \"{}\"", table.name(), index.name),

@@ -15,7 +15,8 @@ use firn_base::{
 };
 use firn_log::RedoBuffer;
 use firn_storage::{
-    ColumnSpec, Found, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, RowLock, Table, WriteSet, pin,
+    ColumnSpec, Found, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, MemoryBudget, Pressure, RowLock,
+    Table, WriteSet, is_long_string, pin,
 };
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -32,6 +33,17 @@ pub enum Isolation {
     /// Does what it would do if it ran alone, at the moment of its commit.
     #[default]
     Serializable,
+}
+
+impl Isolation {
+    /// The level that is this number when it is cast to one.
+    pub(crate) fn from_number(number: u32) -> Isolation {
+        match number {
+            0 => Isolation::ReadCommitted,
+            1 => Isolation::Snapshot,
+            _ => Isolation::Serializable,
+        }
+    }
 }
 
 /// A running transaction.
@@ -64,6 +76,13 @@ pub struct Savepoint {
     actions: usize,
     /// Shared locks so far.
     shared: usize,
+}
+
+/// What needs memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    Insert,
+    Update,
 }
 
 /// Where a statement began; see [`Transaction::restart`].
@@ -135,6 +154,19 @@ impl Transaction {
     pub fn set_isolation(&mut self, isolation: Isolation) {
         assert!(!self.has_writes(), "the transaction has not begun to work");
         self.isolation = isolation;
+        self.engine.active().set_isolation(&self.slot, isolation);
+    }
+
+    /// Says which session it is of, for those who look at what is running.
+    #[inline]
+    pub fn set_session(&self, session: u32) {
+        self.engine.active().set_session(&self.slot, session);
+    }
+
+    /// Tells those who how much it has written.
+    #[inline]
+    pub fn tell_progress(&self) {
+        self.engine.active().set_records(&self.slot, self.writes().records_written());
     }
 
     /// Says that it will not write: then nothing of what it reads need be validated.
@@ -237,6 +269,7 @@ impl Transaction {
             });
         }
         self.write_set.as_mut().expect("running").touch(table);
+        self.engine.active().set_writes(&self.slot);
         Ok(())
     }
 
@@ -244,11 +277,47 @@ impl Transaction {
         self.ddl.as_ref().is_some_and(|ddl| ddl.exclusive.iter().any(|closed| Arc::ptr_eq(closed, table)))
     }
 
+    /// Sees to it that there is memory for a change, as far as that can be told beforehand: 53200 if it
+    /// takes some where there is none.
+    #[inline]
+    pub(crate) fn ask_for_room(
+        &self,
+        table: &Table,
+        change: Change,
+        has_strings: impl FnOnce() -> bool,
+    ) -> Result<()> {
+        match self.engine.memory().pressure() {
+            Pressure::None => Ok(()),
+            pressure => self.make_room(table, pressure, change, has_strings()),
+        }
+    }
+
+    #[cold]
+    fn make_room(&self, table: &Table, pressure: Pressure, change: Change, has_strings: bool) -> Result<()> {
+        let needs_no_block = change == Change::Update || table.has_free_slots();
+        if pressure == Pressure::Rows && !has_strings && needs_no_block {
+            return Ok(());
+        }
+        // What others have ended may be all that is in the way.
+        self.engine.collect_now();
+        match self.engine.memory().pressure() {
+            Pressure::None => Ok(()),
+            Pressure::Rows if !has_strings => Ok(()),
+            _ => Err(self.engine.memory().exceeded(&format!("room to change table \"{}\"", table.name()))),
+        }
+    }
+
     /// Inserts a row; see [`Table::insert`].
     #[inline]
     pub fn insert(&mut self, table: &Arc<Table>, row: &[Cell<'_>], guard: &Guard) -> Result<RowId> {
+        self.ask_for_room(table, Change::Insert, || row.iter().any(is_long_string))?;
         let snapshot = self.snapshot;
-        let inserted = table.insert(self.writes_to(table)?, snapshot, row, guard);
+        let mut inserted = table.insert(self.writes_to(table)?, snapshot, row, guard);
+        if inserted.as_ref().is_err_and(|error| error.state() == SqlState::OUT_OF_MEMORY) {
+            // Nothing has happened yet; what the collector is freeing just now may be enough.
+            self.engine.collect_now();
+            inserted = table.insert(self.writes_to(table)?, snapshot, row, guard);
+        }
         if let Err(error) = &inserted {
             self.note_violation(table, error, |index| {
                 let mut key = KeyBuffer::new();
@@ -259,6 +328,16 @@ impl Transaction {
         inserted
     }
 
+    #[cold]
+    fn count_failure(&self, error: &Error) {
+        let statistics = self.engine.statistics();
+        match error.state() {
+            SqlState::UNIQUE_VIOLATION => statistics.unique_violations.count(),
+            SqlState::SERIALIZATION_FAILURE => statistics.write_conflicts.count(),
+            _ => {}
+        }
+    }
+
     /// Notes that a key was found taken, if that is what the error says.
     #[cold]
     pub(crate) fn note_violation(
@@ -267,6 +346,7 @@ impl Transaction {
         error: &Error,
         key: impl FnOnce(&Index) -> Option<KeyBuffer>,
     ) {
+        self.count_failure(error);
         if error.state() != SqlState::UNIQUE_VIOLATION {
             return;
         }
@@ -286,15 +366,34 @@ impl Transaction {
         rows: &[[Cell<'_>; N]],
         guard: &Guard,
     ) -> Result<()> {
+        self.ask_for_room(table, Change::Insert, || rows.iter().flatten().any(is_long_string))?;
         let snapshot = self.snapshot;
-        let inserted = table.insert_rows(self.writes_to(table)?, snapshot, rows, guard);
-        inserted.inspect_err(|error| self.note_violation(table, error, |_| None))
+        self.insert_in_room(table, guard, |writes| table.insert_rows(writes, snapshot, rows, guard))
     }
 
     /// Inserts whole columns; see [`Table::insert_batch`].
     pub fn insert_batch(&mut self, table: &Arc<Table>, columns: &[ArrayRef], guard: &Guard) -> Result<()> {
+        self.ask_for_room(table, Change::Insert, || table.has_strings())?;
         let snapshot = self.snapshot;
-        let inserted = table.insert_batch(self.writes_to(table)?, snapshot, columns, guard);
+        self.insert_in_room(table, guard, |writes| table.insert_batch(writes, snapshot, columns, guard))
+    }
+
+    /// Inserts rows, once more if there was no memory for all: while the collector works what it frees may
+    /// not be there yet.
+    pub(crate) fn insert_in_room(
+        &mut self,
+        table: &Arc<Table>,
+        guard: &Guard,
+        insert: impl Fn(&mut WriteSet) -> Result<()>,
+    ) -> Result<()> {
+        let writes = self.writes_to(table)?;
+        let mark = writes.mark();
+        let mut inserted = insert(writes);
+        if inserted.as_ref().is_err_and(|error| error.state() == SqlState::OUT_OF_MEMORY) {
+            writes.roll_back(mark, guard);
+            self.engine.collect_now();
+            inserted = insert(self.writes_to(table)?);
+        }
         inserted.inspect_err(|error| self.note_violation(table, error, |_| None))
     }
 
@@ -308,6 +407,7 @@ impl Transaction {
         cells: &[Cell<'_>],
         guard: &Guard,
     ) -> Result<()> {
+        self.ask_for_room(table, Change::Update, || cells.iter().any(is_long_string))?;
         let snapshot = self.snapshot;
         let updated = table.update(self.writes_to(table)?, snapshot, row, columns, cells, guard);
         updated.inspect_err(|error| self.note_violation(table, error, |_| None))
@@ -316,7 +416,8 @@ impl Transaction {
     /// Deletes a visible row; see [`Table::delete`].
     pub fn delete(&mut self, table: &Arc<Table>, row: RowId, guard: &Guard) -> Result<()> {
         let snapshot = self.snapshot;
-        table.delete(self.writes_to(table)?, snapshot, row, guard)
+        let deleted = table.delete(self.writes_to(table)?, snapshot, row, guard);
+        deleted.inspect_err(|error| self.count_failure(error))
     }
 
     /// Locks a visible row until the transaction ends, or a savepoint from before is rolled back to: then
@@ -692,7 +793,11 @@ impl Transaction {
 
     /// Waits for another running transaction's end, for a while: [`Error::blocker`] names it.
     pub fn wait_for(&self, other: Stamp, longest: Duration) -> Waited {
-        self.engine.active().wait(&self.slot, self.snapshot.owner, other, longest)
+        let waited = self.engine.active().wait(&self.slot, self.snapshot.owner, other, longest);
+        if waited == Waited::Deadlock {
+            self.engine.statistics().deadlocks.count();
+        }
+        waited
     }
 
     /// Lets it move its snapshot on while it has written nothing: for a single DDL statement outside
@@ -705,7 +810,7 @@ impl Transaction {
     /// away again on rollback. 23505 if `spec.unique` and two rows share a key.
     pub fn create_index(&mut self, table: &Arc<Table>, spec: IndexSpec) -> Result<()> {
         self.lock_exclusive(table)?;
-        let index = build_index(table, spec)?;
+        let index = build_index(table, spec, Some(self.engine.memory()))?;
         table.add_index(index.clone());
         self.ddl_mut()?.actions.push(Action::CreateIndex(table.clone(), index));
         Ok(())
@@ -831,18 +936,36 @@ fn retired(table: &Table) -> Error {
     .with_hint("Prepare the access paths to it again.")
 }
 
-/// A new index over every row in place.
-pub(crate) fn build_index(table: &Table, spec: IndexSpec) -> Result<Arc<Index>> {
+/// Rows after which whoever builds an index looks whether there is memory for it.
+const ROWS_AT_ONCE: usize = 4096;
+
+/// A new index over every row in place; 53200 if it outgrows the budget.
+pub(crate) fn build_index(
+    table: &Table,
+    spec: IndexSpec,
+    budget: Option<&MemoryBudget>,
+) -> Result<Arc<Index>> {
     let index = Index::new(spec);
     let guard = &pin();
     let mut load = index.load(guard);
-    match table.keys_in_place(&index, |key, row| load.add(key, row)).and_then(|()| load.finish()) {
-        Ok(()) => Ok(index),
-        Err(_) => Err(Error::new(
-            SqlState::UNIQUE_VIOLATION,
-            format!("could not create unique index \"{}\"", index.spec().name),
-        )
+    let mut rows = 0;
+    let added = table.keys_in_place(&index, |key, row| {
+        rows += 1;
+        if let Some(budget) = budget
+            && rows % ROWS_AT_ONCE == 0
+        {
+            let what_for = || format!("index \"{}\"", index.spec().name);
+            budget.admit(index.held_bytes(), what_for)?;
+        }
+        load.add(key, row).map_err(|_| duplicate(&index))
+    });
+    added.and_then(|()| load.finish().map_err(|_| duplicate(&index)))?;
+    Ok(index)
+}
+
+fn duplicate(index: &Index) -> Error {
+    let name = &index.spec().name;
+    Error::new(SqlState::UNIQUE_VIOLATION, format!("could not create unique index \"{name}\""))
         .with_detail("Some rows share a key.")
-        .with_constraint(&index.spec().name)),
-    }
+        .with_constraint(name)
 }

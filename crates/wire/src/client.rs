@@ -14,6 +14,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
+use std::time::Duration;
 
 use firn_base::binary::{self, utf8};
 use firn_base::sync::Arc;
@@ -49,12 +50,24 @@ pub(crate) struct Sink {
     pub(crate) output: Output,
     /// Where it goes.
     pub(crate) socket: Arc<Socket>,
+    /// How long reads from there wait, so that this is set only when it changes.
+    pub(crate) read_timeout: Option<Duration>,
 }
 
 impl Sink {
     /// Sends everything.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         if self.output.is_empty() { Ok(()) } else { self.socket.flush(&mut self.output) }
+    }
+
+    /// Limits how long the client may be silent.
+    #[inline]
+    pub(crate) fn limit_silence(&mut self, timeout: Option<Duration>) -> io::Result<()> {
+        if self.read_timeout != timeout {
+            self.socket.set_read_timeout(timeout)?;
+            self.read_timeout = timeout;
+        }
+        Ok(())
     }
 
     /// Sends everything if it has become much.
@@ -105,6 +118,8 @@ pub(crate) struct Client {
     mode: Mode,
     /// Whether the session's transaction block is one that the client did not ask for.
     implicit_block: bool,
+    /// Whether it has been told that the server is ready, and has said nothing since.
+    idle: bool,
     /// Whether a SET may have changed a setting that the client follows.
     settings_touched: bool,
     reported: Vec<(&'static str, String)>,
@@ -218,13 +233,15 @@ impl Portal {
 }
 
 impl Client {
-    pub(crate) fn new(session: Connection) -> Client {
+    pub(crate) fn new(mut session: Connection) -> Client {
+        session.leave_idling_to_caller();
         Client {
             session,
             statements: HashMap::new(),
             portals: Portals::default(),
             mode: Mode::Ready,
             implicit_block: false,
+            idle: false,
             settings_touched: true,
             reported: Vec::new(),
             zone: TimeZoneSetting::UTC,
@@ -239,6 +256,19 @@ impl Client {
             self.settings_touched = self.session.status() != TransactionStatus::Idle;
         }
         encode::ready_for_query(output, self.session.status());
+        self.session.tell_idle();
+        self.idle = true;
+    }
+
+    /// How long the client may be silent now.
+    #[inline]
+    pub(crate) fn idle_timeout(&self) -> Option<Duration> {
+        if self.idle { self.session.idle_timeout() } else { None }
+    }
+
+    /// It was silent for longer.
+    pub(crate) fn idle_for_too_long(&self) -> Error {
+        self.session.idle_for_too_long()
     }
 
     fn report_settings(&mut self, output: &mut Output) {
@@ -267,6 +297,7 @@ impl Client {
         sync_follows: bool,
         sink: &mut Sink,
     ) -> io::Result<Next> {
+        self.idle = false;
         let answered = match self.mode {
             Mode::Ready => self.answer(message, sync_follows, sink),
             Mode::CopyIn(..) => self.take_copy_message(message, sink),

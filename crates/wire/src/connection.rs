@@ -34,8 +34,9 @@ pub(crate) fn serve(socket: &Arc<Socket>, shared: &Arc<Shared>) {
 
 fn serve_until_it_ends(socket: &Arc<Socket>, shared: &Arc<Shared>) {
     let mut input = Input::new(MAX_UNAUTHENTICATED_BYTES);
-    let mut sink = Sink { output: Vec::new(), socket: socket.clone() };
+    let mut sink = Sink { output: Vec::new(), socket: socket.clone(), read_timeout: None };
     let end = match start(&mut input, &mut sink, shared) {
+        // Both are gone before the last words: what the client had begun is rolled back by then.
         Ok(Some((mut client, _registration))) => {
             input.set_max_message_bytes(shared.config.max_message_bytes);
             serve_messages(&mut client, &mut input, &mut sink, shared)
@@ -67,7 +68,7 @@ enum Fate {
 impl From<End> for Fate {
     fn from(end: End) -> Fate {
         match end {
-            End::Gone => Fate::Gone,
+            End::Gone | End::TimedOut => Fate::Gone,
             End::Malformed(malformed) => Fate::Refused(malformed.into()),
         }
     }
@@ -106,7 +107,14 @@ fn try_serve_messages(
             if shared.is_stopping() {
                 return Err(Fate::Gone);
             }
-            input.fill(&sink.socket)?;
+            let limit = client.idle_timeout();
+            sink.limit_silence(limit)?;
+            match input.fill(&sink.socket) {
+                Err(End::TimedOut) if limit.is_some() => {
+                    return Err(Fate::Refused(client.idle_for_too_long()));
+                }
+                filled => filled?,
+            }
             continue;
         };
         let message = decode_message(input.packet(packet)).map_err(End::from)?;
@@ -151,8 +159,9 @@ fn start(
     };
     let registration = shared.register()?;
     authenticate(&parameters.user, input, sink, shared, deadline)?;
-    let mut session = shared.database.connect();
+    let mut session = shared.database.connect_as(registration.process());
     session.identify(&parameters.user, DATABASE);
+    session.set_client_address(sink.socket.peer());
     for (name, value) in &parameters.settings {
         session.set(name, value)?;
     }

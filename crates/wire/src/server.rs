@@ -12,7 +12,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use firn_base::sync::{Arc, AtomicBool, AtomicU32, Mutex, Ordering, Weak};
+use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
 use firn_base::thread::{self, JoinHandle};
 use firn_base::{Error, Result, SqlState, clock, random};
 use firn_session::{CancelHandle, Database};
@@ -102,7 +102,6 @@ impl Server {
             database,
             config,
             stopping: AtomicBool::new(false),
-            next_process: AtomicU32::new(1),
             clients: Mutex::new(HashMap::new()),
             threads: Mutex::new(Vec::new()),
         });
@@ -174,7 +173,6 @@ pub(crate) struct Shared {
     pub(crate) database: Database,
     pub(crate) config: WireConfig,
     stopping: AtomicBool,
-    next_process: AtomicU32,
     /// Clients that count against the limit, by process number.
     clients: Mutex<HashMap<u32, ClientEntry>>,
     /// All threads that serve clients, each with the socket that it owns while it runs.
@@ -198,13 +196,7 @@ impl Shared {
         if clients.len() >= self.config.max_connections {
             return Err(too_many_clients());
         }
-        // Numbers start anew after 4 billion connections, so one may still be in use.
-        let process = loop {
-            let process = self.next_process.fetch_add(1, Ordering::Relaxed);
-            if process != 0 && !clients.contains_key(&process) {
-                break process;
-            }
-        };
+        let process = self.database.reserve_session();
         let key = random::secret_bytes();
         clients.insert(process, ClientEntry { key, cancel: None });
         Ok(Registration { shared: self.clone(), process, key })

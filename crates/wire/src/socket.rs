@@ -4,7 +4,7 @@
 //! trip is one `read` and one `write` (docs/decisions/0005).
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -33,6 +33,14 @@ impl Socket {
             Socket::Tcp(stream) => stream.shutdown(how),
             Socket::Unix(stream) => stream.shutdown(how),
         };
+    }
+
+    /// Where the client is and its port, unless it is on this machine by a socket of its file system.
+    pub(crate) fn peer(&self) -> Option<(IpAddr, u16)> {
+        match self {
+            Socket::Tcp(stream) => stream.peer_addr().ok().map(|peer| (peer.ip(), peer.port())),
+            Socket::Unix(_) => None,
+        }
     }
 
     /// Limits how long reads wait.
@@ -87,13 +95,18 @@ impl Socket {
 pub(crate) enum End {
     /// The client closed the connection, or it broke.
     Gone,
+    /// Nothing came for as long as reads wait.
+    TimedOut,
     /// The client sent what is no message.
     Malformed(Malformed),
 }
 
 impl From<io::Error> for End {
-    fn from(_: io::Error) -> End {
-        End::Gone
+    fn from(error: io::Error) -> End {
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => End::TimedOut,
+            _ => End::Gone,
+        }
     }
 }
 

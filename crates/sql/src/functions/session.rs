@@ -206,8 +206,9 @@ static FUNCTIONS: &[ValueFunction] = &[
     ValueFunction {
         name: "pg_backend_pid",
         resolve: |arguments| arguments.is_empty().then(|| (vec![], SqlType::Integer)),
-        compute: |_, _| Ok(Value::Integer(std::process::id() as i32)),
-        volatility: Volatility::Stable,
+        compute: |_, surroundings| Ok(Value::Integer(services(surroundings)?.session()? as i32)),
+        // Plans are shared by sessions.
+        volatility: Volatility::Volatile,
         takes_null: false,
     },
 ];

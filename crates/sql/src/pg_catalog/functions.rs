@@ -184,7 +184,7 @@ const FUNCTIONS: &[Spec] = &[
 /// The function of that name, as of one version of the catalog and one state of the session.
 pub fn function(name: &str, catalog: &Arc<Catalog>, facts: &SessionFacts) -> Option<Arc<ScalarUDF>> {
     let spec = FUNCTIONS.iter().find(|spec| spec.name == name)?;
-    let source = Source { catalog: Arc::clone(catalog), facts: facts.clone() };
+    let source = Source::new(catalog, facts);
     let signature = signature(&spec.arguments);
     Some(Arc::new(ScalarUDF::from(Function { spec, signature, source })))
 }

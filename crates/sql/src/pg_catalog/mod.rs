@@ -2,11 +2,12 @@
 //! from our [`Catalog`] at the moment they are asked for.
 //!
 //! Clients ask these relations what a database holds, in queries that were written for PostgreSQL.
-//! Their shapes (`relations.tsv`) are PostgreSQL 15's to the last column. Rows exist where we have
+//! Their shapes (`relations.tsv`) are PostgreSQL 15's to the last column; `firn_stat_…` are ours. Rows exist where we have
 //! something to say; relations about features that we lack are empty, and [`rewrite_query`] uses that: a
 //! query over an empty relation needs no planning. It also turns the syntax that DataFusion does not
 //! know (`::regclass`, `OPERATOR(pg_catalog.~)`, `COLLATE`) into what it does.
 
+mod activity;
 mod composite;
 mod definitions;
 mod from;
@@ -19,10 +20,13 @@ pub(crate) mod rows;
 mod tests;
 
 use crate::bind::SessionFacts;
+use crate::services::Services;
 use datafusion::catalog::TableProvider;
 use firn_base::sync::Arc;
+use firn_exec::SessionServices;
 use firn_txn::Catalog;
 use firn_txn::catalog::{Oid, SchemaDef};
+use std::any::Any;
 
 pub use functions::function;
 pub(crate) use relation::{Cell, Relation, Row, parse_relations};
@@ -39,9 +43,21 @@ pub(crate) const DATABASE: i64 = 5;
 pub(crate) struct Source {
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) facts: SessionFacts,
+    /// The session that asks, once it does: while a statement is bound nobody does.
+    services: Option<Arc<dyn SessionServices>>,
 }
 
 impl Source {
+    fn new(catalog: &Arc<Catalog>, facts: &SessionFacts) -> Source {
+        Source { catalog: Arc::clone(catalog), facts: facts.clone(), services: None }
+    }
+
+    /// The session that asks, as it is now.
+    fn session(&self) -> Option<&Services> {
+        let services: &dyn Any = &**self.services.as_ref()?;
+        services.downcast_ref()
+    }
+
     /// The name of a schema.
     pub(crate) fn schema_name(&self, schema: Oid) -> &str {
         match schema {
@@ -82,7 +98,7 @@ pub fn provider(
         "information_schema" => crate::information_schema::find(relation)?,
         _ => return None,
     };
-    let source = Source { catalog: Arc::clone(catalog), facts: facts.clone() };
+    let source = Source::new(catalog, facts);
     Some(Arc::new(relation::CatalogTable::new(relation, source)))
 }
 

@@ -4,7 +4,7 @@ use super::{Source, rows};
 use async_trait::async_trait;
 use datafusion::arrow::array::builder::{
     BooleanBuilder, Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, ListBuilder,
-    StringBuilder,
+    StringBuilder, TimestampMicrosecondBuilder,
 };
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions, new_null_array};
 use datafusion::arrow::datatypes::{DataType, Field, IntervalUnit, Schema, SchemaRef, TimeUnit};
@@ -14,6 +14,7 @@ use datafusion::datasource::MemTable;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use firn_base::sync::Arc;
+use firn_exec::runtime::SessionOptions;
 use std::fmt;
 use std::sync::LazyLock;
 
@@ -292,6 +293,10 @@ pub(crate) fn array(kind: Kind, cells: &[Cell]) -> ArrayRef {
         Kind::SmallInt => build!(Int16Builder::new(), Cell::Integer(value) => *value as i16),
         Kind::Integer => build!(Int32Builder::new(), Cell::Integer(value) => *value as i32),
         Kind::BigInt => build!(Int64Builder::new(), Cell::Integer(value) => *value),
+        Kind::TimestampTz => {
+            let builder = TimestampMicrosecondBuilder::new().with_timezone("UTC");
+            build!(builder, Cell::Integer(micros) => *micros)
+        }
         Kind::Real => build!(Float32Builder::new(), Cell::Float(value) => *value as f32),
         Kind::Double => build!(Float64Builder::new(), Cell::Float(value) => *value),
         Kind::Text => build!(StringBuilder::new(), Cell::Text(value) => value),
@@ -303,7 +308,7 @@ pub(crate) fn array(kind: Kind, cells: &[Cell]) -> ArrayRef {
         }
         Kind::TextList => build_list!(StringBuilder::new(), Cell::Texts(values) => values, value => value),
         // Nothing that we know is of these types.
-        Kind::TimestampTz | Kind::Interval | Kind::Bytea | Kind::RealList => {
+        Kind::Interval | Kind::Bytea | Kind::RealList => {
             assert!(cells.iter().all(|cell| *cell == Cell::Null), "{kind:?} holds NULL only");
             new_null_array(&kind.data_type(), cells.len())
         }
@@ -346,7 +351,10 @@ impl TableProvider for CatalogTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let batch = self.relation.batch(&self.source)?;
+        let session = state.config().options().extensions.get::<SessionOptions>();
+        let source =
+            Source { services: session.map(|session| session.services.clone()), ..self.source.clone() };
+        let batch = self.relation.batch(&source)?;
         let table = MemTable::try_new(self.schema(), vec![vec![batch]])?;
         table.scan(state, projection, filters, limit).await
     }

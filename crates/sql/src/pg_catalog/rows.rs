@@ -1,7 +1,7 @@
 //! The rows of `pg_catalog`'s relations, one function each.
 
 use super::definitions::{Object, action_name, number};
-use super::{Cell, DATABASE, OWNER, Row, Source, relation};
+use super::{Cell, DATABASE, OWNER, Row, Source, activity, relation};
 use firn_base::SqlType;
 use firn_txn::catalog::{
     ColumnDef, ConstraintDef, ConstraintKind, IndexDef, Oid, ReferentialAction, TableDef,
@@ -117,8 +117,15 @@ pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
         "pg_proc" => pg_proc,
         "pg_sequence" => pg_sequence,
         "pg_sequences" => pg_sequences,
-        "pg_settings" => pg_settings,
-        "pg_stat_activity" => pg_stat_activity,
+        "firn_stat_commit_latency" => activity::firn_stat_commit_latency,
+        "firn_stat_engine" => activity::firn_stat_engine,
+        "firn_stat_tables" => activity::firn_stat_tables,
+        "firn_stat_transactions" => activity::firn_stat_transactions,
+        "pg_locks" => activity::pg_locks,
+        "pg_settings" => activity::pg_settings,
+        "pg_stat_activity" => activity::pg_stat_activity,
+        "pg_stat_all_tables" | "pg_stat_user_tables" => activity::pg_stat_user_tables,
+        "pg_stat_database" => activity::pg_stat_database,
         "pg_tables" => pg_tables,
         "pg_tablespace" => pg_tablespace,
         "pg_type" => pg_type,
@@ -645,45 +652,6 @@ fn pg_user(source: &Source) -> Vec<Row> {
         "usecreatedb": true,
         "usesuper": true,
         "usebypassrls": true,
-    }]
-}
-
-/// The settings that clients read here; the others are told by SHOW.
-fn pg_settings(source: &Source) -> Vec<Row> {
-    let search_path = source.facts.search_path.join(", ");
-    let settings = [
-        ("TimeZone", source.facts.time_zone.as_str()),
-        ("client_encoding", "UTF8"),
-        ("integer_datetimes", "on"),
-        ("max_identifier_length", "63"),
-        ("max_index_keys", "32"),
-        ("search_path", search_path.as_str()),
-        ("server_encoding", "UTF8"),
-        ("standard_conforming_strings", "on"),
-    ];
-    let row = |(name, setting): (&str, &str)| {
-        row! {
-            "name": name,
-            "setting": setting,
-            "context": "user",
-            "vartype": "string",
-            "source": "session",
-            "boot_val": setting,
-            "reset_val": setting,
-        }
-    };
-    settings.into_iter().map(row).collect()
-}
-
-/// The session that asks; it cannot see others.
-fn pg_stat_activity(source: &Source) -> Vec<Row> {
-    vec![row! {
-        "datid": DATABASE,
-        "datname": source.facts.database.as_str(),
-        "usesysid": OWNER,
-        "usename": source.facts.user.as_str(),
-        "state": "active",
-        "backend_type": "client backend",
     }]
 }
 

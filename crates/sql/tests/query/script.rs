@@ -4,8 +4,10 @@ use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlType, TimeZoneSetting, Value, coerce};
 use firn_exec::short::{Completion, ShortProgram};
 use firn_exec::{RunOptions, types};
+use firn_sql::activity::Sessions;
 use firn_sql::bind::{Binder, SessionFacts};
 use firn_sql::services::Services;
+use firn_sql::settings::Settings;
 use firn_sql::statement::{Parsed, Statement};
 use firn_sql::{ddl, dml, parse};
 use firn_txn::{Config, Engine, Transaction};
@@ -31,7 +33,14 @@ impl Db {
     pub fn new() -> Db {
         let engine = Engine::open(Config { block_bytes: 1 << 14, ..Config::default() }).expect("opens");
         let facts = Arc::new(SessionFacts::default());
-        let services = Arc::new(Services::new(engine.clone(), facts.clone()));
+        let sessions = Arc::new(Sessions::default());
+        let services = Arc::new(Services::new(
+            engine.clone(),
+            facts.clone(),
+            Settings::new(),
+            sessions.clone(),
+            sessions.begin(1),
+        ));
         Db { engine, facts, services, short: true }
     }
 

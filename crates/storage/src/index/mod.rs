@@ -24,11 +24,12 @@ mod runs;
 mod tests;
 
 use crate::Guard;
+use crate::budget::{Held, MemoryBudget};
 use crate::table::ColumnSpec;
 use crate::typed::{Misfit, Row};
 use art::{PairTree, UniqueTree};
 pub use buffer::KeyBuffer;
-use firn_base::sync::Arc;
+use firn_base::sync::{Arc, AtomicI64, OnceLock, Ordering};
 use firn_base::{Cell, ColumnId, ColumnSet, RowId, SqlType};
 use key::Codec;
 pub use key::{summary, summary_is_exact};
@@ -145,6 +146,21 @@ pub struct Index {
     /// Whether a key may hold a NULL, which the keys of most unique indexes cannot.
     nullable: bool,
     kind: Kind,
+    /// Bytes of its nodes.
+    bytes: AtomicI64,
+    /// Where they are counted, once it belongs to a table.
+    budget: OnceLock<Arc<MemoryBudget>>,
+}
+
+/// The budget is told of an index in whole lots of so many bytes.
+const LOT: i64 = 64 << 10;
+
+impl Drop for Index {
+    fn drop(&mut self) {
+        if let Some(budget) = self.budget.get() {
+            budget.add(Held::Indexes, -(self.bytes.load(Ordering::Relaxed).div_euclid(LOT) * LOT));
+        }
+    }
 }
 
 impl Index {
@@ -162,7 +178,48 @@ impl Index {
     fn over(spec: IndexSpec, kind: Kind) -> Arc<Index> {
         let nullable = spec.columns.iter().any(|column| column.nullable);
         let columns = spec.columns.iter().map(|part| part.column).collect();
-        Arc::new(Index { codec: Codec::new(&spec.columns), columns, spec, nullable, kind })
+        let index = Index {
+            codec: Codec::new(&spec.columns),
+            columns,
+            spec,
+            nullable,
+            kind,
+            bytes: AtomicI64::new(0),
+            budget: OnceLock::new(),
+        };
+        index.settle();
+        Arc::new(index)
+    }
+
+    /// Counts its nodes there from now on. Nobody changes it meanwhile.
+    pub(crate) fn count_in(&self, budget: &Arc<MemoryBudget>) {
+        if self.budget.set(budget.clone()).is_ok() {
+            budget.add(Held::Indexes, self.bytes.load(Ordering::Relaxed).div_euclid(LOT) * LOT);
+        }
+    }
+
+    /// Bytes of its nodes.
+    pub fn held_bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// Counts what the calling thread has just added to it or taken away.
+    #[inline]
+    fn settle(&self) {
+        let growth = radix::take_growth();
+        if growth != 0 {
+            self.count(growth);
+        }
+    }
+
+    fn count(&self, growth: i64) {
+        let before = self.bytes.fetch_add(growth, Ordering::Relaxed);
+        let lots = (before + growth).div_euclid(LOT) - before.div_euclid(LOT);
+        if lots != 0
+            && let Some(budget) = self.budget.get()
+        {
+            budget.add(Held::Indexes, lots * LOT);
+        }
     }
 
     /// What it is over.
@@ -201,6 +258,7 @@ impl Index {
     pub fn insert(&self, key: &[u8], row: RowId, guard: &Guard) {
         assert!(!self.spec.unique, "keys of a unique index are claimed");
         each!(&self.kind, index => index.insert(key, row, guard));
+        self.settle();
     }
 
     /// Lists `row` under this full key of a unique index. First, `judge` is asked about every
@@ -216,13 +274,16 @@ impl Index {
         assert!(self.spec.unique, "keys of a non-unique index are inserted");
         if !self.is_exclusive(key) {
             each!(&self.kind, index => index.insert(key, row, guard));
+            self.settle();
             return Ok(());
         }
-        match &self.kind {
+        let claimed = match &self.kind {
             Kind::Unique(index) => index.claim(key, row, guard, judge),
             Kind::Reference(index) => index.claim(key, row, judge),
             Kind::Pairs(_) => unreachable!("the index is unique"),
-        }
+        };
+        self.settle();
+        claimed
     }
 
     /// Lists rows under full keys that differ from `key` in their last byte alone, given by that byte,
@@ -230,7 +291,11 @@ impl Index {
     /// in together.
     fn claim_run(&self, key: &[u8], rows: &[(u8, RowId)], guard: &Guard) -> bool {
         match &self.kind {
-            Kind::Unique(index) if !self.nullable => index.claim_run(key, rows, guard),
+            Kind::Unique(index) if !self.nullable => {
+                let claimed = index.claim_run(key, rows, guard);
+                self.settle();
+                claimed
+            }
             _ => false,
         }
     }
@@ -253,6 +318,7 @@ impl Index {
             Kind::Unique(index) if self.is_exclusive(key) => index.remove_claimed(key, row, guard, dead),
             kind => each!(kind, index => index.remove(key, row, guard, dead)),
         }
+        self.settle();
     }
 
     /// Whether values of `K`'s types are keys of its first columns.

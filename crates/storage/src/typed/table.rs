@@ -290,7 +290,7 @@ impl Table {
     ) -> Result<RowId> {
         let cells = R::cells(values);
         assert!(R::LEN == self.columns().len(), "a row has all columns");
-        let (block, slot) = self.allocate_slot();
+        let (block, slot) = self.allocate_slot()?;
         block.check(slot);
         let record = write_set.push_plain(block, slot, Change::Insert);
         block.prepare_write();
@@ -308,6 +308,7 @@ impl Table {
         if let Some(redo) = write_set.redo() {
             redo.insert(self.id(), id, cells.as_ref());
         }
+        write_set.count_row(self.budget());
         self.enter_row(id, cells.as_ref(), snapshot, guard)?;
         Ok(id)
     }
@@ -334,7 +335,7 @@ impl Table {
         let mut key = KeyBuffer::new();
         while !rows.is_empty() {
             let wanted = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-            let (block, first, count) = self.allocate_slots(wanted);
+            let (block, first, count) = self.allocate_slots(wanted)?;
             block.check(Slot(first.0 + count - 1));
             let (stretch, rest) = rows.split_at(count as usize);
             let record = write_set.push_insert_many(block, first, count);
@@ -351,6 +352,7 @@ impl Table {
                     R::log_column(stretch, column.index(), cells);
                 });
             }
+            write_set.count_growth(self.budget());
             for index in self.indexes_now(guard).iter() {
                 let mut runs = Runs::new(index);
                 let mut enter = |key: &[u8], row| self.enter(index, key, row, snapshot, guard);
@@ -410,6 +412,7 @@ impl Table {
         if let Some(redo) = write_set.redo() {
             redo.update(self.id(), row, projection.columns(), cells.as_ref());
         }
+        write_set.count_row(self.budget());
         Ok(())
     }
 }

@@ -7,6 +7,7 @@ mod history;
 mod isolation;
 mod killed;
 mod locks;
+mod memory;
 mod native;
 mod recovery;
 mod serializable;

@@ -113,6 +113,31 @@ fn a_cancel_request_stops_the_statement_and_keeps_the_session() {
     assert_eq!(raw.answers(&query("SELECT 1")), "T D C ZI");
 }
 
+/// The number that cancel requests name is the one that others see.
+#[test]
+fn sessions_are_known_by_the_number_that_cancels_them() {
+    let server = serve_plainly();
+    let mut raw = Raw::silent(&server);
+    raw.send(&startup(3 << 16, b"user\0ada\0application_name\0desk\0\0"));
+    let received = raw.until('Z');
+    let (_, process_and_key) = received.iter().find(|(tag, _)| *tag == 'K').unwrap();
+    let process = u32::from_be_bytes(process_and_key[..4].try_into().unwrap());
+    raw.answers(&query("BEGIN; SELECT 7"));
+    let mut other = Raw::connect(&server);
+    let port = raw.stream.local_addr().unwrap().port();
+    let look = format!(
+        "SELECT 1 / count(*) FROM pg_stat_activity WHERE pid = {process} AND pid <> pg_backend_pid() AND usename = 'ada' \
+         AND application_name = 'desk' AND client_addr = '127.0.0.1' AND client_port = {port} \
+         AND state = 'idle in transaction' AND query = 'SELECT 7' AND xact_start IS NOT NULL"
+    );
+    assert_eq!(other.answers(&query(&look)), "T D C ZI");
+    drop(raw);
+    let begun = Instant::now();
+    while other.answers(&query(&look)) != "T E22012 ZI" {
+        assert!(begun.elapsed() < Duration::from_secs(10), "a session that has gone is still listed");
+    }
+}
+
 #[test]
 fn a_cancel_request_with_a_wrong_key_does_nothing() {
     let server = serve_plainly();
@@ -182,4 +207,39 @@ fn a_unix_socket_that_a_killed_server_left_behind_is_taken_over() {
     let server = again().unwrap();
     assert_eq!(again().map(drop).unwrap_err().state().as_str(), "55006");
     server.shutdown();
+}
+
+#[test]
+fn a_client_that_leaves_a_block_idle_is_told_and_its_rows_are_free_at_once() {
+    let server = serve_plainly();
+    let mut other = Raw::connect(&server);
+    other.answers(&query("CREATE TABLE t (a integer PRIMARY KEY); INSERT INTO t VALUES (1)"));
+    let idle = "SET idle_in_transaction_session_timeout = '50ms'";
+    // A failed block holds nothing, and is ended all the same, as in PostgreSQL.
+    for (inside, status) in [("UPDATE t SET a = 2", "C ZT"), ("SELECT 1 / 0", "E22012 ZE")] {
+        let mut sleeper = Raw::connect(&server);
+        sleeper.answers(&query(idle));
+        sleeper.answers(&query("BEGIN"));
+        let answers = sleeper.answers(&query(inside));
+        assert!(answers.ends_with(status), "{answers}");
+        assert_eq!(other.answers(&query("SET lock_timeout = '8s'; UPDATE t SET a = 3")), "C C ZI");
+        assert_eq!(sleeper.last_words().as_deref(), Some("25P03"));
+    }
+}
+
+#[test]
+fn only_who_is_idle_is_ended_for_it() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    let settings = "SET idle_in_transaction_session_timeout = '50ms'; SET idle_session_timeout = '300ms'";
+    raw.answers(&query(&format!("{settings}; CREATE TABLE t (a integer)")));
+    // Outside a block the other timeout counts; COPY waits for its client as long as it takes.
+    std::thread::sleep(Duration::from_millis(150));
+    raw.answers(&query("BEGIN"));
+    raw.send(&query("COPY t FROM STDIN"));
+    raw.until('G');
+    std::thread::sleep(Duration::from_millis(150));
+    assert_eq!(raw.answers(&[message(b'd', b"1\n"), message(b'c', b"")].concat()), "C ZT");
+    assert!(raw.answers(&query("COMMIT")).ends_with("ZI"));
+    assert_eq!(raw.last_words().as_deref(), Some("57P05"));
 }

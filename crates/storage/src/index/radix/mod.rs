@@ -20,6 +20,7 @@ use node::{Child, Contended, Fresh, Kind, Leaf, Lock, Node, PREFIX_BYTES, Prefix
 use smallvec::SmallVec;
 
 pub(super) use node::VALUE_BITS;
+pub(crate) use node::take_growth;
 
 /// How many keys [`Tree::get_many`] looks up at once.
 pub(crate) const AT_ONCE: usize = 16;

@@ -30,6 +30,7 @@ use crate::layout::PART_ALIGN;
 use crate::memory::{Slab, prefetch};
 use firn_base::sync::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::{self, NonNull};
@@ -140,7 +141,7 @@ impl Child {
         // SAFETY: callers have read the child under the guard.
         match unsafe { self.kind() } {
             Kind::Nothing | Kind::Value(_) => 0,
-            Kind::Leaf(leaf) => leaf_slab(leaf.size()).map_or(leaf.size(), Slab::bytes),
+            Kind::Leaf(leaf) => leaf_memory(leaf.size()),
             Kind::Node(Node::N4(_)) => size_of::<Node4>(),
             Kind::Node(Node::N16(_)) => size_of::<Node16>(),
             Kind::Node(Node::N48(_)) => size_of::<Node48>(),
@@ -177,6 +178,7 @@ impl Child {
     /// It was just unlinked from the tree.
     pub(super) unsafe fn retire(self, guard: &Guard) {
         if !matches!(self.0.addr() & TAG_MASK, 0 | VALUE) {
+            grew(-(self.memory_bytes(guard) as i64));
             // SAFETY: whoever pins from now on cannot find it; until all others are gone it stays.
             unsafe { guard.defer_unchecked(move || self.free()) };
         }
@@ -201,6 +203,7 @@ impl<'g> Leaf<'g> {
     pub(super) fn create(key: &[u8], value: u64) -> Child {
         let key_length = u32::try_from(key.len()).expect("a key is shorter than 4 GiB");
         let size = leaf_size(key.len());
+        grew(leaf_memory(size) as i64);
         let start = match leaf_slab(size) {
             Some(slab) => slab.take(),
             None => {
@@ -252,6 +255,11 @@ static LEAF_SLABS: [Slab; 2] = [Slab::new(PART_ALIGN), Slab::new(2 * PART_ALIGN)
 #[inline]
 fn leaf_slab(size: usize) -> Option<&'static Slab> {
     LEAF_SLABS.get((size - 1) / PART_ALIGN)
+}
+
+/// Bytes that a leaf of this size takes.
+fn leaf_memory(size: usize) -> usize {
+    leaf_slab(size).map_or(size, Slab::bytes)
 }
 
 fn leaf_layout(size: usize) -> Layout {
@@ -752,6 +760,27 @@ static SLABS: [Slab; 4] = [
     Slab::new(size_of::<Node256>()),
 ];
 
+thread_local! {
+    /// Bytes of nodes and leaves that this thread has made, less those that it has retired, since
+    /// [`take_growth`] was last asked.
+    static GROWTH: Cell<i64> = const { Cell::new(0) };
+}
+
+fn grew(bytes: i64) {
+    GROWTH.set(GROWTH.get() + bytes);
+}
+
+/// How many bytes the trees that this thread has changed have grown by since this was last asked.
+#[inline]
+pub(crate) fn take_growth() -> i64 {
+    let growth = GROWTH.get();
+    // Hardly ever: most changes of an index find room in a node.
+    if growth != 0 {
+        GROWTH.set(0);
+    }
+    growth
+}
+
 /// A new node, nobody else's yet.
 pub(super) struct Fresh(Child);
 
@@ -763,6 +792,7 @@ impl Fresh {
             const { assert!(!std::mem::needs_drop::<T>() && align_of::<T>() == PART_ALIGN) };
             let slab = &SLABS[tag - NODE_4];
             assert!(slab.bytes() == size_of::<T>());
+            grew(size_of::<T>() as i64);
             let start = slab.take().cast::<T>();
             // SAFETY: just taken, of this size, and aligned.
             unsafe { start.write(node) };

@@ -1,0 +1,114 @@
+//! Reports transactions that last long: what they hold, everybody pays for (docs/mvcc.md).
+//!
+//! A thread of the server looks now and then and writes to standard error: of every transaction when it has
+//! become too old, and again whenever it is twice as old as when that was last said.
+
+use firn_base::sync::mpsc::{self, RecvTimeoutError, Sender};
+use firn_base::thread::{self, JoinHandle};
+use firn_session::{Database, Running};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// How often it looks, unless it is to report what is younger than twice this.
+const INTERVAL: Duration = Duration::from_secs(5);
+
+/// The thread; it ends when this is dropped.
+pub struct Watch {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    /// Begins to watch for transactions that are older than `age`.
+    pub fn start(database: Database, age: Duration) -> Watch {
+        let (stop, stopped) = mpsc::channel();
+        let body = move || {
+            let mut reports = Reports { age, told: HashMap::new() };
+            let interval = INTERVAL.min(age / 2).max(Duration::from_millis(10));
+            while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
+                for line in reports.on(&database.engine().running()) {
+                    eprintln!("{line}");
+                }
+            }
+        };
+        Watch { stop: Some(stop), thread: Some(thread::spawn("firn-watch", body)) }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic has been reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What has been said of whom.
+struct Reports {
+    age: Duration,
+    /// From which age on something is to be said again, by transaction.
+    told: HashMap<u64, Duration>,
+}
+
+impl Reports {
+    /// What there is to say about the transactions that are running.
+    fn on(&mut self, running: &[Running]) -> Vec<String> {
+        self.told.retain(|id, _| running.iter().any(|transaction| transaction.id == *id));
+        let mut lines = Vec::new();
+        for transaction in running {
+            let due = self.told.get(&transaction.id).copied().unwrap_or(self.age);
+            // Who reads the newest state and has written nothing is in nobody's way.
+            if transaction.age < due || !transaction.writes && transaction.commits_behind == 0 {
+                continue;
+            }
+            self.told.insert(transaction.id, 2 * transaction.age);
+            let what = if transaction.writes {
+                format!("has written {} records, whose rows others wait for", transaction.records)
+            } else {
+                "only reads".to_owned()
+            };
+            let whose = match transaction.session {
+                0 => "the engine".to_owned(),
+                session => format!("session {session}"),
+            };
+            lines.push(format!(
+                "warning: transaction {} of {whose} runs for {} s: it {what}, and keeps what {} commits replaced",
+                transaction.id,
+                transaction.age.as_secs(),
+                transaction.commits_behind,
+            ));
+        }
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_session::Config;
+
+    /// By real transactions, whose age is made up.
+    #[test]
+    fn a_transaction_is_reported_when_it_is_old_and_when_it_is_twice_as_old() {
+        let database = Database::open_with(Config::default()).unwrap();
+        let (mut writer, mut reader) = (database.connect(), database.connect());
+        writer.execute("CREATE TABLE t (a integer)").unwrap();
+        reader.execute("BEGIN; SELECT * FROM t").unwrap();
+        writer.execute("INSERT INTO t VALUES (1); BEGIN; INSERT INTO t VALUES (2)").unwrap();
+        let mut reports = Reports { age: Duration::from_secs(60), told: HashMap::new() };
+        let mut at = |seconds| {
+            let mut running = database.engine().running();
+            running.iter_mut().for_each(|transaction| transaction.age = Duration::from_secs(seconds));
+            reports.on(&running)
+        };
+        assert_eq!(at(59), [""; 0]);
+        let lines = at(60);
+        assert!(lines.iter().any(|line| line.contains("has written 1 records")), "{lines:?}");
+        assert!(lines.iter().any(|line| line.contains("only reads, and keeps what 1 commits")), "{lines:?}");
+        assert_eq!(lines.len(), 2);
+        assert_eq!((at(61).len(), at(119).len(), at(121).len(), at(122).len()), (0, 0, 2, 0));
+        drop((writer, reader));
+    }
+}

@@ -1,0 +1,216 @@
+//! What the sessions of a database are doing, for whoever looks: `pg_stat_activity` and its relatives.
+//!
+//! A session tells of itself in its own [`Activity`]: a few stores per statement, and a lock that nobody
+//! contends for where the text of the statement differs from the one before. Moments are told by a clock
+//! that is some milliseconds coarse and costs a fifth of a fine one.
+
+use firn_base::clock::coarse_wall_clock_micros;
+use firn_base::sync::{Arc, AtomicI64, AtomicU8, AtomicU32, Mutex, Ordering, Weak};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Something with the text of a statement.
+pub trait QueryText: Send + Sync {
+    /// The text.
+    fn text(&self) -> &str;
+}
+
+/// What a session is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// It waits for its client.
+    Idle,
+    /// It runs a statement.
+    Active,
+    /// It waits for its client, inside a transaction block.
+    InBlock,
+    /// So it does, and the block has failed.
+    Failed,
+}
+
+impl State {
+    /// PostgreSQL's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Idle => "idle",
+            State::Active => "active",
+            State::InBlock => "idle in transaction",
+            State::Failed => "idle in transaction (aborted)",
+        }
+    }
+
+    fn from_bits(bits: u8) -> State {
+        [State::Idle, State::Active, State::InBlock, State::Failed][usize::from(bits)]
+    }
+}
+
+/// Who is at the other end.
+#[derive(Clone, Default, Debug)]
+pub struct Client {
+    /// The user's name.
+    pub user: String,
+    /// The name of the database by which it was asked for.
+    pub database: String,
+    /// What the client calls itself.
+    pub application: String,
+    /// Where it is and its port; nowhere if it is in this process or came through a socket of this machine.
+    pub address: Option<(IpAddr, u16)>,
+}
+
+/// What one session does. Moments are in microseconds since 1970 UTC, 0 for never.
+pub struct Activity {
+    id: u32,
+    begun: i64,
+    state: AtomicU8,
+    changed: AtomicI64,
+    query_begun: AtomicI64,
+    transaction_begun: AtomicI64,
+    query: Mutex<Option<Arc<dyn QueryText>>>,
+    client: Mutex<Client>,
+}
+
+impl Activity {
+    /// Its number among the sessions, never 0.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// When the session began.
+    pub fn begun(&self) -> i64 {
+        self.begun
+    }
+
+    /// What it does now, and since when.
+    pub fn state(&self) -> (State, i64) {
+        (State::from_bits(self.state.load(Ordering::Relaxed)), self.changed.load(Ordering::Relaxed))
+    }
+
+    /// When its newest statement began.
+    pub fn query_begun(&self) -> i64 {
+        self.query_begun.load(Ordering::Relaxed)
+    }
+
+    /// When its transaction began.
+    pub fn transaction_begun(&self) -> i64 {
+        self.transaction_begun.load(Ordering::Relaxed)
+    }
+
+    /// The text of its newest statement.
+    pub fn query(&self) -> String {
+        self.query.lock().as_ref().map_or_else(String::new, |query| query.text().to_owned())
+    }
+
+    /// Who is at the other end.
+    pub fn client(&self) -> Client {
+        self.client.lock().clone()
+    }
+
+    /// Changes who is.
+    pub fn set_client(&self, change: impl FnOnce(&mut Client)) {
+        change(&mut self.client.lock());
+    }
+
+    /// A statement begins; `query` is given if it is not the same as last time.
+    #[inline]
+    pub fn begin(&self, in_block: bool, query: Option<Arc<dyn QueryText>>) {
+        let now = coarse_wall_clock_micros();
+        self.query_begun.store(now, Ordering::Relaxed);
+        if !in_block {
+            self.transaction_begun.store(now, Ordering::Relaxed);
+        }
+        if let Some(query) = query {
+            *self.query.lock() = Some(query);
+        }
+        self.enter(State::Active, now);
+    }
+
+    /// It waits for its client.
+    #[inline]
+    pub fn rest(&self, state: State) {
+        if self.state.load(Ordering::Relaxed) == state as u8 {
+            return;
+        }
+        if state == State::Idle {
+            self.transaction_begun.store(0, Ordering::Relaxed);
+        }
+        self.enter(state, coarse_wall_clock_micros());
+    }
+
+    fn enter(&self, state: State, now: i64) {
+        self.changed.store(now, Ordering::Relaxed);
+        self.state.store(state as u8, Ordering::Relaxed);
+    }
+}
+
+/// The sessions of a database.
+#[derive(Default)]
+pub struct Sessions {
+    last: AtomicU32,
+    all: Mutex<BTreeMap<u32, Weak<Activity>>>,
+}
+
+impl Sessions {
+    /// A number for a session to come.
+    pub fn reserve(&self) -> u32 {
+        let all = self.all.lock();
+        // They start anew after 4 billion sessions, so one may still be in use.
+        loop {
+            let id = self.last.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+            if id != 0 && i32::try_from(id).is_ok() && !all.contains_key(&id) {
+                return id;
+            }
+        }
+    }
+
+    /// A session begins under a number that was reserved. It counts as long as its activity is held.
+    pub fn begin(&self, id: u32) -> Arc<Activity> {
+        let begun = coarse_wall_clock_micros();
+        let activity = Arc::new(Activity {
+            id,
+            begun,
+            state: AtomicU8::new(State::Idle as u8),
+            changed: AtomicI64::new(begun),
+            query_begun: AtomicI64::new(0),
+            transaction_begun: AtomicI64::new(0),
+            query: Mutex::new(None),
+            client: Mutex::default(),
+        });
+        let mut all = self.all.lock();
+        all.retain(|_, activity| activity.strong_count() > 0);
+        all.insert(id, Arc::downgrade(&activity));
+        activity
+    }
+
+    /// Those that there are, by their numbers.
+    pub fn list(&self) -> Vec<Arc<Activity>> {
+        self.all.lock().values().filter_map(Weak::upgrade).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl QueryText for &'static str {
+        fn text(&self) -> &str {
+            self
+        }
+    }
+
+    #[test]
+    fn sessions_are_listed_while_they_last_with_what_they_do() {
+        let sessions = Sessions::default();
+        let (first, second) = (sessions.begin(sessions.reserve()), sessions.begin(sessions.reserve()));
+        first.begin(false, Some(Arc::new("SELECT 1")));
+        assert_eq!((first.state().0.name(), first.query().as_str()), ("active", "SELECT 1"));
+        assert!(first.query_begun() > 0 && first.transaction_begun() == first.query_begun());
+        first.rest(State::InBlock);
+        assert_eq!(first.state().0.name(), "idle in transaction");
+        first.rest(State::Idle);
+        assert_eq!((first.transaction_begun(), first.query().as_str()), (0, "SELECT 1"));
+        assert_eq!(sessions.list().iter().map(|session| session.id()).collect::<Vec<_>>(), [1, 2]);
+        drop(first);
+        assert_eq!(sessions.list().len(), 1);
+        assert_eq!((second.id(), sessions.reserve()), (2, 3));
+    }
+}

@@ -1,0 +1,296 @@
+//! The relations about what runs and what it has cost: PostgreSQL's as far as they say something here, and
+//! ours (`firn_stat_…`).
+
+use super::rows::row;
+use super::{Cell, DATABASE, OWNER, Row, Source};
+use crate::activity::{Activity, State};
+use crate::pg_catalog::definitions::number;
+use crate::services::Services;
+use crate::settings::isolation_name;
+use firn_base::sync::Arc;
+use firn_txn::{Held, Running};
+
+/// A moment that may be none.
+fn moment(micros: i64) -> Option<i64> {
+    (micros != 0).then_some(micros)
+}
+
+/// A transaction's number where PostgreSQL has one of 32 bits.
+fn short(id: u64) -> i64 {
+    (id & 0x7fff_ffff) as i64
+}
+
+/// The session of a transaction, if it is one of those.
+fn session_of<'s>(sessions: &'s [Arc<Activity>], transaction: &Running) -> Option<&'s Activity> {
+    sessions.iter().find(|session| session.id() == transaction.session).map(Arc::as_ref)
+}
+
+pub(super) fn pg_stat_activity(source: &Source) -> Vec<Row> {
+    let Some(asking) = source.session() else { return Vec::new() };
+    let running = asking.engine().running();
+    let row = |session: &Arc<Activity>| {
+        let client = session.client();
+        let (state, changed) = session.state();
+        let waits = running
+            .iter()
+            .any(|transaction| transaction.session == session.id() && transaction.waits_for.is_some());
+        row! {
+            "datid": DATABASE,
+            "datname": client.database,
+            "pid": i64::from(session.id()),
+            "usesysid": OWNER,
+            "usename": client.user,
+            "application_name": client.application,
+            "client_addr": client.address.map(|(address, _)| address.to_string()),
+            "client_port": client.address.map_or(-1, |(_, port)| i64::from(port)),
+            "backend_start": session.begun(),
+            "xact_start": moment(session.transaction_begun()),
+            "query_start": moment(session.query_begun()),
+            "state_change": changed,
+            "wait_event_type": match (waits, state) {
+                (true, _) => Some("Lock"),
+                (false, State::Active) => None,
+                _ => Some("Client"),
+            },
+            "wait_event": match (waits, state) {
+                (true, _) => Some("transactionid"),
+                (false, State::Active) => None,
+                _ => Some("ClientRead"),
+            },
+            "state": state.name(),
+            "backend_xid": Cell::Null,
+            "backend_xmin": Cell::Null,
+            "query": session.query(),
+            "backend_type": "client backend",
+        }
+    };
+    asking.sessions().list().iter().map(row).collect()
+}
+
+/// What transactions hold, which is their own end, and whose end they wait for.
+pub(super) fn pg_locks(source: &Source) -> Vec<Row> {
+    let Some(asking) = source.session() else { return Vec::new() };
+    let lock = |holder: &Running, of: u64, mode: &str, granted: bool| {
+        row! {
+            "locktype": "transactionid",
+            "database": Cell::Null,
+            "relation": Cell::Null,
+            "page": Cell::Null,
+            "tuple": Cell::Null,
+            "transactionid": short(of),
+            "classid": Cell::Null,
+            "objid": Cell::Null,
+            "objsubid": Cell::Null,
+            "virtualtransaction": format!("{}/{}", holder.session, short(holder.id)),
+            "pid": i64::from(holder.session),
+            "mode": mode,
+            "granted": granted,
+        }
+    };
+    let mut rows = Vec::new();
+    for transaction in asking.engine().running() {
+        if transaction.writes {
+            rows.push(lock(&transaction, transaction.id, "ExclusiveLock", true));
+        }
+        if let Some(other) = transaction.waits_for {
+            rows.push(lock(&transaction, other, "ShareLock", false));
+        }
+    }
+    rows
+}
+
+pub(super) fn pg_stat_database(source: &Source) -> Vec<Row> {
+    let Some(asking) = source.session() else { return Vec::new() };
+    let statistics = asking.engine().statistics();
+    let rollbacks = statistics.rollbacks.get();
+    let conflicts = statistics.write_conflicts.get() + statistics.validation_failures.get();
+    vec![row! {
+        "datid": DATABASE,
+        "datname": source.facts.database.as_str(),
+        "numbackends": asking.sessions().list().len() as i64,
+        // PostgreSQL counts those that only read as well.
+        "xact_commit": asking.engine().ended_transactions().saturating_sub(rollbacks) as i64,
+        "xact_rollback": rollbacks as i64,
+        "conflicts": conflicts as i64,
+        "deadlocks": statistics.deadlocks.get() as i64,
+    }]
+}
+
+pub(super) fn pg_stat_user_tables(source: &Source) -> Vec<Row> {
+    let Some(asking) = source.session() else { return Vec::new() };
+    let row = |table: &Arc<firn_txn::catalog::TableDef>| {
+        let stored = asking.engine().find_table(table.storage())?;
+        Some(row! {
+            "relid": number(table.oid),
+            "schemaname": source.schema_name(table.schema),
+            "relname": table.name.as_str(),
+            "n_live_tup": stored.approximate_rows() as i64,
+            "n_dead_tup": stored.usage().free_slots as i64,
+        })
+    };
+    source.catalog.tables.values().filter_map(row).collect()
+}
+
+pub(super) fn firn_stat_tables(source: &Source) -> Vec<Row> {
+    let Some(asking) = source.session() else { return Vec::new() };
+    let row = |table: &Arc<firn_txn::catalog::TableDef>| {
+        let stored = asking.engine().find_table(table.storage())?;
+        let usage = stored.usage();
+        Some(row! {
+            "relid": number(table.oid),
+            "schemaname": source.schema_name(table.schema),
+            "relname": table.name.as_str(),
+            "rows": stored.approximate_rows() as i64,
+            "free_slots": usage.free_slots as i64,
+            "versioned_slots": usage.versioned_slots as i64,
+            "blocks": usage.blocks as i64,
+            "row_bytes": usage.row_bytes as i64,
+            "string_bytes": usage.string_bytes as i64,
+            "version_bytes": usage.head_bytes as i64,
+            "index_bytes": usage.index_bytes as i64,
+            "total_bytes": (usage.bytes() + usage.index_bytes) as i64,
+        })
+    };
+    source.catalog.tables.values().filter_map(row).collect()
+}
+
+pub(super) fn firn_stat_transactions(source: &Source) -> Vec<Row> {
+    let Some(asking) = source.session() else { return Vec::new() };
+    let sessions = asking.sessions().list();
+    let row = |transaction: &Running| {
+        let session = session_of(&sessions, transaction);
+        row! {
+            "id": transaction.id as i64,
+            "pid": session.map_or(Cell::Null, |session| i64::from(session.id()).into()),
+            "isolation": isolation_name(transaction.isolation),
+            "age_ms": transaction.age.as_millis() as i64,
+            "read_time": transaction.read_time.0 as i64,
+            "commits_behind": transaction.commits_behind as i64,
+            "writes": transaction.writes,
+            "records": transaction.records as i64,
+            "waits_for": transaction.waits_for.map(|id| id as i64),
+            "query": session.map(Activity::query),
+        }
+    };
+    asking.engine().running().iter().map(row).collect()
+}
+
+pub(super) fn firn_stat_commit_latency(source: &Source) -> Vec<Row> {
+    let Some(asking) = source.session() else { return Vec::new() };
+    let latencies = asking.engine().statistics().latencies();
+    latencies
+        .map(
+            |(upto, commits)| row! { "upto_us": upto.map(|micros| micros as i64), "commits": commits as i64 },
+        )
+        .collect()
+}
+
+pub(super) fn firn_stat_engine(source: &Source) -> Vec<Row> {
+    let Some(asking) = source.session() else { return Vec::new() };
+    let row = |(name, value, about): &(&'static str, u64, &'static str)| {
+        row! { "name": *name, "value": i64::try_from(*value).unwrap_or(i64::MAX), "description": *about }
+    };
+    engine_figures(asking).iter().map(row).collect()
+}
+
+/// Name, value and meaning of everything that is counted in an engine.
+fn engine_figures(asking: &Services) -> Vec<(&'static str, u64, &'static str)> {
+    let engine = asking.engine();
+    let (statistics, memory) = (engine.statistics(), engine.memory());
+    let running = engine.running();
+    let (commits, rollbacks) = (statistics.commits.get(), statistics.rollbacks.get());
+    let oldest = |writes: bool| {
+        let ages =
+            running.iter().filter(|transaction| transaction.writes || !writes).map(|running| running.age);
+        ages.max().map_or(0, |age| age.as_millis() as u64)
+    };
+    let (undo_records, undo_bytes) = memory.undo();
+    let (log_bytes, durable_bytes) = engine.log_bytes();
+    vec![
+        ("sessions", asking.sessions().list().len() as u64, "Sessions that there are."),
+        ("transactions_running", running.len() as u64, "Transactions that are running."),
+        (
+            "transactions_ended",
+            engine.ended_transactions(),
+            "Transactions that have ended, whether they wrote or not.",
+        ),
+        ("commits", commits, "Transactions that had written and have committed."),
+        ("rollbacks", rollbacks, "Transactions that had written and were rolled back."),
+        (
+            "write_conflicts",
+            statistics.write_conflicts.get(),
+            "Changes that met another transaction's of the same row.",
+        ),
+        ("waits", statistics.waits.get(), "Statements that waited for another transaction's end."),
+        ("restarts", statistics.restarts.get(), "Statements that were run once more after a conflict."),
+        (
+            "validation_failures",
+            statistics.validation_failures.get(),
+            "Serializable transactions that had read what has changed (40001).",
+        ),
+        (
+            "deadlocks",
+            statistics.deadlocks.get(),
+            "Rings of waiting transactions of which one gave way (40P01).",
+        ),
+        (
+            "lock_timeouts",
+            statistics.lock_timeouts.get(),
+            "Statements that waited for longer than lock_timeout (55P03).",
+        ),
+        ("unique_violations", statistics.unique_violations.get(), "Keys that were found taken (23505)."),
+        ("out_of_memory", statistics.out_of_memory.get(), "Statements that there was no memory for (53200)."),
+        (
+            "idle_timeouts",
+            statistics.idle_timeouts.get(),
+            "Clients that were idle for too long (25P03, 57P05).",
+        ),
+        ("oldest_transaction_ms", oldest(false), "Age of the oldest running transaction."),
+        ("oldest_writer_ms", oldest(true), "Age of the oldest running transaction that writes."),
+        (
+            "oldest_snapshot_commits",
+            engine.oldest_snapshot_commits(),
+            "Commits that the oldest snapshot is behind: what they replaced is kept for it.",
+        ),
+        ("undo_records", undo_records, "Old versions that are kept."),
+        ("undo_bytes", undo_bytes, "Their bytes."),
+        (
+            "unfinished_bytes",
+            memory.held(Held::Unfinished),
+            "Bytes that large running transactions have written.",
+        ),
+        ("row_bytes", memory.held(Held::Rows), "Bytes of blocks."),
+        ("string_bytes", memory.held(Held::Strings), "Bytes of long strings."),
+        ("version_bytes", memory.held(Held::Heads), "Bytes of where version chains begin."),
+        ("index_bytes", memory.held(Held::Indexes), "Bytes of indexes."),
+        ("memory_bytes", memory.total(), "All of these bytes."),
+        ("memory_limit", memory.limit().unwrap_or(0), "What they may come to; 0 for no limit."),
+        ("log_bytes", log_bytes, "Bytes that the log has had so far."),
+        ("log_durable_bytes", durable_bytes, "How many of them are on disk."),
+        ("checkpoints", statistics.checkpoints.get(), "Checkpoints written."),
+    ]
+}
+
+/// Every setting as the asking session has it.
+pub(super) fn pg_settings(source: &Source) -> Vec<Row> {
+    let Some(asking) = source.session() else { return Vec::new() };
+    asking.with_settings(|settings| {
+        let row = |setting: crate::settings::Described<'_>| {
+            row! {
+                "name": setting.name,
+                "setting": setting.value,
+                "short_desc": setting.about,
+                "context": if setting.is_fixed { "internal" } else { "user" },
+                "vartype": setting.kind,
+                "source": match setting.value == setting.reset {
+                    true => "default",
+                    false => "session",
+                },
+                "enumvals": setting.choices.map(|choices| choices.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()),
+                "boot_val": setting.default,
+                "reset_val": setting.reset,
+            }
+        };
+        settings.described().map(row).collect()
+    })
+}

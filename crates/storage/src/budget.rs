@@ -1,0 +1,252 @@
+//! How much memory the store of a database holds, what for, and how much it may.
+//!
+//! Counted is what there can be much of, by the piece and never by the row: blocks, their chain heads,
+//! strings, nodes of indexes, undo records, and what running transactions have written so far. Undo records
+//! of transactions that have ended are told by the two who take turns anyway, the committer and the
+//! collector, so that counting them is an addition and no more.
+//!
+//! A limit is kept where the store grows: a block that would exceed it is not made, and above it nothing is
+//! written that needs memory. A share of it is [kept from rows](KEPT_FROM_ROWS), so that a store full of
+//! them can still be changed. Deleting is always possible.
+
+use firn_base::sync::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+use firn_base::{Error, Result, SqlState};
+
+/// One in so many bytes is for undo records alone.
+const KEPT_FROM_ROWS: u64 = 32;
+
+/// What memory is held for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Held {
+    /// Blocks.
+    Rows,
+    /// Strings too long to lie in their column.
+    Strings,
+    /// Where the version chains of rows begin.
+    Heads,
+    /// Nodes of indexes.
+    Indexes,
+    /// What running transactions have written so far: undo records, and images for the log. Small ones
+    /// are not counted.
+    Unfinished,
+}
+
+const KINDS: usize = 5;
+
+/// How near the limit is.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Pressure {
+    /// There is room.
+    None = 0,
+    /// There is no room for another block or for strings.
+    Rows = 1,
+    /// There is no room for anything.
+    All = 2,
+}
+
+/// On cache lines of its own: what is read often and what is written often do not disturb each other.
+#[repr(align(128))]
+#[derive(Debug, Default)]
+struct Apart<T>(T);
+
+/// See the module.
+#[derive(Debug)]
+pub struct MemoryBudget {
+    limit: u64,
+    pressure: AtomicU8,
+    /// Bytes of the largest block that any table has.
+    largest_block: AtomicU64,
+    held: Apart<[AtomicI64; KINDS]>,
+    /// Undo records of transactions that have ended, since the database was opened: told by whoever may commit.
+    retired: Apart<Tally>,
+    /// Those of them that were freed: told by the collector.
+    collected: Apart<Tally>,
+}
+
+/// Undo records and their bytes. One thread at a time adds to it.
+#[derive(Debug, Default)]
+struct Tally {
+    records: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl Tally {
+    #[inline]
+    fn add(&self, records: u64, bytes: u64) {
+        // No read-modify-write: the caller is the only one to write.
+        self.records.store(self.records.load(Ordering::Relaxed) + records, Ordering::Relaxed);
+        self.bytes.store(self.bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
+    }
+}
+
+impl Default for MemoryBudget {
+    fn default() -> MemoryBudget {
+        MemoryBudget::new(None)
+    }
+}
+
+impl MemoryBudget {
+    /// A budget of so many bytes; without, the store takes what it needs.
+    pub fn new(limit: Option<u64>) -> MemoryBudget {
+        MemoryBudget {
+            limit: limit.unwrap_or(u64::MAX),
+            pressure: AtomicU8::new(Pressure::None as u8),
+            largest_block: AtomicU64::new(0),
+            held: Apart::default(),
+            retired: Apart::default(),
+            collected: Apart::default(),
+        }
+    }
+
+    /// Bytes that the store may hold.
+    pub fn limit(&self) -> Option<u64> {
+        (self.limit < u64::MAX).then_some(self.limit)
+    }
+
+    /// Bytes held for that.
+    pub fn held(&self, what: Held) -> u64 {
+        self.held.0[what as usize].load(Ordering::Relaxed).max(0) as u64
+    }
+
+    /// Undo records of transactions that have ended which somebody may still need, and their bytes.
+    pub fn undo(&self) -> (u64, u64) {
+        // In this order: what is collected was retired before.
+        let (freed, freed_bytes) = (
+            self.collected.0.records.load(Ordering::Acquire),
+            self.collected.0.bytes.load(Ordering::Acquire),
+        );
+        let retired = &self.retired.0;
+        let left = |all: &AtomicU64, freed| all.load(Ordering::Acquire).saturating_sub(freed);
+        (left(&retired.records, freed), left(&retired.bytes, freed_bytes))
+    }
+
+    /// All bytes held.
+    pub fn total(&self) -> u64 {
+        let held: i64 = self.held.0.iter().map(|held| held.load(Ordering::Relaxed)).sum();
+        held.max(0) as u64 + self.undo().1
+    }
+
+    /// How near the limit is.
+    #[inline]
+    pub fn pressure(&self) -> Pressure {
+        match self.pressure.load(Ordering::Relaxed) {
+            0 => Pressure::None,
+            1 => Pressure::Rows,
+            _ => Pressure::All,
+        }
+    }
+
+    /// Looks again how near the limit is: after memory has come or gone.
+    pub fn reconsider(&self) {
+        if self.limit == u64::MAX {
+            return;
+        }
+        let total = self.total();
+        let pressure = if total > self.limit {
+            Pressure::All
+        } else if total + self.largest_block.load(Ordering::Relaxed) > self.for_rows() {
+            Pressure::Rows
+        } else {
+            Pressure::None
+        };
+        self.pressure.store(pressure as u8, Ordering::Relaxed);
+    }
+
+    fn for_rows(&self) -> u64 {
+        self.limit - self.limit / KEPT_FROM_ROWS
+    }
+
+    /// There will be blocks of this size.
+    pub(crate) fn expect_blocks(&self, bytes: usize) {
+        self.largest_block.fetch_max(bytes as u64, Ordering::Relaxed);
+        self.reconsider();
+    }
+
+    /// Whether there is room for more rows or an index; 53200 saying what it was wanted for.
+    pub fn admit(&self, bytes: u64, what_for: impl FnOnce() -> String) -> Result<()> {
+        if self.limit == u64::MAX || self.total() + bytes <= self.for_rows() {
+            return Ok(());
+        }
+        Err(self.exceeded(&format!("{} for {}", print_bytes(bytes), what_for())))
+    }
+
+    /// 53200: that there is no room for what is wanted.
+    #[cold]
+    pub fn exceeded(&self, wanted: &str) -> Error {
+        let detail = format!(
+            "The statement needs {wanted}. Of {} there are {} in use: {} for rows, {} for indexes, {} for old \
+             versions and running transactions.",
+            print_bytes(self.limit),
+            print_bytes(self.total()),
+            print_bytes(self.held(Held::Rows) + self.held(Held::Strings) + self.held(Held::Heads)),
+            print_bytes(self.held(Held::Indexes)),
+            print_bytes(self.held(Held::Unfinished) + self.undo().1),
+        );
+        Error::new(SqlState::OUT_OF_MEMORY, "out of memory: the store has reached memory_limit")
+            .with_detail(detail)
+            .with_hint("Delete rows, raise memory_limit, or end long transactions (firn_stat_transactions).")
+    }
+
+    /// Memory has come, or gone if `bytes` is negative.
+    pub(crate) fn add(&self, what: Held, bytes: i64) {
+        self.held.0[what as usize].fetch_add(bytes, Ordering::Relaxed);
+        self.reconsider();
+    }
+
+    /// The memory of a transaction that has ended is no longer its own.
+    #[inline]
+    pub fn forget_unfinished(&self, bytes: usize) {
+        if bytes > 0 {
+            self.add(Held::Unfinished, -(bytes as i64));
+        }
+    }
+
+    /// A transaction has ended that wrote so many undo records. Called by whoever may commit just now.
+    #[inline]
+    pub fn retire(&self, records: usize, bytes: usize) {
+        self.retired.0.add(records as u64, bytes as u64);
+    }
+
+    /// Of those so many were freed. Called in the collector's turn.
+    pub fn collect(&self, records: usize, bytes: usize) {
+        self.collected.0.add(records as u64, bytes as u64);
+        self.reconsider();
+    }
+}
+
+/// As many bytes as people can read.
+pub fn print_bytes(bytes: u64) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} bytes"),
+        1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
+        1_048_576..1_073_741_824 => format!("{:.1} MiB", bytes as f64 / 1_048_576.0),
+        _ => format!("{:.1} GiB", bytes as f64 / 1_073_741_824.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_stop_before_undo_records_and_go_on_when_there_is_room() {
+        let budget = MemoryBudget::new(Some(3200));
+        budget.expect_blocks(1000);
+        let block = || budget.admit(1000, || "a block".to_owned());
+        for _ in 0..3 {
+            assert_eq!(budget.pressure(), Pressure::None);
+            block().unwrap();
+            budget.add(Held::Rows, 1000);
+        }
+        assert_eq!(budget.pressure(), Pressure::Rows);
+        assert_eq!(block().unwrap_err().state(), SqlState::OUT_OF_MEMORY);
+        budget.retire(3, 201);
+        budget.reconsider();
+        assert_eq!((budget.pressure(), budget.undo()), (Pressure::All, (3, 201)));
+        budget.collect(3, 201);
+        assert_eq!((budget.pressure(), budget.undo()), (Pressure::Rows, (0, 0)));
+        budget.add(Held::Rows, -1000);
+        assert_eq!(budget.pressure(), Pressure::None);
+        block().unwrap();
+    }
+}

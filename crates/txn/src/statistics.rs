@@ -1,0 +1,123 @@
+//! What has happened in an engine since it was opened, and what is running in it.
+//!
+//! Nothing here costs a transaction that goes well more than an addition to memory that it has at hand:
+//! ends are counted where the committer has its turn, beginnings in the transaction's own slot. What goes
+//! wrong, and whoever waits, can afford a shared counter.
+
+use crate::transaction::Isolation;
+use firn_base::Time;
+use firn_base::sync::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Upper bounds of the classes of commit latencies: powers of two in microseconds; what takes longer than
+/// the last is in a class of its own.
+const LATENCY_CLASSES: usize = 25;
+
+/// A counter that several threads add to.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// One more.
+    #[cold]
+    pub fn count(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One more, told by the only thread that may just now.
+    #[inline]
+    pub(crate) fn count_alone(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// How many.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Counters of an engine.
+#[derive(Debug, Default)]
+pub struct Statistics {
+    /// Transactions that had written and have committed; told in the commit section.
+    pub commits: Counter,
+    /// Transactions that had written and were rolled back; told likewise.
+    pub rollbacks: Counter,
+    /// Changes that met a row which another transaction was changing, or had changed since the snapshot. Most
+    /// are waited for, or the transaction moves on.
+    pub write_conflicts: Counter,
+    /// Transactions of which the validation found that what they had read has changed (40001).
+    pub validation_failures: Counter,
+    /// Times that a transaction waited for another's end.
+    pub waits: Counter,
+    /// Rings of transactions that waited for each other (40P01).
+    pub deadlocks: Counter,
+    /// Statements that waited for longer than `lock_timeout` (55P03).
+    pub lock_timeouts: Counter,
+    /// Keys that were found taken (23505).
+    pub unique_violations: Counter,
+    /// Statements that there was no memory for (53200).
+    pub out_of_memory: Counter,
+    /// Statements that were run once more after a conflict.
+    pub restarts: Counter,
+    /// Blocks that were idle for too long (25P03).
+    pub idle_timeouts: Counter,
+    /// Checkpoints written.
+    pub checkpoints: Counter,
+    latencies: [AtomicU64; LATENCY_CLASSES + 1],
+}
+
+impl Statistics {
+    /// A commit took so long, until it was on disk if somebody waited for that.
+    pub fn note_latency(&self, taken: Duration) {
+        let micros = taken.as_micros().clamp(1, u128::from(u64::MAX)) as u64;
+        let class = micros.next_power_of_two().ilog2() as usize;
+        self.latencies[class.min(LATENCY_CLASSES)].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Every class of latencies: its upper bound in microseconds, `None` for the last, and how many
+    /// commits took so long.
+    pub fn latencies(&self) -> impl Iterator<Item = (Option<u64>, u64)> {
+        self.latencies.iter().enumerate().map(|(class, count)| {
+            ((class < LATENCY_CLASSES).then_some(1 << class), count.load(Ordering::Relaxed))
+        })
+    }
+}
+
+/// A running transaction, as others see it.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// Its number, by which others name it that wait for it.
+    pub id: u64,
+    /// The session that it is of, as that says; 0 for the engine's own and for programs below SQL.
+    pub session: u32,
+    /// What it is kept apart from.
+    pub isolation: Isolation,
+    /// Since when it runs, to some hundredths of a second.
+    pub age: Duration,
+    /// What it reads.
+    pub read_time: Time,
+    /// How many commits came after that.
+    pub commits_behind: u64,
+    /// Whether it has begun to write.
+    pub writes: bool,
+    /// Undo records that it had written when it began or ended its last statement.
+    pub records: u64,
+    /// The transaction that it waits for.
+    pub waits_for: Option<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_fall_into_the_first_class_that_is_not_too_small() {
+        let statistics = Statistics::default();
+        for micros in [0, 1, 2, 3, 1000, 1 << 30] {
+            statistics.note_latency(Duration::from_micros(micros));
+        }
+        let counted: Vec<_> = statistics.latencies().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(counted, [(Some(1), 2), (Some(2), 1), (Some(4), 1), (Some(1024), 1), (None, 1)]);
+    }
+}
