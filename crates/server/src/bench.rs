@@ -13,7 +13,7 @@ use firn_bench::tpcc::input::Terminal;
 use firn_bench::tpcc::load::LoadProgress;
 use firn_bench::tpcc::{Scale, consistency, native};
 use firn_bench::{ch, geometric_mean, median, queries, rows, short_duration, tatp, tpcc, tpch};
-use firn_session::{Database, Isolation};
+use firn_session::Database;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Failure;
@@ -143,8 +143,8 @@ pub fn run(options: Options) -> Result<(), Failure> {
     match options.workload {
         Workload::Tpcc { warehouses, run, isolation, interleaved } => {
             let isolation = match isolation {
-                IsolationLevel::Serializable => Isolation::Serializable,
-                IsolationLevel::Snapshot => Isolation::Snapshot,
+                IsolationLevel::Serializable => native::Isolation::Serializable,
+                IsolationLevel::Snapshot => native::Isolation::Snapshot,
             };
             run_tpcc(warehouses, &run, native::Mode { isolation, interleaved: usize::from(interleaved) })
         }

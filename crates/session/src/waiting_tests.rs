@@ -39,13 +39,7 @@ pub(crate) fn beside(database: &Database, first: &[&str], second: &[&str], end: 
     thread::scope(|scope| {
         let waiting = thread::spawn_scoped(scope, "second", || {
             let mut connection = database.connect();
-            // On a busy machine it takes its time to come so far; what it reads before shall be from before.
-            let reads =
-                |sql: &&&str| sql.starts_with("BEGIN") || sql.starts_with("SELECT") && !sql.contains(" FOR ");
-            let (before, rest) = second.split_at(second.iter().take_while(reads).count());
-            run(&mut connection, before).unwrap();
-            begun.store(true, Ordering::SeqCst);
-            let outcome = run(&mut connection, rest);
+            let outcome = run(&mut connection, second);
             if outcome.is_err() && connection.status() == TransactionStatus::Failed {
                 run(&mut connection, &["ROLLBACK"]).unwrap();
             }

@@ -12,7 +12,8 @@ use firn_base::clock::wall_clock_micros;
 use firn_base::sync::Arc;
 use firn_base::{Cell, Result, RowId};
 use firn_storage::{Index, KeyBuffer};
-use firn_txn::{Columns, Engine, Guard, Isolation, Key, Str, TableAccess, Text, Transaction, pin};
+pub use firn_txn::Isolation;
+use firn_txn::{Columns, Engine, Guard, Key, Str, TableAccess, Text, Transaction, pin};
 use std::collections::VecDeque;
 use std::ops::Bound::Included;
 

@@ -33,7 +33,12 @@ fn ids() -> Vec<ColumnId> {
 
 /// A table with a unique index over its first column.
 fn table() -> (Arc<Table>, Arc<Index>) {
-    let table = Table::new(TableId(1), "everything", specs(), TableOptions { block_bytes: 1 << 14 });
+    let table = Table::new(
+        TableId(1),
+        "everything",
+        specs(),
+        TableOptions { block_bytes: 1 << 14, ..TableOptions::default() },
+    );
     let part = IndexColumn {
         column: ColumnId(0),
         ty: SqlType::Integer,
