@@ -6,7 +6,7 @@
 use crate::block::Block;
 use crate::budget::{Held, MemoryBudget};
 use crate::row_lock::RowLock;
-use crate::undo::{UndoBuffer, UndoMemory};
+use crate::undo::{UndoBuffer, UndoMemory, reuse};
 use crate::version::{Change, EntryWriter, Record, UndoHeader};
 use crate::{Guard, Table};
 use firn_base::sync::{Arc, RwLock};
@@ -121,9 +121,12 @@ impl WriteSet {
         self.tables.push(table.clone());
     }
 
-    /// Leaves the gates of its tables without having written.
-    pub fn leave_gates(&self) {
+    /// Leaves the gates of its tables without having written; gives back the redo buffer to use again.
+    pub fn give_up(self) -> Option<RedoBuffer> {
         leave_gates(&self.tables, None);
+        let (records, _) = self.undo.into_parts();
+        reuse(records);
+        self.redo
     }
 
     /// The redo images, to append what is not a row (catalog, sequences).

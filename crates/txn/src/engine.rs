@@ -717,7 +717,8 @@ fn spare_redo() -> RedoBuffer {
 /// Redo buffers that grew beyond this are not kept.
 const SPARE_REDO_BYTES: usize = 1 << 20;
 
-fn keep_redo(mut redo: RedoBuffer) {
+/// Keeps the memory of a redo buffer for this thread's next transaction.
+pub(crate) fn keep_redo(mut redo: RedoBuffer) {
     if redo.as_bytes().len() <= SPARE_REDO_BYTES {
         redo.clear();
         SPARE.set(Some(redo));

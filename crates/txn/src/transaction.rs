@@ -6,7 +6,7 @@
 use crate::active::{ActiveSlot, Waited};
 use crate::catalog::Catalog;
 use crate::ddl::{Action, Ddl};
-use crate::engine::{Engine, wait_until};
+use crate::engine::{Engine, keep_redo, wait_until};
 use crate::predicates::{Condition, PredicateLog, ReadMark};
 use arrow_array::ArrayRef;
 use firn_base::sync::{Arc, OnceLock};
@@ -900,7 +900,9 @@ impl Drop for Transaction {
     fn drop(&mut self) {
         if let Some(mut write_set) = self.write_set.take() {
             if write_set.is_empty() {
-                write_set.leave_gates();
+                if let Some(redo) = write_set.give_up() {
+                    keep_redo(redo);
+                }
             } else {
                 write_set.roll_back_all(&pin());
                 self.engine.rollback_section(write_set);
