@@ -39,6 +39,28 @@
 //! assert_eq!(error.state().as_str(), "42P01");
 //! ```
 //!
+//! Programs that cannot spare the time for SQL reach the rows by themselves ([`native`]).
+//!
+//! ```
+//! use firn_session::native::{TableAccess, pin};
+//! # let database = firn_session::Database::memory()?;
+//! # let mut connection = database.connect();
+//! connection.execute("CREATE TABLE stock (item integer PRIMARY KEY, quantity integer NOT NULL)")?;
+//! connection.execute("INSERT INTO stock VALUES (7, 100)")?;
+//!
+//! let stock = TableAccess::open(database.engine(), "stock")?;
+//! let by_item = stock.key::<(i32,)>("stock_pkey")?;
+//! let quantity = stock.columns::<(i32,)>(&["quantity"])?;
+//! let left = database.engine().transact(|tx| {
+//!     let guard = &pin();
+//!     let (row, (left,)) = tx.find_as(&by_item, &(7,), &quantity, guard).expect("we sell it");
+//!     tx.update_as(&quantity, row, &(left - 3,), guard)?;
+//!     Ok(left - 3)
+//! })?;
+//! assert_eq!(left, 97);
+//! # Ok::<(), firn_base::Error>(())
+//! ```
+//!
 //! It is also what the wire protocol stands on: [`Connection::run`] is all that a protocol needs
 //! to drive a connection.
 
@@ -62,6 +84,12 @@ mod locking_tests;
 mod tests;
 #[cfg(test)]
 mod waiting_tests;
+
+/// Rows without SQL: access paths with the types of their values, and transactions as closures.
+pub mod native {
+    pub use firn_txn::native::*;
+    pub use firn_txn::{Guard, Str, Text, Ticket, Transaction, pin};
+}
 
 pub use connection::{CancelHandle, CommandTag, Connection, Outcome, TransactionStatus};
 pub use copy::{CopyIn, CopyOut};

@@ -515,3 +515,22 @@ fn the_engine_counts_what_happens_by_cause() {
     assert_eq!(texts(&mut b, settings), ["5ms|0|session"]);
     assert_eq!(texts(&mut a, settings), ["0|0|default"]);
 }
+
+#[test]
+fn rows_without_sql_heed_what_they_cannot_check() {
+    use crate::native::{TableAccess, pin};
+    let database = Database::memory().unwrap();
+    let mut connection = database.connect();
+    connection.execute("CREATE TABLE p (a integer PRIMARY KEY)").unwrap();
+    for (table, constraint) in [("c", "CHECK (a > 0)"), ("f", "REFERENCES p")] {
+        connection.execute(&format!("CREATE TABLE {table} (a integer NOT NULL {constraint})")).unwrap();
+        let access = TableAccess::open(database.engine(), table).unwrap();
+        let columns = access.all_columns::<(i32,)>().unwrap();
+        let refused = database.engine().transact(|tx| tx.insert_as(&columns, &(1,), &pin()));
+        assert_eq!(refused.unwrap_err().state(), SqlState::FEATURE_NOT_SUPPORTED);
+    }
+    let access = TableAccess::open(database.engine(), "p").unwrap();
+    let columns = access.all_columns::<(i32,)>().unwrap();
+    database.engine().transact(|tx| tx.insert_as(&columns, &(1,), &pin())).unwrap();
+    assert_eq!(one(&mut connection, "SELECT sum(a) FROM p"), Value::BigInt(1));
+}

@@ -46,11 +46,15 @@
 //! # }
 //! ```
 //!
+//! Unique keys are kept, as is NOT NULL by the types. CHECK and FOREIGN KEY constraints are SQL's to check: a table
+//! that has some can be read but not written to this way (0A000). Deleting rows that others' foreign keys
+//! point to is up to the program.
+//!
 //! Access paths are of the table as it is: after ALTER TABLE or DROP TABLE whoever writes through them is
 //! told to prepare them again (55000), and reading shows what was there before.
 
 use crate::active::Waited;
-use crate::catalog::{Oid, TableDef};
+use crate::catalog::{ConstraintKind, Oid, TableDef};
 use crate::engine::Engine;
 use crate::transaction::{Change, Ticket, Transaction};
 use firn_base::random::Random;
@@ -73,6 +77,8 @@ pub struct TableAccess {
 pub struct Columns<R: Row> {
     table: Arc<Table>,
     projection: Projection<R>,
+    /// A constraint that only SQL checks.
+    unchecked: Option<Box<str>>,
 }
 
 /// An index, and keys of it that are `K`'s values: of all its columns, or of its first ones.
@@ -122,7 +128,11 @@ impl TableAccess {
 
     fn columns_of<R: Row>(&self, ids: &[ColumnId]) -> Result<Columns<R>> {
         let projection = self.table.projection(ids).map_err(|misfit| self.mismatch(misfit))?;
-        Ok(Columns { table: self.table.clone(), projection })
+        let is_sqls =
+            |kind: &_| matches!(kind, ConstraintKind::Check { .. } | ConstraintKind::ForeignKey { .. });
+        let unchecked = self.definition.constraints.iter().find(|constraint| is_sqls(&constraint.kind));
+        let unchecked = unchecked.map(|constraint| constraint.name.as_str().into());
+        Ok(Columns { table: self.table.clone(), projection, unchecked })
     }
 
     /// An index by its name. 42704 if there is none of that name, 42804 if its first columns' values are
@@ -159,10 +169,28 @@ impl<R: Row> Columns<R> {
         &self.table
     }
 
+    /// Whether rows may be written; 0A000 if a constraint would go unchecked.
+    #[inline]
+    fn check_writable(&self) -> Result<()> {
+        match &self.unchecked {
+            None => Ok(()),
+            Some(constraint) => Err(unchecked(&self.table, constraint)),
+        }
+    }
+
     /// What storage calls them.
     pub fn projection(&self) -> &Projection<R> {
         &self.projection
     }
+}
+
+#[cold]
+fn unchecked(table: &Table, constraint: &str) -> Error {
+    Error::new(
+        SqlState::FEATURE_NOT_SUPPORTED,
+        format!("table \"{}\" has constraint \"{constraint}\", which only SQL checks", table.name()),
+    )
+    .with_hint("Write to it by SQL statements.")
 }
 
 impl<K: Row> Key<K> {
@@ -361,7 +389,7 @@ impl Transaction {
     /// Calls `visit` with slices of the columns of all visible rows, some rows at a time, in no particular
     /// order.
     pub fn scan_as<R: Vectors>(&self, columns: &Columns<R>, mut visit: impl FnMut(R::Slices<'_>)) {
-        let Columns { table, projection } = columns;
+        let Columns { table, projection, .. } = columns;
         self.note_scan(table, &[], projection.set());
         let scan = table.scan_as(self.snapshot(), projection);
         while scan.next_vectors::<R>(&pin(), &mut visit) {}
@@ -381,7 +409,8 @@ impl Transaction {
         values: &R::Values<'_>,
         guard: &Guard,
     ) -> Result<RowId> {
-        let (snapshot, Columns { table, projection }) = (self.snapshot(), columns);
+        columns.check_writable()?;
+        let (snapshot, Columns { table, projection, .. }) = (self.snapshot(), columns);
         self.ask_for_room(table, Change::Insert, || R::cells(values).as_ref().iter().any(is_long_string))?;
         let mut inserted = table.insert_as(self.writes_to(table)?, snapshot, projection, values, guard);
         if inserted.as_ref().is_err_and(|error| error.state() == SqlState::OUT_OF_MEMORY) {
@@ -408,7 +437,8 @@ impl Transaction {
         rows: &[R::Values<'_>],
         guard: &Guard,
     ) -> Result<()> {
-        let (snapshot, Columns { table, projection }) = (self.snapshot(), columns);
+        columns.check_writable()?;
+        let (snapshot, Columns { table, projection, .. }) = (self.snapshot(), columns);
         self.ask_for_room(table, Change::Insert, || table.has_strings())?;
         self.insert_in_room(table, guard, |writes| {
             table.insert_rows_as(writes, snapshot, projection, rows, guard)
@@ -424,6 +454,7 @@ impl Transaction {
         values: &R::Values<'_>,
         guard: &Guard,
     ) -> Result<()> {
+        columns.check_writable()?;
         let (snapshot, table) = (self.snapshot(), &columns.table);
         self.ask_for_room(table, Change::Update, || R::cells(values).as_ref().iter().any(is_long_string))?;
         let updated =
