@@ -18,5 +18,5 @@ pub mod settings;
 mod information_schema;
 pub mod pg_catalog;
 
-pub use firn_exec::{BatchStream, Cancel, RunOptions, SessionServices};
+pub use firn_exec::{BatchStream, Cancel, RunOptions, SessionServices, deferred};
 pub use plan::{Column, Plan, QueryOutput};
