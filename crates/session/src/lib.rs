@@ -56,6 +56,8 @@ mod utility;
 #[cfg(test)]
 mod anomaly_tests;
 #[cfg(test)]
+mod deferred_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod waiting_tests;

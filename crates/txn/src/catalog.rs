@@ -501,6 +501,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn foreign_keys_of_older_logs_are_not_deferrable() {
+        let kind = ConstraintKind::ForeignKey {
+            columns: vec![1],
+            parent: Oid(20000),
+            parent_columns: vec![0],
+            on_delete: ReferentialAction::NoAction,
+            on_update: ReferentialAction::Cascade,
+            deferral: Deferral::Never,
+        };
+        let written = r#"{"ForeignKey":{"columns":[1],"parent":20000,"parent_columns":[0],"on_delete":"NoAction","on_update":"Cascade"}}"#;
+        assert_eq!(serde_json::from_str::<ConstraintKind>(written).unwrap(), kind);
+    }
+
+    #[test]
     fn a_change_says_just_what_differs_and_survives_the_log() {
         let base = Catalog::bootstrap();
         let mut changed = base.clone();
