@@ -78,9 +78,7 @@ pub(super) fn primary_key_columns(constraints: &[ast::TableConstraint]) -> Vec<S
 /// When a constraint is tested, by what was written behind it.
 pub(super) fn deferral(characteristics: &Option<ast::ConstraintCharacteristics>) -> Result<Deferral> {
     let Some(characteristics) = characteristics else { return Ok(Deferral::Never) };
-    if characteristics.enforced.is_some() {
-        return Err(Error::unsupported("[NOT] ENFORCED").with_hint("Constraints are always enforced."));
-    }
+    refuse_unenforced(characteristics.enforced)?;
     let initially_deferred = matches!(characteristics.initially, Some(ast::DeferrableInitial::Deferred));
     match (characteristics.deferrable, initially_deferred) {
         (Some(false), true) => Err(Error::new(
@@ -90,6 +88,13 @@ pub(super) fn deferral(characteristics: &Option<ast::ConstraintCharacteristics>)
         (_, true) => Ok(Deferral::InitiallyDeferred),
         (Some(true), false) => Ok(Deferral::InitiallyImmediate),
         (_, false) => Ok(Deferral::Never),
+    }
+}
+
+fn refuse_unenforced(enforced: Option<bool>) -> Result<()> {
+    match enforced {
+        Some(false) => Err(Error::unsupported("NOT ENFORCED").with_hint("Constraints are always enforced.")),
+        _ => Ok(()),
     }
 }
 
@@ -258,6 +263,7 @@ fn add_check(
     check: &ast::CheckConstraint,
     rows: Rows,
 ) -> Result<()> {
+    refuse_unenforced(check.enforced)?;
     let columns = columns_in(table, &check.expr);
     let stem = match columns.as_slice() {
         [only] => format!("{}_{}", table.name, table.columns[usize::from(*only)].name),

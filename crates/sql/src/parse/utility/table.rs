@@ -129,8 +129,8 @@ pub(super) fn refuse_misplaced_deferral(tokens: &[TokenWithSpan]) -> Result<()> 
         let mut depth = 0;
         // Whether the words may stand here, and whether they would belong to a CHECK.
         let (mut after_key, mut after_check) = (is(0, "alter"), false);
-        for at in 0..element.len() {
-            match element[at].token {
+        for (at, token) in element.iter().enumerate() {
+            match token.token {
                 Token::LParen => depth += 1,
                 Token::RParen => depth -= 1,
                 _ => {}
