@@ -122,6 +122,26 @@ fn of_a_pointing_row_and_the_deletion_of_its_target_one_gives_way() {
     }
 }
 
+/// A row that came to point somewhere since the snapshot, and that a third is pointing elsewhere, comes back
+/// if the third rolls back.
+#[test]
+fn a_row_that_is_being_pointed_elsewhere_still_counts() {
+    for level in ["SERIALIZABLE", "REPEATABLE READ"] {
+        for tested in ["SET CONSTRAINTS ALL IMMEDIATE", "SET CONSTRAINTS ALL DEFERRED"] {
+            let database = database();
+            let (mut first, mut second) = (database.connect(), database.connect());
+            run(&mut second, &["INSERT INTO child VALUES (5, NULL)"]).unwrap();
+            run(&mut first, &[&begin(level), tested]).unwrap();
+            run(&mut second, &["UPDATE child SET p = 1 WHERE id = 5"]).unwrap();
+            run(&mut second, &["BEGIN", "UPDATE child SET p = NULL WHERE id = 5"]).unwrap();
+            let refused = run(&mut first, &[REMOVE, "COMMIT"]).unwrap_err();
+            assert!(gives_way(&refused), "{level}: {refused}");
+            run(&mut second, &["ROLLBACK"]).unwrap();
+            assert_eq!(orphans(&database), 0, "{level}");
+        }
+    }
+}
+
 /// Random transactions at all levels, with savepoints and SET CONSTRAINTS in between; whatever commits
 /// leaves no row that points nowhere.
 #[test]

@@ -32,7 +32,7 @@ pub(super) fn table(
         match operation {
             TableOperation::AlterConstraint { name, characteristics } => {
                 context.refuse_pending(&table, "ALTER TABLE")?;
-                alter_constraint(context, table, name, characteristics)?;
+                constraint::alter(context, table, name, characteristics)?;
             }
             TableOperation::Tree(operation) => operate(context, table, operation)?,
         }
@@ -100,27 +100,6 @@ fn operate(context: &mut Context<'_>, mut table: TableDef, operation: &AlterTabl
         AlterTableOperation::ReplicaIdentity { .. } => Ok(()),
         other => Err(Error::unsupported(format!("ALTER TABLE … {other}"))),
     }
-}
-
-/// ALTER CONSTRAINT: only when a foreign key is tested can be altered.
-fn alter_constraint(
-    context: &mut Context<'_>,
-    mut table: TableDef,
-    name: &str,
-    characteristics: &Option<ast::ConstraintCharacteristics>,
-) -> Result<()> {
-    let wanted = constraint::deferral(characteristics)?;
-    let Some(found) = table.constraints.iter_mut().find(|constraint| constraint.name == name) else {
-        return Err(constraint::missing_constraint(&table, name));
-    };
-    let ConstraintKind::ForeignKey { deferral, .. } = &mut found.kind else {
-        return Err(Error::new(
-            SqlState::WRONG_OBJECT_TYPE,
-            format!("constraint \"{name}\" of relation \"{}\" is not a foreign key constraint", table.name),
-        ));
-    };
-    *deferral = wanted;
-    context.put_table(table)
 }
 
 fn column_exists(table: &TableDef, name: &str) -> Error {

@@ -504,6 +504,27 @@ fn action(action: &Option<ast::ReferentialAction>) -> ReferentialAction {
     }
 }
 
+/// ALTER CONSTRAINT: only when a foreign key is tested can be altered.
+pub(super) fn alter(
+    context: &mut Context<'_>,
+    mut table: TableDef,
+    name: &str,
+    characteristics: &Option<ast::ConstraintCharacteristics>,
+) -> Result<()> {
+    let wanted = deferral(characteristics)?;
+    let Some(found) = table.constraints.iter_mut().find(|constraint| constraint.name == name) else {
+        return Err(missing_constraint(&table, name));
+    };
+    let ConstraintKind::ForeignKey { deferral: tested, .. } = &mut found.kind else {
+        return Err(Error::new(
+            SqlState::WRONG_OBJECT_TYPE,
+            format!("constraint \"{name}\" of relation \"{}\" is not a foreign key constraint", table.name),
+        ));
+    };
+    *tested = wanted;
+    context.put_table(table)
+}
+
 /// 23503 if a row is there that points nowhere. `table` is as the catalog has it or will have it;
 /// the constraint need not be in it.
 pub(super) fn verify_foreign_key(
