@@ -6,17 +6,20 @@
 //! is in its final place. RESTRICT refuses as soon as its turn comes and does not look whether
 //! another row has taken the key's place; NO ACTION does.
 //!
+//! Tests of a deferred key are the transaction's: [`crate::deferred`] makes them.
+//!
 //! Against concurrent transactions: a new pointing row and the deletion of its target meet in
 //! [`firn_txn::Transaction::reference_target_exists`] and `referencing_row_exists`. The latter
 //! needs an index of the child that begins with the key's columns. Without one the child is
 //! scanned as this transaction sees it, and only the pointing side can notice the other.
 
-use crate::dml::target::{Reference, Referrer, Target};
-use crate::dml::writer::{Cells, Writer, describe_key, describe_named_key};
+use crate::deferred;
+use crate::dml::target::{Reference, Referrer};
+use crate::dml::writer::{Cells, Writer, describe_named_key};
 use crate::types;
 use firn_base::{Cell, ColumnId, Error, Result, RowId, SqlState, SqlType, TimeZoneSetting, Value, coerce};
-use firn_storage::KeyBuffer;
-use firn_txn::catalog::ReferentialAction;
+use firn_storage::{KeyBuffer, Table};
+use firn_txn::catalog::{ReferentialAction, TableDef};
 use firn_txn::{Guard, Transaction, pin};
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -33,31 +36,27 @@ pub(crate) enum Pending {
 }
 
 /// A key that went, and what took its place.
-struct GoneKey {
-    old: Vec<Value>,
-    new: Option<Vec<Value>>,
+pub(crate) struct GoneKey {
+    pub old: Vec<Value>,
+    pub new: Option<Vec<Value>>,
 }
 
-/// Tests that the row that `cells` (a whole row of `table`) points at is there.
+/// Tests that the row is there at which one of `table` points whose columns of the foreign key are `cells`,
+/// none of them NULL.
 pub(crate) fn check_reference(
     transaction: &Transaction,
-    table: &Target,
+    table: &TableDef,
     reference: &Reference,
     cells: &[Cell<'_>],
     guard: &Guard,
 ) -> Result<()> {
-    // MATCH SIMPLE: a key with a NULL in it points nowhere.
-    if reference.columns.iter().any(|column| cells[column.index()].is_null()) {
-        return Ok(());
-    }
     let mut key = KeyBuffer::new();
     let same_types = reference
         .key
         .iter()
         .all(|(position, ty)| table.columns[reference.columns[*position].index()].ty == *ty);
     let fits = if same_types {
-        let parts: Cells<'_> =
-            reference.key.iter().map(|(position, _)| cells[reference.columns[*position].index()]).collect();
+        let parts: Cells<'_> = reference.key.iter().map(|(position, _)| cells[*position]).collect();
         reference.index.encode(&parts, &mut key);
         true
     } else {
@@ -65,8 +64,8 @@ pub(crate) fn check_reference(
             .key
             .iter()
             .map(|(position, ty)| {
-                let column = reference.columns[*position].index();
-                assign(cells[column].to_value(table.columns[column].ty), *ty).ok()
+                let own_type = table.columns[reference.columns[*position].index()].ty;
+                assign(cells[*position].to_value(own_type), *ty).ok()
             })
             .collect();
         // A value that the parent's type cannot hold is not there either.
@@ -83,19 +82,20 @@ pub(crate) fn check_reference(
     let values: Vec<Value> = reference
         .columns
         .iter()
-        .map(|column| cells[column.index()].to_value(table.columns[column.index()].ty))
+        .zip(cells)
+        .map(|(column, cell)| cell.to_value(table.columns[column.index()].ty))
         .collect();
     Err(Error::new(
         SqlState::FOREIGN_KEY_VIOLATION,
         format!(
             "insert or update on table \"{}\" violates foreign key constraint \"{}\"",
-            table.definition.name, reference.name
+            table.name, reference.name
         ),
     )
     .with_constraint(reference.name.clone())
     .with_detail(format!(
         "Key {} is not present in table \"{}\".",
-        describe_key(table, &reference.columns, &values),
+        describe_named_key(&column_names(table, &reference.columns), &values),
         reference.parent_name
     )))
 }
@@ -114,21 +114,42 @@ pub(crate) fn finish(mut writer: Writer<'_>) -> Result<()> {
                     take_alike(&mut writer.pending, target, referrer, &mut keys);
                 }
                 if let Some(later) = act(&mut writer, target, referrer, keys)? {
-                    unreferenced.push((target, referrer, later));
+                    let key = &writer.set.target(target).referrers[referrer];
+                    match writer.transaction.defers(key.constraint, key.deferral) {
+                        true => deferred::put_off(writer.transaction, key, later),
+                        false => unreferenced.push((target, referrer, later)),
+                    }
                 }
             }
         }
     }
     for (target, referrer, keys) in unreferenced {
-        refuse_if_referenced(&writer, target, referrer, &keys, true)?;
+        let table = writer.set.target(target);
+        let keys: Vec<&[Value]> = keys.iter().map(|key| key.old.as_slice()).collect();
+        let referrer = &table.referrers[referrer];
+        refuse_if_referenced(writer.transaction, &table.definition, referrer, &keys, true)?;
     }
     for (target, reference, row) in references {
-        let guard = pin();
         let table = writer.set.target(target);
-        let mut cells: Cells<'_> = SmallVec::from_elem(Cell::Null, table.columns.len());
-        if writer.transaction.read(&table.table, row, &table.all_columns, &mut cells, &guard) {
-            check_reference(writer.transaction, table, &table.references[reference], &cells, &guard)?;
-        }
+        check_row(writer.transaction, &table.definition, &table.table, &table.references[reference], row)?;
+    }
+    Ok(())
+}
+
+/// [`check_reference`] of a row as it is now, if it still is there and points anywhere.
+pub(crate) fn check_row(
+    transaction: &Transaction,
+    definition: &TableDef,
+    table: &Table,
+    reference: &Reference,
+    row: RowId,
+) -> Result<()> {
+    let guard = pin();
+    let mut cells: Cells<'_> = SmallVec::from_elem(Cell::Null, reference.columns.len());
+    if transaction.read(table, row, &reference.columns, &mut cells, &guard)
+        && !cells.iter().any(Cell::is_null)
+    {
+        check_reference(transaction, definition, reference, &cells, &guard)?;
     }
     Ok(())
 }
@@ -168,14 +189,17 @@ fn act(
                 continue;
             }
             ReferentialAction::Restrict => {
-                refuse_if_referenced(writer, target, position, &keys, false)?;
+                let keys: Vec<&[Value]> = keys.iter().map(|key| key.old.as_slice()).collect();
+                let definition = &set.target(target).definition;
+                refuse_if_referenced(writer.transaction, definition, referrer, &keys, false)?;
                 continue;
             }
             ReferentialAction::Cascade | ReferentialAction::SetNull | ReferentialAction::SetDefault => {}
         }
         let child = referrer.child_target.expect("a set holds every table that its actions change");
         let child_target = set.target(child);
-        let rows = pointing_rows(writer.transaction, referrer, &keys)?;
+        let old: Vec<&[Value]> = keys.iter().map(|key| key.old.as_slice()).collect();
+        let rows = pointing_rows(writer.transaction, referrer, &old)?;
         for (row, key) in rows {
             let guard = pin();
             // Another action of the same statement may have come to the row first.
@@ -205,37 +229,27 @@ fn act(
     Ok((!later.is_empty()).then_some(later))
 }
 
-/// Fails if a row still points at one of the keys. With `unless_back` a key that is there again
-/// may be pointed at.
-fn refuse_if_referenced(
-    writer: &Writer<'_>,
-    target: usize,
-    position: usize,
-    keys: &[GoneKey],
+/// Fails if a row still points at one of the keys of `table`. With `unless_back` a key that is there
+/// again may be pointed at.
+pub(crate) fn refuse_if_referenced(
+    transaction: &Transaction,
+    table: &TableDef,
+    referrer: &Referrer,
+    keys: &[&[Value]],
     unless_back: bool,
 ) -> Result<()> {
-    let table = writer.set.target(target);
-    let referrer = &table.referrers[position];
     let guard = pin();
-    let is_back = |key: &GoneKey| {
-        unless_back && {
-            let parts: Cells<'_> = referrer
-                .own_key
-                .iter()
-                .map(|&part| key.old[part].as_cell(referrer.column_types[part]))
-                .collect();
-            let mut encoded = KeyBuffer::new();
-            referrer.own_index.encode(&parts, &mut encoded);
-            writer.transaction.get(&table.table, &referrer.own_index, &encoded, &guard).is_some()
-        }
+    let is_back = |key: &[Value]| {
+        let (table, index) = (&referrer.own_table, &referrer.own_index);
+        unless_back && transaction.get(table, index, &referrer.encode_own(key), &guard).is_some()
     };
     let found = match &referrer.child_index {
         Some((index, order)) => {
             let mut found = None;
             for (position, key) in keys.iter().enumerate() {
-                let Some(prefix) = child_prefix(referrer, index, order, &key.old) else { continue };
+                let Some(prefix) = child_prefix(referrer, index, order, key) else { continue };
                 if !is_back(key)
-                    && writer.transaction.referencing_row_exists(&referrer.child, index, &prefix, &guard)?
+                    && transaction.referencing_row_exists(&referrer.child, index, &prefix, &guard)?
                 {
                     found = Some(position);
                     break;
@@ -243,29 +257,29 @@ fn refuse_if_referenced(
             }
             found
         }
-        None => pointing_rows(writer.transaction, referrer, keys)?
+        None => pointing_rows(transaction, referrer, keys)?
             .into_iter()
             .map(|(_, key)| key)
-            .find(|key| !is_back(&keys[*key])),
+            .find(|key| !is_back(keys[*key])),
     };
     let Some(found) = found else { return Ok(()) };
     Err(Error::new(
         SqlState::FOREIGN_KEY_VIOLATION,
         format!(
             "update or delete on table \"{}\" violates foreign key constraint \"{}\" on table \"{}\"",
-            table.definition.name, referrer.name, referrer.child_name
+            table.name, referrer.name, referrer.child_name
         ),
     )
     .with_constraint(referrer.name.clone())
     .with_detail(format!(
         "Key {} is still referenced from table \"{}\".",
-        describe_named_key(&column_names(table, &referrer.columns), &keys[found].old),
+        describe_named_key(&column_names(table, &referrer.columns), keys[found]),
         referrer.child_name
     )))
 }
 
-fn column_names<'t>(table: &'t Target, columns: &[ColumnId]) -> Vec<&'t str> {
-    columns.iter().map(|column| table.column_name(*column)).collect()
+fn column_names<'t>(table: &'t TableDef, columns: &[ColumnId]) -> Vec<&'t str> {
+    columns.iter().map(|column| table.columns[column.index()].name.as_str()).collect()
 }
 
 /// The beginning of the child's index keys that point at `key`; `None` if the child's columns
@@ -291,13 +305,13 @@ fn child_prefix(
 fn pointing_rows(
     transaction: &Transaction,
     referrer: &Referrer,
-    keys: &[GoneKey],
+    keys: &[&[Value]],
 ) -> Result<Vec<(RowId, usize)>> {
     let guard = pin();
     let mut rows = Vec::new();
     if let Some((index, order)) = &referrer.child_index {
         for (position, key) in keys.iter().enumerate() {
-            let Some(prefix) = child_prefix(referrer, index, order, &key.old) else { continue };
+            let Some(prefix) = child_prefix(referrer, index, order, key) else { continue };
             // First for its conflict test: another transaction may be adding a pointing row.
             if transaction.referencing_row_exists(&referrer.child, index, &prefix, &guard)? {
                 let bound = || Bound::Included(prefix.as_slice());
@@ -316,14 +330,10 @@ fn pointing_rows(
             .zip(&referrer.column_types)
             .map(|(value, ty)| assign(value.clone(), *ty).ok().filter(|value| !value.is_null()))
             .collect::<Option<_>>()?;
-        let parts: Cells<'_> =
-            referrer.own_key.iter().map(|&part| values[part].as_cell(referrer.column_types[part])).collect();
-        let mut key = KeyBuffer::new();
-        referrer.own_index.encode(&parts, &mut key);
-        Some(key)
+        Some(referrer.encode_own(&values))
     };
     let wanted: HashMap<KeyBuffer, usize> =
-        keys.iter().enumerate().filter_map(|(position, key)| Some((encode(&key.old)?, position))).collect();
+        keys.iter().enumerate().filter_map(|(position, key)| Some((encode(key)?, position))).collect();
     transaction.note_scan(&referrer.child, &[], referrer.child_columns.iter().copied().collect());
     let scan = referrer.child.scan(transaction.snapshot(), &referrer.child_columns, true);
     let mut values = vec![Value::Null; referrer.child_columns.len()];

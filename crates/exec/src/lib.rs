@@ -22,6 +22,7 @@ pub mod expression;
 pub mod short;
 
 mod constraint;
+pub mod deferred;
 pub mod dml;
 pub mod locking;
 

@@ -387,6 +387,7 @@ impl Connection {
     /// COMMIT of a program, which must be told if nothing was committed: 25P02.
     pub(crate) fn commit_block(&mut self) -> Result<()> {
         self.recall();
+        self.options.cancel.reset();
         match self.commit(false)? {
             "COMMIT" => Ok(()),
             _ => Err(Error::new(
@@ -441,21 +442,27 @@ impl Connection {
             Block::Open(open) | Block::Failed(open) => *open,
         };
         let Open { transaction, settings, changed_catalog, .. } = open;
-        if changed_catalog {
-            self.services.set_catalog(None);
-        }
         let mut begun = None;
         let result = match transaction {
-            Some(transaction) if commit => {
-                begun = self.time_commit(&transaction);
-                transaction.commit().map(Some)
-            }
+            Some(mut transaction) if commit => match self.make_deferred_checks(&mut transaction) {
+                Ok(()) => {
+                    begun = self.time_commit(&transaction);
+                    transaction.commit().map(Some)
+                }
+                Err(error) => {
+                    transaction.rollback();
+                    Err(error)
+                }
+            },
             Some(transaction) => {
                 transaction.rollback();
                 Ok(None)
             }
             None => Ok(None),
         };
+        if changed_catalog {
+            self.services.set_catalog(None);
+        }
         let committed = matches!(result, Ok(Some(_)));
         self.keep_cursors(committed);
         let changed = self.services.with_settings(|current| {

@@ -25,7 +25,7 @@ use firn_sql::plan::QueryOutput;
 use firn_sql::services::Services;
 use firn_sql::settings::Settings;
 use firn_sql::statement::{Parsed, Statement as Parse};
-use firn_sql::{Cancel, LockedRows, Plan, RunOptions, parse};
+use firn_sql::{Cancel, LockedRows, Plan, RunOptions, deferred, parse};
 use firn_txn::catalog::TableDef;
 use firn_txn::{Catalog, Isolation, Ticket, Transaction, Waited};
 use std::any::Any;
@@ -517,6 +517,19 @@ impl Connection {
         result.map_err(|error| timed_out(error, alarm.as_ref()))
     }
 
+    /// Makes what checks a transaction has put off, before it commits.
+    pub(crate) fn make_deferred_checks(&mut self, transaction: &mut Transaction) -> Result<()> {
+        if !transaction.has_deferred_checks() {
+            return Ok(());
+        }
+        let alarm = self.alarm();
+        transaction.refresh();
+        self.in_block_transaction(transaction, &mut |connection, transaction| {
+            check_deferred(transaction, &connection.options)
+        })
+        .map_err(|error| timed_out(error, alarm.as_ref()))
+    }
+
     /// Runs a statement in a transaction. Where it meets a row that another transaction is changing, it waits
     /// for that one's end; where it meets one that has changed, the transaction moves on if it
     /// can ([`Transaction::restart`]). Either way the statement is then run once more.
@@ -588,8 +601,13 @@ impl Connection {
         loop {
             self.options.now = clock::wall_clock_micros();
             let mut transaction = self.begin_transaction(self.default_isolation)?;
+            let mut checked = |connection: &mut Self, transaction: &mut Transaction| {
+                let value = work(connection, transaction)?;
+                check_deferred(transaction, &connection.options)?;
+                Ok(value)
+            };
             let mut begun = None;
-            let result = match self.in_block_transaction(&mut transaction, work) {
+            let result = match self.in_block_transaction(&mut transaction, &mut checked) {
                 Ok(value) => {
                     begun = self.time_commit(&transaction);
                     transaction.commit().map(|ticket| (value, ticket))
@@ -912,6 +930,12 @@ fn coerced<'v>(
     let coerced =
         types.iter().zip(values).map(|(ty, value)| coerce::assign_parameter(value.clone(), *ty, zone));
     coerced.collect::<Result<Vec<Value>>>().map(Cow::Owned)
+}
+
+/// Makes what checks a transaction has put off.
+pub(crate) fn check_deferred(transaction: &mut Transaction, options: &RunOptions) -> Result<()> {
+    deferred::check_all(transaction, options)
+        .map_err(|error| with_table_of_constraint(error, transaction.catalog()))
 }
 
 /// Adds to the error of a constraint which table it belongs to, as PostgreSQL does.

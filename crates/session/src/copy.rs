@@ -4,7 +4,9 @@
 //! transaction of its own. The block lends its transaction through a [`Home`] to which it returns
 //! when the COPY ends.
 
-use crate::connection::{CommandTag, Connection, Outcome, internal_error, with_table_of_constraint};
+use crate::connection::{
+    CommandTag, Connection, Outcome, check_deferred, internal_error, with_table_of_constraint,
+};
 use crate::database::Shared;
 use crate::rows::Reading;
 use firn_base::sync::{Arc, Mutex};
@@ -105,8 +107,16 @@ impl CopyIn {
             return Err(ended());
         };
         let options = &self.options;
-        let result = catch_unwind(AssertUnwindSafe(|| copy.finish(transaction, options)))
-            .unwrap_or_else(|panic| Err(internal_error(&*panic)));
+        let commits = matches!(self.end, End::Commit { .. });
+        let finish = || {
+            let rows = copy.finish(transaction, options)?;
+            if commits {
+                check_deferred(transaction, options)?;
+            }
+            Ok(rows)
+        };
+        let result =
+            catch_unwind(AssertUnwindSafe(finish)).unwrap_or_else(|panic| Err(internal_error(&*panic)));
         let rows = match result {
             Ok(rows) => rows,
             Err(error) => return Err(self.failed(error)),

@@ -79,6 +79,8 @@ mod utility;
 #[cfg(test)]
 mod anomaly_tests;
 #[cfg(test)]
+mod deferred_tests;
+#[cfg(test)]
 mod locking_tests;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 
 use crate::Column;
 use crate::block::Block;
-use crate::connection::{CommandTag, Connection, Outcome};
+use crate::connection::{CommandTag, Connection, Outcome, with_table_of_constraint};
 use crate::rows::{RowChunk, Rows};
 use crate::statement::Statement;
 use firn_base::sync::Arc;
@@ -14,7 +14,7 @@ use firn_sql::settings::Settings;
 use firn_sql::statement::{
     Ddl, Parsed, QualifiedName, SettingStatement, Statement as Parse, TransactionControl, TransactionModes,
 };
-use firn_sql::{ddl, settings};
+use firn_sql::{ddl, deferred as deferred_checks, settings};
 use std::collections::VecDeque;
 
 /// A cursor of DECLARE.
@@ -130,6 +130,7 @@ impl Connection {
             Parse::Copy(copy) => self.copy(copy),
             Parse::Ddl(ddl) => self.run_ddl(ddl),
             Parse::Lock(names) => self.lock(names),
+            Parse::SetConstraints { names, deferred } => self.set_constraints(names.as_deref(), *deferred),
             Parse::Checkpoint => {
                 self.shared.engine.checkpoint()?;
                 done("CHECKPOINT")
@@ -398,6 +399,28 @@ impl Connection {
             Some(rows) => Ok(Outcome::Done(CommandTag { verb: "SELECT", rows: Some(rows) })),
             None => done(ddl.tag()),
         }
+    }
+
+    /// SET CONSTRAINTS: those that become immediate are tested at once.
+    fn set_constraints(&mut self, names: Option<&[QualifiedName]>, deferred: bool) -> Result<Outcome> {
+        if !self.in_block() {
+            self.notices.push(Error::new(
+                SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                "SET CONSTRAINTS can only be used in transaction blocks",
+            ));
+        }
+        self.in_transaction(|connection, transaction| {
+            let search_path = &connection.facts.search_path;
+            let known = Names { catalog: transaction.catalog(), search_path };
+            let constraints = names.map(|names| known.constraints_to_set(names, deferred)).transpose()?;
+            transaction.set_constraints(constraints.as_deref(), deferred);
+            match deferred {
+                true => Ok(()),
+                false => deferred_checks::check_immediate(transaction, &connection.options)
+                    .map_err(|error| with_table_of_constraint(error, transaction.catalog())),
+            }
+        })?;
+        done("SET CONSTRAINTS")
     }
 
     fn lock(&mut self, names: &[QualifiedName]) -> Result<Outcome> {

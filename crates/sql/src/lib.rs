@@ -20,5 +20,5 @@ mod information_schema;
 pub mod pg_catalog;
 
 pub use firn_exec::locking::LockedRows;
-pub use firn_exec::{BatchStream, Cancel, RunOptions, SessionServices};
+pub use firn_exec::{BatchStream, Cancel, RunOptions, SessionServices, deferred};
 pub use plan::{Column, Plan, QueryOutput};

@@ -6,7 +6,7 @@ use crate::statement::{ObjectKind, QualifiedName};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
 use firn_txn::Catalog;
-use firn_txn::catalog::{IndexDef, Oid, SchemaDef, SequenceDef, TableDef, ViewDef};
+use firn_txn::catalog::{ConstraintDef, Deferral, IndexDef, Oid, SchemaDef, SequenceDef, TableDef, ViewDef};
 
 /// What a name in a schema stands for.
 #[derive(Clone, Debug)]
@@ -137,6 +137,43 @@ impl<'a> Names<'a> {
             Relation::Sequence(sequence) => Ok(sequence),
             _ => Err(wrong_kind(ObjectKind::Sequence, &name.name)),
         }
+    }
+
+    /// The constraints that SET CONSTRAINTS names. Tables of one schema may share the name of one: it means
+    /// all of them. 42704 if there is none, 42809 if one is to be deferred that cannot be.
+    pub fn constraints_to_set(&self, names: &[QualifiedName], deferred: bool) -> Result<Vec<Oid>> {
+        let mut all = Vec::new();
+        for name in names {
+            let in_schema = |schema: Oid| -> Vec<&ConstraintDef> {
+                let tables = self.catalog.tables.values().filter(|table| table.schema == schema);
+                let constraints = tables.flat_map(|table| &table.constraints);
+                constraints.filter(|constraint| constraint.name == name.name).collect()
+            };
+            let found = match &name.schema {
+                Some(schema) => in_schema(self.schema(schema)?.oid),
+                None => {
+                    let schemas = self.search_path.iter().filter_map(|schema| self.find_schema(schema));
+                    schemas
+                        .map(|schema| in_schema(schema.oid))
+                        .find(|found| !found.is_empty())
+                        .unwrap_or_default()
+                }
+            };
+            if found.is_empty() {
+                return Err(Error::new(
+                    SqlState::UNDEFINED_OBJECT,
+                    format!("constraint \"{}\" does not exist", name.name),
+                ));
+            }
+            if deferred && found.iter().any(|constraint| constraint.deferral() == Deferral::Never) {
+                return Err(Error::new(
+                    SqlState::WRONG_OBJECT_TYPE,
+                    format!("constraint \"{}\" is not deferrable", name.name),
+                ));
+            }
+            all.extend(found.iter().map(|constraint| constraint.oid));
+        }
+        Ok(all)
     }
 
     /// A name that nothing has in the schema: `stem_suffix`, else with a number behind it, cut to

@@ -101,6 +101,13 @@ pub enum Statement {
     Ddl(Box<Ddl>),
     /// LOCK TABLE
     Lock(Vec<QualifiedName>),
+    /// SET CONSTRAINTS
+    SetConstraints {
+        /// Which; all of them without names.
+        names: Option<Vec<QualifiedName>>,
+        /// DEFERRED or IMMEDIATE.
+        deferred: bool,
+    },
     /// CHECKPOINT
     Checkpoint,
     /// Statements that ask for what the engine does by itself: VACUUM, ANALYZE, CLUSTER, REINDEX.
@@ -280,6 +287,20 @@ impl ObjectKind {
     }
 }
 
+/// A change of a table.
+#[derive(Clone, Debug)]
+pub enum TableOperation {
+    /// ALTER CONSTRAINT, which sqlparser does not know.
+    AlterConstraint {
+        /// Which.
+        name: String,
+        /// When it is to be tested.
+        characteristics: Option<ast::ConstraintCharacteristics>,
+    },
+    /// Everything else.
+    Tree(Box<ast::AlterTableOperation>),
+}
+
 /// Statements that change the catalog.
 #[derive(Clone, Debug)]
 pub enum Ddl {
@@ -343,7 +364,7 @@ pub enum Ddl {
         /// IF EXISTS
         if_exists: bool,
         /// What changes, in order.
-        operations: Vec<ast::AlterTableOperation>,
+        operations: Vec<TableOperation>,
     },
     /// ALTER … RENAME TO
     Rename {

@@ -406,8 +406,8 @@ impl Table {
     }
 
     /// Whether another transaction that has not committed its changes of `row` has given it `key`, or left it
-    /// with it, in any of its versions: also in one that it has left again, since it may go back there
-    /// (ROLLBACK TO).
+    /// with it, in any of its versions: also in one that it has left again, or found, since it may go back
+    /// there (ROLLBACK, ROLLBACK TO).
     fn is_pending_under(
         &self,
         index: &Index,
@@ -424,18 +424,19 @@ impl Table {
             *cell = block.load_cell(slot, *column);
         }
         let mut next = block.head(slot, guard);
+        let mut pending = false;
         while let Some(record) = next
-            && record.stamp().time().is_none()
-            && record.stamp() != snapshot.owner
+            && (record.is_void() || record.stamp().time().is_none() && record.stamp() != snapshot.owner)
         {
+            pending |= !record.is_void();
             // The version after the record. Whether a row is there is not asked: it may be again.
-            if key_of(block, index, &raw).as_slice() == key {
+            if pending && key_of(block, index, &raw).as_slice() == key {
                 return true;
             }
             restore_columns(record, &columns, &mut raw);
             next = record.older(guard);
         }
-        false
+        pending && key_of(block, index, &raw).as_slice() == key
     }
 
     /// A slot for one row: that of a dead row, if there is one.
@@ -858,7 +859,7 @@ impl Table {
     }
 
     /// Whether `row` may come to have `key` in `index` by what another transaction has done to it and not
-    /// committed: it has it in place, or the other may go back to where it had.
+    /// committed: it has it in place, or the other may go back to where it had, or to what it found.
     pub fn may_come_to_stand(
         &self,
         index: &Index,
@@ -867,10 +868,19 @@ impl Table {
         snapshot: Snapshot,
         guard: &Guard,
     ) -> bool {
-        // A first transaction may commit after the first look, and a second begin before the second.
-        self.is_pending_under(index, key, row, snapshot, guard)
-            || self.has_key_in_place(index, key, row)
-            || self.is_pending_under(index, key, row, snapshot, guard)
+        let head = || self.block(row).head(row.slot(), guard).map(Record::as_ptr);
+        loop {
+            let before = head();
+            if self.is_pending_under(index, key, row, snapshot, guard)
+                || self.has_key_in_place(index, key, row)
+            {
+                return true;
+            }
+            // Another may have moved the row away after the first look and back after the second.
+            if head() == before {
+                return false;
+            }
+        }
     }
 
     /// A scan of the rows that `snapshot` sees, in blocks' order, shared by any number of threads.

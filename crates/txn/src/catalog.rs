@@ -77,6 +77,18 @@ pub enum ReferentialAction {
     SetDefault,
 }
 
+/// When a foreign key is tested.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub enum Deferral {
+    /// NOT DEFERRABLE: at the end of every statement.
+    #[default]
+    Never,
+    /// DEFERRABLE: as before, unless SET CONSTRAINTS puts it off.
+    InitiallyImmediate,
+    /// INITIALLY DEFERRED: at the end of the transaction, unless SET CONSTRAINTS says otherwise.
+    InitiallyDeferred,
+}
+
 /// A constraint of a table. NOT NULL is a property of the column.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct ConstraintDef {
@@ -86,6 +98,16 @@ pub struct ConstraintDef {
     pub name: String,
     /// What it demands.
     pub kind: ConstraintKind,
+}
+
+impl ConstraintDef {
+    /// When it is tested: anything but a foreign key at every moment.
+    pub fn deferral(&self) -> Deferral {
+        match &self.kind {
+            ConstraintKind::ForeignKey { deferral, .. } => *deferral,
+            _ => Deferral::Never,
+        }
+    }
 }
 
 /// What a constraint demands.
@@ -118,6 +140,9 @@ pub enum ConstraintKind {
         on_delete: ReferentialAction,
         /// ON UPDATE.
         on_update: ReferentialAction,
+        /// Older logs and checkpoints do not say.
+        #[serde(default)]
+        deferral: Deferral,
     },
 }
 
@@ -474,6 +499,20 @@ mod sql_type_serde {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn foreign_keys_of_older_logs_are_not_deferrable() {
+        let kind = ConstraintKind::ForeignKey {
+            columns: vec![1],
+            parent: Oid(20000),
+            parent_columns: vec![0],
+            on_delete: ReferentialAction::NoAction,
+            on_update: ReferentialAction::Cascade,
+            deferral: Deferral::Never,
+        };
+        let written = r#"{"ForeignKey":{"columns":[1],"parent":20000,"parent_columns":[0],"on_delete":"NoAction","on_update":"Cascade"}}"#;
+        assert_eq!(serde_json::from_str::<ConstraintKind>(written).unwrap(), kind);
+    }
 
     #[test]
     fn a_change_says_just_what_differs_and_survives_the_log() {

@@ -10,6 +10,7 @@ pub mod transaction;
 mod active;
 mod collector;
 mod ddl;
+mod deferred;
 mod predicates;
 mod sequence;
 mod statistics;
@@ -22,6 +23,7 @@ mod table_file;
 
 pub use active::Waited;
 pub use catalog::Catalog;
+pub use deferred::{Check, GoneKey};
 pub use engine::{Config, Engine};
 pub use firn_storage::{ColumnSpec, Guard, Held, IndexColumn, IndexSpec, RowLock, Str, Text, pin};
 pub use native::{Columns, Key, TableAccess};

@@ -6,6 +6,7 @@
 use crate::active::{ActiveSlot, Waited};
 use crate::catalog::Catalog;
 use crate::ddl::{Action, Ddl};
+use crate::deferred::{Deferred, DeferredMark};
 use crate::engine::{Engine, keep_redo, wait_until};
 use crate::predicates::{Condition, PredicateLog, ReadMark};
 use arrow_array::ArrayRef;
@@ -60,6 +61,8 @@ pub struct Transaction {
     /// The committed catalog of the snapshot, once asked for.
     catalog: OnceLock<Arc<Catalog>>,
     ddl: Option<Box<Ddl>>,
+    /// Checks that were put off, if there ever were any, and whether they are to be.
+    pub(crate) deferred: Option<Box<Deferred>>,
     may_advance: bool,
     isolation: Isolation,
     read_only: bool,
@@ -76,6 +79,7 @@ pub struct Savepoint {
     actions: usize,
     /// Shared locks so far.
     shared: usize,
+    deferred: DeferredMark,
 }
 
 /// What needs memory.
@@ -127,6 +131,7 @@ impl Transaction {
             shared: Vec::new(),
             catalog: OnceLock::new(),
             ddl: None,
+            deferred: None,
             may_advance: false,
             isolation,
             read_only: false,
@@ -830,7 +835,8 @@ impl Transaction {
     pub fn savepoint(&self) -> Savepoint {
         let (changes, actions) =
             self.ddl.as_ref().map_or((0, 0), |ddl| (ddl.history.len(), ddl.actions.len()));
-        Savepoint { mark: self.writes().mark(), changes, actions, shared: self.shared.len() }
+        let deferred = self.deferred.as_ref().map_or_else(DeferredMark::default, |deferred| deferred.mark());
+        Savepoint { mark: self.writes().mark(), changes, actions, shared: self.shared.len(), deferred }
     }
 
     /// Undoes everything since the savepoint, DDL included; the savepoint stays.
@@ -841,6 +847,9 @@ impl Transaction {
 
     fn undo_to(&mut self, savepoint: Savepoint) {
         self.write_set.as_mut().expect("running").roll_back(savepoint.mark, &pin());
+        if let Some(deferred) = &mut self.deferred {
+            deferred.roll_back(savepoint.deferred);
+        }
         if let Some(ddl) = &mut self.ddl {
             ddl.undo_actions(savepoint.actions, &self.engine);
             if savepoint.changes < ddl.history.len() {
@@ -850,12 +859,13 @@ impl Transaction {
         }
     }
 
-    /// Commits. The changes are visible to others when this returns, and durable once
-    /// [`Engine::wait`] returns for the ticket.
+    /// Commits; deferred checks must have been made. The changes are visible to others when this
+    /// returns, and durable once [`Engine::wait`] returns for the ticket.
     ///
     /// Errors: 40001 if it is serializable and what it read has changed; the log has failed (53100,
     /// 58030). The transaction is rolled back.
     pub fn commit(mut self) -> Result<Ticket> {
+        assert!(!self.has_deferred_checks(), "a transaction commits after its deferred checks");
         if !self.has_writes() {
             // Others' commits are visible before they are durable. Who has seen one must not say so
             // before it can no longer be lost. Dropping lets go of what it has locked.

@@ -7,12 +7,15 @@
 //!
 //! A set belongs to one version of the catalog; whoever caches it drops it when the version moves.
 
+use super::writer::Cells;
 use crate::expression::RowExpression;
 use firn_base::sync::Arc;
-use firn_base::{ColumnId, Result, SqlType, TableId};
-use firn_storage::{Index, Table};
+use firn_base::{ColumnId, Result, SqlType, TableId, Value};
+use firn_storage::{Index, KeyBuffer, Table};
 use firn_txn::Catalog;
-use firn_txn::catalog::{ConstraintKind, Identity, IndexDef, Oid, ReferentialAction, TableDef};
+use firn_txn::catalog::{
+    ConstraintDef, ConstraintKind, Deferral, Identity, IndexDef, Oid, ReferentialAction, TableDef,
+};
 use std::collections::BTreeMap;
 
 /// Compiles the SQL text that the catalog holds.
@@ -76,6 +79,8 @@ pub(crate) struct UniqueIndex {
 /// A foreign key of the table: its rows point at rows of `parent`.
 pub(crate) struct Reference {
     pub name: String,
+    pub constraint: Oid,
+    pub deferral: Deferral,
     pub columns: Vec<ColumnId>,
     pub parent_name: String,
     pub parent: Arc<Table>,
@@ -90,6 +95,9 @@ pub(crate) struct Reference {
 /// A foreign key that points at the table: rows of `child` point at its rows.
 pub(crate) struct Referrer {
     pub name: String,
+    pub constraint: Oid,
+    pub deferral: Deferral,
+    pub own_table: Arc<Table>,
     /// The columns of this table that are pointed to.
     pub columns: Vec<ColumnId>,
     pub column_types: Vec<SqlType>,
@@ -161,10 +169,10 @@ impl TargetSet {
 }
 
 /// The foreign keys that point at `parent`: the child, the name, the actions on delete and update.
-fn referring(
+pub fn referring(
     catalog: &Catalog,
     parent: Oid,
-) -> impl Iterator<Item = (&Arc<TableDef>, &firn_txn::catalog::ConstraintDef, [ReferentialAction; 2])> {
+) -> impl Iterator<Item = (&Arc<TableDef>, &ConstraintDef, [ReferentialAction; 2])> {
     catalog.tables.values().flat_map(move |child| {
         child.constraints.iter().filter_map(move |constraint| match &constraint.kind {
             ConstraintKind::ForeignKey { parent: pointed_to, on_delete, on_update, .. }
@@ -184,7 +192,8 @@ impl Target {
         positions: &BTreeMap<Oid, usize>,
         compiler: &dyn TextCompiler,
     ) -> Result<Target> {
-        let table = compiler.table(definition.storage());
+        let tables = |id| compiler.table(id);
+        let table = tables(definition.storage());
         let mut columns = Vec::with_capacity(definition.columns.len());
         for (position, column) in definition.columns.iter().enumerate() {
             let id = ColumnId(position as u16);
@@ -211,48 +220,16 @@ impl Target {
                     name: constraint.name.clone(),
                     condition: compiler.check(definition, expression)?,
                 }),
-                ConstraintKind::ForeignKey { columns, parent, parent_columns, .. } => {
-                    let parent = &catalog.tables[parent];
-                    references.push(Reference::compile(
-                        &constraint.name,
-                        definition,
-                        columns,
-                        parent,
-                        parent_columns,
-                        compiler,
-                    ));
+                ConstraintKind::ForeignKey { .. } => {
+                    references.push(Reference::compile(catalog, definition, constraint, &tables));
                 }
                 ConstraintKind::PrimaryKey { .. } | ConstraintKind::Unique { .. } => {}
             }
         }
         let referrers = referring(catalog, definition.oid)
             .map(|(child, constraint, _)| {
-                let ConstraintKind::ForeignKey { columns, parent_columns, on_delete, on_update, .. } =
-                    &constraint.kind
-                else {
-                    unreachable!("only foreign keys refer")
-                };
-                let child_table = compiler.table(child.storage());
-                let (own_index, own_key) = unique_index_over(definition, parent_columns, &table);
-                let child_index = child.indexes.iter().find_map(|index| {
-                    let order = leading_order(index, columns)?;
-                    Some((physical_index(&child_table, index), order))
-                });
-                Referrer {
-                    name: constraint.name.clone(),
-                    columns: ids(parent_columns),
-                    column_types: types(definition, parent_columns),
-                    own_index,
-                    own_key,
-                    child_name: child.name.clone(),
-                    child: child_table,
-                    child_columns: ids(columns),
-                    child_types: types(child, columns),
-                    child_index,
-                    child_target: positions.get(&child.oid).copied(),
-                    on_delete: *on_delete,
-                    on_update: *on_update,
-                }
+                let child_target = positions.get(&child.oid).copied();
+                Referrer::compile(definition, child, constraint, child_target, &tables)
             })
             .collect();
         let unique = definition
@@ -300,19 +277,25 @@ impl Target {
 }
 
 impl Reference {
-    fn compile(
-        name: &str,
+    /// `constraint` is a foreign key of `child`.
+    pub fn compile(
+        catalog: &Catalog,
         child: &TableDef,
-        columns: &[u16],
-        parent: &TableDef,
-        parent_columns: &[u16],
-        compiler: &dyn TextCompiler,
+        constraint: &ConstraintDef,
+        tables: &dyn Fn(TableId) -> Arc<Table>,
     ) -> Reference {
-        let parent_table = compiler.table(parent.storage());
+        let ConstraintKind::ForeignKey { columns, parent, parent_columns, deferral, .. } = &constraint.kind
+        else {
+            unreachable!("only foreign keys refer")
+        };
+        let parent = &catalog.tables[parent];
+        let parent_table = tables(parent.storage());
         let (index, order) = unique_index_over(parent, parent_columns, &parent_table);
         let parent_types = types(parent, parent_columns);
         Reference {
-            name: name.to_owned(),
+            name: constraint.name.clone(),
+            constraint: constraint.oid,
+            deferral: *deferral,
             columns: ids(columns),
             parent_name: parent.name.clone(),
             parent: parent_table,
@@ -320,6 +303,56 @@ impl Reference {
             key: order.iter().map(|&position| (position, parent_types[position])).collect(),
             to_itself: parent.oid == child.oid,
         }
+    }
+}
+
+impl Referrer {
+    /// `constraint` is a foreign key of `child` that points at `parent`.
+    pub fn compile(
+        parent: &TableDef,
+        child: &TableDef,
+        constraint: &ConstraintDef,
+        child_target: Option<usize>,
+        tables: &dyn Fn(TableId) -> Arc<Table>,
+    ) -> Referrer {
+        let ConstraintKind::ForeignKey { columns, parent_columns, on_delete, on_update, deferral, .. } =
+            &constraint.kind
+        else {
+            unreachable!("only foreign keys refer")
+        };
+        let (own_table, child_table) = (tables(parent.storage()), tables(child.storage()));
+        let (own_index, own_key) = unique_index_over(parent, parent_columns, &own_table);
+        let child_index = child.indexes.iter().find_map(|index| {
+            let order = leading_order(index, columns)?;
+            Some((physical_index(&child_table, index), order))
+        });
+        Referrer {
+            name: constraint.name.clone(),
+            constraint: constraint.oid,
+            deferral: *deferral,
+            own_table,
+            columns: ids(parent_columns),
+            column_types: types(parent, parent_columns),
+            own_index,
+            own_key,
+            child_name: child.name.clone(),
+            child: child_table,
+            child_columns: ids(columns),
+            child_types: types(child, columns),
+            child_index,
+            child_target,
+            on_delete: *on_delete,
+            on_update: *on_update,
+        }
+    }
+
+    /// A key of the parent as its index has it.
+    pub fn encode_own(&self, key: &[Value]) -> KeyBuffer {
+        let parts: Cells<'_> =
+            self.own_key.iter().map(|&part| key[part].as_cell(self.column_types[part])).collect();
+        let mut encoded = KeyBuffer::new();
+        self.own_index.encode(&parts, &mut encoded);
+        encoded
     }
 }
 

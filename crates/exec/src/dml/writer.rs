@@ -4,7 +4,7 @@
 //! Foreign keys are tested against what the statement leaves behind, as PostgreSQL does: a row
 //! that points at another table is tested at once, since the statement does not change that table;
 //! what points at its own table, and whatever referential actions bring about, waits for
-//! [`Writer::finish`].
+//! [`Writer::finish`]. Where a foreign key is deferred the transaction takes note, and its end tests it.
 //!
 //! After an error the caller rolls the transaction back to where the statement began.
 
@@ -13,7 +13,7 @@ use crate::constraint::{self, Pending};
 use crate::expression::{Environment, Row};
 use crate::scan::cancelled;
 use firn_base::{Cell, ColumnId, Error, Result, RowId, SqlState, SqlType, TimeZoneSetting, Value, coerce};
-use firn_txn::{Guard, Transaction};
+use firn_txn::{Check, Guard, Transaction};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
@@ -54,25 +54,21 @@ impl<'a> Writer<'a> {
             .transaction
             .insert(&table.table, &cells, guard)
             .map_err(|error| explain_duplicate(error, table, &cells))?;
-        for (position, reference) in table.references.iter().enumerate() {
-            if reference.to_itself {
-                self.pending.push_back(Pending::Reference { target, reference: position, row: id });
-            } else {
-                constraint::check_reference(self.transaction, table, reference, &cells, guard)?;
-            }
+        for position in 0..table.references.len() {
+            self.check_reference(target, position, id, &cells, false, guard)?;
         }
         Ok(id)
     }
 
     /// Sets columns of a visible row to values that have been coerced to the columns' types.
-    /// `deferred` puts off the test of the row's own foreign keys: for referential actions.
+    /// `by_action`: a foreign key's action does so, and other rows may be yet to follow.
     pub(crate) fn update(
         &mut self,
         target: usize,
         row: RowId,
         columns: &[ColumnId],
         values: &[Value],
-        deferred: bool,
+        by_action: bool,
         guard: &Guard,
     ) -> Result<()> {
         self.stop_if_cancelled()?;
@@ -118,11 +114,7 @@ impl<'a> Writer<'a> {
             if !reference.columns.iter().any(is_changed) {
                 continue;
             }
-            if reference.to_itself || deferred {
-                self.pending.push_back(Pending::Reference { target, reference: position, row });
-            } else {
-                constraint::check_reference(self.transaction, table, reference, &new, guard)?;
-            }
+            self.check_reference(target, position, row, &new, by_action, guard)?;
         }
         for (position, referrer) in table.referrers.iter().enumerate() {
             if !referrer.columns.iter().any(is_changed) {
@@ -158,6 +150,35 @@ impl<'a> Writer<'a> {
             self.pending.push_back(Pending::Gone { target, referrer: position, old, new: None });
         }
         self.transaction.delete(&table.table, row, guard)
+    }
+
+    /// Tests a foreign key of a row that was just written, or leaves that to the end of the statement or
+    /// of the transaction.
+    fn check_reference(
+        &mut self,
+        target: usize,
+        position: usize,
+        row: RowId,
+        cells: &[Cell<'_>],
+        by_action: bool,
+        guard: &Guard,
+    ) -> Result<()> {
+        let table = self.set.target(target);
+        let reference = &table.references[position];
+        let key: Cells<'_> = reference.columns.iter().map(|column| cells[column.index()]).collect();
+        // MATCH SIMPLE: a key with a NULL in it points nowhere.
+        if key.iter().any(Cell::is_null) {
+            return Ok(());
+        }
+        if self.transaction.defers(reference.constraint, reference.deferral) {
+            self.transaction.defer(Check::Row { constraint: reference.constraint, row });
+            return Ok(());
+        }
+        if reference.to_itself || by_action {
+            self.pending.push_back(Pending::Reference { target, reference: position, row });
+            return Ok(());
+        }
+        constraint::check_reference(self.transaction, &table.definition, reference, &key, guard)
     }
 
     /// Carries out referential actions and tests what had to wait for the end of the statement.

@@ -3,7 +3,7 @@
 use super::{Context, already_exists, column, constraint, drop, index, rewrite, sequence, view};
 use crate::data_type::sql_type;
 use crate::names::{NAME_BYTES, Relation, missing_relation};
-use crate::statement::{Behavior, ObjectKind, QualifiedName, fold, quote_ident};
+use crate::statement::{Behavior, ObjectKind, QualifiedName, TableOperation, fold, quote_ident};
 use datafusion::sql::sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation};
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, SqlState, SqlType};
@@ -14,7 +14,7 @@ pub(super) fn table(
     context: &mut Context<'_>,
     name: &QualifiedName,
     if_exists: bool,
-    operations: &[AlterTableOperation],
+    operations: &[TableOperation],
 ) -> Result<()> {
     let oid = match context.names().find(name) {
         Some(Relation::Table(table)) => table.oid,
@@ -29,7 +29,13 @@ pub(super) fn table(
     context.lock(&TableDef::clone(&context.table(oid)))?;
     for operation in operations {
         let table = TableDef::clone(&context.table(oid));
-        operate(context, table, operation)?;
+        match operation {
+            TableOperation::AlterConstraint { name, characteristics } => {
+                context.refuse_pending(&table, "ALTER TABLE")?;
+                constraint::alter(context, table, name, characteristics)?;
+            }
+            TableOperation::Tree(operation) => operate(context, table, operation)?,
+        }
     }
     Ok(())
 }
@@ -42,6 +48,12 @@ fn behavior(behavior: &Option<ast::DropBehavior>) -> Behavior {
 }
 
 fn operate(context: &mut Context<'_>, mut table: TableDef, operation: &AlterTableOperation) -> Result<()> {
+    if !matches!(
+        operation,
+        AlterTableOperation::RenameColumn { .. } | AlterTableOperation::RenameConstraint { .. }
+    ) {
+        context.refuse_pending(&table, "ALTER TABLE")?;
+    }
     match operation {
         AlterTableOperation::AddColumn { if_not_exists, column_def, column_position: None, .. } => {
             add_column(context, table, *if_not_exists, column_def)

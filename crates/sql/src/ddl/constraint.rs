@@ -10,7 +10,7 @@ use datafusion::logical_expr::ExprSchemable;
 use datafusion::sql::sqlparser::ast::{self, Expr};
 use firn_base::{Error, Result, SqlState, SqlType};
 use firn_txn::catalog::{
-    ConstraintDef, ConstraintKind, IndexColumnDef, IndexDef, ReferentialAction, TableDef,
+    ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, ReferentialAction, TableDef,
 };
 
 /// Whether rows may already violate a constraint that is added.
@@ -75,16 +75,37 @@ pub(super) fn primary_key_columns(constraints: &[ast::TableConstraint]) -> Vec<S
     key.map(|columns| columns.iter().filter_map(name).collect()).unwrap_or_default()
 }
 
-fn refuse_deferred(characteristics: &Option<ast::ConstraintCharacteristics>) -> Result<()> {
-    match characteristics {
-        Some(characteristics)
-            if characteristics.deferrable == Some(true)
-                || matches!(characteristics.initially, Some(ast::DeferrableInitial::Deferred)) =>
-        {
-            Err(Error::unsupported("a deferrable constraint")
-                .with_hint("Constraints are checked when the statement ends."))
-        }
+/// When a constraint is tested, by what was written behind it.
+pub(super) fn deferral(characteristics: &Option<ast::ConstraintCharacteristics>) -> Result<Deferral> {
+    let Some(characteristics) = characteristics else { return Ok(Deferral::Never) };
+    refuse_unenforced(characteristics.enforced)?;
+    let initially_deferred = matches!(characteristics.initially, Some(ast::DeferrableInitial::Deferred));
+    match (characteristics.deferrable, initially_deferred) {
+        (Some(false), true) => Err(Error::new(
+            SqlState::SYNTAX_ERROR,
+            "constraint declared INITIALLY DEFERRED must be DEFERRABLE",
+        )),
+        (_, true) => Ok(Deferral::InitiallyDeferred),
+        (Some(true), false) => Ok(Deferral::InitiallyImmediate),
+        (_, false) => Ok(Deferral::Never),
+    }
+}
+
+fn refuse_unenforced(enforced: Option<bool>) -> Result<()> {
+    match enforced {
+        Some(false) => Err(Error::unsupported("NOT ENFORCED").with_hint("Constraints are always enforced.")),
         _ => Ok(()),
+    }
+}
+
+/// An index claims its keys when a row is written.
+fn refuse_deferred(characteristics: &Option<ast::ConstraintCharacteristics>) -> Result<()> {
+    match deferral(characteristics)? {
+        Deferral::Never => Ok(()),
+        Deferral::InitiallyImmediate | Deferral::InitiallyDeferred => {
+            Err(Error::unsupported("a deferrable unique constraint")
+                .with_hint("Keys are unique at every moment; foreign keys can be deferrable."))
+        }
     }
 }
 
@@ -242,6 +263,7 @@ fn add_check(
     check: &ast::CheckConstraint,
     rows: Rows,
 ) -> Result<()> {
+    refuse_unenforced(check.enforced)?;
     let columns = columns_in(table, &check.expr);
     let stem = match columns.as_slice() {
         [only] => format!("{}_{}", table.name, table.columns[usize::from(*only)].name),
@@ -325,7 +347,7 @@ fn add_foreign_key(
     key: &ast::ForeignKeyConstraint,
     rows: Rows,
 ) -> Result<()> {
-    refuse_deferred(&key.characteristics)?;
+    let deferral = deferral(&key.characteristics)?;
     if !matches!(key.match_kind, None | Some(ast::ConstraintReferenceMatchKind::Simple)) {
         return Err(Error::unsupported("MATCH FULL and MATCH PARTIAL")
             .with_hint("Declare the columns NOT NULL, or add a CHECK that they are all NULL or none."));
@@ -430,6 +452,7 @@ fn add_foreign_key(
             parent_columns: parent_columns.clone(),
             on_delete: action(&key.on_delete),
             on_update: action(&key.on_update),
+            deferral,
         },
     };
     if rows == Rows::Check {
@@ -479,6 +502,27 @@ fn action(action: &Option<ast::ReferentialAction>) -> ReferentialAction {
         Some(ast::ReferentialAction::SetNull) => ReferentialAction::SetNull,
         Some(ast::ReferentialAction::SetDefault) => ReferentialAction::SetDefault,
     }
+}
+
+/// ALTER CONSTRAINT: only when a foreign key is tested can be altered.
+pub(super) fn alter(
+    context: &mut Context<'_>,
+    mut table: TableDef,
+    name: &str,
+    characteristics: &Option<ast::ConstraintCharacteristics>,
+) -> Result<()> {
+    let wanted = deferral(characteristics)?;
+    let Some(found) = table.constraints.iter_mut().find(|constraint| constraint.name == name) else {
+        return Err(missing_constraint(&table, name));
+    };
+    let ConstraintKind::ForeignKey { deferral: tested, .. } = &mut found.kind else {
+        return Err(Error::new(
+            SqlState::WRONG_OBJECT_TYPE,
+            format!("constraint \"{name}\" of relation \"{}\" is not a foreign key constraint", table.name),
+        ));
+    };
+    *tested = wanted;
+    context.put_table(table)
 }
 
 /// 23503 if a row is there that points nowhere. `table` is as the catalog has it or will have it;

@@ -280,6 +280,7 @@ fn remove(context: &mut Context<'_>, object: &Object) -> Result<()> {
         Object::Table(oid) => {
             let table = context.table(*oid);
             context.lock(&table)?;
+            context.refuse_pending(&table, "DROP TABLE")?;
             context.transaction.drop_storage(table.storage())?;
             context.catalog_mut()?.tables.remove(oid);
         }
@@ -488,6 +489,7 @@ pub(super) fn truncate(
     }
     for table in &tables {
         context.lock(table)?;
+        context.refuse_pending(table, "TRUNCATE")?;
         let mut table = TableDef::clone(&context.table(table.oid));
         let old = table.storage();
         let name = table.name.clone();

@@ -52,6 +52,7 @@ pub(super) fn create(context: &mut Context<'_>, index: &ast::CreateIndex) -> Res
         return Err(already_exists(ObjectKind::Index, &name));
     }
     context.lock(&table)?;
+    context.refuse_pending(&table, "CREATE INDEX")?;
     // INCLUDE columns only spare PostgreSQL a look at the table; ours are as good without.
     let definition = IndexDef { oid: context.allocate(), name, columns, unique: index.unique };
     let mut table = TableDef::clone(&context.table(table.oid));

@@ -25,7 +25,7 @@ use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
 use firn_exec::RunOptions;
 use firn_txn::catalog::{Oid, TableDef};
-use firn_txn::{Catalog, Engine, Transaction};
+use firn_txn::{Catalog, Check, Engine, Transaction};
 
 /// What DDL works with.
 pub struct Context<'a> {
@@ -154,6 +154,29 @@ impl Context<'_> {
         self.catalog_mut()?;
         let storage = self.transaction.table(table.storage());
         self.transaction.lock_exclusive(&storage)
+    }
+
+    /// Refuses to change a table while deferred checks wait for its rows: 55006.
+    fn refuse_pending(&self, table: &TableDef, statement: &str) -> Result<()> {
+        if !self.transaction.has_deferred_checks() {
+            return Ok(());
+        }
+        let catalog = self.transaction.catalog();
+        let of_referrers: Vec<Oid> = firn_exec::dml::target::referring(catalog, table.oid)
+            .map(|(_, constraint, _)| constraint.oid)
+            .collect();
+        let waits = |check: &Check| match check {
+            Check::Row { constraint, .. } => table.constraints.iter().any(|found| found.oid == *constraint),
+            Check::Key { constraint, .. } => of_referrers.contains(constraint),
+        };
+        if !self.transaction.deferred_checks().any(waits) {
+            return Ok(());
+        }
+        Err(Error::new(
+            SqlState::OBJECT_IN_USE,
+            format!("cannot {statement} \"{}\" because it has pending trigger events", table.name),
+        )
+        .with_hint("Foreign keys wait to be checked. Use SET CONSTRAINTS ALL IMMEDIATE first."))
     }
 
     /// The name of a relation as SQL text, with its schema.

@@ -3,7 +3,7 @@
 use crate::pg_catalog::rows::{action_rule, parent_index, row, shown_default};
 use crate::pg_catalog::{Cell, Row, Source};
 use firn_base::SqlType;
-use firn_txn::catalog::{ColumnDef, ConstraintDef, ConstraintKind, Identity, Oid, TableDef};
+use firn_txn::catalog::{ColumnDef, ConstraintDef, ConstraintKind, Deferral, Identity, Oid, TableDef};
 
 /// What makes the rows of a relation; `None` for relations that are always empty.
 pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
@@ -251,6 +251,7 @@ fn table_name(source: &Source, table: &TableDef) -> Row {
 
 fn table_constraints(source: &Source) -> Vec<Row> {
     let row = |(table, constraint): (&TableDef, &ConstraintDef)| {
+        let deferral = constraint.deferral();
         let mut row = constraint_name(source, table, constraint);
         row.extend(table_name(source, table));
         row.extend(row! {
@@ -260,8 +261,8 @@ fn table_constraints(source: &Source) -> Vec<Row> {
                 ConstraintKind::Check { .. } => "CHECK",
                 ConstraintKind::ForeignKey { .. } => "FOREIGN KEY",
             },
-            "is_deferrable": "NO",
-            "initially_deferred": "NO",
+            "is_deferrable": if deferral == Deferral::Never { "NO" } else { "YES" },
+            "initially_deferred": if deferral == Deferral::InitiallyDeferred { "YES" } else { "NO" },
             "enforced": "YES",
         });
         row

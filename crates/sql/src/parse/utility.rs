@@ -486,12 +486,19 @@ impl Words<'_> {
                 self.ddl(Ddl::AlterSequence { name, if_exists, options })
             }
             ObjectKind::Table => {
+                table::refuse_misplaced_deferral(self.rest())?;
                 let operations = self.list(|words| {
                     if words.peek_is("set") && words.parser.peek_nth_token_ref(1).token == Token::LParen {
                         return Err(unsupported("storage parameters", "Leave SET (…) out."));
                     }
+                    if words.words(&["alter", "constraint"]) {
+                        let name = words.identifier()?;
+                        let characteristics = words.parser.parse_constraint_characteristics();
+                        let characteristics = words.check(characteristics)?;
+                        return Ok(TableOperation::AlterConstraint { name, characteristics });
+                    }
                     let operation = words.parser.parse_alter_table_operation();
-                    words.check(operation)
+                    words.check(operation).map(|operation| TableOperation::Tree(Box::new(operation)))
                 })?;
                 self.ddl(Ddl::AlterTable { name, if_exists, operations })
             }

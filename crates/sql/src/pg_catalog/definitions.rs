@@ -4,7 +4,7 @@ use super::Source;
 use super::relation::{self, Relation};
 use firn_base::SqlType;
 use firn_txn::catalog::{
-    ConstraintDef, ConstraintKind, IndexDef, Oid, ReferentialAction, SequenceDef, TableDef, ViewDef,
+    ConstraintDef, ConstraintKind, Deferral, IndexDef, Oid, ReferentialAction, SequenceDef, TableDef, ViewDef,
 };
 
 /// What has a row in `pg_class`.
@@ -138,7 +138,14 @@ impl Source {
             ConstraintKind::PrimaryKey { index } => format!("PRIMARY KEY ({})", index_columns(table, *index)),
             ConstraintKind::Unique { index } => format!("UNIQUE ({})", index_columns(table, *index)),
             ConstraintKind::Check { expression } => format!("CHECK ({expression})"),
-            ConstraintKind::ForeignKey { columns, parent, parent_columns, on_delete, on_update } => {
+            ConstraintKind::ForeignKey {
+                columns,
+                parent,
+                parent_columns,
+                on_delete,
+                on_update,
+                deferral,
+            } => {
                 let Some(parent) = self.catalog.tables.get(parent) else { return String::new() };
                 let mut text = format!(
                     "FOREIGN KEY ({}) REFERENCES {}({})",
@@ -151,6 +158,11 @@ impl Source {
                         text.push_str(&format!(" ON {event} {action}"));
                     }
                 }
+                text.push_str(match deferral {
+                    Deferral::Never => "",
+                    Deferral::InitiallyImmediate => " DEFERRABLE",
+                    Deferral::InitiallyDeferred => " DEFERRABLE INITIALLY DEFERRED",
+                });
                 text
             }
         }

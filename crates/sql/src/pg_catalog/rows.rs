@@ -4,7 +4,7 @@ use super::definitions::{Object, action_name, number};
 use super::{Cell, DATABASE, OWNER, Row, Source, activity, relation};
 use firn_base::SqlType;
 use firn_txn::catalog::{
-    ColumnDef, ConstraintDef, ConstraintKind, IndexDef, Oid, ReferentialAction, TableDef,
+    ColumnDef, ConstraintDef, ConstraintKind, Deferral, IndexDef, Oid, ReferentialAction, TableDef,
 };
 use std::sync::LazyLock;
 
@@ -512,9 +512,18 @@ fn pg_constraint(source: &Source) -> Vec<Row> {
                 ConstraintKind::Check { expression } => {
                     row! { "contype": "c", "conbin": expression.as_str(), "connoinherit": false }
                 }
-                ConstraintKind::ForeignKey { columns, parent, parent_columns, on_delete, on_update } => {
+                ConstraintKind::ForeignKey {
+                    columns,
+                    parent,
+                    parent_columns,
+                    on_delete,
+                    on_update,
+                    deferral,
+                } => {
                     row! {
                         "contype": "f",
+                        "condeferrable": *deferral != Deferral::Never,
+                        "condeferred": *deferral == Deferral::InitiallyDeferred,
                         "confrelid": number(*parent),
                         "conindid": parent_index(source, *parent, parent_columns),
                         "confupdtype": action_letter(*on_update),

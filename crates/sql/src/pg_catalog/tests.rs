@@ -9,8 +9,8 @@ use firn_base::SqlType;
 use firn_base::sync::Arc;
 use firn_exec::query::{RunOptions, run};
 use firn_txn::catalog::{
-    ColumnDef, ConstraintDef, ConstraintKind, Identity, IndexColumnDef, IndexDef, Oid, ReferentialAction,
-    SchemaDef, SequenceDef, TableDef, ViewDef,
+    ColumnDef, ConstraintDef, ConstraintKind, Deferral, Identity, IndexColumnDef, IndexDef, Oid,
+    ReferentialAction, SchemaDef, SequenceDef, TableDef, ViewDef,
 };
 use firn_txn::{Catalog, Config, Engine};
 
@@ -85,6 +85,7 @@ fn catalog() -> Catalog {
                     parent_columns: vec![0],
                     on_delete: ReferentialAction::Cascade,
                     on_update: ReferentialAction::NoAction,
+                    deferral: Deferral::InitiallyDeferred,
                 },
             ),
         ],
@@ -234,7 +235,7 @@ fn definitions_are_shown_as_sql() {
             "UNIQUE (name)",
             "CHECK (price >= 0)",
             "PRIMARY KEY (a, b)",
-            "FOREIGN KEY (p) REFERENCES parent(id) ON DELETE CASCADE",
+            "FOREIGN KEY (p) REFERENCES parent(id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED",
         ]
     );
     assert_eq!(

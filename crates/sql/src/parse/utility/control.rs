@@ -24,7 +24,15 @@ impl Words<'_> {
             return self.done(Statement::Transaction(TransactionControl::Set(modes)));
         }
         if self.word("constraints") {
-            return Err(unsupported("set constraints", "Constraints are checked when the statement ends."));
+            let names = match self.word("all") {
+                true => None,
+                false => Some(self.list(Self::name)?),
+            };
+            let deferred = self.word("deferred");
+            if !deferred {
+                self.expect("immediate")?;
+            }
+            return self.done(Statement::SetConstraints { names, deferred });
         }
         if self.words(&["session", "authorization"]) || self.word("role") {
             let value = self.setting_value()?;

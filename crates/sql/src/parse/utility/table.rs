@@ -1,11 +1,11 @@
-//! CREATE TABLE: what sqlparser does not know of it.
+//! CREATE TABLE and ALTER TABLE: what sqlparser does not know of them.
 
 use super::{Words, is_word};
 use crate::parse::{new_parser, parse_tree};
 use crate::statement::*;
 use datafusion::sql::sqlparser::ast::Statement as Tree;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
-use firn_base::Result;
+use firn_base::{Error, Result, SqlState};
 
 impl Words<'_> {
     pub(super) fn create_table(&mut self, tokens: &[TokenWithSpan]) -> Result<Statement> {
@@ -32,6 +32,9 @@ impl Words<'_> {
             && matches!(words.parser.peek_nth_token_ref(2).token, Token::Comma | Token::RParen)
             && matches!(words.parser.peek_nth_token_ref(1).token, Token::Word(_));
         let (_, after_name) = tokens.split_at(tokens.len() - words.rest().len());
+        if let Some(end) = closing(after_name) {
+            refuse_misplaced_deferral(&after_name[1..end])?;
+        }
         let (likes, without_likes) = words.likes(after_name)?;
         let columns = match names_only {
             true => words.column_list()?.unwrap_or_default(),
@@ -114,6 +117,53 @@ impl Words<'_> {
         }
         Ok(like)
     }
+}
+
+/// Refuses to have anything but keys deferred, as PostgreSQL does; sqlparser knows the words only after keys.
+/// The tokens are elements of CREATE TABLE or actions of ALTER TABLE.
+pub(super) fn refuse_misplaced_deferral(tokens: &[TokenWithSpan]) -> Result<()> {
+    for element in split_at_commas(tokens) {
+        let is = |at: usize, word: &str| element.get(at).is_some_and(|token| is_word(&token.token, word));
+        let first = usize::from(is(0, "add"));
+        let of_table = is(first, "constraint") || is(first, "check");
+        let mut depth = 0;
+        // Whether the words may stand here, and whether they would belong to a CHECK.
+        let (mut after_key, mut after_check) = (is(0, "alter"), false);
+        for (at, token) in element.iter().enumerate() {
+            match token.token {
+                Token::LParen => depth += 1,
+                Token::RParen => depth -= 1,
+                _ => {}
+            }
+            if depth > 0 {
+                continue;
+            }
+            if ["primary", "unique", "references", "foreign"].into_iter().any(|word| is(at, word)) {
+                (after_key, after_check) = (true, false);
+            } else if is(at, "check") {
+                (after_key, after_check) = (false, true);
+            } else if (is(at, "null") || is(at, "default")) && (at == 0 || !is(at - 1, "set")) {
+                (after_key, after_check) = (false, false);
+            }
+            let negated = at > 0 && is(at - 1, "not");
+            let clause = match (is(at, "deferrable"), is(at, "initially")) {
+                _ if after_key => continue,
+                (true, _) if negated => "NOT DEFERRABLE",
+                (true, _) => "DEFERRABLE",
+                (_, true) if is(at + 1, "deferred") => "INITIALLY DEFERRED",
+                (_, true) => "INITIALLY IMMEDIATE",
+                _ => continue,
+            };
+            return Err(match of_table && after_check {
+                true => Error::new(
+                    SqlState::FEATURE_NOT_SUPPORTED,
+                    "CHECK constraints cannot be marked DEFERRABLE",
+                ),
+                false => Error::new(SqlState::SYNTAX_ERROR, format!("misplaced {clause} clause")),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// Where the parenthesis closes with which the tokens begin.

@@ -1,0 +1,137 @@
+//! Deferred foreign keys: the tests that wait for the end of the transaction.
+//!
+//! The transaction keeps rows and keys to look at; here they are looked at, as they are now and as the catalog
+//! has their foreign keys now. A row that is gone or points elsewhere, a key that is there again, and a
+//! foreign key that was dropped meanwhile are no violations.
+//!
+//! Two transactions of which one adds a pointing row and the other deletes its target cannot both pass: each
+//! has made its change before it asks, and asks as statements do ([`crate::constraint`]). They may meet
+//! another's change here, so the caller waits and tries again as it does for statements.
+
+use crate::constraint::{self, GoneKey};
+use crate::dml::target::{Reference, Referrer};
+use crate::query::RunOptions;
+use crate::scan::cancelled;
+use firn_base::sync::Arc;
+use firn_base::{Result, RowId, Value};
+use firn_txn::catalog::{ConstraintDef, ConstraintKind, Oid, TableDef};
+use firn_txn::{Catalog, Check, Transaction};
+
+/// Puts off the test that nothing points at these keys.
+pub(crate) fn put_off(transaction: &mut Transaction, referrer: &Referrer, keys: Vec<GoneKey>) {
+    for key in keys {
+        let encoded = referrer.encode_own(&key.old);
+        let key = Arc::new(firn_txn::GoneKey { encoded, values: key.old.into() });
+        transaction.defer(Check::Key { constraint: referrer.constraint, key });
+    }
+}
+
+/// Makes all deferred checks: before a transaction commits. 23503 if one fails.
+pub fn check_all(transaction: &mut Transaction, options: &RunOptions) -> Result<()> {
+    check(transaction, options, |_, _| true)
+}
+
+/// Makes the checks that are no longer to wait: when constraints become immediate.
+pub fn check_immediate(transaction: &mut Transaction, options: &RunOptions) -> Result<()> {
+    let due = |transaction: &Transaction, constraint: Oid| {
+        let found = find(transaction.catalog(), constraint);
+        found.is_none_or(|(_, found)| !transaction.defers(constraint, found.deferral()))
+    };
+    check(transaction, options, due)
+}
+
+/// What is to be looked at for one side of a foreign key.
+enum Subjects {
+    Rows(Vec<RowId>),
+    Keys(Vec<Arc<firn_txn::GoneKey>>),
+}
+
+fn check(
+    transaction: &mut Transaction,
+    options: &RunOptions,
+    is_due: impl Fn(&Transaction, Oid) -> bool,
+) -> Result<()> {
+    if !transaction.has_deferred_checks() {
+        return Ok(());
+    }
+    let mut groups: Vec<(Oid, Subjects)> = Vec::new();
+    let mut not_due = Vec::new();
+    for check in transaction.deferred_checks() {
+        let constraint = check.constraint();
+        let group = groups.iter_mut().find_map(|(known, subjects)| match (subjects, check) {
+            (Subjects::Rows(rows), Check::Row { row, .. }) if *known == constraint => {
+                rows.push(*row);
+                Some(())
+            }
+            (Subjects::Keys(keys), Check::Key { key, .. }) if *known == constraint => {
+                keys.push(key.clone());
+                Some(())
+            }
+            _ => None,
+        });
+        if group.is_some() || not_due.contains(&constraint) {
+            continue;
+        }
+        if !is_due(transaction, constraint) {
+            not_due.push(constraint);
+            continue;
+        }
+        let subjects = match check {
+            Check::Row { row, .. } => Subjects::Rows(vec![*row]),
+            Check::Key { key, .. } => Subjects::Keys(vec![key.clone()]),
+        };
+        groups.push((constraint, subjects));
+    }
+    for (constraint, subjects) in &groups {
+        check_group(transaction, options, *constraint, subjects)?;
+    }
+    transaction.checks_made(|constraint| !not_due.contains(&constraint));
+    Ok(())
+}
+
+fn check_group(
+    transaction: &Transaction,
+    options: &RunOptions,
+    constraint: Oid,
+    subjects: &Subjects,
+) -> Result<()> {
+    let catalog = transaction.catalog();
+    let tables = |id| transaction.table(id);
+    let Some((child, constraint)) = find(catalog, constraint) else { return Ok(()) };
+    let ConstraintKind::ForeignKey { parent, .. } = &constraint.kind else {
+        unreachable!("only foreign keys are deferred")
+    };
+    let stop_if_cancelled = || match options.cancel.is_cancelled() {
+        true => Err(cancelled()),
+        false => Ok(()),
+    };
+    match subjects {
+        Subjects::Rows(rows) => {
+            let reference = Reference::compile(catalog, child, constraint, &tables);
+            let table = transaction.table(child.storage());
+            for row in rows {
+                stop_if_cancelled()?;
+                constraint::check_row(transaction, child, &table, &reference, *row)?;
+            }
+        }
+        Subjects::Keys(keys) => {
+            let parent = &catalog.tables[parent];
+            let referrer = Referrer::compile(parent, child, constraint, None, &tables);
+            // Without an index every look at the child is a scan, so one serves all keys.
+            let at_once = if referrer.child_index.is_some() { 1 } else { keys.len() };
+            for keys in keys.chunks(at_once) {
+                stop_if_cancelled()?;
+                let keys: Vec<&[Value]> = keys.iter().map(|key| &*key.values).collect();
+                constraint::refuse_if_referenced(transaction, parent, &referrer, &keys, true)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn find(catalog: &Catalog, constraint: Oid) -> Option<(&Arc<TableDef>, &ConstraintDef)> {
+    catalog.tables.values().find_map(|table| {
+        let found = table.constraints.iter().find(|candidate| candidate.oid == constraint)?;
+        Some((table, found))
+    })
+}

@@ -1,0 +1,243 @@
+//! Foreign keys that are tested at COMMIT, where transactions meet that have changed both ends of one.
+
+use crate::{Connection, Database};
+use firn_base::random::Random;
+use firn_base::{Error, Result, SqlState, Value, clock, thread};
+use std::sync::Barrier;
+use std::time::Duration;
+
+const LEVELS: [&str; 3] = ["SERIALIZABLE", "REPEATABLE READ", "READ COMMITTED"];
+const ADD: &str = "INSERT INTO child VALUES (1, 1)";
+const REMOVE: &str = "DELETE FROM parent WHERE id = 1";
+
+fn database() -> Database {
+    let database = Database::memory().unwrap();
+    run(
+        &mut database.connect(),
+        &[
+            "CREATE TABLE parent (id integer PRIMARY KEY)",
+            "CREATE TABLE child (id integer PRIMARY KEY,
+                 p integer REFERENCES parent DEFERRABLE INITIALLY DEFERRED)",
+            "INSERT INTO parent VALUES (1), (2)",
+        ],
+    )
+    .unwrap();
+    database
+}
+
+fn run(connection: &mut Connection, statements: &[&str]) -> Result<()> {
+    statements.iter().try_for_each(|sql| connection.execute(sql).map(drop))
+}
+
+fn begin(level: &str) -> String {
+    format!("BEGIN ISOLATION LEVEL {level}")
+}
+
+fn count(database: &Database, sql: &str) -> i64 {
+    match database.connect().query_row(sql, &[]).unwrap().unwrap().as_slice() {
+        [Value::BigInt(count)] => *count,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn orphans(database: &Database) -> i64 {
+    count(database, "SELECT count(*) FROM child WHERE p IS NOT NULL AND p NOT IN (SELECT id FROM parent)")
+}
+
+/// What transactions tell that cannot both be.
+fn gives_way(error: &Error) -> bool {
+    [SqlState::FOREIGN_KEY_VIOLATION, SqlState::SERIALIZATION_FAILURE, SqlState::DEADLOCK_DETECTED]
+        .contains(&error.state())
+}
+
+/// `second` comes to its COMMIT while `first` is open, all tests behind it, and waits there for the end of
+/// that one, which is `end`. What came of the COMMIT.
+fn commit_beside(database: &Database, level: &str, first: &str, second: &str, end: &str) -> Result<()> {
+    let mut holder = database.connect();
+    run(&mut holder, &["BEGIN", first, "SET CONSTRAINTS ALL IMMEDIATE"]).unwrap();
+    thread::scope(|scope| {
+        let waiting = thread::spawn_scoped(scope, "second", || {
+            let mut connection = database.connect();
+            run(&mut connection, &[&begin(level), second]).expect("statements are not tested");
+            run(&mut connection, &["COMMIT"])
+        });
+        clock::sleep(Duration::from_millis(30));
+        assert!(!waiting.is_finished(), "it waits");
+        run(&mut holder, &[end]).unwrap();
+        waiting.join().unwrap()
+    })
+}
+
+#[test]
+fn a_commit_waits_for_whoever_is_changing_the_other_end() {
+    for level in LEVELS {
+        let expected = match level {
+            "REPEATABLE READ" => SqlState::SERIALIZATION_FAILURE,
+            _ => SqlState::FOREIGN_KEY_VIOLATION,
+        };
+        let database = database();
+        let refused = commit_beside(&database, level, REMOVE, ADD, "COMMIT").unwrap_err();
+        assert_eq!(refused.state(), expected, "{level}");
+        assert_eq!(orphans(&database), 0);
+
+        let database = self::database();
+        commit_beside(&database, level, REMOVE, ADD, "ROLLBACK").unwrap();
+        assert_eq!(count(&database, "SELECT count(*) FROM child"), 1);
+
+        let database = self::database();
+        let refused = commit_beside(&database, level, ADD, REMOVE, "COMMIT").unwrap_err();
+        assert_eq!(refused.state(), expected, "{level}");
+        assert_eq!(orphans(&database), 0);
+
+        let database = self::database();
+        commit_beside(&database, level, ADD, REMOVE, "ROLLBACK").unwrap();
+        assert_eq!(count(&database, "SELECT count(*) FROM parent"), 1);
+    }
+}
+
+/// Both have made their changes before either comes to its COMMIT.
+#[test]
+fn of_a_pointing_row_and_the_deletion_of_its_target_one_gives_way() {
+    for level in LEVELS {
+        for _ in 0..20 {
+            let database = database();
+            let both = Barrier::new(2);
+            let outcomes = thread::scope(|scope| {
+                let works = [ADD, REMOVE].map(|work| {
+                    let (database, both) = (&database, &both);
+                    thread::spawn_scoped(scope, "side", move || {
+                        let mut connection = database.connect();
+                        run(&mut connection, &[&begin(level), work]).expect("statements are not tested");
+                        both.wait();
+                        run(&mut connection, &["COMMIT"])
+                    })
+                });
+                works.map(|work| work.join().unwrap())
+            });
+            let failed: Vec<&Error> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
+            assert!(!failed.is_empty(), "{level}: both have committed");
+            assert!(failed.iter().all(|error| gives_way(error)), "{level}: {failed:?}");
+            assert_eq!(orphans(&database), 0, "{level}");
+        }
+    }
+}
+
+/// A row that came to point somewhere since the snapshot, and that a third is pointing elsewhere, comes back
+/// if the third rolls back.
+#[test]
+fn a_row_that_is_being_pointed_elsewhere_still_counts() {
+    for level in ["SERIALIZABLE", "REPEATABLE READ"] {
+        for tested in ["SET CONSTRAINTS ALL IMMEDIATE", "SET CONSTRAINTS ALL DEFERRED"] {
+            let database = database();
+            let (mut first, mut second) = (database.connect(), database.connect());
+            run(&mut second, &["INSERT INTO child VALUES (5, NULL)"]).unwrap();
+            run(&mut first, &[&begin(level), tested]).unwrap();
+            run(&mut second, &["UPDATE child SET p = 1 WHERE id = 5"]).unwrap();
+            run(&mut second, &["BEGIN", "UPDATE child SET p = NULL WHERE id = 5"]).unwrap();
+            let refused = run(&mut first, &[REMOVE, "COMMIT"]).unwrap_err();
+            assert!(gives_way(&refused), "{level}: {refused}");
+            run(&mut second, &["ROLLBACK"]).unwrap();
+            assert_eq!(orphans(&database), 0, "{level}");
+        }
+    }
+}
+
+/// Random transactions at all levels, with savepoints and SET CONSTRAINTS in between; whatever commits
+/// leaves no row that points nowhere.
+#[test]
+fn nothing_that_commits_leaves_a_row_that_points_nowhere() {
+    const THREADS: u64 = 4;
+    const TRANSACTIONS: usize = 300;
+    let database = database();
+    let seed = Random::from_entropy().uniform(0, i64::MAX) as u64;
+    let committed: usize = thread::scope(|scope| {
+        let workers: Vec<_> = (0..THREADS)
+            .map(|worker| {
+                let database = &database;
+                thread::spawn_scoped(scope, "worker", move || {
+                    let mut random = Random::seeded(seed + worker);
+                    let mut connection = database.connect();
+                    let mut committed = 0;
+                    for _ in 0..TRANSACTIONS {
+                        committed += usize::from(random_transaction(&mut connection, &mut random));
+                        // At once, as what comes next may mend it.
+                        assert_eq!(orphans(database), 0, "seed {seed}");
+                    }
+                    committed
+                })
+            })
+            .collect();
+        workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+    });
+    assert!(committed > TRANSACTIONS / 2, "only {committed} transactions came through, seed {seed}");
+}
+
+/// Whether it has committed.
+fn random_transaction(connection: &mut Connection, random: &mut Random) -> bool {
+    let level = LEVELS[random.uniform(0, 2) as usize];
+    let mut work = |connection: &mut Connection| -> Result<()> {
+        run(connection, &[&begin(level)])?;
+        for _ in 0..random.uniform(1, 5) {
+            let (child, parent) = (random.uniform(1, 12), random.uniform(1, 6));
+            let change = match random.uniform(0, 6) {
+                0 | 1 => format!("INSERT INTO child VALUES ({child}, {parent}) ON CONFLICT DO NOTHING"),
+                2 => format!("UPDATE child SET p = {parent} WHERE id = {child}"),
+                3 => format!("DELETE FROM child WHERE p = {parent}"),
+                4 => format!("INSERT INTO parent VALUES ({parent}) ON CONFLICT DO NOTHING"),
+                5 => format!("DELETE FROM parent WHERE id = {parent}"),
+                _ => format!("UPDATE child SET p = {parent} WHERE p = {}", random.uniform(1, 6)),
+            };
+            // Others come between a check and the commit behind it.
+            clock::sleep(Duration::from_micros(random.uniform(0, 100) as u64));
+            match random.uniform(0, 5) {
+                0 => run(connection, &["SAVEPOINT a", &change, "ROLLBACK TO a"])?,
+                1 => run(connection, &[&change, "SET CONSTRAINTS ALL IMMEDIATE"])?,
+                2 => run(connection, &["SET CONSTRAINTS ALL DEFERRED", &change])?,
+                _ => run(connection, &[&change])?,
+            }
+        }
+        run(connection, &["COMMIT"])
+    };
+    let outcome = work(connection);
+    if let Err(error) = &outcome {
+        // ON CONFLICT does not look away from a row that its snapshot does not see.
+        assert!(gives_way(error) || error.state() == SqlState::UNIQUE_VIOLATION, "{error}");
+        run(connection, &["ROLLBACK"]).unwrap();
+    }
+    outcome.is_ok()
+}
+
+/// A program's commit and one that is dropped, with the checks between.
+#[test]
+fn a_programs_commit_tells_of_the_violation() {
+    let database = database();
+    let mut connection = database.connect();
+    let mut transaction = connection.transaction().unwrap();
+    transaction.execute("INSERT INTO child VALUES (1, 7)").unwrap();
+    let error = transaction.commit().unwrap_err();
+    assert_eq!(error.state(), SqlState::FOREIGN_KEY_VIOLATION);
+    assert_eq!(error.constraint(), Some("child_p_fkey"));
+    assert_eq!(error.table(), Some("child"));
+    connection.execute("INSERT INTO child VALUES (1, 2)").unwrap();
+}
+
+/// Rows that come by COPY, alone and in a block.
+#[test]
+fn copied_rows_are_tested_at_the_end_of_the_transaction() {
+    let database = database();
+    let mut connection = database.connect();
+    let copy = |connection: &mut Connection, rows: &str| {
+        let statement = connection.prepare("COPY child FROM STDIN").unwrap();
+        let crate::Outcome::CopyIn(mut copy) = connection.run(&statement, &[]).unwrap() else {
+            panic!("COPY FROM STDIN wants data")
+        };
+        copy.write(rows.as_bytes()).unwrap();
+        copy.finish().map(drop)
+    };
+    let error = copy(&mut connection, "1\t1\n2\t9\n").unwrap_err();
+    assert_eq!(error.state(), SqlState::FOREIGN_KEY_VIOLATION);
+    run(&mut connection, &["BEGIN"]).unwrap();
+    copy(&mut connection, "1\t1\n2\t9\n").unwrap();
+    run(&mut connection, &["INSERT INTO parent VALUES (9)", "COMMIT"]).unwrap();
+    assert_eq!(count(&database, "SELECT count(*) FROM child"), 2);
+}
