@@ -101,9 +101,8 @@ mod tests {
             append_pairs(&words[..count / 2 * 2], &mut pairs);
             assert!(numbers.drain(1..).eq((0..count as u64).map(|at| at << 33 | at)));
             assert!(small.drain(1..).eq(300 - count as u32..300));
-            let pair = |at: u64| {
-                u128::from(2 * at << 33 | 2 * at) | u128::from((2 * at + 1) << 33 | (2 * at + 1)) << 64
-            };
+            let word = |at: u64| u128::from(at << 33 | at);
+            let pair = |at: u64| word(2 * at) | word(2 * at + 1) << 64;
             assert!(pairs.drain(1..).eq((0..count as u64 / 2).map(pair)));
             assert_eq!((numbers[0], small[0], pairs[0]), (7, 7, 7));
         }

@@ -79,7 +79,7 @@ impl TableScan {
     }
 
     /// Not for batches but for [`TableScan::next_block`], of which each takes a whole block.
-    pub(crate) fn as_stored(self, batch_rows: u32) -> TableScan {
+    pub(crate) fn giving_stored(self, batch_rows: u32) -> TableScan {
         TableScan { as_stored: true, batch_rows, batches_per_block: 1, ..self }
     }
 

@@ -17,6 +17,11 @@ use firn_txn::{Columns, Engine, Guard, Key, Str, TableAccess, Text, Transaction,
 use std::collections::VecDeque;
 use std::ops::Bound::Included;
 
+type OrdersRow = (i32, i32, i32, i32, i64, Option<i32>, i32, i32);
+type OrderLineRow = (i32, i32, i32, i32, i32, i32, Option<i64>, i32, i64, Str);
+type StockOfDistrict = (i32, Str, i32, i32, i32, Str);
+type HistoryRow = (i32, i32, i32, i32, i32, i64, i64, Str);
+
 /// Warehouses, as far as the transactions read and set them.
 struct Warehouse {
     key: Key<(i32,)>,
@@ -70,7 +75,7 @@ struct NewOrder {
 struct Orders {
     key: Key<(i32, i32, i32)>,
     by_customer: Key<(i32, i32, i32)>,
-    row: Columns<(i32, i32, i32, i32, i64, Option<i32>, i32, i32)>,
+    row: Columns<OrdersRow>,
     /// Number, date, carrier.
     status: Columns<(i32, i64, Option<i32>)>,
     /// Customer; the carrier is not read but set, it comes along.
@@ -82,7 +87,7 @@ struct Orders {
 struct OrderLine {
     /// Of an order.
     key: Key<(i32, i32, i32)>,
-    row: Columns<(i32, i32, i32, i32, i32, i32, Option<i64>, i32, i64, Str)>,
+    row: Columns<OrderLineRow>,
     /// Item, supplier, quantity, amount, delivery.
     status: Columns<(i32, i32, i32, i64, Option<i64>)>,
     /// Amount, delivery.
@@ -102,7 +107,7 @@ struct Item {
 struct Stock {
     key: Key<(i32, i32)>,
     /// Quantity, text of the district, year to date, orders, those from elsewhere, data; for each district.
-    ordered: Vec<Columns<(i32, Str, i32, i32, i32, Str)>>,
+    ordered: Vec<Columns<StockOfDistrict>>,
     /// Quantity, year to date, orders, those from elsewhere.
     sold: Columns<(i32, i32, i32, i32)>,
     quantity: Columns<(i32,)>,
@@ -114,7 +119,7 @@ pub struct Tpcc {
     warehouse: Warehouse,
     district: District,
     customer: Customer,
-    history: Columns<(i32, i32, i32, i32, i32, i64, i64, Str)>,
+    history: Columns<HistoryRow>,
     new_order: NewOrder,
     orders: Orders,
     order_line: OrderLine,

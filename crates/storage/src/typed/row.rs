@@ -26,7 +26,7 @@ pub trait Row: 'static {
 
     /// Whether each column fits its field.
     #[doc(hidden)]
-    fn fits<'s>(columns: &mut dyn Iterator<Item = &'s ColumnSpec>) -> Vec<bool>;
+    fn fits(columns: &mut dyn Iterator<Item = &ColumnSpec>) -> Vec<bool>;
 
     /// # Safety
     /// As for [`Field::load`].
@@ -96,7 +96,7 @@ macro_rules! row {
                 std::array::from_fn(each)
             }
 
-            fn fits<'s>(columns: &mut dyn Iterator<Item = &'s ColumnSpec>) -> Vec<bool> {
+            fn fits(columns: &mut dyn Iterator<Item = &ColumnSpec>) -> Vec<bool> {
                 let fits: [fn(&ColumnSpec) -> bool; $len] = [$($field::fits),*];
                 columns.zip(fits).map(|(column, fits)| fits(column)).collect()
             }
@@ -201,7 +201,7 @@ impl<F: Field, const N: usize> Row for [F; N] {
         std::array::from_fn(each)
     }
 
-    fn fits<'s>(columns: &mut dyn Iterator<Item = &'s ColumnSpec>) -> Vec<bool> {
+    fn fits(columns: &mut dyn Iterator<Item = &ColumnSpec>) -> Vec<bool> {
         columns.map(F::fits).collect()
     }
 

@@ -77,7 +77,7 @@ impl Table {
         projection: &Projection<R>,
     ) -> TableScan {
         let columns: &[ColumnId] = projection.columns();
-        TableScan::new(self.clone(), snapshot, columns, false).as_stored(VECTOR_ROWS)
+        TableScan::new(self.clone(), snapshot, columns, false).giving_stored(VECTOR_ROWS)
     }
 }
 
