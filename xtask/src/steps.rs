@@ -63,8 +63,17 @@ pub fn test(root: &Path) -> bool {
             miri.args(["run", "nightly", "cargo", "miri", "test", "--locked"]).args(arguments);
             run.tests(miri.env("MIRIFLAGS", flags))
         };
-        // Memory, heaps and indexes by themselves; blocks, versions and undo through transactions.
-        let parts = ["memory::", "heap::", "arrow::", "index::radix::", "index::tests::"];
+        // Memory, heaps, tuples and indexes by themselves; blocks, versions and undo through transactions.
+        let parts = [
+            "memory::",
+            "copy::",
+            "spare::",
+            "heap::",
+            "arrow::",
+            "typed::",
+            "index::radix::",
+            "index::tests::",
+        ];
         let storage = miri(&[&["-p", "firn-storage", "--lib", "--"][..], &parts].concat());
         if storage != Outcome::Passed {
             return storage;
