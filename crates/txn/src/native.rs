@@ -56,7 +56,7 @@
 use crate::active::Waited;
 use crate::catalog::{ConstraintKind, Oid, TableDef};
 use crate::engine::Engine;
-use crate::transaction::{Change, Ticket, Transaction};
+use crate::transaction::{Change, Isolation, Ticket, Transaction};
 use firn_base::random::Random;
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, RowId, SqlState, clock};
@@ -487,7 +487,7 @@ impl Engine {
     ) -> Result<(T, Ticket)> {
         let mut retries = 0;
         loop {
-            let mut transaction = self.begin();
+            let mut transaction = self.try_begin(Isolation::Serializable)?;
             let outcome = match work(&mut transaction) {
                 Ok(value) => transaction.commit().map(|ticket| (value, ticket)),
                 Err(error) => {
@@ -508,9 +508,10 @@ impl Engine {
     /// Waits for whoever stood in the way, if it is known, else for a random while.
     #[cold]
     fn pause(self: &Arc<Self>, error: &Error, retries: u32) {
-        if let Some(blocker) = error.blocker() {
-            // It holds nothing itself by now, so nobody waits for it in turn.
-            let reader = self.begin_read_only();
+        if let Some(blocker) = error.blocker()
+            // It holds nothing itself, so nobody waits for it in turn.
+            && let Ok(reader) = self.try_begin(Isolation::ReadCommitted)
+        {
             while reader.wait_for(blocker, Duration::from_secs(1)) == Waited::NotYet {}
             return;
         }
