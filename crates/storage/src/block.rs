@@ -345,13 +345,16 @@ impl Block {
         unsafe { self.store_words(at, column, [0, 0]) };
     }
 
-    /// Asks the processor to fetch a value, and whether there is one.
+    /// Asks the processor to fetch the cache line of byte `offset`.
     #[inline(always)]
-    pub fn prefetch_column(&self, at: usize, column: ColumnLayout) {
-        self.memory.prefetch(column.value_at(at));
-        if let Some(validity) = column.validity() {
-            self.memory.prefetch(validity + at / 64 * 8);
-        }
+    pub fn prefetch_byte(&self, offset: usize) {
+        self.memory.prefetch(offset);
+    }
+
+    /// Asks the processor to fetch whether there is a value in a nullable column.
+    #[inline(always)]
+    pub fn prefetch_validity(&self, at: usize, column: ColumnLayout) {
+        self.memory.prefetch(column.validity().unwrap_or(0) + at / 64 * 8);
     }
 
     /// Fetches where values will be written some rows on.

@@ -1,20 +1,24 @@
 //! The block directory: block number → block. Append-only, readable without a lock.
 //!
-//! Level `k` holds `FIRST << k` entries and is made when first needed, so that nothing ever moves
-//! and a look-up is two loads. Every access to a row begins with one.
+//! The first [`NEAR`] entries lie in it; after them level `k` holds `NEAR << k` more and is made when
+//! first needed, so that nothing ever moves and a look-up is one load, or two in a large table. Every
+//! access to a row begins with one.
 
 use crate::block::Block;
 use firn_base::BlockNumber;
 use firn_base::sync::{AtomicPtr, AtomicU64, Mutex, Ordering};
 use std::ptr;
 
-const FIRST: u64 = 16;
+/// Tables of up to so many blocks, which is most, are looked up in one step.
+const NEAR: u64 = 256;
 const LEVELS: usize = 40;
 
 /// A list of blocks that only grows.
 pub(crate) struct Directory {
-    /// Null or the first of a level's entries; an entry is null or a block. Both are set once, and
-    /// what they lead to is freed with the directory.
+    /// The first entries. An entry is null or a block, is set once, and what it leads to is freed with
+    /// the directory.
+    near: [AtomicPtr<Block>; NEAR as usize],
+    /// Null or the first of a level's entries, likewise.
     levels: [AtomicPtr<AtomicPtr<Block>>; LEVELS],
     len: AtomicU64,
     growing: Mutex<()>,
@@ -23,6 +27,7 @@ pub(crate) struct Directory {
 impl Directory {
     pub fn new() -> Directory {
         Directory {
+            near: [const { AtomicPtr::new(ptr::null_mut()) }; NEAR as usize],
             levels: [const { AtomicPtr::new(ptr::null_mut()) }; LEVELS],
             len: AtomicU64::new(0),
             growing: Mutex::new(()),
@@ -38,7 +43,16 @@ impl Directory {
     /// The block with that number.
     #[inline]
     pub fn get(&self, number: BlockNumber) -> Option<&Block> {
-        let (level, at) = place(number.0);
+        match self.near.get(number.0 as usize) {
+            // SAFETY: a block lives as long as the directory. Acquire: pairs with the release in `grow`.
+            Some(entry) => unsafe { entry.load(Ordering::Acquire).as_ref() },
+            None => self.get_far(number.0),
+        }
+    }
+
+    #[inline]
+    fn get_far(&self, number: u64) -> Option<&Block> {
+        let (level, at) = place(number);
         // Acquire, twice: pairs with the release in `grow`.
         let entries = self.levels[level].load(Ordering::Acquire);
         if entries.is_null() {
@@ -61,17 +75,23 @@ impl Directory {
         if self.len() != known {
             return;
         }
-        let (level, at) = place(known);
-        let mut entries = self.levels[level].load(Ordering::Relaxed);
-        if entries.is_null() {
-            let fresh: Box<[AtomicPtr<Block>]> =
-                (0..FIRST << level).map(|_| AtomicPtr::new(ptr::null_mut())).collect();
-            entries = Box::into_raw(fresh).cast();
-            self.levels[level].store(entries, Ordering::Release);
-        }
+        let entry = match self.near.get(known as usize) {
+            Some(entry) => entry,
+            None => {
+                let (level, at) = place(known);
+                let mut entries = self.levels[level].load(Ordering::Relaxed);
+                if entries.is_null() {
+                    let fresh: Box<[AtomicPtr<Block>]> =
+                        (0..NEAR << level).map(|_| AtomicPtr::new(ptr::null_mut())).collect();
+                    entries = Box::into_raw(fresh).cast();
+                    self.levels[level].store(entries, Ordering::Release);
+                }
+                // SAFETY: as in `get_far`.
+                unsafe { &*entries.add(at) }
+            }
+        };
         let block = Box::into_raw(Box::new(make()));
-        // SAFETY: as in `get`.
-        let before = unsafe { (*entries.add(at)).swap(block, Ordering::Release) };
+        let before = entry.swap(block, Ordering::Release);
         assert!(before.is_null(), "blocks are appended under the lock");
         self.len.store(known + 1, Ordering::Release);
     }
@@ -84,29 +104,31 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
+        let free = |block: *mut Block| {
+            if !block.is_null() {
+                // SAFETY: made by `grow` from a box; nobody borrows from the directory.
+                drop(unsafe { Box::from_raw(block) });
+            }
+        };
+        self.near.iter_mut().for_each(|entry| free(*entry.get_mut()));
         for (level, entries) in self.levels.iter_mut().enumerate() {
             let entries = *entries.get_mut();
             if entries.is_null() {
                 continue;
             }
+            let entries = ptr::slice_from_raw_parts_mut(entries, (NEAR << level) as usize);
             // SAFETY: made by `grow` from a box of this length; nobody borrows from the directory.
-            unsafe {
-                let entries =
-                    Box::from_raw(ptr::slice_from_raw_parts_mut(entries, (FIRST << level) as usize));
-                for block in entries.into_iter().map(AtomicPtr::into_inner).filter(|block| !block.is_null()) {
-                    drop(Box::from_raw(block));
-                }
-            }
+            let entries = unsafe { Box::from_raw(entries) };
+            entries.into_iter().map(AtomicPtr::into_inner).for_each(free);
         }
     }
 }
 
-/// Level and place in it of the entry `number`.
+/// Level and place in it of the entry `number`, which is not a near one.
 #[inline]
 fn place(number: u64) -> (usize, usize) {
-    let shifted = number + FIRST;
-    let level = shifted.ilog2() - FIRST.ilog2();
-    (level as usize, (shifted - (FIRST << level)) as usize)
+    let level = number.ilog2() - NEAR.ilog2();
+    (level as usize, (number - (NEAR << level)) as usize)
 }
 
 #[cfg(test)]
@@ -116,10 +138,10 @@ mod tests {
     #[test]
     fn entries_fill_level_after_level_without_gaps() {
         let mut expected = (0, 0);
-        for number in 0..10_000 {
+        for number in NEAR..10_000 {
             assert_eq!(place(number), expected);
             expected.1 += 1;
-            if expected.1 as u64 == FIRST << expected.0 {
+            if expected.1 as u64 == NEAR << expected.0 {
                 expected = (expected.0 + 1, 0);
             }
         }

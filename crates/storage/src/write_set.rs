@@ -46,6 +46,7 @@ const COUNTED_ROWS: usize = 64;
 
 impl WriteSet {
     /// An empty write set of the transaction with this stamp. Without `redo`, nothing is logged.
+    #[inline]
     pub fn new(owner: Stamp, redo: Option<RedoBuffer>) -> WriteSet {
         WriteSet {
             owner,

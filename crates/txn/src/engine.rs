@@ -206,6 +206,7 @@ impl Engine {
     /// Begins a serializable transaction that reads the newest committed state.
     ///
     /// Panics if thousands already run ([`Engine::try_begin`] does not).
+    #[inline]
     pub fn begin(self: &Arc<Self>) -> Transaction {
         self.try_begin(Isolation::Serializable).expect("callers bound the transactions they run at once")
     }
@@ -220,6 +221,8 @@ impl Engine {
     }
 
     /// Begins a transaction; 53300 if too many run already.
+    // Inlined with what it calls: a transaction is large to be moved.
+    #[inline]
     pub fn try_begin(self: &Arc<Self>, isolation: Isolation) -> Result<Transaction> {
         let (slot, snapshot) =
             self.active.enter(&self.last, isolation, self.slow_clock.load(Ordering::Relaxed))?;

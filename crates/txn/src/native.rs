@@ -207,7 +207,7 @@ impl<K: Row> Key<K> {
     #[inline(always)]
     fn encode(&self, key: &K::Values<'_>) -> KeyBuffer {
         let mut buffer = KeyBuffer::new();
-        self.index.encode(K::cells(key).as_ref(), &mut buffer);
+        self.index.encode_as::<K>(key, &mut buffer);
         buffer
     }
 

@@ -113,6 +113,7 @@ thread_local! {
 }
 
 impl Transaction {
+    #[inline]
     pub(crate) fn new(
         engine: Arc<Engine>,
         slot: ActiveSlot,

@@ -65,6 +65,17 @@ impl KeyBuffer {
         }
     }
 
+    /// Appends as many bytes as a number has.
+    #[inline(always)]
+    pub(crate) fn push_bytes<const LENGTH: usize>(&mut self, bytes: [u8; LENGTH]) {
+        if self.length + LENGTH <= SHORT {
+            self.short[self.length..self.length + LENGTH].copy_from_slice(&bytes);
+            self.length += LENGTH;
+        } else {
+            self.extend_long(&bytes);
+        }
+    }
+
     /// Appends the first `length` of 8 bytes.
     #[inline]
     pub(super) fn push_word(&mut self, word: [u8; 8], length: usize) {

@@ -70,6 +70,12 @@ impl Codec {
         Codec { columns: columns.iter().map(|column| (*column, Word::of(column))).collect() }
     }
 
+    /// Whether every column is ascending integers, none of them NULL: as their bytes, the highest first
+    /// and with the sign flipped.
+    pub(super) fn is_plain(&self) -> bool {
+        self.columns.iter().all(|(_, word)| word.is_some_and(|word| word.flip == 1 << 63))
+    }
+
     /// Appends the first `count` columns to a key, in order.
     #[inline(always)]
     pub(super) fn encode<'c>(

@@ -143,6 +143,8 @@ pub struct Index {
     spec: IndexSpec,
     codec: Codec,
     columns: ColumnSet,
+    /// Whether its keys are plain; see [`Codec::is_plain`].
+    is_plain: bool,
     /// Whether a key may hold a NULL, which the keys of most unique indexes cannot.
     nullable: bool,
     kind: Kind,
@@ -178,8 +180,10 @@ impl Index {
     fn over(spec: IndexSpec, kind: Kind) -> Arc<Index> {
         let nullable = spec.columns.iter().any(|column| column.nullable);
         let columns = spec.columns.iter().map(|part| part.column).collect();
+        let codec = Codec::new(&spec.columns);
         let index = Index {
-            codec: Codec::new(&spec.columns),
+            is_plain: codec.is_plain(),
+            codec,
             columns,
             spec,
             nullable,
@@ -231,6 +235,12 @@ impl Index {
     #[inline]
     pub fn columns(&self) -> ColumnSet {
         self.columns
+    }
+
+    /// Whether its keys are ascending integers without NULLs, each as its bytes.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.is_plain
     }
 
     /// Appends the key of `cells`, given for the first columns of the index in index order.

@@ -22,6 +22,7 @@ mod tests;
 
 use crate::block::{Block, RawCell};
 use crate::heap;
+use crate::index::{Index, KeyBuffer};
 use crate::layout::{ColumnLayout, Layout};
 use crate::table::ColumnSpec;
 use firn_base::sync::Arc;
@@ -45,6 +46,13 @@ pub trait Field: 'static {
     /// A value as it lies in a block, perhaps torn.
     #[doc(hidden)]
     type Raw: Copy;
+
+    /// How many bits of a column a value takes.
+    #[doc(hidden)]
+    const BITS: usize;
+    /// Whether a value stands in an ascending key as its bytes, the highest first and with its sign flipped.
+    #[doc(hidden)]
+    const IS_PLAIN_KEY: bool = false;
 
     /// Whether values of a column are of this type.
     #[doc(hidden)]
@@ -83,6 +91,20 @@ pub trait Field: 'static {
     #[doc(hidden)]
     unsafe fn image(place: Place<'_>, column: ColumnLayout) -> RawCell;
 
+    /// Appends a value to a key, if it stands there plainly.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn push_key(_value: &Self::Value<'_>, _key: &mut KeyBuffer) {
+        unreachable!("values of this type do not stand in keys plainly");
+    }
+
+    /// Asks the processor to fetch a value.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn prefetch(place: Place<'_>, column: ColumnLayout) {
+        place.block.prefetch_byte(column.values() + place.at * Self::BITS / 8);
+    }
+
     /// Asks the processor to fetch what a value leads to.
     ///
     /// # Safety
@@ -94,10 +116,21 @@ pub trait Field: 'static {
 
 /// Implements [`Field`] for a type of numbers that is a word in a cell.
 macro_rules! number {
-    ($ty:ty, $load:ident, $store:ident, $pattern:pat, $to_bits:expr, $from_bits:expr) => {
+    ($ty:ty, $load:ident, $store:ident, $pattern:pat, $to_bits:expr, $from_bits:expr $(, $key:expr)?) => {
         impl Field for $ty {
             type Value<'v> = $ty;
             type Raw = u64;
+            const BITS: usize = size_of::<$ty>() * 8;
+
+            $(
+                const IS_PLAIN_KEY: bool = true;
+
+                #[inline(always)]
+                fn push_key(value: &$ty, key: &mut KeyBuffer) {
+                    let bytes: [u8; size_of::<$ty>()] = $key(*value).to_be_bytes();
+                    key.push_bytes(bytes);
+                }
+            )?
 
             fn fits(column: &ColumnSpec) -> bool {
                 !column.nullable && matches!(column.ty, $pattern) && column.ty.width() == width_of::<$ty>()
@@ -145,16 +178,32 @@ fn width_of<T>() -> firn_base::types::Width {
 }
 
 use SqlType::{BigInt, Date, Double, Integer, Numeric, Real, SmallInt, Time, Timestamp, TimestampTz};
-number!(i16, load_two, store_two, SmallInt, |value| u64::from(value as u16), |bits| bits as u16 as i16);
-number!(i32, load_four, store_four, Integer | Date, |value| u64::from(value as u32), |bits| bits as u32
-    as i32);
+number!(
+    i16,
+    load_two,
+    store_two,
+    SmallInt,
+    |value| u64::from(value as u16),
+    |bits| bits as u16 as i16,
+    |value| value ^ i16::MIN
+);
+number!(
+    i32,
+    load_four,
+    store_four,
+    Integer | Date,
+    |value| u64::from(value as u32),
+    |bits| bits as u32 as i32,
+    |value| value ^ i32::MIN
+);
 number!(
     i64,
     load_eight,
     store_eight,
     BigInt | Time | Timestamp | TimestampTz | Numeric { .. },
     |value| value as u64,
-    |bits| bits as i64
+    |bits| bits as i64,
+    |value| value ^ i64::MIN
 );
 number!(f32, load_four, store_four, Real, |value: f32| u64::from(value.to_bits()), |bits| f32::from_bits(
     bits as u32
@@ -164,6 +213,7 @@ number!(f64, load_eight, store_eight, Double, f64::to_bits, f64::from_bits);
 impl Field for bool {
     type Value<'v> = bool;
     type Raw = u64;
+    const BITS: usize = 1;
 
     fn fits(column: &ColumnSpec) -> bool {
         !column.nullable && column.ty == SqlType::Boolean
@@ -206,6 +256,7 @@ impl Field for bool {
 impl Field for i128 {
     type Value<'v> = i128;
     type Raw = [u64; 2];
+    const BITS: usize = 128;
 
     fn fits(column: &ColumnSpec) -> bool {
         !column.nullable && matches!(column.ty, Numeric { .. }) && column.ty.width() == width_of::<i128>()
@@ -295,6 +346,7 @@ impl<'v> From<&'v str> for Text<'v> {
 impl Field for Str {
     type Value<'v> = Text<'v>;
     type Raw = [u64; 2];
+    const BITS: usize = 128;
 
     fn fits(column: &ColumnSpec) -> bool {
         !column.nullable && column.ty.width() == firn_base::types::Width::View
@@ -347,6 +399,7 @@ impl Field for Str {
 impl<F: Field> Field for Option<F> {
     type Value<'v> = Option<F::Value<'v>>;
     type Raw = Option<F::Raw>;
+    const BITS: usize = F::BITS;
 
     fn fits(column: &ColumnSpec) -> bool {
         column.nullable && F::fits(&ColumnSpec { nullable: false, ..column.clone() })
@@ -398,12 +451,30 @@ impl<F: Field> Field for Option<F> {
     }
 
     #[inline(always)]
+    fn prefetch(place: Place<'_>, column: ColumnLayout) {
+        F::prefetch(place, column);
+        place.block.prefetch_validity(place.at, column);
+    }
+
+    #[inline(always)]
     unsafe fn prefetch_further(place: Place<'_>, column: ColumnLayout) {
         // SAFETY: by the caller.
         unsafe {
             if place.block.is_valid(place.at, column) {
                 F::prefetch_further(place, column);
             }
+        }
+    }
+}
+
+impl Index {
+    /// As [`Index::encode`], for values that [fit](Index::key_fits) its first columns.
+    #[inline(always)]
+    pub fn encode_as<K: Row>(&self, values: &K::Values<'_>, key: &mut KeyBuffer) {
+        if K::IS_PLAIN_KEY && self.is_plain() {
+            K::push_key(values, key);
+        } else {
+            self.encode(K::cells(values).as_ref(), key);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Tuples of [`Field`]s.
 
 use super::{Field, Place};
+use crate::KeyBuffer;
 use crate::block::RawCell;
 use crate::layout::ColumnLayout;
 use crate::table::ColumnSpec;
@@ -20,6 +21,13 @@ pub trait Row: 'static {
     type Array<T: Copy>: Copy + AsRef<[T]>;
     /// How many fields.
     const LEN: usize;
+    /// Whether all stand in keys plainly.
+    #[doc(hidden)]
+    const IS_PLAIN_KEY: bool;
+
+    /// Appends the values to a key, if they stand there plainly.
+    #[doc(hidden)]
+    fn push_key(values: &Self::Values<'_>, key: &mut KeyBuffer);
 
     #[doc(hidden)]
     fn array<T: Copy>(each: impl FnMut(usize) -> T) -> Self::Array<T>;
@@ -90,6 +98,12 @@ macro_rules! row {
             type Raws = ($($field::Raw,)*);
             type Array<T: Copy> = [T; $len];
             const LEN: usize = $len;
+            const IS_PLAIN_KEY: bool = true $(&& $field::IS_PLAIN_KEY)*;
+
+            #[inline(always)]
+            fn push_key(values: &Self::Values<'_>, key: &mut KeyBuffer) {
+                $($field::push_key(&values.$at, key);)*
+            }
 
             #[inline(always)]
             fn array<T: Copy>(each: impl FnMut(usize) -> T) -> [T; $len] {
@@ -151,7 +165,7 @@ macro_rules! row {
 
             #[inline(always)]
             fn prefetch(place: Place<'_>, columns: &[ColumnLayout; $len]) {
-                columns.iter().for_each(|column| place.block.prefetch_column(place.at, *column));
+                $($field::prefetch(place, columns[$at]);)*
             }
 
             #[inline(always)]
@@ -195,6 +209,12 @@ impl<F: Field, const N: usize> Row for [F; N] {
     type Raws = [F::Raw; N];
     type Array<T: Copy> = [T; N];
     const LEN: usize = N;
+    const IS_PLAIN_KEY: bool = F::IS_PLAIN_KEY;
+
+    #[inline(always)]
+    fn push_key(values: &Self::Values<'_>, key: &mut KeyBuffer) {
+        values.iter().for_each(|value| F::push_key(value, key));
+    }
 
     #[inline(always)]
     fn array<T: Copy>(each: impl FnMut(usize) -> T) -> [T; N] {
@@ -252,7 +272,7 @@ impl<F: Field, const N: usize> Row for [F; N] {
 
     #[inline(always)]
     fn prefetch(place: Place<'_>, columns: &[ColumnLayout; N]) {
-        columns.iter().for_each(|column| place.block.prefetch_column(place.at, *column));
+        columns.iter().for_each(|column| F::prefetch(place, *column));
     }
 
     #[inline(always)]

@@ -157,7 +157,7 @@ impl Table {
         assert!(keys.len() <= Rows::MOST);
         let mut buffers = [const { KeyBuffer::new() }; AT_ONCE];
         for (key, buffer) in keys.iter().zip(&mut buffers) {
-            index.encode(K::cells(key).as_ref(), buffer);
+            index.encode_as::<K>(key, buffer);
         }
         let mut rows = Rows { found: [Ok(None); AT_ONCE], count: keys.len() };
         index.only_many(&buffers[..keys.len()], &mut rows.found[..keys.len()], guard);
@@ -194,7 +194,7 @@ impl Table {
                 }
                 _ => {
                     let mut key = KeyBuffer::new();
-                    index.encode(K::cells(&keys[number]).as_ref(), &mut key);
+                    index.encode_as::<K>(&keys[number], &mut key);
                     self.find_as(index, &key, snapshot, projection, guard)
                 }
             };

@@ -29,13 +29,16 @@ pub(super) fn scan<'g>(
     let mut batch = [(0, Child::NOTHING); BATCH];
     while let Some(frame) = cursor.frames.last() {
         let (depth, edges) = (frame.depth, frame.edges);
-        let Ok(count) = cursor.copy(&mut batch) else {
+        let Ok((count, is_last)) = cursor.copy(&mut batch) else {
             cursor.begin_again();
             continue;
         };
-        if count == 0 {
+        if is_last {
+            // The node is not looked at again.
             cursor.frames.pop();
-            continue;
+            if count == 0 {
+                continue;
+            }
         }
         let mut leaves = false;
         for (_, child) in &batch[..count] {
@@ -72,7 +75,7 @@ pub(super) fn scan<'g>(
                 }
                 (last, rest) = (Some(*byte), following);
             }
-            last.iter().for_each(|byte| cursor.pass(*byte));
+            last.filter(|_| !is_last).iter().for_each(|byte| cursor.pass(*byte));
         }
         for &(byte, child) in rest {
             cursor.path[depth] = byte;
@@ -80,13 +83,17 @@ pub(super) fn scan<'g>(
             // SAFETY: copied under the guard.
             match unsafe { child.kind::<'g>() } {
                 Kind::Value(value) => {
-                    cursor.pass(byte);
+                    if !is_last {
+                        cursor.pass(byte);
+                    }
                     if edges.admit(&cursor.bounds, &cursor.path) && !visit(&cursor.path, value) {
                         return;
                     }
                 }
                 Kind::Leaf(leaf) => {
-                    cursor.pass(byte);
+                    if !is_last {
+                        cursor.pass(byte);
+                    }
                     if edges.admit(&cursor.bounds, leaf.key()) && !visit(leaf.key(), leaf.value()) {
                         return;
                     }
@@ -204,12 +211,13 @@ impl<'g> Cursor<'g> {
         self.begin();
     }
 
-    /// Copies the next children of the last frame, up to and with the first that is a node.
+    /// Copies the next children of the last frame, up to and with the first that is a node. How many they
+    /// are, and whether they are the last ones and none is a node.
     #[inline]
-    fn copy(&self, batch: &mut [(u8, Child); BATCH]) -> Result<usize, Contended> {
+    fn copy(&self, batch: &mut [(u8, Child); BATCH]) -> Result<(usize, bool), Contended> {
         let frame = self.frames.last().expect("callers are in a node");
         if frame.left.is_empty() {
-            return Ok(0);
+            return Ok((0, true));
         }
         let (mut count, mut following) = (0, 0);
         let mut nodes = false;
@@ -226,7 +234,7 @@ impl<'g> Cursor<'g> {
             count < BATCH
         });
         frame.node.header().validate(frame.version)?;
-        Ok(count)
+        Ok((count, count < BATCH && !nodes))
     }
 
     /// The child of `byte` is done.

@@ -55,33 +55,36 @@ struct Search<'k> {
 }
 
 impl<'k> Search<'k> {
-    #[inline]
+    #[inline(always)]
     fn new(key: &'k [u8]) -> Search<'k> {
-        let tail = match key.last_chunk::<8>() {
-            Some(tail) => u64::from_be_bytes(*tail),
-            None => {
-                let mut bytes = [0; 8];
-                bytes[..key.len()].copy_from_slice(key);
-                u64::from_be_bytes(bytes)
+        let tail = match (key.last_chunk::<8>(), key.first_chunk::<4>(), key.last_chunk::<4>()) {
+            (Some(tail), ..) => u64::from_be_bytes(*tail),
+            (None, Some(first), Some(last)) => {
+                // They may overlap.
+                let (first, last) = (u32::from_be_bytes(*first), u32::from_be_bytes(*last));
+                u64::from(first) << 32 | u64::from(last) << (8 * (8 - key.len()))
             }
+            _ => few_bytes(key),
         };
         Search { key, tail }
     }
 
-    /// The 8 bytes from `depth` on, zeros after the end.
-    #[inline]
+    /// The 8 bytes from `depth` on, zeros after the end, which lies beyond `depth`.
+    #[inline(always)]
     fn word(&self, depth: usize) -> u64 {
-        match self.key.get(depth..) {
-            Some([a, b, c, d, e, f, g, h, ..]) => u64::from_be_bytes([*a, *b, *c, *d, *e, *f, *g, *h]),
-            Some(rest @ [_, ..]) => self.tail << (8 * (self.key.len().min(8) - rest.len())),
-            _ => 0,
+        match self.key.get(depth..depth + 8) {
+            Some(bytes) => u64::from_be_bytes(bytes.try_into().expect("just cut off")),
+            None => self.tail.wrapping_shl(8 * (depth + 8 - self.key.len().max(8)) as u32),
         }
     }
 
     /// How many bytes of the prefix the key continues with at `depth`.
     #[inline]
     fn common(&self, prefix: Prefix, depth: usize) -> usize {
-        prefix.common(self.word(depth)).min(self.key.len() - depth)
+        match self.key.len() - depth {
+            0 => 0,
+            left => prefix.common(self.word(depth)).min(left),
+        }
     }
 
     /// The byte of the key below a node that is reached at `depth`, and the depth after it; `None` if
@@ -181,55 +184,27 @@ impl Tree {
         root
     }
 
-    fn walk(&self) -> Walk {
-        Walk { child: self.root, depth: 0 }
-    }
-
     /// The value of a key.
     #[inline]
     pub(super) fn get(&self, key: &[u8], guard: &Guard) -> Option<u64> {
-        loop {
-            if let Ok(value) = self.try_get(&Search::new(key), guard) {
-                return value;
+        let mut walk = Walk::begin(self, key);
+        while walk.goes_on() {
+            if let Err(Contended) = walk.advance(guard) {
+                walk = Walk::begin(self, key);
             }
         }
-    }
-
-    #[inline]
-    fn try_get<'g>(&'g self, search: &Search<'_>, guard: &'g Guard) -> Result<Option<u64>, Contended> {
-        let mut walk = self.walk();
-        loop {
-            if let Some(value) = walk.advance(search, guard)? {
-                return Ok(value);
-            }
-        }
+        walk.value(guard)
     }
 
     /// The values of up to [`AT_ONCE`] keys, which are looked up together.
     pub(super) fn get_many<K: AsRef<[u8]>>(&self, keys: &[K], values: &mut [Option<u64>], guard: &Guard) {
         assert!(keys.len() == values.len() && keys.len() <= AT_ONCE);
-        let mut searches = [Search::new(&[]); AT_ONCE];
-        for (search, key) in searches.iter_mut().zip(keys) {
-            *search = Search::new(key.as_ref());
-        }
-        let searches = &searches[..keys.len()];
-        let mut walks = [self.walk_shared(searches, guard); AT_ONCE];
-        walk_all(&mut walks, searches, guard, |number, value| values[number] = value, |_| self.walk());
-    }
-
-    /// The part of the way that all these keys share.
-    fn walk_shared(&self, searches: &[Search<'_>], guard: &Guard) -> Walk {
-        let mut shared = self.walk();
-        let Some((first, others)) = searches.split_first() else { return shared };
-        // Of what they share the first eight bytes are enough, and quick to compare.
-        let differing = others.iter().fold(0, |bits, other| bits | (other.word(0) ^ first.word(0)));
-        let common = (differing.leading_zeros() / 8) as usize;
-        loop {
-            let mut next = shared;
-            match next.advance(first, guard) {
-                Ok(None) if next.depth <= common && next.child.is_node() => shared = next,
-                _ => return shared,
-            }
+        let mut walks: SmallVec<[Walk<'_>; AT_ONCE]> = SmallVec::new();
+        walks.extend(keys.iter().map(|key| Walk::begin(self, key.as_ref())));
+        share(&mut walks, guard);
+        walk_all(&mut walks, guard, |_| self);
+        for (walk, value) in walks.iter().zip(values) {
+            *value = walk.value(guard);
         }
     }
 
@@ -509,77 +484,109 @@ impl Place<'_> {
     }
 }
 
+/// The fewer than four bytes of a key, the first one highest.
+#[cold]
+fn few_bytes(key: &[u8]) -> u64 {
+    key.iter().rev().fold(0, |word, byte| word >> 8 | u64::from(*byte) << 56)
+}
+
 /// One look-up on its way down.
 #[derive(Clone, Copy)]
-struct Walk {
-    /// Where it goes next.
-    child: Child,
+struct Walk<'k> {
+    search: Search<'k>,
+    /// Length of the path to where it has come.
     depth: usize,
+    /// Where it has come: a node to go on from, or else its end.
+    child: Child,
 }
 
-impl Walk {
-    /// Goes down one level. The answer, if that is found: the value, or that there is none.
+impl<'k> Walk<'k> {
     #[inline(always)]
-    fn advance<'g>(
-        &mut self,
-        search: &Search<'_>,
-        _guard: &'g Guard,
-    ) -> Result<Option<Option<u64>>, Contended> {
-        // SAFETY: the child was read under the guard.
-        let node = match unsafe { self.child.kind::<'g>() } {
-            Kind::Node(node) => node,
-            // A value that is set while we look is the new or the old one.
-            Kind::Leaf(leaf) => return Ok(Some((leaf.key() == search.key).then(|| leaf.value()))),
-            Kind::Value(_) | Kind::Nothing => unreachable!("walks end where these are found"),
-        };
-        let header = node.header();
-        let version = header.version()?;
-        let Some((byte, below)) = search.step(header.prefix(), self.depth) else { return Ok(Some(None)) };
-        let child = node.child(byte);
-        header.validate(version)?;
-        if let Some(value) = child.as_value() {
-            return Ok(Some((below == search.key.len()).then_some(value)));
-        }
-        if child.is_nothing() {
-            return Ok(Some(None));
-        }
-        (self.child, self.depth) = (child, below);
-        Ok(None)
+    fn begin(tree: &Tree, key: &'k [u8]) -> Walk<'k> {
+        Walk { search: Search::new(key), depth: 0, child: tree.root }
     }
 
-    #[inline]
-    fn prefetch(&self, search: &Search<'_>) {
-        if let Some(byte) = search.key.get(self.depth) {
-            self.child.prefetch(*byte);
+    #[inline(always)]
+    fn goes_on(&self) -> bool {
+        self.child.is_node()
+    }
+
+    /// Goes down one level. If it meets a change it has to begin again.
+    #[inline(always)]
+    fn advance<'g>(&mut self, _guard: &'g Guard) -> Result<(), Contended> {
+        assert!(self.goes_on(), "walks end where something else is found");
+        // SAFETY: the child was read under the guard, and it is a node.
+        let header = unsafe { self.child.header::<'g>() };
+        let version = header.version()?;
+        let prefix = header.prefix();
+        let (mut found, depth) = (Child::NOTHING, self.depth + prefix.len());
+        // Beyond the key's end it has no byte either.
+        if let Some(byte) = self.search.key.get(depth)
+            && (prefix.len() == 0 || prefix.begins(self.search.word(self.depth)))
+        {
+            // SAFETY: as above.
+            found = unsafe { self.child.child(*byte) };
+            header.validate(version)?;
+        }
+        (self.child, self.depth) = (found, depth + 1);
+        Ok(())
+    }
+
+    /// What a walk has found that goes on no more.
+    #[inline(always)]
+    fn value<'g>(&self, _guard: &'g Guard) -> Option<u64> {
+        // SAFETY: the child was read under the guard.
+        match unsafe { self.child.kind::<'g>() } {
+            Kind::Value(value) => (self.depth == self.search.key.len()).then_some(value),
+            // A value that is set while we look is the new or the old one.
+            Kind::Leaf(leaf) => (leaf.key() == self.search.key).then(|| leaf.value()),
+            Kind::Nothing => None,
+            Kind::Node(_) => unreachable!("callers have gone on to the end"),
         }
     }
 }
 
-/// Walks on until every walk has ended, a level of each in turn, and gives each one's answer by its number.
-/// One that meets a change begins again where `begin` says.
+/// Goes the part of the way that all of some walks share, which are of one tree, once for all.
 #[inline]
-fn walk_all(
-    walks: &mut [Walk],
-    searches: &[Search<'_>],
-    guard: &Guard,
-    mut answer: impl FnMut(usize, Option<u64>),
-    begin: impl Fn(usize) -> Walk,
-) {
-    let mut running = (1u32 << searches.len()) - 1;
-    while running != 0 {
-        let mut round = running;
-        while round != 0 {
-            let number = round.trailing_zeros() as usize;
-            round &= round - 1;
-            let (walk, search) = (&mut walks[number], &searches[number]);
-            match walk.advance(search, guard) {
-                Ok(None) => walk.prefetch(search),
-                Ok(Some(value)) => {
-                    answer(number, value);
-                    running &= !(1 << number);
+fn share(walks: &mut [Walk<'_>], guard: &Guard) {
+    let Some((first, others)) = walks.split_first() else { return };
+    // Of what they share the first eight bytes are enough, and quick to compare.
+    let differing = others.iter().fold(0, |bits, other| bits | (other.search.word(0) ^ first.search.word(0)));
+    let common = (differing.leading_zeros() / 8) as usize;
+    let mut shared = *first;
+    loop {
+        let mut next = shared;
+        if next.advance(guard).is_err() || next.depth > common || !next.goes_on() {
+            break;
+        }
+        shared = next;
+    }
+    for walk in walks {
+        (walk.child, walk.depth) = (shared.child, shared.depth);
+    }
+}
+
+/// Walks on until every walk has ended, a level of each in turn. One that meets a change begins again in
+/// its tree, which it has by its number.
+#[inline(always)]
+fn walk_all<'t>(walks: &mut [Walk<'_>], guard: &Guard, tree: impl Fn(usize) -> &'t Tree) {
+    loop {
+        let mut goes_on = false;
+        for (number, walk) in walks.iter_mut().enumerate() {
+            if walk.goes_on() {
+                if let Err(Contended) = walk.advance(guard) {
+                    *walk = Walk { depth: 0, child: tree(number).root, ..*walk };
                 }
-                Err(Contended) => *walk = begin(number),
+                if walk.goes_on() {
+                    goes_on = true;
+                    walk.child.prefetch(walk.search.key.get(walk.depth).copied().unwrap_or(0));
+                } else if walk.child.is_leaf() {
+                    walk.child.prefetch(0);
+                }
             }
+        }
+        if !goes_on {
+            return;
         }
     }
 }
@@ -587,14 +594,10 @@ fn walk_all(
 /// Goes the ways to up to [`AT_ONCE`] keys of any trees together, so that the nodes on them are in the
 /// cache when the keys are looked up or inserted.
 pub(super) fn approach(ways: &[(&Tree, &[u8])], guard: &Guard) {
-    let Some((first, _)) = ways.first() else { return };
     let ways = &ways[..ways.len().min(AT_ONCE)];
-    let mut walks = [first.walk(); AT_ONCE];
-    let mut searches = [Search::new(&[]); AT_ONCE];
-    for (number, (tree, key)) in ways.iter().enumerate() {
-        (walks[number], searches[number]) = (tree.walk(), Search::new(key));
-    }
-    walk_all(&mut walks, &searches[..ways.len()], guard, |_, _| {}, |number| ways[number].0.walk());
+    let mut walks: SmallVec<[Walk<'_>; AT_ONCE]> = SmallVec::new();
+    walks.extend(ways.iter().map(|(tree, key)| Walk::begin(tree, key)));
+    walk_all(&mut walks, guard, |number| ways[number].0);
 }
 
 /// A key's value, of whose key `depth` bytes are on the path.

@@ -99,6 +99,11 @@ impl Child {
         self.0.addr() & NODE_4 != 0
     }
 
+    #[inline]
+    pub(super) fn is_leaf(self) -> bool {
+        self.0.addr() & TAG_MASK == LEAF
+    }
+
     /// Follows the word.
     ///
     /// # Safety
@@ -118,6 +123,29 @@ impl Child {
                 NODE_48 => Kind::Node(Node::N48(&*self.pointer())),
                 _ => Kind::Node(Node::N256(&*self.pointer())),
             }
+        }
+    }
+
+    /// The header of the node that it is, without asking of what size.
+    ///
+    /// # Safety
+    /// As for [`Child::kind`], and it is a node.
+    #[inline(always)]
+    pub(super) unsafe fn header<'g>(self) -> &'g Header {
+        // SAFETY: by the caller; every node begins with its header.
+        unsafe { &*self.pointer() }
+    }
+
+    /// The child of a byte in the node that it is.
+    ///
+    /// # Safety
+    /// As for [`Child::header`].
+    #[inline(always)]
+    pub(super) unsafe fn child(self, byte: u8) -> Child {
+        // SAFETY: by the caller.
+        match unsafe { self.kind() } {
+            Kind::Node(node) => node.child(byte),
+            _ => unreachable!("callers have a node"),
         }
     }
 
@@ -294,6 +322,12 @@ impl Prefix {
 
     pub(super) fn to_bytes(self) -> [u8; PREFIX_BYTES] {
         self.bytes.to_be_bytes()
+    }
+
+    /// Whether a key continues with it, whose next bytes are `word`; not of one without bytes.
+    #[inline(always)]
+    pub(super) fn begins(self, word: u64) -> bool {
+        (self.bytes ^ word) >> (64 - 8 * u32::from(self.length)) == 0
     }
 
     /// How many of its bytes a key continues with, whose next bytes are `word` (zeros after its end).
