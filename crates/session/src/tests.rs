@@ -522,7 +522,7 @@ fn rows_without_sql_heed_what_they_cannot_check() {
     let database = Database::memory().unwrap();
     let mut connection = database.connect();
     connection.execute("CREATE TABLE p (a integer PRIMARY KEY)").unwrap();
-    for (table, constraint) in [("c", "CHECK (a > 0)"), ("f", "REFERENCES p")] {
+    for (table, constraint) in [("c", "CHECK (a > 0)"), ("f", "REFERENCES p"), ("u", "UNIQUE DEFERRABLE")] {
         connection.execute(&format!("CREATE TABLE {table} (a integer NOT NULL {constraint})")).unwrap();
         let access = TableAccess::open(database.engine(), table).unwrap();
         let columns = access.all_columns::<(i32,)>().unwrap();

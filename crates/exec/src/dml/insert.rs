@@ -187,7 +187,7 @@ impl Insert {
         let table = set.root();
         if let Some(on_conflict) = &self.on_conflict {
             let cells = writer::cells_of(table, &row);
-            if let Some(existing) = on_conflict.find(run, &cells, guard) {
+            if let Some(existing) = on_conflict.find(run, &cells, guard)? {
                 return match &on_conflict.action {
                     ConflictAction::Nothing => Ok(()),
                     ConflictAction::Update { columns, values, condition } => {
@@ -315,20 +315,32 @@ impl Insert {
 }
 
 impl OnConflict {
-    /// The visible row that stands in the new row's way.
-    fn find(&self, run: &Run<'_>, cells: &[Cell<'_>], guard: &Guard) -> Option<RowId> {
+    /// The visible row that stands in the new row's way. 55000 if that may be one of several.
+    fn find(&self, run: &Run<'_>, cells: &[Cell<'_>], guard: &Guard) -> Result<Option<RowId>> {
         let table = run.writer.set.root();
-        self.arbiters.iter().find_map(|&arbiter| {
+        for &arbiter in &self.arbiters {
             let unique = &table.unique[arbiter];
+            if unique.is_deferrable {
+                return Err(Error::new(
+                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as \
+                     arbiters",
+                )
+                .with_constraint(unique.name.as_str()));
+            }
             let parts: Cells<'_> = unique.columns.iter().map(|column| cells[column.index()]).collect();
             // Keys with NULLs never conflict.
             if parts.iter().any(Cell::is_null) {
-                return None;
+                continue;
             }
             let mut key = KeyBuffer::new();
             unique.index.encode(&parts, &mut key);
-            run.writer.transaction.get(&table.table, &unique.index, &key, guard)
-        })
+            let found = run.writer.transaction.get(&table.table, &unique.index, &key, guard);
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
     }
 }
 

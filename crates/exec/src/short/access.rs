@@ -496,7 +496,7 @@ fn best_index<'f>(
                 }
             }
         }
-        let is_point = index.unique && key.len() == index.columns.len();
+        let is_point = index.is_always_unique() && key.len() == index.columns.len();
         let choice = Choice { table, index, key, low, high, is_point };
         (choice.rank() > (false, 0, true, 0) || follows_order(flat, &choice)).then_some(choice)
     });
