@@ -206,7 +206,13 @@ impl Insert {
                 };
             }
         }
-        let id = run.writer.insert(0, &row, guard)?;
+        let inserted = run.writer.insert(0, &row, guard);
+        let id = inserted.map_err(|error| match &self.on_conflict {
+            Some(on_conflict) if on_conflict.missed(table, &error) => {
+                Error::write_conflict(&table.definition.name)
+            }
+            _ => error,
+        })?;
         if matches!(&self.on_conflict, Some(OnConflict { action: ConflictAction::Update { .. }, .. })) {
             seen.insert(id);
         }
@@ -315,6 +321,13 @@ impl Insert {
 }
 
 impl OnConflict {
+    /// Whether the error is of a row in the new one's way that [`OnConflict::find`] could not find: it has been
+    /// committed since the snapshot. To look away from it, or to change it, takes a newer snapshot.
+    fn missed(&self, table: &Target, error: &Error) -> bool {
+        error.state() == SqlState::UNIQUE_VIOLATION
+            && self.arbiters.iter().any(|&arbiter| error.constraint() == Some(&table.unique[arbiter].name))
+    }
+
     /// The visible row that stands in the new row's way. 55000 if that may be one of several.
     fn find(&self, run: &Run<'_>, cells: &[Cell<'_>], guard: &Guard) -> Result<Option<RowId>> {
         let table = run.writer.set.root();
