@@ -117,7 +117,7 @@ pub(crate) fn finish(mut writer: Writer<'_>) -> Result<()> {
                     // Every look at this child is a scan, so let one scan serve all its keys.
                     take_alike(&mut writer.pending, target, referrer, &mut keys);
                 }
-                if let Some(later) = act(&mut writer, target, referrer, keys)? {
+                if let Some(later) = act(&mut writer, target, referrer, keys, &mut unreferenced)? {
                     let key = &writer.set.target(target).referrers[referrer];
                     match writer.transaction.defers(key.constraint, key.deferral) {
                         true => deferred::put_off(writer.transaction, key, later),
@@ -206,12 +206,16 @@ fn take_alike(pending: &mut VecDeque<Pending>, target: usize, referrer: usize, k
     *pending = rest;
 }
 
+/// Keys of a target that one of its referrers must no longer point at.
+type Unreferenced = (usize, usize, Vec<GoneKey>);
+
 /// Does to the pointing rows what their foreign key says; what it says only to test comes back.
 fn act(
     writer: &mut Writer<'_>,
     target: usize,
     position: usize,
     keys: Vec<GoneKey>,
+    unreferenced: &mut Vec<Unreferenced>,
 ) -> Result<Option<Vec<GoneKey>>> {
     let set = writer.set;
     let referrer = &set.target(target).referrers[position];
@@ -262,6 +266,10 @@ fn act(
                     .collect::<Result<_>>()?,
             };
             writer.update(child, row, &referrer.child_columns, &values, true, &guard)?;
+        }
+        if action == ReferentialAction::SetDefault {
+            // The default may be the very key that went; deferred or not, actions end with the statement.
+            unreferenced.push((target, position, keys));
         }
     }
     Ok((!later.is_empty()).then_some(later))
