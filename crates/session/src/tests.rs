@@ -512,7 +512,7 @@ fn the_engine_counts_what_happens_by_cause() {
     let tables = "SELECT relname, rows, free_slots, blocks, total_bytes > 0 FROM firn_stat_tables";
     assert_eq!(texts(&mut looking, tables), ["t|2|2|1|true"]);
     let settings = "SELECT setting, boot_val, source FROM pg_settings WHERE name = 'lock_timeout'";
-    assert_eq!(texts(&mut b, settings), ["5ms|0|session"]);
+    assert_eq!(texts(&mut b, settings), ["5|0|session"]);
     assert_eq!(texts(&mut a, settings), ["0|0|default"]);
 }
 
