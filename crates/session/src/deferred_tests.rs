@@ -2,8 +2,11 @@
 //! that give one key to two rows.
 
 use crate::{Connection, Database};
+use firn_base::disk::SimulatedDisk;
 use firn_base::random::Random;
+use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, Value, clock, thread};
+use firn_txn::{Config, Engine};
 use std::sync::Barrier;
 use std::time::Duration;
 
@@ -400,4 +403,42 @@ fn copied_rows_have_keys_of_their_own() {
     copy.write(b"4\t4\n5\t4\n").unwrap();
     assert_eq!(copy.finish().unwrap_err().detail(), Some("Key (place)=(4) already exists."));
     assert_eq!(count(&database, "SELECT count(*) FROM seats"), 3);
+}
+
+/// From the log alone, and from a checkpoint.
+#[test]
+fn deferrable_keys_are_what_they_were_after_a_crash() {
+    let open = |disk: &Arc<SimulatedDisk>| {
+        let config = Config { directory: Some("/data/db".into()), ..Config::default() };
+        Database::with_engine(Engine::open_on(disk.clone(), config).unwrap())
+    };
+    for checkpoint in [None, Some("CHECKPOINT")] {
+        let disk = SimulatedDisk::new();
+        let database = open(&disk);
+        let mut connection = database.connect();
+        let made = [
+            "CREATE TABLE seats (id integer PRIMARY KEY DEFERRABLE,
+                 place integer UNIQUE DEFERRABLE INITIALLY DEFERRED)",
+            "INSERT INTO seats VALUES (1, 1), (2, 2)",
+            "BEGIN",
+            "UPDATE seats SET id = id + 1",
+            "INSERT INTO seats VALUES (4, 1)",
+            "UPDATE seats SET place = 9 WHERE id = 2",
+            "COMMIT",
+        ];
+        run(&mut connection, &made).unwrap();
+        run(&mut connection, checkpoint.as_slice()).unwrap();
+        // Never committed.
+        run(&mut connection, &["BEGIN", "INSERT INTO seats VALUES (5, 9)"]).unwrap();
+        let after = open(&disk.after_power_cut(&mut Random::from_entropy()));
+        assert_eq!(count(&after, "SELECT count(*) FROM seats WHERE place IN (1, 9)"), 2);
+        assert_eq!(doubles(&after), 0);
+        let mut connection = after.connect();
+        run(&mut connection, &["UPDATE seats SET id = id + 1", "BEGIN"]).unwrap();
+        run(&mut connection, &["INSERT INTO seats VALUES (6, 9)"]).expect("that is tested later");
+        let error = run(&mut connection, &["COMMIT"]).unwrap_err();
+        assert_eq!(error.detail(), Some("Key (place)=(9) already exists."));
+        let error = run(&mut connection, &["INSERT INTO seats VALUES (3, 7)"]).unwrap_err();
+        assert_eq!(error.detail(), Some("Key (id)=(3) already exists."));
+    }
 }
