@@ -8,7 +8,9 @@
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, SqlState, SqlType};
 use firn_storage::{ColumnSpec, Index, IndexColumn, IndexSpec, Table};
-use firn_txn::catalog::{ColumnDef, ConstraintDef, ConstraintKind, IndexColumnDef, IndexDef, Oid, TableDef};
+use firn_txn::catalog::{
+    ColumnDef, ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, Oid, TableDef,
+};
 use firn_txn::{Catalog, Engine};
 use std::fmt::Write;
 
@@ -234,7 +236,7 @@ impl TableSchema {
             .iter()
             .map(|&(id, descending)| IndexColumnDef { column: id.0, descending, nulls_first: descending })
             .collect();
-        IndexDef { oid: engine.allocate_oid(), name, columns, unique }
+        IndexDef { oid: engine.allocate_oid(), name, columns, unique, deferral: Deferral::Never }
     }
 
     fn index_spec(&self, index: &IndexDef) -> IndexSpec {

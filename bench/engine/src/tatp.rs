@@ -4,6 +4,9 @@
 //! As the description wants it, subscribers are drawn non-uniformly, and transactions that find no
 //! row, or insert one that is there already, have failed: they count as done but not as committed.
 
+mod input;
+pub mod sql;
+
 use crate::columns::Columns as Batch;
 use crate::driver::{Client, Done};
 use crate::schema::{TableSchema, tables};
@@ -13,6 +16,7 @@ use firn_base::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use firn_base::{Result, RowId, SqlState};
 use firn_storage::Row;
 use firn_txn::{Columns, Engine, Guard, Key, Str, TableAccess, Text, Transaction, pin};
+use input::{Input, Inputs};
 use std::io::Write;
 
 tables! {
@@ -220,7 +224,7 @@ fn capitals<const LENGTH: usize>(random: &mut Random) -> String {
 }
 
 /// A number of 15 digits: the subscriber's id with leading zeros.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Number([u8; 15]);
 
 impl Number {
@@ -296,54 +300,25 @@ impl Tatp {
     }
 }
 
-/// The seven transactions, in the order of reports.
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    GetSubscriberData,
-    GetNewDestination,
-    GetAccessData,
-    UpdateSubscriberData,
-    UpdateLocation,
-    InsertCallForwarding,
-    DeleteCallForwarding,
-}
-
 /// One client: draws inputs and runs transactions one after another.
 pub struct Worker<'t> {
     tatp: &'t Tatp,
-    random: Random,
-    /// The constant of the non-uniform distribution (description, "A").
-    spread: i64,
-    kind: Kind,
-    s_id: i32,
+    inputs: Inputs,
+    input: Input,
 }
 
 impl<'t> Worker<'t> {
     /// Client `number`.
     pub fn new(tatp: &'t Tatp, seed: u64, number: usize) -> Worker<'t> {
-        let spread = match tatp.subscribers {
-            ..=1_000_000 => 65_535,
-            1_000_001..=10_000_000 => 1_048_575,
-            _ => 2_097_151,
-        };
-        Worker {
-            tatp,
-            random: Random::seeded(seed ^ (number as u64 + 1).wrapping_mul(0x9e37_79b9)),
-            spread,
-            kind: Kind::GetSubscriberData,
-            s_id: 1,
-        }
+        let inputs = Inputs::new(tatp.subscribers, seed, number);
+        Worker { tatp, inputs, input: Input::GetSubscriberData { s_id: 1 } }
     }
 
-    fn one_of(&mut self, low: i64, high: i64) -> i16 {
-        self.random.uniform(low, high) as i16
-    }
-
-    fn get_subscriber_data(&mut self) -> Result<Done> {
+    fn get_subscriber_data(&self, s_id: i32) -> Result<Done> {
         let tatp = self.tatp;
         let guard = &pin();
         let tx = tatp.engine.begin_read_only();
-        let found = tx.find_as(&tatp.subscriber, &(self.s_id,), &tatp.subscriber_data, guard);
+        let found = tx.find_as(&tatp.subscriber, &(s_id,), &tatp.subscriber_data, guard);
         let (row, (_, number, msc_location, vlr_location)) = found.expect("subscribers stay");
         let details = tx.read_as(&tatp.subscriber_details, row, guard).expect("it was just found");
         let shown = details.iter().map(|detail| i64::from(*detail)).sum::<i64>();
@@ -351,13 +326,11 @@ impl<'t> Worker<'t> {
         done(tx, shown + locations + number.len() as i64)
     }
 
-    fn get_new_destination(&mut self) -> Result<Done> {
-        let (sf_type, start) = (self.one_of(1, 4), self.one_of(0, 2) * 8);
-        let end = self.one_of(1, 24);
+    fn get_new_destination(&self, s_id: i32, sf_type: i16, start: i16, end: i16) -> Result<Done> {
         let tatp = self.tatp;
         let guard = &pin();
         let tx = tatp.engine.begin_read_only();
-        let facility = (self.s_id, sf_type);
+        let facility = (s_id, sf_type);
         match tx.find_as(&tatp.special_facility, &facility, &tatp.is_active, guard) {
             Some((_, (is_active,))) if is_active != 0 => {}
             _ => return nothing(tx),
@@ -374,50 +347,50 @@ impl<'t> Worker<'t> {
         if found { done(tx, shown) } else { nothing(tx) }
     }
 
-    fn get_access_data(&mut self) -> Result<Done> {
-        let ai_type = self.one_of(1, 4);
+    fn get_access_data(&self, s_id: i32, ai_type: i16) -> Result<Done> {
         let tatp = self.tatp;
         let guard = &pin();
         let tx = tatp.engine.begin_read_only();
-        let found = tx.find_as(&tatp.access_info, &(self.s_id, ai_type), &tatp.access_data, guard);
+        let found = tx.find_as(&tatp.access_info, &(s_id, ai_type), &tatp.access_data, guard);
         let Some((_, (data1, data2, data3, data4))) = found else { return nothing(tx) };
         done(tx, i64::from(data1) + i64::from(data2) + (data3.len() + data4.len()) as i64)
     }
 
-    fn update_subscriber_data(&mut self) -> Result<Done> {
-        let (sf_type, bit, data) = (self.one_of(1, 4), self.one_of(0, 1), self.one_of(0, 255));
+    fn update_subscriber_data(&self, s_id: i32, sf_type: i16, bit: i16, data: i16) -> Result<Done> {
         let tatp = self.tatp;
         let guard = &pin();
         let mut tx = tatp.engine.begin();
-        let found = tx.find_as(&tatp.subscriber, &(self.s_id,), &tatp.bit_1, guard);
+        let found = tx.find_as(&tatp.subscriber, &(s_id,), &tatp.bit_1, guard);
         tx.update_as(&tatp.bit_1, found.expect("subscribers stay").0, &(bit,), guard)?;
-        let found = tx.find_as(&tatp.special_facility, &(self.s_id, sf_type), &tatp.data_a, guard);
+        let found = tx.find_as(&tatp.special_facility, &(s_id, sf_type), &tatp.data_a, guard);
         let Some((row, _)) = found else { return nothing(tx) };
         tx.update_as(&tatp.data_a, row, &(data,), guard)?;
         done(tx, i64::from(data))
     }
 
-    fn update_location(&mut self) -> Result<Done> {
-        let location = self.random.uniform(1, LOCATIONS) as i32;
+    fn update_location(&self, number: Number, location: i32) -> Result<Done> {
         let guard = &pin();
         let mut tx = self.tatp.engine.begin();
-        let (row, _) = self.by_number(&tx, &self.tatp.vlr_location, guard);
+        let (row, _) = self.by_number(&tx, &number, &self.tatp.vlr_location, guard);
         tx.update_as(&self.tatp.vlr_location, row, &(location,), guard)?;
         done(tx, i64::from(location))
     }
 
-    fn insert_call_forwarding(&mut self) -> Result<Done> {
-        let (sf_type, start) = (self.one_of(1, 4), self.one_of(0, 2) * 8);
-        let end = start + self.one_of(1, 8);
-        let number = Number::of(self.random.uniform(1, i64::from(i32::MAX)) as i32);
+    fn insert_call_forwarding(
+        &self,
+        number: Number,
+        sf_type: i16,
+        [start, end]: [i16; 2],
+        target: Number,
+    ) -> Result<Done> {
         let tatp = self.tatp;
         let guard = &pin();
         let mut tx = tatp.engine.begin();
-        let (_, (s_id,)) = self.by_number(&tx, &tatp.subscriber_id, guard);
+        let (_, (s_id,)) = self.by_number(&tx, &number, &tatp.subscriber_id, guard);
         if tx.find_as(&tatp.special_facility, &(s_id, sf_type), &tatp.is_active, guard).is_none() {
             return nothing(tx);
         }
-        let forwarding = (s_id, sf_type, start, end, Text::from(number.as_str()));
+        let forwarding = (s_id, sf_type, start, end, Text::from(target.as_str()));
         match tx.insert_as(&tatp.forwarding, &forwarding, guard) {
             Ok(_) => done(tx, i64::from(start)),
             Err(error) if error.state() == SqlState::UNIQUE_VIOLATION => nothing(tx),
@@ -425,12 +398,11 @@ impl<'t> Worker<'t> {
         }
     }
 
-    fn delete_call_forwarding(&mut self) -> Result<Done> {
-        let (sf_type, start) = (self.one_of(1, 4), self.one_of(0, 2) * 8);
+    fn delete_call_forwarding(&self, number: Number, sf_type: i16, start: i16) -> Result<Done> {
         let tatp = self.tatp;
         let guard = &pin();
         let mut tx = tatp.engine.begin();
-        let (_, (s_id,)) = self.by_number(&tx, &tatp.subscriber_id, guard);
+        let (_, (s_id,)) = self.by_number(&tx, &number, &tatp.subscriber_id, guard);
         let found = tx.find_as(&tatp.call_forwarding, &(s_id, sf_type, start), &tatp.destination, guard);
         let Some((row, _)) = found else { return nothing(tx) };
         tx.delete(tatp.call_forwarding.table(), row, guard)?;
@@ -441,10 +413,10 @@ impl<'t> Worker<'t> {
     fn by_number<'g, R: Row>(
         &self,
         tx: &Transaction,
+        number: &Number,
         columns: &'g Columns<R>,
         guard: &'g Guard,
     ) -> (RowId, R::Values<'g>) {
-        let number = Number::of(self.s_id);
         let mut found = None;
         let key = (Text::from(number.as_str()),);
         tx.prefix_as(&self.tatp.subscriber_by_number, &key, columns, guard, |row, values| {
@@ -456,41 +428,30 @@ impl<'t> Worker<'t> {
 }
 
 impl Client for Worker<'_> {
-    const KINDS: &'static [&'static str] = &[
-        "get-subscriber-data",
-        "get-new-destination",
-        "get-access-data",
-        "update-subscriber-data",
-        "update-location",
-        "insert-call-forwarding",
-        "delete-call-forwarding",
-    ];
+    const KINDS: &'static [&'static str] = &Input::NAMES;
 
     fn next_input(&mut self) -> usize {
-        self.kind = match self.random.uniform(1, 100) {
-            1..=35 => Kind::GetSubscriberData,
-            36..=45 => Kind::GetNewDestination,
-            46..=80 => Kind::GetAccessData,
-            81..=82 => Kind::UpdateSubscriberData,
-            83..=96 => Kind::UpdateLocation,
-            97..=98 => Kind::InsertCallForwarding,
-            _ => Kind::DeleteCallForwarding,
-        };
-        let subscribers = i64::from(self.tatp.subscribers);
-        let mixed = self.random.uniform(0, self.spread) | self.random.uniform(1, subscribers);
-        self.s_id = (mixed % subscribers + 1) as i32;
-        self.kind as usize
+        self.input = self.inputs.next();
+        self.input.kind()
     }
 
     fn run(&mut self) -> Result<Done> {
-        match self.kind {
-            Kind::GetSubscriberData => self.get_subscriber_data(),
-            Kind::GetNewDestination => self.get_new_destination(),
-            Kind::GetAccessData => self.get_access_data(),
-            Kind::UpdateSubscriberData => self.update_subscriber_data(),
-            Kind::UpdateLocation => self.update_location(),
-            Kind::InsertCallForwarding => self.insert_call_forwarding(),
-            Kind::DeleteCallForwarding => self.delete_call_forwarding(),
+        match self.input {
+            Input::GetSubscriberData { s_id } => self.get_subscriber_data(s_id),
+            Input::GetNewDestination { s_id, sf_type, start, end } => {
+                self.get_new_destination(s_id, sf_type, start, end)
+            }
+            Input::GetAccessData { s_id, ai_type } => self.get_access_data(s_id, ai_type),
+            Input::UpdateSubscriberData { s_id, sf_type, bit, data } => {
+                self.update_subscriber_data(s_id, sf_type, bit, data)
+            }
+            Input::UpdateLocation { number, location } => self.update_location(number, location),
+            Input::InsertCallForwarding { number, sf_type, start, end, target } => {
+                self.insert_call_forwarding(number, sf_type, [start, end], target)
+            }
+            Input::DeleteCallForwarding { number, sf_type, start } => {
+                self.delete_call_forwarding(number, sf_type, start)
+            }
         }
     }
 }

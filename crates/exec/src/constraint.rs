@@ -14,7 +14,7 @@
 //! scanned as this transaction sees it, and only the pointing side can notice the other.
 
 use crate::deferred;
-use crate::dml::target::{Reference, Referrer};
+use crate::dml::target::{LateKey, Reference, Referrer};
 use crate::dml::writer::{Cells, Writer, describe_named_key};
 use crate::types;
 use firn_base::{Cell, ColumnId, Error, Result, RowId, SqlState, SqlType, TimeZoneSetting, Value, coerce};
@@ -31,6 +31,8 @@ use std::ops::Bound;
 pub(crate) enum Pending {
     /// A row of `target` was written that points somewhere.
     Reference { target: usize, reference: usize, row: RowId },
+    /// A row of `target` was written that shared a deferrable key with another.
+    SharedKey { target: usize, key: usize, row: RowId },
     /// A key of `target` that others may point at went, or turned into `new`.
     Gone { target: usize, referrer: usize, old: Vec<Value>, new: Option<Vec<Value>> },
 }
@@ -104,16 +106,18 @@ pub(crate) fn check_reference(
 pub(crate) fn finish(mut writer: Writer<'_>) -> Result<()> {
     let mut references = Vec::new();
     let mut unreferenced = Vec::new();
+    let mut shared_keys = Vec::new();
     while let Some(pending) = writer.pending.pop_front() {
         match pending {
             Pending::Reference { target, reference, row } => references.push((target, reference, row)),
+            Pending::SharedKey { target, key, row } => shared_keys.push((target, key, row)),
             Pending::Gone { target, referrer, old, new } => {
                 let mut keys = vec![GoneKey { old, new }];
                 if writer.set.target(target).referrers[referrer].child_index.is_none() {
                     // Every look at this child is a scan, so let one scan serve all its keys.
                     take_alike(&mut writer.pending, target, referrer, &mut keys);
                 }
-                if let Some(later) = act(&mut writer, target, referrer, keys)? {
+                if let Some(later) = act(&mut writer, target, referrer, keys, &mut unreferenced)? {
                     let key = &writer.set.target(target).referrers[referrer];
                     match writer.transaction.defers(key.constraint, key.deferral) {
                         true => deferred::put_off(writer.transaction, key, later),
@@ -122,6 +126,11 @@ pub(crate) fn finish(mut writer: Writer<'_>) -> Result<()> {
                 }
             }
         }
+    }
+    for (target, key, row) in shared_keys {
+        let table = writer.set.target(target);
+        let key = &table.late_keys[key];
+        check_unique(writer.transaction, &table.definition, &table.table, key, row)?;
     }
     for (target, referrer, keys) in unreferenced {
         let table = writer.set.target(target);
@@ -154,6 +163,35 @@ pub(crate) fn check_row(
     Ok(())
 }
 
+/// Tests that no other row has the key of a row as it is now, if it still is there.
+pub(crate) fn check_unique(
+    transaction: &Transaction,
+    definition: &TableDef,
+    table: &Table,
+    key: &LateKey,
+    row: RowId,
+) -> Result<()> {
+    let guard = pin();
+    let mut cells: Cells<'_> = SmallVec::from_elem(Cell::Null, key.columns.len());
+    if !transaction.read(table, row, &key.columns, &mut cells, &guard) || cells.iter().any(Cell::is_null) {
+        return Ok(());
+    }
+    let mut encoded = KeyBuffer::new();
+    key.index.encode(&cells, &mut encoded);
+    if !transaction.is_duplicate(table, &key.index, &encoded, row, &guard)? {
+        return Ok(());
+    }
+    let values: Vec<Value> =
+        cells.iter().zip(&key.column_types).map(|(cell, ty)| cell.to_value(*ty)).collect();
+    let described = describe_named_key(&column_names(definition, &key.columns), &values);
+    Err(Error::new(
+        SqlState::UNIQUE_VIOLATION,
+        format!("duplicate key value violates unique constraint \"{}\"", key.name),
+    )
+    .with_constraint(key.name.clone())
+    .with_detail(format!("Key {described} already exists.")))
+}
+
 /// Moves the other keys that went from the same foreign key's view to `keys`.
 fn take_alike(pending: &mut VecDeque<Pending>, target: usize, referrer: usize, keys: &mut Vec<GoneKey>) {
     let mut rest = VecDeque::with_capacity(pending.len());
@@ -168,12 +206,16 @@ fn take_alike(pending: &mut VecDeque<Pending>, target: usize, referrer: usize, k
     *pending = rest;
 }
 
+/// Keys of a target that one of its referrers must no longer point at.
+type Unreferenced = (usize, usize, Vec<GoneKey>);
+
 /// Does to the pointing rows what their foreign key says; what it says only to test comes back.
 fn act(
     writer: &mut Writer<'_>,
     target: usize,
     position: usize,
     keys: Vec<GoneKey>,
+    unreferenced: &mut Vec<Unreferenced>,
 ) -> Result<Option<Vec<GoneKey>>> {
     let set = writer.set;
     let referrer = &set.target(target).referrers[position];
@@ -224,6 +266,10 @@ fn act(
                     .collect::<Result<_>>()?,
             };
             writer.update(child, row, &referrer.child_columns, &values, true, &guard)?;
+        }
+        if action == ReferentialAction::SetDefault {
+            // The default may be the very key that went; deferred or not, actions end with the statement.
+            unreferenced.push((target, position, keys));
         }
     }
     Ok((!later.is_empty()).then_some(later))

@@ -1,15 +1,16 @@
-//! Deferred foreign keys: the tests that wait for the end of the transaction.
+//! Deferred constraints: the tests that wait for the end of the transaction.
 //!
 //! The transaction keeps rows and keys to look at; here they are looked at, as they are now and as the catalog
-//! has their foreign keys now. A row that is gone or points elsewhere, a key that is there again, and a
-//! foreign key that was dropped meanwhile are no violations.
+//! has their constraints now. A row that is gone, points elsewhere or is alone under its key, a key that is there
+//! again, and a constraint that was dropped meanwhile are no violations.
 //!
-//! Two transactions of which one adds a pointing row and the other deletes its target cannot both pass: each
-//! has made its change before it asks, and asks as statements do ([`crate::constraint`]). They may meet
-//! another's change here, so the caller waits and tries again as it does for statements.
+//! Two transactions of which one adds a pointing row and the other deletes its target, or that give one key to
+//! two rows, cannot both pass: each has made its change before it asks, and asks as statements do
+//! ([`crate::constraint`]). They may meet another's change here, so the caller waits and tries again as it does
+//! for statements.
 
 use crate::constraint::{self, GoneKey};
-use crate::dml::target::{Reference, Referrer};
+use crate::dml::target::{LateKey, Reference, Referrer};
 use crate::query::RunOptions;
 use crate::scan::cancelled;
 use firn_base::sync::Arc;
@@ -26,7 +27,7 @@ pub(crate) fn put_off(transaction: &mut Transaction, referrer: &Referrer, keys: 
     }
 }
 
-/// Makes all deferred checks: before a transaction commits. 23503 if one fails.
+/// Makes all deferred checks: before a transaction commits. 23503 or 23505 if one fails.
 pub fn check_all(transaction: &mut Transaction, options: &RunOptions) -> Result<()> {
     check(transaction, options, |_, _| true)
 }
@@ -35,12 +36,12 @@ pub fn check_all(transaction: &mut Transaction, options: &RunOptions) -> Result<
 pub fn check_immediate(transaction: &mut Transaction, options: &RunOptions) -> Result<()> {
     let due = |transaction: &Transaction, constraint: Oid| {
         let found = find(transaction.catalog(), constraint);
-        found.is_none_or(|(_, found)| !transaction.defers(constraint, found.deferral()))
+        found.is_none_or(|(table, found)| !transaction.defers(constraint, table.deferral(found)))
     };
     check(transaction, options, due)
 }
 
-/// What is to be looked at for one side of a foreign key.
+/// What is to be looked at for a key, or for one side of a foreign key.
 enum Subjects {
     Rows(Vec<RowId>),
     Keys(Vec<Arc<firn_txn::GoneKey>>),
@@ -97,26 +98,30 @@ fn check_group(
 ) -> Result<()> {
     let catalog = transaction.catalog();
     let tables = |id| transaction.table(id);
-    let Some((child, constraint)) = find(catalog, constraint) else { return Ok(()) };
-    let ConstraintKind::ForeignKey { parent, .. } = &constraint.kind else {
-        unreachable!("only foreign keys are deferred")
-    };
+    let Some((table, constraint)) = find(catalog, constraint) else { return Ok(()) };
     let stop_if_cancelled = || match options.cancel.is_cancelled() {
         true => Err(cancelled()),
         false => Ok(()),
     };
-    match subjects {
-        Subjects::Rows(rows) => {
-            let reference = Reference::compile(catalog, child, constraint, &tables);
-            let table = transaction.table(child.storage());
+    let storage = transaction.table(table.storage());
+    match (&constraint.kind, subjects) {
+        (ConstraintKind::PrimaryKey { .. } | ConstraintKind::Unique { .. }, Subjects::Rows(rows)) => {
+            let key = LateKey::compile(table, constraint, &tables).expect("a key that was deferred can be");
             for row in rows {
                 stop_if_cancelled()?;
-                constraint::check_row(transaction, child, &table, &reference, *row)?;
+                constraint::check_unique(transaction, table, &storage, &key, *row)?;
             }
         }
-        Subjects::Keys(keys) => {
+        (ConstraintKind::ForeignKey { .. }, Subjects::Rows(rows)) => {
+            let reference = Reference::compile(catalog, table, constraint, &tables);
+            for row in rows {
+                stop_if_cancelled()?;
+                constraint::check_row(transaction, table, &storage, &reference, *row)?;
+            }
+        }
+        (ConstraintKind::ForeignKey { parent, .. }, Subjects::Keys(keys)) => {
             let parent = &catalog.tables[parent];
-            let referrer = Referrer::compile(parent, child, constraint, None, &tables);
+            let referrer = Referrer::compile(parent, table, constraint, None, &tables);
             // Without an index every look at the child is a scan, so one serves all keys.
             let at_once = if referrer.child_index.is_some() { 1 } else { keys.len() };
             for keys in keys.chunks(at_once) {
@@ -125,6 +130,7 @@ fn check_group(
                 constraint::refuse_if_referenced(transaction, parent, &referrer, &keys, true)?;
             }
         }
+        (kind, _) => unreachable!("{kind:?} is not deferred this way"),
     }
     Ok(())
 }

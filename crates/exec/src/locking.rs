@@ -8,8 +8,9 @@
 //! A row that another transaction holds, or has changed since the snapshot, is a write conflict; what
 //! follows from that (waiting, running the statement again on a newer snapshot) is the session's affair, as
 //! for any statement that writes. Rows that have changed are locked all the same, as they are by now, before
-//! the statement is given back to be run again: so it gets them, however often others change them. Under SKIP LOCKED both are passed over; if the rows then do not suffice and
-//! one of them had only changed, the statement is to be run again all the same: on a newer snapshot it may do.
+//! the statement is given back to be run again: so it gets them, however often others change them. Under
+//! SKIP LOCKED both are passed over; if the rows then do not suffice and one of them had only changed, the
+//! statement is to be run again all the same: on a newer snapshot it may do.
 //!
 //! SKIP LOCKED promises nothing about the rows that it does not yield, and those that it yields, and locks
 //! alone, stay as they were read until the transaction ends (shared locks may go before, by ROLLBACK TO). So

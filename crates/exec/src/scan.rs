@@ -113,6 +113,7 @@ fn keys(definition: &TableDef) -> Constraints {
     };
     let columns_of = |index| {
         let index = definition.indexes.iter().find(|candidate| candidate.oid == index)?;
+        index.is_always_unique().then_some(())?;
         Some(index.columns.iter().map(|column| position_of(column.column)).collect::<Vec<_>>())
     };
     let key = |kind: &ConstraintKind| match kind {

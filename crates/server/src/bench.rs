@@ -49,6 +49,9 @@ enum Workload {
         subscribers: i32,
         #[command(flatten)]
         run: Transactional,
+        /// As prepared SQL statements instead of native calls.
+        #[arg(long)]
+        sql: bool,
     },
     /// How fast one thread inserts and changes rows, and what versions cost a scan.
     Rows {
@@ -149,7 +152,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
             run_tpcc(warehouses, &run, native::Mode { isolation, interleaved: usize::from(interleaved) })
         }
         Workload::Rows { rows, runs } => run_rows(rows as usize, usize::from(runs)),
-        Workload::Tatp { subscribers, run } => run_tatp(subscribers, &run),
+        Workload::Tatp { subscribers, run, sql } => run_tatp(subscribers, &run, sql),
         Workload::Tpch { scale, runs, data } => run_tpch(scale, runs, data),
         Workload::Ch { warehouses, run, without_queries } => run_ch(warehouses, &run, without_queries),
     }
@@ -167,14 +170,24 @@ fn run_tpcc(warehouses: i32, run: &Transactional, mode: native::Mode) -> Result<
     check(&database, scale)
 }
 
-fn run_tatp(subscribers: i32, run: &Transactional) -> Result<(), Failure> {
+fn run_tatp(subscribers: i32, run: &Transactional, sql: bool) -> Result<(), Failure> {
     let (database, _directory) = open(run)?;
     let engine = database.engine();
     with_progress("loading", tatp::expected_rows(subscribers), |progress| {
         tatp::load(engine, subscribers, 1, loaders(), progress)
     })?;
-    let tables = tatp::Tatp::open(engine).map_err(Failure::new)?;
-    let report = drive(&database, run, &|number| Ok(tatp::Worker::new(&tables, 1, number)))?;
+    let report = if sql {
+        drive(&database, run, &|number| {
+            let mut connection = database.connect();
+            if run.log == Log::Off {
+                connection.execute("SET synchronous_commit = off")?;
+            }
+            tatp::sql::SqlWorker::new(connection, subscribers, 1, number)
+        })?
+    } else {
+        let tables = tatp::Tatp::open(engine).map_err(Failure::new)?;
+        drive(&database, run, &|number| Ok(tatp::Worker::new(&tables, 1, number)))?
+    };
     println!("{report}");
     Ok(())
 }

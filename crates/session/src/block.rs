@@ -88,6 +88,18 @@ impl Block {
         }
     }
 
+    /// Whether nothing but SET TRANSACTION has worked in the transaction.
+    pub fn is_unused(&mut self) -> bool {
+        self.open().is_some_and(|open| !open.used)
+    }
+
+    /// What has worked in it does not count: its isolation may still be set.
+    pub fn forget_use(&mut self) {
+        if let Some(open) = self.open() {
+            open.used = false;
+        }
+    }
+
     /// The transaction, if its next statement is to read the newest state.
     fn transaction_to_refresh(&mut self) -> Option<&mut Transaction> {
         let transaction = self.open()?.transaction.as_mut()?;
@@ -293,10 +305,7 @@ impl Connection {
         let transaction = self.begin_transaction(effective(isolation, read_only))?;
         let settings = self.services.with_settings(|settings| {
             let before = settings.clone();
-            if modes.isolation.is_some() {
-                let name = isolation_name(isolation);
-                settings.set("transaction_isolation", Some(name), true).expect("the setting takes the value");
-            }
+            settings.set_running(Some(isolation));
             if read_only {
                 settings.set("transaction_read_only", Some("on"), true).expect("the setting takes the value");
             }
@@ -349,9 +358,7 @@ impl Connection {
             transaction.set_isolation(effective(open.isolation, open.read_only));
         }
         if let Some(isolation) = modes.isolation {
-            let name = isolation_name(isolation);
-            self.services
-                .with_settings(|settings| settings.set("transaction_isolation", Some(name), true))?;
+            self.services.with_settings(|settings| settings.set_running(Some(isolation)));
         }
         if let Some(read_only) = modes.read_only {
             self.services.set_read_only(read_only);
@@ -466,6 +473,7 @@ impl Connection {
         let committed = matches!(result, Ok(Some(_)));
         self.keep_cursors(committed);
         let changed = self.services.with_settings(|current| {
+            current.set_running(None);
             let during = current.clone();
             if !committed {
                 *current = settings;

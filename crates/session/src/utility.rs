@@ -409,6 +409,7 @@ impl Connection {
                 "SET CONSTRAINTS can only be used in transaction blocks",
             ));
         }
+        let is_first = self.block.is_unused();
         self.in_transaction(|connection, transaction| {
             let search_path = &connection.facts.search_path;
             let known = Names { catalog: transaction.catalog(), search_path };
@@ -420,6 +421,10 @@ impl Connection {
                     .map_err(|error| with_table_of_constraint(error, transaction.catalog())),
             }
         })?;
+        if is_first {
+            // SET TRANSACTION may follow: nothing has been read.
+            self.block.forget_use();
+        }
         done("SET CONSTRAINTS")
     }
 

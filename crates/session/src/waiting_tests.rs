@@ -163,6 +163,75 @@ fn a_key_that_another_is_about_to_take_is_waited_for() {
     assert_eq!(rows(&database)[3], (9, 150));
 }
 
+const UPSERTS: [(&str, i32); 2] = [
+    ("INSERT INTO t VALUES (7, 1) ON CONFLICT DO NOTHING", 0),
+    ("INSERT INTO t VALUES (7, 1) ON CONFLICT (a) DO UPDATE SET b = t.b + excluded.b", 1),
+];
+
+/// The row that is in the way was committed after the snapshot was drawn.
+#[test]
+fn on_conflict_heeds_a_row_that_its_snapshot_does_not_see() {
+    for (upsert, added) in UPSERTS {
+        for (begin, before, expected) in [
+            ("BEGIN ISOLATION LEVEL READ COMMITTED", "SELECT sum(b) FROM t", None),
+            ("BEGIN", "SELECT count(*) FROM child", None),
+            ("BEGIN", "SELECT sum(b) FROM t", Some(SqlState::SERIALIZATION_FAILURE)),
+            (
+                "BEGIN ISOLATION LEVEL REPEATABLE READ",
+                "SELECT count(*) FROM child",
+                Some(SqlState::SERIALIZATION_FAILURE),
+            ),
+        ] {
+            let database = database();
+            let (mut first, mut second) = (database.connect(), database.connect());
+            run(&mut first, &[begin, before]).unwrap();
+            run(&mut second, &["INSERT INTO t VALUES (7, 70)"]).unwrap();
+            let outcome = run(&mut first, &[upsert, "COMMIT"]);
+            assert_eq!(outcome.err().map(|error| error.state()), expected, "{begin}: {upsert}");
+            let added = if expected.is_none() { added } else { 0 };
+            assert_eq!(rows(&database)[3], (7, 70 + added), "{begin}: {upsert}");
+        }
+        // A key that is none of the target's is a violation still.
+        let database = database();
+        let mut connection = database.connect();
+        run(&mut connection, &["UPDATE t SET b = a", "CREATE UNIQUE INDEX ON t (b)"]).unwrap();
+        let target = upsert.replace("CONFLICT DO", "CONFLICT (a) DO");
+        assert_eq!(state(run(&mut connection, &[&target])), SqlState::UNIQUE_VIOLATION);
+    }
+}
+
+/// Several insert and delete the same few keys; nobody who says ON CONFLICT is told of a duplicate.
+#[test]
+fn on_conflict_beside_others_never_finds_a_duplicate() {
+    let database = database();
+    thread::scope(|scope| {
+        for worker in 0..4 {
+            let database = &database;
+            thread::spawn_scoped(scope, "worker", move || {
+                let mut connection = database.connect();
+                for round in 0..300 {
+                    let level = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"][round % 3];
+                    if (round + worker) % 4 == 0 {
+                        run(&mut connection, &["DELETE FROM t WHERE a = 7"]).unwrap();
+                    }
+                    run(&mut connection, &[&format!("BEGIN ISOLATION LEVEL {level}")]).unwrap();
+                    // Others come between the snapshot and the row.
+                    clock::sleep(Duration::from_micros(50));
+                    let (upsert, _) = UPSERTS[round / 3 % 2];
+                    if let Err(error) = run(&mut connection, &[upsert, "COMMIT"]) {
+                        let state = error.state();
+                        assert!(
+                            state == SqlState::SERIALIZATION_FAILURE && level != "READ COMMITTED",
+                            "{error}"
+                        );
+                        run(&mut connection, &["ROLLBACK"]).unwrap();
+                    }
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn a_row_that_is_referenced_is_waited_for_from_both_sides() {
     let database = database();

@@ -6,7 +6,7 @@ use crate::statement::{ObjectKind, QualifiedName};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
 use firn_txn::Catalog;
-use firn_txn::catalog::{ConstraintDef, Deferral, IndexDef, Oid, SchemaDef, SequenceDef, TableDef, ViewDef};
+use firn_txn::catalog::{Deferral, IndexDef, Oid, SchemaDef, SequenceDef, TableDef, ViewDef};
 
 /// What a name in a schema stands for.
 #[derive(Clone, Debug)]
@@ -144,10 +144,13 @@ impl<'a> Names<'a> {
     pub fn constraints_to_set(&self, names: &[QualifiedName], deferred: bool) -> Result<Vec<Oid>> {
         let mut all = Vec::new();
         for name in names {
-            let in_schema = |schema: Oid| -> Vec<&ConstraintDef> {
+            let in_schema = |schema: Oid| -> Vec<(Oid, Deferral)> {
                 let tables = self.catalog.tables.values().filter(|table| table.schema == schema);
-                let constraints = tables.flat_map(|table| &table.constraints);
-                constraints.filter(|constraint| constraint.name == name.name).collect()
+                let named = |table: &'a Arc<TableDef>| {
+                    let constraints = table.constraints.iter().filter(|found| found.name == name.name);
+                    constraints.map(|constraint| (constraint.oid, table.deferral(constraint)))
+                };
+                tables.flat_map(named).collect()
             };
             let found = match &name.schema {
                 Some(schema) => in_schema(self.schema(schema)?.oid),
@@ -165,13 +168,13 @@ impl<'a> Names<'a> {
                     format!("constraint \"{}\" does not exist", name.name),
                 ));
             }
-            if deferred && found.iter().any(|constraint| constraint.deferral() == Deferral::Never) {
+            if deferred && found.iter().any(|(_, deferral)| *deferral == Deferral::Never) {
                 return Err(Error::new(
                     SqlState::WRONG_OBJECT_TYPE,
                     format!("constraint \"{}\" is not deferrable", name.name),
                 ));
             }
-            all.extend(found.iter().map(|constraint| constraint.oid));
+            all.extend(found.iter().map(|(constraint, _)| *constraint));
         }
         Ok(all)
     }

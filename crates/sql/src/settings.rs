@@ -7,6 +7,7 @@ use crate::statement::{Isolation, fold};
 use datafusion::arrow::array::timezone::Tz;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -35,6 +36,17 @@ enum Kind {
     Encoding,
     /// Cannot be changed.
     Fixed,
+}
+
+impl Kind {
+    /// What its numbers count that have no unit.
+    fn unit(self) -> Option<&'static str> {
+        match self {
+            Kind::Duration => Some("ms"),
+            Kind::Memory => Some("kB"),
+            _ => None,
+        }
+    }
 }
 
 struct Parameter {
@@ -150,12 +162,14 @@ static PARAMETERS: &[Parameter] = &[
 pub struct Described<'s> {
     /// Its name.
     pub name: &'static str,
-    /// What it is now.
-    pub value: &'s str,
+    /// What it is now, a length of time or of memory as a number of units.
+    pub value: Cow<'s, str>,
+    /// What such a number counts.
+    pub unit: Option<&'static str>,
     /// What RESET sets it to.
-    pub reset: &'s str,
+    pub reset: Cow<'s, str>,
     /// What it is if nobody says otherwise.
-    pub default: &'static str,
+    pub default: Cow<'static, str>,
     /// PostgreSQL's word for what it takes.
     pub kind: &'static str,
     /// The words that it takes, if it takes only some.
@@ -177,6 +191,8 @@ pub struct Settings {
     session: Arc<BTreeMap<String, String>>,
     /// Values set for the transaction, which hide those.
     local: Arc<BTreeMap<String, String>>,
+    /// What the transaction of the open block is kept apart from: `transaction_isolation`.
+    running: Option<Isolation>,
 }
 
 impl Settings {
@@ -188,10 +204,13 @@ impl Settings {
     /// The value of a setting as SHOW prints it; `None` if there is no such setting.
     pub fn get(&self, name: &str) -> Option<&str> {
         let key = name.to_lowercase();
-        let set = self.local.get(&key).or_else(|| self.session.get(&key)).map(String::as_str);
-        if set.is_none() && key == "transaction_isolation" {
-            return self.get("default_transaction_isolation");
+        if key == "transaction_isolation" {
+            return match self.running {
+                Some(isolation) => Some(isolation_name(isolation)),
+                None => self.get("default_transaction_isolation"),
+            };
         }
+        let set = self.local.get(&key).or_else(|| self.session.get(&key)).map(String::as_str);
         set.or_else(|| self.default_of(&key))
     }
 
@@ -218,13 +237,17 @@ impl Settings {
             .map(|parameter| (parameter.name, self.known(parameter.name).to_owned(), parameter.about))
     }
 
-    /// Every setting, for `pg_settings`. With their units, which PostgreSQL has in a column of their own.
+    /// Every setting, for `pg_settings`.
     pub fn described(&self) -> impl Iterator<Item = Described<'_>> {
         PARAMETERS.iter().map(|parameter| Described {
             name: parameter.name,
-            value: self.known(parameter.name),
-            reset: self.default_of(&parameter.name.to_lowercase()).unwrap_or(parameter.default),
-            default: parameter.default,
+            value: in_units(parameter, self.known(parameter.name)),
+            unit: parameter.kind.unit(),
+            reset: in_units(
+                parameter,
+                self.default_of(&parameter.name.to_lowercase()).unwrap_or(parameter.default),
+            ),
+            default: in_units(parameter, parameter.default),
             kind: match parameter.kind {
                 Kind::Boolean => "bool",
                 Kind::Integer(..) | Kind::Duration | Kind::Memory => "integer",
@@ -271,7 +294,7 @@ impl Settings {
 
     /// RESET ALL.
     pub fn reset_all(&mut self) {
-        *self = Settings { defaults: self.defaults.clone(), ..Settings::default() };
+        *self = Settings { defaults: self.defaults.clone(), running: self.running, ..Settings::default() };
     }
 
     /// Says what a setting is that cannot be set: it was decided when the database was opened.
@@ -286,6 +309,11 @@ impl Settings {
         checked.set(name, Some(value), false)?;
         Arc::make_mut(&mut self.defaults).extend(Arc::unwrap_or_clone(checked.session));
         Ok(())
+    }
+
+    /// What the transaction of the open block, if there is one, is kept apart from.
+    pub fn set_running(&mut self, isolation: Option<Isolation>) {
+        self.running = isolation;
     }
 
     /// What SET LOCAL set is gone.
@@ -439,10 +467,11 @@ fn check(parameter: &Parameter, value: &str) -> Result<String> {
                 "Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".",
             )),
         },
-        Kind::Memory => {
-            let digits = value.trim_end_matches(|c: char| c.is_ascii_alphabetic()).trim();
-            digits.parse::<u64>().map(|_| value.to_owned()).map_err(|_| invalid())
-        }
+        Kind::Memory => match kilobytes(value) {
+            Some(_) => Ok(value.to_owned()),
+            None => Err(invalid()
+                .with_hint("Valid units for this parameter are \"B\", \"kB\", \"MB\", \"GB\", and \"TB\".")),
+        },
         Kind::Choice(choices) => {
             let lower = value.to_lowercase();
             let lower = match (boolean(&lower), choices.contains(&"on")) {
@@ -502,6 +531,16 @@ pub fn isolation_name(level: Isolation) -> &'static str {
     }
 }
 
+/// A length of time or of memory as a number of its kind's units; any other value as it is.
+fn in_units<'s>(parameter: &Parameter, value: &'s str) -> Cow<'s, str> {
+    let number = match parameter.kind {
+        Kind::Duration => duration_ms(value),
+        Kind::Memory => kilobytes(value),
+        _ => None,
+    };
+    number.map_or(Cow::Borrowed(value), |number| Cow::Owned(number.to_string()))
+}
+
 /// PostgreSQL's words for true and false, and their unambiguous beginnings.
 pub fn boolean(text: &str) -> Option<bool> {
     match text.trim().to_lowercase().as_str() {
@@ -555,6 +594,22 @@ pub fn parse_memory(text: &str) -> Option<u64> {
     let number: f64 = number.trim().parse().ok()?;
     let bytes = number * factor as f64;
     (0.0..9e18).contains(&bytes).then_some(bytes as u64)
+}
+
+/// An amount of memory.
+fn kilobytes(text: &str) -> Option<i64> {
+    let text = text.trim();
+    let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let number: i64 = number.trim().parse().ok().filter(|number| *number >= 0)?;
+    match unit {
+        "B" => Some(number / 1024),
+        "" | "kB" => Some(number),
+        "MB" => number.checked_mul(1 << 10),
+        "GB" => number.checked_mul(1 << 20),
+        "TB" => number.checked_mul(1 << 30),
+        _ => None,
+    }
 }
 
 /// In the largest unit that says it without a fraction, as PostgreSQL does.

@@ -8,6 +8,7 @@
 //! - An index holds an entry for every key that any version of a row has; more only until collected.
 //! - A slot is given out again only when no snapshot can see anything in it.
 
+mod duplicates;
 mod locks;
 mod restore;
 

@@ -26,8 +26,13 @@ fn create(engine: &Arc<Engine>) -> Result<Arc<Table>> {
     let table = tx.table(storage);
     let oid = engine.allocate_oid();
     let part = IndexColumnDef { column: 0, descending: false, nulls_first: false };
-    let index =
-        IndexDef { oid: engine.allocate_oid(), name: "rows_pkey".into(), columns: vec![part], unique: true };
+    let index = IndexDef {
+        oid: engine.allocate_oid(),
+        name: "rows_pkey".into(),
+        columns: vec![part],
+        unique: true,
+        deferral: Default::default(),
+    };
     tx.create_index(&table, index.spec(&table))?;
     let column = |(position, ty): (usize, &SqlType)| ColumnDef {
         name: format!("c{position}"),

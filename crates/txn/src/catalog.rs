@@ -77,7 +77,7 @@ pub enum ReferentialAction {
     SetDefault,
 }
 
-/// When a foreign key is tested.
+/// When a key or a foreign key is tested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub enum Deferral {
     /// NOT DEFERRABLE: at the end of every statement.
@@ -98,16 +98,6 @@ pub struct ConstraintDef {
     pub name: String,
     /// What it demands.
     pub kind: ConstraintKind,
-}
-
-impl ConstraintDef {
-    /// When it is tested: anything but a foreign key at every moment.
-    pub fn deferral(&self) -> Deferral {
-        match &self.kind {
-            ConstraintKind::ForeignKey { deferral, .. } => *deferral,
-            _ => Deferral::Never,
-        }
-    }
 }
 
 /// What a constraint demands.
@@ -168,12 +158,21 @@ pub struct IndexDef {
     pub columns: Vec<IndexColumnDef>,
     /// Whether it keeps keys unique.
     pub unique: bool,
+    /// When it does: later only for a deferrable constraint. Older logs and checkpoints do not say.
+    #[serde(default)]
+    pub deferral: Deferral,
 }
 
 impl IndexDef {
     /// The id that storage knows the index by.
     pub fn id(&self) -> IndexId {
         IndexId(self.oid.0)
+    }
+
+    /// Whether no snapshot ever sees two rows under one key without NULLs. Those of a deferrable constraint may
+    /// share one until they are tested.
+    pub fn is_always_unique(&self) -> bool {
+        self.unique && self.deferral == Deferral::Never
     }
 }
 
@@ -223,6 +222,18 @@ impl TableDef {
             _ => None,
         })?;
         self.indexes.iter().find(|candidate| candidate.oid == index)
+    }
+
+    /// When one of its constraints is tested.
+    pub fn deferral(&self, constraint: &ConstraintDef) -> Deferral {
+        match &constraint.kind {
+            ConstraintKind::ForeignKey { deferral, .. } => *deferral,
+            ConstraintKind::PrimaryKey { index } | ConstraintKind::Unique { index } => {
+                let index = self.indexes.iter().find(|candidate| candidate.oid == *index);
+                index.map_or(Deferral::Never, |index| index.deferral)
+            }
+            ConstraintKind::Check { .. } => Deferral::Never,
+        }
     }
 }
 
@@ -421,7 +432,7 @@ impl IndexDef {
             id: self.id(),
             name: self.name.clone(),
             columns: self.columns.iter().map(column).collect(),
-            unique: self.unique,
+            unique: self.is_always_unique(),
         }
     }
 }
@@ -512,6 +523,12 @@ mod tests {
         };
         let written = r#"{"ForeignKey":{"columns":[1],"parent":20000,"parent_columns":[0],"on_delete":"NoAction","on_update":"Cascade"}}"#;
         assert_eq!(serde_json::from_str::<ConstraintKind>(written).unwrap(), kind);
+    }
+
+    #[test]
+    fn keys_of_older_logs_are_tested_at_once() {
+        let written = r#"{"oid":20000,"name":"a_pkey","columns":[],"unique":true}"#;
+        assert!(serde_json::from_str::<IndexDef>(written).unwrap().is_always_unique());
     }
 
     #[test]

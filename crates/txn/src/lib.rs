@@ -11,6 +11,7 @@ mod active;
 mod collector;
 mod ddl;
 mod deferred;
+mod duplicates;
 mod predicates;
 mod sequence;
 mod statistics;

@@ -15,7 +15,7 @@
 //! # let column = |name: &str| ColumnDef { name: name.into(), ty: SqlType::Integer, not_null: true, default: None, identity: None, dropped: false };
 //! # let spec = ColumnSpec { ty: SqlType::Integer, nullable: false };
 //! # let storage = tx.create_storage("accounts", vec![spec.clone(), spec])?;
-//! # let index = IndexDef { oid: engine.allocate_oid(), name: "accounts_pkey".into(), columns: vec![IndexColumnDef { column: 0, descending: false, nulls_first: false }], unique: true };
+//! # let index = IndexDef { oid: engine.allocate_oid(), name: "accounts_pkey".into(), columns: vec![IndexColumnDef { column: 0, descending: false, nulls_first: false }], unique: true, deferral: Default::default() };
 //! # let part = IndexColumn { column: firn_base::ColumnId(0), ty: SqlType::Integer, nullable: false, descending: false, nulls_first: false };
 //! # let table = tx.table(storage);
 //! # tx.create_index(&table, IndexSpec { id: index.id(), name: index.name.clone(), columns: vec![part], unique: true })?;
@@ -46,15 +46,15 @@
 //! # }
 //! ```
 //!
-//! Unique keys are kept, as is NOT NULL by the types. CHECK and FOREIGN KEY constraints are SQL's to check: a table
-//! that has some can be read but not written to this way (0A000). Deleting rows that others' foreign keys
+//! Unique keys are kept, as is NOT NULL by the types. CHECK and FOREIGN KEY constraints are SQL's to check, and so are
+//! deferrable keys: a table that has some can be read but not written to this way (0A000). Deleting rows that others' foreign keys
 //! point to is up to the program.
 //!
 //! Access paths are of the table as it is: after ALTER TABLE or DROP TABLE whoever writes through them is
 //! told to prepare them again (55000), and reading shows what was there before.
 
 use crate::active::Waited;
-use crate::catalog::{ConstraintKind, Oid, TableDef};
+use crate::catalog::{ConstraintDef, ConstraintKind, Deferral, Oid, TableDef};
 use crate::engine::Engine;
 use crate::transaction::{Change, Isolation, Ticket, Transaction};
 use firn_base::random::Random;
@@ -128,9 +128,13 @@ impl TableAccess {
 
     fn columns_of<R: Row>(&self, ids: &[ColumnId]) -> Result<Columns<R>> {
         let projection = self.table.projection(ids).map_err(|misfit| self.mismatch(misfit))?;
-        let is_sqls =
-            |kind: &_| matches!(kind, ConstraintKind::Check { .. } | ConstraintKind::ForeignKey { .. });
-        let unchecked = self.definition.constraints.iter().find(|constraint| is_sqls(&constraint.kind));
+        let is_sqls = |constraint: &&ConstraintDef| match constraint.kind {
+            ConstraintKind::Check { .. } | ConstraintKind::ForeignKey { .. } => true,
+            ConstraintKind::PrimaryKey { .. } | ConstraintKind::Unique { .. } => {
+                self.definition.deferral(constraint) != Deferral::Never
+            }
+        };
+        let unchecked = self.definition.constraints.iter().find(is_sqls);
         let unchecked = unchecked.map(|constraint| constraint.name.as_str().into());
         Ok(Columns { table: self.table.clone(), projection, unchecked })
     }

@@ -976,7 +976,7 @@ pub(crate) fn build_index(
     Ok(index)
 }
 
-fn duplicate(index: &Index) -> Error {
+pub(crate) fn duplicate(index: &Index) -> Error {
     let name = &index.spec().name;
     Error::new(SqlState::UNIQUE_VIOLATION, format!("could not create unique index \"{name}\""))
         .with_detail("Some rows share a key.")

@@ -187,7 +187,7 @@ impl Insert {
         let table = set.root();
         if let Some(on_conflict) = &self.on_conflict {
             let cells = writer::cells_of(table, &row);
-            if let Some(existing) = on_conflict.find(run, &cells, guard) {
+            if let Some(existing) = on_conflict.find(run, &cells, guard)? {
                 return match &on_conflict.action {
                     ConflictAction::Nothing => Ok(()),
                     ConflictAction::Update { columns, values, condition } => {
@@ -206,7 +206,13 @@ impl Insert {
                 };
             }
         }
-        let id = run.writer.insert(0, &row, guard)?;
+        let inserted = run.writer.insert(0, &row, guard);
+        let id = inserted.map_err(|error| match &self.on_conflict {
+            Some(on_conflict) if on_conflict.missed(table, &error) => {
+                Error::write_conflict(&table.definition.name)
+            }
+            _ => error,
+        })?;
         if matches!(&self.on_conflict, Some(OnConflict { action: ConflictAction::Update { .. }, .. })) {
             seen.insert(id);
         }
@@ -315,20 +321,39 @@ impl Insert {
 }
 
 impl OnConflict {
-    /// The visible row that stands in the new row's way.
-    fn find(&self, run: &Run<'_>, cells: &[Cell<'_>], guard: &Guard) -> Option<RowId> {
+    /// Whether the error is of a row in the new one's way that [`OnConflict::find`] could not find: it has been
+    /// committed since the snapshot. To look away from it, or to change it, takes a newer snapshot.
+    fn missed(&self, table: &Target, error: &Error) -> bool {
+        error.state() == SqlState::UNIQUE_VIOLATION
+            && self.arbiters.iter().any(|&arbiter| error.constraint() == Some(&table.unique[arbiter].name))
+    }
+
+    /// The visible row that stands in the new row's way. 55000 if that may be one of several.
+    fn find(&self, run: &Run<'_>, cells: &[Cell<'_>], guard: &Guard) -> Result<Option<RowId>> {
         let table = run.writer.set.root();
-        self.arbiters.iter().find_map(|&arbiter| {
+        for &arbiter in &self.arbiters {
             let unique = &table.unique[arbiter];
+            if unique.is_deferrable {
+                return Err(Error::new(
+                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+                    "ON CONFLICT does not support deferrable unique constraints/exclusion constraints as \
+                     arbiters",
+                )
+                .with_constraint(unique.name.as_str()));
+            }
             let parts: Cells<'_> = unique.columns.iter().map(|column| cells[column.index()]).collect();
             // Keys with NULLs never conflict.
             if parts.iter().any(Cell::is_null) {
-                return None;
+                continue;
             }
             let mut key = KeyBuffer::new();
             unique.index.encode(&parts, &mut key);
-            run.writer.transaction.get(&table.table, &unique.index, &key, guard)
-        })
+            let found = run.writer.transaction.get(&table.table, &unique.index, &key, guard);
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -8,7 +8,7 @@
 //! Constraints are the [`writer`]'s affair. After an error the caller rolls the transaction back
 //! to where the statement began; nothing here cleans up.
 //!
-//! Unique keys are tested row by row, as PostgreSQL does for constraints that are not deferrable:
+//! Unique keys are tested row by row, as PostgreSQL does, unless their constraint is deferrable:
 //! `UPDATE t SET k = k + 1` fails with 23505 if it meets a key that a later row is yet to leave.
 
 mod changed;

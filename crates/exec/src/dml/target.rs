@@ -49,6 +49,8 @@ pub struct Target {
     pub(crate) references: Vec<Reference>,
     pub(crate) referrers: Vec<Referrer>,
     pub(crate) unique: Vec<UniqueIndex>,
+    /// Those whose keys are tested when a statement or the transaction ends.
+    pub(crate) late_keys: Vec<LateKey>,
 }
 
 /// A column as writing sees it.
@@ -74,6 +76,19 @@ pub(crate) struct UniqueIndex {
     pub oid: Oid,
     pub index: Arc<Index>,
     pub columns: Vec<ColumnId>,
+    /// Whether rows may share a key for a while.
+    pub is_deferrable: bool,
+}
+
+/// A deferrable PRIMARY KEY or UNIQUE.
+pub(crate) struct LateKey {
+    pub name: String,
+    pub constraint: Oid,
+    pub deferral: Deferral,
+    /// Its index, which lists any number of rows under a key.
+    pub index: Arc<Index>,
+    pub columns: Vec<ColumnId>,
+    pub column_types: Vec<SqlType>,
 }
 
 /// A foreign key of the table: its rows point at rows of `parent`.
@@ -214,6 +229,7 @@ impl Target {
         }
         let mut checks = Vec::new();
         let mut references = Vec::new();
+        let mut late_keys = Vec::new();
         for constraint in &definition.constraints {
             match &constraint.kind {
                 ConstraintKind::Check { expression } => checks.push(Check {
@@ -223,7 +239,9 @@ impl Target {
                 ConstraintKind::ForeignKey { .. } => {
                     references.push(Reference::compile(catalog, definition, constraint, &tables));
                 }
-                ConstraintKind::PrimaryKey { .. } | ConstraintKind::Unique { .. } => {}
+                ConstraintKind::PrimaryKey { .. } | ConstraintKind::Unique { .. } => {
+                    late_keys.extend(LateKey::compile(definition, constraint, &tables));
+                }
             }
         }
         let referrers = referring(catalog, definition.oid)
@@ -241,6 +259,7 @@ impl Target {
                 oid: index.oid,
                 index: physical_index(&table, index),
                 columns: index.columns.iter().map(|column| ColumnId(column.column)).collect(),
+                is_deferrable: !index.is_always_unique(),
             })
             .collect();
         Ok(Target {
@@ -256,6 +275,7 @@ impl Target {
             references,
             referrers,
             unique,
+            late_keys,
         })
     }
 
@@ -272,7 +292,31 @@ impl Target {
     /// Whether rows can go in as they come: nothing looks at single rows. Columns that may not be
     /// NULL are checked by column.
     pub(crate) fn takes_batches(&self) -> bool {
-        self.checks.is_empty() && self.references.is_empty()
+        self.checks.is_empty() && self.references.is_empty() && self.late_keys.is_empty()
+    }
+}
+
+impl LateKey {
+    /// `constraint` is a key of `table`; `None` if it is not deferrable.
+    pub fn compile(
+        table: &TableDef,
+        constraint: &ConstraintDef,
+        tables: &dyn Fn(TableId) -> Arc<Table>,
+    ) -> Option<LateKey> {
+        let (ConstraintKind::PrimaryKey { index } | ConstraintKind::Unique { index }) = &constraint.kind
+        else {
+            unreachable!("only keys are unique")
+        };
+        let index = table.indexes.iter().find(|candidate| candidate.oid == *index)?;
+        let columns: Vec<u16> = index.columns.iter().map(|column| column.column).collect();
+        (!index.is_always_unique()).then(|| LateKey {
+            name: constraint.name.clone(),
+            constraint: constraint.oid,
+            deferral: index.deferral,
+            index: physical_index(&tables(table.storage()), index),
+            column_types: types(table, &columns),
+            columns: ids(&columns),
+        })
     }
 }
 
@@ -390,7 +434,7 @@ fn unique_index_over(definition: &TableDef, columns: &[u16], table: &Table) -> (
     definition
         .indexes
         .iter()
-        .filter(|index| index.unique && index.columns.len() == columns.len())
+        .filter(|index| index.is_always_unique() && index.columns.len() == columns.len())
         .find_map(|index| Some((physical_index(table, index), leading_order(index, columns)?)))
         .unwrap_or_else(|| {
             panic!("a foreign key points at columns of \"{}\" without a unique index", definition.name)

@@ -1,10 +1,11 @@
 //! The writer: changes rows one at a time and keeps the table's constraints.
 //!
-//! NOT NULL and CHECK are tested before a row is written, uniqueness by storage as it is written.
+//! NOT NULL and CHECK are tested before a row is written, uniqueness by storage as it is written, unless it
+//! is deferrable: then a row that shares its key is looked at again by [`Writer::finish`].
 //! Foreign keys are tested against what the statement leaves behind, as PostgreSQL does: a row
 //! that points at another table is tested at once, since the statement does not change that table;
 //! what points at its own table, and whatever referential actions bring about, waits for
-//! [`Writer::finish`]. Where a foreign key is deferred the transaction takes note, and its end tests it.
+//! [`Writer::finish`]. Where a constraint is deferred the transaction takes note, and its end tests it.
 //!
 //! After an error the caller rolls the transaction back to where the statement began.
 
@@ -13,6 +14,7 @@ use crate::constraint::{self, Pending};
 use crate::expression::{Environment, Row};
 use crate::scan::cancelled;
 use firn_base::{Cell, ColumnId, Error, Result, RowId, SqlState, SqlType, TimeZoneSetting, Value, coerce};
+use firn_storage::KeyBuffer;
 use firn_txn::{Check, Guard, Transaction};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -54,6 +56,9 @@ impl<'a> Writer<'a> {
             .transaction
             .insert(&table.table, &cells, guard)
             .map_err(|error| explain_duplicate(error, table, &cells))?;
+        for position in 0..table.late_keys.len() {
+            self.look_for_shared_key(target, position, id, guard);
+        }
         for position in 0..table.references.len() {
             self.check_reference(target, position, id, &cells, false, guard)?;
         }
@@ -84,8 +89,10 @@ impl<'a> Writer<'a> {
             || columns.iter().zip(values).find(|(c, v)| v.is_null() && table.columns[c.index()].not_null);
         let references = table.references.iter().any(|key| key.columns.iter().any(is_changed));
         let referrers = table.referrers.iter().any(|key| key.columns.iter().any(is_changed));
+        let late_keys = table.late_keys.iter().any(|key| key.columns.iter().any(is_changed));
         let violation = violates_not_null();
-        let needs_old = violation.is_some() || !table.checks.is_empty() || references || referrers;
+        let needs_old =
+            violation.is_some() || !table.checks.is_empty() || references || referrers || late_keys;
         if !needs_old {
             return self.transaction.update(&table.table, row, columns, &changed, guard).map_err(|error| {
                 let mut cells: Cells<'_> = SmallVec::from_elem(Cell::Null, table.columns.len());
@@ -110,6 +117,11 @@ impl<'a> Writer<'a> {
         self.transaction
             .update(&table.table, row, columns, &changed, guard)
             .map_err(|error| explain_duplicate(error, table, &new))?;
+        for (position, key) in table.late_keys.iter().enumerate() {
+            if key.columns.iter().any(is_changed) {
+                self.look_for_shared_key(target, position, row, guard);
+            }
+        }
         for (position, reference) in table.references.iter().enumerate() {
             if !reference.columns.iter().any(is_changed) {
                 continue;
@@ -150,6 +162,26 @@ impl<'a> Writer<'a> {
             self.pending.push_back(Pending::Gone { target, referrer: position, old, new: None });
         }
         self.transaction.delete(&table.table, row, guard)
+    }
+
+    /// Takes note if a row that was just written shares a deferrable key, perhaps with a row that has left
+    /// it or is about to: the end of the statement or of the transaction tests it.
+    fn look_for_shared_key(&mut self, target: usize, position: usize, row: RowId, guard: &Guard) {
+        let table = self.set.target(target);
+        let key = &table.late_keys[position];
+        let mut cells: Cells<'_> = SmallVec::from_elem(Cell::Null, key.columns.len());
+        if !self.transaction.read(&table.table, row, &key.columns, &mut cells, guard) {
+            return;
+        }
+        let mut encoded = KeyBuffer::new();
+        key.index.encode(&cells, &mut encoded);
+        if !self.transaction.shares_key(&table.table, &key.index, &encoded, row, guard) {
+            return;
+        }
+        match self.transaction.defers(key.constraint, key.deferral) {
+            true => self.transaction.defer(Check::Row { constraint: key.constraint, row }),
+            false => self.pending.push_back(Pending::SharedKey { target, key: position, row }),
+        }
     }
 
     /// Tests a foreign key of a row that was just written, or leaves that to the end of the statement or

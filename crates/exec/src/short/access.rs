@@ -374,7 +374,11 @@ fn add_candidate<'f>(
     };
     // The analysis casts a column to meet a wider value; the index holds it uncast.
     let (column, compared_as) = match side {
-        Expr::Cast(Cast { expr, .. }) => (flat.column_of(expr), type_of(side)),
+        // Its own type: a cast's field keeps what is said of the column's.
+        Expr::Cast(Cast { expr, field }) => match types::sql_type(field) {
+            Some(wider) => (flat.column_of(expr), Some(wider)),
+            None => return,
+        },
         _ => (flat.column_of(side), None),
     };
     let Some(column) = column else { return };
@@ -395,6 +399,11 @@ fn add_candidate<'f>(
     };
     let Some(types) = types else { return };
     if !types.iter().all(|value_type| can_meet(ty, *value_type)) {
+        return;
+    }
+    // Keys of char(n) leave the blanks at its end out, as equality does; order is another matter, and so is
+    // telling several values apart.
+    if matches!(ty, SqlType::Char(_)) && (is_range || value.one().is_none()) {
         return;
     }
     if value.one().is_none() && !needs.is_empty() {
@@ -435,7 +444,9 @@ fn can_meet(column: SqlType, value: SqlType) -> bool {
     let is_exact_number =
         |ty| matches!(ty, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt | SqlType::Numeric { .. });
     match (column, value) {
-        (SqlType::Char(_), _) | (_, SqlType::Char(_)) => false,
+        // A column of char(n) that is compared without a cast meets char(n), or a literal that counts as text.
+        (SqlType::Char(_), value) => value.is_string(),
+        (_, SqlType::Char(_)) => false,
         (column, value) if column.is_string() => value.is_string(),
         (column, value) if is_exact_number(column) => is_exact_number(value),
         // Floats have values that are equal and encoded differently (zeros): leave them alone.
@@ -496,7 +507,7 @@ fn best_index<'f>(
                 }
             }
         }
-        let is_point = index.unique && key.len() == index.columns.len();
+        let is_point = index.is_always_unique() && key.len() == index.columns.len();
         let choice = Choice { table, index, key, low, high, is_point };
         (choice.rank() > (false, 0, true, 0) || follows_order(flat, &choice)).then_some(choice)
     });

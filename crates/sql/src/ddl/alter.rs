@@ -471,9 +471,9 @@ fn rename_constraint(context: &mut Context<'_>, mut table: TableDef, from: &str,
     context.put_table(table)
 }
 
-/// Gives a physical index its new name, which messages show. The names of physical indexes cannot
-/// change, so it is built anew.
-fn rebuild(
+/// Builds a physical index as it is defined by now: the name of one, which messages show, and whether it is
+/// unique at every moment cannot change.
+pub(super) fn rebuild(
     context: &mut Context<'_>,
     table: &mut TableDef,
     index: &firn_txn::catalog::IndexDef,

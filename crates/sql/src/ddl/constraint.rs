@@ -1,6 +1,6 @@
 //! Table constraints: making them, naming them, checking the rows that are already there.
 
-use super::{Context, index, rewrite};
+use super::{Context, alter, index, rewrite};
 use crate::names::{Relation, missing_column, wrong_kind};
 use crate::statement::{ObjectKind, fold, qualified_name, quote_ident};
 use datafusion::arrow::array::AsArray;
@@ -33,7 +33,7 @@ pub(super) fn add(
 ) -> Result<()> {
     match constraint {
         ast::TableConstraint::PrimaryKey(key) => {
-            refuse_deferred(&key.characteristics)?;
+            let deferral = deferral(&key.characteristics)?;
             if table.primary_key().is_some() {
                 return Err(Error::new(
                     SqlState::INVALID_TABLE_DEFINITION,
@@ -44,15 +44,15 @@ pub(super) fn add(
             for column in &columns {
                 set_not_null(context, table, column.column, rows)?;
             }
-            add_key(context, table, key.name.as_ref(), columns, true)
+            add_key(context, table, key.name.as_ref(), columns, true, deferral)
         }
         ast::TableConstraint::Unique(key) => {
-            refuse_deferred(&key.characteristics)?;
+            let deferral = deferral(&key.characteristics)?;
             if matches!(key.nulls_distinct, ast::NullsDistinctOption::NotDistinct) {
                 return Err(Error::unsupported("NULLS NOT DISTINCT"));
             }
             let columns = key_columns(table, &key.columns)?;
-            add_key(context, table, key.name.as_ref(), columns, false)
+            add_key(context, table, key.name.as_ref(), columns, false, deferral)
         }
         ast::TableConstraint::Check(check) => add_check(context, table, check, rows),
         ast::TableConstraint::ForeignKey(key) => add_foreign_key(context, table, key, rows),
@@ -95,17 +95,6 @@ fn refuse_unenforced(enforced: Option<bool>) -> Result<()> {
     match enforced {
         Some(false) => Err(Error::unsupported("NOT ENFORCED").with_hint("Constraints are always enforced.")),
         _ => Ok(()),
-    }
-}
-
-/// An index claims its keys when a row is written.
-fn refuse_deferred(characteristics: &Option<ast::ConstraintCharacteristics>) -> Result<()> {
-    match deferral(characteristics)? {
-        Deferral::Never => Ok(()),
-        Deferral::InitiallyImmediate | Deferral::InitiallyDeferred => {
-            Err(Error::unsupported("a deferrable unique constraint")
-                .with_hint("Keys are unique at every moment; foreign keys can be deferrable."))
-        }
     }
 }
 
@@ -168,6 +157,7 @@ pub(super) fn add_key(
     given: Option<&ast::Ident>,
     columns: Vec<IndexColumnDef>,
     primary: bool,
+    deferral: Deferral,
 ) -> Result<()> {
     let name = match primary {
         true => name(context, table, given, &table.name, "pkey")?,
@@ -176,7 +166,8 @@ pub(super) fn add_key(
     if context.names().relation_in(table.schema, &name).is_some() {
         return Err(super::already_exists(ObjectKind::Index, &name));
     }
-    let definition = IndexDef { oid: context.allocate(), name: name.clone(), columns, unique: true };
+    let definition =
+        IndexDef { oid: context.allocate(), name: name.clone(), columns, unique: true, deferral };
     index::build(context, table, &definition)?;
     let index = definition.oid;
     let kind = if primary { ConstraintKind::PrimaryKey { index } } else { ConstraintKind::Unique { index } };
@@ -193,7 +184,7 @@ fn use_index(
     primary: bool,
     rows: Rows,
 ) -> Result<()> {
-    refuse_deferred(&using.characteristics)?;
+    let deferral = deferral(&using.characteristics)?;
     let wanted = fold(&using.index_name);
     let Some(position) = table.indexes.iter().position(|index| index.name == wanted) else {
         return Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("index \"{wanted}\" does not exist")));
@@ -215,9 +206,15 @@ fn use_index(
     }
     let name = match &using.name {
         Some(given) => name(context, table, Some(given), "", "")?,
-        None => wanted,
+        None => wanted.clone(),
     };
-    table.indexes[position].name = name.clone();
+    if name != wanted || deferral != Deferral::Never {
+        let definition = &mut table.indexes[position];
+        definition.name = name.clone();
+        definition.deferral = deferral;
+        let definition = definition.clone();
+        alter::rebuild(context, table, &definition)?;
+    }
     let index = table.indexes[position].oid;
     let kind = if primary { ConstraintKind::PrimaryKey { index } } else { ConstraintKind::Unique { index } };
     table.constraints.push(ConstraintDef { oid: context.allocate(), name, kind });
@@ -380,6 +377,9 @@ fn add_foreign_key(
     };
     let parent_columns: Vec<u16> = if key.referred_columns.is_empty() {
         match parent.primary_key() {
+            Some(index) if !index.is_always_unique() => {
+                return Err(deferrable_target("primary key", &parent));
+            }
             Some(index) => index.columns.iter().map(|column| column.column).collect(),
             None => {
                 return Err(Error::new(
@@ -413,6 +413,10 @@ fn add_foreign_key(
             && index.columns.len() == parent_columns.len()
             && parent_columns.iter().all(|wanted| index.columns.iter().any(|found| found.column == *wanted))
     };
+    let mut covering = parent.indexes.iter().filter(covers).peekable();
+    if covering.peek().is_some() && !covering.any(IndexDef::is_always_unique) {
+        return Err(deferrable_target("unique constraint", &parent));
+    }
     if parent.indexes.iter().find(covers).is_none() {
         return Err(Error::new(
             SqlState::INVALID_FOREIGN_KEY,
@@ -478,12 +482,21 @@ fn add_foreign_key(
                 .map(|column| IndexColumnDef { column: *column, descending: false, nulls_first: false })
                 .collect(),
             unique: false,
+            deferral: Deferral::Never,
         };
         index::build(context, table, &definition)?;
         table.indexes.push(definition);
     }
     table.constraints.push(constraint);
     Ok(())
+}
+
+/// 55000
+fn deferrable_target(what: &str, parent: &TableDef) -> Error {
+    Error::new(
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("cannot use a deferrable {what} for referenced table \"{}\"", parent.name),
+    )
 }
 
 /// Whether values of the types can be compared without losing anything.

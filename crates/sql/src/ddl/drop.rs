@@ -372,7 +372,7 @@ pub(super) fn relying_foreign_keys(
     index: Oid,
 ) -> Vec<(Arc<TableDef>, Oid)> {
     let covers = |candidate: &firn_txn::catalog::IndexDef, columns: &[u16]| {
-        candidate.unique
+        candidate.is_always_unique()
             && candidate.columns.len() == columns.len()
             && columns.iter().all(|wanted| candidate.columns.iter().any(|found| found.column == *wanted))
     };

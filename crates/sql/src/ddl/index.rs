@@ -5,7 +5,7 @@ use crate::names::missing_column;
 use crate::statement::{ObjectKind, fold, qualified_name};
 use datafusion::sql::sqlparser::ast::{self, Expr};
 use firn_base::{ColumnId, Error, Result, SqlState};
-use firn_txn::catalog::{IndexColumnDef, IndexDef, TableDef};
+use firn_txn::catalog::{Deferral, IndexColumnDef, IndexDef, TableDef};
 use firn_txn::{IndexColumn, IndexSpec};
 
 /// The most columns of an index, as in PostgreSQL.
@@ -54,7 +54,8 @@ pub(super) fn create(context: &mut Context<'_>, index: &ast::CreateIndex) -> Res
     context.lock(&table)?;
     context.refuse_pending(&table, "CREATE INDEX")?;
     // INCLUDE columns only spare PostgreSQL a look at the table; ours are as good without.
-    let definition = IndexDef { oid: context.allocate(), name, columns, unique: index.unique };
+    let definition =
+        IndexDef { oid: context.allocate(), name, columns, unique: index.unique, deferral: Deferral::Never };
     let mut table = TableDef::clone(&context.table(table.oid));
     build(context, &table, &definition)?;
     table.indexes.push(definition);
@@ -122,6 +123,11 @@ pub(super) fn build(context: &mut Context<'_>, table: &TableDef, index: &IndexDe
             nulls_first: column.nulls_first,
         })
         .collect();
-    let spec = IndexSpec { id: index.id(), name: index.name.clone(), columns, unique: index.unique };
-    context.transaction.create_index(&storage, spec)
+    let unique = index.is_always_unique();
+    let spec = IndexSpec { id: index.id(), name: index.name.clone(), columns, unique };
+    context.transaction.create_index(&storage, spec)?;
+    match index.unique && !unique {
+        true => context.transaction.refuse_duplicates(&storage, index.id()),
+        false => Ok(()),
+    }
 }

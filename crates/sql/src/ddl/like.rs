@@ -89,12 +89,12 @@ fn copy_index(
             SqlState::INVALID_TABLE_DEFINITION,
             format!("multiple primary keys for table \"{}\" are not allowed", table.name),
         )),
-        Some(primary) => constraint::add_key(context, table, None, columns, primary),
+        Some(primary) => constraint::add_key(context, table, None, columns, primary, known.deferral),
         None => {
             let stem = index::default_stem(table, &columns);
             let taken: Vec<String> = table.indexes.iter().map(|index| index.name.clone()).collect();
             let name = context.names().fresh(table.schema, &stem, "idx", &taken);
-            let copy = IndexDef { oid: context.allocate(), name, columns, unique: known.unique };
+            let copy = IndexDef { oid: context.allocate(), name, columns, ..*known };
             index::build(context, table, &copy)?;
             table.indexes.push(copy);
             Ok(())

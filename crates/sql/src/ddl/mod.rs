@@ -176,7 +176,7 @@ impl Context<'_> {
             SqlState::OBJECT_IN_USE,
             format!("cannot {statement} \"{}\" because it has pending trigger events", table.name),
         )
-        .with_hint("Foreign keys wait to be checked. Use SET CONSTRAINTS ALL IMMEDIATE first."))
+        .with_hint("Constraints wait to be checked. Use SET CONSTRAINTS ALL IMMEDIATE first."))
     }
 
     /// The name of a relation as SQL text, with its schema.

@@ -251,7 +251,7 @@ fn table_name(source: &Source, table: &TableDef) -> Row {
 
 fn table_constraints(source: &Source) -> Vec<Row> {
     let row = |(table, constraint): (&TableDef, &ConstraintDef)| {
-        let deferral = constraint.deferral();
+        let deferral = table.deferral(constraint);
         let mut row = constraint_name(source, table, constraint);
         row.extend(table_name(source, table));
         row.extend(row! {

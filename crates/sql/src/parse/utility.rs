@@ -486,8 +486,9 @@ impl Words<'_> {
                 self.ddl(Ddl::AlterSequence { name, if_exists, options })
             }
             ObjectKind::Table => {
-                table::refuse_misplaced_deferral(self.rest())?;
-                let operations = self.list(|words| {
+                let tokens = table::without_deferral_of_checks(self.rest())?;
+                let mut words = Words { source: self.source, parser: new_parser(&tokens), tokens: &tokens };
+                let operations = words.list(|words| {
                     if words.peek_is("set") && words.parser.peek_nth_token_ref(1).token == Token::LParen {
                         return Err(unsupported("storage parameters", "Leave SET (…) out."));
                     }
@@ -500,7 +501,7 @@ impl Words<'_> {
                     let operation = words.parser.parse_alter_table_operation();
                     words.check(operation).map(|operation| TableOperation::Tree(Box::new(operation)))
                 })?;
-                self.ddl(Ddl::AlterTable { name, if_exists, operations })
+                words.ddl(Ddl::AlterTable { name, if_exists, operations })
             }
             _ => self.unexpected(),
         }

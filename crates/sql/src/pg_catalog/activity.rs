@@ -278,17 +278,18 @@ pub(super) fn pg_settings(source: &Source) -> Vec<Row> {
         let row = |setting: crate::settings::Described<'_>| {
             row! {
                 "name": setting.name,
-                "setting": setting.value,
-                "short_desc": setting.about,
-                "context": if setting.is_fixed { "internal" } else { "user" },
-                "vartype": setting.kind,
                 "source": match setting.value == setting.reset {
                     true => "default",
                     false => "session",
                 },
+                "setting": &*setting.value,
+                "unit": setting.unit,
+                "short_desc": setting.about,
+                "context": if setting.is_fixed { "internal" } else { "user" },
+                "vartype": setting.kind,
                 "enumvals": setting.choices.map(|choices| choices.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()),
-                "boot_val": setting.default,
-                "reset_val": setting.reset,
+                "boot_val": &*setting.default,
+                "reset_val": &*setting.reset,
             }
         };
         settings.described().map(row).collect()

@@ -134,18 +134,11 @@ impl Source {
 
     /// A constraint as it stands in CREATE TABLE after its name.
     pub(crate) fn constraint_definition(&self, table: &TableDef, constraint: &ConstraintDef) -> String {
-        match &constraint.kind {
+        let mut text = match &constraint.kind {
             ConstraintKind::PrimaryKey { index } => format!("PRIMARY KEY ({})", index_columns(table, *index)),
             ConstraintKind::Unique { index } => format!("UNIQUE ({})", index_columns(table, *index)),
             ConstraintKind::Check { expression } => format!("CHECK ({expression})"),
-            ConstraintKind::ForeignKey {
-                columns,
-                parent,
-                parent_columns,
-                on_delete,
-                on_update,
-                deferral,
-            } => {
+            ConstraintKind::ForeignKey { columns, parent, parent_columns, on_delete, on_update, .. } => {
                 let Some(parent) = self.catalog.tables.get(parent) else { return String::new() };
                 let mut text = format!(
                     "FOREIGN KEY ({}) REFERENCES {}({})",
@@ -158,14 +151,15 @@ impl Source {
                         text.push_str(&format!(" ON {event} {action}"));
                     }
                 }
-                text.push_str(match deferral {
-                    Deferral::Never => "",
-                    Deferral::InitiallyImmediate => " DEFERRABLE",
-                    Deferral::InitiallyDeferred => " DEFERRABLE INITIALLY DEFERRED",
-                });
                 text
             }
-        }
+        };
+        text.push_str(match table.deferral(constraint) {
+            Deferral::Never => "",
+            Deferral::InitiallyImmediate => " DEFERRABLE",
+            Deferral::InitiallyDeferred => " DEFERRABLE INITIALLY DEFERRED",
+        });
+        text
     }
 }
 

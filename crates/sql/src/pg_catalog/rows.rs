@@ -426,7 +426,7 @@ fn pg_index(source: &Source) -> Vec<Row> {
             "indnkeyatts": columns.len() as i64,
             "indisunique": index.unique,
             "indisprimary": table.primary_key().is_some_and(|primary| primary.oid == index.oid),
-            "indimmediate": true,
+            "indimmediate": index.deferral == Deferral::Never,
             "indisvalid": true,
             "indisready": true,
             "indislive": true,
@@ -484,10 +484,13 @@ fn pg_constraint(source: &Source) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in source.catalog.tables.values() {
         for constraint in &table.constraints {
+            let deferral = table.deferral(constraint);
             let mut row = row! {
                 "oid": number(constraint.oid),
                 "conname": constraint.name.as_str(),
                 "connamespace": number(table.schema),
+                "condeferrable": deferral != Deferral::Never,
+                "condeferred": deferral == Deferral::InitiallyDeferred,
                 "convalidated": true,
                 "conrelid": number(table.oid),
                 "confupdtype": " ",
@@ -513,17 +516,10 @@ fn pg_constraint(source: &Source) -> Vec<Row> {
                     row! { "contype": "c", "conbin": expression.as_str(), "connoinherit": false }
                 }
                 ConstraintKind::ForeignKey {
-                    columns,
-                    parent,
-                    parent_columns,
-                    on_delete,
-                    on_update,
-                    deferral,
+                    columns, parent, parent_columns, on_delete, on_update, ..
                 } => {
                     row! {
                         "contype": "f",
-                        "condeferrable": *deferral != Deferral::Never,
-                        "condeferred": *deferral == Deferral::InitiallyDeferred,
                         "confrelid": number(*parent),
                         "conindid": parent_index(source, *parent, parent_columns),
                         "confupdtype": action_letter(*on_update),
@@ -543,7 +539,7 @@ fn pg_constraint(source: &Source) -> Vec<Row> {
 /// The unique index that a foreign key leans on.
 pub(crate) fn parent_index(source: &Source, parent: Oid, columns: &[u16]) -> i64 {
     let covers = |index: &&IndexDef| {
-        index.unique
+        index.is_always_unique()
             && index.columns.len() == columns.len()
             && index.columns.iter().all(|column| columns.contains(&column.column))
     };

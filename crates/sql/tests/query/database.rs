@@ -8,7 +8,7 @@ use firn_exec::{RunOptions, run};
 use firn_sql::bind::{Binder, SessionFacts, columns_of};
 use firn_storage::{ColumnSpec, IndexColumn, IndexSpec};
 use firn_txn::catalog::{
-    ColumnDef, ConstraintDef, ConstraintKind, IndexColumnDef, IndexDef, Oid, TableDef, ViewDef,
+    ColumnDef, ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, Oid, TableDef, ViewDef,
 };
 use firn_txn::{Config, Engine};
 
@@ -53,6 +53,7 @@ impl Database {
             name: format!("{name}_pkey"),
             columns: vec![IndexColumnDef { column: 0, descending: false, nulls_first: false }],
             unique: true,
+            deferral: Deferral::Never,
         };
         let spec = IndexSpec {
             id: index.id(),

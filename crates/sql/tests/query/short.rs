@@ -71,6 +71,39 @@ fn statements_over_few_rows_take_the_short_path() {
 }
 
 #[test]
+fn equality_with_char_goes_through_an_index_whatever_blanks_there_are() {
+    let db = Db::with(
+        "CREATE TABLE p (code char(6) PRIMARY KEY, n int);
+         CREATE TABLE q (id int PRIMARY KEY, code char(6), short char(3));
+         CREATE INDEX q_code ON q (code);
+         INSERT INTO p VALUES ('ab', 1), ('abc', 2), ('abcdef', 3), ('', 4);
+         INSERT INTO q VALUES (1, 'abc', 'abc'), (2, 'ab', 'ab'), (3, 'abc ', 'x'), (4, NULL, NULL)",
+    );
+    for (sql, expected) in [
+        ("SELECT n FROM p WHERE code = 'ab'", &["1"][..]),
+        ("SELECT n FROM p WHERE code = 'abc         '", &["2"]),
+        ("SELECT n FROM p WHERE code = 'abcdefg'", &[]),
+        ("SELECT n FROM p WHERE '' = code", &["4"]),
+        ("SELECT id FROM q WHERE code = 'abc' ORDER BY id", &["1", "3"]),
+        ("SELECT p.n FROM q, p WHERE q.id = 3 AND p.code = q.code", &["2"]),
+    ] {
+        let answer = db.run(sql);
+        assert!(answer.was_short, "{sql}");
+        assert_eq!(answer.rows, expected, "{sql}");
+    }
+    for (sql, expected) in [
+        ("SELECT p.n FROM q, p WHERE q.id = 2 AND p.code = q.short", &["1"][..]),
+        ("SELECT n FROM p WHERE code IN ('ab', 'ab  ', 'x')", &["1"]),
+        ("SELECT n FROM p WHERE code = 'ab'::text", &["1"]),
+        ("SELECT n FROM p WHERE code = 'ab '::text", &[]),
+        ("SELECT count(*) FROM p WHERE code > 'ab' AND code < 'abd'", &["2"]),
+    ] {
+        let answer = db.run(sql);
+        assert_eq!(answer.rows, expected, "{sql} {}", answer.was_short);
+    }
+}
+
+#[test]
 fn a_statement_that_touches_too_many_rows_is_left_to_the_other_path() {
     let db = Db::with(
         "CREATE TABLE t (a int, b int, PRIMARY KEY (a, b));

@@ -258,10 +258,16 @@ impl Index {
         self.codec.encode(|part| cell(part.column), self.spec.columns.len(), key);
     }
 
+    /// Whether a full key holds a NULL.
+    #[inline]
+    pub fn holds_null(&self, key: &[u8]) -> bool {
+        self.nullable && key::holds_null(&self.spec.columns, key)
+    }
+
     /// Whether no other row may have this full key: the index is unique and the key holds no NULL.
     #[inline]
     fn is_exclusive(&self, key: &[u8]) -> bool {
-        self.spec.unique && !(self.nullable && key::holds_null(&self.spec.columns, key))
+        self.spec.unique && !self.holds_null(key)
     }
 
     /// Lists `row` under this full key of a non-unique index.

@@ -6,7 +6,7 @@ use firn_base::{Cell, ColumnId, Result, RowId, SqlType, Value};
 use firn_log::LogOptions;
 use firn_storage::{ColumnSpec, KeyBuffer, Table, arrow};
 use firn_txn::catalog::{
-    ColumnDef, ConstraintDef, ConstraintKind, IndexColumnDef, IndexDef, Oid, SequenceDef, TableDef,
+    ColumnDef, ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, Oid, SequenceDef, TableDef,
 };
 use firn_txn::{Config, Engine, Transaction, pin};
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ pub fn create_table(tx: &mut Transaction, name: &str, columns: &[(SqlType, bool)
 
 fn index_definition(oid: Oid, name: &str, column: u16, unique: bool) -> IndexDef {
     let columns = vec![IndexColumnDef { column, descending: false, nulls_first: false }];
-    IndexDef { oid, name: name.to_owned(), columns, unique }
+    IndexDef { oid, name: name.to_owned(), columns, unique, deferral: Deferral::Never }
 }
 
 /// Adds an index over one column to a table.

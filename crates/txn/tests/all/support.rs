@@ -3,7 +3,7 @@
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, Result, RowId, SqlType};
 use firn_storage::{ColumnSpec, Index, IndexColumn, IndexSpec, KeyBuffer, Table};
-use firn_txn::catalog::{ColumnDef, IndexColumnDef, IndexDef, Oid, TableDef};
+use firn_txn::catalog::{ColumnDef, Deferral, IndexColumnDef, IndexDef, Oid, TableDef};
 use firn_txn::{Columns, Config, Engine, Guard, Key, RowLock, Str, TableAccess, Text, Transaction, pin};
 use std::ops::Bound;
 
@@ -63,6 +63,7 @@ impl Bank {
             name: "accounts_pkey".into(),
             columns: vec![first],
             unique: true,
+            deferral: Deferral::Never,
         };
         let primary = IndexSpec {
             id: index.id(),

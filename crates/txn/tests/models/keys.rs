@@ -4,7 +4,7 @@ use crate::schedule::explore;
 use crate::support::{BALANCE, Bank, commit};
 use crate::{bank_with, committed, join, statement, task};
 use firn_base::sync::Arc;
-use firn_base::{Cell, SqlState, SqlType};
+use firn_base::{Cell, RowId, SqlState, SqlType};
 use firn_storage::{Index, IndexColumn, IndexId, IndexSpec, KeyBuffer};
 use firn_txn::{Isolation, Transaction, pin};
 use std::ops::Bound;
@@ -297,4 +297,74 @@ fn what_is_referred_to_is_there() {
 #[test]
 fn what_is_referred_to_is_there_under_weaker_isolation() {
     explore(|| references(Isolation::ReadCommitted));
+}
+
+/// Gives an account the balance 9 as a deferrable unique constraint would have it: looks when the row is
+/// written, and once more at the end if it was not alone then; in between it is away for a moment. Whether
+/// it has committed.
+fn give(
+    bank: &Bank,
+    by_balance: &Index,
+    mut tx: Transaction,
+    account: i32,
+    write: impl Fn(&mut Transaction) -> RowId,
+) -> bool {
+    let key = balance_key(by_balance, 9);
+    let row = write(&mut tx);
+    let shared = tx.shares_key(&bank.accounts, by_balance, &key, row, &pin());
+    let savepoint = tx.savepoint();
+    bank.set_balance(&mut tx, account, 7).expect("nobody else changes it");
+    tx.rollback_to(savepoint);
+    if shared {
+        let again = statement(&mut tx, |tx| tx.is_duplicate(&bank.accounts, by_balance, &key, row, &pin()));
+        if !again.is_ok_and(|duplicate| !duplicate) {
+            return false;
+        }
+    }
+    tx.commit().is_ok()
+}
+
+/// Of rows that want one balance, which is tested late, one has it; its holder leaves it and comes back.
+fn late_keys(isolation: Isolation) {
+    let bank = bank_with([(1, 9)]);
+    let index = by_balance(&bank);
+    let inserting = [2, 3].map(|key| {
+        let index = index.clone();
+        task(&bank, move |bank| {
+            let tx = bank.engine.try_begin(isolation).unwrap();
+            give(bank, &index, tx, key, |tx| bank.insert(tx, key, 9).expect("nobody else inserts it"))
+        })
+    });
+    let leaving = task(&bank, move |bank| {
+        let mut tx = bank.engine.try_begin(isolation).unwrap();
+        let savepoint = tx.savepoint();
+        bank.set_balance(&mut tx, 1, 5).expect("nobody else changes it");
+        tx.rollback_to(savepoint);
+        bank.set_balance(&mut tx, 1, 5).expect("nobody else changes it");
+        commit(tx);
+        let tx = bank.engine.try_begin(isolation).unwrap();
+        give(bank, &index, tx, 1, |tx| {
+            bank.set_balance(tx, 1, 9).expect("nobody else changes it");
+            bank.find(tx, 1, &pin()).expect("the account exists")
+        })
+    });
+    let holders = |bank: &Bank| {
+        let rows = bank.scan(&bank.engine.begin_read_only());
+        rows.iter().filter(|(_, balance)| *balance == 9).count()
+    };
+    let reading = task(&bank, move |bank| (0..2).for_each(|_| assert!(holders(bank) <= 1)));
+    let given = join(inserting).into_iter().chain(join([leaving])).filter(|given| *given).count();
+    join([reading]);
+    assert_eq!(holders(&bank), given, "each of them was told so");
+    assert!(given <= 1, "{given} have it");
+}
+
+#[test]
+fn a_key_that_is_tested_late_belongs_to_one_row() {
+    explore(|| late_keys(Isolation::Serializable));
+}
+
+#[test]
+fn a_key_that_is_tested_late_belongs_to_one_row_under_weaker_isolation() {
+    explore(|| late_keys(Isolation::ReadCommitted));
 }

@@ -32,10 +32,14 @@ impl Words<'_> {
             && matches!(words.parser.peek_nth_token_ref(2).token, Token::Comma | Token::RParen)
             && matches!(words.parser.peek_nth_token_ref(1).token, Token::Word(_));
         let (_, after_name) = tokens.split_at(tokens.len() - words.rest().len());
-        if let Some(end) = closing(after_name) {
-            refuse_misplaced_deferral(&after_name[1..end])?;
-        }
-        let (likes, without_likes) = words.likes(after_name)?;
+        let list = match closing(after_name) {
+            Some(end) => {
+                let elements = without_deferral_of_checks(&after_name[1..end])?;
+                [&after_name[..1], &elements, &after_name[end..]].concat()
+            }
+            None => after_name.to_vec(),
+        };
+        let (likes, without_likes) = words.likes(&list)?;
         let columns = match names_only {
             true => words.column_list()?.unwrap_or_default(),
             false => Vec::new(),
@@ -119,14 +123,20 @@ impl Words<'_> {
     }
 }
 
-/// Refuses to have anything but keys deferred, as PostgreSQL does; sqlparser knows the words only after keys.
-/// The tokens are elements of CREATE TABLE or actions of ALTER TABLE.
-pub(super) fn refuse_misplaced_deferral(tokens: &[TokenWithSpan]) -> Result<()> {
+/// Refuses to have anything but keys deferred, as PostgreSQL does; sqlparser knows the words only after keys, so
+/// those that say of a CHECK what holds of it anyway are left out. The tokens are elements of CREATE TABLE or
+/// actions of ALTER TABLE.
+pub(super) fn without_deferral_of_checks(tokens: &[TokenWithSpan]) -> Result<Vec<TokenWithSpan>> {
+    let mut superfluous = Vec::new();
+    let mut begin = 0;
     for element in split_at_commas(tokens) {
+        let at_element = begin;
+        begin += element.len() + 1;
         let is = |at: usize, word: &str| element.get(at).is_some_and(|token| is_word(&token.token, word));
         let first = usize::from(is(0, "add"));
         let of_table = is(first, "constraint") || is(first, "check");
         let mut depth = 0;
+        let mut never = false;
         // Whether the words may stand here, and whether they would belong to a CHECK.
         let (mut after_key, mut after_check) = (is(0, "alter"), false);
         for (at, token) in element.iter().enumerate() {
@@ -154,6 +164,18 @@ pub(super) fn refuse_misplaced_deferral(tokens: &[TokenWithSpan]) -> Result<()> 
                 (_, true) => "INITIALLY IMMEDIATE",
                 _ => continue,
             };
+            if of_table && after_check && matches!(clause, "NOT DEFERRABLE" | "INITIALLY IMMEDIATE") {
+                never |= negated;
+                let first = if negated { at - 1 } else { at };
+                superfluous.extend([at_element + first, at_element + first + 1]);
+                continue;
+            }
+            if of_table && after_check && never {
+                return Err(Error::new(
+                    SqlState::SYNTAX_ERROR,
+                    "constraint declared INITIALLY DEFERRED must be DEFERRABLE",
+                ));
+            }
             return Err(match of_table && after_check {
                 true => Error::new(
                     SqlState::FEATURE_NOT_SUPPORTED,
@@ -163,7 +185,8 @@ pub(super) fn refuse_misplaced_deferral(tokens: &[TokenWithSpan]) -> Result<()> 
             });
         }
     }
-    Ok(())
+    let kept = tokens.iter().enumerate().filter(|(at, _)| !superfluous.contains(at));
+    Ok(kept.map(|(_, token)| token.clone()).collect())
 }
 
 /// Where the parenthesis closes with which the tokens begin.

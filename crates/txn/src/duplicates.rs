@@ -1,0 +1,59 @@
+//! Unique keys that are tested late, at the end of a statement or of the transaction.
+//!
+//! The index of a deferrable constraint lets rows share a key. A row that was written is asked about at once
+//! ([`Transaction::shares_key`]), and once more at the end if it did share its key then
+//! ([`Transaction::is_duplicate`]); `firn_storage::Table::shares_key` says why that is enough.
+
+use crate::transaction::{Transaction, duplicate};
+use firn_base::{Result, RowId};
+use firn_storage::{Guard, Index, IndexId, KeyBuffer, Table, pin};
+use std::ops::Bound;
+
+impl Transaction {
+    /// Whether another row, dead or alive, is listed under the full key that `row` has just been given.
+    pub fn shares_key(&self, table: &Table, index: &Index, key: &[u8], row: RowId, guard: &Guard) -> bool {
+        table.shares_key(index, key, row, guard)
+    }
+
+    /// Whether a row that this transaction sees under a full key has it beside another row. 40001 if
+    /// another transaction is changing that one, or has since this one began.
+    ///
+    /// That it has not is nothing that a serializable transaction reads: it is kept so by those who come
+    /// later.
+    pub fn is_duplicate(
+        &self,
+        table: &Table,
+        index: &Index,
+        key: &[u8],
+        row: RowId,
+        guard: &Guard,
+    ) -> Result<bool> {
+        let found = table.has_duplicate(index, key, row, self.snapshot(), guard);
+        match &found {
+            Ok(true) => {
+                self.engine().statistics().unique_violations.count();
+                let key = Bound::Included(key);
+                self.note(|reads| reads.range(table.id(), index, key, key, index.columns()));
+            }
+            Ok(false) => {}
+            Err(_) => self.engine().statistics().write_conflicts.count(),
+        }
+        found
+    }
+
+    /// 23505 if two rows share a key of an index that has just been built, under
+    /// [`Transaction::lock_exclusive`].
+    pub fn refuse_duplicates(&self, table: &Table, index: IndexId) -> Result<()> {
+        let indexes = table.indexes();
+        let index = indexes.iter().find(|candidate| candidate.spec().id == index);
+        let index = index.expect("it has just been built");
+        let mut last = KeyBuffer::new();
+        let mut found = false;
+        index.range(Bound::Unbounded, Bound::Unbounded, false, &pin(), &mut |key, _| {
+            found = last.as_slice() == key && !index.holds_null(key);
+            last = KeyBuffer::from_slice(key);
+            !found
+        });
+        if found { Err(duplicate(index)) } else { Ok(()) }
+    }
+}
