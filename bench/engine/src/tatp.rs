@@ -14,9 +14,11 @@ use crate::tpcc::load::{LoadProgress, insert_columns};
 use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use firn_base::{Result, RowId, SqlState};
-use firn_storage::Row;
+use firn_storage::{Row, Rows};
 use firn_txn::{Columns, Engine, Guard, Key, Str, TableAccess, Text, Transaction, pin};
 use input::{Input, Inputs};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
 use std::io::Write;
 
 tables! {
@@ -300,18 +302,63 @@ impl Tatp {
     }
 }
 
+/// How many inputs of a client may wait at most.
+pub const MOST_QUEUED: usize = Rows::MOST;
+
 /// One client: draws inputs and runs transactions one after another.
 pub struct Worker<'t> {
     tatp: &'t Tatp,
     inputs: Inputs,
+    /// Inputs that wait, and how many of them are drawn together.
+    queue: VecDeque<Input>,
+    queued: usize,
     input: Input,
 }
 
 impl<'t> Worker<'t> {
-    /// Client `number`.
-    pub fn new(tatp: &'t Tatp, seed: u64, number: usize) -> Worker<'t> {
+    /// Client `number`, who always has one request, or several queued: then what the next ones will
+    /// touch is fetched together, as a server may that has many connections.
+    pub fn new(tatp: &'t Tatp, seed: u64, number: usize, queued: usize) -> Worker<'t> {
+        assert!((1..=MOST_QUEUED).contains(&queued));
         let inputs = Inputs::new(tatp.subscribers, seed, number);
-        Worker { tatp, inputs, input: Input::GetSubscriberData { s_id: 1 } }
+        let queue = VecDeque::with_capacity(queued);
+        Worker { tatp, inputs, queue, queued, input: Input::GetSubscriberData { s_id: 1 } }
+    }
+
+    /// Has fetched what the queued transactions will touch first.
+    fn look_ahead(&self) {
+        let (tatp, guard) = (self.tatp, &pin());
+        let mut subscribers = SmallVec::<[(i32,); MOST_QUEUED]>::new();
+        let mut changed = SmallVec::<[(i32,); MOST_QUEUED]>::new();
+        let mut accesses = SmallVec::<[(i32, i16); MOST_QUEUED]>::new();
+        let mut facilities = SmallVec::<[(i32, i16); MOST_QUEUED]>::new();
+        let mut forwarded = SmallVec::<[(i32, i16); MOST_QUEUED]>::new();
+        let mut numbers = SmallVec::<[(Text<'_>,); MOST_QUEUED]>::new();
+        for input in &self.queue {
+            match input {
+                Input::GetSubscriberData { s_id } => subscribers.push((*s_id,)),
+                Input::GetAccessData { s_id, ai_type } => accesses.push((*s_id, *ai_type)),
+                Input::GetNewDestination { s_id, sf_type, .. } => {
+                    facilities.push((*s_id, *sf_type));
+                    forwarded.push((*s_id, *sf_type));
+                }
+                Input::UpdateSubscriberData { s_id, sf_type, .. } => {
+                    changed.push((*s_id,));
+                    facilities.push((*s_id, *sf_type));
+                }
+                Input::UpdateLocation { number, .. }
+                | Input::InsertCallForwarding { number, .. }
+                | Input::DeleteCallForwarding { number, .. } => numbers.push((Text::from(number.as_str()),)),
+            }
+        }
+        let found = tatp.subscriber.look_ahead(&subscribers, &tatp.subscriber_data, guard);
+        tatp.subscriber_details.prefetch(&found);
+        tatp.access_info.look_ahead(&accesses, &tatp.access_data, guard);
+        tatp.subscriber_by_number.approach(&numbers, guard);
+        let found = tatp.special_facility.look_ahead(&facilities, &tatp.is_active, guard);
+        tatp.data_a.prefetch(&found);
+        tatp.call_forwardings.approach(&forwarded, guard);
+        tatp.subscriber.look_ahead(&changed, &tatp.bit_1, guard);
     }
 
     fn get_subscriber_data(&self, s_id: i32) -> Result<Done> {
@@ -431,7 +478,13 @@ impl Client for Worker<'_> {
     const KINDS: &'static [&'static str] = &Input::NAMES;
 
     fn next_input(&mut self) -> usize {
-        self.input = self.inputs.next();
+        if self.queue.is_empty() {
+            self.queue.extend((0..self.queued).map(|_| self.inputs.next()));
+            if self.queued > 1 {
+                self.look_ahead();
+            }
+        }
+        self.input = self.queue.pop_front().expect("it was just filled");
         self.input.kind()
     }
 
@@ -489,7 +542,7 @@ mod tests {
         load(&engine, 1_000, 1, 1, &LoadProgress::default()).unwrap();
         let tatp = Tatp::open(&engine).unwrap();
         let options = Options { clients: 1, duration: Duration::from_millis(200), core: None };
-        let client = |number| Ok(Worker::new(&tatp, 1, number));
+        let client = |number| Ok(Worker::new(&tatp, 1, number, 1));
         let report = driver::run(&client, Some(&engine), options, &Live::default()).unwrap();
         assert!(report.latencies.iter().all(|latencies| latencies.count() > 0));
         assert!(report.rollbacks > 0);

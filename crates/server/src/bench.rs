@@ -52,6 +52,10 @@ enum Workload {
         /// As prepared SQL statements instead of native calls.
         #[arg(long)]
         sql: bool,
+        /// How many requests each client has queued. What the queued ones will touch is fetched together, so
+        /// that they do not wait for memory one by one.
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16), conflicts_with = "sql")]
+        queued: u16,
     },
     /// How fast one thread inserts and changes rows, and what versions cost a scan.
     Rows {
@@ -152,7 +156,9 @@ pub fn run(options: Options) -> Result<(), Failure> {
             run_tpcc(warehouses, &run, native::Mode { isolation, interleaved: usize::from(interleaved) })
         }
         Workload::Rows { rows, runs } => run_rows(rows as usize, usize::from(runs)),
-        Workload::Tatp { subscribers, run, sql } => run_tatp(subscribers, &run, sql),
+        Workload::Tatp { subscribers, run, sql, queued } => {
+            run_tatp(subscribers, &run, sql, usize::from(queued))
+        }
         Workload::Tpch { scale, runs, data } => run_tpch(scale, runs, data),
         Workload::Ch { warehouses, run, without_queries } => run_ch(warehouses, &run, without_queries),
     }
@@ -170,7 +176,7 @@ fn run_tpcc(warehouses: i32, run: &Transactional, mode: native::Mode) -> Result<
     check(&database, scale)
 }
 
-fn run_tatp(subscribers: i32, run: &Transactional, sql: bool) -> Result<(), Failure> {
+fn run_tatp(subscribers: i32, run: &Transactional, sql: bool, queued: usize) -> Result<(), Failure> {
     let (database, _directory) = open(run)?;
     let engine = database.engine();
     with_progress("loading", tatp::expected_rows(subscribers), |progress| {
@@ -186,7 +192,7 @@ fn run_tatp(subscribers: i32, run: &Transactional, sql: bool) -> Result<(), Fail
         })?
     } else {
         let tables = tatp::Tatp::open(engine).map_err(Failure::new)?;
-        drive(&database, run, &|number| Ok(tatp::Worker::new(&tables, 1, number)))?
+        drive(&database, run, &|number| Ok(tatp::Worker::new(&tables, 1, number, queued)))?
     };
     println!("{report}");
     Ok(())

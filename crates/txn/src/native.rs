@@ -63,6 +63,7 @@ use firn_base::{ColumnId, Error, Result, RowId, SqlState, clock};
 use firn_storage::{
     Guard, Index, KeyBuffer, Misfit, Projection, Row, Rows, Table, Vectors, is_long_string, pin,
 };
+use smallvec::SmallVec;
 use std::marker::PhantomData;
 use std::ops::Bound;
 use std::time::Duration;
@@ -182,6 +183,12 @@ impl<R: Row> Columns<R> {
         }
     }
 
+    /// Has fetched what reading or setting them touches in rows of the same table that were looked for.
+    #[inline]
+    pub fn prefetch(&self, rows: &Rows) {
+        self.table.prefetch_rows_as(rows, &self.projection);
+    }
+
     /// What storage calls them.
     pub fn projection(&self) -> &Projection<R> {
         &self.projection
@@ -206,6 +213,24 @@ impl<K: Row> Key<K> {
     /// Its table.
     pub fn table(&self) -> &Arc<Table> {
         &self.table
+    }
+
+    /// Has fetched what transactions to come will touch: the ways to at most [`Rows::MOST`] full keys of
+    /// a unique index, and columns of the rows under them. For programs that know several requests at a
+    /// time: each waits for memory by itself, all of them together hardly longer. Nothing is read or noted.
+    #[inline]
+    pub fn look_ahead<R: Row>(&self, keys: &[K::Values<'_>], columns: &Columns<R>, guard: &Guard) -> Rows {
+        self.check_unique(&columns.table);
+        columns.table.locate::<K, R>(&self.index, keys, &columns.projection, guard)
+    }
+
+    /// As [`Key::look_ahead`], for the ways alone, of any index and also to the first of several keys.
+    #[inline]
+    pub fn approach(&self, keys: &[K::Values<'_>], guard: &Guard) {
+        let keys: SmallVec<[KeyBuffer; Rows::MOST]> = keys.iter().map(|key| self.encode(key)).collect();
+        let ways: SmallVec<[(&Index, &[u8]); Rows::MOST]> =
+            keys.iter().map(|key| (&*self.index, key.as_slice())).collect();
+        Index::approach(&ways, guard);
     }
 
     #[inline(always)]

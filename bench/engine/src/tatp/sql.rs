@@ -269,7 +269,7 @@ mod tests {
     fn clients_in_sql_do_what_native_ones_do() {
         let (native, sql) = (population(), population());
         let tatp = Tatp::open(native.engine()).unwrap();
-        let (transactions, left) = played(Worker::new(&tatp, 9, 1), &native);
+        let (transactions, left) = played(Worker::new(&tatp, 9, 1, 5), &native);
         let worker = SqlWorker::new(sql.connect(), SUBSCRIBERS, 9, 1).unwrap();
         let (in_sql, left_in_sql) = played(worker, &sql);
         assert_eq!(transactions, in_sql);

@@ -546,6 +546,8 @@ impl<'t> Worker<'t> {
         tx.find_many_as(&orders.key, queued, &orders.delivery, guard, |number, order| {
             found[number] = order.map(|(row, (customer, _))| (row, customer));
         });
+        // The ways to the lines of all the orders at once: nobody has gone them since these were ordered.
+        order_line.key.approach(queued, guard);
         let mut payers = [(0, 0, 0); DISTRICTS as usize];
         let mut amounts = [0; DISTRICTS as usize];
         for (number, order) in queued.iter().enumerate() {

@@ -161,10 +161,16 @@ impl Table {
         }
         let mut rows = Rows { found: [Ok(None); AT_ONCE], count: keys.len() };
         index.only_many(&buffers[..keys.len()], &mut rows.found[..keys.len()], guard);
-        for row in rows.found[..keys.len()].iter().filter_map(|found| found.ok().flatten()) {
-            self.block(row).prefetch_as(row.slot(), projection);
-        }
+        self.prefetch_rows_as(&rows, projection);
         rows
+    }
+
+    /// Asks the processor to fetch what reading or setting these columns of some rows touches.
+    #[inline]
+    pub fn prefetch_rows_as<R: Row>(&self, rows: &Rows, projection: &Projection<R>) {
+        for row in rows.found[..rows.count].iter().filter_map(|found| found.ok().flatten()) {
+            self.prefetch_as(row, projection);
+        }
     }
 
     /// Calls `visit` with the rows of [`Table::locate`], by the number of their key and in that order.
