@@ -483,7 +483,7 @@ pub(super) fn rebuild(
     context.transaction.drop_index(&storage, index.id())?;
     // A new id, because the old index stays in its table until commit.
     let fresh = firn_txn::catalog::IndexDef { oid: context.allocate(), ..index.clone() };
-    index::build(context, table, &fresh)?;
+    index::build_again(context, table, &fresh)?;
     for constraint in &mut table.constraints {
         if let ConstraintKind::PrimaryKey { index: held } | ConstraintKind::Unique { index: held } =
             &mut constraint.kind

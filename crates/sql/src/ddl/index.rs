@@ -109,8 +109,22 @@ pub(super) fn plain_columns(table: &TableDef, names: &[String]) -> Result<Vec<In
         .collect()
 }
 
-/// Builds the physical index over what the table holds. The caller has locked the table.
+/// Builds the physical index over what the table holds. The caller has locked the table. 23505 if the
+/// index is unique, whenever that is tested, and two rows share a key.
 pub(super) fn build(context: &mut Context<'_>, table: &TableDef, index: &IndexDef) -> Result<()> {
+    build_again(context, table, index)?;
+    match index.unique && !index.is_always_unique() {
+        true => {
+            let storage = context.transaction.table(table.storage());
+            context.transaction.refuse_duplicates(&storage, index.id())
+        }
+        false => Ok(()),
+    }
+}
+
+/// As [`build`] for an index that takes the place of one that was as unique. Rows may share a key of a deferrable
+/// constraint: their transaction will be asked about it.
+pub(super) fn build_again(context: &mut Context<'_>, table: &TableDef, index: &IndexDef) -> Result<()> {
     let storage = context.transaction.table(table.storage());
     let columns = index
         .columns
@@ -125,9 +139,5 @@ pub(super) fn build(context: &mut Context<'_>, table: &TableDef, index: &IndexDe
         .collect();
     let unique = index.is_always_unique();
     let spec = IndexSpec { id: index.id(), name: index.name.clone(), columns, unique };
-    context.transaction.create_index(&storage, spec)?;
-    match index.unique && !unique {
-        true => context.transaction.refuse_duplicates(&storage, index.id()),
-        false => Ok(()),
-    }
+    context.transaction.create_index(&storage, spec)
 }
