@@ -752,6 +752,15 @@ impl Block {
         heads.iter().any(|head| !head.load(Ordering::Acquire).is_null())
     }
 
+    /// Asks the processor to fetch the chain heads of rows from `first` up to but not including `end`.
+    pub fn prefetch_heads(&self, first: u32, end: u32) {
+        const HEAD: usize = size_of::<AtomicPtr<UndoHeader>>();
+        let Some(versions) = self.versions.get() else { return };
+        for line in (first as usize * HEAD..end as usize * HEAD).step_by(PART_ALIGN) {
+            versions.prefetch(line);
+        }
+    }
+
     /// Which of at most 64 rows from `first` up to but not including `end` have versions, the first one
     /// lowest. Fetches the newest of each.
     #[inline]
@@ -767,6 +776,8 @@ impl Block {
                 return bits;
             }
             prefetch(record.cast());
+            // The images of its columns.
+            prefetch(record.wrapping_byte_add(PART_ALIGN).cast());
             bits | 1 << at
         })
     }
