@@ -775,9 +775,7 @@ impl Block {
             if record.is_null() {
                 return bits;
             }
-            prefetch(record.cast());
-            // The images of its columns.
-            prefetch(record.wrapping_byte_add(PART_ALIGN).cast());
+            Record::prefetch_at(record);
             bits | 1 << at
         })
     }

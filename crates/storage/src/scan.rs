@@ -163,6 +163,9 @@ struct Gather<'a> {
 }
 
 impl Sink for Gather<'_> {
+    // Who asks for no order still likes to get the same one twice.
+    const IN_ORDER: bool = true;
+
     type Mark = usize;
 
     fn mark(&self) -> usize {

@@ -7,32 +7,36 @@
 //! taken several at a time. Within a stretch the chain heads of 64 rows tell: rows without one are taken
 //! likewise, others one by one through the version chains.
 //!
-//! Changed rows are few and far apart, and what they lead to is in no cache. So the walk looks ahead: the
-//! heads of a stretch are fetched some ranges before it is reached, and their records one range before.
+//! Changed rows are mostly few and far apart, and what they lead to is in no cache. To wait for it, record by
+//! record, would cost as much as a thousand rows without versions. So if the order of the rows does not matter,
+//! short stretches are put off until the end of the block, and then waited for all at once.
 
 use crate::block::{Block, RawCell};
 use crate::layout::RANGE_SLOTS;
 use crate::position::Position;
+use crate::version::Record;
 use crate::{Guard, Table};
 use firn_base::sync::{Arc, Ordering, fence};
-use firn_base::{ColumnId, Slot, Snapshot};
+use firn_base::{ColumnId, Slot, Snapshot, visible};
+use smallvec::SmallVec;
 
 /// Rows within a stretch that are looked at together.
 const STEP: u32 = 64;
 
 /// Rows without versions that are taken together at most: all of it is read again if somebody comes.
-const MOST_TOGETHER: u32 = 8 * RANGE_SLOTS;
+const MOST_TOGETHER: u32 = 16 * RANGE_SLOTS;
 
-/// How far ahead chain heads are fetched, …
-const HEADS_AHEAD: u32 = 2 * MOST_TOGETHER;
-/// … and records, whose heads must have come by then.
-const RECORDS_AHEAD: u32 = MOST_TOGETHER;
-/// Longer stretches are not fetched: they are those of rows that came together, and mostly have no heads
-/// any more.
-const FETCHED: u32 = 2 * STEP;
+/// Stretches up to this length are put off. Longer ones are those of rows that came together, and mostly have
+/// no heads any more.
+const PUT_OFF: u32 = STEP;
+/// Records of a chain that are fetched before it is walked.
+const FETCHED: usize = 4;
 
 /// What takes the rows.
 pub(crate) trait Sink {
+    /// Whether it wants the rows in the order of their slots.
+    const IN_ORDER: bool;
+
     /// Tells what had been taken at some time.
     type Mark;
 
@@ -58,10 +62,8 @@ pub(crate) struct Walk<'a> {
     guard: &'a Guard,
     raw: Vec<RawCell>,
     asked_for_reset: bool,
-    /// The first slot whose head has not been fetched.
-    heads_fetched: u32,
-    /// The first slot whose record has not.
-    records_fetched: u32,
+    /// The beginnings of ranges with the stretches of them that were put off.
+    put_off: Vec<(u32, (u32, u32))>,
 }
 
 impl<'a> Walk<'a> {
@@ -81,8 +83,7 @@ impl<'a> Walk<'a> {
             guard,
             raw: vec![RawCell::default(); columns.len()],
             asked_for_reset: false,
-            heads_fetched: 0,
-            records_fetched: 0,
+            put_off: Vec::new(),
         }
     }
 
@@ -93,6 +94,7 @@ impl<'a> Walk<'a> {
         while next < end {
             next = self.ranges(next, end, sink);
         }
+        self.take_put_off(end, sink);
     }
 
     /// Ends the walk.
@@ -106,7 +108,6 @@ impl<'a> Walk<'a> {
     /// Takes the range that begins at `start`, and if it has no versions also those after it that have none:
     /// the processor is quickest with what lies in one piece. Returns where they end.
     fn ranges(&mut self, start: u32, end: u32, sink: &mut impl Sink) -> u32 {
-        self.look_ahead(start);
         let end = end.min(start + MOST_TOGETHER);
         let ranges = |to: u32| (start..to).step_by(RANGE_SLOTS as usize);
         let is_clean = |start: &u32| self.block.position(Slot(*start)).stretch() == (0, 0);
@@ -129,7 +130,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Takes one range.
-    fn range(&mut self, start: u32, end: u32, sink: &mut impl Sink) {
+    fn range<S: Sink>(&mut self, start: u32, end: u32, sink: &mut S) {
         let position = self.block.position(Slot(start));
         let stretch = position.stretch();
         let mark = sink.mark();
@@ -139,8 +140,9 @@ impl<'a> Walk<'a> {
         } else {
             ((start + stretch.0).min(end), (start + stretch.1).min(end))
         };
+        let put_off = const { !S::IN_ORDER } && (1..=PUT_OFF).contains(&(stretch.1 - stretch.0));
         self.clean(start, from, sink);
-        let found = self.versioned(from, to, sink);
+        let found = put_off || self.versioned(from, to, sink);
         self.clean(to, end, sink);
         // Pairs with the release fence in `Block::link`: had a value been taken that was written since, the
         // writer's position would show.
@@ -150,8 +152,50 @@ impl<'a> Walk<'a> {
         if widened {
             sink.forget(mark);
             self.versioned(start, end, sink);
+        } else if put_off {
+            self.block.prefetch_heads(from, to);
+            self.put_off.push((start, stretch));
         } else if !found && stretch != (0, 0) {
             self.ask_for_reset(position, stretch, start);
+        }
+    }
+
+    /// Takes the stretches that were put off, as far as they lie before `end`.
+    fn take_put_off(&mut self, end: u32, sink: &mut impl Sink) {
+        if self.put_off.is_empty() {
+            return;
+        }
+        let put_off = std::mem::take(&mut self.put_off);
+        let in_slots = |(start, stretch): &(u32, (u32, u32))| {
+            ((start + stretch.0).min(end), (start + stretch.1).min(end))
+        };
+        // One record of every chain after another.
+        let mut chains: SmallVec<[Record<'_>; 32]> = SmallVec::new();
+        for (from, to) in put_off.iter().map(in_slots) {
+            let mut heads = self.block.heads_of(from, to);
+            while heads != 0 {
+                chains.extend(self.block.head(Slot(from + heads.trailing_zeros()), self.guard));
+                heads &= heads - 1;
+            }
+        }
+        for _ in 1..FETCHED {
+            chains.retain(|record| {
+                let older = (!visible(record.stamp(), self.snapshot)).then(|| record.older(self.guard));
+                match older.flatten() {
+                    Some(older) => {
+                        older.prefetch();
+                        *record = older;
+                        true
+                    }
+                    None => false,
+                }
+            });
+        }
+        for entry in put_off {
+            let ((from, to), (start, stretch)) = (in_slots(&entry), entry);
+            if !self.versioned(from, to, sink) {
+                self.ask_for_reset(self.block.position(Slot(start)), stretch, start);
+            }
         }
     }
 
@@ -171,39 +215,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Fetches what changed rows will need that come some ranges after `at`.
-    fn look_ahead(&mut self, at: u32) {
-        let end = self.block.allocated();
-        // The stretch in the range that begins there, if it is short.
-        let stretch = |start: u32| {
-            let (from, to) = self.block.position(Slot(start)).stretch();
-            (1..=FETCHED).contains(&(to - from)).then(|| (start + from, (start + to).min(end)))
-        };
-        let due = end.min(at + HEADS_AHEAD);
-        let mut next = self.heads_fetched.max(at);
-        while next < due {
-            // Who is there, of whole ranges: two cache lines.
-            self.block.prefetch_present(next as usize);
-            self.block.prefetch_present((next + RANGE_SLOTS / 2) as usize);
-            if let Some((from, to)) = stretch(next) {
-                self.block.prefetch_heads(from, to);
-            }
-            next += RANGE_SLOTS;
-        }
-        self.heads_fetched = next;
-        let due = end.min(at + RECORDS_AHEAD);
-        let mut next = self.records_fetched.max(at);
-        while next < due {
-            if let Some((from, to)) = stretch(next) {
-                for step in (from..to).step_by(STEP as usize) {
-                    self.block.heads_of(step, to.min(step + STEP));
-                }
-            }
-            next += RANGE_SLOTS;
-        }
-        self.records_fetched = next;
-    }
-
     /// Takes rows without versions: whatever is present.
     fn clean(&self, start: u32, end: u32, sink: &mut impl Sink) {
         let present = self.block.present_words();
@@ -216,6 +227,8 @@ impl<'a> Walk<'a> {
                 && present[words].iter().fold(u64::MAX, |all, word| all & word.load(Ordering::Relaxed))
                     == u64::MAX
             {
+                // As far as it takes to come.
+                self.block.prefetch_present((next + 4 * RANGE_SLOTS) as usize);
                 sink.take(next, next + RANGE_SLOTS);
                 next += RANGE_SLOTS;
                 continue;

@@ -193,6 +193,8 @@ struct Folding<'a, S, F, R> {
 }
 
 impl<R: Vectors, S: Copy, F: Fn(&mut S, R)> Sink for Folding<'_, S, F, R> {
+    const IN_ORDER: bool = false;
+
     type Mark = S;
 
     #[inline]
