@@ -62,8 +62,20 @@ pub(crate) struct Walk<'a> {
     guard: &'a Guard,
     raw: Vec<RawCell>,
     asked_for_reset: bool,
-    /// The beginnings of ranges with the stretches of them that were put off.
-    put_off: Vec<(u32, (u32, u32))>,
+    put_off: Vec<PutOff>,
+}
+
+/// A stretch that was put off.
+struct PutOff {
+    /// Where its range begins.
+    start: u32,
+    /// As its position gives it.
+    stretch: (u32, u32),
+    /// In slots, cut to what was given out.
+    from: u32,
+    to: u32,
+    /// Which of its rows have versions.
+    heads: u64,
 }
 
 impl<'a> Walk<'a> {
@@ -94,7 +106,7 @@ impl<'a> Walk<'a> {
         while next < end {
             next = self.ranges(next, end, sink);
         }
-        self.take_put_off(end, sink);
+        self.take_put_off(sink);
     }
 
     /// Ends the walk.
@@ -153,28 +165,29 @@ impl<'a> Walk<'a> {
             sink.forget(mark);
             self.versioned(start, end, sink);
         } else if put_off {
-            self.block.prefetch_heads(from, to);
-            self.put_off.push((start, stretch));
+            self.put_off.push(PutOff { start, stretch, from, to, heads: 0 });
         } else if !found && stretch != (0, 0) {
             self.ask_for_reset(position, stretch, start);
         }
     }
 
-    /// Takes the stretches that were put off, as far as they lie before `end`.
-    fn take_put_off(&mut self, end: u32, sink: &mut impl Sink) {
+    /// Takes the stretches that were put off.
+    fn take_put_off(&mut self, sink: &mut impl Sink) {
         if self.put_off.is_empty() {
             return;
         }
-        let put_off = std::mem::take(&mut self.put_off);
-        let in_slots = |(start, stretch): &(u32, (u32, u32))| {
-            ((start + stretch.0).min(end), (start + stretch.1).min(end))
-        };
+        let mut put_off = std::mem::take(&mut self.put_off);
+        for stretch in &mut put_off {
+            self.block.prefetch_heads(stretch.from, stretch.to);
+        }
         // One record of every chain after another.
         let mut chains: SmallVec<[Record<'_>; 32]> = SmallVec::new();
-        for (from, to) in put_off.iter().map(in_slots) {
-            let mut heads = self.block.heads_of(from, to);
+        for stretch in &mut put_off {
+            stretch.heads = self.block.heads_of(stretch.from, stretch.to);
+            let mut heads = stretch.heads;
             while heads != 0 {
-                chains.extend(self.block.head(Slot(from + heads.trailing_zeros()), self.guard));
+                let slot = Slot(stretch.from + heads.trailing_zeros());
+                chains.extend(self.block.head(slot, self.guard));
                 heads &= heads - 1;
             }
         }
@@ -191,9 +204,11 @@ impl<'a> Walk<'a> {
                 }
             });
         }
-        for entry in put_off {
-            let ((from, to), (start, stretch)) = (in_slots(&entry), entry);
-            if !self.versioned(from, to, sink) {
+        for PutOff { start, stretch, from, to, heads } in put_off {
+            if !self.mixed(from, to, heads, sink) {
+                self.row_by_row(from, to, sink);
+            }
+            if heads == 0 {
                 self.ask_for_reset(self.block.position(Slot(start)), stretch, start);
             }
         }
