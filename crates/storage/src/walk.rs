@@ -242,8 +242,9 @@ impl<'a> Walk<'a> {
                 && present[words].iter().fold(u64::MAX, |all, word| all & word.load(Ordering::Relaxed))
                     == u64::MAX
             {
-                // As far as it takes to come.
-                self.block.prefetch_present((next + 4 * RANGE_SLOTS) as usize);
+                // The two cache lines of a range as far ahead as it takes to come.
+                self.block.prefetch_present((next + 8 * RANGE_SLOTS) as usize);
+                self.block.prefetch_present((next + 8 * RANGE_SLOTS + RANGE_SLOTS / 2) as usize);
                 sink.take(next, next + RANGE_SLOTS);
                 next += RANGE_SLOTS;
                 continue;
