@@ -28,9 +28,9 @@ const EDGES: u64 = ASKED - 1;
 /// Stretches begin and end at multiples of this once they have been widened, so that rows which are inserted
 /// or changed one after another do not widen them one after another …
 const STEP: u32 = 64;
-/// … and before that at multiples of this: a single row that was changed costs scans a look at two cache
-/// lines of chain heads.
-const FIRST_STEP: u32 = 16;
+/// … and before that at multiples of this: a single row that was changed costs scans a look at one cache
+/// line of chain heads.
+const FIRST_STEP: u32 = 8;
 
 /// A word that changes by compare-and-swap: an atomic, or a model of one.
 pub(crate) trait Word: Default {

@@ -442,6 +442,17 @@ mod tests {
             sum
         }
 
+        fn fold(&self, snapshot: Snapshot) -> i64 {
+            let column = self.table.projection::<(i32,)>(&[ColumnId(0)]).unwrap();
+            let scan = self.table.scan_as(snapshot, &column);
+            let mut sum = 0;
+            while scan
+                .fold_next(&pin(), &mut sum, &|sum: &mut i64, (number,): (i32,)| *sum += i64::from(number))
+            {
+            }
+            sum
+        }
+
         fn stretches(&self) -> Vec<(u32, u32)> {
             let block = self.table.blocks().get(BlockNumber(0)).unwrap();
             (0..2).map(|range| block.position(Slot(range * RANGE_SLOTS)).stretch()).collect()
@@ -490,5 +501,79 @@ mod tests {
         assert_eq!(bench.stretches()[1], (64, 72));
         writes.roll_back_all(&pin());
         assert_eq!(bench.sum(newer), bench.sum(old));
+    }
+
+    /// Moves amounts between rows while others add them up: every sum is that of its snapshot.
+    #[test]
+    fn folds_see_one_state_while_others_change_the_rows() {
+        let spec = ColumnSpec { ty: SqlType::Integer, nullable: false };
+        let options = TableOptions { block_bytes: 1 << 14, ..TableOptions::default() };
+        let mut bench = Bench { table: Table::new(TableId(1), "t", vec![spec], options), now: 1 };
+        let count = 6 * RANGE_SLOTS;
+        let rows = vec![[Cell::i32(100)]; count as usize];
+        let mut ids = Vec::new();
+        bench.commit(|table, writes, snapshot, guard| {
+            table.insert_rows(writes, snapshot, &rows, guard).unwrap();
+        });
+        let scan = bench.table.scan(bench.snapshot(), &[], true);
+        while let Some(batch) = scan.next_batch(&pin()) {
+            ids.extend(batch.row_ids.unwrap().values().iter().map(|id| RowId::from_bits(*id)));
+        }
+        drop(scan);
+        let total = 100 * i64::from(count);
+        let old = bench.snapshot();
+        let table = bench.table.clone();
+        let stop = Arc::new(firn_base::sync::unmodelled::AtomicBool::new(false));
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let (bench, stop) = (Bench { table: table.clone(), now: old.read_time.0 }, stop.clone());
+                firn_base::thread::spawn("reader", move || {
+                    let mut folds = 0;
+                    while !stop.load(Ordering::Relaxed) || folds < 3 {
+                        assert_eq!(bench.fold(old), total);
+                        folds += 1;
+                    }
+                })
+            })
+            .collect();
+        // What the readers' snapshot needs stays: nothing is collected, write sets are kept.
+        let random = &mut firn_base::random::Random::seeded(3);
+        let mut kept = Vec::new();
+        for round in 0..if cfg!(miri) { 20 } else { 2_000 } {
+            let guard = &pin();
+            let owner = Stamp::transaction(10 + round);
+            let mut writes = WriteSet::new(owner, None);
+            writes.touch(&table);
+            let snapshot = Snapshot { read_time: Time(2 + round), owner };
+            for change in [-1, 1] {
+                let row = ids[random.uniform(0, ids.len() as i64 - 1) as usize];
+                let mut cells = [Cell::Null];
+                assert!(table.read(snapshot, row, &[ColumnId(0)], &mut cells, guard));
+                let Cell::Word(now) = cells[0] else { panic!("a number") };
+                table
+                    .update(
+                        &mut writes,
+                        snapshot,
+                        row,
+                        &[ColumnId(0)],
+                        &[Cell::i32(now as i32 + change)],
+                        guard,
+                    )
+                    .unwrap();
+            }
+            writes.stamp(Time(3 + round));
+            kept.push(writes);
+            if round % 100 == 0 {
+                let newest = Snapshot { read_time: Time(3 + round), owner: Stamp::transaction(1) };
+                assert_eq!(bench.fold(newest), total);
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        let mut garbage = Garbage::default();
+        for (writes, round) in kept.into_iter().zip(0..) {
+            writes.retire(Time(3 + round)).0.collect(&mut garbage, &pin());
+        }
+        garbage.free(&pin());
     }
 }
