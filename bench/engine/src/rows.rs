@@ -2,13 +2,15 @@
 //! 000, table 2.2), and what versions cost a scan (its figures 2.8 to 2.10). Without a log.
 
 use crate::schema::tables;
+use arrow_array::cast::AsArray;
+use arrow_array::types::Int32Type;
 use arrow_array::{ArrayRef, Int32Array};
 use firn_base::clock::now;
 use firn_base::random::Random;
 use firn_base::sync::Arc;
 use firn_base::{Result, RowId};
 use firn_storage::Table;
-use firn_txn::{Columns, Config, Engine, TableAccess, pin};
+use firn_txn::{Columns, Config, Engine, TableAccess, Transaction, pin};
 use std::time::Duration;
 
 tables! {
@@ -31,6 +33,15 @@ tables! {
 
     /// Two integers.
     pairs {
+        columns {
+            x: Integer;
+            y: Integer;
+        }
+        primary key ();
+    }
+
+    /// Two integers.
+    changed_pairs {
         columns {
             x: Integer;
             y: Integer;
@@ -128,21 +139,27 @@ pub struct Scans {
     pub rows: usize,
     /// A loop over two arrays.
     pub arrays: Duration,
-    /// A scan of rows without versions.
+    /// A fold of rows without versions, where they lie.
     pub clean: Duration,
-    /// A scan by a snapshot from which rows are hidden that others have changed since, four times each:
+    /// The same by a snapshot from which rows are hidden that others have changed since, four times each:
     /// 0.01 % of them.
     pub dirty: Duration,
-    /// A loop over the same rows that looks at every one's versions.
+    /// A scan of rows without versions that gives slices, which are copies.
+    pub slices: Duration,
+    /// A scan of rows without versions that gives Arrow batches, as SQL takes them.
+    pub batches: Duration,
+    /// A loop over the ids of all rows that looks at every one's versions.
     pub row_by_row: Duration,
 }
 
-/// Loads `rows` pairs and scans them `runs` times in each way.
+/// Loads `rows` pairs and adds them up `runs` times in each way, one after another.
 pub fn scans(rows: usize, runs: usize) -> Result<Scans> {
+    // One stays as it was loaded, of the other some rows are changed.
     let engine = Engine::open(Config::default())?;
     pairs::SCHEMA.create(&engine)?;
+    changed_pairs::SCHEMA.create(&engine)?;
     let access = TableAccess::open(&engine, pairs::SCHEMA.name)?;
-    let table = access.table();
+    let changed = TableAccess::open(&engine, changed_pairs::SCHEMA.name)?;
     const BATCH: usize = 1 << 20;
     let mut arrays: [Vec<i32>; 2] = [Vec::with_capacity(rows), Vec::with_capacity(rows)];
     let mut random = Random::seeded(2);
@@ -156,29 +173,18 @@ pub fn scans(rows: usize, runs: usize) -> Result<Scans> {
                 Arc::new(Int32Array::from_iter_values(array[start..].iter().copied())) as ArrayRef
             })
             .collect();
-        let mut tx = engine.begin();
-        tx.insert_batch(table, &columns, &pin())?;
-        let _in_memory = tx.commit()?;
+        for table in [access.table(), changed.table()] {
+            let mut tx = engine.begin();
+            tx.insert_batch(table, &columns, &pin())?;
+            let _in_memory = tx.commit()?;
+        }
     }
     let expected: i64 = arrays.iter().map(|array| add(array)).sum();
 
-    let time = |work: &mut dyn FnMut() -> i64| {
-        let mut times: Vec<Duration> = (0..runs)
-            .map(|_| {
-                let start = now();
-                assert_eq!(work(), expected, "every way sees the same rows");
-                start.elapsed()
-            })
-            .collect();
-        crate::median(&mut times)
-    };
-    let arrays = time(&mut || arrays.iter().map(|array| add(array)).sum());
-
     let both: Columns<(i32, i32)> = access.all_columns()?;
-    let scan = |tx: &firn_txn::Transaction| {
-        let mut sum = 0;
-        tx.scan_as(&both, |(x, y)| sum += add(x) + add(y));
-        sum
+    let changed_both: Columns<(i32, i32)> = changed.all_columns()?;
+    let fold = |tx: &Transaction, columns| {
+        tx.fold_as(columns, 0, |sum: &mut i64, (x, y)| *sum += i64::from(x) + i64::from(y))
     };
     // The versions of the load are collected, and the first scan finds that there are none.
     while engine.garbage_backlog() > 0 {
@@ -186,31 +192,61 @@ pub fn scans(rows: usize, runs: usize) -> Result<Scans> {
     }
     let reader = engine.begin_read_only();
     for _ in 0..3 {
-        scan(&reader);
+        fold(&reader, &both);
+        fold(&reader, &changed_both);
         firn_base::clock::sleep(Duration::from_millis(50));
     }
-    let clean = time(&mut || scan(&reader));
-
-    let ids = row_ids(table);
+    let ids = row_ids(access.table());
+    let changed_ids = row_ids(changed.table());
     for _ in 0..rows / 10_000 {
-        let row = ids[random.uniform(0, rows as i64 - 1) as usize];
+        let row = changed_ids[random.uniform(0, rows as i64 - 1) as usize];
         for value in 0..4 {
             let mut tx = engine.begin();
-            tx.update_as(&both, row, &(value, value), &pin())?;
+            tx.update_as(&changed_both, row, &(value, value), &pin())?;
             let _in_memory = tx.commit()?;
         }
     }
-    let dirty = time(&mut || scan(&reader));
-    let row_by_row = time(&mut || {
-        let guard = &pin();
-        let read = |row: &RowId| {
-            let (x, y) =
-                table.read_as(reader.snapshot(), *row, both.projection(), guard).expect("it is there");
-            i64::from(x) + i64::from(y)
-        };
-        ids.iter().map(read).sum()
-    });
-    Ok(Scans { rows, arrays, clean, dirty, row_by_row })
+    drop(changed_ids);
+
+    let ways: [&dyn Fn() -> i64; 6] = [
+        &|| arrays.iter().map(|array| add(array)).sum(),
+        &|| fold(&reader, &both),
+        &|| fold(&reader, &changed_both),
+        &|| {
+            let mut sum = 0;
+            reader.scan_as(&both, |(x, y)| sum += add(x) + add(y));
+            sum
+        },
+        &|| {
+            let scan = access.table().scan(reader.snapshot(), both.projection().columns(), false);
+            let mut sum = 0;
+            while let Some(batch) = scan.next_batch(&pin()) {
+                let numbers = |column: &ArrayRef| add(column.as_primitive::<Int32Type>().values());
+                sum += batch.columns.iter().map(numbers).sum::<i64>();
+            }
+            sum
+        },
+        &|| {
+            let (guard, table) = (&pin(), access.table());
+            let read = |row: &RowId| {
+                let (x, y) =
+                    table.read_as(reader.snapshot(), *row, both.projection(), guard).expect("it is there");
+                i64::from(x) + i64::from(y)
+            };
+            ids.iter().map(read).sum()
+        },
+    ];
+    let mut times = [const { Vec::new() }; 6];
+    for _ in 0..runs {
+        for (way, times) in ways.iter().zip(&mut times) {
+            let start = now();
+            assert_eq!(way(), expected, "every way sees the same rows");
+            times.push(start.elapsed());
+        }
+    }
+    let [arrays, clean, dirty, slices, batches, row_by_row] =
+        times.map(|mut times| crate::median(&mut times));
+    Ok(Scans { rows, arrays, clean, dirty, slices, batches, row_by_row })
 }
 
 /// The sum of numbers.

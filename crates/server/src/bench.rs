@@ -204,8 +204,10 @@ fn run_rows(rows: usize, runs: usize) -> Result<(), Failure> {
     let speed = |time: Duration| scans.arrays.as_secs_f64() / time.as_secs_f64();
     for (what, time) in [
         ("two arrays", scans.arrays),
-        ("scan, no versions", scans.clean),
-        ("scan, 0.01 % of the rows changed", scans.dirty),
+        ("fold, no versions", scans.clean),
+        ("fold, 0.01 % of the rows changed", scans.dirty),
+        ("slices, no versions", scans.slices),
+        ("Arrow batches, no versions", scans.batches),
         ("row by row, every version pointer", scans.row_by_row),
     ] {
         println!("{what:<36}{:>10}{:>8.2} of the arrays' speed", short_duration(time), speed(time));

@@ -755,6 +755,15 @@ impl Block {
         heads.iter().any(|head| !head.load(Ordering::Acquire).is_null())
     }
 
+    /// Asks the processor to fetch the chain heads of rows from `first` up to but not including `end`.
+    pub fn prefetch_heads(&self, first: u32, end: u32) {
+        const HEAD: usize = size_of::<AtomicPtr<UndoHeader>>();
+        let Some(versions) = self.versions.get() else { return };
+        for line in (first as usize * HEAD..end as usize * HEAD).step_by(PART_ALIGN) {
+            versions.prefetch(line);
+        }
+    }
+
     /// Which of at most 64 rows from `first` up to but not including `end` have versions, the first one
     /// lowest. Fetches the newest of each.
     #[inline]
@@ -769,7 +778,7 @@ impl Block {
             if record.is_null() {
                 return bits;
             }
-            prefetch(record.cast());
+            Record::prefetch_at(record);
             bits | 1 << at
         })
     }

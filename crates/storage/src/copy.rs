@@ -1,10 +1,10 @@
-//! Copies of memory that others may be writing to.
+//! Copies and loads of memory that others may be writing to, many values at a time.
 
 use crate::memory::Atomic;
 use firn_base::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// Atomics that scans copy.
-pub(crate) trait Number: Atomic {
+pub trait Number: Atomic {
     /// What one holds.
     type Plain: Copy;
 
@@ -24,6 +24,70 @@ macro_rules! numbers {
     )*};
 }
 numbers!(AtomicU16: u16, AtomicU32: u32, AtomicU64: u64);
+
+/// How many values are loaded together.
+pub(crate) const LANES: usize = 16;
+
+/// A way to load what atomics hold, as relaxed loads of one after another would. Others may be writing to
+/// them.
+pub trait Loads {
+    /// # Safety
+    /// The processor has the instructions.
+    unsafe fn load<A: Number>(source: &[A; LANES]) -> [A::Plain; LANES];
+}
+
+/// One by one.
+pub(crate) enum OneByOne {}
+
+impl Loads for OneByOne {
+    #[inline(always)]
+    unsafe fn load<A: Number>(source: &[A; LANES]) -> [A::Plain; LANES] {
+        std::array::from_fn(|lane| source[lane].load_relaxed())
+    }
+}
+
+/// By vectors of AVX2. The compiler makes one instruction of each atomic load, and of what follows them
+/// instructions for single values; of these loads it goes on with vectors, as it would from a slice. Values
+/// may be torn, as in [`append`].
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+pub(crate) enum Avx2 {}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+impl Loads for Avx2 {
+    #[inline(always)]
+    unsafe fn load<A: Number>(source: &[A; LANES]) -> [A::Plain; LANES] {
+        // SAFETY: by the caller.
+        unsafe { load_avx2(source) }
+    }
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "avx2")]
+#[inline]
+fn load_avx2<A: Number>(source: &[A; LANES]) -> [A::Plain; LANES] {
+    use std::arch::{asm, x86_64::__m256i};
+    const {
+        assert!(size_of::<A>() == size_of::<A::Plain>());
+        assert!(size_of::<[A; LANES]>().is_multiple_of(size_of::<__m256i>()));
+    }
+    let mut values = std::mem::MaybeUninit::<[A::Plain; LANES]>::uninit();
+    for part in 0..size_of::<[A; LANES]>() / size_of::<__m256i>() {
+        let vector: __m256i;
+        // SAFETY: the part lies within the atomics, of which it is loads, several at a time; and what is
+        // written lies within the values. Without `pure`, so that it is not done twice.
+        unsafe {
+            asm!(
+                "vmovdqu {vector}, [{place}]",
+                vector = lateout(ymm_reg) vector,
+                place = in(reg) source.as_ptr().cast::<__m256i>().add(part),
+                options(nostack, preserves_flags, readonly),
+            );
+            values.as_mut_ptr().cast::<__m256i>().add(part).write_unaligned(vector);
+        }
+    }
+    // SAFETY: all of it was written, and atomics of this size hold values of any bits.
+    unsafe { values.assume_init() }
+}
 
 /// Appends what the atomics hold, as relaxed loads of one after another would. Others may be writing to
 /// them.

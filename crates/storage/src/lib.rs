@@ -30,6 +30,7 @@ mod spare;
 pub mod state;
 mod undo;
 mod version;
+mod walk;
 
 pub use budget::{Held, MemoryBudget, Pressure, print_bytes};
 pub use collect::Garbage;

@@ -229,7 +229,7 @@ fn layout(bytes: usize) -> Layout {
 }
 
 /// Atomics that may be made from zero bytes.
-pub(crate) trait Atomic {}
+pub trait Atomic {}
 impl Atomic for AtomicU16 {}
 impl Atomic for AtomicU32 {}
 impl Atomic for AtomicU64 {}

@@ -25,9 +25,12 @@ const ASKED: u64 = 1 << 32;
 const NEXT_RESET: u64 = 1 << 33;
 const EDGES: u64 = ASKED - 1;
 
-/// Stretches begin and end at multiples of this, so that rows which are inserted one after another do not
-/// widen them one after another.
+/// Stretches begin and end at multiples of this once they have been widened, so that rows which are inserted
+/// or changed one after another do not widen them one after another …
 const STEP: u32 = 64;
+/// … and before that at multiples of this: a single row that was changed costs scans a look at one cache
+/// line of chain heads.
+const FIRST_STEP: u32 = 8;
 
 /// A word that changes by compare-and-swap: an atomic, or a model of one.
 pub(crate) trait Word: Default {
@@ -66,17 +69,22 @@ impl<W: Word> Position<W> {
         let entry = self.0.load(Ordering::Relaxed);
         let (from, to) = edges(entry);
         if entry & ASKED != 0 || first < from || end > to {
-            self.widen(first / STEP * STEP, end.next_multiple_of(STEP));
+            self.widen(first, end);
         }
     }
 
     #[cold]
     fn widen(&self, first: u32, end: u32) {
+        let in_steps = |step| (first / step * step, end.next_multiple_of(step));
         let mut entry = self.0.load(Ordering::Relaxed);
         loop {
             let (from, to) = match edges(entry) {
-                (_, 0) => (first, end),
-                (from, to) => (from.min(first), to.max(end)),
+                (_, 0) => in_steps(FIRST_STEP),
+                (from, to) if from <= first && end <= to => (from, to),
+                (from, to) => {
+                    let (first, end) = in_steps(STEP);
+                    (from.min(first), to.max(end))
+                }
             };
             let widened = entry & !EDGES & !ASKED | u64::from(from) << 16 | u64::from(to);
             match self.0.compare_exchange(entry, widened, Ordering::AcqRel) {
@@ -128,18 +136,23 @@ mod tests {
         let position: Position = Position::default();
         assert_eq!(position.stretch(), (0, 0));
         position.cover(Slot(5 * RANGE_SLOTS + 100), 1);
-        assert_eq!(position.stretch(), (64, 128));
+        assert_eq!(position.stretch(), (96, 104));
         position.cover(Slot(1000), 24);
+        assert_eq!(position.stretch(), (96, 1024));
+        let reset = position.ask((96, 1024)).unwrap();
+        assert!(position.ask((96, 1024)).is_none(), "it has been asked for");
+        position.cover(Slot(100), 1);
+        position.finish(reset);
+        assert_eq!(position.stretch(), (96, 1024), "a writer came first");
+        let again = position.ask((96, 1024)).unwrap();
+        position.finish(reset);
+        assert_eq!(position.stretch(), (96, 1024), "that was not the one asked for");
+        position.cover(Slot(95), 1);
         assert_eq!(position.stretch(), (64, 1024));
-        let reset = position.ask((64, 1024)).unwrap();
-        assert!(position.ask((64, 1024)).is_none(), "it has been asked for");
-        position.cover(Slot(70), 1);
-        position.finish(reset);
-        assert_eq!(position.stretch(), (64, 1024), "a writer came first");
-        let again = position.ask((64, 1024)).unwrap();
-        position.finish(reset);
-        assert_eq!(position.stretch(), (64, 1024), "that was not the one asked for");
         position.finish(again);
+        assert_eq!(position.stretch(), (64, 1024), "a writer came first");
+        let last = position.ask((64, 1024)).unwrap();
+        position.finish(last);
         assert_eq!(position.stretch(), (0, 0));
         assert!(position.ask((64, 1024)).is_none(), "it is empty already");
     }

@@ -1,16 +1,10 @@
-//! Scans: what a snapshot sees of a table, as Arrow batches.
-//!
-//! A scan goes through a block in ranges of 1,024 slots. The versioned positions of a range tell
-//! within which stretch rows may have versions ([`crate::position`]); everything outside it is copied
-//! column by column, as fast as memory allows (seed 000 §2.2.6). After the copy the positions are read
-//! again: if the stretch has widened meanwhile, the range is read again by the stretch's rules.
-//! Within it the chain heads tell: 64 rows without one are copied likewise, others row by row through
-//! the version chains.
+//! Scans: what a snapshot sees of a table, as Arrow batches. How they go through a block is in
+//! [`crate::walk`].
 
 use crate::block::{Block, RawCell};
 use crate::copy::{append, append_pairs};
 use crate::layout::{RANGE_SLOTS, Unit};
-use crate::position::Position;
+use crate::walk::{Sink, Walk};
 use crate::{Guard, Table, arrow, spare};
 use arrow_array::types::Decimal128Type;
 use arrow_array::{
@@ -19,16 +13,13 @@ use arrow_array::{
 };
 use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, Buffer, NullBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
-use firn_base::sync::{Arc, AtomicU64, Ordering, fence};
+use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{BlockNumber, ColumnId, Slot, Snapshot, SqlType};
 
 /// Rows of one batch at most.
 pub const BATCH_ROWS: usize = 8192;
 
 const RANGES_PER_BATCH: u32 = BATCH_ROWS as u32 / RANGE_SLOTS;
-
-/// Rows within a stretch with versions of which none may have one, looked at together.
-const VERSIONED_STEP: u32 = 64;
 
 /// Rows of one stretch of a table.
 pub struct ScanBatch {
@@ -90,30 +81,38 @@ impl TableScan {
         guard: &Guard,
         visit: &mut dyn FnMut(&mut dyn Iterator<Item = &Values>),
     ) -> bool {
-        assert!(self.as_stored, "the scan was begun for batches");
-        let number = BlockNumber(self.next.fetch_add(1, Ordering::Relaxed));
-        if number.0 >= self.blocks {
-            return false;
-        }
-        let block = self.table.blocks().get(number).expect("counted when the scan began");
-        let mut gather = self.gather(block, self.batch_rows, guard);
+        let Some(block) = self.next_whole_block() else { return false };
+        let mut gather = self.gather(block, self.batch_rows);
+        let mut walk = self.walk(block, guard);
         let end = block.allocated();
-        let mut next = 0;
-        while next < end {
-            let to = end.min(next + self.batch_rows);
-            gather.truncate(0);
-            while next < to {
-                next = gather.ranges(next, to);
-            }
+        for start in (0..end).step_by(self.batch_rows as usize) {
+            gather.forget(0);
+            walk.rows(start, end.min(start + self.batch_rows), &mut gather);
             if gather.rows > 0 {
                 visit(&mut gather.columns.iter().map(|column| &column.values));
             }
         }
-        if gather.asked_for_reset {
-            guard.flush();
-        }
+        walk.finish();
         gather.columns.into_iter().for_each(Column::keep);
         true
+    }
+
+    /// The next block of a scan that gives none in parts.
+    pub(crate) fn next_whole_block(&self) -> Option<&Block> {
+        assert!(self.as_stored, "the scan was begun for batches");
+        let number = BlockNumber(self.next.fetch_add(1, Ordering::Relaxed));
+        (number.0 < self.blocks)
+            .then(|| self.table.blocks().get(number).expect("counted when the scan began"))
+    }
+
+    /// The columns that it shows.
+    pub(crate) fn columns(&self) -> &[ColumnId] {
+        &self.columns
+    }
+
+    /// A walk through a block of the table.
+    pub(crate) fn walk<'a>(&'a self, block: &'a Block, guard: &'a Guard) -> Walk<'a> {
+        Walk::new(&self.table, block, self.snapshot, &self.columns, guard)
     }
 
     /// The next batch, of at most [`BATCH_ROWS`] rows; never empty. `None` when the table is through.
@@ -135,234 +134,45 @@ impl TableScan {
         }
     }
 
-    fn gather<'a>(&'a self, block: &'a Block, rows: u32, guard: &'a Guard) -> Gather<'a> {
+    fn gather<'a>(&self, block: &'a Block, rows: u32) -> Gather<'a> {
         let column = |column: &ColumnId| Column::new(block, *column, rows as usize, self.as_stored);
         Gather {
-            scan: self,
             block,
-            guard,
             columns: self.columns.iter().map(column).collect(),
-            asked_for_reset: false,
             rows: 0,
             row_ids: self.row_ids.then(Vec::new),
-            raw: vec![RawCell::default(); self.columns.len()],
         }
     }
 
     fn read(&self, block: &Block, first: u32, end: u32, guard: &Guard) -> Option<ScanBatch> {
         debug_assert!(end - first <= RANGES_PER_BATCH * RANGE_SLOTS);
-        let mut gather = self.gather(block, end - first, guard);
-        let mut next = first;
-        while next < end {
-            next = gather.ranges(next, end);
-        }
-        if gather.asked_for_reset {
-            // Threads of a pool might not defer enough for that to happen by itself.
-            guard.flush();
-        }
+        let mut gather = self.gather(block, end - first);
+        let mut walk = self.walk(block, guard);
+        walk.rows(first, end, &mut gather);
+        walk.finish();
         gather.finish()
     }
 }
 
 /// A batch in the making.
 struct Gather<'a> {
-    scan: &'a TableScan,
     block: &'a Block,
-    guard: &'a Guard,
     columns: Vec<Column<'a>>,
-    asked_for_reset: bool,
     rows: usize,
     row_ids: Option<Vec<u64>>,
-    raw: Vec<RawCell>,
 }
 
-impl Gather<'_> {
-    /// Adds the rows of the range that begins at `start`, and if it has no versions also those of the
-    /// ranges after it that have none: the processor is quickest with what lies in one piece. Returns where
-    /// they end.
-    fn ranges(&mut self, start: u32, end: u32) -> u32 {
-        let ranges = |to: u32| (start..to).step_by(RANGE_SLOTS as usize);
-        let is_clean = |start: &u32| self.block.position(Slot(*start)).stretch() == (0, 0);
-        let clean = ranges(end).take_while(is_clean).count() as u32;
-        let to = end.min(start + clean.max(1) * RANGE_SLOTS);
-        if clean > 1 {
-            let rows_before = self.rows;
-            self.clean(start, to);
-            // As in `range`.
-            fence(Ordering::Acquire);
-            let is_clean = |start: u32| self.block.position(Slot(start)).stretch() == (0, 0);
-            if ranges(to).all(is_clean) {
-                return to;
-            }
-            self.truncate(rows_before);
-        }
-        for start in ranges(to) {
-            self.range(start, to.min(start + RANGE_SLOTS));
-        }
-        to
+impl Sink for Gather<'_> {
+    // Who asks for no order still likes to get the same one twice.
+    const IN_ORDER: bool = true;
+
+    type Mark = usize;
+
+    fn mark(&self) -> usize {
+        self.rows
     }
 
-    /// Adds the rows of one range.
-    fn range(&mut self, start: u32, end: u32) {
-        let position = self.block.position(Slot(start));
-        let stretch = position.stretch();
-        let rows_before = self.rows;
-        // The stretch in slots, cut to what was given out.
-        let (from, to) = if stretch == (0, 0) {
-            (end, end)
-        } else {
-            ((start + stretch.0).min(end), (start + stretch.1).min(end))
-        };
-        self.clean(start, from);
-        let found = self.versioned(from, to);
-        self.clean(to, end);
-        // Pairs with the release fence in `Block::link`: had a copied value been written since, the
-        // writer's position would show.
-        fence(Ordering::Acquire);
-        let now = position.stretch();
-        let widened = now != (0, 0) && (stretch == (0, 0) || now.0 < stretch.0 || now.1 > stretch.1);
-        if widened {
-            self.truncate(rows_before);
-            self.versioned(start, end);
-        } else if !found && stretch != (0, 0) {
-            self.ask_for_reset(position, stretch, start);
-        }
-    }
-
-    /// Sees to it that the next scan need not look for versions here, where there are none any more.
-    #[cold]
-    fn ask_for_reset(&mut self, position: &Position, stretch: (u32, u32), start: u32) {
-        if let Some(reset) = position.ask(stretch) {
-            // A table that is dropped meanwhile shall not be kept for this.
-            let (table, number) = (Arc::downgrade(&self.scan.table), self.block.number);
-            self.guard.defer(move || {
-                if let Some(table) = table.upgrade() {
-                    let block = table.blocks().get(number).expect("tables keep their blocks");
-                    block.finish_reset(start, reset);
-                }
-            });
-            self.asked_for_reset = true;
-        }
-    }
-
-    /// Adds rows without versions: whatever is present.
-    fn clean(&mut self, start: u32, end: u32) {
-        let present = self.block.present_words();
-        let mut next = start;
-        while next < end {
-            // A word of the bitmap at a time; runs of rows within it, or over several full words.
-            let mut word = present[next as usize / 64].load(Ordering::Relaxed) >> (next % 64);
-            let in_word = (64 - next % 64).min(end - next);
-            if in_word < 64 {
-                word &= (1 << in_word) - 1;
-            }
-            if word == 0 {
-                next += in_word;
-                continue;
-            }
-            let skip = word.trailing_zeros();
-            let run = (word >> skip).trailing_ones();
-            let from = next + skip;
-            let mut to = from + run;
-            if to == next + in_word {
-                while to < end
-                    && end - to >= 64
-                    && present[to as usize / 64].load(Ordering::Relaxed) == u64::MAX
-                {
-                    to += 64;
-                }
-            }
-            self.copy(from, to);
-            next = to;
-        }
-    }
-
-    fn copy(&mut self, from: u32, to: u32) {
-        for column in &mut self.columns {
-            column.copy(from as usize, to as usize);
-        }
-        self.add_row_ids(from, to);
-        self.rows += (to - from) as usize;
-    }
-
-    /// Adds rows that may have versions; whether some have.
-    fn versioned(&mut self, start: u32, end: u32) -> bool {
-        if self.clean_by_heads(start, end) {
-            return false;
-        }
-        let mut next = start;
-        while next < end {
-            let to = end.min((next / VERSIONED_STEP + 1) * VERSIONED_STEP);
-            if !self.clean_by_heads(next, to) && !self.mixed(next, to) {
-                self.row_by_row(next, to);
-            }
-            next = to;
-        }
-        true
-    }
-
-    /// Adds rows without versions, after a look at each one's chain head. False, and none is added, if
-    /// one has some.
-    fn clean_by_heads(&mut self, start: u32, end: u32) -> bool {
-        if self.block.has_versions(start, end) {
-            return false;
-        }
-        let rows_before = self.rows;
-        self.clean(start, end);
-        // Pairs with the release fence in `Block::link`: had a copied value been written since, there
-        // would be a head, which stays as long as our snapshot needs it.
-        fence(Ordering::Acquire);
-        let clean = !self.block.has_versions(start, end);
-        if !clean {
-            self.truncate(rows_before);
-        }
-        clean
-    }
-
-    /// Adds at most [`VERSIONED_STEP`] rows, of which some have versions. False, and none is added, if
-    /// more come to have some meanwhile.
-    fn mixed(&mut self, start: u32, end: u32) -> bool {
-        let rows_before = self.rows;
-        let heads = self.block.heads_of(start, end);
-        let mut next = start;
-        while next < end {
-            let left = heads >> (next - start);
-            let to = end.min(next + left.trailing_zeros());
-            self.clean(next, to);
-            next = end.min(to + (heads.checked_shr(to - start).unwrap_or(0)).trailing_ones());
-            self.row_by_row(to, next);
-        }
-        // As in `clean_by_heads`.
-        fence(Ordering::Acquire);
-        let unchanged = self.block.heads_of(start, end) & !heads == 0;
-        if !unchanged {
-            self.truncate(rows_before);
-        }
-        unchanged
-    }
-
-    /// Adds rows one by one, as the snapshot sees them.
-    fn row_by_row(&mut self, start: u32, end: u32) {
-        for slot in (start..end).map(Slot) {
-            let seen =
-                self.block.read_raw(slot, self.scan.snapshot, &self.scan.columns, &mut self.raw, self.guard);
-            if seen {
-                for (column, raw) in self.columns.iter_mut().zip(&self.raw) {
-                    column.push(*raw);
-                }
-                self.add_row_ids(slot.0, slot.0 + 1);
-                self.rows += 1;
-            }
-        }
-    }
-
-    fn add_row_ids(&mut self, from: u32, to: u32) {
-        if let Some(row_ids) = &mut self.row_ids {
-            row_ids.extend((from..to).map(|slot| self.block.row(Slot(slot)).to_bits()));
-        }
-    }
-
-    fn truncate(&mut self, rows: usize) {
+    fn forget(&mut self, rows: usize) {
         for column in &mut self.columns {
             column.truncate(rows);
         }
@@ -370,6 +180,30 @@ impl Gather<'_> {
             row_ids.truncate(rows);
         }
         self.rows = rows;
+    }
+
+    fn take(&mut self, from: u32, to: u32) {
+        for column in &mut self.columns {
+            column.copy(from as usize, to as usize);
+        }
+        self.add_row_ids(from, to);
+        self.rows += (to - from) as usize;
+    }
+
+    fn take_row(&mut self, slot: Slot, cells: &[RawCell]) {
+        for (column, cell) in self.columns.iter_mut().zip(cells) {
+            column.push(*cell);
+        }
+        self.add_row_ids(slot.0, slot.0 + 1);
+        self.rows += 1;
+    }
+}
+
+impl Gather<'_> {
+    fn add_row_ids(&mut self, from: u32, to: u32) {
+        if let Some(row_ids) = &mut self.row_ids {
+            row_ids.extend((from..to).map(|slot| self.block.row(Slot(slot)).to_bits()));
+        }
     }
 
     fn finish(self) -> Option<ScanBatch> {
@@ -608,6 +442,17 @@ mod tests {
             sum
         }
 
+        fn fold(&self, snapshot: Snapshot) -> i64 {
+            let column = self.table.projection::<(i32,)>(&[ColumnId(0)]).unwrap();
+            let scan = self.table.scan_as(snapshot, &column);
+            let mut sum = 0;
+            while scan
+                .fold_next(&pin(), &mut sum, &|sum: &mut i64, (number,): (i32,)| *sum += i64::from(number))
+            {
+            }
+            sum
+        }
+
         fn stretches(&self) -> Vec<(u32, u32)> {
             let block = self.table.blocks().get(BlockNumber(0)).unwrap();
             (0..2).map(|range| block.position(Slot(range * RANGE_SLOTS)).stretch()).collect()
@@ -640,7 +485,7 @@ mod tests {
             }
             assert_eq!(bench.sum(bench.snapshot()), 2 * i64::from(RANGE_SLOTS) + round);
             bench.commit(update(RANGE_SLOTS + 70, 2 + round as i32));
-            assert_eq!(bench.stretches(), [(0, 0), (64, 128)]);
+            assert_eq!(bench.stretches(), [(0, 0), (64, 72)]);
         }
 
         // A version that somebody needs keeps the stretch, and what others see.
@@ -653,8 +498,82 @@ mod tests {
             assert_eq!(bench.sum(newer) - bench.sum(old), 96);
             pin().flush();
         }
-        assert_eq!(bench.stretches()[1], (64, 128));
+        assert_eq!(bench.stretches()[1], (64, 72));
         writes.roll_back_all(&pin());
         assert_eq!(bench.sum(newer), bench.sum(old));
+    }
+
+    /// Moves amounts between rows while others add them up: every sum is that of its snapshot.
+    #[test]
+    fn folds_see_one_state_while_others_change_the_rows() {
+        let spec = ColumnSpec { ty: SqlType::Integer, nullable: false };
+        let options = TableOptions { block_bytes: 1 << 14, ..TableOptions::default() };
+        let mut bench = Bench { table: Table::new(TableId(1), "t", vec![spec], options), now: 1 };
+        let count = 6 * RANGE_SLOTS;
+        let rows = vec![[Cell::i32(100)]; count as usize];
+        let mut ids = Vec::new();
+        bench.commit(|table, writes, snapshot, guard| {
+            table.insert_rows(writes, snapshot, &rows, guard).unwrap();
+        });
+        let scan = bench.table.scan(bench.snapshot(), &[], true);
+        while let Some(batch) = scan.next_batch(&pin()) {
+            ids.extend(batch.row_ids.unwrap().values().iter().map(|id| RowId::from_bits(*id)));
+        }
+        drop(scan);
+        let total = 100 * i64::from(count);
+        let old = bench.snapshot();
+        let table = bench.table.clone();
+        let stop = Arc::new(firn_base::sync::unmodelled::AtomicBool::new(false));
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                let (bench, stop) = (Bench { table: table.clone(), now: old.read_time.0 }, stop.clone());
+                firn_base::thread::spawn("reader", move || {
+                    let mut folds = 0;
+                    while !stop.load(Ordering::Relaxed) || folds < 3 {
+                        assert_eq!(bench.fold(old), total);
+                        folds += 1;
+                    }
+                })
+            })
+            .collect();
+        // What the readers' snapshot needs stays: nothing is collected, write sets are kept.
+        let random = &mut firn_base::random::Random::seeded(3);
+        let mut kept = Vec::new();
+        for round in 0..if cfg!(miri) { 20 } else { 2_000 } {
+            let guard = &pin();
+            let owner = Stamp::transaction(10 + round);
+            let mut writes = WriteSet::new(owner, None);
+            writes.touch(&table);
+            let snapshot = Snapshot { read_time: Time(2 + round), owner };
+            for change in [-1, 1] {
+                let row = ids[random.uniform(0, ids.len() as i64 - 1) as usize];
+                let mut cells = [Cell::Null];
+                assert!(table.read(snapshot, row, &[ColumnId(0)], &mut cells, guard));
+                let Cell::Word(now) = cells[0] else { panic!("a number") };
+                table
+                    .update(
+                        &mut writes,
+                        snapshot,
+                        row,
+                        &[ColumnId(0)],
+                        &[Cell::i32(now as i32 + change)],
+                        guard,
+                    )
+                    .unwrap();
+            }
+            writes.stamp(Time(3 + round));
+            kept.push(writes);
+            if round % 100 == 0 {
+                let newest = Snapshot { read_time: Time(3 + round), owner: Stamp::transaction(1) };
+                assert_eq!(bench.fold(newest), total);
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        let mut garbage = Garbage::default();
+        for (writes, round) in kept.into_iter().zip(0..) {
+            writes.retire(Time(3 + round)).0.collect(&mut garbage, &pin());
+        }
+        garbage.free(&pin());
     }
 }

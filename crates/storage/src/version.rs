@@ -27,6 +27,8 @@
 
 use crate::Guard;
 use crate::block::{Block, RawCell};
+use crate::layout::PART_ALIGN;
+use crate::memory::prefetch;
 use crate::row_lock::RowLock;
 use firn_base::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use firn_base::{ColumnId, Slot, Snapshot, Stamp, visible};
@@ -109,6 +111,19 @@ impl<'g> Record<'g> {
     #[inline]
     pub fn as_ptr(self) -> *mut UndoHeader {
         self.at.as_ptr()
+    }
+
+    /// Asks the processor to fetch a record and the images of a few columns.
+    #[inline]
+    pub fn prefetch_at(at: *const UndoHeader) {
+        prefetch(at.cast());
+        prefetch(at.wrapping_byte_add(PART_ALIGN).cast());
+    }
+
+    /// As [`Record::prefetch_at`].
+    #[inline]
+    pub fn prefetch(self) {
+        Record::prefetch_at(self.as_ptr());
     }
 
     #[inline]

@@ -424,6 +424,28 @@ impl Transaction {
         while scan.next_vectors::<R>(&pin(), &mut visit) {}
     }
 
+    /// Folds all visible rows into a state, in no particular order.
+    ///
+    /// This is the quickest way through a table: rows are read where they lie, as from an array. Others may be
+    /// changing them; where that turns out afterwards the state of before is put back, and the rows are read
+    /// again as this transaction sees them. So `fold` may meanwhile be called with values that never stood in
+    /// a row together: it must return whatever it is given, and have no effect but on the state.
+    ///
+    /// ```
+    /// # use firn_txn::{Columns, Transaction};
+    /// # fn total(tx: &Transaction, amounts: &Columns<(i32, i64)>) -> i64 {
+    /// tx.fold_as(amounts, 0, |sum, (count, price)| *sum += i64::from(count) * price)
+    /// # }
+    /// ```
+    pub fn fold_as<R: Vectors, S: Copy>(&self, columns: &Columns<R>, init: S, fold: impl Fn(&mut S, R)) -> S {
+        let Columns { table, projection, .. } = columns;
+        self.note_scan(table, &[], projection.set());
+        let scan = table.scan_as(self.snapshot(), projection);
+        let mut state = init;
+        while scan.fold_next(&pin(), &mut state, &fold) {}
+        state
+    }
+
     /// Asks the processor to fetch what reading or setting columns of a row touches.
     #[inline]
     pub fn prefetch_as<R: Row>(&self, columns: &Columns<R>, row: RowId) {

@@ -1,33 +1,71 @@
-//! Scans that give slices of numbers, a stretch of rows at a time, to whoever takes no Arrow: the values lie
-//! in memory that is used again for the next stretch, in the core's first cache.
+//! Scans for whoever takes no Arrow. One gives slices of numbers, a stretch of rows at a time: the values lie
+//! in memory that is used again for the next stretch, in the core's first cache. The other folds rows into a
+//! state, like [`Iterator::fold`], and copies nothing at all.
+//!
+//! Values in a block may be written to while they are read; that comes out afterwards. Who was given slices
+//! could not go back then, so they are of copies that were looked at first. A fold can: what it has done is
+//! in its state, and the state of before is put back.
 
-use super::Projection;
 use super::row::Row;
+use super::{Place, Projection};
+use crate::block::{Block, RawCell};
+use crate::copy::{self, LANES, Loads};
+use crate::layout::Unit;
 use crate::scan::{TableScan, Values};
+use crate::walk::Sink;
 use crate::{Guard, Table};
-use firn_base::sync::Arc;
-use firn_base::{ColumnId, Snapshot};
+use firn_base::sync::{Arc, AtomicU16, AtomicU32, AtomicU64};
+use firn_base::{ColumnId, Slot, Snapshot};
+use std::marker::PhantomData;
 
 /// Rows of a stretch at most.
 pub(crate) const VECTOR_ROWS: u32 = 2048;
 
-/// Tuples of numbers that cannot be NULL: [`Row`]s that can be scanned as slices.
-pub trait Vectors: Row {
+/// Tuples of numbers that cannot be NULL: [`Row`]s that can be scanned as slices, and folded.
+pub trait Vectors: Row + Copy {
     /// A slice for each field, all of one length.
     type Slices<'v>;
 
     #[doc(hidden)]
     fn slices<'v>(columns: &mut dyn Iterator<Item = &'v Values>) -> Self::Slices<'v>;
+
+    /// Calls `fold` with what lies in the columns of some rows from the first one on.
+    ///
+    /// # Safety
+    /// As for [`Loads::load`].
+    #[doc(hidden)]
+    unsafe fn fold_by<L: Loads, S: Copy>(
+        first: Place<'_>,
+        columns: &[ColumnId],
+        rows: usize,
+        state: &mut S,
+        fold: &impl Fn(&mut S, Self),
+    );
+
+    /// The row that some cells are.
+    #[doc(hidden)]
+    fn of(cells: &[RawCell]) -> Self;
 }
 
 /// A number that lies in a column as it is.
-trait Number: Sized {
+trait Number: Copy {
+    type Atomic: copy::Number;
+
     fn slice(values: &Values) -> &[Self];
+
+    /// Some rows of a column.
+    fn shared(first: Place<'_>, column: ColumnId, rows: usize) -> &[Self::Atomic];
+
+    fn of(bits: <Self::Atomic as copy::Number>::Plain) -> Self;
+
+    fn of_word(word: u64) -> Self;
 }
 
 macro_rules! number {
-    ($($ty:ty, $kind:ident, $stored:ty;)*) => {$(
+    ($($ty:ty, $kind:ident, $stored:ty, $atomic:ty, $column:ident, $of:expr;)*) => {$(
         impl Number for $ty {
+            type Atomic = $atomic;
+
             #[inline]
             fn slice(values: &Values) -> &[$ty] {
                 const { assert!(size_of::<$ty>() == size_of::<$stored>()) };
@@ -36,19 +74,35 @@ macro_rules! number {
                 // SAFETY: both types have this size, need no greater alignment, and take any bits.
                 unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len()) }
             }
+
+            #[inline]
+            fn shared(Place { block, at }: Place<'_>, column: ColumnId, rows: usize) -> &[$atomic] {
+                assert!(block.layout.column(column).unit() == Unit::$kind, "the projection fits the columns");
+                &block.$column(column)[at..at + rows]
+            }
+
+            #[inline(always)]
+            fn of(bits: $stored) -> $ty {
+                $of(bits)
+            }
+
+            #[inline(always)]
+            fn of_word(word: u64) -> $ty {
+                $of(word as $stored)
+            }
         }
     )*};
 }
 number! {
-    i16, Two, u16;
-    i32, Four, u32;
-    f32, Four, u32;
-    i64, Eight, u64;
-    f64, Eight, u64;
+    i16, Two, u16, AtomicU16, u16s, |bits| bits as i16;
+    i32, Four, u32, AtomicU32, u32s, |bits| bits as i32;
+    f32, Four, u32, AtomicU32, u32s, f32::from_bits;
+    i64, Eight, u64, AtomicU64, u64s, |bits| bits as i64;
+    f64, Eight, u64, AtomicU64, u64s, f64::from_bits;
 }
 
 macro_rules! vectors {
-    ($($field:ident),*) => {
+    ($($field:ident $at:tt),*) => {
         #[allow(private_bounds)]
         impl<$($field: super::Field + Number),*> Vectors for ($($field,)*) {
             type Slices<'v> = ($(&'v [$field],)*);
@@ -57,17 +111,113 @@ macro_rules! vectors {
             fn slices<'v>(columns: &mut dyn Iterator<Item = &'v Values>) -> Self::Slices<'v> {
                 ($($field::slice(columns.next().expect("one for every field")),)*)
             }
+
+            #[inline(always)]
+            unsafe fn fold_by<L: Loads, S: Copy>(
+                first: Place<'_>,
+                columns: &[ColumnId],
+                rows: usize,
+                state: &mut S,
+                fold: &impl Fn(&mut S, Self),
+            ) {
+                let (chunks, rest) = (rows / LANES, rows % LANES);
+                let shared = ($($field::shared(first, columns[$at], rows).as_chunks::<LANES>(),)*);
+                let shared = ($((&shared.$at.0[..chunks], &shared.$at.1[..rest]),)*);
+                // Of its own, so that it may lie in registers.
+                let mut own = *state;
+                for chunk in 0..chunks {
+                    // SAFETY: by the caller.
+                    let values = unsafe { ($(L::load(&shared.$at.0[chunk]),)*) };
+                    for lane in 0..LANES {
+                        fold(&mut own, ($($field::of(values.$at[lane]),)*));
+                    }
+                }
+                for row in 0..rest {
+                    fold(&mut own, ($($field::of(copy::Number::load_relaxed(&shared.$at.1[row])),)*));
+                }
+                *state = own;
+            }
+
+            #[inline]
+            fn of(cells: &[RawCell]) -> Self {
+                ($($field::of_word(cells[$at].words[0]),)*)
+            }
         }
     };
 }
-vectors!(A);
-vectors!(A, B);
-vectors!(A, B, C);
-vectors!(A, B, C, D);
-vectors!(A, B, C, D, E);
-vectors!(A, B, C, D, E, F);
-vectors!(A, B, C, D, E, F, G);
-vectors!(A, B, C, D, E, F, G, H);
+vectors!(A 0);
+vectors!(A 0, B 1);
+vectors!(A 0, B 1, C 2);
+vectors!(A 0, B 1, C 2, D 3);
+vectors!(A 0, B 1, C 2, D 3, E 4);
+vectors!(A 0, B 1, C 2, D 3, E 4, F 5);
+vectors!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+vectors!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+
+/// [`Vectors::fold_by`] the best loads that there are.
+fn fold<R: Vectors, S: Copy>(
+    first: Place<'_>,
+    columns: &[ColumnId],
+    rows: usize,
+    state: &mut S,
+    fold: &impl Fn(&mut S, R),
+) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if is_x86_feature_detected!("avx2") {
+        /// What is inlined here may use AVX2 throughout, the caller's `fold` as well.
+        #[target_feature(enable = "avx2")]
+        fn by_avx2<R: Vectors, S: Copy>(
+            first: Place<'_>,
+            columns: &[ColumnId],
+            rows: usize,
+            state: &mut S,
+            fold: &impl Fn(&mut S, R),
+        ) {
+            // SAFETY: whoever is here has it.
+            unsafe { R::fold_by::<copy::Avx2, S>(first, columns, rows, state, fold) };
+        }
+        // SAFETY: just asked.
+        return unsafe { by_avx2(first, columns, rows, state, fold) };
+    }
+    // SAFETY: every processor has these.
+    unsafe { R::fold_by::<copy::OneByOne, S>(first, columns, rows, state, fold) };
+}
+
+/// A fold in progress.
+struct Folding<'a, S, F, R> {
+    block: &'a Block,
+    columns: &'a [ColumnId],
+    state: S,
+    fold: &'a F,
+    row: PhantomData<R>,
+}
+
+impl<R: Vectors, S: Copy, F: Fn(&mut S, R)> Sink for Folding<'_, S, F, R> {
+    const IN_ORDER: bool = false;
+
+    type Mark = S;
+
+    #[inline]
+    fn mark(&self) -> S {
+        self.state
+    }
+
+    #[inline]
+    fn forget(&mut self, since: S) {
+        self.state = since;
+    }
+
+    #[inline]
+    fn take(&mut self, from: u32, to: u32) {
+        let first = Place { block: self.block, at: from as usize };
+        fold(first, self.columns, (to - from) as usize, &mut self.state, self.fold);
+    }
+
+    #[inline]
+    fn take_row(&mut self, _slot: Slot, cells: &[RawCell]) {
+        (self.fold)(&mut self.state, R::of(cells));
+    }
+}
 
 impl Table {
     /// A scan of the rows that `snapshot` sees, for [`TableScan::next_vectors`] with the same projection.
@@ -86,5 +236,26 @@ impl TableScan {
     /// goes that they lie in; false if the table is through. Several threads may share the scan.
     pub fn next_vectors<R: Vectors>(&self, guard: &Guard, visit: &mut impl FnMut(R::Slices<'_>)) -> bool {
         self.next_block(guard, &mut |columns| visit(R::slices(columns)))
+    }
+    /// Calls `fold` with a state and each of the next rows, as far as the block goes that they lie in; false
+    /// if the table is through. Several threads may share the scan, each with its own state.
+    ///
+    /// Rows are read in place. If somebody turns out to have changed some of them meanwhile, the state of
+    /// before is put back, and they are read once more, as the snapshot sees them. So `fold` may be called
+    /// with values that never stood in a row together. It must return whatever it is given, and may have no
+    /// effect but on the state.
+    pub fn fold_next<R: Vectors, S: Copy>(
+        &self,
+        guard: &Guard,
+        state: &mut S,
+        fold: &impl Fn(&mut S, R),
+    ) -> bool {
+        let Some(block) = self.next_whole_block() else { return false };
+        let mut folding = Folding { block, columns: self.columns(), state: *state, fold, row: PhantomData };
+        let mut walk = self.walk(block, guard);
+        walk.rows(0, block.allocated(), &mut folding);
+        walk.finish();
+        *state = folding.state;
+        true
     }
 }

@@ -262,7 +262,7 @@ fn a_projection_of_another_table_is_refused() {
 }
 
 #[test]
-fn slices_of_a_scan_hold_what_the_snapshot_sees() -> Result<()> {
+fn slices_and_folds_of_a_scan_hold_what_the_snapshot_sees() -> Result<()> {
     let (table, _) = table();
     let columns = table.projection::<Everything>(&ids()).unwrap();
     let numbers = table.projection::<(i32, i16, i64, f32, f64)>(&[0, 2, 3, 4, 5].map(ColumnId)).unwrap();
@@ -285,8 +285,32 @@ fn slices_of_a_scan_hold_what_the_snapshot_sees() -> Result<()> {
         }) {}
         rows
     };
+    // Sums depend on no order: of values, and of values by their places.
+    let fold = || {
+        let mut sums = (0, 0i64, 0i64, 0f64);
+        let scan = table.scan_as(other(1), &numbers);
+        while scan.fold_next(
+            guard,
+            &mut sums,
+            &|sums: &mut (u32, i64, i64, f64), row: (i32, i16, i64, f32, f64)| {
+                sums.0 += 1;
+                sums.1 = sums.1.wrapping_add(row.2.wrapping_mul(i64::from(row.0)));
+                sums.2 += i64::from(row.1);
+                sums.3 += f64::from(row.3) - row.4;
+            },
+        ) {}
+        sums
+    };
     let before = rows();
     assert_eq!(before.len(), count as usize);
+    let folded = fold();
+    assert_eq!(folded.0, count as u32);
+    assert_eq!(
+        folded.1,
+        before.iter().fold(0i64, |sum, row| sum.wrapping_add(row.2.wrapping_mul(i64::from(row.0))))
+    );
+    assert_eq!(folded.2, before.iter().map(|row| i64::from(row.1)).sum::<i64>());
+    assert_eq!(folded.3, before.iter().map(|row| f64::from(row.3) - row.4).sum::<f64>());
     for (number, row) in before.iter().enumerate() {
         assert_eq!(*row, (number as i32, row.2 as i16, row.2, row.2 as i32 as f32, row.2 as i32 as f64));
     }
@@ -296,5 +320,6 @@ fn slices_of_a_scan_hold_what_the_snapshot_sees() -> Result<()> {
         table.update_as(&mut writes, own(1), RowId::from_bits(*row), &id, &(-1,), guard)?;
     }
     assert!(rows() == before, "nobody has committed that");
+    assert_eq!(fold(), folded);
     Ok(())
 }

@@ -1,0 +1,342 @@
+//! How a scan goes through a block: the protocol, whatever is made of the rows.
+//!
+//! The versioned positions of a range of 1,024 slots tell within which stretch rows may have versions
+//! ([`crate::position`]); everything outside it is taken as it lies, by columns, as fast as memory allows
+//! (seed 000 §2.2.6). Afterwards the positions are read again: if the stretch has widened meanwhile, what
+//! was taken is forgotten, and the range is read again by the stretch's rules. Ranges without versions are
+//! taken several at a time. Within a stretch the chain heads of 64 rows tell: rows without one are taken
+//! likewise, others one by one through the version chains.
+//!
+//! Changed rows are mostly few and far apart, and what they lead to is in no cache. To wait for it, record by
+//! record, would cost as much as a thousand rows without versions. So if the order of the rows does not matter,
+//! short stretches are put off until the end of the block, and then waited for all at once.
+
+use crate::block::{Block, RawCell};
+use crate::layout::RANGE_SLOTS;
+use crate::position::Position;
+use crate::version::Record;
+use crate::{Guard, Table};
+use firn_base::sync::{Arc, Ordering, fence};
+use firn_base::{ColumnId, Slot, Snapshot, visible};
+use smallvec::SmallVec;
+
+/// Rows within a stretch that are looked at together.
+const STEP: u32 = 64;
+
+/// Rows without versions that are taken together at most: all of it is read again if somebody comes.
+const MOST_TOGETHER: u32 = 16 * RANGE_SLOTS;
+
+/// Stretches up to this length are put off. Longer ones are those of rows that came together, and mostly have
+/// no heads any more.
+const PUT_OFF: u32 = STEP;
+/// Records of a chain that are fetched before it is walked.
+const FETCHED: usize = 4;
+
+/// What takes the rows.
+pub(crate) trait Sink {
+    /// Whether it wants the rows in the order of their slots.
+    const IN_ORDER: bool;
+
+    /// Tells what had been taken at some time.
+    type Mark;
+
+    fn mark(&self) -> Self::Mark;
+
+    /// Forgets what was taken since.
+    fn forget(&mut self, since: Self::Mark);
+
+    /// Takes the rows in slots `from..to` as they lie there. Somebody may be changing them: if so they will
+    /// be forgotten.
+    fn take(&mut self, from: u32, to: u32);
+
+    /// Takes a row as the snapshot sees it.
+    fn take_row(&mut self, slot: Slot, cells: &[RawCell]);
+}
+
+/// A walk through one block.
+pub(crate) struct Walk<'a> {
+    table: &'a Arc<Table>,
+    block: &'a Block,
+    snapshot: Snapshot,
+    columns: &'a [ColumnId],
+    guard: &'a Guard,
+    raw: Vec<RawCell>,
+    asked_for_reset: bool,
+    put_off: Vec<PutOff>,
+}
+
+/// A stretch that was put off.
+struct PutOff {
+    /// Where its range begins.
+    start: u32,
+    /// As its position gives it.
+    stretch: (u32, u32),
+    /// In slots, cut to what was given out.
+    from: u32,
+    to: u32,
+    /// Which of its rows have versions.
+    heads: u64,
+}
+
+impl<'a> Walk<'a> {
+    /// A walk that shows the columns as the snapshot sees them.
+    pub fn new(
+        table: &'a Arc<Table>,
+        block: &'a Block,
+        snapshot: Snapshot,
+        columns: &'a [ColumnId],
+        guard: &'a Guard,
+    ) -> Walk<'a> {
+        Walk {
+            table,
+            block,
+            snapshot,
+            columns,
+            guard,
+            raw: vec![RawCell::default(); columns.len()],
+            asked_for_reset: false,
+            put_off: Vec::new(),
+        }
+    }
+
+    /// Gives the sink what the snapshot sees in the slots `start..end`, which begin with a range.
+    pub fn rows(&mut self, start: u32, end: u32, sink: &mut impl Sink) {
+        debug_assert!(start.is_multiple_of(RANGE_SLOTS));
+        let mut next = start;
+        while next < end {
+            next = self.ranges(next, end, sink);
+        }
+        self.take_put_off(sink);
+    }
+
+    /// Ends the walk.
+    pub fn finish(self) {
+        if self.asked_for_reset {
+            // Threads of a pool might not defer enough for that to happen by itself.
+            self.guard.flush();
+        }
+    }
+
+    /// Takes the range that begins at `start`, and if it has no versions also those after it that have none:
+    /// the processor is quickest with what lies in one piece. Returns where they end.
+    fn ranges(&mut self, start: u32, end: u32, sink: &mut impl Sink) -> u32 {
+        let end = end.min(start + MOST_TOGETHER);
+        let ranges = |to: u32| (start..to).step_by(RANGE_SLOTS as usize);
+        let is_clean = |start: &u32| self.block.position(Slot(*start)).stretch() == (0, 0);
+        let clean = ranges(end).take_while(is_clean).count() as u32;
+        let to = end.min(start + clean.max(1) * RANGE_SLOTS);
+        if clean > 0 {
+            let mark = sink.mark();
+            self.clean(start, to, sink);
+            // As in `range`.
+            fence(Ordering::Acquire);
+            if ranges(to).all(|start| is_clean(&start)) {
+                return to;
+            }
+            sink.forget(mark);
+        }
+        for start in ranges(to) {
+            self.range(start, to.min(start + RANGE_SLOTS), sink);
+        }
+        to
+    }
+
+    /// Takes one range.
+    fn range<S: Sink>(&mut self, start: u32, end: u32, sink: &mut S) {
+        let position = self.block.position(Slot(start));
+        let stretch = position.stretch();
+        let mark = sink.mark();
+        // The stretch in slots, cut to what was given out.
+        let (from, to) = if stretch == (0, 0) {
+            (end, end)
+        } else {
+            ((start + stretch.0).min(end), (start + stretch.1).min(end))
+        };
+        let put_off = const { !S::IN_ORDER } && (1..=PUT_OFF).contains(&(stretch.1 - stretch.0));
+        self.clean(start, from, sink);
+        let found = put_off || self.versioned(from, to, sink);
+        self.clean(to, end, sink);
+        // Pairs with the release fence in `Block::link`: had a value been taken that was written since, the
+        // writer's position would show.
+        fence(Ordering::Acquire);
+        let now = position.stretch();
+        let widened = now != (0, 0) && (stretch == (0, 0) || now.0 < stretch.0 || now.1 > stretch.1);
+        if widened {
+            sink.forget(mark);
+            self.versioned(start, end, sink);
+        } else if put_off {
+            self.put_off.push(PutOff { start, stretch, from, to, heads: 0 });
+        } else if !found && stretch != (0, 0) {
+            self.ask_for_reset(position, stretch, start);
+        }
+    }
+
+    /// Takes the stretches that were put off.
+    fn take_put_off(&mut self, sink: &mut impl Sink) {
+        if self.put_off.is_empty() {
+            return;
+        }
+        let mut put_off = std::mem::take(&mut self.put_off);
+        for stretch in &mut put_off {
+            self.block.prefetch_heads(stretch.from, stretch.to);
+        }
+        // One record of every chain after another.
+        let mut chains: SmallVec<[Record<'_>; 32]> = SmallVec::new();
+        for stretch in &mut put_off {
+            stretch.heads = self.block.heads_of(stretch.from, stretch.to);
+            let mut heads = stretch.heads;
+            while heads != 0 {
+                let slot = Slot(stretch.from + heads.trailing_zeros());
+                chains.extend(self.block.head(slot, self.guard));
+                heads &= heads - 1;
+            }
+        }
+        for _ in 1..FETCHED {
+            chains.retain(|record| {
+                let older = (!visible(record.stamp(), self.snapshot)).then(|| record.older(self.guard));
+                match older.flatten() {
+                    Some(older) => {
+                        older.prefetch();
+                        *record = older;
+                        true
+                    }
+                    None => false,
+                }
+            });
+        }
+        for PutOff { start, stretch, from, to, heads } in put_off {
+            if !self.mixed(from, to, heads, sink) {
+                self.row_by_row(from, to, sink);
+            }
+            if heads == 0 {
+                self.ask_for_reset(self.block.position(Slot(start)), stretch, start);
+            }
+        }
+    }
+
+    /// Sees to it that the next scan need not look for versions here, where there are none any more.
+    #[cold]
+    fn ask_for_reset(&mut self, position: &Position, stretch: (u32, u32), start: u32) {
+        if let Some(reset) = position.ask(stretch) {
+            // A table that is dropped meanwhile shall not be kept for this.
+            let (table, number) = (Arc::downgrade(self.table), self.block.number);
+            self.guard.defer(move || {
+                if let Some(table) = table.upgrade() {
+                    let block = table.blocks().get(number).expect("tables keep their blocks");
+                    block.finish_reset(start, reset);
+                }
+            });
+            self.asked_for_reset = true;
+        }
+    }
+
+    /// Takes rows without versions: whatever is present.
+    fn clean(&self, start: u32, end: u32, sink: &mut impl Sink) {
+        let present = self.block.present_words();
+        let mut next = start;
+        while next < end {
+            // Mostly all are there.
+            let words = (next / 64) as usize..((next + RANGE_SLOTS) / 64) as usize;
+            if next.is_multiple_of(64)
+                && next + RANGE_SLOTS <= end
+                && present[words].iter().fold(u64::MAX, |all, word| all & word.load(Ordering::Relaxed))
+                    == u64::MAX
+            {
+                // The two cache lines of a range as far ahead as it takes to come.
+                self.block.prefetch_present((next + 8 * RANGE_SLOTS) as usize);
+                self.block.prefetch_present((next + 8 * RANGE_SLOTS + RANGE_SLOTS / 2) as usize);
+                sink.take(next, next + RANGE_SLOTS);
+                next += RANGE_SLOTS;
+                continue;
+            }
+            // A word of the bitmap at a time; runs of rows within it, or over several full words.
+            let mut word = present[next as usize / 64].load(Ordering::Relaxed) >> (next % 64);
+            let in_word = (64 - next % 64).min(end - next);
+            if in_word < 64 {
+                word &= (1 << in_word) - 1;
+            }
+            if word == 0 {
+                next += in_word;
+                continue;
+            }
+            let skip = word.trailing_zeros();
+            let run = (word >> skip).trailing_ones();
+            let from = next + skip;
+            let mut to = from + run;
+            if to == next + in_word {
+                while end - to >= 64 && present[to as usize / 64].load(Ordering::Relaxed) == u64::MAX {
+                    to += 64;
+                }
+            }
+            sink.take(from, to);
+            next = to;
+        }
+    }
+
+    /// Takes rows that may have versions; whether some have.
+    fn versioned(&mut self, start: u32, end: u32, sink: &mut impl Sink) -> bool {
+        if end - start > STEP && self.clean_by_heads(start, end, sink) {
+            return false;
+        }
+        let mut found = false;
+        let mut next = start;
+        while next < end {
+            let to = end.min((next / STEP + 1) * STEP);
+            let heads = self.block.heads_of(next, to);
+            found |= heads != 0;
+            if !self.mixed(next, to, heads, sink) {
+                self.row_by_row(next, to, sink);
+            }
+            next = to;
+        }
+        found
+    }
+
+    /// Takes rows without versions, after a look at each one's chain head. False, and none is taken, if
+    /// one has some.
+    fn clean_by_heads(&mut self, start: u32, end: u32, sink: &mut impl Sink) -> bool {
+        if self.block.has_versions(start, end) {
+            return false;
+        }
+        let mark = sink.mark();
+        self.clean(start, end, sink);
+        // Pairs with the release fence in `Block::link`: had a value been taken that was written since, there
+        // would be a head, which stays as long as our snapshot needs it.
+        fence(Ordering::Acquire);
+        let clean = !self.block.has_versions(start, end);
+        if !clean {
+            sink.forget(mark);
+        }
+        clean
+    }
+
+    /// Takes at most [`STEP`] rows, of which those in `heads` have versions. False, and none is taken, if more
+    /// come to have some meanwhile.
+    fn mixed(&mut self, start: u32, end: u32, heads: u64, sink: &mut impl Sink) -> bool {
+        let mark = sink.mark();
+        let mut next = start;
+        while next < end {
+            let left = heads >> (next - start);
+            let to = end.min(next + left.trailing_zeros());
+            self.clean(next, to, sink);
+            next = end.min(to + (heads.checked_shr(to - start).unwrap_or(0)).trailing_ones());
+            self.row_by_row(to, next, sink);
+        }
+        // As in `clean_by_heads`.
+        fence(Ordering::Acquire);
+        let unchanged = self.block.heads_of(start, end) & !heads == 0;
+        if !unchanged {
+            sink.forget(mark);
+        }
+        unchanged
+    }
+
+    /// Takes rows one by one, as the snapshot sees them.
+    fn row_by_row(&mut self, start: u32, end: u32, sink: &mut impl Sink) {
+        for slot in (start..end).map(Slot) {
+            if self.block.read_raw(slot, self.snapshot, self.columns, &mut self.raw, self.guard) {
+                sink.take_row(slot, &self.raw);
+            }
+        }
+    }
+}
