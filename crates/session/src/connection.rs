@@ -470,8 +470,11 @@ impl Connection {
         if matches!(self.block, Block::Idle) {
             self.options.now = clock::wall_clock_micros();
             self.services.set_read_only(self.default_read_only);
-            let transaction = self.begin_transaction(Isolation::Snapshot)?;
+            let mut transaction = self.begin_transaction(Isolation::Snapshot)?;
             let plan = self.current_plan(prepared, &transaction)?;
+            if plan.is_short() && self.synchronous_commit {
+                transaction.ask_what_may_be_lost();
+            }
             return match plan.query(&transaction, &parameters, &self.options, values) {
                 Ok(QueryOutput::Values(rows)) => {
                     self.wait(transaction.commit()?)?;

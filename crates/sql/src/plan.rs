@@ -156,6 +156,12 @@ impl Plan {
             && (Arc::ptr_eq(&self.facts, facts) || *self.facts == **facts)
     }
 
+    /// Whether it is a query that touches few rows, most likely, and nothing but rows of tables.
+    #[inline]
+    pub fn is_short(&self) -> bool {
+        matches!(self.body, Body::Query { short: Some(_), .. })
+    }
+
     /// Whether it is a query.
     #[inline]
     pub fn is_query(&self) -> bool {
