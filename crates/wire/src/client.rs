@@ -204,7 +204,7 @@ impl Hasher for NameHasher {
 
     fn finish(&self) -> u64 {
         // The table looks at the highest bits and the lowest.
-        self.0 ^ self.0 >> 29
+        self.0 ^ (self.0 >> 29)
     }
 }
 
