@@ -3,13 +3,18 @@
 
     wire.py --firn target/release/firn --compare target/release/firn-compare [--seconds 10] [--rounds 3]
 
-For each load: transactions a second, and the server's processor time per transaction from
-/proc/<pid>/stat, children included. With one client, pgbench and server are also pinned to one core:
-on two cores such a figure mostly measures how long a virtual core takes to wake up. An echo
-server's figures stand beside, for what socket and client cost alone.
+For each load: transactions a second (of pipelines: selects), and the server's processor time for each
+from /proc/<pid>/stat, children included. With one client, client and server are also pinned to one core:
+on two cores such a figure mostly measures how long a virtual core takes to wake up. An echo server's
+figures stand beside, for what socket and client cost alone. Pipelines are also sent by a client that does
+next to nothing (firn-compare pipeline), as pgbench is the limit otherwise.
 
-Needs pgbench, and PostgreSQL's initdb and postgres (--postgres-bin, else the newest under
-/usr/lib/postgresql). Run as root, PostgreSQL is started as the user postgres.
+What committing costs those who only read is measured last: the throughput and latency of readers, alone and
+beside writers.
+
+--only takes the loads whose names hold a text. Needs pgbench, and PostgreSQL's initdb and postgres
+(--postgres-bin, else the newest under /usr/lib/postgresql). Run as root, PostgreSQL is started as the user
+postgres.
 """
 
 import argparse
@@ -24,15 +29,49 @@ import subprocess
 import tempfile
 import time
 
-LOADS = [
-    # name, pgbench arguments, clients, pinned to one core
-    ("select-only, 1 client", ["-S", "-M", "prepared"], 1, False),
-    ("select-only, 1 client, one core", ["-S", "-M", "prepared"], 1, True),
-    ("select-only, 2 clients", ["-S", "-M", "prepared"], 2, False),
-    ("TPC-B-like durable, 1 client", ["-M", "prepared"], 1, False),
-    ("TPC-B-like durable, 1 client, one core", ["-M", "prepared"], 1, True),
-    ("TPC-B-like durable, 16 clients", ["-M", "prepared"], 16, False),
-]
+# Selects of a pipeline.
+PIPELINED = 50
+
+
+class Load:
+    """What clients do. `over` is tcp, or unix for a socket in the file system."""
+
+    def __init__(self, name, options, clients, pinned=False, over="tcp", client="pgbench", selects=1):
+        self.name, self.options, self.clients = name, options, clients
+        self.pinned, self.over, self.client, self.selects = pinned, over, client, selects
+
+    def command(self, server, arguments, seconds):
+        if self.client == "pipeline":
+            command = [arguments.compare, "pipeline", "--address", f"127.0.0.1:{server.port}"]
+            command += ["--user", server.user, "--database", server.database, "--scale", str(arguments.scale)]
+            command += ["--clients", str(self.clients), "--seconds", str(seconds), *self.options]
+        else:
+            command = ["pgbench", "-n", "-T", str(seconds), "-c", str(self.clients)]
+            command += ["-j", str(min(self.clients, 2)), "-M", "prepared", *self.options]
+            command += server.address(self.over)
+        return (["taskset", "-c", "0"] if self.pinned else []) + command
+
+
+def loads(script):
+    select, pipeline = ["-S"], ["-f", str(script)]
+    one_core, unix = {"pinned": True}, {"over": "unix"}
+    pipelined = {"selects": PIPELINED}
+    return [
+        Load("select-only, 1 client", select, 1),
+        Load("select-only, 1 client, one core", select, 1, **one_core),
+        Load("select-only, 1 client, one core, Unix socket", select, 1, **one_core, **unix),
+        Load("select-only, 2 clients", select, 2),
+        Load("select-only pipelined, 1 client", pipeline, 1, **pipelined),
+        Load("select-only pipelined, 1 client, one core", pipeline, 1, **one_core, **pipelined),
+        Load("select-only pipelined, 4 clients", pipeline, 4, **pipelined),
+        Load("select-only pipelined, 1 light client", ["--reads", str(PIPELINED)], 1, client="pipeline"),
+        Load("select-only pipelined, 4 light clients", ["--reads", str(PIPELINED)], 4, client="pipeline"),
+        Load("TPC-B-like durable, 1 client", [], 1),
+        Load("TPC-B-like durable, 1 client, one core", [], 1, **one_core),
+        Load("TPC-B-like durable, 16 clients", [], 16),
+    ]
+
+
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -45,12 +84,17 @@ def main():
         try:
             for server in servers:
                 server.start()
-                run(["pgbench", "-i", "-q", "-s", str(arguments.scale), *server.address()])
+                run(["pgbench", "-i", "-q", "-s", str(arguments.scale), *server.address("tcp")])
             for pinned in (False, True):
                 command = [arguments.compare, "echo"] + (["--one-core"] if pinned else [])
                 print(run(command).strip() + (" (one core)" if pinned else ""))
-            for load in LOADS:
-                measure(load, servers, arguments)
+            script = directory / "pipeline.sql"
+            script.write_text(pipeline_script(arguments.scale))
+            for load in loads(script):
+                if arguments.only in load.name:
+                    measure(load, servers, arguments)
+            if arguments.only in BESIDE:
+                measure_readers_beside_writers(servers, arguments)
         finally:
             for server in servers:
                 server.stop()
@@ -64,6 +108,7 @@ def parse():
     parser.add_argument("--scale", type=int, default=20)
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", default="")
     arguments = parser.parse_args()
     if arguments.postgres_bin is None:
         versions = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))
@@ -71,30 +116,65 @@ def parse():
     return arguments
 
 
+def pipeline_script(scale):
+    keys = [f"\\set aid{key} random(1, {100_000 * scale})" for key in range(PIPELINED)]
+    selects = [f"SELECT abalance FROM pgbench_accounts WHERE aid = :aid{key};" for key in range(PIPELINED)]
+    return "\n".join([*keys, "\\startpipeline", *selects, "\\endpipeline", ""])
+
+
 def measure(load, servers, arguments):
-    name, options, clients, pinned = load
     rates = {server.name: [] for server in servers}
     costs = {server.name: [] for server in servers}
     for _ in range(arguments.rounds):
         for server in servers:
-            server.pin("0" if pinned else "0-63")
-            command = ["pgbench", "-n", "-T", str(arguments.seconds), "-c", str(clients)]
-            command += ["-j", str(min(clients, 2)), *options, *server.address()]
+            server.pin("0" if load.pinned else "0-63")
             before = server.processor_seconds()
-            output = run((["taskset", "-c", "0"] if pinned else []) + command)
+            output = run(load.command(server, arguments, arguments.seconds))
             used = server.processor_seconds() - before
-            count = int(re.search(r"actually processed: (\d+)", output)[1])
-            rates[server.name].append(float(re.search(r"^tps = ([0-9.]+)", output, re.M)[1]))
+            count = int(re.search(r"actually processed: (\d+)", output)[1]) * load.selects
+            rate = float(re.search(r"^(?:tps|reads a second) = ([0-9.]+)", output, re.M)[1]) * load.selects
+            rates[server.name].append(rate)
             costs[server.name].append(used / count)
-    print(name)
+    print(load.name)
     for server in servers:
         rate = statistics.median(rates[server.name])
         cost = statistics.median(costs[server.name]) * 1e6
-        print(f"  {server.name:<12}{rate:>10.0f} tx/s{cost:>10.1f} µs of server processor a transaction")
+        print(f"  {server.name:<12}{rate:>10.0f} a second{cost:>10.2f} µs of server processor each")
     firn, other = servers
     rate = statistics.median(rates[firn.name]) / statistics.median(rates[other.name])
     cost = statistics.median(costs[firn.name]) / statistics.median(costs[other.name])
-    print(f"  {rate:.2f} times the throughput, {cost:.2f} times the processor time")
+    print(f"  {rate:.2f} times the throughput, {cost:.3f} times the processor time", flush=True)
+
+
+BESIDE = "4 readers beside 4 writers"
+
+
+def measure_readers_beside_writers(servers, arguments):
+    """The writers begin before the readers and end after them."""
+    readers = Load("select-only", ["-S"], 4)
+    writers = Load("TPC-B-like", [], 4)
+    found = {(server.name, beside): [] for server in servers for beside in (False, True)}
+    for _ in range(arguments.rounds):
+        for server in servers:
+            server.pin("0-63")
+            for beside in (False, True):
+                others = None
+                if beside:
+                    command = writers.command(server, arguments, arguments.seconds + 2)
+                    others = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                    time.sleep(1)
+                output = run(readers.command(server, arguments, arguments.seconds))
+                rate = float(re.search(r"^tps = ([0-9.]+)", output, re.M)[1])
+                latency = float(re.search(r"latency average = ([0-9.]+)", output)[1])
+                written = 0.0
+                if others:
+                    written = float(re.search(r"^tps = ([0-9.]+)", others.communicate()[0], re.M)[1])
+                found[server.name, beside].append((rate, latency, written))
+    print(BESIDE)
+    for (name, beside), runs in found.items():
+        rate, latency, written = (statistics.median(column) for column in zip(*runs))
+        writing = f" beside {written:.0f} transactions a second" if beside else " alone"
+        print(f"  {name:<12}{rate:>10.0f} reads a second, {latency:.3f} ms each,{writing}", flush=True)
 
 
 class Server:
@@ -102,12 +182,16 @@ class Server:
 
     def __init__(self, directory):
         self.directory = directory / self.name
+        self.socket_directory = directory / f"{self.name}-socket"
+        self.socket_directory.mkdir()
+        self.socket_directory.chmod(0o777)
         self.port = free_port()
         self.process = None
         self.pinned = None
 
-    def address(self):
-        return ["-h", "127.0.0.1", "-p", str(self.port), "-U", self.user, self.database]
+    def address(self, over):
+        host = "127.0.0.1" if over == "tcp" else str(self.socket_directory)
+        return ["-h", host, "-p", str(self.port), "-U", self.user, self.database]
 
     def family(self):
         """The server's processes: the first one and all that descend from it."""
@@ -164,7 +248,7 @@ class Firn(Server):
 
     def start(self):
         command = [self.binary, "serve", "--data", str(self.directory)]
-        command += ["--listen", f"127.0.0.1:{self.port}"]
+        command += ["--listen", f"127.0.0.1:{self.port}", "--socket-dir", str(self.socket_directory)]
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         self.wait_until_it_listens()
 
@@ -189,7 +273,7 @@ class PostgreSQL(Server):
         options = {
             "port": self.port,
             "listen_addresses": "127.0.0.1",
-            "unix_socket_directories": "",
+            "unix_socket_directories": str(self.socket_directory),
             "shared_buffers": "4GB",
             "max_wal_size": "8GB",
         }

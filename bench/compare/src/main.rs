@@ -5,6 +5,7 @@ mod answers;
 mod crash;
 mod echo;
 mod isolation;
+mod pipeline;
 mod point_reads;
 mod restart;
 mod server;
@@ -32,6 +33,8 @@ enum Command {
     Answers(answers::Options),
     /// Round trips to a server that does nothing: what socket and client cost.
     Echo(echo::Options),
+    /// Reads by primary key in pipelines over a socket, from clients that do next to nothing.
+    Pipeline(pipeline::Options),
     /// Reopening after a clean stop, and replaying the log after a crash.
     Restart(restart::Options),
     /// Kills a server under load, again and again, and checks what it has kept.
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Command::Tpch(options) => tpch::run(options),
         Command::Answers(options) => answers::run(options),
         Command::Echo(options) => echo::run(options),
+        Command::Pipeline(options) => pipeline::run(options),
         Command::Restart(options) => restart::run(options),
         Command::Crash(options) => crash::run(options),
         Command::Isolation(options) => isolation::run(options),

@@ -75,6 +75,8 @@ struct Shared {
     /// All before it is safe. Stored by the leader after its sync (Release), read by those who wait
     /// for it (Acquire), though nothing but the number itself is handed over.
     durable: AtomicU64,
+    /// All commits up to this time are before that.
+    durable_time: AtomicU64,
     /// Whether the log has failed: appends go nowhere. Set under the queue's lock.
     failed: AtomicBool,
     turn: Mutex<Turn>,
@@ -92,6 +94,8 @@ struct Shared {
 struct Queue {
     bytes: Vec<u8>,
     entries: u32,
+    /// The time of the last of them.
+    newest: Time,
     /// LSN of the first byte.
     begin: Lsn,
     /// Whether the flusher sleeps without a tick and wants to be told of the next append.
@@ -130,6 +134,7 @@ struct Turn {
 struct QueuedGroup {
     bytes: Vec<u8>,
     entries: u32,
+    newest: Time,
     begin: Lsn,
 }
 
@@ -186,6 +191,7 @@ impl Log {
         let mut queue = Queue {
             bytes: Vec::with_capacity(options.flush_bytes * 2),
             entries: 0,
+            newest: Time(0),
             begin: at,
             flusher_sleeps: false,
             flusher_called: false,
@@ -196,6 +202,7 @@ impl Log {
             queue: Mutex::new(queue),
             room: Condvar::new(),
             durable: AtomicU64::new(at.0),
+            durable_time: AtomicU64::new(0),
             failed: AtomicBool::new(false),
             turn: Mutex::new(Turn { flushing: false, number: 0, flushing_to: at, failure: None }),
             turns_over: [Condvar::new(), Condvar::new()],
@@ -237,6 +244,7 @@ impl Log {
         queue.bytes.extend_from_slice(&encode_entry_header(commit_time, records.len()));
         queue.bytes.extend_from_slice(records);
         queue.entries += 1;
+        queue.newest = commit_time;
         let lsn = queue.end();
         let long = queue.bytes.len() >= shared.options.flush_bytes && !queue.flusher_called;
         if long || queue.flusher_sleeps {
@@ -256,6 +264,12 @@ impl Log {
     /// Error: what made the log fail; then nobody knows whether the commit is on disk.
     pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
         self.shared.wait_durable(lsn)
+    }
+
+    /// All commits up to this time are safe on disk; 0 if none has been appended since the log was opened.
+    pub fn durable_time(&self) -> Time {
+        // Acquire: as `durable_lsn`, which is never behind it for whoever looks at this first.
+        Time(self.shared.durable_time.load(Ordering::Acquire))
     }
 
     /// Everything before this position is safe on disk.
@@ -421,16 +435,16 @@ impl Shared {
     /// Swaps the queue for an empty one. Only the leader calls it.
     fn take_queue(&self, writer: &mut Writer) -> QueuedGroup {
         let mut queue = self.queue.lock();
-        let (entries, begin) = (queue.entries, queue.begin);
+        let (entries, newest, begin) = (queue.entries, queue.newest, queue.begin);
         if entries == 0 {
-            return QueuedGroup { bytes: Vec::new(), entries, begin };
+            return QueuedGroup { bytes: Vec::new(), entries, newest, begin };
         }
         let padded = queue.bytes.len().next_multiple_of(GROUP_ALIGNMENT);
         queue.bytes.resize(padded, 0);
         let bytes = std::mem::replace(&mut queue.bytes, std::mem::take(&mut writer.spare));
         queue.reset(Lsn(begin.0 + bytes.len() as u64));
         self.room.notify_all();
-        QueuedGroup { bytes, entries, begin }
+        QueuedGroup { bytes, entries, newest, begin }
     }
 
     /// Writes and syncs a group.
@@ -439,6 +453,7 @@ impl Shared {
             return Ok(());
         }
         self.write(writer, &mut group.bytes, group.entries, group.begin)?;
+        self.durable_time.store(group.newest.0, Ordering::Release);
         self.durable.store(group.end().0, Ordering::Release);
         group.bytes.clear();
         group.bytes.shrink_to(self.options.flush_bytes * 4);

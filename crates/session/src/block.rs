@@ -16,6 +16,7 @@ use firn_base::{Error, Result, SqlState, clock};
 use firn_sql::settings::{Settings, isolation_name};
 use firn_sql::statement::{TransactionControl, TransactionModes};
 use firn_txn::{Isolation, Savepoint, Transaction};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A connection's transaction block.
 pub(crate) enum Block {
@@ -79,6 +80,14 @@ impl Block {
     /// Takes the transaction out for a statement to work in.
     pub fn take_transaction(&mut self) -> Option<Transaction> {
         self.open()?.transaction.take()
+    }
+
+    /// The transaction, for a statement that only reads in it.
+    pub fn transaction(&self) -> Option<&Transaction> {
+        match self {
+            Block::Idle => None,
+            Block::Open(open) | Block::Failed(open) => open.transaction.as_ref(),
+        }
     }
 
     /// A statement other than SET TRANSACTION works in the transaction.
@@ -234,6 +243,37 @@ impl Connection {
 
     fn warn(&mut self, state: SqlState, message: &str) {
         self.notices.push(Error::new(state, message));
+    }
+
+    /// Opens a block as BEGIN does, for a protocol whose client has asked for one without saying so.
+    pub fn open_block(&mut self) -> Result<()> {
+        self.guarded(|connection| connection.begin(TransactionModes::default()))
+    }
+
+    /// Ends the block: as COMMIT, or as ROLLBACK if it has failed.
+    pub fn close_block(&mut self) -> Result<()> {
+        self.guarded(|connection| match connection.status() {
+            TransactionStatus::Idle => Ok(()),
+            TransactionStatus::InBlock => connection.commit(false).map(drop),
+            TransactionStatus::Failed => connection.roll_back(false).map(drop),
+        })
+    }
+
+    /// Does what the statements of transaction control do, with all that goes around a statement but its text.
+    fn guarded(&mut self, work: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+        self.activity.begin(self.in_block(), None);
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            self.recall();
+            self.options.cancel.reset();
+            work(self)
+        }));
+        let result = caught.unwrap_or_else(|panic| Err(self.after_panic(&*panic)));
+        if result.is_err() {
+            self.fail_block();
+        }
+        self.tell_idle();
+        self.rest();
+        result
     }
 
     /// BEGIN and its relatives.

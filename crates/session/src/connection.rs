@@ -17,7 +17,7 @@ use crate::timer::Alarm;
 use crate::utility::Cursor;
 use arrow_array::RecordBatch;
 use firn_base::random::Random;
-use firn_base::sync::{Arc, AtomicBool, Ordering, Weak};
+use firn_base::sync::{Arc, AtomicBool, Ordering};
 use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, clock, coerce};
 use firn_sql::activity::{Activity, State};
 use firn_sql::bind::SessionFacts;
@@ -69,6 +69,27 @@ pub enum Outcome {
     Empty,
 }
 
+/// What running one statement yields whose caller brings memory for rows.
+pub enum Ran {
+    /// The rows of a query that touches few, which have been appended row-major: how many.
+    Rows(usize),
+    /// Whatever else there is.
+    Outcome(Outcome),
+}
+
+impl Ran {
+    /// As an outcome, for a query with the values that it has appended.
+    pub(crate) fn into_outcome(self, statement: &Statement, values: Vec<Value>) -> Outcome {
+        match self {
+            Ran::Rows(_) => {
+                let columns = statement.columns().expect("a query has columns").clone();
+                Outcome::Rows(Rows::ready(columns, "SELECT", values))
+            }
+            Ran::Outcome(outcome) => outcome,
+        }
+    }
+}
+
 /// What a statement did, as PostgreSQL's command tags say it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CommandTag {
@@ -118,8 +139,8 @@ pub struct Connection {
     pub(crate) services: Arc<Services>,
     /// What others are told of it.
     pub(crate) activity: Arc<Activity>,
-    /// The statement that they were told last.
-    told: Weak<Prepared>,
+    /// Where the statement lies that they were told last. They hold it, so that no other comes to lie there.
+    told: usize,
     /// Commits so far, to time some.
     commits: u64,
     pub(crate) facts: Arc<SessionFacts>,
@@ -162,7 +183,7 @@ impl Connection {
             streams: OpenStreams::default(),
             services,
             activity,
-            told: Weak::new(),
+            told: 0,
             commits: 0,
             facts,
             options,
@@ -324,15 +345,28 @@ impl Connection {
     /// inside a transaction block they are read ahead first, outside they have a transaction of
     /// their own. Parameters are coerced to the statement's types as an assignment would do.
     pub fn run(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Outcome> {
+        let mut values = Vec::new();
+        let ran = self.run_into(statement, parameters, &mut values)?;
+        Ok(ran.into_outcome(statement, values))
+    }
+
+    /// As [`Connection::run`], for callers that run many short queries and use the memory for their rows
+    /// again. What `values` holds after an error, or another outcome, means nothing.
+    pub fn run_into(
+        &mut self,
+        statement: &Statement,
+        parameters: &[Value],
+        values: &mut Vec<Value>,
+    ) -> Result<Ran> {
         self.tell_statement(statement);
-        let result = match catch_unwind(AssertUnwindSafe(|| self.run_inner(statement, parameters))) {
+        let result = match catch_unwind(AssertUnwindSafe(|| self.run_inner(statement, parameters, values))) {
             Ok(result) => result,
             Err(panic) => Err(self.after_panic(&*panic)),
         };
         match &result {
             // It goes on as long as somebody draws rows, or sends some.
-            Ok(Outcome::Rows(rows)) if rows.are_drawn() => {}
-            Ok(Outcome::CopyIn(_) | Outcome::CopyOut(_)) => {}
+            Ok(Ran::Outcome(Outcome::Rows(rows))) if rows.are_drawn() => {}
+            Ok(Ran::Outcome(Outcome::CopyIn(_) | Outcome::CopyOut(_))) => {}
             Err(error) if error.state() == SqlState::OUT_OF_MEMORY => {
                 self.shared.engine.statistics().out_of_memory.count();
                 self.tell_idle();
@@ -347,10 +381,9 @@ impl Connection {
     #[inline]
     fn tell_statement(&mut self, statement: &Statement) {
         let prepared = &statement.prepared;
-        let is_new = !std::ptr::eq(self.told.as_ptr(), Arc::as_ptr(prepared));
-        if is_new {
-            self.told = Arc::downgrade(prepared);
-        }
+        let place = Arc::as_ptr(prepared).addr();
+        let is_new = self.told != place;
+        self.told = place;
         self.activity.begin(self.in_block(), is_new.then(|| prepared.clone() as _));
     }
 
@@ -397,16 +430,21 @@ impl Connection {
         Ok(())
     }
 
-    fn run_inner(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Outcome> {
+    fn run_inner(
+        &mut self,
+        statement: &Statement,
+        parameters: &[Value],
+        values: &mut Vec<Value>,
+    ) -> Result<Ran> {
         let prepared = &*statement.prepared;
-        let Some(parsed) = &prepared.parsed else { return Ok(Outcome::Empty) };
+        let Some(parsed) = &prepared.parsed else { return Ok(Ran::Outcome(Outcome::Empty)) };
         self.recall();
         self.refuse_in_failed_block(parsed)?;
         self.options.cancel.reset();
         let result = match &parsed.statement {
-            Parse::Query(_) => self.run_query(prepared, parameters),
-            Parse::Change(change) => self.run_change(prepared, parameters, change.verb()),
-            _ => self.run_utility(statement, parsed, parameters),
+            Parse::Query(_) => self.run_query(prepared, parameters, values),
+            Parse::Change(change) => self.run_change(prepared, parameters, change.verb()).map(Ran::Outcome),
+            _ => self.run_utility(statement, parsed, parameters).map(Ran::Outcome),
         };
         if self.services.take_touched() {
             self.heed_settings();
@@ -417,9 +455,14 @@ impl Connection {
         result
     }
 
-    pub(crate) fn run_query(&mut self, prepared: &Prepared, parameters: &[Value]) -> Result<Outcome> {
+    pub(crate) fn run_query(
+        &mut self,
+        prepared: &Prepared,
+        parameters: &[Value],
+        values: &mut Vec<Value>,
+    ) -> Result<Ran> {
         if let Some(clause) = prepared.plan.locks() {
-            return self.run_locking(prepared, parameters, clause);
+            return self.run_locking(prepared, parameters, clause).map(Ran::Outcome);
         }
         let parameters = coerced(&prepared.plan.parameters, parameters, &self.zone)?;
         let columns = || prepared.plan.columns.clone().expect("a query has columns");
@@ -427,33 +470,42 @@ impl Connection {
         if matches!(self.block, Block::Idle) {
             self.options.now = clock::wall_clock_micros();
             self.services.set_read_only(self.default_read_only);
-            let transaction = self.begin_transaction(Isolation::Snapshot)?;
+            let mut transaction = self.begin_transaction(Isolation::Snapshot)?;
             let plan = self.current_plan(prepared, &transaction)?;
-            return match plan.query(&transaction, &parameters, &self.options) {
-                Ok(QueryOutput::Values(values)) => {
+            if plan.is_short() && self.synchronous_commit {
+                transaction.ask_what_may_be_lost();
+            }
+            return match plan.query(&transaction, &parameters, &self.options, values) {
+                Ok(QueryOutput::Values(rows)) => {
                     self.wait(transaction.commit()?)?;
-                    Ok(Outcome::Rows(Rows::ready(columns(), "SELECT", values)))
+                    Ok(Ran::Rows(rows))
                 }
                 Ok(QueryOutput::Stream(stream)) => {
                     let reading = Reading { transaction, waits: self.synchronous_commit };
                     let drawing = Drawing::new(&self.activity, State::Idle);
-                    Ok(Outcome::Rows(Rows::own(columns(), "SELECT", stream, reading, alarm, drawing)))
+                    let rows = Rows::own(columns(), "SELECT", stream, reading, alarm, drawing);
+                    Ok(Ran::Outcome(Outcome::Rows(rows)))
                 }
                 Err(error) => Err(timed_out(error, alarm.as_ref())),
             };
         }
-        let output = self.with_reader(|connection, transaction| {
+        self.begin_statement();
+        let mut query = |connection: &Self, transaction: &Transaction| {
             let plan = connection.current_plan(prepared, transaction)?;
-            plan.query(transaction, &parameters, &connection.options)
-        });
+            plan.query(transaction, &parameters, &connection.options, values)
+        };
+        let output = match self.block.transaction() {
+            Some(transaction) => query(self, transaction),
+            None => self.with_planner(|connection, transaction| query(connection, transaction)),
+        };
         match output.map_err(|error| timed_out(error, alarm.as_ref()))? {
-            QueryOutput::Values(values) => Ok(Outcome::Rows(Rows::ready(columns(), "SELECT", values))),
+            QueryOutput::Values(rows) => Ok(Ran::Rows(rows)),
             QueryOutput::Stream(stream) => {
                 let failure = self.stream_failure.clone();
                 let drawing = Drawing::new(&self.activity, State::InBlock);
                 let (rows, shared) = Rows::shared(columns(), "SELECT", stream, alarm, failure, drawing);
                 self.streams.add(shared);
-                Ok(Outcome::Rows(rows))
+                Ok(Ran::Outcome(Outcome::Rows(rows)))
             }
         }
     }
@@ -673,9 +725,10 @@ impl Connection {
 
     // After a panic.
 
-    /// What was in hand has been unwound and with it the transaction.
+    /// What was in hand has been unwound, and with it the transaction, unless it was only read in.
     #[cold]
-    fn after_panic(&mut self, panic: &(dyn Any + Send)) -> Error {
+    pub(crate) fn after_panic(&mut self, panic: &(dyn Any + Send)) -> Error {
+        drop(self.block.take_transaction());
         self.streams.abandon();
         self.fail_block();
         internal_error(panic)

@@ -93,7 +93,7 @@ pub mod native {
     pub use firn_txn::{Guard, Str, Text, Ticket, Transaction, pin};
 }
 
-pub use connection::{CancelHandle, CommandTag, Connection, Outcome, TransactionStatus};
+pub use connection::{CancelHandle, CommandTag, Connection, Outcome, Ran, TransactionStatus};
 pub use copy::{CopyIn, CopyOut};
 pub use database::Database;
 pub use firn_sql::Column;

@@ -151,7 +151,11 @@ impl Connection {
     fn run_prepared(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Outcome> {
         let parsed = statement.prepared.parsed.as_ref().expect("PREPARE takes a statement");
         match &parsed.statement {
-            Parse::Query(_) => self.run_query(&statement.prepared, parameters),
+            Parse::Query(_) => {
+                let mut values = Vec::new();
+                let ran = self.run_query(&statement.prepared, parameters, &mut values)?;
+                Ok(ran.into_outcome(statement, values))
+            }
             Parse::Change(change) => self.run_change(&statement.prepared, parameters, change.verb()),
             _ => unreachable!("the parser lets nothing else in"),
         }

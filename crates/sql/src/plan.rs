@@ -75,8 +75,8 @@ enum Body {
 
 /// What a query yields.
 pub enum QueryOutput {
-    /// All rows, row-major.
-    Values(Vec<Value>),
+    /// So many rows, all of them, which have been appended to the caller's values.
+    Values(usize),
     /// Rows in the making.
     Stream(BatchStream),
 }
@@ -156,6 +156,12 @@ impl Plan {
             && (Arc::ptr_eq(&self.facts, facts) || *self.facts == **facts)
     }
 
+    /// Whether it is a query that touches few rows, most likely, and nothing but rows of tables.
+    #[inline]
+    pub fn is_short(&self) -> bool {
+        matches!(self.body, Body::Query { short: Some(_), .. })
+    }
+
     /// Whether it is a query.
     #[inline]
     pub fn is_query(&self) -> bool {
@@ -188,19 +194,19 @@ impl Plan {
         matches!(self.body, Body::Change(_))
     }
 
-    /// Runs a query. Panics for other statements.
+    /// Runs a query, which may append its rows to `values`, row-major. Panics for other statements.
     pub fn query(
         &self,
         transaction: &Transaction,
         parameters: &[Value],
         options: &RunOptions,
+        values: &mut Vec<Value>,
     ) -> Result<QueryOutput> {
         let Body::Query { plan, short } = &self.body else { panic!("only queries are run as queries") };
-        if let Some(short) = short {
-            let mut values = Vec::new();
-            if let Completion::Done { .. } = short.run(transaction, parameters, options, &mut values)? {
-                return Ok(QueryOutput::Values(values));
-            }
+        if let Some(short) = short
+            && let Completion::Done { rows } = short.run(transaction, parameters, options, values)?
+        {
+            return Ok(QueryOutput::Values(rows));
         }
         firn_exec::run(plan, parameters, transaction, options).map(QueryOutput::Stream)
     }

@@ -29,6 +29,10 @@ const COLLECT_INLINE: usize = 2 * COLLECT_EVERY;
 const TRIM_ABOVE: usize = if MODELLED { 1 } else { 32 << 10 };
 const TRIM_SPARES: usize = if MODELLED { 1 } else { 1024 };
 
+/// Of the newest write sets so many are left alone while they may yet be lost, for those who only read and want
+/// to know what of it may be ([`Collector::holds_since`]).
+const SPARED: usize = if MODELLED { 1 } else { 64 };
+
 /// Write sets that are given to a validator at a time.
 const VALIDATED_AT_ONCE: usize = if MODELLED { 1 } else { 1024 };
 
@@ -40,6 +44,8 @@ pub(crate) struct Collector {
     uncollected: AtomicUsize,
     /// One collector at a time.
     turn: Mutex<()>,
+    /// Commits up to this time are on disk.
+    safe: AtomicU64,
 }
 
 /// Ended write sets in the order of their times: the trimmed ones before all others. Those that ended
@@ -48,6 +54,8 @@ pub(crate) struct Collector {
 struct Ended {
     trimmed: VecDeque<Arc<Retired>>,
     retired: VecDeque<Arc<Retired>>,
+    /// When the newest ended that is no longer here.
+    gone_until: u64,
 }
 
 /// A few of them, which the collector works on without the lock.
@@ -87,6 +95,35 @@ impl Collector {
         if found.is_empty() { between(&ended.retired) } else { found }
     }
 
+    /// Whether something holds of all that has ended after `since` and up to `until`. False as well if some
+    /// of that is gone, or it is too much to look at while committers wait.
+    pub fn holds_since(&self, since: Time, until: Time, holds: impl Fn(&Retired) -> bool) -> bool {
+        let ended = self.ended.lock();
+        let first = ended.retired.partition_point(|retired| retired.time <= since);
+        let all_listed = ended.gone_until <= since.0 && (first > 0 || ended.trimmed.is_empty());
+        // The newest are never trimmed.
+        const { assert!(SPARED <= TRIM_SPARES) };
+        all_listed
+            && ended.retired.len() - first <= SPARED
+            && ended
+                .retired
+                .range(first..)
+                .take_while(|retired| retired.time <= until)
+                .all(|retired| holds(retired))
+    }
+
+    /// Says up to when commits are on disk.
+    pub fn set_safe(&self, time: Time) {
+        self.safe.store(time.0, Ordering::Relaxed);
+    }
+
+    /// What ended up to then may go: no snapshot needs it, and it is on disk unless that is far behind.
+    fn horizon(&self, active: &ActiveSet, last: &AtomicU64) -> Time {
+        let horizon = active.horizon(last);
+        let safe = self.safe.load(Ordering::Relaxed);
+        if horizon.0 <= safe.saturating_add(SPARED as u64) { horizon.min(Time(safe)) } else { horizon }
+    }
+
     /// Collects what no snapshot needs and trims chains.
     pub fn collect(&self, active: &ActiveSet, last: &AtomicU64, memory: &MemoryBudget) {
         let _turn = self.turn.lock();
@@ -106,7 +143,7 @@ impl Collector {
     /// Collects the oldest, at most so many, in the collector's turn.
     fn collect_some(&self, most: usize, active: &ActiveSet, last: &AtomicU64, memory: &MemoryBudget) {
         self.uncollected.store(0, Ordering::Relaxed);
-        let horizon = active.horizon(last);
+        let horizon = self.horizon(active, last);
         let guard = pin();
         let mut garbage = Garbage::default();
         let mut left = most;
@@ -193,7 +230,7 @@ impl Ended {
     /// Takes the oldest, if its time is not after `horizon`.
     fn pop_until(&mut self, horizon: Time) -> Option<Arc<Retired>> {
         let list = if self.trimmed.is_empty() { &mut self.retired } else { &mut self.trimmed };
-        list.front().filter(|oldest| oldest.time <= horizon)?;
+        self.gone_until = list.front().filter(|oldest| oldest.time <= horizon)?.time.0;
         list.pop_front()
     }
 }

@@ -578,6 +578,23 @@ impl Engine {
         (log.durable_lsn() < position && log.check().is_ok()).then_some(position)
     }
 
+    /// All that ended up to this time is on disk, or need not be.
+    fn safe_time(&self) -> Time {
+        let Some(log) = &self.log else { return Time(u64::MAX) };
+        // In this order: the position covers all that was published by then.
+        let published = Time(self.last.load(Ordering::Acquire));
+        if log.durable_lsn() >= self.last_position() { published } else { log.durable_time() }
+    }
+
+    /// Whether what was read in a snapshot of this time would have read the same when all that was visible was
+    /// on disk. False when in doubt.
+    pub(crate) fn is_safe(&self, reads: &PredicateLog, read_time: Time) -> bool {
+        let safe = self.safe_time();
+        // Who has not read a table may have read its shape.
+        self.catalog_time.load(Ordering::Acquire) <= safe.0
+            && self.collector.holds_since(safe, read_time, |ended| !reads.is_touched_by(ended))
+    }
+
     pub(crate) fn leave(&self, slot: &ActiveSlot) {
         self.active.leave(slot);
     }
@@ -586,6 +603,7 @@ impl Engine {
     #[inline]
     pub(crate) fn collect_if_due(&self) {
         if self.collector.is_due() {
+            self.collector.set_safe(self.safe_time());
             self.collector.collect_inline(&self.active, &self.last, &self.memory);
         }
     }
@@ -593,6 +611,7 @@ impl Engine {
     /// Frees what can be freed, for somebody who needs memory.
     #[cold]
     pub(crate) fn collect_now(&self) {
+        self.collector.set_safe(Time(u64::MAX));
         self.collector.collect(&self.active, &self.last, &self.memory);
         self.forget_dropped_tables();
     }
@@ -601,6 +620,7 @@ impl Engine {
     fn tick(self: &Arc<Self>) -> bool {
         self.slow_clock.store(self.opened.elapsed().as_micros() as u64, Ordering::Relaxed);
         let collected = self.collector.backlog() > 0;
+        self.collector.set_safe(self.safe_time());
         self.collector.collect(&self.active, &self.last, &self.memory);
         if let Some((store, log)) = self.store_and_log() {
             store.checkpoint_if_due(self, log, self.config.checkpoint_after_bytes);

@@ -31,6 +31,9 @@ const MOST_ROWS: usize = 4096;
 /// How many ranges they become.
 const ROW_RANGES: usize = 256;
 
+/// Rows of a table that are looked through for one that was changed, by somebody who may as well wait.
+const MOST_ROWS_TO_LOOK_THROUGH: usize = 64;
+
 /// Ranges of keys of a table that are remembered; more become fewer that are wider.
 const MOST_KEY_RANGES: usize = 1024;
 /// How many they become, of all indexes together, if there are not more indexes.
@@ -276,6 +279,17 @@ impl PredicateLog {
         Ok(())
     }
 
+    /// Whether a write set may have changed anything that was read. Quick, and true when in doubt: looks at
+    /// which rows were changed, not at how.
+    pub fn is_touched_by(&self, ended: &Retired) -> bool {
+        !ended.changes(|changed| {
+            let mut tables = self.tables[..self.used].iter();
+            tables
+                .find(|reads| reads.table == changed.table.id())
+                .is_none_or(|reads| !reads.is_touched_by(&changed))
+        })
+    }
+
     /// The tables that were read.
     pub fn tables(&self) -> impl Iterator<Item = TableId> {
         self.tables[..self.used].iter().map(|reads| reads.table)
@@ -381,6 +395,17 @@ impl TableReads {
         }
         self.key_ranges = wider;
         self.keys_widened += 1;
+    }
+
+    /// Whether one of the changed rows was read, or may have come into or left what was.
+    fn is_touched_by(&self, changed: &Changed<'_>) -> bool {
+        let first = changed.first.to_bits();
+        let rows = first..first + u64::from(changed.rows);
+        !self.key_ranges.is_empty()
+            || !self.scans.is_empty()
+            || !self.row_ranges.is_empty()
+            || self.rows.len() > MOST_ROWS_TO_LOOK_THROUGH
+            || self.rows.iter().any(|read| rows.contains(&read.row.to_bits()))
     }
 
     /// Whether a change can make a difference, by its columns.

@@ -66,7 +66,9 @@ pub struct Transaction {
     may_advance: bool,
     isolation: Isolation,
     read_only: bool,
-    /// What it has read, if it is serializable and may write.
+    /// Whether what it reads is noted to find out whether that may be lost.
+    asks_what_may_be_lost: bool,
+    /// What it has read, if it is serializable and may write, or asks.
     reads: RefCell<PredicateLog>,
 }
 
@@ -136,6 +138,7 @@ impl Transaction {
             may_advance: false,
             isolation,
             read_only: false,
+            asks_what_may_be_lost: false,
             reads: RefCell::new(SPARE_READS.take()),
         }
     }
@@ -180,13 +183,22 @@ impl Transaction {
         self.read_only = true;
     }
 
-    /// Whether what it reads is validated.
-    #[inline]
-    pub fn notes_reads(&self) -> bool {
-        self.isolation == Isolation::Serializable && !self.read_only
+    /// Finds out at its end whether anything that it has read may yet be lost: if only other changes may be,
+    /// nothing need be waited for. To be called before it reads, if it only reads rows of tables.
+    ///
+    /// Others' commits are visible before they are on disk. A reader who has read none of what they changed
+    /// has read what stood there before them, and that is safe: it may say so whether or not they are lost.
+    pub fn ask_what_may_be_lost(&mut self) {
+        self.asks_what_may_be_lost = self.engine.to_wait_for(self.seen).is_some();
     }
 
-    /// Notes what it reads, if that is to be validated.
+    /// Whether what it reads is noted.
+    #[inline]
+    pub fn notes_reads(&self) -> bool {
+        (self.isolation == Isolation::Serializable && !self.read_only) || self.asks_what_may_be_lost
+    }
+
+    /// Notes what it reads, if anybody is to know.
     #[inline]
     pub(crate) fn note(&self, read: impl FnOnce(&mut PredicateLog)) {
         if self.notes_reads() {
@@ -870,7 +882,12 @@ impl Transaction {
         if !self.has_writes() {
             // Others' commits are visible before they are durable. Who has seen one must not say so
             // before it can no longer be lost. Dropping lets go of what it has locked.
-            return Ok(Ticket { time: self.snapshot.read_time, lsn: self.engine.to_wait_for(self.seen) });
+            let mut lsn = self.engine.to_wait_for(self.seen);
+            if lsn.is_some() && self.asks_what_may_be_lost && self.write_set.iter().all(WriteSet::is_empty) {
+                let reads = self.reads.get_mut();
+                lsn = lsn.filter(|_| !self.engine.is_safe(reads, self.snapshot.read_time));
+            }
+            return Ok(Ticket { time: self.snapshot.read_time, lsn });
         }
         // What it read is validated if it writes: otherwise it has run at its read time.
         let reads = self.reads.get_mut();

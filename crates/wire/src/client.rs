@@ -11,23 +11,28 @@
 //! Ready ──error in an extended message──> Skipping ──Sync──> Ready
 //! ```
 
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
 use firn_base::binary::{self, utf8};
 use firn_base::sync::Arc;
-use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, array, text};
-use firn_session::{CommandTag, Connection, CopyIn, CopyOut, Outcome, Statement, TransactionStatus};
+use firn_base::{Error, ParameterType, Result, SqlState, SqlType, TimeZoneSetting, Value, array, text};
+use firn_session::{CommandTag, Connection, CopyIn, CopyOut, Outcome, Ran, Statement, TransactionStatus};
 
 use crate::decode::{Bind, Format, Message, Parse, Target, format_of};
 use crate::encode::{self, Output, Severity};
-use crate::rows::{Cursor, Progress};
+use crate::rows::{CellWriter, Cursor, Progress, send_values};
 use crate::socket::Socket;
 
 /// Output beyond this is sent before the protocol asks for it.
 const LARGE_OUTPUT_BYTES: usize = 64 * 1024;
+
+/// Values of rows whose memory a connection keeps between queries.
+const MOST_KEPT_VALUES: usize = 1024;
 
 /// What a BEGIN that only makes an implicit block the client's own has done.
 const BEGUN: CommandTag = CommandTag { verb: "BEGIN", rows: None };
@@ -113,7 +118,8 @@ pub(crate) enum Next {
 /// One client's session and what the protocol adds to it.
 pub(crate) struct Client {
     session: Connection,
-    statements: HashMap<Box<str>, Rc<Prepared>>,
+    /// Prepared statements by name.
+    statements: Statements,
     portals: Portals,
     mode: Mode,
     /// Whether the session's transaction block is one that the client did not ask for.
@@ -125,6 +131,9 @@ pub(crate) struct Client {
     reported: Vec<(&'static str, String)>,
     /// The setting `TimeZone`, in which moments are read and shown as text.
     zone: TimeZoneSetting,
+    /// The rows of short queries on their way out, and what writes them: kept for their memory.
+    values: Vec<Value>,
+    writer: CellWriter,
 }
 
 enum Mode {
@@ -147,6 +156,56 @@ struct Script(std::vec::IntoIter<(String, u32)>);
 struct Prepared {
     statement: Statement,
     control: Control,
+    /// The RowDescription that a client was sent last, and the formats that it tells: libpq asks for it with
+    /// every execution.
+    description: RefCell<(Vec<Format>, Output)>,
+}
+
+impl Prepared {
+    /// Tells the columns, if there are any.
+    fn describe(&self, formats: &[Format], output: &mut Output) {
+        let Some(columns) = self.statement.columns() else {
+            return encode::no_data(output);
+        };
+        let (told_formats, told) = &mut *self.description.borrow_mut();
+        if told.is_empty() || told_formats != formats {
+            told_formats.clear();
+            told_formats.extend_from_slice(formats);
+            told.clear();
+            encode::row_description(told, columns, formats);
+        }
+        output.extend_from_slice(told);
+    }
+}
+
+/// Statements by name, as it was sent.
+type Statements = HashMap<Box<[u8]>, Rc<Prepared>, BuildHasherDefault<NameHasher>>;
+
+/// A quick hash of short names. Who looks for names that meet under it slows only itself down.
+#[derive(Default)]
+struct NameHasher(u64);
+
+impl Hasher for NameHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u8(*byte);
+        }
+    }
+
+    fn write_u8(&mut self, byte: u8) {
+        // FNV-1a.
+        self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+
+    /// The length of a name.
+    fn write_usize(&mut self, length: usize) {
+        self.write_u8(length as u8);
+    }
+
+    fn finish(&self) -> u64 {
+        // The table looks at the highest bits and the lowest.
+        self.0 ^ (self.0 >> 29)
+    }
 }
 
 /// What a statement does to transaction blocks, as far as implicit blocks are concerned.
@@ -162,33 +221,34 @@ enum Control {
 #[derive(Default)]
 struct Portals {
     unnamed: Portal,
-    named: HashMap<Box<str>, Portal>,
+    named: HashMap<Box<[u8]>, Portal>,
 }
 
 impl Portals {
     /// The portal that Bind is to fill, closed; 42P03 if the name is taken.
-    fn vacant(&mut self, name: &str) -> Result<&mut Portal> {
+    fn vacant(&mut self, name: &[u8]) -> Result<&mut Portal> {
         if name.is_empty() {
             self.unnamed.close();
             return Ok(&mut self.unnamed);
         }
+        let shown = utf8(name)?;
         let portal = self.named.entry(name.into()).or_default();
         if portal.prepared.is_some() {
-            return Err(Error::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
+            return Err(Error::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{shown}\" already exists")));
         }
         portal.close();
         Ok(portal)
     }
 
-    fn get(&self, name: &str) -> Option<&Portal> {
+    fn get(&self, name: &[u8]) -> Option<&Portal> {
         if name.is_empty() { Some(&self.unnamed) } else { self.named.get(name) }
     }
 
-    fn get_mut(&mut self, name: &str) -> Option<&mut Portal> {
+    fn get_mut(&mut self, name: &[u8]) -> Option<&mut Portal> {
         if name.is_empty() { Some(&mut self.unnamed) } else { self.named.get_mut(name) }
     }
 
-    fn close(&mut self, name: &str) {
+    fn close(&mut self, name: &[u8]) {
         if name.is_empty() {
             self.unnamed.close();
         } else {
@@ -237,7 +297,7 @@ impl Client {
         session.leave_idling_to_caller();
         Client {
             session,
-            statements: HashMap::new(),
+            statements: Statements::default(),
             portals: Portals::default(),
             mode: Mode::Ready,
             implicit_block: false,
@@ -245,6 +305,8 @@ impl Client {
             settings_touched: true,
             reported: Vec::new(),
             zone: TimeZoneSetting::UTC,
+            values: Vec::new(),
+            writer: CellWriter::new(TimeZoneSetting::UTC),
         }
     }
 
@@ -287,6 +349,7 @@ impl Client {
     fn follow_zone(&mut self) {
         if let Ok(zone) = self.session.setting("TimeZone").and_then(|name| TimeZoneSetting::parse(&name)) {
             self.zone = zone;
+            self.writer.set_zone(zone);
         }
     }
 
@@ -336,8 +399,8 @@ impl Client {
             Message::Describe(target) => self.describe(target, &mut sink.output)?,
             Message::Close(target) => {
                 match target {
-                    Target::Statement(name) => drop(self.statements.remove(utf8(name)?)),
-                    Target::Portal(name) => self.portals.close(utf8(name)?),
+                    Target::Statement(name) => drop(self.statements.remove(name)),
+                    Target::Portal(name) => self.portals.close(name),
                 }
                 encode::close_complete(&mut sink.output);
             }
@@ -398,7 +461,7 @@ impl Client {
                 Control::End => self.implicit_block = false,
             }
         } else if !alone && control == Control::None && self.session.status() == TransactionStatus::Idle {
-            self.session.execute("BEGIN")?;
+            self.session.open_block()?;
             self.implicit_block = true;
         }
         Ok(true)
@@ -409,19 +472,15 @@ impl Client {
         if !std::mem::take(&mut self.implicit_block) {
             return Ok(());
         }
-        match self.session.status() {
-            TransactionStatus::Idle => Ok(()),
-            TransactionStatus::InBlock => self.session.execute("COMMIT").map(drop),
-            TransactionStatus::Failed => self.session.execute("ROLLBACK").map(drop),
-        }
+        self.session.close_block()
     }
 
     // The simple protocol.
 
     fn query(&mut self, sql: &[u8], sink: &mut Sink) -> Answered {
         // A script takes the place of the unnamed statement and portal.
-        self.statements.remove("");
-        self.portals.close("");
+        self.statements.remove(&b""[..]);
+        self.portals.close(b"");
         let script = utf8(sql).and_then(|sql| Ok((sql, self.session.parse_script(sql)?)));
         match script {
             Ok((_, statements)) if statements.is_empty() => {
@@ -503,8 +562,8 @@ impl Client {
         let name = utf8(parse.name)?;
         let sql = utf8(parse.sql)?;
         if name.is_empty() {
-            self.statements.remove("");
-        } else if self.statements.contains_key(name) {
+            self.statements.remove(parse.name);
+        } else if self.statements.contains_key(parse.name) {
             return Err(Error::new(
                 SqlState::DUPLICATE_PREPARED_STATEMENT,
                 format!("prepared statement \"{name}\" already exists"),
@@ -512,13 +571,13 @@ impl Client {
         }
         let types = parse.types().map(parameter_type).collect::<Result<Vec<_>>>()?;
         let statement = self.session.prepare_typed(sql, &types)?;
-        let prepared = Prepared { statement, control: Control::of(sql) };
-        self.statements.insert(name.into(), Rc::new(prepared));
+        let prepared = Prepared { statement, control: Control::of(sql), description: RefCell::default() };
+        self.statements.insert(parse.name.into(), Rc::new(prepared));
         Ok(())
     }
 
     fn bind(&mut self, bind: &Bind<'_>) -> Result<()> {
-        let prepared = statement(&self.statements, utf8(bind.statement)?)?;
+        let prepared = statement(&self.statements, bind.statement)?;
         let types = prepared.statement.parameters();
         if bind.parameter_count != types.len() {
             return Err(violation(format!(
@@ -534,7 +593,7 @@ impl Client {
                 bind.result_formats.count()
             )));
         }
-        let portal = self.portals.vacant(utf8(bind.portal)?)?;
+        let portal = self.portals.vacant(bind.portal)?;
         portal.formats.extend(bind.parameter_formats.iter());
         for (index, (bytes, ty)) in bind.parameters().zip(types).enumerate() {
             let format = format_of(&portal.formats, index);
@@ -548,32 +607,29 @@ impl Client {
     }
 
     fn describe(&mut self, target: Target<'_>, output: &mut Output) -> Result<()> {
-        let (prepared, formats) = match target {
+        match target {
             Target::Statement(name) => {
-                let prepared = statement(&self.statements, utf8(name)?)?;
+                let prepared = statement(&self.statements, name)?;
                 encode::parameter_description(output, prepared.statement.parameters());
-                (prepared, &[][..])
+                prepared.describe(&[], output);
             }
             Target::Portal(name) => {
-                let name = utf8(name)?;
-                // Cursors of DECLARE are portals, too.
-                if let Some(columns) = self.session.cursor_columns(name) {
+                // Cursors of DECLARE are portals, too, and always have a name.
+                if !name.is_empty()
+                    && let Some(columns) = self.session.cursor_columns(utf8(name)?)
+                {
                     encode::row_description(output, columns, &[]);
                     return Ok(());
                 }
                 let portal = self.portals.get(name).ok_or_else(|| no_portal(name))?;
-                (portal.prepared.as_ref().ok_or_else(|| no_portal(name))?, &portal.formats[..])
+                let prepared = portal.prepared.as_ref().ok_or_else(|| no_portal(name))?;
+                prepared.describe(&portal.formats, output);
             }
-        };
-        match prepared.statement.columns() {
-            Some(columns) => encode::row_description(output, columns, formats),
-            None => encode::no_data(output),
         }
         Ok(())
     }
 
     fn execute(&mut self, name: &[u8], row_limit: u32, sync_follows: bool, sink: &mut Sink) -> Answered {
-        let name = utf8(name)?;
         let portal = self.portals.get_mut(name).ok_or_else(|| no_portal(name))?;
         let prepared = portal.prepared.clone().ok_or_else(|| no_portal(name))?;
         let state = std::mem::replace(&mut portal.state, PortalState::Finished { had_rows: false });
@@ -587,7 +643,7 @@ impl Client {
             PortalState::Finished { had_rows: false } => {
                 return Err(Error::new(
                     SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                    format!("portal \"{name}\" cannot be run"),
+                    format!("portal \"{}\" cannot be run", utf8(name)?),
                 )
                 .into());
             }
@@ -597,19 +653,34 @@ impl Client {
                     return Ok(());
                 }
                 let portal = self.portals.get_mut(name).expect("it was just there");
-                match self.session.run(&prepared.statement, &portal.parameters)? {
-                    Outcome::Rows(rows) => Cursor::new(rows, self.zone),
-                    Outcome::Done(tag) => {
+                let (statement, parameters) = (&prepared.statement, &portal.parameters[..]);
+                let ran = match row_limit {
+                    0 => self.session.run_into(statement, parameters, &mut self.values)?,
+                    _ => Ran::Outcome(self.session.run(statement, parameters)?),
+                };
+                match ran {
+                    Ran::Rows(rows) => {
+                        let columns = statement.columns().expect("a query has columns");
+                        send_values(&self.values, rows, columns, &portal.formats, &mut self.writer, sink)?;
+                        self.values.clear();
+                        self.values.shrink_to(MOST_KEPT_VALUES);
+                        portal.state = PortalState::Finished { had_rows: true };
+                        let tag = CommandTag { verb: "SELECT", rows: Some(rows as u64) };
                         self.complete(&tag, &mut sink.output);
                         return Ok(());
                     }
-                    Outcome::CopyIn(copy) => {
+                    Ran::Outcome(Outcome::Rows(rows)) => Cursor::new(rows, self.zone),
+                    Ran::Outcome(Outcome::Done(tag)) => {
+                        self.complete(&tag, &mut sink.output);
+                        return Ok(());
+                    }
+                    Ran::Outcome(Outcome::CopyIn(copy)) => {
                         encode::copy_response(&mut sink.output, b'G', copy.columns(), copy.format());
                         self.mode = Mode::CopyIn(copy, Protocol::Extended);
                         return Ok(());
                     }
-                    Outcome::CopyOut(copy) => return self.copy_out(*copy, sink),
-                    Outcome::Empty => {
+                    Ran::Outcome(Outcome::CopyOut(copy)) => return self.copy_out(*copy, sink),
+                    Ran::Outcome(Outcome::Empty) => {
                         encode::empty_query_response(&mut sink.output);
                         return Ok(());
                     }
@@ -761,19 +832,26 @@ fn to_savepoint(rollback: &str) -> bool {
     rollback.split_ascii_whitespace().skip(1).take(2).any(|word| word.eq_ignore_ascii_case("TO"))
 }
 
-fn statement<'a>(statements: &'a HashMap<Box<str>, Rc<Prepared>>, name: &str) -> Result<&'a Rc<Prepared>> {
-    statements.get(name).ok_or_else(|| {
-        let message = match name {
-            "" => "unnamed prepared statement does not exist".to_owned(),
-            name => format!("prepared statement \"{name}\" does not exist"),
-        };
-        Error::new(SqlState::INVALID_SQL_STATEMENT_NAME, message)
-    })
+fn statement<'a>(statements: &'a Statements, name: &[u8]) -> Result<&'a Rc<Prepared>> {
+    statements.get(name).ok_or_else(|| no_statement(name))
 }
 
 #[cold]
-fn no_portal(name: &str) -> Error {
-    Error::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist"))
+fn no_statement(name: &[u8]) -> Error {
+    let message = match utf8(name) {
+        Ok("") => "unnamed prepared statement does not exist".to_owned(),
+        Ok(name) => format!("prepared statement \"{name}\" does not exist"),
+        Err(error) => return error,
+    };
+    Error::new(SqlState::INVALID_SQL_STATEMENT_NAME, message)
+}
+
+#[cold]
+fn no_portal(name: &[u8]) -> Error {
+    match utf8(name) {
+        Ok(name) => Error::new(SqlState::INVALID_CURSOR_NAME, format!("portal \"{name}\" does not exist")),
+        Err(error) => error,
+    }
 }
 
 #[cold]
@@ -817,9 +895,28 @@ fn parameter(
 ) -> Result<Value> {
     let Some(bytes) = bytes else { return Ok(Value::Null) };
     match (ty, format) {
+        (ParameterType::Single(SqlType::Integer), Format::Text) if let Some(number) = short_number(bytes) => {
+            Ok(Value::Integer(number))
+        }
+        (ParameterType::Single(SqlType::BigInt), Format::Text) if let Some(number) = short_number(bytes) => {
+            Ok(Value::BigInt(number.into()))
+        }
         (ParameterType::Single(ty), Format::Text) => text::parse(utf8(bytes)?, ty, zone),
         (ParameterType::Single(ty), Format::Binary) => binary::decode(bytes, ty),
         (ParameterType::Array(element), Format::Text) => array::parse(utf8(bytes)?, element, zone),
         (ParameterType::Array(element), Format::Binary) => array::decode(bytes, element),
     }
+}
+
+/// A number of at most nine digits and nothing else: what keys mostly are, read without the checks that other
+/// texts need.
+#[inline]
+fn short_number(bytes: &[u8]) -> Option<i32> {
+    if bytes.is_empty() || bytes.len() > 9 {
+        return None;
+    }
+    bytes.iter().try_fold(0, |number, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        (digit <= 9).then(|| 10 * number + i32::from(digit))
+    })
 }

@@ -75,8 +75,8 @@ impl Cursor {
             match chunk {
                 RowChunk::Values(values) => {
                     let width = self.columns.len();
-                    let values = &values[*sent * width..end * width];
-                    send_values(values, &self.columns, formats, &mut self.writer, sink)?;
+                    let (values, rows) = (&values[*sent * width..end * width], end - *sent);
+                    send_values(values, rows, &self.columns, formats, &mut self.writer, sink)?;
                 }
                 RowChunk::Batch(batch) => {
                     send_batch(batch, *sent..end, &self.columns, formats, &mut self.writer, sink)?;
@@ -100,16 +100,20 @@ impl Cursor {
     }
 }
 
-fn send_values(
+/// Sends rows of values that lie row by row.
+pub(crate) fn send_values(
     values: &[Value],
+    rows: usize,
     columns: &[Column],
     formats: &[Format],
     writer: &mut CellWriter,
     sink: &mut Sink,
 ) -> io::Result<()> {
-    for row in values.chunks_exact(columns.len().max(1)) {
+    let width = columns.len();
+    for row in 0..rows {
         encode::message(&mut sink.output, b'D', |output| {
-            output.extend_from_slice(&(columns.len() as u16).to_be_bytes());
+            output.extend_from_slice(&(width as u16).to_be_bytes());
+            let row = &values[row * width..][..width];
             for (index, (value, column)) in row.iter().zip(columns).enumerate() {
                 writer.value(value, column.ty, format_of(formats, index), output);
             }
@@ -173,6 +177,11 @@ impl CellWriter {
         CellWriter { zone, scratch: String::new() }
     }
 
+    /// Shows moments in this zone from now on.
+    pub(crate) fn set_zone(&mut self, zone: TimeZoneSetting) {
+        self.zone = zone;
+    }
+
     #[inline]
     fn value(&mut self, value: &Value, ty: SqlType, format: Format, output: &mut Output) {
         match (value, format) {
@@ -204,8 +213,12 @@ impl CellWriter {
     }
 }
 
+#[inline]
 fn write_bytes(bytes: &[u8], output: &mut Output) {
-    encode::length_prefixed(output, 0, |output| output.extend_from_slice(bytes));
+    let length = i32::try_from(bytes.len()).expect("cells stay below 2 GiB");
+    output.reserve(4 + bytes.len());
+    output.extend_from_slice(&length.to_be_bytes());
+    output.extend_from_slice(bytes);
 }
 
 fn write_integer(number: impl itoa::Integer, output: &mut Output) {

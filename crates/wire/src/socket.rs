@@ -193,7 +193,9 @@ impl Input {
     /// Makes room towards `needed` pending bytes and reads once. The buffer doubles as bytes come,
     /// so that five bytes that announce a large message do not cost its memory.
     fn fill_up_to(&mut self, socket: &Socket, needed: usize) -> Result<(), End> {
-        if self.start > 0 {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        } else if self.start > 0 {
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;

@@ -281,6 +281,12 @@ impl Lookup {
         extra: Option<Cell<'_>>,
         key: &mut KeyBuffer,
     ) -> Result<bool> {
+        // One column by one value is what most statements ask for.
+        if let ([KeyPart { value: KeyValue::One(value), ty }], None) = (&self.key[..], extra) {
+            let Some(value) = exactly(value.evaluate(row)?, *ty) else { return Ok(false) };
+            self.index.encode(&[value.as_cell(*ty)], key);
+            return Ok(true);
+        }
         let mut values: SmallVec<[Cow<'_, Value>; 6]> = SmallVec::new();
         for part in &self.key {
             let value = match (&part.value, in_turn) {

@@ -7,6 +7,7 @@ mod history;
 mod isolation;
 mod killed;
 mod locks;
+mod losable;
 mod memory;
 mod native;
 mod recovery;

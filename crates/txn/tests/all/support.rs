@@ -46,7 +46,11 @@ impl Bank {
     }
 
     pub fn open_with(config: Config) -> Bank {
-        let engine = Engine::open(Config { block_bytes: 1, ..config }).unwrap();
+        Bank::on(Engine::open(Config { block_bytes: 1, ..config }).unwrap())
+    }
+
+    /// In a database without tables.
+    pub fn on(engine: Arc<Engine>) -> Bank {
         let mut setup = engine.begin();
         let columns = vec![
             ColumnSpec { ty: SqlType::Integer, nullable: false },

@@ -291,3 +291,80 @@ fn statements_whose_rows_nobody_counts_tell_no_number() {
     let tags: Vec<_> = received.iter().filter(|(tag, _)| *tag == 'C').map(|(_, body)| &body[..]).collect();
     assert_eq!(tags, [&b"SHOW\0"[..], b"EXPLAIN\0", b"SELECT 1\0"]);
 }
+
+#[test]
+fn a_portal_is_described_in_the_formats_that_it_was_bound_with() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    raw.answers(&[parse("s", "SELECT $1::int"), sync()].concat());
+    for format in [0u16, 1, 1, 0] {
+        let series = [bind_in("", "s", &[Some(b"7")], 0, format), describe('P', ""), execute("", 0)];
+        raw.send(&[series.concat(), describe('S', "s"), sync()].concat());
+        let received = raw.until('Z');
+        assert_eq!(summary(&received), "2 T D C t T ZI");
+        // A RowDescription ends with the format of its last column.
+        assert!(received[1].1.ends_with(&format.to_be_bytes()));
+        assert!(received[5].1.ends_with(&[0, 0]));
+        let seven = if format == 0 { b"7".to_vec() } else { 7i32.to_be_bytes().to_vec() };
+        assert_eq!(cells(&received[2].1), [Some(seven)]);
+    }
+}
+
+/// Through an index, alone, as one of several in a pipeline, and in portions.
+#[test]
+fn rows_of_short_queries_come_alike_whichever_way_they_are_asked_for() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    let fill = "INSERT INTO t SELECT g, g::text FROM generate_series(1, 30) g";
+    raw.answers(&query(&format!("CREATE TABLE t (a int PRIMARY KEY, b text); {fill}")));
+    raw.answers(&[parse("s", "SELECT b FROM t WHERE a > $1"), sync()].concat());
+    let mut rows_and_tags = |messages: &[Vec<u8>]| {
+        raw.send(&messages.concat());
+        let (mut rows, mut tags) = (Vec::new(), Vec::new());
+        for (tag, body) in raw.until('Z') {
+            match tag {
+                'D' => rows.extend(cells(&body)),
+                'C' => tags.push(String::from_utf8(body).unwrap()),
+                _ => {}
+            }
+        }
+        (rows, tags)
+    };
+    for above in [0, 15, 20, 21, 28, 29, 30, 1000] {
+        let bind = bind("", "s", &[&above.to_string()]);
+        let count = 30i32.saturating_sub(above).max(0);
+        let expected: Vec<_> = (above + 1..=30).map(|row| Some(row.to_string().into_bytes())).collect();
+        let tag = format!("SELECT {count}\0");
+        let (rows, tags) = rows_and_tags(&[bind.clone(), execute("", 0), sync()]);
+        assert_eq!((rows, tags), (expected.clone(), vec![tag.clone()]));
+        let once = [bind.clone(), execute("", 0)].concat();
+        let (rows, tags) = rows_and_tags(&[once.clone(), once, sync()]);
+        assert_eq!((rows, tags), ([expected.clone(), expected.clone()].concat(), vec![tag.clone(), tag]));
+        // What was suspended tells the rows since.
+        let (rows, tags) = rows_and_tags(&[bind, execute("", 14), execute("", 0), sync()]);
+        let rest = if count < 14 { 0 } else { count - 14 };
+        assert_eq!((rows, tags.last().unwrap()), (expected, &format!("SELECT {rest}\0")));
+    }
+}
+
+#[test]
+fn numbers_as_text_may_have_signs_blanks_and_zeros() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    for ty in ["int", "bigint"] {
+        for (text, number) in
+            [("0", "0"), ("999999999", "999999999"), ("0000000000012", "12"), ("-7", "-7"), (" +7 ", "7")]
+        {
+            raw.send(
+                &[parse("", &format!("SELECT $1::{ty}")), bind("", "", &[text]), execute("", 0), sync()]
+                    .concat(),
+            );
+            let received = raw.until('Z');
+            assert_eq!(cells(&received[2].1), [Some(number.as_bytes().to_vec())], "{ty} {text}");
+        }
+        for text in ["", "1:", "1/"] {
+            let series = [parse("", &format!("SELECT $1::{ty}")), bind("", "", &[text]), sync()];
+            assert_eq!(raw.answers(&series.concat()), "1 E22P02 ZI", "{ty} {text:?}");
+        }
+    }
+}
