@@ -13,6 +13,7 @@ pub mod table;
 pub mod typed;
 pub mod write_set;
 
+mod attic;
 mod block;
 mod budget;
 mod collect;
@@ -31,6 +32,7 @@ pub mod state;
 mod undo;
 mod version;
 
+pub use attic::Attic;
 pub use budget::{Held, MemoryBudget, Pressure, print_bytes};
 pub use collect::Garbage;
 pub use gate::Gate;
