@@ -10,7 +10,7 @@
 //! | it came to be, and whatever it was changed to then | a record that it shares with all such rows of its block |
 //! | it was changed, any number of times | one record: of each column what it was first |
 //! | it went | a record |
-//! | it came and went; it was locked; it was changed and that was taken back | nothing |
+//! | it came and went; it was locked; whatever was taken back | nothing |
 //!
 //! Readers walk the chains meanwhile. A record is put into the place of others by one store, into the newer
 //! neighbour or the chain's head, and what it stands for stays as it was until every guard of that time has gone.
@@ -63,6 +63,9 @@ pub struct Attic {
     bytes: usize,
     until: Time,
 }
+
+/// Rows that are dead to everybody once all of a write set's records are unlinked.
+type Dead<'a> = Vec<(&'a Arc<Table>, RowId)>;
 
 type BlockId = (TableId, BlockNumber);
 
@@ -126,7 +129,8 @@ impl Attic {
         debug_assert!(self.until <= retired.time);
         let active = Snapshots(active);
         // As in `Retired::collect`.
-        let mut dead: Vec<(&Arc<Table>, RowId)> = Vec::new();
+        let mut dead = Dead::new();
+        let mut undone_is_out = false;
         for (position, at) in retired.records.iter().enumerate() {
             if let Some(soon) = prefetch_after(&retired.records, position) {
                 soon.older(guard).iter().for_each(|older| prefetch(older.as_ptr().cast()));
@@ -134,26 +138,25 @@ impl Attic {
             // SAFETY: lies in the write set's memory.
             let record: Record<'_> = unsafe { Record::from_raw(*at) };
             let table = table_of(&retired.tables, record);
-            let first = record.slot();
-            let rows = (first.0..first.0 + record.inserted_rows()).map(Slot);
-            match (record.change(), record.undone()) {
-                (Change::Insert | Change::InsertMany, true) => rows.for_each(|slot| {
-                    unlink(record, slot, guard);
-                    dead.push((table, record.block().row(slot)));
-                }),
-                (Change::Insert | Change::InsertMany, false) => {
+            if record.undone() {
+                if !std::mem::replace(&mut undone_is_out, true) {
+                    take_out_undone(retired, position, &mut dead, guard);
+                }
+                continue;
+            }
+            match record.change() {
+                Change::Insert | Change::InsertMany => {
                     let shared = self.inserts_with(table, record, active, guard);
-                    rows.for_each(|slot| {
+                    rows_of(record).for_each(|slot| {
                         replace(record, slot, Some(shared), guard);
                     });
                 }
-                // What was taken back is now as it was before.
-                (Change::Lock, _) | (Change::Update | Change::Delete, true) => {
-                    replace(record, first, record.older(guard), guard);
+                Change::Lock => {
+                    replace(record, record.slot(), record.older(guard), guard);
                 }
-                (Change::Update | Change::Delete, false) => {
+                Change::Update | Change::Delete => {
                     if self.take_in_change(table, record, active, guard) {
-                        dead.push((table, record.block().row(first)));
+                        dead.push((table, record.block().row(record.slot())));
                     }
                 }
             }
@@ -474,7 +477,37 @@ impl Attic {
     }
 }
 
+/// Unlinks the records of a write set from one on whose changes were taken back, the newest first: together they
+/// are nothing to anybody, but each restores what the one before it had made.
+#[cold]
+fn take_out_undone<'a>(retired: &'a Retired, first: usize, dead: &mut Dead<'a>, guard: &Guard) {
+    for at in retired.records[first..].iter().rev() {
+        // SAFETY: lies in the write set's memory.
+        let record: Record<'_> = unsafe { Record::from_raw(*at) };
+        if !record.undone() {
+            continue;
+        }
+        if record.is_insert() {
+            let table = table_of(&retired.tables, record);
+            rows_of(record).for_each(|slot| {
+                unlink(record, slot, guard);
+                dead.push((table, record.block().row(slot)));
+            });
+        } else {
+            replace(record, record.slot(), record.older(guard), guard);
+        }
+    }
+}
+
+/// The rows that came to be.
+fn rows_of(record: Record<'_>) -> impl Iterator<Item = Slot> {
+    (record.slot().0..record.slot().0 + record.inserted_rows()).map(Slot)
+}
+
 /// When the change was committed that a record is of, or as good as.
 fn time_of(record: Record<'_>) -> Time {
     record.stamp().time().expect("what is taken in has ended")
 }
+
+#[cfg(test)]
+mod tests;

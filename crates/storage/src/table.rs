@@ -1051,15 +1051,16 @@ impl Table {
         for (column, cell) in columns.iter().zip(&mut raw) {
             *cell = block.load_cell(slot, *column);
         }
-        let mut next = block.head(slot, guard);
-        loop {
+        // What was taken back makes no versions: what such a record remembers may never have been anybody's but
+        // its transaction's.
+        let chain = std::iter::successors(block.head(slot, guard), |record| record.older(guard));
+        for record in chain.filter(|record| !record.undone()) {
             if key_of(block, index, &raw).as_slice() == key {
                 return true;
             }
-            let Some(record) = next else { return false };
             restore_columns(record, &columns, &mut raw);
-            next = record.older(guard);
         }
+        key_of(block, index, &raw).as_slice() == key
     }
 
     /// Gives a slot out again from now on.
