@@ -28,10 +28,25 @@ const COLLECT_INLINE: usize = 2 * COLLECT_EVERY;
 /// Write sets that a long reader may hold back before they are moved to the attic, some tens of megabytes:
 /// most queries end before that, and what is moved must be collected all the same. Once something is there
 /// fewer are waited for, so that their records are still in some cache.
-const MOVE_ABOVE: usize = if MODELLED { 1 } else { 32 << 10 };
-const MOVE_MORE_ABOVE: usize = if MODELLED { 1 } else { 4 << 10 };
-/// The number of newer ones that are left alone then: short readers are among them.
-const SPARES: usize = if MODELLED { 1 } else { 1024 };
+const MOVE_ABOVE: Amount = if MODELLED { ONE } else { Amount { write_sets: 32 << 10, bytes: 64 << 20 } };
+const MOVE_MORE_ABOVE: Amount = if MODELLED { ONE } else { Amount { write_sets: 4 << 10, bytes: 16 << 20 } };
+/// The newer ones that are left alone then: short readers are among them.
+const SPARES: Amount = if MODELLED { ONE } else { Amount { write_sets: 1 << 10, bytes: 4 << 20 } };
+
+/// How much waits.
+#[derive(Clone, Copy, Default)]
+struct Amount {
+    write_sets: usize,
+    bytes: usize,
+}
+
+const ONE: Amount = Amount { write_sets: 1, bytes: usize::MAX };
+
+impl Amount {
+    fn exceeds(self, other: Amount) -> bool {
+        self.write_sets > other.write_sets || self.bytes > other.bytes
+    }
+}
 
 /// Records of the attic that are collected under one guard.
 const COLLECT_FROM_ATTIC: usize = if MODELLED { 2 } else { 1024 };
@@ -65,6 +80,8 @@ struct Turn {
 #[derive(Default)]
 struct Ended {
     retired: VecDeque<Arc<Retired>>,
+    /// Bytes of their undo records.
+    bytes: usize,
     /// When the newest ended that the attic was given.
     moved_until: u64,
 }
@@ -83,7 +100,10 @@ type Few = SmallVec<[Arc<Retired>; COLLECT_INLINE]>;
 impl Collector {
     /// Takes a write set. Called inside the commit section, so that times ascend.
     pub fn retire(&self, retired: Arc<Retired>) {
-        self.ended.lock().retired.push_back(retired);
+        let mut ended = self.ended.lock();
+        ended.bytes += retired.bytes;
+        ended.retired.push_back(retired);
+        drop(ended);
         self.uncollected.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -129,7 +149,7 @@ impl Collector {
         collect_attic(&mut turn.attic, horizon, memory);
         self.collect_some(usize::MAX, horizon, memory);
         let most = if turn.attic.is_empty() { MOVE_ABOVE } else { MOVE_MORE_ABOVE };
-        if self.ended.lock().retired.len() > most {
+        if self.ended.lock().amount().exceeds(most) {
             self.move_to_attic(&mut turn, active, last, memory);
             self.ask_for_quiet(&mut turn, last);
         }
@@ -191,8 +211,13 @@ impl Collector {
         loop {
             let few: Few = {
                 let ended = self.ended.lock();
-                let most = ended.retired.len().saturating_sub(SPARES).min(COLLECT_INLINE);
-                ended.retired.range(..most).take_while(|retired| retired.time <= until).cloned().collect()
+                let mut left = ended.amount();
+                let next = |retired: &&Arc<Retired>| {
+                    let is_due = left.exceeds(SPARES) && retired.time <= until;
+                    left = Amount { write_sets: left.write_sets - 1, bytes: left.bytes - retired.bytes };
+                    is_due
+                };
+                ended.retired.iter().take_while(next).take(COLLECT_INLINE).cloned().collect()
             };
             let Some(newest) = few.last().map(|retired| retired.time) else { break };
             let guard = pin();
@@ -206,6 +231,7 @@ impl Collector {
                 // They went on standing in the list meanwhile, for those who validate.
                 let mut ended = self.ended.lock();
                 ended.retired.drain(..few.len());
+                ended.bytes -= few.iter().map(|retired| retired.bytes).sum::<usize>();
                 ended.moved_until = newest.0;
             }
             let (mut records, mut bytes) = (0, 0);
@@ -267,9 +293,14 @@ fn free(
 }
 
 impl Ended {
+    fn amount(&self) -> Amount {
+        Amount { write_sets: self.retired.len(), bytes: self.bytes }
+    }
+
     /// Takes the oldest, if its time is not after `horizon`.
     fn pop_until(&mut self, horizon: Time) -> Option<Arc<Retired>> {
-        self.retired.front().filter(|oldest| oldest.time <= horizon)?;
-        self.retired.pop_front()
+        let oldest = self.retired.pop_front_if(|oldest| oldest.time <= horizon)?;
+        self.bytes -= oldest.bytes;
+        Some(oldest)
     }
 }
