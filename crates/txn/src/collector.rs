@@ -79,11 +79,18 @@ struct Turn {
 /// the attic as long as it runs, so that it can validate what it read.
 #[derive(Default)]
 struct Ended {
-    retired: VecDeque<Arc<Retired>>,
+    retired: VecDeque<Waiting>,
     /// Bytes of their undo records.
     bytes: usize,
     /// When the newest ended that the attic was given.
     moved_until: u64,
+}
+
+/// A write set, and what is asked of it most: it itself is no longer in anybody's cache by then.
+struct Waiting {
+    time: Time,
+    bytes: usize,
+    retired: Arc<Retired>,
 }
 
 /// What has ended since some time, as far as is asked at once.
@@ -102,7 +109,7 @@ impl Collector {
     pub fn retire(&self, retired: Arc<Retired>) {
         let mut ended = self.ended.lock();
         ended.bytes += retired.bytes;
-        ended.retired.push_back(retired);
+        ended.retired.push_back(Waiting { time: retired.time, bytes: retired.bytes, retired });
         drop(ended);
         self.uncollected.fetch_add(1, Ordering::Relaxed);
     }
@@ -128,9 +135,9 @@ impl Collector {
         if ended.moved_until > since.0 {
             return EndedSince::InAttic;
         }
-        let first = ended.retired.partition_point(|retired| retired.time <= since);
-        let found = ended.retired.range(first..).take_while(|retired| retired.time <= until);
-        EndedSince::Listed(found.take(VALIDATED_AT_ONCE).cloned().collect())
+        let first = ended.retired.partition_point(|waiting| waiting.time <= since);
+        let found = ended.retired.range(first..).take_while(|waiting| waiting.time <= until);
+        EndedSince::Listed(found.take(VALIDATED_AT_ONCE).map(|waiting| waiting.retired.clone()).collect())
     }
 
     /// Calls `look` with the attic, which stays as it is meanwhile, and with the time until which what ended
@@ -146,7 +153,7 @@ impl Collector {
         self.uncollected.store(0, Ordering::Relaxed);
         // The same for both: what is listed is newer than what is in the attic, and collected after it.
         let horizon = active.horizon(last);
-        collect_attic(&mut turn.attic, horizon, memory);
+        turn.collect(horizon, memory);
         self.collect_some(usize::MAX, horizon, memory);
         let most = if turn.attic.is_empty() { MOVE_ABOVE } else { MOVE_MORE_ABOVE };
         if self.ended.lock().amount().exceeds(most) {
@@ -210,16 +217,21 @@ impl Collector {
         let until = Time(now.0.min(self.quiet.load(Ordering::SeqCst)));
         loop {
             let few: Few = {
-                let ended = self.ended.lock();
-                let mut left = ended.amount();
-                let next = |retired: &&Arc<Retired>| {
-                    let is_due = left.exceeds(SPARES) && retired.time <= until;
-                    left = Amount { write_sets: left.write_sets - 1, bytes: left.bytes - retired.bytes };
-                    is_due
-                };
-                ended.retired.iter().take_while(next).take(COLLECT_INLINE).cloned().collect()
+                let mut ended = self.ended.lock();
+                let mut few = Few::new();
+                while few.len() < COLLECT_INLINE
+                    && ended.amount().exceeds(SPARES)
+                    && let Some(retired) = ended.pop_until(until)
+                {
+                    few.push(retired);
+                }
+                // Who validates against them waits from now on until they are there.
+                ended.moved_until = few.last().map_or(ended.moved_until, |newest| newest.time.0);
+                few
             };
-            let Some(newest) = few.last().map(|retired| retired.time) else { break };
+            if few.is_empty() {
+                break;
+            }
             let guard = pin();
             let mut garbage = Garbage::default();
             let before = turn.attic.kept();
@@ -227,27 +239,9 @@ impl Collector {
                 few.get(at + 1).iter().for_each(|next| next.prefetch());
                 turn.attic.take_in(retired, &times, &mut garbage, &guard);
             }
-            {
-                // They went on standing in the list meanwhile, for those who validate.
-                let mut ended = self.ended.lock();
-                ended.retired.drain(..few.len());
-                ended.bytes -= few.iter().map(|retired| retired.bytes).sum::<usize>();
-                ended.moved_until = newest.0;
-            }
-            let (mut records, mut bytes) = (0, 0);
             turn.leaving.extend(few);
-            for retired in std::mem::take(&mut turn.leaving) {
-                match Arc::try_unwrap(retired) {
-                    Ok(retired) => {
-                        records += retired.record_count();
-                        bytes += retired.bytes;
-                        retired.discard(&mut garbage);
-                    }
-                    // Somebody validates against it just now.
-                    Err(retired) => turn.leaving.push(retired),
-                }
-            }
-            free(garbage, (records, bytes), before, turn.attic.kept(), memory, &guard);
+            let freed = turn.let_leave(&mut garbage);
+            free(garbage, freed, before, turn.attic.kept(), memory, &guard);
         }
     }
 
@@ -264,15 +258,34 @@ impl Collector {
     }
 }
 
-/// Collects from the attic, in the collector's turn.
-fn collect_attic(attic: &mut Attic, horizon: Time, memory: &MemoryBudget) {
-    let mut is_more = !attic.is_empty();
-    while is_more {
-        let guard = pin();
-        let mut garbage = Garbage::default();
-        let before = attic.kept();
-        is_more = attic.collect(horizon, COLLECT_FROM_ATTIC, &mut garbage, &guard);
-        free(garbage, (0, 0), before, attic.kept(), memory, &guard);
+impl Turn {
+    /// Collects from the attic, and what was left for somebody who validated.
+    fn collect(&mut self, horizon: Time, memory: &MemoryBudget) {
+        let mut is_more = !self.attic.is_empty() || !self.leaving.is_empty();
+        while is_more {
+            let guard = pin();
+            let mut garbage = Garbage::default();
+            let before = self.attic.kept();
+            is_more = self.attic.collect(horizon, COLLECT_FROM_ATTIC, &mut garbage, &guard);
+            let freed = self.let_leave(&mut garbage);
+            free(garbage, freed, before, self.attic.kept(), memory, &guard);
+        }
+    }
+
+    /// Gives up the write sets that nobody validates against any more: how many records and bytes.
+    fn let_leave(&mut self, garbage: &mut Garbage) -> (usize, usize) {
+        let (mut records, mut bytes) = (0, 0);
+        for retired in std::mem::take(&mut self.leaving) {
+            match Arc::try_unwrap(retired) {
+                Ok(retired) => {
+                    records += retired.record_count();
+                    bytes += retired.bytes;
+                    retired.discard(garbage);
+                }
+                Err(retired) => self.leaving.push(retired),
+            }
+        }
+        (records, bytes)
     }
 }
 
@@ -297,10 +310,10 @@ impl Ended {
         Amount { write_sets: self.retired.len(), bytes: self.bytes }
     }
 
-    /// Takes the oldest, if its time is not after `horizon`.
-    fn pop_until(&mut self, horizon: Time) -> Option<Arc<Retired>> {
-        let oldest = self.retired.pop_front_if(|oldest| oldest.time <= horizon)?;
+    /// Takes the oldest, if its time is not after that.
+    fn pop_until(&mut self, until: Time) -> Option<Arc<Retired>> {
+        let oldest = self.retired.pop_front_if(|oldest| oldest.time <= until)?;
         self.bytes -= oldest.bytes;
-        Some(oldest)
+        Some(oldest.retired)
     }
 }
