@@ -370,13 +370,15 @@ impl Bench {
 
 #[test]
 fn every_snapshot_sees_what_it_saw_whatever_has_been_moved_to_the_attic() {
-    let (seeds, steps) = if cfg!(miri) { (2, 150) } else { (40, 1000) };
+    let (seeds, steps) = if cfg!(miri) { (1, 100) } else { (40, 1000) };
     for seed in 0..seeds {
         println!("seed {seed}");
         let mut bench = Bench::new(seed);
-        for _ in 0..steps {
+        for step in 0..steps {
             bench.step();
-            bench.check();
+            if !cfg!(miri) || step % 8 == 0 {
+                bench.check();
+            }
         }
         bench.finish();
     }
