@@ -737,14 +737,6 @@ impl Block {
         fence(Ordering::Release);
     }
 
-    /// Unlinks the only record of a row, if it still is that. The row then has no versions.
-    pub fn unlink_head(&self, slot: Slot, record: Record<'_>) -> bool {
-        let older = std::ptr::null_mut();
-        self.versions()[slot.index()]
-            .compare_exchange(record.as_ptr(), older, Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
-    }
-
     /// Whether some row from `first` up to but not including `end` has versions.
     #[inline]
     pub fn has_versions(&self, first: u32, end: u32) -> bool {
@@ -791,11 +783,16 @@ impl Block {
         }
     }
 
-    /// Replaces the newest record of a row by an older one of the same chain.
-    pub fn replace_head(&self, slot: Slot, record: Record<'_>, older: Record<'_>) -> bool {
-        self.versions()[slot.index()]
-            .compare_exchange(record.as_ptr(), older.as_ptr(), Ordering::AcqRel, Ordering::Relaxed)
-            .is_ok()
+    /// Puts another record, or nothing, into the place of the newest record of a row, if it still is that.
+    pub fn replace_head(&self, slot: Slot, record: Record<'_>, instead: Option<Record<'_>>) -> bool {
+        let head = &self.versions()[slot.index()];
+        let instead = instead.map_or(std::ptr::null_mut(), Record::as_ptr);
+        // A look first: the heads of rows that are changed all the time lie in their writers' caches.
+        head.load(Ordering::Relaxed) == record.as_ptr()
+            && head
+                // Acquire and release: what `instead` holds goes with it, as when it is linked.
+                .compare_exchange(record.as_ptr(), instead, Ordering::AcqRel, Ordering::Relaxed)
+                .is_ok()
     }
 
     /// The versioned positions of the range that `slot` lies in.

@@ -63,7 +63,7 @@ pub struct MemoryBudget {
     collected: Apart<Tally>,
 }
 
-/// Undo records and their bytes. One thread at a time adds to it.
+/// Undo records and their bytes. One thread at a time adds to it, or takes off.
 #[derive(Debug, Default)]
 struct Tally {
     records: AtomicU64,
@@ -72,10 +72,13 @@ struct Tally {
 
 impl Tally {
     #[inline]
-    fn add(&self, records: u64, bytes: u64) {
+    fn add(&self, records: i64, bytes: i64) {
         // No read-modify-write: the caller is the only one to write.
-        self.records.store(self.records.load(Ordering::Relaxed) + records, Ordering::Relaxed);
-        self.bytes.store(self.bytes.load(Ordering::Relaxed) + bytes, Ordering::Relaxed);
+        let add = |tally: &AtomicU64, more| {
+            tally.store(tally.load(Ordering::Relaxed).wrapping_add_signed(more), Ordering::Relaxed);
+        };
+        add(&self.records, records);
+        add(&self.bytes, bytes);
     }
 }
 
@@ -204,12 +207,13 @@ impl MemoryBudget {
     /// A transaction has ended that wrote so many undo records. Called by whoever may commit just now.
     #[inline]
     pub fn retire(&self, records: usize, bytes: usize) {
-        self.retired.0.add(records as u64, bytes as u64);
+        self.retired.0.add(records as i64, bytes as i64);
     }
 
-    /// Of those so many were freed. Called in the collector's turn.
-    pub fn collect(&self, records: usize, bytes: usize) {
-        self.collected.0.add(records as u64, bytes as u64);
+    /// Of those so many were freed, or fewer than none if the attic keeps more than it did. Called in the
+    /// collector's turn.
+    pub fn collect(&self, records: i64, bytes: i64) {
+        self.collected.0.add(records, bytes);
         self.reconsider();
     }
 }

@@ -13,6 +13,7 @@ pub mod table;
 pub mod typed;
 pub mod write_set;
 
+mod attic;
 mod block;
 mod budget;
 mod collect;
@@ -32,6 +33,7 @@ mod undo;
 mod version;
 mod walk;
 
+pub use attic::Attic;
 pub use budget::{Held, MemoryBudget, Pressure, print_bytes};
 pub use collect::Garbage;
 pub use gate::Gate;

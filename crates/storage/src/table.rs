@@ -69,6 +69,9 @@ impl<'c, const N: usize> Rows<'c> for &[[Cell<'c>; N]] {
     }
 }
 
+/// Keys of indexes that a row has left.
+pub(crate) type ReplacedKeys = SmallVec<[(Arc<Index>, KeyBuffer); 1]>;
+
 /// A row that a look-up has found, with columns of it; `None` if there is none.
 pub type Found<'a, 'g, const N: usize> = Option<(RowId, &'a [Cell<'g>; N])>;
 
@@ -1005,6 +1008,35 @@ impl Table {
         }
     }
 
+    /// The keys that a row had before an update in the middle of its chain: entries that, without it, no
+    /// version may have any more.
+    pub(crate) fn keys_before(&self, record: Record<'_>, guard: &Guard) -> ReplacedKeys {
+        if !self.touches_index(record, guard) {
+            return ReplacedKeys::new();
+        }
+        let block = record.block();
+        let slot = record.slot();
+        let replaced = |index: &Arc<Index>| {
+            let _turn = self.key_lock(block.row(slot)).lock();
+            let (columns, mut raw) = key_columns(index);
+            for (column, cell) in columns.iter().zip(&mut raw) {
+                *cell = block.load_cell(slot, *column);
+            }
+            let mut next = block.head(slot, guard);
+            while let Some(newer) = next {
+                restore_columns(newer, &columns, &mut raw);
+                next = if newer == record { None } else { newer.older(guard) };
+            }
+            (index.clone(), key_of(block, index, &raw))
+        };
+        self.indexes.get(guard).all().iter().filter(|index| changes(index, record)).map(replaced).collect()
+    }
+
+    /// Removes the entries of such keys, unless a version of the row has them still.
+    pub(crate) fn purge_keys(&self, row: RowId, keys: &ReplacedKeys, guard: &Guard) {
+        keys.iter().for_each(|(index, key)| self.purge(index, key, row, guard));
+    }
+
     /// Removes the entry of `key` for `row` unless the row in place or a version of it still has the
     /// key. Should an update that gives the row this key come in between, it lists the row anew and
     /// the index asks again.
@@ -1020,15 +1052,16 @@ impl Table {
         for (column, cell) in columns.iter().zip(&mut raw) {
             *cell = block.load_cell(slot, *column);
         }
-        let mut next = block.head(slot, guard);
-        loop {
+        // What was taken back makes no versions: what such a record remembers may never have been anybody's but
+        // its transaction's.
+        let chain = std::iter::successors(block.head(slot, guard), |record| record.older(guard));
+        for record in chain.filter(|record| !record.undone()) {
             if key_of(block, index, &raw).as_slice() == key {
                 return true;
             }
-            let Some(record) = next else { return false };
             restore_columns(record, &columns, &mut raw);
-            next = record.older(guard);
         }
+        key_of(block, index, &raw).as_slice() == key
     }
 
     /// Gives a slot out again from now on.

@@ -1,13 +1,16 @@
-//! The undo buffer: memory of one transaction's undo records, in segments that never move.
+//! The undo buffer: memory of one transaction's undo records, in segments that never move. And memory of
+//! single records, for the [attic](crate::attic).
 
-use crate::block::Block;
+use crate::Guard;
+use crate::block::{Block, RawCell};
 use crate::layout::PART_ALIGN;
 use crate::memory::{Piece, Slab, prefetch_to_write};
 use crate::row_lock::RowLock;
-use crate::version::{self, Change, EntryWriter, Place, UndoHeader};
-use firn_base::sync::Arc;
-use firn_base::{Slot, Stamp};
+use crate::version::{self, Change, EntryWriter, Place, Record, UndoHeader};
+use firn_base::sync::{Arc, in_model};
+use firn_base::{ColumnId, Slot, Stamp};
 use smallvec::SmallVec;
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 
@@ -207,4 +210,93 @@ impl UndoBuffer {
         }
         (self.records, UndoMemory(self.segments))
     }
+}
+
+/// One record in memory of its own. Dropping it frees that; which may happen only once no reader can still
+/// stand on it: through `Guard::defer`.
+pub(crate) struct OwnRecord(NonNull<UndoHeader>);
+
+// SAFETY: the memory is owned, and readers of the record get it through a guard.
+unsafe impl Send for OwnRecord {}
+// SAFETY: sharing gives access to the record as other readers have it.
+unsafe impl Sync for OwnRecord {}
+
+impl OwnRecord {
+    /// That some rows of a block came to be.
+    pub fn of_inserts(stamp: Stamp, block: &Block) -> OwnRecord {
+        let place = Place { owner: stamp, block, slot: Slot(0) };
+        // SAFETY: just allocated, with so much room.
+        OwnRecord(unsafe { place.write_insert_many(allocate(version::INSERT_MANY_LEN), 0) })
+    }
+
+    /// A copy of a record, of an update or a delete.
+    pub fn copy(record: Record<'_>) -> OwnRecord {
+        match record.change() {
+            Change::Update => OwnRecord::of_update(record, record.entries()),
+            change => {
+                let place = Place { owner: record.stamp(), block: record.block(), slot: record.slot() };
+                // SAFETY: just allocated, with so much room.
+                OwnRecord(unsafe { place.write_plain(allocate(version::HEADER_LEN), change) })
+            }
+        }
+    }
+
+    /// What both together undo, `older` standing right after `newer`.
+    pub fn of_both(newer: Record<'_>, older: Record<'_>) -> OwnRecord {
+        let is_new = |entry: &(_, _)| !older.entries().any(|(column, _)| column == entry.0);
+        OwnRecord::of_update(newer, older.entries().chain(newer.entries().filter(is_new)))
+    }
+
+    /// A record of an update of the same row as `record` and at the same time.
+    fn of_update(
+        record: Record<'_>,
+        entries: impl Iterator<Item = (ColumnId, RawCell)> + Clone,
+    ) -> OwnRecord {
+        let place = Place { owner: record.stamp(), block: record.block(), slot: record.slot() };
+        let columns = entries.clone().count();
+        let bytes = entries.clone().map(|(_, cell)| version::entry_bytes(cell)).sum::<usize>();
+        let at = allocate(version::HEADER_LEN + bytes);
+        // SAFETY: just allocated. It takes less than the longest record of so many columns, and just as much
+        // as was counted from the same entries.
+        let (record, written) = unsafe {
+            place.write_update(at, columns, |writer| {
+                entries.for_each(|(column, cell)| writer.put(column, cell))
+            })
+        };
+        assert!(written == version::HEADER_LEN + bytes);
+        OwnRecord(record)
+    }
+
+    /// The record.
+    #[inline]
+    pub fn record<'g>(&self, _guard: &'g Guard) -> Record<'g> {
+        // SAFETY: its memory is freed through a guard (type's contract), and not before `_guard` has gone.
+        unsafe { Record::from_raw(self.0) }
+    }
+}
+
+impl Drop for OwnRecord {
+    fn drop(&mut self) {
+        // SAFETY: nobody else stands on it any more (type's contract), and `allocate` gave so many bytes.
+        unsafe {
+            let bytes = Record::from_raw(self.0).bytes();
+            let at = self.0.cast::<u8>();
+            if in_model() {
+                // Who reads it nevertheless shall notice.
+                at.write_bytes(0xa5, bytes);
+            }
+            dealloc(at.as_ptr(), layout_of(bytes));
+        }
+    }
+}
+
+fn allocate(bytes: usize) -> NonNull<u8> {
+    // SAFETY: records are not empty.
+    let at = unsafe { alloc(layout_of(bytes)) };
+    NonNull::new(at).unwrap_or_else(|| handle_alloc_error(layout_of(bytes)))
+}
+
+fn layout_of(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes, align_of::<UndoHeader>())
+        .expect("a record is smaller than the address space")
 }

@@ -2,10 +2,11 @@
 //!
 //! Rows change in place; the chain that hangs off a slot holds, newest first, the image *before*
 //! each change. A record's stamp says which snapshots need not apply it. Records lie in their
-//! transaction's undo buffer ([`crate::undo`]); the header is followed by the changed columns:
+//! transaction's undo buffer ([`crate::undo`]), or in the [attic](crate::attic) if a long reader still needs
+//! them; the header is followed by the changed columns:
 //!
 //! ```text
-//! | stamp 8 | older 8 | newer 8 | block 8 | slot 4 | entries 2 | change 1 | undone 1 |   40 bytes
+//! | stamp 8 | older 8 | newer 8 | block 8 | slot 4 | entries 2 | change 1 | flags 1 |   40 bytes
 //! | column 2, null 1, wide 1, 0… | word 8 | word 8 if wide |                             per entry
 //! ```
 //! A record of [`Change::Lock`] has its [`RowLock`] in the place of the number of entries. It says that the row
@@ -22,7 +23,7 @@
 //!   chain head again and believe its copy.
 //! - `newer` is null or names the record whose `older` names this one. Whoever links a record sets it
 //!   right afterwards, so it may still be null then; in a record of several rows it always is.
-//! - Everything in a record but `stamp`, `older`, `newer` and `undone` is written before it is linked,
+//! - Everything in a record but `stamp`, `older`, `newer` and `flags` is written before it is linked,
 //!   and never again.
 
 use crate::Guard;
@@ -30,7 +31,7 @@ use crate::block::{Block, RawCell};
 use crate::layout::PART_ALIGN;
 use crate::memory::prefetch;
 use crate::row_lock::RowLock;
-use firn_base::sync::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use firn_base::sync::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 use firn_base::{ColumnId, Slot, Snapshot, Stamp, visible};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -41,7 +42,8 @@ use std::ptr::NonNull;
 pub(crate) enum Change {
     /// The row came to be. Always the oldest record of a chain.
     Insert,
-    /// This row and the following ones came to be; one word of payload tells how many in all.
+    /// This row and the following ones came to be; one word of payload tells how many in all. None if it is
+    /// the attic's, and some rows of its block came to be.
     InsertMany,
     /// Some columns changed; the entries hold what they were.
     Update,
@@ -61,8 +63,13 @@ pub(crate) struct UndoHeader {
     slot: u32,
     entries: u16,
     change: Change,
-    undone: AtomicBool,
+    flags: AtomicU8,
 }
+
+/// In `flags`: the change has been taken back.
+const UNDONE: u8 = 1;
+/// In `flags`, of a record of the attic: it is in no chain any more.
+const OUT: u8 = 2;
 
 pub(crate) const HEADER_LEN: usize = 40;
 const _: () = assert!(HEADER_LEN.is_multiple_of(8) && size_of::<UndoHeader>() == HEADER_LEN);
@@ -73,6 +80,11 @@ const ENTRY_WIDE: u64 = 1 << 24;
 /// Bytes that a record of so many changed columns takes at most.
 pub(crate) fn longest_update(columns: usize) -> usize {
     HEADER_LEN + columns * 24
+}
+
+/// Bytes of an entry.
+pub(crate) fn entry_bytes(cell: RawCell) -> usize {
+    if cell.words[1] != 0 { 24 } else { 16 }
 }
 
 /// Bytes of a record of [`Change::InsertMany`].
@@ -191,11 +203,37 @@ impl<'g> Record<'g> {
     /// Whether the change has been taken back.
     #[inline]
     pub fn undone(self) -> bool {
-        self.header().undone.load(Ordering::Acquire)
+        self.header().flags.load(Ordering::Acquire) & UNDONE != 0
     }
 
     pub fn set_undone(self) {
-        self.header().undone.store(true, Ordering::Release);
+        self.header().flags.store(UNDONE, Ordering::Release);
+    }
+
+    /// Whether the collector, which alone asks, has taken this record of the attic out of its chain.
+    pub fn is_out(self) -> bool {
+        self.header().flags.load(Ordering::Relaxed) & OUT != 0
+    }
+
+    /// Notes that. The attic keeps no records of changes that were taken back.
+    pub fn set_out(self) {
+        debug_assert!(!self.undone());
+        self.header().flags.store(OUT, Ordering::Relaxed);
+    }
+
+    /// Whether rows came to be.
+    #[inline]
+    pub fn is_insert(self) -> bool {
+        matches!(self.change(), Change::Insert | Change::InsertMany)
+    }
+
+    /// Bytes that it takes.
+    pub fn bytes(self) -> usize {
+        match self.change() {
+            Change::Insert | Change::Delete | Change::Lock => HEADER_LEN,
+            Change::InsertMany => INSERT_MANY_LEN,
+            Change::Update => HEADER_LEN + self.entries().map(|(_, cell)| entry_bytes(cell)).sum::<usize>(),
+        }
     }
 
     /// Whether its transaction has ended, and the change was taken back or never was one: it then
@@ -241,6 +279,7 @@ impl<'g> Record<'g> {
 }
 
 /// Walks the changed columns of a record.
+#[derive(Clone)]
 pub(crate) struct Entries<'g> {
     next: NonNull<u64>,
     left: u16,
@@ -289,7 +328,7 @@ impl Place<'_> {
                 slot: self.slot.0,
                 entries,
                 change,
-                undone: AtomicBool::new(false),
+                flags: AtomicU8::new(0),
             });
         }
         at
@@ -332,7 +371,7 @@ impl Place<'_> {
     /// Returns how many bytes it takes.
     ///
     /// # Safety
-    /// As above, for [`longest_update`] bytes.
+    /// As above, for what `remember` writes, which is at most [`longest_update`] bytes.
     #[inline]
     pub unsafe fn write_update(
         &self,
@@ -340,7 +379,7 @@ impl Place<'_> {
         columns: usize,
         remember: impl FnOnce(&mut EntryWriter),
     ) -> (NonNull<UndoHeader>, usize) {
-        // SAFETY: by the caller; an entry takes at most 24 bytes.
+        // SAFETY: by the caller.
         unsafe {
             let begin = at.byte_add(HEADER_LEN).cast::<u64>();
             let mut entries = EntryWriter { next: begin, left: columns };
@@ -366,7 +405,7 @@ impl EntryWriter {
         self.left = self.left.checked_sub(1).expect("a record has room for every changed column");
         let wide = cell.words[1] != 0;
         let null = if cell.null { ENTRY_NULL } else { 0 };
-        // SAFETY: there is room for `left` entries of up to 24 bytes (`Place::write_update`).
+        // SAFETY: there is room for the entry (`Place::write_update`).
         unsafe {
             self.next.write(u64::from(column.0) | null | if wide { ENTRY_WIDE } else { 0 });
             self.next.add(1).write(cell.words[0]);

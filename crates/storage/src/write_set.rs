@@ -1,7 +1,8 @@
 //! A write set: one transaction's undo and redo images, and what becomes of them at its end.
 //!
 //! The ways to walk the undo records are [`WriteSet::stamp`] (commit), [`WriteSet::roll_back`] and,
-//! once nobody needs the old images any more, [`Retired::collect`] (see [`crate::collect`]).
+//! once nobody needs the old images any more, [`Retired::collect`] (see [`crate::collect`]) or,
+//! if a long reader still does, [`Attic::take_in`](crate::Attic::take_in).
 
 use crate::block::Block;
 use crate::budget::{Held, MemoryBudget};
@@ -9,7 +10,7 @@ use crate::row_lock::RowLock;
 use crate::undo::{UndoBuffer, UndoMemory, reuse};
 use crate::version::{Change, EntryWriter, Record, UndoHeader};
 use crate::{Guard, Table};
-use firn_base::sync::{Arc, RwLock};
+use firn_base::sync::Arc;
 use firn_base::{ColumnSet, RowId, Slot, Stamp, Time};
 use firn_log::{RedoBuffer, RedoMark};
 use smallvec::SmallVec;
@@ -217,7 +218,7 @@ impl WriteSet {
     pub fn retire(self, time: Time) -> (Retired, Option<RedoBuffer>) {
         let bytes = self.undo.bytes();
         let (records, memory) = self.undo.into_parts();
-        (Retired { time, bytes, records: RwLock::new(records), memory, tables: self.tables }, self.redo)
+        (Retired { time, bytes, records, memory, tables: self.tables }, self.redo)
     }
 }
 
@@ -239,8 +240,7 @@ pub struct Retired {
     pub time: Time,
     /// Bytes of its undo records.
     pub bytes: usize,
-    /// Only trimming takes some out.
-    pub(crate) records: RwLock<Vec<NonNull<UndoHeader>>>,
+    pub(crate) records: Vec<NonNull<UndoHeader>>,
     pub(crate) memory: UndoMemory,
     pub(crate) tables: TouchedTables,
 }
@@ -264,8 +264,8 @@ unsafe impl Sync for Retired {}
 
 impl Retired {
     /// How many undo records there are.
-    pub fn record_count(&mut self) -> usize {
-        self.records.get_mut().len()
+    pub fn record_count(&self) -> usize {
+        self.records.len()
     }
 
     /// Leaves the gates of its tables; `written_at` is the time of a commit.
@@ -275,21 +275,27 @@ impl Retired {
 
     /// Calls `visit` with every change that was not taken back, until it returns false; false if it did.
     pub fn changes(&self, mut visit: impl FnMut(Changed<'_>) -> bool) -> bool {
-        self.records.read().iter().all(|at| {
+        self.records.iter().all(|at| {
             // SAFETY: the record lies in `memory`, which lives as long as the borrow.
             let record: Record<'_> = unsafe { Record::from_raw(*at) };
-            let columns = match record.change() {
-                Change::Lock => return true,
-                Change::Update => record.entries().map(|(column, _)| column).collect(),
-                Change::Insert | Change::InsertMany | Change::Delete => ColumnSet::ALL,
-            };
-            record.undone()
-                || visit(Changed {
-                    table: table_of(&self.tables, record),
-                    first: record.block().row(record.slot()),
-                    rows: record.inserted_rows().max(1),
-                    columns,
-                })
+            if record.undone() || record.change() == Change::Lock {
+                return true;
+            }
+            visit(Changed {
+                table: table_of(&self.tables, record),
+                first: record.block().row(record.slot()),
+                rows: record.inserted_rows().max(1),
+                columns: columns_set_by(record),
+            })
         })
+    }
+}
+
+/// Which columns a change sets; all if the row came or went.
+pub(crate) fn columns_set_by(record: Record<'_>) -> ColumnSet {
+    match record.change() {
+        Change::Update => record.entries().map(|(column, _)| column).collect(),
+        Change::Lock => ColumnSet::NONE,
+        Change::Insert | Change::InsertMany | Change::Delete => ColumnSet::ALL,
     }
 }

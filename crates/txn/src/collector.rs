@@ -4,12 +4,14 @@
 //! Committers run it every few commits, while what they wrote is still in their cache, and each time
 //! for a few write sets only, so that none pays for all that a long query has held back; a background
 //! tick does what they leave, and runs when nobody commits. A reader that runs long holds back the
-//! horizon; then the tick trims chains of the versions between what anybody reads ([`Retired::trim`]).
+//! horizon; then the tick moves what is still needed to the [attic](Attic), and the rest goes.
+//!
+//! Invariant: whatever the attic was given ended before all that is listed here.
 
 use crate::active::ActiveSet;
 use firn_base::Time;
 use firn_base::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering};
-use firn_storage::{Garbage, MemoryBudget, Retired, pin};
+use firn_storage::{Attic, Garbage, Guard, MemoryBudget, Retired, pin};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
@@ -23,11 +25,31 @@ const COLLECT_EVERY: usize = if MODELLED { 2 } else { 16 };
 /// Write sets that a committer collects at most: more than come, so that committers alone keep up.
 const COLLECT_INLINE: usize = 2 * COLLECT_EVERY;
 
-/// Write sets that a long reader may hold back before chains are trimmed, some tens of megabytes: most
-/// queries end before that, and what is trimmed must be collected all the same. And the number of newer
-/// ones that are left alone then: short readers are among them.
-const TRIM_ABOVE: usize = if MODELLED { 1 } else { 32 << 10 };
-const TRIM_SPARES: usize = if MODELLED { 1 } else { 1024 };
+/// Write sets that a long reader may hold back before they are moved to the attic, some tens of megabytes:
+/// most queries end before that, and what is moved must be collected all the same. Once something is there
+/// fewer are waited for, so that their records are still in some cache.
+const MOVE_ABOVE: Amount = if MODELLED { ONE } else { Amount { write_sets: 32 << 10, bytes: 64 << 20 } };
+const MOVE_MORE_ABOVE: Amount = if MODELLED { ONE } else { Amount { write_sets: 4 << 10, bytes: 16 << 20 } };
+/// The newer ones that are left alone then: short readers are among them.
+const SPARES: Amount = if MODELLED { ONE } else { Amount { write_sets: 1 << 10, bytes: 4 << 20 } };
+
+/// How much waits.
+#[derive(Clone, Copy, Default)]
+struct Amount {
+    write_sets: usize,
+    bytes: usize,
+}
+
+const ONE: Amount = Amount { write_sets: 1, bytes: usize::MAX };
+
+impl Amount {
+    fn exceeds(self, other: Amount) -> bool {
+        self.write_sets > other.write_sets || self.bytes > other.bytes
+    }
+}
+
+/// Records of the attic that are collected under one guard.
+const COLLECT_FROM_ATTIC: usize = if MODELLED { 2 } else { 1024 };
 
 /// Of the newest write sets so many are left alone while they may yet be lost, for those who only read and want
 /// to know what of it may be ([`Collector::holds_since`]).
@@ -42,20 +64,49 @@ pub(crate) struct Collector {
     ended: Mutex<Ended>,
     /// Ended write sets that no committer has looked after yet.
     uncollected: AtomicUsize,
-    /// One collector at a time.
-    turn: Mutex<()>,
+    /// What the collector has to itself; there is one at a time.
+    turn: Mutex<Turn>,
+    /// No guard is held any more that was held when this was the newest time.
+    quiet: Arc<AtomicU64>,
     /// Commits up to this time are on disk.
     safe: AtomicU64,
 }
 
-/// Ended write sets in the order of their times: the trimmed ones before all others. Those that ended
-/// after some transaction began stay here as long as it runs, so that it can validate what it read.
+#[derive(Default)]
+struct Turn {
+    attic: Attic,
+    /// Write sets whose records the attic was given, while somebody still validates against them.
+    leaving: Vec<Arc<Retired>>,
+    /// What `quiet` will be next.
+    asked: u64,
+}
+
+/// Ended write sets in the order of their times. Those that ended after some transaction began stay here or in
+/// the attic as long as it runs, so that it can validate what it read.
 #[derive(Default)]
 struct Ended {
-    trimmed: VecDeque<Arc<Retired>>,
-    retired: VecDeque<Arc<Retired>>,
+    retired: VecDeque<Waiting>,
+    /// Bytes of their undo records.
+    bytes: usize,
+    /// When the newest ended that the attic was given.
+    moved_until: u64,
     /// When the newest ended that is no longer here.
     gone_until: u64,
+}
+
+/// A write set, and what is asked of it most: it itself is no longer in anybody's cache by then.
+struct Waiting {
+    time: Time,
+    bytes: usize,
+    retired: Arc<Retired>,
+}
+
+/// What has ended since some time, as far as is asked at once.
+pub(crate) enum EndedSince {
+    /// These, in the order of their times.
+    Listed(Vec<Arc<Retired>>),
+    /// Some are in the [attic](Collector::look_in_attic).
+    InAttic,
 }
 
 /// A few of them, which the collector works on without the lock.
@@ -64,7 +115,10 @@ type Few = SmallVec<[Arc<Retired>; COLLECT_INLINE]>;
 impl Collector {
     /// Takes a write set. Called inside the commit section, so that times ascend.
     pub fn retire(&self, retired: Arc<Retired>) {
-        self.ended.lock().retired.push_back(retired);
+        let mut ended = self.ended.lock();
+        ended.bytes += retired.bytes;
+        ended.retired.push_back(Waiting { time: retired.time, bytes: retired.bytes, retired });
+        drop(ended);
         self.uncollected.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -74,42 +128,40 @@ impl Collector {
         self.uncollected.load(Ordering::Relaxed) >= COLLECT_EVERY
     }
 
-    /// Write sets that wait.
+    /// Write sets that wait, and records in the attic.
     pub fn backlog(&self) -> usize {
         // Not those that somebody is collecting just now.
-        let _turn = self.turn.lock();
-        self.ended.lock().len()
+        let turn = self.turn.lock();
+        self.ended.lock().retired.len() + turn.attic.kept().0
     }
 
     /// What has ended first after `since` and up to `until`: as many as are quickly copied, since
     /// committers wait meanwhile; none if there are none. The caller is counted as running since
     /// `since` or before, and lets go of them before it no longer is.
-    pub fn ended_between(&self, since: Time, until: Time) -> Vec<Arc<Retired>> {
+    pub fn ended_between(&self, since: Time, until: Time) -> EndedSince {
         let ended = self.ended.lock();
-        let between = |list: &VecDeque<Arc<Retired>>| {
-            let first = list.partition_point(|retired| retired.time <= since);
-            let found = list.range(first..).take_while(|retired| retired.time <= until);
-            found.take(VALIDATED_AT_ONCE).cloned().collect::<Vec<_>>()
-        };
-        let found = between(&ended.trimmed);
-        if found.is_empty() { between(&ended.retired) } else { found }
+        if ended.moved_until > since.0 {
+            return EndedSince::InAttic;
+        }
+        let first = ended.retired.partition_point(|waiting| waiting.time <= since);
+        let found = ended.retired.range(first..).take_while(|waiting| waiting.time <= until);
+        EndedSince::Listed(found.take(VALIDATED_AT_ONCE).map(|waiting| waiting.retired.clone()).collect())
     }
 
     /// Whether something holds of all that has ended after `since` and up to `until`. False as well if some
     /// of that is gone, or it is too much to look at while committers wait.
     pub fn holds_since(&self, since: Time, until: Time, holds: impl Fn(&Retired) -> bool) -> bool {
         let ended = self.ended.lock();
-        let first = ended.retired.partition_point(|retired| retired.time <= since);
-        let all_listed = ended.gone_until <= since.0 && (first > 0 || ended.trimmed.is_empty());
-        // The newest are never trimmed.
-        const { assert!(SPARED <= TRIM_SPARES) };
-        all_listed
+        let first = ended.retired.partition_point(|waiting| waiting.time <= since);
+        // The newest are moved only if they are large.
+        const { assert!(SPARED <= SPARES.write_sets) };
+        ended.gone_until <= since.0
             && ended.retired.len() - first <= SPARED
             && ended
                 .retired
                 .range(first..)
-                .take_while(|retired| retired.time <= until)
-                .all(|retired| holds(retired))
+                .take_while(|waiting| waiting.time <= until)
+                .all(|waiting| holds(&waiting.retired))
     }
 
     /// Says up to when commits are on disk.
@@ -124,26 +176,40 @@ impl Collector {
         if horizon.0 <= safe.saturating_add(SPARED as u64) { horizon.min(Time(safe)) } else { horizon }
     }
 
-    /// Collects what no snapshot needs and trims chains.
+    /// Calls `look` with the attic, which stays as it is meanwhile, and with the time until which what ended
+    /// is in it.
+    pub fn look_in_attic<T>(&self, look: impl FnOnce(&Attic, Time) -> T) -> T {
+        let turn = self.turn.lock();
+        look(&turn.attic, turn.attic.until())
+    }
+
+    /// Collects what no snapshot needs, and moves what only old ones need.
     pub fn collect(&self, active: &ActiveSet, last: &AtomicU64, memory: &MemoryBudget) {
-        let _turn = self.turn.lock();
-        self.collect_some(usize::MAX, active, last, memory);
-        if self.ended.lock().retired.len() > TRIM_ABOVE {
-            self.trim(active, last, memory);
+        let mut turn = self.turn.lock();
+        self.uncollected.store(0, Ordering::Relaxed);
+        // The same for both: what is listed is newer than what is in the attic, and collected after it.
+        let horizon = self.horizon(active, last);
+        turn.collect(horizon, memory);
+        self.collect_some(usize::MAX, horizon, memory);
+        let most = if turn.attic.is_empty() { MOVE_ABOVE } else { MOVE_MORE_ABOVE };
+        if self.ended.lock().amount().exceeds(most) {
+            self.move_to_attic(&mut turn, active, last, memory);
+            self.ask_for_quiet(&mut turn, last);
         }
     }
 
     /// A committer's part of the collection, unless another thread is at it.
     pub fn collect_inline(&self, active: &ActiveSet, last: &AtomicU64, memory: &MemoryBudget) {
-        if let Some(_turn) = self.turn.try_lock() {
-            self.collect_some(COLLECT_INLINE, active, last, memory);
+        if let Some(turn) = self.turn.try_lock() {
+            self.uncollected.store(0, Ordering::Relaxed);
+            if turn.attic.is_empty() {
+                self.collect_some(COLLECT_INLINE, self.horizon(active, last), memory);
+            }
         }
     }
 
     /// Collects the oldest, at most so many, in the collector's turn.
-    fn collect_some(&self, most: usize, active: &ActiveSet, last: &AtomicU64, memory: &MemoryBudget) {
-        self.uncollected.store(0, Ordering::Relaxed);
-        let horizon = self.horizon(active, last);
+    fn collect_some(&self, most: usize, horizon: Time, memory: &MemoryBudget) {
         let guard = pin();
         let mut garbage = Garbage::default();
         let mut left = most;
@@ -166,7 +232,7 @@ impl Collector {
             let mut next = dead.into_iter().peekable();
             while let Some(retired) = next.next() {
                 next.peek().iter().for_each(|next| next.prefetch());
-                let mut retired =
+                let retired =
                     Arc::into_inner(retired).expect("who validates against it began before it ended");
                 records += retired.record_count();
                 bytes += retired.bytes;
@@ -174,63 +240,117 @@ impl Collector {
             }
         }
         garbage.free(&guard);
-        memory.collect(records, bytes);
+        memory.collect(records as i64, bytes as i64);
         // Otherwise the memory comes back hundreds of transactions later.
         guard.flush();
     }
 
-    /// Trims everything not yet trimmed but for the newest few, in the collector's turn.
-    fn trim(&self, active: &ActiveSet, last: &AtomicU64, memory: &MemoryBudget) {
+    /// Moves all but the newest to the attic, in the collector's turn.
+    fn move_to_attic(&self, turn: &mut Turn, active: &ActiveSet, last: &AtomicU64, memory: &MemoryBudget) {
         let Some((times, now)) = active.snapshot_times(last) else { return };
-        let guard = pin();
-        let mut garbage = Garbage::default();
-        let (mut records, mut bytes) = (0, 0);
+        // Later ones have their turn when it is known who reads then, and when nobody can be in the middle of
+        // reading what they changed.
+        let until = Time(now.0.min(self.quiet.load(Ordering::SeqCst)));
         loop {
             let few: Few = {
-                let ended = self.ended.lock();
-                let most = ended.retired.len().saturating_sub(TRIM_SPARES).min(COLLECT_INLINE);
-                // Later ones have their turn when it is known who reads then.
-                let few = ended.retired.range(..most).take_while(|retired| retired.time <= now);
-                few.cloned().collect()
+                let mut ended = self.ended.lock();
+                let mut few = Few::new();
+                while few.len() < COLLECT_INLINE
+                    && ended.amount().exceeds(SPARES)
+                    && let Some(retired) = ended.pop_until(until)
+                {
+                    few.push(retired);
+                }
+                // Who validates against them waits from now on until they are there.
+                ended.moved_until = few.last().map_or(ended.moved_until, |newest| newest.time.0);
+                few
             };
             if few.is_empty() {
                 break;
             }
-            for retired in &few {
-                records += retired.trim(&times, now, &guard);
+            let guard = pin();
+            let mut garbage = Garbage::default();
+            let before = turn.attic.kept();
+            for (at, retired) in few.iter().enumerate() {
+                few.get(at + 1).iter().for_each(|next| next.prefetch());
+                turn.attic.take_in(retired, &times, &mut garbage, &guard);
             }
-            // They went on standing in the list meanwhile, for those who validate.
-            let mut ended = self.ended.lock();
-            for retired in few {
-                let listed = ended.retired.pop_front().expect("only the collector takes some out");
-                debug_assert!(Arc::ptr_eq(&listed, &retired));
-                drop(listed);
-                match Arc::try_unwrap(retired) {
-                    Ok(retired) if retired.is_empty() => {
-                        bytes += retired.bytes;
-                        retired.discard(&mut garbage);
-                    }
-                    Ok(retired) => ended.trimmed.push_back(Arc::new(retired)),
-                    // Somebody validates against it just now.
-                    Err(retired) => ended.trimmed.push_back(retired),
-                }
-            }
+            turn.leaving.extend(few);
+            let freed = turn.let_leave(&mut garbage);
+            free(garbage, freed, before, turn.attic.kept(), memory, &guard);
         }
-        garbage.free(&guard);
-        memory.collect(records, bytes);
+    }
+
+    /// Sees to it that what has ended by now can be moved once no guard is held that is held now.
+    fn ask_for_quiet(&self, turn: &mut Turn, last: &AtomicU64) {
+        if self.quiet.load(Ordering::SeqCst) < turn.asked {
+            return;
+        }
+        turn.asked = last.load(Ordering::SeqCst);
+        let (quiet, asked) = (self.quiet.clone(), turn.asked);
+        let guard = pin();
+        guard.defer(move || quiet.store(asked, Ordering::SeqCst));
         guard.flush();
     }
 }
 
-impl Ended {
-    fn len(&self) -> usize {
-        self.trimmed.len() + self.retired.len()
+impl Turn {
+    /// Collects from the attic, and what was left for somebody who validated.
+    fn collect(&mut self, horizon: Time, memory: &MemoryBudget) {
+        let mut is_more = !self.attic.is_empty() || !self.leaving.is_empty();
+        while is_more {
+            let guard = pin();
+            let mut garbage = Garbage::default();
+            let before = self.attic.kept();
+            is_more = self.attic.collect(horizon, COLLECT_FROM_ATTIC, &mut garbage, &guard);
+            let freed = self.let_leave(&mut garbage);
+            free(garbage, freed, before, self.attic.kept(), memory, &guard);
+        }
     }
 
-    /// Takes the oldest, if its time is not after `horizon`.
-    fn pop_until(&mut self, horizon: Time) -> Option<Arc<Retired>> {
-        let list = if self.trimmed.is_empty() { &mut self.retired } else { &mut self.trimmed };
-        self.gone_until = list.front().filter(|oldest| oldest.time <= horizon)?.time.0;
-        list.pop_front()
+    /// Gives up the write sets that nobody validates against any more: how many records and bytes.
+    fn let_leave(&mut self, garbage: &mut Garbage) -> (usize, usize) {
+        let (mut records, mut bytes) = (0, 0);
+        for retired in std::mem::take(&mut self.leaving) {
+            match Arc::try_unwrap(retired) {
+                Ok(retired) => {
+                    records += retired.record_count();
+                    bytes += retired.bytes;
+                    retired.discard(garbage);
+                }
+                Err(retired) => self.leaving.push(retired),
+            }
+        }
+        (records, bytes)
+    }
+}
+
+/// Frees garbage, and has so many undo records and bytes counted off, less what the attic keeps more than before.
+fn free(
+    garbage: Garbage,
+    (records, bytes): (usize, usize),
+    before: (usize, usize),
+    after: (usize, usize),
+    memory: &MemoryBudget,
+    guard: &Guard,
+) {
+    garbage.free(guard);
+    let gone = |freed: usize, before: usize, after: usize| freed as i64 + before as i64 - after as i64;
+    memory.collect(gone(records, before.0, after.0), gone(bytes, before.1, after.1));
+    // Otherwise the memory comes back hundreds of transactions later.
+    guard.flush();
+}
+
+impl Ended {
+    fn amount(&self) -> Amount {
+        Amount { write_sets: self.retired.len(), bytes: self.bytes }
+    }
+
+    /// Takes the oldest, if its time is not after that.
+    fn pop_until(&mut self, until: Time) -> Option<Arc<Retired>> {
+        let oldest = self.retired.pop_front_if(|oldest| oldest.time <= until)?;
+        self.bytes -= oldest.bytes;
+        self.gone_until = oldest.time.0;
+        Some(oldest.retired)
     }
 }

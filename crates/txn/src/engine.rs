@@ -11,7 +11,7 @@
 use crate::active::{ActiveSet, ActiveSlot};
 use crate::catalog::{Catalog, IdMarks, Oid, SequenceDef};
 use crate::checkpoint::Store;
-use crate::collector::Collector;
+use crate::collector::{Collector, EndedSince};
 use crate::ddl::Ddl;
 use crate::predicates::{Granularity, PredicateLog};
 use crate::recovery;
@@ -352,7 +352,8 @@ impl Engine {
         Time(self.last.load(Ordering::Acquire))
     }
 
-    /// Ended transactions whose undo records somebody may still need.
+    /// Ended transactions whose undo records somebody may still need, and undo records of earlier ones that
+    /// somebody does.
     pub fn garbage_backlog(&self) -> usize {
         self.collector.backlog()
     }
@@ -423,17 +424,25 @@ impl Engine {
     /// Everything but what commits meanwhile is validated here, by any number of transactions at once;
     /// the rest in the critical section. From the first of several such calls until the last the
     /// transaction is [advancing](ActiveSet::advance): of two changes of a row, the later might
-    /// otherwise be trimmed after the earlier was looked at.
+    /// otherwise be moved to the attic, and be one with the earlier, after that was looked at.
     pub(crate) fn validate(&self, reads: &mut PredicateLog, snapshot: Snapshot, since: Time) -> Result<Time> {
         let now = Time(self.last.load(Ordering::SeqCst));
         let mut validated = since;
         while validated < now {
-            let ended = self.collector.ended_between(validated, now);
-            reads
-                .validate(snapshot, now, &ended, self.config.granularity)
-                .inspect_err(|_| self.statistics.validation_failures.count())?;
-            // Not every time is a write set's.
-            validated = ended.last().map_or(now, |last| last.time);
+            let granularity = self.config.granularity;
+            let outcome = match self.collector.ended_between(validated, now) {
+                EndedSince::Listed(ended) => {
+                    // Not every time is a write set's.
+                    validated = ended.last().map_or(now, |last| last.time);
+                    reads.validate(snapshot, now, &ended, granularity)
+                }
+                EndedSince::InAttic => self.collector.look_in_attic(|attic, until| {
+                    debug_assert!(validated < until && until <= now);
+                    validated = until;
+                    reads.validate_attic(snapshot, now, attic, granularity)
+                }),
+            };
+            outcome.inspect_err(|_| self.statistics.validation_failures.count())?;
         }
         if self.catalog_time.load(Ordering::Acquire) > snapshot.read_time.0 {
             let tables = self.tables.read();
@@ -502,7 +511,7 @@ impl Engine {
             self.publish_catalog(ddl, time);
         }
         let unfinished = write_set.counted_bytes();
-        let (mut retired, redo) = write_set.retire(time);
+        let (retired, redo) = write_set.retire(time);
         self.memory.retire(retired.record_count(), retired.bytes);
         self.statistics.commits.count_alone();
         let retired = Arc::new(retired);
@@ -529,7 +538,7 @@ impl Engine {
         let time = Time(self.last.load(Ordering::Relaxed) + 1);
         write_set.stamp(time);
         let unfinished = write_set.counted_bytes();
-        let (mut retired, redo) = write_set.retire(time);
+        let (retired, redo) = write_set.retire(time);
         self.memory.retire(retired.record_count(), retired.bytes);
         self.statistics.rollbacks.count_alone();
         let retired = Arc::new(retired);

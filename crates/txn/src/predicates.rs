@@ -20,7 +20,7 @@
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, ColumnSet, Error, Result, RowId, Snapshot, TableId, Time};
 use firn_storage::{
-    Changed, Guard, Index, IndexId, KeyBuffer, Retired, Table, pin, summary, summary_is_exact,
+    Attic, Changed, Guard, Index, IndexId, KeyBuffer, Retired, Table, pin, summary, summary_is_exact,
 };
 use smallvec::SmallVec;
 use std::collections::HashSet;
@@ -250,33 +250,26 @@ impl PredicateLog {
         ended: &[Arc<Retired>],
         granularity: Granularity,
     ) -> Result<()> {
-        let mut guard = None;
-        let mut conflict = None;
-        let now = Snapshot { read_time: now, owner: snapshot.owner };
-        // What was compared once need not be again, however often it changed: `now` is the same for all.
-        let mut compared = HashSet::new();
-        let may_repeat = ended.len() > SEVERAL;
+        let mut comparing = Comparing::new(self, snapshot, now, granularity);
+        comparing.may_repeat = ended.len() > SEVERAL;
         for retired in ended {
-            retired.changes(|changed| {
-                let reads =
-                    self.tables[..self.used].iter_mut().find(|reads| reads.table == changed.table.id());
-                let Some(reads) = reads.filter(|reads| reads.may_mind(&changed, granularity)) else {
-                    return true;
-                };
-                if may_repeat && changed.rows == 1 && !compared.insert((reads.table, changed.first)) {
-                    return true;
-                }
-                let guard = guard.get_or_insert_with(pin);
-                if reads.minds(&changed, snapshot, now, granularity, guard) {
-                    conflict = Some(changed.table.name());
-                }
-                conflict.is_none()
-            });
-            if let Some(table) = conflict {
-                return Err(Error::read_conflict(&table));
-            }
+            retired.changes(|changed| comparing.passes(changed));
         }
-        Ok(())
+        comparing.outcome()
+    }
+
+    /// The same as far as those write sets go that have ended since `snapshot` and whose records were moved to
+    /// the attic.
+    pub fn validate_attic(
+        &mut self,
+        snapshot: Snapshot,
+        now: Time,
+        attic: &Attic,
+        granularity: Granularity,
+    ) -> Result<()> {
+        let mut comparing = Comparing::new(self, snapshot, now, granularity);
+        attic.changes(snapshot.read_time, &pin(), |changed| comparing.passes(changed));
+        comparing.outcome()
     }
 
     /// Whether a write set may have changed anything that was read. Quick, and true when in doubt: looks at
@@ -293,6 +286,64 @@ impl PredicateLog {
     /// The tables that were read.
     pub fn tables(&self) -> impl Iterator<Item = TableId> {
         self.tables[..self.used].iter().map(|reads| reads.table)
+    }
+}
+
+/// A look at what others have changed.
+struct Comparing<'a> {
+    tables: &'a mut [TableReads],
+    before: Snapshot,
+    after: Snapshot,
+    granularity: Granularity,
+    /// Whether a row may be among the changed several times.
+    may_repeat: bool,
+    /// What was compared once need not be again, however often it changed: `after` is the same for all.
+    compared: HashSet<(TableId, RowId)>,
+    guard: Option<Guard>,
+    conflict: Option<Error>,
+}
+
+impl Comparing<'_> {
+    fn new(
+        reads: &mut PredicateLog,
+        snapshot: Snapshot,
+        now: Time,
+        granularity: Granularity,
+    ) -> Comparing<'_> {
+        Comparing {
+            tables: &mut reads.tables[..reads.used],
+            before: snapshot,
+            after: Snapshot { read_time: now, owner: snapshot.owner },
+            granularity,
+            may_repeat: false,
+            compared: HashSet::new(),
+            guard: None,
+            conflict: None,
+        }
+    }
+
+    /// Whether a change makes no difference, nor any before.
+    fn passes(&mut self, changed: Changed<'_>) -> bool {
+        if self.conflict.is_some() {
+            return false;
+        }
+        let reads = self.tables.iter_mut().find(|reads| reads.table == changed.table.id());
+        let Some(reads) = reads.filter(|reads| reads.may_mind(&changed, self.granularity)) else {
+            return true;
+        };
+        if self.may_repeat && changed.rows == 1 && !self.compared.insert((reads.table, changed.first)) {
+            return true;
+        }
+        let guard = self.guard.get_or_insert_with(pin);
+        let minds = reads.minds(&changed, self.before, self.after, self.granularity, guard);
+        if minds {
+            self.conflict = Some(Error::read_conflict(&changed.table.name()));
+        }
+        !minds
+    }
+
+    fn outcome(self) -> Result<()> {
+        self.conflict.map_or(Ok(()), Err)
     }
 }
 

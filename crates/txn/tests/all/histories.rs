@@ -1,6 +1,6 @@
 //! Random concurrent histories, replayed (see [`crate::history`]).
 
-use crate::history::{Entry, Workload, check, run_transaction};
+use crate::history::{Entry, Workload, check, run_reader, run_transaction};
 use crate::support::Bank;
 use firn_base::random::Random;
 use firn_base::thread;
@@ -25,7 +25,9 @@ fn run(isolation: Isolation, checked_as: Isolation) {
                 })
             })
             .collect();
-        let entries: Vec<Entry> = workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect();
+        // One reads beside them.
+        let mut entries = vec![run_reader(&bank, Workload { scans: true, operations: 100, ..workload })];
+        entries.extend(workers.into_iter().flat_map(|worker| worker.join().unwrap()));
         let committed = entries.iter().filter(|entry| entry.commit_time.is_some()).count();
         assert!(committed > transactions / 2, "seed {seed}: only {committed} commits");
         check(entries, checked_as, seed);

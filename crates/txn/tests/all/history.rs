@@ -135,6 +135,27 @@ pub fn run_transaction(bank: &Bank, workload: Workload, random: &mut Random, sta
     entry
 }
 
+/// Runs a transaction that only reads, everything, again and again.
+pub fn run_reader(bank: &Bank, workload: Workload) -> Entry {
+    let tx = bank.engine.begin_read_only();
+    let mut entry = Entry {
+        read_time: tx.snapshot().read_time,
+        commit_time: None,
+        writes: Vec::new(),
+        points: Vec::new(),
+        scans: Vec::new(),
+        locks: Vec::new(),
+        held_until: Time(0),
+    };
+    for _ in 0..workload.operations {
+        entry.points.extend((0..workload.keys).map(|key| (0, key, bank.balance(&tx, key))));
+        if workload.scans {
+            entry.scans.push((0, bank.scan(&tx)));
+        }
+    }
+    entry
+}
+
 /// Panics if the transactions did not do what `isolation` promises.
 pub fn check(mut entries: Vec<Entry>, isolation: Isolation, seed: u64) {
     // Replay the commits, keeping the state at every commit time.

@@ -1,0 +1,513 @@
+//! The attic: undo records that a long reader still needs, in memory of their own.
+//!
+//! Memory of undo records is given back by whole segments, which several transactions share, and nearly every
+//! transaction has some record that somebody who began before it needs: that a row came to be, what a row was
+//! before. So behind a long reader the collector moves what is needed up here, and gives the segments back.
+//! Between two active snapshots that follow each other all times are the same to everybody, so little is needed:
+//!
+//! | what happened to a row between two snapshots | what is kept of it |
+//! |---|---|
+//! | it came to be, and whatever it was changed to then | a record that it shares with all such rows of its block |
+//! | it was changed, any number of times | one record: of each column what it was first |
+//! | it went | a record |
+//! | it came and went; it was locked; whatever was taken back | nothing |
+//!
+//! Readers walk the chains meanwhile. A record is put into the place of others by one store, into the newer
+//! neighbour or the chain's head, and what it stands for stays as it was until every guard of that time has gone.
+//! So a reader sees the chain before or after, and both tell it the same:
+//!
+//! ```text
+//! head → P → r2 → r1 → a → …        r2, r1: of transactions; a: in the attic, of the same stretch of time
+//!        └──→ a' ─────────→ …        a' = what r2, r1 and a undo together
+//! ```
+//! A reader that noted `a` as the head, copied the row while `r1` changed it, and finds `a` at the head again
+//! would believe its copy. Therefore nothing is moved before every guard has gone that was held when its
+//! transaction ended (the transaction manager sees to it).
+//!
+//! Invariants:
+//! - What is up here ended before everything that is not, and stands behind it in every chain.
+//! - Of two snapshots that were active at the time of a move, none reads from the stamp of a record here up to
+//!   a time that it also stands for: the stamp is as good as any of these times.
+
+use crate::Guard;
+use crate::collect::{Garbage, clean_up, prefetch_after, replace, unlink};
+use crate::memory::prefetch;
+use crate::table::{ReplacedKeys, Table};
+use crate::undo::OwnRecord;
+use crate::version::{Change, Record};
+use crate::write_set::{Changed, Retired, TouchedTables, columns_set_by, table_of};
+use firn_base::sync::Arc;
+use firn_base::{BlockNumber, RowId, Slot, TableId, Time};
+use smallvec::{SmallVec, smallvec};
+use std::collections::{HashMap, VecDeque};
+
+/// Records that are in no chain any more may stay so long as they are not more than these and half of all.
+const FEW_OUT: usize = 1024;
+
+/// Undo records that are needed by snapshots older than most. The collector's.
+pub struct Attic {
+    /// Updates and deletes, in the order of their stamps.
+    records: VecDeque<OwnRecord>,
+    /// Those that were put together of older ones, in no order; and not older than this.
+    joined: Vec<OwnRecord>,
+    joined_since: Time,
+    /// How many of both are in no chain any more.
+    out: usize,
+    /// Of every block in which rows came to be, when and where; the oldest first.
+    inserts: HashMap<BlockId, Vec<Inserts>>,
+    /// The same in the order of their stamps.
+    insert_times: VecDeque<(Time, BlockId)>,
+    /// The tables of all these, and of how many.
+    tables: HashMap<TableId, (Arc<Table>, usize)>,
+    /// Bytes of the records that are in chains.
+    bytes: usize,
+    until: Time,
+}
+
+/// Rows that are dead to everybody once all of a write set's records are unlinked.
+type Dead<'a> = Vec<(&'a Arc<Table>, RowId)>;
+
+type BlockId = (TableId, BlockNumber);
+
+/// Rows of a block that came to be between two snapshots: a record that they share, and where they lie.
+struct Inserts {
+    record: OwnRecord,
+    first: u32,
+    end: u32,
+}
+
+/// Read times of active snapshots, ascending.
+#[derive(Clone, Copy)]
+struct Snapshots<'a>(&'a [Time]);
+
+impl Snapshots<'_> {
+    /// Whether nobody reads between two changes: sees one of them and not the other.
+    fn see_both_or_none(self, one: Time, other: Time) -> bool {
+        let before = |time: Time| self.0.partition_point(|read| *read < time);
+        before(one) == before(other)
+    }
+}
+
+impl Default for Attic {
+    fn default() -> Attic {
+        Attic {
+            records: VecDeque::new(),
+            joined: Vec::new(),
+            joined_since: Time(0),
+            out: 0,
+            inserts: HashMap::new(),
+            insert_times: VecDeque::new(),
+            tables: HashMap::new(),
+            bytes: 0,
+            until: Time(0),
+        }
+    }
+}
+
+impl Attic {
+    /// Whether nothing is kept.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.joined.is_empty() && self.insert_times.is_empty()
+    }
+
+    /// Records that are kept, and their bytes.
+    pub fn kept(&self) -> (usize, usize) {
+        (self.records.len() + self.joined.len() + self.insert_times.len() - self.out, self.bytes)
+    }
+
+    /// When the newest write set ended whose records were taken in.
+    pub fn until(&self) -> Time {
+        self.until
+    }
+
+    /// Takes in what is still needed of a write set's records, and unlinks them all.
+    ///
+    /// `active` are the read times of all active snapshots, ascending. The caller guarantees that all others
+    /// read at this write set's time or later, that write sets are taken in in the order of their times, those
+    /// in between having been collected, and that no guard is held that was held when it ended.
+    pub fn take_in(&mut self, retired: &Retired, active: &[Time], garbage: &mut Garbage, guard: &Guard) {
+        debug_assert!(self.until <= retired.time);
+        let active = Snapshots(active);
+        // As in `Retired::collect`.
+        let mut dead = Dead::new();
+        let mut undone_is_out = false;
+        for (position, at) in retired.records.iter().enumerate() {
+            if let Some(soon) = prefetch_after(&retired.records, position) {
+                soon.older(guard).iter().for_each(|older| prefetch(older.as_ptr().cast()));
+            }
+            // SAFETY: lies in the write set's memory.
+            let record: Record<'_> = unsafe { Record::from_raw(*at) };
+            let table = table_of(&retired.tables, record);
+            if record.undone() {
+                if !std::mem::replace(&mut undone_is_out, true) {
+                    take_out_undone(retired, position, &mut dead, guard);
+                }
+                continue;
+            }
+            match record.change() {
+                Change::Insert | Change::InsertMany => {
+                    let shared = self.inserts_with(table, record, active, guard);
+                    rows_of(record).for_each(|slot| {
+                        replace(record, slot, Some(shared), guard);
+                    });
+                }
+                Change::Lock => {
+                    replace(record, record.slot(), record.older(guard), guard);
+                }
+                Change::Update | Change::Delete => {
+                    if self.take_in_change(table, record, active, guard) {
+                        dead.push((table, record.block().row(record.slot())));
+                    }
+                }
+            }
+        }
+        for (table, row) in dead {
+            debug_assert!(table.block(row).head(row.slot(), guard).is_none(), "a dead row has no versions");
+            table.free_slot(row);
+        }
+        self.until = retired.time;
+        self.sweep(garbage, guard);
+    }
+
+    /// The record that says of these and other rows of their block that they came to be.
+    fn inserts_with<'g>(
+        &mut self,
+        table: &Arc<Table>,
+        record: Record<'_>,
+        active: Snapshots<'_>,
+        guard: &'g Guard,
+    ) -> Record<'g> {
+        let block = record.block();
+        let id = (block.table, block.number);
+        let (first, end) = (record.slot().0, record.slot().0 + record.inserted_rows());
+        let of_block = self.inserts.entry(id).or_default();
+        if let Some(last) = of_block.last_mut() {
+            let shared = last.record.record(guard);
+            if active.see_both_or_none(time_of(shared), time_of(record)) {
+                (last.first, last.end) = (last.first.min(first), last.end.max(end));
+                return shared;
+            }
+        }
+        let own = OwnRecord::of_inserts(record.stamp(), block);
+        let shared = own.record(guard);
+        of_block.push(Inserts { record: own, first, end });
+        self.insert_times.push_back((time_of(record), id));
+        self.bytes += shared.bytes();
+        self.tables.entry(id.0).or_insert_with(|| (table.clone(), 0)).1 += 1;
+        shared
+    }
+
+    /// Takes in a record of an update or a delete. Whether its row is dead to everybody now.
+    fn take_in_change(
+        &mut self,
+        table: &Arc<Table>,
+        record: Record<'_>,
+        active: Snapshots<'_>,
+        guard: &Guard,
+    ) -> bool {
+        let slot = record.slot();
+        let Some(older) = record.older(guard) else {
+            let copy = self.keep(table, OwnRecord::copy(record), None, guard);
+            replace(record, slot, Some(copy), guard);
+            return false;
+        };
+        // Most changes are of rows that have changed before.
+        if record.change() == Change::Update
+            && active.see_both_or_none(time_of(older), time_of(record))
+            && (older.is_insert() || older.change() == Change::Update && record.covered_by(older))
+        {
+            let keys = table.keys_before(record, guard);
+            replace(record, slot, Some(older), guard);
+            table.purge_keys(record.block().row(slot), &keys, guard);
+            return false;
+        }
+        self.rebuild(table, record, active, guard)
+    }
+
+    /// Makes what is left to be known of a chain from a record of a transaction on. Whether its row is dead
+    /// to everybody now.
+    ///
+    /// Those who read between older records may have gone since these were taken in, and then they become one.
+    #[cold]
+    fn rebuild(
+        &mut self,
+        table: &Arc<Table>,
+        record: Record<'_>,
+        active: Snapshots<'_>,
+        guard: &Guard,
+    ) -> bool {
+        let chain: SmallVec<[Record<'_>; 8]> =
+            std::iter::successors(Some(record), |record| record.older(guard)).collect();
+        let mut made: SmallVec<[Record<'_>; 4]> = SmallVec::new();
+        let mut keys = ReplacedKeys::new();
+        let mut dead = false;
+        let mut top: Option<Record<'_>> = None;
+        for &next in chain.iter().rev() {
+            let same = top.filter(|top| active.see_both_or_none(time_of(*top), time_of(next)));
+            top = match (same, next.change()) {
+                (Some(under), Change::Update) if under.is_insert() => {
+                    keys.extend(table.keys_before(next, guard));
+                    top
+                }
+                (Some(under), Change::Update) if under.change() == Change::Update => {
+                    keys.extend(table.keys_before(next, guard));
+                    if next.covered_by(under) {
+                        top
+                    } else {
+                        let both = OwnRecord::of_both(next, under);
+                        made.push(self.keep(table, both, under.older(guard), guard));
+                        made.last().copied()
+                    }
+                }
+                (Some(under), Change::Delete) if under.is_insert() => {
+                    debug_assert!(next == record, "nothing happens to a row that is gone");
+                    dead = true;
+                    None
+                }
+                // As it stands there.
+                _ if next != record && next.older(guard) == top => Some(next),
+                _ => {
+                    made.push(self.keep(table, OwnRecord::copy(next), top, guard));
+                    made.last().copied()
+                }
+            };
+        }
+        replace(record, record.slot(), top, guard);
+        let left: SmallVec<[Record<'_>; 8]> =
+            std::iter::successors(top, |record| record.older(guard)).collect();
+        for gone in chain[1..].iter().chain(&made) {
+            if !left.contains(gone) && !gone.is_insert() {
+                self.let_go(*gone);
+            }
+        }
+        let row = record.block().row(record.slot());
+        table.purge_keys(row, &keys, guard);
+        dead && clean_up(table, record, Change::Delete, guard)
+    }
+
+    /// Keeps a record, which is about to stand before `older`.
+    fn keep<'g>(
+        &mut self,
+        table: &Arc<Table>,
+        own: OwnRecord,
+        older: Option<Record<'_>>,
+        guard: &'g Guard,
+    ) -> Record<'g> {
+        let record = own.record(guard);
+        record.set_older(older);
+        if let Some(older) = older {
+            older.set_newer(Some(record));
+        }
+        self.bytes += record.bytes();
+        self.tables.entry(record.block().table).or_insert_with(|| (table.clone(), 0)).1 += 1;
+        let time = time_of(record);
+        if self.records.back().is_none_or(|last| time_of(last.record(guard)) <= time) {
+            self.records.push_back(own);
+        } else {
+            self.joined_since = if self.joined.is_empty() { time } else { self.joined_since.min(time) };
+            self.joined.push(own);
+        }
+        record
+    }
+
+    /// Notes that a record is in no chain any more.
+    fn let_go(&mut self, record: Record<'_>) {
+        record.set_out();
+        self.bytes -= record.bytes();
+        self.out += 1;
+    }
+
+    /// Unlinks what nobody needs who reads at `horizon` or later, some of it, and cleans up after it. Whether
+    /// there is more.
+    ///
+    /// The caller guarantees that every active and future snapshot does.
+    pub fn collect(&mut self, horizon: Time, most: usize, garbage: &mut Garbage, guard: &Guard) -> bool {
+        for _ in 0..most {
+            if let Some((time, block)) = self.insert_times.front().copied()
+                && time <= horizon
+            {
+                self.insert_times.pop_front();
+                self.collect_inserts(block, garbage, guard);
+            } else if let Some(oldest) = self.records.front() {
+                let record = oldest.record(guard);
+                if !record.is_out() {
+                    if time_of(record) > horizon {
+                        break;
+                    }
+                    self.collect_chain(record, guard);
+                }
+                let own = self.records.pop_front().expect("just looked at");
+                self.forget(own, garbage, guard);
+            } else {
+                break;
+            }
+        }
+        let is_due = |oldest: Option<&OwnRecord>| {
+            oldest.is_some_and(|oldest| {
+                let record = oldest.record(guard);
+                record.is_out() || time_of(record) <= horizon
+            })
+        };
+        if is_due(self.records.front()) || self.insert_times.front().is_some_and(|(time, _)| *time <= horizon)
+        {
+            return true;
+        }
+        if !self.joined.is_empty() && self.joined_since <= horizon {
+            for own in std::mem::take(&mut self.joined) {
+                let record = own.record(guard);
+                if !record.is_out() && time_of(record) <= horizon {
+                    self.collect_chain(record, guard);
+                }
+                if record.is_out() { self.forget(own, garbage, guard) } else { self.joined.push(own) }
+            }
+            let times = self.joined.iter().map(|own| time_of(own.record(guard)));
+            self.joined_since = times.min().unwrap_or(Time(0));
+            // Some in order may have been collected with them.
+            return is_due(self.records.front());
+        }
+        false
+    }
+
+    /// Unlinks the oldest inserts of a block.
+    fn collect_inserts(&mut self, block: BlockId, garbage: &mut Garbage, guard: &Guard) {
+        let of_block = self.inserts.get_mut(&block).expect("what is listed by time is listed by block");
+        let Inserts { record: own, first, end } = of_block.remove(0);
+        if of_block.is_empty() {
+            self.inserts.remove(&block);
+        }
+        let record = own.record(guard);
+        (first..end).for_each(|slot| unlink(record, Slot(slot), guard));
+        self.let_go(record);
+        self.forget(own, garbage, guard);
+    }
+
+    /// Unlinks a record and what stands behind it, the oldest first.
+    fn collect_chain(&mut self, record: Record<'_>, guard: &Guard) {
+        let table = self.tables[&record.block().table].0.clone();
+        let mut dead = false;
+        let chain: SmallVec<[Record<'_>; 4]> =
+            std::iter::successors(Some(record), |record| record.older(guard))
+                .take_while(|record| !record.is_insert())
+                .collect();
+        for record in chain.into_iter().rev() {
+            self.let_go(record);
+            unlink(record, record.slot(), guard);
+            dead |= clean_up(&table, record, record.change(), guard);
+        }
+        if dead {
+            table.free_slot(record.block().row(record.slot()));
+        }
+    }
+
+    /// Gives up a record that is in no chain any more.
+    fn forget(&mut self, own: OwnRecord, garbage: &mut Garbage, guard: &Guard) {
+        debug_assert!(own.record(guard).is_out());
+        let id = own.record(guard).block().table;
+        garbage.records.push(own);
+        self.out -= 1;
+        let (_, records) = self.tables.get_mut(&id).expect("of every record");
+        *records -= 1;
+        if *records == 0 {
+            let (table, _) = self.tables.remove(&id).expect("just looked at");
+            let tables: TouchedTables = smallvec![table];
+            garbage.tables.push(tables);
+        }
+    }
+
+    /// Gives up the records that are in no chain any more, if they have become many.
+    fn sweep(&mut self, garbage: &mut Garbage, guard: &Guard) {
+        if self.out <= FEW_OUT + (self.records.len() + self.joined.len()) / 2 {
+            return;
+        }
+        for own in std::mem::take(&mut self.records) {
+            if own.record(guard).is_out() {
+                self.forget(own, garbage, guard)
+            } else {
+                self.records.push_back(own)
+            }
+        }
+        for own in std::mem::take(&mut self.joined) {
+            if own.record(guard).is_out() { self.forget(own, garbage, guard) } else { self.joined.push(own) }
+        }
+    }
+
+    /// Calls `visit` with every row that write sets whose records were taken in have changed after `since`,
+    /// until it returns false; false if it did. Some active snapshot reads at `since`. Rows that have come
+    /// and gone again are left out.
+    pub fn changes(&self, since: Time, guard: &Guard, mut visit: impl FnMut(Changed<'_>) -> bool) -> bool {
+        let changed = self.records.iter().chain(&self.joined).all(|own| {
+            let record = own.record(guard);
+            record.is_out()
+                || time_of(record) <= since
+                || visit(Changed {
+                    table: &self.tables[&record.block().table].0,
+                    first: record.block().row(record.slot()),
+                    rows: 1,
+                    columns: columns_set_by(record),
+                })
+        });
+        let newer = self.insert_times.partition_point(|(time, _)| *time <= since);
+        changed
+            && self.insert_times.range(newer..).all(|(time, block)| {
+                let is_of_time = |inserts: &&Inserts| time_of(inserts.record.record(guard)) == *time;
+                let inserts = self.inserts[block].iter().find(is_of_time).expect("listed by block as well");
+                self.inserted(inserts, guard, &mut visit)
+            })
+    }
+
+    /// As [`Attic::changes`] for rows of a block that came to be.
+    fn inserted(
+        &self,
+        inserts: &Inserts,
+        guard: &Guard,
+        visit: &mut impl FnMut(Changed<'_>) -> bool,
+    ) -> bool {
+        let record = inserts.record.record(guard);
+        let block = record.block();
+        (inserts.first..inserts.end).map(Slot).all(|slot| {
+            let mut chain = std::iter::successors(block.head(slot, guard), |record| record.older(guard));
+            !chain.any(|other| other == record)
+                || visit(Changed {
+                    table: &self.tables[&block.table].0,
+                    first: block.row(slot),
+                    rows: 1,
+                    columns: columns_set_by(record),
+                })
+        })
+    }
+}
+
+/// Unlinks the records of a write set from one on whose changes were taken back, the newest first: together they
+/// are nothing to anybody, but each restores what the one before it had made.
+#[cold]
+fn take_out_undone<'a>(retired: &'a Retired, first: usize, dead: &mut Dead<'a>, guard: &Guard) {
+    for at in retired.records[first..].iter().rev() {
+        // SAFETY: lies in the write set's memory.
+        let record: Record<'_> = unsafe { Record::from_raw(*at) };
+        if !record.undone() {
+            continue;
+        }
+        if record.is_insert() {
+            let table = table_of(&retired.tables, record);
+            rows_of(record).for_each(|slot| {
+                unlink(record, slot, guard);
+                dead.push((table, record.block().row(slot)));
+            });
+        } else {
+            replace(record, record.slot(), record.older(guard), guard);
+        }
+    }
+}
+
+/// The rows that came to be.
+fn rows_of(record: Record<'_>) -> impl Iterator<Item = Slot> {
+    (record.slot().0..record.slot().0 + record.inserted_rows()).map(Slot)
+}
+
+/// When the change was committed that a record is of, or as good as.
+fn time_of(record: Record<'_>) -> Time {
+    record.stamp().time().expect("what is taken in has ended")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,385 @@
+//! Random transactions beside snapshots of all ages, whose records go to the attic as early as they may, against
+//! a map per point in time.
+
+use super::*;
+use crate::{
+    ColumnSpec, Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, RowLock, TableOptions, WriteSet, pin,
+};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type};
+use firn_base::random::Random;
+use firn_base::{Cell, ColumnId, Snapshot, SqlState, SqlType, Stamp};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+const KEY: ColumnId = ColumnId(0);
+const A: ColumnId = ColumnId(1);
+const B: ColumnId = ColumnId(2);
+const NAME: ColumnId = ColumnId(3);
+
+/// By key.
+type State = BTreeMap<i32, (i64, i64)>;
+
+/// A transaction that runs.
+struct Running {
+    snapshot: Snapshot,
+    writes: WriteSet,
+    /// What it sees.
+    state: State,
+    /// Keys that it has touched.
+    touched: Vec<i32>,
+}
+
+/// A table, the transactions that write to it, and what the transaction manager does.
+struct Bench {
+    table: Arc<Table>,
+    by_key: Arc<Index>,
+    by_values: Arc<Index>,
+    random: Random,
+    now: u64,
+    next_owner: u64,
+    states: BTreeMap<u64, State>,
+    /// When a transaction last touched a key and committed.
+    changed: BTreeMap<i32, u64>,
+    running: Vec<Running>,
+    held: Vec<Snapshot>,
+    ended: VecDeque<Retired>,
+    attic: Attic,
+}
+
+fn name_of(key: i32) -> String {
+    format!("a name that is too long for its view, of {key}")
+}
+
+fn index(table: &Table, id: u32, columns: &[(ColumnId, SqlType)], unique: bool) -> Arc<Index> {
+    let part =
+        |&(column, ty)| IndexColumn { column, ty, nullable: false, descending: false, nulls_first: false };
+    let columns = columns.iter().map(part).collect();
+    let index = Index::new(IndexSpec { id: IndexId(id), name: format!("index {id}"), columns, unique });
+    table.add_index(index.clone());
+    index
+}
+
+impl Bench {
+    fn new(seed: u64) -> Bench {
+        let column = |ty| ColumnSpec { ty, nullable: false };
+        let types = [SqlType::Integer, SqlType::BigInt, SqlType::BigInt, SqlType::Text];
+        let options = TableOptions { block_bytes: 1, ..TableOptions::default() };
+        let table = Table::new(TableId(1), "t", types.map(column).into(), options);
+        Bench {
+            by_key: index(&table, 1, &[(KEY, SqlType::Integer)], true),
+            by_values: index(&table, 2, &[(A, SqlType::BigInt), (B, SqlType::BigInt)], false),
+            table,
+            random: Random::seeded(seed),
+            now: 0,
+            next_owner: 0,
+            states: BTreeMap::from([(0, State::new())]),
+            changed: BTreeMap::new(),
+            running: Vec::new(),
+            held: Vec::new(),
+            ended: VecDeque::new(),
+            attic: Attic::default(),
+        }
+    }
+
+    fn at_most(&mut self, most: i64) -> usize {
+        self.random.uniform(0, most) as usize
+    }
+
+    fn snapshot(&mut self) -> Snapshot {
+        self.next_owner += 1;
+        Snapshot { read_time: Time(self.now), owner: Stamp::transaction(self.next_owner) }
+    }
+
+    fn state_at(&self, time: Time) -> &State {
+        self.states.range(..=time.0).next_back().expect("there is one at 0").1
+    }
+
+    fn read_times(&self) -> Vec<Time> {
+        let running = self.running.iter().map(|running| running.snapshot.read_time);
+        let mut times: Vec<Time> = self.held.iter().map(|held| held.read_time).chain(running).collect();
+        times.sort_unstable();
+        times
+    }
+
+    fn begin(&mut self) {
+        let snapshot = self.snapshot();
+        let mut writes = WriteSet::new(snapshot.owner, None);
+        writes.touch(&self.table);
+        let state = self.state_at(snapshot.read_time).clone();
+        self.running.push(Running { snapshot, writes, state, touched: Vec::new() });
+    }
+
+    /// A few changes by one of the running, which it may take back at once.
+    fn change(&mut self, at: usize) {
+        let before = (self.running[at].writes.mark(), self.running[at].state.clone());
+        for _ in 0..=self.at_most(2) {
+            let is_ok = self.change_one(at);
+            if !is_ok || self.at_most(5) == 0 {
+                let running = &mut self.running[at];
+                running.writes.roll_back(before.0, &pin());
+                running.state = before.1;
+                return;
+            }
+        }
+    }
+
+    /// False if it met a conflict.
+    fn change_one(&mut self, at: usize) -> bool {
+        let guard = &pin();
+        let key = self.random.uniform(0, 11) as i32;
+        let other = self.random.uniform(0, 11) as i32;
+        let (a, b) = (self.random.uniform(0, 3), self.random.uniform(0, 3));
+        let what = self.at_most(9);
+        let table = self.table.clone();
+        let row = self.find(self.running[at].snapshot, key);
+        let mine = self.running[at].snapshot;
+        // Somebody else is about to change it or has since.
+        let is_taken = |key: i32| {
+            let pending =
+                |(number, running): (usize, &Running)| number != at && running.touched.contains(&key);
+            self.changed.get(&key).is_some_and(|time| *time > mine.read_time.0)
+                || self.running.iter().enumerate().any(pending)
+        };
+        let may_conflict = is_taken(key) || what == 3 && is_taken(other);
+        let newest = self.state_at(Time(self.now)).get(&key);
+        let must_conflict = row.is_some() && self.state_at(mine.read_time).get(&key) != newest;
+        let Running { snapshot, writes, state, touched } = &mut self.running[at];
+        let snapshot = *snapshot;
+        assert_eq!(row.is_some(), state.contains_key(&key), "{key} at {snapshot:?}");
+        touched.push(key);
+        let outcome = match (row, what) {
+            (Some(row), 0) => {
+                state.remove(&key);
+                table.delete(writes, snapshot, row, guard)
+            }
+            (Some(row), 1) => table.lock(writes, snapshot, row, RowLock::Update, guard),
+            (Some(row), 2) => {
+                state.insert(key, (a, b));
+                table.update(writes, snapshot, row, &[A, B], &[Cell::i64(a), Cell::i64(b)], guard)
+            }
+            (Some(row), 3) if !state.contains_key(&other) => {
+                touched.push(other);
+                let values = state.remove(&key).expect("it is there");
+                state.insert(other, values);
+                let name = name_of(other);
+                let cells = [Cell::i32(other), Cell::text(&name)];
+                table.update(writes, snapshot, row, &[KEY, NAME], &cells, guard)
+            }
+            (Some(row), 4..7) => {
+                state.get_mut(&key).expect("it is there").0 = a;
+                table.update(writes, snapshot, row, &[A], &[Cell::i64(a)], guard)
+            }
+            (Some(row), _) => {
+                state.get_mut(&key).expect("it is there").1 = b;
+                table.update(writes, snapshot, row, &[B], &[Cell::i64(b)], guard)
+            }
+            (None, _) => {
+                let keys: Vec<i32> = match what {
+                    0..5 => vec![key],
+                    _ => (key..key + 3).filter(|key| !state.contains_key(key)).collect(),
+                };
+                touched.extend(&keys);
+                state.extend(keys.iter().map(|key| (*key, (a, b))));
+                let names: Vec<String> = keys.iter().map(|key| name_of(*key)).collect();
+                let row =
+                    |(key, name): (&i32, _)| [Cell::i32(*key), Cell::i64(a), Cell::i64(b), Cell::text(name)];
+                let rows: Vec<_> = keys.iter().zip(names.iter().map(String::as_str)).map(row).collect();
+                table.insert_rows(writes, snapshot, &rows, guard)
+            }
+        };
+        match outcome {
+            Ok(()) => {
+                assert!(!must_conflict, "{key} at {snapshot:?}: a conflict was not noticed");
+                true
+            }
+            Err(error) => {
+                assert!(
+                    matches!(error.state(), SqlState::SERIALIZATION_FAILURE | SqlState::UNIQUE_VIOLATION),
+                    "{error}"
+                );
+                assert!(may_conflict || row.is_none() || what == 3, "{key} at {snapshot:?}: {error}");
+                false
+            }
+        }
+    }
+
+    fn end(&mut self, at: usize) {
+        let commits = self.at_most(3) > 0;
+        let Running { mut writes, state, touched, snapshot } = self.running.swap_remove(at);
+        self.now += 1;
+        if commits {
+            // It changed nothing that others have changed since: so it is its own changes that count.
+            let before = self.state_at(snapshot.read_time).clone();
+            let mut newest = self.state_at(Time(self.now)).clone();
+            for key in touched {
+                if state.get(&key) != before.get(&key) {
+                    match state.get(&key) {
+                        Some(values) => newest.insert(key, *values),
+                        None => newest.remove(&key),
+                    };
+                }
+                self.changed.insert(key, self.now);
+            }
+            self.states.insert(self.now, newest);
+        } else {
+            writes.roll_back_all(&pin());
+        }
+        writes.stamp(Time(self.now));
+        self.ended.push_back(writes.retire(Time(self.now)).0);
+    }
+
+    /// What the collector does, some of it.
+    fn collect(&mut self, most: usize) {
+        let guard = &pin();
+        let mut garbage = Garbage::default();
+        let times = self.read_times();
+        let horizon = times.first().copied().unwrap_or(Time(self.now));
+        while self.attic.collect(horizon, 2, &mut garbage, guard) {}
+        for _ in 0..most {
+            let Some(oldest) = self.ended.pop_front() else { break };
+            if oldest.time <= horizon {
+                oldest.collect(&mut garbage, guard);
+            } else {
+                self.attic.take_in(&oldest, &times, &mut garbage, guard);
+                oldest.discard(&mut garbage);
+            }
+        }
+        garbage.free(guard);
+        guard.flush();
+    }
+
+    fn find(&self, snapshot: Snapshot, key: i32) -> Option<RowId> {
+        let mut buffer = KeyBuffer::new();
+        self.by_key.encode(&[Cell::i32(key)], &mut buffer);
+        self.table.find(&self.by_key, &buffer, snapshot, &[], &mut [], &pin())
+    }
+
+    /// Asserts that a snapshot sees just this, by a scan and by both indexes.
+    fn assert_sees(&self, snapshot: Snapshot, state: &State) {
+        let scan = self.table.scan(snapshot, &[KEY, A, B, NAME], false);
+        let mut scanned = State::new();
+        while let Some(batch) = scan.next_batch(&pin()) {
+            let keys = batch.columns[0].as_primitive::<Int32Type>();
+            let [a, b] = [1, 2].map(|column| batch.columns[column].as_primitive::<Int64Type>());
+            for row in 0..batch.rows {
+                let key = keys.value(row);
+                assert_eq!(batch.columns[3].as_string_view().value(row), name_of(key));
+                let twice = scanned.insert(key, (a.value(row), b.value(row)));
+                assert!(twice.is_none(), "{key} is seen twice");
+            }
+        }
+        assert_eq!(&scanned, state, "at {snapshot:?}");
+        let everything = (Bound::Unbounded, Bound::Unbounded);
+        for index in [&self.by_key, &self.by_values] {
+            let mut found = State::new();
+            let columns = [KEY, A, B];
+            self.table.range(index, everything, false, snapshot, &columns, &pin(), &mut |_, cells| {
+                let twice = found.insert(cells[0].as_i32(), (cells[1].as_i64(), cells[2].as_i64()));
+                assert!(twice.is_none(), "{} is found twice", cells[0].as_i32());
+                true
+            });
+            assert_eq!(&found, state, "at {snapshot:?} by {}", index.spec().name);
+        }
+    }
+
+    /// Asserts that the attic knows of all that differs now from what a snapshot sees.
+    fn assert_knows_changes(&self, snapshot: Snapshot) {
+        let guard = &pin();
+        let until = self.attic.until();
+        if until <= snapshot.read_time {
+            return;
+        }
+        let newer = Snapshot { read_time: until, ..snapshot };
+        let mut differing: Vec<i32> = Vec::new();
+        self.attic.changes(snapshot.read_time, guard, |changed| {
+            for image in [snapshot, newer] {
+                let mut cells = [Cell::Null];
+                if changed.table.read(image, changed.first, &[KEY], &mut cells, guard) {
+                    differing.push(cells[0].as_i32());
+                }
+            }
+            true
+        });
+        let (before, after) = (self.state_at(snapshot.read_time), self.state_at(until));
+        for key in before.keys().chain(after.keys()).filter(|key| before.get(key) != after.get(key)) {
+            assert!(differing.contains(key), "{key} has changed from {snapshot:?} to {until:?}");
+        }
+    }
+
+    fn check(&mut self) {
+        self.held.iter().for_each(|held| {
+            self.assert_sees(*held, self.state_at(held.read_time));
+            self.assert_knows_changes(*held);
+        });
+        self.running.iter().for_each(|running| self.assert_sees(running.snapshot, &running.state));
+        let newest = Snapshot { read_time: Time(self.now), owner: Stamp::transaction(0) };
+        self.assert_sees(newest, self.state_at(newest.read_time));
+    }
+
+    fn step(&mut self) {
+        match self.at_most(11) {
+            0 if self.held.len() < 4 => {
+                let held = self.snapshot();
+                self.held.push(held);
+            }
+            1 if !self.held.is_empty() => {
+                let gone = self.at_most(self.held.len() as i64 - 1);
+                self.held.swap_remove(gone);
+            }
+            2 | 3 if self.running.len() < 3 => self.begin(),
+            4..6 if !self.running.is_empty() => {
+                let at = self.at_most(self.running.len() as i64 - 1);
+                self.end(at);
+            }
+            6 | 7 => {
+                let most = self.at_most(6);
+                self.collect(most);
+            }
+            _ if self.running.is_empty() => self.begin(),
+            _ => {
+                let at = self.at_most(self.running.len() as i64 - 1);
+                self.change(at);
+            }
+        }
+    }
+
+    /// Everybody ends: nothing is left but the rows.
+    fn finish(mut self) {
+        while !self.running.is_empty() {
+            self.end(0);
+        }
+        while !self.held.is_empty() {
+            self.collect(1);
+            self.check();
+            self.held.pop();
+        }
+        self.collect(usize::MAX);
+        self.check();
+        assert!(self.attic.is_empty() && self.attic.tables.is_empty() && self.attic.inserts.is_empty());
+        assert_eq!((self.attic.kept(), self.attic.out), ((0, 0), 0));
+        let rows = self.state_at(Time(self.now)).len();
+        assert_eq!((self.by_key.len(), self.by_values.len()), (rows, rows), "entries of dead versions");
+        let slots = self.table.blocks().iter().map(|block| {
+            assert!(!block.has_versions(0, block.layout.slots));
+            u64::from(block.allocated())
+        });
+        assert_eq!(slots.sum::<u64>(), rows as u64 + self.table.usage().free_slots, "slots are lost");
+    }
+}
+
+#[test]
+fn every_snapshot_sees_what_it_saw_whatever_has_been_moved_to_the_attic() {
+    let (seeds, steps) = if cfg!(miri) { (1, 100) } else { (40, 1000) };
+    for seed in 0..seeds {
+        println!("seed {seed}");
+        let mut bench = Bench::new(seed);
+        for step in 0..steps {
+            bench.step();
+            if !cfg!(miri) || step % 8 == 0 {
+                bench.check();
+            }
+        }
+        bench.finish();
+    }
+}
