@@ -231,22 +231,31 @@ impl<'a> Walk<'a> {
     }
 
     /// Takes rows without versions: whatever is present.
-    fn clean(&self, start: u32, end: u32, sink: &mut impl Sink) {
+    fn clean<S: Sink>(&self, start: u32, end: u32, sink: &mut S) {
         let present = self.block.present_words();
-        let mut next = start;
-        while next < end {
-            // Mostly all are there.
+        let is_full = |next: u32| {
             let words = (next / 64) as usize..((next + RANGE_SLOTS) / 64) as usize;
-            if next.is_multiple_of(64)
+            next.is_multiple_of(64)
                 && next + RANGE_SLOTS <= end
                 && present[words].iter().fold(u64::MAX, |all, word| all & word.load(Ordering::Relaxed))
                     == u64::MAX
-            {
+        };
+        let mut next = start;
+        while next < end {
+            // Mostly all are there.
+            let from = next;
+            while is_full(next) {
                 // The two cache lines of a range as far ahead as it takes to come.
                 self.block.prefetch_present((next + 8 * RANGE_SLOTS) as usize);
                 self.block.prefetch_present((next + 8 * RANGE_SLOTS + RANGE_SLOTS / 2) as usize);
-                sink.take(next, next + RANGE_SLOTS);
                 next += RANGE_SLOTS;
+                // Copies like to be long; what reads rows where they lie has the bits at hand one range ahead.
+                if !S::IN_ORDER {
+                    break;
+                }
+            }
+            if from < next {
+                sink.take(from, next);
                 continue;
             }
             // A word of the bitmap at a time; runs of rows within it, or over several full words.
