@@ -173,7 +173,9 @@ pub(crate) fn check_unique(
 ) -> Result<()> {
     let guard = pin();
     let mut cells: Cells<'_> = SmallVec::from_elem(Cell::Null, key.columns.len());
-    if !transaction.read(table, row, &key.columns, &mut cells, &guard) || cells.iter().any(Cell::is_null) {
+    // A row that the transaction has written: nobody else can change what stands there.
+    let is_there = table.read(transaction.snapshot(), row, &key.columns, &mut cells, &guard);
+    if !is_there || cells.iter().any(Cell::is_null) {
         return Ok(());
     }
     let mut encoded = KeyBuffer::new();

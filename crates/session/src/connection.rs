@@ -71,7 +71,7 @@ pub enum Outcome {
 
 /// What running one statement yields whose caller brings memory for rows.
 pub enum Ran {
-    /// The rows of a query that touches few, which have been appended row-major: how many.
+    /// The rows of a query that touches few, whose values have been given row-major: how many.
     Rows(usize),
     /// Whatever else there is.
     Outcome(Outcome),
@@ -351,13 +351,16 @@ impl Connection {
     }
 
     /// As [`Connection::run`], for callers that run many short queries and use the memory for their rows
-    /// again. What `values` holds after an error, or another outcome, means nothing.
+    /// again: `values`, which are emptied first. What they hold after an error, or another outcome, means
+    /// nothing.
     pub fn run_into(
         &mut self,
         statement: &Statement,
         parameters: &[Value],
         values: &mut Vec<Value>,
     ) -> Result<Ran> {
+        // An earlier one may have failed amid its rows.
+        values.clear();
         self.tell_statement(statement);
         let result = match catch_unwind(AssertUnwindSafe(|| self.run_inner(statement, parameters, values))) {
             Ok(result) => result,

@@ -442,3 +442,22 @@ fn deferrable_keys_are_what_they_were_after_a_crash() {
         assert_eq!(error.detail(), Some("Key (id)=(3) already exists."));
     }
 }
+
+#[test]
+fn an_index_that_foreign_keys_rely_on_does_not_become_deferrable() {
+    let database = Database::memory().unwrap();
+    let mut connection = database.connect();
+    for sql in [
+        "CREATE TABLE p (a integer NOT NULL)",
+        "CREATE UNIQUE INDEX i ON p (a)",
+        "CREATE TABLE c (a integer REFERENCES p (a))",
+    ] {
+        connection.execute(sql).unwrap();
+    }
+    let change = "ALTER TABLE p ADD CONSTRAINT u UNIQUE USING INDEX i DEFERRABLE";
+    let error = connection.execute(change).expect_err("c relies on i");
+    assert_eq!(error.state(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
+    for sql in ["INSERT INTO p VALUES (1)", "INSERT INTO c VALUES (1), (NULL)"] {
+        connection.execute(sql).unwrap();
+    }
+}

@@ -45,6 +45,20 @@ fn filled(rows: i64) -> Database {
 }
 
 #[test]
+fn rows_of_a_query_that_failed_midway_are_nobodys() {
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (a integer PRIMARY KEY, b integer)").unwrap();
+    connection.execute("INSERT INTO t VALUES (1, 1), (2, 0)").unwrap();
+    let mut values = Vec::new();
+    let failing = connection.prepare("SELECT b, 10 / b FROM t WHERE a >= 1").unwrap();
+    assert_eq!(state(connection.run_into(&failing, &[], &mut values)), SqlState::DIVISION_BY_ZERO);
+    let next = connection.prepare("SELECT a FROM t WHERE a = 2").unwrap();
+    let ran = connection.run_into(&next, &[], &mut values).unwrap();
+    assert!(matches!(ran, crate::Ran::Rows(1)));
+    assert_eq!(values, [Value::Integer(2)]);
+}
+
+#[test]
 fn statements_tell_their_parameters_and_columns() {
     let mut connection = connection();
     connection.execute("CREATE TABLE t (a integer, b text)").unwrap();
@@ -533,4 +547,10 @@ fn rows_without_sql_heed_what_they_cannot_check() {
     let columns = access.all_columns::<(i32,)>().unwrap();
     database.engine().transact(|tx| tx.insert_as(&columns, &(1,), &pin())).unwrap();
     assert_eq!(one(&mut connection, "SELECT sum(a) FROM p"), Value::BigInt(1));
+    // Also of a constraint that comes later, and goes.
+    let mut insert = |a| database.engine().transact(|tx| tx.insert_as(&columns, &(a,), &pin()));
+    connection.execute("ALTER TABLE p ADD CONSTRAINT late UNIQUE (a) DEFERRABLE").unwrap();
+    assert_eq!(state(insert(2)), SqlState::FEATURE_NOT_SUPPORTED);
+    connection.execute("ALTER TABLE p DROP CONSTRAINT late").unwrap();
+    insert(2).unwrap();
 }

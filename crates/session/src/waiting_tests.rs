@@ -200,6 +200,28 @@ fn on_conflict_heeds_a_row_that_its_snapshot_does_not_see() {
     }
 }
 
+/// The row that is in the way has both keys of the new one, and the target's is not the one that is entered first.
+#[test]
+fn on_conflict_heeds_an_unseen_row_that_has_another_key_as_well() {
+    for (isolation, expected) in
+        [("SERIALIZABLE", None), ("REPEATABLE READ", Some(SqlState::SERIALIZATION_FAILURE))]
+    {
+        let database = database();
+        let (mut first, mut second) = (database.connect(), database.connect());
+        let begin = format!("BEGIN ISOLATION LEVEL {isolation}");
+        let create = "CREATE TABLE u (id integer PRIMARY KEY, email text UNIQUE)";
+        run(&mut first, &[create, &begin, "SELECT count(*) FROM child"]).unwrap();
+        run(&mut second, &["INSERT INTO u VALUES (1, 'a')"]).unwrap();
+        let upsert = "INSERT INTO u VALUES (1, 'a') ON CONFLICT (email) DO NOTHING";
+        let outcome = run(&mut first, &[upsert, "COMMIT"]);
+        assert_eq!(outcome.err().map(|error| error.state()), expected, "{isolation}");
+        run(&mut first, &["ROLLBACK"]).unwrap();
+        // Another row has the other key, and none the target's.
+        let violation = "INSERT INTO u VALUES (1, 'b') ON CONFLICT (email) DO NOTHING";
+        assert_eq!(state(run(&mut first, &[violation])), SqlState::UNIQUE_VIOLATION);
+    }
+}
+
 /// Several insert and delete the same few keys; nobody who says ON CONFLICT is told of a duplicate.
 #[test]
 fn on_conflict_beside_others_never_finds_a_duplicate() {

@@ -435,7 +435,9 @@ impl Attic {
     /// until it returns false; false if it did. Some active snapshot reads at `since`. Rows that have come
     /// and gone again are left out.
     pub fn changes(&self, since: Time, guard: &Guard, mut visit: impl FnMut(Changed<'_>) -> bool) -> bool {
-        let changed = self.records.iter().chain(&self.joined).all(|own| {
+        // They are in the order of their times; those joined of older ones are few.
+        let first = self.records.partition_point(|own| time_of(own.record(guard)) <= since);
+        let changed = self.records.range(first..).chain(&self.joined).all(|own| {
             let record = own.record(guard);
             record.is_out()
                 || time_of(record) <= since

@@ -113,13 +113,15 @@ impl MemoryBudget {
 
     /// Undo records of transactions that have ended which somebody may still need, and their bytes.
     pub fn undo(&self) -> (u64, u64) {
-        // In this order: what is collected was retired before.
+        // In this order: what is collected was retired before. What has moved to the attic may have been counted off
+        // and on again, so that in all less than nothing has been.
         let (freed, freed_bytes) = (
             self.collected.0.records.load(Ordering::Acquire),
             self.collected.0.bytes.load(Ordering::Acquire),
         );
         let retired = &self.retired.0;
-        let left = |all: &AtomicU64, freed| all.load(Ordering::Acquire).saturating_sub(freed);
+        let left =
+            |all: &AtomicU64, freed| (all.load(Ordering::Acquire).wrapping_sub(freed) as i64).max(0) as u64;
         (left(&retired.records, freed), left(&retired.bytes, freed_bytes))
     }
 

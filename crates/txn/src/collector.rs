@@ -55,6 +55,9 @@ const COLLECT_FROM_ATTIC: usize = if MODELLED { 2 } else { 1024 };
 /// to know what of it may be ([`Collector::holds_since`]).
 const SPARED: usize = if MODELLED { 1 } else { 64 };
 
+/// Records that are looked through for them while committers wait.
+const LOOKED_THROUGH: usize = 1024;
+
 /// Write sets that are given to a validator at a time.
 const VALIDATED_AT_ONCE: usize = if MODELLED { 1 } else { 1024 };
 
@@ -68,8 +71,6 @@ pub(crate) struct Collector {
     turn: Mutex<Turn>,
     /// No guard is held any more that was held when this was the newest time.
     quiet: Arc<AtomicU64>,
-    /// Commits up to this time are on disk.
-    safe: AtomicU64,
 }
 
 #[derive(Default)]
@@ -155,25 +156,11 @@ impl Collector {
         let first = ended.retired.partition_point(|waiting| waiting.time <= since);
         // The newest are moved only if they are large.
         const { assert!(SPARED <= SPARES.write_sets) };
+        let newer = ended.retired.range(first..).take_while(|waiting| waiting.time <= until);
         ended.gone_until <= since.0
             && ended.retired.len() - first <= SPARED
-            && ended
-                .retired
-                .range(first..)
-                .take_while(|waiting| waiting.time <= until)
-                .all(|waiting| holds(&waiting.retired))
-    }
-
-    /// Says up to when commits are on disk.
-    pub fn set_safe(&self, time: Time) {
-        self.safe.store(time.0, Ordering::Relaxed);
-    }
-
-    /// What ended up to then may go: no snapshot needs it, and it is on disk unless that is far behind.
-    fn horizon(&self, active: &ActiveSet, last: &AtomicU64) -> Time {
-        let horizon = active.horizon(last);
-        let safe = self.safe.load(Ordering::Relaxed);
-        if horizon.0 <= safe.saturating_add(SPARED as u64) { horizon.min(Time(safe)) } else { horizon }
+            && newer.clone().map(|waiting| waiting.retired.record_count()).sum::<usize>() <= LOOKED_THROUGH
+            && newer.into_iter().all(|waiting| holds(&waiting.retired))
     }
 
     /// Calls `look` with the attic, which stays as it is meanwhile, and with the time until which what ended
@@ -183,12 +170,12 @@ impl Collector {
         look(&turn.attic, turn.attic.until())
     }
 
-    /// Collects what no snapshot needs, and moves what only old ones need.
-    pub fn collect(&self, active: &ActiveSet, last: &AtomicU64, memory: &MemoryBudget) {
+    /// Collects what no snapshot needs, and moves what only old ones need. What ended up to `safe` is on disk.
+    pub fn collect(&self, active: &ActiveSet, last: &AtomicU64, safe: Time, memory: &MemoryBudget) {
         let mut turn = self.turn.lock();
         self.uncollected.store(0, Ordering::Relaxed);
         // The same for both: what is listed is newer than what is in the attic, and collected after it.
-        let horizon = self.horizon(active, last);
+        let horizon = horizon(active, last, safe);
         turn.collect(horizon, memory);
         self.collect_some(usize::MAX, horizon, memory);
         let most = if turn.attic.is_empty() { MOVE_ABOVE } else { MOVE_MORE_ABOVE };
@@ -199,11 +186,11 @@ impl Collector {
     }
 
     /// A committer's part of the collection, unless another thread is at it.
-    pub fn collect_inline(&self, active: &ActiveSet, last: &AtomicU64, memory: &MemoryBudget) {
+    pub fn collect_inline(&self, active: &ActiveSet, last: &AtomicU64, safe: Time, memory: &MemoryBudget) {
         if let Some(turn) = self.turn.try_lock() {
             self.uncollected.store(0, Ordering::Relaxed);
             if turn.attic.is_empty() {
-                self.collect_some(COLLECT_INLINE, self.horizon(active, last), memory);
+                self.collect_some(COLLECT_INLINE, horizon(active, last, safe), memory);
             }
         }
     }
@@ -292,6 +279,12 @@ impl Collector {
         guard.defer(move || quiet.store(asked, Ordering::SeqCst));
         guard.flush();
     }
+}
+
+/// What ended up to then may go: no snapshot needs it, and it is on disk unless that is far behind.
+fn horizon(active: &ActiveSet, last: &AtomicU64, safe: Time) -> Time {
+    let horizon = active.horizon(last);
+    if horizon.0 <= safe.0.saturating_add(SPARED as u64) { horizon.min(safe) } else { horizon }
 }
 
 impl Turn {

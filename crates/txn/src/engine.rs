@@ -242,6 +242,12 @@ impl Engine {
         catalogs[newer.saturating_sub(1)].1.clone()
     }
 
+    /// The version of the newest committed catalog.
+    #[inline]
+    pub(crate) fn catalog_version(&self) -> u64 {
+        self.catalog_version.load(Ordering::Acquire)
+    }
+
     /// The version of the catalog that `snapshot` sees, if that is the newest: the quick question
     /// of whether a cached plan still holds.
     #[inline]
@@ -590,6 +596,10 @@ impl Engine {
     /// All that ended up to this time is on disk, or need not be.
     fn safe_time(&self) -> Time {
         let Some(log) = &self.log else { return Time(u64::MAX) };
+        if log.check().is_err() {
+            // Nothing will be any more, and nobody waits for it.
+            return Time(u64::MAX);
+        }
         // In this order: the position covers all that was published by then.
         let published = Time(self.last.load(Ordering::Acquire));
         if log.durable_lsn() >= self.last_position() { published } else { log.durable_time() }
@@ -612,16 +622,15 @@ impl Engine {
     #[inline]
     pub(crate) fn collect_if_due(&self) {
         if self.collector.is_due() {
-            self.collector.set_safe(self.safe_time());
-            self.collector.collect_inline(&self.active, &self.last, &self.memory);
+            self.collector.collect_inline(&self.active, &self.last, self.safe_time(), &self.memory);
         }
     }
 
     /// Frees what can be freed, for somebody who needs memory.
     #[cold]
     pub(crate) fn collect_now(&self) {
-        self.collector.set_safe(Time(u64::MAX));
-        self.collector.collect(&self.active, &self.last, &self.memory);
+        // Also what is not on disk yet.
+        self.collector.collect(&self.active, &self.last, Time(u64::MAX), &self.memory);
         self.forget_dropped_tables();
     }
 
@@ -629,8 +638,7 @@ impl Engine {
     fn tick(self: &Arc<Self>) -> bool {
         self.slow_clock.store(self.opened.elapsed().as_micros() as u64, Ordering::Relaxed);
         let collected = self.collector.backlog() > 0;
-        self.collector.set_safe(self.safe_time());
-        self.collector.collect(&self.active, &self.last, &self.memory);
+        self.collector.collect(&self.active, &self.last, self.safe_time(), &self.memory);
         if let Some((store, log)) = self.store_and_log() {
             store.checkpoint_if_due(self, log, self.config.checkpoint_after_bytes);
         }

@@ -46,9 +46,9 @@
 //! # }
 //! ```
 //!
-//! Unique keys are kept, as is NOT NULL by the types. CHECK and FOREIGN KEY constraints are SQL's to check, and so are
-//! deferrable keys: a table that has some can be read but not written to this way (0A000). Deleting rows that others' foreign keys
-//! point to is up to the program.
+//! Unique keys are kept, as is NOT NULL by the types. CHECK and FOREIGN KEY constraints are SQL's to check, and so
+//! are deferrable keys: a table that has some, or comes to have some, can be read but not written to this way
+//! (0A000). Deleting rows that others' foreign keys point to is up to the program.
 //!
 //! Access paths are of the table as it is: after ALTER TABLE or DROP TABLE whoever writes through them is
 //! told to prepare them again (55000), and reading shows what was there before.
@@ -58,7 +58,7 @@ use crate::catalog::{ConstraintDef, ConstraintKind, Deferral, Oid, TableDef};
 use crate::engine::Engine;
 use crate::transaction::{Change, Isolation, Ticket, Transaction};
 use firn_base::random::Random;
-use firn_base::sync::Arc;
+use firn_base::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use firn_base::{ColumnId, Error, Result, RowId, SqlState, clock};
 use firn_storage::{
     Guard, Index, KeyBuffer, Misfit, Projection, Row, Rows, Table, Vectors, is_long_string, pin,
@@ -71,6 +71,8 @@ use std::time::Duration;
 /// A table, found by its name.
 pub struct TableAccess {
     definition: Arc<TableDef>,
+    /// The catalog's version that this is of.
+    as_of: u64,
     table: Arc<Table>,
 }
 
@@ -78,8 +80,10 @@ pub struct TableAccess {
 pub struct Columns<R: Row> {
     table: Arc<Table>,
     projection: Projection<R>,
-    /// A constraint that only SQL checks.
-    unchecked: Option<Box<str>>,
+    definition: Oid,
+    /// Whether only SQL checks a constraint of the table, as of a version of the catalog.
+    is_unchecked: AtomicBool,
+    as_of: AtomicU64,
 }
 
 /// An index, and keys of it that are `K`'s values: of all its columns, or of its first ones.
@@ -97,7 +101,7 @@ impl TableAccess {
             Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
         })?;
         let table = engine.table(definition.storage());
-        Ok(TableAccess { definition: definition.clone(), table })
+        Ok(TableAccess { definition: definition.clone(), as_of: catalog.version, table })
     }
 
     /// The table itself.
@@ -129,15 +133,13 @@ impl TableAccess {
 
     fn columns_of<R: Row>(&self, ids: &[ColumnId]) -> Result<Columns<R>> {
         let projection = self.table.projection(ids).map_err(|misfit| self.mismatch(misfit))?;
-        let is_sqls = |constraint: &&ConstraintDef| match constraint.kind {
-            ConstraintKind::Check { .. } | ConstraintKind::ForeignKey { .. } => true,
-            ConstraintKind::PrimaryKey { .. } | ConstraintKind::Unique { .. } => {
-                self.definition.deferral(constraint) != Deferral::Never
-            }
-        };
-        let unchecked = self.definition.constraints.iter().find(is_sqls);
-        let unchecked = unchecked.map(|constraint| constraint.name.as_str().into());
-        Ok(Columns { table: self.table.clone(), projection, unchecked })
+        Ok(Columns {
+            table: self.table.clone(),
+            projection,
+            definition: self.definition.oid,
+            is_unchecked: AtomicBool::new(unchecked(&self.definition).is_some()),
+            as_of: AtomicU64::new(self.as_of),
+        })
     }
 
     /// An index by its name. 42704 if there is none of that name, 42804 if its first columns' values are
@@ -176,11 +178,27 @@ impl<R: Row> Columns<R> {
 
     /// Whether rows may be written; 0A000 if a constraint would go unchecked.
     #[inline]
-    fn check_writable(&self) -> Result<()> {
-        match &self.unchecked {
-            None => Ok(()),
-            Some(constraint) => Err(unchecked(&self.table, constraint)),
-        }
+    fn check_writable(&self, engine: &Engine) -> Result<()> {
+        // Relaxed: who has a snapshot has what was stored before it was published, the version among it.
+        let is_known = engine.catalog_version() == self.as_of.load(Ordering::Relaxed);
+        if is_known && !self.is_unchecked.load(Ordering::Relaxed) { Ok(()) } else { self.check_again(engine) }
+    }
+
+    /// As [`Columns::check_writable`], by a look into the newest catalog.
+    #[cold]
+    fn check_again(&self, engine: &Engine) -> Result<()> {
+        let catalog = engine.catalog();
+        // Of a table that is no more its gate will tell.
+        let definition = catalog.tables.get(&self.definition);
+        let constraint = definition.and_then(|definition| unchecked(definition));
+        self.is_unchecked.store(constraint.is_some(), Ordering::Relaxed);
+        self.as_of.store(catalog.version, Ordering::Relaxed);
+        let Some(constraint) = constraint else { return Ok(()) };
+        Err(Error::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            format!("table \"{}\" has constraint \"{constraint}\", which only SQL checks", self.table.name()),
+        )
+        .with_hint("Write to it by SQL statements."))
     }
 
     /// Has fetched what reading or setting them touches in rows of the same table that were looked for.
@@ -195,13 +213,15 @@ impl<R: Row> Columns<R> {
     }
 }
 
-#[cold]
-fn unchecked(table: &Table, constraint: &str) -> Error {
-    Error::new(
-        SqlState::FEATURE_NOT_SUPPORTED,
-        format!("table \"{}\" has constraint \"{constraint}\", which only SQL checks", table.name()),
-    )
-    .with_hint("Write to it by SQL statements.")
+/// A constraint that only SQL checks, if the table has one.
+fn unchecked(definition: &TableDef) -> Option<&str> {
+    let is_sqls = |constraint: &&ConstraintDef| match constraint.kind {
+        ConstraintKind::Check { .. } | ConstraintKind::ForeignKey { .. } => true,
+        ConstraintKind::PrimaryKey { .. } | ConstraintKind::Unique { .. } => {
+            definition.deferral(constraint) != Deferral::Never
+        }
+    };
+    definition.constraints.iter().find(is_sqls).map(|constraint| constraint.name.as_str())
 }
 
 impl<K: Row> Key<K> {
@@ -460,7 +480,7 @@ impl Transaction {
         values: &R::Values<'_>,
         guard: &Guard,
     ) -> Result<RowId> {
-        columns.check_writable()?;
+        columns.check_writable(self.engine())?;
         let (snapshot, Columns { table, projection, .. }) = (self.snapshot(), columns);
         self.ask_for_room(table, Change::Insert, || R::cells(values).as_ref().iter().any(is_long_string))?;
         let mut inserted = table.insert_as(self.writes_to(table)?, snapshot, projection, values, guard);
@@ -488,7 +508,7 @@ impl Transaction {
         rows: &[R::Values<'_>],
         guard: &Guard,
     ) -> Result<()> {
-        columns.check_writable()?;
+        columns.check_writable(self.engine())?;
         let (snapshot, Columns { table, projection, .. }) = (self.snapshot(), columns);
         self.ask_for_room(table, Change::Insert, || table.has_strings())?;
         self.insert_in_room(table, guard, |writes| {
@@ -505,7 +525,7 @@ impl Transaction {
         values: &R::Values<'_>,
         guard: &Guard,
     ) -> Result<()> {
-        columns.check_writable()?;
+        columns.check_writable(self.engine())?;
         let (snapshot, table) = (self.snapshot(), &columns.table);
         self.ask_for_room(table, Change::Update, || R::cells(values).as_ref().iter().any(is_long_string))?;
         let updated =

@@ -1,7 +1,7 @@
 //! INSERT: new rows from expressions or a query, and what to do when a key is already there.
 
 use super::Run;
-use super::target::Target;
+use super::target::{Target, UniqueIndex};
 use super::writer::{self, Cells};
 use crate::expression::{Row, RowExpression};
 use crate::scan::FirnTable;
@@ -10,8 +10,7 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch, new_null_array};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::LogicalPlan;
-use firn_base::{Cell, ColumnId, Error, Result, RowId, SqlState, Value};
-use firn_storage::KeyBuffer;
+use firn_base::{Cell, ColumnId, Error, Result, RowId, Snapshot, SqlState, Stamp, Time, Value};
 use firn_txn::{Guard, pin};
 use smallvec::SmallVec;
 use std::collections::HashSet;
@@ -208,7 +207,7 @@ impl Insert {
         }
         let inserted = run.writer.insert(0, &row, guard);
         let id = inserted.map_err(|error| match &self.on_conflict {
-            Some(on_conflict) if on_conflict.missed(table, &error) => {
+            Some(on_conflict) if on_conflict.missed(run, &row, &error, guard) => {
                 Error::write_conflict(&table.definition.name)
             }
             _ => error,
@@ -321,11 +320,27 @@ impl Insert {
 }
 
 impl OnConflict {
-    /// Whether the error is of a row in the new one's way that [`OnConflict::find`] could not find: it has been
-    /// committed since the snapshot. To look away from it, or to change it, takes a newer snapshot.
-    fn missed(&self, table: &Target, error: &Error) -> bool {
+    /// Whether a row stands in the new one's way that [`OnConflict::find`] could not find: it has been
+    /// committed since the snapshot. To look away from it, or to change it, takes a newer snapshot. The error may
+    /// be of another key, which was entered first: a newer snapshot may find the row that has both.
+    fn missed(&self, run: &Run<'_>, row: &[Value], error: &Error, guard: &Guard) -> bool {
+        let table = run.writer.set.root();
+        let cells = writer::cells_of(table, row);
+        // As others see it: the new row stands there already, and may take the place of one that has gone.
+        let find = |unique: &UniqueIndex, key: &[u8], read_time| {
+            let committed = Snapshot { read_time, owner: Stamp::committed(Time(0)) };
+            table.table.find(&unique.index, key, committed, &[], &mut [], guard)
+        };
+        let read_time = run.writer.transaction.snapshot().read_time;
         error.state() == SqlState::UNIQUE_VIOLATION
-            && self.arbiters.iter().any(|&arbiter| error.constraint() == Some(&table.unique[arbiter].name))
+            && self.arbiters.iter().any(|&arbiter| {
+                let unique = &table.unique[arbiter];
+                error.constraint() == Some(&unique.name)
+                    || unique.key(&cells).is_some_and(|key| {
+                        let newest = find(unique, &key, Time::LATEST);
+                        newest.is_some() && newest != find(unique, &key, read_time)
+                    })
+            })
     }
 
     /// The visible row that stands in the new row's way. 55000 if that may be one of several.
@@ -341,13 +356,7 @@ impl OnConflict {
                 )
                 .with_constraint(unique.name.as_str()));
             }
-            let parts: Cells<'_> = unique.columns.iter().map(|column| cells[column.index()]).collect();
-            // Keys with NULLs never conflict.
-            if parts.iter().any(Cell::is_null) {
-                continue;
-            }
-            let mut key = KeyBuffer::new();
-            unique.index.encode(&parts, &mut key);
+            let Some(key) = unique.key(cells) else { continue };
             let found = run.writer.transaction.get(&table.table, &unique.index, &key, guard);
             if found.is_some() {
                 return Ok(found);

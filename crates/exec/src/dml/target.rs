@@ -10,7 +10,7 @@
 use super::writer::Cells;
 use crate::expression::RowExpression;
 use firn_base::sync::Arc;
-use firn_base::{ColumnId, Result, SqlType, TableId, Value};
+use firn_base::{Cell, ColumnId, Result, SqlType, TableId, Value};
 use firn_storage::{Index, KeyBuffer, Table};
 use firn_txn::Catalog;
 use firn_txn::catalog::{
@@ -78,6 +78,16 @@ pub(crate) struct UniqueIndex {
     pub columns: Vec<ColumnId>,
     /// Whether rows may share a key for a while.
     pub is_deferrable: bool,
+}
+
+impl UniqueIndex {
+    /// The key of a row, unless it holds a NULL and so conflicts with no other.
+    pub fn key(&self, cells: &[Cell<'_>]) -> Option<KeyBuffer> {
+        let parts: Cells<'_> = self.columns.iter().map(|column| cells[column.index()]).collect();
+        let mut key = KeyBuffer::new();
+        self.index.encode(&parts, &mut key);
+        (!parts.iter().any(Cell::is_null)).then_some(key)
+    }
 }
 
 /// A deferrable PRIMARY KEY or UNIQUE.

@@ -170,7 +170,9 @@ impl<'a> Writer<'a> {
         let table = self.set.target(target);
         let key = &table.late_keys[position];
         let mut cells: Cells<'_> = SmallVec::from_elem(Cell::Null, key.columns.len());
-        if !self.transaction.read(&table.table, row, &key.columns, &mut cells, guard) {
+        // Its own row: nobody else can change what stands there.
+        let snapshot = self.transaction.snapshot();
+        if !table.table.read(snapshot, row, &key.columns, &mut cells, guard) {
             return;
         }
         let mut encoded = KeyBuffer::new();

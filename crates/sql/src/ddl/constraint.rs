@@ -1,6 +1,6 @@
 //! Table constraints: making them, naming them, checking the rows that are already there.
 
-use super::{Context, alter, index, rewrite};
+use super::{Context, alter, drop, index, rewrite};
 use crate::names::{Relation, missing_column, wrong_kind};
 use crate::statement::{ObjectKind, fold, qualified_name, quote_ident};
 use datafusion::arrow::array::AsArray;
@@ -192,6 +192,21 @@ fn use_index(
     if !table.indexes[position].unique {
         return Err(Error::new(SqlState::WRONG_OBJECT_TYPE, format!("\"{wanted}\" is not a unique index"))
             .with_detail("Cannot create a primary key or unique constraint using such an index."));
+    }
+    let oid = table.indexes[position].oid;
+    let has_it = |constraint: &ConstraintDef| match constraint.kind {
+        ConstraintKind::PrimaryKey { index } | ConstraintKind::Unique { index } => index == oid,
+        _ => false,
+    };
+    if table.constraints.iter().any(has_it) {
+        return Err(Error::new(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("index \"{wanted}\" is already associated with a constraint"),
+        ));
+    }
+    if deferral != Deferral::Never && !drop::relying_foreign_keys(context, table, oid).is_empty() {
+        return Err(deferrable_target("unique constraint", table)
+            .with_hint("Foreign keys rely on the index. Create another one for the constraint."));
     }
     if primary {
         if table.primary_key().is_some() {

@@ -194,8 +194,9 @@ impl Table {
         for (number, found) in found.iter().enumerate() {
             let seen = match *found {
                 Ok(None) => None,
-                // Asked after the look-up: whoever moves a row to another key says so before.
-                Ok(Some(row)) if !self.have_keys_changed() => {
+                // Asked after the look-up: whoever moves a row to another key says so before. A dead row's slot
+                // may have been given to a new row meanwhile, which only its own transaction sees.
+                Ok(Some(row)) if !self.have_keys_changed() && !self.is_headed_by(row, snapshot, guard) => {
                     self.read_as(snapshot, row, projection, guard).map(|values| (row, values))
                 }
                 _ => {
@@ -206,6 +207,13 @@ impl Table {
             };
             visit(number, seen);
         }
+    }
+
+    /// Whether the newest change of a row is the snapshot's own.
+    #[inline(always)]
+    fn is_headed_by(&self, row: RowId, snapshot: Snapshot, guard: &Guard) -> bool {
+        let head = self.block(row).head(row.slot(), guard);
+        head.is_some_and(|record| record.stamp() == snapshot.owner)
     }
 
     /// As [`Table::find_as`] for any number of keys; calls `visit` in their order. While some rows are
