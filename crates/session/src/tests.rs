@@ -548,7 +548,7 @@ fn rows_without_sql_heed_what_they_cannot_check() {
     database.engine().transact(|tx| tx.insert_as(&columns, &(1,), &pin())).unwrap();
     assert_eq!(one(&mut connection, "SELECT sum(a) FROM p"), Value::BigInt(1));
     // Also of a constraint that comes later, and goes.
-    let mut insert = |a| database.engine().transact(|tx| tx.insert_as(&columns, &(a,), &pin()));
+    let insert = |a| database.engine().transact(|tx| tx.insert_as(&columns, &(a,), &pin()));
     connection.execute("ALTER TABLE p ADD CONSTRAINT late UNIQUE (a) DEFERRABLE").unwrap();
     assert_eq!(state(insert(2)), SqlState::FEATURE_NOT_SUPPORTED);
     connection.execute("ALTER TABLE p DROP CONSTRAINT late").unwrap();
