@@ -58,7 +58,7 @@ use crate::catalog::{ConstraintDef, ConstraintKind, Deferral, Oid, TableDef};
 use crate::engine::Engine;
 use crate::transaction::{Change, Isolation, Ticket, Transaction};
 use firn_base::random::Random;
-use firn_base::sync::{Arc, AtomicBool, AtomicU64, Ordering};
+use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{ColumnId, Error, Result, RowId, SqlState, clock};
 use firn_storage::{
     Guard, Index, KeyBuffer, Misfit, Projection, Row, Rows, Table, Vectors, is_long_string, pin,
@@ -81,9 +81,9 @@ pub struct Columns<R: Row> {
     table: Arc<Table>,
     projection: Projection<R>,
     definition: Oid,
-    /// Whether only SQL checks a constraint of the table, as of a version of the catalog.
-    is_unchecked: AtomicBool,
-    as_of: AtomicU64,
+    /// Whether only SQL checks a constraint of the table, and of which version of the catalog that is true:
+    /// see [`known`].
+    known: AtomicU64,
 }
 
 /// An index, and keys of it that are `K`'s values: of all its columns, or of its first ones.
@@ -137,8 +137,7 @@ impl TableAccess {
             table: self.table.clone(),
             projection,
             definition: self.definition.oid,
-            is_unchecked: AtomicBool::new(unchecked(&self.definition).is_some()),
-            as_of: AtomicU64::new(self.as_of),
+            known: AtomicU64::new(known(self.as_of, unchecked(&self.definition).is_some())),
         })
     }
 
@@ -180,8 +179,8 @@ impl<R: Row> Columns<R> {
     #[inline]
     fn check_writable(&self, engine: &Engine) -> Result<()> {
         // Relaxed: who has a snapshot has what was stored before it was published, the version among it.
-        let is_known = engine.catalog_version() == self.as_of.load(Ordering::Relaxed);
-        if is_known && !self.is_unchecked.load(Ordering::Relaxed) { Ok(()) } else { self.check_again(engine) }
+        let is_fine = self.known.load(Ordering::Relaxed) == known(engine.catalog_version(), false);
+        if is_fine { Ok(()) } else { self.check_again(engine) }
     }
 
     /// As [`Columns::check_writable`], by a look into the newest catalog.
@@ -191,8 +190,7 @@ impl<R: Row> Columns<R> {
         // Of a table that is no more its gate will tell.
         let definition = catalog.tables.get(&self.definition);
         let constraint = definition.and_then(|definition| unchecked(definition));
-        self.is_unchecked.store(constraint.is_some(), Ordering::Relaxed);
-        self.as_of.store(catalog.version, Ordering::Relaxed);
+        self.known.store(known(catalog.version, constraint.is_some()), Ordering::Relaxed);
         let Some(constraint) = constraint else { return Ok(()) };
         Err(Error::new(
             SqlState::FEATURE_NOT_SUPPORTED,
@@ -211,6 +209,12 @@ impl<R: Row> Columns<R> {
     pub fn projection(&self) -> &Projection<R> {
         &self.projection
     }
+}
+
+/// A version of the catalog, and whether only SQL checks a constraint then, in one word.
+#[inline]
+fn known(version: u64, is_unchecked: bool) -> u64 {
+    version << 1 | u64::from(is_unchecked)
 }
 
 /// A constraint that only SQL checks, if the table has one.
@@ -454,7 +458,10 @@ impl Transaction {
     /// ```
     /// # use firn_txn::{Columns, Transaction};
     /// # fn total(tx: &Transaction, amounts: &Columns<(i32, i64)>) -> i64 {
-    /// tx.fold_as(amounts, 0, |sum, (count, price)| *sum += i64::from(count) * price)
+    /// // Wrapping: what never stood together may be any numbers.
+    /// tx.fold_as(amounts, 0, |sum, (count, price)| {
+    ///     *sum = i64::wrapping_add(*sum, price.wrapping_mul(i64::from(count)))
+    /// })
     /// # }
     /// ```
     pub fn fold_as<R: Vectors, S: Copy>(&self, columns: &Columns<R>, init: S, fold: impl Fn(&mut S, R)) -> S {
