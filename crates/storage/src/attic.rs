@@ -20,6 +20,8 @@
 //! head → P → r2 → r1 → a → …        r2, r1: of transactions; a: in the attic, of the same stretch of time
 //!        └──→ a' ─────────→ …        a' = what r2, r1 and a undo together
 //! ```
+//! When a snapshot ends, what it kept apart is made one where nothing else does so ([`Attic::settle`]).
+//!
 //! A reader that noted `a` as the head, copied the row while `r1` changed it, and finds `a` at the head again
 //! would believe its copy. Therefore nothing is moved before every guard has gone that was held when its
 //! transaction ended (the transaction manager sees to it).
@@ -41,8 +43,11 @@ use firn_base::{BlockNumber, RowId, Slot, TableId, Time};
 use smallvec::{SmallVec, smallvec};
 use std::collections::{HashMap, VecDeque};
 
-/// Records that are in no chain any more may stay so long as they are not more than these and half of all.
+/// Records that are in no chain any more may stay so long as they are not more than these and a quarter of all.
 const FEW_OUT: usize = 1024;
+
+/// How far ahead in the list the older records are fetched of those that are to be settled.
+const SETTLED_AHEAD: usize = 8;
 
 /// Undo records that are needed by snapshots older than most. The collector's.
 pub struct Attic {
@@ -62,6 +67,10 @@ pub struct Attic {
     /// Bytes of the records that are in chains.
     bytes: usize,
     until: Time,
+    /// Read times of the snapshots that keep records apart, ascending.
+    dividing: Vec<Time>,
+    /// Times after which, and up to which, there may be records that only an ended snapshot kept apart from older.
+    unsettled: VecDeque<(Time, Time)>,
 }
 
 /// Rows that are dead to everybody once all of a write set's records are unlinked.
@@ -100,6 +109,8 @@ impl Default for Attic {
             tables: HashMap::new(),
             bytes: 0,
             until: Time(0),
+            dividing: Vec::new(),
+            unsettled: VecDeque::new(),
         }
     }
 }
@@ -222,6 +233,105 @@ impl Attic {
             return false;
         }
         self.rebuild(table, record, active, guard)
+    }
+
+    /// Makes one of records that nobody has reason to keep apart any more, some of it. Whether there is more.
+    ///
+    /// `active` are the read times of all active snapshots, ascending: the caller guarantees that all others read
+    /// at [`Attic::until`] or later, and calls this before it has write sets taken in with the same. Records of
+    /// inserts stay as they are; there are few.
+    pub fn settle(&mut self, active: &[Time], most: usize, garbage: &mut Garbage, guard: &Guard) -> bool {
+        if self.dividing != active {
+            let next = |time: Time| active.get(active.partition_point(|read| *read <= time)).copied();
+            for ended in self.dividing.iter().filter(|time| active.binary_search(time).is_err()) {
+                // What is older than all snapshots is collected as it is.
+                if Some(ended) > active.first() && *ended < self.until {
+                    let until = next(*ended).unwrap_or(self.until);
+                    let covered = |(since, to): &(Time, Time)| since <= ended && until <= *to;
+                    if !self.unsettled.back().is_some_and(covered) {
+                        self.unsettled.push_back((*ended, until));
+                    }
+                }
+            }
+            self.dividing = active.to_vec();
+        }
+        let Some((since, until)) = self.unsettled.front().copied() else { return false };
+        let active = Snapshots(active);
+        let time_at =
+            |records: &VecDeque<OwnRecord>, at: usize| Some(time_of(records.get(at)?.record(guard)));
+        let mut at = self.records.partition_point(|own| time_of(own.record(guard)) <= since);
+        let enough = at + most;
+        let mut done = since;
+        while let Some(time) = time_at(&self.records, at)
+            && time <= until
+        {
+            if at >= enough && time > done {
+                self.unsettled[0].0 = done;
+                return true;
+            }
+            done = time;
+            if let Some(soon) = self.records.get(at + SETTLED_AHEAD) {
+                soon.record(guard).older(guard).iter().for_each(|older| prefetch(older.as_ptr().cast()));
+            }
+            if let Some(own) = self.settle_one(self.records[at].record(guard), active, guard) {
+                garbage.records.push(std::mem::replace(&mut self.records[at], own));
+            }
+            at += 1;
+        }
+        for at in 0..self.joined.len() {
+            if let Some(own) = self.settle_one(self.joined[at].record(guard), active, guard) {
+                garbage.records.push(std::mem::replace(&mut self.joined[at], own));
+            }
+        }
+        self.unsettled.pop_front();
+        self.sweep(garbage, guard);
+        !self.unsettled.is_empty()
+    }
+
+    /// Makes one of a record and the older one behind it, if nobody has reason to keep them apart. The caller puts
+    /// what is returned, which stands in the record's place in its chain, into its place here.
+    fn settle_one(&mut self, record: Record<'_>, active: Snapshots<'_>, guard: &Guard) -> Option<OwnRecord> {
+        if record.is_out() {
+            return None;
+        }
+        let older = record.older(guard)?;
+        if !active.see_both_or_none(time_of(older), time_of(record)) {
+            return None;
+        }
+        let slot = record.slot();
+        let table = self.tables[&record.block().table].0.clone();
+        match (record.change(), older.change()) {
+            (Change::Delete, _) if older.is_insert() => {
+                replace(record, slot, None, guard);
+                self.let_go(record);
+                clean_up(&table, record, Change::Delete, guard);
+                table.free_slot(record.block().row(slot));
+                None
+            }
+            (Change::Update, _) if older.is_insert() || record.covered_by(older) => {
+                let keys = table.keys_before(record, guard);
+                replace(record, slot, Some(older), guard);
+                self.let_go(record);
+                table.purge_keys(record.block().row(slot), &keys, guard);
+                None
+            }
+            (Change::Update, Change::Update) => {
+                let keys = table.keys_before(record, guard);
+                let own = OwnRecord::of_both(record, older);
+                let both = own.record(guard);
+                both.set_older(older.older(guard));
+                if let Some(oldest) = older.older(guard) {
+                    oldest.set_newer(Some(both));
+                }
+                replace(record, slot, Some(both), guard);
+                self.bytes += both.bytes() - record.bytes();
+                record.set_out();
+                self.let_go(older);
+                table.purge_keys(record.block().row(slot), &keys, guard);
+                Some(own)
+            }
+            _ => None,
+        }
     }
 
     /// Makes what is left to be known of a chain from a record of a transaction on. Whether its row is dead
@@ -416,7 +526,7 @@ impl Attic {
 
     /// Gives up the records that are in no chain any more, if they have become many.
     fn sweep(&mut self, garbage: &mut Garbage, guard: &Guard) {
-        if self.out <= FEW_OUT + (self.records.len() + self.joined.len()) / 2 {
+        if self.out <= FEW_OUT + (self.records.len() + self.joined.len()) / 4 {
             return;
         }
         for own in std::mem::take(&mut self.records) {

@@ -51,6 +51,9 @@ impl Amount {
 /// Records of the attic that are collected under one guard.
 const COLLECT_FROM_ATTIC: usize = if MODELLED { 2 } else { 1024 };
 
+/// So many times as many are settled in a turn.
+const SETTLE_AT_ONCE: usize = 32;
+
 /// Of the newest write sets so many are left alone while they may yet be lost, for those who only read and want
 /// to know what of it may be ([`Collector::holds_since`]).
 const SPARED: usize = if MODELLED { 1 } else { 64 };
@@ -179,8 +182,18 @@ impl Collector {
         turn.collect(horizon, memory);
         self.collect_some(usize::MAX, horizon, memory);
         let most = if turn.attic.is_empty() { MOVE_ABOVE } else { MOVE_MORE_ABOVE };
-        if self.ended.lock().amount().exceeds(most) {
-            self.move_to_attic(&mut turn, active, last, memory);
+        let moves = self.ended.lock().amount().exceeds(most);
+        if (moves || !turn.attic.is_empty())
+            && let Some((times, now)) = active.snapshot_times(last)
+            // Otherwise somebody may come to read between what is there.
+            && turn.attic.until() <= now
+        {
+            turn.settle(&times, memory);
+            if moves {
+                self.move_to_attic(&mut turn, &times, now, memory);
+            }
+        }
+        if moves {
             self.ask_for_quiet(&mut turn, last);
         }
     }
@@ -232,9 +245,9 @@ impl Collector {
         guard.flush();
     }
 
-    /// Moves all but the newest to the attic, in the collector's turn.
-    fn move_to_attic(&self, turn: &mut Turn, active: &ActiveSet, last: &AtomicU64, memory: &MemoryBudget) {
-        let Some((times, now)) = active.snapshot_times(last) else { return };
+    /// Moves all but the newest to the attic, in the collector's turn. Active snapshots read at `times`, and those
+    /// begun since at `now` or later.
+    fn move_to_attic(&self, turn: &mut Turn, times: &[Time], now: Time, memory: &MemoryBudget) {
         // Later ones have their turn when it is known who reads then, and when nobody can be in the middle of
         // reading what they changed.
         let until = Time(now.0.min(self.quiet.load(Ordering::SeqCst)));
@@ -260,7 +273,7 @@ impl Collector {
             let before = turn.attic.kept();
             for (at, retired) in few.iter().enumerate() {
                 few.get(at + 1).iter().for_each(|next| next.prefetch());
-                turn.attic.take_in(retired, &times, &mut garbage, &guard);
+                turn.attic.take_in(retired, times, &mut garbage, &guard);
             }
             turn.leaving.extend(few);
             let freed = turn.let_leave(&mut garbage);
@@ -298,6 +311,21 @@ impl Turn {
             is_more = self.attic.collect(horizon, COLLECT_FROM_ATTIC, &mut garbage, &guard);
             let freed = self.let_leave(&mut garbage);
             free(garbage, freed, before, self.attic.kept(), memory, &guard);
+        }
+    }
+
+    /// Makes one of what only snapshots kept apart that have ended, so much of it that whoever validates does
+    /// not wait long.
+    fn settle(&mut self, times: &[Time], memory: &MemoryBudget) {
+        for _ in 0..SETTLE_AT_ONCE {
+            let guard = pin();
+            let mut garbage = Garbage::default();
+            let before = self.attic.kept();
+            let is_more = self.attic.settle(times, COLLECT_FROM_ATTIC, &mut garbage, &guard);
+            free(garbage, (0, 0), before, self.attic.kept(), memory, &guard);
+            if !is_more {
+                break;
+            }
         }
     }
 

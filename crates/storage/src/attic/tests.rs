@@ -236,6 +236,13 @@ impl Bench {
         let times = self.read_times();
         let horizon = times.first().copied().unwrap_or(Time(self.now));
         while self.attic.collect(horizon, 2, &mut garbage, guard) {}
+        let mut is_more = self.attic.settle(&times, 2, &mut garbage, guard);
+        if self.at_most(1) == 0 {
+            while is_more {
+                is_more = self.attic.settle(&times, 2, &mut garbage, guard);
+            }
+            self.assert_settled(&times);
+        }
         for _ in 0..most {
             let Some(oldest) = self.ended.pop_front() else { break };
             if oldest.time <= horizon {
@@ -247,6 +254,17 @@ impl Bench {
         }
         garbage.free(guard);
         guard.flush();
+    }
+
+    /// Asserts that no update is kept that only ended snapshots kept apart from what it followed.
+    fn assert_settled(&self, times: &[Time]) {
+        let guard = &pin();
+        let all = self.attic.records.iter().chain(&self.attic.joined).map(|own| own.record(guard));
+        for record in all.filter(|record| !record.is_out() && record.change() == Change::Update) {
+            let Some(older) = record.older(guard) else { continue };
+            let apart = !Snapshots(times).see_both_or_none(time_of(older), time_of(record));
+            assert!(apart || times.first() >= Some(&time_of(record)), "{:?}", time_of(record));
+        }
     }
 
     fn find(&self, snapshot: Snapshot, key: i32) -> Option<RowId> {
