@@ -16,13 +16,14 @@
 
 use crate::Guard;
 use crate::budget::{Held, MemoryBudget};
+use crate::freeze::Life;
 use crate::heap::{self, Appender, Heap, INLINE_BYTES};
 use crate::layout::{ColumnLayout, Layout, PART_ALIGN, RANGE_SLOTS, Unit};
-use crate::memory::{Memory, prefetch, prefetch_to_write};
+use crate::memory::{Memory, Span, prefetch, prefetch_to_write};
 use crate::position::{Position, Reset};
-use crate::state::{BlockEvent, BlockState, next};
+use crate::shared::{CountedMemory, SharedMemory};
 use crate::version::{Record, UndoHeader, undo_unseen};
-use firn_base::sync::{Arc, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, OnceLock, Ordering, fence};
+use firn_base::sync::{Arc, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use firn_base::{BlockNumber, Cell, ColumnId, RowId, Slot, Snapshot, TableId, visible};
 use smallvec::SmallVec;
 
@@ -33,6 +34,9 @@ pub struct RawCell {
     pub words: [u64; 2],
 }
 
+/// Bytes of a chain head.
+const HEAD_BYTES: usize = size_of::<AtomicPtr<UndoHeader>>();
+
 /// How many rows ahead of the one that is filled memory is asked for.
 const AHEAD: usize = 8;
 
@@ -41,39 +45,29 @@ pub(crate) struct Block {
     pub table: TableId,
     pub number: BlockNumber,
     pub layout: Arc<Layout>,
-    memory: Memory,
-    heap: Heap,
-    state: AtomicU8,
-    /// Chain heads, one per slot; made when the first version is.
-    versions: OnceLock<Memory>,
+    pub(crate) rows: SharedMemory,
+    pub(crate) heap: Heap,
+    pub(crate) life: Life,
+    /// Chain heads, one per slot; made when the first version is, and given up when the block is frozen.
+    pub(crate) versions: SharedMemory,
     positions: Box<[Position]>,
     /// Slots given out, from 0.
     allocated: AtomicU32,
     /// Counts its memory.
-    budget: Arc<MemoryBudget>,
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        self.budget.add(Held::Rows, -(self.memory.len() as i64));
-        if let Some(versions) = self.versions.get() {
-            self.budget.add(Held::Heads, -(versions.len() as i64));
-        }
-    }
+    pub(crate) budget: Arc<MemoryBudget>,
 }
 
 impl Block {
     pub fn new(table: TableId, number: BlockNumber, layout: Arc<Layout>, budget: Arc<MemoryBudget>) -> Block {
-        let memory = Memory::zeroed(layout.bytes);
-        budget.add(Held::Rows, memory.len() as i64);
+        let rows = CountedMemory::new(Memory::zeroed(layout.bytes), Held::Rows, &budget);
         Block {
             table,
             number,
-            memory,
+            rows: SharedMemory::new(rows),
             heap: Heap::new(budget.clone()),
             budget,
-            state: AtomicU8::new(BlockState::Hot as u8),
-            versions: OnceLock::new(),
+            life: Life::default(),
+            versions: SharedMemory::none(layout.slots as usize * HEAD_BYTES),
             positions: (0..layout.slots / RANGE_SLOTS).map(|_| Position::default()).collect(),
             allocated: AtomicU32::new(0),
             layout,
@@ -109,15 +103,19 @@ impl Block {
         self.allocated.fetch_max(slot.0 + 1, Ordering::AcqRel);
     }
 
-    /// Called by every writer before it links a record.
+    /// The rows' memory.
+    #[inline(always)]
+    fn memory(&self) -> Span<'_> {
+        // SAFETY: made with it, and it is only ever changed for other memory.
+        unsafe { self.rows.always() }
+    }
+
+    /// Called by every writer under the guard under which it then looks at a row and links its record: what it
+    /// remembers of a row that is not hot might lie elsewhere a moment later.
     #[inline]
     pub fn prepare_write(&self) {
-        let state = self.state.load(Ordering::Acquire);
-        if state != BlockState::Hot as u8 {
-            let state = BlockState::from_bits(state);
-            let hot = next(state, BlockEvent::Write).expect("every state takes a write");
-            // Only the freezer leaves `Hot`; it looks again before it changes anything.
-            self.state.store(hot as u8, Ordering::Release);
+        if !self.life.is_hot() {
+            self.thaw();
         }
     }
 
@@ -125,7 +123,7 @@ impl Block {
 
     #[inline]
     pub fn present_words(&self) -> &[AtomicU64] {
-        self.memory.u64s(0, self.layout.slots as usize / 64)
+        self.memory().u64s(0, self.layout.slots as usize / 64)
     }
 
     #[inline]
@@ -153,38 +151,38 @@ impl Block {
     /// The value bits of a boolean column.
     #[inline]
     pub fn bits(&self, column: ColumnId) -> &[AtomicU64] {
-        self.memory.u64s(self.layout.column(column).values(), self.layout.slots as usize / 64)
+        self.memory().u64s(self.layout.column(column).values(), self.layout.slots as usize / 64)
     }
 
     /// The validity bits of a nullable column.
     #[inline]
     pub fn validity(&self, column: ColumnId) -> Option<&[AtomicU64]> {
         let validity = self.layout.column(column).validity()?;
-        Some(self.memory.u64s(validity, self.layout.slots as usize / 64))
+        Some(self.memory().u64s(validity, self.layout.slots as usize / 64))
     }
 
     /// The values of a 2-byte column.
     #[inline]
     pub fn u16s(&self, column: ColumnId) -> &[AtomicU16] {
-        self.memory.u16s(self.layout.column(column).values(), self.layout.slots as usize)
+        self.memory().u16s(self.layout.column(column).values(), self.layout.slots as usize)
     }
 
     /// The values of a 4-byte column.
     #[inline]
     pub fn u32s(&self, column: ColumnId) -> &[AtomicU32] {
-        self.memory.u32s(self.layout.column(column).values(), self.layout.slots as usize)
+        self.memory().u32s(self.layout.column(column).values(), self.layout.slots as usize)
     }
 
     /// The values of an 8-byte column.
     #[inline]
     pub fn u64s(&self, column: ColumnId) -> &[AtomicU64] {
-        self.memory.u64s(self.layout.column(column).values(), self.layout.slots as usize)
+        self.memory().u64s(self.layout.column(column).values(), self.layout.slots as usize)
     }
 
     /// The values of a 16-byte column or the views of a string column: two words a slot.
     #[inline]
     pub fn pairs(&self, column: ColumnId) -> &[AtomicU64] {
-        self.memory.u64s(self.layout.column(column).values(), 2 * self.layout.slots as usize)
+        self.memory().u64s(self.layout.column(column).values(), 2 * self.layout.slots as usize)
     }
 
     /// The heap's buffers, for Arrow.
@@ -221,12 +219,12 @@ impl Block {
             }
             Some(match column.unit() {
                 Unit::Bit => [self.bit_word(values, at).load(Relaxed) >> (at % 64) & 1, 0],
-                Unit::Two => [u64::from(self.memory.at::<AtomicU16>(values + 2 * at).load(Relaxed)), 0],
-                Unit::Four => [u64::from(self.memory.at::<AtomicU32>(values + 4 * at).load(Relaxed)), 0],
-                Unit::Eight => [self.memory.at::<AtomicU64>(values + 8 * at).load(Relaxed), 0],
+                Unit::Two => [u64::from(self.memory().at::<AtomicU16>(values + 2 * at).load(Relaxed)), 0],
+                Unit::Four => [u64::from(self.memory().at::<AtomicU32>(values + 4 * at).load(Relaxed)), 0],
+                Unit::Eight => [self.memory().at::<AtomicU64>(values + 8 * at).load(Relaxed), 0],
                 Unit::Pair | Unit::View => {
-                    let low = self.memory.at::<AtomicU64>(values + 16 * at).load(Relaxed);
-                    let high = self.memory.at::<AtomicU64>(values + 16 * at + 8).load(Relaxed);
+                    let low = self.memory().at::<AtomicU64>(values + 16 * at).load(Relaxed);
+                    let high = self.memory().at::<AtomicU64>(values + 16 * at + 8).load(Relaxed);
                     [low, high]
                 }
             })
@@ -248,7 +246,7 @@ impl Block {
     #[inline(always)]
     pub unsafe fn load_two(&self, at: usize, column: ColumnLayout) -> u64 {
         // SAFETY: as in `load_words`.
-        u64::from(unsafe { self.memory.at::<AtomicU16>(column.values() + 2 * at) }.load(Ordering::Relaxed))
+        u64::from(unsafe { self.memory().at::<AtomicU16>(column.values() + 2 * at) }.load(Ordering::Relaxed))
     }
 
     /// # Safety
@@ -256,7 +254,7 @@ impl Block {
     #[inline(always)]
     pub unsafe fn load_four(&self, at: usize, column: ColumnLayout) -> u64 {
         // SAFETY: as in `load_words`.
-        u64::from(unsafe { self.memory.at::<AtomicU32>(column.values() + 4 * at) }.load(Ordering::Relaxed))
+        u64::from(unsafe { self.memory().at::<AtomicU32>(column.values() + 4 * at) }.load(Ordering::Relaxed))
     }
 
     /// # Safety
@@ -264,7 +262,7 @@ impl Block {
     #[inline(always)]
     pub unsafe fn load_eight(&self, at: usize, column: ColumnLayout) -> u64 {
         // SAFETY: as in `load_words`.
-        unsafe { self.memory.at::<AtomicU64>(column.values() + 8 * at) }.load(Ordering::Relaxed)
+        unsafe { self.memory().at::<AtomicU64>(column.values() + 8 * at) }.load(Ordering::Relaxed)
     }
 
     /// # Safety
@@ -273,8 +271,8 @@ impl Block {
     pub unsafe fn load_pair(&self, at: usize, column: ColumnLayout) -> [u64; 2] {
         // SAFETY: as in `load_words`.
         unsafe {
-            let low = self.memory.at::<AtomicU64>(column.values() + 16 * at).load(Ordering::Relaxed);
-            [low, self.memory.at::<AtomicU64>(column.values() + 16 * at + 8).load(Ordering::Relaxed)]
+            let low = self.memory().at::<AtomicU64>(column.values() + 16 * at).load(Ordering::Relaxed);
+            [low, self.memory().at::<AtomicU64>(column.values() + 16 * at + 8).load(Ordering::Relaxed)]
         }
     }
 
@@ -303,7 +301,7 @@ impl Block {
     #[inline(always)]
     pub unsafe fn store_two(&self, at: usize, column: ColumnLayout, word: u64) {
         // SAFETY: as in `load_words`.
-        unsafe { self.memory.at::<AtomicU16>(column.values() + 2 * at) }
+        unsafe { self.memory().at::<AtomicU16>(column.values() + 2 * at) }
             .store(word as u16, Ordering::Relaxed);
     }
 
@@ -312,7 +310,7 @@ impl Block {
     #[inline(always)]
     pub unsafe fn store_four(&self, at: usize, column: ColumnLayout, word: u64) {
         // SAFETY: as in `load_words`.
-        unsafe { self.memory.at::<AtomicU32>(column.values() + 4 * at) }
+        unsafe { self.memory().at::<AtomicU32>(column.values() + 4 * at) }
             .store(word as u32, Ordering::Relaxed);
     }
 
@@ -321,7 +319,7 @@ impl Block {
     #[inline(always)]
     pub unsafe fn store_eight(&self, at: usize, column: ColumnLayout, word: u64) {
         // SAFETY: as in `load_words`.
-        unsafe { self.memory.at::<AtomicU64>(column.values() + 8 * at) }.store(word, Ordering::Relaxed);
+        unsafe { self.memory().at::<AtomicU64>(column.values() + 8 * at) }.store(word, Ordering::Relaxed);
     }
 
     /// # Safety
@@ -330,8 +328,8 @@ impl Block {
     pub unsafe fn store_pair(&self, at: usize, column: ColumnLayout, [low, high]: [u64; 2]) {
         // SAFETY: as in `load_words`.
         unsafe {
-            self.memory.at::<AtomicU64>(column.values() + 16 * at).store(low, Ordering::Relaxed);
-            self.memory.at::<AtomicU64>(column.values() + 16 * at + 8).store(high, Ordering::Relaxed);
+            self.memory().at::<AtomicU64>(column.values() + 16 * at).store(low, Ordering::Relaxed);
+            self.memory().at::<AtomicU64>(column.values() + 16 * at + 8).store(high, Ordering::Relaxed);
         }
     }
 
@@ -348,27 +346,27 @@ impl Block {
     /// Asks the processor to fetch the cache line of byte `offset`.
     #[inline(always)]
     pub fn prefetch_byte(&self, offset: usize) {
-        self.memory.prefetch(offset);
+        self.memory().prefetch(offset);
     }
 
     /// Asks the processor to fetch whether there is a value in a nullable column.
     #[inline(always)]
     pub fn prefetch_validity(&self, at: usize, column: ColumnLayout) {
-        self.memory.prefetch(column.validity().unwrap_or(0) + at / 64 * 8);
+        self.memory().prefetch(column.validity().unwrap_or(0) + at / 64 * 8);
     }
 
     /// Fetches where values will be written some rows on.
     #[inline(always)]
     pub fn prefetch_to_write(&self, slot: Slot, columns: &[ColumnLayout]) {
         columns.iter().for_each(|column| {
-            self.memory.prefetch_to_write(column.value_at(slot.index() + AHEAD));
+            self.memory().prefetch_to_write(column.value_at(slot.index() + AHEAD));
         });
     }
 
     /// Asks the processor to fetch whether a row is there.
     #[inline(always)]
     pub fn prefetch_present(&self, at: usize) {
-        self.memory.prefetch(at / 64 * 8);
+        self.memory().prefetch(at / 64 * 8);
     }
 
     /// The word of a bitmap that holds the bit of slot `at`.
@@ -378,7 +376,7 @@ impl Block {
     #[inline]
     unsafe fn bit_word(&self, bitmap: usize, at: usize) -> &AtomicU64 {
         // SAFETY: by the caller; bitmaps are whole words.
-        unsafe { self.memory.at(bitmap + at / 64 * 8) }
+        unsafe { self.memory().at(bitmap + at / 64 * 8) }
     }
 
     /// What the accesses to single values rely on.
@@ -505,8 +503,8 @@ impl Block {
             unsafe {
                 self.store_validity(at, column, word.is_some());
                 match unit {
-                    Unit::Four => self.memory.at::<AtomicU32>(values + 4 * at).store(bits as u32, Relaxed),
-                    Unit::Eight => self.memory.at::<AtomicU64>(values + 8 * at).store(bits, Relaxed),
+                    Unit::Four => self.memory().at::<AtomicU32>(values + 4 * at).store(bits as u32, Relaxed),
+                    Unit::Eight => self.memory().at::<AtomicU64>(values + 8 * at).store(bits, Relaxed),
                     _ => self.store_words(at, column, [bits, 0]),
                 }
             }
@@ -521,7 +519,7 @@ impl Block {
         let next = first.index() + rows as usize;
         let soon = next + (rows as usize).min(2 * AHEAD);
         for line in (column.value_at(next)..column.value_at(soon)).step_by(PART_ALIGN) {
-            self.memory.prefetch_to_write(line);
+            self.memory().prefetch_to_write(line);
         }
     }
 
@@ -532,7 +530,7 @@ impl Block {
         let at = slot.index();
         for (column, cell) in self.layout.columns.iter().zip(cells) {
             // Rows are filled one after another: by then the cache line is here.
-            self.memory.prefetch_to_write(column.value_at(at + AHEAD));
+            self.memory().prefetch_to_write(column.value_at(at + AHEAD));
             // SAFETY: just checked.
             unsafe { self.store_checked(slot, *column, cell) };
         }
@@ -601,12 +599,12 @@ impl Block {
         unsafe {
             match column.unit() {
                 Unit::Bit => set_bit(self.bit_word(values, at), at, low != 0),
-                Unit::Two => self.memory.at::<AtomicU16>(values + 2 * at).store(low as u16, Relaxed),
-                Unit::Four => self.memory.at::<AtomicU32>(values + 4 * at).store(low as u32, Relaxed),
-                Unit::Eight => self.memory.at::<AtomicU64>(values + 8 * at).store(low, Relaxed),
+                Unit::Two => self.memory().at::<AtomicU16>(values + 2 * at).store(low as u16, Relaxed),
+                Unit::Four => self.memory().at::<AtomicU32>(values + 4 * at).store(low as u32, Relaxed),
+                Unit::Eight => self.memory().at::<AtomicU64>(values + 8 * at).store(low, Relaxed),
                 Unit::Pair | Unit::View => {
-                    self.memory.at::<AtomicU64>(values + 16 * at).store(low, Relaxed);
-                    self.memory.at::<AtomicU64>(values + 16 * at + 8).store(high, Relaxed);
+                    self.memory().at::<AtomicU64>(values + 16 * at).store(low, Relaxed);
+                    self.memory().at::<AtomicU64>(values + 16 * at + 8).store(high, Relaxed);
                 }
             }
         }
@@ -658,17 +656,18 @@ impl Block {
     #[inline]
     pub fn versions(&self) -> &[AtomicPtr<UndoHeader>] {
         let slots = self.layout.slots as usize;
-        self.versions
-            .get_or_init(|| {
-                let bytes = slots * size_of::<AtomicPtr<UndoHeader>>();
-                // A small table shall not take a place of 1 MiB for them.
-                let is_one_of_many = self.number.0 >= 4;
-                let heads =
-                    if is_one_of_many { Memory::zeroed_of_many(bytes) } else { Memory::zeroed(bytes) };
-                self.budget.add(Held::Heads, heads.len() as i64);
-                heads
-            })
-            .pointers(0, slots)
+        self.versions.get().unwrap_or_else(|| self.make_versions()).pointers(0, slots)
+    }
+
+    #[cold]
+    fn make_versions(&self) -> Span<'_> {
+        let bytes = self.layout.slots as usize * HEAD_BYTES;
+        self.versions.get_or_make(|| {
+            // A small table shall not take a place of 1 MiB for them.
+            let is_one_of_many = self.number.0 >= 4;
+            let heads = if is_one_of_many { Memory::zeroed_of_many(bytes) } else { Memory::zeroed(bytes) };
+            CountedMemory::new(heads, Held::Heads, &self.budget)
+        })
     }
 
     /// The newest record of a row.
@@ -677,7 +676,7 @@ impl Block {
         let versions = self.versions.get()?;
         self.check(slot);
         // SAFETY: there is a head for every slot.
-        Record::load(unsafe { versions.at(slot.index() * size_of::<AtomicPtr<UndoHeader>>()) }, guard)
+        Record::load(unsafe { versions.at(slot.index() * HEAD_BYTES) }, guard)
     }
 
     /// Links `record` as the newest of its row, whose newest was `head`. False if that changed.
@@ -742,16 +741,15 @@ impl Block {
     pub fn has_versions(&self, first: u32, end: u32) -> bool {
         let Some(versions) = self.versions.get() else { return false };
         let heads: &[AtomicPtr<UndoHeader>] =
-            versions.pointers(first as usize * size_of::<AtomicPtr<UndoHeader>>(), (end - first) as usize);
+            versions.pointers(first as usize * HEAD_BYTES, (end - first) as usize);
         // Acquire: as in `Record::load`.
         heads.iter().any(|head| !head.load(Ordering::Acquire).is_null())
     }
 
     /// Asks the processor to fetch the chain heads of rows from `first` up to but not including `end`.
     pub fn prefetch_heads(&self, first: u32, end: u32) {
-        const HEAD: usize = size_of::<AtomicPtr<UndoHeader>>();
         let Some(versions) = self.versions.get() else { return };
-        for line in (first as usize * HEAD..end as usize * HEAD).step_by(PART_ALIGN) {
+        for line in (first as usize * HEAD_BYTES..end as usize * HEAD_BYTES).step_by(PART_ALIGN) {
             versions.prefetch(line);
         }
     }
@@ -763,7 +761,7 @@ impl Block {
         debug_assert!(end - first <= 64);
         let Some(versions) = self.versions.get() else { return 0 };
         let heads: &[AtomicPtr<UndoHeader>] =
-            versions.pointers(first as usize * size_of::<AtomicPtr<UndoHeader>>(), (end - first) as usize);
+            versions.pointers(first as usize * HEAD_BYTES, (end - first) as usize);
         heads.iter().enumerate().fold(0, |bits, (at, head)| {
             // Acquire: as in `Record::load`.
             let record = head.load(Ordering::Acquire);
@@ -785,7 +783,8 @@ impl Block {
 
     /// Puts another record, or nothing, into the place of the newest record of a row, if it still is that.
     pub fn replace_head(&self, slot: Slot, record: Record<'_>, instead: Option<Record<'_>>) -> bool {
-        let head = &self.versions()[slot.index()];
+        let Some(versions) = self.versions.get() else { return false };
+        let head = &versions.pointers(0, self.layout.slots as usize)[slot.index()];
         let instead = instead.map_or(std::ptr::null_mut(), Record::as_ptr);
         // A look first: the heads of rows that are changed all the time lie in their writers' caches.
         head.load(Ordering::Relaxed) == record.as_ptr()
@@ -832,7 +831,7 @@ impl Block {
     #[inline]
     pub fn prefetch_head(&self, slot: Slot) {
         if let Some(versions) = self.versions.get() {
-            versions.prefetch(slot.index() * size_of::<AtomicPtr<UndoHeader>>());
+            versions.prefetch(slot.index() * HEAD_BYTES);
         }
     }
 
@@ -841,12 +840,12 @@ impl Block {
     pub fn prefetch(&self, slot: Slot, columns: &[ColumnId]) {
         let at = slot.index();
         self.prefetch_head(slot);
-        self.memory.prefetch(at / 64 * 8);
+        self.memory().prefetch(at / 64 * 8);
         for column in columns {
             let column = self.layout.column(*column);
-            self.memory.prefetch(column.value_at(at));
+            self.memory().prefetch(column.value_at(at));
             if let Some(validity) = column.validity() {
-                self.memory.prefetch(validity + at / 64 * 8);
+                self.memory().prefetch(validity + at / 64 * 8);
             }
         }
     }
@@ -925,18 +924,18 @@ impl Block {
                 return false;
             }
             let pair = || {
-                let low = self.memory.at::<AtomicU64>(values + 16 * at).load(Relaxed);
-                [low, self.memory.at::<AtomicU64>(values + 16 * at + 8).load(Relaxed)]
+                let low = self.memory().at::<AtomicU64>(values + 16 * at).load(Relaxed);
+                [low, self.memory().at::<AtomicU64>(values + 16 * at + 8).load(Relaxed)]
             };
             *cell = match column.unit() {
                 Unit::Bit => Cell::Word(self.bit_word(values, at).load(Relaxed) >> (at % 64) & 1),
                 Unit::Two => {
-                    Cell::Word(u64::from(self.memory.at::<AtomicU16>(values + 2 * at).load(Relaxed)))
+                    Cell::Word(u64::from(self.memory().at::<AtomicU16>(values + 2 * at).load(Relaxed)))
                 }
                 Unit::Four => {
-                    Cell::Word(u64::from(self.memory.at::<AtomicU32>(values + 4 * at).load(Relaxed)))
+                    Cell::Word(u64::from(self.memory().at::<AtomicU32>(values + 4 * at).load(Relaxed)))
                 }
-                Unit::Eight => Cell::Word(self.memory.at::<AtomicU64>(values + 8 * at).load(Relaxed)),
+                Unit::Eight => Cell::Word(self.memory().at::<AtomicU64>(values + 8 * at).load(Relaxed)),
                 Unit::Pair => Cell::Wide(pair()),
                 Unit::View => {
                     let view = pair();
@@ -982,8 +981,8 @@ impl Block {
     }
 
     /// Bytes of its rows, of their long strings, and of where their version chains begin.
-    pub fn memory(&self) -> [usize; 3] {
-        [self.memory.len(), self.heap.allocated_bytes(), self.versions.get().map_or(0, Memory::len)]
+    pub fn held_bytes(&self) -> [usize; 3] {
+        [self.memory().len(), self.heap.allocated_bytes(), self.versions.get().map_or(0, Span::len)]
     }
 
     /// Within how many slots rows may have versions.

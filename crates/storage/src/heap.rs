@@ -9,33 +9,36 @@
 //! ```
 //! Invariant: bytes of a buffer that are `filled` never change, so that Arrow arrays may share them.
 //! Bytes are written before that grows, under a lock that makes appenders take turns.
-//! What updates leave behind is garbage until the block is frozen.
+//! What updates leave behind is garbage until the block is frozen: then what is left may be [gathered](Gathering)
+//! in one buffer, and the others *leave*: they go once every guard of that time has gone, since who has loaded
+//! a view by then may follow it still. Until then no other buffer gets their numbers.
 
+use crate::Guard;
 use crate::budget::{Held, MemoryBudget};
 use crate::layout::PART_ALIGN;
 use crate::memory::{Piece, prefetch};
 use crate::region::PLACE_BYTES;
 use arrow_buffer::Buffer;
 use firn_base::Cell;
-use firn_base::sync::{Arc, AtomicPtr, AtomicU32, Mutex, MutexGuard, OnceLock, Ordering};
+use firn_base::sync::{Arc, AtomicPtr, AtomicU32, Mutex, MutexGuard, Ordering};
 use std::ptr;
 
 /// The longest string that lies wholly inside its view.
 pub(crate) const INLINE_BYTES: usize = 12;
 
-/// More than any block will fill.
+/// More than any block will fill; one for every bit of a word.
 const BUFFERS: usize = 64;
 const FIRST_BUFFER_BYTES: usize = 8 << 10;
 /// Arrow takes offsets as signed 32-bit numbers.
 const LARGEST_BUFFER_BYTES: usize = 1 << 30;
 
-/// Usual size of a buffer: twice that of the one before, but [`PLACE_BYTES`] for so many more, since
+/// Usual size of a buffer, of which so many came before: twice that of the last one, but [`PLACE_BYTES`] for so many more, since
 /// pages of larger pieces are not made ready ahead.
 const PLACES: usize = 8;
 
-fn usual_bytes(buffer: usize) -> usize {
+fn usual_bytes(before: usize) -> usize {
     const FIRST_PLACE: usize = (PLACE_BYTES / FIRST_BUFFER_BYTES).ilog2() as usize;
-    let doublings = buffer.min(FIRST_PLACE) + buffer.saturating_sub(FIRST_PLACE + PLACES);
+    let doublings = before.min(FIRST_PLACE) + before.saturating_sub(FIRST_PLACE + PLACES);
     if doublings < 32 {
         (FIRST_BUFFER_BYTES << doublings).min(LARGEST_BUFFER_BYTES)
     } else {
@@ -93,11 +96,28 @@ pub(crate) struct Heap {
     /// not in the buffers, so that following a view touches nothing else but the string.
     starts: [AtomicPtr<u8>; BUFFERS],
     filled: [AtomicU32; BUFFERS],
-    buffers: [OnceLock<Arc<HeapBuffer>>; BUFFERS],
-    /// The buffer that is being filled; the lock is the right to append.
-    filling: Mutex<usize>,
+    buffers: Arc<Mutex<Buffers>>,
+    /// The lock is the right to append.
+    filling: Mutex<Filling>,
     /// Counts the buffers.
     budget: Arc<MemoryBudget>,
+}
+
+/// The buffers of a heap by number.
+struct Buffers {
+    all: [Option<Arc<HeapBuffer>>; BUFFERS],
+    /// Those to which no view leads any more, a bit each.
+    leaving: u64,
+}
+
+/// The buffer that is being filled.
+#[derive(Default)]
+struct Filling {
+    number: usize,
+    /// Its size; 0 if there is none.
+    bytes: usize,
+    /// How many there have been since strings were last gathered.
+    begun: usize,
 }
 
 impl Heap {
@@ -106,8 +126,8 @@ impl Heap {
             budget,
             starts: [const { AtomicPtr::new(ptr::null_mut()) }; BUFFERS],
             filled: [const { AtomicU32::new(0) }; BUFFERS],
-            buffers: [const { OnceLock::new() }; BUFFERS],
-            filling: Mutex::new(0),
+            buffers: Arc::new(Mutex::new(Buffers { all: [const { None }; BUFFERS], leaving: 0 })),
+            filling: Mutex::new(Filling::default()),
         }
     }
 
@@ -162,28 +182,81 @@ impl Heap {
         }
     }
 
-    /// The buffers so far, as Arrow buffers that share the memory and keep it alive.
-    pub fn arrow_buffers(&self) -> Vec<Buffer> {
-        (0..BUFFERS)
-            .map_while(|number| Some((self.buffers[number].get()?, self.filled(number).len())))
-            .map(|(buffer, length)| {
-                // SAFETY: the first `length` bytes are initialised, never change again, and live as
-                // long as the `Arc` that the Arrow buffer owns.
-                unsafe { Buffer::from_custom_allocation(buffer.0.start(), length, buffer.clone()) }
-            })
-            .collect()
+    /// The buffers so far by number, as Arrow buffers that share the memory and keep it alive; empty ones in the
+    /// place of those that are not there. Who asks for `leaving` ones as well holds a guard since before he loaded
+    /// the views that he has.
+    pub fn arrow_buffers(&self, leaving: bool) -> Vec<Buffer> {
+        let buffers = self.buffers.lock();
+        let left_out = if leaving { 0 } else { buffers.leaving };
+        let count = buffers.all.iter().rposition(Option::is_some).map_or(0, |last| last + 1);
+        let shared = |(number, buffer): (usize, &Option<Arc<HeapBuffer>>)| {
+            let Some(buffer) = buffer.as_ref().filter(|_| left_out >> number & 1 == 0) else {
+                return Buffer::from(&[]);
+            };
+            let length = self.filled[number].load(Ordering::Acquire) as usize;
+            // SAFETY: the first `length` bytes are initialised, never change again, and live as
+            // long as the `Arc` that the Arrow buffer owns.
+            unsafe { Buffer::from_custom_allocation(buffer.0.start(), length, buffer.clone()) }
+        };
+        buffers.all[..count].iter().enumerate().map(shared).collect()
     }
 
-    /// Bytes allocated.
+    /// Bytes allocated, less those of buffers that leave.
     pub fn allocated_bytes(&self) -> usize {
-        self.buffers.iter().map_while(OnceLock::get).map(|buffer| buffer.0.len()).sum()
+        let buffers = self.buffers.lock();
+        let stays = |number: &usize| buffers.leaving >> number & 1 == 0;
+        let bytes = |number: usize| buffers.all[number].as_ref().map_or(0, |buffer| buffer.0.len());
+        (0..BUFFERS).filter(stays).map(bytes).sum()
+    }
+
+    /// Begins to gather strings of so many bytes in all.
+    pub fn gather(&self, bytes: usize) -> Gathering<'_> {
+        let mut appender = self.appender();
+        if bytes > 0 {
+            appender.begin_buffer(bytes);
+        }
+        Gathering { keeps: if bytes > 0 { 1 << appender.filling.number } else { 0 }, appender }
+    }
+}
+
+/// Strings of a heap on their way into one new buffer.
+pub(crate) struct Gathering<'h> {
+    appender: Appender<'h>,
+    /// The number of the new one, as a bit.
+    keeps: u64,
+}
+
+impl Gathering<'_> {
+    /// The view of a string of more than [`INLINE_BYTES`] in its new place. It differs in its second word only.
+    pub fn copy(&mut self, view: [u64; 2]) -> [u64; 2] {
+        let moved = self.appender.append(self.appender.heap.bytes(view));
+        debug_assert!(moved[0] == view[0] && 1 << moved[1] as u32 == self.keeps);
+        moved
+    }
+
+    /// Gives up all buffers but the new one. No view leads to them any more.
+    pub fn finish(mut self, guard: &Guard) {
+        let mut buffers = self.appender.heap.buffers.lock();
+        let is_there = |number: &usize| buffers.all[*number].is_some();
+        let there = (0..BUFFERS).filter(is_there).fold(0, |bits, number| bits | 1 << number);
+        let leave = there & !buffers.leaving & !self.keeps;
+        buffers.leaving |= leave;
+        *self.appender.filling = Filling::default();
+        let shared = self.appender.heap.buffers.clone();
+        guard.defer(move || {
+            let mut buffers = shared.lock();
+            buffers.leaving &= !leave;
+            for (number, buffer) in buffers.all.iter_mut().enumerate() {
+                buffer.take_if(|_| leave >> number & 1 != 0);
+            }
+        });
     }
 }
 
 /// The right to append to a heap; see [`Heap::appender`].
 pub(crate) struct Appender<'h> {
     heap: &'h Heap,
-    filling: MutexGuard<'h, usize>,
+    filling: MutexGuard<'h, Filling>,
 }
 
 impl Appender<'_> {
@@ -191,30 +264,41 @@ impl Appender<'_> {
     #[inline]
     pub fn append(&mut self, bytes: &[u8]) -> [u64; 2] {
         assert!(bytes.len() <= LONGEST_STRING_BYTES, "callers refuse longer strings");
-        let (heap, filling) = (self.heap, &mut *self.filling);
+        let heap = self.heap;
         loop {
-            let buffer = heap.buffers[*filling].get_or_init(|| {
-                let piece = Piece::new(usual_bytes(*filling).max(bytes.len().next_power_of_two()));
-                heap.starts[*filling].store(piece.start().as_ptr(), Ordering::Relaxed);
-                Arc::new(HeapBuffer::new(piece, &heap.budget))
-            });
-            let offset = heap.filled[*filling].load(Ordering::Relaxed) as usize;
-            if bytes.len() <= buffer.0.len() - offset {
-                let to = heap.starts[*filling].load(Ordering::Relaxed);
+            let Filling { number, bytes: room, begun } = *self.filling;
+            let offset = if room > 0 { heap.filled[number].load(Ordering::Relaxed) as usize } else { 0 };
+            if bytes.len() <= room - offset {
+                let to = heap.starts[number].load(Ordering::Relaxed);
                 // SAFETY: in bounds by the check; nobody else writes (the lock) or reads (beyond what is
                 // filled) there.
                 unsafe { to.add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
                 // Release: whoever sees the new length sees the bytes, and the start.
-                heap.filled[*filling].store((offset + bytes.len()) as u32, Ordering::Release);
+                heap.filled[number].store((offset + bytes.len()) as u32, Ordering::Release);
                 let prefix: [u8; 4] = bytes[..4].try_into().expect("longer than 12 bytes");
                 return [
                     bytes.len() as u64 | u64::from(u32::from_le_bytes(prefix)) << 32,
-                    *filling as u64 | (offset as u64) << 32,
+                    number as u64 | (offset as u64) << 32,
                 ];
             }
-            *filling += 1;
-            assert!(*filling < BUFFERS, "a block's heap outgrew {BUFFERS} buffers");
+            self.begin_buffer(usual_bytes(begun).max(bytes.len().next_power_of_two()));
         }
+    }
+
+    /// Goes on in a new buffer.
+    #[cold]
+    fn begin_buffer(&mut self, bytes: usize) {
+        let heap = self.heap;
+        let mut buffers = heap.buffers.lock();
+        let number = buffers.all.iter().position(Option::is_none);
+        let number = number.unwrap_or_else(|| panic!("a block's heap outgrew {BUFFERS} buffers"));
+        let piece = Piece::new(bytes);
+        heap.filled[number].store(0, Ordering::Relaxed);
+        heap.starts[number].store(piece.start().as_ptr(), Ordering::Relaxed);
+        buffers.all[number] = Some(Arc::new(HeapBuffer::new(piece, &heap.budget)));
+        drop(buffers);
+        let begun = self.filling.begun + 1;
+        *self.filling = Filling { number, bytes, begun };
     }
 }
 
@@ -273,10 +357,40 @@ mod tests {
         let heap = Heap::new(Arc::default());
         let text = "thirteen bytes and more";
         heap.store(text.as_bytes());
-        let buffers = heap.arrow_buffers();
+        let buffers = heap.arrow_buffers(true);
         heap.store(text.as_bytes());
         drop(heap);
         assert_eq!(&buffers[0][..], text.as_bytes());
+    }
+
+    #[test]
+    fn gathering_leaves_one_buffer_and_every_string_and_numbers_are_used_again() {
+        let heap = Heap::new(Arc::default());
+        let string = |at: usize| vec![at as u8; 13 + at * 37 % 5000];
+        for round in 0..100 {
+            let mut views: Vec<_> = (0..50).map(|at| heap.store(&string(at))).collect();
+            assert!(heap.arrow_buffers(true).len() > 1);
+            let kept: Vec<usize> = (0..50).filter(|at| at % 3 == round % 3).collect();
+            let bytes = kept.iter().map(|at| string(*at).len()).sum();
+            let mut gathering = heap.gather(bytes);
+            for at in &kept {
+                let before = views[*at];
+                views[*at] = gathering.copy(before);
+                assert_eq!(heap.bytes(before), string(*at), "who still has the old view follows it");
+            }
+            gathering.finish(&crate::pin());
+            assert_eq!(heap.allocated_bytes(), bytes);
+            kept.iter().for_each(|at| assert_eq!(heap.bytes(views[*at]), string(*at)));
+            let arrow = heap.arrow_buffers(false);
+            assert_eq!(arrow.iter().map(|buffer| buffer.len()).sum::<usize>(), bytes);
+            let [_, place] = views[kept[0]];
+            assert_eq!(arrow[place as u32 as usize][(place >> 32) as usize], kept[0] as u8);
+            // Numbers come back once all guards of now have gone, also those of other tests.
+            while heap.buffers.lock().leaving != 0 {
+                crate::pin().flush();
+                firn_base::thread::yield_now();
+            }
+        }
     }
 
     #[test]

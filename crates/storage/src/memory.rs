@@ -15,6 +15,7 @@ use firn_base::sync::unmodelled::Mutex;
 use firn_base::sync::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, in_model};
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use crate::layout::PART_ALIGN;
@@ -70,27 +71,61 @@ impl Memory {
         self.bytes
     }
 
+    /// Where it begins.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// All of it.
+    #[cfg(test)]
+    pub fn span(&self) -> Span<'_> {
+        // SAFETY: so many bytes are there as long as it is.
+        unsafe { Span::new(self.start, self.bytes) }
+    }
+}
+
+/// Memory as its users see it.
+#[derive(Clone, Copy)]
+pub(crate) struct Span<'a> {
+    start: NonNull<u8>,
+    bytes: usize,
+    life: PhantomData<&'a AtomicU64>,
+}
+
+impl<'a> Span<'a> {
+    /// # Safety
+    /// The bytes are [`Memory`]'s and stay as long as the span is used.
+    #[inline(always)]
+    pub unsafe fn new(start: NonNull<u8>, bytes: usize) -> Span<'a> {
+        Span { start, bytes, life: PhantomData }
+    }
+
+    /// Size in bytes.
+    pub fn len(self) -> usize {
+        self.bytes
+    }
+
     /// `count` 2-byte values from byte `offset` on.
     #[inline]
-    pub fn u16s(&self, offset: usize, count: usize) -> &[AtomicU16] {
+    pub fn u16s(self, offset: usize, count: usize) -> &'a [AtomicU16] {
         self.atomics(offset, count)
     }
 
     /// `count` 4-byte values from byte `offset` on.
     #[inline]
-    pub fn u32s(&self, offset: usize, count: usize) -> &[AtomicU32] {
+    pub fn u32s(self, offset: usize, count: usize) -> &'a [AtomicU32] {
         self.atomics(offset, count)
     }
 
     /// `count` 8-byte values from byte `offset` on.
     #[inline]
-    pub fn u64s(&self, offset: usize, count: usize) -> &[AtomicU64] {
+    pub fn u64s(self, offset: usize, count: usize) -> &'a [AtomicU64] {
         self.atomics(offset, count)
     }
 
     /// `count` pointers from byte `offset` on.
     #[inline]
-    pub fn pointers<T>(&self, offset: usize, count: usize) -> &[AtomicPtr<T>] {
+    pub fn pointers<T>(self, offset: usize, count: usize) -> &'a [AtomicPtr<T>] {
         self.atomics(offset, count)
     }
 
@@ -99,7 +134,7 @@ impl Memory {
     /// # Safety
     /// It lies within the memory, at a multiple of its size.
     #[inline]
-    pub unsafe fn at<A: Atomic>(&self, offset: usize) -> &A {
+    pub unsafe fn at<A: Atomic>(self, offset: usize) -> &'a A {
         debug_assert!(offset + size_of::<A>() <= self.bytes && offset.is_multiple_of(size_of::<A>()));
         // SAFETY: in bounds and aligned by the caller; initialised and shared as in `atomics`.
         unsafe { &*self.start.as_ptr().add(offset).cast() }
@@ -107,18 +142,18 @@ impl Memory {
 
     /// Asks the processor to fetch the cache line of byte `offset`, if it is one of ours.
     #[inline]
-    pub fn prefetch(&self, offset: usize) {
+    pub fn prefetch(self, offset: usize) {
         prefetch(self.start.as_ptr().wrapping_add(offset));
     }
 
-    /// As [`Memory::prefetch`], to be written to.
+    /// As [`Span::prefetch`], to be written to.
     #[inline]
-    pub fn prefetch_to_write(&self, offset: usize) {
+    pub fn prefetch_to_write(self, offset: usize) {
         prefetch_to_write(self.start.as_ptr().wrapping_add(offset));
     }
 
     #[inline]
-    fn atomics<A: Atomic>(&self, offset: usize, count: usize) -> &[A] {
+    fn atomics<A: Atomic>(self, offset: usize, count: usize) -> &'a [A] {
         assert!(offset + count * size_of::<A>() <= self.bytes && offset.is_multiple_of(align_of::<A>()));
         // SAFETY: in bounds and aligned by the assertion (the start is aligned to 64); initialised,
         // since the memory began zeroed and every `Atomic` may be all zeros; shared only as atomics.
@@ -360,7 +395,7 @@ mod tests {
         for bytes in [100, if cfg!(miri) { 4096 } else { 1 << 20 }] {
             for _ in 0..3 {
                 let memory = Memory::zeroed(bytes);
-                let words = memory.u64s(0, bytes / 8);
+                let words = memory.span().u64s(0, bytes / 8);
                 assert!(words.iter().all(|word| word.load(Ordering::Relaxed) == 0));
                 words.iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
             }

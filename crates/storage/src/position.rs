@@ -94,6 +94,15 @@ impl<W: Word> Position<W> {
         }
     }
 
+    /// Empties the stretch of a range that nobody writes to.
+    pub fn clear(&self) {
+        let mut entry = self.0.load(Ordering::Relaxed);
+        // As in `finish`; somebody may ask for a reset just now.
+        while let Err(now) = self.0.compare_exchange(entry, entry & !EDGES & !ASKED, Ordering::AcqRel) {
+            entry = now;
+        }
+    }
+
     /// The stretch of the range (relative to its start) outside which no row has versions.
     #[inline]
     pub fn stretch(&self) -> (u32, u32) {

@@ -144,8 +144,26 @@ impl TableScan {
         }
     }
 
+    /// Rows of a frozen block, uncopied.
+    fn frozen(&self, block: &Block, first: u32, end: u32) -> Option<ScanBatch> {
+        let is_string = |column: &ColumnId| block.layout.column(*column).unit() == Unit::View;
+        let frozen = block.hand_out(self.columns.iter().any(is_string))?;
+        let end = end.min(frozen.rows);
+        let rows = end.checked_sub(first).filter(|rows| *rows > 0)?;
+        Some(ScanBatch {
+            columns: self.columns.iter().map(|column| frozen.column(block, *column, first, rows)).collect(),
+            rows: rows as usize,
+            row_ids: self
+                .row_ids
+                .then(|| (first..end).map(|slot| block.row(Slot(slot)).to_bits()).collect::<Vec<_>>().into()),
+        })
+    }
+
     fn read(&self, block: &Block, first: u32, end: u32, guard: &Guard) -> Option<ScanBatch> {
         debug_assert!(end - first <= RANGES_PER_BATCH * RANGE_SLOTS);
+        if let Some(frozen) = self.frozen(block, first, end) {
+            return Some(frozen);
+        }
         let mut gather = self.gather(block, end - first);
         let mut walk = self.walk(block, guard);
         walk.rows(first, end, &mut gather);
@@ -212,7 +230,7 @@ impl Gather<'_> {
             return None;
         }
         let heap = if self.columns.iter().any(|column| matches!(column.values, Values::Views(_))) {
-            self.block.heap().arrow_buffers()
+            self.block.heap().arrow_buffers(true)
         } else {
             Vec::new()
         };

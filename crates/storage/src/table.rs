@@ -623,6 +623,7 @@ impl Table {
         let block = self.block(row);
         let slot = row.slot();
         let wanted = || self.lock_of_update(columns.iter().copied(), guard);
+        block.prepare_write();
         loop {
             let head = block.head(slot, guard);
             self.check_conflict(head, snapshot, RowLock::Update, guard)?;
@@ -631,7 +632,6 @@ impl Table {
             let record = write_set.push_update(block, slot, columns.len(), |entries| {
                 columns.iter().for_each(|column| entries.put(*column, block.load_cell(slot, *column)));
             });
-            block.prepare_write();
             if block.link(record, head) {
                 break;
             }
@@ -676,12 +676,12 @@ impl Table {
     ) -> Result<()> {
         let block = self.block(row);
         let slot = row.slot();
+        block.prepare_write();
         loop {
             let head = block.head(slot, guard);
             self.check_conflict(head, snapshot, RowLock::Update, guard)?;
             self.check_sharers(row, snapshot, || RowLock::Update)?;
             let record = write_set.push_plain(block, slot, Change::Delete);
-            block.prepare_write();
             if block.link(record, head) {
                 break;
             }
@@ -912,7 +912,7 @@ impl Table {
             ..TableUsage::default()
         };
         for block in self.blocks.iter() {
-            let [rows, strings, heads] = block.memory();
+            let [rows, strings, heads] = block.held_bytes();
             usage.blocks += 1;
             usage.row_bytes += rows as u64;
             usage.string_bytes += strings as u64;
@@ -1085,6 +1085,8 @@ impl Table {
         let mut key = KeyBuffer::new();
         let (columns, mut raw) = key_columns(index);
         for block in self.blocks.iter() {
+            // Strings may move to another place meanwhile.
+            let _guard = crate::pin();
             for slot in (0..block.allocated()).map(Slot) {
                 if !block.is_present(slot) {
                     continue;

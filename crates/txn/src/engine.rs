@@ -13,6 +13,7 @@ use crate::catalog::{Catalog, IdMarks, Oid, SequenceDef};
 use crate::checkpoint::Store;
 use crate::collector::{Collector, EndedSince};
 use crate::ddl::Ddl;
+use crate::freezer::Freezer;
 use crate::predicates::{Granularity, PredicateLog};
 use crate::recovery;
 use crate::sequence::SequenceState;
@@ -60,6 +61,8 @@ pub struct Config {
     /// Bytes that the store may hold: blocks, indexes, old versions, and what running transactions have
     /// written. Beyond, statements that need more fail with 53200. Without, it takes what it needs.
     pub memory_limit: Option<u64>,
+    /// How long nobody must have written to a block before it is [frozen](firn_storage::Frozen); `None` for never.
+    pub freeze_after: Option<Duration>,
 }
 
 impl Default for Config {
@@ -72,6 +75,7 @@ impl Default for Config {
             log: LogOptions::default(),
             granularity: Granularity::default(),
             memory_limit: None,
+            freeze_after: Some(Duration::from_secs(5)),
         }
     }
 }
@@ -137,6 +141,7 @@ pub struct Engine {
     next_table: AtomicU32,
     pub(crate) sequences: Mutex<HashMap<Oid, SequenceState>>,
     collector: Collector,
+    freezer: Freezer,
     background: Background,
     /// Has memory ready for blocks and indexes.
     _provider: Arc<Provider>,
@@ -186,6 +191,7 @@ impl Engine {
             next_table: AtomicU32::new(recovered.marks.next_table),
             sequences: Mutex::new(recovered.sequences),
             collector: Collector::default(),
+            freezer: Freezer::default(),
             background: Background::default(),
             _provider: Provider::shared(),
         });
@@ -643,7 +649,16 @@ impl Engine {
             store.checkpoint_if_due(self, log, self.config.checkpoint_after_bytes);
         }
         let drops = self.forget_dropped_tables();
+        if let Some(freeze_after) = self.config.freeze_after {
+            self.freeze(freeze_after);
+        }
         collected || drops
+    }
+
+    /// Does some of what freezes blocks that nobody has written to for so long. Whether all is done that can be,
+    /// for now. The background thread calls this unless [`Config::freeze_after`] says never.
+    pub fn freeze(&self, freeze_after: Duration) -> bool {
+        self.freezer.work(|| self.tables.read().values().cloned().collect(), freeze_after)
     }
 
     /// Lets go of dropped tables that nobody sees any more; whether any had been dropped.

@@ -12,6 +12,7 @@ mod collector;
 mod ddl;
 mod deferred;
 mod duplicates;
+mod freezer;
 mod predicates;
 mod sequence;
 mod statistics;

@@ -1,9 +1,11 @@
-//! Random transactions beside snapshots of all ages, whose records go to the attic as early as they may, against
-//! a map per point in time.
+//! Random transactions beside snapshots of all ages, whose records go to the attic as early as they may, in blocks
+//! that are frozen as early as they may, against a map per point in time.
 
 use super::*;
+use crate::state::BlockState;
 use crate::{
-    ColumnSpec, Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, RowLock, TableOptions, WriteSet, pin,
+    ColumnSpec, Frozen, Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, RowLock, ScanBatch, TableOptions,
+    WriteSet, pin,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
@@ -45,10 +47,29 @@ struct Bench {
     held: Vec<Snapshot>,
     ended: VecDeque<Retired>,
     attic: Attic,
+    /// Batches that a client keeps, and what they showed.
+    kept: Vec<(Vec<ScanBatch>, State)>,
+    /// How often blocks were frozen.
+    freezes: usize,
 }
 
 fn name_of(key: i32) -> String {
     format!("a name that is too long for its view, of {key}")
+}
+
+fn shown(batches: &[ScanBatch]) -> State {
+    let mut shown = State::new();
+    for batch in batches {
+        let keys = batch.columns[0].as_primitive::<Int32Type>();
+        let [a, b] = [1, 2].map(|column| batch.columns[column].as_primitive::<Int64Type>());
+        for row in 0..batch.rows {
+            let key = keys.value(row);
+            assert_eq!(batch.columns[3].as_string_view().value(row), name_of(key));
+            let twice = shown.insert(key, (a.value(row), b.value(row)));
+            assert!(twice.is_none(), "{key} is seen twice");
+        }
+    }
+    shown
 }
 
 fn index(table: &Table, id: u32, columns: &[(ColumnId, SqlType)], unique: bool) -> Arc<Index> {
@@ -79,7 +100,51 @@ impl Bench {
             held: Vec::new(),
             ended: VecDeque::new(),
             attic: Attic::default(),
+            kept: Vec::new(),
+            freezes: 0,
         }
+    }
+
+    /// What the freezer does. Nobody holds a guard meanwhile.
+    fn freeze(&mut self) {
+        let mut cooling = Vec::new();
+        self.table.cool(&mut cooling);
+        if self.at_most(2) == 0 && !self.running.is_empty() {
+            let at = self.at_most(self.running.len() as i64 - 1);
+            self.change(at);
+        }
+        for block in cooling {
+            self.freezes += usize::from(self.table.freeze(block, &pin()) == Frozen::Yes);
+        }
+    }
+
+    /// Everybody ends, and every slot is filled.
+    fn calm(&mut self) {
+        while !self.running.is_empty() {
+            self.end(0);
+        }
+        self.held.clear();
+        self.collect(usize::MAX);
+        for _ in 0..self.table.usage().free_slots {
+            self.begin();
+            let key = 1000 + self.now as i32;
+            let name = name_of(key);
+            let row = [Cell::i32(key), Cell::i64(1), Cell::i64(2), Cell::text(&name)];
+            let Running { snapshot, writes, state, touched } = &mut self.running[0];
+            self.table.insert(writes, *snapshot, &row, &pin()).unwrap();
+            state.insert(key, (1, 2));
+            touched.push(key);
+            self.end(0);
+        }
+        self.collect(usize::MAX);
+    }
+
+    /// What a client does that keeps what it was given.
+    fn keep(&mut self) {
+        let newest = self.snapshot();
+        let scan = self.table.scan(newest, &[KEY, A, B, NAME], false);
+        let batches = std::iter::from_fn(|| scan.next_batch(&pin())).collect();
+        self.kept.push((batches, self.state_at(newest.read_time).clone()));
     }
 
     fn at_most(&mut self, most: i64) -> usize {
@@ -276,18 +341,8 @@ impl Bench {
     /// Asserts that a snapshot sees just this, by a scan and by both indexes.
     fn assert_sees(&self, snapshot: Snapshot, state: &State) {
         let scan = self.table.scan(snapshot, &[KEY, A, B, NAME], false);
-        let mut scanned = State::new();
-        while let Some(batch) = scan.next_batch(&pin()) {
-            let keys = batch.columns[0].as_primitive::<Int32Type>();
-            let [a, b] = [1, 2].map(|column| batch.columns[column].as_primitive::<Int64Type>());
-            for row in 0..batch.rows {
-                let key = keys.value(row);
-                assert_eq!(batch.columns[3].as_string_view().value(row), name_of(key));
-                let twice = scanned.insert(key, (a.value(row), b.value(row)));
-                assert!(twice.is_none(), "{key} is seen twice");
-            }
-        }
-        assert_eq!(&scanned, state, "at {snapshot:?}");
+        let batches: Vec<_> = std::iter::from_fn(|| scan.next_batch(&pin())).collect();
+        assert_eq!(&shown(&batches), state, "at {snapshot:?}");
         let everything = (Bound::Unbounded, Bound::Unbounded);
         for index in [&self.by_key, &self.by_values] {
             let mut found = State::new();
@@ -336,7 +391,17 @@ impl Bench {
     }
 
     fn step(&mut self) {
-        match self.at_most(11) {
+        match self.at_most(15) {
+            12 => self.freeze(),
+            14 if self.at_most(3) == 0 => {
+                self.calm();
+                self.freeze();
+            }
+            13 if self.kept.len() < 3 => self.keep(),
+            13 => {
+                let (batches, state) = self.kept.remove(0);
+                assert_eq!(shown(&batches), state, "what was given out has changed");
+            }
             0 if self.held.len() < 4 => {
                 let held = self.snapshot();
                 self.held.push(held);
@@ -363,7 +428,7 @@ impl Bench {
     }
 
     /// Everybody ends: nothing is left but the rows.
-    fn finish(mut self) {
+    fn finish(mut self) -> usize {
         while !self.running.is_empty() {
             self.end(0);
         }
@@ -380,15 +445,18 @@ impl Bench {
         assert_eq!((self.by_key.len(), self.by_values.len()), (rows, rows), "entries of dead versions");
         let slots = self.table.blocks().iter().map(|block| {
             assert!(!block.has_versions(0, block.layout.slots));
+            assert!(block.life.state() != BlockState::Frozen || block.versions.get().is_none());
             u64::from(block.allocated())
         });
         assert_eq!(slots.sum::<u64>(), rows as u64 + self.table.usage().free_slots, "slots are lost");
+        self.freezes
     }
 }
 
 #[test]
 fn every_snapshot_sees_what_it_saw_whatever_has_been_moved_to_the_attic() {
     let (seeds, steps) = if cfg!(miri) { (1, 100) } else { (40, 1000) };
+    let mut freezes = 0;
     for seed in 0..seeds {
         println!("seed {seed}");
         let mut bench = Bench::new(seed);
@@ -398,6 +466,7 @@ fn every_snapshot_sees_what_it_saw_whatever_has_been_moved_to_the_attic() {
                 bench.check();
             }
         }
-        bench.finish();
+        freezes += bench.finish();
     }
+    assert!(freezes >= 5 * seeds as usize || cfg!(miri), "blocks were frozen {freezes} times");
 }

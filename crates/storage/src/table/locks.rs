@@ -61,6 +61,7 @@ impl Table {
         debug_assert!(!lock.is_shared());
         let block = self.block(row);
         let slot = row.slot();
+        block.prepare_write();
         loop {
             let head = block.head(slot, guard);
             if self.holds(head, snapshot, lock, guard) {
@@ -69,7 +70,6 @@ impl Table {
             self.check_lockable(row, head, snapshot, lock, guard)?;
             self.check_sharers(row, snapshot, || lock)?;
             let record = write_set.push_lock(block, slot, lock);
-            block.prepare_write();
             if block.link(record, head) {
                 break;
             }

@@ -403,6 +403,7 @@ impl Table {
         block.check(slot);
         let layouts = projection.layouts(block);
         let place = Place { block, at: slot.index() };
+        block.prepare_write();
         loop {
             let head = block.head(slot, guard);
             self.check_conflict(head, snapshot, RowLock::Update, guard)?;
@@ -412,7 +413,6 @@ impl Table {
                 // SAFETY: the slot is checked, and the columns are this block's.
                 unsafe { R::remember(place, projection.ids(), layouts, entries) };
             });
-            block.prepare_write();
             if block.link(record, head) {
                 break;
             }

@@ -23,6 +23,7 @@ pub fn config() -> Config {
         directory: Some(directory().to_owned()),
         block_bytes: 1,
         log: LogOptions { segment_bytes: 4096 + 2048, ..LogOptions::default() },
+        freeze_after: Some(Duration::ZERO),
         ..Config::default()
     }
 }

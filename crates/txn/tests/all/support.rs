@@ -6,6 +6,7 @@ use firn_storage::{ColumnSpec, Index, IndexColumn, IndexSpec, KeyBuffer, Table};
 use firn_txn::catalog::{ColumnDef, Deferral, IndexColumnDef, IndexDef, Oid, TableDef};
 use firn_txn::{Columns, Config, Engine, Guard, Key, RowLock, Str, TableAccess, Text, Transaction, pin};
 use std::ops::Bound;
+use std::time::Duration;
 
 pub const KEY: ColumnId = ColumnId(0);
 pub const BALANCE: ColumnId = ColumnId(1);
@@ -40,9 +41,9 @@ impl Typed {
 }
 
 impl Bank {
-    /// In memory, with blocks as small as they come.
+    /// In memory, with blocks as small as they come, which are frozen as soon as may be.
     pub fn open() -> Bank {
-        Bank::open_with(Config::default())
+        Bank::open_with(Config { freeze_after: Some(Duration::ZERO), ..Config::default() })
     }
 
     pub fn open_with(config: Config) -> Bank {

@@ -1,0 +1,346 @@
+//! Freezing: how a block that nobody writes to becomes canonical Arrow, and hot again.
+//!
+//! Which transition follows which, [`crate::state`] decides. Here is who does them, and why nobody meets a row
+//! half moved (seed 004 §5.3; the race of its figure 5.4 is the one that matters):
+//!
+//! ```text
+//! freezer                                        writer
+//! hot → cooling
+//! waits until every guard of that time has gone  (who saw the block hot has linked his record by then)
+//! sees no version, all slots filled              state not hot: thaws, by what it is
+//! cooling → freezing                               cooling → hot: the freezer's next step fails
+//!   strings gathered, what NULLs hide zeroed        freezing: asks, and waits until the freezer has stopped
+//! freezing → frozen                                 frozen → hot: in place, or in a copy if the rows are held
+//! ```
+//! Readers are not concerned: freezing moves strings, of which they find either place, and a thaw copies what
+//! does not change.
+//!
+//! Who takes rows out of a frozen block gets arrays that share its memory and hold it. The block itself is never
+//! held: whoever writes next leaves that memory to the arrays and goes on in a copy.
+//!
+//! Invariants: a frozen block has no version, and its rows lie in its first slots without a gap; of its memory
+//! nothing changes as long as it is frozen or held. A row without versions is the same to everybody, so
+//! nobody's snapshot need be asked about a frozen block.
+
+use crate::block::Block;
+use crate::budget::Held;
+use crate::heap::{INLINE_BYTES, view_len};
+use crate::layout::{RANGE_SLOTS, Unit};
+use crate::memory::Memory;
+use crate::shared::CountedMemory;
+use crate::state::{BlockEvent, BlockState, next};
+use crate::{Guard, Table, arrow};
+use arrow_array::types::Decimal128Type;
+use arrow_array::{ArrayRef, BinaryViewArray, BooleanArray, PrimitiveArray, StringViewArray, make_array};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
+use arrow_data::ArrayData;
+use firn_base::sync::{Arc, AtomicBool, AtomicU8, AtomicU32, Mutex, Ordering};
+use firn_base::{BlockNumber, ColumnId, Slot, SqlType};
+
+/// Heaps may hold so much more than their strings, in all and as a part of them, before they are gathered.
+const SLACK_BYTES: usize = if cfg!(any(test, feature = "models")) { 0 } else { 16 << 10 };
+const SLACK_PART: usize = 4;
+
+/// In which state a block is, and whose turn it is to change that.
+#[derive(Default)]
+pub(crate) struct Life {
+    state: AtomicU8,
+    /// Held while the block is being frozen, thawed, or handed out.
+    turn: Mutex<()>,
+    /// Whether a writer waits for the freezer.
+    wanted: AtomicBool,
+    /// How many rows a frozen block has.
+    rows: AtomicU32,
+}
+
+const _: () = assert!(BlockState::Hot as u8 == 0, "blocks begin hot");
+
+impl Life {
+    #[inline]
+    pub fn is_hot(&self) -> bool {
+        // Acquire: who finds it hot again goes on in the memory that it was thawed in.
+        self.state.load(Ordering::Acquire) == BlockState::Hot as u8
+    }
+
+    /// The state just now.
+    pub fn state(&self) -> BlockState {
+        BlockState::from_bits(self.state.load(Ordering::Acquire))
+    }
+
+    /// What `event` makes of `from`; false if that is no longer the state.
+    fn step(&self, from: BlockState, event: BlockEvent) -> bool {
+        let to = next(from, event).expect("the caller knows what can happen to a block in that state");
+        self.state
+            // Release: what was done to the rows before. Acquire: what others had done.
+            .compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+}
+
+/// What came of an attempt to freeze a block.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Frozen {
+    /// It is frozen.
+    Yes,
+    /// Somebody has written, or wants to.
+    Hot,
+    /// Some row has versions.
+    HasVersions,
+    /// Some slot holds no row.
+    HasGaps,
+}
+
+impl Block {
+    /// From now on it is known whether somebody writes. False if the block is not hot, or empty.
+    pub fn cool(&self) -> bool {
+        self.allocated() > 0 && self.life.is_hot() && self.life.step(BlockState::Hot, BlockEvent::GoneCold)
+    }
+
+    /// Makes a cooling block canonical. The caller has waited since it began to cool until every guard of that
+    /// time had gone.
+    pub fn freeze(&self, guard: &Guard) -> Frozen {
+        let _turn = self.life.turn.lock();
+        if self.life.state() != BlockState::Cooling {
+            return Frozen::Hot;
+        }
+        // Who is given a slot from now on prepares to write after that.
+        let rows = self.allocated();
+        if !self.is_dense(rows) {
+            return Frozen::HasGaps;
+        }
+        if self.may_have_versions(rows) {
+            return Frozen::HasVersions;
+        }
+        self.life.wanted.store(false, Ordering::Relaxed);
+        if !self.life.step(BlockState::Cooling, BlockEvent::VersionsGone) {
+            return Frozen::Hot;
+        }
+        if !self.tidy_strings(rows, guard) {
+            let hot = self.life.step(BlockState::Freezing, BlockEvent::Write);
+            assert!(hot, "whoever wants a block that is being frozen waits for his turn");
+            return Frozen::Hot;
+        }
+        self.versions.take_off(guard);
+        for start in (0..self.layout.slots).step_by(RANGE_SLOTS as usize) {
+            self.position(Slot(start)).clear();
+        }
+        self.life.rows.store(rows, Ordering::Relaxed);
+        let frozen = self.life.step(BlockState::Freezing, BlockEvent::Canonical);
+        assert!(frozen, "whoever wants a block that is being frozen waits for his turn");
+        Frozen::Yes
+    }
+
+    /// Makes the block hot, for a writer.
+    #[cold]
+    pub fn thaw(&self) {
+        loop {
+            let state = self.life.state();
+            match state {
+                BlockState::Hot => return,
+                BlockState::Cooling => {
+                    self.life.step(state, BlockEvent::Write);
+                }
+                BlockState::Freezing => {
+                    self.life.wanted.store(true, Ordering::Relaxed);
+                    drop(self.life.turn.lock());
+                }
+                BlockState::Frozen => {
+                    let _turn = self.life.turn.lock();
+                    // Nobody but who has the turn leaves this state, and nobody else hands the block out.
+                    if self.life.state() == BlockState::Frozen {
+                        if self.rows.is_held() {
+                            self.change_rows_for_copy();
+                        }
+                        self.life.step(BlockState::Frozen, BlockEvent::Write);
+                    }
+                }
+                BlockState::Compact => unreachable!("no block is encoded yet"),
+            }
+        }
+    }
+
+    /// Leaves the rows' memory to those who hold it.
+    fn change_rows_for_copy(&self) {
+        let Some(before) = self.rows.hold() else { return };
+        let copy = Memory::zeroed(self.layout.bytes);
+        // SAFETY: both are of so many bytes. Nobody writes to the one, the block being frozen, and nobody
+        // knows of the other.
+        unsafe { copy.start().copy_from_nonoverlapping(before.start(), self.layout.bytes) };
+        self.rows.change_for(CountedMemory::new(copy, Held::Rows, &self.budget), &crate::pin());
+    }
+
+    /// Whether the first `rows` slots all hold a row.
+    fn is_dense(&self, rows: u32) -> bool {
+        let words = self.present_words();
+        let full = (rows / 64) as usize;
+        words[..full].iter().all(|word| word.load(Ordering::Relaxed) == u64::MAX)
+            && (rows.is_multiple_of(64) || words[full].load(Ordering::Acquire).trailing_ones() >= rows % 64)
+    }
+
+    fn may_have_versions(&self, rows: u32) -> bool {
+        (0..rows).step_by(RANGE_SLOTS as usize).any(|start| {
+            self.position(Slot(start)).stretch() != (0, 0) && self.has_versions(start, start + RANGE_SLOTS)
+        })
+    }
+
+    /// Gathers the strings, if that is worth it, and clears what lies under NULLs, which Arrow would follow. False
+    /// if somebody wants to write; what is done by then is done.
+    fn tidy_strings(&self, rows: u32, guard: &Guard) -> bool {
+        let is_view = |column: &ColumnId| self.layout.column(*column).unit() == Unit::View;
+        let columns: Vec<ColumnId> =
+            (0..self.layout.columns.len()).map(|at| ColumnId(at as u16)).filter(is_view).collect();
+        let ranges = || {
+            (0..rows)
+                .step_by(RANGE_SLOTS as usize)
+                .map(|start| start as usize..rows.min(start + RANGE_SLOTS) as usize)
+        };
+        let mut bytes = 0;
+        for column in &columns {
+            let views = self.pairs(*column);
+            let nullable = self.layout.column(*column).validity().is_some();
+            for range in ranges() {
+                if self.is_wanted() {
+                    return false;
+                }
+                for at in range {
+                    if nullable && self.load_cell(Slot(at as u32), *column).null {
+                        views[2 * at].store(0, Ordering::Relaxed);
+                        views[2 * at + 1].store(0, Ordering::Relaxed);
+                        continue;
+                    }
+                    let length = views[2 * at].load(Ordering::Relaxed) as u32 as usize;
+                    bytes += if length > INLINE_BYTES { length } else { 0 };
+                }
+            }
+        }
+        if self.heap.allocated_bytes() <= bytes + bytes / SLACK_PART + SLACK_BYTES
+            || bytes > crate::LONGEST_STRING_BYTES
+        {
+            return true;
+        }
+        let mut gathering = self.heap.gather(bytes);
+        for column in &columns {
+            let views = self.pairs(*column);
+            for range in ranges() {
+                if self.is_wanted() {
+                    return false;
+                }
+                for at in range {
+                    let view = [&views[2 * at], &views[2 * at + 1]].map(|word| word.load(Ordering::Relaxed));
+                    if view_len(view) > INLINE_BYTES {
+                        // Release: the string is there for whoever finds this place. Its other word stays as it
+                        // is, so that nobody reads a part of each.
+                        views[2 * at + 1].store(gathering.copy(view)[1], Ordering::Release);
+                    }
+                }
+            }
+        }
+        gathering.finish(guard);
+        true
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.life.wanted.load(Ordering::Relaxed)
+    }
+
+    /// The rows, if the block is frozen, to keep as long as one likes.
+    pub fn hand_out(&self, strings: bool) -> Option<FrozenRows> {
+        if self.life.state() != BlockState::Frozen {
+            return None;
+        }
+        let _turn = self.life.turn.lock();
+        if self.life.state() != BlockState::Frozen {
+            return None;
+        }
+        Some(FrozenRows {
+            memory: self.rows.hold().expect("a block has memory"),
+            heap: if strings { self.heap.arrow_buffers(false).into() } else { [].into() },
+            rows: self.life.rows.load(Ordering::Relaxed),
+        })
+    }
+}
+
+impl Table {
+    /// Has all hot blocks begin to cool, and adds the numbers of all that cool to `cooling`.
+    pub fn cool(&self, cooling: &mut Vec<BlockNumber>) {
+        for block in self.blocks().iter() {
+            if block.cool() || block.life.state() == BlockState::Cooling {
+                cooling.push(block.number);
+            }
+        }
+    }
+
+    /// Freezes a block, if nobody has written to it since it began to cool. The caller has waited since then until
+    /// every guard of that time had gone.
+    pub fn freeze(&self, block: BlockNumber, guard: &Guard) -> Frozen {
+        self.blocks().get(block).expect("block numbers name existing blocks").freeze(guard)
+    }
+
+    /// The states of its blocks, in their order.
+    pub fn block_states(&self) -> impl Iterator<Item = BlockState> {
+        self.blocks().iter().map(|block| block.life.state())
+    }
+}
+
+/// The rows of a frozen block as they were when they were handed out.
+pub(crate) struct FrozenRows {
+    memory: Arc<CountedMemory>,
+    heap: Arc<[Buffer]>,
+    /// How many there are.
+    pub rows: u32,
+}
+
+impl FrozenRows {
+    /// A column of some of the rows. Only numerics that are stored in fewer bytes than Arrow gives them are
+    /// copied.
+    pub fn column(&self, block: &Block, column: ColumnId, first: u32, rows: u32) -> ArrayRef {
+        let layout = block.layout.column(column);
+        let ty = block.layout.types[column.index()];
+        let (at, rows) = (first as usize, rows as usize);
+        let nulls = layout
+            .validity()
+            .map(|validity| NullBuffer::new(self.bits(block, validity, at, rows)))
+            .filter(|nulls| nulls.null_count() > 0);
+        let width = layout.unit().bits() / 8;
+        let values = || self.buffer(layout.values() + at * width, rows * width);
+        match layout.unit() {
+            Unit::Bit => Arc::new(BooleanArray::new(self.bits(block, layout.values(), at, rows), nulls)),
+            Unit::View => {
+                let views = ScalarBuffer::new(values(), 0, rows);
+                let heap = self.heap.clone();
+                // SAFETY: the views were written by `Heap::store` of this block, and those under NULLs are
+                // empty; its buffers are `heap`. Text is UTF-8 on every way in.
+                unsafe {
+                    if ty == SqlType::Bytea {
+                        Arc::new(BinaryViewArray::new_unchecked(views, heap, nulls))
+                    } else {
+                        Arc::new(StringViewArray::new_unchecked(views, heap, nulls))
+                    }
+                }
+            }
+            Unit::Eight if matches!(ty, SqlType::Numeric { .. }) => {
+                let values: ScalarBuffer<i64> = ScalarBuffer::new(values(), 0, rows);
+                let wide = values.iter().map(|value| i128::from(*value)).collect();
+                Arc::new(
+                    PrimitiveArray::<Decimal128Type>::new(wide, nulls).with_data_type(arrow::data_type(ty)),
+                )
+            }
+            _ => {
+                let data =
+                    ArrayData::builder(arrow::data_type(ty)).len(rows).add_buffer(values()).nulls(nulls);
+                // SAFETY: one buffer of `rows` values of the type's width.
+                make_array(unsafe { data.build_unchecked() })
+            }
+        }
+    }
+
+    fn bits(&self, block: &Block, bitmap: usize, at: usize, rows: usize) -> BooleanBuffer {
+        BooleanBuffer::new(self.buffer(bitmap, block.layout.slots as usize / 8), at, rows)
+    }
+
+    fn buffer(&self, offset: usize, bytes: usize) -> Buffer {
+        // SAFETY: within the memory, by the layout. It was initialised with zeros, is not written to as long as
+        // it is held (module), and the buffer holds it.
+        unsafe { Buffer::from_custom_allocation(self.memory.start().add(offset), bytes, self.memory.clone()) }
+    }
+}
