@@ -98,6 +98,11 @@ impl Block {
         Some((Slot(first), wanted.min(slots - first)))
     }
 
+    /// Has no slot given out any more.
+    pub fn take_back_slots(&self) {
+        self.allocated.store(0, Ordering::Release);
+    }
+
     /// Recovery only: counts every slot up to and with `slot` as given out.
     pub fn allocate_through(&self, slot: Slot) {
         self.allocated.fetch_max(slot.0 + 1, Ordering::AcqRel);

@@ -86,8 +86,10 @@ pub enum Frozen {
     Hot,
     /// Some row has versions.
     HasVersions,
-    /// Some slot holds no row.
+    /// Some slot before a row holds none.
     HasGaps,
+    /// It holds no row.
+    Empty,
 }
 
 impl Block {
@@ -103,13 +105,16 @@ impl Block {
         if self.life.state() != BlockState::Cooling {
             return Frozen::Hot;
         }
-        // Who is given a slot from now on prepares to write after that.
-        let rows = self.allocated();
+        if self.may_have_versions() {
+            return Frozen::HasVersions;
+        }
+        // Who fills another slot from now on prepares to write before.
+        let rows = self.rows_present();
+        if rows == 0 {
+            return Frozen::Empty;
+        }
         if !self.is_dense(rows) {
             return Frozen::HasGaps;
-        }
-        if self.may_have_versions(rows) {
-            return Frozen::HasVersions;
         }
         self.life.wanted.store(false, Ordering::Relaxed);
         if !self.life.step(BlockState::Cooling, BlockEvent::VersionsGone) {
@@ -120,6 +125,11 @@ impl Block {
             assert!(hot, "whoever wants a block that is being frozen waits for his turn");
             return Frozen::Hot;
         }
+        self.become_frozen(rows, guard);
+        Frozen::Yes
+    }
+
+    fn become_frozen(&self, rows: u32, guard: &Guard) {
         self.versions.take_off(guard);
         for start in (0..self.layout.slots).step_by(RANGE_SLOTS as usize) {
             self.position(Slot(start)).clear();
@@ -127,7 +137,25 @@ impl Block {
         self.life.rows.store(rows, Ordering::Relaxed);
         let frozen = self.life.step(BlockState::Freezing, BlockEvent::Canonical);
         assert!(frozen, "whoever wants a block that is being frozen waits for his turn");
-        Frozen::Yes
+    }
+
+    /// Gives up the memory of a cooling block without rows for `nothing`, which it shares with others, and freezes it:
+    /// then its slots are fresh again. The caller has waited as for [`Block::freeze`], and knows that nobody else
+    /// has been given one of its slots, nor is just now. False if somebody has written to it.
+    pub fn give_up_rows(&self, nothing: Arc<CountedMemory>, guard: &Guard) -> bool {
+        let _turn = self.life.turn.lock();
+        if self.life.state() != BlockState::Cooling
+            || self.may_have_versions()
+            || self.rows_present() > 0
+            || !self.life.step(BlockState::Cooling, BlockEvent::VersionsGone)
+        {
+            return false;
+        }
+        self.heap.gather(0).finish(guard);
+        self.rows.change_for(nothing, guard);
+        self.take_back_slots();
+        self.become_frozen(0, guard);
+        true
     }
 
     /// Makes the block hot, for a writer.
@@ -166,19 +194,25 @@ impl Block {
         // SAFETY: both are of so many bytes. Nobody writes to the one, the block being frozen, and nobody
         // knows of the other.
         unsafe { copy.start().copy_from_nonoverlapping(before.start(), self.layout.bytes) };
-        self.rows.change_for(CountedMemory::new(copy, Held::Rows, &self.budget), &crate::pin());
+        let copy = CountedMemory::new(copy, Held::Rows, &self.budget);
+        self.rows.change_for(Arc::new(copy), &crate::pin());
     }
 
-    /// Whether the first `rows` slots all hold a row.
+    /// How many rows are there.
+    pub fn rows_present(&self) -> u32 {
+        self.present_words().iter().map(|word| word.load(Ordering::Acquire).count_ones()).sum()
+    }
+
+    /// Whether its `rows` rows lie in its first slots.
     fn is_dense(&self, rows: u32) -> bool {
         let words = self.present_words();
         let full = (rows / 64) as usize;
         words[..full].iter().all(|word| word.load(Ordering::Relaxed) == u64::MAX)
-            && (rows.is_multiple_of(64) || words[full].load(Ordering::Acquire).trailing_ones() >= rows % 64)
+            && (rows.is_multiple_of(64) || words[full].load(Ordering::Relaxed).trailing_ones() == rows % 64)
     }
 
-    fn may_have_versions(&self, rows: u32) -> bool {
-        (0..rows).step_by(RANGE_SLOTS as usize).any(|start| {
+    fn may_have_versions(&self) -> bool {
+        (0..self.allocated()).step_by(RANGE_SLOTS as usize).any(|start| {
             self.position(Slot(start)).stretch() != (0, 0) && self.has_versions(start, start + RANGE_SLOTS)
         })
     }

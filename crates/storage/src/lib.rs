@@ -46,6 +46,6 @@ pub use index::{Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, summary, summ
 pub use region::Provider;
 pub use row_lock::RowLock;
 pub use scan::{ScanBatch, TableScan};
-pub use table::{ColumnSpec, Found, Restored, Table, TableOptions, TableUsage};
+pub use table::{ColumnSpec, Found, Move, Restored, Table, TableOptions, TableUsage};
 pub use typed::{Field, Misfit, Projection, Row, Rows, Str, Text, Vectors};
 pub use write_set::{Changed, Mark, Retired, WriteSet};

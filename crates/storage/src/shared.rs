@@ -109,9 +109,9 @@ impl SharedMemory {
     }
 
     /// Puts other memory in its place.
-    pub fn change_for(&self, memory: CountedMemory, guard: &Guard) {
+    pub fn change_for(&self, memory: Arc<CountedMemory>, guard: &Guard) {
         let start = memory.start();
-        let before = self.owner.lock().replace(Arc::new(memory));
+        let before = self.owner.lock().replace(memory);
         self.start.store(start.as_ptr(), Ordering::Release);
         guard.defer(move || drop(before));
     }

@@ -11,6 +11,7 @@
 mod duplicates;
 mod locks;
 mod restore;
+mod slots;
 
 use crate::arrow_rows::BatchRows;
 use crate::block::{Block, RawCell, set_bits};
@@ -20,15 +21,19 @@ use crate::gate::Gate;
 use crate::index::{AT_ONCE, IndexList, Runs, Verdict};
 use crate::layout::Layout;
 use crate::row_lock::{RowLock, Sharers};
+use crate::shared::CountedMemory;
 use crate::version::{Change, Record, restore_columns};
 use crate::{Guard, Index, KeyBuffer, TableScan, WriteSet};
 use arrow_array::ArrayRef;
-use firn_base::sync::{Arc, AtomicBool, AtomicI64, AtomicUsize, Mutex, Ordering, RwLock};
+use firn_base::sync::{
+    Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering, RwLock,
+};
 use firn_base::{
     BlockNumber, Cell, ColumnId, ColumnSet, Error, Result, RowId, Slot, Snapshot, SqlState, SqlType, TableId,
     Time, visible,
 };
 pub use restore::Restored;
+pub use slots::Move;
 use smallvec::SmallVec;
 use std::ops::Bound;
 
@@ -128,6 +133,13 @@ pub struct Table {
     layout: Arc<Layout>,
     blocks: Directory,
     indexes: IndexList,
+    /// The block that fresh slots are taken of.
+    filling: AtomicU64,
+    /// Blocks without rows that have given up their memory, to be filled before new ones. The lock is the right to
+    /// say which block is filled next.
+    emptied: Mutex<Vec<BlockNumber>>,
+    /// What they have instead.
+    nothing: OnceLock<Arc<CountedMemory>>,
     /// Slots of dead rows, to be used before new ones.
     free: Mutex<Vec<RowId>>,
     free_count: AtomicUsize,
@@ -153,6 +165,9 @@ impl Table {
             layout,
             blocks: Directory::new(),
             indexes: IndexList::new(),
+            filling: AtomicU64::new(slots::NONE),
+            emptied: Mutex::new(Vec::new()),
+            nothing: OnceLock::new(),
             free: Mutex::new(Vec::new()),
             free_count: AtomicUsize::new(0),
             rows: AtomicI64::new(0),
@@ -255,8 +270,19 @@ impl Table {
         row: &[Cell<'_>],
         guard: &Guard,
     ) -> Result<RowId> {
+        self.insert_into(self.allocate_slot()?, write_set, snapshot, row, guard)
+    }
+
+    /// As [`Table::insert`], into a slot that was given out for this.
+    fn insert_into(
+        &self,
+        (block, slot): (&Block, Slot),
+        write_set: &mut WriteSet,
+        snapshot: Snapshot,
+        row: &[Cell<'_>],
+        guard: &Guard,
+    ) -> Result<RowId> {
         debug_assert_eq!(row.len(), self.columns.len());
-        let (block, slot) = self.allocate_slot()?;
         let record = write_set.push_plain(block, slot, Change::Insert);
         block.prepare_write();
         block.link_fresh(record);
@@ -443,40 +469,6 @@ impl Table {
             next = record.older(guard);
         }
         pending && key_of(block, index, &raw).as_slice() == key
-    }
-
-    /// A slot for one row: that of a dead row, if there is one.
-    #[inline]
-    pub(crate) fn allocate_slot(&self) -> Result<(&Block, Slot)> {
-        if self.free_count.load(Ordering::Relaxed) > 0
-            && let Some(row) = self.free.lock().pop()
-        {
-            self.free_count.fetch_sub(1, Ordering::Relaxed);
-            return Ok((self.block(row), row.slot()));
-        }
-        let (block, slot, _) = self.allocate_slots(1)?;
-        Ok((block, slot))
-    }
-
-    /// Gives out fresh slots that follow each other in one block: at least one, at most `wanted`.
-    pub(crate) fn allocate_slots(&self, wanted: u32) -> Result<(&Block, Slot, u32)> {
-        loop {
-            let known = self.blocks.len();
-            if let Some(block) = self.blocks.last()
-                && let Some((slot, count)) = block.allocate(wanted)
-            {
-                return Ok((block, slot, count));
-            }
-            let what_for = || format!("a new block of table \"{}\"", self.name());
-            self.budget.admit(self.layout.bytes as u64, what_for)?;
-            self.grow(known);
-        }
-    }
-
-    /// Adds a block if there still are just `known`.
-    fn grow(&self, known: u64) {
-        let number = BlockNumber(known);
-        self.blocks.grow(known, || Block::new(self.id, number, self.layout.clone(), self.budget.clone()));
     }
 
     /// Inserts rows of one cell per column: one undo record and one redo record for all that come to
@@ -1062,13 +1054,6 @@ impl Table {
             restore_columns(record, &columns, &mut raw);
         }
         key_of(block, index, &raw).as_slice() == key
-    }
-
-    /// Gives a slot out again from now on.
-    pub(crate) fn free_slot(&self, row: RowId) {
-        debug_assert!(!self.block(row).is_present(row.slot()));
-        self.free.lock().push(row);
-        self.free_count.fetch_add(1, Ordering::Relaxed);
     }
 
     fn key_lock(&self, row: RowId) -> &Mutex<()> {

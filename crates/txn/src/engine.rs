@@ -13,7 +13,7 @@ use crate::catalog::{Catalog, IdMarks, Oid, SequenceDef};
 use crate::checkpoint::Store;
 use crate::collector::{Collector, EndedSince};
 use crate::ddl::Ddl;
-use crate::freezer::Freezer;
+use crate::freezer::{Freezer, Progress};
 use crate::predicates::{Granularity, PredicateLog};
 use crate::recovery;
 use crate::sequence::SequenceState;
@@ -649,16 +649,24 @@ impl Engine {
             store.checkpoint_if_due(self, log, self.config.checkpoint_after_bytes);
         }
         let drops = self.forget_dropped_tables();
-        if let Some(freeze_after) = self.config.freeze_after {
-            self.freeze(freeze_after);
-        }
-        collected || drops
+        let freezes = self.config.freeze_after.is_some_and(|after| self.freeze(after) == Progress::Working);
+        collected || drops || freezes
     }
 
-    /// Does some of what freezes blocks that nobody has written to for so long. Whether all is done that can be,
-    /// for now. The background thread calls this unless [`Config::freeze_after`] says never.
-    pub fn freeze(&self, freeze_after: Duration) -> bool {
-        self.freezer.work(|| self.tables.read().values().cloned().collect(), freeze_after)
+    /// Does some of what freezes blocks that nobody has written to for so long. The background thread calls this
+    /// unless [`Config::freeze_after`] says never.
+    pub fn freeze(self: &Arc<Self>, freeze_after: Duration) -> Progress {
+        self.freezer.work(self, freeze_after)
+    }
+
+    /// The newest commit that snapshots see.
+    pub(crate) fn newest(&self) -> Time {
+        Time(self.last.load(Ordering::SeqCst))
+    }
+
+    /// Nobody reads as of before this time.
+    pub(crate) fn horizon(&self) -> Time {
+        self.active.horizon(&self.last)
     }
 
     /// Lets go of dropped tables that nobody sees any more; whether any had been dropped.

@@ -5,44 +5,91 @@
 //! ([`Config::freeze_after`](crate::Config::freeze_after)). So a transaction does no more for this than to look at
 //! the state of the blocks it writes to, which it does anyway.
 //!
-//! Blocks are frozen a few at a time, so that the collector, which has the same thread, is not kept waiting.
+//! Blocks are frozen a few at a time, so that the collector, which has the same thread, is not kept waiting. At the
+//! end of a round rows are moved between the blocks of a table that would be frozen but for their gaps, in small
+//! transactions: the fullest are frozen next time, and the emptiest give up their memory. As long as somebody reads
+//! as of before that does not happen: the old places would have to stay for him, and if he went on to change a row
+//! that has moved he would have a conflict with nobody that he knows of.
 
+use crate::engine::Engine;
+use crate::transaction::Isolation;
 use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering};
-use firn_base::{BlockNumber, clock};
-use firn_storage::{Frozen, Table, pin};
+use firn_base::{BlockNumber, Result, Time, clock};
+use firn_storage::{Frozen, Move, Table, pin};
 use std::time::Duration;
 
+const MODELLED: bool = cfg!(feature = "models");
+
 /// Blocks that are frozen at a time; each takes some tenths of a millisecond.
-const AT_ONCE: usize = if cfg!(feature = "models") { 1 } else { 16 };
+const AT_ONCE: usize = if MODELLED { 1 } else { 16 };
+
+/// Blocks between which rows are moved, and rows that are moved by one transaction.
+const GROUP: usize = if MODELLED { 4 } else { 32 };
+const MOVED_AT_ONCE: usize = if MODELLED { 2 } else { 1024 };
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Freezer(Mutex<Option<Round>>);
+pub(crate) struct Freezer(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    round: Option<Round>,
+    /// What was the newest commit a while ago.
+    before: Option<Time>,
+    /// What will be that next, and since when it is.
+    next: Option<(Time, clock::Instant)>,
+}
+
+/// Who began longer ago than this may be in the middle of something, and shall find all rows where they were.
+const A_WHILE: Duration = Duration::from_millis(if MODELLED { 0 } else { 10 });
+
+/// How far a call of [`Freezer::work`] has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Progress {
+    /// There was nothing to do yet.
+    Waiting,
+    /// Something was done, and there is more.
+    Working,
+    /// The round is over.
+    Done,
+}
 
 struct Round {
     begun: clock::Instant,
-    cooling: Vec<(Arc<Table>, Vec<BlockNumber>)>,
+    cooling: Vec<Cooling>,
     /// No guard is held any more that was held when the round began.
     quiet: Arc<AtomicBool>,
 }
 
+/// A table with blocks that cool.
+struct Cooling {
+    table: Arc<Table>,
+    blocks: Vec<BlockNumber>,
+    /// Those of them that have gaps.
+    gaps: Vec<BlockNumber>,
+}
+
 impl Freezer {
-    /// Goes on with the round, or begins one with `tables`, which ends when it has lasted for `freeze_after`. Whether
-    /// the round is over.
-    pub fn work(&self, tables: impl FnOnce() -> Vec<Arc<Table>>, freeze_after: Duration) -> bool {
-        let mut round = self.0.lock();
-        let Some(now) = &mut *round else {
-            *round = Some(Round::begin(tables()));
-            return false;
+    /// Goes on with the round, which ends when it has lasted for `freeze_after`, or begins one.
+    pub fn work(&self, engine: &Arc<Engine>, freeze_after: Duration) -> Progress {
+        let state = &mut *self.0.lock();
+        let (next, since) = *state.next.get_or_insert_with(|| (engine.newest(), clock::now()));
+        if since.elapsed() >= A_WHILE {
+            state.before = Some(next);
+            state.next = None;
+        }
+        let Some(round) = &mut state.round else {
+            state.round = Some(Round::begin(engine.tables()));
+            return Progress::Waiting;
         };
-        if now.begun.elapsed() < freeze_after || !now.quiet.load(Ordering::SeqCst) {
-            return false;
+        if round.begun.elapsed() < freeze_after || !round.quiet.load(Ordering::SeqCst) {
+            return Progress::Waiting;
         }
-        let is_over = now.freeze_some();
-        if is_over {
-            *round = None;
+        if !round.freeze_some(engine, state.before) {
+            return Progress::Working;
         }
-        is_over
+        state.round = None;
+        Progress::Done
     }
 }
 
@@ -53,7 +100,7 @@ impl Round {
             let mut blocks = Vec::new();
             table.cool(&mut blocks);
             if !blocks.is_empty() {
-                cooling.push((table, blocks));
+                cooling.push(Cooling { table, blocks, gaps: Vec::new() });
             }
         }
         let quiet = Arc::new(AtomicBool::new(false));
@@ -64,20 +111,49 @@ impl Round {
         Round { begun: clock::now(), cooling, quiet }
     }
 
-    /// Freezes some blocks. Whether none is left.
-    fn freeze_some(&mut self) -> bool {
+    /// Freezes some blocks, and closes gaps if nobody reads as of before `before`. Whether none is left.
+    fn freeze_some(&mut self, engine: &Arc<Engine>, before: Option<Time>) -> bool {
         let guard = pin();
         let mut frozen = 0;
         while frozen < AT_ONCE
-            && let Some((table, blocks)) = self.cooling.last_mut()
+            && let Some(Cooling { table, blocks, gaps }) = self.cooling.last_mut()
         {
-            match blocks.pop() {
-                Some(block) => frozen += usize::from(table.freeze(block, &guard) == Frozen::Yes),
-                None => drop(self.cooling.pop()),
+            let Some(block) = blocks.pop() else {
+                let Cooling { table, gaps, .. } = self.cooling.pop().expect("just looked at");
+                if before.is_some_and(|before| engine.horizon() >= before) {
+                    // It is tried again with the next round.
+                    let _conflict = close_gaps(engine, &table, &gaps);
+                }
+                continue;
+            };
+            match table.freeze(block, &guard) {
+                Frozen::Yes => frozen += 1,
+                Frozen::Empty => frozen += usize::from(table.give_up_empty(block, &guard)),
+                Frozen::HasGaps if gaps.len() < GROUP => gaps.push(block),
+                Frozen::HasGaps | Frozen::HasVersions | Frozen::Hot => {}
             }
         }
         // The memory of chain heads shall not wait for others to free something.
         guard.flush();
         self.cooling.is_empty()
     }
+}
+
+/// Moves rows between blocks that have gaps. Error: 40001 if somebody else changes one of them, or 53200.
+fn close_gaps(engine: &Arc<Engine>, table: &Arc<Table>, blocks: &[BlockNumber]) -> Result<()> {
+    if blocks.is_empty() {
+        return Ok(());
+    }
+    let moves = table.plan_moves(blocks, MOVED_AT_ONCE);
+    let mut left = moves.into_iter();
+    let outcome = (|| {
+        let guard = pin();
+        let mut tx = engine.try_begin(Isolation::Snapshot)?;
+        for next in left.by_ref() {
+            tx.move_row(table, next, &guard)?;
+        }
+        tx.commit()
+    })();
+    table.give_back(left.map(|(_, to): Move| to));
+    outcome.map(drop)
 }

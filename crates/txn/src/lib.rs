@@ -28,6 +28,7 @@ pub use catalog::Catalog;
 pub use deferred::{Check, GoneKey};
 pub use engine::{Config, Engine};
 pub use firn_storage::{ColumnSpec, Guard, Held, IndexColumn, IndexSpec, RowLock, Str, Text, pin};
+pub use freezer::Progress;
 pub use native::{Columns, Key, TableAccess};
 pub use predicates::{Condition, Granularity};
 pub use statistics::{Counter, Running, Statistics};

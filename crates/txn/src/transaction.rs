@@ -16,8 +16,8 @@ use firn_base::{
 };
 use firn_log::RedoBuffer;
 use firn_storage::{
-    ColumnSpec, Found, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, MemoryBudget, Pressure, RowLock,
-    Table, WriteSet, is_long_string, pin,
+    ColumnSpec, Found, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, MemoryBudget, Move, Pressure,
+    RowLock, Table, WriteSet, is_long_string, pin,
 };
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -436,6 +436,19 @@ impl Transaction {
         let snapshot = self.snapshot;
         let deleted = table.delete(self.writes_to(table)?, snapshot, row, guard);
         deleted.inspect_err(|error| self.count_failure(error))
+    }
+
+    /// Moves a row to another slot; see [`Table::move_row`].
+    pub(crate) fn move_row(&mut self, table: &Arc<Table>, to: Move, guard: &Guard) -> Result<()> {
+        let snapshot = self.snapshot;
+        let room = self.ask_for_room(table, Change::Insert, || table.has_strings());
+        match room.and_then(|()| self.writes_to(table)) {
+            Ok(writes) => table.move_row(writes, snapshot, to, guard),
+            Err(error) => {
+                table.give_back([to.1]);
+                Err(error)
+            }
+        }
     }
 
     /// Locks a visible row until the transaction ends, or a savepoint from before is rolled back to: then

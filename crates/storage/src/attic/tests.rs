@@ -10,7 +10,7 @@ use crate::{
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use firn_base::random::Random;
-use firn_base::{Cell, ColumnId, Snapshot, SqlState, SqlType, Stamp};
+use firn_base::{BlockNumber, Cell, ColumnId, Snapshot, SqlState, SqlType, Stamp};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -49,8 +49,10 @@ struct Bench {
     attic: Attic,
     /// Batches that a client keeps, and what they showed.
     kept: Vec<(Vec<ScanBatch>, State)>,
-    /// How often blocks were frozen.
+    /// How often blocks were frozen, or gave up their memory, and rows moved.
     freezes: usize,
+    emptied: usize,
+    moved: usize,
 }
 
 fn name_of(key: i32) -> String {
@@ -102,6 +104,8 @@ impl Bench {
             attic: Attic::default(),
             kept: Vec::new(),
             freezes: 0,
+            emptied: 0,
+            moved: 0,
         }
     }
 
@@ -113,9 +117,68 @@ impl Bench {
             let at = self.at_most(self.running.len() as i64 - 1);
             self.change(at);
         }
+        let mut gaps = Vec::new();
         for block in cooling {
-            self.freezes += usize::from(self.table.freeze(block, &pin()) == Frozen::Yes);
+            match self.table.freeze(block, &pin()) {
+                Frozen::Yes => self.freezes += 1,
+                Frozen::HasGaps => gaps.push(block),
+                Frozen::Empty => self.emptied += usize::from(self.table.give_up_empty(block, &pin())),
+                Frozen::Hot | Frozen::HasVersions => {}
+            }
         }
+        if self.running.is_empty() {
+            self.move_rows(&gaps);
+        }
+    }
+
+    /// Has gaps closed by a transaction.
+    fn move_rows(&mut self, blocks: &[BlockNumber]) {
+        let most = self.at_most(5) + 1;
+        let moves = self.table.plan_moves(blocks, most);
+        self.begin();
+        let guard = &pin();
+        let Running { snapshot, writes, touched, .. } = &mut self.running[0];
+        for next in moves {
+            let mut key = [Cell::Null];
+            assert!(
+                self.table.read(*snapshot, next.0, &[KEY], &mut key, guard),
+                "rows are moved that are there"
+            );
+            touched.push(key[0].as_i32());
+            self.table.move_row(writes, *snapshot, next, guard).expect("nobody else writes");
+            self.moved += 1;
+        }
+        self.end(0);
+    }
+
+    /// More rows than a block holds come, and go again but for a few.
+    fn flood(&mut self) {
+        self.begin();
+        let guard = &pin();
+        let first = 10_000 * (self.now as i32 + 1);
+        let keys: Vec<i32> = (first..).take(self.random.uniform(1500, 4000) as usize).collect();
+        let Running { snapshot, writes, state, touched } = self.running.last_mut().expect("just begun");
+        let names: Vec<String> = keys.iter().map(|key| name_of(*key)).collect();
+        let rows: Vec<_> = (keys.iter().zip(&names))
+            .map(|(key, name)| [Cell::i32(*key), Cell::i64(3), Cell::i64(4), Cell::text(name)])
+            .collect();
+        self.table.insert_rows(writes, *snapshot, &rows, guard).unwrap();
+        state.extend(keys.iter().map(|key| (*key, (3, 4))));
+        touched.extend(&keys);
+        self.end(self.running.len() - 1);
+        self.begin();
+        let Running { snapshot, .. } = self.running[self.running.len() - 1];
+        for key in keys {
+            let Some(row) = self.find(snapshot, key) else { continue };
+            if self.at_most(400) == 0 {
+                continue;
+            }
+            let Running { writes, state, touched, .. } = self.running.last_mut().expect("just begun");
+            self.table.delete(writes, snapshot, row, guard).unwrap();
+            state.remove(&key);
+            touched.push(key);
+        }
+        self.end(self.running.len() - 1);
     }
 
     /// Everybody ends, and every slot is filled.
@@ -125,7 +188,7 @@ impl Bench {
         }
         self.held.clear();
         self.collect(usize::MAX);
-        for _ in 0..self.table.usage().free_slots {
+        for _ in 0..self.random.uniform(0, self.table.usage().free_slots.min(20) as i64) {
             self.begin();
             let key = 1000 + self.now as i32;
             let name = name_of(key);
@@ -428,7 +491,7 @@ impl Bench {
     }
 
     /// Everybody ends: nothing is left but the rows.
-    fn finish(mut self) -> usize {
+    fn finish(mut self) -> [usize; 3] {
         while !self.running.is_empty() {
             self.end(0);
         }
@@ -449,14 +512,14 @@ impl Bench {
             u64::from(block.allocated())
         });
         assert_eq!(slots.sum::<u64>(), rows as u64 + self.table.usage().free_slots, "slots are lost");
-        self.freezes
+        [self.freezes, self.emptied, self.moved]
     }
 }
 
 #[test]
 fn every_snapshot_sees_what_it_saw_whatever_has_been_moved_to_the_attic() {
     let (seeds, steps) = if cfg!(miri) { (1, 100) } else { (40, 1000) };
-    let mut freezes = 0;
+    let mut done = [0; 3];
     for seed in 0..seeds {
         println!("seed {seed}");
         let mut bench = Bench::new(seed);
@@ -466,7 +529,33 @@ fn every_snapshot_sees_what_it_saw_whatever_has_been_moved_to_the_attic() {
                 bench.check();
             }
         }
-        freezes += bench.finish();
+        done.iter_mut().zip(bench.finish()).for_each(|(all, more)| *all += more);
     }
-    assert!(freezes >= 5 * seeds as usize || cfg!(miri), "blocks were frozen {freezes} times");
+    assert!(cfg!(miri) || done[0] >= 5 * seeds as usize && done[2] >= seeds as usize, "{done:?}");
+}
+
+#[test]
+fn rows_move_together_and_empty_blocks_are_filled_again() {
+    let seeds = if cfg!(miri) { 0 } else { 6 };
+    let mut done = [0; 3];
+    for seed in 0..seeds {
+        println!("seed {seed}");
+        let mut bench = Bench::new(seed);
+        for _ in 0..6 {
+            (0..20).for_each(|_| bench.step());
+            bench.flood();
+            bench.check();
+            if bench.at_most(2) > 0 {
+                bench.calm();
+            }
+            for _ in 0..6 {
+                bench.freeze();
+                bench.collect(usize::MAX);
+                bench.check();
+            }
+        }
+        done.iter_mut().zip(bench.finish()).for_each(|(all, more)| *all += more);
+    }
+    println!("blocks were frozen and emptied, and rows moved, so often: {done:?}");
+    assert!(done.iter().all(|times| *times >= 3 * seeds as usize), "{done:?}");
 }

@@ -1,5 +1,6 @@
 //! Recovery: rows are put back where they were. One thread per row, no readers, no versions, no indexes yet.
 
+use super::slots::NONE;
 use super::{Rows, Table};
 use crate::arrow_rows::BatchRows;
 use crate::block::{Block, set_bits};
@@ -64,6 +65,8 @@ impl Table {
         }
         // Popped from the end: the lowest row ids first.
         free.reverse();
+        let last = self.blocks.len().checked_sub(1);
+        self.filling.store(last.unwrap_or(NONE), Ordering::Relaxed);
         self.rows.store(rows, Ordering::Relaxed);
         self.free_count.store(free.len(), Ordering::Relaxed);
         *self.free.lock() = free;

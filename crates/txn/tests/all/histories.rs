@@ -11,7 +11,7 @@ fn run(isolation: Isolation, checked_as: Isolation) {
     let transactions: usize =
         std::env::var("FIRN_HISTORY_TRANSACTIONS").map_or(3000, |text| text.parse().expect("a number"));
     for seed in 1..=4u64 {
-        let bank = Arc::new(Bank::open());
+        let bank = Arc::new(if seed % 2 == 0 { Bank::freezing() } else { Bank::open() });
         let workload = Workload { isolation, keys: 12, operations: 8, scans: seed > 2 };
         let workers: Vec<_> = (0..4u64)
             .map(|worker| {

@@ -16,10 +16,16 @@ use std::time::Duration;
 const DIRECTORY: &str = "FIRN_TEST_DIRECTORY";
 const ROUNDS: u32 = 15;
 
-/// Checkpoints all the time, in segments that are soon full.
+/// Checkpoints and freezes all the time, in segments that are soon full.
 fn real_config(directory: PathBuf) -> Config {
     let log = LogOptions { segment_bytes: 64 << 10, ..LogOptions::default() };
-    Config { directory: Some(directory), checkpoint_after_bytes: 100_000, log, ..config() }
+    Config {
+        directory: Some(directory),
+        checkpoint_after_bytes: 100_000,
+        log,
+        freeze_after: Some(Duration::ZERO),
+        ..config()
+    }
 }
 
 #[test]

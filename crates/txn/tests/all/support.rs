@@ -41,8 +41,14 @@ impl Typed {
 }
 
 impl Bank {
-    /// In memory, with blocks as small as they come, which are frozen as soon as may be.
+    /// In memory, with blocks as small as they come, which are never frozen: nobody is in the way of a transaction
+    /// that a test does not know of.
     pub fn open() -> Bank {
+        Bank::open_with(Config { freeze_after: None, ..Config::default() })
+    }
+
+    /// As [`Bank::open`], but blocks are frozen, and rows move, as soon as may be.
+    pub fn freezing() -> Bank {
         Bank::open_with(Config { freeze_after: Some(Duration::ZERO), ..Config::default() })
     }
 

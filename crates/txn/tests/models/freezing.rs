@@ -1,14 +1,14 @@
 //! Writing × freezing × reading × keeping what was read: blocks are frozen whenever nobody has a version in them, and
-//! thawed by whoever writes, in a copy if somebody keeps their rows.
+//! thawed by whoever writes, in a copy if somebody keeps their rows. And rows move to where others were deleted.
 
 use crate::schedule::explore;
 use crate::support::{BALANCE, Bank, NAME, commit};
-use crate::{bank_with, join, task};
+use crate::{committed, freezing_bank_with, join, statement, task};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use firn_base::{Cell, Result};
 use firn_storage::ScanBatch;
-use firn_txn::{Transaction, pin};
+use firn_txn::{Isolation, Transaction, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn balance_of(batches: &[ScanBatch]) -> i64 {
 }
 
 fn freezes() {
-    let bank = bank_with([(1, 0), (2, 0)]);
+    let bank = freezing_bank_with([(1, 0), (2, 0)]);
     let mut tx = bank.engine.begin();
     set(&bank, &mut tx, 0).unwrap();
     commit(tx);
@@ -102,4 +102,66 @@ fn nobody_meets_a_row_half_moved_and_what_was_given_out_stays() {
     // One run that is repeated may do without.
     let repeated = std::env::var("FIRN_MODEL_SEED").is_ok();
     assert!(repeated || FROZEN.load(Ordering::Relaxed) > 0, "no reader was given a frozen block");
+}
+
+/// How often a row was found elsewhere than before.
+static MOVED: AtomicUsize = AtomicUsize::new(0);
+
+/// Rows come and go, so that others move, while some of these are changed.
+fn moves() {
+    let bank = freezing_bank_with((1..=5).map(|key| (key, 100)));
+    let freezer = task(&bank, |bank| {
+        for _ in 0..10 {
+            bank.engine.freeze(Duration::ZERO);
+        }
+    });
+    let deleter = task(&bank, |bank| {
+        for key in [2, 1] {
+            committed(bank, Isolation::Serializable, |tx| {
+                statement(
+                    tx,
+                    |tx| if bank.balance(tx, key).is_some() { bank.delete(tx, key) } else { Ok(()) },
+                )
+            });
+        }
+        committed(bank, Isolation::Serializable, |tx| statement(tx, |tx| bank.insert(tx, 6, 100).map(drop)));
+    });
+    let writer = task(&bank, |bank| {
+        for isolation in [Isolation::Serializable, Isolation::ReadCommitted] {
+            committed(bank, isolation, |tx| {
+                for (key, by) in [(4, -1), (5, 1)] {
+                    statement(tx, |tx| {
+                        let balance = bank.balance(tx, key).expect("it stays, wherever it lies");
+                        bank.set_balance(tx, key, balance + by)
+                    })?;
+                }
+                Ok(())
+            });
+        }
+    });
+    let reader = task(&bank, |bank| {
+        for _ in 0..3 {
+            let tx = bank.engine.begin_read_only();
+            let rows = bank.scan(&tx);
+            let [fours, fives] = [4, 5].map(|key| rows.iter().filter(|row| row.0 == key).collect::<Vec<_>>());
+            assert!(fours.len() == 1 && fives.len() == 1 && fours[0].1 + fives[0].1 == 200, "{rows:?}");
+            assert_eq!(bank.scan(&tx), rows, "a snapshot does not change");
+        }
+    });
+    let place = |key| bank.find(&bank.engine.begin_read_only(), key, &pin()).expect("it stays");
+    let before = [4, 5].map(place);
+    join([freezer, deleter, writer, reader]);
+    assert_eq!(bank.scan(&bank.engine.begin()), [(3, 100), (4, 98), (5, 102), (6, 100)]);
+    for _ in 0..10 {
+        bank.engine.freeze(Duration::ZERO);
+    }
+    assert_eq!(bank.scan(&bank.engine.begin()), [(3, 100), (4, 98), (5, 102), (6, 100)]);
+    MOVED.fetch_add(usize::from([4, 5].map(place) != before), Ordering::Relaxed);
+}
+
+#[test]
+fn rows_that_move_are_found_and_no_change_of_them_is_lost() {
+    explore(moves);
+    let repeated = std::env::var("FIRN_MODEL_SEED").is_ok();
+    assert!(repeated || MOVED.load(Ordering::Relaxed) > 0, "no row has moved");
 }

@@ -3,7 +3,7 @@
 
 use crate::history::{Entry, Workload, check, run_reader, run_transaction};
 use crate::schedule::explore;
-use crate::{bank_with, join, task};
+use crate::{bank_with, freezing_bank_with, join, task};
 use firn_base::random::Random;
 use firn_txn::Isolation;
 use shuttle::rand::RngCore;
@@ -11,7 +11,7 @@ use shuttle::rand::RngCore;
 const TASKS: i64 = 3;
 
 fn histories(isolation: Isolation, scans: bool) {
-    let bank = bank_with([]);
+    let bank = if scans { freezing_bank_with([]) } else { bank_with([]) };
     let seed = shuttle::rand::thread_rng().next_u64();
     let workload = Workload { isolation, keys: 3, operations: 4, scans };
     let tasks: Vec<_> = (0..TASKS)

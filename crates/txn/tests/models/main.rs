@@ -42,7 +42,15 @@ fn join<T>(tasks: impl IntoIterator<Item = JoinHandle<T>>) -> Vec<T> {
 
 /// A bank with these accounts.
 fn bank_with(accounts: impl IntoIterator<Item = (i32, i64)>) -> Arc<Bank> {
-    let bank = Bank::open();
+    filled(Bank::open(), accounts)
+}
+
+/// As [`bank_with`], with blocks that are frozen as soon as may be.
+fn freezing_bank_with(accounts: impl IntoIterator<Item = (i32, i64)>) -> Arc<Bank> {
+    filled(Bank::freezing(), accounts)
+}
+
+fn filled(bank: Bank, accounts: impl IntoIterator<Item = (i32, i64)>) -> Arc<Bank> {
     let mut tx = bank.engine.begin();
     for (key, balance) in accounts {
         bank.insert(&mut tx, key, balance).unwrap();
