@@ -22,6 +22,7 @@ const LAYERS: &[(&str, May)] = &[
     ("firn-sql", May::Use(&["firn-base", "firn-txn", "firn-load", "firn-exec"])),
     ("firn-session", May::Use(&["firn-base", "firn-txn", "firn-sql"])),
     ("firn-wire", May::Use(&["firn-base", "firn-session"])),
+    ("firn-python", May::Use(&["firn-session"])),
     ("firn-server", May::UseAll),
     ("firn-bench", May::UseAll),
     ("firn-bench-compare", May::UseAll),

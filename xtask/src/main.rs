@@ -4,6 +4,7 @@ mod fuzz;
 mod layers;
 mod licences;
 mod metadata;
+mod python;
 mod steps;
 mod tidy;
 
@@ -13,14 +14,16 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test   all that a change must pass: tidy, clippy, every test, the models, PostgreSQL's clients as
-         far as they can be had, fuzz targets building, and Miri and ThreadSanitizer where their
-         toolchain is installed
+  test   all that a change must pass: tidy, clippy, every test, the models, PostgreSQL's clients and
+         the Python package as far as what they need can be had, fuzz targets building, and Miri
+         and ThreadSanitizer where their toolchain is installed
   ci     the same
   tidy   the rules of STYLE.md and docs/decisions that a program can check; quick
   soak [MINUTES]
          every model for so many minutes (2), ThreadSanitizer, and the long tests, which `test`
          leaves out (#[ignore])
+  python the Python package's step of `test` alone
+  wheel  the Python package's wheel, built for release; its path is the last line
   fuzz TARGET [SECONDS]
          feeds random bytes to a target of fuzz/ for a minute or so; keeps what it learns in
          fuzz/corpus and what breaks the target in fuzz/artifacts
@@ -36,6 +39,8 @@ fn main() -> ExitCode {
     let passed = match arguments[..] {
         ["test" | "ci"] => steps::test(root),
         ["tidy"] => tidy::run(root),
+        ["python"] => steps::python(root),
+        ["wheel"] => python::wheel(root),
         ["soak"] => steps::soak(root, 2),
         ["soak", minutes] => match minutes.parse() {
             Ok(minutes) => steps::soak(root, minutes),

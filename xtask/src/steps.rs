@@ -1,5 +1,6 @@
 //! The gate: its steps in order, all of them even when one fails, and a summary.
 
+use crate::python::Environment;
 use crate::{metadata, tidy};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -48,6 +49,7 @@ pub fn test(root: &Path) -> bool {
     });
     run.step("models", |run| run.cargo(&[&["test"][..], &MODELS].concat()));
     run.step("clients", Run::clients);
+    run.step("Python package", Run::python);
     run.step("fuzz targets build", |run| {
         run.cargo(&["build", "--manifest-path", "fuzz/Cargo.toml", "--locked"])
     });
@@ -81,6 +83,13 @@ pub fn test(root: &Path) -> bool {
         miri(&["-p", "firn-txn", "--test", "all", "--", "isolation::"])
     });
     run.step("thread sanitizer", Run::thread_sanitizer);
+    run.finish()
+}
+
+/// The Python package alone.
+pub fn python(root: &Path) -> bool {
+    let mut run = Run { root, steps: Vec::new(), count: Count::default(), remarks: Vec::new() };
+    run.step("Python package", Run::python);
     run.finish()
 }
 
@@ -139,6 +148,32 @@ impl Run<'_> {
         // Drivers stay from one run to the next.
         clients.env("FIRN_CLIENTS_CACHE", target.join("clients"));
         self.tests(&mut clients)
+    }
+
+    /// The Python package's wheel, installed and tried. It is built with the profile of the tests, so that
+    /// DataFusion is not compiled once more.
+    fn python(&mut self) -> Outcome {
+        let environment = match Environment::prepare(self.root) {
+            Ok(environment) => environment,
+            Err(why) => {
+                self.remarks.push(format!("SKIPPED Python package: {why}"));
+                return Outcome::Skipped("no Python environment can be had here");
+            }
+        };
+        if self.tests(&mut environment.build("dev")) != Outcome::Passed {
+            return Outcome::Failed;
+        }
+        let wheel = match environment.wheel() {
+            Ok(wheel) => wheel,
+            Err(error) => {
+                println!("{error}");
+                return Outcome::Failed;
+            }
+        };
+        match self.tests(&mut environment.install(&wheel)) {
+            Outcome::Passed => self.tests(&mut environment.test()),
+            failed => failed,
+        }
     }
 
     fn cargo(&mut self, arguments: &[&str]) -> Outcome {

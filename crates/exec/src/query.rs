@@ -19,18 +19,32 @@ use datafusion::optimizer::Optimizer;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
 use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
-use firn_base::sync::{Arc, AtomicBool, Ordering, RwLock};
+use firn_base::sync::{Arc, AtomicBool, OnceLock, Ordering, RwLock};
 use firn_base::{Result, Snapshot, Value, clock};
 use firn_txn::Transaction;
 use futures::{FutureExt, StreamExt};
+use std::fmt;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 /// A flag that stops a running plan. Clones share it.
-#[derive(Clone, Debug, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+#[derive(Clone, Default)]
+pub struct Cancel(Arc<Flag>);
+
+#[derive(Default)]
+struct Flag {
+    raised: AtomicBool,
+    /// Raises the flag when somebody looks at it.
+    watch: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
+}
+
+impl fmt::Debug for Cancel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Cancel").field(&self.0.raised).finish()
+    }
+}
 
 impl Cancel {
     /// A flag that is down.
@@ -40,17 +54,31 @@ impl Cancel {
 
     /// Raises it: what runs under it fails with 57014 soon.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.raised.store(true, Ordering::Relaxed);
     }
 
     /// Takes it down again, for the next statement.
     pub fn reset(&self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.0.raised.store(false, Ordering::Relaxed);
     }
 
     /// Whether it is up.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        if self.0.raised.load(Ordering::Relaxed) {
+            return true;
+        }
+        let raise = self.0.watch.get().is_some_and(|watch| watch());
+        if raise {
+            self.cancel();
+        }
+        raise
+    }
+
+    /// Has `watch` asked, by all who look at the flag and on their threads, whether it is to be raised. Only
+    /// the first one given counts.
+    pub fn watch(&self, watch: impl Fn() -> bool + Send + Sync + 'static) {
+        // A second one is dropped.
+        let _ = self.0.watch.set(Box::new(watch));
     }
 }
 

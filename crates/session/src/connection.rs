@@ -16,6 +16,7 @@ use crate::statement::{Prepared, Statement};
 use crate::timer::Alarm;
 use crate::utility::Cursor;
 use arrow_array::RecordBatch;
+use arrow_schema::Schema;
 use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicBool, Ordering};
 use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, clock, coerce};
@@ -24,6 +25,7 @@ use firn_sql::bind::SessionFacts;
 use firn_sql::plan::QueryOutput;
 use firn_sql::services::Services;
 use firn_sql::settings::Settings;
+use firn_sql::sources::{Source, Sources};
 use firn_sql::statement::{Parsed, Statement as Parse};
 use firn_sql::{Cancel, LockedRows, Plan, RunOptions, deferred, parse};
 use firn_txn::catalog::TableDef;
@@ -217,15 +219,18 @@ impl Connection {
     /// Prepares one statement. Types of parameters may be given; the others are inferred (42P18 if
     /// they cannot be). An empty text is fine.
     pub fn prepare_typed(&mut self, sql: &str, types: &[Option<ParameterType>]) -> Result<Statement> {
+        let prepared = self.try_prepare(sql, types);
+        if prepared.is_err() {
+            self.fail_block();
+        }
+        prepared
+    }
+
+    /// As [`Connection::prepare_typed`], but an error does not fail the transaction block: for callers that
+    /// try several types.
+    pub fn try_prepare(&mut self, sql: &str, types: &[Option<ParameterType>]) -> Result<Statement> {
         let prepared = catch_unwind(AssertUnwindSafe(|| self.prepare_inner(sql, types)));
-        let prepared = match prepared {
-            Ok(Ok(statement)) => Ok(statement),
-            Ok(Err(error)) => {
-                self.fail_block();
-                Err(error)
-            }
-            Err(panic) => Err(self.after_panic(&*panic)),
-        };
+        let prepared = prepared.unwrap_or_else(|panic| Err(self.after_panic(&*panic)));
         self.rest();
         prepared
     }
@@ -302,6 +307,10 @@ impl Connection {
         types: &[Option<ParameterType>],
         transaction: &Transaction,
     ) -> Result<Arc<Plan>> {
+        if !self.facts.sources.is_empty() {
+            // No other session could use the plan, and the cache would keep what its sources hold.
+            return Plan::new(transaction, &self.facts, parsed, types).map(Arc::new);
+        }
         let cache = &self.shared.plans;
         let usable = |plan: &Plan| plan.is_current(transaction, &self.facts);
         if let Some(plan) = cache.get(&parsed.text, types, usable) {
@@ -935,6 +944,50 @@ impl Connection {
             false => (SqlState::IDLE_SESSION_TIMEOUT, "terminating connection due to idle-session timeout"),
         };
         Error::new(state, message)
+    }
+
+    /// Has `watch` asked now and then, while a statement runs or waits or its rows are drawn, whether that is to
+    /// be cancelled: by whatever thread works for it, the calling one among them. For programs that get to know of
+    /// interrupts only by asking. Only the first one given counts.
+    pub fn watch(&self, watch: impl Fn() -> bool + Send + Sync + 'static) {
+        self.options.cancel.watch(watch);
+    }
+
+    // Sources.
+
+    /// Lets this connection read Arrow batches as a table of that name, until it gives the name to another one or
+    /// up. Such a source goes before tables of its name that are not qualified by their schema, and can only be read.
+    /// The batches are read where they lie. 0A000 if a column's type is near to none of SQL's, 42701 if two have
+    /// one name.
+    ///
+    /// ```
+    /// # use firn_base::Value;
+    /// # fn main() -> firn_base::Result<()> {
+    /// # let mut connection = firn_session::Database::memory()?.connect();
+    /// let batches = connection.query("SELECT 1 AS id, 'pencil' AS item UNION ALL SELECT 2, 'paper'")?;
+    /// connection.register("stationery", &batches[0].schema(), batches)?;
+    /// connection.execute("CREATE TABLE items AS SELECT * FROM stationery")?;
+    /// assert_eq!(connection.query_row("SELECT count(*) FROM items", &[])?, Some(vec![Value::BigInt(2)]));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn register(&mut self, name: &str, schema: &Schema, batches: Vec<RecordBatch>) -> Result<()> {
+        self.set_sources(self.facts.sources.with(name, Source::new(schema, batches)?));
+        Ok(())
+    }
+
+    /// Gives up a source. Rows of it that are still being drawn are not affected. 42704 if there is none.
+    pub fn unregister(&mut self, name: &str) -> Result<()> {
+        let without = self.facts.sources.without(name).ok_or_else(|| {
+            Error::new(SqlState::UNDEFINED_OBJECT, format!("source \"{name}\" is not registered"))
+        })?;
+        self.set_sources(without);
+        Ok(())
+    }
+
+    pub(crate) fn set_sources(&mut self, sources: Sources) {
+        self.facts = Arc::new(SessionFacts { sources, ..(*self.facts).clone() });
+        self.heed_settings();
     }
 
     /// A handle to cancel with.

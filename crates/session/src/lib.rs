@@ -83,6 +83,8 @@ mod deferred_tests;
 #[cfg(test)]
 mod locking_tests;
 #[cfg(test)]
+mod source_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod waiting_tests;
@@ -96,8 +98,10 @@ pub mod native {
 pub use connection::{CancelHandle, CommandTag, Connection, Outcome, Ran, TransactionStatus};
 pub use copy::{CopyIn, CopyOut};
 pub use database::Database;
+pub use firn_base as base;
 pub use firn_sql::Column;
 pub use firn_sql::copy::CopyFormat;
+pub use firn_sql::parse::{Numbered, number_parameters};
 pub use firn_sql::settings::parse_memory;
 pub use firn_txn::{Config, Running};
 pub use rows::{RowChunk, Rows};

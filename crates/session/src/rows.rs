@@ -8,6 +8,7 @@
 use crate::timer::Alarm;
 use crate::{Column, CommandTag};
 use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
 use firn_base::{Error, Result, SqlState, Value};
 use firn_sql::BatchStream;
@@ -32,6 +33,8 @@ pub struct Rows {
     rows: u64,
     /// Whether the command tag tells the rows that were counted here; else it was told.
     told: Option<u64>,
+    /// The schema of a stream's batches.
+    drawn: Option<SchemaRef>,
     source: Source,
 }
 
@@ -175,12 +178,12 @@ fn pull(stream: &mut Option<BatchStream>, alarm: &mut Option<Alarm>) -> Result<O
 impl Rows {
     /// Rows that are all there.
     pub(crate) fn ready(columns: Arc<[Column]>, verb: &'static str, values: Vec<Value>) -> Rows {
-        Rows { columns, verb, rows: 0, told: None, source: Source::Values(values) }
+        Rows { columns, verb, rows: 0, told: None, drawn: None, source: Source::Values(values) }
     }
 
     /// Rows that are all there, in pieces.
     pub(crate) fn chunks(columns: Arc<[Column]>, verb: &'static str, chunks: VecDeque<RowChunk>) -> Rows {
-        Rows { columns, verb, rows: 0, told: None, source: Source::Chunks(chunks) }
+        Rows { columns, verb, rows: 0, told: None, drawn: None, source: Source::Chunks(chunks) }
     }
 
     /// The command tag tells this many rows, however many are drawn.
@@ -197,8 +200,9 @@ impl Rows {
         alarm: Option<Alarm>,
         drawing: Drawing,
     ) -> Rows {
+        let drawn = Some(stream.schema());
         let own = OwnStream { stream: Some(stream), reading: Some(reading), alarm, drawing: Some(drawing) };
-        Rows { columns, verb, rows: 0, told: None, source: Source::Own(Box::new(own)) }
+        Rows { columns, verb, rows: 0, told: None, drawn, source: Source::Own(Box::new(own)) }
     }
 
     /// Rows of a stream in the connection's transaction.
@@ -210,6 +214,7 @@ impl Rows {
         failure: Arc<AtomicBool>,
         drawing: Drawing,
     ) -> (Rows, Weak<SharedStream>) {
+        let drawn = Some(stream.schema());
         let state = SharedState {
             stream: Some(stream),
             ahead: VecDeque::new(),
@@ -220,7 +225,7 @@ impl Rows {
         };
         let shared = Arc::new(SharedStream { state: Mutex::new(state), failure });
         let weak = Arc::downgrade(&shared);
-        (Rows { columns, verb, rows: 0, told: None, source: Source::Shared(shared) }, weak)
+        (Rows { columns, verb, rows: 0, told: None, drawn, source: Source::Shared(shared) }, weak)
     }
 
     /// Whether they are still in the making.
@@ -249,6 +254,31 @@ impl Rows {
             Some(RowChunk::Values(values)) => (values.len() / self.columns.len().max(1)) as u64,
         };
         Ok(chunk)
+    }
+
+    /// The columns as Arrow has them: those of [`Rows::next_batch`]. Every one may hold NULL.
+    pub fn schema(&self) -> SchemaRef {
+        let first = match &self.source {
+            Source::Chunks(chunks) => chunks.iter().find_map(|chunk| match chunk {
+                RowChunk::Batch(batch) => Some(batch.schema()),
+                RowChunk::Values(_) => None,
+            }),
+            _ => None,
+        };
+        firn_sql::copy::schema_of(
+            &self.columns,
+            self.drawn.as_ref().or(first.as_ref()).map(|schema| &**schema),
+        )
+    }
+
+    /// A chunk as a batch of that schema, which [`Rows::schema`] told before the first one. Columns of the engine's own
+    /// batches are not copied.
+    pub fn batch(chunk: RowChunk, columns: &[Column], schema: &SchemaRef) -> Result<RecordBatch> {
+        let batch = match chunk {
+            RowChunk::Batch(batch) => batch,
+            RowChunk::Values(values) => firn_sql::copy::batch_of(columns, values)?,
+        };
+        firn_sql::copy::with_schema(batch, schema)
     }
 
     /// The command tag, once `next_chunk` has returned `None`.

@@ -11,6 +11,7 @@ use firn_base::{Error, ParameterType, Result, SqlState, SqlType, Value};
 use firn_sql::names::Names;
 use firn_sql::plan::arguments;
 use firn_sql::settings::Settings;
+use firn_sql::sources::Sources;
 use firn_sql::statement::{
     Ddl, Parsed, QualifiedName, SettingStatement, Statement as Parse, TransactionControl, TransactionModes,
 };
@@ -138,8 +139,8 @@ impl Connection {
             Parse::Housekeeping(tag, name) => {
                 if let Some(name) = name {
                     self.with_reader(|connection, transaction| {
-                        let search_path = &connection.facts.search_path;
-                        Names { catalog: transaction.catalog(), search_path }.relation(name).map(|_| ())
+                        let names = Names::new(transaction.catalog(), &connection.facts);
+                        names.relation(name).map(|_| ())
                     })?;
                 }
                 done(tag)
@@ -250,7 +251,7 @@ impl Connection {
         self.cursors.clear();
         self.services.forget_sequences();
         self.services.with_settings(Settings::reset_all);
-        self.heed_settings();
+        self.set_sources(Sources::default());
         done("DISCARD ALL")
     }
 
@@ -415,8 +416,7 @@ impl Connection {
         }
         let is_first = self.block.is_unused();
         self.in_transaction(|connection, transaction| {
-            let search_path = &connection.facts.search_path;
-            let known = Names { catalog: transaction.catalog(), search_path };
+            let known = Names::new(transaction.catalog(), &connection.facts);
             let constraints = names.map(|names| known.constraints_to_set(names, deferred)).transpose()?;
             transaction.set_constraints(constraints.as_deref(), deferred);
             match deferred {
@@ -441,8 +441,7 @@ impl Connection {
         }
         self.in_transaction(|connection, transaction| {
             for name in names {
-                let search_path = &connection.facts.search_path;
-                let table = Names { catalog: transaction.catalog(), search_path }.table(name)?;
+                let table = Names::new(transaction.catalog(), &connection.facts).table(name)?;
                 let storage = transaction.table(table.storage());
                 transaction.lock_exclusive(&storage)?;
             }

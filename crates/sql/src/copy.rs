@@ -6,8 +6,10 @@
 use crate::bind::{Binder, SessionFacts, columns_of};
 use crate::names::{Names, Relation, missing_column};
 use crate::statement::{Copy, CopyOption, CopySubject, QualifiedName, quote_ident};
-use datafusion::arrow::array::{ArrayRef, RecordBatch};
-use datafusion::arrow::datatypes::Schema;
+use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
+use datafusion::arrow::error::ArrowError;
 use datafusion::catalog::MemTable;
 use datafusion::common::ScalarValue;
 use datafusion::datasource::provider_as_source;
@@ -46,7 +48,7 @@ impl CopyFrom {
         zone: TimeZoneSetting,
     ) -> Result<CopyFrom> {
         let CopySubject::Into(name, names) = &copy.subject else { panic!("COPY FROM fills a table") };
-        let catalog_names = Names { catalog: transaction.catalog(), search_path: &facts.search_path };
+        let catalog_names = Names::new(transaction.catalog(), facts);
         let table = match catalog_names.relation(name)? {
             Relation::Table(table) => table,
             other => {
@@ -259,7 +261,7 @@ fn table_query(
     name: &QualifiedName,
     columns: Option<&[String]>,
 ) -> Result<Box<ast::Query>> {
-    let names = Names { catalog: transaction.catalog(), search_path: &facts.search_path };
+    let names = Names::new(transaction.catalog(), facts);
     let table = match names.relation(name)? {
         Relation::Table(table) => table,
         other => {
@@ -437,6 +439,40 @@ pub fn values_of(batch: &RecordBatch, types: &[SqlType], values: &mut Vec<Value>
         }
     }
     Ok(())
+}
+
+/// The schema of a result as those who get it see it: names without what keeps equal ones apart in plans. Where
+/// columns hold arrays, `drawn` is the schema that their batches have by themselves.
+pub fn schema_of(columns: &[crate::Column], drawn: Option<&Schema>) -> SchemaRef {
+    let field = |(position, column): (usize, &crate::Column)| match (drawn, column.element) {
+        (Some(drawn), Some(element)) => {
+            Arc::new(Field::new(&column.name, array_type(drawn.field(position).data_type(), element), true))
+        }
+        _ => firn_exec::types::field(&column.name, column.ty),
+    };
+    Arc::new(Schema::new(columns.iter().enumerate().map(field).collect::<Vec<_>>()))
+}
+
+/// The type of arrays of so many dimensions as another one's, whose elements are of `element`'s own Arrow type.
+fn array_type(drawn: &DataType, element: SqlType) -> DataType {
+    match drawn {
+        DataType::List(inner) => {
+            DataType::List(Arc::new(Field::new_list_field(array_type(inner.data_type(), element), true)))
+        }
+        _ => firn_exec::types::data_type(element),
+    }
+}
+
+/// A batch under such a schema. Columns are cast only where operators have yielded another type than the plan said.
+pub fn with_schema(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+    let external = |error: ArrowError| firn_exec::error::from_datafusion(error.into());
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    let fit = |(column, field): (&ArrayRef, &FieldRef)| match column.data_type() == field.data_type() {
+        true => Ok(Arc::clone(column)),
+        false => cast(column, field.data_type()),
+    };
+    let columns = batch.columns().iter().zip(schema.fields()).map(fit).collect::<std::result::Result<_, _>>();
+    RecordBatch::try_new_with_options(schema.clone(), columns.map_err(external)?, &options).map_err(external)
 }
 
 /// The batch that holds these values, row-major.

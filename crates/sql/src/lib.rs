@@ -15,6 +15,7 @@ pub mod copy;
 pub mod ddl;
 pub mod services;
 pub mod settings;
+pub mod sources;
 
 mod information_schema;
 pub mod pg_catalog;

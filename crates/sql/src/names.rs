@@ -2,6 +2,8 @@
 //!
 //! Tables, views, sequences and indexes of one schema share their names, as in PostgreSQL.
 
+use crate::bind::SessionFacts;
+use crate::sources::Sources;
 use crate::statement::{ObjectKind, QualifiedName};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
@@ -48,10 +50,34 @@ pub struct Names<'a> {
     /// The catalog.
     pub catalog: &'a Catalog,
     /// The schemas, in order.
-    pub search_path: &'a [String],
+    search_path: &'a [String],
+    /// What goes before all of them.
+    sources: Option<&'a Sources>,
 }
 
 impl<'a> Names<'a> {
+    /// Names as a session sees them.
+    pub fn new(catalog: &'a Catalog, facts: &'a SessionFacts) -> Names<'a> {
+        Names { catalog, search_path: &facts.search_path, sources: Some(&facts.sources) }
+    }
+
+    /// Names that say their schema.
+    pub fn qualified(catalog: &'a Catalog) -> Names<'a> {
+        Names { catalog, search_path: &[], sources: None }
+    }
+
+    /// Sources can only be read, and those who read look there first ([`Sources::find`]): 42809.
+    pub fn refuse_source(&self, name: &QualifiedName) -> Result<()> {
+        match self.sources.and_then(|sources| sources.find(name.schema.as_deref(), &name.name)) {
+            None => Ok(()),
+            Some(_) => Err(Error::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("\"{}\" is a registered source, which can only be read by queries", name.name),
+            )
+            .with_hint("A table of that name can be reached by its schema.")),
+        }
+    }
+
     /// The schema of that name; 3F000 without one.
     pub fn schema(&self, name: &str) -> Result<&'a Arc<SchemaDef>> {
         self.find_schema(name).ok_or_else(|| {
@@ -111,11 +137,13 @@ impl<'a> Names<'a> {
 
     /// What a name stands for; 42P01 if nothing, 3F000 if its schema does not exist.
     pub fn relation(&self, name: &QualifiedName) -> Result<Relation> {
+        self.refuse_source(name)?;
         self.find(name).ok_or_else(|| missing_relation(name))
     }
 
     /// The object of that kind; 42809 if the name is another kind's.
     pub fn object(&self, kind: ObjectKind, name: &QualifiedName) -> Result<Relation> {
+        self.refuse_source(name)?;
         match self.find(name) {
             Some(relation) if relation.kind() == kind => Ok(relation),
             Some(_) => Err(wrong_kind(kind, &name.name)),

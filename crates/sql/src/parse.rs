@@ -52,6 +52,62 @@ pub fn parse_one(text: &str) -> Result<Option<Parsed>> {
     }
 }
 
+/// A statement whose question marks have become `$1`, `$2`, …
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Numbered {
+    /// Its text.
+    pub text: String,
+    /// Where the numbers begin, in characters from 1, and how many characters longer than a question mark they are.
+    grown: Vec<(u32, u32)>,
+}
+
+impl Numbered {
+    /// The position in the original text, in characters from 1, of one in this.
+    pub fn original(&self, position: u32) -> u32 {
+        let before = self.grown.iter().take_while(|(start, _)| *start < position);
+        position - before.map(|(start, longer)| (*longer).min(position - start)).sum::<u32>()
+    }
+}
+
+/// A text in which question marks stand for parameters, in order; `None` if it has none, and 42601 if it has both
+/// kinds. Question marks in strings, names and comments are left alone, and operators have none in this dialect.
+pub fn number_parameters(text: &str) -> Result<Option<Numbered>> {
+    if !text.contains('?') {
+        return Ok(None);
+    }
+    let source = Source::new(text);
+    let tokens = source.tokens()?;
+    let is_text = |token: &Token| match token {
+        Token::Word(_) | Token::Number(..) | Token::Placeholder(_) => true,
+        // Everything else that is quoted somehow.
+        other => other.to_string().contains(['\'', '"', '$']),
+    };
+    let mut numbered = Numbered { text: String::with_capacity(text.len() + 16), grown: Vec::new() };
+    let (mut done, mut characters) = (0, 0);
+    for token in tokens.iter().filter(|token| !is_text(&token.token)) {
+        let (start, end) = (source.byte(token.span.start), source.byte(token.span.end));
+        for (offset, _) in text[start..end].match_indices('?') {
+            let before = &text[done..start + offset];
+            let number = format!("${}", numbered.grown.len() + 1);
+            numbered.text.push_str(before);
+            numbered.text.push_str(&number);
+            done = start + offset + 1;
+            characters += before.chars().count() as u32;
+            numbered.grown.push((characters + 1, number.len() as u32 - 1));
+            characters += number.len() as u32;
+        }
+    }
+    if numbered.grown.is_empty() {
+        return Ok(None);
+    }
+    if let Some(token) = tokens.iter().find(|token| matches!(token.token, Token::Placeholder(_))) {
+        return Err(Error::new(SqlState::SYNTAX_ERROR, "parameters are written either ? or $1, $2, …")
+            .with_position(source.character(source.byte(token.span.start))));
+    }
+    numbered.text.push_str(&text[done..]);
+    Ok(Some(numbered))
+}
+
 /// An expression, such as the text of a default or a check.
 pub fn parse_expression(text: &str) -> Result<datafusion::sql::sqlparser::ast::Expr> {
     let source = Source::new(text);
@@ -224,6 +280,31 @@ fn split_location(message: &str) -> (&str, Option<Location>) {
 mod tests {
     use super::*;
     use crate::statement::*;
+
+    #[test]
+    fn question_marks_become_numbered_parameters_where_they_are_no_text() {
+        let numbered = |text: &str| number_parameters(text).unwrap().map(|numbered| numbered.text);
+        for (text, expected) in [
+            ("SELECT ?", "SELECT $1"),
+            ("SELECT ?||'?' -- ?\n, a+?-?", "SELECT $1||'?' -- ?\n, a+$2-$3"),
+            (
+                "SELECT \"?\", /* ? */ E'\\'?', $$?$$, b FROM t WHERE b=? AND(?)IS NULL",
+                "SELECT \"?\", /* ? */ E'\\'?', $$?$$, b FROM t WHERE b=$1 AND($2)IS NULL",
+            ),
+            ("SELECT 'ä', ?::int", "SELECT 'ä', $1::int"),
+        ] {
+            assert_eq!(numbered(text).as_deref(), Some(expected), "{text}");
+        }
+        for text in ["SELECT 1", "SELECT '?'", "SELECT \"?\" -- ?"] {
+            assert_eq!(numbered(text), None, "{text}");
+        }
+        let both = number_parameters("SELECT ?, $1").unwrap_err();
+        assert_eq!((both.state(), both.position()), (SqlState::SYNTAX_ERROR, Some(11)));
+        let numbered = number_parameters("SELECT 'ä', ?, ?, x").unwrap().unwrap();
+        let positions = [1, 13, 14, 15, 17, 21].map(|position| numbered.original(position));
+        assert_eq!(numbered.text, "SELECT 'ä', $1, $2, x");
+        assert_eq!(positions, [1, 13, 13, 14, 16, 19]);
+    }
 
     fn one(text: &str) -> Statement {
         parse_one(text).unwrap().unwrap().statement

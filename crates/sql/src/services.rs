@@ -118,7 +118,7 @@ impl Services {
     fn sequence(&self, state: &State, name: &str) -> Result<Arc<SequenceDef>> {
         let name = parse_qualified(name)?;
         let catalog = state.catalog.clone().unwrap_or_else(|| self.engine.catalog());
-        Names { catalog: &catalog, search_path: &state.facts.search_path }.sequence(&name)
+        Names::new(&catalog, &state.facts).sequence(&name)
     }
 
     fn refuse_read_only(&self, function: &str) -> Result<()> {

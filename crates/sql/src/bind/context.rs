@@ -85,6 +85,9 @@ impl<'b> Context<'b> {
             Some(name) => (true, name),
             None => (false, reference.table()),
         };
+        if let Some(source) = self.binder.facts.sources.find(reference.schema(), name) {
+            return Ok(provider_as_source(source.clone()));
+        }
         let name = QualifiedName { schema: reference.schema().map(str::to_owned), name: name.to_owned() };
         if let Some(provider) = self.system_table(&name) {
             return Ok(provider_as_source(provider));

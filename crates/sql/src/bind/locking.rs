@@ -89,6 +89,8 @@ impl Binder<'_> {
                     let schema = name.schema.as_deref().unwrap_or("pg_catalog");
                     if name.schema.is_none() && with.contains(&name.name) {
                         (called, Item::With)
+                    } else if self.facts.sources.find(name.schema.as_deref(), &name.name).is_some() {
+                        continue;
                     } else if pg_catalog::provider(schema, &name.name, self.catalog, self.facts).is_some() {
                         (called, Item::System)
                     } else if let Ok(Relation::Sequence(_)) = self.names().relation(&name) {

@@ -33,6 +33,7 @@ use self::context::Context;
 use self::parameters::Parameters;
 use crate::names::Names;
 use crate::pg_catalog;
+use crate::sources::Sources;
 use crate::statement::qualified_name;
 use datafusion::common::{DFSchema, DataFusionError};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
@@ -60,6 +61,8 @@ pub struct SessionFacts {
     pub database: String,
     /// The time zone in which literals of moments without one are read.
     pub time_zone: String,
+    /// What names stand for before they are looked up in any schema.
+    pub sources: Sources,
 }
 
 impl Default for SessionFacts {
@@ -69,6 +72,7 @@ impl Default for SessionFacts {
             user: "firn".to_owned(),
             database: "firn".to_owned(),
             time_zone: "UTC".to_owned(),
+            sources: Sources::default(),
         }
     }
 }
@@ -226,7 +230,7 @@ impl<'a> Binder<'a> {
     }
 
     fn names(&self) -> Names<'_> {
-        Names { catalog: self.catalog, search_path: &self.facts.search_path }
+        Names::new(self.catalog, self.facts)
     }
 
     fn provider(&self, table: &Arc<TableDef>) -> FirnTable {

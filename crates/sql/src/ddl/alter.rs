@@ -16,6 +16,7 @@ pub(super) fn table(
     if_exists: bool,
     operations: &[TableOperation],
 ) -> Result<()> {
+    context.names().refuse_source(name)?;
     let oid = match context.names().find(name) {
         Some(Relation::Table(table)) => table.oid,
         Some(_) => return Err(crate::names::wrong_kind(ObjectKind::Table, &name.name)),
@@ -547,6 +548,7 @@ fn relation_to_alter(
     if_exists: bool,
     name: &QualifiedName,
 ) -> Result<Option<Relation>> {
+    context.names().refuse_source(name)?;
     match context.names().find(name) {
         Some(relation) if kind == ObjectKind::Table || relation.kind() == kind => Ok(Some(relation)),
         Some(_) => Err(crate::names::wrong_kind(kind, &name.name)),

@@ -103,7 +103,7 @@ fn drop_value<T>(result: Result<T>) -> Result<()> {
 
 impl Context<'_> {
     fn names(&self) -> Names<'_> {
-        Names { catalog: self.transaction.catalog(), search_path: &self.facts.search_path }
+        Names::new(self.transaction.catalog(), self.facts)
     }
 
     fn catalog_mut(&mut self) -> Result<&mut Catalog> {

@@ -69,6 +69,7 @@ pub(super) fn alter(
     if_exists: bool,
     options: &SequenceOptions,
 ) -> Result<()> {
+    context.names().refuse_source(name)?;
     let old = match context.names().find(name) {
         Some(Relation::Sequence(sequence)) => sequence,
         Some(_) => return Err(crate::names::wrong_kind(ObjectKind::Sequence, &name.name)),

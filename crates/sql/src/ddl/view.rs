@@ -44,7 +44,7 @@ pub(super) fn create(
     }
     let mut query = query.clone();
     expand_wildcards(context, &mut query);
-    qualify(context, &mut query);
+    qualify(context, &mut query)?;
     let oid = old.as_ref().map_or_else(|| context.allocate(), |old| old.oid);
     let view = ViewDef {
         oid,
@@ -96,7 +96,7 @@ fn keeps_columns(old: &ViewDef, new: &[(String, firn_base::SqlType)]) -> Result<
 /// Every table and view that a view's text names.
 pub(super) fn dependencies(catalog: &Catalog, view: &ViewDef) -> Vec<Oid> {
     let Ok(query) = crate::parse::parse_query(&view.query) else { return Vec::new() };
-    let names = Names { catalog, search_path: &[] };
+    let names = Names::qualified(catalog);
     let mut found = Vec::new();
     let _ = ast::visit_relations(&query, |name| {
         // Unqualified names are those of WITH and of functions.
@@ -228,21 +228,31 @@ fn common_tables(query: &ast::Query) -> BTreeSet<String> {
     visitor.0
 }
 
-/// Qualifies every relation by its schema, so that the search path no longer matters.
-fn qualify(context: &Context<'_>, query: &mut ast::Query) {
+/// Qualifies every relation by its schema, so that the search path no longer matters. 42809 for a source, which
+/// other sessions do not have.
+fn qualify(context: &Context<'_>, query: &mut ast::Query) -> Result<()> {
     let local = common_tables(query);
     let names = context.names();
-    let _ = ast::visit_relations_mut(query, |name| {
+    let visited = ast::visit_relations_mut(query, |name| {
         if let Ok(found) = qualified_name(name)
             && found.schema.is_none()
             && !local.contains(&found.name)
-            && let Some(relation) = names.find(&found)
-            && let Some(schema) = names.catalog.schemas.get(&relation.schema())
         {
-            *name = object_name(&schema.name, &found.name);
+            if let Err(error) = names.refuse_source(&found) {
+                return ControlFlow::Break(error);
+            }
+            if let Some(relation) = names.find(&found)
+                && let Some(schema) = names.catalog.schemas.get(&relation.schema())
+            {
+                *name = object_name(&schema.name, &found.name);
+            }
         }
-        ControlFlow::<()>::Continue(())
+        ControlFlow::Continue(())
     });
+    match visited {
+        ControlFlow::Break(error) => Err(error),
+        ControlFlow::Continue(()) => Ok(()),
+    }
 }
 
 /// Writes `*` out in the outermost SELECT over plain tables, so that columns that come later stay

@@ -1,0 +1,464 @@
+"""Connections and cursors: DB-API 2.0, and what goes beyond it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import random
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from firndb import _errors, _firndb
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    import pandas
+    import polars
+    import pyarrow
+
+__all__ = ["Connection", "Cursor", "apilevel", "connect", "paramstyle", "threadsafety"]
+
+apilevel = "2.0"
+"""PEP 249."""
+threadsafety = 2
+"""Threads may share the module and connections, of which one statement runs at a time; not cursors."""
+paramstyle = "qmark"
+"""``WHERE id = ?``; the engine's own ``WHERE id = $1`` is understood as well."""
+
+Row = tuple[Any, ...]
+Parameters = Sequence[Any]
+Isolation = Literal["serializable", "repeatable read", "read committed"]
+T = TypeVar("T")
+
+_LONGEST_PAUSE_S = 0.05
+
+# Those that are open, to be closed in good order before the interpreter goes.
+_sessions: weakref.WeakSet[_firndb.Session] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for session in list(_sessions):
+        session.cancel()
+    for session in list(_sessions):
+        session.close()
+
+
+atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_firndb._after_fork_in_child)
+
+
+def connect(
+    database: str | os.PathLike[str] = ":memory:",
+    *,
+    autocommit: bool = False,
+    memory_limit: int | str | None = None,
+    **settings: object,
+) -> Connection:
+    """Opens a database and connects to it.
+
+    ``database`` is a directory, made if it is missing, or ``":memory:"`` for a new database that goes with its last
+    connection. Connections of one process share a directory; a second process is refused (55006).
+
+    ``autocommit`` has every statement commit by itself. Without it a transaction begins with the first
+    statement and lasts until :meth:`Connection.commit` or :meth:`Connection.rollback`, as DB-API wants it.
+    ``memory_limit`` bounds what the database's store holds, in bytes or as ``"8GiB"``. Other arguments are
+    settings as ``SET`` takes them: ``connect(path, statement_timeout="5s")``.
+    """
+    directory = None if database == ":memory:" else os.fspath(database)
+    limit = None if memory_limit is None else str(memory_limit)
+    connection = Connection(_firndb.connect(directory, limit, autocommit))
+    try:
+        for name, value in settings.items():
+            connection._session.set(name, _setting(value))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _setting(value: object) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return str(value)
+
+
+class Connection:
+    """A connection, for any number of threads, one statement at a time. :func:`connect` makes it.
+
+    As a context manager it commits at the end, or rolls back after an exception, and closes.
+    """
+
+    Warning = _errors.Warning
+    Error = _errors.Error
+    InterfaceError = _errors.InterfaceError
+    DatabaseError = _errors.DatabaseError
+    DataError = _errors.DataError
+    OperationalError = _errors.OperationalError
+    IntegrityError = _errors.IntegrityError
+    InternalError = _errors.InternalError
+    ProgrammingError = _errors.ProgrammingError
+    NotSupportedError = _errors.NotSupportedError
+
+    def __init__(self, session: _firndb.Session) -> None:
+        self._session = session
+        _sessions.add(session)
+
+    def connect(self, *, autocommit: bool | None = None) -> Connection:
+        """Another connection to the same database, with transactions and settings of its own."""
+        wanted = self.autocommit if autocommit is None else autocommit
+        return Connection(self._session.connect(wanted))
+
+    def cursor(self) -> Cursor:
+        """A cursor. Cursors of one connection share its transaction."""
+        if self.closed:
+            raise _errors.InterfaceError("the connection is closed")
+        return Cursor(self)
+
+    def execute(self, sql: str, parameters: Parameters | None = None) -> Cursor:
+        """Runs a statement on a new cursor."""
+        return self.cursor().execute(sql, parameters)
+
+    def executemany(self, sql: str, parameters: Iterable[Parameters]) -> Cursor:
+        """Runs a statement for each of the sequences of values, on a new cursor."""
+        return self.cursor().executemany(sql, parameters)
+
+    def executescript(self, sql: str) -> None:
+        """Runs statements separated by semicolons, without parameters; their rows are thrown away."""
+        self._session.executescript(sql)
+
+    # Transactions.
+
+    def commit(self) -> None:
+        """Commits the transaction that is open, if one is."""
+        self._session.end(True)
+
+    def rollback(self) -> None:
+        """Takes back what the open transaction has done."""
+        self._session.end(False)
+
+    @property
+    def autocommit(self) -> bool:
+        """Whether every statement commits by itself; can be set while no transaction is open."""
+        return self._session.autocommit
+
+    @autocommit.setter
+    def autocommit(self, value: bool) -> None:
+        self._session.autocommit = value
+
+    @property
+    def in_transaction(self) -> bool:
+        """Whether a transaction is open, failed ones among them."""
+        return self._session.transaction_status != "idle"
+
+    @contextmanager
+    def transaction(
+        self, *, isolation: Isolation | None = None, read_only: bool = False
+    ) -> Iterator[Connection]:
+        """A transaction that commits when the block ends and rolls back when it raises.
+
+        Inside another one it is a savepoint, which has neither ``isolation`` nor ``read_only`` of its own.
+        """
+        session = self._session
+        if session.transaction_status != "idle":
+            if isolation is not None or read_only:
+                raise _errors.from_engine(
+                    "25001",
+                    "isolation and read_only cannot change inside a transaction",
+                    None,
+                    "Call commit() or rollback() first.",
+                    *(None,) * 5,
+                )
+            begin, commit, rollback = (
+                "SAVEPOINT firndb",
+                ["RELEASE SAVEPOINT firndb"],
+                ["ROLLBACK TO SAVEPOINT firndb", "RELEASE SAVEPOINT firndb"],
+            )
+        else:
+            begin = "BEGIN"
+            if isolation is not None:
+                if isolation not in ("serializable", "repeatable read", "read committed"):
+                    raise ValueError(f"there is no isolation level {isolation!r}")
+                begin += f" ISOLATION LEVEL {isolation}"
+            if read_only:
+                begin += " READ ONLY"
+            commit, rollback = ["COMMIT"], ["ROLLBACK"]
+        session.execute(begin).close()
+        try:
+            yield self
+            if commit == ["COMMIT"]:
+                session.end(True)
+            else:
+                for statement in commit:
+                    session.execute(statement).close()
+        except BaseException:
+            if not session.closed and session.transaction_status != "idle":
+                for statement in rollback:
+                    session.execute(statement).close()
+            raise
+
+    def retry(
+        self,
+        work: Callable[[Connection], T],
+        *,
+        attempts: int = 20,
+        isolation: Isolation | None = None,
+        read_only: bool = False,
+    ) -> T:
+        """Runs ``work(connection)`` in a transaction and commits; again after a :class:`SerializationFailure`.
+
+        ``work`` may run several times, so it should change nothing but the database. The last of ``attempts``
+        raises what it met.
+        """
+        if self.in_transaction:
+            raise _errors.from_engine(
+                "25001",
+                "retry() begins a transaction, and one is open already",
+                None,
+                "Call commit() or rollback() first.",
+                *(None,) * 5,
+            )
+        if attempts < 1:
+            raise ValueError("attempts must be positive")
+        for attempt in range(1, attempts + 1):
+            try:
+                with self.transaction(isolation=isolation, read_only=read_only):
+                    return work(self)
+            except _errors.SerializationFailure:
+                if attempt == attempts:
+                    raise
+                # Others go ahead, for a random while that may double each time.
+                time.sleep(random.uniform(0, min(_LONGEST_PAUSE_S, 0.0001 * 2**attempt)))
+        raise AssertionError("the last attempt returns or raises")
+
+    # Sources.
+
+    def register(self, name: str, table: object) -> None:
+        """Has ``name`` stand for a table of pyarrow, pandas or Polars in this connection's statements.
+
+        Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` will do; a stream is read to its end now.
+        Nothing is copied, so the table must not change while it is registered. It goes before tables of
+        that name, and can only be read: ``INSERT INTO t SELECT * FROM name``.
+        """
+        self._session.register(name, table)
+
+    def unregister(self, name: str) -> None:
+        """Takes a name back."""
+        self._session.unregister(name)
+
+    # The rest.
+
+    def cancel(self) -> None:
+        """Has the statement that is running fail with :class:`QueryCanceled`; for other threads."""
+        self._session.cancel()
+
+    def notices(self) -> list[str]:
+        """What statements had to say since this was last called; at most the last 100."""
+        return self._session.notices()
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return self._session.closed
+
+    def close(self) -> None:
+        """Rolls back and closes; the database too, if this was its last connection. Again is fine."""
+        self._session.close()
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None and not self.closed:
+                self.commit()
+        finally:
+            self.close()
+
+    def __repr__(self) -> str:
+        return f"<firndb.Connection {'closed' if self.closed else self._session.transaction_status}>"
+
+
+class Cursor:
+    """Runs statements and draws their rows, which are not gathered before somebody asks for them.
+
+    It can be iterated over, is a context manager that closes, and exports itself to whoever understands
+    Arrow (``pyarrow.table(cursor)``, ``polars.DataFrame(cursor)``).
+    """
+
+    arraysize: int
+    """How many rows :meth:`fetchmany` yields."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.arraysize = 1
+        self._connection = connection
+        self._result: _firndb.RowSet | None = None
+        self._closed = False
+
+    @property
+    def connection(self) -> Connection:
+        """The connection that it belongs to."""
+        return self._connection
+
+    def execute(self, sql: str, parameters: Parameters | None = None) -> Cursor:
+        """Runs one statement, with a value for each ``?`` (or ``$1``, ``$2``, …) in it."""
+        self._run(lambda session: session.execute(sql, parameters))
+        return self
+
+    def executemany(self, sql: str, parameters: Iterable[Parameters]) -> Cursor:
+        """Runs a statement that changes rows for each of the sequences of values; for all of them or none."""
+        self._run(lambda session: session.executemany(sql, parameters))
+        return self
+
+    def _run(self, run: Callable[[_firndb.Session], _firndb.RowSet]) -> None:
+        if self._closed:
+            raise _errors.InterfaceError("the cursor is closed")
+        if self._result is not None:
+            # Rows of the block would be read ahead otherwise.
+            self._result.close()
+            self._result = None
+        self._result = run(self._connection._session)
+
+    def _rows(self) -> _firndb.RowSet:
+        if self._closed:
+            raise _errors.InterfaceError("the cursor is closed")
+        if self._result is None:
+            raise _errors.InterfaceError("no statement has been executed")
+        return self._result
+
+    @property
+    def description(
+        self,
+    ) -> list[tuple[str, str, None, None, int | None, int | None, None]] | None:
+        """Name, type, precision and scale of each column, at their places in DB-API's seven."""
+        columns = None if self._result is None else self._result.columns_of
+        if columns is None:
+            return None
+        return [
+            (name, kind, None, None, precision, scale, None)
+            for name, kind, precision, scale in columns
+        ]
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows were changed, or fetched once all have been; -1 while nobody knows."""
+        return -1 if self._result is None else self._result.rowcount
+
+    @property
+    def statusmessage(self) -> str | None:
+        """What the statement did, as PostgreSQL says it: ``INSERT 0 3``."""
+        return None if self._result is None else self._result.statusmessage
+
+    def fetchone(self) -> Row | None:
+        """The next row; None when there is no more."""
+        return self._rows().fetchone()
+
+    def fetchmany(self, size: int | None = None) -> list[Row]:
+        """The next rows: ``size`` at most, :attr:`arraysize` without."""
+        size = self.arraysize if size is None else size
+        if size < 0:
+            raise ValueError("size must not be negative")
+        return self._rows().fetch(size)
+
+    def fetchall(self) -> list[Row]:
+        """All rows that are left."""
+        return self._rows().fetch()
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._rows())
+
+    def __next__(self) -> Row:
+        row = self._rows().fetchone()
+        if row is None:
+            raise StopIteration
+        return row
+
+    # Arrow.
+
+    def arrow(self) -> pyarrow.Table:
+        """The rows that are left as a table of pyarrow, without copying what the engine has as Arrow."""
+        import pyarrow
+
+        return pyarrow.table(self._rows().batches())
+
+    def record_batches(self) -> pyarrow.RecordBatchReader:
+        """The rows that are left as batches of pyarrow, each drawn when it is asked for."""
+        import pyarrow
+
+        rows = self._rows()
+
+        def batches() -> Iterator[pyarrow.RecordBatch]:
+            # Not the stream itself, which would turn our exceptions into pyarrow's.
+            while (batch := rows.next_batch()) is not None:
+                yield from pyarrow.RecordBatchReader.from_stream(batch)
+
+        return pyarrow.RecordBatchReader.from_batches(pyarrow.schema(rows), batches())
+
+    def df(self) -> pandas.DataFrame:
+        """The rows that are left as a data frame of pandas."""
+        return self.arrow().to_pandas()
+
+    def pl(self) -> polars.DataFrame:
+        """The rows that are left as a data frame of Polars."""
+        import polars
+
+        rows = self._rows()
+        for name, kind, _, _ in rows.columns_of or ():
+            if kind == "interval":
+                raise _errors.from_engine(
+                    "0A000",
+                    f'Polars has no type for the intervals of column "{name}"',
+                    None,
+                    "Cast the column to text, or take extract(epoch FROM …).",
+                    *(None,) * 5,
+                )
+        return polars.DataFrame(rows.batches())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self._rows().__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        return self._rows().__arrow_c_schema__()
+
+    # The rest of DB-API.
+
+    def setinputsizes(self, sizes: Sequence[object]) -> None:
+        """Does nothing, as DB-API allows."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """Does nothing, as DB-API allows."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether it is closed."""
+        return self._closed
+
+    def close(self) -> None:
+        """Lets go of the rows. Again is fine."""
+        self._closed = True
+        if self._result is not None:
+            self._result.close()
+            self._result = None
+
+    def __enter__(self) -> Cursor:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<firndb.Cursor {'closed' if self._closed else self.statusmessage or 'new'}>"

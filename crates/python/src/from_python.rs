@@ -1,0 +1,210 @@
+//! Python's objects as values of parameters.
+
+use crate::error;
+use firn_session::base::numeric::{MAX_PRECISION, parse};
+use firn_session::base::{Error, Interval, SqlState, Value};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyByteArray, PyBytes, PyFloat, PyInt, PyList, PyMapping, PyString, PyTuple};
+
+/// The days from the first of January of the year 1 to 1970, as Python's ordinals count them.
+const EPOCH: i64 = 719_163;
+const MICROS_PER_DAY: i64 = 86_400_000_000;
+
+/// Python's classes that are told apart by asking.
+struct Classes {
+    decimal: Py<PyAny>,
+    uuid: Py<PyAny>,
+    date: Py<PyAny>,
+    time: Py<PyAny>,
+    datetime: Py<PyAny>,
+    timedelta: Py<PyAny>,
+    interval: Py<PyAny>,
+}
+
+fn classes(py: Python<'_>) -> PyResult<&'static Classes> {
+    static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
+    CLASSES.get_or_try_init(py, || {
+        let get = |module: &str, name: &str| PyResult::Ok(py.import(module)?.getattr(name)?.unbind());
+        Ok(Classes {
+            decimal: get("decimal", "Decimal")?,
+            uuid: get("uuid", "UUID")?,
+            date: get("datetime", "date")?,
+            time: get("datetime", "time")?,
+            datetime: get("datetime", "datetime")?,
+            timedelta: get("datetime", "timedelta")?,
+            interval: get("firndb._types", "Interval")?,
+        })
+    })
+}
+
+/// The values of a sequence of parameters; of none without.
+pub fn parameters(parameters: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Value>> {
+    let Some(parameters) = parameters else { return Ok(Vec::new()) };
+    if let Ok(tuple) = parameters.cast::<PyTuple>() {
+        return tuple.iter().map(|object| value(&object)).collect();
+    }
+    if let Ok(list) = parameters.cast::<PyList>() {
+        return list.iter().map(|object| value(&object)).collect();
+    }
+    if parameters.cast::<PyString>().is_ok() || parameters.cast::<PyBytes>().is_ok() {
+        return Err(PyTypeError::new_err(
+            "parameters are a sequence with a value for each ? or $1, $2, …; a single one is (value,)",
+        ));
+    }
+    if parameters.cast::<PyMapping>().is_ok() {
+        return Err(PyTypeError::new_err(
+            "parameters are a sequence: they have numbers (? or $1, $2, …), not names",
+        ));
+    }
+    parameters.try_iter()?.map(|object| value(&object?)).collect()
+}
+
+/// The value that an object stands for.
+fn value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
+    let py = object.py();
+    if object.is_none() {
+        return Ok(Value::Null);
+    }
+    if let Ok(value) = object.cast::<PyBool>() {
+        return Ok(Value::Boolean(value.is_true()));
+    }
+    if let Ok(value) = object.cast::<PyInt>() {
+        return integer(value);
+    }
+    if let Ok(value) = object.cast::<PyFloat>() {
+        return Ok(Value::Double(value.extract()?));
+    }
+    if let Ok(value) = object.cast::<PyString>() {
+        return Ok(Value::Text(value.extract()?));
+    }
+    if let Ok(value) = object.cast::<PyBytes>() {
+        return Ok(Value::Bytea(value.as_bytes().to_vec()));
+    }
+    if let Ok(value) = object.cast::<PyByteArray>() {
+        return Ok(Value::Bytea(value.to_vec()));
+    }
+    if object.cast::<PyList>().is_ok() || object.cast::<PyTuple>().is_ok() {
+        let elements = object.try_iter()?.map(|element| value(&element?));
+        return elements.collect::<PyResult<_>>().map(Value::Array);
+    }
+    let classes = classes(py)?;
+    let is = |class: &Py<PyAny>| object.is_instance(class.bind(py));
+    let int = |name: &str| object.getattr(name)?.extract::<i64>();
+    let clock = || {
+        let seconds = int("hour")? * 3600 + int("minute")? * 60 + int("second")?;
+        PyResult::Ok(seconds * 1_000_000 + int("microsecond")?)
+    };
+    let days = || PyResult::Ok(object.call_method0("toordinal")?.extract::<i64>()? - EPOCH);
+    if is(&classes.decimal)? {
+        return decimal(object);
+    }
+    if is(&classes.datetime)? {
+        // pandas has a moment of its own that is none.
+        if is_missing(object)? {
+            return Ok(Value::Null);
+        }
+        let local = days()? * MICROS_PER_DAY + clock()?;
+        let offset = object.call_method0("utcoffset")?;
+        return match offset.is_none() {
+            true => Ok(Value::Timestamp(local)),
+            false => Ok(Value::TimestampTz(local - micros(&offset)?)),
+        };
+    }
+    if is(&classes.date)? {
+        return Ok(Value::Date(i32::try_from(days()?)?));
+    }
+    if is(&classes.time)? {
+        if !object.getattr("tzinfo")?.is_none() {
+            return Err(PyTypeError::new_err(
+                "a time with a time zone has no SQL type here; pass a datetime",
+            ));
+        }
+        return clock().map(Value::Time);
+    }
+    if is(&classes.timedelta)? {
+        let (months, days, micros) = match is(&classes.interval)? {
+            true => object.getattr("parts")?.extract()?,
+            false => (0, i32::try_from(int("days")?)?, int("seconds")? * 1_000_000 + int("microseconds")?),
+        };
+        return match i64::checked_mul(micros, 1000) {
+            Some(nanoseconds) => Ok(Value::Interval(Interval { months, days, nanoseconds })),
+            None => Err(out_of_range(object, "interval")),
+        };
+    }
+    if is(&classes.uuid)? {
+        return Ok(Value::Uuid(object.getattr("bytes")?.extract()?));
+    }
+    foreign(object)
+}
+
+/// Objects of NumPy and pandas, by what they can do: neither has to be there.
+fn foreign(object: &Bound<'_, PyAny>) -> PyResult<Value> {
+    let name = object.get_type().name()?.to_string();
+    if object.hasattr("dtype")? {
+        // Nanoseconds would come out as plain integers.
+        if let "datetime64" | "timedelta64" = name.as_str() {
+            let micros = object.call_method1("astype", (format!("{name}[us]"),))?;
+            return value(&micros.call_method0("item")?);
+        }
+        if object.hasattr("tolist")? {
+            return value(&object.call_method0("tolist")?);
+        }
+    }
+    if let "NAType" | "NaTType" = name.as_str() {
+        return Ok(Value::Null);
+    }
+    if let Ok(view) = object.py().import("builtins")?.getattr("bytes")?.call1((object,))
+        && name == "memoryview"
+    {
+        return Ok(Value::Bytea(view.extract()?));
+    }
+    let hint =
+        if object.cast::<PyMapping>().is_ok() { "; pass json.dumps(…) for a text column" } else { "" };
+    Err(PyTypeError::new_err(format!("no SQL type stands for an object of type {name}{hint}")))
+}
+
+/// Whether it is `pandas.NaT`, the only one that differs from itself.
+fn is_missing(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    object.ne(object)
+}
+
+/// A span in microseconds.
+fn micros(span: &Bound<'_, PyAny>) -> PyResult<i64> {
+    let int = |name: &str| span.getattr(name)?.extract::<i64>();
+    Ok(int("days")? * MICROS_PER_DAY + int("seconds")? * 1_000_000 + int("microseconds")?)
+}
+
+fn integer(value: &Bound<'_, PyInt>) -> PyResult<Value> {
+    match value.extract::<i64>() {
+        Ok(small) => Ok(i32::try_from(small).map_or(Value::BigInt(small), Value::Integer)),
+        Err(_) => digits(value.as_any(), &value.str()?.to_string()),
+    }
+}
+
+fn decimal(value: &Bound<'_, PyAny>) -> PyResult<Value> {
+    if !value.call_method0("is_finite")?.extract::<bool>()? {
+        let message = format!("numeric cannot hold {}", value.str()?);
+        let error = Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message)
+            .with_hint("Pass a float, which double precision can hold.");
+        return Err(error::raised(value.py(), &error));
+    }
+    // Without an exponent.
+    let text: String = value.call_method1("__format__", ("f",))?.extract()?;
+    digits(value, &text)
+}
+
+fn digits(value: &Bound<'_, PyAny>, text: &str) -> PyResult<Value> {
+    match parse(text) {
+        Ok((unscaled, scale)) if scale <= MAX_PRECISION => Ok(Value::Numeric { unscaled, scale }),
+        _ => Err(out_of_range(value, "numeric")),
+    }
+}
+
+fn out_of_range(value: &Bound<'_, PyAny>, ty: &str) -> PyErr {
+    let text = value.str().map_or_else(|_| String::new(), |text| text.to_string());
+    let error =
+        Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("{text} is out of range for type {ty}"));
+    error::raised(value.py(), &error)
+}

@@ -1,0 +1,395 @@
+//! The result of a statement: rows in the making, handed out as tuples or as Arrow batches.
+//!
+//! Rows are drawn as they are asked for. Some are turned into tuples ahead of time; whoever goes on with
+//! Arrow gets those again, as batches.
+
+use crate::capsule::{self, Batches};
+use crate::error;
+use crate::interrupt::{self, lock};
+use crate::session::{Core, drop_released};
+use crate::to_python::{tuples_of_batch, tuples_of_values};
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
+use firn_session::base::{Error, Result, SqlState, SqlType, Value};
+use firn_session::{Column, CommandTag, RowChunk, Rows};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyTuple};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// How many rows are turned into tuples at once.
+const TUPLES_AHEAD: usize = 256;
+
+/// A stretch of rows that are there.
+enum Stretch {
+    Values(Vec<Value>),
+    Batch(RecordBatch, Range<usize>),
+}
+
+/// Rows being drawn. Locked after the connection's state.
+pub struct Drawn {
+    rows: Option<Rows>,
+    schema: SchemaRef,
+    columns: Arc<[Column]>,
+    chunk: Option<RowChunk>,
+    /// How many rows of the chunk have been handed out or lie ready.
+    offset: usize,
+    tag: CommandTag,
+    ended: bool,
+}
+
+impl Drawn {
+    /// Lets go of the rows; who wants more is told, unless there were no more.
+    pub fn close(&mut self) {
+        (self.rows, self.chunk) = (None, None);
+    }
+
+    /// How many rows the chunk has, and what remains of it.
+    fn left(&self) -> usize {
+        match &self.chunk {
+            None => 0,
+            Some(RowChunk::Batch(batch)) => batch.num_rows() - self.offset,
+            Some(RowChunk::Values(values)) => values.len() / self.columns.len().max(1) - self.offset,
+        }
+    }
+
+    /// Sees to it that there are rows; false at the end.
+    fn draw(&mut self) -> Result<bool> {
+        while self.left() == 0 {
+            (self.chunk, self.offset) = (None, 0);
+            let Some(rows) = &mut self.rows else {
+                return if self.ended { Ok(false) } else { Err(error::closed("result")) };
+            };
+            match rows.next_chunk() {
+                Ok(Some(RowChunk::Batch(batch))) => {
+                    let batch = Rows::batch(RowChunk::Batch(batch), &self.columns, &self.schema)?;
+                    self.chunk = Some(RowChunk::Batch(batch));
+                }
+                Ok(Some(values)) => self.chunk = Some(values),
+                Ok(None) => {
+                    (self.tag, self.ended) = (rows.tag(), true);
+                    self.close();
+                }
+                Err(error) => {
+                    self.close();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// The next rows, so many at most; none at the end.
+    fn stretch(&mut self, most: usize) -> Result<Option<Stretch>> {
+        if !self.draw()? {
+            return Ok(None);
+        }
+        let (from, rows) = (self.offset, self.left().min(most));
+        self.offset += rows;
+        Ok(self.chunk.as_ref().map(|chunk| match chunk {
+            RowChunk::Batch(batch) => Stretch::Batch(batch.clone(), from..from + rows),
+            RowChunk::Values(values) => {
+                let width = self.columns.len();
+                Stretch::Values(values[from * width..(from + rows) * width].to_vec())
+            }
+        }))
+    }
+
+    /// What is left of the chunk, or the next one, as a batch.
+    fn batch(&mut self) -> Result<Option<RecordBatch>> {
+        if !self.draw()? {
+            return Ok(None);
+        }
+        let chunk = self.chunk.take().expect("there are rows");
+        let batch = Rows::batch(chunk, &self.columns, &self.schema)?;
+        Ok(Some(batch.slice(self.offset, batch.num_rows() - self.offset)))
+    }
+
+    /// Tuples that were made ahead and are not wanted are rows again.
+    fn take_back(&mut self, rows: usize) {
+        assert!(rows <= self.offset, "tuples are made of the chunk; a cursor is used by one thread");
+        self.offset -= rows;
+    }
+}
+
+impl Drop for Drawn {
+    fn drop(&mut self) {
+        if let Some(rows) = self.rows.take() {
+            drop_released(rows, drop);
+        }
+    }
+}
+
+/// What a statement has yielded.
+#[pyclass(frozen, module = "firndb._firndb")]
+pub struct RowSet {
+    core: Arc<Core>,
+    drawn: Arc<Mutex<Drawn>>,
+    columns: Option<Arc<[Column]>>,
+    schema: SchemaRef,
+    /// Tuples that nobody has asked for yet. Locked with the interpreter held, and never while anything waits.
+    ready: Mutex<VecDeque<Py<PyTuple>>>,
+}
+
+impl RowSet {
+    /// Of a statement that yields rows. The first are drawn at once: so that most errors come from where the
+    /// statement is executed, and `SELECT nextval('s')` does what it says even if nobody looks.
+    pub fn of_rows(py: Python<'_>, core: Arc<Core>, rows: Rows) -> PyResult<RowSet> {
+        let (columns, schema, tag) = (rows.columns().clone(), rows.schema(), rows.tag());
+        let drawn = Drawn {
+            rows: Some(rows),
+            schema: schema.clone(),
+            columns: columns.clone(),
+            chunk: None,
+            offset: 0,
+            tag,
+            ended: false,
+        };
+        let rows = RowSet::new(core, drawn, Some(columns), schema);
+        rows.core.call(py, |_| rows.drawn.lock().draw())?;
+        Ok(rows)
+    }
+
+    /// Of any other.
+    pub fn of_tag(core: Arc<Core>, tag: CommandTag) -> RowSet {
+        let schema: SchemaRef = Arc::new(arrow_schema::Schema::empty());
+        let drawn = Drawn {
+            rows: None,
+            schema: schema.clone(),
+            columns: Arc::new([]),
+            chunk: None,
+            offset: 0,
+            tag,
+            ended: true,
+        };
+        RowSet::new(core, drawn, None, schema)
+    }
+
+    fn new(core: Arc<Core>, drawn: Drawn, columns: Option<Arc<[Column]>>, schema: SchemaRef) -> RowSet {
+        let drawn = Arc::new(Mutex::new(drawn));
+        core.keep(&drawn);
+        RowSet { core, drawn, columns, schema, ready: Mutex::default() }
+    }
+
+    fn columns(&self, py: Python<'_>) -> PyResult<&Arc<[Column]>> {
+        self.columns.as_ref().ok_or_else(|| {
+            let error = Error::new(SqlState::SYNTAX_ERROR, "the statement yields no rows");
+            error::raised(py, &error)
+        })
+    }
+
+    /// Works on the rows, which then begin with those that lie ready.
+    fn whole<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Drawn) -> Result<T> + Send,
+    ) -> PyResult<T> {
+        self.columns(py)?;
+        let ready = std::mem::take(&mut *self.ready.lock()).len();
+        self.core.call(py, |_| {
+            let mut drawn = self.drawn.lock();
+            drawn.take_back(ready);
+            work(&mut drawn)
+        })
+    }
+
+    /// Turns the next rows into tuples; false at the end.
+    fn refill(&self, py: Python<'_>, wanted: usize) -> PyResult<bool> {
+        let columns = self.columns(py)?;
+        let most = wanted.clamp(TUPLES_AHEAD, 1 << 14);
+        let stretch = self.core.call(py, |_| self.drawn.lock().stretch(most))?;
+        let (tuples, rows) = match stretch {
+            None => return Ok(false),
+            Some(Stretch::Values(values)) => {
+                (tuples_of_values(py, columns, &values), values.len() / columns.len().max(1))
+            }
+            Some(Stretch::Batch(batch, rows)) => {
+                (tuples_of_batch(py, columns, batch.columns(), rows.clone()), rows.len())
+            }
+        };
+        match tuples {
+            Ok(tuples) => {
+                self.ready.lock().extend(tuples);
+                Ok(true)
+            }
+            Err(raised) => {
+                // Python cannot hold one of them, but Arrow can.
+                self.core.call(py, |_| {
+                    self.drawn.lock().take_back(rows);
+                    Ok(())
+                })?;
+                Err(raised)
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl RowSet {
+    /// Name, type, precision and scale of each column; None if the statement yields no rows.
+    #[getter]
+    #[allow(clippy::type_complexity)]
+    fn columns_of(&self) -> Option<Vec<(String, String, Option<u8>, Option<u8>)>> {
+        let columns = self.columns.as_ref()?;
+        let describe = |column: &Column| {
+            let (ty, mut name) = (column.element.unwrap_or(column.ty), String::new());
+            // The name without its modifier.
+            name.extend(ty.to_string().chars().take_while(|character| *character != '('));
+            if column.element.is_some() {
+                name.push_str("[]");
+            }
+            let (precision, scale) = match ty {
+                SqlType::Numeric { precision, scale } => (Some(precision), Some(scale)),
+                _ => (None, None),
+            };
+            (column.name.clone(), name, precision, scale)
+        };
+        Some(columns.iter().map(describe).collect())
+    }
+
+    /// How many rows were changed, or drawn once all have been; -1 while nobody knows.
+    #[getter]
+    fn rowcount(&self, py: Python<'_>) -> PyResult<i64> {
+        // Another thread may be drawing.
+        let drawn = &self.drawn;
+        interrupt::released(py, || {
+            let Some(drawn) = lock(drawn) else { return -1 };
+            match drawn.tag.told_rows() {
+                Some(rows) if drawn.ended => rows as i64,
+                _ => -1,
+            }
+        })
+    }
+
+    /// What the statement did, such as `INSERT 0 3`.
+    #[getter]
+    fn statusmessage(&self, py: Python<'_>) -> PyResult<String> {
+        let drawn = &self.drawn;
+        interrupt::released(py, || lock(drawn).map_or_else(String::new, |drawn| drawn.tag.to_string()))
+    }
+
+    /// The next row, or None.
+    fn fetchone(&self, py: Python<'_>) -> PyResult<Option<Py<PyTuple>>> {
+        loop {
+            if let Some(row) = self.ready.lock().pop_front() {
+                return Ok(Some(row));
+            }
+            if !self.refill(py, 1)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The next rows: so many, or all without a number.
+    #[pyo3(signature = (size=None))]
+    fn fetch(&self, py: Python<'_>, size: Option<usize>) -> PyResult<Vec<Py<PyTuple>>> {
+        let size = size.unwrap_or(usize::MAX);
+        self.columns(py)?;
+        let mut rows = Vec::new();
+        loop {
+            {
+                let mut ready = self.ready.lock();
+                let taken = ready.len().min(size - rows.len());
+                rows.extend(ready.drain(..taken));
+            }
+            if rows.len() == size || !self.refill(py, size - rows.len())? {
+                return Ok(rows);
+            }
+        }
+    }
+
+    fn __iter__(this: Py<Self>) -> Py<Self> {
+        this
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<Py<PyTuple>>> {
+        self.fetchone(py)
+    }
+
+    /// The next batch, or None.
+    fn next_batch(&self, py: Python<'_>) -> PyResult<Option<Batches>> {
+        let batch = self.whole(py, Drawn::batch)?;
+        Ok(batch.map(|batch| Batches { schema: self.schema.clone(), batches: vec![batch] }))
+    }
+
+    /// All batches that are left.
+    fn batches(&self, py: Python<'_>) -> PyResult<Batches> {
+        let batches = self.whole(py, |drawn| {
+            let mut batches = Vec::new();
+            while let Some(batch) = drawn.batch()? {
+                batches.push(batch);
+            }
+            Ok(batches)
+        })?;
+        Ok(Batches { schema: self.schema.clone(), batches })
+    }
+
+    /// The rows that are left as a stream, which draws them when its consumer asks.
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_stream__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyCapsule>>,
+    ) -> PyResult<Bound<'py, PyCapsule>> {
+        self.whole(py, |_| Ok(()))?;
+        let reader =
+            Reader { core: self.core.clone(), drawn: self.drawn.clone(), schema: self.schema.clone() };
+        capsule::export(py, reader, requested_schema)
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        capsule::export_schema(py, &self.schema)
+    }
+
+    /// Lets go of the rows.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        self.ready.lock().clear();
+        // A closed connection has closed its results.
+        let drawn = &self.drawn;
+        interrupt::released(py, || {
+            if let Some(mut drawn) = lock(drawn) {
+                drawn.close();
+            }
+        })
+    }
+}
+
+/// The rows of a result for a consumer of Arrow, which may call from any thread.
+struct Reader {
+    core: Arc<Core>,
+    drawn: Arc<Mutex<Drawn>>,
+    schema: SchemaRef,
+}
+
+impl Iterator for Reader {
+    type Item = std::result::Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = Python::try_attach(|py| {
+            let next = self.core.try_call(py, |_| self.drawn.lock().batch());
+            match next {
+                Ok(Ok(batch)) => Ok(batch),
+                Ok(Err(error)) => Err(ArrowError::ExternalError(Box::new(error))),
+                // The interface has no place for an exception. If it was Ctrl-C's it comes again.
+                Err(raised) => {
+                    if raised.is_instance_of::<pyo3::exceptions::PyKeyboardInterrupt>(py) {
+                        let _ = py.import("_thread").and_then(|thread| thread.call_method0("interrupt_main"));
+                    }
+                    Err(ArrowError::ExternalError("interrupted by a signal handler".into()))
+                }
+            }
+        });
+        match next {
+            Some(next) => next.transpose(),
+            None => Some(Err(ArrowError::ExternalError("the interpreter is shutting down".into()))),
+        }
+    }
+}
+
+impl RecordBatchReader for Reader {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+}

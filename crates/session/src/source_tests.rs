@@ -1,0 +1,271 @@
+//! What a session promises of registered sources: names, types, and that nothing is copied.
+
+use crate::{Connection, Database, Outcome, RowChunk};
+use arrow_array::builder::{LargeListBuilder, StringDictionaryBuilder};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{ArrowPrimitiveType, Decimal256Type, Float16Type, Int8Type, Int64Type};
+use arrow_array::{
+    ArrayRef, Date64Array, Decimal256Array, DurationMillisecondArray, FixedSizeBinaryArray, Float16Array,
+    Int64Array, LargeStringArray, NullArray, RecordBatch, StringArray, StructArray, TimestampNanosecondArray,
+    UInt8Array, UInt64Array,
+};
+use arrow_schema::{DataType, Field, Schema};
+use firn_base::sync::Arc;
+use firn_base::{Interval, SqlState, Value};
+
+fn connection() -> Connection {
+    Database::memory().unwrap().connect()
+}
+
+fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+fn numbers(name: &str, values: impl IntoIterator<Item = i64>) -> RecordBatch {
+    batch(vec![(name, Arc::new(Int64Array::from_iter_values(values)))])
+}
+
+fn register(connection: &mut Connection, name: &str, batch: RecordBatch) {
+    connection.register(name, &batch.schema(), vec![batch]).unwrap();
+}
+
+fn rows(connection: &mut Connection, sql: &str) -> Vec<Vec<Value>> {
+    let statement = connection.prepare(sql).unwrap();
+    connection.query_values(&statement, &[]).unwrap()
+}
+
+fn state(connection: &mut Connection, sql: &str) -> SqlState {
+    connection.execute(sql).unwrap_err().state()
+}
+
+#[test]
+fn a_source_is_read_where_it_lies() {
+    let mut connection = connection();
+    let given = numbers("a", 0..100_000);
+    let begin = given.column(0).as_primitive::<Int64Type>().values().as_ptr_range();
+    register(&mut connection, "given", given.clone());
+    let statement = connection.prepare("SELECT a FROM given").unwrap();
+    let Outcome::Rows(mut rows) = connection.run(&statement, &[]).unwrap() else {
+        panic!("a query yields rows")
+    };
+    let schema = rows.schema();
+    let mut seen = 0;
+    while let Some(chunk) = rows.next_chunk().unwrap() {
+        let batch = crate::Rows::batch(chunk, rows.columns(), &schema).unwrap();
+        let values = batch.column(0).as_primitive::<Int64Type>().values().as_ptr_range();
+        assert!(begin.start <= values.start && values.end <= begin.end, "the batch is a copy");
+        seen += batch.num_rows();
+    }
+    assert_eq!(seen, 100_000);
+}
+
+#[test]
+fn a_source_goes_before_a_table_of_its_name_until_it_is_given_up() {
+    let database = Database::memory().unwrap();
+    let mut connection = database.connect();
+    connection.execute("CREATE TABLE t (a bigint); INSERT INTO t VALUES (1)").unwrap();
+    let prepared = connection.prepare("SELECT a FROM t").unwrap();
+    assert_eq!(connection.query_values(&prepared, &[]).unwrap(), [[Value::BigInt(1)]]);
+    register(&mut connection, "t", numbers("a", [2, 3]));
+    assert_eq!(connection.query_values(&prepared, &[]).unwrap(), [[Value::BigInt(2)], [Value::BigInt(3)]]);
+    assert_eq!(rows(&mut connection, "SELECT a FROM public.t"), [[Value::BigInt(1)]]);
+    // Another session knows nothing of it, and vice versa.
+    let mut other = database.connect();
+    assert_eq!(rows(&mut other, "SELECT a FROM t"), [[Value::BigInt(1)]]);
+    register(&mut connection, "t", numbers("a", [4]));
+    assert_eq!(connection.query_values(&prepared, &[]).unwrap(), [[Value::BigInt(4)]]);
+    connection.unregister("t").unwrap();
+    assert_eq!(connection.query_values(&prepared, &[]).unwrap(), [[Value::BigInt(1)]]);
+    assert_eq!(connection.unregister("t").unwrap_err().state(), SqlState::UNDEFINED_OBJECT);
+    register(&mut connection, "s", numbers("a", [5]));
+    connection.execute("DISCARD ALL").unwrap();
+    assert_eq!(state(&mut connection, "SELECT * FROM s"), SqlState::UNDEFINED_TABLE);
+}
+
+#[test]
+fn rows_of_a_source_can_be_joined_and_stored() {
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (a bigint PRIMARY KEY, b text)").unwrap();
+    connection.execute("INSERT INTO t VALUES (1, 'one'), (2, 'two')").unwrap();
+    register(&mut connection, "s", numbers("a", [2, 3]));
+    let joined = rows(&mut connection, "SELECT b FROM s JOIN t USING (a)");
+    assert_eq!(joined, [[Value::Text("two".into())]]);
+    assert_eq!(connection.execute("INSERT INTO t SELECT a, 'new' FROM s WHERE a > 2").unwrap(), 1);
+    assert_eq!(connection.execute("UPDATE t SET b = 'old' FROM s WHERE s.a = t.a").unwrap(), 2);
+    assert_eq!(connection.execute("DELETE FROM t WHERE a IN (SELECT a FROM s)").unwrap(), 2);
+    connection.execute("CREATE TABLE copy AS SELECT * FROM s").unwrap();
+    connection.unregister("s").unwrap();
+    assert_eq!(rows(&mut connection, "SELECT sum(a)::bigint FROM copy"), [[Value::BigInt(5)]]);
+    // A source may have the name of the table that is made of it.
+    register(&mut connection, "u", numbers("a", [7]));
+    connection.execute("CREATE TABLE u AS SELECT a + 1 AS a FROM u").unwrap();
+    assert_eq!(rows(&mut connection, "SELECT a FROM public.u"), [[Value::BigInt(8)]]);
+}
+
+#[test]
+fn a_source_can_only_be_read() {
+    let mut connection = connection();
+    // Its name is a table's, too, so that a statement that looks past it would work.
+    connection.execute("CREATE TABLE s (a bigint PRIMARY KEY)").unwrap();
+    register(&mut connection, "s", numbers("a", [1]));
+    for refused in [
+        "INSERT INTO s VALUES (2)",
+        "UPDATE s SET a = 2",
+        "DELETE FROM s",
+        "TRUNCATE s",
+        "DROP TABLE s",
+        "DROP TABLE IF EXISTS s",
+        "ALTER TABLE s ADD COLUMN b integer",
+        "ALTER TABLE s RENAME TO r",
+        "CREATE INDEX ON s (a)",
+        "CREATE VIEW v AS SELECT * FROM s",
+        "CREATE TABLE r (a bigint REFERENCES s)",
+        "COPY s TO '/nowhere'",
+        "COPY s FROM '/nowhere'",
+        "BEGIN; LOCK TABLE s",
+    ] {
+        assert_eq!(state(&mut connection, refused), SqlState::WRONG_OBJECT_TYPE, "{refused}");
+        connection.execute("ROLLBACK").unwrap();
+    }
+    assert_eq!(state(&mut connection, "SELECT * FROM s FOR UPDATE"), SqlState::FEATURE_NOT_SUPPORTED);
+    // WITH hides it, as it hides tables.
+    connection.execute("CREATE VIEW v AS WITH s AS (SELECT 1 AS a) SELECT * FROM s").unwrap();
+    assert_eq!(rows(&mut connection, "SELECT * FROM v"), [[Value::Integer(1)]]);
+    assert_eq!(rows(&mut connection, "SELECT count(*) FROM public.s"), [[Value::BigInt(0)]]);
+}
+
+#[test]
+fn columns_of_foreign_types_are_cast_to_the_nearest() {
+    let mut connection = connection();
+    let mut dictionary = StringDictionaryBuilder::<Int8Type>::new();
+    let mut list = LargeListBuilder::new(arrow_array::builder::Int32Builder::new());
+    dictionary.append_value("red");
+    list.append_value([Some(1), None]);
+    let decimal = Decimal256Array::from_iter_values([i256(12345)]).with_precision_and_scale(60, 2);
+    let given = batch(vec![
+        ("tiny", Arc::new(UInt8Array::from_iter_values([255]))),
+        ("large", Arc::new(UInt64Array::from_iter_values([u64::MAX]))),
+        (
+            "half",
+            Arc::new(Float16Array::from(vec![<Float16Type as ArrowPrimitiveType>::Native::from_f32(1.5)])),
+        ),
+        ("wide", Arc::new(decimal.unwrap())),
+        ("colour", Arc::new(dictionary.finish())),
+        ("text", Arc::new(LargeStringArray::from_iter_values(["long enough to lie outside its view"]))),
+        ("day", Arc::new(Date64Array::from_iter_values([86_400_000]))),
+        ("moment", Arc::new(TimestampNanosecondArray::from_iter_values([1_234_567]).with_timezone("+02:00"))),
+        ("span", Arc::new(DurationMillisecondArray::from_iter_values([1500]))),
+        ("hash", Arc::new(FixedSizeBinaryArray::try_from_iter([[1u8, 2]].into_iter()).unwrap())),
+        ("nothing", Arc::new(NullArray::new(1))),
+        ("list", Arc::new(list.finish())),
+    ]);
+    register(&mut connection, "s", given);
+    let query =
+        "SELECT tiny, large, half, wide, colour, text, day, moment, span, hash, nothing, list[1] FROM s";
+    let expected = vec![
+        Value::SmallInt(255),
+        Value::Numeric { unscaled: i128::from(u64::MAX), scale: 0 },
+        Value::Real(1.5),
+        Value::Numeric { unscaled: 12345, scale: 2 },
+        Value::Text("red".into()),
+        Value::Text("long enough to lie outside its view".into()),
+        Value::Date(1),
+        Value::TimestampTz(1234),
+        Value::Interval(Interval { months: 0, days: 0, nanoseconds: 1_500_000_000 }),
+        Value::Bytea(vec![1, 2]),
+        Value::Null,
+        Value::Integer(1),
+    ];
+    assert_eq!(rows(&mut connection, query), [expected]);
+    // Only the columns that are asked for are looked at: the last value does not fit.
+    let overflow = Decimal256Array::from_iter_values([i256(i128::MAX)]);
+    let overflow = batch(vec![
+        ("wide", Arc::new(overflow.with_precision_and_scale(70, 0).unwrap())),
+        ("a", Arc::new(Int64Array::from_iter_values([1]))),
+    ]);
+    register(&mut connection, "s", overflow);
+    assert_eq!(rows(&mut connection, "SELECT a FROM s"), [[Value::BigInt(1)]]);
+    assert!(connection.execute("SELECT wide FROM s").is_err());
+}
+
+fn i256(value: i128) -> <Decimal256Type as ArrowPrimitiveType>::Native {
+    <Decimal256Type as ArrowPrimitiveType>::Native::from_i128(value)
+}
+
+#[test]
+fn columns_that_no_type_is_near_to_and_equal_names_are_refused() {
+    let mut connection = connection();
+    let inner = Int64Array::from_iter_values([1]);
+    let field = Arc::new(Field::new("x", DataType::Int64, true));
+    let nested = StructArray::from(vec![(field, Arc::new(inner) as ArrayRef)]);
+    let nested = batch(vec![("a", Arc::new(nested))]);
+    let error = connection.register("s", &nested.schema(), vec![nested]).unwrap_err();
+    assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED);
+    assert!(error.message().contains("\"a\""), "{error}");
+    let twice =
+        Schema::new(vec![Field::new("a", DataType::Int64, true), Field::new("a", DataType::Int64, true)]);
+    let error = connection.register("s", &twice, Vec::new()).unwrap_err();
+    assert_eq!(error.state(), SqlState::DUPLICATE_COLUMN);
+    // Without batches it is empty, and has its columns.
+    let text = Schema::new(vec![Field::new("A b", DataType::Utf8, false)]);
+    connection.register("s", &text, Vec::new()).unwrap();
+    assert_eq!(rows(&mut connection, "SELECT max(\"A b\") FROM s"), [[Value::Null]]);
+}
+
+#[test]
+fn batches_have_the_schema_that_was_told_whatever_made_them() {
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (id integer PRIMARY KEY, name varchar(10))").unwrap();
+    connection.execute("INSERT INTO t VALUES (1, 'one'), (2, NULL)").unwrap();
+    let strings = batch(vec![("a", Arc::new(StringArray::from_iter_values(["x"])))]);
+    register(&mut connection, "s", strings);
+    for query in [
+        // The short path, the analytical one, equal names, a catalog, arrays, a utility, nothing at all.
+        "SELECT * FROM t WHERE id = 1",
+        "SELECT name, count(*) FROM t GROUP BY name",
+        "SELECT id, id, name AS id FROM t ORDER BY 1",
+        "SELECT relname FROM pg_class LIMIT 1",
+        "SELECT ARRAY[id], ARRAY[[name]] FROM t ORDER BY id",
+        "SELECT array_agg(relname), array_agg(attnum) FROM pg_attribute, pg_class",
+        "SELECT row_number() OVER (ORDER BY id), rank() OVER (ORDER BY id) FROM t",
+        "SHOW search_path",
+        "SELECT * FROM t WHERE id < 0",
+        "SELECT a FROM s",
+        "INSERT INTO t VALUES (3, 'three') RETURNING name",
+        "SELECT * FROM t FOR UPDATE",
+    ] {
+        let statement = connection.prepare(query).unwrap();
+        let Outcome::Rows(mut rows) = connection.run(&statement, &[]).unwrap() else { panic!("{query}") };
+        let schema = rows.schema();
+        let names: Vec<&str> = rows.columns().iter().map(|column| column.name.as_str()).collect();
+        assert!(
+            names.iter().copied().eq(schema.fields().iter().map(|field| field.name().as_str())),
+            "{query}"
+        );
+        let columns = rows.columns().clone();
+        while let Some(chunk) = rows.next_chunk().unwrap() {
+            let expected = match &chunk {
+                RowChunk::Batch(batch) => batch.num_rows(),
+                RowChunk::Values(values) => values.len() / columns.len(),
+            };
+            let batch = crate::Rows::batch(chunk, &columns, &schema).unwrap();
+            assert_eq!((batch.schema(), batch.num_rows()), (schema.clone(), expected), "{query}");
+        }
+    }
+}
+
+#[test]
+fn a_watch_cancels_statements_from_whichever_thread_looks() {
+    use firn_base::sync::{AtomicU64, Ordering};
+    let mut connection = connection();
+    connection
+        .execute("CREATE TABLE t (a bigint); INSERT INTO t SELECT * FROM generate_series(1, 3000)")
+        .unwrap();
+    let asked = Arc::new(AtomicU64::new(0));
+    let counter = asked.clone();
+    connection.watch(move || counter.fetch_add(1, Ordering::Relaxed) >= 20);
+    assert_eq!(state(&mut connection, "SELECT count(*) FROM t x, t y, t z"), SqlState::QUERY_CANCELED);
+    // It raises the flag for as long as it says so.
+    asked.store(0, Ordering::Relaxed);
+    assert_eq!(rows(&mut connection, "SELECT 1"), [[Value::Integer(1)]]);
+}

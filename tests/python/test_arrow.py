@@ -1,0 +1,316 @@
+"""Results as Arrow, pandas and Polars tables, and such tables as sources."""
+
+import datetime
+import gc
+import itertools
+import os
+import random
+import resource
+from decimal import Decimal
+
+import firndb
+import pytest
+
+pyarrow = pytest.importorskip("pyarrow")
+pandas = pytest.importorskip("pandas")
+polars = pytest.importorskip("polars")
+
+MANY = 1_000_000
+
+
+def series(rows):
+    return f"SELECT g AS id, 'a name longer than twelve bytes ' || g AS name FROM generate_series(1, {rows}) g(g)"
+
+
+def ranges(chunked, buffer=1):
+    """Where the values of each chunk lie."""
+    found = []
+    for chunk in chunked.chunks:
+        width = chunk.type.bit_width // 8
+        begin = chunk.buffers()[buffer].address + chunk.offset * width
+        found.append((begin, begin + len(chunk) * width))
+    return found
+
+
+def test_every_type_has_its_type_in_arrow(connection):
+    types = {
+        "boolean": pyarrow.bool_(),
+        "smallint": pyarrow.int16(),
+        "integer": pyarrow.int32(),
+        "bigint": pyarrow.int64(),
+        "real": pyarrow.float32(),
+        "double precision": pyarrow.float64(),
+        "numeric(10,2)": pyarrow.decimal128(10, 2),
+        "numeric": pyarrow.decimal128(38, 16),
+        "text": pyarrow.string_view(),
+        "varchar(5)": pyarrow.string_view(),
+        "bytea": pyarrow.binary_view(),
+        "date": pyarrow.date32(),
+        "time": pyarrow.time64("us"),
+        "timestamp": pyarrow.timestamp("us"),
+        "timestamptz": pyarrow.timestamp("us", "UTC"),
+        "interval": pyarrow.month_day_nano_interval(),
+        "uuid": pyarrow.binary(16),
+        "integer[]": pyarrow.list_(pyarrow.int32()),
+    }
+    columns = [f"NULL::{name} AS c{n}" for n, name in enumerate(types)]
+    for query in (f"SELECT {', '.join(columns)}", f"SELECT {', '.join(columns)} WHERE false"):
+        table = connection.execute(query).arrow()
+        assert table.schema.types == list(types.values())
+        assert table.column_names == [f"c{n}" for n in range(len(types))]
+    assert pyarrow.schema(connection.execute("SELECT 1 AS a, 2 AS a")).names == ["a", "a"]
+
+
+def test_a_result_is_one_table_by_every_way(connection):
+    connection.execute("CREATE TABLE t (id integer PRIMARY KEY, name text, price numeric(8,2), day date)")
+    day = datetime.date(2024, 2, 29)
+    rows = [(1, "one", Decimal("1.50"), day), (2, None, None, None)]
+    connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows)
+    # By the short path and by the analytical one.
+    for query in ("SELECT * FROM t WHERE id IN (1, 2) ORDER BY id", "SELECT * FROM t ORDER BY id"):
+        run = lambda: connection.execute(query)
+        as_rows = lambda table: [tuple(row.values()) for row in table.to_pylist()]
+        assert run().fetchall() == rows
+        assert as_rows(run().arrow()) == rows
+        assert as_rows(run().record_batches().read_all()) == rows
+        assert as_rows(pyarrow.table(run())) == rows
+        assert as_rows(pyarrow.RecordBatchReader.from_stream(run()).read_all()) == rows
+        assert run().pl().rows() == polars.DataFrame(run()).rows() == rows
+        frame = run().df()
+        assert list(frame["id"]) == [1, 2] and frame["name"][0] == "one" and pandas.isna(frame["name"][1])
+        if hasattr(pandas.DataFrame, "from_arrow"):
+            assert list(pandas.DataFrame.from_arrow(run()).columns) == ["id", "name", "price", "day"]
+    assert connection.execute("SELECT * FROM t WHERE id < 0").arrow().num_rows == 0
+    assert connection.execute("SELECT * FROM t WHERE id < 0").pl().shape == (0, 4)
+    assert connection.execute("INSERT INTO t VALUES (3) RETURNING id, day").arrow().to_pylist() == [
+        {"id": 3, "day": None}
+    ]
+
+
+def test_types_that_consumers_lack_are_cast_on_request_or_refused_in_words(connection):
+    result = connection.execute("SELECT 'x' AS s, 1 AS n")
+    wanted = pyarrow.schema([("s", pyarrow.string()), ("n", pyarrow.float64())])
+    reader = pyarrow.RecordBatchReader.from_stream(result, schema=wanted)
+    assert reader.schema == wanted and reader.read_all().to_pylist() == [{"s": "x", "n": 1.0}]
+    with pytest.raises(firndb.NotSupportedError, match="no type for the intervals") as caught:
+        connection.execute("SELECT interval '1 month' AS span").pl()
+    assert caught.value.sqlstate == "0A000"
+    assert connection.execute("SELECT gen_random_uuid() AS u, ARRAY['a'] AS l").pl().shape == (1, 2)
+
+
+def test_rows_that_were_fetched_are_not_handed_out_again(connection):
+    cursor = connection.execute("SELECT * FROM generate_series(1, 20000)")
+    assert [cursor.fetchone() for _ in range(3)] == [(1,), (2,), (3,)]
+    assert cursor.fetchmany(10)[-1] == (13,)
+    batch = next(cursor.record_batches())
+    assert batch.column(0)[0].as_py() == 14
+    last = batch.column(0)[-1].as_py()
+    assert cursor.fetchone() == (last + 1,)
+    rest = cursor.arrow()
+    assert rest.column(0).to_pylist() == list(range(last + 2, 20001))
+    assert cursor.fetchone() is None and cursor.arrow().num_rows == 0
+    # Values of the short path as well.
+    connection.execute("CREATE TABLE t (id integer PRIMARY KEY)")
+    connection.executemany("INSERT INTO t VALUES (?)", [(n,) for n in range(50)])
+    cursor = connection.execute("SELECT id FROM t WHERE id BETWEEN 10 AND 20 ORDER BY id")
+    assert cursor.fetchone() == (10,)
+    assert cursor.arrow().column(0).to_pylist() == list(range(11, 21))
+
+
+def test_any_mix_of_ways_to_fetch_yields_every_row_once(connection):
+    seed = random.randrange(2**32)
+    print("seed", seed)
+    chance = random.Random(seed)
+    connection.execute("CREATE TABLE t (id integer PRIMARY KEY)")
+    connection.executemany("INSERT INTO t VALUES (?)", [(n,) for n in range(2000)])
+    for _ in range(30):
+        few = chance.random() < 0.5
+        rows = chance.randrange(40) if few else chance.randrange(60_000)
+        query = f"SELECT id FROM t WHERE id BETWEEN 0 AND {rows - 1} ORDER BY id"
+        cursor = connection.execute(query if few else f"SELECT g - 1 AS id FROM generate_series(1, {rows}) g(g) ORDER BY g")
+        # A reader of batches can be left at any time, as can an iterator.
+        ways = {
+            "one": lambda: [row] if (row := cursor.fetchone()) else [],
+            "many": lambda: cursor.fetchmany(chance.randrange(700)),
+            "some": lambda: list(itertools.islice(cursor, chance.randrange(300))),
+            "batch": lambda: [(n,) for batch in itertools.islice(cursor.record_batches(), 1) for n in batch[0].to_pylist()],
+        }
+        seen = []
+        while len(seen) < rows:
+            if chance.random() < 0.05:
+                rest = chance.choice([cursor.fetchall, lambda: cursor.pl().rows(), lambda: polars.DataFrame(cursor).rows()])
+                seen += rest()
+                break
+            seen += chance.choice(list(ways.values()))()
+        assert seen == [(n,) for n in range(rows)]
+        assert cursor.fetchone() is None and cursor.rowcount == rows
+
+
+def test_nothing_is_copied_on_the_way_in_and_out(connection):
+    """A column that goes through the engine unchanged comes out where it went in."""
+    ids = pyarrow.array(range(MANY), pyarrow.int64())
+    names = pyarrow.array([f"name number {n}" for n in range(1000)]).cast(pyarrow.string_view())
+    connection.register("numbers", pyarrow.table({"id": ids}))
+    connection.register("names", pyarrow.table({"name": names}))
+    begin = ids.buffers()[1].address
+    end = begin + 8 * MANY
+    for out in (
+        connection.execute("SELECT id FROM numbers").arrow(),
+        connection.execute("SELECT id FROM numbers").record_batches().read_all(),
+        pyarrow.table(connection.execute("SELECT id FROM numbers")),
+    ):
+        out = out.column("id")
+        assert len(out) == MANY
+        assert all(begin <= low and high <= end for low, high in ranges(out))
+    heap = {buffer.address for buffer in names.buffers()[2:]}
+    out = connection.execute("SELECT name FROM names").arrow().column("name")
+    assert {buffer.address for chunk in out.chunks for buffer in chunk.buffers()[2:]} <= heap
+    # The same batches however often they are exported.
+    batches = connection.execute("SELECT id FROM numbers")._result.batches()
+    assert ranges(pyarrow.table(batches).column(0)) == ranges(pyarrow.table(batches).column(0))
+    # And as pandas and Polars see them.
+    frame = polars.DataFrame({"x": range(100_000)})
+    connection.register("frame", frame)
+    out = connection.execute("SELECT x FROM frame").pl()
+    assert out.equals(frame)
+
+
+def test_memory_of_a_source_is_given_back(connection):
+    table = pyarrow.table({"id": pyarrow.array(range(MANY), pyarrow.int64())})
+    gc.collect()
+    held = pyarrow.total_allocated_bytes()
+    connection.register("numbers", table)
+    assert connection.execute("SELECT count(*) FROM numbers").fetchone() == (MANY,)
+    out = connection.execute("SELECT id FROM numbers WHERE id < 10").arrow()
+    del table
+    gc.collect()
+    assert pyarrow.total_allocated_bytes() >= held - 8 * MANY // 2
+    connection.unregister("numbers")
+    connection.rollback()
+    gc.collect()
+    assert pyarrow.total_allocated_bytes() < held - 8 * MANY // 2
+    assert out.num_rows == 10
+
+
+def test_results_outlive_their_connection(tmp_path):
+    connection = firndb.connect(tmp_path / "db")
+    table = connection.execute(series(1000)).arrow()
+    connection.close()
+    assert table.column("name")[999].as_py() == "a name longer than twelve bytes 1000"
+    stream = pyarrow.RecordBatchReader.from_stream(firndb.connect().execute(series(100_000)))
+    gc.collect()
+    assert stream.read_all().num_rows == 100_000
+
+
+def test_a_stream_of_a_closed_connection_ends_in_an_error(connection):
+    stream = pyarrow.RecordBatchReader.from_stream(connection.execute(series(MANY)))
+    stream.read_next_batch()
+    connection.close()
+    with pytest.raises(Exception, match="closed"):
+        stream.read_all()
+
+
+def test_a_long_result_streams_in_little_memory(auto):
+    """The rows would be a gigabyte; the process may not grow by a third of one."""
+    query = "SELECT g AS id, repeat('x', 500) || g AS name FROM generate_series(1, 2000000) g(g)"
+    before = peak_bytes()
+    rows = sum(batch.num_rows for batch in auto.execute(query).record_batches())
+    assert rows == 2_000_000
+    rows = 0
+    cursor = auto.execute(query)
+    for _ in range(100_000):
+        assert len(cursor.fetchone()[1]) > 500
+    cursor.close()
+    assert peak_bytes() - before < 300 << 20
+
+
+def peak_bytes():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def test_sources_of_every_kind(connection):
+    columns = {"id": [1, 2, 3], "name": ["x", None, "z"]}
+    rows = [(1, "x"), (2, None), (3, "z")]
+    table = pyarrow.table(columns)
+    for source in (
+        table,
+        table.to_batches()[0],
+        pyarrow.RecordBatchReader.from_batches(table.schema, table.to_batches()),
+        pandas.DataFrame(columns),
+        polars.DataFrame(columns),
+        connection.execute("SELECT * FROM (VALUES (1, 'x'), (2, NULL), (3, 'z')) v(id, name)"),
+    ):
+        connection.register("source", source)
+        assert connection.execute("SELECT id, name FROM source ORDER BY id").fetchall() == rows
+        assert connection.execute("SELECT count(name) FROM source WHERE id > ?", (1,)).fetchone() == (1,)
+    for source in (None, [1, 2], {"a": [1]}, pyarrow.array([1]), pyarrow.chunked_array([[1]])):
+        with pytest.raises((TypeError, ValueError)):
+            connection.register("source", source)
+
+
+def test_sources_fill_tables(connection):
+    moments = pandas.to_datetime(["2024-01-01 10:00", None]).tz_localize("Europe/Berlin")
+    frame = pandas.DataFrame(
+        {
+            "id": [1, 2],
+            "kind": pandas.Categorical(["a", "b"]),
+            "at": moments,
+            "price": [1.5, float("nan")],
+            "small": pandas.array([7, None], dtype="UInt8"),
+        }
+    )
+    connection.register("frame", frame)
+    connection.execute("CREATE TABLE copy AS SELECT * FROM frame")
+    kinds = [column[1] for column in connection.execute("SELECT * FROM copy").description]
+    assert kinds == ["bigint", "text", "timestamp with time zone", "double precision", "smallint"]
+    connection.execute("CREATE TABLE strict (id integer PRIMARY KEY, kind varchar(1) NOT NULL, price numeric(5,1))")
+    assert connection.execute("INSERT INTO strict SELECT id, kind, 2.25 FROM frame").rowcount == 2
+    utc = datetime.timezone.utc
+    assert connection.execute("SELECT at FROM copy ORDER BY id").fetchall() == [
+        (datetime.datetime(2024, 1, 1, 9, tzinfo=utc),),
+        (None,),
+    ]
+    connection.commit()
+    with pytest.raises(firndb.IntegrityError):
+        connection.execute("INSERT INTO strict SELECT id, kind, 1 FROM frame")
+    connection.rollback()
+    assert connection.execute("SELECT price FROM strict WHERE id = 1").fetchone() == (Decimal("2.3"),)
+
+
+def test_a_source_is_read_only_and_goes_before_tables(connection):
+    connection.execute("CREATE TABLE t (id integer)")
+    connection.commit()
+    connection.register("t", pyarrow.table({"id": [1, 2]}))
+    other = connection.connect()
+    assert connection.execute("SELECT count(*) FROM t").fetchone() == (2,)
+    assert connection.execute("SELECT count(*) FROM public.t").fetchone() == (0,)
+    assert other.execute("SELECT count(*) FROM t").fetchone() == (0,)
+    with pytest.raises(firndb.ProgrammingError, match="registered source, which can only be read"):
+        connection.execute("DELETE FROM t")
+    connection.rollback()
+    connection.unregister("t")
+    assert connection.execute("SELECT count(*) FROM t").fetchone() == (0,)
+    with pytest.raises(firndb.ProgrammingError, match="not registered"):
+        connection.unregister("t")
+    other.close()
+
+
+@pytest.mark.filterwarnings("ignore:pandas only supports SQLAlchemy")
+def test_pandas_reads_by_sql(connection):
+    connection.execute("CREATE TABLE t (id integer, name text)")
+    connection.execute("INSERT INTO t VALUES (1, 'x'), (2, 'y')")
+    frame = pandas.read_sql("SELECT * FROM t WHERE id > ?", connection, params=(1,))
+    assert frame.to_dict("list") == {"id": [2], "name": ["y"]}
+
+
+def test_large_tables_go_both_ways(tmp_path):
+    rows = 300_000
+    table = pyarrow.table({"id": range(rows), "name": [f"name {n % 1000}" for n in range(rows)]})
+    with firndb.connect(tmp_path / "db") as connection:
+        connection.register("source", table)
+        connection.execute("CREATE TABLE t AS SELECT * FROM source")
+    with firndb.connect(tmp_path / "db") as connection:
+        out = connection.execute("SELECT id, name FROM t ORDER BY id").arrow()
+        assert out.column("id").to_pylist() == table.column("id").to_pylist()
+        assert out.column("name").cast("string").to_pylist() == table.column("name").to_pylist()
+    assert os.listdir(tmp_path) == ["db"]
