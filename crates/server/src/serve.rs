@@ -40,6 +40,10 @@ pub struct Options {
     /// machine's memory. Without it the store takes what it needs.
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     memory_limit: Option<u64>,
+    /// Freeze blocks of rows that nobody has written to for so many seconds, so that scans and clients get
+    /// them without a copy; 0 for never.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    freeze_after: u64,
     /// Report transactions on standard error that run for longer than so many seconds, if they keep old
     /// versions or have written; 0 for never.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
@@ -69,6 +73,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let database = Database::open_with(Config {
         directory: options.data.clone(),
         memory_limit: options.memory_limit,
+        freeze_after: (options.freeze_after > 0).then(|| Duration::from_secs(options.freeze_after)),
         ..Config::default()
     })
     .map_err(Failure::data)?;

@@ -44,6 +44,60 @@ fn filled(rows: i64) -> Database {
     database
 }
 
+/// A database whose blocks are frozen as soon as nobody has a version in them.
+fn freezing() -> Database {
+    let freeze_after = Some(Duration::ZERO);
+    Database::open_with(crate::Config { freeze_after, ..crate::Config::default() }).unwrap()
+}
+
+/// Waits until all blocks are frozen.
+fn wait_until_frozen(connection: &mut Connection) {
+    while one(connection, "SELECT count(*) FROM firn_blocks WHERE state <> 'frozen'") != Value::BigInt(0) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn frozen_rows_leave_without_a_copy_and_stay_what_they_were() {
+    let database = freezing();
+    let mut connection = database.connect();
+    connection
+        .execute("CREATE TABLE t (a bigint, b boolean NOT NULL, c text, d date, e numeric(12,2))")
+        .unwrap();
+    let rows = "SELECT n, n % 2 = 0, CASE WHEN n % 3 > 0 THEN 'a string of some length ' || n END, \
+                date '2026-11-22' + n::integer, n / 4 FROM generate_series(1, 50000) AS s(n)";
+    connection.execute(&format!("INSERT INTO t {rows}")).unwrap();
+    wait_until_frozen(&mut connection);
+    let addresses = |batches: &[arrow_array::RecordBatch]| -> Vec<[*const u8; 4]> {
+        let address = |batch: &arrow_array::RecordBatch, column: usize| {
+            batch.column(column).to_data().buffers()[0].as_ptr()
+        };
+        batches.iter().map(|batch| [0, 1, 2, 3].map(|column| address(batch, column))).collect()
+    };
+    let mut other = database.connect();
+    let mut query = || {
+        let mut batches = other.query("SELECT a, b, c, d, e FROM t").unwrap();
+        batches.sort_by_key(|batch| addresses(std::slice::from_ref(batch))[0][0]);
+        batches
+    };
+    let (one_time, another) = (query(), query());
+    assert_eq!(addresses(&one_time), addresses(&another), "both are of the table's own memory");
+    assert_eq!(one_time, another);
+
+    // Who writes goes on in a copy.
+    let kept: Vec<String> = one_time.iter().map(|batch| format!("{batch:?}")).collect();
+    connection
+        .execute("UPDATE t SET a = -a, b = NOT b, c = 'something else that is long', d = NULL")
+        .unwrap();
+    wait_until_frozen(&mut connection);
+    let now: Vec<String> = one_time.iter().map(|batch| format!("{batch:?}")).collect();
+    assert_eq!(kept, now, "what was given out has changed");
+    assert_eq!(one(&mut connection, "SELECT sum(a) FROM t WHERE NOT b = (a % 2 = 0)"), {
+        let sum: i128 = -(1..=50000).sum::<i128>();
+        Value::Numeric { unscaled: sum, scale: 0 }
+    });
+}
+
 #[test]
 fn rows_of_a_query_that_failed_midway_are_nobodys() {
     let mut connection = connection();
@@ -525,6 +579,9 @@ fn the_engine_counts_what_happens_by_cause() {
     // The slots of the row that was deleted and of the one that could not be inserted.
     let tables = "SELECT relname, rows, free_slots, blocks, total_bytes > 0 FROM firn_stat_tables";
     assert_eq!(texts(&mut looking, tables), ["t|2|2|1|true"]);
+    let blocks =
+        "SELECT relname, block, rows, free_slots, bytes > 0, state IN ('hot', 'cooling') FROM firn_blocks";
+    assert_eq!(texts(&mut looking, blocks), ["t|0|2|2|true|true"]);
     let settings = "SELECT setting, boot_val, source FROM pg_settings WHERE name = 'lock_timeout'";
     assert_eq!(texts(&mut b, settings), ["5|0|session"]);
     assert_eq!(texts(&mut a, settings), ["0|0|default"]);

@@ -310,10 +310,35 @@ impl Table {
         self.blocks().get(block).expect("block numbers name existing blocks").freeze(guard)
     }
 
-    /// The states of its blocks, in their order.
-    pub fn block_states(&self) -> impl Iterator<Item = BlockState> {
-        self.blocks().iter().map(|block| block.life.state())
+    /// Its blocks, in their order.
+    pub fn block_usage(&self) -> impl Iterator<Item = BlockUsage> {
+        self.blocks().iter().map(|block| {
+            let [rows, strings, versions] = block.held_bytes().map(|bytes| bytes as u64);
+            let is_given_up = block.allocated() == 0 && block.life.state() == BlockState::Frozen;
+            BlockUsage {
+                number: block.number,
+                state: block.life.state(),
+                rows: block.rows_present(),
+                free: block.allocated() - block.rows_present().min(block.allocated()),
+                bytes: if is_given_up { 0 } else { rows + strings + versions },
+            }
+        })
     }
+}
+
+/// What a block consists of.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BlockUsage {
+    /// Which one.
+    pub number: BlockNumber,
+    /// What it is now.
+    pub state: BlockState,
+    /// Rows, whoever sees them.
+    pub rows: u32,
+    /// Slots that were given out and hold no row now.
+    pub free: u32,
+    /// Bytes of rows, strings, and where version chains begin.
+    pub bytes: u64,
 }
 
 /// The rows of a frozen block as they were when they were handed out.

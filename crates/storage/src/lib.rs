@@ -38,7 +38,7 @@ mod walk;
 pub use attic::Attic;
 pub use budget::{Held, MemoryBudget, Pressure, print_bytes};
 pub use collect::Garbage;
-pub use freeze::Frozen;
+pub use freeze::{BlockUsage, Frozen};
 pub use gate::Gate;
 pub use guard::{Guard, pin};
 pub use heap::{LONGEST_STRING_BYTES, is_long_string};
@@ -46,6 +46,7 @@ pub use index::{Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, summary, summ
 pub use region::Provider;
 pub use row_lock::RowLock;
 pub use scan::{ScanBatch, TableScan};
+pub use state::BlockState;
 pub use table::{ColumnSpec, Found, Move, Restored, Table, TableOptions, TableUsage};
 pub use typed::{Field, Misfit, Projection, Row, Rows, Str, Text, Vectors};
 pub use write_set::{Changed, Mark, Retired, WriteSet};

@@ -24,6 +24,18 @@ pub enum BlockState {
 }
 
 impl BlockState {
+    /// Its name in lower case.
+    pub fn name(self) -> &'static str {
+        use BlockState::*;
+        match self {
+            Hot => "hot",
+            Cooling => "cooling",
+            Freezing => "freezing",
+            Frozen => "frozen",
+            Compact => "compact",
+        }
+    }
+
     /// The state with this number.
     pub(crate) fn from_bits(bits: u8) -> BlockState {
         use BlockState::*;

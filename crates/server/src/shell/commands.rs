@@ -14,6 +14,7 @@ const HELP: &str = r"\?                       this list
 \d [NAME]                tables, views and sequences, or what NAME is made of
 \dt \di \dv \ds [NAME]   tables, indexes, views, sequences
 \dn                      schemas
+\temperature [NAME]      which part of each table is hot, cooling, frozen or compact
 \l                       databases
 \copy TABLE|(QUERY) FROM|TO FILE [OPTIONS]
                          copies between a table and a file on this side
@@ -26,6 +27,28 @@ const HELP: &str = r"\?                       this list
 \r \p                    forgets or shows the statement that has begun
 NAME may have * and ? in it. Statements end with a semicolon, with \g, or with \gx for one line per
 column.";
+
+/// The states of blocks, and what stands for each in a bar.
+const TEMPERATURES: [(&str, char); 5] =
+    [("hot", '█'), ("cooling", '▓'), ("freezing", '▒'), ("frozen", '░'), ("compact", '·')];
+
+/// How long a bar is.
+const BAR: usize = 40;
+
+/// A bar of parts as long as the counts are large; what there is shows.
+fn bar(counts: &[usize]) -> String {
+    let all: usize = counts.iter().sum::<usize>().max(1);
+    let mut lengths: Vec<usize> =
+        counts.iter().map(|count| (count * BAR / all).max(usize::from(*count > 0))).collect();
+    // Rounding, and what is shown for little, is the longest part's.
+    let sum: usize = lengths.iter().sum();
+    if let Some(longest) = lengths.iter_mut().max() {
+        *longest = (*longest + BAR).saturating_sub(sum);
+    }
+    (lengths.iter().zip(TEMPERATURES))
+        .flat_map(|(length, (_, sign))| std::iter::repeat_n(sign, *length))
+        .collect()
+}
 
 /// Whether the shell goes on after a command.
 pub enum After {
@@ -81,6 +104,7 @@ impl Shell {
             r"\dv" | r"\dv+" => self.list("'v'", argument)?,
             r"\ds" | r"\ds+" => self.list("'S'", argument)?,
             r"\di" | r"\di+" => self.list("'i'", argument)?,
+            r"\temperature" => self.show_temperature(argument)?,
             r"\dn" | r"\dn+" => self.show(
                 "SELECT nspname AS \"Name\" FROM pg_catalog.pg_namespace \
                  WHERE nspname NOT LIKE 'pg\\_%' AND nspname <> 'information_schema' ORDER BY 1",
@@ -95,6 +119,47 @@ impl Shell {
             }
         }
         Ok(After::GoOn)
+    }
+
+    /// A bar per table, of its blocks by state.
+    fn show_temperature(&mut self, pattern: &str) -> Result<(), Stop> {
+        let filter = match pattern {
+            "" => String::new(),
+            pattern => name_filter(pattern),
+        };
+        let states = TEMPERATURES.map(|(state, _)| format!("count(*) FILTER (WHERE b.state = '{state}')"));
+        let sql = format!(
+            "SELECT b.schemaname, b.relname, {}, sum(b.rows), sum(b.bytes) FROM pg_catalog.firn_blocks b \
+             JOIN pg_catalog.pg_class c ON c.oid = b.relid \
+             JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
+             WHERE b.bytes > 0 {filter} GROUP BY 1, 2 ORDER BY 1, 2",
+            states.join(", ")
+        );
+        let table = match self.rows(&sql) {
+            Ok(table) => table,
+            Err(report) => return self.complain(&report),
+        };
+        if table.rows.is_empty() {
+            return say("Did not find any tables with rows.");
+        }
+        let rows: Vec<Vec<String>> = table
+            .rows
+            .into_iter()
+            .map(|row| row.into_iter().map(Option::unwrap_or_default).collect())
+            .collect();
+        let longest = rows.iter().map(|row| row[1].chars().count()).max().unwrap_or(0);
+        for row in rows {
+            let count = |at: usize| row[at].parse::<usize>().unwrap_or(0);
+            let blocks: Vec<usize> = (2..2 + TEMPERATURES.len()).map(count).collect();
+            let told: Vec<String> = (TEMPERATURES.iter().zip(&blocks))
+                .filter(|(_, count)| **count > 0)
+                .map(|((state, _), count)| format!("{count} {state}"))
+                .collect();
+            let (name, rows) = (&row[1], &row[2 + TEMPERATURES.len()]);
+            say(format_args!("{name:longest$} {} {rows} rows: {}", bar(&blocks), told.join(", ")))?;
+        }
+        let legend = TEMPERATURES.map(|(state, sign)| format!("{sign} {state}"));
+        say(legend.join("  "))
     }
 
     fn show_connection(&mut self) -> Result<(), Stop> {
@@ -402,6 +467,17 @@ mod tests {
         );
         for bad in ["", "t", "t from", "t into f", "(SELECT 1 to f", "t from 'f"] {
             assert_eq!(parse_copy(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_bar_is_always_as_long_and_shows_what_there_is() {
+        for counts in [[0, 0, 0, 1, 0], [1, 0, 0, 1_000_000, 1], [3, 3, 3, 3, 3], [7, 11, 0, 500, 2]] {
+            let bar = bar(&counts);
+            assert_eq!(bar.chars().count(), BAR, "{bar}");
+            for (count, (_, sign)) in counts.iter().zip(TEMPERATURES) {
+                assert_eq!(bar.contains(sign), *count > 0, "{bar}");
+            }
         }
     }
 

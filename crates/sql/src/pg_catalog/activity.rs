@@ -154,6 +154,27 @@ pub(super) fn firn_stat_tables(source: &Source) -> Vec<Row> {
     source.catalog.tables.values().filter_map(row).collect()
 }
 
+pub(super) fn firn_blocks(source: &Source) -> Vec<Row> {
+    let Some(asking) = source.session() else { return Vec::new() };
+    let mut rows = Vec::new();
+    for table in source.catalog.tables.values() {
+        let Some(stored) = asking.engine().find_table(table.storage()) else { continue };
+        rows.extend(stored.block_usage().map(|block| {
+            row! {
+                "relid": number(table.oid),
+                "schemaname": source.schema_name(table.schema),
+                "relname": table.name.as_str(),
+                "block": block.number.0 as i64,
+                "state": block.state.name(),
+                "rows": i64::from(block.rows),
+                "free_slots": i64::from(block.free),
+                "bytes": block.bytes as i64,
+            }
+        }));
+    }
+    rows
+}
+
 pub(super) fn firn_stat_transactions(source: &Source) -> Vec<Row> {
     let Some(asking) = source.session() else { return Vec::new() };
     let sessions = asking.sessions().list();

@@ -117,6 +117,7 @@ pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
         "pg_proc" => pg_proc,
         "pg_sequence" => pg_sequence,
         "pg_sequences" => pg_sequences,
+        "firn_blocks" => activity::firn_blocks,
         "firn_stat_commit_latency" => activity::firn_stat_commit_latency,
         "firn_stat_engine" => activity::firn_stat_engine,
         "firn_stat_tables" => activity::firn_stat_tables,
