@@ -68,6 +68,7 @@ pub fn test(root: &Path) -> bool {
         // Memory, heaps, tuples and indexes by themselves; blocks, versions and undo through transactions.
         let parts = [
             "memory::",
+            "attic::",
             "copy::",
             "spare::",
             "heap::",

@@ -17,14 +17,16 @@ use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering};
 use firn_base::{BlockNumber, Result, Time, clock};
 use firn_storage::{Frozen, Move, Table, pin};
 use std::time::Duration;
+use std::vec::IntoIter;
 
 const MODELLED: bool = cfg!(feature = "models");
 
 /// Blocks that are frozen at a time; each takes some tenths of a millisecond.
 const AT_ONCE: usize = if MODELLED { 1 } else { 16 };
 
-/// Blocks between which rows are moved, and rows that are moved by one transaction.
+/// Blocks between which rows are moved in a round, and rows: in all, and by one transaction.
 const GROUP: usize = if MODELLED { 4 } else { 32 };
+const MOVED: usize = if MODELLED { 4 } else { 64 << 10 };
 const MOVED_AT_ONCE: usize = if MODELLED { 2 } else { 1024 };
 
 /// See the module.
@@ -57,6 +59,8 @@ pub enum Progress {
 struct Round {
     begun: clock::Instant,
     cooling: Vec<Cooling>,
+    /// Rows of a table that are to be moved.
+    moving: Option<(Arc<Table>, IntoIter<Move>)>,
     /// No guard is held any more that was held when the round began.
     quiet: Arc<AtomicBool>,
 }
@@ -108,23 +112,24 @@ impl Round {
         let told = quiet.clone();
         guard.defer(move || told.store(true, Ordering::SeqCst));
         guard.flush();
-        Round { begun: clock::now(), cooling, quiet }
+        Round { begun: clock::now(), cooling, moving: None, quiet }
     }
 
-    /// Freezes some blocks, and closes gaps if nobody reads as of before `before`. Whether none is left.
+    /// Freezes some blocks, or moves some rows if nobody reads as of before `before`. Whether there is nothing left
+    /// to do.
     fn freeze_some(&mut self, engine: &Arc<Engine>, before: Option<Time>) -> bool {
-        let guard = pin();
         let mut frozen = 0;
         while frozen < AT_ONCE
+            && self.moving.is_none()
             && let Some(Cooling { table, blocks, gaps }) = self.cooling.last_mut()
         {
+            let guard = pin();
             let Some(block) = blocks.pop() else {
-                let Cooling { table, gaps, .. } = self.cooling.pop().expect("just looked at");
-                if before.is_some_and(|before| engine.horizon() >= before) {
-                    // It is tried again with the next round.
-                    let _conflict = close_gaps(engine, &table, &gaps);
+                if !gaps.is_empty() {
+                    self.moving = Some((table.clone(), table.plan_moves(gaps, MOVED).into_iter()));
                 }
-                continue;
+                self.cooling.pop();
+                break;
             };
             match table.freeze(block, &guard) {
                 Frozen::Yes => frozen += 1,
@@ -133,27 +138,36 @@ impl Round {
                 Frozen::HasGaps | Frozen::HasVersions | Frozen::Hot => {}
             }
         }
-        // The memory of chain heads shall not wait for others to free something.
-        guard.flush();
-        self.cooling.is_empty()
+        if frozen > 0 {
+            // The memory of chain heads shall not wait for others to free something.
+            pin().flush();
+        } else if let Some((table, moves)) = &mut self.moving {
+            let may = before.is_some_and(|before| engine.horizon() >= before);
+            // What cannot be moved now is tried again in another round.
+            if !may || move_some(engine, table, moves).is_err() || moves.len() == 0 {
+                table.give_back(moves.map(|(_, to)| to));
+                self.moving = None;
+            }
+        }
+        self.cooling.is_empty() && self.moving.is_none()
     }
 }
 
-/// Moves rows between blocks that have gaps. Error: 40001 if somebody else changes one of them, or 53200.
-fn close_gaps(engine: &Arc<Engine>, table: &Arc<Table>, blocks: &[BlockNumber]) -> Result<()> {
-    if blocks.is_empty() {
-        return Ok(());
-    }
-    let moves = table.plan_moves(blocks, MOVED_AT_ONCE);
-    let mut left = moves.into_iter();
-    let outcome = (|| {
-        let guard = pin();
-        let mut tx = engine.try_begin(Isolation::Snapshot)?;
-        for next in left.by_ref() {
-            tx.move_row(table, next, &guard)?;
+impl Drop for Round {
+    fn drop(&mut self) {
+        if let Some((table, moves)) = self.moving.take() {
+            table.give_back(moves.map(|(_, to)| to));
         }
-        tx.commit()
-    })();
-    table.give_back(left.map(|(_, to): Move| to));
-    outcome.map(drop)
+    }
+}
+
+/// Moves some rows. Error: 40001 if somebody else changes one of them, or 53200.
+fn move_some(engine: &Arc<Engine>, table: &Arc<Table>, moves: &mut IntoIter<Move>) -> Result<()> {
+    let mut tx = engine.try_begin(Isolation::Snapshot)?;
+    let guard = pin();
+    for next in moves.take(MOVED_AT_ONCE) {
+        tx.move_row(table, next, &guard)?;
+    }
+    drop(guard);
+    tx.commit().map(drop)
 }
