@@ -87,6 +87,16 @@ pub struct StringDictionary {
 }
 
 impl StringDictionary {
+    /// How many values it has.
+    pub fn len(&self) -> usize {
+        self.strings.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.strings.is_empty()
+    }
+
     pub(super) fn new(ty: SqlType, strings: Strings) -> StringDictionary {
         StringDictionary { ty, strings, array: OnceLock::new(), views: OnceLock::new() }
     }

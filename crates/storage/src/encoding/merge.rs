@@ -120,10 +120,13 @@ struct Part {
     weight_before: usize,
 }
 
+/// For fewer values it takes longer to start a thread than to merge them.
+const PART_VALUES: usize = if cfg!(test) { 64 } else { 1 << 17 };
+
 /// Cuts both dictionaries at the same values, so that all parts together have about as many.
 fn cut<S: Sorted + ?Sized>(main: &S, delta: &S, parts: usize) -> Vec<Part> {
     let total = main.len() + delta.len();
-    let parts = parts.clamp(1, total / 1024 + 1);
+    let parts = parts.clamp(1, total / PART_VALUES + 1);
     let mut cuts = vec![(0, 0)];
     for part in 1..parts {
         let before = total * part / parts;

@@ -51,7 +51,7 @@ pub use strings::{MOST_STRING_BYTES, Strings};
 pub use word::{Order, Word};
 
 use arrow_array::ArrayRef;
-use arrow_buffer::{BooleanBuffer, BooleanBufferBuilder, NullBuffer, ScalarBuffer};
+use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use condition::{select_offsets, select_words};
 use firn_base::sync::{Arc, OnceLock};
 use firn_base::types::Width;
@@ -473,10 +473,7 @@ impl EncodedColumn {
         let Some(runs) = &self.runs else { return words.decode(slots, out) };
         let mut values = Vec::new();
         words.decode(runs.overlapping(&slots), &mut values);
-        out.reserve(slots.len());
-        for (value, length) in values.iter().zip(runs.lengths(slots)) {
-            out.extend(std::iter::repeat_n(*value, length));
-        }
+        runs.repeat(&values, slots, out);
     }
 
     /// Appends the strings of a range of slots, which are anything where values are NULL. Panics if the column
@@ -508,8 +505,10 @@ impl EncodedColumn {
 
     /// A bit for every slot of a range, of bits for all values.
     fn expand(&self, bits: &BooleanBuffer, slots: Range<usize>) -> BooleanBuffer {
-        let Some(runs) = &self.runs else { return bits.slice(slots.start, slots.len()) };
-        expand(runs, &bits.slice(0, bits.len()), 0, slots)
+        match &self.runs {
+            None => bits.slice(slots.start, slots.len()),
+            Some(runs) => runs.repeat_bits(bits, 0, slots),
+        }
     }
 
     /// A bit for every slot of a range: whether a condition takes its value. `None` if only the decoded values
@@ -577,7 +576,7 @@ impl EncodedColumn {
         }
         match &self.runs {
             None => selected,
-            Some(runs) => expand(runs, &selected, places.start, slots),
+            Some(runs) => runs.repeat_bits(&selected, places.start, slots),
         }
     }
 
@@ -631,15 +630,6 @@ impl Encoding {
         assert_ne!(self.values, Kept::Codes, "codes come from a merge");
         self.values
     }
-}
-
-/// A bit for every slot of a range, of bits for runs from `first` on.
-fn expand(runs: &RunEnds, bits: &BooleanBuffer, first: usize, slots: Range<usize>) -> BooleanBuffer {
-    let mut expanded = BooleanBufferBuilder::new(slots.len());
-    for (run, length) in runs.overlapping(&slots).zip(runs.lengths(slots)) {
-        expanded.append_n(length, bits.value(run - first));
-    }
-    expanded.finish()
 }
 
 /// Values of runs, taken out of a piece.

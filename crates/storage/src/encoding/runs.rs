@@ -13,7 +13,7 @@
 //! Invariant: ends rise, and the last is the number of slots. A run of NULL is a run like others, apart
 //! from one of values.
 
-use arrow_buffer::ScalarBuffer;
+use arrow_buffer::{BooleanBuffer, Buffer, ScalarBuffer};
 use firn_base::sync::Arc;
 use std::ops::Range;
 
@@ -105,6 +105,56 @@ impl RunEnds {
             start = end;
             length
         })
+    }
+
+    /// Appends the value of every slot of a range, of values for the runs that overlap it.
+    pub(super) fn repeat<T: Copy + Default>(&self, values: &[T], slots: Range<usize>, out: &mut Vec<T>) {
+        // So many are written at once, and what is too much is overwritten by the next run: most runs are
+        // short, and a loop as long as the run would end in a branch that nobody can guess.
+        const AT_ONCE: usize = 16;
+        let start = out.len();
+        let end = start + slots.len();
+        out.resize(end + AT_ONCE, T::default());
+        let mut at = start;
+        for (value, length) in values.iter().zip(self.lengths(slots)) {
+            let (first, rest) = out[at..].split_at_mut(AT_ONCE);
+            first.fill(*value);
+            if length > AT_ONCE {
+                rest[..length - AT_ONCE].fill(*value);
+            }
+            at += length;
+        }
+        assert_eq!(at, end);
+        out.truncate(end);
+    }
+
+    /// The bit of every slot of a range, of bits for runs from `first` on.
+    pub(super) fn repeat_bits(
+        &self,
+        bits: &BooleanBuffer,
+        first: usize,
+        slots: Range<usize>,
+    ) -> BooleanBuffer {
+        let length = slots.len();
+        // Every slot between whose bit and the one before it there is a difference has a 1; then each is whether the
+        // number of these up to it is odd.
+        let mut words = vec![0u64; length.div_ceil(64)];
+        let (mut at, mut last) = (0, false);
+        for (run, length) in self.overlapping(&slots).zip(self.lengths(slots)) {
+            let bit = bits.value(run - first);
+            words[at / 64] |= u64::from(bit != last) << (at % 64);
+            last = bit;
+            at += length;
+        }
+        let mut odd = 0;
+        for word in &mut words {
+            for shift in [1, 2, 4, 8, 16, 32] {
+                *word ^= *word << shift;
+            }
+            *word ^= odd;
+            odd = ((*word as i64) >> 63) as u64;
+        }
+        BooleanBuffer::new(Buffer::from_vec(words), 0, length)
     }
 
     /// Panics if an invariant does not hold.
