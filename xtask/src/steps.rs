@@ -63,13 +63,14 @@ pub fn test(root: &Path) -> bool {
             miri.args(["run", "nightly", "cargo", "miri", "test", "--locked"]).args(arguments);
             run.tests(miri.env("MIRIFLAGS", flags))
         };
-        // Memory, heaps, tuples and indexes by themselves; blocks, versions and undo through transactions.
+        // Memory, heaps, encodings, tuples and indexes by themselves; blocks, versions and undo through transactions.
         let parts = [
             "memory::",
             "copy::",
             "spare::",
             "heap::",
             "arrow::",
+            "encoding::",
             "typed::",
             "index::radix::",
             "index::tests::",

@@ -211,24 +211,32 @@ fn link(number: u64) -> u64 {
     (number ^ 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-fn random_reads<T: Copy + Into<u64> + Sync>(threads: usize, reads: usize, table: &[T], runs: usize) -> Duration {
+fn random_reads<T: Copy + Into<u64> + Sync>(
+    threads: usize,
+    reads: usize,
+    table: &[T],
+    runs: usize,
+) -> Duration {
     let shares: Vec<u64> = (0..threads as u64).collect();
-    let mask = table.len() as u64;
     median_of(runs, || {
         let (time, sums) = timed(|| {
             thread::for_each("bench", threads, &shares, |share| {
-                // Numbers that need no number before.
-                let place = |at: u64| {
-                    let mixed = (at ^ *share << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                    ((mixed ^ mixed >> 32) & 0xffff_ffff) * mask >> 32
-                };
-                Ok((0..(reads / threads) as u64)
-                    .fold(0u64, |sum, at| sum.wrapping_add(table[place(at) as usize].into())))
+                Ok((0..(reads / threads) as u64).fold(0u64, |sum, at| {
+                    sum.wrapping_add(table[place(at ^ *share << 40, table.len())].into())
+                }))
             })
         });
         black_box(sums.expect("nothing fails"));
         time
     })
+}
+
+/// One of so many places, which needs no place before to be known.
+#[inline(always)]
+fn place(number: u64, places: usize) -> usize {
+    let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let low = (mixed ^ mixed >> 32) & 0xffff_ffff;
+    ((low * places as u64) >> 32) as usize
 }
 
 /// Values of one block.
@@ -246,9 +254,9 @@ impl Block {
         };
         match kind {
             Kind::Words => Block::Words(numbers.iter().map(word).collect()),
-            Kind::Strings => {
-                Block::Strings(numbers.iter().map(|number| format!("Customer{:016x}", word(number))).collect())
-            }
+            Kind::Strings => Block::Strings(
+                numbers.iter().map(|number| format!("Customer{:016x}", word(number))).collect(),
+            ),
         }
     }
 }
@@ -293,7 +301,8 @@ pub fn run(kind: Kind, percent: f64, options: Options, machine: Machine) -> Resu
         }
         numbers
     };
-    let cut = |numbers: Vec<u64>| numbers.chunks(SLOTS).map(|chunk| Block::of(kind, chunk)).collect::<Vec<_>>();
+    let cut =
+        |numbers: Vec<u64>| numbers.chunks(SLOTS).map(|chunk| Block::of(kind, chunk)).collect::<Vec<_>>();
     let main_blocks = cut(shuffled(main, main_values));
     let old = delta_values / 2;
     let number = |value: u64| if value < old { value * 3 % main_values } else { main_values + value };
@@ -304,7 +313,8 @@ pub fn run(kind: Kind, percent: f64, options: Options, machine: Machine) -> Resu
         .merge(None, threads)
         .expect("few enough");
     let dictionary = first.dictionary().clone();
-    let columns: Vec<EncodedColumn> = (0..main_blocks.len()).map(|number| first.delta(number, false)).collect();
+    let columns: Vec<EncodedColumn> =
+        (0..main_blocks.len()).map(|number| first.delta(number, false)).collect();
     drop((main_blocks, first));
 
     with_pieces(&delta_blocks, |pieces| {
@@ -313,7 +323,8 @@ pub fn run(kind: Kind, percent: f64, options: Options, machine: Machine) -> Resu
         let mut values = [dictionary.len(), 0, 0];
         let mut widths = (0, 0);
         for _ in 0..runs {
-            let (time, collected) = timed(|| DeltaDictionary::build(ty, pieces, threads).expect("few enough"));
+            let (time, collected) =
+                timed(|| DeltaDictionary::build(ty, pieces, threads).expect("few enough"));
             times[0].push(time);
             values[1] = collected.len();
             let (time, merge) = timed(|| collected.merge(Some(&dictionary), threads).expect("few enough"));
@@ -355,7 +366,12 @@ pub fn run(kind: Kind, percent: f64, options: Options, machine: Machine) -> Resu
 }
 
 /// Step 2, over the blocks of main and of delta.
-fn encode(merge: &Merge, columns: &[EncodedColumn], delta: usize, threads: usize) -> Result<Vec<EncodedColumn>> {
+fn encode(
+    merge: &Merge,
+    columns: &[EncodedColumn],
+    delta: usize,
+    threads: usize,
+) -> Result<Vec<EncodedColumn>> {
     let blocks: Vec<usize> = (0..columns.len() + delta).collect();
     thread::for_each("merge", threads, &blocks, |block| {
         Ok(match columns.get(*block) {
@@ -381,14 +397,15 @@ fn naive(
 ) -> Result<(Duration, Duration, Vec<Codes>)> {
     match (main, delta) {
         (Dictionary::Eight(main), Dictionary::Eight(delta)) => {
-            let (merging, merged) = timed(|| merged(main.keys().iter().copied(), delta.keys().iter().copied()));
+            let (merging, merged) =
+                timed(|| merged(main.ordinals().iter().copied(), delta.ordinals().iter().copied()));
             let words = |piece: &Piece<'_>| match piece.values {
-                Source::Eight(words) => words.iter().copied().collect::<Vec<i64>>(),
+                Source::Eight(words) => words.to_vec(),
                 _ => unreachable!("8-byte values"),
             };
             let pieces: Vec<Vec<i64>> = pieces.iter().map(words).collect();
             let (encoding, codes) =
-                timed(|| searched(columns, &pieces, |code| main.keys()[code], &merged, threads));
+                timed(|| searched(columns, &pieces, |code| main.ordinals()[code], &merged, threads));
             Ok((merging, encoding, codes?))
         }
         (Dictionary::Strings(main), Dictionary::Strings(delta)) => {
@@ -490,7 +507,8 @@ pub fn reads(slots: usize, runs: usize, machine: Machine) -> Result<Vec<Reads>> 
     let pieces: Vec<Piece<'_>> =
         blocks.iter().map(|words| Piece { values: Source::Eight(words), nulls: None }).collect();
     let ty = SqlType::BigInt;
-    let merge = DeltaDictionary::build(ty, &pieces, 1).expect("few enough").merge(None, 1).expect("few enough");
+    let merge =
+        DeltaDictionary::build(ty, &pieces, 1).expect("few enough").merge(None, 1).expect("few enough");
     let mut results = Vec::new();
     let mut sums = Vec::new();
     for (name, runs_of, values) in [
@@ -512,15 +530,10 @@ pub fn reads(slots: usize, runs: usize, machine: Machine) -> Result<Vec<Reads>> 
             .collect();
         let dictionary = if values == Kept::Codes { merge.dictionary().bytes() } else { 0 };
         let bytes = columns.iter().map(EncodedColumn::bytes).sum::<usize>() + dictionary;
-        let reads = slots;
         let mut sum = 0;
         let slot = median_of(runs, || {
-            let place = |at: u64| {
-                let mixed = at.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-                (((mixed ^ mixed >> 32) & 0xffff_ffff) * slots as u64 >> 32) as usize
-            };
             let (time, total) = timed(|| {
-                (0..reads as u64).map(place).fold(0i64, |sum, place| {
+                (0..slots as u64).map(|at| place(at, slots)).fold(0i64, |sum, place| {
                     sum.wrapping_add(columns[place / SLOTS].word::<i64>(place % SLOTS))
                 })
             });
@@ -543,7 +556,8 @@ pub fn reads(slots: usize, runs: usize, machine: Machine) -> Result<Vec<Reads>> 
         let mut taken = 0;
         let selected = median_of(runs, || {
             let (time, count) = timed(|| {
-                let select = |column: &EncodedColumn| column.select(0..column.slots(), &condition).expect("decidable");
+                let select =
+                    |column: &EncodedColumn| column.select(0..column.slots(), &condition).expect("decidable");
                 columns.iter().map(|column| select(column).count_set_bits()).sum::<usize>()
             });
             taken = count;

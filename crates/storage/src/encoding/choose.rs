@@ -283,6 +283,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "large, and without unsafe code")]
     fn what_is_small_and_cheap_is_chosen() {
         let spread = |number: i64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15_u64 as i64);
         let eight = |of: &dyn Fn(i64) -> i64| (0..10_000).map(of).collect::<Vec<i64>>();
@@ -314,6 +315,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "large, and without unsafe code")]
     fn strings_that_repeat_get_codes_and_others_stay() {
         let strings = |of: &dyn Fn(usize) -> String| (0..10_000).map(of).collect::<Vec<String>>();
         let cases = [
@@ -328,6 +330,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "large, and without unsafe code")]
     fn without_a_dictionary_there_are_no_codes() {
         let words: Vec<i64> = (0..1000).map(|number| (number % 3) << 60).collect();
         let statistics =
@@ -338,6 +341,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "large, and without unsafe code")]
     fn the_number_of_different_values_is_estimated_and_estimates_join() {
         for count in [1, 10, 1000, 20_000, 1_000_000] {
             let mut halves = [Distinct::new(), Distinct::new()];

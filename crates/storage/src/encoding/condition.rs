@@ -4,7 +4,7 @@
 //! |---|---|
 //! | codes | a range of codes, found by two binary searches in the dictionary |
 //! | offsets | a range of offsets |
-//! | plain | comparisons of keys |
+//! | plain | comparisons of ordinals |
 //! | runs | the same for the values of runs, and then whole runs of bits |
 //!
 //! A list of values becomes as many ranges, those that touch become one; a prefix is one range of a
@@ -34,18 +34,18 @@ impl<'a> Condition<'a> {
         Condition::In(vec![cell])
     }
 
-    /// Whether the order of keys tells it for values of a type. It does not for intervals, nor where blanks at
+    /// Whether the order of ordinals tells it for values of a type. It does not for intervals, nor where blanks at
     /// the end matter in some comparisons and in others do not.
     pub fn is_decidable(&self, ty: SqlType) -> bool {
-        match (ty, self) {
-            (SqlType::Interval, _) => false,
-            (SqlType::Char(_), Condition::Range(..) | Condition::Prefix(_)) => false,
+        match ty {
+            SqlType::Interval => false,
+            SqlType::Char(_) => matches!(self, Condition::In(_)),
             _ => true,
         }
     }
 
-    /// The keys that it takes, as ranges from the first to the last.
-    pub(super) fn key_ranges<T: Word>(&self, order: Order) -> Vec<(T, T)> {
+    /// The ordinals that it takes, as ranges from the first to the last.
+    pub(super) fn ordinal_ranges<T: Word>(&self, order: Order) -> Vec<(T, T)> {
         super::dictionary::word_ranges(self, order)
     }
 
@@ -182,25 +182,25 @@ pub(super) fn select_offsets<T: Word>(offsets: &Codes, base: T, ranges: &[(T, T)
     each_codes!(offsets, offsets => select(offsets, base, ranges))
 }
 
-/// A bit for every word: whether its key lies in one of the ranges.
+/// A bit for every word: whether its ordinal lies in one of the ranges.
 pub(super) fn select_words<T: Word>(words: &[T], order: Order, ranges: &[(T, T)]) -> BooleanBuffer {
     match order {
         Order::Signed | Order::Foreign => within(words, ranges),
         Order::Float => match ranges {
             [] => BooleanBuffer::new_unset(words.len()),
             &[(low, high)] => bits(words, |word| {
-                let key = word.key(Order::Float);
-                (low <= key) & (key <= high)
+                let ordinal = word.ordinal(Order::Float);
+                (low <= ordinal) & (ordinal <= high)
             }),
-            ranges => bits(words, |word| in_some(word.key(Order::Float), ranges)),
+            ranges => bits(words, |word| in_some(word.ordinal(Order::Float), ranges)),
         },
-        order => bits(words, |word| in_some(word.key(order), ranges)),
+        order => bits(words, |word| in_some(word.ordinal(order), ranges)),
     }
 }
 
-fn in_some<T: Ord + Copy>(key: T, ranges: &[(T, T)]) -> bool {
-    let at = ranges.partition_point(|(_, high)| *high < key);
-    ranges.get(at).is_some_and(|(low, _)| *low <= key)
+fn in_some<T: Ord + Copy>(ordinal: T, ranges: &[(T, T)]) -> bool {
+    let at = ranges.partition_point(|(_, high)| *high < ordinal);
+    ranges.get(at).is_some_and(|(low, _)| *low <= ordinal)
 }
 
 /// A bit for every number: whether it lies in one of the ranges, which ascend.

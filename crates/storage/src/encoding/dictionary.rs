@@ -1,7 +1,7 @@
 //! Dictionaries: the different values of a column, sorted, each once. A value's code is its place.
 //!
 //! ```text
-//!  words    | key 0 | key 1 | key 2 | …       ascending, of the column's width
+//!  words    | ordinal 0 | ordinal 1 | ordinal 2 | …       ascending, of the column's width
 //!  strings  | offset 0 | offset 1 | …  bytes  ascending by bytes (strings.rs)
 //! ```
 //! Sorted, so that a range of values is a range of codes, and so that two of them merge in one pass
@@ -11,7 +11,7 @@
 
 use super::condition::{CodeSet, Condition};
 use super::strings::Strings;
-use super::word::{Order, Word, keys_within};
+use super::word::{Order, Word, ordinals_within};
 use arrow_array::ArrayRef;
 use arrow_buffer::ScalarBuffer;
 use firn_base::SqlType;
@@ -26,23 +26,23 @@ pub const MOST_VALUES: usize = i32::MAX as usize;
 #[derive(Debug)]
 pub struct WordDictionary<T: Word> {
     pub(super) ty: SqlType,
-    pub(super) keys: ScalarBuffer<T>,
+    pub(super) ordinals: ScalarBuffer<T>,
     /// The values as Arrow has them.
     array: OnceLock<ArrayRef>,
 }
 
 impl<T: Word> WordDictionary<T> {
-    pub(super) fn new(ty: SqlType, keys: ScalarBuffer<T>) -> WordDictionary<T> {
-        debug_assert!(keys.is_sorted_by(|a, b| a < b));
-        WordDictionary { ty, keys, array: OnceLock::new() }
+    pub(super) fn new(ty: SqlType, ordinals: ScalarBuffer<T>) -> WordDictionary<T> {
+        debug_assert!(ordinals.is_sorted_by(|a, b| a < b));
+        WordDictionary { ty, ordinals, array: OnceLock::new() }
     }
 
-    /// The keys of its values.
-    pub fn keys(&self) -> &[T] {
-        &self.keys
+    /// The ordinals of its values.
+    pub fn ordinals(&self) -> &[T] {
+        &self.ordinals
     }
 
-    /// How its keys come from words.
+    /// How its ordinals come from words.
     #[inline]
     pub(super) fn order(&self) -> Order {
         Order::of(self.ty)
@@ -51,27 +51,27 @@ impl<T: Word> WordDictionary<T> {
     /// The value with a code.
     #[inline]
     pub fn word(&self, code: usize) -> T {
-        self.keys[code].word(self.order())
+        self.ordinals[code].word(self.order())
     }
 
     /// The code of a value.
     pub fn code_of(&self, word: T) -> Option<usize> {
-        self.keys.binary_search(&word.key(self.order())).ok()
+        self.ordinals.binary_search(&word.ordinal(self.order())).ok()
     }
 
     pub(super) fn array(&self) -> &ArrayRef {
         self.array.get_or_init(|| {
             let words = match self.order() {
-                Order::Signed | Order::Foreign => self.keys.clone(),
-                order => self.keys.iter().map(|key| key.word(order)).collect(),
+                Order::Signed | Order::Foreign => self.ordinals.clone(),
+                order => self.ordinals.iter().map(|ordinal| ordinal.word(order)).collect(),
             };
             super::export::words_to_array(self.ty, words, None)
         })
     }
 
     fn codes_within(&self, low: T, high: T) -> Range<u64> {
-        let start = self.keys.partition_point(|key| *key < low);
-        let end = start + self.keys[start..].partition_point(|key| *key <= high);
+        let start = self.ordinals.partition_point(|ordinal| *ordinal < low);
+        let end = start + self.ordinals[start..].partition_point(|ordinal| *ordinal <= high);
         start as u64..end as u64
     }
 }
@@ -180,7 +180,7 @@ pub(super) use each_dictionary;
 impl Dictionary {
     /// How many values it has.
     pub fn len(&self) -> usize {
-        each_dictionary!(self, words => words.keys.len(), strings => strings.strings.len())
+        each_dictionary!(self, words => words.ordinals.len(), strings => strings.strings.len())
     }
 
     /// Whether it has none.
@@ -188,12 +188,12 @@ impl Dictionary {
         self.len() == 0
     }
 
-    /// The memory it takes, apart from that of arrays made of it: of strings as views, and of values whose key
+    /// The memory it takes, apart from that of arrays made of it: of strings as views, and of values whose ordinal
     /// is not the word.
     pub fn bytes(&self) -> usize {
         each_dictionary!(
             self,
-            words => size_of_val(&words.keys[..]),
+            words => size_of_val(&words.ordinals[..]),
             strings => strings.strings.bytes()
         )
     }
@@ -215,7 +215,7 @@ impl Dictionary {
         each_dictionary!(self, words => words.ty, strings => strings.ty)
     }
 
-    /// The values as an Arrow array, which shares their memory unless the type is a narrow decimal or its keys
+    /// The values as an Arrow array, which shares their memory unless the type is a narrow decimal or its ordinals
     /// are no words.
     pub fn array(&self) -> &ArrayRef {
         each_dictionary!(self, words => words.array(), strings => strings.array())
@@ -228,7 +228,7 @@ impl Dictionary {
         }
         let ranges = each_dictionary!(
             self,
-            words => condition.key_ranges(words.order()).into_iter().map(|(low, high)| words.codes_within(low, high)).collect(),
+            words => condition.ordinal_ranges(words.order()).into_iter().map(|(low, high)| words.codes_within(low, high)).collect(),
             strings => match condition {
                 Condition::Range(low, high) => {
                     vec![strings.codes_within(low.as_ref().map(|cell| cell.bytes()), high.as_ref().map(|cell| cell.bytes()))]
@@ -241,7 +241,7 @@ impl Dictionary {
                 Condition::Prefix(prefix) => {
                     let start = strings.first_not(0, |value| value < *prefix);
                     let end = strings.first_not(start, |value| value.starts_with(prefix));
-                    vec![start as u64..end as u64]
+                    std::iter::once(start as u64..end as u64).collect()
                 }
             }
         );
@@ -262,7 +262,7 @@ impl Dictionary {
     pub fn verify(&self) {
         each_dictionary!(
             self,
-            words => assert!(words.keys.is_sorted_by(|a, b| a < b), "keys rise"),
+            words => assert!(words.ordinals.is_sorted_by(|a, b| a < b), "ordinals rise"),
             strings => {
                 strings.strings.verify();
                 let rising = |code: usize| strings.get(code - 1).cmp(strings.get(code)) == Ordering::Less;
@@ -272,13 +272,13 @@ impl Dictionary {
     }
 }
 
-/// The keys that a condition takes, as ranges from the first to the last.
+/// The ordinals that a condition takes, as ranges from the first to the last.
 pub(super) fn word_ranges<T: Word>(condition: &Condition<'_>, order: Order) -> Vec<(T, T)> {
     match condition {
-        Condition::Range(low, high) => keys_within(low, high, order).into_iter().collect(),
+        Condition::Range(low, high) => ordinals_within(low, high, order).into_iter().collect(),
         Condition::In(cells) => {
             let mut ranges: Vec<(T, T)> =
-                cells.iter().map(|cell| T::from_cell(cell).key(order).class(order)).collect();
+                cells.iter().map(|cell| T::from_cell(cell).ordinal(order).class(order)).collect();
             ranges.sort_unstable();
             ranges.dedup();
             ranges

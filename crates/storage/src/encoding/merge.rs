@@ -530,6 +530,9 @@ struct DeltaPiece {
 /// Different values of some pieces, sorted, and codes for them.
 type Leaf<M> = (M, Vec<Vec<u32>>);
 
+/// Different values of delta, its leaves' codes, and its pieces.
+type Collected<M> = (M, Vec<Vec<u32>>, Vec<DeltaPiece>);
+
 impl DeltaDictionary {
     /// Finds the different values of a column's new blocks, on up to so many threads. Panics if they are not of
     /// the type, or the type is boolean, which needs no dictionary.
@@ -550,7 +553,7 @@ impl DeltaDictionary {
             groups: &[Vec<usize>],
             threads: usize,
             collect: impl Fn(&[Piece<'_>]) -> Option<Leaf<S::Merged>> + Sync,
-        ) -> Result<(S::Merged, Vec<Vec<u32>>, Vec<DeltaPiece>), TooLarge> {
+        ) -> Result<Collected<S::Merged>, TooLarge> {
             let leaves = in_parallel(threads, groups.iter().collect(), |group| {
                 let own: Vec<Piece<'_>> = group.iter().map(|number| pieces[*number]).collect();
                 collect(&own)
@@ -621,10 +624,10 @@ impl DeltaDictionary {
     /// How many values it has.
     pub fn len(&self) -> usize {
         match &self.values {
-            DeltaValues::Two(keys) => keys.len(),
-            DeltaValues::Four(keys) => keys.len(),
-            DeltaValues::Eight(keys) => keys.len(),
-            DeltaValues::Sixteen(keys) => keys.len(),
+            DeltaValues::Two(ordinals) => ordinals.len(),
+            DeltaValues::Four(ordinals) => ordinals.len(),
+            DeltaValues::Eight(ordinals) => ordinals.len(),
+            DeltaValues::Sixteen(ordinals) => ordinals.len(),
             DeltaValues::Strings(strings) => strings.len(),
         }
     }
@@ -644,17 +647,18 @@ impl DeltaDictionary {
             delta: Vec<T>,
             threads: usize,
         ) -> Result<(Dictionary, Translation, Option<Codes>), TooLarge> {
-            let new = |keys: Vec<T>| T::into_dictionary(Arc::new(WordDictionary::new(ty, keys.into())));
+            let new =
+                |ordinals: Vec<T>| T::into_dictionary(Arc::new(WordDictionary::new(ty, ordinals.into())));
             let Some(main) = main else { return Ok((new(delta), Translation::Same, None)) };
-            let keys = T::of_dictionary(main).expect("a dictionary of this width").keys();
-            let merged = merge_sorted(keys, &delta[..], threads)?;
+            let ordinals = T::of_dictionary(main).expect("a dictionary of this width").ordinals();
+            let merged = merge_sorted(ordinals, &delta[..], threads)?;
             Ok((merged.values.map_or_else(|| main.clone(), new), merged.main, Some(merged.delta)))
         }
         let (dictionary, of_main, of_delta) = match values {
-            DeltaValues::Two(keys) => words(ty, main, keys, threads)?,
-            DeltaValues::Four(keys) => words(ty, main, keys, threads)?,
-            DeltaValues::Eight(keys) => words(ty, main, keys, threads)?,
-            DeltaValues::Sixteen(keys) => words(ty, main, keys, threads)?,
+            DeltaValues::Two(ordinals) => words(ty, main, ordinals, threads)?,
+            DeltaValues::Four(ordinals) => words(ty, main, ordinals, threads)?,
+            DeltaValues::Eight(ordinals) => words(ty, main, ordinals, threads)?,
+            DeltaValues::Sixteen(ordinals) => words(ty, main, ordinals, threads)?,
             DeltaValues::Strings(delta) => {
                 let new = |strings| Dictionary::Strings(Arc::new(StringDictionary::new(ty, strings)));
                 match main {
@@ -783,7 +787,7 @@ fn collect_words<T: ColumnWord>(ty: SqlType, pieces: &[Piece<'_>]) -> Leaf<Vec<T
 
     // By a hash table: codes are in the order of appearance at first.
     let mut table: HashTable<(T, u32)> = HashTable::new();
-    let mut keys: Vec<(T, u32)> = Vec::new();
+    let mut ordinals: Vec<(T, u32)> = Vec::new();
     let mut seen = 0;
     'tried: {
         for piece in pieces {
@@ -795,52 +799,55 @@ fn collect_words<T: ColumnWord>(ty: SqlType, pieces: &[Piece<'_>]) -> Leaf<Vec<T
                         return 0;
                     }
                     seen += 1;
-                    let key = word.key(order);
-                    let entry =
-                        table.entry(key.hash(), |(other, _)| *other == key, |(other, _)| other.hash());
+                    let ordinal = word.ordinal(order);
+                    let entry = table.entry(
+                        ordinal.hash(),
+                        |(other, _)| *other == ordinal,
+                        |(other, _)| other.hash(),
+                    );
                     entry
                         .or_insert_with(|| {
-                            let code = keys.len() as u32;
-                            keys.push((key, code));
-                            (key, code)
+                            let code = ordinals.len() as u32;
+                            ordinals.push((ordinal, code));
+                            (ordinal, code)
                         })
                         .get()
                         .1
                 }));
-                if seen >= TRIED && keys.len() > seen / 2 {
+                if seen >= TRIED && ordinals.len() > seen / 2 {
                     break 'tried;
                 }
             }
             codes.push(own);
         }
-        keys.sort_unstable_by_key(|(key, _)| *key);
-        let mut ranks = vec![0; keys.len().max(1)];
-        for (rank, (_, code)) in (0..).zip(&keys) {
+        ordinals.sort_unstable_by_key(|(ordinal, _)| *ordinal);
+        let mut ranks = vec![0; ordinals.len().max(1)];
+        for (rank, (_, code)) in (0..).zip(&ordinals) {
             ranks[*code as usize] = rank;
         }
         for code in codes.iter_mut().flatten() {
             *code = ranks[*code as usize];
         }
-        return (keys.into_iter().map(|(key, _)| key).collect(), codes);
+        return (ordinals.into_iter().map(|(ordinal, _)| ordinal).collect(), codes);
     }
 
     // By sorting all of them.
     drop(table);
-    keys.clear();
+    ordinals.clear();
     codes.clear();
     let mut at = 0;
     for piece in pieces {
         let words = T::of_source(&piece.values).expect("checked");
         let valid = words.iter().enumerate().filter(|(slot, _)| !piece.is_null(*slot));
-        keys.extend(valid.map(|(slot, word)| (word.key(order), at + slot as u32)));
+        ordinals.extend(valid.map(|(slot, word)| (word.ordinal(order), at + slot as u32)));
         at += words.len() as u32;
     }
-    keys.sort_unstable_by_key(|(key, _)| *key);
+    ordinals.sort_unstable_by_key(|(ordinal, _)| *ordinal);
     let mut all = vec![0; at as usize];
-    let mut different: Vec<T> = Vec::with_capacity(keys.len());
-    for (key, slot) in keys {
-        if different.last() != Some(&key) {
-            different.push(key);
+    let mut different: Vec<T> = Vec::with_capacity(ordinals.len());
+    for (ordinal, slot) in ordinals {
+        if different.last() != Some(&ordinal) {
+            different.push(ordinal);
         }
         all[slot as usize] = different.len() as u32 - 1;
     }

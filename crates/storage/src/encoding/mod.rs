@@ -261,12 +261,12 @@ impl<T: Word> Words<T> {
                 out.extend(offsets[range].iter().map(|offset| base.plus(offset.number())));
             }),
             Words::Codes { codes, dictionary } => {
-                let (keys, order) = (&dictionary.keys[..], dictionary.order());
+                let (ordinals, order) = (&dictionary.ordinals[..], dictionary.order());
                 codes::each_codes!(codes, codes => match order {
                     Order::Signed | Order::Foreign => {
-                        out.extend(codes[range].iter().map(|code| keys[code.number() as usize]));
+                        out.extend(codes[range].iter().map(|code| ordinals[code.number() as usize]));
                     }
-                    order => out.extend(codes[range].iter().map(|code| keys[code.number() as usize].word(order))),
+                    order => out.extend(codes[range].iter().map(|code| ordinals[code.number() as usize].word(order))),
                 });
             }
         }
@@ -526,7 +526,7 @@ impl EncodedColumn {
             condition: &Condition<'_>,
             order: Order,
         ) -> BooleanBuffer {
-            let ranges = condition.key_ranges(order);
+            let ranges = condition.ordinal_ranges(order);
             match words {
                 Words::Plain(words) => select_words(&words[places], order, &ranges),
                 Words::Offsets { base, offsets } => select_offsets(&offsets.slice(places), *base, &ranges),
@@ -590,7 +590,7 @@ impl EncodedColumn {
                         assert!(base.plus(offsets.number(place)) >= *base, "offsets stay within the type");
                     }
                 }
-                Words::Codes { codes, dictionary } => check_codes(codes, dictionary.keys.len()),
+                Words::Codes { codes, dictionary } => check_codes(codes, dictionary.ordinals.len()),
             }
         }
         fn check_codes(codes: &Codes, values: usize) {

@@ -640,7 +640,7 @@ fn arrow_arrays_share_the_memory_of_what_they_are_made_of() {
     let array = coded.to_array(10..20, Form::Encoded);
     let array = array.as_dictionary::<UInt8Type>();
     assert_eq!(array.keys().values().as_ptr(), codes[10..].as_ptr());
-    assert_eq!(array.values().as_primitive::<Int64Type>().values().as_ptr(), dictionary.keys.as_ptr());
+    assert_eq!(array.values().as_primitive::<Int64Type>().values().as_ptr(), dictionary.ordinals.as_ptr());
 
     let runs = merge.delta(0, true);
     let array = runs.to_array(10..20, Form::Encoded);

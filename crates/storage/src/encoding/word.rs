@@ -1,33 +1,33 @@
-//! Words: values of fixed width as a block holds them, and keys: numbers in whose order SQL has them.
+//! Words: values of fixed width as a block holds them, and ordinals: numbers in whose order SQL has them.
 //!
 //! A word is the bits of a value as a signed integer of its width. Most types order their values as these
-//! integers are ordered. Of those that do not, a dictionary keeps keys instead:
+//! integers are ordered. Of those that do not, a dictionary keeps ordinals instead:
 //!
-//! | type | key of a word |
+//! | type | ordinal of a word |
 //! |---|---|
 //! | smallint, integer, bigint, numeric, date, time, timestamps | the word |
 //! | real, double precision | sign and magnitude as a two's complement, all NaNs above infinity |
 //! | uuid | the bytes read as a number, first byte highest, sign flipped |
 //! | interval | the word; SQL orders intervals by their length, which no 16 bytes beside their parts can hold |
 //!
-//! Word and key are one to one, so that encoding loses nothing. Where SQL calls different words equal (zeros of
-//! both signs, NaNs), their keys are neighbours: they are one *class*, and conditions take it whole.
+//! Word and ordinal are one to one, so that encoding loses nothing. Where SQL calls different words equal (zeros of
+//! both signs, NaNs), their ordinals are neighbours: they are one *class*, and conditions take it whole.
 
 use arrow_buffer::ArrowNativeType;
 use firn_base::{Cell, SqlType};
 use std::fmt::Debug;
 use std::ops::Bound;
 
-/// How the keys of a type come from its words.
+/// How the ordinals of a type come from its words.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// A key is the word.
+    /// An ordinal is the word.
     Signed,
     /// IEEE 754.
     Float,
     /// Bytes as they lie in memory.
     Bytes,
-    /// A key is the word, but SQL orders values otherwise.
+    /// An ordinal is the word, but SQL orders values otherwise.
     Foreign,
 }
 
@@ -47,9 +47,9 @@ impl Order {
 pub trait Word: ArrowNativeType + Ord + Debug + Send + Sync {
     /// Its width.
     const BYTES: usize;
-    /// The lowest key.
+    /// The lowest ordinal.
     const LOWEST: Self;
-    /// The highest key.
+    /// The highest ordinal.
     const HIGHEST: Self;
 
     /// The word in a cell that is not NULL.
@@ -58,13 +58,13 @@ pub trait Word: ArrowNativeType + Ord + Debug + Send + Sync {
     /// As storage passes values around.
     fn to_cell(self) -> Cell<'static>;
 
-    /// The key of a word.
-    fn key(self, order: Order) -> Self;
+    /// The ordinal of a word.
+    fn ordinal(self, order: Order) -> Self;
 
-    /// The word of a key.
+    /// The word of an ordinal.
     fn word(self, order: Order) -> Self;
 
-    /// First and last key of the class of a key.
+    /// First and last ordinal of the class of an ordinal.
     fn class(self, order: Order) -> (Self, Self);
 
     /// The next higher number, if there is one.
@@ -116,10 +116,10 @@ macro_rules! words {
             }
 
             #[inline]
-            fn key(self, order: Order) -> $word {
+            fn ordinal(self, order: Order) -> $word {
                 match order {
                     Order::Signed | Order::Foreign => self,
-                    // Minus infinity becomes the lowest key; what was below it wraps around to the top.
+                    // Minus infinity becomes the lowest ordinal; what was below it wraps around to the top.
                     Order::Float => magnitude(self).wrapping_sub($float),
                     Order::Bytes => self.swap_bytes() ^ <$word>::MIN,
                 }
@@ -138,9 +138,9 @@ macro_rules! words {
                 if order != Order::Float {
                     return (self, self);
                 }
-                let (minus, plus) = ((<$word>::MIN).key(order), (0 as $word).key(order));
+                let (minus, plus) = ((<$word>::MIN).ordinal(order), (0 as $word).ordinal(order));
                 // Infinity has all bits of the exponent, as many as there are above the fraction's.
-                let infinity = (<$word>::MAX - $float).key(order);
+                let infinity = (<$word>::MAX - $float).ordinal(order);
                 if self == minus || self == plus {
                     (minus, plus)
                 } else if self > infinity {
@@ -218,13 +218,13 @@ fn wide(cell: &Cell<'_>) -> i128 {
     (u128::from(high) << 64 | u128::from(low)) as i128
 }
 
-/// The keys from the first to the last that lie within bounds, if there are any.
-pub(super) fn keys_within<T: Word>(
+/// The ordinals from the first to the last that lie within bounds, if there are any.
+pub(super) fn ordinals_within<T: Word>(
     low: &Bound<Cell<'_>>,
     high: &Bound<Cell<'_>>,
     order: Order,
 ) -> Option<(T, T)> {
-    let class = |cell: &Cell<'_>| T::from_cell(cell).key(order).class(order);
+    let class = |cell: &Cell<'_>| T::from_cell(cell).ordinal(order).class(order);
     let low = match low {
         Bound::Included(cell) => class(cell).0,
         Bound::Excluded(cell) => class(cell).1.above()?,
@@ -243,7 +243,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_order_floats_as_sql_does_and_come_back_as_the_same_bits() {
+    fn ordinals_order_floats_as_sql_does_and_come_back_as_the_same_bits() {
         let floats = [
             f64::NEG_INFINITY,
             f64::MIN,
@@ -258,42 +258,43 @@ mod tests {
             f64::NAN,
             -f64::NAN,
         ];
-        let keys = floats.map(|float| (float.to_bits() as i64).key(Order::Float));
-        assert!(keys.is_sorted_by(|a, b| a < b), "{keys:?}");
-        assert_eq!(keys[0], i64::MIN);
-        for (key, float) in keys.iter().zip(floats) {
-            assert_eq!(key.word(Order::Float), float.to_bits() as i64);
+        let ordinals = floats.map(|float| (float.to_bits() as i64).ordinal(Order::Float));
+        assert!(ordinals.is_sorted_by(|a, b| a < b), "{ordinals:?}");
+        assert_eq!(ordinals[0], i64::MIN);
+        for (ordinal, float) in ordinals.iter().zip(floats) {
+            assert_eq!(ordinal.word(Order::Float), float.to_bits() as i64);
             let small = (float as f32).to_bits() as i32;
-            assert_eq!(small.key(Order::Float).word(Order::Float), small);
+            assert_eq!(small.ordinal(Order::Float).word(Order::Float), small);
         }
-        assert_eq!(keys[4].class(Order::Float), keys[5].class(Order::Float));
-        assert_eq!(keys[10].class(Order::Float), keys[11].class(Order::Float));
-        assert_eq!(keys[9].class(Order::Float), (keys[9], keys[9]));
-        let infinity = (f32::INFINITY.to_bits() as i32).key(Order::Float);
+        assert_eq!(ordinals[4].class(Order::Float), ordinals[5].class(Order::Float));
+        assert_eq!(ordinals[10].class(Order::Float), ordinals[11].class(Order::Float));
+        assert_eq!(ordinals[9].class(Order::Float), (ordinals[9], ordinals[9]));
+        let infinity = (f32::INFINITY.to_bits() as i32).ordinal(Order::Float);
         assert_eq!(infinity.class(Order::Float), (infinity, infinity));
     }
 
     #[test]
-    fn keys_order_bytes_from_the_first() {
+    fn ordinals_order_bytes_from_the_first() {
         let bytes = [[0; 16], [1; 16], [0x7f; 16], [0x80; 16], [0xff; 16]];
-        let keys = bytes.map(|bytes| i128::from_ne_bytes(bytes).key(Order::Bytes));
-        assert!(keys.is_sorted_by(|a, b| a < b));
+        let ordinals = bytes.map(|bytes| i128::from_ne_bytes(bytes).ordinal(Order::Bytes));
+        assert!(ordinals.is_sorted_by(|a, b| a < b));
         let one_then_other = i128::from_le_bytes([1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
-        assert_eq!(one_then_other.key(Order::Bytes).word(Order::Bytes), one_then_other);
-        assert!(one_then_other.key(Order::Bytes) < keys[1].max(i128::MAX));
+        assert_eq!(one_then_other.ordinal(Order::Bytes).word(Order::Bytes), one_then_other);
+        let ordinal = one_then_other.ordinal(Order::Bytes);
+        assert!(ordinals[1] < ordinal && ordinal < ordinals[2]);
     }
 
     #[test]
     fn bounds_take_classes_whole() {
-        let within = |low, high| keys_within::<i64>(&low, &high, Order::Float);
+        let within = |low, high| ordinals_within::<i64>(&low, &high, Order::Float);
         let (zero, minus) = (Cell::f64(0.0), Cell::f64(-0.0));
         let both = within(Bound::Included(zero), Bound::Included(minus)).unwrap();
         assert_eq!(both.1, both.0 + 1);
         assert_eq!(within(Bound::Excluded(minus), Bound::Excluded(Cell::f64(f64::from_bits(1)))), None);
         assert_eq!(within(Bound::Excluded(Cell::f64(f64::NAN)), Bound::Unbounded), None);
-        let all = keys_within::<i16>(&Bound::Unbounded, &Bound::Unbounded, Order::Signed);
+        let all = ordinals_within::<i16>(&Bound::Unbounded, &Bound::Unbounded, Order::Signed);
         assert_eq!(all, Some((i16::MIN, i16::MAX)));
         let over = Bound::Excluded(Cell::i16(i16::MAX));
-        assert_eq!(keys_within::<i16>(&over, &Bound::Unbounded, Order::Signed), None);
+        assert_eq!(ordinals_within::<i16>(&over, &Bound::Unbounded, Order::Signed), None);
     }
 }
