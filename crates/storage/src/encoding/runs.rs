@@ -191,7 +191,7 @@ mod tests {
         for longest in [1, 2, 10, 300, 5000] {
             let mut ends = Vec::new();
             let mut model = Vec::new();
-            while model.len() < 5000 {
+            while model.len() < if cfg!(miri) { 100 } else { 5000 } {
                 // Some stretches of short runs among long ones.
                 let longest = if random.uniform(0, 9) == 0 { 1 } else { longest };
                 let length = random.uniform(1, longest) as usize;
@@ -204,7 +204,7 @@ mod tests {
             for (slot, run) in model.iter().enumerate() {
                 assert_eq!(runs.find(slot), *run, "slot {slot}, runs of up to {longest}");
             }
-            for _ in 0..100 {
+            for _ in 0..if cfg!(miri) { 5 } else { 100 } {
                 let start = random.uniform(0, model.len() as i64) as usize;
                 let end = random.uniform(start as i64, model.len() as i64) as usize;
                 let lengths = runs.overlapping(&(start..end)).zip(runs.lengths(start..end));

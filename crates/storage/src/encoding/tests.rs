@@ -357,8 +357,8 @@ fn seed() -> u64 {
 }
 
 /// How many random columns of each type; Miri is slow.
-const ROUNDS: usize = if cfg!(miri) { 1 } else { 12 };
-const MOST_SLOTS: i64 = if cfg!(miri) { 60 } else { 3000 };
+const ROUNDS: usize = if cfg!(miri) { 1 } else { 8 };
+const MOST_SLOTS: i64 = if cfg!(miri) { 20 } else { 3000 };
 
 #[test]
 fn every_encoding_of_every_type_reads_as_it_was_given() {
