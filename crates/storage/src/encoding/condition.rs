@@ -93,8 +93,8 @@ impl<'a> Condition<'a> {
     }
 }
 
-/// More ranges than this are looked up in a table instead of compared with one after another: a comparison
-/// of all codes with a range costs about a quarter of a look-up each.
+/// More ranges than this are looked up in a table instead of compared with one after another: a pass over all
+/// codes for each range is quick, but a look-up is one for all of them.
 const MOST_COMPARED: usize = 4;
 
 /// The codes of a dictionary that a condition takes. Made once, good for all blocks with this dictionary.
