@@ -65,7 +65,7 @@ pub fn test(root: &Path) -> bool {
             miri.args(["run", "nightly", "cargo", "miri", "test", "--locked"]).args(arguments);
             run.tests(miri.env("MIRIFLAGS", flags))
         };
-        // Memory, heaps, tuples and indexes by themselves; blocks, versions and undo through transactions.
+        // Memory, heaps, encodings, tuples and indexes by themselves; blocks, versions and undo through transactions.
         let parts = [
             "memory::",
             "attic::",
@@ -73,6 +73,7 @@ pub fn test(root: &Path) -> bool {
             "spare::",
             "heap::",
             "arrow::",
+            "encoding::",
             "typed::",
             "index::radix::",
             "index::tests::",

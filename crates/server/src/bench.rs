@@ -12,7 +12,7 @@ use firn_bench::driver::{self, Live};
 use firn_bench::tpcc::input::Terminal;
 use firn_bench::tpcc::load::LoadProgress;
 use firn_bench::tpcc::{Scale, consistency, native};
-use firn_bench::{ch, geometric_mean, median, queries, rows, short_duration, tatp, tpcc, tpch};
+use firn_bench::{ch, geometric_mean, median, merge, queries, rows, short_duration, tatp, tpcc, tpch};
 use firn_session::Database;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -64,6 +64,22 @@ enum Workload {
         rows: u32,
         /// How often each scan runs; the median counts.
         #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+        runs: u16,
+    },
+    /// What the merge of dictionaries costs, beside a naive one and beside the memory; and what reading encoded columns
+    /// does.
+    Merge {
+        /// Tuples of main.
+        #[arg(long, default_value_t = 10_000_000, value_parser = clap::value_parser!(u32).range(1_000..))]
+        main: u32,
+        /// Tuples of delta.
+        #[arg(long, default_value_t = 500_000, value_parser = clap::value_parser!(u32).range(100..))]
+        delta: u32,
+        /// Threads.
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=1_000))]
+        threads: u16,
+        /// How often each merge runs; the median counts.
+        #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
         runs: u16,
     },
     /// TPC-H's 22 queries.
@@ -156,6 +172,12 @@ pub fn run(options: Options) -> Result<(), Failure> {
             run_tpcc(warehouses, &run, native::Mode { isolation, interleaved: usize::from(interleaved) })
         }
         Workload::Rows { rows, runs } => run_rows(rows as usize, usize::from(runs)),
+        Workload::Merge { main, delta, threads, runs } => run_merge(merge::Options {
+            main: main as usize,
+            delta: delta as usize,
+            threads: usize::from(threads),
+            runs: usize::from(runs),
+        }),
         Workload::Tatp { subscribers, run, sql, queued } => {
             run_tatp(subscribers, &run, sql, usize::from(queued))
         }
@@ -222,6 +244,32 @@ fn run_rows(rows: usize, runs: usize) -> Result<(), Failure> {
         ("deletes and inserts", writes.delete_inserts),
     ] {
         println!("{what:<36}{millions:>8.2} million a second");
+    }
+    Ok(())
+}
+
+fn run_merge(options: merge::Options) -> Result<(), Failure> {
+    /// More than any cache holds.
+    const MEASURED_BYTES: usize = 1 << 28;
+    let machine =
+        merge::Machine::measure(options.threads, MEASURED_BYTES, options.runs).map_err(Failure::new)?;
+    println!("{} tuples of main, {} of delta, {} threads", options.main, options.delta, options.threads);
+    println!("{machine}");
+    for (kind, percent) in [
+        (merge::Kind::Words, 1.0),
+        (merge::Kind::Words, 10.0),
+        (merge::Kind::Words, 100.0),
+        (merge::Kind::Strings, 10.0),
+    ] {
+        println!("\n{}", merge::run(kind, percent, options, machine).map_err(Failure::new)?);
+    }
+    println!("\n{} 8-byte values in runs of ten; cycles per value", options.main);
+    println!("{:<18}{:>8}{:>12}{:>12}{:>12}", "", "bytes", "any slot", "decoded", "compared");
+    for reads in merge::reads(options.main, options.runs, machine).map_err(Failure::new)? {
+        println!(
+            "{:<18}{:>8.2}{:>12.1}{:>12.2}{:>12.2}",
+            reads.name, reads.bytes, reads.slot, reads.decoded, reads.selected
+        );
     }
     Ok(())
 }

@@ -6,6 +6,7 @@
 
 pub mod arrow;
 mod arrow_rows;
+pub mod encoding;
 
 pub mod index;
 pub mod scan;

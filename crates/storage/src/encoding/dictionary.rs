@@ -1,0 +1,288 @@
+//! Dictionaries: the different values of a column, sorted, each once. A value's code is its place.
+//!
+//! ```text
+//!  words    | ordinal 0 | ordinal 1 | ordinal 2 | …       ascending, of the column's width
+//!  strings  | offset 0 | offset 1 | …  bytes  ascending by bytes (strings.rs)
+//! ```
+//! Sorted, so that a range of values is a range of codes, and so that two of them merge in one pass
+//! (merge.rs). Shared by the blocks of a column: each holds a reference to the one that its codes
+//! were made for, so blocks of an older and of a newer dictionary exist beside each other. It never changes
+//! and never forgets a value: one that no block has any more stays until the column is encoded anew.
+
+use super::condition::{CodeSet, Condition};
+use super::strings::Strings;
+use super::word::{Order, Word, ordinals_within};
+use arrow_array::ArrayRef;
+use arrow_buffer::ScalarBuffer;
+use firn_base::SqlType;
+use firn_base::sync::{Arc, OnceLock};
+use std::cmp::Ordering;
+use std::ops::{Bound, Range};
+
+/// More values than a dictionary can have.
+pub const MOST_VALUES: usize = i32::MAX as usize;
+
+/// Sorted values of fixed width.
+#[derive(Debug)]
+pub struct WordDictionary<T: Word> {
+    pub(super) ty: SqlType,
+    pub(super) ordinals: ScalarBuffer<T>,
+    /// The values as Arrow has them.
+    array: OnceLock<ArrayRef>,
+}
+
+impl<T: Word> WordDictionary<T> {
+    pub(super) fn new(ty: SqlType, ordinals: ScalarBuffer<T>) -> WordDictionary<T> {
+        debug_assert!(ordinals.is_sorted_by(|a, b| a < b));
+        WordDictionary { ty, ordinals, array: OnceLock::new() }
+    }
+
+    /// The ordinals of its values.
+    pub fn ordinals(&self) -> &[T] {
+        &self.ordinals
+    }
+
+    /// How its ordinals come from words.
+    #[inline]
+    pub(super) fn order(&self) -> Order {
+        Order::of(self.ty)
+    }
+
+    /// The value with a code.
+    #[inline]
+    pub fn word(&self, code: usize) -> T {
+        self.ordinals[code].word(self.order())
+    }
+
+    /// The code of a value.
+    pub fn code_of(&self, word: T) -> Option<usize> {
+        self.ordinals.binary_search(&word.ordinal(self.order())).ok()
+    }
+
+    pub(super) fn array(&self) -> &ArrayRef {
+        self.array.get_or_init(|| {
+            let words = match self.order() {
+                Order::Signed | Order::Foreign => self.ordinals.clone(),
+                order => self.ordinals.iter().map(|ordinal| ordinal.word(order)).collect(),
+            };
+            super::export::words_to_array(self.ty, words, None)
+        })
+    }
+
+    fn codes_within(&self, low: T, high: T) -> Range<u64> {
+        let start = self.ordinals.partition_point(|ordinal| *ordinal < low);
+        let end = start + self.ordinals[start..].partition_point(|ordinal| *ordinal <= high);
+        start as u64..end as u64
+    }
+}
+
+/// Sorted strings.
+#[derive(Debug)]
+pub struct StringDictionary {
+    pub(super) ty: SqlType,
+    pub(super) strings: Strings,
+    array: OnceLock<ArrayRef>,
+    /// The values as views, which arrays are made of that are no dictionary arrays.
+    views: OnceLock<ArrayRef>,
+}
+
+impl StringDictionary {
+    /// How many values it has.
+    pub fn len(&self) -> usize {
+        self.strings.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.strings.is_empty()
+    }
+
+    pub(super) fn new(ty: SqlType, strings: Strings) -> StringDictionary {
+        StringDictionary { ty, strings, array: OnceLock::new(), views: OnceLock::new() }
+    }
+
+    /// The value with a code.
+    #[inline]
+    pub fn get(&self, code: usize) -> &[u8] {
+        self.strings.get(code)
+    }
+
+    /// The code of a value.
+    pub fn code_of(&self, string: &[u8]) -> Option<usize> {
+        let at = self.first_not(0, |value| value < string);
+        (at < self.strings.len() && self.get(at) == string).then_some(at)
+    }
+
+    pub(super) fn array(&self) -> &ArrayRef {
+        self.array.get_or_init(|| self.strings.to_array(self.ty, None))
+    }
+
+    pub(super) fn views(&self) -> &ArrayRef {
+        self.views.get_or_init(|| super::strings::as_views(self.array(), 0..self.strings.len()))
+    }
+
+    /// The first code from `start` on whose value does not satisfy what all before it do.
+    fn first_not(&self, start: usize, satisfied: impl Fn(&[u8]) -> bool) -> usize {
+        let (mut low, mut high) = (start, self.strings.len());
+        while low < high {
+            let middle = (low + high) / 2;
+            if satisfied(self.get(middle)) { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
+    fn codes_within(&self, low: Bound<&[u8]>, high: Bound<&[u8]>) -> Range<u64> {
+        let start = match low {
+            Bound::Included(low) => self.first_not(0, |value| value < low),
+            Bound::Excluded(low) => self.first_not(0, |value| value <= low),
+            Bound::Unbounded => 0,
+        };
+        let end = match high {
+            Bound::Included(high) => self.first_not(start, |value| value <= high),
+            Bound::Excluded(high) => self.first_not(start, |value| value < high),
+            Bound::Unbounded => self.strings.len(),
+        };
+        start as u64..end as u64
+    }
+}
+
+/// A column's dictionary, whatever its values.
+#[derive(Clone, Debug)]
+pub enum Dictionary {
+    /// 2 bytes
+    Two(Arc<WordDictionary<i16>>),
+    /// 4 bytes
+    Four(Arc<WordDictionary<i32>>),
+    /// 8 bytes
+    Eight(Arc<WordDictionary<i64>>),
+    /// 16 bytes
+    Sixteen(Arc<WordDictionary<i128>>),
+    /// Strings
+    Strings(Arc<StringDictionary>),
+}
+
+/// Runs an expression over a dictionary of words, or another over one of strings.
+macro_rules! each_dictionary {
+    ($dictionary:expr, $words:ident => $of_words:expr, $strings:ident => $of_strings:expr) => {
+        match $dictionary {
+            $crate::encoding::dictionary::Dictionary::Two($words) => $of_words,
+            $crate::encoding::dictionary::Dictionary::Four($words) => $of_words,
+            $crate::encoding::dictionary::Dictionary::Eight($words) => $of_words,
+            $crate::encoding::dictionary::Dictionary::Sixteen($words) => $of_words,
+            $crate::encoding::dictionary::Dictionary::Strings($strings) => $of_strings,
+        }
+    };
+}
+
+#[cfg(test)]
+pub(super) use each_dictionary;
+
+impl Dictionary {
+    /// How many values it has.
+    pub fn len(&self) -> usize {
+        each_dictionary!(self, words => words.ordinals.len(), strings => strings.strings.len())
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The memory it takes, apart from that of arrays made of it: of strings as views, and of values whose ordinal
+    /// is not the word.
+    pub fn bytes(&self) -> usize {
+        each_dictionary!(
+            self,
+            words => size_of_val(&words.ordinals[..]),
+            strings => strings.strings.bytes()
+        )
+    }
+
+    /// Whether this is the other one, not only equal to it.
+    pub(super) fn is(&self, other: &Dictionary) -> bool {
+        match (self, other) {
+            (Dictionary::Two(a), Dictionary::Two(b)) => Arc::ptr_eq(a, b),
+            (Dictionary::Four(a), Dictionary::Four(b)) => Arc::ptr_eq(a, b),
+            (Dictionary::Eight(a), Dictionary::Eight(b)) => Arc::ptr_eq(a, b),
+            (Dictionary::Sixteen(a), Dictionary::Sixteen(b)) => Arc::ptr_eq(a, b),
+            (Dictionary::Strings(a), Dictionary::Strings(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
+    /// The type of its values.
+    pub fn ty(&self) -> SqlType {
+        each_dictionary!(self, words => words.ty, strings => strings.ty)
+    }
+
+    /// The values as an Arrow array, which shares their memory unless the type is a narrow decimal or its ordinals
+    /// are no words.
+    pub fn array(&self) -> &ArrayRef {
+        each_dictionary!(self, words => words.array(), strings => strings.array())
+    }
+
+    /// The codes of the values that a condition takes; `None` if the order of codes does not tell.
+    pub fn codes_of(&self, condition: &Condition<'_>) -> Option<CodeSet> {
+        if !condition.is_decidable(self.ty()) {
+            return None;
+        }
+        let ranges = each_dictionary!(
+            self,
+            words => condition.ordinal_ranges(words.order()).into_iter().map(|(low, high)| words.codes_within(low, high)).collect(),
+            strings => match condition {
+                Condition::Range(low, high) => {
+                    vec![strings.codes_within(low.as_ref().map(|cell| cell.bytes()), high.as_ref().map(|cell| cell.bytes()))]
+                }
+                Condition::In(cells) => cells
+                    .iter()
+                    .filter_map(|cell| strings.code_of(cell.bytes()))
+                    .map(|code| code as u64..code as u64 + 1)
+                    .collect(),
+                Condition::Prefix(prefix) => {
+                    let start = strings.first_not(0, |value| value < *prefix);
+                    let end = strings.first_not(start, |value| value.starts_with(prefix));
+                    std::iter::once(start as u64..end as u64).collect()
+                }
+            }
+        );
+        Some(CodeSet::of(ranges, self.len()))
+    }
+
+    /// The codes of the strings that satisfy anything: the way of conditions that no range of codes stands
+    /// for, such as LIKE with a pattern that begins with a wildcard (seed 001 §3.5). Panics if the values are no strings.
+    pub fn codes_of_strings(&self, satisfied: impl Fn(&[u8]) -> bool) -> CodeSet {
+        let Dictionary::Strings(strings) = self else {
+            panic!("a dictionary of {} has no strings", self.ty())
+        };
+        let codes = (0..strings.strings.len()).filter(|code| satisfied(strings.get(*code)));
+        CodeSet::of(codes.map(|code| code as u64..code as u64 + 1).collect(), self.len())
+    }
+
+    /// Panics if an invariant does not hold.
+    pub fn verify(&self) {
+        each_dictionary!(
+            self,
+            words => assert!(words.ordinals.is_sorted_by(|a, b| a < b), "ordinals rise"),
+            strings => {
+                strings.strings.verify();
+                let rising = |code: usize| strings.get(code - 1).cmp(strings.get(code)) == Ordering::Less;
+                assert!((1..strings.strings.len()).all(rising), "strings rise");
+            }
+        );
+    }
+}
+
+/// The ordinals that a condition takes, as ranges from the first to the last.
+pub(super) fn word_ranges<T: Word>(condition: &Condition<'_>, order: Order) -> Vec<(T, T)> {
+    match condition {
+        Condition::Range(low, high) => ordinals_within(low, high, order).into_iter().collect(),
+        Condition::In(cells) => {
+            let mut ranges: Vec<(T, T)> =
+                cells.iter().map(|cell| T::from_cell(cell).ordinal(order).class(order)).collect();
+            ranges.sort_unstable();
+            ranges.dedup();
+            ranges
+        }
+        Condition::Prefix(_) => panic!("a prefix of values that are no strings"),
+    }
+}

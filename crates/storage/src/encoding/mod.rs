@@ -1,0 +1,755 @@
+//! Encodings: how a compact block keeps a column (DESIGN §3.3; seeds 001 §3.4 and 002 §3).
+//!
+//! A column of one block is made of at most three layers, each of which may be left out:
+//!
+//! ```text
+//!   slots   0 1 2 3 4 5 6 7 8 9 …
+//!             │ runs       ends 3 7 9 …: equal values that follow each other are one      runs.rs
+//!   values  0 1 2 3 …      one for every run, or for every slot
+//!             │ validity   a bit for every value
+//!             │ one of
+//!             ├─ plain     the words, bits or strings themselves
+//!             ├─ offsets   distances from the lowest one, 1, 2, 4 or 8 bytes             codes.rs
+//!             └─ codes     places in a dictionary, 1, 2 or 4 bytes                       codes.rs
+//!                  │
+//!   dictionary  sorted values of the whole column, shared by its blocks                  dictionary.rs
+//! ```
+//! (Offsets from a lowest value are known as frame of reference.) The runs of a column of codes are thus seed 001's
+//! run-length encoding on top of dictionary compression, and one implementation of each layer serves all
+//! combinations. Slots stay what they were, so row ids do.
+//!
+//! [`choose`] says which layers pay, from [`Statistics`] of one pass. [`EncodedColumn::encode`] makes all but
+//! codes; these come from [`merge`], which is seed 002's: a dictionary for new blocks, merged with the one that the
+//! column has, and codes for the new one. Encoded columns are immutable, and are read
+//! - by slot ([`EncodedColumn::cell`]),
+//! - by range of slots, as words or as Arrow ([`EncodedColumn::decode_words`], [`EncodedColumn::to_array`]),
+//! - by [`Condition`], judged on the encoded form ([`EncodedColumn::select`]).
+//!
+//! Nothing in blocks calls this yet.
+
+mod choose;
+mod codes;
+mod condition;
+mod dictionary;
+mod export;
+pub mod merge;
+mod runs;
+mod strings;
+mod word;
+
+#[cfg(test)]
+mod tests;
+
+pub use choose::{Offer, Statistics, choose};
+pub use codes::{Code, CodeWidth, Codes};
+pub use condition::{CodeSet, Condition};
+pub use dictionary::{Dictionary, MOST_VALUES, StringDictionary, WordDictionary};
+pub use export::Form;
+pub use merge::{Merge, TooLarge};
+pub use runs::RunEnds;
+pub use strings::{MOST_STRING_BYTES, Strings};
+pub use word::{Order, Word};
+
+use arrow_array::ArrayRef;
+use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use condition::{select_offsets, select_words};
+use firn_base::sync::{Arc, OnceLock};
+use firn_base::types::Width;
+use firn_base::{Cell, SqlType};
+use std::ops::Range;
+
+/// The most slots of a block.
+const MOST_SLOTS: usize = 1 << firn_base::ids::SLOT_BITS;
+
+/// A column of a block as it is before it is encoded.
+#[derive(Clone, Copy, Debug)]
+pub struct Piece<'a> {
+    /// Its values. What stands where nothing is valid does not matter.
+    pub values: Source<'a>,
+    /// Which of them are not NULL; all if there is no bitmap.
+    pub nulls: Option<&'a NullBuffer>,
+}
+
+/// Values before they are encoded.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// Booleans
+    Bits(&'a BooleanBuffer),
+    /// 2 bytes
+    Two(&'a [i16]),
+    /// 4 bytes
+    Four(&'a [i32]),
+    /// 8 bytes
+    Eight(&'a [i64]),
+    /// 16 bytes
+    Sixteen(&'a [i128]),
+    /// Strings, UTF-8 if the type is a text's
+    Strings(&'a [&'a [u8]]),
+}
+
+impl Piece<'_> {
+    /// How many slots it has.
+    pub fn slots(&self) -> usize {
+        match self.values {
+            Source::Bits(bits) => bits.len(),
+            Source::Two(words) => words.len(),
+            Source::Four(words) => words.len(),
+            Source::Eight(words) => words.len(),
+            Source::Sixteen(words) => words.len(),
+            Source::Strings(strings) => strings.len(),
+        }
+    }
+
+    #[inline]
+    fn is_null(&self, slot: usize) -> bool {
+        self.nulls.is_some_and(|nulls| nulls.is_null(slot))
+    }
+
+    /// Panics unless it holds values of the type, and a bit for each if any.
+    fn check(&self, ty: SqlType) {
+        let fits = match self.values {
+            Source::Bits(_) => ty.width() == Width::Bit,
+            Source::Two(_) => ty.width() == Width::Fixed(2),
+            Source::Four(_) => ty.width() == Width::Fixed(4),
+            Source::Eight(_) => ty.width() == Width::Fixed(8),
+            Source::Sixteen(_) => ty.width() == Width::Fixed(16),
+            Source::Strings(_) => ty.width() == Width::View,
+        };
+        assert!(fits, "{ty} is of another width");
+        assert!(self.slots() <= MOST_SLOTS, "a block of {} slots", self.slots());
+        assert!(self.nulls.is_none_or(|nulls| nulls.len() == self.slots()));
+    }
+}
+
+/// Which layers a column has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Encoding {
+    /// Equal values that follow each other are one.
+    pub runs: bool,
+    /// How the values are kept.
+    pub values: Kept,
+}
+
+/// How values are kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kept {
+    /// As they are.
+    Plain,
+    /// As distances from the lowest one.
+    Offsets,
+    /// As places in the column's dictionary.
+    Codes,
+}
+
+/// A column of a block, encoded.
+#[derive(Clone, Debug)]
+pub struct EncodedColumn {
+    ty: SqlType,
+    slots: usize,
+    runs: Option<RunEnds>,
+    /// Of values: of runs, if there are runs.
+    nulls: Option<NullBuffer>,
+    values: Values,
+}
+
+#[derive(Clone, Debug)]
+enum Values {
+    Bits(BooleanBuffer),
+    Two(Words<i16>),
+    Four(Words<i32>),
+    Eight(Words<i64>),
+    Sixteen(Words<i128>),
+    Strings(StringValues),
+}
+
+#[derive(Clone, Debug)]
+enum Words<T: Word> {
+    Plain(ScalarBuffer<T>),
+    Offsets { base: T, offsets: Codes },
+    Codes { codes: Codes, dictionary: Arc<WordDictionary<T>> },
+}
+
+#[derive(Clone, Debug)]
+enum StringValues {
+    Plain { strings: Strings, array: Arc<OnceLock<ArrayRef>> },
+    Codes { codes: Codes, dictionary: Arc<StringDictionary> },
+}
+
+/// Runs an expression over whichever words they are, or others over bits or strings.
+macro_rules! each_values {
+    ($values:expr, $bits:ident => $of_bits:expr, $words:ident => $of_words:expr, $strings:ident => $of_strings:expr) => {
+        match $values {
+            $crate::encoding::Values::Bits($bits) => $of_bits,
+            $crate::encoding::Values::Two($words) => $of_words,
+            $crate::encoding::Values::Four($words) => $of_words,
+            $crate::encoding::Values::Eight($words) => $of_words,
+            $crate::encoding::Values::Sixteen($words) => $of_words,
+            $crate::encoding::Values::Strings($strings) => $of_strings,
+        }
+    };
+}
+use each_values;
+
+/// Words that a column's values may be.
+pub trait ColumnWord: Word {
+    #[doc(hidden)]
+    fn of_source<'a>(source: &Source<'a>) -> Option<&'a [Self]>;
+    #[doc(hidden)]
+    fn of_dictionary(dictionary: &Dictionary) -> Option<&Arc<WordDictionary<Self>>>;
+    #[doc(hidden)]
+    fn into_dictionary(dictionary: Arc<WordDictionary<Self>>) -> Dictionary;
+}
+
+/// What the module alone knows of them.
+trait Sealed: ColumnWord {
+    fn of(values: &Values) -> Option<&Words<Self>>;
+    fn into_values(words: Words<Self>) -> Values;
+}
+
+macro_rules! column_words {
+    ($($word:ty: $variant:ident),*) => {$(
+        impl ColumnWord for $word {
+            fn of_source<'a>(source: &Source<'a>) -> Option<&'a [Self]> {
+                if let Source::$variant(words) = source { Some(words) } else { None }
+            }
+
+            fn of_dictionary(dictionary: &Dictionary) -> Option<&Arc<WordDictionary<Self>>> {
+                if let Dictionary::$variant(words) = dictionary { Some(words) } else { None }
+            }
+
+            fn into_dictionary(dictionary: Arc<WordDictionary<Self>>) -> Dictionary {
+                Dictionary::$variant(dictionary)
+            }
+        }
+
+        impl Sealed for $word {
+            #[inline]
+            fn of(values: &Values) -> Option<&Words<Self>> {
+                if let Values::$variant(words) = values { Some(words) } else { None }
+            }
+
+            fn into_values(words: Words<Self>) -> Values {
+                Values::$variant(words)
+            }
+        }
+    )*};
+}
+column_words!(i16: Two, i32: Four, i64: Eight, i128: Sixteen);
+
+impl<T: Word> Words<T> {
+    fn len(&self) -> usize {
+        match self {
+            Words::Plain(words) => words.len(),
+            Words::Offsets { offsets: codes, .. } | Words::Codes { codes, .. } => codes.len(),
+        }
+    }
+
+    #[inline]
+    fn get(&self, at: usize) -> T {
+        match self {
+            Words::Plain(words) => words[at],
+            Words::Offsets { base, offsets } => base.plus(offsets.number(at)),
+            Words::Codes { codes, dictionary } => dictionary.word(codes.get(at)),
+        }
+    }
+
+    /// Appends a range of them. The places of NULLs hold anything.
+    fn decode(&self, range: Range<usize>, out: &mut Vec<T>) {
+        match self {
+            Words::Plain(words) => out.extend_from_slice(&words[range]),
+            Words::Offsets { base, offsets } => codes::each_codes!(offsets, offsets => {
+                out.extend(offsets[range].iter().map(|offset| base.plus(offset.number())));
+            }),
+            Words::Codes { codes, dictionary } => {
+                let (ordinals, order) = (&dictionary.ordinals[..], dictionary.order());
+                codes::each_codes!(codes, codes => match order {
+                    Order::Signed | Order::Foreign => {
+                        out.extend(codes[range].iter().map(|code| ordinals[code.number() as usize]));
+                    }
+                    order => out.extend(codes[range].iter().map(|code| ordinals[code.number() as usize].word(order))),
+                });
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Words::Plain(words) => size_of_val(&words[..]),
+            Words::Offsets { offsets: codes, .. } | Words::Codes { codes, .. } => codes.bytes(),
+        }
+    }
+
+    fn kept(&self) -> Kept {
+        match self {
+            Words::Plain(_) => Kept::Plain,
+            Words::Offsets { .. } => Kept::Offsets,
+            Words::Codes { .. } => Kept::Codes,
+        }
+    }
+}
+
+impl StringValues {
+    fn plain(strings: Strings) -> StringValues {
+        StringValues::Plain { strings, array: Arc::new(OnceLock::new()) }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            StringValues::Plain { strings, .. } => strings.len(),
+            StringValues::Codes { codes, .. } => codes.len(),
+        }
+    }
+
+    #[inline]
+    fn get(&self, at: usize) -> &[u8] {
+        match self {
+            StringValues::Plain { strings, .. } => strings.get(at),
+            StringValues::Codes { codes, dictionary } => dictionary.get(codes.get(at)),
+        }
+    }
+}
+
+impl EncodedColumn {
+    /// Encodes a column of a block in one of the ways that need no dictionary. `None` if strings are too long
+    /// together ([`MOST_STRING_BYTES`]), or values too far apart for offsets of 64 bits.
+    ///
+    /// Panics if the values are not of the type, or the encoding is one of codes, or one of offsets from what has
+    /// no lowest number.
+    pub fn encode(ty: SqlType, piece: Piece<'_>, encoding: Encoding) -> Option<EncodedColumn> {
+        piece.check(ty);
+        if !encoding.runs {
+            return encode_values(ty, piece, None, encoding.kept());
+        }
+        let (runs, values) = find_runs(piece);
+        encode_values(ty, values.piece(), Some(runs), encoding.kept())
+    }
+
+    /// A column of nothing but NULL: one run.
+    pub fn of_nulls(ty: SqlType, slots: usize) -> EncodedColumn {
+        assert!(slots <= MOST_SLOTS);
+        let runs = RunEnds::new(if slots == 0 { Vec::new() } else { vec![slots as i32] });
+        let places = runs.len();
+        fn zeros<T: Sealed>(places: usize) -> Values {
+            T::into_values(Words::Plain(vec![T::default(); places].into()))
+        }
+        let values = match ty.width() {
+            Width::Bit => Values::Bits(BooleanBuffer::new_unset(places)),
+            Width::Fixed(2) => zeros::<i16>(places),
+            Width::Fixed(4) => zeros::<i32>(places),
+            Width::Fixed(8) => zeros::<i64>(places),
+            Width::Fixed(_) => zeros::<i128>(places),
+            Width::View => {
+                Values::Strings(StringValues::plain(Strings::new(vec![0; places + 1], Vec::new())))
+            }
+        };
+        let nulls = (places > 0).then(|| NullBuffer::new_null(places));
+        EncodedColumn { ty, slots, runs: Some(runs), nulls, values }
+    }
+
+    /// A column of codes. In a dictionary of nothing there are none: all values are NULL.
+    fn of_codes(
+        ty: SqlType,
+        runs: Option<RunEnds>,
+        nulls: Option<NullBuffer>,
+        codes: Codes,
+        dictionary: &Dictionary,
+    ) -> EncodedColumn {
+        let slots = runs.as_ref().map_or(codes.len(), RunEnds::slots);
+        if dictionary.is_empty() {
+            return EncodedColumn::of_nulls(ty, slots);
+        }
+        let values = match dictionary.clone() {
+            Dictionary::Two(dictionary) => Values::Two(Words::Codes { codes, dictionary }),
+            Dictionary::Four(dictionary) => Values::Four(Words::Codes { codes, dictionary }),
+            Dictionary::Eight(dictionary) => Values::Eight(Words::Codes { codes, dictionary }),
+            Dictionary::Sixteen(dictionary) => Values::Sixteen(Words::Codes { codes, dictionary }),
+            Dictionary::Strings(dictionary) => Values::Strings(StringValues::Codes { codes, dictionary }),
+        };
+        EncodedColumn { ty, slots, runs, nulls, values }
+    }
+
+    /// The type of its values.
+    pub fn ty(&self) -> SqlType {
+        self.ty
+    }
+
+    /// How many slots it has.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Its layers.
+    pub fn encoding(&self) -> Encoding {
+        let values = each_values!(
+            &self.values,
+            _bits => Kept::Plain,
+            words => words.kept(),
+            strings => match strings {
+                StringValues::Plain { .. } => Kept::Plain,
+                StringValues::Codes { .. } => Kept::Codes,
+            }
+        );
+        Encoding { runs: self.runs.is_some(), values }
+    }
+
+    /// The memory it takes, without the dictionary that it shares and without Arrow arrays made of plain
+    /// strings.
+    pub fn bytes(&self) -> usize {
+        let values = each_values!(
+            &self.values,
+            bits => bits.len().div_ceil(8),
+            words => words.bytes(),
+            strings => match strings {
+                StringValues::Plain { strings, .. } => strings.bytes(),
+                StringValues::Codes { codes, .. } => codes.bytes(),
+            }
+        );
+        let nulls = self.nulls.as_ref().map_or(0, |nulls| nulls.len().div_ceil(8));
+        values + nulls + self.runs.as_ref().map_or(0, RunEnds::bytes)
+    }
+
+    /// Its codes and their dictionary, if it has some: a code for every run or slot.
+    pub fn codes(&self) -> Option<(&Codes, Dictionary)> {
+        fn of<T: Sealed>(words: &Words<T>) -> Option<(&Codes, Dictionary)> {
+            let Words::Codes { codes, dictionary } = words else { return None };
+            Some((codes, T::into_dictionary(dictionary.clone())))
+        }
+        each_values!(
+            &self.values,
+            _bits => None,
+            words => of(words),
+            strings => match strings {
+                StringValues::Plain { .. } => None,
+                StringValues::Codes { codes, dictionary } => Some((codes, Dictionary::Strings(dictionary.clone()))),
+            }
+        )
+    }
+
+    /// Whether a slot's value is NULL.
+    #[inline]
+    pub fn is_null(&self, slot: usize) -> bool {
+        assert!(slot < self.slots);
+        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(self.place(slot)))
+    }
+
+    /// The place of a slot's value.
+    #[inline]
+    fn place(&self, slot: usize) -> usize {
+        match &self.runs {
+            Some(runs) => runs.find(slot),
+            None => slot,
+        }
+    }
+
+    /// The value of a slot.
+    #[inline]
+    pub fn cell(&self, slot: usize) -> Cell<'_> {
+        assert!(slot < self.slots);
+        let place = self.place(slot);
+        if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(place)) {
+            return Cell::Null;
+        }
+        each_values!(
+            &self.values,
+            bits => Cell::boolean(bits.value(place)),
+            words => words.get(place).to_cell(),
+            strings => Cell::Bytes(strings.get(place))
+        )
+    }
+
+    /// The word of a slot, which is anything if the value is NULL. Panics if the column's words are of another
+    /// width.
+    #[inline]
+    #[expect(private_bounds, reason = "the four words are all that there are")]
+    pub fn word<T: Sealed>(&self, slot: usize) -> T {
+        T::of(&self.values).expect("words of the column's width").get(self.place(slot))
+    }
+
+    /// Appends the words of a range of slots, which are anything where values are NULL. Panics if the column's
+    /// words are of another width.
+    #[expect(private_bounds, reason = "as above")]
+    pub fn decode_words<T: Sealed>(&self, slots: Range<usize>, out: &mut Vec<T>) {
+        let words = T::of(&self.values).expect("words of the column's width");
+        let Some(runs) = &self.runs else { return words.decode(slots, out) };
+        let mut values = Vec::new();
+        words.decode(runs.overlapping(&slots), &mut values);
+        runs.repeat(&values, slots, out);
+    }
+
+    /// Appends the strings of a range of slots, which are anything where values are NULL. Panics if the column
+    /// has none.
+    pub fn decode_strings<'a>(&'a self, slots: Range<usize>, out: &mut Vec<&'a [u8]>) {
+        let Values::Strings(strings) = &self.values else { panic!("{} is no string", self.ty) };
+        match &self.runs {
+            None => out.extend(slots.map(|slot| strings.get(slot))),
+            Some(runs) => {
+                for (run, length) in runs.overlapping(&slots).zip(runs.lengths(slots)) {
+                    out.extend(std::iter::repeat_n(strings.get(run), length));
+                }
+            }
+        }
+    }
+
+    /// The booleans of a range of slots, which are anything where values are NULL. Panics if the column has
+    /// none.
+    pub fn decode_bits(&self, slots: Range<usize>) -> BooleanBuffer {
+        let Values::Bits(bits) = &self.values else { panic!("{} is no boolean", self.ty) };
+        self.expand(bits, slots)
+    }
+
+    /// Which values of a range of slots are not NULL; `None` if all are.
+    pub fn validity(&self, slots: Range<usize>) -> Option<NullBuffer> {
+        let nulls = NullBuffer::new(self.expand(self.nulls.as_ref()?.inner(), slots));
+        (nulls.null_count() > 0).then_some(nulls)
+    }
+
+    /// A bit for every slot of a range, of bits for all values.
+    fn expand(&self, bits: &BooleanBuffer, slots: Range<usize>) -> BooleanBuffer {
+        match &self.runs {
+            None => bits.slice(slots.start, slots.len()),
+            Some(runs) => runs.repeat_bits(bits, 0, slots),
+        }
+    }
+
+    /// A bit for every slot of a range: whether a condition takes its value. `None` if only the decoded values
+    /// can tell: see [`Condition::is_decidable`].
+    pub fn select(&self, slots: Range<usize>, condition: &Condition<'_>) -> Option<BooleanBuffer> {
+        if let Some((_, dictionary)) = self.codes() {
+            return Some(self.select_codes(slots, &dictionary.codes_of(condition)?));
+        }
+        if !condition.is_decidable(self.ty) {
+            return None;
+        }
+        fn of_words<T: Word>(
+            words: &Words<T>,
+            places: Range<usize>,
+            condition: &Condition<'_>,
+            order: Order,
+        ) -> BooleanBuffer {
+            let ranges = condition.ordinal_ranges(order);
+            match words {
+                Words::Plain(words) => select_words(&words[places], order, &ranges),
+                Words::Offsets { base, offsets } => select_offsets(&offsets.slice(places), *base, &ranges),
+                Words::Codes { .. } => unreachable!("codes are selected by sets"),
+            }
+        }
+        Some(self.select_by(slots, |places| {
+            each_values!(
+                &self.values,
+                bits => {
+                    let bits = bits.slice(places.start, places.len());
+                    match (condition.takes_boolean(false), condition.takes_boolean(true)) {
+                        (false, true) => bits,
+                        (true, false) => !&bits,
+                        (both, _) if both => BooleanBuffer::new_set(bits.len()),
+                        _ => BooleanBuffer::new_unset(bits.len()),
+                    }
+                },
+                words => of_words(words, places, condition, Order::of(self.ty)),
+                strings => places.map(|place| condition.takes_string(strings.get(place))).collect()
+            )
+        }))
+    }
+
+    /// As [`EncodedColumn::select`], with the codes that a condition takes, found before: once for all blocks with
+    /// the same dictionary. Panics if the column has no codes.
+    pub fn select_codes(&self, slots: Range<usize>, set: &CodeSet) -> BooleanBuffer {
+        let (codes, dictionary) = self.codes().expect("a column of codes");
+        assert_eq!(set.dictionary_values(), dictionary.len(), "codes of another dictionary");
+        if set.is_empty() {
+            return BooleanBuffer::new_unset(slots.len());
+        }
+        self.select_by(slots, |places| set.select(&codes.slice(places)))
+    }
+
+    /// Selects among values, then drops NULLs and makes whole runs of bits.
+    fn select_by(
+        &self,
+        slots: Range<usize>,
+        select: impl FnOnce(Range<usize>) -> BooleanBuffer,
+    ) -> BooleanBuffer {
+        assert!(slots.start <= slots.end && slots.end <= self.slots);
+        let places = self.runs.as_ref().map_or(slots.clone(), |runs| runs.overlapping(&slots));
+        let mut selected = select(places.clone());
+        if let Some(nulls) = &self.nulls {
+            selected = &selected & nulls.slice(places.start, places.len()).inner();
+        }
+        match &self.runs {
+            None => selected,
+            Some(runs) => runs.repeat_bits(&selected, places.start, slots),
+        }
+    }
+
+    /// Panics if an invariant does not hold.
+    pub fn verify(&self) {
+        fn of_words<T: Word>(words: &Words<T>, is_null: impl Fn(usize) -> bool) {
+            match words {
+                Words::Plain(_) => {}
+                Words::Offsets { base, offsets } => {
+                    for place in (0..offsets.len()).filter(|place| !is_null(*place)) {
+                        assert!(base.plus(offsets.number(place)) >= *base, "offsets stay within the type");
+                    }
+                }
+                Words::Codes { codes, dictionary } => check_codes(codes, dictionary.ordinals.len()),
+            }
+        }
+        fn check_codes(codes: &Codes, values: usize) {
+            assert!(codes.highest().is_none_or(|highest| highest < values as u64), "codes name values");
+            let most = values.saturating_sub(1) as u64;
+            assert_eq!(codes.width(), CodeWidth::for_highest(most), "codes are of the dictionary's width");
+        }
+        let places = each_values!(
+            &self.values,
+            bits => bits.len(),
+            words => {
+                of_words(words, |place| self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(place)));
+                words.len()
+            },
+            strings => {
+                match strings {
+                    StringValues::Plain { strings, .. } => strings.verify(),
+                    StringValues::Codes { codes, dictionary } => check_codes(codes, dictionary.strings.len()),
+                }
+                strings.len()
+            }
+        );
+        match &self.runs {
+            None => assert_eq!(places, self.slots),
+            Some(runs) => {
+                runs.verify();
+                assert_eq!((runs.len(), runs.slots()), (places, self.slots));
+            }
+        }
+        assert!(self.nulls.as_ref().is_none_or(|nulls| nulls.len() == places && nulls.null_count() > 0));
+    }
+}
+
+impl Encoding {
+    /// How the values are kept, if that needs no dictionary.
+    fn kept(self) -> Kept {
+        assert_ne!(self.values, Kept::Codes, "codes come from a merge");
+        self.values
+    }
+}
+
+/// Values of runs, taken out of a piece.
+struct RunValues<'a> {
+    values: Owned<'a>,
+    nulls: Option<NullBuffer>,
+}
+
+enum Owned<'a> {
+    Bits(BooleanBuffer),
+    Two(Vec<i16>),
+    Four(Vec<i32>),
+    Eight(Vec<i64>),
+    Sixteen(Vec<i128>),
+    Strings(Vec<&'a [u8]>),
+}
+
+impl RunValues<'_> {
+    fn piece(&self) -> Piece<'_> {
+        let values = match &self.values {
+            Owned::Bits(bits) => Source::Bits(bits),
+            Owned::Two(words) => Source::Two(words),
+            Owned::Four(words) => Source::Four(words),
+            Owned::Eight(words) => Source::Eight(words),
+            Owned::Sixteen(words) => Source::Sixteen(words),
+            Owned::Strings(strings) => Source::Strings(strings),
+        };
+        Piece { values, nulls: self.nulls.as_ref() }
+    }
+}
+
+/// The runs of a piece, and a value for each.
+fn find_runs<'a>(piece: Piece<'a>) -> (RunEnds, RunValues<'a>) {
+    fn ends_of<T: PartialEq>(piece: &Piece<'_>, get: impl Fn(usize) -> T) -> Vec<i32> {
+        runs::ends(piece.slots(), |slot| match (piece.is_null(slot - 1), piece.is_null(slot)) {
+            (false, false) => get(slot - 1) == get(slot),
+            (before, now) => before == now,
+        })
+    }
+    let firsts = |ends: &[i32]| -> Vec<usize> {
+        std::iter::once(0).chain(ends.iter().map(|end| *end as usize)).take(ends.len()).collect()
+    };
+    fn words<T: Word>(
+        piece: &Piece<'_>,
+        words: &[T],
+        firsts: impl Fn(&[i32]) -> Vec<usize>,
+    ) -> (Vec<i32>, Vec<usize>, Vec<T>) {
+        let ends = ends_of(piece, |slot| words[slot]);
+        let firsts = firsts(&ends);
+        let values = firsts.iter().map(|slot| words[*slot]).collect();
+        (ends, firsts, values)
+    }
+    let (ends, firsts, values) = match piece.values {
+        Source::Bits(bits) => {
+            let ends = ends_of(&piece, |slot| bits.value(slot));
+            let firsts = firsts(&ends);
+            let values = firsts.iter().map(|slot| bits.value(*slot)).collect();
+            (ends, firsts, Owned::Bits(values))
+        }
+        Source::Two(source) => {
+            let (ends, firsts, values) = words(&piece, source, firsts);
+            (ends, firsts, Owned::Two(values))
+        }
+        Source::Four(source) => {
+            let (ends, firsts, values) = words(&piece, source, firsts);
+            (ends, firsts, Owned::Four(values))
+        }
+        Source::Eight(source) => {
+            let (ends, firsts, values) = words(&piece, source, firsts);
+            (ends, firsts, Owned::Eight(values))
+        }
+        Source::Sixteen(source) => {
+            let (ends, firsts, values) = words(&piece, source, firsts);
+            (ends, firsts, Owned::Sixteen(values))
+        }
+        Source::Strings(strings) => {
+            let ends = ends_of(&piece, |slot| strings[slot]);
+            let firsts = firsts(&ends);
+            let values = firsts.iter().map(|slot| strings[*slot]).collect();
+            (ends, firsts, Owned::Strings(values))
+        }
+    };
+    let nulls = piece.nulls.map(|nulls| firsts.iter().map(|slot| nulls.is_valid(*slot)).collect());
+    (RunEnds::new(ends), RunValues { values, nulls: nulls.map(NullBuffer::new) })
+}
+
+/// Only a bitmap that says something is kept; and alone, not as part of a larger one.
+fn kept_nulls(nulls: Option<&NullBuffer>) -> Option<NullBuffer> {
+    let nulls = nulls.filter(|nulls| nulls.null_count() > 0)?;
+    Some(NullBuffer::new(BooleanBuffer::new(nulls.inner().sliced(), 0, nulls.len())))
+}
+
+fn encode_values(ty: SqlType, piece: Piece<'_>, runs: Option<RunEnds>, kept: Kept) -> Option<EncodedColumn> {
+    fn of_words<T: Sealed>(words: &[T], piece: &Piece<'_>, ty: SqlType, kept: Kept) -> Option<Values> {
+        Some(T::into_values(match kept {
+            Kept::Offsets => {
+                assert_eq!(Order::of(ty), Order::Signed, "{ty} has no lowest number");
+                let valid =
+                    || (0..words.len()).filter(|place| !piece.is_null(*place)).map(|place| words[place]);
+                let base = valid().min().unwrap_or(T::LOWEST);
+                let highest = valid().max().unwrap_or(base);
+                let span = base.span(highest)?;
+                let offset = |place| if piece.is_null(place) { 0 } else { words[place].offset_from(base) };
+                Words::Offsets { base, offsets: Codes::collect(span, (0..words.len()).map(offset)) }
+            }
+            _ => Words::Plain(words.to_vec().into()),
+        }))
+    }
+    let values = match piece.values {
+        Source::Bits(bits) => Values::Bits(BooleanBuffer::new(bits.sliced(), 0, bits.len())),
+        Source::Two(words) => of_words(words, &piece, ty, kept)?,
+        Source::Four(words) => of_words(words, &piece, ty, kept)?,
+        Source::Eight(words) => of_words(words, &piece, ty, kept)?,
+        Source::Sixteen(words) => of_words(words, &piece, ty, kept)?,
+        Source::Strings(strings) => {
+            let valid = strings.iter().enumerate();
+            let valid = valid.map(|(place, string)| if piece.is_null(place) { &[][..] } else { *string });
+            Values::Strings(StringValues::plain(Strings::collect(valid)?))
+        }
+    };
+    let slots = runs.as_ref().map_or(piece.slots(), RunEnds::slots);
+    Some(EncodedColumn { ty, slots, runs, nulls: kept_nulls(piece.nulls), values })
+}
