@@ -93,10 +93,13 @@ pub mod native {
     pub use firn_txn::{Guard, Str, Text, Ticket, Transaction, pin};
 }
 
-pub use connection::{CancelHandle, CommandTag, Connection, Outcome, Ran, TransactionStatus};
+pub use connection::{
+    CancelHandle, CommandTag, Connection, Outcome, Ran, SessionSettings, TransactionStatus,
+};
 pub use copy::{CopyIn, CopyOut};
 pub use database::Database;
 pub use firn_sql::Column;
+pub use firn_sql::arrow;
 pub use firn_sql::copy::CopyFormat;
 pub use firn_sql::settings::parse_memory;
 pub use firn_txn::{Config, Running};

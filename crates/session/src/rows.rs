@@ -251,6 +251,15 @@ impl Rows {
         Ok(chunk)
     }
 
+    /// The next rows as an Arrow batch; else as [`Rows::next_chunk`].
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        Ok(match self.next_chunk()? {
+            Some(RowChunk::Batch(batch)) => Some(batch),
+            Some(RowChunk::Values(values)) => Some(firn_sql::copy::batch_of(&self.columns, values)?),
+            None => None,
+        })
+    }
+
     /// The command tag, once `next_chunk` has returned `None`.
     pub fn tag(&self) -> CommandTag {
         CommandTag { verb: self.verb, rows: Some(self.told.unwrap_or(self.rows)) }
@@ -259,11 +268,8 @@ impl Rows {
     /// All rows as Arrow batches.
     pub fn into_batches(mut self) -> Result<Vec<RecordBatch>> {
         let mut batches = Vec::new();
-        while let Some(chunk) = self.next_chunk()? {
-            batches.push(match chunk {
-                RowChunk::Batch(batch) => batch,
-                RowChunk::Values(values) => firn_sql::copy::batch_of(&self.columns, values)?,
-            });
+        while let Some(batch) = self.next_batch()? {
+            batches.push(batch);
         }
         Ok(batches)
     }

@@ -5,7 +5,7 @@ use firn_base::ParameterType;
 use firn_base::sync::Arc;
 use firn_sql::Plan;
 use firn_sql::activity::QueryText;
-use firn_sql::statement::Parsed;
+use firn_sql::statement::{Parsed, Statement as Parse};
 
 /// A prepared statement, cheap to clone, of use to every connection of its database. It stays
 /// valid when the catalog changes: it is planned anew when run, and fails with 0A000 if its result
@@ -35,6 +35,13 @@ impl Statement {
     /// The types of `$1`, `$2`, …
     pub fn parameters(&self) -> &[ParameterType] {
         &self.prepared.plan.parameters
+    }
+
+    /// Whether it is a query: what it does lies in the rows that it yields, so that it may as well be run when
+    /// somebody comes to draw them.
+    pub fn is_query(&self) -> bool {
+        let parsed = self.prepared.parsed.as_ref();
+        parsed.is_some_and(|parsed| matches!(parsed.statement, Parse::Query(_)))
     }
 
     /// The columns it yields; `None` if it yields no rows.
