@@ -90,6 +90,18 @@ impl Caller {
         }
     }
 
+    /// Whether two calls come from one client, as far as can be told: from one session, or without one over one
+    /// TCP connection.
+    pub fn is_same_client(&self, other: &Caller) -> bool {
+        match (&self.session, &other.session) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => {
+                self.user == other.user && self.address.is_some() && self.address == other.address
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the headers hold a password to be checked.
     pub fn needs_work(headers: &MetadataMap) -> bool {
         matches!(shown(headers), Ok(Shown::Password(_)))

@@ -209,7 +209,7 @@ fn keys(connection: &mut Connection, kind: &str) -> Result<(Vec<Key>, Names)> {
         names.columns.insert((integer(&row[0]), integer(&row[1]) as i16), text(&row[2]));
     }
     let keys = connection.rows_of(&format!(
-        "SELECT conname, conrelid::integer, conkey::text, confrelid::integer, confkey::text, \
+        "SELECT conname, conrelid::integer, conkey, confrelid::integer, confkey, \
          confupdtype::text, confdeltype::text FROM pg_catalog.pg_constraint WHERE contype = '{kind}'",
     ))?;
     let keys = keys.iter().map(|row| Key {

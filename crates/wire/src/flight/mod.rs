@@ -22,6 +22,7 @@ mod state;
 
 mod ingest;
 mod options;
+mod placeholders;
 mod service;
 mod statements;
 

@@ -36,6 +36,7 @@ use super::batches::{schema_bytes, schema_of, schema_of_parameters};
 use super::ingest::{Fed, ingest, quoted};
 use super::metadata;
 use super::options;
+use super::placeholders::numbered;
 use super::state::{Handle, Prepared, State, Transaction};
 use super::statements::{answer, call};
 use super::status::status;
@@ -95,7 +96,7 @@ impl Service {
             }
             Command::CommandPreparedStatementQuery(query) => {
                 let prepared = self.state.statement(&query.prepared_statement_handle).map_err(status)?;
-                let transaction = prepared.transaction.clone();
+                let transaction = self.state.transaction_of(&prepared, caller);
                 call(&self.state, caller, transaction.as_deref(), move |run| {
                     let rows = prepared.bound.lock().clone();
                     describe(run, &prepared.statement, &rows)
@@ -149,7 +150,7 @@ impl Service {
             }
             Command::CommandPreparedStatementQuery(named) => {
                 let prepared = self.state.statement(&named.prepared_statement_handle).map_err(status)?;
-                let transaction = prepared.transaction.clone();
+                let transaction = self.state.transaction_of(&prepared, caller);
                 answer(&self.state, caller, transaction.as_deref(), query, move |run, output| {
                     let rows = prepared.bound.lock().clone();
                     run.send(&prepared.statement, &rows, output)
@@ -230,7 +231,7 @@ impl Service {
         request: ActionCreatePreparedStatementRequest,
     ) -> Answered<ActionCreatePreparedStatementResult> {
         let transaction = request.transaction_id.filter(|handle| !handle.is_empty());
-        let sql = request.query;
+        let sql = numbered(&request.query);
         let statement =
             call(&self.state, caller, transaction.as_deref(), move |run| run.prepare(&sql)).await?;
         let result = || {
@@ -258,7 +259,11 @@ impl Service {
     fn begin_transaction(&self, caller: &Caller) -> Answered<ActionBeginTransactionResult> {
         let begin = || {
             let timeout = self.state.config.transaction_timeout;
-            self.state.transactions.put(Transaction::new(self.state.connect(caller), timeout)?)
+            self.state.transactions.put(Transaction::new(
+                self.state.connect(caller),
+                caller.clone(),
+                timeout,
+            )?)
         };
         let handle = begin().map_err(status)?;
         Ok(ActionBeginTransactionResult { transaction_id: Bytes::copy_from_slice(&handle) })
@@ -607,7 +612,7 @@ impl FlightService for Service {
             Command::CommandPreparedStatementUpdate(update) => {
                 let prepared = self.state.statement(&update.prepared_statement_handle).map_err(status)?;
                 let rows = self.parameters(messages).await?;
-                let transaction = prepared.transaction.clone();
+                let transaction = self.state.transaction_of(&prepared, &caller);
                 let done = call(&self.state, &caller, transaction.as_deref(), move |run| {
                     run.execute(&prepared.statement, &rows, false)
                 });

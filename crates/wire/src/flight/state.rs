@@ -130,6 +130,19 @@ impl State {
         })
     }
 
+    /// The transaction that a prepared statement runs in, if any: the one that it was prepared in. ADBC keeps
+    /// prepared statements when it commits, begins the next transaction by itself, and goes on with them; so once
+    /// theirs has ended, they run in the one that the same client has open, if there is exactly one.
+    pub fn transaction_of(&self, prepared: &Prepared, caller: &Caller) -> Option<Vec<u8>> {
+        let first = prepared.transaction.as_ref()?;
+        if self.transactions.get(first).is_some() {
+            return Some(first.clone());
+        }
+        let mut open = self.transactions.find(|transaction| transaction.owner.is_same_client(caller));
+        // With none, and where it cannot be told which, looking for the first one yields the error.
+        Some(if open.len() == 1 { open.remove(0).to_vec() } else { first.clone() })
+    }
+
     /// The prepared statement of a handle; 26000 if there is none.
     pub fn statement(&self, handle: &[u8]) -> Result<Arc<Prepared>> {
         self.statements.get(handle).ok_or_else(|| {
@@ -170,6 +183,8 @@ pub(super) struct Session {
 pub(super) struct Transaction {
     pub state: Mutex<TransactionState>,
     pub cancel: CancelHandle,
+    /// Who began it.
+    owner: Caller,
 }
 
 pub(super) struct TransactionState {
@@ -183,7 +198,7 @@ pub(super) struct TransactionState {
 }
 
 impl Transaction {
-    pub fn new(mut connection: Connection, timeout: Duration) -> Result<Transaction> {
+    pub fn new(mut connection: Connection, owner: Caller, timeout: Duration) -> Result<Transaction> {
         // Nobody else tells when its client has gone.
         if connection.setting("idle_in_transaction_session_timeout")? == "0" {
             let milliseconds = timeout.as_millis().max(1).to_string();
@@ -191,7 +206,7 @@ impl Transaction {
         }
         let cancel = connection.cancel_handle();
         let state = TransactionState { connection, begun: false, sets: false, lost: false };
-        Ok(Transaction { state: Mutex::new(state), cancel })
+        Ok(Transaction { state: Mutex::new(state), cancel, owner })
     }
 }
 
@@ -306,6 +321,12 @@ impl<T> Shelf<T> {
         let kept = things.get_mut(<&Handle>::try_from(handle).ok()?)?;
         kept.used = clock::now();
         Some(kept.thing.clone())
+    }
+
+    /// The handles of those things that are such.
+    fn find(&self, is_such: impl Fn(&T) -> bool) -> Vec<Handle> {
+        let things = self.things.lock();
+        things.iter().filter(|(_, kept)| is_such(&kept.thing)).map(|(handle, _)| *handle).collect()
     }
 
     pub fn take(&self, handle: &[u8]) -> Option<Arc<T>> {

@@ -234,7 +234,7 @@ impl Done {
                 ready.batches.push(batch);
             }
         }
-        self.rows += rows.tag().told_rows().unwrap_or(0);
+        self.rows += rows.tag().rows.unwrap_or(0);
         Ok(())
     }
 }

@@ -11,8 +11,8 @@ use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use arrow_flight::FlightInfo;
+use arrow_flight::error::FlightError;
 use arrow_flight::sql::client::FlightSqlServiceClient;
-use arrow_schema::ArrowError;
 use firn_session::Database;
 use firn_wire::{FlightConfig, FlightServer};
 use futures::TryStreamExt;
@@ -20,7 +20,7 @@ use prost::bytes::Bytes;
 use tonic::transport::{Channel, Endpoint};
 
 pub type Client = FlightSqlServiceClient<Channel>;
-pub type Result<T> = std::result::Result<T, ArrowError>;
+pub type Result<T> = std::result::Result<T, FlightError>;
 
 /// A server with a database in memory, and a runtime for its clients.
 pub struct Fixture {
@@ -38,20 +38,28 @@ pub fn serve_with(configure: impl FnOnce(&mut FlightConfig)) -> Fixture {
     let mut config = FlightConfig { listen: "127.0.0.1:0".to_owned(), ..FlightConfig::default() };
     configure(&mut config);
     let server = FlightServer::start(database.clone(), config).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     Fixture { database, server, runtime }
 }
 
 impl Fixture {
     /// Has the database execute statements, in this process.
     pub fn execute(&self, sql: &str) {
-        self.database.connect().execute(sql).unwrap();
+        self.locally(|database| drop(database.connect().execute(sql).unwrap()));
     }
 
     /// The one number that a query yields, in this process.
     pub fn number(&self, sql: &str) -> i64 {
-        let batches = self.database.connect().query(sql).unwrap();
-        batches[0].column(0).as_primitive::<Int64Type>().value(0)
+        self.locally(|database| {
+            let batches = database.connect().query(sql).unwrap();
+            batches[0].column(0).as_primitive::<Int64Type>().value(0)
+        })
+    }
+
+    /// On a thread of its own: statements block, which the thread of a client may not.
+    fn locally<T: Send>(&self, work: impl FnOnce(&Database) -> T + Send) -> T {
+        let database = &self.database;
+        std::thread::scope(|scope| scope.spawn(|| work(database)).join().unwrap())
     }
 
     /// Runs what talks to the server; nothing takes longer than a minute.
@@ -74,7 +82,7 @@ pub async fn fetch(client: &mut Client, info: FlightInfo) -> Result<Vec<RecordBa
     let mut batches = Vec::new();
     for endpoint in info.endpoint {
         let rows = client.do_get(endpoint.ticket.unwrap()).await?;
-        batches.extend(rows.try_collect::<Vec<_>>().await.map_err(ArrowError::from)?);
+        batches.extend(rows.try_collect::<Vec<_>>().await?);
     }
     Ok(batches)
 }

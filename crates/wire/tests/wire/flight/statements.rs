@@ -126,9 +126,6 @@ fn large_small_and_empty_results_arrive_whole() {
         let mut rows = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap();
         assert!(rows.try_next().await.unwrap().is_none());
         assert_eq!(rows.schema().unwrap().field(0).name(), "id");
-        // Rows without columns are counted all the same.
-        let nothing = query(&mut client, "SELECT FROM t WHERE id > 99995", None).await.unwrap();
-        assert_eq!(nothing.iter().map(RecordBatch::num_rows).sum::<usize>(), 5);
     });
 }
 
@@ -213,7 +210,7 @@ fn prepared_statements_take_rows_of_parameters() {
             .iter()
             .map(|field| field.data_type().clone())
             .collect();
-        assert_eq!(types, [DataType::Int32, DataType::Utf8, DataType::Decimal128(10, 2), DataType::Date32]);
+        assert_eq!(types, [DataType::Int32, DataType::Utf8, DataType::Decimal128(38, 16), DataType::Date32]);
         assert!(insert.dataset_schema().unwrap().fields().is_empty());
         // The types that a program happens to have, rather than those that were asked for.
         let rows = |ids: Vec<i64>| {
@@ -299,6 +296,17 @@ fn a_transaction_is_seen_by_others_when_it_commits() {
         assert_eq!(count(), 2);
         client.end_transaction(transaction, EndTransaction::Commit).await.unwrap();
         assert_eq!(count(), 3);
+        // Afterwards to the one that the same client has open, as ADBC expects; to none by chance.
+        client.execute_update("DELETE FROM t WHERE a = 6".into(), None).await.unwrap();
+        assert_eq!(state(prepared.execute_update().await), "25P01");
+        let mut other = fixture.client().await;
+        let foreign = other.begin_transaction().await.unwrap();
+        assert_eq!(state(prepared.execute_update().await), "25P01");
+        let transaction = client.begin_transaction().await.unwrap();
+        assert_eq!((prepared.execute_update().await.unwrap(), count()), (1, 2));
+        client.end_transaction(transaction, EndTransaction::Rollback).await.unwrap();
+        other.end_transaction(foreign, EndTransaction::Commit).await.unwrap();
+        assert_eq!(count(), 2);
     });
 }
 
