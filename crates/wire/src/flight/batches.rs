@@ -265,7 +265,8 @@ mod tests {
     }
 
     fn text_batch(rows: usize, bytes: usize) -> RecordBatch {
-        let texts: StringViewArray = (0..rows).map(|row| Some(format!("{row:0bytes$}"))).collect();
+        let texts: StringViewArray =
+            (0..rows).map(|row| Some(format!("{row:9}{}", "x".repeat(bytes - 9)))).collect();
         RecordBatch::try_from_iter([("text", Arc::new(texts) as ArrayRef)]).unwrap()
     }
 

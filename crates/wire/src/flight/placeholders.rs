@@ -80,7 +80,8 @@ fn comment(text: &str) -> usize {
 fn dollar_quoted(text: &str) -> usize {
     let is_of_tag = |character: char| character.is_alphanumeric() || character == '_';
     let tag = text[1..].find(|character| !is_of_tag(character)).map(|end| &text[..end + 2]);
-    match tag.filter(|tag| tag.ends_with('$') && !tag[1..].starts_with(|first: char| first.is_ascii_digit())) {
+    match tag.filter(|tag| tag.ends_with('$') && !tag[1..].starts_with(|first: char| first.is_ascii_digit()))
+    {
         Some(tag) => text[tag.len()..].find(tag).map_or(text.len(), |end| end + 2 * tag.len()),
         None => 1,
     }

@@ -339,11 +339,11 @@ impl Service {
         handles.fold(false, |found, handle| self.state.running.cancel(&handle) | found)
     }
 
-    /// The rows of parameters in a stream.
+    /// The rows of parameters in a stream; `None` if it holds no table, with however few rows.
     async fn parameters(
         &self,
         messages: impl Stream<Item = Answered<FlightData>> + Send + 'static,
-    ) -> Answered<Vec<Vec<Value>>> {
+    ) -> Answered<Option<Vec<Vec<Value>>>> {
         let mut batches = FlightRecordBatchStream::new_from_flight_data(messages.map_err(FlightError::from));
         let mut rows = Vec::new();
         let mut bytes = 0;
@@ -357,7 +357,7 @@ impl Service {
             }
             rows.extend(arrow::rows(&batch).map_err(status)?);
         }
-        Ok(rows)
+        Ok(batches.schema().is_some().then_some(rows))
     }
 }
 
@@ -605,13 +605,17 @@ impl FlightService for Service {
                 prepared_statement_handle,
             }) => {
                 let prepared = self.state.statement(&prepared_statement_handle).map_err(status)?;
-                *prepared.bound.lock() = Arc::new(self.parameters(messages).await?);
+                *prepared.bound.lock() = Arc::new(self.parameters(messages).await?.unwrap_or_default());
                 let prepared_statement_handle = Some(prepared_statement_handle);
                 DoPutPreparedStatementResult { prepared_statement_handle }.encode_to_vec()
             }
             Command::CommandPreparedStatementUpdate(update) => {
                 let prepared = self.state.statement(&update.prepared_statement_handle).map_err(status)?;
-                let rows = self.parameters(messages).await?;
+                // They come along, or were bound before.
+                let rows = match self.parameters(messages).await? {
+                    Some(rows) => Arc::new(rows),
+                    None => prepared.bound.lock().clone(),
+                };
                 let transaction = self.state.transaction_of(&prepared, &caller);
                 let done = call(&self.state, &caller, transaction.as_deref(), move |run| {
                     run.execute(&prepared.statement, &rows, false)

@@ -8,11 +8,12 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_flight::FlightData;
 use arrow_schema::SchemaRef;
-use firn_base::sync::Arc;
+use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState, Value};
 use firn_session::{CancelHandle, CommandTag, Connection, Outcome, Rows, Statement, TransactionStatus};
 use futures::Stream;
@@ -26,6 +27,9 @@ use super::status::status;
 
 /// Messages that may wait for a client: enough that encoding and sending go on side by side.
 const MESSAGES_AHEAD: usize = 4;
+
+/// How long a transaction's query may go on when nobody wants its rows any more.
+const UNREAD_GRACE: Duration = Duration::from_millis(500);
 
 /// How often several rows of parameters are run again after conflicts.
 const MOST_RETRIES: u32 = 5;
@@ -304,35 +308,45 @@ impl Output {
 /// Messages on their way to a client. Dropping it stops what makes them.
 pub(super) struct Answer {
     messages: mpsc::Receiver<std::result::Result<FlightData, Status>>,
-    stop: StopOnDrop,
+    _stop: StopOnDrop,
 }
 
 impl Stream for Answer {
     type Item = std::result::Result<FlightData, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let next = self.messages.poll_recv(context);
-        // It has ended by itself: in a transaction, stopping it would hit the next statement.
-        if matches!(next, Poll::Ready(None | Some(Err(_)))) {
-            self.stop.disarm();
-        }
-        next
+        self.messages.poll_recv(context)
     }
 }
 
 /// Stops a statement whose caller has gone.
-struct StopOnDrop(Option<CancelHandle>);
+struct StopOnDrop {
+    cancel: CancelHandle,
+    /// Whether the statement has ended: stopping would hit the next one of its transaction. Locked while it is
+    /// stopped, so that it does not end meanwhile.
+    ended: Arc<Mutex<bool>>,
+    /// How long it may go on.
+    grace: Duration,
+}
 
-impl StopOnDrop {
-    fn disarm(&mut self) {
-        self.0 = None;
+fn stop_unless_ended(cancel: &CancelHandle, ended: &Mutex<bool>) {
+    let ended = ended.lock();
+    if !*ended {
+        cancel.cancel();
     }
 }
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        if let Some(cancel) = &self.0 {
-            cancel.cancel();
+        let (cancel, ended, grace) = (self.cancel.clone(), self.ended.clone(), self.grace);
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) if !grace.is_zero() && !*ended.lock() => {
+                runtime.spawn(async move {
+                    tokio::time::sleep(grace).await;
+                    stop_unless_ended(&cancel, &ended);
+                });
+            }
+            _ => stop_unless_ended(&cancel, &ended),
         }
     }
 }
@@ -345,10 +359,14 @@ pub(super) async fn call<T: Send + 'static>(
     work: impl FnOnce(&mut Run) -> Result<T> + Send + 'static,
 ) -> std::result::Result<T, Status> {
     let (mut run, cancel) = Run::new(state, caller, transaction, None).map_err(status)?;
-    let mut stop = StopOnDrop(Some(cancel));
-    let result = tokio::task::spawn_blocking(move || guarded(&mut run, work)).await;
-    stop.disarm();
-    match result {
+    let ended = Arc::new(Mutex::new(false));
+    let _stop = StopOnDrop { cancel, ended: ended.clone(), grace: Duration::ZERO };
+    let running = tokio::task::spawn_blocking(move || {
+        let result = guarded(&mut run, work);
+        *ended.lock() = true;
+        result
+    });
+    match running.await {
         Ok(result) => result.map_err(status),
         Err(_) => Err(status(shut_down())),
     }
@@ -364,17 +382,23 @@ pub(super) fn answer(
 ) -> std::result::Result<Answer, Status> {
     let (mut run, cancel) = Run::new(state, caller, transaction, query).map_err(status)?;
     let (sender, messages) = mpsc::channel(MESSAGES_AHEAD);
+    // Cancelling fails a transaction. Who leaves rows of his transaction unread wants to go on with it, and
+    // what makes them finds out with the next message; only if none comes, it is cancelled.
+    let grace = if matches!(run.place, Place::Block(_)) { UNREAD_GRACE } else { Duration::ZERO };
+    let ended = Arc::new(Mutex::new(false));
+    let stop = StopOnDrop { cancel, ended: ended.clone(), grace };
     tokio::task::spawn_blocking(move || {
         let mut output = Output(sender);
         if let Err(error) = guarded(&mut run, |run| work(run, &mut output)) {
             // Nobody is there to be told, if this fails.
             let _ = output.0.blocking_send(Err(status(error)));
         }
+        *ended.lock() = true;
         // What runs ends before its client sees that: he may count on it.
         drop(run);
         drop(output);
     });
-    Ok(Answer { messages, stop: StopOnDrop(Some(cancel)) })
+    Ok(Answer { messages, _stop: stop })
 }
 
 /// A panic is a mistake of ours and ends this call and nothing else. What was cancelled because the server

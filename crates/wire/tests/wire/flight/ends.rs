@@ -61,6 +61,25 @@ fn a_query_stops_when_its_rows_are_no_longer_wanted() {
     wait_until_nothing_runs(&fixture);
 }
 
+/// As ADBC does when a program fetches one row and goes on.
+#[test]
+fn a_transaction_goes_on_after_rows_that_nobody_read() {
+    let fixture = serve();
+    let mut client = fixture.run(fixture.client());
+    fixture.run(async {
+        let transaction = client.begin_transaction().await.unwrap();
+        for sql in [ENDLESS, "SELECT g FROM generate_series(1, 10) g", ENDLESS] {
+            let info = client.execute(sql.into(), Some(transaction.clone())).await.unwrap();
+            let mut rows = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap();
+            rows.try_next().await.unwrap().unwrap();
+        }
+        let sql = "SELECT 1::bigint";
+        assert_eq!(number(&mut client, sql, Some(&transaction)).await.unwrap(), 1);
+        client.end_transaction(transaction, EndTransaction::Commit).await.unwrap();
+    });
+    wait_until_nothing_runs(&fixture);
+}
+
 #[test]
 fn a_query_is_cancelled_by_what_its_client_was_told_of_it() {
     let fixture = serve();
