@@ -83,7 +83,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        generate = ["tpchgen-cli", "-s", str(arguments.scale), "--tables", "lineitem", "--format", "parquet"]
+        generate = ["tpchgen-cli", "parquet", "-s", str(arguments.scale), "--tables", "lineitem"]
         subprocess.run([*generate, "--output-dir", directory], check=True)
         lineitem = pyarrow.parquet.read_table(pathlib.Path(directory, "lineitem.parquet"))
         firn = Firn(arguments.firn, pathlib.Path(directory, "log"))
@@ -98,7 +98,8 @@ def measure(firn, lineitem, rounds):
     copy = adbc_driver_postgresql.dbapi.connect(f"postgresql://postgres@127.0.0.1:{firn.postgres}/firn", autocommit=True)
     cursor, copy_cursor = adbc.cursor(), copy.cursor()
     began = time.monotonic()
-    rows = cursor.adbc_ingest("lineitem", lineitem, mode="create")
+    # ADBC sends no message of more than 16 MiB.
+    rows = cursor.adbc_ingest("lineitem", lineitem.to_reader(max_chunksize=20_000), mode="create")
     print(f"{rows} rows ingested in {time.monotonic() - began:.2f} s")
 
     client = pyarrow.flight.connect(f"grpc://127.0.0.1:{firn.flight}")
