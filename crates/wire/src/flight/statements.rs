@@ -14,7 +14,7 @@ use arrow_array::RecordBatch;
 use arrow_flight::FlightData;
 use arrow_schema::SchemaRef;
 use firn_base::sync::{Arc, Mutex};
-use firn_base::{Error, Result, SqlState, Value};
+use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, text};
 use firn_session::{CancelHandle, CommandTag, Connection, Outcome, Rows, Statement, TransactionStatus};
 use futures::Stream;
 use tokio::sync::{OwnedSemaphorePermit, TryAcquireError, mpsc};
@@ -145,9 +145,32 @@ impl Run {
         }
     }
 
+    /// Rows of parameters with texts read as what the statement wants, as PostgreSQL reads parameters that are
+    /// sent as texts: dates, for one, are often written out.
+    fn read_texts(&mut self, statement: &Statement, rows: &mut [Vec<Value>]) -> Result<()> {
+        let types = statement.parameters();
+        let wants = |value: &Value, ty: &ParameterType| match (value, ty) {
+            (Value::Text(_), ParameterType::Single(ty)) if !ty.is_string() => Some(*ty),
+            _ => None,
+        };
+        if !rows.iter().any(|row| row.iter().zip(types).any(|(value, ty)| wants(value, ty).is_some())) {
+            return Ok(());
+        }
+        let zone = self.connection(|connection| connection.setting("timezone"))?;
+        let zone = TimeZoneSetting::from_name(&zone).unwrap_or(TimeZoneSetting::UTC);
+        for (value, ty) in rows.iter_mut().flat_map(|row| row.iter_mut().zip(types)) {
+            if let (Some(ty), Value::Text(written)) = (wants(value, ty), &*value) {
+                *value = text::parse(written, ty, &zone)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Runs a statement that is no query, or one whose rows nobody wants, with each row of parameters: all of
     /// them or none.
     pub fn execute(&mut self, statement: &Statement, rows: &[Vec<Value>], keep: bool) -> Result<Done> {
+        let mut rows = rows.to_vec();
+        self.read_texts(statement, &mut rows)?;
         if rows.len() <= 1 {
             let parameters = rows.first().map_or(&[][..], |row| &row[..]);
             let mut done = Done::default();
@@ -161,7 +184,7 @@ impl Run {
         loop {
             let all = self.atomically(|connection| {
                 let mut done = Done::default();
-                for row in rows {
+                for row in &rows {
                     let outcome = connection.run(statement, row)?;
                     done.take(outcome, &caller, keep)?;
                 }
@@ -182,10 +205,10 @@ impl Run {
         })?;
         let schema = schema_of(columns, self.caller.strings);
         let mut encoder = Encoder::new(schema);
-        let no_parameters = [Vec::new()];
-        let rows = if rows.is_empty() { &no_parameters[..] } else { rows };
+        let mut rows = if rows.is_empty() { vec![Vec::new()] } else { rows.to_vec() };
+        self.read_texts(statement, &mut rows)?;
         let mut begun = false;
-        for row in rows {
+        for row in &rows {
             let Outcome::Rows(mut drawn) = self.run(statement, row)? else {
                 return Err(copy_refused());
             };
