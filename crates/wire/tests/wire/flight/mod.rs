@@ -45,7 +45,7 @@ pub fn serve_with(configure: impl FnOnce(&mut FlightConfig)) -> Fixture {
 impl Fixture {
     /// Has the database execute statements, in this process.
     pub fn execute(&self, sql: &str) {
-        self.locally(|database| drop(database.connect().execute(sql).unwrap()));
+        self.locally(|database| database.connect().execute(sql).map(|_| ()).unwrap());
     }
 
     /// The one number that a query yields, in this process.
