@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Tries PostgreSQL's clients against a server: each driver is installed from its registry into a
+# Tries PostgreSQL's clients and those of Arrow Flight SQL against a server: each driver is installed from its registry into a
 # scratch directory, and its test is run. A client that cannot be had is skipped, loudly.
 #
 #   tests/clients/run.sh FIRN [CLIENT…]
 #
-# FIRN is the firn binary. Clients: psql pgbench psycopg sqlalchemy node pgx pgjdbc (all if none is
-# named). FIRN_CLIENTS_CACHE names a scratch directory to keep installed drivers in from one run to
+# FIRN is the firn binary. Clients: psql pgbench psycopg sqlalchemy node pgx pgjdbc adbc_postgresql adbc_flightsql
+# flight_jdbc (all if none is named). FIRN_CLIENTS_CACHE names a scratch directory to keep installed drivers in from one run to
 # the next. Exits with 1 if a test fails, and with 0 if all pass or are skipped.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -13,7 +13,7 @@ firn=${1:?usage: run.sh FIRN [CLIENT…]}
 firn=$(realpath "$firn")
 shift
 clients=("$@")
-[ ${#clients[@]} -eq 0 ] && clients=(psql pgbench psycopg sqlalchemy node pgx pgjdbc)
+[ ${#clients[@]} -eq 0 ] && clients=(psql pgbench psycopg sqlalchemy node pgx pgjdbc adbc_postgresql adbc_flightsql flight_jdbc)
 
 work=$(mktemp -d)
 drivers=${FIRN_CLIENTS_CACHE:-$work/drivers}
@@ -28,7 +28,7 @@ trap 'stop_server; rm -rf "$work"' EXIT
 # A fresh server on a free port of the loopback interface for each client. All but psql, which tries
 # trust and the Unix domain socket, have to show that they know a password.
 start_server() {
-    local options=(--data "$work/data-$1" --listen 127.0.0.1:0 --socket-dir "$work")
+    local options=(--data "$work/data-$1" --listen 127.0.0.1:0 --socket-dir "$work" --flight 127.0.0.1:0)
     if [ "$1" = psql ]; then
         unset PGPASSWORD
     else
@@ -42,15 +42,17 @@ start_server() {
     port=
     for _ in $(seq 100); do
         port=$(sed -n 's/^listening on 127\.0\.0\.1:\([0-9]*\)$/\1/p' "$work/server-$1.log")
-        [ -n "$port" ] && break
+        flight_port=$(sed -n 's/^listening on 127\.0\.0\.1:\([0-9]*\) for Flight SQL$/\1/p' "$work/server-$1.log")
+        [ -n "$port" ] && [ -n "$flight_port" ] && break
         sleep 0.1
     done
-    if [ -z "$port" ]; then
+    if [ -z "$port" ] || [ -z "$flight_port" ]; then
         echo "FAILED: the server does not start"
         cat "$work/server-$1.log"
         exit 1
     fi
     export FIRN_SOCKETS=$work PGHOST=127.0.0.1 PGPORT=$port PGUSER=tester PGDATABASE=firn PGCONNECT_TIMEOUT=10
+    export FIRN_FLIGHT_PORT=$flight_port
 }
 
 # A registry that does not answer must not hold up everything else.
@@ -111,6 +113,32 @@ install_pgjdbc() {
             -Dartifact=org.postgresql:postgresql:42.7.4 -DoutputDirectory="$drivers/pgjdbc"
 }
 test_pgjdbc() { try java -cp "$drivers/pgjdbc/postgresql-42.7.4.jar" "$here/PgjdbcTest.java"; }
+
+install_adbc() {
+    need python3 || return 1
+    [ -f "$drivers/adbc/ready" ] && return 0
+    rm -rf "$drivers/adbc"
+    python3 -m venv "$drivers/adbc" &&
+        fetch "$drivers/adbc/bin/pip" install --quiet --disable-pip-version-check \
+            'adbc-driver-flightsql==1.*' 'adbc-driver-postgresql==1.*' 'pyarrow>=18' &&
+        touch "$drivers/adbc/ready"
+}
+install_adbc_postgresql() { install_adbc; }
+test_adbc_postgresql() { try "$drivers/adbc/bin/python" "$here/adbc_postgresql_test.py"; }
+install_adbc_flightsql() { install_adbc; }
+test_adbc_flightsql() { try "$drivers/adbc/bin/python" "$here/adbc_flightsql_test.py"; }
+
+install_flight_jdbc() {
+    need java && need mvn || return 1
+    mkdir -p "$drivers/flight_jdbc"
+    [ -f "$drivers/flight_jdbc/flight-sql-jdbc-driver-18.3.0.jar" ] ||
+        fetch mvn --quiet --batch-mode org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy \
+            -Dartifact=org.apache.arrow:flight-sql-jdbc-driver:18.3.0 -DoutputDirectory="$drivers/flight_jdbc"
+}
+test_flight_jdbc() {
+    try java --add-opens=java.base/java.nio=ALL-UNNAMED \
+        -cp "$drivers/flight_jdbc/flight-sql-jdbc-driver-18.3.0.jar" "$here/FlightJdbcTest.java"
+}
 
 failed=0
 for client in "${clients[@]}"; do

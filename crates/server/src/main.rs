@@ -27,7 +27,7 @@ struct Arguments {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Serves a database to clients of PostgreSQL.
+    /// Serves a database to clients of PostgreSQL and of Arrow Flight SQL.
     Serve(serve::Options),
     /// Opens a shell on a database.
     Sql(shell::Options),

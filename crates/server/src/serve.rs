@@ -1,13 +1,14 @@
-//! `firn serve`: a server until it is told to stop.
+//! `firn serve`: a server, for clients of PostgreSQL and of Arrow Flight SQL, until it is told to stop.
 
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use firn_base::SqlState;
+use firn_base::{Error, SqlState};
 use firn_session::{Config, Database, parse_memory};
-use firn_wire::{Auth, Server, Users, Verifier, WireConfig};
+use firn_wire::{Auth, FlightConfig, FlightServer, FlightTls, Server, Users, Verifier, WireConfig};
 
 use crate::Failure;
 use crate::watch::Watch;
@@ -24,6 +25,19 @@ pub struct Options {
     /// Directory for a Unix domain socket.
     #[arg(long, value_name = "DIR")]
     socket_dir: Option<PathBuf>,
+    /// Address for clients of Arrow Flight SQL (ADBC, JDBC, …); port 0 takes a free one. Users and passwords
+    /// are those of --auth.
+    #[arg(long, value_name = "HOST:PORT")]
+    flight: Option<String>,
+    /// Certificate (PEM) by which Flight SQL is encrypted; without one it is served in the clear.
+    #[arg(long, value_name = "FILE", requires_all = ["flight", "flight_tls_key"])]
+    flight_tls_cert: Option<PathBuf>,
+    /// The certificate's private key (PEM).
+    #[arg(long, value_name = "FILE", requires = "flight_tls_cert")]
+    flight_tls_key: Option<PathBuf>,
+    /// Serve Flight SQL alone, and not PostgreSQL's clients.
+    #[arg(long, requires = "flight", conflicts_with_all = ["listen", "socket_dir"])]
+    flight_only: bool,
     /// How clients show who they are.
     #[arg(long, value_enum, default_value = "trust")]
     auth: AuthKind,
@@ -68,6 +82,7 @@ enum AuthKind {
 /// Runs a server until SIGINT, SIGTERM or SIGHUP.
 pub fn run(options: Options) -> Result<(), Failure> {
     let auth = authentication(&options)?;
+    let tls = certificate(&options)?;
     // Before the database opens, so that a signal never leaves it half open.
     let stop = wait_for_signals()?;
     let database = Database::open_with(Config {
@@ -83,28 +98,14 @@ pub fn run(options: Options) -> Result<(), Failure> {
             .ok_or_else(|| Failure::usage(format!("--set {setting}: write --set NAME=VALUE")))?;
         database.set_default(name.trim(), value.trim()).map_err(Failure::usage)?;
     }
-    let config = WireConfig {
-        listen: options.listen.clone(),
-        socket_directory: options.socket_dir.clone(),
-        auth,
-        max_connections: usize::from(options.max_connections),
-        ..WireConfig::default()
+    let server = match options.flight_only {
+        true => None,
+        false => Some(serve_postgres(&options, &database, auth.clone())?),
     };
-    let server = Server::start(database.clone(), config).map_err(|error| match error.state() {
-        SqlState::INVALID_PARAMETER_VALUE => Failure::usage(error),
-        _ => Failure::address(error),
-    })?;
-    for address in server.addresses() {
-        say(format_args!("listening on {address}"));
-        if options.auth == AuthKind::Trust && !address.ip().is_loopback() {
-            eprintln!(
-                "warning: anyone who reaches {address} can read and write everything; see --auth scram"
-            );
-        }
-    }
-    if let Some(path) = server.socket_path() {
-        say(format_args!("listening on {}", path.display()));
-    }
+    let flight = match &options.flight {
+        Some(address) => Some(serve_flight(&options, &database, address, auth, tls)?),
+        None => None,
+    };
     if options.data.is_none() {
         say("the database is in memory only; see --data");
     }
@@ -113,11 +114,83 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let _ = stop.recv();
     say("stopping");
     drop(watch);
-    server.shutdown();
+    // The two know nothing of each other; what either leaves open is rolled back when it returns.
+    if let Some(flight) = flight {
+        flight.shutdown();
+    }
+    if let Some(server) = server {
+        server.shutdown();
+    }
     if options.checkpoint_at_stop && options.data.is_some() {
         database.checkpoint().map_err(Failure::data)?;
     }
     database.close().map_err(Failure::data)
+}
+
+fn serve_postgres(options: &Options, database: &Database, auth: Auth) -> Result<Server, Failure> {
+    let config = WireConfig {
+        listen: options.listen.clone(),
+        socket_directory: options.socket_dir.clone(),
+        auth,
+        max_connections: usize::from(options.max_connections),
+        ..WireConfig::default()
+    };
+    let server = Server::start(database.clone(), config).map_err(cannot_start)?;
+    for address in server.addresses() {
+        say(format_args!("listening on {address}"));
+        warn_of_strangers(options, *address);
+    }
+    if let Some(path) = server.socket_path() {
+        say(format_args!("listening on {}", path.display()));
+    }
+    Ok(server)
+}
+
+fn serve_flight(
+    options: &Options,
+    database: &Database,
+    address: &str,
+    auth: Auth,
+    tls: Option<FlightTls>,
+) -> Result<FlightServer, Failure> {
+    let encryption = if tls.is_some() { " with TLS" } else { "" };
+    let config = FlightConfig {
+        listen: address.to_owned(),
+        auth,
+        tls,
+        max_statements: usize::from(options.max_connections),
+        max_transactions: usize::from(options.max_connections),
+        ..FlightConfig::default()
+    };
+    let server = FlightServer::start(database.clone(), config).map_err(cannot_start)?;
+    say(format_args!("listening on {} for Flight SQL{encryption}", server.local_addr()));
+    warn_of_strangers(options, server.local_addr());
+    Ok(server)
+}
+
+fn cannot_start(error: Error) -> Failure {
+    match error.state() {
+        SqlState::OBJECT_IN_USE | SqlState::IO_ERROR => Failure::address(error),
+        _ => Failure::usage(error),
+    }
+}
+
+fn warn_of_strangers(options: &Options, address: SocketAddr) {
+    if options.auth == AuthKind::Trust && !address.ip().is_loopback() {
+        eprintln!("warning: anyone who reaches {address} can read and write everything; see --auth scram");
+    }
+}
+
+/// What Flight SQL is encrypted by.
+fn certificate(options: &Options) -> Result<Option<FlightTls>, Failure> {
+    let (Some(certificate), Some(key)) = (&options.flight_tls_cert, &options.flight_tls_key) else {
+        return Ok(None);
+    };
+    let read = |path: &Path| {
+        std::fs::read_to_string(path)
+            .map_err(|error| Failure::usage(format!("could not read {}: {error}", path.display())))
+    };
+    Ok(Some(FlightTls { certificate: read(certificate)?, key: read(key)? }))
 }
 
 /// The argument of --memory-limit.

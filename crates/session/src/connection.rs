@@ -118,6 +118,10 @@ impl std::fmt::Display for CommandTag {
     }
 }
 
+/// The settings of a session, kept apart from it. Copies are cheap.
+#[derive(Clone, Debug)]
+pub struct SessionSettings(Settings);
+
 /// Stops what a connection is running, from another thread.
 #[derive(Clone)]
 pub struct CancelHandle {
@@ -862,6 +866,17 @@ impl Connection {
         self.services.with_settings(|settings| settings.set(name, Some(value), false))?;
         self.heed_settings();
         Ok(())
+    }
+
+    /// What is set in this session, for another one to go on with.
+    pub fn session_settings(&self) -> SessionSettings {
+        SessionSettings(self.services.with_settings(|settings| settings.clone()))
+    }
+
+    /// Takes over what another session of the database has set. Outside a transaction block only.
+    pub fn adopt_settings(&mut self, settings: &SessionSettings) {
+        self.services.with_settings(|own| own.clone_from(&settings.0));
+        self.heed_settings();
     }
 
     /// Says who is connected and to what, as `current_user` and `current_database()` tell it.

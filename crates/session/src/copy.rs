@@ -9,6 +9,7 @@ use crate::connection::{
 };
 use crate::database::Shared;
 use crate::rows::Reading;
+use arrow_array::RecordBatch;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState};
 use firn_sql::RunOptions;
@@ -92,11 +93,25 @@ impl CopyIn {
     /// Takes the next bytes of data, cut anywhere. After an error the statement has been rolled
     /// back.
     pub fn write(&mut self, data: &[u8]) -> Result<()> {
+        self.step(|copy, transaction, options| copy.write(transaction, options, data))
+    }
+
+    /// Takes the rows of an Arrow batch, whose columns are those of the COPY in their order. They are
+    /// assigned as `INSERT … SELECT` would assign them: 42804 where that does not cast, 0A000 for Arrow types
+    /// that no SQL type stands for. After an error the statement has been rolled back.
+    pub fn write_batch(&mut self, batch: &RecordBatch) -> Result<()> {
+        self.step(|copy, transaction, options| copy.write_batch(transaction, options, batch))
+    }
+
+    fn step(
+        &mut self,
+        work: impl FnOnce(&mut CopyFrom, &mut Transaction, &RunOptions) -> Result<()>,
+    ) -> Result<()> {
         let (Some(copy), Some(transaction)) = (&mut self.copy, &mut self.transaction) else {
             return Err(ended());
         };
         let options = &self.options;
-        let result = catch_unwind(AssertUnwindSafe(|| copy.write(transaction, options, data)))
+        let result = catch_unwind(AssertUnwindSafe(|| work(copy, transaction, options)))
             .unwrap_or_else(|panic| Err(internal_error(&*panic)));
         result.map_err(|error| self.failed(error))
     }

@@ -95,11 +95,14 @@ pub mod native {
     pub use firn_txn::{Guard, Str, Text, Ticket, Transaction, pin};
 }
 
-pub use connection::{CancelHandle, CommandTag, Connection, Outcome, Ran, TransactionStatus};
+pub use connection::{
+    CancelHandle, CommandTag, Connection, Outcome, Ran, SessionSettings, TransactionStatus,
+};
 pub use copy::{CopyIn, CopyOut};
 pub use database::Database;
 pub use firn_base as base;
 pub use firn_sql::Column;
+pub use firn_sql::arrow;
 pub use firn_sql::copy::CopyFormat;
 pub use firn_sql::parse::{Numbered, number_parameters};
 pub use firn_sql::settings::parse_memory;

@@ -256,7 +256,7 @@ impl Rows {
         Ok(chunk)
     }
 
-    /// The columns as Arrow has them: those of [`Rows::next_batch`]. Every one may hold NULL.
+    /// The columns as Arrow has them: those of [`Rows::batch`]. Every one may hold NULL.
     pub fn schema(&self) -> SchemaRef {
         let first = match &self.source {
             Source::Chunks(chunks) => chunks.iter().find_map(|chunk| match chunk {
@@ -281,6 +281,15 @@ impl Rows {
         firn_sql::copy::with_schema(batch, schema)
     }
 
+    /// The next rows as an Arrow batch; else as [`Rows::next_chunk`].
+    pub fn next_batch(&mut self) -> Result<Option<RecordBatch>> {
+        Ok(match self.next_chunk()? {
+            Some(RowChunk::Batch(batch)) => Some(batch),
+            Some(RowChunk::Values(values)) => Some(firn_sql::copy::batch_of(&self.columns, values)?),
+            None => None,
+        })
+    }
+
     /// The command tag, once `next_chunk` has returned `None`.
     pub fn tag(&self) -> CommandTag {
         CommandTag { verb: self.verb, rows: Some(self.told.unwrap_or(self.rows)) }
@@ -289,11 +298,8 @@ impl Rows {
     /// All rows as Arrow batches.
     pub fn into_batches(mut self) -> Result<Vec<RecordBatch>> {
         let mut batches = Vec::new();
-        while let Some(chunk) = self.next_chunk()? {
-            batches.push(match chunk {
-                RowChunk::Batch(batch) => batch,
-                RowChunk::Values(values) => firn_sql::copy::batch_of(&self.columns, values)?,
-            });
+        while let Some(batch) = self.next_batch()? {
+            batches.push(batch);
         }
         Ok(batches)
     }

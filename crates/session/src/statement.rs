@@ -44,6 +44,13 @@ impl Statement {
         parsed.is_none_or(|parsed| matches!(parsed.statement, Parse::Transaction(_)))
     }
 
+    /// Whether it is a query: what it does lies in the rows that it yields, so that it may as well be run when
+    /// somebody comes to draw them.
+    pub fn is_query(&self) -> bool {
+        let parsed = self.prepared.parsed.as_ref();
+        parsed.is_some_and(|parsed| matches!(parsed.statement, Parse::Query(_)))
+    }
+
     /// The columns it yields; `None` if it yields no rows.
     pub fn columns(&self) -> Option<&Arc<[Column]>> {
         self.prepared.plan.columns.as_ref().or(self.prepared.columns.as_ref())

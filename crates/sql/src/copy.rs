@@ -101,34 +101,84 @@ impl CopyFrom {
         Ok(self.rows)
     }
 
+    /// Stores the rows of an Arrow batch, whose columns are those of the COPY in their order. They are
+    /// assigned as those of `INSERT … SELECT` would be: 42804 where that does not cast.
+    pub fn write_batch(
+        &mut self,
+        transaction: &mut Transaction,
+        options: &RunOptions,
+        batch: &RecordBatch,
+    ) -> Result<()> {
+        if batch.num_columns() != self.columns.len() {
+            return Err(Error::new(
+                SqlState::SYNTAX_ERROR,
+                format!("a batch with {} columns for a COPY of {}", batch.num_columns(), self.columns.len()),
+            ));
+        }
+        let targets: Vec<SqlType> = self.columns.iter().map(|(_, _, ty)| *ty).collect();
+        let batch = crate::arrow::normalise(batch, Some(&targets))?;
+        let source = {
+            let tables = |id| transaction.table(id);
+            let binder = Binder::new(transaction.catalog(), &tables, &self.facts);
+            let columns: Vec<_> = self.columns.iter().map(|(_, name, ty)| (name.clone(), *ty)).collect();
+            let source = crate::bind::insert::assign(self.scan(batch)?, &columns, &binder)?;
+            self.filtered(transaction, source)?
+        };
+        self.insert(transaction, options, source)
+    }
+
     fn store(&mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<()> {
         while let Some(arrays) = self.reader.next_batch() {
-            let plan = DmlPlan {
-                picked: Vec::new(),
-                set: self.set.clone(),
-                change: Change::Insert(Insert {
-                    columns: self.columns.iter().map(|(id, ..)| *id).collect(),
-                    source: InsertSource::Query(Box::new(self.source(transaction, arrays)?)),
-                    on_conflict: None,
-                }),
-                returning: None,
-                parameters: Vec::new(),
-            };
-            self.rows += plan.execute(transaction, &[], options)?.count;
+            let source = self.source(transaction, arrays)?;
+            self.insert(transaction, options, source)?;
         }
         Ok(())
     }
 
-    /// A plan that yields the rows of a batch which the filter lets through.
+    fn insert(
+        &mut self,
+        transaction: &mut Transaction,
+        options: &RunOptions,
+        source: LogicalPlan,
+    ) -> Result<()> {
+        let plan = DmlPlan {
+            picked: Vec::new(),
+            set: self.set.clone(),
+            change: Change::Insert(Insert {
+                columns: self.columns.iter().map(|(id, ..)| *id).collect(),
+                source: InsertSource::Query(Box::new(source)),
+                on_conflict: None,
+            }),
+            returning: None,
+            parameters: Vec::new(),
+        };
+        self.rows += plan.execute(transaction, &[], options)?.count;
+        Ok(())
+    }
+
+    /// A plan that yields the rows of a file's batch which the filter lets through.
     fn source(&self, transaction: &Transaction, arrays: Vec<ArrayRef>) -> Result<LogicalPlan> {
         let fields: Vec<_> =
             self.columns.iter().map(|(_, name, ty)| firn_exec::types::field(name, *ty)).collect();
-        let schema = Arc::new(Schema::new(fields));
-        let external = |error| firn_exec::error::from_datafusion(error);
-        let batch = RecordBatch::try_new(schema.clone(), arrays).map_err(|error| external(error.into()))?;
-        let table = MemTable::try_new(schema, vec![vec![batch]]).map_err(external)?;
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+            .map_err(|error| firn_exec::error::from_datafusion(error.into()))?;
+        self.filtered(transaction, self.scan(batch)?)
+    }
+
+    /// A plan that yields the rows of a batch.
+    fn scan(&self, batch: RecordBatch) -> Result<LogicalPlan> {
+        let external = firn_exec::error::from_datafusion;
+        let table = MemTable::try_new(batch.schema(), vec![vec![batch]]).map_err(external)?;
         let source = provider_as_source(Arc::new(table));
-        let mut plan = LogicalPlanBuilder::scan(self.table.name.as_str(), source, None).map_err(external)?;
+        LogicalPlanBuilder::scan(self.table.name.as_str(), source, None)
+            .and_then(LogicalPlanBuilder::build)
+            .map_err(external)
+    }
+
+    /// A plan that yields those rows which the filter lets through.
+    fn filtered(&self, transaction: &Transaction, plan: LogicalPlan) -> Result<LogicalPlan> {
+        let external = firn_exec::error::from_datafusion;
+        let mut plan = LogicalPlanBuilder::from(plan);
         if let Some(filter) = &self.filter {
             let tables = |id| transaction.table(id);
             let binder = Binder::new(transaction.catalog(), &tables, &self.facts);

@@ -11,6 +11,7 @@ pub mod names;
 pub mod plan;
 
 pub mod activity;
+pub mod arrow;
 pub mod copy;
 pub mod ddl;
 pub mod services;

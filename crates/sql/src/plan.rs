@@ -29,6 +29,8 @@ pub struct Column {
     /// If it holds arrays: what their elements are. Its type is then text, which is what arrays are
     /// wherever values and not Arrow batches are looked at.
     pub element: Option<SqlType>,
+    /// If it holds arrays: of how many dimensions; else 0.
+    pub dimensions: u8,
     /// Whether its texts are JSON, which clients then take apart: the catalogs have some.
     pub is_json: bool,
 }
@@ -36,7 +38,7 @@ pub struct Column {
 impl Column {
     /// A column of single values.
     pub fn new(name: impl Into<String>, ty: SqlType) -> Column {
-        Column { name: name.into(), ty, element: None, is_json: false }
+        Column { name: name.into(), ty, element: None, dimensions: 0, is_json: false }
     }
 }
 
@@ -44,6 +46,14 @@ impl Column {
 fn element(field: &Field) -> Option<SqlType> {
     let DataType::List(inner) = field.data_type() else { return None };
     element(inner).or_else(|| firn_exec::types::sql_type(inner))
+}
+
+/// Of how many dimensions the arrays of a field are; 0 if it holds none.
+fn dimensions(field: &Field) -> u8 {
+    match field.data_type() {
+        DataType::List(inner) => 1 + dimensions(inner),
+        _ => 0,
+    }
 }
 
 /// A statement ready to run.
@@ -107,6 +117,7 @@ impl Plan {
                         name,
                         ty,
                         element: element(field),
+                        dimensions: dimensions(field),
                         is_json: field.name().ends_with(crate::pg_catalog::JSON_MARK),
                     })
                     .collect();

@@ -1,10 +1,11 @@
-//! PostgreSQL's protocol, nothing else: a [`Server`] lets clients of PostgreSQL use a
-//! [`firn_session::Database`].
+//! PostgreSQL's protocol and Flight SQL, nothing else: a [`Server`] lets clients of PostgreSQL use a
+//! [`firn_session::Database`], a [`FlightServer`] those of Arrow.
 //!
-//! A hand-written message loop over blocking sockets, one thread per connection, because a short
-//! statement takes a microsecond or two: next to that an executor's wake-up is dear, and a round
-//! trip should cost one `read` and one `write` (docs/decisions/0005). The other crates know no
-//! protocol, and this one knows no SQL.
+//! PostgreSQL's protocol is served by a hand-written message loop over blocking sockets, one thread per
+//! connection, because a short statement takes a microsecond or two: next to that an executor's wake-up
+//! is dear, and a round trip should cost one `read` and one `write` (docs/decisions/0005). Flight SQL, for results
+//! rather than round trips, goes over gRPC (docs/decisions/0026). The other crates know no protocol, and this one
+//! knows no SQL but what it asks the catalog.
 //!
 //! ```no_run
 //! let database = firn_session::Database::memory()?;
@@ -28,5 +29,8 @@ mod client;
 mod connection;
 mod server;
 
+mod flight;
+
+pub use flight::{FlightConfig, FlightServer, FlightTls};
 pub use scram::{Users, Verifier};
 pub use server::{Auth, Server, WireConfig};

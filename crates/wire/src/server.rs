@@ -331,7 +331,7 @@ fn accept_until_stopped(listener: &Listener, shared: &Arc<Shared>) {
     }
 }
 
-fn bind_tcp(address: &str) -> Result<TcpListener> {
+pub(crate) fn bind_tcp(address: &str) -> Result<TcpListener> {
     let addresses: Vec<_> = address
         .to_socket_addrs()
         .map_err(|error| {

@@ -17,7 +17,7 @@ mod analysis;
 mod context;
 mod correlated;
 mod days;
-mod insert;
+pub(crate) mod insert;
 mod locking;
 mod names;
 mod nodes;

@@ -37,6 +37,10 @@ const OID_TYPES: [(&str, &str, &str); 5] = [
 pub(super) const VECTORS: [&str; 6] =
     ["indkey", "indcollation", "indclass", "indoption", "proargtypes", "tgattr"];
 
+/// Columns of PostgreSQL's type regproc, which show themselves as names of functions.
+const PROCEDURES: [&str; 7] =
+    ["typinput", "typoutput", "typreceive", "typsend", "typmodin", "typmodout", "typsubscript"];
+
 /// Ends the name of a result column of JSON. Users do not see it: it lies behind
 /// [`firn_exec::types::NAME_END`].
 pub const JSON_MARK: &str = "\0json";
@@ -61,7 +65,7 @@ const AGGREGATES: [&str; 13] = [
 /// Rewrites a query in place. One that has nothing of the kind stays as it is.
 pub fn rewrite_query(query: &mut Query) {
     if let SetExpr::Select(select) = query.body.as_mut() {
-        show_vectors(select);
+        show_special_columns(select);
         mark_json(select);
     }
     let parameters = parameters_of(query);
@@ -174,6 +178,10 @@ fn rewrite_expr(expr: &mut Expr) -> bool {
                 && let Some(name) = as_name(inner)
             {
                 *expr = name;
+                return true;
+            }
+            if is_text(data_type) && is_procedure(inner) {
+                *expr = call("firn_regproc_name", vec![take(inner)]);
                 return true;
             }
             if let Some((_, oid, _)) = oid_type(data_type) {
@@ -453,8 +461,14 @@ fn show_oid_type(item: &mut SelectItem) {
     }
 }
 
-/// Vectors in the result of a query over `pg_index` or the like are shown as PostgreSQL shows them.
-fn show_vectors(select: &mut Select) {
+/// Whether it is a column that holds functions.
+fn is_procedure(expr: &Expr) -> bool {
+    matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
+        && PROCEDURES.contains(&column_name(expr).as_str())
+}
+
+/// Vectors and functions in the result of a query over `pg_index` or the like are shown as PostgreSQL shows them.
+fn show_special_columns(select: &mut Select) {
     let over_catalog = select.from.iter().any(|from| {
         std::iter::once(&from.relation)
             .chain(from.joins.iter().map(|join| &join.relation))
@@ -469,13 +483,17 @@ fn show_vectors(select: &mut Select) {
             _ => continue,
         };
         let name = column_name(expr);
-        if !matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_))
-            || !VECTORS.contains(&name.as_str())
-        {
+        if !matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) {
             continue;
         }
-        let blank = Expr::Value(Value::SingleQuotedString(" ".to_owned()).into());
-        let shown = call("array_to_string", vec![take(expr), blank]);
+        let shown = if VECTORS.contains(&name.as_str()) {
+            let blank = Expr::Value(Value::SingleQuotedString(" ".to_owned()).into());
+            call("array_to_string", vec![take(expr), blank])
+        } else if is_procedure(expr) {
+            call("firn_regproc_name", vec![take(expr)])
+        } else {
+            continue;
+        };
         match item {
             SelectItem::ExprWithAlias { expr, .. } => *expr = shown,
             item => *item = SelectItem::ExprWithAlias { expr: shown, alias: Ident::with_quote('"', name) },

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""A table out to a Python client as Arrow: FirnDB over Flight SQL, beside a bare Flight server, in alternating runs.
+
+    flight.py --firn target/release/firn [--scale 1] [--rounds 5]
+
+The table is TPC-H's lineitem (tpchgen-cli), ingested over Flight SQL. The bare server (pyarrow's) holds the batches that
+FirnDB has sent and sends them again and again, so that both send the same bytes; the client of both is pyarrow's. What
+FirnDB does beyond the bare server is reading the blocks and making the batches. Strings go out as Utf8 and, on a line
+of its own, as views, each beside a bare server with just those. ADBC's drivers, for Flight SQL and for PostgreSQL's binary
+COPY, come last. The medians of the rounds, in GB of Arrow data a second.
+
+Needs pyarrow, adbc-driver-flightsql, adbc-driver-postgresql and tpchgen-cli from PyPI.
+"""
+
+import argparse
+import pathlib
+import re
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+
+import adbc_driver_flightsql.dbapi
+import adbc_driver_postgresql.dbapi
+import pyarrow.flight
+import pyarrow.parquet
+
+QUERY = "SELECT * FROM lineitem"
+
+
+def field(number, data):
+    """A field of bytes in a protobuf message."""
+    length, size = len(data), b""
+    while length > 127:
+        size, length = size + bytes([length & 127 | 128]), length >> 7
+    return bytes([number << 3 | 2]) + size + bytes([length]) + data
+
+
+def command(query):
+    """CommandStatementQuery, packed as Flight SQL wants it."""
+    url = b"type.googleapis.com/arrow.flight.protocol.sql.CommandStatementQuery"
+    return pyarrow.flight.FlightDescriptor.for_command(field(1, url) + field(2, field(1, query.encode())))
+
+
+class Bare(pyarrow.flight.FlightServerBase):
+    """Sends batches that it holds."""
+
+    def __init__(self, tables):
+        super().__init__("grpc://127.0.0.1:0")
+        self.tables = tables
+
+    def do_get(self, context, ticket):
+        return pyarrow.flight.RecordBatchStream(self.tables[ticket.ticket.decode()])
+
+
+class Firn:
+    """A server that has just been started, with a database in memory."""
+
+    def __init__(self, binary, log):
+        self.process = subprocess.Popen(
+            [binary, "serve", "--listen", "127.0.0.1:0", "--flight", "127.0.0.1:0"], stdout=open(log, "w")
+        )
+        self.flight = self.postgres = None
+        until = time.monotonic() + 30
+        while not (self.flight and self.postgres):
+            assert time.monotonic() < until, "the server does not start"
+            time.sleep(0.05)
+            said = pathlib.Path(log).read_text()
+            self.postgres = re.search(r"listening on 127\.0\.0\.1:(\d+)\n", said)
+            self.flight = re.search(r"listening on 127\.0\.0\.1:(\d+) for Flight SQL", said)
+        self.flight, self.postgres = self.flight[1], self.postgres[1]
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait(30)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--firn", required=True)
+    parser.add_argument("--scale", type=float, default=1)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        generate = ["tpchgen-cli", "parquet", "-s", str(arguments.scale), "--tables", "lineitem"]
+        subprocess.run([*generate, "--output-dir", directory], check=True)
+        lineitem = pyarrow.parquet.read_table(pathlib.Path(directory, "lineitem.parquet"))
+        firn = Firn(arguments.firn, pathlib.Path(directory, "log"))
+        try:
+            measure(firn, lineitem, arguments.rounds)
+        finally:
+            firn.stop()
+
+
+def measure(firn, lineitem, rounds):
+    adbc = adbc_driver_flightsql.dbapi.connect(f"grpc://127.0.0.1:{firn.flight}", autocommit=True)
+    copy = adbc_driver_postgresql.dbapi.connect(f"postgresql://postgres@127.0.0.1:{firn.postgres}/firn", autocommit=True)
+    cursor, copy_cursor = adbc.cursor(), copy.cursor()
+    began = time.monotonic()
+    # ADBC sends no message of more than 16 MiB.
+    rows = cursor.adbc_ingest("lineitem", lineitem.to_reader(max_chunksize=20_000), mode="create")
+    print(f"{rows} rows ingested in {time.monotonic() - began:.2f} s")
+
+    client = pyarrow.flight.connect(f"grpc://127.0.0.1:{firn.flight}")
+
+    def from_firn(strings):
+        options = pyarrow.flight.FlightCallOptions(headers=[(b"x-firn-strings", strings.encode())])
+        info = client.get_flight_info(command(QUERY), options)
+        return client.do_get(info.endpoints[0].ticket, options).read_all()
+
+    tables = {strings: from_firn(strings) for strings in ("plain", "view")}
+    bare = Bare(tables)
+    threading.Thread(target=bare.serve, daemon=True).start()
+    bare_client = pyarrow.flight.connect(f"grpc://127.0.0.1:{bare.port}")
+
+    def from_bare(strings):
+        return bare_client.do_get(pyarrow.flight.Ticket(strings.encode())).read_all()
+
+    def from_cursor(cursor):
+        cursor.execute(QUERY)
+        return cursor.fetch_arrow_table()
+
+    ways = {
+        "FirnDB, Utf8": lambda: from_firn("plain"),
+        "bare, the same": lambda: from_bare("plain"),
+        "FirnDB, views": lambda: from_firn("view"),
+        "bare, the same views": lambda: from_bare("view"),
+        "FirnDB, ADBC Flight SQL": lambda: from_cursor(cursor),
+        "FirnDB, ADBC PostgreSQL": lambda: from_cursor(copy_cursor),
+    }
+    seconds = {way: [] for way in ways}
+    size = tables["plain"].nbytes
+    for _ in range(rounds):
+        for way, fetch in ways.items():
+            began = time.monotonic()
+            table = fetch()
+            seconds[way].append(time.monotonic() - began)
+            assert table.num_rows == rows, way
+            del table
+    for way, taken in seconds.items():
+        median = statistics.median(taken)
+        print(f"{way:24} {median:7.3f} s {size / median / 1e9:6.2f} GB/s")
+    ratio = statistics.median(seconds["bare, the same"]) / statistics.median(seconds["FirnDB, Utf8"])
+    views = statistics.median(seconds["bare, the same views"]) / statistics.median(seconds["FirnDB, views"])
+    print(f"FirnDB beside the bare server: {ratio:.0%}; with views {views:.0%}")
+    bare.shutdown()
+
+
+main()

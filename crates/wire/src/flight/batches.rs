@@ -1,0 +1,317 @@
+//! Arrow batches on their way out: which types clients get, and messages of a size that they take.
+//!
+//! Tables hold strings as views, 16 bytes each and the bytes of longer ones elsewhere. They go out as Utf8 and
+//! Binary, because JDBC reads no views, because it is fewer bytes for most strings, and because a slice of a
+//! view array brings all its buffers along, each time. A client that asks for views gets them
+//! ([`Strings::Views`]), with buffers that hold hardly anything else.
+
+use arrow_array::builder::{BinaryBuilder, StringBuilder};
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_cast::cast;
+use arrow_flight::{FlightData, IpcMessage, SchemaAsIpc};
+use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
+use arrow_schema::{ArrowError, DataType, Field, FieldRef, IntervalUnit, Schema, SchemaRef, TimeUnit};
+use firn_base::sync::Arc;
+use firn_base::{Error, ParameterType, Result, SqlState, SqlType};
+use firn_session::Column;
+use std::collections::HashMap;
+
+use super::auth::Strings;
+use super::state::CATALOG;
+
+/// The bytes of data that a message holds at most, unless a single row has more. ADBC takes 16 MiB.
+const MESSAGE_BYTES: usize = 4 << 20;
+
+/// The schema that clients get for the columns of a result.
+pub(super) fn schema_of(columns: &[Column], strings: Strings) -> SchemaRef {
+    Arc::new(Schema::new(columns.iter().map(|column| field_of(column, strings)).collect::<Vec<_>>()))
+}
+
+/// The schema for parameters.
+pub(super) fn schema_of_parameters(types: &[ParameterType], strings: Strings) -> Schema {
+    let field = |(position, ty): (usize, &ParameterType)| {
+        let name = format!("${}", position + 1);
+        let data_type = match *ty {
+            ParameterType::Single(ty) => data_type(ty, strings),
+            ParameterType::Array(element) => list(data_type(element, strings)),
+        };
+        Field::new(name, data_type, true)
+    };
+    Schema::new(types.iter().enumerate().map(field).collect::<Vec<_>>())
+}
+
+fn field_of(column: &Column, strings: Strings) -> FieldRef {
+    let element = data_type(column.element.unwrap_or(column.ty), strings);
+    let data_type = (0..column.dimensions).fold(element, |inner, _| list(inner));
+    // What JDBC's ResultSetMetaData tells (Flight SQL's "column metadata").
+    let mut metadata = HashMap::from([("ARROW:FLIGHT:SQL:CATALOG_NAME".to_owned(), CATALOG.to_owned())]);
+    let mut tell = |key: &str, value: String| metadata.insert(format!("ARROW:FLIGHT:SQL:{key}"), value);
+    let type_name = column.element.unwrap_or(column.ty).to_string() + &"[]".repeat(column.dimensions.into());
+    tell("TYPE_NAME", type_name);
+    match column.ty {
+        SqlType::Numeric { precision, scale } if column.dimensions == 0 => {
+            tell("PRECISION", precision.to_string());
+            tell("SCALE", scale.to_string());
+        }
+        SqlType::Varchar(Some(length)) | SqlType::Char(length) => {
+            tell("PRECISION", length.to_string());
+        }
+        _ => {}
+    }
+    Arc::new(Field::new(&column.name, data_type, true).with_metadata(metadata))
+}
+
+fn list(inner: DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(inner, true)))
+}
+
+/// The Arrow type that clients get.
+fn data_type(ty: SqlType, strings: Strings) -> DataType {
+    match ty {
+        SqlType::Boolean => DataType::Boolean,
+        SqlType::SmallInt => DataType::Int16,
+        SqlType::Integer => DataType::Int32,
+        SqlType::BigInt => DataType::Int64,
+        SqlType::Real => DataType::Float32,
+        SqlType::Double => DataType::Float64,
+        SqlType::Numeric { precision, scale } => DataType::Decimal128(precision, scale as i8),
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => match strings {
+            Strings::Plain => DataType::Utf8,
+            Strings::Views => DataType::Utf8View,
+        },
+        SqlType::Bytea => match strings {
+            Strings::Plain => DataType::Binary,
+            Strings::Views => DataType::BinaryView,
+        },
+        SqlType::Date => DataType::Date32,
+        SqlType::Time => DataType::Time64(TimeUnit::Microsecond),
+        SqlType::Timestamp => DataType::Timestamp(TimeUnit::Microsecond, None),
+        SqlType::TimestampTz => DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into())),
+        SqlType::Interval => DataType::Interval(IntervalUnit::MonthDayNano),
+        SqlType::Uuid => DataType::FixedSizeBinary(16),
+    }
+}
+
+/// The bytes of a schema as messages carry it.
+pub(super) fn schema_bytes(schema: &Schema) -> Result<bytes::Bytes> {
+    let options = IpcWriteOptions::default();
+    let message: IpcMessage = SchemaAsIpc::new(schema, &options).try_into().map_err(internal)?;
+    Ok(message.0)
+}
+
+/// Makes messages of batches.
+pub(super) struct Encoder {
+    schema: SchemaRef,
+    options: IpcWriteOptions,
+    generator: IpcDataGenerator,
+    dictionaries: DictionaryTracker,
+    context: IpcWriteContext,
+}
+
+impl Encoder {
+    /// For batches that clients get with this schema.
+    pub fn new(schema: SchemaRef) -> Encoder {
+        Encoder {
+            schema,
+            options: IpcWriteOptions::default(),
+            generator: IpcDataGenerator::default(),
+            dictionaries: DictionaryTracker::new(false),
+            context: IpcWriteContext::default(),
+        }
+    }
+
+    /// The message that comes before all others.
+    pub fn schema(&self) -> FlightData {
+        SchemaAsIpc::new(&self.schema, &self.options).into()
+    }
+
+    /// Gives the messages for a batch to `send`, until that says that nobody wants more.
+    pub fn batch(&mut self, batch: &RecordBatch, send: &mut impl FnMut(FlightData) -> bool) -> Result<bool> {
+        let parts = batch.columns().iter().map(|column| data_bytes(column.as_ref())).sum::<usize>();
+        let parts = parts.div_ceil(MESSAGE_BYTES).clamp(1, batch.num_rows().max(1));
+        if parts == 1 {
+            return self.message(batch, send);
+        }
+        // Rows may differ in size: a part that is still too large is cut again.
+        let rows = batch.num_rows().div_ceil(parts);
+        for start in (0..batch.num_rows()).step_by(rows) {
+            let part = batch.slice(start, rows.min(batch.num_rows() - start));
+            if !self.batch(&part, send)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn message(&mut self, batch: &RecordBatch, send: &mut impl FnMut(FlightData) -> bool) -> Result<bool> {
+        let batch = self.convert(batch)?;
+        let encoded = self.generator.encode(&batch, &mut self.dictionaries, &self.options, &mut self.context);
+        let (dictionaries, message) = encoded.map_err(internal)?;
+        assert!(dictionaries.is_empty(), "no type that clients get is a dictionary");
+        Ok(send(message.into()))
+    }
+
+    /// The batch with the schema that clients get.
+    fn convert(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let fields = self.schema.fields();
+        if fields.len() != batch.num_columns() {
+            return Err(Error::new(
+                SqlState::INTERNAL_ERROR,
+                format!(
+                    "internal error: {} columns where {} are expected",
+                    batch.num_columns(),
+                    fields.len()
+                ),
+            ));
+        }
+        let columns = fields.iter().zip(batch.columns());
+        let columns: Result<Vec<ArrayRef>> =
+            columns.map(|(field, column)| converted(column, field.data_type())).collect();
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(self.schema.clone(), columns?, &options).map_err(internal)
+    }
+}
+
+/// The array as one of the type that clients get.
+fn converted(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef> {
+    Ok(match (array.data_type(), wanted) {
+        (DataType::Utf8View, DataType::Utf8) => {
+            let views = array.as_string_view();
+            let mut builder = StringBuilder::with_capacity(views.len(), data_bytes(array.as_ref()));
+            views.iter().for_each(|text| builder.append_option(text));
+            Arc::new(builder.finish())
+        }
+        (DataType::BinaryView, DataType::Binary) => {
+            let views = array.as_binary_view();
+            let mut builder = BinaryBuilder::with_capacity(views.len(), data_bytes(array.as_ref()));
+            views.iter().for_each(|bytes| builder.append_option(bytes));
+            Arc::new(builder.finish())
+        }
+        // Views of a few rows of a block would bring the whole block's bytes along.
+        (DataType::Utf8View, DataType::Utf8View) => {
+            let views = array.as_string_view();
+            match buffer_bytes(views.data_buffers()) > 2 * data_bytes(array.as_ref()) {
+                true => Arc::new(views.gc()),
+                false => array.clone(),
+            }
+        }
+        (DataType::BinaryView, DataType::BinaryView) => {
+            let views = array.as_binary_view();
+            match buffer_bytes(views.data_buffers()) > 2 * data_bytes(array.as_ref()) {
+                true => Arc::new(views.gc()),
+                false => array.clone(),
+            }
+        }
+        (given, wanted) if given == wanted => array.clone(),
+        // Lists, and what an operator has left in another form than its column's.
+        (_, wanted) => cast(array, wanted).map_err(internal)?,
+    })
+}
+
+fn buffer_bytes(buffers: &[arrow_buffer::Buffer]) -> usize {
+    buffers.iter().map(arrow_buffer::Buffer::len).sum()
+}
+
+/// About how many bytes of data an array has, when it goes out.
+fn data_bytes(array: &dyn Array) -> usize {
+    match array.data_type() {
+        DataType::Utf8View => lengths(array.as_string_view().views()) + 4 * array.len(),
+        DataType::BinaryView => lengths(array.as_binary_view().views()) + 4 * array.len(),
+        DataType::Utf8 => {
+            let offsets = array.as_string::<i32>().value_offsets();
+            (offsets[array.len()] - offsets[0]) as usize + 4 * array.len()
+        }
+        DataType::Binary => {
+            let offsets = array.as_binary::<i32>().value_offsets();
+            (offsets[array.len()] - offsets[0]) as usize + 4 * array.len()
+        }
+        DataType::List(_) => {
+            let lists = array.as_list::<i32>();
+            let offsets = lists.value_offsets();
+            let (first, last) = (offsets[0] as usize, offsets[array.len()] as usize);
+            data_bytes(lists.values().slice(first, last - first).as_ref()) + 4 * array.len()
+        }
+        DataType::Boolean => array.len() / 8,
+        other => other.primitive_width().unwrap_or(16) * array.len(),
+    }
+}
+
+/// The lengths of what views stand for, together: the low 32 bits of each. A null may have any, hence "about".
+fn lengths(views: &[u128]) -> usize {
+    views.iter().map(|view| *view as u32 as usize).sum()
+}
+
+#[cold]
+pub(super) fn internal(error: ArrowError) -> Error {
+    Error::new(SqlState::INTERNAL_ERROR, format!("internal error: {error}"))
+        .with_hint("This is a bug in FirnDB; please report it with the statement.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::{Int64Array, StringViewArray};
+
+    fn messages(batch: &RecordBatch, columns: &[Column], strings: Strings) -> Vec<FlightData> {
+        let mut encoder = Encoder::new(schema_of(columns, strings));
+        let mut messages = Vec::new();
+        let all = encoder.batch(batch, &mut |message| {
+            messages.push(message);
+            true
+        });
+        assert!(all.unwrap());
+        messages
+    }
+
+    fn text_batch(rows: usize, bytes: usize) -> RecordBatch {
+        let texts: StringViewArray =
+            (0..rows).map(|row| Some(format!("{row:9}{}", "x".repeat(bytes - 9)))).collect();
+        RecordBatch::try_from_iter([("text", Arc::new(texts) as ArrayRef)]).unwrap()
+    }
+
+    fn body(messages: &[FlightData]) -> usize {
+        messages.iter().map(|message| message.data_body.len()).sum()
+    }
+
+    #[test]
+    fn slices_of_one_string_array_do_not_each_bring_all_its_bytes() {
+        let columns = [Column::new("text", SqlType::Text)];
+        let whole = text_batch(10_000, 100);
+        for (strings, most) in [(Strings::Plain, 1_100_000), (Strings::Views, 1_300_000)] {
+            let sent: usize =
+                (0..10).map(|part| body(&messages(&whole.slice(part * 1000, 1000), &columns, strings))).sum();
+            assert!((1_000_000..most).contains(&sent), "{sent} bytes as {strings:?}");
+        }
+    }
+
+    #[test]
+    fn messages_hold_no_more_than_clients_take_and_all_rows() {
+        let columns = [Column::new("text", SqlType::Text)];
+        let large = text_batch(2000, 10_000);
+        let sent = messages(&large, &columns, Strings::Plain);
+        assert!(sent.len() >= 5);
+        assert!(sent.iter().all(|message| message.data_body.len() <= MESSAGE_BYTES + 20_000));
+        assert!(body(&sent) >= 20_000_000);
+        // A single row goes out whatever its size.
+        assert_eq!(messages(&text_batch(1, 3 * MESSAGE_BYTES), &columns, Strings::Plain).len(), 1);
+    }
+
+    #[test]
+    fn sending_ends_when_nobody_wants_more() {
+        let mut encoder = Encoder::new(schema_of(&[Column::new("text", SqlType::Text)], Strings::Plain));
+        let mut sent = 0;
+        let all = encoder.batch(&text_batch(2000, 10_000), &mut |_| {
+            sent += 1;
+            false
+        });
+        assert_eq!((all.unwrap(), sent), (false, 1));
+    }
+
+    #[test]
+    fn numbers_go_out_as_they_are() {
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
+        let kept = converted(&numbers, &DataType::Int64).unwrap();
+        assert!(Arc::ptr_eq(&numbers, &kept));
+    }
+}

@@ -1,0 +1,235 @@
+//! Flight SQL: statements, their results and whole tables as Arrow batches over gRPC.
+//!
+//! The same database that PostgreSQL's clients use, for who wants columns: ADBC, JDBC, notebooks, Spark. What
+//! a client of Flight SQL has is not a connection with a state but handles: a session that begins with a
+//! handshake and keeps settings ([`session`](state)), transactions, prepared statements, results. Every
+//! statement outside a transaction runs on a connection of its own to the database.
+//!
+//! Threads (docs/decisions/0026). gRPC runs on a runtime of this server's own with few threads, none of which
+//! ever runs a statement: statements block, and an iterator over rows must not be held across an `.await`.
+//! So each runs on a thread for blocking work and hands Arrow messages over a channel of few places; a client
+//! that reads slowly makes it wait, one that goes away makes it stop.
+//!
+//! Modules from the edges inwards.
+
+mod auth;
+mod batches;
+mod status;
+
+mod info;
+mod metadata;
+mod state;
+
+mod ingest;
+mod options;
+mod placeholders;
+mod service;
+mod statements;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use arrow_flight::flight_service_server::FlightServiceServer;
+use firn_base::sync::Arc;
+use firn_base::{Error, Result, SqlState};
+use firn_session::Database;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Identity, Server, ServerTlsConfig};
+
+use crate::server::{Auth, bind_tcp};
+use service::Service;
+use state::State;
+
+/// How long shutdown waits for clients to take what they are told last.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+
+/// How long a client's silence may last before its machine is asked whether it is still there.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// Threads for gRPC: they copy bytes between statements and sockets, and compute nothing.
+const GRPC_THREADS: usize = 2;
+
+/// As for clients of PostgreSQL: planning a query can nest deeply.
+const STACK_BYTES: usize = 8 * 1024 * 1024;
+
+/// How a Flight SQL server listens and what it allows.
+#[derive(Clone, Debug)]
+pub struct FlightConfig {
+    /// The address to listen on, such as `127.0.0.1:32010`; port 0 takes a free one.
+    pub listen: String,
+    /// How clients show who they are: the users and passwords of the PostgreSQL side.
+    pub auth: Auth,
+    /// Certificate and key, if clients are to use TLS. Without, passwords travel as they are.
+    pub tls: Option<FlightTls>,
+    /// Statements that run at a time; more get 53300.
+    pub max_statements: usize,
+    /// Transactions that may be open at a time; more get 53300.
+    pub max_transactions: usize,
+    /// Sessions, and prepared statements, that are kept: of more, the one goes that was unused for longest.
+    pub max_handles: usize,
+    /// The longest message a client may send.
+    pub max_message_bytes: usize,
+    /// How long a transaction may be idle before it is rolled back, unless
+    /// `idle_in_transaction_session_timeout` says otherwise: nothing else tells when a client has gone.
+    pub transaction_timeout: Duration,
+    /// How long prepared statements and results that nobody uses are kept.
+    pub handle_timeout: Duration,
+    /// How long a session that nobody uses is kept; its client has to show again who it is.
+    pub session_timeout: Duration,
+}
+
+impl Default for FlightConfig {
+    fn default() -> FlightConfig {
+        FlightConfig {
+            listen: "127.0.0.1:32010".to_owned(),
+            auth: Auth::Trust,
+            tls: None,
+            max_statements: 100,
+            max_transactions: 100,
+            max_handles: 10_000,
+            max_message_bytes: 256 << 20,
+            transaction_timeout: Duration::from_secs(30 * 60),
+            handle_timeout: Duration::from_secs(60 * 60),
+            session_timeout: Duration::from_secs(24 * 60 * 60),
+        }
+    }
+}
+
+/// What a server shows to its clients so that they trust it.
+#[derive(Clone)]
+pub struct FlightTls {
+    /// The certificate and those that vouch for it, PEM.
+    pub certificate: String,
+    /// The certificate's private key, PEM.
+    pub key: String,
+}
+
+impl std::fmt::Debug for FlightTls {
+    /// Keeps the key out of logs.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FlightTls(…)")
+    }
+}
+
+/// A Flight SQL server that runs until it is shut down or dropped.
+pub struct FlightServer {
+    state: Arc<State>,
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+    serving: Option<JoinHandle<()>>,
+    /// `None` once it has been shut down.
+    runtime: Option<Runtime>,
+}
+
+impl FlightServer {
+    /// Starts listening.
+    ///
+    /// Errors: 55006 if the address is in use, 58030 if it cannot be had; F0000 if certificate and key are
+    /// not such; 28000 if passwords would travel as plain text over a network.
+    pub fn start(database: Database, config: FlightConfig) -> Result<FlightServer> {
+        let listener = bind_tcp(&config.listen)?;
+        let shown = config.listen.clone();
+        let failed = |error: io::Error| {
+            Error::new(SqlState::IO_ERROR, format!("could not listen on \"{shown}\": {error}"))
+        };
+        let address = listener.local_addr().map_err(failed)?;
+        refuse_open_passwords(&config, address)?;
+        let mut builder = Server::builder()
+            .http2_keepalive_interval(Some(KEEPALIVE))
+            // Windows for what clients send: of a size that keeps a fast local link busy.
+            .initial_stream_window_size(Some(8 << 20))
+            .initial_connection_window_size(Some(16 << 20))
+            .max_frame_size(Some(1 << 20));
+        if let Some(tls) = &config.tls {
+            let identity = Identity::from_pem(&tls.certificate, &tls.key);
+            builder = builder
+                .tls_config(ServerTlsConfig::new().identity(identity))
+                .map_err(|error| cannot_use_certificate(&error))?;
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(GRPC_THREADS)
+            // Statements that run, and short work such as checking passwords.
+            .max_blocking_threads(config.max_statements + 32)
+            .thread_name("firn-flight")
+            .thread_stack_size(STACK_BYTES)
+            .enable_all()
+            .build()
+            .map_err(failed)?;
+        let max_message_bytes = config.max_message_bytes;
+        let state = Arc::new(State::new(database, config));
+        let service = FlightServiceServer::new(Service::new(state.clone()))
+            .max_decoding_message_size(max_message_bytes)
+            .max_encoding_message_size(usize::MAX);
+        let incoming = {
+            let _inside = runtime.enter();
+            incoming(listener).map_err(failed)?
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let router = builder.add_service(service);
+        let serving = runtime.spawn(async move {
+            let stopped = async { drop(stopped.await) };
+            if let Err(error) = router.serve_with_incoming_shutdown(incoming, stopped).await {
+                eprintln!("firn: the Flight SQL server has failed: {error}");
+            }
+        });
+        runtime.spawn(state::sweep_until_stopped(Arc::downgrade(&state)));
+        Ok(FlightServer { state, address, stop: Some(stop), serving: Some(serving), runtime: Some(runtime) })
+    }
+
+    /// The address, with the port that was taken.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops listening, cancels what runs, tells its clients (57P01), rolls back what they have left open.
+    pub fn shutdown(mut self) {
+        self.stop();
+    }
+
+    fn stop(&mut self) {
+        let Some(runtime) = self.runtime.take() else { return };
+        drop(self.stop.take());
+        self.state.stop();
+        if let Some(serving) = self.serving.take() {
+            // Whoever is left after that waits for a client that does not read.
+            let _ = runtime.block_on(async { tokio::time::timeout(SHUTDOWN_GRACE, serving).await });
+        }
+        // Ends the channels to clients, and with them the statements that wait for one.
+        runtime.shutdown_timeout(SHUTDOWN_GRACE);
+        self.state.clear();
+    }
+}
+
+impl Drop for FlightServer {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn incoming(listener: TcpListener) -> io::Result<TcpIncoming> {
+    listener.set_nonblocking(true)?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    Ok(TcpIncoming::from(listener).with_nodelay(Some(true)).with_keepalive(Some(KEEPALIVE)))
+}
+
+/// A password of SCRAM never leaves its client; one of Flight SQL does.
+fn refuse_open_passwords(config: &FlightConfig, address: SocketAddr) -> Result<()> {
+    match (&config.auth, &config.tls) {
+        (Auth::Scram(_), None) if !address.ip().is_loopback() => Err(Error::new(
+            SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+            format!("Flight SQL on {address} would have passwords travel as plain text"),
+        )
+        .with_hint("Give a certificate and its key, or listen on the loopback interface.")),
+        _ => Ok(()),
+    }
+}
+
+fn cannot_use_certificate(error: &tonic::transport::Error) -> Error {
+    let cause = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
+    Error::new(SqlState::CONFIG_FILE_ERROR, format!("the certificate or its key cannot be used: {cause}"))
+        .with_hint("Both are PEM files, the key PKCS #8, PKCS #1 or SEC 1, without a password.")
+}

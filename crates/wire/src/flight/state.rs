@@ -1,0 +1,430 @@
+//! What a server keeps for its clients between two calls: sessions, transactions, prepared statements,
+//! results that wait to be fetched, and what runs.
+//!
+//! Each is known by a handle of 16 secret bytes: who has it may use it. A client that goes away says nothing,
+//! so that everything has an end: a number that may be there, and a time that it may lie idle.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
+use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering, Weak};
+use firn_base::{Error, Result, SqlState, Value, clock, random};
+use firn_session::{CancelHandle, Connection, Database, SessionSettings, Statement, TransactionStatus};
+use tokio::sync::Semaphore;
+
+use super::FlightConfig;
+use super::auth::{self, Caller};
+
+/// What `current_database()` says, and the one catalog.
+pub(super) const CATALOG: &str = "firn";
+
+/// How often is looked for what has been idle for too long.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The name of a thing that is kept.
+pub(super) type Handle = [u8; 16];
+
+/// What a server keeps.
+pub(super) struct State {
+    pub database: Database,
+    pub config: FlightConfig,
+    pub sessions: Shelf<Session>,
+    pub transactions: Shelf<Transaction>,
+    pub statements: Shelf<Prepared>,
+    pub results: Shelf<Ready>,
+    pub running: Running,
+    /// A place for each statement that may run.
+    pub places: Arc<Semaphore>,
+    stopping: AtomicBool,
+}
+
+impl State {
+    pub fn new(database: Database, config: FlightConfig) -> State {
+        State {
+            database,
+            sessions: Shelf::new(config.max_handles, Full::Replace, config.session_timeout),
+            // Idle ones end themselves; what is left of them goes when nobody asks for it any more.
+            transactions: Shelf::new(config.max_transactions, Full::Refuse, 2 * config.transaction_timeout),
+            statements: Shelf::new(config.max_handles, Full::Replace, config.handle_timeout),
+            results: Shelf::new(config.max_handles, Full::Replace, config.handle_timeout),
+            running: Running::default(),
+            places: Arc::new(Semaphore::new(config.max_statements)),
+            stopping: AtomicBool::new(false),
+            config,
+        }
+    }
+
+    /// From now on statements end with 57P01.
+    pub fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.places.close();
+        self.running.cancel_all();
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// Lets go of everything.
+    pub fn clear(&self) {
+        self.transactions.clear();
+        self.statements.clear();
+        self.results.clear();
+        self.sessions.clear();
+    }
+
+    fn sweep(&self) {
+        self.sessions.sweep();
+        self.transactions.sweep();
+        self.statements.sweep();
+        self.results.sweep();
+    }
+
+    /// A new connection to the database, for a caller.
+    pub fn connect(&self, caller: &Caller) -> Connection {
+        let mut connection = self.database.connect();
+        if let Some(user) = &caller.user {
+            connection.identify(user, CATALOG);
+        }
+        if let Some(session) = &caller.session
+            && let Some(settings) = &*session.settings.lock()
+        {
+            connection.adopt_settings(settings);
+        }
+        connection.set_client_address(caller.address.map(|address| (address.ip(), address.port())));
+        connection
+    }
+
+    /// Begins a session; its token.
+    pub fn begin_session(&self, user: String) -> Result<String> {
+        let handle = self.sessions.put(Session { user, settings: Mutex::new(None) })?;
+        Ok(auth::token_text(&handle))
+    }
+
+    /// The session that a token stands for; 28000 if there is none.
+    pub fn session(&self, token: &str) -> Result<Arc<Session>> {
+        auth::token_bytes(token).and_then(|handle| self.sessions.get(&handle)).ok_or_else(|| {
+            Error::new(
+                SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+                "the session is unknown, or was idle for too long",
+            )
+            .with_hint("Connect again.")
+        })
+    }
+
+    /// Ends a session: its token stands for nothing any more.
+    pub fn end_session(&self, session: &Arc<Session>) {
+        self.sessions.remove(session);
+    }
+
+    /// The transaction of a handle; 25P01 if there is none.
+    pub fn transaction(&self, handle: &[u8]) -> Result<Arc<Transaction>> {
+        self.transactions.get(handle).ok_or_else(|| {
+            Error::new(
+                SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                "there is no such transaction: it has ended, or was idle for too long",
+            )
+            .with_hint("Roll back and begin another.")
+        })
+    }
+
+    /// The transaction that a prepared statement runs in, if any: the one that it was prepared in. ADBC keeps
+    /// prepared statements when it commits, begins the next transaction by itself, and goes on with them; so once
+    /// theirs has ended, they run in the one that the same client has open, if there is exactly one.
+    pub fn transaction_of(&self, prepared: &Prepared, caller: &Caller) -> Option<Vec<u8>> {
+        let first = prepared.transaction.as_ref()?;
+        if self.transactions.get(first).is_some() {
+            return Some(first.clone());
+        }
+        let mut open = self.transactions.find(|transaction| transaction.owner.is_same_client(caller));
+        // With none, and where it cannot be told which, looking for the first one yields the error.
+        Some(if open.len() == 1 { open.remove(0).to_vec() } else { first.clone() })
+    }
+
+    /// The prepared statement of a handle; 26000 if there is none.
+    pub fn statement(&self, handle: &[u8]) -> Result<Arc<Prepared>> {
+        self.statements.get(handle).ok_or_else(|| {
+            Error::new(
+                SqlState::INVALID_SQL_STATEMENT_NAME,
+                "there is no such prepared statement: it was closed, or was unused for too long",
+            )
+            .with_hint("Prepare it again.")
+        })
+    }
+}
+
+/// Ends what has been idle for too long, as long as there is a server.
+pub(super) async fn sweep_until_stopped(state: Weak<State>) {
+    let interval = match state.upgrade() {
+        Some(state) => SWEEP_INTERVAL.min(state.config.handle_timeout.min(state.config.transaction_timeout)),
+        None => return,
+    };
+    loop {
+        tokio::time::sleep(interval).await;
+        let Some(state) = state.upgrade() else { return };
+        // Rolling back may take a while.
+        if tokio::task::spawn_blocking(move || state.sweep()).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A client, from his handshake on.
+pub(super) struct Session {
+    pub user: String,
+    /// What he has set; `None` before he has.
+    pub settings: Mutex<Option<SessionSettings>>,
+}
+
+/// A transaction. It begins with its first statement, so that one which a client keeps at hand (ADBC begins the
+/// next one at every commit) reads nothing old and holds nothing up.
+pub(super) struct Transaction {
+    pub state: Mutex<TransactionState>,
+    pub cancel: CancelHandle,
+    /// Who began it.
+    owner: Caller,
+}
+
+pub(super) struct TransactionState {
+    pub connection: Connection,
+    /// Whether there is a block, or was one that has ended by itself.
+    pub begun: bool,
+    /// Whether settings were changed, which last if it commits.
+    pub sets: bool,
+    /// Whether it was idle for too long and has been rolled back: its client is not to go on in another.
+    pub lost: bool,
+}
+
+impl Transaction {
+    pub fn new(mut connection: Connection, owner: Caller, timeout: Duration) -> Result<Transaction> {
+        // Nobody else tells when its client has gone.
+        if connection.setting("idle_in_transaction_session_timeout")? == "0" {
+            let milliseconds = timeout.as_millis().max(1).to_string();
+            connection.set("idle_in_transaction_session_timeout", &milliseconds)?;
+        }
+        let cancel = connection.cancel_handle();
+        let state = TransactionState { connection, begun: false, sets: false, lost: false };
+        Ok(Transaction { state: Mutex::new(state), cancel, owner })
+    }
+}
+
+impl TransactionState {
+    /// Begins the block, if there is none.
+    pub fn begin(&mut self) -> Result<&mut Connection> {
+        if self.lost {
+            return Err(Error::new(
+                SqlState::NO_ACTIVE_SQL_TRANSACTION,
+                "the transaction was idle for too long and has been rolled back",
+            )
+            .with_hint("Roll back and begin another."));
+        }
+        if !self.begun {
+            self.connection.execute("BEGIN")?;
+            self.begun = true;
+        }
+        Ok(&mut self.connection)
+    }
+
+    /// Ends the block, if there is one.
+    pub fn end(&mut self, commit: bool) -> Result<()> {
+        if !commit {
+            // One that was idle for too long has been rolled back already.
+            if std::mem::take(&mut self.begun) && !self.lost {
+                let _ = self.connection.execute("ROLLBACK");
+            }
+            return Ok(());
+        }
+        if self.lost {
+            return self.begin().map(|_| ());
+        }
+        if !std::mem::take(&mut self.begun) {
+            return Ok(());
+        }
+        // COMMIT of a failed block rolls back and is no error in SQL; who asked for a commit must know.
+        if self.connection.status() == TransactionStatus::Failed {
+            self.connection.execute("ROLLBACK")?;
+            return Err(Error::new(
+                SqlState::IN_FAILED_SQL_TRANSACTION,
+                "the transaction had failed and was rolled back",
+            )
+            .with_hint("Begin another and run its statements again."));
+        }
+        self.connection.execute("COMMIT").map(|_| ())
+    }
+}
+
+/// A prepared statement.
+pub(super) struct Prepared {
+    pub statement: Statement,
+    /// The transaction that it was prepared in, and runs in.
+    pub transaction: Option<Vec<u8>>,
+    /// The rows of parameters that it runs with next.
+    pub bound: Mutex<Arc<Vec<Vec<Value>>>>,
+}
+
+/// Rows that are there, of a statement that was run when its client asked what it would yield.
+pub(super) struct Ready {
+    pub schema: SchemaRef,
+    pub batches: Vec<RecordBatch>,
+}
+
+/// Things by handle, with the time of their last use.
+pub(super) struct Shelf<T> {
+    things: Mutex<HashMap<Handle, Kept<T>>>,
+    most: usize,
+    full: Full,
+    longest_idle: Duration,
+}
+
+struct Kept<T> {
+    thing: Arc<T>,
+    used: clock::Instant,
+}
+
+/// What happens when one more is to be kept than may be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Full {
+    /// The one goes that was unused for longest.
+    Replace,
+    /// 53300
+    Refuse,
+}
+
+impl<T> Shelf<T> {
+    fn new(most: usize, full: Full, longest_idle: Duration) -> Shelf<T> {
+        Shelf { things: Mutex::new(HashMap::new()), most, full, longest_idle }
+    }
+
+    /// Keeps a thing; its handle.
+    pub fn put(&self, thing: T) -> Result<Handle> {
+        let mut things = self.things.lock();
+        let mut gone = None;
+        if things.len() >= self.most {
+            if self.full == Full::Refuse {
+                return Err(Error::new(SqlState::TOO_MANY_CONNECTIONS, "too many transactions are open")
+                    .with_hint("End those that are not needed, or wait."));
+            }
+            let oldest = things.iter().min_by_key(|(_, kept)| kept.used).map(|(handle, _)| *handle);
+            gone = oldest.and_then(|handle| things.remove(&handle));
+        }
+        let handle = random::secret_bytes();
+        things.insert(handle, Kept { thing: Arc::new(thing), used: clock::now() });
+        drop(things);
+        drop(gone);
+        Ok(handle)
+    }
+
+    pub fn get(&self, handle: &[u8]) -> Option<Arc<T>> {
+        let mut things = self.things.lock();
+        let kept = things.get_mut(<&Handle>::try_from(handle).ok()?)?;
+        kept.used = clock::now();
+        Some(kept.thing.clone())
+    }
+
+    /// The handles of those things that are such.
+    fn find(&self, is_such: impl Fn(&T) -> bool) -> Vec<Handle> {
+        let things = self.things.lock();
+        things.iter().filter(|(_, kept)| is_such(&kept.thing)).map(|(handle, _)| *handle).collect()
+    }
+
+    pub fn take(&self, handle: &[u8]) -> Option<Arc<T>> {
+        self.things.lock().remove(<&Handle>::try_from(handle).ok()?).map(|kept| kept.thing)
+    }
+
+    /// Lets go of a thing, whatever its handle.
+    fn remove(&self, thing: &Arc<T>) {
+        self.things.lock().retain(|_, kept| !Arc::ptr_eq(&kept.thing, thing));
+    }
+
+    /// Lets go of what has been idle for too long.
+    fn sweep(&self) {
+        let now = clock::now();
+        let is_idle = |kept: &Kept<T>| {
+            // What somebody uses now is not idle, however long ago he came for it.
+            Arc::strong_count(&kept.thing) == 1
+                && now.saturating_duration_since(kept.used) > self.longest_idle
+        };
+        let gone: Vec<_> = self.things.lock().extract_if(|_, kept| is_idle(kept)).collect();
+        drop(gone);
+    }
+
+    fn clear(&self) {
+        let gone = std::mem::take(&mut *self.things.lock());
+        drop(gone);
+    }
+}
+
+/// What runs, and how to stop it.
+#[derive(Default)]
+pub(super) struct Running {
+    next: AtomicU64,
+    statements: Mutex<HashMap<u64, (Option<Handle>, CancelHandle)>>,
+}
+
+impl Running {
+    /// Notes a statement until what is returned is dropped. A query is known by the handle of its ticket.
+    pub fn note(state: &Arc<State>, query: Option<Handle>, cancel: CancelHandle) -> Noted {
+        let number = state.running.next.fetch_add(1, Ordering::Relaxed);
+        state.running.statements.lock().insert(number, (query, cancel.clone()));
+        // It may have come between the two steps of `State::stop`.
+        if state.is_stopping() {
+            cancel.cancel();
+        }
+        Noted { state: state.clone(), number }
+    }
+
+    /// Stops a query; whether it runs.
+    pub fn cancel(&self, query: &Handle) -> bool {
+        let statements = self.statements.lock();
+        let mut found = false;
+        for (_, cancel) in statements.values().filter(|(known, _)| known.as_ref() == Some(query)) {
+            cancel.cancel();
+            found = true;
+        }
+        found
+    }
+
+    fn cancel_all(&self) {
+        self.statements.lock().values().for_each(|(_, cancel)| cancel.cancel());
+    }
+}
+
+/// A statement that runs.
+pub(super) struct Noted {
+    state: Arc<State>,
+    number: u64,
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        self.state.running.statements.lock().remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_too_many_things_the_one_goes_that_was_unused_for_longest() {
+        let shelf = Shelf::new(2, Full::Replace, Duration::from_secs(3600));
+        let (first, second) = (shelf.put(1).unwrap(), shelf.put(2).unwrap());
+        assert_eq!(shelf.get(&first).as_deref(), Some(&1));
+        let third = shelf.put(3).unwrap();
+        assert_eq!(shelf.get(&second), None);
+        assert_eq!((shelf.get(&first).as_deref(), shelf.get(&third).as_deref()), (Some(&1), Some(&3)));
+    }
+
+    #[test]
+    fn what_is_idle_for_too_long_goes_unless_somebody_uses_it() {
+        let shelf = Shelf::new(10, Full::Refuse, Duration::ZERO);
+        let (idle, used) = (shelf.put(1).unwrap(), shelf.put(2).unwrap());
+        let user = shelf.get(&used);
+        clock::sleep(Duration::from_millis(1));
+        shelf.sweep();
+        assert_eq!((shelf.get(&idle), shelf.get(&used)), (None, user));
+        assert_eq!((shelf.get(b"short"), shelf.take(&used).as_deref()), (None, Some(&2)));
+    }
+}

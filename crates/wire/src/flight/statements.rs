@@ -1,0 +1,446 @@
+//! Running statements for calls: where, with which parameters, and how their rows go out.
+//!
+//! A query runs when somebody fetches its rows. Everything else runs when its client asks what it would yield
+//! (`GetFlightInfo`), once: clients may never fetch what a statement without rows, or with rows that they do
+//! not want, has to give, and expect it to be done all the same.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use arrow_array::RecordBatch;
+use arrow_flight::FlightData;
+use arrow_schema::SchemaRef;
+use firn_base::sync::{Arc, Mutex};
+use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, text};
+use firn_session::{CancelHandle, CommandTag, Connection, Outcome, Rows, Statement, TransactionStatus};
+use futures::Stream;
+use tokio::sync::{OwnedSemaphorePermit, TryAcquireError, mpsc};
+use tonic::Status;
+
+use super::auth::Caller;
+use super::batches::{Encoder, schema_of};
+use super::state::{Handle, Noted, Ready, Running, State, Transaction};
+use super::status::status;
+
+/// Messages that may wait for a client: enough that encoding and sending go on side by side.
+const MESSAGES_AHEAD: usize = 4;
+
+/// How long a transaction's query may go on when nobody wants its rows any more.
+const UNREAD_GRACE: Duration = Duration::from_millis(500);
+
+/// How often several rows of parameters are run again after conflicts.
+const MOST_RETRIES: u32 = 5;
+
+/// Where a statement runs.
+enum Place {
+    /// On a connection of its own.
+    Alone(Box<Connection>),
+    /// In a transaction.
+    Block(Arc<Transaction>),
+}
+
+/// What is needed to run statements for one call.
+pub(super) struct Run {
+    pub state: Arc<State>,
+    pub caller: Caller,
+    place: Place,
+    _noted: Noted,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// What a statement that is no query has done.
+#[derive(Default)]
+pub(super) struct Done {
+    /// Rows that it touched, as its tag tells.
+    pub rows: u64,
+    /// What it yields, if it yields rows.
+    pub ready: Option<Ready>,
+}
+
+impl Run {
+    /// A place to run in: the transaction of that handle, or a new connection.
+    ///
+    /// Errors: 53300 if too many statements run, 57P01 if the server stops, 25P01 if there is no such
+    /// transaction.
+    fn new(
+        state: &Arc<State>,
+        caller: &Caller,
+        transaction: Option<&[u8]>,
+        query: Option<Handle>,
+    ) -> Result<(Run, CancelHandle)> {
+        let permit = state.places.clone().try_acquire_owned().map_err(|error| match error {
+            TryAcquireError::Closed => shut_down(),
+            TryAcquireError::NoPermits => {
+                Error::new(SqlState::TOO_MANY_CONNECTIONS, "too many statements run already")
+                    .with_hint("Try again later, or raise --max-connections.")
+            }
+        })?;
+        // Some clients send no handle as an empty one.
+        let (place, cancel) = match transaction.filter(|handle| !handle.is_empty()) {
+            Some(handle) => {
+                let transaction = state.transaction(handle)?;
+                let cancel = transaction.cancel.clone();
+                (Place::Block(transaction), cancel)
+            }
+            None => {
+                let connection = Box::new(state.connect(caller));
+                let cancel = connection.cancel_handle();
+                (Place::Alone(connection), cancel)
+            }
+        };
+        let noted = Running::note(state, query, cancel.clone());
+        let run = Run { state: state.clone(), caller: caller.clone(), place, _noted: noted, _permit: permit };
+        Ok((run, cancel))
+    }
+
+    /// Lends the connection.
+    pub fn connection<T>(&mut self, work: impl FnOnce(&mut Connection) -> Result<T>) -> Result<T> {
+        match &mut self.place {
+            Place::Alone(connection) => work(connection),
+            Place::Block(transaction) => work(transaction.state.lock().begin()?),
+        }
+    }
+
+    /// Works in a transaction: the one that there is, or one of its own that commits at the end.
+    pub fn atomically<T>(&mut self, work: impl FnOnce(&mut Connection) -> Result<T>) -> Result<T> {
+        match &mut self.place {
+            Place::Block(transaction) => work(transaction.state.lock().begin()?),
+            Place::Alone(connection) => {
+                connection.execute("BEGIN")?;
+                match work(connection) {
+                    Ok(value) => connection.execute("COMMIT").map(|_| value),
+                    Err(error) => {
+                        // What went wrong first says more than what goes wrong now.
+                        let _ = connection.execute("ROLLBACK");
+                        Err(error)
+                    }
+                }
+            }
+        }
+    }
+
+    pub fn prepare(&mut self, sql: &str) -> Result<Statement> {
+        self.connection(|connection| connection.prepare(sql))
+    }
+
+    /// Runs a statement with one row of parameters.
+    fn run(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Outcome> {
+        match &mut self.place {
+            Place::Alone(connection) => {
+                let outcome = connection.run(statement, parameters)?;
+                if let Outcome::Done(tag) = &outcome {
+                    keep_what_lasts(connection, tag, &self.caller)?;
+                }
+                Ok(outcome)
+            }
+            Place::Block(transaction) => {
+                let mut state = transaction.state.lock();
+                let outcome = state.begin()?.run(statement, parameters);
+                state.note(&outcome);
+                outcome
+            }
+        }
+    }
+
+    /// Rows of parameters with texts read as what the statement wants, as PostgreSQL reads parameters that are
+    /// sent as texts: dates, for one, are often written out.
+    fn read_texts(&mut self, statement: &Statement, rows: &mut [Vec<Value>]) -> Result<()> {
+        let types = statement.parameters();
+        let wants = |value: &Value, ty: &ParameterType| match (value, ty) {
+            (Value::Text(_), ParameterType::Single(ty)) if !ty.is_string() => Some(*ty),
+            _ => None,
+        };
+        if !rows.iter().any(|row| row.iter().zip(types).any(|(value, ty)| wants(value, ty).is_some())) {
+            return Ok(());
+        }
+        let zone = self.connection(|connection| connection.setting("timezone"))?;
+        let zone = TimeZoneSetting::from_name(&zone).unwrap_or(TimeZoneSetting::UTC);
+        for (value, ty) in rows.iter_mut().flat_map(|row| row.iter_mut().zip(types)) {
+            if let (Some(ty), Value::Text(written)) = (wants(value, ty), &*value) {
+                *value = text::parse(written, ty, &zone)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs a statement that is no query, or one whose rows nobody wants, with each row of parameters: all of
+    /// them or none.
+    pub fn execute(&mut self, statement: &Statement, rows: &[Vec<Value>], keep: bool) -> Result<Done> {
+        let mut rows = rows.to_vec();
+        self.read_texts(statement, &mut rows)?;
+        if rows.len() <= 1 {
+            let parameters = rows.first().map_or(&[][..], |row| &row[..]);
+            let mut done = Done::default();
+            let outcome = self.run(statement, parameters)?;
+            done.take(outcome, &self.caller, keep)?;
+            return Ok(done);
+        }
+        let caller = self.caller.clone();
+        let may_repeat = matches!(self.place, Place::Alone(_));
+        let mut retries = 0;
+        loop {
+            let all = self.atomically(|connection| {
+                let mut done = Done::default();
+                for row in &rows {
+                    let outcome = connection.run(statement, row)?;
+                    done.take(outcome, &caller, keep)?;
+                }
+                Ok(done)
+            });
+            match all {
+                Err(error) if error.is_retryable() && may_repeat && retries < MOST_RETRIES => retries += 1,
+                all => return all,
+            }
+        }
+    }
+
+    /// Runs a query with each row of parameters and sends the rows that it yields.
+    pub fn send(&mut self, statement: &Statement, rows: &[Vec<Value>], output: &mut Output) -> Result<()> {
+        let columns = statement.columns().ok_or_else(|| {
+            Error::new(SqlState::SYNTAX_ERROR, "the statement yields no rows")
+                .with_hint("Run it as an update.")
+        })?;
+        let schema = schema_of(columns, self.caller.strings);
+        let mut encoder = Encoder::new(schema);
+        let mut rows = if rows.is_empty() { vec![Vec::new()] } else { rows.to_vec() };
+        self.read_texts(statement, &mut rows)?;
+        let mut begun = false;
+        for row in &rows {
+            let Outcome::Rows(mut drawn) = self.run(statement, row)? else {
+                return Err(copy_refused());
+            };
+            if !std::mem::replace(&mut begun, true) && !output.send(encoder.schema()) {
+                return Ok(());
+            }
+            while let Some(batch) = drawn.next_batch()? {
+                if !encoder.batch(&batch, &mut |message| output.send(message))? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl super::state::TransactionState {
+    /// What a statement has changed about the transaction itself.
+    fn note(&mut self, outcome: &Result<Outcome>) {
+        match outcome {
+            Ok(Outcome::Done(tag)) if is_setting(tag) => self.sets = true,
+            Err(error) if error.state() == SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => self.lost = true,
+            _ => {}
+        }
+        // COMMIT and ROLLBACK as statements: the next one begins another block.
+        if self.connection.status() == TransactionStatus::Idle {
+            self.begun = false;
+        }
+    }
+}
+
+impl Done {
+    fn take(&mut self, outcome: Outcome, caller: &Caller, keep: bool) -> Result<()> {
+        match outcome {
+            Outcome::Done(tag) => self.rows += tag.told_rows().unwrap_or(0),
+            Outcome::Empty => {}
+            Outcome::Rows(rows) => self.take_rows(rows, caller, keep)?,
+            Outcome::CopyIn(_) | Outcome::CopyOut(_) => return Err(copy_refused()),
+        }
+        Ok(())
+    }
+
+    fn take_rows(&mut self, mut rows: Rows, caller: &Caller, keep: bool) -> Result<()> {
+        let ready = self.ready.get_or_insert_with(|| Ready {
+            schema: schema_of(rows.columns(), caller.strings),
+            batches: Vec::new(),
+        });
+        while let Some(batch) = rows.next_batch()? {
+            if keep {
+                ready.batches.push(batch);
+            }
+        }
+        self.rows += rows.tag().rows.unwrap_or(0);
+        Ok(())
+    }
+}
+
+fn is_setting(tag: &CommandTag) -> bool {
+    matches!(tag.verb, "SET" | "RESET" | "DISCARD ALL")
+}
+
+/// After a statement on a connection that goes with it: what is to last goes to the session, or is refused.
+fn keep_what_lasts(connection: &Connection, tag: &CommandTag, caller: &Caller) -> Result<()> {
+    if connection.status() != TransactionStatus::Idle {
+        return Err(Error::unsupported(format!("{} as a statement", tag.verb)).with_hint(
+            "Begin a transaction with Flight SQL's BeginTransaction: in ADBC, turn autocommit off.",
+        ));
+    }
+    match (tag.verb, &caller.session) {
+        ("PREPARE" | "DECLARE CURSOR", _) => Err(Error::unsupported(format!("{} as a statement", tag.verb))
+            .with_hint("Prepare statements with Flight SQL's CreatePreparedStatement.")),
+        (_, Some(session)) if is_setting(tag) => {
+            *session.settings.lock() = Some(connection.session_settings());
+            Ok(())
+        }
+        (_, None) if is_setting(tag) => Err(Error::unsupported(format!("{} without a session", tag.verb))
+            .with_hint(
+                "Connect with a user name: settings last as long as the session that a handshake begins.",
+            )),
+        _ => Ok(()),
+    }
+}
+
+#[cold]
+fn copy_refused() -> Error {
+    Error::unsupported("COPY with the client over Flight SQL").with_hint(
+        "Use bulk ingestion or a query; COPY works with the server's files, and over PostgreSQL's protocol.",
+    )
+}
+
+#[cold]
+pub(super) fn shut_down() -> Error {
+    Error::new(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
+}
+
+/// Where rows go.
+pub(super) struct Output(mpsc::Sender<std::result::Result<FlightData, Status>>);
+
+impl Output {
+    /// Waits for a place; false if nobody wants more.
+    pub fn send(&mut self, message: FlightData) -> bool {
+        self.0.blocking_send(Ok(message)).is_ok()
+    }
+
+    /// Sends batches that have a schema of their own.
+    pub fn batches(&mut self, schema: SchemaRef, batches: &[RecordBatch]) -> Result<()> {
+        let mut encoder = Encoder::new(schema);
+        if !self.send(encoder.schema()) {
+            return Ok(());
+        }
+        for batch in batches {
+            if !encoder.batch(batch, &mut |message| self.send(message))? {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Messages on their way to a client. Dropping it stops what makes them.
+pub(super) struct Answer {
+    messages: mpsc::Receiver<std::result::Result<FlightData, Status>>,
+    _stop: StopOnDrop,
+}
+
+impl Stream for Answer {
+    type Item = std::result::Result<FlightData, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.messages.poll_recv(context)
+    }
+}
+
+/// Stops a statement whose caller has gone.
+struct StopOnDrop {
+    cancel: CancelHandle,
+    /// Whether the statement has ended: stopping would hit the next one of its transaction. Locked while it is
+    /// stopped, so that it does not end meanwhile.
+    ended: Arc<Mutex<bool>>,
+    /// How long it may go on.
+    grace: Duration,
+}
+
+fn stop_unless_ended(cancel: &CancelHandle, ended: &Mutex<bool>) {
+    let ended = ended.lock();
+    if !*ended {
+        cancel.cancel();
+    }
+}
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        let (cancel, ended, grace) = (self.cancel.clone(), self.ended.clone(), self.grace);
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) if !grace.is_zero() && !*ended.lock() => {
+                runtime.spawn(async move {
+                    tokio::time::sleep(grace).await;
+                    stop_unless_ended(&cancel, &ended);
+                });
+            }
+            _ => stop_unless_ended(&cancel, &ended),
+        }
+    }
+}
+
+/// Runs something on a thread that may block.
+pub(super) async fn call<T: Send + 'static>(
+    state: &Arc<State>,
+    caller: &Caller,
+    transaction: Option<&[u8]>,
+    work: impl FnOnce(&mut Run) -> Result<T> + Send + 'static,
+) -> std::result::Result<T, Status> {
+    let (mut run, cancel) = Run::new(state, caller, transaction, None).map_err(status)?;
+    let ended = Arc::new(Mutex::new(false));
+    let _stop = StopOnDrop { cancel, ended: ended.clone(), grace: Duration::ZERO };
+    let running = tokio::task::spawn_blocking(move || {
+        let result = guarded(&mut run, work);
+        *ended.lock() = true;
+        result
+    });
+    match running.await {
+        Ok(result) => result.map_err(status),
+        Err(_) => Err(status(shut_down())),
+    }
+}
+
+/// Runs something on a thread that may block, and that sends messages.
+pub(super) fn answer(
+    state: &Arc<State>,
+    caller: &Caller,
+    transaction: Option<&[u8]>,
+    query: Option<Handle>,
+    work: impl FnOnce(&mut Run, &mut Output) -> Result<()> + Send + 'static,
+) -> std::result::Result<Answer, Status> {
+    let (mut run, cancel) = Run::new(state, caller, transaction, query).map_err(status)?;
+    let (sender, messages) = mpsc::channel(MESSAGES_AHEAD);
+    // Cancelling fails a transaction. Who leaves rows of his transaction unread wants to go on with it, and
+    // what makes them finds out with the next message; only if none comes, it is cancelled.
+    let grace = if matches!(run.place, Place::Block(_)) { UNREAD_GRACE } else { Duration::ZERO };
+    let ended = Arc::new(Mutex::new(false));
+    let stop = StopOnDrop { cancel, ended: ended.clone(), grace };
+    tokio::task::spawn_blocking(move || {
+        let mut output = Output(sender);
+        if let Err(error) = guarded(&mut run, |run| work(run, &mut output)) {
+            // Nobody is there to be told, if this fails.
+            let _ = output.0.blocking_send(Err(status(error)));
+        }
+        *ended.lock() = true;
+        // What runs ends before its client sees that: he may count on it.
+        drop(run);
+        drop(output);
+    });
+    Ok(Answer { messages, _stop: stop })
+}
+
+/// A panic is a mistake of ours and ends this call and nothing else. What was cancelled because the server
+/// stops says so.
+fn guarded<T>(run: &mut Run, work: impl FnOnce(&mut Run) -> Result<T>) -> Result<T> {
+    let result = catch_unwind(AssertUnwindSafe(|| work(run))).unwrap_or_else(|panic| Err(panicked(&*panic)));
+    result.map_err(|error| match error.state() {
+        SqlState::QUERY_CANCELED if run.state.is_stopping() => shut_down(),
+        _ => error,
+    })
+}
+
+#[cold]
+fn panicked(panic: &(dyn Any + Send)) -> Error {
+    let message = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("unknown cause");
+    Error::new(SqlState::INTERNAL_ERROR, format!("internal error: {message}"))
+        .with_hint("This is a bug in FirnDB; please report it with the statement.")
+}

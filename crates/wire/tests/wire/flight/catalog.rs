@@ -1,0 +1,181 @@
+//! The catalog calls.
+
+use arrow_array::{Array, ArrayRef};
+use arrow_cast::display::array_value_to_string;
+use arrow_flight::IpcMessage;
+use arrow_flight::sql::{
+    CommandGetCrossReference, CommandGetDbSchemas, CommandGetExportedKeys, CommandGetImportedKeys,
+    CommandGetPrimaryKeys, CommandGetTables, CommandGetXdbcTypeInfo, SqlInfo,
+};
+use arrow_schema::{DataType, Schema};
+
+use super::*;
+
+/// Cells of the named columns as text.
+fn cells(batches: &[RecordBatch], columns: &[&str]) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for batch in batches {
+        for row in 0..batch.num_rows() {
+            let cell = |name: &&str| {
+                let column: &ArrayRef = batch.column_by_name(name).unwrap();
+                match column.is_null(row) {
+                    true => "NULL".to_owned(),
+                    false => array_value_to_string(column, row).unwrap(),
+                }
+            };
+            rows.push(columns.iter().map(cell).collect());
+        }
+    }
+    rows
+}
+
+fn shop() -> Fixture {
+    let fixture = serve();
+    fixture.execute(
+        "CREATE SCHEMA shop;
+         CREATE TABLE shop.customers (region integer, id integer, name varchar(20) NOT NULL, PRIMARY KEY (region, id));
+         CREATE TABLE shop.orders (number bigint PRIMARY KEY, r integer, c integer, note text,
+             CONSTRAINT of_customer FOREIGN KEY (r, c) REFERENCES shop.customers (region, id) ON DELETE CASCADE);
+         CREATE TABLE plain (a numeric(8,3));
+         CREATE VIEW seen AS SELECT a FROM plain",
+    );
+    fixture
+}
+
+#[test]
+fn tables_are_listed_by_schema_pattern_and_kind() {
+    let fixture = shop();
+    fixture.run(async {
+        let mut client = fixture.client().await;
+        let info = client.get_catalogs().await.unwrap();
+        let rows = fetch(&mut client, info).await.unwrap();
+        assert_eq!(cells(&rows, &["catalog_name"]), [["firn"]]);
+
+        let request = CommandGetDbSchemas { catalog: None, db_schema_filter_pattern: Some("%o%".into()) };
+        let info = client.get_db_schemas(request).await.unwrap();
+        let rows = fetch(&mut client, info).await.unwrap();
+        let schemas = cells(&rows, &["db_schema_name"]);
+        assert!(schemas.contains(&vec!["shop".to_owned()]) && !schemas.contains(&vec!["public".to_owned()]));
+
+        let info = client.get_table_types().await.unwrap();
+        let rows = fetch(&mut client, info).await.unwrap();
+        assert_eq!(cells(&rows, &["table_type"]), [["SYSTEM TABLE"], ["SYSTEM VIEW"], ["TABLE"], ["VIEW"]]);
+
+        let tables = |pattern: Option<&str>, kinds: &[&str], include_schema| CommandGetTables {
+            catalog: Some("firn".into()),
+            db_schema_filter_pattern: None,
+            table_name_filter_pattern: pattern.map(str::to_owned),
+            table_types: kinds.iter().map(|kind| (*kind).to_owned()).collect(),
+            include_schema,
+        };
+        let info = client.get_tables(tables(None, &["TABLE", "VIEW"], true)).await.unwrap();
+        let told = info.clone().try_decode_schema().unwrap();
+        let rows = fetch(&mut client, info).await.unwrap();
+        assert_eq!(told, *rows[0].schema());
+        assert_eq!(
+            cells(&rows, &["db_schema_name", "table_name", "table_type"]),
+            [
+                ["public", "plain", "TABLE"],
+                ["public", "seen", "VIEW"],
+                ["shop", "customers", "TABLE"],
+                ["shop", "orders", "TABLE"],
+            ]
+        );
+        let bytes = rows[0].column_by_name("table_schema").unwrap().as_binary::<i32>().value(2).to_vec();
+        let schema = Schema::try_from(IpcMessage(bytes.into())).unwrap();
+        let fields: Vec<_> =
+            schema.fields().iter().map(|field| (field.name().as_str(), field.is_nullable())).collect();
+        assert_eq!(fields, [("region", false), ("id", false), ("name", false)]);
+        assert_eq!(*schema.field(2).data_type(), DataType::Utf8);
+
+        let info = client.get_tables(tables(Some("pg_cl_ss"), &[], true)).await.unwrap();
+        let rows = fetch(&mut client, info).await.unwrap();
+        assert_eq!(cells(&rows, &["table_name", "table_type"]), [["pg_class", "SYSTEM TABLE"]]);
+        let elsewhere = CommandGetTables { catalog: Some("other".into()), ..tables(None, &[], false) };
+        let info = client.get_tables(elsewhere).await.unwrap();
+        assert!(cells(&fetch(&mut client, info).await.unwrap(), &["table_name"]).is_empty());
+    });
+}
+
+#[test]
+fn keys_are_told_with_their_columns_in_order() {
+    let fixture = shop();
+    fixture.run(async {
+        let mut client = fixture.client().await;
+        let (catalog, schema) = (None, Some("shop".to_owned()));
+        let request = CommandGetPrimaryKeys {
+            catalog: catalog.clone(),
+            db_schema: schema.clone(),
+            table: "customers".into(),
+        };
+        let info = client.get_primary_keys(request).await.unwrap();
+        let rows = fetch(&mut client, info).await.unwrap();
+        let columns = ["table_name", "column_name", "key_name", "key_sequence"];
+        assert_eq!(
+            cells(&rows, &columns),
+            [["customers", "region", "customers_pkey", "1"], ["customers", "id", "customers_pkey", "2"]]
+        );
+
+        let columns = [
+            "pk_table_name",
+            "pk_column_name",
+            "fk_table_name",
+            "fk_column_name",
+            "key_sequence",
+            "fk_key_name",
+            "pk_key_name",
+            "update_rule",
+            "delete_rule",
+        ];
+        let expected = [
+            ["customers", "region", "orders", "r", "1", "of_customer", "customers_pkey", "3", "0"],
+            ["customers", "id", "orders", "c", "2", "of_customer", "customers_pkey", "3", "0"],
+        ];
+        let request = CommandGetExportedKeys {
+            catalog: catalog.clone(),
+            db_schema: schema.clone(),
+            table: "customers".into(),
+        };
+        let info = client.get_exported_keys(request).await.unwrap();
+        assert_eq!(cells(&fetch(&mut client, info).await.unwrap(), &columns), expected);
+        let request = CommandGetImportedKeys {
+            catalog: catalog.clone(),
+            db_schema: schema.clone(),
+            table: "orders".into(),
+        };
+        let info = client.get_imported_keys(request).await.unwrap();
+        assert_eq!(cells(&fetch(&mut client, info).await.unwrap(), &columns), expected);
+        let cross = |table: &str| CommandGetCrossReference {
+            pk_catalog: None,
+            pk_db_schema: Some("shop".into()),
+            pk_table: "customers".into(),
+            fk_catalog: None,
+            fk_db_schema: Some("shop".into()),
+            fk_table: table.into(),
+        };
+        let info = client.get_cross_reference(cross("orders")).await.unwrap();
+        assert_eq!(cells(&fetch(&mut client, info).await.unwrap(), &columns), expected);
+        let info = client.get_cross_reference(cross("customers")).await.unwrap();
+        assert!(cells(&fetch(&mut client, info).await.unwrap(), &columns).is_empty());
+    });
+}
+
+#[test]
+fn the_server_tells_what_it_can_do_and_its_types() {
+    let fixture = serve();
+    fixture.run(async {
+        let mut client = fixture.client().await;
+        let asked = vec![SqlInfo::FlightSqlServerName, SqlInfo::FlightSqlServerTransaction];
+        let info = client.get_sql_info(asked).await.unwrap();
+        let rows = fetch(&mut client, info).await.unwrap();
+        assert_eq!(cells(&rows, &["info_name"]), [["0"], ["8"]]);
+        let all = client.get_sql_info(vec![]).await.unwrap();
+        assert!(fetch(&mut client, all).await.unwrap()[0].num_rows() > 30);
+        let info = client.get_xdbc_type_info(CommandGetXdbcTypeInfo { data_type: None }).await.unwrap();
+        let rows = fetch(&mut client, info).await.unwrap();
+        let names = cells(&rows, &["type_name"]).concat();
+        assert!(names.contains(&"numeric".to_owned()) && names.contains(&"uuid".to_owned()), "{names:?}");
+        let info = client.get_xdbc_type_info(CommandGetXdbcTypeInfo { data_type: Some(4) }).await.unwrap();
+        assert_eq!(cells(&fetch(&mut client, info).await.unwrap(), &["type_name"]), [["integer"]]);
+    });
+}

@@ -1,0 +1,221 @@
+//! How things end: cancelled, left behind, shut down, too many.
+
+use std::time::{Duration, Instant};
+
+use arrow_flight::sql::{ActionCancelQueryRequest, EndTransaction, ProstMessageExt};
+use arrow_flight::{Action, CancelFlightInfoRequest};
+use futures::TryStreamExt;
+use prost::Message;
+
+use super::*;
+
+/// Hours of rows.
+const ENDLESS: &str =
+    "SELECT a, b FROM generate_series(1, 10000000) a, generate_series(1, 10000000) b WHERE a >= 0";
+/// Hours without a row.
+const SILENT: &str = "SELECT count(*) FROM generate_series(1, 10000000) a, generate_series(1, 10000000) b";
+
+/// Waits until nothing of a query is left that others could see.
+fn wait_until_nothing_runs(fixture: &Fixture) {
+    let until = Instant::now() + Duration::from_secs(30);
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%generate_series%' \
+               AND query NOT LIKE '%pg_stat_activity%'";
+    while fixture.number(sql) > 0 {
+        assert!(Instant::now() < until, "a query goes on for nobody");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn wait_until_something_runs(fixture: &Fixture) {
+    let until = Instant::now() + Duration::from_secs(30);
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%generate_series%' \
+               AND query NOT LIKE '%pg_stat_activity%'";
+    while fixture.number(sql) == 0 {
+        assert!(Instant::now() < until, "the query does not begin");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_query_stops_when_its_rows_are_no_longer_wanted() {
+    let fixture = serve();
+    let mut client = fixture.run(fixture.client());
+    fixture.run(async {
+        let info = client.execute(ENDLESS.into(), None).await.unwrap();
+        let mut rows = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap();
+        rows.try_next().await.unwrap().unwrap();
+    });
+    wait_until_nothing_runs(&fixture);
+    // One that has not yet yielded a row is stopped as well.
+    fixture.run(async {
+        let info = client.execute(SILENT.into(), None).await.unwrap();
+        let ticket = info.endpoint[0].ticket.clone().unwrap();
+        let mut rows = client.inner_mut().do_get(ticket).await.unwrap().into_inner();
+        let first = tokio::time::timeout(Duration::from_millis(300), async {
+            loop {
+                rows.message().await.unwrap();
+            }
+        });
+        assert!(first.await.is_err());
+    });
+    wait_until_nothing_runs(&fixture);
+}
+
+/// As ADBC does when a program fetches one row and goes on.
+#[test]
+fn a_transaction_goes_on_after_rows_that_nobody_read() {
+    let fixture = serve();
+    let mut client = fixture.run(fixture.client());
+    fixture.run(async {
+        let transaction = client.begin_transaction().await.unwrap();
+        for sql in [ENDLESS, "SELECT g FROM generate_series(1, 10) g", ENDLESS] {
+            let info = client.execute(sql.into(), Some(transaction.clone())).await.unwrap();
+            let mut rows = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap();
+            rows.try_next().await.unwrap().unwrap();
+        }
+        let sql = "SELECT 1::bigint";
+        assert_eq!(number(&mut client, sql, Some(&transaction)).await.unwrap(), 1);
+        client.end_transaction(transaction, EndTransaction::Commit).await.unwrap();
+    });
+    wait_until_nothing_runs(&fixture);
+}
+
+#[test]
+fn a_query_is_cancelled_by_what_its_client_was_told_of_it() {
+    let fixture = serve();
+    fixture.run(async {
+        for action in ["CancelFlightInfo", "CancelQuery"] {
+            let mut client = fixture.client().await;
+            let info = client.execute(SILENT.into(), None).await.unwrap();
+            let mut rows = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap();
+            let mut other = fixture.client().await;
+            let body = match action {
+                "CancelFlightInfo" => CancelFlightInfoRequest::new(info.clone()).encode_to_vec(),
+                _ => ActionCancelQueryRequest { info: info.encode_to_vec().into() }.as_any().encode_to_vec(),
+            };
+            let cancelling = async {
+                loop {
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    let mut answers = other.do_action(Action::new(action, body.clone())).await.unwrap();
+                    let answer = answers.message().await.unwrap().unwrap().body;
+                    // "cancelled" is 1; it is not to be cancelled before it runs, and after.
+                    if answer.ends_with(&[1]) {
+                        break;
+                    }
+                }
+            };
+            let (ended, ()) = futures::join!(rows.try_next(), cancelling);
+            let error = ended.unwrap_err().to_string();
+            assert!(error.contains("57014"), "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_transaction_that_is_left_behind_is_rolled_back() {
+    let fixture = serve_with(|config| config.transaction_timeout = Duration::from_millis(200));
+    fixture.execute("CREATE TABLE t (a bigint)");
+    fixture.run(async {
+        let mut client = fixture.client().await;
+        let insert = "INSERT INTO t VALUES (1)".to_owned();
+        let transaction = client.begin_transaction().await.unwrap();
+        client.execute_update(insert.clone(), Some(transaction.clone())).await.unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        while fixture.number("SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'")
+            > 0
+        {
+            assert!(Instant::now() < until, "the transaction stays");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        // Its client is told, and does not go on in another one without knowing.
+        let first = state(client.execute_update(insert.clone(), Some(transaction.clone())).await);
+        assert!(["25P03", "25P01"].contains(&&*first), "{first}");
+        assert_eq!(state(client.execute_update(insert, Some(transaction.clone())).await), "25P01");
+        assert_eq!(state(client.end_transaction(transaction, EndTransaction::Commit).await), "25P01");
+        assert_eq!(fixture.number("SELECT count(*) FROM t"), 0);
+    });
+}
+
+#[test]
+fn too_many_transactions_and_statements_are_refused() {
+    let fixture = serve_with(|config| {
+        config.max_transactions = 2;
+        config.max_statements = 1;
+    });
+    let mut client = fixture.run(fixture.client());
+    fixture.run(async {
+        let first = client.begin_transaction().await.unwrap();
+        client.begin_transaction().await.unwrap();
+        assert_eq!(state(client.begin_transaction().await), "53300");
+        client.end_transaction(first, EndTransaction::Rollback).await.unwrap();
+        client.begin_transaction().await.unwrap();
+    });
+    let rows = fixture.run(async {
+        let info = client.execute(ENDLESS.into(), None).await.unwrap();
+        let mut rows = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap();
+        rows.try_next().await.unwrap().unwrap();
+        assert_eq!(state(query(&mut client, "SELECT 1", None).await), "53300");
+        rows
+    });
+    drop(rows);
+    let until = Instant::now() + Duration::from_secs(30);
+    while fixture.run(query(&mut client, "SELECT 1", None)).is_err() {
+        assert!(Instant::now() < until, "the place is not given back");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_prepared_statement_that_was_forgotten_says_so() {
+    let fixture = serve_with(|config| config.max_handles = 2);
+    fixture.run(async {
+        let mut client = fixture.client().await;
+        let mut prepared = Vec::new();
+        for number in 0..3 {
+            prepared.push(client.prepare(format!("SELECT {number}"), None).await.unwrap());
+        }
+        assert_eq!(state(prepared[0].execute().await), "26000");
+        prepared[1].execute().await.unwrap();
+        prepared[2].execute().await.unwrap();
+    });
+}
+
+/// A stream that is read, a query without rows yet, and a transaction, at the moment of the shutdown.
+#[test]
+fn shutting_down_tells_clients_and_leaves_the_database_to_be_closed() {
+    let fixture = serve();
+    fixture.execute("CREATE TABLE t (a bigint)");
+    let mut client = fixture.run(fixture.client());
+    let (mut read, silent) = fixture.run(async {
+        let transaction = client.begin_transaction().await.unwrap();
+        client.execute_update("INSERT INTO t VALUES (1)".into(), Some(transaction)).await.unwrap();
+        client.prepare("SELECT 1".into(), None).await.unwrap();
+        let info = client.execute(ENDLESS.into(), None).await.unwrap();
+        let mut read = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap();
+        read.try_next().await.unwrap().unwrap();
+        let info = client.execute(SILENT.into(), None).await.unwrap();
+        (read, client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap())
+    });
+    wait_until_something_runs(&fixture);
+    let Fixture { database, server, runtime } = fixture;
+    let began = Instant::now();
+    let stopping = std::thread::spawn(move || server.shutdown());
+    runtime.block_on(async {
+        let error = loop {
+            match read.try_next().await {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("the rows do not end"),
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(error.contains("57P01"), "{error}");
+        let error = { silent }.try_next().await.unwrap_err().to_string();
+        assert!(error.contains("57P01"), "{error}");
+    });
+    drop(client);
+    stopping.join().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(30));
+    assert_eq!(database.connect().query("SELECT a FROM t").unwrap().len(), 0);
+    drop(runtime);
+    database.close().unwrap();
+}
