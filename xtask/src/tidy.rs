@@ -46,8 +46,12 @@ pub fn run(root: &Path) -> bool {
         }
         Err(error) => problems.push(error),
     }
+    // The fuzz targets are a workspace of their own, whose lock file no other step looks at.
+    println!("tidy: asking cargo for the packages of the fuzz targets");
+    if let Err(error) = metadata::packages(&root.join("fuzz")) {
+        problems.push(format!("{error}; if its lock file is old, run cargo update --workspace in fuzz/"));
+    }
     println!("tidy: cargo fmt --check");
-    // The fuzz targets are a workspace of their own.
     for arguments in [&["--all"][..], &["--manifest-path", "fuzz/Cargo.toml"]] {
         let mut format = Command::new("cargo");
         format.args(["fmt", "--check"]).args(arguments).current_dir(root).stdin(Stdio::null());
