@@ -987,7 +987,8 @@ impl Block {
 
     /// Bytes of its rows, of their long strings, and of where their version chains begin.
     pub fn held_bytes(&self) -> [usize; 3] {
-        [self.memory().len(), self.heap.allocated_bytes(), self.versions.get().map_or(0, Span::len)]
+        let rows = if self.has_given_up_rows() { 0 } else { self.layout.bytes };
+        [rows, self.heap.allocated_bytes(), self.versions.get().map_or(0, Span::len)]
     }
 
     /// Within how many slots rows may have versions.

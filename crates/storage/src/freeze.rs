@@ -7,9 +7,9 @@
 //! freezer                                        writer
 //! hot → cooling
 //! waits until every guard of that time has gone  (who saw the block hot has linked his record by then)
-//! sees no version, all slots filled              state not hot: thaws, by what it is
+//! sees no version, and no gap                    state not hot: thaws, by what it is
 //! cooling → freezing                               cooling → hot: the freezer's next step fails
-//!   strings gathered, what NULLs hide zeroed        freezing: asks, and waits until the freezer has stopped
+//!   strings gathered, views under NULLs cleared     freezing: asks, and waits until the freezer has stopped
 //! freezing → frozen                                 frozen → hot: in place, or in a copy if the rows are held
 //! ```
 //! Readers are not concerned: freezing moves strings, of which they find either place, and a thaw copies what
@@ -198,6 +198,11 @@ impl Block {
         self.rows.change_for(Arc::new(copy), &crate::pin());
     }
 
+    /// Whether it shares the memory of its rows with others that have none either.
+    pub fn has_given_up_rows(&self) -> bool {
+        self.allocated() == 0 && self.life.state() == BlockState::Frozen
+    }
+
     /// How many rows are there.
     pub fn rows_present(&self) -> u32 {
         self.present_words().iter().map(|word| word.load(Ordering::Acquire).count_ones()).sum()
@@ -249,6 +254,8 @@ impl Block {
         }
         if self.heap.allocated_bytes() <= bytes + bytes / SLACK_PART + SLACK_BYTES
             || bytes > crate::LONGEST_STRING_BYTES
+            // Each time that it is broken off leaves a buffer behind.
+            || self.heap.is_crowded()
         {
             return true;
         }
@@ -313,14 +320,15 @@ impl Table {
     /// Its blocks, in their order.
     pub fn block_usage(&self) -> impl Iterator<Item = BlockUsage> {
         self.blocks().iter().map(|block| {
-            let [rows, strings, versions] = block.held_bytes().map(|bytes| bytes as u64);
-            let is_given_up = block.allocated() == 0 && block.life.state() == BlockState::Frozen;
+            // A thaw may leave the rows' memory just now.
+            let _guard = crate::pin();
+            let rows = block.rows_present();
             BlockUsage {
                 number: block.number,
                 state: block.life.state(),
-                rows: block.rows_present(),
-                free: block.allocated() - block.rows_present().min(block.allocated()),
-                bytes: if is_given_up { 0 } else { rows + strings + versions },
+                rows,
+                free: block.allocated().saturating_sub(rows),
+                bytes: block.held_bytes().iter().sum::<usize>() as u64,
             }
         })
     }

@@ -164,8 +164,9 @@ impl Heap {
         if length == 0 {
             return &[];
         }
-        // SAFETY: the start was set before the length. So many bytes are initialised, will not change
-        // again, and stay as long as the heap.
+        // SAFETY: the start was set before the length. So many bytes are initialised, and will not change
+        // again. They stay as long as the heap, or, once their buffer leaves, until every guard of that time
+        // has gone: who follows a view to it has loaded that under such a guard.
         unsafe { std::slice::from_raw_parts(start, length) }
     }
 
@@ -207,6 +208,11 @@ impl Heap {
         let stays = |number: &usize| buffers.leaving >> number & 1 == 0;
         let bytes = |number: usize| buffers.all[number].as_ref().map_or(0, |buffer| buffer.0.len());
         (0..BUFFERS).filter(stays).map(bytes).sum()
+    }
+
+    /// Whether more than half of the buffers that it may have are there, or on their way out.
+    pub fn is_crowded(&self) -> bool {
+        self.buffers.lock().all.iter().flatten().count() > BUFFERS / 2
     }
 
     /// Begins to gather strings of so many bytes in all.

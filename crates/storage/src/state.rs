@@ -48,9 +48,9 @@ impl BlockState {
 pub enum BlockEvent {
     /// A transaction is about to write to it.
     Write,
-    /// The garbage collector has seen no write for the table's `freeze_after`.
+    /// A round of the freezer begins: whoever writes until its end takes that back.
     GoneCold,
-    /// The block is full and no row of it has a version chain.
+    /// Nobody has written for `freeze_after`, no row has a version chain, and no slot before a row is empty.
     VersionsGone,
     /// Its canonical form stands.
     Canonical,

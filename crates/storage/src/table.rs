@@ -911,6 +911,9 @@ impl Table {
             usage.head_bytes += heads as u64;
             usage.versioned_slots += u64::from(block.versioned_slots());
         }
+        if self.nothing.get().is_some() {
+            usage.row_bytes += self.layout.bytes as u64;
+        }
         usage
     }
 

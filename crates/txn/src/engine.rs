@@ -659,16 +659,6 @@ impl Engine {
         self.freezer.work(self, freeze_after)
     }
 
-    /// The newest commit that snapshots see.
-    pub(crate) fn newest(&self) -> Time {
-        Time(self.last.load(Ordering::SeqCst))
-    }
-
-    /// Nobody reads as of before this time.
-    pub(crate) fn horizon(&self) -> Time {
-        self.active.horizon(&self.last)
-    }
-
     /// Lets go of dropped tables that nobody sees any more; whether any had been dropped.
     fn forget_dropped_tables(&self) -> bool {
         let mut dropped = self.dropped.lock();

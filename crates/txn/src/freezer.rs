@@ -7,21 +7,21 @@
 //!
 //! Blocks are frozen a few at a time, so that the collector, which has the same thread, is not kept waiting. At the
 //! end of a round rows are moved between the blocks of a table that would be frozen but for their gaps, in small
-//! transactions: the fullest are frozen next time, and the emptiest give up their memory. As long as somebody reads
-//! as of before that does not happen: the old places would have to stay for him, and if he went on to change a row
-//! that has moved he would have a conflict with nobody that he knows of.
+//! transactions: the fullest are frozen next time, and the emptiest give up their memory. As long as a transaction
+//! runs that began more than a moment ago that does not happen: the old places would have to stay for it, and if it
+//! went on to change a row that has moved it would have a conflict with nobody that it knows of.
 
 use crate::engine::Engine;
 use crate::transaction::Isolation;
-use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering};
-use firn_base::{BlockNumber, Result, Time, clock};
+use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
+use firn_base::{BlockNumber, Result, clock};
 use firn_storage::{Frozen, Move, Table, pin};
 use std::time::Duration;
 use std::vec::IntoIter;
 
 const MODELLED: bool = cfg!(feature = "models");
 
-/// Blocks that are frozen at a time; each takes some tenths of a millisecond.
+/// Blocks that are looked at, and frozen, at a time; each takes some tenths of a millisecond.
 const AT_ONCE: usize = if MODELLED { 1 } else { 16 };
 
 /// Blocks between which rows are moved in a round, and rows: in all, and by one transaction.
@@ -31,19 +31,11 @@ const MOVED_AT_ONCE: usize = if MODELLED { 2 } else { 1024 };
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Freezer(Mutex<State>);
+pub(crate) struct Freezer(Mutex<Option<Round>>);
 
-#[derive(Default)]
-struct State {
-    round: Option<Round>,
-    /// What was the newest commit a while ago.
-    before: Option<Time>,
-    /// What will be that next, and since when it is.
-    next: Option<(Time, clock::Instant)>,
-}
-
-/// Who began longer ago than this may be in the middle of something, and shall find all rows where they were.
-const A_WHILE: Duration = Duration::from_millis(if MODELLED { 0 } else { 10 });
+/// Who began longer ago than this may be in the middle of something, and shall find all rows where they were. What
+/// is known of the ages is some milliseconds old.
+const A_MOMENT: Duration = if MODELLED { Duration::MAX } else { Duration::from_millis(50) };
 
 /// How far a call of [`Freezer::work`] has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,39 +52,36 @@ struct Round {
     begun: clock::Instant,
     cooling: Vec<Cooling>,
     /// Rows of a table that are to be moved.
-    moving: Option<(Arc<Table>, IntoIter<Move>)>,
+    moving: Option<(Weak<Table>, IntoIter<Move>)>,
     /// No guard is held any more that was held when the round began.
     quiet: Arc<AtomicBool>,
 }
 
-/// A table with blocks that cool.
+/// A table with blocks that cool, which may be dropped meanwhile.
 struct Cooling {
-    table: Arc<Table>,
+    table: Weak<Table>,
     blocks: Vec<BlockNumber>,
     /// Those of them that have gaps.
     gaps: Vec<BlockNumber>,
+    /// Those of them that hold no row.
+    empty: Vec<BlockNumber>,
 }
 
 impl Freezer {
     /// Goes on with the round, which ends when it has lasted for `freeze_after`, or begins one.
     pub fn work(&self, engine: &Arc<Engine>, freeze_after: Duration) -> Progress {
-        let state = &mut *self.0.lock();
-        let (next, since) = *state.next.get_or_insert_with(|| (engine.newest(), clock::now()));
-        if since.elapsed() >= A_WHILE {
-            state.before = Some(next);
-            state.next = None;
-        }
-        let Some(round) = &mut state.round else {
-            state.round = Some(Round::begin(engine.tables()));
+        let mut current = self.0.lock();
+        let Some(round) = &mut *current else {
+            *current = Some(Round::begin(engine.tables()));
             return Progress::Waiting;
         };
         if round.begun.elapsed() < freeze_after || !round.quiet.load(Ordering::SeqCst) {
             return Progress::Waiting;
         }
-        if !round.freeze_some(engine, state.before) {
+        if !round.freeze_some(engine) {
             return Progress::Working;
         }
-        state.round = None;
+        *current = None;
         Progress::Done
     }
 }
@@ -104,7 +93,8 @@ impl Round {
             let mut blocks = Vec::new();
             table.cool(&mut blocks);
             if !blocks.is_empty() {
-                cooling.push(Cooling { table, blocks, gaps: Vec::new() });
+                let table = Arc::downgrade(&table);
+                cooling.push(Cooling { table, blocks, gaps: Vec::new(), empty: Vec::new() });
             }
         }
         let quiet = Arc::new(AtomicBool::new(false));
@@ -115,55 +105,71 @@ impl Round {
         Round { begun: clock::now(), cooling, moving: None, quiet }
     }
 
-    /// Freezes some blocks, or moves some rows if nobody reads as of before `before`. Whether there is nothing left
-    /// to do.
-    fn freeze_some(&mut self, engine: &Arc<Engine>, before: Option<Time>) -> bool {
-        let mut frozen = 0;
-        while frozen < AT_ONCE
+    /// Freezes some blocks, or moves some rows. Whether there is nothing left to do.
+    fn freeze_some(&mut self, engine: &Arc<Engine>) -> bool {
+        let mut looked_at = 0;
+        while looked_at < AT_ONCE
             && self.moving.is_none()
-            && let Some(Cooling { table, blocks, gaps }) = self.cooling.last_mut()
+            && let Some(Cooling { table: weak, blocks, gaps, empty }) = self.cooling.last_mut()
         {
+            let Some(table) = weak.upgrade() else {
+                self.cooling.pop();
+                continue;
+            };
             let guard = pin();
+            looked_at += 1;
             let Some(block) = blocks.pop() else {
+                table.give_up_empty(empty, &guard);
                 if !gaps.is_empty() {
-                    self.moving = Some((table.clone(), table.plan_moves(gaps, MOVED).into_iter()));
+                    self.moving = Some((weak.clone(), table.plan_moves(gaps, MOVED).into_iter()));
                 }
                 self.cooling.pop();
                 break;
             };
             match table.freeze(block, &guard) {
-                Frozen::Yes => frozen += 1,
-                Frozen::Empty => frozen += usize::from(table.give_up_empty(block, &guard)),
+                Frozen::Empty => empty.push(block),
                 Frozen::HasGaps if gaps.len() < GROUP => gaps.push(block),
-                Frozen::HasGaps | Frozen::HasVersions | Frozen::Hot => {}
+                Frozen::Yes | Frozen::HasGaps | Frozen::HasVersions | Frozen::Hot => {}
             }
         }
-        if frozen > 0 {
+        if looked_at > 0 {
             // The memory of chain heads shall not wait for others to free something.
             pin().flush();
-        } else if let Some((table, moves)) = &mut self.moving {
-            let may = before.is_some_and(|before| engine.horizon() >= before);
+        } else if let Some((table, moves)) = &mut self.moving
+            && let Some(table) = table.upgrade()
+        {
+            let is_young = || engine.running().iter().all(|running| running.age < A_MOMENT);
             // What cannot be moved now is tried again in another round.
-            if !may || move_some(engine, table, moves).is_err() || moves.len() == 0 {
-                table.give_back(moves.map(|(_, to)| to));
-                self.moving = None;
+            if !is_young() || move_some(engine, &table, moves).is_err() || moves.len() == 0 {
+                self.stop_moving();
             }
+        } else {
+            self.moving = None;
         }
         self.cooling.is_empty() && self.moving.is_none()
     }
-}
 
-impl Drop for Round {
-    fn drop(&mut self) {
-        if let Some((table, moves)) = self.moving.take() {
+    /// Gives the slots back to which no row was moved.
+    fn stop_moving(&mut self) {
+        if let Some((table, moves)) = self.moving.take()
+            && let Some(table) = table.upgrade()
+        {
             table.give_back(moves.map(|(_, to)| to));
         }
     }
 }
 
-/// Moves some rows. Error: 40001 if somebody else changes one of them, or 53200.
+impl Drop for Round {
+    fn drop(&mut self) {
+        self.stop_moving();
+    }
+}
+
+/// Moves some rows. Error: 40001 if somebody else changes one of them, 55P03 if DDL has the table, or 53200.
 fn move_some(engine: &Arc<Engine>, table: &Arc<Table>, moves: &mut IntoIter<Move>) -> Result<()> {
     let mut tx = engine.try_begin(Isolation::Snapshot)?;
+    // DDL is not waited for: the collector would wait as well.
+    tx.try_to_write_to(table)?;
     let guard = pin();
     for next in moves.take(MOVED_AT_ONCE) {
         tx.move_row(table, next, &guard)?;

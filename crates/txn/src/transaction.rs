@@ -270,6 +270,17 @@ impl Transaction {
         Ok(self.write_set.as_mut().expect("running"))
     }
 
+    /// Makes sure that it may write to a table, without waiting for DDL. Errors: 55P03, or 40001.
+    pub(crate) fn try_to_write_to(&mut self, table: &Arc<Table>) -> Result<()> {
+        if self.writes().has_touched(table) {
+            return Ok(());
+        }
+        if !table.gate().try_join() {
+            return Err(busy(table));
+        }
+        self.joined(table)
+    }
+
     #[cold]
     fn join(&mut self, table: &Arc<Table>) -> Result<()> {
         assert!(!self.read_only, "a transaction that was begun to read does not write");
@@ -278,7 +289,14 @@ impl Transaction {
             gate.join_closed();
         } else if !wait_until(|| gate.try_join()) {
             return Err(busy(table));
-        } else if !gate.admits(self.snapshot) {
+        }
+        self.joined(table)
+    }
+
+    /// Goes on after it has joined the writers of a table.
+    fn joined(&mut self, table: &Arc<Table>) -> Result<()> {
+        let gate = table.gate();
+        if !self.has_closed(table) && !gate.admits(self.snapshot) {
             gate.leave(None);
             return Err(if gate.is_retired() {
                 retired(table)

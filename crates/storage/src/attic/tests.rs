@@ -117,15 +117,16 @@ impl Bench {
             let at = self.at_most(self.running.len() as i64 - 1);
             self.change(at);
         }
-        let mut gaps = Vec::new();
+        let (mut gaps, mut empty) = (Vec::new(), Vec::new());
         for block in cooling {
             match self.table.freeze(block, &pin()) {
                 Frozen::Yes => self.freezes += 1,
                 Frozen::HasGaps => gaps.push(block),
-                Frozen::Empty => self.emptied += usize::from(self.table.give_up_empty(block, &pin())),
+                Frozen::Empty => empty.push(block),
                 Frozen::Hot | Frozen::HasVersions => {}
             }
         }
+        self.emptied += self.table.give_up_empty(&empty, &pin());
         if self.running.is_empty() {
             self.move_rows(&gaps);
         }

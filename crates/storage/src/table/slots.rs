@@ -35,11 +35,12 @@ impl Table {
     /// A slot for one row: that of a dead row, if there is one.
     #[inline]
     pub(crate) fn allocate_slot(&self) -> Result<(&Block, Slot)> {
-        if self.free_count.load(Ordering::Relaxed) > 0
-            && let Some(row) = self.free.lock().pop()
-        {
-            self.free_count.fetch_sub(1, Ordering::Relaxed);
-            return Ok((self.block(row), row.slot()));
+        if self.free_count.load(Ordering::Relaxed) > 0 {
+            let mut free = self.free.lock();
+            if let Some(row) = free.pop() {
+                self.free_count.store(free.len(), Ordering::Relaxed);
+                return Ok((self.block(row), row.slot()));
+            }
         }
         let (block, slot, _) = self.allocate_slots(1)?;
         Ok((block, slot))
@@ -89,8 +90,7 @@ impl Table {
     /// Gives a slot out again from now on.
     pub(crate) fn free_slot(&self, row: RowId) {
         debug_assert!(!self.block(row).is_present(row.slot()));
-        self.free.lock().push(row);
-        self.free_count.fetch_add(1, Ordering::Relaxed);
+        self.give_back([row]);
     }
 
     /// Plans so many moves at most between blocks of which none is being written to. Each slot that is not filled
@@ -167,27 +167,28 @@ impl Table {
         Ok(())
     }
 
-    /// Gives up the memory of a block without rows, until it is needed again. False if somebody has taken one of its
-    /// slots to fill it, or may be given one.
-    pub fn give_up_empty(&self, number: BlockNumber, guard: &Guard) -> bool {
+    /// Gives up the memory of those of these blocks that still hold no row, until it is needed again. Not of one of
+    /// which somebody has taken a slot to fill it, or may be given one. Of how many it was.
+    pub fn give_up_empty(&self, blocks: &[BlockNumber], guard: &Guard) -> usize {
+        if blocks.is_empty() {
+            return 0;
+        }
         let mut emptied = self.emptied.lock();
-        let block = self.blocks.get(number).expect("block numbers name existing blocks");
-        if self.filling.load(Ordering::Acquire) == number.0 {
-            return false;
-        }
+        // Nobody takes a slot from the list as long as it is locked.
         let mut free = self.free.lock();
-        let is_ours = |row: &RowId| row.block() == number;
-        if free.iter().filter(|row| is_ours(row)).count() < block.allocated() as usize {
-            return false;
+        let mut ours: HashMap<BlockNumber, u32> = blocks.iter().map(|block| (*block, 0)).collect();
+        for row in free.iter() {
+            ours.entry(row.block()).and_modify(|count| *count += 1);
         }
-        // Nobody can be given a slot of it now.
-        if !block.give_up_rows(self.nothing(), guard) {
-            return false;
-        }
-        free.retain(|row| !is_ours(row));
+        let filling = self.filling.load(Ordering::Acquire);
+        ours.retain(|number, count| {
+            let block = self.blocks.get(*number).expect("block numbers name existing blocks");
+            filling != number.0 && *count >= block.allocated() && block.give_up_rows(self.nothing(), guard)
+        });
+        free.retain(|row| !ours.contains_key(&row.block()));
         self.free_count.store(free.len(), Ordering::Relaxed);
-        emptied.push(number);
-        true
+        emptied.extend(ours.keys());
+        ours.len()
     }
 
     /// The memory of all blocks that have none of their own: nothing but zeros.

@@ -2,6 +2,7 @@
 
 mod durability;
 mod durable;
+mod freezing;
 mod histories;
 mod history;
 mod isolation;

@@ -12,7 +12,8 @@ use firn_txn::{Isolation, Transaction, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How often a reader was given rows of a frozen block: their strings lie in one buffer of just their size.
+/// How often a reader was given rows of a block that was frozen, or had been until just then: their strings lie in
+/// one buffer of just their size.
 static FROZEN: AtomicUsize = AtomicUsize::new(0);
 
 /// Sets both accounts to a balance, with names that go with it.
