@@ -50,13 +50,13 @@ fn note_scan(scan: &TableScan, table: &FirnTable, transaction: &Transaction) {
         Some(wanted) => wanted.iter().filter_map(|position| visible.get(*position).copied()).collect(),
         None => visible.iter().copied().collect(),
     };
-    let conditions: Vec<Condition> = scan
-        .filters
-        .iter()
-        .flat_map(split_conjunction)
-        .flat_map(|part| conditions(definition, part))
-        .collect();
-    transaction.note_scan(table.table(), &conditions, columns);
+    transaction.note_scan(table.table(), &implied(definition, &scan.filters), columns);
+}
+
+/// The conditions on single columns that predicates imply, all of them together.
+pub(crate) fn implied(definition: &TableDef, predicates: &[Expr]) -> Vec<Condition> {
+    let parts = predicates.iter().flat_map(split_conjunction);
+    parts.flat_map(|part| conditions(definition, part)).collect()
 }
 
 /// Whether a predicate narrows what is noted.

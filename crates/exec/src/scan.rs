@@ -24,14 +24,14 @@ use datafusion::physical_plan::execution_plan::{
     Boundedness, EmissionType, ReplaceChildrenOptions, SchedulingType,
 };
 use datafusion::physical_plan::metrics::{
-    BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet, RecordOutput,
+    BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet, RecordOutput,
 };
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties};
 use firn_base::sync::{Arc, OnceLock};
 use firn_base::{Cell, ColumnId, Error, RowId, Snapshot, SqlState, SqlType, Value};
 use firn_storage::arrow::values_to_array;
-use firn_storage::{Guard, ScanBatch, Table, TableScan};
+use firn_storage::{Condition, Guard, ScanBatch, Table, TableScan};
 use firn_txn::catalog::{ConstraintKind, TableDef};
 use futures::Stream;
 use std::fmt;
@@ -145,8 +145,8 @@ impl TableProvider for FirnTable {
         TableType::Base
     }
 
-    /// Filters are only taken note of: they may lead to an index, and tell what is read. DataFusion still
-    /// applies them.
+    /// Filters are only taken note of: they may lead to an index, or past blocks, and tell what is read. DataFusion
+    /// still applies them.
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         let is_of_use = |filter: &Expr| {
             index_path::may_help(&self.definition, filter) || reads::narrows(&self.definition, filter)
@@ -167,7 +167,8 @@ impl TableProvider for FirnTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let path = index_path::choose(&self.definition, &self.table, filters);
         let partitions = if path.is_some() { 1 } else { state.config().target_partitions() };
-        Ok(Arc::new(ScanExec::new(self, projection, path, limit, partitions)?))
+        let conditions = reads::implied(&self.definition, filters);
+        Ok(Arc::new(ScanExec { conditions, ..ScanExec::new(self, projection, path, limit, partitions)? }))
     }
 }
 
@@ -181,6 +182,8 @@ pub(crate) struct ScanExec {
     schema: SchemaRef,
     /// The stretch of an index to read instead of the table; then there is one partition.
     path: Option<IndexPath>,
+    /// What those above will ask of the rows, as far as that may spare reading the table.
+    conditions: Vec<Condition>,
     /// How many rows each partition yields at most.
     fetch: Option<usize>,
     /// The cursor that partitions share, made by the first that is executed.
@@ -227,6 +230,7 @@ impl ScanExec {
             row_ids,
             schema,
             path,
+            conditions: Vec::new(),
             fetch,
             cursor: OnceLock::new(),
             properties: Arc::new(properties),
@@ -263,6 +267,7 @@ impl ScanExec {
             row_ids: self.row_ids,
             schema: Arc::clone(&self.schema),
             path: self.path.clone(),
+            conditions: self.conditions.clone(),
             fetch: self.fetch,
             cursor: OnceLock::new(),
             properties: Arc::clone(&self.properties),
@@ -338,7 +343,8 @@ impl ExecutionPlan for ScanExec {
             }
             None => {
                 let cursor = self.cursor.get_or_init(|| {
-                    Cursor(Arc::new(self.source.table.scan(scan.snapshot, &self.columns, self.row_ids)))
+                    let cursor = self.source.table.scan(scan.snapshot, &self.columns, self.row_ids);
+                    Cursor(Arc::new(cursor.under(&self.conditions)))
                 });
                 Source::Cursor(Arc::clone(&cursor.0))
             }
@@ -348,6 +354,7 @@ impl ExecutionPlan for ScanExec {
             context: scan,
             schema: Arc::clone(&self.schema),
             left: self.fetch.unwrap_or(usize::MAX),
+            passed_over: MetricBuilder::new(&self.metrics).counter("rows_passed_over", partition),
             metrics: BaselineMetrics::new(&self.metrics, partition),
         };
         Ok(Box::pin(cooperative(stream)))
@@ -421,6 +428,8 @@ struct ScanStream {
     context: Arc<ScanContext>,
     schema: SchemaRef,
     left: usize,
+    /// Rows of blocks that were not read because none of them could meet the conditions.
+    passed_over: Count,
     metrics: BaselineMetrics,
 }
 
@@ -437,6 +446,9 @@ impl ScanStream {
             self.left = 0;
             return Some(Err(crate::error::to_datafusion(cancelled())));
         };
+        if let Source::Cursor(cursor) = &self.source {
+            self.passed_over.add(cursor.rows_passed_over() as usize);
+        }
         let batch = next?;
         let mut columns: Vec<ArrayRef> = batch.columns;
         if let Some(row_ids) = batch.row_ids {

@@ -99,6 +99,36 @@ fn frozen_rows_leave_without_a_copy_and_stay_what_they_were() {
 }
 
 #[test]
+fn blocks_that_cannot_meet_a_condition_are_not_read() {
+    let database = freezing();
+    let mut connection = database.connect();
+    connection.execute("CREATE TABLE t (day date, amount numeric(12,2), name text)").unwrap();
+    let rows = "SELECT date '2026-01-01' + (n / 1000)::integer, n, CASE WHEN n % 7 > 0 THEN 'order ' || n END \
+                FROM generate_series(0, 99999) AS s(n)";
+    connection.execute(&format!("INSERT INTO t {rows}")).unwrap();
+    wait_until_frozen(&mut connection);
+    for (condition, count) in [
+        ("day BETWEEN '2026-02-01' AND '2026-02-03'", 3000),
+        ("day < '2026-01-01'", 0),
+        ("amount > 99000 AND amount <= 99001.00", 1),
+        ("name = 'order 100'", 1),
+        ("name LIKE 'border%'", 0),
+        ("name IS NOT NULL AND day = '2026-03-31'", 857),
+    ] {
+        let sql = format!("SELECT count(*) FROM t WHERE {condition}");
+        assert_eq!(one(&mut connection, &sql), Value::BigInt(count), "{condition}");
+        let plan = texts(&mut connection, &format!("EXPLAIN ANALYZE {sql}")).join("\n");
+        let passed_over = plan.split("rows_passed_over=").nth(1).expect("scans tell");
+        assert!(!passed_over.starts_with("0"), "{condition}: {plan}");
+    }
+    // Who writes to a block makes its zones void.
+    connection.execute("UPDATE t SET day = '2025-12-31' WHERE amount = 50000").unwrap();
+    assert_eq!(one(&mut connection, "SELECT count(*) FROM t WHERE day < '2026-01-01'"), Value::BigInt(1));
+    wait_until_frozen(&mut connection);
+    assert_eq!(one(&mut connection, "SELECT count(*) FROM t WHERE day < '2026-01-01'"), Value::BigInt(1));
+}
+
+#[test]
 fn rows_of_a_query_that_failed_midway_are_nobodys() {
     let mut connection = connection();
     connection.execute("CREATE TABLE t (a integer PRIMARY KEY, b integer)").unwrap();

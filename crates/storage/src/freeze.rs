@@ -9,7 +9,8 @@
 //! waits until every guard of that time has gone  (who saw the block hot has linked his record by then)
 //! sees no version, and no gap                    state not hot: thaws, by what it is
 //! cooling → freezing                               cooling → hot: the freezer's next step fails
-//!   strings gathered, views under NULLs cleared     freezing: asks, and waits until the freezer has stopped
+//!   strings gathered, views under NULLs cleared,    freezing: asks, and waits until the freezer has stopped
+//!   zones found
 //! freezing → frozen                                 frozen → hot: in place, or in a copy if the rows are held
 //! ```
 //! Readers are not concerned: freezing moves strings, of which they find either place, and a thaw copies what
@@ -29,6 +30,7 @@ use crate::layout::{RANGE_SLOTS, Unit};
 use crate::memory::Memory;
 use crate::shared::CountedMemory;
 use crate::state::{BlockEvent, BlockState, next};
+use crate::zone::{Condition, Zone};
 use crate::{Guard, Table, arrow};
 use arrow_array::types::Decimal128Type;
 use arrow_array::{ArrayRef, BinaryViewArray, BooleanArray, PrimitiveArray, StringViewArray, make_array};
@@ -45,8 +47,8 @@ const SLACK_PART: usize = 4;
 #[derive(Default)]
 pub(crate) struct Life {
     state: AtomicU8,
-    /// Held while the block is being frozen, thawed, or handed out.
-    turn: Mutex<()>,
+    /// Held while the block is being frozen, thawed, or handed out: the zones of its columns if it is frozen.
+    turn: Mutex<Box<[Zone]>>,
     /// Whether a writer waits for the freezer.
     wanted: AtomicBool,
     /// How many rows a frozen block has.
@@ -101,7 +103,7 @@ impl Block {
     /// Makes a cooling block canonical. The caller has waited since it began to cool until every guard of that
     /// time had gone.
     pub fn freeze(&self, guard: &Guard) -> Frozen {
-        let _turn = self.life.turn.lock();
+        let mut turn = self.life.turn.lock();
         if self.life.state() != BlockState::Cooling {
             return Frozen::Hot;
         }
@@ -120,7 +122,7 @@ impl Block {
         if !self.life.step(BlockState::Cooling, BlockEvent::VersionsGone) {
             return Frozen::Hot;
         }
-        if !self.tidy_strings(rows, guard) {
+        if !self.tidy_strings(rows, guard) || !self.find_zones(rows, &mut turn) {
             let hot = self.life.step(BlockState::Freezing, BlockEvent::Write);
             assert!(hot, "whoever wants a block that is being frozen waits for his turn");
             return Frozen::Hot;
@@ -280,20 +282,34 @@ impl Block {
         true
     }
 
+    /// Finds the zones of all columns. False if somebody wants to write.
+    fn find_zones(&self, rows: u32, zones: &mut Box<[Zone]>) -> bool {
+        let columns = 0..self.layout.columns.len() as u16;
+        *zones = columns
+            .map_while(|column| (!self.is_wanted()).then(|| self.zone(ColumnId(column), rows)))
+            .collect();
+        zones.len() == self.layout.columns.len()
+    }
+
     fn is_wanted(&self) -> bool {
         self.life.wanted.load(Ordering::Relaxed)
     }
 
-    /// The rows, if the block is frozen, to keep as long as one likes.
-    pub fn hand_out(&self, strings: bool) -> Option<FrozenRows> {
+    /// The rows, to keep as long as one likes, if the block is frozen.
+    pub fn hand_out(&self, strings: bool, conditions: &[Condition]) -> HandedOut {
         if self.life.state() != BlockState::Frozen {
-            return None;
+            return HandedOut::NotFrozen;
         }
-        let _turn = self.life.turn.lock();
+        let zones = self.life.turn.lock();
         if self.life.state() != BlockState::Frozen {
-            return None;
+            return HandedOut::NotFrozen;
         }
-        Some(FrozenRows {
+        // Of a block that has given up its rows they are of no account, if there are any.
+        let zone = |condition: &Condition| zones.get(condition.column.index());
+        if conditions.iter().any(|condition| zone(condition).is_some_and(|zone| !zone.may_meet(condition))) {
+            return HandedOut::NothingMeets;
+        }
+        HandedOut::Rows(FrozenRows {
             memory: self.rows.hold().expect("a block has memory"),
             heap: if strings { self.heap.arrow_buffers(false).into() } else { [].into() },
             rows: self.life.rows.load(Ordering::Relaxed),
@@ -347,6 +363,16 @@ pub struct BlockUsage {
     pub free: u32,
     /// Bytes of rows, strings, and where version chains begin.
     pub bytes: u64,
+}
+
+/// What a block gives out of itself.
+pub(crate) enum HandedOut {
+    /// Nothing: somebody may be writing to it.
+    NotFrozen,
+    /// It is frozen, and none of its rows meets all conditions.
+    NothingMeets,
+    /// All rows.
+    Rows(FrozenRows),
 }
 
 /// The rows of a frozen block as they were when they were handed out.

@@ -35,6 +35,7 @@ pub mod state;
 mod undo;
 mod version;
 mod walk;
+mod zone;
 
 pub use attic::Attic;
 pub use budget::{Held, MemoryBudget, Pressure, print_bytes};
@@ -51,3 +52,4 @@ pub use state::BlockState;
 pub use table::{ColumnSpec, Found, Move, Restored, Table, TableOptions, TableUsage};
 pub use typed::{Field, Misfit, Projection, Row, Rows, Str, Text, Vectors};
 pub use write_set::{Changed, Mark, Retired, WriteSet};
+pub use zone::Condition;

@@ -3,8 +3,10 @@
 
 use crate::block::{Block, RawCell};
 use crate::copy::{append, append_pairs};
+use crate::freeze::{FrozenRows, HandedOut};
 use crate::layout::{RANGE_SLOTS, Unit};
 use crate::walk::{Sink, Walk};
+use crate::zone::Condition;
 use crate::{Guard, Table, arrow, spare};
 use arrow_array::types::Decimal128Type;
 use arrow_array::{
@@ -39,6 +41,10 @@ pub struct TableScan {
     snapshot: Snapshot,
     columns: Box<[ColumnId]>,
     row_ids: bool,
+    /// Rows that do not meet all of them need not be given.
+    conditions: Box<[Condition]>,
+    /// How many rows were passed over because of them.
+    passed_over: AtomicU64,
     blocks: u64,
     /// Rows of a batch at most.
     batch_rows: u32,
@@ -65,8 +71,20 @@ impl TableScan {
             snapshot,
             columns: columns.into(),
             row_ids,
+            conditions: Box::default(),
+            passed_over: AtomicU64::new(0),
             next: AtomicU64::new(0),
         }
+    }
+
+    /// Passes over blocks of which it knows that no row meets all conditions. Others are given whole.
+    pub fn under(self, conditions: &[Condition]) -> TableScan {
+        TableScan { conditions: conditions.into(), ..self }
+    }
+
+    /// How many rows it has passed over since this was last asked.
+    pub fn rows_passed_over(&self) -> u64 {
+        self.passed_over.swap(0, Ordering::Relaxed)
     }
 
     /// Not for batches but for [`TableScan::next_block`], of which each takes a whole block.
@@ -144,10 +162,26 @@ impl TableScan {
         }
     }
 
-    /// Rows of a frozen block, uncopied.
-    fn frozen(&self, block: &Block, first: u32, end: u32) -> Option<ScanBatch> {
+    fn read(&self, block: &Block, first: u32, end: u32, guard: &Guard) -> Option<ScanBatch> {
+        debug_assert!(end - first <= RANGES_PER_BATCH * RANGE_SLOTS);
         let is_string = |column: &ColumnId| block.layout.column(*column).unit() == Unit::View;
-        let frozen = block.hand_out(self.columns.iter().any(is_string))?;
+        match block.hand_out(self.columns.iter().any(is_string), &self.conditions) {
+            HandedOut::Rows(frozen) => return self.frozen(&frozen, block, first, end),
+            HandedOut::NothingMeets => {
+                self.passed_over.fetch_add(u64::from(end - first), Ordering::Relaxed);
+                return None;
+            }
+            HandedOut::NotFrozen => {}
+        }
+        let mut gather = self.gather(block, end - first);
+        let mut walk = self.walk(block, guard);
+        walk.rows(first, end, &mut gather);
+        walk.finish();
+        gather.finish()
+    }
+
+    /// Rows of a frozen block, uncopied.
+    fn frozen(&self, frozen: &FrozenRows, block: &Block, first: u32, end: u32) -> Option<ScanBatch> {
         let end = end.min(frozen.rows);
         let rows = end.checked_sub(first).filter(|rows| *rows > 0)?;
         Some(ScanBatch {
@@ -157,18 +191,6 @@ impl TableScan {
                 .row_ids
                 .then(|| (first..end).map(|slot| block.row(Slot(slot)).to_bits()).collect::<Vec<_>>().into()),
         })
-    }
-
-    fn read(&self, block: &Block, first: u32, end: u32, guard: &Guard) -> Option<ScanBatch> {
-        debug_assert!(end - first <= RANGES_PER_BATCH * RANGE_SLOTS);
-        if let Some(frozen) = self.frozen(block, first, end) {
-            return Some(frozen);
-        }
-        let mut gather = self.gather(block, end - first);
-        let mut walk = self.walk(block, guard);
-        walk.rows(first, end, &mut gather);
-        walk.finish();
-        gather.finish()
     }
 }
 

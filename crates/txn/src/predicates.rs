@@ -20,7 +20,8 @@
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, ColumnSet, Error, Result, RowId, Snapshot, TableId, Time};
 use firn_storage::{
-    Attic, Changed, Guard, Index, IndexId, KeyBuffer, Retired, Table, pin, summary, summary_is_exact,
+    Attic, Changed, Condition, Guard, Index, IndexId, KeyBuffer, Retired, Table, pin, summary,
+    summary_is_exact,
 };
 use smallvec::SmallVec;
 use std::collections::HashSet;
@@ -54,17 +55,6 @@ pub enum Granularity {
 
 /// More write sets than these are likely to have changed some row more than once.
 const SEVERAL: usize = 16;
-
-/// A condition on one column: that it is not NULL and its [`summary`] lies within bounds, both included.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Condition {
-    /// Which column.
-    pub column: ColumnId,
-    /// The least summary.
-    pub low: u64,
-    /// The greatest.
-    pub high: u64,
-}
 
 /// What a transaction has read so far.
 #[derive(Debug, Default)]

@@ -8,7 +8,7 @@ use crate::catalog::Catalog;
 use crate::ddl::{Action, Ddl};
 use crate::deferred::{Deferred, DeferredMark};
 use crate::engine::{Engine, keep_redo, wait_until};
-use crate::predicates::{Condition, PredicateLog, ReadMark};
+use crate::predicates::{PredicateLog, ReadMark};
 use arrow_array::ArrayRef;
 use firn_base::sync::{Arc, OnceLock};
 use firn_base::{
@@ -16,8 +16,8 @@ use firn_base::{
 };
 use firn_log::RedoBuffer;
 use firn_storage::{
-    ColumnSpec, Found, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, MemoryBudget, Move, Pressure,
-    RowLock, Table, WriteSet, is_long_string, pin,
+    ColumnSpec, Condition, Found, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, MemoryBudget, Move,
+    Pressure, RowLock, Table, WriteSet, is_long_string, pin,
 };
 use smallvec::SmallVec;
 use std::cell::RefCell;
