@@ -10,6 +10,7 @@ use firn_base::{ColumnId, Error, Result, SqlState, SqlType};
 use firn_storage::{ColumnSpec, Index, IndexColumn, IndexSpec, Table};
 use firn_txn::catalog::{
     ColumnDef, ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, Oid, TableDef,
+    TableSettings,
 };
 use firn_txn::{Catalog, Engine};
 use std::fmt::Write;
@@ -188,6 +189,7 @@ impl TableSchema {
             constraints,
             indexes,
             storage: storage.0,
+            settings: TableSettings::default(),
         };
         transaction.catalog_mut()?.tables.insert(oid, Arc::new(definition));
         let ticket = transaction.commit()?;

@@ -99,6 +99,60 @@ fn frozen_rows_leave_without_a_copy_and_stay_what_they_were() {
 }
 
 #[test]
+fn tables_are_frozen_after_a_time_of_their_own() {
+    for (database, own, others) in [
+        (freezing(), "'never'", "frozen"),
+        (
+            Database::open_with(crate::Config { freeze_after: None, ..crate::Config::default() }).unwrap(),
+            "0",
+            "hot",
+        ),
+    ] {
+        let mut connection = database.connect();
+        let mut run = |sql: &str| connection.execute(sql).map(drop);
+        run("CREATE TABLE a AS SELECT n FROM generate_series(1, 10) AS s(n)").unwrap();
+        run(&format!("CREATE TABLE b WITH (freeze_after = {own}, fillfactor = 70) AS SELECT * FROM a"))
+            .unwrap();
+        run(&format!("CREATE TABLE c (n integer) WITH (freeze_after = {own})")).unwrap();
+        run("INSERT INTO c SELECT * FROM a").unwrap();
+        run("CREATE TABLE d AS SELECT * FROM a").unwrap();
+        run(&format!("ALTER TABLE d SET (freeze_after = {own}, autovacuum_enabled = off)")).unwrap();
+        run("UPDATE d SET n = n + 1").unwrap();
+        // A round may still have them cooling.
+        let states = "SELECT string_agg(relname || ' ' || replace(state, 'cooling', 'hot'), ', ' ORDER BY relname) \
+                      FROM firn_blocks";
+        let own_state = if others == "hot" { "frozen" } else { "hot" };
+        let wait_for = |of_d: &str| {
+            let expected = format!("a {others}, b {own_state}, c {own_state}, d {of_d}");
+            let mut other = database.connect();
+            while texts(&mut other, states) != [expected.as_str()] {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        wait_for(own_state);
+        let options = "SELECT coalesce(array_to_string(reloptions, ';'), '') FROM pg_class \
+                       WHERE relname IN ('a', 'd') ORDER BY relname";
+        let own = own.trim_matches('\'');
+        assert_eq!(texts(&mut connection, options), ["".to_owned(), format!("freeze_after={own}")]);
+        // As all others again.
+        connection.execute("ALTER TABLE d RESET (freeze_after)").unwrap();
+        connection.execute("UPDATE d SET n = n + 1").unwrap();
+        wait_for(others);
+
+        for (wrong, message) in [
+            ("freeze_later = 1", "unrecognized parameter \"freeze_later\""),
+            ("freeze_after = 'soon'", "invalid value for parameter \"freeze_after\": \"soon\""),
+            ("freeze_after = -1", "invalid value for parameter \"freeze_after\": \"-1\""),
+            ("freeze_after", "invalid value for parameter \"freeze_after\": \"true\""),
+        ] {
+            let error = connection.execute(&format!("ALTER TABLE a SET ({wrong})")).unwrap_err();
+            assert_eq!((error.state(), error.message()), (SqlState::INVALID_PARAMETER_VALUE, message));
+            assert!(error.hint().is_some());
+        }
+    }
+}
+
+#[test]
 fn blocks_that_cannot_meet_a_condition_are_not_read() {
     let database = freezing();
     let mut connection = database.connect();

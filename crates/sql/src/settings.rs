@@ -550,7 +550,8 @@ pub fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-fn duration_ms(text: &str) -> Option<i64> {
+/// A time with one of PostgreSQL's units, in milliseconds if it has none.
+pub(crate) fn duration_ms(text: &str) -> Option<i64> {
     let text = text.trim();
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
@@ -613,7 +614,7 @@ fn kilobytes(text: &str) -> Option<i64> {
 }
 
 /// In the largest unit that says it without a fraction, as PostgreSQL does.
-fn print_duration(ms: i64) -> String {
+pub(crate) fn print_duration(ms: i64) -> String {
     for (unit, factor) in [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000)] {
         if ms > 0 && ms % factor == 0 {
             return format!("{}{unit}", ms / factor);

@@ -287,6 +287,15 @@ impl ObjectKind {
     }
 }
 
+/// A storage parameter of a table.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Parameter {
+    /// Its name, folded.
+    pub name: String,
+    /// What it is to be; nothing means that it is to be on.
+    pub value: Option<String>,
+}
+
 /// A change of a table.
 #[derive(Clone, Debug)]
 pub enum TableOperation {
@@ -297,6 +306,10 @@ pub enum TableOperation {
         /// When it is to be tested.
         characteristics: Option<ast::ConstraintCharacteristics>,
     },
+    /// SET (…)
+    Set(Vec<Parameter>),
+    /// RESET (…)
+    Reset(Vec<String>),
     /// Everything else.
     Tree(Box<ast::AlterTableOperation>),
 }
@@ -323,6 +336,8 @@ pub enum Ddl {
         columns: Vec<String>,
         /// Where the rows come from.
         query: Box<ast::Query>,
+        /// WITH (…)
+        parameters: Vec<Parameter>,
         /// False with WITH NO DATA.
         with_data: bool,
     },
@@ -426,6 +441,8 @@ pub struct CreateTable {
     pub tree: ast::CreateTable,
     /// LIKE among the columns.
     pub likes: Vec<Like>,
+    /// WITH (…)
+    pub parameters: Vec<Parameter>,
 }
 
 /// LIKE in CREATE TABLE: the columns of another table.

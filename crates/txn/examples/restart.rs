@@ -7,7 +7,7 @@ use firn_base::clock::now;
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, Result, RowId, SqlType};
 use firn_storage::{ColumnSpec, Table};
-use firn_txn::catalog::{ColumnDef, IndexColumnDef, IndexDef, Oid, TableDef};
+use firn_txn::catalog::{ColumnDef, IndexColumnDef, IndexDef, Oid, TableDef, TableSettings};
 use firn_txn::{Config, Engine, pin};
 
 const TYPES: [SqlType; 6] = [
@@ -50,6 +50,7 @@ fn create(engine: &Arc<Engine>) -> Result<Arc<Table>> {
         constraints: vec![],
         indexes: vec![index],
         storage: storage.0,
+        settings: TableSettings::default(),
     };
     tx.catalog_mut()?.tables.insert(oid, Arc::new(definition));
     engine.wait(tx.commit()?)?;

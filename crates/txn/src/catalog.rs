@@ -9,6 +9,7 @@ use firn_storage::{ColumnSpec, IndexColumn, IndexId, IndexSpec, Table};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// The id of a catalog object, unique in the database, never reused; PostgreSQL's oid. Ours begin
 /// at [`Oid::FIRST_USER`].
@@ -193,6 +194,43 @@ pub struct TableDef {
     pub indexes: Vec<IndexDef>,
     /// The physical table.
     pub storage: u32,
+    /// What was said of it alone.
+    #[serde(default, skip_serializing_if = "TableSettings::is_empty")]
+    pub settings: TableSettings,
+}
+
+/// What was said of a table alone, where it differs from what the engine does with all.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct TableSettings {
+    /// When its blocks are frozen; otherwise as [`Config::freeze_after`](crate::Config::freeze_after) says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freeze_after: Option<FreezeAfter>,
+}
+
+impl TableSettings {
+    /// Whether nothing was said.
+    pub fn is_empty(&self) -> bool {
+        *self == TableSettings::default()
+    }
+}
+
+/// When blocks of a table are frozen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub enum FreezeAfter {
+    /// Not at all.
+    Never,
+    /// When nobody has written to them for so many milliseconds.
+    Milliseconds(u32),
+}
+
+impl FreezeAfter {
+    /// How long nobody must have written to a block; `None` for never.
+    pub fn duration(self) -> Option<Duration> {
+        match self {
+            FreezeAfter::Never => None,
+            FreezeAfter::Milliseconds(count) => Some(Duration::from_millis(count.into())),
+        }
+    }
 }
 
 impl TableDef {
@@ -551,6 +589,7 @@ mod tests {
             constraints: vec![],
             indexes: vec![],
             storage: 3,
+            settings: TableSettings::default(),
         };
         changed.tables.insert(table.oid, Arc::new(table.clone()));
         let marks = IdMarks { next_oid: 20001, next_table: 4 };

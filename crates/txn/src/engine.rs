@@ -649,14 +649,14 @@ impl Engine {
             store.checkpoint_if_due(self, log, self.config.checkpoint_after_bytes);
         }
         let drops = self.forget_dropped_tables();
-        let freezes = self.config.freeze_after.is_some_and(|after| self.freeze(after) == Progress::Working);
+        let freezes = self.freezer.work(self, self.config.freeze_after) == Progress::Working;
         collected || drops || freezes
     }
 
-    /// Does some of what freezes blocks that nobody has written to for so long. The background thread calls this
-    /// unless [`Config::freeze_after`] says never.
+    /// Does some of what freezes blocks that nobody has written to for so long, as the background thread does with
+    /// [`Config::freeze_after`]. Tables may have another time of their own.
     pub fn freeze(self: &Arc<Self>, freeze_after: Duration) -> Progress {
-        self.freezer.work(self, freeze_after)
+        self.freezer.work(self, Some(freeze_after))
     }
 
     /// Lets go of dropped tables that nobody sees any more; whether any had been dropped.

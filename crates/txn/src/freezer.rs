@@ -2,7 +2,7 @@
 //!
 //! It goes in rounds. At the beginning of a round every hot block begins to *cool*: whoever writes to one takes
 //! that back, so that what still cools at the end of the round has not been written to for as long as that took
-//! ([`Config::freeze_after`](crate::Config::freeze_after)). So a transaction does no more for this than to look at
+//! ([`Config::freeze_after`](crate::Config::freeze_after), or what was said of the table alone). So a transaction does no more for this than to look at
 //! the state of the blocks it writes to, which it does anyway.
 //!
 //! Blocks are frozen a few at a time, so that the collector, which has the same thread, is not kept waiting. At the
@@ -11,11 +11,13 @@
 //! runs that began more than a moment ago that does not happen: the old places would have to stay for it, and if it
 //! went on to change a row that has moved it would have a conflict with nobody that it knows of.
 
+use crate::catalog::{Catalog, FreezeAfter, TableDef};
 use crate::engine::Engine;
 use crate::transaction::Isolation;
 use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
-use firn_base::{BlockNumber, Result, clock};
+use firn_base::{BlockNumber, Result, TableId, clock};
 use firn_storage::{Frozen, Move, Table, pin};
+use std::collections::HashMap;
 use std::time::Duration;
 use std::vec::IntoIter;
 
@@ -31,24 +33,42 @@ const MOVED_AT_ONCE: usize = if MODELLED { 2 } else { 1024 };
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Freezer(Mutex<Option<Round>>);
+pub(crate) struct Freezer(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// None is for the same time as another.
+    rounds: Vec<Round>,
+    times: Option<Times>,
+}
+
+/// Times after which tables have their blocks frozen that were given one of their own.
+struct Times {
+    /// What says so.
+    catalog: Arc<Catalog>,
+    by_table: HashMap<TableId, FreezeAfter>,
+    /// Each once.
+    all: Vec<Duration>,
+}
 
 /// Who began longer ago than this may be in the middle of something, and shall find all rows where they were. What
 /// is known of the ages is some milliseconds old.
 const A_MOMENT: Duration = if MODELLED { Duration::MAX } else { Duration::from_millis(50) };
 
 /// How far a call of [`Freezer::work`] has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Progress {
     /// There was nothing to do yet.
     Waiting,
+    /// A round is over.
+    Done,
     /// Something was done, and there is more.
     Working,
-    /// The round is over.
-    Done,
 }
 
 struct Round {
+    /// How long nobody must have written.
+    after: Duration,
     begun: clock::Instant,
     cooling: Vec<Cooling>,
     /// Rows of a table that are to be moved.
@@ -68,26 +88,48 @@ struct Cooling {
 }
 
 impl Freezer {
-    /// Goes on with the round, which ends when it has lasted for `freeze_after`, or begins one.
-    pub fn work(&self, engine: &Arc<Engine>, freeze_after: Duration) -> Progress {
-        let mut current = self.0.lock();
-        let Some(round) = &mut *current else {
-            *current = Some(Round::begin(engine.tables()));
-            return Progress::Waiting;
-        };
-        if round.begun.elapsed() < freeze_after || !round.quiet.load(Ordering::SeqCst) {
-            return Progress::Waiting;
+    /// Goes on with the rounds, each of which ends when it has lasted for as long as nobody must have written, and
+    /// begins those that are missing: one of all tables that have no time of their own, and one for each such time.
+    pub fn work(&self, engine: &Arc<Engine>, freeze_after: Option<Duration>) -> Progress {
+        let State { rounds, times } = &mut *self.0.lock();
+        let mut progress = Progress::Waiting;
+        rounds.retain_mut(|round| {
+            let next = round.work(engine);
+            progress = progress.max(next);
+            next != Progress::Done
+        });
+        let catalog = engine.catalog();
+        if !times.as_ref().is_some_and(|times| Arc::ptr_eq(&times.catalog, &catalog)) {
+            *times = Some(Times::of(catalog));
         }
-        if !round.freeze_some(engine) {
-            return Progress::Working;
+        let times = times.as_ref().expect("just found");
+        for after in freeze_after.iter().chain(&times.all) {
+            if rounds.iter().all(|round| round.after != *after) {
+                let has_it = |table: &Arc<Table>| match times.by_table.get(&table.id()) {
+                    Some(own) => own.duration() == Some(*after),
+                    None => freeze_after == Some(*after),
+                };
+                let tables = engine.tables().into_iter().filter(has_it);
+                rounds.push(Round::begin(tables, *after));
+            }
         }
-        *current = None;
-        Progress::Done
+        progress
+    }
+}
+
+impl Times {
+    fn of(catalog: Arc<Catalog>) -> Times {
+        let own = |table: &Arc<TableDef>| table.settings.freeze_after.map(|own| (table.storage(), own));
+        let by_table: HashMap<TableId, FreezeAfter> = catalog.tables.values().filter_map(own).collect();
+        let mut all: Vec<Duration> = by_table.values().filter_map(|own| own.duration()).collect();
+        all.sort_unstable();
+        all.dedup();
+        Times { catalog, by_table, all }
     }
 }
 
 impl Round {
-    fn begin(tables: Vec<Arc<Table>>) -> Round {
+    fn begin(tables: impl Iterator<Item = Arc<Table>>, after: Duration) -> Round {
         let mut cooling = Vec::new();
         for table in tables {
             let mut blocks = Vec::new();
@@ -102,7 +144,17 @@ impl Round {
         let told = quiet.clone();
         guard.defer(move || told.store(true, Ordering::SeqCst));
         guard.flush();
-        Round { begun: clock::now(), cooling, moving: None, quiet }
+        Round { after, begun: clock::now(), cooling, moving: None, quiet }
+    }
+
+    fn work(&mut self, engine: &Arc<Engine>) -> Progress {
+        if self.begun.elapsed() < self.after || !self.quiet.load(Ordering::SeqCst) {
+            Progress::Waiting
+        } else if self.freeze_some(engine) {
+            Progress::Done
+        } else {
+            Progress::Working
+        }
     }
 
     /// Freezes some blocks, or moves some rows. Whether there is nothing left to do.

@@ -20,7 +20,7 @@
 //! # let table = tx.table(storage);
 //! # tx.create_index(&table, IndexSpec { id: index.id(), name: index.name.clone(), columns: vec![part], unique: true })?;
 //! # let oid = engine.allocate_oid();
-//! # tx.catalog_mut()?.tables.insert(oid, std::sync::Arc::new(TableDef { oid, schema: Oid::PUBLIC, name: "accounts".into(), columns: vec![column("id"), column("balance")], constraints: vec![], indexes: vec![index], storage: storage.0 }));
+//! # tx.catalog_mut()?.tables.insert(oid, std::sync::Arc::new(TableDef { oid, schema: Oid::PUBLIC, name: "accounts".into(), columns: vec![column("id"), column("balance")], constraints: vec![], indexes: vec![index], storage: storage.0, settings: Default::default() }));
 //! # engine.wait(tx.commit()?)?;
 //! // CREATE TABLE accounts (id integer PRIMARY KEY, balance integer NOT NULL)
 //! let accounts = TableAccess::open(&engine, "accounts")?;

@@ -1,6 +1,6 @@
 //! ALTER: tables column by column, and names.
 
-use super::{Context, already_exists, column, constraint, drop, index, rewrite, sequence, view};
+use super::{Context, already_exists, column, constraint, drop, index, parameter, rewrite, sequence, view};
 use crate::data_type::sql_type;
 use crate::names::{NAME_BYTES, Relation, missing_relation};
 use crate::statement::{Behavior, ObjectKind, QualifiedName, TableOperation, fold, quote_ident};
@@ -34,6 +34,14 @@ pub(super) fn table(
             TableOperation::AlterConstraint { name, characteristics } => {
                 context.refuse_pending(&table, "ALTER TABLE")?;
                 constraint::alter(context, table, name, characteristics)?;
+            }
+            TableOperation::Set(parameters) => {
+                let settings = parameter::set(table.settings, parameters)?;
+                context.put_table(TableDef { settings, ..table })?;
+            }
+            TableOperation::Reset(names) => {
+                let settings = parameter::reset(table.settings, names)?;
+                context.put_table(TableDef { settings, ..table })?;
             }
             TableOperation::Tree(operation) => operate(context, table, operation)?,
         }

@@ -1,11 +1,11 @@
 //! CREATE SCHEMA, CREATE TABLE, CREATE TABLE AS.
 
-use super::{Context, already_exists, column, constraint, like, modifier, rewrite, sequence};
+use super::{Context, already_exists, column, constraint, like, modifier, parameter, rewrite, sequence};
 use crate::statement::{CreateTable, ObjectKind, QualifiedName, qualified_name};
 use datafusion::sql::sqlparser::ast;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType};
-use firn_txn::catalog::{ColumnDef, Oid, SchemaDef, TableDef};
+use firn_txn::catalog::{ColumnDef, Oid, SchemaDef, TableDef, TableSettings};
 
 /// The most columns of a table, as in PostgreSQL.
 const MOST_COLUMNS: usize = 1600;
@@ -65,12 +65,13 @@ fn refuse_duplicates<'n>(columns: impl Iterator<Item = &'n str>) -> Result<()> {
 
 /// CREATE TABLE
 pub(super) fn table(context: &mut Context<'_>, create: &CreateTable) -> Result<()> {
-    let CreateTable { tree: create, likes } = create;
+    let CreateTable { tree: create, likes, parameters } = create;
     if create.inherits.is_some() || create.partition_of.is_some() || create.partition_by.is_some() {
         return Err(Error::unsupported("table inheritance and partitioning")
             .with_hint("One table holds as many rows as memory does."));
     }
     let name = qualified_name(&create.name)?;
+    let settings = parameter::settings_of(parameters)?;
     let Some(schema) = place(context, &name, create.if_not_exists)? else { return Ok(()) };
     let mut parts = Vec::with_capacity(create.columns.len());
     let mut constraints = create.constraints.clone();
@@ -107,7 +108,7 @@ pub(super) fn table(context: &mut Context<'_>, create: &CreateTable) -> Result<(
         }
     }
     let columns: Vec<ColumnDef> = parts.into_iter().map(|part| part.column).collect();
-    let mut table = add(context, oid, schema, &name.name, columns)?;
+    let mut table = add(context, oid, schema, &name.name, columns, settings)?;
     for (source, like) in &sources {
         like::constraints(context, &mut table, source, like)?;
     }
@@ -131,6 +132,7 @@ fn add(
     schema: Oid,
     name: &str,
     columns: Vec<ColumnDef>,
+    settings: TableSettings,
 ) -> Result<TableDef> {
     // The catalog first: whoever loses the race for the DDL lock should leave nothing behind.
     context.catalog_mut()?;
@@ -143,6 +145,7 @@ fn add(
         constraints: Vec::new(),
         indexes: Vec::new(),
         storage,
+        settings,
     };
     context.put_table(table.clone())?;
     Ok(table)
@@ -155,6 +158,7 @@ pub(super) fn table_as(
     if_not_exists: bool,
     names: &[String],
     query: &ast::Query,
+    settings: TableSettings,
     with_data: bool,
 ) -> Result<Option<u64>> {
     let Some(schema) = place(context, name, if_not_exists)? else { return Ok(None) };
@@ -172,7 +176,7 @@ pub(super) fn table_as(
         })
         .collect();
     let oid = context.allocate();
-    let table = add(context, oid, schema, &name.name, definitions)?;
+    let table = add(context, oid, schema, &name.name, definitions, settings)?;
     let mut rows = 0;
     if with_data && !columns.is_empty() {
         context.query_for_insert(query, &columns, |context, batch| {

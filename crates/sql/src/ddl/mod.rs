@@ -12,6 +12,7 @@ mod drop;
 mod index;
 mod like;
 mod modifier;
+pub(crate) mod parameter;
 mod rewrite;
 mod sequence;
 mod view;
@@ -46,8 +47,9 @@ pub fn execute(context: &mut Context<'_>, ddl: &Ddl) -> Result<Option<u64>> {
     match ddl {
         Ddl::CreateSchema { name, if_not_exists } => create::schema(context, name, *if_not_exists)?,
         Ddl::CreateTable(table) => create::table(context, table)?,
-        Ddl::CreateTableAs { name, if_not_exists, columns, query, with_data } => {
-            return create::table_as(context, name, *if_not_exists, columns, query, *with_data);
+        Ddl::CreateTableAs { name, if_not_exists, columns, query, parameters, with_data } => {
+            let settings = parameter::settings_of(parameters)?;
+            return create::table_as(context, name, *if_not_exists, columns, query, settings, *with_data);
         }
         Ddl::CreateView { name, or_replace, columns, query } => {
             view::create(context, name, *or_replace, columns, query)?;

@@ -186,13 +186,18 @@ impl Words<'_> {
         Ok(items)
     }
 
-    fn column_list(&mut self) -> Result<Option<Vec<String>>> {
-        if !self.symbol(&Token::LParen) {
-            return Ok(None);
-        }
-        let columns = self.list(Self::identifier)?;
+    fn parenthesized<T>(&mut self, item: impl FnMut(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        self.expect_symbol(&Token::LParen)?;
+        let items = self.list(item)?;
         self.expect_symbol(&Token::RParen)?;
-        Ok(Some(columns))
+        Ok(items)
+    }
+
+    fn column_list(&mut self) -> Result<Option<Vec<String>>> {
+        match self.parser.peek_token_ref().token {
+            Token::LParen => self.parenthesized(Self::identifier).map(Some),
+            _ => Ok(None),
+        }
     }
 
     fn string(&mut self) -> Result<String> {
@@ -489,8 +494,13 @@ impl Words<'_> {
                 let tokens = table::without_deferral_of_checks(self.rest())?;
                 let mut words = Words { source: self.source, parser: new_parser(&tokens), tokens: &tokens };
                 let operations = words.list(|words| {
-                    if words.peek_is("set") && words.parser.peek_nth_token_ref(1).token == Token::LParen {
-                        return Err(unsupported("storage parameters", "Leave SET (…) out."));
+                    if words.parser.peek_nth_token_ref(1).token == Token::LParen {
+                        if words.word("set") {
+                            return words.parenthesized(Words::parameter).map(TableOperation::Set);
+                        }
+                        if words.word("reset") {
+                            return words.parenthesized(Words::parameter_name).map(TableOperation::Reset);
+                        }
                     }
                     if words.words(&["alter", "constraint"]) {
                         let name = words.identifier()?;

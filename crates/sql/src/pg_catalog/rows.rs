@@ -199,6 +199,10 @@ fn pg_class(source: &Source) -> Vec<Row> {
             let is_check =
                 |constraint: &&ConstraintDef| matches!(constraint.kind, ConstraintKind::Check { .. });
             let checks = table.constraints.iter().filter(is_check).count();
+            let options = crate::ddl::parameter::options(&table.settings);
+            if !options.is_empty() {
+                row.push(("reloptions", Cell::Texts(options)));
+            }
             row.push(("relchecks", Cell::Integer(checks as i64)));
             row.push(("relhasindex", Cell::Boolean(!table.indexes.is_empty())));
             // PostgreSQL checks foreign keys by triggers, and psql asks about the ones only of tables

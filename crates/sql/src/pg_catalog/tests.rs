@@ -10,7 +10,7 @@ use firn_base::sync::Arc;
 use firn_exec::query::{RunOptions, run};
 use firn_txn::catalog::{
     ColumnDef, ConstraintDef, ConstraintKind, Deferral, Identity, IndexColumnDef, IndexDef, Oid,
-    ReferentialAction, SchemaDef, SequenceDef, TableDef, ViewDef,
+    ReferentialAction, SchemaDef, SequenceDef, TableDef, TableSettings, ViewDef,
 };
 use firn_txn::{Catalog, Config, Engine};
 
@@ -61,6 +61,7 @@ fn catalog() -> Catalog {
             index(16388, "parent_name_key", &[(1, false)], true),
         ],
         storage: 1,
+        settings: TableSettings::default(),
     };
     let mut identity = column("b", SqlType::BigInt, true, None);
     identity.identity = Some(Identity::Always);
@@ -95,6 +96,7 @@ fn catalog() -> Catalog {
             index(16413, "child_p", &[(2, true), (3, false)], false),
         ],
         storage: 2,
+        settings: TableSettings::default(),
     };
     let view = ViewDef {
         oid: Oid(16414),

@@ -8,7 +8,8 @@ use firn_exec::{RunOptions, run};
 use firn_sql::bind::{Binder, SessionFacts, columns_of};
 use firn_storage::{ColumnSpec, IndexColumn, IndexSpec};
 use firn_txn::catalog::{
-    ColumnDef, ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, Oid, TableDef, ViewDef,
+    ColumnDef, ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, Oid, TableDef,
+    TableSettings, ViewDef,
 };
 use firn_txn::{Config, Engine};
 
@@ -90,6 +91,7 @@ impl Database {
             constraints: vec![key],
             indexes: vec![index],
             storage: storage.0,
+            settings: TableSettings::default(),
         };
         transaction.catalog_mut().expect("nobody else runs DDL").tables.insert(oid, Arc::new(definition));
         let guard = firn_storage::pin();

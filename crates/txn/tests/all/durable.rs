@@ -7,6 +7,7 @@ use firn_log::LogOptions;
 use firn_storage::{ColumnSpec, KeyBuffer, Table, arrow};
 use firn_txn::catalog::{
     ColumnDef, ConstraintDef, ConstraintKind, Deferral, IndexColumnDef, IndexDef, Oid, SequenceDef, TableDef,
+    TableSettings,
 };
 use firn_txn::{Config, Engine, Transaction, pin};
 use std::collections::BTreeMap;
@@ -70,6 +71,7 @@ pub fn create_table(tx: &mut Transaction, name: &str, columns: &[(SqlType, bool)
         }],
         indexes: vec![index_definition(index, &format!("{name}_pkey"), 0, true)],
         storage: storage.0,
+        settings: TableSettings::default(),
     };
     let table = tx.table(storage);
     tx.create_index(&table, definition.indexes[0].spec(&table)).unwrap();

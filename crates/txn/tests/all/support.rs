@@ -3,7 +3,7 @@
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, Result, RowId, SqlType};
 use firn_storage::{ColumnSpec, Index, IndexColumn, IndexSpec, KeyBuffer, Table};
-use firn_txn::catalog::{ColumnDef, Deferral, IndexColumnDef, IndexDef, Oid, TableDef};
+use firn_txn::catalog::{ColumnDef, Deferral, IndexColumnDef, IndexDef, Oid, TableDef, TableSettings};
 use firn_txn::{Columns, Config, Engine, Guard, Key, RowLock, Str, TableAccess, Text, Transaction, pin};
 use std::ops::Bound;
 use std::time::Duration;
@@ -246,6 +246,7 @@ fn describe(engine: &Engine, setup: &mut Transaction, accounts: &Table, index: I
         constraints: vec![],
         indexes: vec![index],
         storage: accounts.id().0,
+        settings: TableSettings::default(),
     };
     setup.catalog_mut().unwrap().tables.insert(oid, Arc::new(table));
 }

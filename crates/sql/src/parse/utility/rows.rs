@@ -31,6 +31,7 @@ impl Words<'_> {
                     if_not_exists: false,
                     columns: Vec::new(),
                     query,
+                    parameters: Vec::new(),
                     with_data: true,
                 }))),
                 None => Ok(Statement::Query(query)),

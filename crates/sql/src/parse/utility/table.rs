@@ -3,7 +3,7 @@
 use super::{Words, is_word};
 use crate::parse::{new_parser, parse_tree};
 use crate::statement::*;
-use datafusion::sql::sqlparser::ast::Statement as Tree;
+use datafusion::sql::sqlparser::ast::{CreateTableOptions, Expr, SqlOption, Statement as Tree};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use firn_base::{Error, Result, SqlState};
 
@@ -44,9 +44,14 @@ impl Words<'_> {
             true => words.column_list()?.unwrap_or_default(),
             false => Vec::new(),
         };
+        let parameters = match names_only && words.word("with") {
+            true => words.parenthesized(Words::parameter)?,
+            false => Vec::new(),
+        };
         if words.word("as") {
             let query = words.query()?;
-            return words.ddl(Ddl::CreateTableAs { name, if_not_exists, columns, query, with_data });
+            let create = Ddl::CreateTableAs { name, if_not_exists, columns, query, parameters, with_data };
+            return words.ddl(create);
         }
         let before = &tokens[..tokens.len() - after_name.len()];
         match parse_tree(self.source, &[before, &without_likes].concat())? {
@@ -57,12 +62,46 @@ impl Words<'_> {
                     if_not_exists,
                     columns: tree.columns.iter().map(|column| fold(&column.name)).collect(),
                     query,
+                    parameters: parameters_of(&tree.table_options)?,
                     with_data,
                 }),
-                None => self.ddl_of_tree(Ddl::CreateTable(Box::new(CreateTable { tree, likes }))),
+                None => {
+                    let parameters = parameters_of(&tree.table_options)?;
+                    self.ddl_of_tree(Ddl::CreateTable(Box::new(CreateTable { tree, likes, parameters })))
+                }
             },
             _ => self.unexpected(),
         }
+    }
+
+    /// `name [= value]`, where the value may be a word, a number, or a string.
+    pub(super) fn parameter(&mut self) -> Result<Parameter> {
+        let name = self.parameter_name()?;
+        if !self.symbol(&Token::Eq) {
+            return Ok(Parameter { name, value: None });
+        }
+        let value = match self.parser.peek_token().token {
+            Token::Word(word) => {
+                self.parser.next_token();
+                word.value
+            }
+            Token::SingleQuotedString(_) | Token::EscapedStringLiteral(_) => self.string()?,
+            Token::Number(digits, _) => {
+                self.parser.next_token();
+                digits
+            }
+            _ => self.integer()?.to_string(),
+        };
+        Ok(Parameter { name, value: Some(value) })
+    }
+
+    /// A name, perhaps of one of PostgreSQL's `toast.` parameters.
+    pub(super) fn parameter_name(&mut self) -> Result<String> {
+        let mut name = self.identifier()?;
+        while self.symbol(&Token::Period) {
+            name = format!("{name}.{}", self.identifier()?);
+        }
+        Ok(name)
     }
 
     /// Takes the LIKEs out of the list of columns with which `tokens` begin, and what is left.
@@ -121,6 +160,27 @@ impl Words<'_> {
         }
         Ok(like)
     }
+}
+
+/// The parameters in WITH (…) of CREATE TABLE.
+fn parameters_of(options: &CreateTableOptions) -> Result<Vec<Parameter>> {
+    let CreateTableOptions::With(options) = options else { return Ok(Vec::new()) };
+    let parameter = |option: &SqlOption| match option {
+        SqlOption::Ident(name) => Ok(Parameter { name: fold(name), value: None }),
+        SqlOption::KeyValue { key, value } => {
+            let value = match value {
+                Expr::Identifier(word) => word.value.clone(),
+                Expr::Value(value) => match value.value.clone().into_string() {
+                    Some(text) => text,
+                    None => value.to_string(),
+                },
+                other => other.to_string(),
+            };
+            Ok(Parameter { name: fold(key), value: Some(value) })
+        }
+        other => Err(Error::new(SqlState::SYNTAX_ERROR, format!("invalid storage parameter: {other}"))),
+    };
+    options.iter().map(parameter).collect()
 }
 
 /// Refuses to have anything but keys deferred, as PostgreSQL does; sqlparser knows the words only after keys, so
