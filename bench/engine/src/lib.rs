@@ -11,6 +11,7 @@ pub mod schema;
 pub mod sql_client;
 
 pub mod ch;
+pub mod freeze;
 pub mod merge;
 pub mod rows;
 pub mod tatp;

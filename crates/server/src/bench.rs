@@ -12,7 +12,9 @@ use firn_bench::driver::{self, Live};
 use firn_bench::tpcc::input::Terminal;
 use firn_bench::tpcc::load::LoadProgress;
 use firn_bench::tpcc::{Scale, consistency, native};
-use firn_bench::{ch, geometric_mean, median, merge, queries, rows, short_duration, tatp, tpcc, tpch};
+use firn_bench::{
+    ch, freeze, geometric_mean, median, merge, queries, rows, short_duration, tatp, tpcc, tpch,
+};
 use firn_session::Database;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -81,6 +83,12 @@ enum Workload {
         /// How often each merge runs; the median counts.
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
         runs: u16,
+    },
+    /// How fast blocks are frozen, by how many of their slots are empty, beside other ways to come to Arrow arrays.
+    Freeze {
+        /// Blocks of 1 MiB.
+        #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u16).range(2..))]
+        blocks: u16,
     },
     /// TPC-H's 22 queries.
     Tpch {
@@ -178,6 +186,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
             threads: usize::from(threads),
             runs: usize::from(runs),
         }),
+        Workload::Freeze { blocks } => run_freeze(usize::from(blocks)),
         Workload::Tatp { subscribers, run, sql, queued } => {
             run_tatp(subscribers, &run, sql, usize::from(queued))
         }
@@ -244,6 +253,24 @@ fn run_rows(rows: usize, runs: usize) -> Result<(), Failure> {
         ("deletes and inserts", writes.delete_inserts),
     ] {
         println!("{what:<36}{millions:>8.2} million a second");
+    }
+    Ok(())
+}
+
+fn run_freeze(blocks: usize) -> Result<(), Failure> {
+    println!(
+        "{blocks} blocks of 1 MiB: integers of 8 bytes and strings of 12 to 24; one thread, GB a second"
+    );
+    println!(
+        "{:>7}{:>12}{:>12}{:>12}{:>12}{:>12}",
+        "empty", "freeze", "gather", "snapshot", "in place", "blocks left"
+    );
+    for empty in [0, 1, 5, 10, 20, 40, 60, 80, 100] {
+        let speeds = freeze::run(blocks, empty).map_err(Failure::new)?;
+        let [freeze, gather, snapshot, in_place] =
+            [speeds.freeze, speeds.gather, speeds.snapshot, speeds.in_place].map(|speed| speed / 1e9);
+        let left = speeds.blocks[1];
+        println!("{empty:>5} %{freeze:>12.2}{gather:>12.2}{snapshot:>12.2}{in_place:>12.2}{left:>12}");
     }
     Ok(())
 }
