@@ -14,6 +14,7 @@
 
 mod auth;
 mod batches;
+mod incoming;
 mod status;
 
 mod info;

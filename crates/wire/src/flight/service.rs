@@ -6,8 +6,6 @@
 use std::net::SocketAddr;
 use std::pin::Pin;
 
-use arrow_flight::decode::{DecodedPayload, FlightDataDecoder, FlightRecordBatchStream};
-use arrow_flight::error::FlightError;
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::sql::{
     ActionBeginSavepointRequest, ActionBeginSavepointResult, ActionBeginTransactionResult,
@@ -24,7 +22,7 @@ use arrow_flight::{
 use arrow_schema::{Schema, SchemaRef};
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, SqlState, Value, random};
-use firn_session::{Statement, arrow};
+use firn_session::Statement;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use prost::Message;
 use prost::bytes::Bytes;
@@ -33,6 +31,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::auth::{self, Caller};
 use super::batches::{schema_bytes, schema_of, schema_of_parameters};
+use super::incoming::{self, Decoded, decoded};
 use super::ingest::{Fed, ingest, quoted};
 use super::metadata;
 use super::options;
@@ -196,31 +195,22 @@ impl Service {
         let transaction = command.transaction_id.clone();
         let storing =
             call(&self.state, caller, transaction.as_deref(), move |run| ingest(run, &command, fed));
+        let most_bytes = self.state.config.max_message_bytes;
         let feeding = async move {
-            let mut messages = FlightDataDecoder::new(messages.map_err(FlightError::from));
-            while let Some(message) = messages.try_next().await? {
-                let next = match message.payload {
-                    DecodedPayload::None => continue,
-                    DecodedPayload::Schema(schema) => Fed::Schema(schema),
-                    DecodedPayload::RecordBatch(batch) => Fed::Batch(batch),
-                };
-                if feed.send(next).await.is_err() {
+            let mut messages = decoded(messages, most_bytes);
+            while let Some(next) = messages.try_next().await? {
+                if feed.send(Fed::Next(next)).await.is_err() {
                     return Ok(()); // The statement has failed and says why.
                 }
             }
             let _ = feed.send(Fed::End).await;
-            Ok::<(), FlightError>(())
+            Ok::<(), Status>(())
         };
         let (stored, sent) = futures::join!(storing, feeding);
         match (stored, sent) {
             (Ok(record_count), _) => Ok(DoPutUpdateResult { record_count }),
             // What could not be read is why the statement was given up.
-            (Err(error), Err(FlightError::Tonic(cause))) if error.code() == tonic::Code::Cancelled => {
-                Err(*cause)
-            }
-            (Err(error), Err(cause)) if error.code() == tonic::Code::Cancelled => {
-                Err(Status::invalid_argument(cause.to_string()))
-            }
+            (Err(error), Err(cause)) if error.code() == tonic::Code::Cancelled => Err(cause),
             (Err(error), _) => Err(error),
         }
     }
@@ -344,20 +334,20 @@ impl Service {
         &self,
         messages: impl Stream<Item = Answered<FlightData>> + Send + 'static,
     ) -> Answered<Option<Vec<Vec<Value>>>> {
-        let mut batches = FlightRecordBatchStream::new_from_flight_data(messages.map_err(FlightError::from));
-        let mut rows = Vec::new();
-        let mut bytes = 0;
-        while let Some(batch) = batches.try_next().await.map_err(unreadable)? {
-            bytes += batch.get_array_memory_size();
-            if bytes > self.state.config.max_message_bytes {
-                return Err(status(
-                    Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "too many parameters at once")
-                        .with_hint("Use bulk ingestion for many rows."),
-                ));
+        let mut budget = self.state.config.max_message_bytes;
+        let mut messages = decoded(messages, budget);
+        let mut rows = None;
+        while let Some(next) = messages.try_next().await? {
+            match (next, &mut rows) {
+                (Decoded::Schema(_), None) => rows = Some(Vec::new()),
+                (Decoded::Schema(_), Some(_)) => return Err(malformed("a second schema in one stream")),
+                (Decoded::Batch(batch), rows) => {
+                    let more = incoming::rows(&batch, &mut budget).map_err(status)?;
+                    rows.get_or_insert_default().extend(more);
+                }
             }
-            rows.extend(arrow::rows(&batch).map_err(status)?);
         }
-        Ok(batches.schema().is_some().then_some(rows))
+        Ok(rows)
     }
 }
 
@@ -425,13 +415,6 @@ fn unknown(what: &str) -> Status {
 
 fn malformed(what: impl std::fmt::Display) -> Status {
     status(Error::new(SqlState::PROTOCOL_VIOLATION, what.to_string()))
-}
-
-fn unreadable(error: FlightError) -> Status {
-    match error {
-        FlightError::Tonic(status) => *status,
-        other => malformed(other),
-    }
 }
 
 fn command(bytes: &[u8]) -> Answered<Command> {
