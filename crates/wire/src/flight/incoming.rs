@@ -157,7 +157,9 @@ mod tests {
         let messages = stream::iter(messages.into_iter().map(Ok));
         let mut batches = Vec::new();
         for decoded in futures::executor::block_on_stream(decoded(messages, LIMIT)) {
-            match decoded.map_err(|status| status.metadata().get("sqlstate").unwrap().to_str().unwrap().to_owned())? {
+            match decoded
+                .map_err(|status| status.metadata().get("sqlstate").unwrap().to_str().unwrap().to_owned())?
+            {
                 Decoded::Schema(_) => {}
                 Decoded::Batch(batch) => batches.push(batch),
             }

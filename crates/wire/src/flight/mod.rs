@@ -26,6 +26,7 @@ mod options;
 mod placeholders;
 mod service;
 mod statements;
+mod stopping;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -66,7 +67,7 @@ pub struct FlightConfig {
     pub auth: Auth,
     /// Certificate and key, if clients are to use TLS. Without, passwords travel as they are.
     pub tls: Option<FlightTls>,
-    /// Statements that run at a time; more get 53300.
+    /// Statements that run at a time; more get 53300. Beside them, each open transaction has a place of its own.
     pub max_statements: usize,
     /// Transactions that may be open at a time; more get 53300.
     pub max_transactions: usize,
@@ -153,8 +154,9 @@ impl FlightServer {
         }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(GRPC_THREADS)
-            // Statements that run, and short work such as checking passwords.
-            .max_blocking_threads(config.max_statements + 32)
+            // Statements that run, each transaction's own one and its end, and short work such as checking
+            // passwords.
+            .max_blocking_threads(config.max_statements + 2 * config.max_transactions + 32)
             .thread_name("firn-flight")
             .thread_stack_size(STACK_BYTES)
             .enable_all()

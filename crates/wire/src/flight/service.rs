@@ -277,9 +277,10 @@ impl Service {
         let caller = caller.clone();
         let ended = tokio::task::spawn_blocking(move || {
             let mut state = transaction.state.lock();
+            let _turn = transaction.turns.begin();
             state.end(commit)?;
             if let Some(session) = caller.session.filter(|_| commit && state.sets) {
-                *session.settings.lock() = Some(state.connection.session_settings());
+                *session.settings.lock() = Some(state.settings()?);
             }
             Ok(())
         });

@@ -16,12 +16,16 @@ use tokio::sync::Semaphore;
 
 use super::FlightConfig;
 use super::auth::{self, Caller};
+use super::stopping::{Stop, Turns};
 
 /// What `current_database()` says, and the one catalog.
 pub(super) const CATALOG: &str = "firn";
 
 /// How often is looked for what has been idle for too long.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The setting that says how long a transaction may be idle.
+const IDLE_TIMEOUT: &str = "idle_in_transaction_session_timeout";
 
 /// The name of a thing that is kept.
 pub(super) type Handle = [u8; 16];
@@ -183,6 +187,10 @@ pub(super) struct Session {
 pub(super) struct Transaction {
     pub state: Mutex<TransactionState>,
     pub cancel: CancelHandle,
+    /// Whose turn it is, of the calls that run in it.
+    pub turns: Arc<Turns>,
+    /// The place of a statement, so that one may always run: who has begun a transaction is to get to its end.
+    pub place: Arc<Semaphore>,
     /// Who began it.
     owner: Caller,
 }
@@ -195,24 +203,44 @@ pub(super) struct TransactionState {
     pub sets: bool,
     /// Whether it was idle for too long and has been rolled back: its client is not to go on in another.
     pub lost: bool,
+    /// Whether its client has ended it. A call that waited meanwhile is not to begin another one, which nobody
+    /// would ever commit.
+    ended: bool,
+    /// The timeout that it was given because its session has none, as the setting shows it.
+    own_timeout: Option<String>,
 }
 
 impl Transaction {
     pub fn new(mut connection: Connection, owner: Caller, timeout: Duration) -> Result<Transaction> {
         // Nobody else tells when its client has gone.
-        if connection.setting("idle_in_transaction_session_timeout")? == "0" {
+        let mut own_timeout = None;
+        if connection.setting(IDLE_TIMEOUT)? == "0" {
             let milliseconds = timeout.as_millis().max(1).to_string();
-            connection.set("idle_in_transaction_session_timeout", &milliseconds)?;
+            connection.set(IDLE_TIMEOUT, &milliseconds)?;
+            own_timeout = Some(connection.setting(IDLE_TIMEOUT)?);
         }
         let cancel = connection.cancel_handle();
-        let state = TransactionState { connection, begun: false, sets: false, lost: false };
-        Ok(Transaction { state: Mutex::new(state), cancel, owner })
+        let turns = Turns::of(&connection);
+        let state = TransactionState {
+            connection,
+            begun: false,
+            sets: false,
+            lost: false,
+            ended: false,
+            own_timeout,
+        };
+        let place = Arc::new(Semaphore::new(1));
+        Ok(Transaction { state: Mutex::new(state), cancel, turns, place, owner })
     }
 }
 
 impl TransactionState {
     /// Begins the block, if there is none.
     pub fn begin(&mut self) -> Result<&mut Connection> {
+        if self.ended {
+            return Err(Error::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, "the transaction has ended")
+                .with_hint("Its end was asked for before this call could run. Begin another."));
+        }
         if self.lost {
             return Err(Error::new(
                 SqlState::NO_ACTIVE_SQL_TRANSACTION,
@@ -227,8 +255,24 @@ impl TransactionState {
         Ok(&mut self.connection)
     }
 
-    /// Ends the block, if there is one.
+    /// Ends the transaction, and the block, if there is one.
     pub fn end(&mut self, commit: bool) -> Result<()> {
+        let result = self.end_block(commit);
+        self.ended = true;
+        result
+    }
+
+    /// What lasts of its settings. The timeout that it was given is none of them.
+    pub fn settings(&mut self) -> Result<SessionSettings> {
+        if let Some(own) = &self.own_timeout
+            && self.connection.setting(IDLE_TIMEOUT)? == *own
+        {
+            self.connection.set(IDLE_TIMEOUT, "0")?;
+        }
+        Ok(self.connection.session_settings())
+    }
+
+    fn end_block(&mut self, commit: bool) -> Result<()> {
         if !commit {
             // One that was idle for too long has been rolled back already.
             if std::mem::take(&mut self.begun) && !self.lost {
@@ -360,17 +404,17 @@ impl<T> Shelf<T> {
 #[derive(Default)]
 pub(super) struct Running {
     next: AtomicU64,
-    statements: Mutex<HashMap<u64, (Option<Handle>, CancelHandle)>>,
+    statements: Mutex<HashMap<u64, (Option<Handle>, Stop)>>,
 }
 
 impl Running {
     /// Notes a statement until what is returned is dropped. A query is known by the handle of its ticket.
-    pub fn note(state: &Arc<State>, query: Option<Handle>, cancel: CancelHandle) -> Noted {
+    pub fn note(state: &Arc<State>, query: Option<Handle>, stop: Stop) -> Noted {
         let number = state.running.next.fetch_add(1, Ordering::Relaxed);
-        state.running.statements.lock().insert(number, (query, cancel.clone()));
+        state.running.statements.lock().insert(number, (query, stop.clone()));
         // It may have come between the two steps of `State::stop`.
         if state.is_stopping() {
-            cancel.cancel();
+            stop.ask_once();
         }
         Noted { state: state.clone(), number }
     }
@@ -379,15 +423,17 @@ impl Running {
     pub fn cancel(&self, query: &Handle) -> bool {
         let statements = self.statements.lock();
         let mut found = false;
-        for (_, cancel) in statements.values().filter(|(known, _)| known.as_ref() == Some(query)) {
-            cancel.cancel();
+        for (_, stop) in statements.values().filter(|(known, _)| known.as_ref() == Some(query)) {
+            stop.ask(Duration::ZERO);
             found = true;
         }
         found
     }
 
     fn cancel_all(&self) {
-        self.statements.lock().values().for_each(|(_, cancel)| cancel.cancel());
+        self.statements.lock().values().for_each(|(_, stop)| {
+            stop.ask_once();
+        });
     }
 }
 
@@ -405,7 +451,36 @@ impl Drop for Noted {
 
 #[cfg(test)]
 mod tests {
+    use super::super::auth::Strings;
     use super::*;
+
+    fn transaction(database: &Database) -> Transaction {
+        let owner = Caller { user: None, session: None, address: None, strings: Strings::Plain };
+        Transaction::new(database.connect(), owner, Duration::from_secs(60)).unwrap()
+    }
+
+    #[test]
+    fn a_call_that_waited_for_the_end_of_its_transaction_begins_no_other() {
+        let database = Database::memory().unwrap();
+        let ended = transaction(&database);
+        for commit in [true, false] {
+            let mut state = ended.state.lock();
+            let _ = state.end(commit);
+            assert_eq!(state.begin().err().unwrap().state(), SqlState::NO_ACTIVE_SQL_TRANSACTION);
+        }
+    }
+
+    #[test]
+    fn a_transaction_gives_its_own_timeout_to_nobody() {
+        let database = Database::memory().unwrap();
+        let state = transaction(&database).state;
+        let mut state = state.lock();
+        assert_eq!(state.begin().unwrap().setting(IDLE_TIMEOUT).unwrap(), "1min");
+        state.end(true).unwrap();
+        let mut next = database.connect();
+        next.adopt_settings(&state.settings().unwrap());
+        assert_eq!(next.setting(IDLE_TIMEOUT).unwrap(), "0");
+    }
 
     #[test]
     fn of_too_many_things_the_one_goes_that_was_unused_for_longest() {

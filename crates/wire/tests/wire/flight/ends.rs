@@ -219,3 +219,108 @@ fn shutting_down_tells_clients_and_leaves_the_database_to_be_closed() {
     drop(runtime);
     database.close().unwrap();
 }
+
+/// A change of one row that has its transaction to itself until so many have been counted.
+fn slow_change(rows: u64) -> String {
+    format!("INSERT INTO slow SELECT count(*) FROM generate_series(1, {rows}) g WHERE g % 7 = 0")
+}
+
+/// A write and the commit of its transaction both wait for a statement. Whichever comes first: what the client was
+/// told is done is in what was committed.
+#[test]
+fn a_write_that_was_acknowledged_is_in_the_commit_of_its_transaction() {
+    let fixture = serve();
+    fixture.execute("CREATE TABLE t (a bigint); CREATE TABLE slow (a bigint)");
+    fixture.run(async {
+        let client = fixture.client().await;
+        let (mut acknowledged, mut refused) = (0, 0);
+        for round in 0..60 {
+            let (mut first, mut second, mut third) = (client.clone(), client.clone(), client.clone());
+            let transaction = first.begin_transaction().await.unwrap();
+            let slow = first.execute_update(slow_change(1_000_000), Some(transaction.clone()));
+            let write = async {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                second.execute_update("INSERT INTO t VALUES (1)".into(), Some(transaction.clone())).await
+            };
+            let end = async {
+                tokio::time::sleep(Duration::from_millis(if round % 2 == 0 { 5 } else { 6 })).await;
+                third.end_transaction(transaction.clone(), EndTransaction::Commit).await
+            };
+            let (slow, write, end) = futures::join!(slow, write, end);
+            slow.unwrap();
+            end.unwrap();
+            match write {
+                Ok(_) => acknowledged += 1,
+                Err(error) => {
+                    assert_eq!(state::<()>(Err(error)), "25P01");
+                    refused += 1;
+                }
+            }
+            assert_eq!(fixture.number("SELECT count(*) FROM t"), acknowledged, "{refused} were refused");
+        }
+        println!("{acknowledged} came before the commit, {refused} after it");
+    });
+}
+
+#[test]
+fn who_gives_up_waiting_for_his_turn_stops_nobody_else() {
+    let fixture = serve();
+    fixture.execute("CREATE TABLE slow (a bigint)");
+    fixture.run(async {
+        let client = fixture.client().await;
+        let (mut first, mut second) = (client.clone(), client.clone());
+        let transaction = first.begin_transaction().await.unwrap();
+        let slow = first.execute_update(slow_change(200_000_000), Some(transaction.clone()));
+        let waiting = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let waiting = second.execute_update("SELECT 1".into(), Some(transaction.clone()));
+            assert!(tokio::time::timeout(Duration::from_millis(100), waiting).await.is_err());
+        };
+        let (slow, ()) = futures::join!(slow, waiting);
+        slow.unwrap();
+        second.end_transaction(transaction, EndTransaction::Commit).await.unwrap();
+    });
+}
+
+#[test]
+fn a_transaction_can_always_go_on_and_end() {
+    let fixture = serve_with(|config| config.max_statements = 1);
+    fixture.execute("CREATE TABLE t (a bigint)");
+    fixture.run(async {
+        let mut client = fixture.client().await;
+        let transaction = client.begin_transaction().await.unwrap();
+        let info = client.execute(ENDLESS.into(), None).await.unwrap();
+        let mut rows = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap();
+        rows.try_next().await.unwrap().unwrap();
+        assert_eq!(state(query(&mut client, "SELECT 1", None).await), "53300");
+        let insert = "INSERT INTO t VALUES (1)".to_owned();
+        client.execute_update(insert, Some(transaction.clone())).await.unwrap();
+        assert_eq!(number(&mut client, "SELECT a FROM t", Some(&transaction)).await.unwrap(), 1);
+        client.end_transaction(transaction, EndTransaction::Commit).await.unwrap();
+        assert_eq!(fixture.number("SELECT count(*) FROM t"), 1);
+    });
+}
+
+/// A statement that runs with a thousand rows of parameters, of which each takes a while.
+#[test]
+fn stopping_a_call_stops_all_that_it_would_have_run() {
+    let fixture = serve();
+    fixture.execute("CREATE TABLE t (a bigint)");
+    let mut client = fixture.run(fixture.client());
+    fixture.run(async {
+        let sql = "INSERT INTO t SELECT count(*) FROM generate_series(1, 20000) g WHERE g > $1";
+        let mut insert = client.prepare(sql.into(), None).await.unwrap();
+        let rows = arrow_array::Int64Array::from_iter_values(0..1000);
+        let column = std::sync::Arc::new(rows) as arrow_array::ArrayRef;
+        insert.set_parameters(RecordBatch::try_from_iter([("$1", column)]).unwrap()).unwrap();
+        let update = insert.execute_update();
+        assert!(tokio::time::timeout(Duration::from_millis(200), update).await.is_err());
+    });
+    let until = Instant::now() + Duration::from_secs(5);
+    while fixture.number("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO t SELECT%'") > 0
+    {
+        assert!(Instant::now() < until, "it goes on for nobody");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(fixture.number("SELECT count(*) FROM t"), 0);
+}
