@@ -75,6 +75,9 @@ pub struct FlightConfig {
     pub max_handles: usize,
     /// The longest message a client may send.
     pub max_message_bytes: usize,
+    /// The memory that prepared statements, their parameters, and rows that wait to be fetched may take for one
+    /// client; more get 54000.
+    pub max_kept_bytes: usize,
     /// How long a transaction may be idle before it is rolled back, unless
     /// `idle_in_transaction_session_timeout` says otherwise: nothing else tells when a client has gone.
     pub transaction_timeout: Duration,
@@ -94,6 +97,7 @@ impl Default for FlightConfig {
             max_transactions: 100,
             max_handles: 10_000,
             max_message_bytes: 256 << 20,
+            max_kept_bytes: 512 << 20,
             transaction_timeout: Duration::from_secs(30 * 60),
             handle_timeout: Duration::from_secs(60 * 60),
             session_timeout: Duration::from_secs(24 * 60 * 60),

@@ -36,7 +36,7 @@ use super::ingest::{Fed, ingest, quoted};
 use super::metadata;
 use super::options;
 use super::placeholders::numbered;
-use super::state::{Handle, Prepared, State, Transaction};
+use super::state::{Bound, Handle, Prepared, State, Transaction};
 use super::statements::{answer, call};
 use super::status::status;
 
@@ -97,7 +97,7 @@ impl Service {
                 let prepared = self.state.statement(&query.prepared_statement_handle).map_err(status)?;
                 let transaction = self.state.transaction_of(&prepared, caller);
                 call(&self.state, caller, transaction.as_deref(), move |run| {
-                    let rows = prepared.bound.lock().clone();
+                    let rows = prepared.bound.lock().rows.clone();
                     describe(run, &prepared.statement, &rows)
                 })
                 .await
@@ -151,7 +151,7 @@ impl Service {
                 let prepared = self.state.statement(&named.prepared_statement_handle).map_err(status)?;
                 let transaction = self.state.transaction_of(&prepared, caller);
                 answer(&self.state, caller, transaction.as_deref(), query, move |run, output| {
-                    let rows = prepared.bound.lock().clone();
+                    let rows = prepared.bound.lock().rows.clone();
                     run.send(&prepared.statement, &rows, output)
                 })?
             }
@@ -222,6 +222,8 @@ impl Service {
     ) -> Answered<ActionCreatePreparedStatementResult> {
         let transaction = request.transaction_id.filter(|handle| !handle.is_empty());
         let sql = numbered(&request.query);
+        let text_bytes = sql.len();
+        self.state.refuse_hoarding(caller, Prepared::bytes_of(text_bytes)).map_err(status)?;
         let statement =
             call(&self.state, caller, transaction.as_deref(), move |run| run.prepare(&sql)).await?;
         let result = || {
@@ -232,11 +234,13 @@ impl Service {
             };
             let parameters = schema_of_parameters(statement.parameters(), caller.strings);
             let parameter_schema = schema_bytes(&parameters)?;
-            let handle = self.state.statements.put(Prepared {
+            let prepared = Prepared {
                 statement: statement.clone(),
+                text_bytes,
                 transaction: transaction.map(|handle| handle.to_vec()),
                 bound: Mutex::default(),
-            })?;
+            };
+            let handle = self.state.statements.put(prepared, Some(caller))?;
             Ok(ActionCreatePreparedStatementResult {
                 prepared_statement_handle: Bytes::copy_from_slice(&handle),
                 dataset_schema,
@@ -249,11 +253,8 @@ impl Service {
     fn begin_transaction(&self, caller: &Caller) -> Answered<ActionBeginTransactionResult> {
         let begin = || {
             let timeout = self.state.config.transaction_timeout;
-            self.state.transactions.put(Transaction::new(
-                self.state.connect(caller),
-                caller.clone(),
-                timeout,
-            )?)
+            let transaction = Transaction::new(self.state.connect(caller), timeout)?;
+            self.state.transactions.put(transaction, Some(caller))
         };
         let handle = begin().map_err(status)?;
         Ok(ActionBeginTransactionResult { transaction_id: Bytes::copy_from_slice(&handle) })
@@ -334,8 +335,9 @@ impl Service {
     async fn parameters(
         &self,
         messages: impl Stream<Item = Answered<FlightData>> + Send + 'static,
-    ) -> Answered<Option<Vec<Vec<Value>>>> {
-        let mut budget = self.state.config.max_message_bytes;
+    ) -> Answered<Option<Bound>> {
+        let most_bytes = self.state.config.max_message_bytes;
+        let mut budget = most_bytes;
         let mut messages = decoded(messages, budget);
         let mut rows = None;
         while let Some(next) = messages.try_next().await? {
@@ -348,7 +350,7 @@ impl Service {
                 }
             }
         }
-        Ok(rows)
+        Ok(rows.map(|rows| Bound { rows: Arc::new(rows), bytes: most_bytes - budget }))
     }
 }
 
@@ -386,12 +388,16 @@ fn describe(
         let columns = statement.columns().expect("a query has columns");
         return Ok(Described::Later(schema_of(columns, run.caller.strings)));
     }
+    if statement.columns().is_some() {
+        // Before it has done anything: afterwards its rows would be lost.
+        run.state.refuse_hoarding(&run.caller, 0)?;
+    }
     let done = run.execute(statement, rows, true)?;
     Ok(match done.ready {
         None => Described::Done(done.rows),
         Some(ready) => {
             let schema = ready.schema.clone();
-            let handle = run.state.results.put(ready)?;
+            let handle = run.state.results.put(ready, Some(&run.caller))?;
             Described::Kept { schema, handle, rows: done.rows }
         }
     })
@@ -589,7 +595,10 @@ impl FlightService for Service {
                 prepared_statement_handle,
             }) => {
                 let prepared = self.state.statement(&prepared_statement_handle).map_err(status)?;
-                *prepared.bound.lock() = Arc::new(self.parameters(messages).await?.unwrap_or_default());
+                let bound = self.parameters(messages).await?.unwrap_or_default();
+                *prepared.bound.lock() = Bound::default();
+                self.state.refuse_hoarding(&caller, bound.bytes).map_err(status)?;
+                *prepared.bound.lock() = bound;
                 let prepared_statement_handle = Some(prepared_statement_handle);
                 DoPutPreparedStatementResult { prepared_statement_handle }.encode_to_vec()
             }
@@ -597,8 +606,8 @@ impl FlightService for Service {
                 let prepared = self.state.statement(&update.prepared_statement_handle).map_err(status)?;
                 // They come along, or were bound before.
                 let rows = match self.parameters(messages).await? {
-                    Some(rows) => Arc::new(rows),
-                    None => prepared.bound.lock().clone(),
+                    Some(bound) => bound.rows,
+                    None => prepared.bound.lock().rows.clone(),
                 };
                 let transaction = self.state.transaction_of(&prepared, &caller);
                 let done = call(&self.state, &caller, transaction.as_deref(), move |run| {
@@ -670,9 +679,9 @@ impl FlightService for Service {
                 result(told.await?.encode_to_vec())
             }
             options::CLOSE_SESSION => {
-                if let Some(session) = &caller.session {
-                    self.state.end_session(session);
-                }
+                let (state, client) = (self.state.clone(), caller.clone());
+                let ended = tokio::task::spawn_blocking(move || state.end_client(&client)).await;
+                ended.map_err(|error| Status::internal(error.to_string()))?;
                 result(options::CloseSessionResult::closed().encode_to_vec())
             }
             other => return Err(unknown(&format!("action {other}"))),

@@ -49,8 +49,7 @@ impl State {
         State {
             database,
             sessions: Shelf::new(config.max_handles, Full::Replace, config.session_timeout),
-            // Idle ones end themselves; what is left of them goes when nobody asks for it any more.
-            transactions: Shelf::new(config.max_transactions, Full::Refuse, 2 * config.transaction_timeout),
+            transactions: Shelf::new(config.max_transactions, Full::Refuse, config.transaction_timeout),
             statements: Shelf::new(config.max_handles, Full::Replace, config.handle_timeout),
             results: Shelf::new(config.max_handles, Full::Replace, config.handle_timeout),
             running: Running::default(),
@@ -81,7 +80,8 @@ impl State {
 
     fn sweep(&self) {
         self.sessions.sweep();
-        self.transactions.sweep();
+        self.transactions
+            .sweep_unless_used_for(|transaction| transaction.longest_idle(self.config.transaction_timeout));
         self.statements.sweep();
         self.results.sweep();
     }
@@ -103,7 +103,7 @@ impl State {
 
     /// Begins a session; its token.
     pub fn begin_session(&self, user: String) -> Result<String> {
-        let handle = self.sessions.put(Session { user, settings: Mutex::new(None) })?;
+        let handle = self.sessions.put(Session { user, settings: Mutex::new(None) }, None)?;
         Ok(auth::token_text(&handle))
     }
 
@@ -118,9 +118,34 @@ impl State {
         })
     }
 
-    /// Ends a session: its token stands for nothing any more.
-    pub fn end_session(&self, session: &Arc<Session>) {
-        self.sessions.remove(session);
+    /// Ends what a client has here: his session, whose token stands for nothing any more, transactions, which
+    /// are rolled back, prepared statements, and results. Waits for what runs in his transactions to stop.
+    pub fn end_client(&self, client: &Caller) {
+        if let Some(session) = &client.session {
+            self.sessions.remove(session);
+        }
+        drop(self.statements.take_all_of(client));
+        drop(self.results.take_all_of(client));
+        for transaction in self.transactions.take_all_of(client) {
+            transaction.turns.stop();
+            let mut state = transaction.state.lock();
+            let _turn = transaction.turns.begin();
+            // A rollback reports nothing.
+            let _ = state.end(false);
+        }
+    }
+
+    /// 54000 if a client has so much kept for him already that so many bytes more would be too many.
+    pub fn refuse_hoarding(&self, client: &Caller, more: usize) -> Result<()> {
+        let kept = self.statements.bytes_of(client) + self.results.bytes_of(client);
+        match kept.saturating_add(more) > self.config.max_kept_bytes {
+            true => Err(Error::new(
+                SqlState::PROGRAM_LIMIT_EXCEEDED,
+                "too much is kept for this client: prepared statements, parameters, rows that were not fetched",
+            )
+            .with_hint("Close prepared statements, and fetch rows of RETURNING, that are not needed any more.")),
+            false => Ok(()),
+        }
     }
 
     /// The transaction of a handle; 25P01 if there is none.
@@ -142,7 +167,7 @@ impl State {
         if self.transactions.get(first).is_some() {
             return Some(first.clone());
         }
-        let mut open = self.transactions.find(|transaction| transaction.owner.is_same_client(caller));
+        let mut open = self.transactions.handles_of(caller);
         // With none, and where it cannot be told which, looking for the first one yields the error.
         Some(if open.len() == 1 { open.remove(0).to_vec() } else { first.clone() })
     }
@@ -191,8 +216,6 @@ pub(super) struct Transaction {
     pub turns: Arc<Turns>,
     /// The place of a statement, so that one may always run: who has begun a transaction is to get to its end.
     pub place: Arc<Semaphore>,
-    /// Who began it.
-    owner: Caller,
 }
 
 pub(super) struct TransactionState {
@@ -211,7 +234,7 @@ pub(super) struct TransactionState {
 }
 
 impl Transaction {
-    pub fn new(mut connection: Connection, owner: Caller, timeout: Duration) -> Result<Transaction> {
+    pub fn new(mut connection: Connection, timeout: Duration) -> Result<Transaction> {
         // Nobody else tells when its client has gone.
         let mut own_timeout = None;
         if connection.setting(IDLE_TIMEOUT)? == "0" {
@@ -230,7 +253,18 @@ impl Transaction {
             own_timeout,
         };
         let place = Arc::new(Semaphore::new(1));
-        Ok(Transaction { state: Mutex::new(state), cancel, turns, place, owner })
+        Ok(Transaction { state: Mutex::new(state), cancel, turns, place })
+    }
+
+    /// How long it may go unused before it is forgotten; `None` if it is in use.
+    fn longest_idle(&self, default: Duration) -> Option<Duration> {
+        let state = self.state.try_lock()?;
+        let own = state.connection.idle_in_transaction_timeout();
+        Some(match own {
+            // It has ended itself by then. Its client is told so when he comes back.
+            Some(limit) if state.begun => 2 * limit,
+            own => own.unwrap_or(default),
+        })
     }
 }
 
@@ -302,10 +336,35 @@ impl TransactionState {
 /// A prepared statement.
 pub(super) struct Prepared {
     pub statement: Statement,
+    /// The length of its text.
+    pub text_bytes: usize,
     /// The transaction that it was prepared in, and runs in.
     pub transaction: Option<Vec<u8>>,
     /// The rows of parameters that it runs with next.
-    pub bound: Mutex<Arc<Vec<Vec<Value>>>>,
+    pub bound: Mutex<Bound>,
+}
+
+/// Rows of parameters, and the memory that they take.
+#[derive(Clone, Default)]
+pub(super) struct Bound {
+    pub rows: Arc<Vec<Vec<Value>>>,
+    pub bytes: usize,
+}
+
+/// How many bytes of a plan come to a byte of text, roughly.
+const PLAN_BYTES: usize = 32;
+
+impl Prepared {
+    /// About how many bytes a prepared statement with such a text takes.
+    pub fn bytes_of(text_bytes: usize) -> usize {
+        text_bytes.saturating_mul(PLAN_BYTES)
+    }
+}
+
+impl Weigh for Prepared {
+    fn bytes(&self) -> usize {
+        Prepared::bytes_of(self.text_bytes).saturating_add(self.bound.lock().bytes)
+    }
 }
 
 /// Rows that are there, of a statement that was run when its client asked what it would yield.
@@ -314,7 +373,13 @@ pub(super) struct Ready {
     pub batches: Vec<RecordBatch>,
 }
 
-/// Things by handle, with the time of their last use.
+impl Weigh for Ready {
+    fn bytes(&self) -> usize {
+        self.batches.iter().map(RecordBatch::get_array_memory_size).sum()
+    }
+}
+
+/// Things by handle, with the client whose they are and the time of their last use.
 pub(super) struct Shelf<T> {
     things: Mutex<HashMap<Handle, Kept<T>>>,
     most: usize,
@@ -324,7 +389,14 @@ pub(super) struct Shelf<T> {
 
 struct Kept<T> {
     thing: Arc<T>,
+    owner: Option<Caller>,
     used: clock::Instant,
+}
+
+/// What takes memory that counts for the client who has it kept.
+pub(super) trait Weigh {
+    /// About how many bytes it takes.
+    fn bytes(&self) -> usize;
 }
 
 /// What happens when one more is to be kept than may be.
@@ -341,8 +413,8 @@ impl<T> Shelf<T> {
         Shelf { things: Mutex::new(HashMap::new()), most, full, longest_idle }
     }
 
-    /// Keeps a thing; its handle.
-    pub fn put(&self, thing: T) -> Result<Handle> {
+    /// Keeps a thing for a client; its handle.
+    pub fn put(&self, thing: T, owner: Option<&Caller>) -> Result<Handle> {
         let mut things = self.things.lock();
         let mut gone = None;
         if things.len() >= self.most {
@@ -354,7 +426,8 @@ impl<T> Shelf<T> {
             gone = oldest.and_then(|handle| things.remove(&handle));
         }
         let handle = random::secret_bytes();
-        things.insert(handle, Kept { thing: Arc::new(thing), used: clock::now() });
+        let kept = Kept { thing: Arc::new(thing), owner: owner.cloned(), used: clock::now() };
+        things.insert(handle, kept);
         drop(things);
         drop(gone);
         Ok(handle)
@@ -367,14 +440,20 @@ impl<T> Shelf<T> {
         Some(kept.thing.clone())
     }
 
-    /// The handles of those things that are such.
-    fn find(&self, is_such: impl Fn(&T) -> bool) -> Vec<Handle> {
+    /// The handles of a client's things.
+    fn handles_of(&self, client: &Caller) -> Vec<Handle> {
         let things = self.things.lock();
-        things.iter().filter(|(_, kept)| is_such(&kept.thing)).map(|(handle, _)| *handle).collect()
+        things.iter().filter(|(_, kept)| kept.is_of(client)).map(|(handle, _)| *handle).collect()
     }
 
     pub fn take(&self, handle: &[u8]) -> Option<Arc<T>> {
         self.things.lock().remove(<&Handle>::try_from(handle).ok()?).map(|kept| kept.thing)
+    }
+
+    /// Takes all things of a client.
+    fn take_all_of(&self, client: &Caller) -> Vec<Arc<T>> {
+        let gone: Vec<_> = self.things.lock().extract_if(|_, kept| kept.is_of(client)).collect();
+        gone.into_iter().map(|(_, kept)| kept.thing).collect()
     }
 
     /// Lets go of a thing, whatever its handle.
@@ -384,11 +463,19 @@ impl<T> Shelf<T> {
 
     /// Lets go of what has been idle for too long.
     fn sweep(&self) {
+        self.sweep_unless_used_for(|_| Some(self.longest_idle));
+    }
+
+    /// As [`Shelf::sweep`], where each thing has a limit of its own. Those without one are in use.
+    fn sweep_unless_used_for(&self, limit: impl Fn(&T) -> Option<Duration>) {
         let now = clock::now();
-        let is_idle = |kept: &Kept<T>| {
+        let is_idle = |kept: &mut Kept<T>| {
             // What somebody uses now is not idle, however long ago he came for it.
-            Arc::strong_count(&kept.thing) == 1
-                && now.saturating_duration_since(kept.used) > self.longest_idle
+            let limit = if Arc::strong_count(&kept.thing) == 1 { limit(&kept.thing) } else { None };
+            if limit.is_none() {
+                kept.used = now;
+            }
+            limit.is_some_and(|limit| now.saturating_duration_since(kept.used) > limit)
         };
         let gone: Vec<_> = self.things.lock().extract_if(|_, kept| is_idle(kept)).collect();
         drop(gone);
@@ -397,6 +484,20 @@ impl<T> Shelf<T> {
     fn clear(&self) {
         let gone = std::mem::take(&mut *self.things.lock());
         drop(gone);
+    }
+}
+
+impl<T: Weigh> Shelf<T> {
+    /// How many bytes a client's things take.
+    fn bytes_of(&self, client: &Caller) -> usize {
+        let things = self.things.lock();
+        things.values().filter(|kept| kept.is_of(client)).map(|kept| kept.thing.bytes()).sum()
+    }
+}
+
+impl<T> Kept<T> {
+    fn is_of(&self, client: &Caller) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.is_same_client(client))
     }
 }
 
@@ -451,12 +552,10 @@ impl Drop for Noted {
 
 #[cfg(test)]
 mod tests {
-    use super::super::auth::Strings;
     use super::*;
 
     fn transaction(database: &Database) -> Transaction {
-        let owner = Caller { user: None, session: None, address: None, strings: Strings::Plain };
-        Transaction::new(database.connect(), owner, Duration::from_secs(60)).unwrap()
+        Transaction::new(database.connect(), Duration::from_secs(60)).unwrap()
     }
 
     #[test]
@@ -485,9 +584,9 @@ mod tests {
     #[test]
     fn of_too_many_things_the_one_goes_that_was_unused_for_longest() {
         let shelf = Shelf::new(2, Full::Replace, Duration::from_secs(3600));
-        let (first, second) = (shelf.put(1).unwrap(), shelf.put(2).unwrap());
+        let (first, second) = (shelf.put(1, None).unwrap(), shelf.put(2, None).unwrap());
         assert_eq!(shelf.get(&first).as_deref(), Some(&1));
-        let third = shelf.put(3).unwrap();
+        let third = shelf.put(3, None).unwrap();
         assert_eq!(shelf.get(&second), None);
         assert_eq!((shelf.get(&first).as_deref(), shelf.get(&third).as_deref()), (Some(&1), Some(&3)));
     }
@@ -495,7 +594,7 @@ mod tests {
     #[test]
     fn what_is_idle_for_too_long_goes_unless_somebody_uses_it() {
         let shelf = Shelf::new(10, Full::Refuse, Duration::ZERO);
-        let (idle, used) = (shelf.put(1).unwrap(), shelf.put(2).unwrap());
+        let (idle, used) = (shelf.put(1, None).unwrap(), shelf.put(2, None).unwrap());
         let user = shelf.get(&used);
         clock::sleep(Duration::from_millis(1));
         shelf.sweep();

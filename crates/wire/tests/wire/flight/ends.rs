@@ -324,3 +324,107 @@ fn stopping_a_call_stops_all_that_it_would_have_run() {
     }
     assert_eq!(fixture.number("SELECT count(*) FROM t"), 0);
 }
+
+/// As ADBC closes a connection amid a transaction, with a user name and without.
+#[test]
+fn closing_a_session_ends_what_its_client_has_left_open_and_nothing_else() {
+    let fixture = serve();
+    fixture.execute("CREATE TABLE t (a bigint); CREATE TABLE slow (a bigint)");
+    let open = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'";
+    fixture.run(async {
+        for user in [None, Some("ada")] {
+            let (mut client, mut other) = (fixture.client().await, fixture.client().await);
+            if let Some(user) = user {
+                client.handshake(user, "").await.unwrap();
+                other.handshake(user, "").await.unwrap();
+            }
+            let insert = "INSERT INTO t VALUES (1)".to_owned();
+            let transaction = client.begin_transaction().await.unwrap();
+            client.execute_update(insert.clone(), Some(transaction.clone())).await.unwrap();
+            let mut prepared = client.prepare("SELECT 1".into(), None).await.unwrap();
+            let foreign = other.begin_transaction().await.unwrap();
+            other.execute_update(insert.clone(), Some(foreign.clone())).await.unwrap();
+            assert_eq!(fixture.number(open), 2);
+            // A statement that runs in it is stopped.
+            let mut second = client.clone();
+            let slow = second.execute_update(slow_change(10_000_000_000), Some(transaction.clone()));
+            let close = async {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                let mut answers = client.do_action(Action::new("CloseSession", "")).await.unwrap();
+                answers.message().await.unwrap().unwrap();
+            };
+            let (slow, ()) = futures::join!(slow, close);
+            assert_eq!(state(slow), "57014");
+            assert_eq!(fixture.number(open), 1);
+            let mut anybody = fixture.client().await;
+            let late = anybody.execute_update(insert, Some(transaction)).await;
+            assert_eq!(state(late), "25P01");
+            let expected = if user.is_some() { "28000" } else { "26000" };
+            assert_eq!(state(prepared.execute().await), expected);
+            other.end_transaction(foreign, EndTransaction::Commit).await.unwrap();
+        }
+        assert_eq!(fixture.number("SELECT count(*) FROM t"), 2);
+    });
+}
+
+#[test]
+fn a_transaction_that_was_begun_and_never_used_is_forgotten_too() {
+    let fixture = serve_with(|config| {
+        config.transaction_timeout = Duration::from_millis(100);
+        config.max_transactions = 1;
+    });
+    fixture.run(async {
+        let mut client = fixture.client().await;
+        let transaction = client.begin_transaction().await.unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        while let Err(error) = client.begin_transaction().await {
+            assert_eq!(state::<()>(Err(error)), "53300");
+            assert!(Instant::now() < until, "the transaction stays");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(state(client.end_transaction(transaction, EndTransaction::Commit).await), "25P01");
+    });
+}
+
+#[test]
+fn what_is_kept_for_one_client_has_a_bound() {
+    let fixture = serve_with(|config| config.max_kept_bytes = 1 << 20);
+    fixture.execute("CREATE TABLE t (a bigint, b text)");
+    fixture.run(async {
+        let mut client = fixture.client().await;
+        let mut other = fixture.client().await;
+        // Texts of statements.
+        let long = format!("SELECT '{}'", "x".repeat(10_000));
+        let mut kept = Vec::new();
+        let error = loop {
+            match client.prepare(long.clone(), None).await {
+                Ok(prepared) => kept.push(prepared),
+                Err(error) => break error,
+            }
+            assert!(kept.len() < 100, "there is no bound");
+        };
+        assert_eq!(state::<()>(Err(error)), "54000");
+        other.prepare(long.clone(), None).await.unwrap();
+        kept.pop().unwrap().close().await.unwrap();
+        client.prepare("SELECT 1".into(), None).await.unwrap();
+        // Parameters.
+        let mut insert = other.prepare("INSERT INTO t VALUES ($1, 'x')".into(), None).await.unwrap();
+        let rows = arrow_array::Int64Array::from_iter_values(0..50_000);
+        let column = std::sync::Arc::new(rows) as arrow_array::ArrayRef;
+        insert.set_parameters(RecordBatch::try_from_iter([("$1", column)]).unwrap()).unwrap();
+        assert_eq!(state(insert.execute().await), "54000");
+        // Rows of changes that nobody fetches: the one too many has not changed anything.
+        let returning = "INSERT INTO t VALUES (1, repeat('x', 300000)) RETURNING b";
+        let mut third = fixture.client().await;
+        let mut changed = 0;
+        let error = loop {
+            match third.execute(returning.into(), None).await {
+                Ok(_) => changed += 1,
+                Err(error) => break error,
+            }
+            assert!(changed < 100, "there is no bound");
+        };
+        assert_eq!(state::<()>(Err(error)), "54000");
+        assert_eq!(fixture.number("SELECT count(*) FROM t"), changed);
+    });
+}
