@@ -196,9 +196,15 @@ impl Service {
         let storing =
             call(&self.state, caller, transaction.as_deref(), move |run| ingest(run, &command, fed));
         let most_bytes = self.state.config.max_message_bytes;
+        let longest = self.state.config.transaction_timeout;
         let feeding = async move {
             let mut messages = decoded(messages, most_bytes);
-            while let Some(next) = messages.try_next().await? {
+            // What is being stored has a transaction, which a client that sends nothing is not to keep.
+            let too_slow =
+                |_| status(Error::new(SqlState::QUERY_CANCELED, "the client sent nothing for too long"));
+            while let Some(next) =
+                tokio::time::timeout(longest, messages.try_next()).await.map_err(too_slow)??
+            {
                 if feed.send(Fed::Next(next)).await.is_err() {
                     return Ok(()); // The statement has failed and says why.
                 }

@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 
 use super::FlightConfig;
 use super::auth::{self, Caller};
+use super::statements::Queue;
 use super::stopping::{Stop, Turns};
 
 /// What `current_database()` says, and the one catalog.
@@ -39,6 +40,8 @@ pub(super) struct State {
     pub statements: Shelf<Prepared>,
     pub results: Shelf<Ready>,
     pub running: Running,
+    /// What waits to be fetched by clients.
+    pub queues: Mutex<Vec<Weak<Queue>>>,
     /// A place for each statement that may run.
     pub places: Arc<Semaphore>,
     stopping: AtomicBool,
@@ -53,6 +56,7 @@ impl State {
             statements: Shelf::new(config.max_handles, Full::Replace, config.handle_timeout),
             results: Shelf::new(config.max_handles, Full::Replace, config.handle_timeout),
             running: Running::default(),
+            queues: Mutex::default(),
             places: Arc::new(Semaphore::new(config.max_statements)),
             stopping: AtomicBool::new(false),
             config,
@@ -79,6 +83,9 @@ impl State {
     }
 
     fn sweep(&self) {
+        let longest = self.config.transaction_timeout;
+        let goes_on = |queue: Arc<Queue>| queue.end_unless_fetched(longest);
+        self.queues.lock().retain(|queue| queue.upgrade().is_some_and(goes_on));
         self.sessions.sweep();
         self.transactions
             .sweep_unless_used_for(|transaction| transaction.longest_idle(self.config.transaction_timeout));

@@ -13,8 +13,8 @@ use std::time::Duration;
 use arrow_array::RecordBatch;
 use arrow_flight::FlightData;
 use arrow_schema::SchemaRef;
-use firn_base::sync::Arc;
-use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, text};
+use firn_base::sync::{Arc, Mutex};
+use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, clock, text};
 use firn_session::{CommandTag, Connection, Outcome, Rows, Statement, TransactionStatus};
 use futures::Stream;
 use tokio::sync::{OwnedSemaphorePermit, TryAcquireError, mpsc};
@@ -363,15 +363,62 @@ impl Output {
 
 /// Messages on their way to a client. Dropping it stops what makes them.
 pub(super) struct Answer {
-    messages: mpsc::Receiver<std::result::Result<FlightData, Status>>,
+    queue: Arc<Queue>,
     _stop: StopOnDrop,
 }
 
 impl Stream for Answer {
     type Item = std::result::Result<FlightData, Status>;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.messages.poll_recv(context)
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut queued = self.queue.0.lock();
+        let next = queued.messages.poll_recv(context);
+        if next.is_ready() {
+            queued.waits_since = None;
+        }
+        match next {
+            Poll::Ready(None) => Poll::Ready(queued.given_up.take().map(Err)),
+            next => next,
+        }
+    }
+}
+
+/// The messages that wait for a client.
+pub(super) struct Queue(Mutex<Queued>);
+
+struct Queued {
+    messages: mpsc::Receiver<std::result::Result<FlightData, Status>>,
+    /// Since when a message was seen to wait.
+    waits_since: Option<clock::Instant>,
+    /// Why the rest of them does not come.
+    given_up: Option<Status>,
+}
+
+impl Queue {
+    /// Ends the stream if its client has fetched nothing for so long: its query holds a place, a thread and a
+    /// snapshot. Whether it goes on.
+    pub fn end_unless_fetched(&self, longest: Duration) -> bool {
+        let mut queued = self.0.lock();
+        if queued.messages.is_empty() {
+            queued.waits_since = None;
+            return !queued.messages.is_closed();
+        }
+        let now = clock::now();
+        let since = *queued.waits_since.get_or_insert(now);
+        if now.saturating_duration_since(since) <= longest {
+            return true;
+        }
+        // Whoever waits for a place in it finds that nobody wants more.
+        queued.messages.close();
+        while queued.messages.try_recv().is_ok() {}
+        queued.given_up = Some(status(
+            Error::new(
+                SqlState::QUERY_CANCELED,
+                "the query was ended because its rows were not fetched for too long",
+            )
+            .with_hint("Run it again, and fetch its rows or drop the stream."),
+        ));
+        false
     }
 }
 
@@ -405,6 +452,8 @@ pub(super) fn answer(
 ) -> std::result::Result<Answer, Status> {
     let mut run = Run::new(state, caller, transaction, query).map_err(status)?;
     let (sender, messages) = mpsc::channel(MESSAGES_AHEAD);
+    let queue = Arc::new(Queue(Mutex::new(Queued { messages, waits_since: None, given_up: None })));
+    state.queues.lock().push(Arc::downgrade(&queue));
     // Cancelling fails a transaction. Who leaves rows of his transaction unread wants to go on with it, and
     // what makes them finds out with the next message; only if none comes, it is cancelled.
     let grace = if matches!(run.place, Place::Block(_)) { UNREAD_GRACE } else { Duration::ZERO };
@@ -420,7 +469,7 @@ pub(super) fn answer(
         drop(run);
         drop(output);
     });
-    Ok(Answer { messages, _stop: stop })
+    Ok(Answer { queue, _stop: stop })
 }
 
 /// A panic is a mistake of ours and ends this call and nothing else. What was cancelled because the server

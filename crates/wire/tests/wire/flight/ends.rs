@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use arrow_flight::sql::{ActionCancelQueryRequest, EndTransaction, ProstMessageExt};
 use arrow_flight::{Action, CancelFlightInfoRequest};
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use prost::Message;
 
 use super::*;
@@ -426,5 +426,62 @@ fn what_is_kept_for_one_client_has_a_bound() {
         };
         assert_eq!(state::<()>(Err(error)), "54000");
         assert_eq!(fixture.number("SELECT count(*) FROM t"), changed);
+    });
+}
+
+/// Its client keeps the stream, reads a message, and no more.
+#[test]
+fn a_query_whose_rows_are_not_fetched_gives_its_place_back() {
+    let fixture = serve_with(|config| {
+        config.transaction_timeout = Duration::from_millis(300);
+        config.max_statements = 1;
+    });
+    let mut client = fixture.run(fixture.client());
+    let mut rows = fixture.run(async {
+        let info = client.execute(ENDLESS.into(), None).await.unwrap();
+        let mut rows = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap();
+        rows.try_next().await.unwrap().unwrap();
+        rows
+    });
+    let until = Instant::now() + Duration::from_secs(30);
+    while fixture.run(query(&mut client, "SELECT 1", None)).is_err() {
+        assert!(Instant::now() < until, "the place is not given back");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    wait_until_nothing_runs(&fixture);
+    // He is told when he goes on.
+    fixture.run(async {
+        let error = loop {
+            match rows.try_next().await {
+                Ok(rows) => assert!(rows.is_some(), "the rows end as if they were all"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(state::<()>(Err(error)), "57014");
+    });
+}
+
+/// Two batches, then silence, from a client that stays.
+#[test]
+fn an_ingestion_whose_client_falls_silent_is_given_up() {
+    let fixture = serve_with(|config| config.transaction_timeout = Duration::from_millis(300));
+    fixture.execute("CREATE TABLE t (a bigint)");
+    fixture.run(async {
+        let mut client = fixture.client().await;
+        let numbers = arrow_array::Int64Array::from_iter_values(0..100);
+        let column = std::sync::Arc::new(numbers) as arrow_array::ArrayRef;
+        let batch = RecordBatch::try_from_iter([("a", column)]).unwrap();
+        let batches = futures::stream::iter([Ok(batch.clone()), Ok(batch)]).chain(futures::stream::pending());
+        let command = arrow_flight::sql::CommandStatementIngest {
+            table_definition_options: Some(arrow_flight::sql::TableDefinitionOptions {
+                if_not_exist: arrow_flight::sql::TableNotExistOption::Fail.into(),
+                if_exists: arrow_flight::sql::TableExistsOption::Append.into(),
+            }),
+            table: "t".into(),
+            ..Default::default()
+        };
+        let error = client.execute_ingest(command, batches).await;
+        assert_eq!(state(error), "57014");
+        assert_eq!(fixture.number("SELECT count(*) FROM t"), 0);
     });
 }
