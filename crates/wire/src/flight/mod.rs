@@ -21,6 +21,7 @@ mod info;
 mod metadata;
 mod state;
 
+mod door;
 mod ingest;
 mod options;
 mod placeholders;
@@ -32,7 +33,6 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
-use arrow_flight::flight_service_server::FlightServiceServer;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
 use firn_session::Database;
@@ -43,7 +43,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Identity, Server, ServerTlsConfig};
 
 use crate::server::{Auth, bind_tcp};
-use service::Service;
+use door::Door;
 use state::State;
 
 /// How long shutdown waits for clients to take what they are told last.
@@ -144,7 +144,10 @@ impl FlightServer {
         };
         let address = listener.local_addr().map_err(failed)?;
         refuse_open_passwords(&config, address)?;
+        // More calls would find no place, but for those that need none.
+        let most_calls = config.max_statements + config.max_transactions + 32;
         let mut builder = Server::builder()
+            .max_concurrent_streams(Some(u32::try_from(most_calls).unwrap_or(u32::MAX)))
             .http2_keepalive_interval(Some(KEEPALIVE))
             // Windows for what clients send: of a size that keeps a fast local link busy.
             .initial_stream_window_size(Some(8 << 20))
@@ -166,17 +169,13 @@ impl FlightServer {
             .enable_all()
             .build()
             .map_err(failed)?;
-        let max_message_bytes = config.max_message_bytes;
         let state = Arc::new(State::new(database, config));
-        let service = FlightServiceServer::new(Service::new(state.clone()))
-            .max_decoding_message_size(max_message_bytes)
-            .max_encoding_message_size(usize::MAX);
         let incoming = {
             let _inside = runtime.enter();
             incoming(listener).map_err(failed)?
         };
         let (stop, stopped) = oneshot::channel::<()>();
-        let router = builder.add_service(service);
+        let router = builder.add_service(Door::new(&state));
         let serving = runtime.spawn(async move {
             let stopped = async { drop(stopped.await) };
             if let Err(error) = router.serve_with_incoming_shutdown(incoming, stopped).await {

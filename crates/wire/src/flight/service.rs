@@ -3,8 +3,8 @@
 //! arrow-flight's `FlightSqlService` would do the sorting, but leaves out `GetSchema`, which ADBC calls, and the
 //! actions of newer versions; so the lower interface is implemented, over the same messages.
 
-use std::net::SocketAddr;
 use std::pin::Pin;
+use std::time::Duration;
 
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::sql::{
@@ -26,7 +26,6 @@ use firn_session::Statement;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use prost::Message;
 use prost::bytes::Bytes;
-use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::auth::{self, Caller};
@@ -42,6 +41,9 @@ use super::status::status;
 
 /// Batches that may wait to be stored.
 const BATCHES_AHEAD: usize = 2;
+
+/// How long a stranger may take for his handshake.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(60);
 
 /// Answers the calls.
 pub(super) struct Service {
@@ -64,21 +66,6 @@ enum Described {
 impl Service {
     pub fn new(state: Arc<State>) -> Service {
         Service { state }
-    }
-
-    /// Who calls.
-    async fn caller(&self, headers: &MetadataMap, address: Option<SocketAddr>) -> Answered<Caller> {
-        if !Caller::needs_work(headers) {
-            return Caller::identify(&self.state, headers, address).map_err(status);
-        }
-        let (state, headers) = (self.state.clone(), headers.clone());
-        let identified =
-            tokio::task::spawn_blocking(move || Caller::identify(&state, &headers, address)).await;
-        identified.map_err(|error| Status::internal(error.to_string()))?.map_err(status)
-    }
-
-    async fn caller_of<T>(&self, request: &Request<T>) -> Answered<Caller> {
-        self.caller(request.metadata(), request.remote_addr()).await
     }
 
     /// The statement of a command and where it is to run: of one that is text, or that was prepared.
@@ -385,6 +372,15 @@ impl Named<'_> {
     }
 }
 
+/// Who calls: the door has found out.
+fn caller_of<T>(request: &Request<T>) -> Answered<Caller> {
+    request
+        .extensions()
+        .get::<Caller>()
+        .cloned()
+        .ok_or_else(|| Status::internal("nobody has asked who calls"))
+}
+
 fn describe(
     run: &mut super::statements::Run,
     statement: &Statement,
@@ -496,7 +492,10 @@ impl FlightService for Service {
     ) -> Answered<Response<Self::HandshakeStream>> {
         let headers = request.metadata().clone();
         // Some clients send nothing but headers.
-        let first = request.into_inner().message().await?.unwrap_or_default();
+        let mut sent = request.into_inner();
+        let first = tokio::time::timeout(HANDSHAKE_TIME, sent.message());
+        let first = first.await.map_err(|_| Status::deadline_exceeded("the handshake takes too long"))?;
+        let first = first?.unwrap_or_default();
         let state = self.state.clone();
         let begun = tokio::task::spawn_blocking(move || {
             let credentials = auth::credentials(&headers, &first.payload)?;
@@ -517,7 +516,7 @@ impl FlightService for Service {
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Answered<Response<FlightInfo>> {
-        let caller = self.caller_of(&request).await?;
+        let caller = caller_of(&request)?;
         let descriptor = request.into_inner();
         let bytes = descriptor.cmd.clone();
         let command = command(&bytes)?;
@@ -548,14 +547,14 @@ impl FlightService for Service {
     }
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Answered<Response<SchemaResult>> {
-        let caller = self.caller_of(&request).await?;
+        let caller = caller_of(&request)?;
         let command = command(&request.into_inner().cmd)?;
         let schema = schema_bytes(&*self.schema(&caller, command).await?).map_err(status)?;
         Ok(Response::new(SchemaResult { schema }))
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Answered<Response<Self::DoGetStream>> {
-        let caller = self.caller_of(&request).await?;
+        let caller = caller_of(&request)?;
         let rows = match command(&request.into_inner().ticket)? {
             Command::TicketStatementQuery(ticket) => {
                 let named = Named::read(&ticket.statement_handle)
@@ -584,7 +583,7 @@ impl FlightService for Service {
     }
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Answered<Response<Self::DoPutStream>> {
-        let caller = self.caller_of(&request).await?;
+        let caller = caller_of(&request)?;
         let mut messages = request.into_inner();
         let first = messages.message().await?.ok_or_else(|| malformed("nothing was sent"))?;
         let descriptor =
@@ -627,7 +626,7 @@ impl FlightService for Service {
     }
 
     async fn list_actions(&self, request: Request<Empty>) -> Answered<Response<Self::ListActionsStream>> {
-        self.caller_of(&request).await?;
+        caller_of(&request)?;
         let action = |(name, description): &(&str, &str)| {
             Ok(ActionType { r#type: (*name).to_owned(), description: (*description).to_owned() })
         };
@@ -635,7 +634,7 @@ impl FlightService for Service {
     }
 
     async fn do_action(&self, request: Request<Action>) -> Answered<Response<Self::DoActionStream>> {
-        let caller = self.caller_of(&request).await?;
+        let caller = caller_of(&request)?;
         let action = request.into_inner();
         let nothing = || Box::pin(stream::empty()) as Self::DoActionStream;
         let results = match action.r#type.as_str() {
