@@ -45,6 +45,9 @@ const BATCHES_AHEAD: usize = 2;
 /// How long a stranger may take for his handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(60);
 
+/// How long the end of a session waits for what runs in its transactions.
+const CLOSING_GRACE: Duration = Duration::from_secs(5);
+
 /// Answers the calls.
 pub(super) struct Service {
     state: Arc<State>,
@@ -271,7 +274,7 @@ impl Service {
         let caller = caller.clone();
         let ended = tokio::task::spawn_blocking(move || {
             let mut state = transaction.state.lock();
-            let _turn = transaction.turns.begin();
+            let _turn = commit.then(|| transaction.turns.begin());
             state.end(commit)?;
             if let Some(session) = caller.session.filter(|_| commit && state.sets) {
                 *session.settings.lock() = Some(state.settings()?);
@@ -685,8 +688,9 @@ impl FlightService for Service {
             }
             options::CLOSE_SESSION => {
                 let (state, client) = (self.state.clone(), caller.clone());
-                let ended = tokio::task::spawn_blocking(move || state.end_client(&client)).await;
-                ended.map_err(|error| Status::internal(error.to_string()))?;
+                let ending = tokio::task::spawn_blocking(move || state.end_client(&client));
+                // It comes to its end, even if nobody waits for what does not stop at once.
+                let _ = tokio::time::timeout(CLOSING_GRACE, ending).await;
                 result(options::CloseSessionResult::closed().encode_to_vec())
             }
             other => return Err(unknown(&format!("action {other}"))),

@@ -126,7 +126,7 @@ impl State {
     }
 
     /// Ends what a client has here: his session, whose token stands for nothing any more, transactions, which
-    /// are rolled back, prepared statements, and results. Waits for what runs in his transactions to stop.
+    /// are rolled back, prepared statements, and results. Waits until what runs in his transactions has stopped.
     pub fn end_client(&self, client: &Caller) {
         if let Some(session) = &client.session {
             self.sessions.remove(session);
@@ -136,7 +136,6 @@ impl State {
         for transaction in self.transactions.take_all_of(client) {
             transaction.turns.stop();
             let mut state = transaction.state.lock();
-            let _turn = transaction.turns.begin();
             // A rollback reports nothing.
             let _ = state.end(false);
         }

@@ -6,7 +6,9 @@
 //! that stopping one that still waits does not hit the one before it, which runs.
 //!
 //! The rows of a query are drawn after its turn, while other calls may have theirs. Who draws looks at the flag
-//! between batches; where that takes long the connection is cancelled, as soon as nobody has his turn.
+//! between batches; where that takes long the connection is cancelled, as soon as nobody has his turn. A change, or
+//! a commit, reads what is left of such rows before it does anything: if they still do not end while somebody has his
+//! turn, he waits for them, and cancelling is what lets him go on.
 
 use std::time::Duration;
 
@@ -16,6 +18,9 @@ use firn_session::{CancelHandle, Connection};
 
 /// How often it is tried to stop what draws rows.
 const AGAIN: Duration = Duration::from_millis(50);
+
+/// After how many times whoever has his turn is taken to wait for the rows.
+const PATIENCE: u32 = 10;
 
 /// Stops one call.
 #[derive(Clone)]
@@ -76,14 +81,20 @@ impl Stop {
         let stop = self.clone();
         runtime.spawn(async move {
             tokio::time::sleep(grace.max(AGAIN)).await;
-            while !stop.ask_once() {
+            let mut asked = 0;
+            while !stop.ask_again(asked >= PATIENCE) {
                 tokio::time::sleep(AGAIN).await;
+                asked += 1;
             }
         });
     }
 
     /// Whether nothing is left to be stopped.
     pub fn ask_once(&self) -> bool {
+        self.ask_again(false)
+    }
+
+    fn ask_again(&self, is_waited_for: bool) -> bool {
         self.asked.store(true, Ordering::Relaxed);
         let phase = self.phase.lock();
         match (*phase, &self.turns) {
@@ -91,7 +102,7 @@ impl Stop {
             (Phase::Waiting, Some(_)) => false,
             (Phase::Drawing, Some(turns)) => {
                 let turn = turns.0.lock();
-                if turn.is_none() {
+                if turn.is_none() || is_waited_for {
                     self.cancel.cancel();
                 }
                 false
@@ -142,7 +153,7 @@ impl Turns {
         }
     }
 
-    /// A turn that nobody can stop.
+    /// A turn that nobody can stop: that of a commit.
     pub fn begin(&self) -> Turn<'_> {
         *self.0.lock() = Some(Arc::default());
         Turn { turns: self, phase: None }

@@ -485,3 +485,30 @@ fn an_ingestion_whose_client_falls_silent_is_given_up() {
         assert_eq!(fixture.number("SELECT count(*) FROM t"), 0);
     });
 }
+
+/// What comes next in the transaction waits for the rows of a query whose client has gone: none has come yet.
+#[test]
+fn a_transaction_ends_although_a_query_of_it_was_given_up_that_yields_nothing() {
+    let fixture = serve();
+    fixture.execute("CREATE TABLE t (a bigint)");
+    fixture.run(async {
+        let mut client = fixture.client().await;
+        for next in ["rollback", "commit", "change"] {
+            let transaction = client.begin_transaction().await.unwrap();
+            let info = client.execute(SILENT.into(), Some(transaction.clone())).await.unwrap();
+            let rows = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap();
+            wait_until_something_runs(&fixture);
+            drop(rows);
+            if next == "change" {
+                // It may be hit when the query is stopped; waiting for hours would be worse.
+                let insert = "INSERT INTO t VALUES (1)".to_owned();
+                let _ = client.execute_update(insert, Some(transaction.clone())).await;
+            }
+            let end = if next == "commit" { EndTransaction::Commit } else { EndTransaction::Rollback };
+            let ended = client.end_transaction(transaction, end).await;
+            assert!(next == "commit" || ended.is_ok());
+        }
+        assert_eq!(fixture.number("SELECT count(*) FROM t"), 0);
+    });
+    wait_until_nothing_runs(&fixture);
+}
