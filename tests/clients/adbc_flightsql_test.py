@@ -173,4 +173,19 @@ with connect(autocommit=True) as connection, connection.cursor() as cursor:
     cursor.executemany("INSERT INTO alone VALUES ($1)", [(1,), (2,)])
     cursor.execute("SELECT count(*) FROM alone")
     same(cursor.fetchone(), (2,))
+
+# Closed amid a transaction, a connection leaves nothing behind.
+with connect(autocommit=True) as watcher, watcher.cursor() as watching:
+    connection = connect()
+    cursor = connection.cursor()
+    cursor.execute("INSERT INTO alone VALUES (3)")
+    open_blocks = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'"
+    watching.execute(open_blocks)
+    same(watching.fetchone(), (1,))
+    cursor.close()
+    connection.close()
+    watching.execute(open_blocks)
+    same(watching.fetchone(), (0,))
+    watching.execute("SELECT count(*) FROM alone")
+    same(watching.fetchone(), (2,))
 print(f"{checks} checks")

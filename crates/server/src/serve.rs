@@ -46,7 +46,8 @@ pub struct Options {
     /// given more than once.
     #[arg(long, value_name = "NAME[:FILE]")]
     user: Vec<String>,
-    /// Clients at a time.
+    /// Clients of PostgreSQL's protocol at a time. Of Flight SQL, whose clients have no connections that count:
+    /// statements at a time, and as many open transactions, each with a place for one statement more.
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
     max_connections: u16,
     /// Most memory that the store may hold, such as 8GiB: rows, indexes, old versions. Statements that need

@@ -948,6 +948,11 @@ impl Connection {
         if self.in_block() { self.idle_in_transaction_timeout } else { self.idle_session_timeout }
     }
 
+    /// How long the client may be idle in a block.
+    pub fn idle_in_transaction_timeout(&self) -> Option<Duration> {
+        self.idle_in_transaction_timeout
+    }
+
     /// It was idle for longer: what its connection is to be ended with.
     pub fn idle_for_too_long(&self) -> Error {
         self.shared.engine.statistics().idle_timeouts.count();

@@ -145,11 +145,12 @@ impl SharedStream {
         next
     }
 
-    /// Reads everything that is left, because the transaction moves on.
-    fn read_ahead(&self) {
+    /// Reads everything that is left, because the transaction moves on, unless who draws it goes away meanwhile:
+    /// then nobody would stop what might take for ever.
+    fn read_ahead(self: &Arc<SharedStream>) {
         let mut state = self.state.lock();
         let SharedState { stream, ahead, error, alarm, .. } = &mut *state;
-        while stream.is_some() {
+        while stream.is_some() && Arc::strong_count(self) > 1 {
             match pull(stream, alarm) {
                 Ok(Some(batch)) => ahead.push_back(batch),
                 Ok(None) => {}

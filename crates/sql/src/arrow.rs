@@ -1,8 +1,13 @@
 //! Arrow batches that come from outside: their columns as types that SQL has, and their rows as values.
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, new_null_array};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, OffsetSizeTrait, RecordBatch, RecordBatchOptions, new_null_array,
+};
+use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, Schema, TimeUnit};
+use datafusion::arrow::datatypes::{
+    DataType, Field, FieldRef, Int16Type, Int32Type, Int64Type, IntervalUnit, Schema, TimeUnit,
+};
 use datafusion::arrow::error::ArrowError;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType, Value};
@@ -43,10 +48,21 @@ pub fn normalise(batch: &RecordBatch, targets: Option<&[SqlType]>) -> Result<Rec
         .map_err(|error| firn_exec::error::from_datafusion(error.into()))
 }
 
-/// The rows of a batch as values, a vector each. Lists become arrays, as parameters may be.
+/// The rows of a batch as values, a vector each. Lists become arrays, as parameters may be. Values take more
+/// memory than what they were: as many bytes as they take are taken off `budget`.
 ///
-/// Errors as for [`normalise`].
-pub fn rows(batch: &RecordBatch) -> Result<Vec<Vec<Value>>> {
+/// Errors as for [`normalise`]; 54000 if the budget does not suffice.
+pub fn rows(batch: &RecordBatch, budget: &mut usize) -> Result<Vec<Vec<Value>>> {
+    refuse_claims(batch, *budget)?;
+    let mut spend = |bytes: usize| match budget.checked_sub(bytes) {
+        Some(left) => {
+            *budget = left;
+            Ok(())
+        }
+        None => Err(too_large("the rows take more memory than one call may use")),
+    };
+    let row_bytes = size_of::<Vec<Value>>() + batch.num_columns() * size_of::<Value>();
+    spend(batch.num_rows().saturating_mul(row_bytes))?;
     let batch = normalise(batch, None)?;
     let mut rows: Vec<Vec<Value>> =
         (0..batch.num_rows()).map(|_| Vec::with_capacity(batch.num_columns())).collect();
@@ -56,14 +72,92 @@ pub fn rows(batch: &RecordBatch) -> Result<Vec<Vec<Value>>> {
             values.push(match is_list && column.is_valid(row) {
                 true => {
                     let list = column.as_list::<i32>().value(row);
-                    let elements = (0..list.len()).map(|position| types::value_at(list.as_ref(), position));
-                    Value::Array(elements.collect::<Result<_>>()?)
+                    spend(list.len().saturating_mul(size_of::<Value>()))?;
+                    let element = |position| {
+                        spend(text_bytes(list.as_ref(), position))?;
+                        types::value_at(list.as_ref(), position)
+                    };
+                    Value::Array((0..list.len()).map(element).collect::<Result<_>>()?)
                 }
-                false => types::value_at(column.as_ref(), row)?,
+                false => {
+                    // Many views may stand for the same bytes; each value has its own.
+                    spend(text_bytes(column.as_ref(), row))?;
+                    types::value_at(column.as_ref(), row)?
+                }
             });
         }
     }
     Ok(rows)
+}
+
+/// The bytes of a string or of bytes, as they are once they are normal.
+fn text_bytes(array: &dyn Array, row: usize) -> usize {
+    match array.data_type() {
+        DataType::Utf8View if array.is_valid(row) => array.as_string_view().views()[row] as u32 as usize,
+        DataType::BinaryView if array.is_valid(row) => array.as_binary_view().views()[row] as u32 as usize,
+        _ => 0,
+    }
+}
+
+/// Refuses batches whose columns claim more rows than their bytes vouch for, beyond what `most_bytes` hold: a few
+/// bytes may say that NULL, or one value, stands there as often as they like. To be asked before a batch of a
+/// stranger is made normal, since that is when memory is taken for the rows.
+///
+/// Errors: 54000.
+pub fn refuse_claims(batch: &RecordBatch, most_bytes: usize) -> Result<()> {
+    let claimed = batch.columns().iter().fold(0, |sum: usize, column| sum.saturating_add(claimed(column)));
+    match claimed > most_bytes {
+        true => Err(too_large("the batch stands for more rows than one call may hold")),
+        false => Ok(()),
+    }
+}
+
+#[cold]
+fn too_large(message: &str) -> Error {
+    Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message).with_hint("Send fewer rows at a time.")
+}
+
+/// The bytes that a column will take for what has no bytes of its own.
+fn claimed(array: &ArrayRef) -> usize {
+    let repeated =
+        |values: &ArrayRef| array.len().saturating_mul(widest(values)).saturating_add(claimed(values));
+    match array.data_type() {
+        DataType::Null => array.len().saturating_mul(size_of::<u128>()),
+        DataType::RunEndEncoded(ends, _) => match ends.data_type() {
+            DataType::Int16 => repeated(array.as_run::<Int16Type>().values()),
+            DataType::Int32 => repeated(array.as_run::<Int32Type>().values()),
+            _ => repeated(array.as_run::<Int64Type>().values()),
+        },
+        DataType::Dictionary(_, ty) => {
+            let values = array.as_any_dictionary().values();
+            // Strings become views of one copy; what else repeats is as wide as its keys, more or less.
+            let is_copied = ty.is_nested() || matches!(**ty, DataType::Dictionary(..));
+            if is_copied { repeated(values) } else { claimed(values) }
+        }
+        DataType::List(_) => claimed(array.as_list::<i32>().values()),
+        DataType::LargeList(_) => claimed(array.as_list::<i64>().values()),
+        DataType::FixedSizeList(..) => claimed(array.as_fixed_size_list().values()),
+        _ => 0,
+    }
+}
+
+/// The bytes of the largest value, or more.
+fn widest(values: &ArrayRef) -> usize {
+    fn of<O: OffsetSizeTrait>(offsets: &OffsetBuffer<O>) -> usize {
+        offsets.lengths().max().unwrap_or(0).saturating_add(size_of::<u128>())
+    }
+    match values.data_type() {
+        DataType::Utf8 => of(values.as_string::<i32>().offsets()),
+        DataType::LargeUtf8 => of(values.as_string::<i64>().offsets()),
+        DataType::Binary => of(values.as_binary::<i32>().offsets()),
+        DataType::LargeBinary => of(values.as_binary::<i64>().offsets()),
+        DataType::FixedSizeBinary(size) => usize::try_from(*size).unwrap_or(0).max(size_of::<u128>()),
+        ty if ty.is_nested() || matches!(ty, DataType::Dictionary(..)) => {
+            values.get_array_memory_size().max(claimed(values))
+        }
+        // A view, a number, a boolean.
+        _ => size_of::<u128>(),
+    }
 }
 
 /// The type that plans use for what a type of Arrow stands for; `None` if SQL has nothing like it.
@@ -118,14 +212,33 @@ fn normal(field: &Field, column: &ArrayRef) -> Result<ArrayRef> {
     if plain == *column.data_type() {
         return Ok(column.clone());
     }
-    // A cast that makes NULL of what does not fit would lose it without a word.
-    let options = CastOptions { safe: false, ..CastOptions::default() };
-    cast_with_options(column, &plain, &options).map_err(|error| match error {
+    cast(column, &plain).map_err(|error| match error {
         ArrowError::CastError(message) | ArrowError::ComputeError(message) => Error::new(
             SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
             format!("a value of column \"{}\" cannot be taken over: {message}", field.name()),
         ),
         _ => unsupported(field),
+    })
+}
+
+/// A cast that fails on what does not fit. Arrow's own default makes NULL of it, which would lose it without a
+/// word.
+fn cast(column: &ArrayRef, ty: &DataType) -> std::result::Result<ArrayRef, ArrowError> {
+    cast_with_options(column, ty, &CastOptions { safe: false, ..CastOptions::default() })
+}
+
+/// A column of a result as one of the type that it was announced with: 22003 if a value does not fit, which
+/// becomes no NULL.
+pub fn converted(column: &ArrayRef, ty: &DataType) -> Result<ArrayRef> {
+    if column.data_type() == ty {
+        return Ok(column.clone());
+    }
+    cast(column, ty).map_err(|error| match error {
+        ArrowError::CastError(message) | ArrowError::ComputeError(message) => Error::new(
+            SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+            format!("a value of the result does not fit its type: {message}"),
+        ),
+        error => firn_exec::error::from_datafusion(error.into()),
     })
 }
 
@@ -139,9 +252,10 @@ fn unsupported(field: &Field) -> Error {
 mod tests {
     use super::*;
     use datafusion::arrow::array::{
-        DictionaryArray, Int64Array, ListArray, NullArray, StringArray, TimestampSecondArray, UInt64Array,
+        DictionaryArray, Int64Array, LargeListArray, ListArray, NullArray, PrimitiveArray, RunArray,
+        StringArray, TimestampSecondArray, UInt64Array,
     };
-    use datafusion::arrow::datatypes::{Int8Type, Int64Type};
+    use datafusion::arrow::datatypes::Int8Type;
 
     fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
         RecordBatch::try_from_iter(columns).unwrap()
@@ -158,7 +272,7 @@ mod tests {
             ("list", Arc::new(lists)),
             ("nothing", Arc::new(NullArray::new(2))),
         ]);
-        let found = rows(&given).unwrap();
+        let found = rows(&given, &mut usize::MAX.clone()).unwrap();
         let first = vec![
             Value::Numeric { unscaled: i128::from(u64::MAX), scale: 0 },
             Value::Text("a".into()),
@@ -181,11 +295,52 @@ mod tests {
         let inner: ArrayRef = Arc::new(Int64Array::from(vec![1]));
         let field = Arc::new(Field::new("x", DataType::Int64, true));
         let structs = datafusion::arrow::array::StructArray::from(vec![(field, inner)]);
-        let error = rows(&batch(vec![("s", Arc::new(structs))])).unwrap_err();
+        let error = rows(&batch(vec![("s", Arc::new(structs))]), &mut usize::MAX.clone()).unwrap_err();
         assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED);
         let field = Field::new("text", DataType::LargeUtf8, true);
         assert_eq!(sql_type(&field).unwrap(), SqlType::Text);
         let text: ArrayRef = Arc::new(StringArray::from(vec!["x"]));
-        assert_eq!(rows(&batch(vec![("t", text)])).unwrap(), [[Value::Text("x".into())]]);
+        assert_eq!(
+            rows(&batch(vec![("t", text)]), &mut usize::MAX.clone()).unwrap(),
+            [[Value::Text("x".into())]]
+        );
+    }
+
+    /// A column of a few bytes each that claims 2⁴⁰ rows, and many views of the same megabyte.
+    #[test]
+    fn rows_that_few_bytes_claim_are_refused_before_memory_is_taken_for_them() {
+        const CLAIMED: usize = 1 << 40;
+        let run_ends = Int64Array::from(vec![CLAIMED as i64]);
+        let runs = RunArray::try_new(&run_ends, &StringArray::from(vec!["a"])).unwrap();
+        let field = Arc::new(Field::new_list_field(DataType::Null, true));
+        let offsets = OffsetBuffer::new(vec![0_i64, CLAIMED as i64].into());
+        let list = LargeListArray::new(field, offsets, Arc::new(NullArray::new(CLAIMED)), None);
+        let key = PrimitiveArray::<Int8Type>::from_iter_values([0, 0, 0]);
+        let dictionary = DictionaryArray::new(key, Arc::new(list.clone()));
+        let claims: [ArrayRef; 4] =
+            [Arc::new(NullArray::new(CLAIMED)), Arc::new(runs), Arc::new(list), Arc::new(dictionary)];
+        for claim in claims {
+            let ty = claim.data_type().clone();
+            let given = batch(vec![("a", claim)]);
+            let error = refuse_claims(&given, 1 << 30).expect_err(&ty.to_string());
+            assert_eq!(error.state(), SqlState::PROGRAM_LIMIT_EXCEEDED);
+            assert!(rows(&given, &mut (1 << 30)).is_err(), "{ty}");
+        }
+        let long = "x".repeat(1 << 20);
+        let keys = PrimitiveArray::<Int8Type>::from_iter_values([0; 1000]);
+        let same: ArrayRef = Arc::new(DictionaryArray::new(keys, Arc::new(StringArray::from(vec![long]))));
+        let given = batch(vec![("a", same)]);
+        refuse_claims(&given, 1 << 20).unwrap();
+        let error = rows(&given, &mut (100 << 20)).unwrap_err();
+        assert_eq!(error.state(), SqlState::PROGRAM_LIMIT_EXCEEDED);
+    }
+
+    #[test]
+    fn a_value_that_does_not_fit_becomes_no_null() {
+        let large: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), Some(i64::MAX), None]));
+        let error = converted(&large, &DataType::Int32).unwrap_err();
+        assert_eq!(error.state(), SqlState::NUMERIC_VALUE_OUT_OF_RANGE);
+        let fits = converted(&large.slice(0, 1), &DataType::Int32).unwrap();
+        assert_eq!(fits.data_type(), &DataType::Int32);
     }
 }

@@ -7,7 +7,6 @@ use crate::bind::{Binder, SessionFacts, columns_of};
 use crate::names::{Names, Relation, missing_column};
 use crate::statement::{Copy, CopyOption, CopySubject, QualifiedName, quote_ident};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
 use datafusion::catalog::MemTable;
@@ -513,16 +512,14 @@ fn array_type(drawn: &DataType, element: SqlType) -> DataType {
     }
 }
 
-/// A batch under such a schema. Columns are cast only where operators have yielded another type than the plan said.
+/// A batch under such a schema. Columns are cast only where operators have yielded another type than the plan said:
+/// 22003 if a value does not fit.
 pub fn with_schema(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     let external = |error: ArrowError| firn_exec::error::from_datafusion(error.into());
     let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    let fit = |(column, field): (&ArrayRef, &FieldRef)| match column.data_type() == field.data_type() {
-        true => Ok(Arc::clone(column)),
-        false => cast(column, field.data_type()),
-    };
-    let columns = batch.columns().iter().zip(schema.fields()).map(fit).collect::<std::result::Result<_, _>>();
-    RecordBatch::try_new_with_options(schema.clone(), columns.map_err(external)?, &options).map_err(external)
+    let fit = |(column, field): (&ArrayRef, &FieldRef)| crate::arrow::converted(column, field.data_type());
+    let columns = batch.columns().iter().zip(schema.fields()).map(fit).collect::<Result<_>>()?;
+    RecordBatch::try_new_with_options(schema.clone(), columns, &options).map_err(external)
 }
 
 /// The batch that holds these values, row-major.

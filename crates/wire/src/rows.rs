@@ -15,8 +15,8 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{DataType, IntervalUnit, TimeUnit};
 use firn_base::sync::Arc;
-use firn_base::{Error, Interval, Result, SqlState, SqlType, TimeZoneSetting, Value, binary, text};
-use firn_session::{Column, CommandTag, RowChunk, Rows};
+use firn_base::{Interval, Result, SqlType, TimeZoneSetting, Value, binary, text};
+use firn_session::{Column, CommandTag, RowChunk, Rows, arrow};
 
 use crate::array::Arrays;
 use crate::client::{Fault, Sink};
@@ -238,9 +238,7 @@ fn as_sent(array: &ArrayRef, ty: SqlType) -> Result<ArrayRef> {
     if same {
         return Ok(array.clone());
     }
-    arrow_cast::cast(array, &wanted).map_err(|error| {
-        Error::new(SqlState::INTERNAL_ERROR, format!("a result of type {ty} came as {found}: {error}"))
-    })
+    arrow::converted(array, &wanted)
 }
 
 fn arrow_type(ty: SqlType) -> DataType {

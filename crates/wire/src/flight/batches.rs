@@ -8,13 +8,12 @@
 use arrow_array::builder::{BinaryBuilder, StringBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow_cast::cast;
 use arrow_flight::{FlightData, IpcMessage, SchemaAsIpc};
 use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use firn_base::sync::Arc;
 use firn_base::{Error, ParameterType, Result, SqlState, SqlType};
-use firn_session::Column;
+use firn_session::{Column, arrow};
 use std::collections::HashMap;
 
 use super::auth::Strings;
@@ -205,7 +204,7 @@ fn converted(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef> {
         }
         (given, wanted) if given == wanted => array.clone(),
         // Lists, and what an operator has left in another form than its column's.
-        (_, wanted) => cast(array, wanted).map_err(internal)?,
+        (_, wanted) => arrow::converted(array, wanted)?,
     })
 }
 
@@ -306,6 +305,13 @@ mod tests {
             false
         });
         assert_eq!((all.unwrap(), sent), (false, 1));
+    }
+
+    #[test]
+    fn a_value_that_does_not_fit_what_was_announced_goes_out_as_an_error() {
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, i64::MAX]));
+        let error = converted(&numbers, &DataType::Int32).unwrap_err();
+        assert_eq!(error.state(), SqlState::NUMERIC_VALUE_OUT_OF_RANGE);
     }
 
     #[test]

@@ -3,21 +3,20 @@
 //! The rows go the way of COPY, so that defaults, constraints and foreign keys hold. Columns are matched by
 //! name; those that the stream lacks get their defaults.
 
-use arrow_array::RecordBatch;
 use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
-use arrow_schema::{Schema, SchemaRef};
+use arrow_schema::Schema;
 use firn_base::{Error, Result, SqlState, Value};
 use firn_session::{Connection, Outcome, arrow};
 use tokio::sync::mpsc;
 
+use super::incoming::Decoded;
 use super::state::CATALOG;
 use super::statements::Run;
 
 /// What a client sends, as the statement gets it. A stream that ends without [`Fed::End`] was given up.
 pub(super) enum Fed {
-    /// Comes first.
-    Schema(SchemaRef),
-    Batch(RecordBatch),
+    /// The schema comes first.
+    Next(Decoded),
     End,
 }
 
@@ -28,7 +27,7 @@ pub(super) fn ingest(
     mut feed: mpsc::Receiver<Fed>,
 ) -> Result<i64> {
     refuse_what_we_lack(command)?;
-    let Some(Fed::Schema(schema)) = feed.blocking_recv() else { return Err(given_up()) };
+    let Some(Fed::Next(Decoded::Schema(schema))) = feed.blocking_recv() else { return Err(given_up()) };
     let table = Table { schema: command.schema.as_deref().unwrap_or(""), name: &command.table };
     run.atomically(|connection| {
         make_room(connection, &table, command, &schema)?;
@@ -40,9 +39,9 @@ pub(super) fn ingest(
         };
         loop {
             match feed.blocking_recv() {
-                Some(Fed::Batch(batch)) => copy.write_batch(&batch)?,
+                Some(Fed::Next(Decoded::Batch(batch))) => copy.write_batch(&batch)?,
                 Some(Fed::End) => break,
-                Some(Fed::Schema(_)) => {
+                Some(Fed::Next(Decoded::Schema(_))) => {
                     return Err(Error::new(SqlState::PROTOCOL_VIOLATION, "a second schema in one stream"));
                 }
                 None => return Err(given_up()),

@@ -416,23 +416,27 @@ fn integer(value: &Value) -> i32 {
     }
 }
 
-/// SQL's LIKE, as the filters of Flight SQL mean it: `%` and `_`, and no escapes.
+/// SQL's LIKE, as the filters of Flight SQL mean it: `%`, `_`, and `\` before what stands for itself
+/// (`SqlSearchStringEscape`). One at the end stands for itself, too, as it does to arrow, which looks once more.
 fn like(pattern: &str, text: &str) -> bool {
-    let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
+    let text: Vec<char> = text.chars().collect();
     // Which beginnings of the text the pattern read so far matches.
     let mut matches = vec![false; text.len() + 1];
     matches[0] = true;
-    for wanted in pattern {
+    let mut pattern = pattern.chars();
+    while let Some(wanted) = pattern.next() {
         if wanted == '%' {
             for end in 1..matches.len() {
                 matches[end] |= matches[end - 1];
             }
-        } else {
-            for end in (1..matches.len()).rev() {
-                matches[end] = matches[end - 1] && (wanted == '_' || wanted == text[end - 1]);
-            }
-            matches[0] = false;
+            continue;
         }
+        let is_any = wanted == '_';
+        let wanted = if wanted == '\\' { pattern.next().unwrap_or(wanted) } else { wanted };
+        for end in (1..matches.len()).rev() {
+            matches[end] = matches[end - 1] && (is_any || wanted == text[end - 1]);
+        }
+        matches[0] = false;
     }
     matches[text.len()]
 }
@@ -454,6 +458,14 @@ mod tests {
             ("%b%b%", "abcb", true),
             ("%b%b%", "abc", false),
             ("снег", "снег", true),
+            (r"a\_c", "a_c", true),
+            (r"a\_c", "abc", false),
+            (r"a\%", "a%", true),
+            (r"a\%", "abc", false),
+            (r"a\\_", r"a\b", true),
+            (r"\a", "a", true),
+            (r"a\", r"a\", true),
+            (r"a\", "a", false),
         ] {
             assert_eq!(like(pattern, text), expected, "{pattern:?} {text:?}");
         }

@@ -14,23 +14,25 @@
 
 mod auth;
 mod batches;
+mod incoming;
 mod status;
 
 mod info;
 mod metadata;
 mod state;
 
+mod door;
 mod ingest;
 mod options;
 mod placeholders;
 mod service;
 mod statements;
+mod stopping;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
-use arrow_flight::flight_service_server::FlightServiceServer;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
 use firn_session::Database;
@@ -41,7 +43,7 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Identity, Server, ServerTlsConfig};
 
 use crate::server::{Auth, bind_tcp};
-use service::Service;
+use door::Door;
 use state::State;
 
 /// How long shutdown waits for clients to take what they are told last.
@@ -65,7 +67,7 @@ pub struct FlightConfig {
     pub auth: Auth,
     /// Certificate and key, if clients are to use TLS. Without, passwords travel as they are.
     pub tls: Option<FlightTls>,
-    /// Statements that run at a time; more get 53300.
+    /// Statements that run at a time; more get 53300. Beside them, each open transaction has a place of its own.
     pub max_statements: usize,
     /// Transactions that may be open at a time; more get 53300.
     pub max_transactions: usize,
@@ -73,6 +75,9 @@ pub struct FlightConfig {
     pub max_handles: usize,
     /// The longest message a client may send.
     pub max_message_bytes: usize,
+    /// The memory that prepared statements, their parameters, and rows that wait to be fetched may take for one
+    /// client; more get 54000.
+    pub max_kept_bytes: usize,
     /// How long a transaction may be idle before it is rolled back, unless
     /// `idle_in_transaction_session_timeout` says otherwise: nothing else tells when a client has gone.
     pub transaction_timeout: Duration,
@@ -92,6 +97,7 @@ impl Default for FlightConfig {
             max_transactions: 100,
             max_handles: 10_000,
             max_message_bytes: 256 << 20,
+            max_kept_bytes: 512 << 20,
             transaction_timeout: Duration::from_secs(30 * 60),
             handle_timeout: Duration::from_secs(60 * 60),
             session_timeout: Duration::from_secs(24 * 60 * 60),
@@ -138,7 +144,10 @@ impl FlightServer {
         };
         let address = listener.local_addr().map_err(failed)?;
         refuse_open_passwords(&config, address)?;
+        // More calls would find no place, but for those that need none.
+        let most_calls = config.max_statements + config.max_transactions + 32;
         let mut builder = Server::builder()
+            .max_concurrent_streams(Some(u32::try_from(most_calls).unwrap_or(u32::MAX)))
             .http2_keepalive_interval(Some(KEEPALIVE))
             // Windows for what clients send: of a size that keeps a fast local link busy.
             .initial_stream_window_size(Some(8 << 20))
@@ -152,24 +161,21 @@ impl FlightServer {
         }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(GRPC_THREADS)
-            // Statements that run, and short work such as checking passwords.
-            .max_blocking_threads(config.max_statements + 32)
+            // Statements that run, each transaction's own one and its end, and short work such as checking
+            // passwords.
+            .max_blocking_threads(config.max_statements + 2 * config.max_transactions + 32)
             .thread_name("firn-flight")
             .thread_stack_size(STACK_BYTES)
             .enable_all()
             .build()
             .map_err(failed)?;
-        let max_message_bytes = config.max_message_bytes;
         let state = Arc::new(State::new(database, config));
-        let service = FlightServiceServer::new(Service::new(state.clone()))
-            .max_decoding_message_size(max_message_bytes)
-            .max_encoding_message_size(usize::MAX);
         let incoming = {
             let _inside = runtime.enter();
             incoming(listener).map_err(failed)?
         };
         let (stop, stopped) = oneshot::channel::<()>();
-        let router = builder.add_service(service);
+        let router = builder.add_service(Door::new(&state));
         let serving = runtime.spawn(async move {
             let stopped = async { drop(stopped.await) };
             if let Err(error) = router.serve_with_incoming_shutdown(incoming, stopped).await {

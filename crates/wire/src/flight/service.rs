@@ -3,11 +3,9 @@
 //! arrow-flight's `FlightSqlService` would do the sorting, but leaves out `GetSchema`, which ADBC calls, and the
 //! actions of newer versions; so the lower interface is implemented, over the same messages.
 
-use std::net::SocketAddr;
 use std::pin::Pin;
+use std::time::Duration;
 
-use arrow_flight::decode::{DecodedPayload, FlightDataDecoder, FlightRecordBatchStream};
-use arrow_flight::error::FlightError;
 use arrow_flight::flight_service_server::FlightService;
 use arrow_flight::sql::{
     ActionBeginSavepointRequest, ActionBeginSavepointResult, ActionBeginTransactionResult,
@@ -24,25 +22,31 @@ use arrow_flight::{
 use arrow_schema::{Schema, SchemaRef};
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, SqlState, Value, random};
-use firn_session::{Statement, arrow};
+use firn_session::Statement;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use prost::Message;
 use prost::bytes::Bytes;
-use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
 
 use super::auth::{self, Caller};
 use super::batches::{schema_bytes, schema_of, schema_of_parameters};
+use super::incoming::{self, Decoded, decoded};
 use super::ingest::{Fed, ingest, quoted};
 use super::metadata;
 use super::options;
 use super::placeholders::numbered;
-use super::state::{Handle, Prepared, State, Transaction};
+use super::state::{Bound, Handle, Prepared, State, Transaction};
 use super::statements::{answer, call};
 use super::status::status;
 
 /// Batches that may wait to be stored.
 const BATCHES_AHEAD: usize = 2;
+
+/// How long a stranger may take for his handshake.
+const HANDSHAKE_TIME: Duration = Duration::from_secs(60);
+
+/// How long the end of a session waits for what runs in its transactions.
+const CLOSING_GRACE: Duration = Duration::from_secs(5);
 
 /// Answers the calls.
 pub(super) struct Service {
@@ -67,21 +71,6 @@ impl Service {
         Service { state }
     }
 
-    /// Who calls.
-    async fn caller(&self, headers: &MetadataMap, address: Option<SocketAddr>) -> Answered<Caller> {
-        if !Caller::needs_work(headers) {
-            return Caller::identify(&self.state, headers, address).map_err(status);
-        }
-        let (state, headers) = (self.state.clone(), headers.clone());
-        let identified =
-            tokio::task::spawn_blocking(move || Caller::identify(&state, &headers, address)).await;
-        identified.map_err(|error| Status::internal(error.to_string()))?.map_err(status)
-    }
-
-    async fn caller_of<T>(&self, request: &Request<T>) -> Answered<Caller> {
-        self.caller(request.metadata(), request.remote_addr()).await
-    }
-
     /// The statement of a command and where it is to run: of one that is text, or that was prepared.
     async fn describe(&self, caller: &Caller, command: Command) -> Answered<Described> {
         match command {
@@ -98,7 +87,7 @@ impl Service {
                 let prepared = self.state.statement(&query.prepared_statement_handle).map_err(status)?;
                 let transaction = self.state.transaction_of(&prepared, caller);
                 call(&self.state, caller, transaction.as_deref(), move |run| {
-                    let rows = prepared.bound.lock().clone();
+                    let rows = prepared.bound.lock().rows.clone();
                     describe(run, &prepared.statement, &rows)
                 })
                 .await
@@ -152,7 +141,7 @@ impl Service {
                 let prepared = self.state.statement(&named.prepared_statement_handle).map_err(status)?;
                 let transaction = self.state.transaction_of(&prepared, caller);
                 answer(&self.state, caller, transaction.as_deref(), query, move |run, output| {
-                    let rows = prepared.bound.lock().clone();
+                    let rows = prepared.bound.lock().rows.clone();
                     run.send(&prepared.statement, &rows, output)
                 })?
             }
@@ -196,31 +185,28 @@ impl Service {
         let transaction = command.transaction_id.clone();
         let storing =
             call(&self.state, caller, transaction.as_deref(), move |run| ingest(run, &command, fed));
+        let most_bytes = self.state.config.max_message_bytes;
+        let longest = self.state.config.transaction_timeout;
         let feeding = async move {
-            let mut messages = FlightDataDecoder::new(messages.map_err(FlightError::from));
-            while let Some(message) = messages.try_next().await? {
-                let next = match message.payload {
-                    DecodedPayload::None => continue,
-                    DecodedPayload::Schema(schema) => Fed::Schema(schema),
-                    DecodedPayload::RecordBatch(batch) => Fed::Batch(batch),
-                };
-                if feed.send(next).await.is_err() {
+            let mut messages = decoded(messages, most_bytes);
+            // What is being stored has a transaction, which a client that sends nothing is not to keep.
+            let too_slow =
+                |_| status(Error::new(SqlState::QUERY_CANCELED, "the client sent nothing for too long"));
+            while let Some(next) =
+                tokio::time::timeout(longest, messages.try_next()).await.map_err(too_slow)??
+            {
+                if feed.send(Fed::Next(next)).await.is_err() {
                     return Ok(()); // The statement has failed and says why.
                 }
             }
             let _ = feed.send(Fed::End).await;
-            Ok::<(), FlightError>(())
+            Ok::<(), Status>(())
         };
         let (stored, sent) = futures::join!(storing, feeding);
         match (stored, sent) {
             (Ok(record_count), _) => Ok(DoPutUpdateResult { record_count }),
             // What could not be read is why the statement was given up.
-            (Err(error), Err(FlightError::Tonic(cause))) if error.code() == tonic::Code::Cancelled => {
-                Err(*cause)
-            }
-            (Err(error), Err(cause)) if error.code() == tonic::Code::Cancelled => {
-                Err(Status::invalid_argument(cause.to_string()))
-            }
+            (Err(error), Err(cause)) if error.code() == tonic::Code::Cancelled => Err(cause),
             (Err(error), _) => Err(error),
         }
     }
@@ -232,6 +218,8 @@ impl Service {
     ) -> Answered<ActionCreatePreparedStatementResult> {
         let transaction = request.transaction_id.filter(|handle| !handle.is_empty());
         let sql = numbered(&request.query);
+        let text_bytes = sql.len();
+        self.state.refuse_hoarding(caller, Prepared::bytes_of(text_bytes)).map_err(status)?;
         let statement =
             call(&self.state, caller, transaction.as_deref(), move |run| run.prepare(&sql)).await?;
         let result = || {
@@ -242,11 +230,13 @@ impl Service {
             };
             let parameters = schema_of_parameters(statement.parameters(), caller.strings);
             let parameter_schema = schema_bytes(&parameters)?;
-            let handle = self.state.statements.put(Prepared {
+            let prepared = Prepared {
                 statement: statement.clone(),
+                text_bytes,
                 transaction: transaction.map(|handle| handle.to_vec()),
                 bound: Mutex::default(),
-            })?;
+            };
+            let handle = self.state.statements.put(prepared, Some(caller))?;
             Ok(ActionCreatePreparedStatementResult {
                 prepared_statement_handle: Bytes::copy_from_slice(&handle),
                 dataset_schema,
@@ -259,11 +249,8 @@ impl Service {
     fn begin_transaction(&self, caller: &Caller) -> Answered<ActionBeginTransactionResult> {
         let begin = || {
             let timeout = self.state.config.transaction_timeout;
-            self.state.transactions.put(Transaction::new(
-                self.state.connect(caller),
-                caller.clone(),
-                timeout,
-            )?)
+            let transaction = Transaction::new(self.state.connect(caller), timeout)?;
+            self.state.transactions.put(transaction, Some(caller))
         };
         let handle = begin().map_err(status)?;
         Ok(ActionBeginTransactionResult { transaction_id: Bytes::copy_from_slice(&handle) })
@@ -287,9 +274,10 @@ impl Service {
         let caller = caller.clone();
         let ended = tokio::task::spawn_blocking(move || {
             let mut state = transaction.state.lock();
+            let _turn = commit.then(|| transaction.turns.begin());
             state.end(commit)?;
             if let Some(session) = caller.session.filter(|_| commit && state.sets) {
-                *session.settings.lock() = Some(state.connection.session_settings());
+                *session.settings.lock() = Some(state.settings()?);
             }
             Ok(())
         });
@@ -343,21 +331,22 @@ impl Service {
     async fn parameters(
         &self,
         messages: impl Stream<Item = Answered<FlightData>> + Send + 'static,
-    ) -> Answered<Option<Vec<Vec<Value>>>> {
-        let mut batches = FlightRecordBatchStream::new_from_flight_data(messages.map_err(FlightError::from));
-        let mut rows = Vec::new();
-        let mut bytes = 0;
-        while let Some(batch) = batches.try_next().await.map_err(unreadable)? {
-            bytes += batch.get_array_memory_size();
-            if bytes > self.state.config.max_message_bytes {
-                return Err(status(
-                    Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "too many parameters at once")
-                        .with_hint("Use bulk ingestion for many rows."),
-                ));
+    ) -> Answered<Option<Bound>> {
+        let most_bytes = self.state.config.max_message_bytes;
+        let mut budget = most_bytes;
+        let mut messages = decoded(messages, budget);
+        let mut rows = None;
+        while let Some(next) = messages.try_next().await? {
+            match (next, &mut rows) {
+                (Decoded::Schema(_), None) => rows = Some(Vec::new()),
+                (Decoded::Schema(_), Some(_)) => return Err(malformed("a second schema in one stream")),
+                (Decoded::Batch(batch), rows) => {
+                    let more = incoming::rows(&batch, &mut budget).map_err(status)?;
+                    rows.get_or_insert_default().extend(more);
+                }
             }
-            rows.extend(arrow::rows(&batch).map_err(status)?);
         }
-        Ok(batches.schema().is_some().then_some(rows))
+        Ok(rows.map(|rows| Bound { rows: Arc::new(rows), bytes: most_bytes - budget }))
     }
 }
 
@@ -386,6 +375,15 @@ impl Named<'_> {
     }
 }
 
+/// Who calls: the door has found out.
+fn caller_of<T>(request: &Request<T>) -> Answered<Caller> {
+    request
+        .extensions()
+        .get::<Caller>()
+        .cloned()
+        .ok_or_else(|| Status::internal("nobody has asked who calls"))
+}
+
 fn describe(
     run: &mut super::statements::Run,
     statement: &Statement,
@@ -395,12 +393,16 @@ fn describe(
         let columns = statement.columns().expect("a query has columns");
         return Ok(Described::Later(schema_of(columns, run.caller.strings)));
     }
+    if statement.columns().is_some() {
+        // Before it has done anything: afterwards its rows would be lost.
+        run.state.refuse_hoarding(&run.caller, 0)?;
+    }
     let done = run.execute(statement, rows, true)?;
     Ok(match done.ready {
         None => Described::Done(done.rows),
         Some(ready) => {
             let schema = ready.schema.clone();
-            let handle = run.state.results.put(ready)?;
+            let handle = run.state.results.put(ready, Some(&run.caller))?;
             Described::Kept { schema, handle, rows: done.rows }
         }
     })
@@ -425,13 +427,6 @@ fn unknown(what: &str) -> Status {
 
 fn malformed(what: impl std::fmt::Display) -> Status {
     status(Error::new(SqlState::PROTOCOL_VIOLATION, what.to_string()))
-}
-
-fn unreadable(error: FlightError) -> Status {
-    match error {
-        FlightError::Tonic(status) => *status,
-        other => malformed(other),
-    }
 }
 
 fn command(bytes: &[u8]) -> Answered<Command> {
@@ -500,7 +495,10 @@ impl FlightService for Service {
     ) -> Answered<Response<Self::HandshakeStream>> {
         let headers = request.metadata().clone();
         // Some clients send nothing but headers.
-        let first = request.into_inner().message().await?.unwrap_or_default();
+        let mut sent = request.into_inner();
+        let first = tokio::time::timeout(HANDSHAKE_TIME, sent.message());
+        let first = first.await.map_err(|_| Status::deadline_exceeded("the handshake takes too long"))?;
+        let first = first?.unwrap_or_default();
         let state = self.state.clone();
         let begun = tokio::task::spawn_blocking(move || {
             let credentials = auth::credentials(&headers, &first.payload)?;
@@ -521,7 +519,7 @@ impl FlightService for Service {
     }
 
     async fn get_flight_info(&self, request: Request<FlightDescriptor>) -> Answered<Response<FlightInfo>> {
-        let caller = self.caller_of(&request).await?;
+        let caller = caller_of(&request)?;
         let descriptor = request.into_inner();
         let bytes = descriptor.cmd.clone();
         let command = command(&bytes)?;
@@ -552,14 +550,14 @@ impl FlightService for Service {
     }
 
     async fn get_schema(&self, request: Request<FlightDescriptor>) -> Answered<Response<SchemaResult>> {
-        let caller = self.caller_of(&request).await?;
+        let caller = caller_of(&request)?;
         let command = command(&request.into_inner().cmd)?;
         let schema = schema_bytes(&*self.schema(&caller, command).await?).map_err(status)?;
         Ok(Response::new(SchemaResult { schema }))
     }
 
     async fn do_get(&self, request: Request<Ticket>) -> Answered<Response<Self::DoGetStream>> {
-        let caller = self.caller_of(&request).await?;
+        let caller = caller_of(&request)?;
         let rows = match command(&request.into_inner().ticket)? {
             Command::TicketStatementQuery(ticket) => {
                 let named = Named::read(&ticket.statement_handle)
@@ -588,7 +586,7 @@ impl FlightService for Service {
     }
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Answered<Response<Self::DoPutStream>> {
-        let caller = self.caller_of(&request).await?;
+        let caller = caller_of(&request)?;
         let mut messages = request.into_inner();
         let first = messages.message().await?.ok_or_else(|| malformed("nothing was sent"))?;
         let descriptor =
@@ -605,7 +603,10 @@ impl FlightService for Service {
                 prepared_statement_handle,
             }) => {
                 let prepared = self.state.statement(&prepared_statement_handle).map_err(status)?;
-                *prepared.bound.lock() = Arc::new(self.parameters(messages).await?.unwrap_or_default());
+                let bound = self.parameters(messages).await?.unwrap_or_default();
+                *prepared.bound.lock() = Bound::default();
+                self.state.refuse_hoarding(&caller, bound.bytes).map_err(status)?;
+                *prepared.bound.lock() = bound;
                 let prepared_statement_handle = Some(prepared_statement_handle);
                 DoPutPreparedStatementResult { prepared_statement_handle }.encode_to_vec()
             }
@@ -613,8 +614,8 @@ impl FlightService for Service {
                 let prepared = self.state.statement(&update.prepared_statement_handle).map_err(status)?;
                 // They come along, or were bound before.
                 let rows = match self.parameters(messages).await? {
-                    Some(rows) => Arc::new(rows),
-                    None => prepared.bound.lock().clone(),
+                    Some(bound) => bound.rows,
+                    None => prepared.bound.lock().rows.clone(),
                 };
                 let transaction = self.state.transaction_of(&prepared, &caller);
                 let done = call(&self.state, &caller, transaction.as_deref(), move |run| {
@@ -628,7 +629,7 @@ impl FlightService for Service {
     }
 
     async fn list_actions(&self, request: Request<Empty>) -> Answered<Response<Self::ListActionsStream>> {
-        self.caller_of(&request).await?;
+        caller_of(&request)?;
         let action = |(name, description): &(&str, &str)| {
             Ok(ActionType { r#type: (*name).to_owned(), description: (*description).to_owned() })
         };
@@ -636,7 +637,7 @@ impl FlightService for Service {
     }
 
     async fn do_action(&self, request: Request<Action>) -> Answered<Response<Self::DoActionStream>> {
-        let caller = self.caller_of(&request).await?;
+        let caller = caller_of(&request)?;
         let action = request.into_inner();
         let nothing = || Box::pin(stream::empty()) as Self::DoActionStream;
         let results = match action.r#type.as_str() {
@@ -686,9 +687,10 @@ impl FlightService for Service {
                 result(told.await?.encode_to_vec())
             }
             options::CLOSE_SESSION => {
-                if let Some(session) = &caller.session {
-                    self.state.end_session(session);
-                }
+                let (state, client) = (self.state.clone(), caller.clone());
+                let ending = tokio::task::spawn_blocking(move || state.end_client(&client));
+                // It comes to its end, even if nobody waits for what does not stop at once.
+                let _ = tokio::time::timeout(CLOSING_GRACE, ending).await;
                 result(options::CloseSessionResult::closed().encode_to_vec())
             }
             other => return Err(unknown(&format!("action {other}"))),

@@ -16,12 +16,17 @@ use tokio::sync::Semaphore;
 
 use super::FlightConfig;
 use super::auth::{self, Caller};
+use super::statements::Queue;
+use super::stopping::{Stop, Turns};
 
 /// What `current_database()` says, and the one catalog.
 pub(super) const CATALOG: &str = "firn";
 
 /// How often is looked for what has been idle for too long.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The setting that says how long a transaction may be idle.
+const IDLE_TIMEOUT: &str = "idle_in_transaction_session_timeout";
 
 /// The name of a thing that is kept.
 pub(super) type Handle = [u8; 16];
@@ -35,6 +40,8 @@ pub(super) struct State {
     pub statements: Shelf<Prepared>,
     pub results: Shelf<Ready>,
     pub running: Running,
+    /// What waits to be fetched by clients.
+    pub queues: Mutex<Vec<Weak<Queue>>>,
     /// A place for each statement that may run.
     pub places: Arc<Semaphore>,
     stopping: AtomicBool,
@@ -45,11 +52,11 @@ impl State {
         State {
             database,
             sessions: Shelf::new(config.max_handles, Full::Replace, config.session_timeout),
-            // Idle ones end themselves; what is left of them goes when nobody asks for it any more.
-            transactions: Shelf::new(config.max_transactions, Full::Refuse, 2 * config.transaction_timeout),
+            transactions: Shelf::new(config.max_transactions, Full::Refuse, config.transaction_timeout),
             statements: Shelf::new(config.max_handles, Full::Replace, config.handle_timeout),
             results: Shelf::new(config.max_handles, Full::Replace, config.handle_timeout),
             running: Running::default(),
+            queues: Mutex::default(),
             places: Arc::new(Semaphore::new(config.max_statements)),
             stopping: AtomicBool::new(false),
             config,
@@ -76,8 +83,12 @@ impl State {
     }
 
     fn sweep(&self) {
+        let longest = self.config.transaction_timeout;
+        let goes_on = |queue: Arc<Queue>| queue.end_unless_fetched(longest);
+        self.queues.lock().retain(|queue| queue.upgrade().is_some_and(goes_on));
         self.sessions.sweep();
-        self.transactions.sweep();
+        self.transactions
+            .sweep_unless_used_for(|transaction| transaction.longest_idle(self.config.transaction_timeout));
         self.statements.sweep();
         self.results.sweep();
     }
@@ -99,7 +110,7 @@ impl State {
 
     /// Begins a session; its token.
     pub fn begin_session(&self, user: String) -> Result<String> {
-        let handle = self.sessions.put(Session { user, settings: Mutex::new(None) })?;
+        let handle = self.sessions.put(Session { user, settings: Mutex::new(None) }, None)?;
         Ok(auth::token_text(&handle))
     }
 
@@ -114,9 +125,33 @@ impl State {
         })
     }
 
-    /// Ends a session: its token stands for nothing any more.
-    pub fn end_session(&self, session: &Arc<Session>) {
-        self.sessions.remove(session);
+    /// Ends what a client has here: his session, whose token stands for nothing any more, transactions, which
+    /// are rolled back, prepared statements, and results. Waits until what runs in his transactions has stopped.
+    pub fn end_client(&self, client: &Caller) {
+        if let Some(session) = &client.session {
+            self.sessions.remove(session);
+        }
+        drop(self.statements.take_all_of(client));
+        drop(self.results.take_all_of(client));
+        for transaction in self.transactions.take_all_of(client) {
+            transaction.turns.stop();
+            let mut state = transaction.state.lock();
+            // A rollback reports nothing.
+            let _ = state.end(false);
+        }
+    }
+
+    /// 54000 if a client has so much kept for him already that so many bytes more would be too many.
+    pub fn refuse_hoarding(&self, client: &Caller, more: usize) -> Result<()> {
+        let kept = self.statements.bytes_of(client) + self.results.bytes_of(client);
+        match kept.saturating_add(more) > self.config.max_kept_bytes {
+            true => Err(Error::new(
+                SqlState::PROGRAM_LIMIT_EXCEEDED,
+                "too much is kept for this client: prepared statements, parameters, rows that were not fetched",
+            )
+            .with_hint("Close prepared statements, and fetch rows of RETURNING, that are not needed any more.")),
+            false => Ok(()),
+        }
     }
 
     /// The transaction of a handle; 25P01 if there is none.
@@ -138,7 +173,7 @@ impl State {
         if self.transactions.get(first).is_some() {
             return Some(first.clone());
         }
-        let mut open = self.transactions.find(|transaction| transaction.owner.is_same_client(caller));
+        let mut open = self.transactions.handles_of(caller);
         // With none, and where it cannot be told which, looking for the first one yields the error.
         Some(if open.len() == 1 { open.remove(0).to_vec() } else { first.clone() })
     }
@@ -183,8 +218,10 @@ pub(super) struct Session {
 pub(super) struct Transaction {
     pub state: Mutex<TransactionState>,
     pub cancel: CancelHandle,
-    /// Who began it.
-    owner: Caller,
+    /// Whose turn it is, of the calls that run in it.
+    pub turns: Arc<Turns>,
+    /// The place of a statement, so that one may always run: who has begun a transaction is to get to its end.
+    pub place: Arc<Semaphore>,
 }
 
 pub(super) struct TransactionState {
@@ -195,24 +232,55 @@ pub(super) struct TransactionState {
     pub sets: bool,
     /// Whether it was idle for too long and has been rolled back: its client is not to go on in another.
     pub lost: bool,
+    /// Whether its client has ended it. A call that waited meanwhile is not to begin another one, which nobody
+    /// would ever commit.
+    ended: bool,
+    /// The timeout that it was given because its session has none, as the setting shows it.
+    own_timeout: Option<String>,
 }
 
 impl Transaction {
-    pub fn new(mut connection: Connection, owner: Caller, timeout: Duration) -> Result<Transaction> {
+    pub fn new(mut connection: Connection, timeout: Duration) -> Result<Transaction> {
         // Nobody else tells when its client has gone.
-        if connection.setting("idle_in_transaction_session_timeout")? == "0" {
+        let mut own_timeout = None;
+        if connection.setting(IDLE_TIMEOUT)? == "0" {
             let milliseconds = timeout.as_millis().max(1).to_string();
-            connection.set("idle_in_transaction_session_timeout", &milliseconds)?;
+            connection.set(IDLE_TIMEOUT, &milliseconds)?;
+            own_timeout = Some(connection.setting(IDLE_TIMEOUT)?);
         }
         let cancel = connection.cancel_handle();
-        let state = TransactionState { connection, begun: false, sets: false, lost: false };
-        Ok(Transaction { state: Mutex::new(state), cancel, owner })
+        let turns = Turns::of(&connection);
+        let state = TransactionState {
+            connection,
+            begun: false,
+            sets: false,
+            lost: false,
+            ended: false,
+            own_timeout,
+        };
+        let place = Arc::new(Semaphore::new(1));
+        Ok(Transaction { state: Mutex::new(state), cancel, turns, place })
+    }
+
+    /// How long it may go unused before it is forgotten; `None` if it is in use.
+    fn longest_idle(&self, default: Duration) -> Option<Duration> {
+        let state = self.state.try_lock()?;
+        let own = state.connection.idle_in_transaction_timeout();
+        Some(match own {
+            // It has ended itself by then. Its client is told so when he comes back.
+            Some(limit) if state.begun => 2 * limit,
+            own => own.unwrap_or(default),
+        })
     }
 }
 
 impl TransactionState {
     /// Begins the block, if there is none.
     pub fn begin(&mut self) -> Result<&mut Connection> {
+        if self.ended {
+            return Err(Error::new(SqlState::NO_ACTIVE_SQL_TRANSACTION, "the transaction has ended")
+                .with_hint("Its end was asked for before this call could run. Begin another."));
+        }
         if self.lost {
             return Err(Error::new(
                 SqlState::NO_ACTIVE_SQL_TRANSACTION,
@@ -227,8 +295,24 @@ impl TransactionState {
         Ok(&mut self.connection)
     }
 
-    /// Ends the block, if there is one.
+    /// Ends the transaction, and the block, if there is one.
     pub fn end(&mut self, commit: bool) -> Result<()> {
+        let result = self.end_block(commit);
+        self.ended = true;
+        result
+    }
+
+    /// What lasts of its settings. The timeout that it was given is none of them.
+    pub fn settings(&mut self) -> Result<SessionSettings> {
+        if let Some(own) = &self.own_timeout
+            && self.connection.setting(IDLE_TIMEOUT)? == *own
+        {
+            self.connection.set(IDLE_TIMEOUT, "0")?;
+        }
+        Ok(self.connection.session_settings())
+    }
+
+    fn end_block(&mut self, commit: bool) -> Result<()> {
         if !commit {
             // One that was idle for too long has been rolled back already.
             if std::mem::take(&mut self.begun) && !self.lost {
@@ -258,10 +342,35 @@ impl TransactionState {
 /// A prepared statement.
 pub(super) struct Prepared {
     pub statement: Statement,
+    /// The length of its text.
+    pub text_bytes: usize,
     /// The transaction that it was prepared in, and runs in.
     pub transaction: Option<Vec<u8>>,
     /// The rows of parameters that it runs with next.
-    pub bound: Mutex<Arc<Vec<Vec<Value>>>>,
+    pub bound: Mutex<Bound>,
+}
+
+/// Rows of parameters, and the memory that they take.
+#[derive(Clone, Default)]
+pub(super) struct Bound {
+    pub rows: Arc<Vec<Vec<Value>>>,
+    pub bytes: usize,
+}
+
+/// How many bytes of a plan come to a byte of text, roughly.
+const PLAN_BYTES: usize = 32;
+
+impl Prepared {
+    /// About how many bytes a prepared statement with such a text takes.
+    pub fn bytes_of(text_bytes: usize) -> usize {
+        text_bytes.saturating_mul(PLAN_BYTES)
+    }
+}
+
+impl Weigh for Prepared {
+    fn bytes(&self) -> usize {
+        Prepared::bytes_of(self.text_bytes).saturating_add(self.bound.lock().bytes)
+    }
 }
 
 /// Rows that are there, of a statement that was run when its client asked what it would yield.
@@ -270,7 +379,13 @@ pub(super) struct Ready {
     pub batches: Vec<RecordBatch>,
 }
 
-/// Things by handle, with the time of their last use.
+impl Weigh for Ready {
+    fn bytes(&self) -> usize {
+        self.batches.iter().map(RecordBatch::get_array_memory_size).sum()
+    }
+}
+
+/// Things by handle, with the client whose they are and the time of their last use.
 pub(super) struct Shelf<T> {
     things: Mutex<HashMap<Handle, Kept<T>>>,
     most: usize,
@@ -280,7 +395,14 @@ pub(super) struct Shelf<T> {
 
 struct Kept<T> {
     thing: Arc<T>,
+    owner: Option<Caller>,
     used: clock::Instant,
+}
+
+/// What takes memory that counts for the client who has it kept.
+pub(super) trait Weigh {
+    /// About how many bytes it takes.
+    fn bytes(&self) -> usize;
 }
 
 /// What happens when one more is to be kept than may be.
@@ -297,8 +419,8 @@ impl<T> Shelf<T> {
         Shelf { things: Mutex::new(HashMap::new()), most, full, longest_idle }
     }
 
-    /// Keeps a thing; its handle.
-    pub fn put(&self, thing: T) -> Result<Handle> {
+    /// Keeps a thing for a client; its handle.
+    pub fn put(&self, thing: T, owner: Option<&Caller>) -> Result<Handle> {
         let mut things = self.things.lock();
         let mut gone = None;
         if things.len() >= self.most {
@@ -310,7 +432,8 @@ impl<T> Shelf<T> {
             gone = oldest.and_then(|handle| things.remove(&handle));
         }
         let handle = random::secret_bytes();
-        things.insert(handle, Kept { thing: Arc::new(thing), used: clock::now() });
+        let kept = Kept { thing: Arc::new(thing), owner: owner.cloned(), used: clock::now() };
+        things.insert(handle, kept);
         drop(things);
         drop(gone);
         Ok(handle)
@@ -323,14 +446,20 @@ impl<T> Shelf<T> {
         Some(kept.thing.clone())
     }
 
-    /// The handles of those things that are such.
-    fn find(&self, is_such: impl Fn(&T) -> bool) -> Vec<Handle> {
+    /// The handles of a client's things.
+    fn handles_of(&self, client: &Caller) -> Vec<Handle> {
         let things = self.things.lock();
-        things.iter().filter(|(_, kept)| is_such(&kept.thing)).map(|(handle, _)| *handle).collect()
+        things.iter().filter(|(_, kept)| kept.is_of(client)).map(|(handle, _)| *handle).collect()
     }
 
     pub fn take(&self, handle: &[u8]) -> Option<Arc<T>> {
         self.things.lock().remove(<&Handle>::try_from(handle).ok()?).map(|kept| kept.thing)
+    }
+
+    /// Takes all things of a client.
+    fn take_all_of(&self, client: &Caller) -> Vec<Arc<T>> {
+        let gone: Vec<_> = self.things.lock().extract_if(|_, kept| kept.is_of(client)).collect();
+        gone.into_iter().map(|(_, kept)| kept.thing).collect()
     }
 
     /// Lets go of a thing, whatever its handle.
@@ -340,11 +469,19 @@ impl<T> Shelf<T> {
 
     /// Lets go of what has been idle for too long.
     fn sweep(&self) {
+        self.sweep_unless_used_for(|_| Some(self.longest_idle));
+    }
+
+    /// As [`Shelf::sweep`], where each thing has a limit of its own. Those without one are in use.
+    fn sweep_unless_used_for(&self, limit: impl Fn(&T) -> Option<Duration>) {
         let now = clock::now();
-        let is_idle = |kept: &Kept<T>| {
+        let is_idle = |kept: &mut Kept<T>| {
             // What somebody uses now is not idle, however long ago he came for it.
-            Arc::strong_count(&kept.thing) == 1
-                && now.saturating_duration_since(kept.used) > self.longest_idle
+            let limit = if Arc::strong_count(&kept.thing) == 1 { limit(&kept.thing) } else { None };
+            if limit.is_none() {
+                kept.used = now;
+            }
+            limit.is_some_and(|limit| now.saturating_duration_since(kept.used) > limit)
         };
         let gone: Vec<_> = self.things.lock().extract_if(|_, kept| is_idle(kept)).collect();
         drop(gone);
@@ -356,21 +493,35 @@ impl<T> Shelf<T> {
     }
 }
 
+impl<T: Weigh> Shelf<T> {
+    /// How many bytes a client's things take.
+    fn bytes_of(&self, client: &Caller) -> usize {
+        let things = self.things.lock();
+        things.values().filter(|kept| kept.is_of(client)).map(|kept| kept.thing.bytes()).sum()
+    }
+}
+
+impl<T> Kept<T> {
+    fn is_of(&self, client: &Caller) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.is_same_client(client))
+    }
+}
+
 /// What runs, and how to stop it.
 #[derive(Default)]
 pub(super) struct Running {
     next: AtomicU64,
-    statements: Mutex<HashMap<u64, (Option<Handle>, CancelHandle)>>,
+    statements: Mutex<HashMap<u64, (Option<Handle>, Stop)>>,
 }
 
 impl Running {
     /// Notes a statement until what is returned is dropped. A query is known by the handle of its ticket.
-    pub fn note(state: &Arc<State>, query: Option<Handle>, cancel: CancelHandle) -> Noted {
+    pub fn note(state: &Arc<State>, query: Option<Handle>, stop: Stop) -> Noted {
         let number = state.running.next.fetch_add(1, Ordering::Relaxed);
-        state.running.statements.lock().insert(number, (query, cancel.clone()));
+        state.running.statements.lock().insert(number, (query, stop.clone()));
         // It may have come between the two steps of `State::stop`.
         if state.is_stopping() {
-            cancel.cancel();
+            stop.ask_once();
         }
         Noted { state: state.clone(), number }
     }
@@ -379,15 +530,17 @@ impl Running {
     pub fn cancel(&self, query: &Handle) -> bool {
         let statements = self.statements.lock();
         let mut found = false;
-        for (_, cancel) in statements.values().filter(|(known, _)| known.as_ref() == Some(query)) {
-            cancel.cancel();
+        for (_, stop) in statements.values().filter(|(known, _)| known.as_ref() == Some(query)) {
+            stop.ask(Duration::ZERO);
             found = true;
         }
         found
     }
 
     fn cancel_all(&self) {
-        self.statements.lock().values().for_each(|(_, cancel)| cancel.cancel());
+        self.statements.lock().values().for_each(|(_, stop)| {
+            stop.ask_once();
+        });
     }
 }
 
@@ -407,12 +560,39 @@ impl Drop for Noted {
 mod tests {
     use super::*;
 
+    fn transaction(database: &Database) -> Transaction {
+        Transaction::new(database.connect(), Duration::from_secs(60)).unwrap()
+    }
+
+    #[test]
+    fn a_call_that_waited_for_the_end_of_its_transaction_begins_no_other() {
+        let database = Database::memory().unwrap();
+        let ended = transaction(&database);
+        for commit in [true, false] {
+            let mut state = ended.state.lock();
+            let _ = state.end(commit);
+            assert_eq!(state.begin().err().unwrap().state(), SqlState::NO_ACTIVE_SQL_TRANSACTION);
+        }
+    }
+
+    #[test]
+    fn a_transaction_gives_its_own_timeout_to_nobody() {
+        let database = Database::memory().unwrap();
+        let state = transaction(&database).state;
+        let mut state = state.lock();
+        assert_eq!(state.begin().unwrap().setting(IDLE_TIMEOUT).unwrap(), "1min");
+        state.end(true).unwrap();
+        let mut next = database.connect();
+        next.adopt_settings(&state.settings().unwrap());
+        assert_eq!(next.setting(IDLE_TIMEOUT).unwrap(), "0");
+    }
+
     #[test]
     fn of_too_many_things_the_one_goes_that_was_unused_for_longest() {
         let shelf = Shelf::new(2, Full::Replace, Duration::from_secs(3600));
-        let (first, second) = (shelf.put(1).unwrap(), shelf.put(2).unwrap());
+        let (first, second) = (shelf.put(1, None).unwrap(), shelf.put(2, None).unwrap());
         assert_eq!(shelf.get(&first).as_deref(), Some(&1));
-        let third = shelf.put(3).unwrap();
+        let third = shelf.put(3, None).unwrap();
         assert_eq!(shelf.get(&second), None);
         assert_eq!((shelf.get(&first).as_deref(), shelf.get(&third).as_deref()), (Some(&1), Some(&3)));
     }
@@ -420,7 +600,7 @@ mod tests {
     #[test]
     fn what_is_idle_for_too_long_goes_unless_somebody_uses_it() {
         let shelf = Shelf::new(10, Full::Refuse, Duration::ZERO);
-        let (idle, used) = (shelf.put(1).unwrap(), shelf.put(2).unwrap());
+        let (idle, used) = (shelf.put(1, None).unwrap(), shelf.put(2, None).unwrap());
         let user = shelf.get(&used);
         clock::sleep(Duration::from_millis(1));
         shelf.sweep();

@@ -14,16 +14,17 @@ use arrow_array::RecordBatch;
 use arrow_flight::FlightData;
 use arrow_schema::SchemaRef;
 use firn_base::sync::{Arc, Mutex};
-use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, text};
-use firn_session::{CancelHandle, CommandTag, Connection, Outcome, Rows, Statement, TransactionStatus};
+use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, clock, text};
+use firn_session::{CommandTag, Connection, Outcome, Rows, Statement, TransactionStatus};
 use futures::Stream;
 use tokio::sync::{OwnedSemaphorePermit, TryAcquireError, mpsc};
 use tonic::Status;
 
 use super::auth::Caller;
 use super::batches::{Encoder, schema_of};
-use super::state::{Handle, Noted, Ready, Running, State, Transaction};
+use super::state::{Handle, Noted, Ready, Running, State, Transaction, TransactionState};
 use super::status::status;
+use super::stopping::{Stop, StopOnDrop};
 
 /// Messages that may wait for a client: enough that encoding and sending go on side by side.
 const MESSAGES_AHEAD: usize = 4;
@@ -47,6 +48,7 @@ pub(super) struct Run {
     pub state: Arc<State>,
     pub caller: Caller,
     place: Place,
+    stop: Stop,
     _noted: Noted,
     _permit: OwnedSemaphorePermit,
 }
@@ -70,44 +72,47 @@ impl Run {
         caller: &Caller,
         transaction: Option<&[u8]>,
         query: Option<Handle>,
-    ) -> Result<(Run, CancelHandle)> {
-        let permit = state.places.clone().try_acquire_owned().map_err(|error| match error {
-            TryAcquireError::Closed => shut_down(),
-            TryAcquireError::NoPermits => {
-                Error::new(SqlState::TOO_MANY_CONNECTIONS, "too many statements run already")
-                    .with_hint("Try again later, or raise --max-connections.")
-            }
-        })?;
+    ) -> Result<Run> {
+        if state.is_stopping() {
+            return Err(shut_down());
+        }
         // Some clients send no handle as an empty one.
-        let (place, cancel) = match transaction.filter(|handle| !handle.is_empty()) {
+        let (place, stop, permit) = match transaction.filter(|handle| !handle.is_empty()) {
             Some(handle) => {
                 let transaction = state.transaction(handle)?;
-                let cancel = transaction.cancel.clone();
-                (Place::Block(transaction), cancel)
+                // A transaction can always go on, however many statements run; for those of it that run side by
+                // side there have to be places.
+                let permit = match transaction.place.clone().try_acquire_owned() {
+                    Ok(permit) => permit,
+                    Err(_) => place_of(state)?,
+                };
+                let stop = Stop::in_turn(&transaction.turns, &transaction.cancel);
+                (Place::Block(transaction), stop, permit)
             }
             None => {
+                let permit = place_of(state)?;
                 let connection = Box::new(state.connect(caller));
-                let cancel = connection.cancel_handle();
-                (Place::Alone(connection), cancel)
+                let stop = Stop::alone(&connection);
+                (Place::Alone(connection), stop, permit)
             }
         };
-        let noted = Running::note(state, query, cancel.clone());
-        let run = Run { state: state.clone(), caller: caller.clone(), place, _noted: noted, _permit: permit };
-        Ok((run, cancel))
+        let noted = Running::note(state, query, stop.clone());
+        let (state, caller) = (state.clone(), caller.clone());
+        Ok(Run { state, caller, place, stop, _noted: noted, _permit: permit })
     }
 
     /// Lends the connection.
     pub fn connection<T>(&mut self, work: impl FnOnce(&mut Connection) -> Result<T>) -> Result<T> {
         match &mut self.place {
             Place::Alone(connection) => work(connection),
-            Place::Block(transaction) => work(transaction.state.lock().begin()?),
+            Place::Block(transaction) => in_turn(transaction, &self.stop, |state| work(state.begin()?)),
         }
     }
 
     /// Works in a transaction: the one that there is, or one of its own that commits at the end.
     pub fn atomically<T>(&mut self, work: impl FnOnce(&mut Connection) -> Result<T>) -> Result<T> {
         match &mut self.place {
-            Place::Block(transaction) => work(transaction.state.lock().begin()?),
+            Place::Block(transaction) => in_turn(transaction, &self.stop, |state| work(state.begin()?)),
             Place::Alone(connection) => {
                 connection.execute("BEGIN")?;
                 match work(connection) {
@@ -128,6 +133,7 @@ impl Run {
 
     /// Runs a statement with one row of parameters.
     fn run(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Outcome> {
+        self.stop.heed()?;
         match &mut self.place {
             Place::Alone(connection) => {
                 let outcome = connection.run(statement, parameters)?;
@@ -136,12 +142,11 @@ impl Run {
                 }
                 Ok(outcome)
             }
-            Place::Block(transaction) => {
-                let mut state = transaction.state.lock();
+            Place::Block(transaction) => in_turn(transaction, &self.stop, |state| {
                 let outcome = state.begin()?.run(statement, parameters);
                 state.note(&outcome);
                 outcome
-            }
+            }),
         }
     }
 
@@ -178,13 +183,18 @@ impl Run {
             done.take(outcome, &self.caller, keep)?;
             return Ok(done);
         }
-        let caller = self.caller.clone();
+        let (caller, stop) = (self.caller.clone(), self.stop.clone());
         let may_repeat = matches!(self.place, Place::Alone(_));
         let mut retries = 0;
         loop {
             let all = self.atomically(|connection| {
                 let mut done = Done::default();
                 for row in &rows {
+                    if let Err(stopped) = stop.heed() {
+                        // The rows before it are not to be committed by themselves.
+                        connection.fail_block();
+                        return Err(stopped);
+                    }
                     let outcome = connection.run(statement, row)?;
                     done.take(outcome, &caller, keep)?;
                 }
@@ -216,6 +226,7 @@ impl Run {
                 return Ok(());
             }
             while let Some(batch) = drawn.next_batch()? {
+                self.stop.heed()?;
                 if !encoder.batch(&batch, &mut |message| output.send(message))? {
                     return Ok(());
                 }
@@ -225,7 +236,29 @@ impl Run {
     }
 }
 
-impl super::state::TransactionState {
+/// Works in a transaction, when it is the call's turn.
+fn in_turn<T>(
+    transaction: &Transaction,
+    stop: &Stop,
+    work: impl FnOnce(&mut TransactionState) -> Result<T>,
+) -> Result<T> {
+    let mut state = transaction.state.lock();
+    let _turn = stop.begin_turn(&transaction.turns)?;
+    work(&mut state)
+}
+
+/// A place among the statements that run.
+fn place_of(state: &State) -> Result<OwnedSemaphorePermit> {
+    state.places.clone().try_acquire_owned().map_err(|error| match error {
+        TryAcquireError::Closed => shut_down(),
+        TryAcquireError::NoPermits => {
+            Error::new(SqlState::TOO_MANY_CONNECTIONS, "too many statements run already")
+                .with_hint("Try again later, or raise --max-connections.")
+        }
+    })
+}
+
+impl TransactionState {
     /// What a statement has changed about the transaction itself.
     fn note(&mut self, outcome: &Result<Outcome>) {
         match outcome {
@@ -330,47 +363,62 @@ impl Output {
 
 /// Messages on their way to a client. Dropping it stops what makes them.
 pub(super) struct Answer {
-    messages: mpsc::Receiver<std::result::Result<FlightData, Status>>,
+    queue: Arc<Queue>,
     _stop: StopOnDrop,
 }
 
 impl Stream for Answer {
     type Item = std::result::Result<FlightData, Status>;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.messages.poll_recv(context)
-    }
-}
-
-/// Stops a statement whose caller has gone.
-struct StopOnDrop {
-    cancel: CancelHandle,
-    /// Whether the statement has ended: stopping would hit the next one of its transaction. Locked while it is
-    /// stopped, so that it does not end meanwhile.
-    ended: Arc<Mutex<bool>>,
-    /// How long it may go on.
-    grace: Duration,
-}
-
-fn stop_unless_ended(cancel: &CancelHandle, ended: &Mutex<bool>) {
-    let ended = ended.lock();
-    if !*ended {
-        cancel.cancel();
-    }
-}
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        let (cancel, ended, grace) = (self.cancel.clone(), self.ended.clone(), self.grace);
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) if !grace.is_zero() && !*ended.lock() => {
-                runtime.spawn(async move {
-                    tokio::time::sleep(grace).await;
-                    stop_unless_ended(&cancel, &ended);
-                });
-            }
-            _ => stop_unless_ended(&cancel, &ended),
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let mut queued = self.queue.0.lock();
+        let next = queued.messages.poll_recv(context);
+        if next.is_ready() {
+            queued.waits_since = None;
         }
+        match next {
+            Poll::Ready(None) => Poll::Ready(queued.given_up.take().map(Err)),
+            next => next,
+        }
+    }
+}
+
+/// The messages that wait for a client.
+pub(super) struct Queue(Mutex<Queued>);
+
+struct Queued {
+    messages: mpsc::Receiver<std::result::Result<FlightData, Status>>,
+    /// Since when a message was seen to wait.
+    waits_since: Option<clock::Instant>,
+    /// Why the rest of them does not come.
+    given_up: Option<Status>,
+}
+
+impl Queue {
+    /// Ends the stream if its client has fetched nothing for so long: its query holds a place, a thread and a
+    /// snapshot. Whether it goes on.
+    pub fn end_unless_fetched(&self, longest: Duration) -> bool {
+        let mut queued = self.0.lock();
+        if queued.messages.is_empty() {
+            queued.waits_since = None;
+            return !queued.messages.is_closed();
+        }
+        let now = clock::now();
+        let since = *queued.waits_since.get_or_insert(now);
+        if now.saturating_duration_since(since) <= longest {
+            return true;
+        }
+        // Whoever waits for a place in it finds that nobody wants more.
+        queued.messages.close();
+        while queued.messages.try_recv().is_ok() {}
+        queued.given_up = Some(status(
+            Error::new(
+                SqlState::QUERY_CANCELED,
+                "the query was ended because its rows were not fetched for too long",
+            )
+            .with_hint("Run it again, and fetch its rows or drop the stream."),
+        ));
+        false
     }
 }
 
@@ -381,12 +429,11 @@ pub(super) async fn call<T: Send + 'static>(
     transaction: Option<&[u8]>,
     work: impl FnOnce(&mut Run) -> Result<T> + Send + 'static,
 ) -> std::result::Result<T, Status> {
-    let (mut run, cancel) = Run::new(state, caller, transaction, None).map_err(status)?;
-    let ended = Arc::new(Mutex::new(false));
-    let _stop = StopOnDrop { cancel, ended: ended.clone(), grace: Duration::ZERO };
+    let mut run = Run::new(state, caller, transaction, None).map_err(status)?;
+    let _stop = StopOnDrop { stop: run.stop.clone(), grace: Duration::ZERO };
     let running = tokio::task::spawn_blocking(move || {
         let result = guarded(&mut run, work);
-        *ended.lock() = true;
+        run.stop.end();
         result
     });
     match running.await {
@@ -403,25 +450,26 @@ pub(super) fn answer(
     query: Option<Handle>,
     work: impl FnOnce(&mut Run, &mut Output) -> Result<()> + Send + 'static,
 ) -> std::result::Result<Answer, Status> {
-    let (mut run, cancel) = Run::new(state, caller, transaction, query).map_err(status)?;
+    let mut run = Run::new(state, caller, transaction, query).map_err(status)?;
     let (sender, messages) = mpsc::channel(MESSAGES_AHEAD);
+    let queue = Arc::new(Queue(Mutex::new(Queued { messages, waits_since: None, given_up: None })));
+    state.queues.lock().push(Arc::downgrade(&queue));
     // Cancelling fails a transaction. Who leaves rows of his transaction unread wants to go on with it, and
     // what makes them finds out with the next message; only if none comes, it is cancelled.
     let grace = if matches!(run.place, Place::Block(_)) { UNREAD_GRACE } else { Duration::ZERO };
-    let ended = Arc::new(Mutex::new(false));
-    let stop = StopOnDrop { cancel, ended: ended.clone(), grace };
+    let stop = StopOnDrop { stop: run.stop.clone(), grace };
     tokio::task::spawn_blocking(move || {
         let mut output = Output(sender);
         if let Err(error) = guarded(&mut run, |run| work(run, &mut output)) {
             // Nobody is there to be told, if this fails.
             let _ = output.0.blocking_send(Err(status(error)));
         }
-        *ended.lock() = true;
+        run.stop.end();
         // What runs ends before its client sees that: he may count on it.
         drop(run);
         drop(output);
     });
-    Ok(Answer { messages, _stop: stop })
+    Ok(Answer { queue, _stop: stop })
 }
 
 /// A panic is a mistake of ours and ends this call and nothing else. What was cancelled because the server

@@ -7,8 +7,12 @@ use firn_base::{Error, SqlState};
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Status};
 
-/// Headers have little room, and the text of an error travels in one.
-const MOST_TEXT_BYTES: usize = 4000;
+/// Headers have little room, 8 KiB with some clients for all of them, and the text of an error travels in one: so
+/// many bytes of it, as they are sent.
+const MOST_TEXT_BYTES: usize = 5000;
+
+/// The hint stands in the text as well.
+const MOST_HINT_BYTES: usize = 1000;
 
 /// The error as a status.
 pub(super) fn status(error: Error) -> Status {
@@ -22,21 +26,33 @@ pub(super) fn status(error: Error) -> Status {
     if let Some(position) = error.position() {
         text.push_str(&format!("\nat character {position}"));
     }
-    if text.len() > MOST_TEXT_BYTES {
-        text.truncate(text.floor_char_boundary(MOST_TEXT_BYTES));
-        text.push('…');
-    }
+    cut(&mut text);
     let mut headers = MetadataMap::new();
     if let Ok(state) = MetadataValue::try_from(error.state().as_str()) {
         headers.insert("sqlstate", state);
     }
     // A header takes ASCII only; the text has the hint in any case.
     if let Some(hint) = error.hint()
+        && hint.len() <= MOST_HINT_BYTES
         && let Ok(hint) = MetadataValue::try_from(hint)
     {
         headers.insert("sqlhint", hint);
     }
     Status::with_metadata(code(error.state()), text, headers)
+}
+
+/// Cuts a text where it gets too long for a header. What is no letter or digit of ASCII is sent there as three
+/// characters for each byte, or as one.
+fn cut(text: &mut String) {
+    let mut sent = 0;
+    let end = text.char_indices().find(|(_, character)| {
+        sent += if character.is_ascii_alphanumeric() { 1 } else { 3 * character.len_utf8() };
+        sent > MOST_TEXT_BYTES
+    });
+    if let Some((end, _)) = end {
+        text.truncate(end);
+        text.push('…');
+    }
 }
 
 /// The code for a state: what a client can do about it.
@@ -87,8 +103,17 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_between_characters() {
-        let status = status(Error::new(SqlState::INTERNAL_ERROR, "снег".repeat(2000)));
-        assert!(status.message().len() < MOST_TEXT_BYTES + 10 && status.message().ends_with('…'));
+    fn a_long_text_is_cut_between_characters_to_what_fits_a_header() {
+        for part in ["снег", "a b\n", "letters", "{}"] {
+            let error =
+                Error::new(SqlState::INTERNAL_ERROR, part.repeat(10_000)).with_hint(part.repeat(10_000));
+            let status = status(error);
+            assert!(status.message().ends_with('…') && status.message().len() > 1000, "{part}");
+            let headers = status.into_http::<()>().into_parts().0.headers;
+            let sent: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+            assert!(sent < 8000, "{sent} bytes of {part}");
+        }
+        let whole = status(Error::new(SqlState::INTERNAL_ERROR, "short"));
+        assert_eq!(whole.message(), "short (SQLSTATE XX000)");
     }
 }

@@ -179,3 +179,28 @@ fn the_server_tells_what_it_can_do_and_its_types() {
         assert_eq!(cells(&fetch(&mut client, info).await.unwrap(), &["type_name"]), [["integer"]]);
     });
 }
+
+/// As JDBC's programs ask for the one table whose name has an underscore.
+#[test]
+fn a_backslash_makes_a_pattern_character_stand_for_itself() {
+    let fixture = serve();
+    fixture.execute("CREATE TABLE a_b (x bigint); CREATE TABLE axb (x bigint)");
+    fixture.run(async {
+        let mut client = fixture.client().await;
+        for (pattern, expected) in
+            [("a_b", vec!["a_b", "axb"]), (r"a\_b", vec!["a_b"]), (r"a\xb", vec!["axb"])]
+        {
+            let request = CommandGetTables {
+                catalog: None,
+                db_schema_filter_pattern: Some("public".into()),
+                table_name_filter_pattern: Some(pattern.into()),
+                table_types: Vec::new(),
+                include_schema: false,
+            };
+            let info = client.get_tables(request).await.unwrap();
+            let rows = fetch(&mut client, info).await.unwrap();
+            let found: Vec<String> = cells(&rows, &["table_name"]).into_iter().flatten().collect();
+            assert_eq!(found, expected, "{pattern}");
+        }
+    });
+}

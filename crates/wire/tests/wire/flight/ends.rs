@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use arrow_flight::sql::{ActionCancelQueryRequest, EndTransaction, ProstMessageExt};
 use arrow_flight::{Action, CancelFlightInfoRequest};
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use prost::Message;
 
 use super::*;
@@ -218,4 +218,297 @@ fn shutting_down_tells_clients_and_leaves_the_database_to_be_closed() {
     assert_eq!(database.connect().query("SELECT a FROM t").unwrap().len(), 0);
     drop(runtime);
     database.close().unwrap();
+}
+
+/// A change of one row that has its transaction to itself until so many have been counted.
+fn slow_change(rows: u64) -> String {
+    format!("INSERT INTO slow SELECT count(*) FROM generate_series(1, {rows}) g WHERE g % 7 = 0")
+}
+
+/// A write and the commit of its transaction both wait for a statement. Whichever comes first: what the client was
+/// told is done is in what was committed.
+#[test]
+fn a_write_that_was_acknowledged_is_in_the_commit_of_its_transaction() {
+    let fixture = serve();
+    fixture.execute("CREATE TABLE t (a bigint); CREATE TABLE slow (a bigint)");
+    fixture.run(async {
+        let client = fixture.client().await;
+        let (mut acknowledged, mut refused) = (0, 0);
+        for round in 0..60 {
+            let (mut first, mut second, mut third) = (client.clone(), client.clone(), client.clone());
+            let transaction = first.begin_transaction().await.unwrap();
+            let slow = first.execute_update(slow_change(1_000_000), Some(transaction.clone()));
+            let write = async {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                second.execute_update("INSERT INTO t VALUES (1)".into(), Some(transaction.clone())).await
+            };
+            let end = async {
+                tokio::time::sleep(Duration::from_millis(if round % 2 == 0 { 5 } else { 6 })).await;
+                third.end_transaction(transaction.clone(), EndTransaction::Commit).await
+            };
+            let (slow, write, end) = futures::join!(slow, write, end);
+            slow.unwrap();
+            end.unwrap();
+            match write {
+                Ok(_) => acknowledged += 1,
+                Err(error) => {
+                    assert_eq!(state::<()>(Err(error)), "25P01");
+                    refused += 1;
+                }
+            }
+            assert_eq!(fixture.number("SELECT count(*) FROM t"), acknowledged, "{refused} were refused");
+        }
+        println!("{acknowledged} came before the commit, {refused} after it");
+    });
+}
+
+#[test]
+fn who_gives_up_waiting_for_his_turn_stops_nobody_else() {
+    let fixture = serve();
+    fixture.execute("CREATE TABLE slow (a bigint)");
+    fixture.run(async {
+        let client = fixture.client().await;
+        let (mut first, mut second) = (client.clone(), client.clone());
+        let transaction = first.begin_transaction().await.unwrap();
+        let slow = first.execute_update(slow_change(200_000_000), Some(transaction.clone()));
+        let waiting = async {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let waiting = second.execute_update("SELECT 1".into(), Some(transaction.clone()));
+            assert!(tokio::time::timeout(Duration::from_millis(100), waiting).await.is_err());
+        };
+        let (slow, ()) = futures::join!(slow, waiting);
+        slow.unwrap();
+        second.end_transaction(transaction, EndTransaction::Commit).await.unwrap();
+    });
+}
+
+#[test]
+fn a_transaction_can_always_go_on_and_end() {
+    let fixture = serve_with(|config| config.max_statements = 1);
+    fixture.execute("CREATE TABLE t (a bigint)");
+    fixture.run(async {
+        let mut client = fixture.client().await;
+        let transaction = client.begin_transaction().await.unwrap();
+        let info = client.execute(ENDLESS.into(), None).await.unwrap();
+        let mut rows = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap();
+        rows.try_next().await.unwrap().unwrap();
+        assert_eq!(state(query(&mut client, "SELECT 1", None).await), "53300");
+        let insert = "INSERT INTO t VALUES (1)".to_owned();
+        client.execute_update(insert, Some(transaction.clone())).await.unwrap();
+        assert_eq!(number(&mut client, "SELECT a FROM t", Some(&transaction)).await.unwrap(), 1);
+        client.end_transaction(transaction, EndTransaction::Commit).await.unwrap();
+        assert_eq!(fixture.number("SELECT count(*) FROM t"), 1);
+    });
+}
+
+/// A statement that runs with a thousand rows of parameters, of which each takes a while.
+#[test]
+fn stopping_a_call_stops_all_that_it_would_have_run() {
+    let fixture = serve();
+    fixture.execute("CREATE TABLE t (a bigint)");
+    let mut client = fixture.run(fixture.client());
+    fixture.run(async {
+        let sql = "INSERT INTO t SELECT count(*) FROM generate_series(1, 20000) g WHERE g > $1";
+        let mut insert = client.prepare(sql.into(), None).await.unwrap();
+        let rows = arrow_array::Int64Array::from_iter_values(0..1000);
+        let column = std::sync::Arc::new(rows) as arrow_array::ArrayRef;
+        insert.set_parameters(RecordBatch::try_from_iter([("$1", column)]).unwrap()).unwrap();
+        let update = insert.execute_update();
+        assert!(tokio::time::timeout(Duration::from_millis(200), update).await.is_err());
+    });
+    let until = Instant::now() + Duration::from_secs(5);
+    while fixture.number("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'INSERT INTO t SELECT%'") > 0
+    {
+        assert!(Instant::now() < until, "it goes on for nobody");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(fixture.number("SELECT count(*) FROM t"), 0);
+}
+
+/// As ADBC closes a connection amid a transaction, with a user name and without.
+#[test]
+fn closing_a_session_ends_what_its_client_has_left_open_and_nothing_else() {
+    let fixture = serve();
+    fixture.execute("CREATE TABLE t (a bigint); CREATE TABLE slow (a bigint)");
+    let open = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'";
+    fixture.run(async {
+        for user in [None, Some("ada")] {
+            let (mut client, mut other) = (fixture.client().await, fixture.client().await);
+            if let Some(user) = user {
+                client.handshake(user, "").await.unwrap();
+                other.handshake(user, "").await.unwrap();
+            }
+            let insert = "INSERT INTO t VALUES (1)".to_owned();
+            let transaction = client.begin_transaction().await.unwrap();
+            client.execute_update(insert.clone(), Some(transaction.clone())).await.unwrap();
+            let mut prepared = client.prepare("SELECT 1".into(), None).await.unwrap();
+            let foreign = other.begin_transaction().await.unwrap();
+            other.execute_update(insert.clone(), Some(foreign.clone())).await.unwrap();
+            assert_eq!(fixture.number(open), 2);
+            // A statement that runs in it is stopped.
+            let mut second = client.clone();
+            let slow = second.execute_update(slow_change(10_000_000_000), Some(transaction.clone()));
+            let close = async {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                let mut answers = client.do_action(Action::new("CloseSession", "")).await.unwrap();
+                answers.message().await.unwrap().unwrap();
+            };
+            let (slow, ()) = futures::join!(slow, close);
+            assert_eq!(state(slow), "57014");
+            assert_eq!(fixture.number(open), 1);
+            let mut anybody = fixture.client().await;
+            let late = anybody.execute_update(insert, Some(transaction)).await;
+            assert_eq!(state(late), "25P01");
+            let expected = if user.is_some() { "28000" } else { "26000" };
+            assert_eq!(state(prepared.execute().await), expected);
+            other.end_transaction(foreign, EndTransaction::Commit).await.unwrap();
+        }
+        assert_eq!(fixture.number("SELECT count(*) FROM t"), 2);
+    });
+}
+
+#[test]
+fn a_transaction_that_was_begun_and_never_used_is_forgotten_too() {
+    let fixture = serve_with(|config| {
+        config.transaction_timeout = Duration::from_millis(100);
+        config.max_transactions = 1;
+    });
+    fixture.run(async {
+        let mut client = fixture.client().await;
+        let transaction = client.begin_transaction().await.unwrap();
+        let until = Instant::now() + Duration::from_secs(20);
+        while let Err(error) = client.begin_transaction().await {
+            assert_eq!(state::<()>(Err(error)), "53300");
+            assert!(Instant::now() < until, "the transaction stays");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert_eq!(state(client.end_transaction(transaction, EndTransaction::Commit).await), "25P01");
+    });
+}
+
+#[test]
+fn what_is_kept_for_one_client_has_a_bound() {
+    let fixture = serve_with(|config| config.max_kept_bytes = 1 << 20);
+    fixture.execute("CREATE TABLE t (a bigint, b text)");
+    fixture.run(async {
+        let mut client = fixture.client().await;
+        let mut other = fixture.client().await;
+        // Texts of statements.
+        let long = format!("SELECT '{}'", "x".repeat(10_000));
+        let mut kept = Vec::new();
+        let error = loop {
+            match client.prepare(long.clone(), None).await {
+                Ok(prepared) => kept.push(prepared),
+                Err(error) => break error,
+            }
+            assert!(kept.len() < 100, "there is no bound");
+        };
+        assert_eq!(state::<()>(Err(error)), "54000");
+        other.prepare(long.clone(), None).await.unwrap();
+        kept.pop().unwrap().close().await.unwrap();
+        client.prepare("SELECT 1".into(), None).await.unwrap();
+        // Parameters.
+        let mut insert = other.prepare("INSERT INTO t VALUES ($1, 'x')".into(), None).await.unwrap();
+        let rows = arrow_array::Int64Array::from_iter_values(0..50_000);
+        let column = std::sync::Arc::new(rows) as arrow_array::ArrayRef;
+        insert.set_parameters(RecordBatch::try_from_iter([("$1", column)]).unwrap()).unwrap();
+        assert_eq!(state(insert.execute().await), "54000");
+        // Rows of changes that nobody fetches: the one too many has not changed anything.
+        let returning = "INSERT INTO t VALUES (1, repeat('x', 300000)) RETURNING b";
+        let mut third = fixture.client().await;
+        let mut changed = 0;
+        let error = loop {
+            match third.execute(returning.into(), None).await {
+                Ok(_) => changed += 1,
+                Err(error) => break error,
+            }
+            assert!(changed < 100, "there is no bound");
+        };
+        assert_eq!(state::<()>(Err(error)), "54000");
+        assert_eq!(fixture.number("SELECT count(*) FROM t"), changed);
+    });
+}
+
+/// Its client keeps the stream, reads a message, and no more.
+#[test]
+fn a_query_whose_rows_are_not_fetched_gives_its_place_back() {
+    let fixture = serve_with(|config| {
+        config.transaction_timeout = Duration::from_millis(300);
+        config.max_statements = 1;
+    });
+    let mut client = fixture.run(fixture.client());
+    let mut rows = fixture.run(async {
+        let info = client.execute(ENDLESS.into(), None).await.unwrap();
+        let mut rows = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap();
+        rows.try_next().await.unwrap().unwrap();
+        rows
+    });
+    let until = Instant::now() + Duration::from_secs(30);
+    while fixture.run(query(&mut client, "SELECT 1", None)).is_err() {
+        assert!(Instant::now() < until, "the place is not given back");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    wait_until_nothing_runs(&fixture);
+    // He is told when he goes on.
+    fixture.run(async {
+        let error = loop {
+            match rows.try_next().await {
+                Ok(rows) => assert!(rows.is_some(), "the rows end as if they were all"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(state::<()>(Err(error)), "57014");
+    });
+}
+
+/// Two batches, then silence, from a client that stays.
+#[test]
+fn an_ingestion_whose_client_falls_silent_is_given_up() {
+    let fixture = serve_with(|config| config.transaction_timeout = Duration::from_millis(300));
+    fixture.execute("CREATE TABLE t (a bigint)");
+    fixture.run(async {
+        let mut client = fixture.client().await;
+        let numbers = arrow_array::Int64Array::from_iter_values(0..100);
+        let column = std::sync::Arc::new(numbers) as arrow_array::ArrayRef;
+        let batch = RecordBatch::try_from_iter([("a", column)]).unwrap();
+        let batches = futures::stream::iter([Ok(batch.clone()), Ok(batch)]).chain(futures::stream::pending());
+        let command = arrow_flight::sql::CommandStatementIngest {
+            table_definition_options: Some(arrow_flight::sql::TableDefinitionOptions {
+                if_not_exist: arrow_flight::sql::TableNotExistOption::Fail.into(),
+                if_exists: arrow_flight::sql::TableExistsOption::Append.into(),
+            }),
+            table: "t".into(),
+            ..Default::default()
+        };
+        let error = client.execute_ingest(command, batches).await;
+        assert_eq!(state(error), "57014");
+        assert_eq!(fixture.number("SELECT count(*) FROM t"), 0);
+    });
+}
+
+/// What comes next in the transaction waits for the rows of a query whose client has gone: none has come yet.
+#[test]
+fn a_transaction_ends_although_a_query_of_it_was_given_up_that_yields_nothing() {
+    let fixture = serve();
+    fixture.execute("CREATE TABLE t (a bigint)");
+    fixture.run(async {
+        let mut client = fixture.client().await;
+        for next in ["rollback", "commit", "change"] {
+            let transaction = client.begin_transaction().await.unwrap();
+            let info = client.execute(SILENT.into(), Some(transaction.clone())).await.unwrap();
+            let rows = client.do_get(info.endpoint[0].ticket.clone().unwrap()).await.unwrap();
+            wait_until_something_runs(&fixture);
+            drop(rows);
+            if next == "change" {
+                // It may be hit when the query is stopped; waiting for hours would be worse.
+                let insert = "INSERT INTO t VALUES (1)".to_owned();
+                let _ = client.execute_update(insert, Some(transaction.clone())).await;
+            }
+            let end = if next == "commit" { EndTransaction::Commit } else { EndTransaction::Rollback };
+            let ended = client.end_transaction(transaction, end).await;
+            assert!(next == "commit" || ended.is_ok());
+        }
+        assert_eq!(fixture.number("SELECT count(*) FROM t"), 0);
+    });
+    wait_until_nothing_runs(&fixture);
 }

@@ -39,6 +39,28 @@ fn only_who_knows_a_password_gets_in() {
     });
 }
 
+/// A message that is too long would be refused for its length, had anybody read it.
+#[test]
+fn a_stranger_is_turned_away_before_his_message_is_read() {
+    let fixture = serve_with(|config| {
+        with_users(config);
+        config.max_message_bytes = 1000;
+    });
+    fixture.run(async {
+        let mut client = fixture.client().await;
+        let long = "x".repeat(1 << 20);
+        assert_eq!(state(query(&mut client, &long, None).await), "28000");
+        let action = client.do_action(Action::new("CloseSession", long.clone())).await;
+        assert_eq!(state(action), "28000");
+        let handshake = arrow_flight::HandshakeRequest { protocol_version: 0, payload: long.clone().into() };
+        let refused = client.inner_mut().handshake(futures::stream::iter([handshake])).await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::OutOfRange, "{refused}");
+        client.handshake("ada", "love:lace, снег").await.unwrap();
+        let refused = query(&mut client, &long, None).await.unwrap_err().to_string();
+        assert!(refused.contains("decoded message length too large"), "{refused}");
+    });
+}
+
 #[test]
 fn settings_last_as_long_as_the_session_that_they_were_made_in() {
     let fixture = serve();

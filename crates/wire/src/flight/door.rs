@@ -1,0 +1,92 @@
+//! The way in: who calls is known before anything of what he sends is read.
+//!
+//! gRPC decodes the message of a call before the call's own code runs, and a message may have hundreds of megabytes.
+//! So a stranger is turned away by the headers of his call. Only a handshake is for strangers, and its message has a
+//! bound of its own.
+
+use std::convert::Infallible;
+use std::task::{Context, Poll};
+
+use arrow_flight::flight_service_server::FlightServiceServer;
+use firn_base::sync::Arc;
+use tonic::body::Body;
+use tonic::codegen::{BoxFuture, Service as Answer, http};
+use tonic::server::NamedService;
+use tonic::{Request, Status};
+
+use super::auth::Caller;
+use super::service::Service;
+use super::state::State;
+use super::status::status;
+
+/// A user name and a password are shorter.
+const MOST_HANDSHAKE_BYTES: usize = 64 << 10;
+
+const HANDSHAKE: &str = "/arrow.flight.protocol.FlightService/Handshake";
+
+/// Lets calls in whose callers are known.
+#[derive(Clone)]
+pub(super) struct Door {
+    state: Arc<State>,
+    calls: FlightServiceServer<Service>,
+    handshakes: FlightServiceServer<Service>,
+}
+
+impl Door {
+    pub fn new(state: &Arc<State>) -> Door {
+        let service = Arc::new(Service::new(state.clone()));
+        let server = |most_bytes| {
+            FlightServiceServer::from_arc(service.clone())
+                .max_decoding_message_size(most_bytes)
+                .max_encoding_message_size(usize::MAX)
+        };
+        Door {
+            state: state.clone(),
+            calls: server(state.config.max_message_bytes),
+            handshakes: server(MOST_HANDSHAKE_BYTES),
+        }
+    }
+}
+
+impl NamedService for Door {
+    const NAME: &'static str = <FlightServiceServer<Service> as NamedService>::NAME;
+}
+
+impl Answer<http::Request<Body>> for Door {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        if request.uri().path() == HANDSHAKE {
+            return self.handshakes.call(request);
+        }
+        let (state, mut calls) = (self.state.clone(), self.calls.clone());
+        Box::pin(async move {
+            let (mut parts, body) = request.into_parts();
+            let headers = Request::from_http(http::Request::from_parts(parts.clone(), ()));
+            match caller(&state, &headers).await {
+                Ok(caller) => {
+                    parts.extensions.insert(caller);
+                    calls.call(http::Request::from_parts(parts, body)).await
+                }
+                Err(status) => Ok(status.into_http()),
+            }
+        })
+    }
+}
+
+/// Who calls.
+async fn caller(state: &Arc<State>, request: &Request<()>) -> Result<Caller, Status> {
+    let (headers, address) = (request.metadata(), request.remote_addr());
+    if !Caller::needs_work(headers) {
+        return Caller::identify(state, headers, address).map_err(status);
+    }
+    let (state, headers) = (state.clone(), headers.clone());
+    let identified = tokio::task::spawn_blocking(move || Caller::identify(&state, &headers, address)).await;
+    identified.map_err(|error| Status::internal(error.to_string()))?.map_err(status)
+}

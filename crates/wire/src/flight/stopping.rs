@@ -1,0 +1,230 @@
+//! Stopping what runs for a call, and nothing else.
+//!
+//! A call may run many statements, one for each row of parameters, and each of them begins with its connection's
+//! flag for cancelling taken down. So a call has a flag of its own that stays up, which whatever runs for it asks.
+//! The calls of a transaction share a connection, and take turns: it asks the flag of the call whose turn it is, so
+//! that stopping one that still waits does not hit the one before it, which runs.
+//!
+//! The rows of a query are drawn after its turn, while other calls may have theirs. Who draws looks at the flag
+//! between batches; where that takes long the connection is cancelled, as soon as nobody has his turn. A change, or
+//! a commit, reads what is left of such rows before it does anything: if they still do not end while somebody has his
+//! turn, he waits for them, and cancelling is what lets him go on.
+
+use std::time::Duration;
+
+use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering};
+use firn_base::{Error, Result, SqlState};
+use firn_session::{CancelHandle, Connection};
+
+/// How often it is tried to stop what draws rows.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// After how many times whoever has his turn is taken to wait for the rows.
+const PATIENCE: u32 = 10;
+
+/// Stops one call.
+#[derive(Clone)]
+pub(super) struct Stop {
+    asked: Arc<AtomicBool>,
+    phase: Arc<Mutex<Phase>>,
+    cancel: CancelHandle,
+    turns: Option<Arc<Turns>>,
+}
+
+/// How far a call in a transaction is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// It waits for its turn, or has it: its flag is enough.
+    Waiting,
+    /// It has had a turn and draws rows, if there are any.
+    Drawing,
+    Ended,
+}
+
+impl Stop {
+    /// For a call with a connection of its own.
+    pub fn alone(connection: &Connection) -> Stop {
+        let asked = Arc::new(AtomicBool::new(false));
+        let flag = asked.clone();
+        connection.watch(move || flag.load(Ordering::Relaxed));
+        Stop {
+            asked,
+            phase: Arc::new(Mutex::new(Phase::Waiting)),
+            cancel: connection.cancel_handle(),
+            turns: None,
+        }
+    }
+
+    /// For a call in a transaction.
+    pub fn in_turn(turns: &Arc<Turns>, cancel: &CancelHandle) -> Stop {
+        Stop {
+            asked: Arc::default(),
+            phase: Arc::new(Mutex::new(Phase::Waiting)),
+            cancel: cancel.clone(),
+            turns: Some(turns.clone()),
+        }
+    }
+
+    /// Stops the call, after a while in which it may end by itself.
+    pub fn ask(&self, grace: Duration) {
+        if self.turns.is_none() {
+            self.ask_once();
+            return;
+        }
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            self.ask_once();
+            return;
+        };
+        if grace.is_zero() && self.ask_once() {
+            return;
+        }
+        let stop = self.clone();
+        runtime.spawn(async move {
+            tokio::time::sleep(grace.max(AGAIN)).await;
+            let mut asked = 0;
+            while !stop.ask_again(asked >= PATIENCE) {
+                tokio::time::sleep(AGAIN).await;
+                asked += 1;
+            }
+        });
+    }
+
+    /// Whether nothing is left to be stopped.
+    pub fn ask_once(&self) -> bool {
+        self.ask_again(false)
+    }
+
+    fn ask_again(&self, is_waited_for: bool) -> bool {
+        self.asked.store(true, Ordering::Relaxed);
+        let phase = self.phase.lock();
+        match (*phase, &self.turns) {
+            (Phase::Ended, _) | (_, None) => true,
+            (Phase::Waiting, Some(_)) => false,
+            (Phase::Drawing, Some(turns)) => {
+                let turn = turns.0.lock();
+                if turn.is_none() || is_waited_for {
+                    self.cancel.cancel();
+                }
+                false
+            }
+        }
+    }
+
+    /// 57014 if the call is to stop.
+    pub fn heed(&self) -> Result<()> {
+        match self.asked.load(Ordering::Relaxed) {
+            true => Err(Error::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")),
+            false => Ok(()),
+        }
+    }
+
+    /// Begins a turn, which lasts as long as what is returned; 57014 if it is too late for that.
+    pub fn begin_turn<'t>(&self, turns: &'t Turns) -> Result<Turn<'t>> {
+        self.heed()?;
+        *self.phase.lock() = Phase::Waiting;
+        *turns.0.lock() = Some(self.asked.clone());
+        Ok(Turn { turns, phase: Some(self.phase.clone()) })
+    }
+
+    /// The call has ended: stopping it does nothing any more.
+    pub fn end(&self) {
+        *self.phase.lock() = Phase::Ended;
+    }
+}
+
+/// Whose turn it is in a transaction: the flag of that call.
+#[derive(Default)]
+pub(super) struct Turns(Mutex<Option<Arc<AtomicBool>>>);
+
+impl Turns {
+    /// Has the connection of a transaction ask the flag of the call whose turn it is.
+    pub fn of(connection: &Connection) -> Arc<Turns> {
+        let turns = Arc::new(Turns::default());
+        let watched = turns.clone();
+        connection
+            .watch(move || watched.0.lock().as_ref().is_some_and(|asked| asked.load(Ordering::Relaxed)));
+        turns
+    }
+
+    /// Stops the call whose turn it is.
+    pub fn stop(&self) {
+        if let Some(asked) = &*self.0.lock() {
+            asked.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// A turn that nobody can stop: that of a commit.
+    pub fn begin(&self) -> Turn<'_> {
+        *self.0.lock() = Some(Arc::default());
+        Turn { turns: self, phase: None }
+    }
+}
+
+/// A call's turn. Whoever has one holds the lock of the transaction's state.
+pub(super) struct Turn<'t> {
+    turns: &'t Turns,
+    phase: Option<Arc<Mutex<Phase>>>,
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.turns.0.lock() = None;
+        if let Some(phase) = &self.phase {
+            *phase.lock() = Phase::Drawing;
+        }
+    }
+}
+
+/// Stops a call whose caller has gone.
+pub(super) struct StopOnDrop {
+    pub stop: Stop,
+    /// How long it may go on.
+    pub grace: Duration,
+}
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        if *self.stop.phase.lock() != Phase::Ended {
+            self.stop.ask(self.grace);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_session::Database;
+
+    #[test]
+    fn who_waits_for_his_turn_is_stopped_without_hitting_whose_turn_it_is() {
+        let mut connection = Database::memory().unwrap().connect();
+        let turns = Turns::of(&connection);
+        let (first, second) = (
+            Stop::in_turn(&turns, &connection.cancel_handle()),
+            Stop::in_turn(&turns, &connection.cancel_handle()),
+        );
+        let turn = first.begin_turn(&turns).unwrap();
+        assert!(!second.ask_once());
+        connection.execute("SELECT count(*) FROM generate_series(1, 100000)").unwrap();
+        drop(turn);
+        assert_eq!(second.begin_turn(&turns).err().unwrap().state(), SqlState::QUERY_CANCELED);
+        // What is over is not stopped.
+        first.end();
+        assert!(first.ask_once());
+    }
+
+    /// Each run of a statement takes the flag of its connection down.
+    #[test]
+    fn a_call_that_was_stopped_stays_stopped_whatever_it_runs_next() {
+        let mut connection = Database::memory().unwrap().connect();
+        let stop = Stop::alone(&connection);
+        connection.execute("SELECT 1").unwrap();
+        stop.ask(Duration::ZERO);
+        for _ in 0..3 {
+            let silent =
+                "SELECT count(*) FROM generate_series(1, 10000000) a, generate_series(1, 10000000) b";
+            assert_eq!(connection.execute(silent).unwrap_err().state(), SqlState::QUERY_CANCELED);
+        }
+        assert!(stop.heed().is_err());
+    }
+}
