@@ -9,11 +9,10 @@ import resource
 from decimal import Decimal
 
 import firndb
+import pandas
+import polars
+import pyarrow
 import pytest
-
-pyarrow = pytest.importorskip("pyarrow")
-pandas = pytest.importorskip("pandas")
-polars = pytest.importorskip("polars")
 
 MANY = 1_000_000
 

@@ -10,6 +10,7 @@ import threading
 import time
 
 import firndb
+import pyarrow
 import pytest
 
 # Nobody waits for its end.
@@ -170,7 +171,6 @@ def test_other_threads_run_while_the_engine_works(connection):
 
 
 def taken_by_pyarrow(result):
-    pyarrow = pytest.importorskip("pyarrow")
     try:
         pyarrow.table(result)
     except pyarrow.ArrowInvalid:
