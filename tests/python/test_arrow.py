@@ -149,6 +149,18 @@ def test_rows_that_were_fetched_are_not_handed_out_again(connection):
     rest = cursor.arrow()
     assert rest.column(0).to_pylist() == list(range(last + 2, 20001))
     assert cursor.fetchone() is None and cursor.arrow().num_rows == 0
+    # A stream goes on where the cursor is, and the cursor where the stream is.
+    cursor = connection.execute("SELECT * FROM generate_series(1, 20000)")
+    stream = pyarrow.RecordBatchReader.from_stream(cursor)
+    assert cursor.fetchone() == (1,)
+    batch = stream.read_next_batch()
+    assert batch.column(0)[0].as_py() == 2
+    last = batch.column(0)[-1].as_py()
+    assert cursor.fetchone() == (last + 1,)
+    batches = [stream.read_next_batch() for _ in range(2)]
+    assert batches[0].column(0)[0].as_py() == last + 2
+    last = batches[1].column(0)[-1].as_py()
+    assert cursor.arrow().column(0).to_pylist() == list(range(last + 1, 20001))
     # Values of the short path as well.
     connection.execute("CREATE TABLE t (id integer PRIMARY KEY)")
     connection.executemany("INSERT INTO t VALUES (?)", [(n,) for n in range(50)])

@@ -87,6 +87,14 @@ def _setting(value: object) -> str:
     return str(value)
 
 
+def _shown(state: Callable[[], str]) -> str:
+    # What is shown in a debugger raises nothing, not even in a forked child.
+    try:
+        return state()
+    except _errors.OperationalError:
+        return "of another process"
+
+
 class Connection:
     """A connection, for any number of threads, one statement at a time. :func:`connect` makes it.
 
@@ -285,7 +293,7 @@ class Connection:
             self.close()
 
     def __repr__(self) -> str:
-        return f"<firndb.Connection {'closed' if self.closed else self._session.transaction_status}>"
+        return f"<firndb.Connection {_shown(lambda: 'closed' if self.closed else self._session.transaction_status)}>"
 
 
 class Cursor:
@@ -461,4 +469,4 @@ class Cursor:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<firndb.Cursor {'closed' if self._closed else self.statusmessage or 'new'}>"
+        return f"<firndb.Cursor {_shown(lambda: 'closed' if self._closed else self.statusmessage or 'new')}>"
