@@ -7,6 +7,7 @@ import itertools
 import os
 import random
 import resource
+import time
 from decimal import Decimal
 
 import firndb
@@ -227,6 +228,27 @@ def test_nothing_is_copied_on_the_way_in_and_out(connection):
     assert out.equals(frame)
 
 
+def test_frozen_rows_leave_in_the_tables_own_memory(auto):
+    """Two results of one table lie at the same addresses, which copies would not."""
+    auto.execute("CREATE TABLE t (id bigint NOT NULL, name text)")
+    auto.execute("INSERT INTO t SELECT g, 'name ' || g FROM generate_series(1, 200000) g(g)")
+    hot = "SELECT count(*) FROM firn_blocks WHERE relname = 't' AND state <> 'frozen'"
+    deadline = time.monotonic() + 60
+    while auto.execute(hot).fetchone() != (0,):
+        assert time.monotonic() < deadline, auto.execute("SELECT * FROM firn_blocks").fetchall()
+        time.sleep(0.1)
+    first = auto.execute("SELECT id, name FROM t").arrow()
+    second = auto.execute("SELECT id, name FROM t").arrow()
+    third = pyarrow.table(auto.execute("SELECT id FROM t"))
+    places = lambda table: sorted(ranges(table.column("id")))
+    assert places(first) == places(second) == places(third)
+    assert sum(end - begin for begin, end in places(first)) == 8 * 200_000
+    # Whoever writes now does so elsewhere: what is held stays what it was.
+    auto.execute("UPDATE t SET id = -id")
+    assert sorted(first.column("id").to_pylist()) == list(range(1, 200_001))
+    assert auto.execute("SELECT max(id) FROM t").fetchone() == (-1,)
+
+
 def test_memory_of_a_source_is_given_back(connection):
     table = pyarrow.table({"id": pyarrow.array(range(MANY), pyarrow.int64())})
     gc.collect()
@@ -345,6 +367,21 @@ def test_a_source_is_read_only_and_goes_before_tables(connection):
     with pytest.raises(firndb.ProgrammingError, match="not registered"):
         connection.unregister("t")
     other.close()
+
+
+def test_the_name_of_a_source_is_taken_as_it_is_written(connection):
+    connection.register("Delivery", pyarrow.table({"Id": [7]}))
+    assert connection.execute('SELECT "Id" FROM "Delivery"').fetchone() == (7,)
+    # SQL reads names without quotes in lower case.
+    with pytest.raises(firndb.ProgrammingError, match="delivery"):
+        connection.execute('SELECT "Id" FROM Delivery')
+    connection.rollback()
+    connection.register("delivery", pyarrow.table({"id": [8]}))
+    assert connection.execute("SELECT ID FROM Delivery").fetchone() == (8,)
+    connection.unregister("delivery")
+    with pytest.raises(firndb.ProgrammingError, match="not registered"):
+        connection.unregister("DELIVERY")
+    connection.unregister("Delivery")
 
 
 class CSchema(ctypes.Structure):

@@ -251,6 +251,9 @@ class Connection:
         Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` will do; a stream is read to its end now.
         Nothing is copied, so the table must not change while it is registered. It goes before tables of
         that name, and can only be read: ``INSERT INTO t SELECT * FROM name``.
+
+        The name is taken as it is. SQL reads names in lower case unless they are quoted, so what is registered as
+        ``"Items"`` is read by ``SELECT * FROM "Items"``.
         """
         self._session.register(name, table)
 
