@@ -1,19 +1,20 @@
 """Results as Arrow, pandas and Polars tables, and such tables as sources."""
 
+import ctypes
 import datetime
 import gc
 import itertools
 import os
 import random
 import resource
+import time
 from decimal import Decimal
 
 import firndb
+import pandas
+import polars
+import pyarrow
 import pytest
-
-pyarrow = pytest.importorskip("pyarrow")
-pandas = pytest.importorskip("pandas")
-polars = pytest.importorskip("polars")
 
 MANY = 1_000_000
 
@@ -98,6 +99,46 @@ def test_types_that_consumers_lack_are_cast_on_request_or_refused_in_words(conne
     assert connection.execute("SELECT gen_random_uuid() AS u, ARRAY['a'] AS l").pl().shape == (1, 2)
 
 
+def test_a_value_that_does_not_fit_the_requested_type_is_an_error_and_never_null(connection):
+    for query, kind in (
+        ("SELECT n FROM (VALUES (1), (300)) v(n)", pyarrow.int8()),
+        ("SELECT s AS n FROM (VALUES ('1'), ('many')) v(s)", pyarrow.int64()),
+        ("SELECT n FROM (VALUES (1.5), (123456.5)) v(n)", pyarrow.decimal128(4, 1)),
+        ("SELECT date '3000-01-01' AS n", pyarrow.timestamp("ns")),
+    ):
+        stream = pyarrow.RecordBatchReader.from_stream(connection.execute(query), schema=pyarrow.schema([("n", kind)]))
+        with pytest.raises(pyarrow.ArrowInvalid, match='column "n" cannot be'):
+            stream.read_all()
+    # NULL stays NULL.
+    query, wanted = "SELECT n FROM (VALUES (100), (NULL)) v(n)", pyarrow.schema([("n", pyarrow.int8())])
+    stream = pyarrow.RecordBatchReader.from_stream(connection.execute(query), schema=wanted)
+    assert stream.read_all().column("n").to_pylist() == [100, None]
+
+
+def test_a_panic_in_a_stream_is_its_error(connection):
+    """Arrow panics over a scale as low as this, where overflow is checked as in builds for tests; the process goes on."""
+    wanted = pyarrow.schema([("n", pyarrow.decimal128(38, -120))])
+    for _ in range(2):
+        stream = pyarrow.RecordBatchReader.from_stream(connection.execute("SELECT NULL::numeric AS n"), schema=wanted)
+        try:
+            assert stream.read_next_batch().column(0).to_pylist() == [None]
+        except pyarrow.ArrowInvalid as error:
+            assert "internal error: attempt to subtract with overflow" in str(error)
+            with pytest.raises(pyarrow.ArrowInvalid, match="has failed before"):
+                stream.read_next_batch()
+    assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_an_error_with_a_nul_in_it_can_be_told(connection):
+    texts = ["1"] * MANY + ["a\0b"]
+    connection.register("texts", pyarrow.table({"s": texts}))
+    stream = pyarrow.RecordBatchReader.from_stream(connection.execute("SELECT s::integer AS n FROM texts"))
+    with pytest.raises(pyarrow.ArrowInvalid, match='"a\N{REPLACEMENT CHARACTER}b"'):
+        stream.read_all()
+    connection.rollback()
+    assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
 def test_rows_that_were_fetched_are_not_handed_out_again(connection):
     cursor = connection.execute("SELECT * FROM generate_series(1, 20000)")
     assert [cursor.fetchone() for _ in range(3)] == [(1,), (2,), (3,)]
@@ -109,6 +150,18 @@ def test_rows_that_were_fetched_are_not_handed_out_again(connection):
     rest = cursor.arrow()
     assert rest.column(0).to_pylist() == list(range(last + 2, 20001))
     assert cursor.fetchone() is None and cursor.arrow().num_rows == 0
+    # A stream goes on where the cursor is, and the cursor where the stream is.
+    cursor = connection.execute("SELECT * FROM generate_series(1, 20000)")
+    stream = pyarrow.RecordBatchReader.from_stream(cursor)
+    assert cursor.fetchone() == (1,)
+    batch = stream.read_next_batch()
+    assert batch.column(0)[0].as_py() == 2
+    last = batch.column(0)[-1].as_py()
+    assert cursor.fetchone() == (last + 1,)
+    batches = [stream.read_next_batch() for _ in range(2)]
+    assert batches[0].column(0)[0].as_py() == last + 2
+    last = batches[1].column(0)[-1].as_py()
+    assert cursor.arrow().column(0).to_pylist() == list(range(last + 1, 20001))
     # Values of the short path as well.
     connection.execute("CREATE TABLE t (id integer PRIMARY KEY)")
     connection.executemany("INSERT INTO t VALUES (?)", [(n,) for n in range(50)])
@@ -173,6 +226,27 @@ def test_nothing_is_copied_on_the_way_in_and_out(connection):
     connection.register("frame", frame)
     out = connection.execute("SELECT x FROM frame").pl()
     assert out.equals(frame)
+
+
+def test_frozen_rows_leave_in_the_tables_own_memory(auto):
+    """Two results of one table lie at the same addresses, which copies would not."""
+    auto.execute("CREATE TABLE t (id bigint NOT NULL, name text)")
+    auto.execute("INSERT INTO t SELECT g, 'name ' || g FROM generate_series(1, 200000) g(g)")
+    hot = "SELECT count(*) FROM firn_blocks WHERE relname = 't' AND state <> 'frozen'"
+    deadline = time.monotonic() + 60
+    while auto.execute(hot).fetchone() != (0,):
+        assert time.monotonic() < deadline, auto.execute("SELECT * FROM firn_blocks").fetchall()
+        time.sleep(0.1)
+    first = auto.execute("SELECT id, name FROM t").arrow()
+    second = auto.execute("SELECT id, name FROM t").arrow()
+    third = pyarrow.table(auto.execute("SELECT id FROM t"))
+    places = lambda table: sorted(ranges(table.column("id")))
+    assert places(first) == places(second) == places(third)
+    assert sum(end - begin for begin, end in places(first)) == 8 * 200_000
+    # Whoever writes now does so elsewhere: what is held stays what it was.
+    auto.execute("UPDATE t SET id = -id")
+    assert sorted(first.column("id").to_pylist()) == list(range(1, 200_001))
+    assert auto.execute("SELECT max(id) FROM t").fetchone() == (-1,)
 
 
 def test_memory_of_a_source_is_given_back(connection):
@@ -293,6 +367,94 @@ def test_a_source_is_read_only_and_goes_before_tables(connection):
     with pytest.raises(firndb.ProgrammingError, match="not registered"):
         connection.unregister("t")
     other.close()
+
+
+def test_the_name_of_a_source_is_taken_as_it_is_written(connection):
+    connection.register("Delivery", pyarrow.table({"Id": [7]}))
+    assert connection.execute('SELECT "Id" FROM "Delivery"').fetchone() == (7,)
+    # SQL reads names without quotes in lower case.
+    with pytest.raises(firndb.ProgrammingError, match="delivery"):
+        connection.execute('SELECT "Id" FROM Delivery')
+    connection.rollback()
+    connection.register("delivery", pyarrow.table({"id": [8]}))
+    assert connection.execute("SELECT ID FROM Delivery").fetchone() == (8,)
+    connection.unregister("delivery")
+    with pytest.raises(firndb.ProgrammingError, match="not registered"):
+        connection.unregister("DELIVERY")
+    connection.unregister("Delivery")
+
+
+class CSchema(ctypes.Structure):
+    """Arrow's `ArrowSchema`, as far as a test fills it in."""
+
+    _fields_ = [
+        ("format", ctypes.c_char_p),
+        ("name", ctypes.c_char_p),
+        ("metadata", ctypes.c_char_p),
+        ("flags", ctypes.c_int64),
+        ("n_children", ctypes.c_int64),
+        ("children", ctypes.c_void_p),
+        ("dictionary", ctypes.c_void_p),
+        ("release", ctypes.c_void_p),
+        ("private_data", ctypes.c_void_p),
+    ]
+
+
+class CStream(ctypes.Structure):
+    """Arrow's `ArrowArrayStream`."""
+
+    FILL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+    TELL = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+    RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    _fields_ = [
+        ("get_schema", FILL),
+        ("get_next", FILL),
+        ("get_last_error", TELL),
+        ("release", RELEASE),
+        ("private_data", ctypes.c_void_p),
+    ]
+
+
+class Failing:
+    """A table whose stream fails: at its schema or at its first rows, with a text or without."""
+
+    def __init__(self, schema_code, text):
+        self.schema, self.text = CSchema(), text and ctypes.create_string_buffer(text)
+
+        def get_schema(_, place):
+            release_schema = ctypes.cast(self.release_schema, ctypes.c_void_p)
+            ctypes.cast(place, ctypes.POINTER(CSchema))[0] = CSchema(
+                format=b"+s", name=b"", release=release_schema
+            )
+            return schema_code
+
+        self.release_schema = CStream.RELEASE(lambda _: None)
+        self.released = 0
+        self.stream = CStream(
+            CStream.FILL(get_schema),
+            CStream.FILL(lambda _, place: 5),
+            CStream.TELL(lambda _: self.text and ctypes.addressof(self.text)),
+            CStream.RELEASE(self.release),
+        )
+
+    def release(self, _):
+        self.released += 1
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self.stream), b"arrow_array_stream", None)
+
+
+@pytest.mark.parametrize("schema_code", [0, 22])
+def test_a_stream_that_fails_without_a_word_is_an_error(connection, schema_code):
+    silent = Failing(schema_code, None)
+    with pytest.raises(ValueError, match=f"error {schema_code or 5} and does not say why"):
+        connection.register("source", silent)
+    talking = Failing(schema_code, b"the disk is gone")
+    with pytest.raises(ValueError, match="the disk is gone"):
+        connection.register("source", talking)
+    assert silent.released == talking.released == 1
 
 
 @pytest.mark.filterwarnings("ignore:pandas only supports SQLAlchemy")

@@ -11,7 +11,6 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 @pytest.mark.parametrize("document", ["docs/python.md", "README.md"])
 def test_examples_in_documents_show_what_happens(document):
-    pytest.importorskip("pandas"), pytest.importorskip("polars"), pytest.importorskip("pyarrow")
     ran = doctest.testfile(str(ROOT / document), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE)
     assert ran.attempted > 5 and ran.failed == 0
 

@@ -10,6 +10,7 @@ import threading
 import time
 
 import firndb
+import pyarrow
 import pytest
 
 # Nobody waits for its end.
@@ -170,7 +171,6 @@ def test_other_threads_run_while_the_engine_works(connection):
 
 
 def taken_by_pyarrow(result):
-    pyarrow = pytest.importorskip("pyarrow")
     try:
         pyarrow.table(result)
     except pyarrow.ArrowInvalid:
@@ -402,6 +402,7 @@ def test_a_forked_child_is_told_and_does_no_harm(tmp_path):
                 except firndb.OperationalError as error:
                     print(error.sqlstate, "forked" in error.message, "spawn" in error.hint, flush=True)
             connection.close()
+            print(connection)
             del connection
             sys.exit(0)
         print(os.wait()[1], flush=True)
@@ -410,7 +411,75 @@ def test_a_forked_child_is_told_and_does_no_harm(tmp_path):
     """
     ran = python(code, tmp_path / "shop")
     refused = "08006 True True\n"
-    assert ran.stdout == "100000\n" + 3 * refused + "0\n1\n", ran
+    assert ran.stdout == "100000\n" + 3 * refused + "<firndb.Connection of another process>\n0\n1\n", ran
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_waits_for_no_result_of_its_parent():
+    """A thread draws rows when the process forks; in the child there is nobody to end that."""
+    code = """
+        import firndb, os, sys, threading, time
+        connection = firndb.connect()
+        late = connection.execute(sys.argv[1])
+        def draw():
+            try:
+                late.fetchall()
+            except firndb.QueryCanceled:
+                print("canceled", flush=True)
+        thread = threading.Thread(target=draw)
+        thread.start()
+        time.sleep(0.3)
+        if os.fork() == 0:
+            for use in (lambda: late.rowcount, lambda: late.statusmessage):
+                try:
+                    use()
+                except firndb.OperationalError as error:
+                    print(error.sqlstate, flush=True)
+            print(late, flush=True)
+            late.close()
+            print(late, flush=True)
+            os._exit(0)
+        print(os.wait()[1], flush=True)
+        connection.cancel()
+        thread.join()
+    """
+    ran = python(code, f"SELECT 1 AS a UNION ALL SELECT a {CROSS} WHERE a + b + c = 0")
+    cursors = "<firndb.Cursor of another process>\n<firndb.Cursor closed>\n"
+    assert ran.stdout == "08006\n08006\n" + cursors + "0\ncanceled\n", ran
+
+
+def test_closing_waits_for_nobody_who_waits_for_it():
+    """Memory that a result holds wants the interpreter when it goes, while other threads make results."""
+    code = """
+        import firndb, numpy, pyarrow, threading, time, weakref
+        class Memory(numpy.ndarray):
+            pass
+        for _ in range(150):
+            connection = firndb.connect(autocommit=True)
+            memory = numpy.arange(10_000).view(Memory)
+            # Others run meanwhile.
+            weakref.finalize(memory, time.sleep, 0.005)
+            numbers = pyarrow.Array.from_buffers(pyarrow.int64(), 10_000, [None, pyarrow.py_buffer(memory)])
+            connection.register("numbers", pyarrow.table({"a": numbers}))
+            del memory, numbers
+            results = [connection.execute("SELECT a FROM numbers") for _ in range(10)]
+            connection.unregister("numbers")
+            def work():
+                try:
+                    while True:
+                        connection.execute("SELECT 1")
+                except firndb.InterfaceError:
+                    pass
+            threads = [threading.Thread(target=work) for _ in range(3)]
+            for thread in threads:
+                thread.start()
+            connection.close()
+            for thread in threads:
+                thread.join()
+        print("end")
+    """
+    ran = python(code)
+    assert ran.stdout == "end\n", ran
 
 
 def work_in_a_process(path):

@@ -6,11 +6,9 @@ import subprocess
 import sys
 
 import firndb
-import pytest
 
 
 def test_the_stubs_say_what_is_there(tmp_path):
-    pytest.importorskip("mypy")
     config = tmp_path / "mypy.ini"
     config.write_text("[mypy]\nignore_missing_imports = True\n")
     ran = subprocess.run(
@@ -23,7 +21,6 @@ def test_the_stubs_say_what_is_there(tmp_path):
 
 
 def test_programs_can_be_checked(tmp_path):
-    pytest.importorskip("mypy")
     program = tmp_path / "program.py"
     program.write_text(
         "import firndb\n"

@@ -7,6 +7,8 @@ import uuid
 from decimal import Decimal
 
 import firndb
+import numpy
+import pandas
 import pytest
 
 UTC = datetime.timezone.utc
@@ -154,7 +156,6 @@ def test_intervals_compare_by_their_lengths_and_keep_their_parts():
 
 
 def test_scalars_of_numpy_and_pandas(connection):
-    numpy, pandas = pytest.importorskip("numpy"), pytest.importorskip("pandas")
     for value, expected in [
         (numpy.int8(-3), -3),
         (numpy.uint64(2**63), 2**63),

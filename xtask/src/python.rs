@@ -4,10 +4,34 @@
 //! `tests/python/requirements.txt` changes.
 
 use crate::metadata;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const REQUIREMENTS: &str = "tests/python/requirements.txt";
+/// The smallest of them, for asking whether there is an index at all.
+const SMALLEST: &str = "iniconfig";
+
+/// Why there is no environment.
+pub enum Missing {
+    /// It cannot be had on this machine: there is no Python, or no package index answers.
+    Unavailable(String),
+    /// It could be had, so that something is to be mended.
+    Broken(String),
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Missing::Unavailable(why) | Missing::Broken(why)) = self;
+        f.write_str(why)
+    }
+}
+
+impl From<String> for Missing {
+    fn from(why: String) -> Missing {
+        Missing::Broken(why)
+    }
+}
 
 /// A virtual environment with what builds and tests the package.
 pub struct Environment {
@@ -16,8 +40,8 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Finds or makes it; an error says why it cannot be had here.
-    pub fn prepare(root: &Path) -> Result<Environment, String> {
+    /// Finds or makes it.
+    pub fn prepare(root: &Path) -> Result<Environment, Missing> {
         let home = metadata::target_directory(root)?.join("python");
         let (venv, ready) = (home.join("venv"), home.join("ready"));
         let environment = Environment { bin: venv.join("bin"), wheels: home.join("wheels") };
@@ -25,15 +49,34 @@ impl Environment {
         if std::fs::read(&ready).is_ok_and(|there| there == wanted) {
             return Ok(environment);
         }
+        let is_new = "import sys; sys.exit('it is older than 3.10' if sys.version_info < (3, 10) else 0)";
+        succeed(Command::new("python3").args(["-c", is_new])).map_err(Missing::Unavailable)?;
         println!("making a Python environment in {}", venv.display());
         succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
-        // A registry that does not answer must not hold up everything else.
-        let mut install = Command::new("timeout");
-        install.args(["--kill-after=5", "600"]).arg(environment.bin.join("pip"));
-        install.args(["install", "--quiet", "--disable-pip-version-check", "--requirement"]);
-        succeed(install.arg(root.join(REQUIREMENTS)))?;
+        let mut install = environment.pip("600", "install");
+        install.arg("--requirement").arg(root.join(REQUIREMENTS));
+        if let Err(why) = succeed(&mut install) {
+            let probe = home.join("probe");
+            let mut ask = environment.pip("60", "download");
+            ask.args(["--no-deps", "--no-cache-dir", "--retries", "1", "--dest"]).arg(&probe).arg(SMALLEST);
+            let answer = succeed(&mut ask);
+            let _ = std::fs::remove_dir_all(&probe);
+            return Err(match answer {
+                Ok(()) => Missing::Broken(why),
+                Err(_) => Missing::Unavailable(format!("no package index answers: {why}")),
+            });
+        }
         std::fs::write(&ready, wanted).map_err(|error| error.to_string())?;
         Ok(environment)
+    }
+
+    /// One of pip's commands, for so many seconds at most: an index that does not answer must not hold up
+    /// everything else.
+    fn pip(&self, seconds: &str, command: &str) -> Command {
+        let mut pip = Command::new("timeout");
+        pip.args(["--kill-after=5", seconds]).arg(self.bin.join("pip"));
+        pip.args([command, "--quiet", "--disable-pip-version-check"]);
+        pip
     }
 
     /// Builds the wheel with one of cargo's profiles, as the only one in its directory.
@@ -86,13 +129,13 @@ pub fn wheel(root: &Path) -> bool {
         let mut build = environment.build("release");
         println!("$ {build:?}");
         if !build.current_dir(root).status().is_ok_and(|status| status.success()) {
-            return Err("the wheel cannot be built".to_owned());
+            return Err(Missing::Broken("the wheel cannot be built".to_owned()));
         }
-        environment.wheel()
+        Ok(environment.wheel()?)
     };
     match build() {
         Ok(wheel) => println!("{}", wheel.display()),
-        Err(ref error) => {
+        Err(error) => {
             println!("{error}");
             return false;
         }

@@ -1,6 +1,6 @@
 //! The gate: its steps in order, all of them even when one fails, and a summary.
 
-use crate::python::Environment;
+use crate::python::{Environment, Missing};
 use crate::{metadata, tidy};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -153,13 +153,19 @@ impl Run<'_> {
     }
 
     /// The Python package's wheel, installed and tried. It is built with the profile of the tests, so that
-    /// DataFusion is not compiled once more.
+    /// DataFusion is not compiled once more. It is skipped where no Python or no package index is, and only there.
     fn python(&mut self) -> Outcome {
         let environment = match Environment::prepare(self.root) {
             Ok(environment) => environment,
-            Err(why) => {
-                self.remarks.push(format!("SKIPPED Python package: {why}"));
-                return Outcome::Skipped("no Python environment can be had here");
+            Err(Missing::Unavailable(why)) => {
+                let remark = format!("SKIPPED Python package: {why}");
+                println!("{remark}");
+                self.remarks.push(remark);
+                return Outcome::Skipped("it cannot be built and tried here");
+            }
+            Err(Missing::Broken(why)) => {
+                println!("{why}");
+                return Outcome::Failed;
             }
         };
         if self.tests(&mut environment.build("dev")) != Outcome::Passed {
@@ -172,9 +178,16 @@ impl Run<'_> {
                 return Outcome::Failed;
             }
         };
-        match self.tests(&mut environment.install(&wheel)) {
-            Outcome::Passed => self.tests(&mut environment.test()),
-            failed => failed,
+        if self.tests(&mut environment.install(&wheel)) != Outcome::Passed {
+            return Outcome::Failed;
+        }
+        let before = self.count.passed;
+        match self.tests(&mut environment.test()) {
+            Outcome::Passed if self.count.passed == before => {
+                println!("no test was run");
+                Outcome::Failed
+            }
+            outcome => outcome,
         }
     }
 

@@ -3,15 +3,16 @@
 //! Written out instead of taken from `pyo3-arrow`, which would have DataFusion compiled with other features
 //! than everything else (docs/decisions/0025-python-package.md).
 
-use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
-use arrow_array::ffi_stream::{ArrowArrayStreamReader, FFI_ArrowArrayStream};
-use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchReader, StructArray};
-use arrow_cast::{can_cast_types, cast};
-use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, from_ffi_and_data_type};
+use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchOptions, RecordBatchReader, StructArray};
+use arrow_cast::{CastOptions, can_cast_types, cast_with_options};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -68,7 +69,65 @@ pub fn export<'py>(
             Box::new(RecordBatchIterator::new(batches, schema))
         }
     };
-    PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(reader), STREAM)
+    let guarded = Guarded { schema: reader.schema(), reader: Some(reader) };
+    PyCapsule::new_with_value(py, FFI_ArrowArrayStream::new(Box::new(guarded)), STREAM)
+}
+
+/// A reader that others call as a C function: a panic that left it would end the process, and so would an
+/// error that C cannot read, with a NUL in its text.
+struct Guarded {
+    schema: SchemaRef,
+    /// None after a panic.
+    reader: Option<Box<dyn RecordBatchReader + Send>>,
+}
+
+impl Iterator for Guarded {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let failed = |why: &str| Some(Err(ArrowError::ExternalError(why.into())));
+        let Some(reader) = &mut self.reader else { return failed("the stream has failed before") };
+        match catch_unwind(AssertUnwindSafe(|| reader.next())) {
+            Ok(next) => next.map(|next| next.map_err(readable)),
+            Err(panic) => {
+                self.let_go();
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown cause");
+                failed(&format!("internal error: {}", text.replace('\0', NUL)))
+            }
+        }
+    }
+}
+
+impl RecordBatchReader for Guarded {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+}
+
+impl Guarded {
+    fn let_go(&mut self) {
+        // Its end may panic in its turn.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(self.reader.take())));
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+/// What stands for a NUL in a text for C.
+const NUL: &str = "\u{FFFD}";
+
+/// An error whose text C can read.
+fn readable(error: ArrowError) -> ArrowError {
+    let text = match &error {
+        ArrowError::ExternalError(source) => source.to_string(),
+        other => other.to_string(),
+    };
+    if text.contains('\0') { ArrowError::ExternalError(text.replace('\0', NUL).into()) } else { error }
 }
 
 /// A schema for another library.
@@ -92,10 +151,19 @@ fn requested_types(schema: &SchemaRef, requested: &Bound<'_, PyCapsule>) -> PyRe
     Ok(Arc::new(Schema::new(fields.collect::<Vec<_>>())))
 }
 
+/// A batch in the types that are requested; a value that does not fit is an error.
 fn converted(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch, ArrowError> {
+    let options = CastOptions { safe: false, ..CastOptions::default() };
     let columns = batch.columns().iter().zip(schema.fields());
-    let columns = columns.map(|(column, field)| cast(column, field.data_type()));
-    RecordBatch::try_new(schema.clone(), columns.collect::<Result<_, _>>()?)
+    let columns = columns.map(|(column, field)| {
+        cast_with_options(column, field.data_type(), &options).map_err(|error| {
+            let (name, ty) = (field.name(), field.data_type());
+            ArrowError::CastError(format!("column \"{name}\" cannot be {ty}, as is requested: {error}"))
+        })
+    });
+    let columns = columns.collect::<Result<_, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(schema.clone(), columns, &options)
 }
 
 /// All batches of an object that has `__arrow_c_stream__` or `__arrow_c_array__`.
@@ -106,14 +174,7 @@ pub fn import(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch
         // SAFETY: a capsule of this name holds a stream, which is moved out of it and marked as gone.
         let stream = unsafe { FFI_ArrowArrayStream::from_raw(pointer.as_ptr()) };
         // A stream may be made by another thread that needs the interpreter.
-        return object
-            .py()
-            .detach(|| {
-                let reader = ArrowArrayStreamReader::try_new(stream)?;
-                let schema = reader.schema();
-                Ok((schema, reader.collect::<Result<Vec<_>, _>>()?))
-            })
-            .map_err(invalid);
+        return object.py().detach(|| drained(stream)).map_err(invalid);
     }
     if object.hasattr("__arrow_c_array__")? {
         let capsules = object.call_method0("__arrow_c_array__")?;
@@ -135,4 +196,50 @@ pub fn import(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch
          DuckDB, …), not {}",
         object.get_type().name()?
     )))
+}
+
+/// All that a stream yields. Written out because Arrow's own reader panics when a stream fails without saying why.
+fn drained(mut stream: FFI_ArrowArrayStream) -> Result<(SchemaRef, Vec<RecordBatch>), ArrowError> {
+    let (Some(get_schema), Some(get_next), Some(_)) = (stream.get_schema, stream.get_next, stream.release)
+    else {
+        return Err(ArrowError::CDataInterface("the stream has been read already".to_owned()));
+    };
+    let mut schema = FFI_ArrowSchema::empty();
+    // SAFETY: a stream that is not released has a function that fills a schema or says that it could not.
+    let code = unsafe { get_schema(&mut stream, &mut schema) };
+    if code != 0 {
+        return Err(failure(&mut stream, code));
+    }
+    let schema: SchemaRef = Arc::new(Schema::try_from(&schema)?);
+    let mut batches = Vec::new();
+    loop {
+        let mut array = FFI_ArrowArray::empty();
+        // SAFETY: as above; one that it does not fill stays released, which means the end.
+        let code = unsafe { get_next(&mut stream, &mut array) };
+        if code != 0 {
+            return Err(failure(&mut stream, code));
+        }
+        if array.is_released() {
+            return Ok((schema, batches));
+        }
+        // SAFETY: the arrays of a stream are structures of its schema's fields, by the interface's contract.
+        let data = unsafe { from_ffi_and_data_type(array, DataType::Struct(schema.fields().clone())) }?;
+        let options = RecordBatchOptions::new().with_row_count(Some(data.len()));
+        let columns = StructArray::from(data).into_parts().1;
+        batches.push(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?);
+    }
+}
+
+/// Why a stream has failed, which it need not say.
+fn failure(stream: &mut FFI_ArrowArrayStream, code: c_int) -> ArrowError {
+    let text = match stream.get_last_error {
+        // SAFETY: the function is asked right after the one that failed, of a stream that is not released.
+        Some(get_last_error) => unsafe { get_last_error(stream) },
+        None => std::ptr::null(),
+    };
+    ArrowError::CDataInterface(match text.is_null() {
+        true => format!("the stream fails with error {code} and does not say why"),
+        // SAFETY: a text that it gives ends with a NUL and stays until it is called again.
+        false => unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned(),
+    })
 }

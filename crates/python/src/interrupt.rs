@@ -36,12 +36,30 @@ pub fn released<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> PyR
             "a signal handler cannot use a database while a statement is running",
         ));
     }
-    LOOKED.set(Some(Instant::now()));
-    let done = py.detach(work);
-    LOOKED.set(None);
-    match RAISED.take() {
-        Some(raised) => Err(raised),
-        None => Ok(done),
+    let _waiting = Waiting::begin();
+    let done = py.detach(|| {
+        let done = work();
+        // What nobody gets is dropped here: that may wait for threads that want the interpreter.
+        if RAISED.with_borrow(Option::is_some) { None } else { Some(done) }
+    });
+    done.ok_or_else(|| RAISED.take().expect("a handler has raised something"))
+}
+
+/// Python's main thread waits for the engine, until this is dropped: by a panic, too.
+struct Waiting;
+
+impl Waiting {
+    fn begin() -> Waiting {
+        LOOKED.set(Some(Instant::now()));
+        Waiting
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        LOOKED.set(None);
+        // It was not for the next statement.
+        RAISED.take();
     }
 }
 

@@ -4,6 +4,7 @@
 //! Arrow gets those again, as batches.
 
 use crate::capsule::{self, Batches};
+use crate::database::{has_forked, refuse_fork};
 use crate::error;
 use crate::interrupt::{self, lock};
 use crate::session::{Core, drop_released};
@@ -122,15 +123,43 @@ impl Drop for Drawn {
     }
 }
 
+/// The rows of a result, for whoever draws them.
+#[derive(Clone)]
+struct Source {
+    core: Arc<Core>,
+    drawn: Arc<Mutex<Drawn>>,
+    /// Tuples that nobody has asked for yet. Locked with the interpreter held, and never while anything waits.
+    ready: Arc<Mutex<VecDeque<Py<PyTuple>>>>,
+}
+
+impl Source {
+    /// Works on the rows, which then begin with those that lie ready.
+    fn whole<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut Drawn) -> Result<T> + Send,
+    ) -> PyResult<Result<T>> {
+        let ready = std::mem::take(&mut *self.ready.lock());
+        let (rows, mut are_back) = (ready.len(), false);
+        let done = self.core.try_call(py, |_| {
+            let mut drawn = self.drawn.lock();
+            drawn.take_back(rows);
+            are_back = true;
+            work(&mut drawn)
+        });
+        if !are_back {
+            *self.ready.lock() = ready;
+        }
+        done
+    }
+}
+
 /// What a statement has yielded.
 #[pyclass(frozen, module = "firndb._firndb")]
 pub struct RowSet {
-    core: Arc<Core>,
-    drawn: Arc<Mutex<Drawn>>,
+    source: Source,
     columns: Option<Arc<[Column]>>,
     schema: SchemaRef,
-    /// Tuples that nobody has asked for yet. Locked with the interpreter held, and never while anything waits.
-    ready: Mutex<VecDeque<Py<PyTuple>>>,
 }
 
 impl RowSet {
@@ -148,7 +177,8 @@ impl RowSet {
             ended: false,
         };
         let rows = RowSet::new(core, drawn, Some(columns), schema);
-        rows.core.call(py, |_| rows.drawn.lock().draw())?;
+        let Source { core, drawn, .. } = &rows.source;
+        core.call(py, |_| drawn.lock().draw())?;
         Ok(rows)
     }
 
@@ -170,7 +200,7 @@ impl RowSet {
     fn new(core: Arc<Core>, drawn: Drawn, columns: Option<Arc<[Column]>>, schema: SchemaRef) -> RowSet {
         let drawn = Arc::new(Mutex::new(drawn));
         core.keep(&drawn);
-        RowSet { core, drawn, columns, schema, ready: Mutex::default() }
+        RowSet { source: Source { core, drawn, ready: Arc::default() }, columns, schema }
     }
 
     fn columns(&self, py: Python<'_>) -> PyResult<&Arc<[Column]>> {
@@ -180,26 +210,22 @@ impl RowSet {
         })
     }
 
-    /// Works on the rows, which then begin with those that lie ready.
+    /// As [`Source::whole`], if the statement yields rows.
     fn whole<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut Drawn) -> Result<T> + Send,
     ) -> PyResult<T> {
         self.columns(py)?;
-        let ready = std::mem::take(&mut *self.ready.lock()).len();
-        self.core.call(py, |_| {
-            let mut drawn = self.drawn.lock();
-            drawn.take_back(ready);
-            work(&mut drawn)
-        })
+        self.source.whole(py, work)?.map_err(|error| error::raised(py, &error))
     }
 
     /// Turns the next rows into tuples; false at the end.
     fn refill(&self, py: Python<'_>, wanted: usize) -> PyResult<bool> {
         let columns = self.columns(py)?;
+        let Source { core, drawn, ready } = &self.source;
         let most = wanted.clamp(TUPLES_AHEAD, 1 << 14);
-        let stretch = self.core.call(py, |_| self.drawn.lock().stretch(most))?;
+        let stretch = core.call(py, |_| drawn.lock().stretch(most))?;
         let (tuples, rows) = match stretch {
             None => return Ok(false),
             Some(Stretch::Values(values)) => {
@@ -211,13 +237,13 @@ impl RowSet {
         };
         match tuples {
             Ok(tuples) => {
-                self.ready.lock().extend(tuples);
+                ready.lock().extend(tuples);
                 Ok(true)
             }
             Err(raised) => {
                 // Python cannot hold one of them, but Arrow can.
-                self.core.call(py, |_| {
-                    self.drawn.lock().take_back(rows);
+                core.call(py, |_| {
+                    drawn.lock().take_back(rows);
                     Ok(())
                 })?;
                 Err(raised)
@@ -252,8 +278,10 @@ impl RowSet {
     /// How many rows were changed, or drawn once all have been; -1 while nobody knows.
     #[getter]
     fn rowcount(&self, py: Python<'_>) -> PyResult<i64> {
+        // A thread that was drawing is not in a child, and never gives its lock back there.
+        refuse_fork(py)?;
         // Another thread may be drawing.
-        let drawn = &self.drawn;
+        let drawn = &self.source.drawn;
         interrupt::released(py, || {
             let Some(drawn) = lock(drawn) else { return -1 };
             match drawn.tag.told_rows() {
@@ -266,14 +294,15 @@ impl RowSet {
     /// What the statement did, such as `INSERT 0 3`.
     #[getter]
     fn statusmessage(&self, py: Python<'_>) -> PyResult<String> {
-        let drawn = &self.drawn;
+        refuse_fork(py)?;
+        let drawn = &self.source.drawn;
         interrupt::released(py, || lock(drawn).map_or_else(String::new, |drawn| drawn.tag.to_string()))
     }
 
     /// The next row, or None.
     fn fetchone(&self, py: Python<'_>) -> PyResult<Option<Py<PyTuple>>> {
         loop {
-            if let Some(row) = self.ready.lock().pop_front() {
+            if let Some(row) = self.source.ready.lock().pop_front() {
                 return Ok(Some(row));
             }
             if !self.refill(py, 1)? {
@@ -290,7 +319,7 @@ impl RowSet {
         let mut rows = Vec::new();
         loop {
             {
-                let mut ready = self.ready.lock();
+                let mut ready = self.source.ready.lock();
                 let taken = ready.len().min(size - rows.len());
                 rows.extend(ready.drain(..taken));
             }
@@ -334,8 +363,7 @@ impl RowSet {
         requested_schema: Option<Bound<'py, PyCapsule>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         self.whole(py, |_| Ok(()))?;
-        let reader =
-            Reader { core: self.core.clone(), drawn: self.drawn.clone(), schema: self.schema.clone() };
+        let reader = Reader { source: self.source.clone(), schema: self.schema.clone() };
         capsule::export(py, reader, requested_schema)
     }
 
@@ -345,9 +373,13 @@ impl RowSet {
 
     /// Lets go of the rows.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        self.ready.lock().clear();
+        if has_forked() {
+            return Ok(());
+        }
+        let ready = std::mem::take(&mut *self.source.ready.lock());
+        drop(ready);
         // A closed connection has closed its results.
-        let drawn = &self.drawn;
+        let drawn = &self.source.drawn;
         interrupt::released(py, || {
             if let Some(mut drawn) = lock(drawn) {
                 drawn.close();
@@ -358,8 +390,7 @@ impl RowSet {
 
 /// The rows of a result for a consumer of Arrow, which may call from any thread.
 struct Reader {
-    core: Arc<Core>,
-    drawn: Arc<Mutex<Drawn>>,
+    source: Source,
     schema: SchemaRef,
 }
 
@@ -368,8 +399,7 @@ impl Iterator for Reader {
 
     fn next(&mut self) -> Option<Self::Item> {
         let next = Python::try_attach(|py| {
-            let next = self.core.try_call(py, |_| self.drawn.lock().batch());
-            match next {
+            match self.source.whole(py, Drawn::batch) {
                 Ok(Ok(batch)) => Ok(batch),
                 Ok(Err(error)) => Err(ArrowError::ExternalError(Box::new(error))),
                 // The interface has no place for an exception. If it was Ctrl-C's it comes again.

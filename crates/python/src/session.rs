@@ -26,7 +26,8 @@ pub struct Core {
     /// None once it is closed.
     state: Mutex<Option<State>>,
     cancel: CancelHandle,
-    /// Results whose rows may be in the making.
+    /// Results whose rows may be in the making. Locked for a moment, and never while anything waits: it is
+    /// with the interpreter held.
     results: Mutex<Vec<Weak<Mutex<Drawn>>>>,
 }
 
@@ -76,7 +77,9 @@ impl Core {
     /// Rolls back and lets go of everything; nothing if that was done.
     fn close(&self) -> Result<()> {
         let Some(mut state) = lock(&self.state) else { return Err(error::interrupted()) };
-        for drawn in self.results.lock().drain(..).filter_map(|drawn| drawn.upgrade()) {
+        // Their end may wait for the interpreter, and whoever holds that may wait for the list (`keep`).
+        let results = std::mem::take(&mut *self.results.lock());
+        for drawn in results.into_iter().filter_map(|drawn| drawn.upgrade()) {
             drawn.lock().close();
         }
         state.take().map_or(Ok(()), State::close)
@@ -253,9 +256,9 @@ pub fn connect(
     refuse_fork(py)?;
     let open = interrupt::released(py, || {
         let memory_limit = memory_limit.map(bytes).transpose()?.filter(|bytes| *bytes > 0);
-        database::open(directory.as_deref(), memory_limit)
+        Ok(Session::new(database::open(directory.as_deref(), memory_limit)?, autocommit))
     })?;
-    open.map(|open| Session::new(open, autocommit)).map_err(|error| error::raised(py, &error))
+    open.map_err(|error| error::raised(py, &error))
 }
 
 /// A number of bytes with a unit.
@@ -293,8 +296,7 @@ impl Session {
 impl Session {
     /// Another connection to the same database.
     fn connect(&self, py: Python<'_>, autocommit: bool) -> PyResult<Session> {
-        let database = self.core.call(py, |state| Ok(state.database.clone()))?;
-        Ok(Session::new(database, autocommit))
+        self.core.call(py, |state| Ok(Session::new(state.database.clone(), autocommit)))
     }
 
     /// Runs one statement.

@@ -87,6 +87,14 @@ def _setting(value: object) -> str:
     return str(value)
 
 
+def _shown(state: Callable[[], str]) -> str:
+    # What is shown in a debugger raises nothing, not even in a forked child.
+    try:
+        return state()
+    except _errors.OperationalError:
+        return "of another process"
+
+
 class Connection:
     """A connection, for any number of threads, one statement at a time. :func:`connect` makes it.
 
@@ -243,6 +251,9 @@ class Connection:
         Anything with ``__arrow_c_stream__`` or ``__arrow_c_array__`` will do; a stream is read to its end now.
         Nothing is copied, so the table must not change while it is registered. It goes before tables of
         that name, and can only be read: ``INSERT INTO t SELECT * FROM name``.
+
+        The name is taken as it is. SQL reads names in lower case unless they are quoted, so what is registered as
+        ``"Items"`` is read by ``SELECT * FROM "Items"``.
         """
         self._session.register(name, table)
 
@@ -285,7 +296,7 @@ class Connection:
             self.close()
 
     def __repr__(self) -> str:
-        return f"<firndb.Connection {'closed' if self.closed else self._session.transaction_status}>"
+        return f"<firndb.Connection {_shown(lambda: 'closed' if self.closed else self._session.transaction_status)}>"
 
 
 class Cursor:
@@ -461,4 +472,4 @@ class Cursor:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<firndb.Cursor {'closed' if self._closed else self.statusmessage or 'new'}>"
+        return f"<firndb.Cursor {_shown(lambda: 'closed' if self._closed else self.statusmessage or 'new')}>"
