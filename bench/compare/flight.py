@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """A table out to a Python client as Arrow: FirnDB over Flight SQL, beside a bare Flight server, in alternating runs.
 
-    flight.py --firn target/release/firn [--scale 1] [--rounds 5]
+    flight.py --firn target/release/firn [--scale 1] [--rounds 5] [--postgres-bin /usr/lib/postgresql/15/bin]
 
 The table is TPC-H's lineitem (tpchgen-cli), ingested over Flight SQL. The bare server (pyarrow's) holds the batches that
 FirnDB has sent and sends them again and again, so that both send the same bytes; the client of both is pyarrow's. What
 FirnDB does beyond the bare server is reading the blocks and making the batches. Strings go out as Utf8 and, on a line
-of its own, as views, each beside a bare server with just those. ADBC's drivers, for Flight SQL and for PostgreSQL's binary
-COPY, come last. The medians of the rounds, in GB of Arrow data a second.
+of its own, as views, each beside a bare server with just those. ADBC's drivers come last: for Flight SQL, and for
+PostgreSQL's binary COPY, from FirnDB and from PostgreSQL itself. The medians of the rounds, in GB of Arrow data a second.
+FirnDB's blocks have been frozen by then.
 
-Needs pyarrow, adbc-driver-flightsql, adbc-driver-postgresql and tpchgen-cli from PyPI.
+Needs pyarrow, adbc-driver-flightsql, adbc-driver-postgresql and tpchgen-cli from PyPI, and PostgreSQL's initdb and postgres.
 """
 
 import argparse
@@ -20,6 +21,8 @@ import subprocess
 import tempfile
 import threading
 import time
+
+import wire
 
 import adbc_driver_flightsql.dbapi
 import adbc_driver_postgresql.dbapi
@@ -81,26 +84,38 @@ def main():
     parser.add_argument("--firn", required=True)
     parser.add_argument("--scale", type=float, default=1)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--postgres-bin", default=wire.newest_postgres())
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         generate = ["tpchgen-cli", "parquet", "-s", str(arguments.scale), "--tables", "lineitem"]
         subprocess.run([*generate, "--output-dir", directory], check=True)
         lineitem = pyarrow.parquet.read_table(pathlib.Path(directory, "lineitem.parquet"))
+        pathlib.Path(directory).chmod(0o755)
+        postgres = wire.PostgreSQL(arguments, pathlib.Path(directory))
         firn = Firn(arguments.firn, pathlib.Path(directory, "log"))
         try:
-            measure(firn, lineitem, arguments.rounds)
+            postgres.start()
+            measure(firn, postgres, lineitem, arguments.rounds)
         finally:
             firn.stop()
+            postgres.stop()
 
 
-def measure(firn, lineitem, rounds):
+def measure(firn, postgres, lineitem, rounds):
+    connect = adbc_driver_postgresql.dbapi.connect
     adbc = adbc_driver_flightsql.dbapi.connect(f"grpc://127.0.0.1:{firn.flight}", autocommit=True)
-    copy = adbc_driver_postgresql.dbapi.connect(f"postgresql://postgres@127.0.0.1:{firn.postgres}/firn", autocommit=True)
-    cursor, copy_cursor = adbc.cursor(), copy.cursor()
+    copy = connect(f"postgresql://postgres@127.0.0.1:{firn.postgres}/firn", autocommit=True)
+    copy_of_postgres = connect(f"postgresql://postgres@127.0.0.1:{postgres.port}/postgres", autocommit=True)
+    cursor, copy_cursor, postgres_cursor = adbc.cursor(), copy.cursor(), copy_of_postgres.cursor()
     began = time.monotonic()
     # ADBC sends no message of more than 16 MiB.
     rows = cursor.adbc_ingest("lineitem", lineitem.to_reader(max_chunksize=20_000), mode="create")
     print(f"{rows} rows ingested in {time.monotonic() - began:.2f} s")
+    began = time.monotonic()
+    postgres_cursor.adbc_ingest("lineitem", lineitem, mode="create")
+    postgres_cursor.execute("VACUUM ANALYZE lineitem")
+    print(f"by PostgreSQL in {time.monotonic() - began:.2f} s")
+    wait_until_frozen(copy_cursor)
 
     client = pyarrow.flight.connect(f"grpc://127.0.0.1:{firn.flight}")
 
@@ -128,6 +143,7 @@ def measure(firn, lineitem, rounds):
         "bare, the same views": lambda: from_bare("view"),
         "FirnDB, ADBC Flight SQL": lambda: from_cursor(cursor),
         "FirnDB, ADBC PostgreSQL": lambda: from_cursor(copy_cursor),
+        "PostgreSQL, the same": lambda: from_cursor(postgres_cursor),
     }
     seconds = {way: [] for way in ways}
     size = tables["plain"].nbytes
@@ -144,7 +160,20 @@ def measure(firn, lineitem, rounds):
     ratio = statistics.median(seconds["bare, the same"]) / statistics.median(seconds["FirnDB, Utf8"])
     views = statistics.median(seconds["bare, the same views"]) / statistics.median(seconds["FirnDB, views"])
     print(f"FirnDB beside the bare server: {ratio:.0%}; with views {views:.0%}")
+    copies = statistics.median(seconds["PostgreSQL, the same"]) / statistics.median(seconds["FirnDB, ADBC PostgreSQL"])
+    print(f"FirnDB beside PostgreSQL, by binary COPY: {copies:.2f} times as fast")
     bare.shutdown()
+
+
+def wait_until_frozen(cursor):
+    """All but the block that is being filled."""
+    until = time.monotonic() + 60
+    while True:
+        cursor.execute("SELECT count(*) FROM firn_blocks WHERE relname = 'lineitem' AND state <> 'frozen'")
+        if cursor.fetchone()[0] <= 1:
+            return
+        assert time.monotonic() < until, "the table does not cool down"
+        time.sleep(0.2)
 
 
 main()

@@ -104,16 +104,18 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--firn", required=True)
     parser.add_argument("--compare", required=True)
-    parser.add_argument("--postgres-bin")
+    parser.add_argument("--postgres-bin", default=newest_postgres())
     parser.add_argument("--scale", type=int, default=20)
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="")
-    arguments = parser.parse_args()
-    if arguments.postgres_bin is None:
-        versions = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))
-        arguments.postgres_bin = str(versions[-1]) if versions else ""
-    return arguments
+    return parser.parse_args()
+
+
+def newest_postgres():
+    """Where its programs are, if they are where Debian puts them."""
+    versions = sorted(pathlib.Path("/usr/lib/postgresql").glob("*/bin"))
+    return str(versions[-1]) if versions else ""
 
 
 def pipeline_script(scale):
@@ -317,4 +319,5 @@ def free_port():
         return probe.getsockname()[1]
 
 
-main()
+if __name__ == "__main__":
+    main()

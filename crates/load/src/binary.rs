@@ -13,7 +13,7 @@
 use crate::columns::ColumnBuilder;
 use crate::reader::{BATCH_ROWS, Target};
 use arrow_array::ArrayRef;
-use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, Value, binary};
+use firn_base::{Error, Result, SqlState, TimeZoneSetting};
 use std::collections::VecDeque;
 
 const SIGNATURE: &[u8; 11] = b"PGCOPY\n\xff\r\n\0";
@@ -249,20 +249,6 @@ fn field(bytes: &[u8]) -> (Option<&[u8]>, &[u8]) {
 pub(crate) fn write_header(out: &mut Vec<u8>) {
     out.extend_from_slice(SIGNATURE);
     out.extend_from_slice(&[0; 8]);
-}
-
-/// Appends a row.
-pub(crate) fn write_row<'v>(row: impl ExactSizeIterator<Item = (&'v Value, SqlType)>, out: &mut Vec<u8>) {
-    out.extend_from_slice(&(row.len() as i16).to_be_bytes());
-    for (value, ty) in row {
-        let start = out.len();
-        out.extend_from_slice(&(-1i32).to_be_bytes());
-        if !value.is_null() {
-            binary::encode(value, ty, out);
-            let length = (out.len() - start - 4) as i32;
-            out[start..start + 4].copy_from_slice(&length.to_be_bytes());
-        }
-    }
 }
 
 /// Appends the trailer.

@@ -1,9 +1,10 @@
 //! File bytes to columns, and rows to file bytes: the formats of COPY.
 //!
 //! [`CopyReader`] takes bytes in pieces cut anywhere and yields Arrow columns; [`CopyWriter`] takes
-//! values and appends bytes. Neither knows where bytes come from or go to.
+//! values and appends bytes, [`write_binary_rows`] Arrow columns. None knows where bytes come from or go to.
 
 mod binary;
+mod binary_rows;
 mod columns;
 mod lines;
 pub mod options;
@@ -14,6 +15,7 @@ pub mod writer;
 mod tests;
 
 pub use binary::end_of_first_row;
+pub use binary_rows::write_binary_rows;
 pub use options::{CopyFormat, CopyHeader, CopyOptions};
 pub use reader::{BATCH_ROWS, CopyReader};
 pub use writer::CopyWriter;

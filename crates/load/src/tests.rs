@@ -1,9 +1,13 @@
 //! Reading and writing together: most cases go through both.
 
-use crate::{BATCH_ROWS, CopyFormat, CopyHeader, CopyOptions, CopyReader, CopyWriter, end_of_first_row};
+use crate::{
+    BATCH_ROWS, CopyFormat, CopyHeader, CopyOptions, CopyReader, CopyWriter, end_of_first_row,
+    write_binary_rows,
+};
 use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Decimal128Type, Int32Type};
+use firn_base::random::Random;
 use firn_base::{Result, SqlState, SqlType, TimeZoneSetting, Value};
 
 const TEXT: CopyFormat = CopyFormat::Text;
@@ -304,32 +308,59 @@ fn binary_files_hold_values_of_every_type() {
         (SqlType::Uuid, "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
     ];
     let columns: Vec<_> = cases.iter().map(|(ty, _)| (ty.to_string(), *ty)).collect();
+    let types: Vec<SqlType> = cases.iter().map(|(ty, _)| *ty).collect();
     let row: Vec<Value> =
         cases.iter().map(|(ty, text)| firn_base::text::parse(text, *ty, &zone).unwrap()).collect();
     let nulls = vec![Value::Null; row.len()];
-    let mut writer = CopyWriter::new(columns.clone(), CopyOptions::new(BINARY), zone).unwrap();
-    let mut file = Vec::new();
-    writer.write_header(&mut file);
-    writer.write_row(&row, &mut file);
-    let first = file.len();
-    writer.write_row(&nulls, &mut file);
-    let second = file.len();
-    writer.write_trailer(&mut file);
-    assert_eq!(end_of_first_row(&file), first);
-    assert_eq!(end_of_first_row(&file[first..]), second - first);
-    assert_eq!(end_of_first_row(&file[second..]), 2);
-
-    let batch = |format, file: &[u8]| {
+    let batches = |format, file: &[u8]| -> Vec<Vec<ArrayRef>> {
         let mut reader = CopyReader::new("t", columns.clone(), CopyOptions::new(format), zone).unwrap();
         reader.push(file).unwrap();
         reader.finish().unwrap();
-        reader.next_batch().unwrap()
+        std::iter::from_fn(|| reader.next_batch()).collect()
     };
+    // Enough for several turns of the writer, with every other value missing somewhere.
+    let mut random = Random::seeded(7);
+    let rows: Vec<Vec<Value>> = [row.clone(), nulls]
+        .into_iter()
+        .chain((0..3000).map(|_| {
+            let or_null = |value: &Value| if random.uniform(0, 1) == 0 { Value::Null } else { value.clone() };
+            row.iter().map(or_null).collect()
+        }))
+        .collect();
     let mut writer = CopyWriter::new(columns.clone(), CopyOptions::new(TEXT), zone).unwrap();
     let mut text = Vec::new();
-    writer.write_row(&row, &mut text);
-    writer.write_row(&nulls, &mut text);
-    assert_eq!(batch(BINARY, &file), batch(TEXT, &text));
+    rows.iter().for_each(|row| writer.write_row(row, &mut text));
+    let of_text = batches(TEXT, &text);
+
+    let mut writer = CopyWriter::new(columns.clone(), CopyOptions::new(BINARY), zone).unwrap();
+    let mut file = Vec::new();
+    writer.write_header(&mut file);
+    let header = file.len();
+    for batch in &of_text {
+        write_binary_rows(batch, &types, batch[0].len(), &mut file);
+    }
+    let trailer = file.len();
+    writer.write_trailer(&mut file);
+    let expected: Vec<Vec<u8>> = rows.iter().map(|row| binary_row(row, &types)).collect();
+    assert!(file[header..trailer] == expected.concat(), "rows are written as their values are");
+    assert_eq!(batches(BINARY, &file), of_text);
+
+    assert_eq!(end_of_first_row(&file), header + expected[0].len());
+    assert_eq!(end_of_first_row(&file[header..]), expected[0].len());
+    assert_eq!(end_of_first_row(&file[trailer..]), 2);
+}
+
+/// A row value by value.
+fn binary_row(row: &[Value], types: &[SqlType]) -> Vec<u8> {
+    let mut bytes = (row.len() as i16).to_be_bytes().to_vec();
+    for (value, ty) in row.iter().zip(types) {
+        let mut encoded = Vec::new();
+        firn_base::binary::encode(value, *ty, &mut encoded);
+        let length = if value.is_null() { -1 } else { encoded.len() as i32 };
+        bytes.extend(length.to_be_bytes());
+        bytes.extend(encoded);
+    }
+    bytes
 }
 
 #[test]

@@ -46,12 +46,10 @@ impl CopyWriter {
         out.push(b'\n');
     }
 
-    /// Appends one row, a value per column.
+    /// Appends one row, a value per column. Those of the binary format are [written](crate::write_binary_rows)
+    /// from columns.
     pub fn write_row(&mut self, row: &[Value], out: &mut Vec<u8>) {
         assert_eq!(row.len(), self.columns.len());
-        if self.options.format == CopyFormat::Binary {
-            return binary::write_row(row.iter().zip(self.columns.iter().map(|(_, ty)| *ty)), out);
-        }
         for (position, (value, (_, ty))) in row.iter().zip(&self.columns).enumerate() {
             if position > 0 {
                 out.push(self.options.delimiter);
@@ -69,7 +67,7 @@ impl CopyWriter {
                 }
             };
             match self.options.format {
-                CopyFormat::Binary => unreachable!("its rows have been written"),
+                CopyFormat::Binary => unreachable!("its rows are written from columns"),
                 CopyFormat::Text => write_escaped(field, self.options.delimiter, out),
                 CopyFormat::Csv => {
                     let quote = forced(&self.options.force_quote, position);

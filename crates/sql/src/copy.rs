@@ -1,7 +1,7 @@
 //! COPY: the bridge between files' bytes and tables.
 //!
 //! Rows come in as batches and go through the same door as INSERT, so that defaults, constraints
-//! and foreign keys hold. Rows go out value by value from a query's batches.
+//! and foreign keys hold. Rows go out from a query's batches, value by value but for the binary format.
 
 use crate::bind::{Binder, SessionFacts, columns_of};
 use crate::names::{Names, Relation, missing_column};
@@ -19,7 +19,7 @@ use firn_base::{ColumnId, Error, Result, SqlState, SqlType, TimeZoneSetting, Val
 use firn_exec::dml::{Change, DmlPlan, Insert, InsertSource, TargetSet};
 use firn_exec::{BatchStream, RunOptions};
 pub use firn_load::{CopyFormat, end_of_first_row};
-use firn_load::{CopyHeader, CopyOptions, CopyReader, CopyWriter};
+use firn_load::{CopyHeader, CopyOptions, CopyReader, CopyWriter, write_binary_rows};
 use firn_txn::Transaction;
 use firn_txn::catalog::TableDef;
 
@@ -275,19 +275,32 @@ impl CopyTo {
                 self.part = Part::Nothing;
                 break;
             };
-            values.clear();
-            values_of(&batch, &self.types, &mut values)?;
-            match self.types.len() {
-                0 => (0..batch.num_rows()).for_each(|_| self.writer.write_row(&[], &mut piece)),
-                width => {
-                    for row in values.chunks_exact(width) {
-                        self.writer.write_row(row, &mut piece);
+            if self.format == CopyFormat::Binary {
+                let columns = batch.columns().iter().zip(&self.types);
+                let columns =
+                    columns.map(|(column, ty)| as_declared(column, *ty)).collect::<Result<Vec<_>>>()?;
+                write_binary_rows(&columns, &self.types, batch.num_rows(), &mut piece);
+            } else {
+                values.clear();
+                values_of(&batch, &self.types, &mut values)?;
+                match self.types.len() {
+                    0 => (0..batch.num_rows()).for_each(|_| self.writer.write_row(&[], &mut piece)),
+                    width => {
+                        values.chunks_exact(width).for_each(|row| self.writer.write_row(row, &mut piece))
                     }
                 }
             }
             self.rows += batch.num_rows() as u64;
         }
         Ok((!piece.is_empty()).then_some(piece))
+    }
+}
+
+/// A column in the Arrow type of its SQL type, but for the scale of numerics.
+fn as_declared(column: &ArrayRef, ty: SqlType) -> Result<ArrayRef> {
+    match column.data_type() {
+        DataType::Decimal128(..) if matches!(ty, SqlType::Numeric { .. }) => Ok(Arc::clone(column)),
+        _ => crate::arrow::converted(column, &firn_exec::types::data_type(ty)),
     }
 }
 
