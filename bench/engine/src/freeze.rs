@@ -3,7 +3,7 @@
 //! same: copying a snapshot, and a transaction per block that writes every row anew.
 
 use crate::schema::tables;
-use arrow_array::{ArrayRef, Int64Array, StringArray};
+use arrow_array::{ArrayRef, Int64Array, StringViewArray};
 use firn_base::clock::{now, sleep};
 use firn_base::random::Random;
 use firn_base::sync::Arc;
@@ -88,7 +88,7 @@ impl Bench {
                 let length = random.uniform(12, 24) as usize;
                 format!("{:024x}", random.next_u64())[..length].to_owned()
             };
-            let names: ArrayRef = Arc::new(StringArray::from_iter_values((0..BATCH).map(name)));
+            let names: ArrayRef = Arc::new(StringViewArray::from_iter_values((0..BATCH).map(name)));
             let mut tx = bench.engine.begin();
             tx.insert_batch(bench.table.table(), &[numbers, names], &pin())?;
             let _in_memory = tx.commit()?;

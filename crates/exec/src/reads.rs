@@ -67,6 +67,13 @@ pub(crate) fn narrows(definition: &TableDef, predicate: &Expr) -> bool {
 /// The conditions that a predicate implies.
 fn conditions(definition: &TableDef, predicate: &Expr) -> Vec<Condition> {
     let one = match predicate {
+        // What IN is made of, if its list is short.
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
+            match (&conditions(definition, left)[..], &conditions(definition, right)[..]) {
+                ([one], [other]) if one.column == other.column => Some(either(*one, *other)),
+                _ => None,
+            }
+        }
         Expr::BinaryExpr(BinaryExpr { left, op, right }) => match (left.as_ref(), right.as_ref()) {
             (Expr::Column(_), Expr::Literal(scalar, _)) => compared(definition, left, *op, scalar),
             (Expr::Literal(scalar, _), Expr::Column(_)) => {
@@ -89,13 +96,7 @@ fn conditions(definition: &TableDef, predicate: &Expr) -> Vec<Condition> {
                 Expr::Literal(scalar, _) => compared(definition, expr, Operator::Eq, scalar),
                 _ => None,
             });
-            each.collect::<Option<Vec<Condition>>>().and_then(|each| {
-                each.into_iter().reduce(|all, one| Condition {
-                    low: all.low.min(one.low),
-                    high: all.high.max(one.high),
-                    ..all
-                })
-            })
+            each.collect::<Option<Vec<Condition>>>().and_then(|each| each.into_iter().reduce(either))
         }
         Expr::Like(Like { negated: false, expr, pattern, escape_char: None, case_insensitive: false }) => {
             match pattern.as_ref() {
@@ -109,6 +110,11 @@ fn conditions(definition: &TableDef, predicate: &Expr) -> Vec<Condition> {
         _ => None,
     };
     one.into_iter().collect()
+}
+
+/// What holds if one of two conditions on a column does.
+fn either(one: Condition, other: Condition) -> Condition {
+    Condition { low: one.low.min(other.low), high: one.high.max(other.high), ..one }
 }
 
 /// The column that an expression is, and its type.

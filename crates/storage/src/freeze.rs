@@ -43,6 +43,11 @@ use firn_base::{BlockNumber, ColumnId, Slot, SqlType};
 const SLACK_BYTES: usize = if cfg!(any(test, feature = "models")) { 0 } else { 16 << 10 };
 const SLACK_PART: usize = 4;
 
+/// With fewer buffers left, whoever wants to write waits until strings have been gathered. With less than that they are
+/// left to those who write.
+const MANY_BUFFERS: usize = 32;
+const FEWEST_BUFFERS: usize = 4;
+
 /// In which state a block is, and whose turn it is to change that.
 #[derive(Default)]
 pub(crate) struct Life {
@@ -256,16 +261,17 @@ impl Block {
         }
         if self.heap.allocated_bytes() <= bytes + bytes / SLACK_PART + SLACK_BYTES
             || bytes > crate::LONGEST_STRING_BYTES
-            // Each time that it is broken off leaves a buffer behind.
-            || self.heap.is_crowded()
+            || self.heap.buffers_left() < FEWEST_BUFFERS
         {
             return true;
         }
+        // Each time that this is broken off leaves a buffer behind.
+        let may_be_broken_off = self.heap.buffers_left() > MANY_BUFFERS;
         let mut gathering = self.heap.gather(bytes);
         for column in &columns {
             let views = self.pairs(*column);
             for range in ranges() {
-                if self.is_wanted() {
+                if may_be_broken_off && self.is_wanted() {
                     return false;
                 }
                 for at in range {

@@ -210,9 +210,9 @@ impl Heap {
         (0..BUFFERS).filter(stays).map(bytes).sum()
     }
 
-    /// Whether more than half of the buffers that it may have are there, or on their way out.
-    pub fn is_crowded(&self) -> bool {
-        self.buffers.lock().all.iter().flatten().count() > BUFFERS / 2
+    /// How many buffers it may still begin.
+    pub fn buffers_left(&self) -> usize {
+        self.buffers.lock().all.iter().filter(|buffer| buffer.is_none()).count()
     }
 
     /// Begins to gather strings of so many bytes in all.

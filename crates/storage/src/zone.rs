@@ -85,8 +85,14 @@ impl Block {
             let [low, high] = [&views[2 * at], &views[2 * at + 1]].map(|word| word.load(Ordering::Relaxed));
             let known = u64::from(((low >> 32) as u32).swap_bytes()) << 32;
             let is_whole = crate::heap::view_len([low, high]) <= crate::heap::INLINE_BYTES;
-            let rest = (high as u32).swap_bytes();
-            if is_whole { [known | u64::from(rest); 2] } else { [known, known | u64::from(u32::MAX)] }
+            if !is_whole {
+                return [known, known | u64::from(u32::MAX)];
+            }
+            let bytes = known | u64::from((high as u32).swap_bytes());
+            // Zeros that belong to the text look like those that follow it.
+            let length = crate::heap::view_len([low, high]).min(8);
+            let ends_with_zero = 8 - bytes.trailing_zeros() as usize / 8 < length;
+            [bytes, if ends_with_zero { u64::MAX } else { bytes }]
         };
         let bytes = extremes_of(self.validity(column), rows, first);
         if bytes == Zone::EMPTY {
@@ -148,8 +154,7 @@ mod tests {
         match ty {
             SqlType::Text => {
                 let length = random.uniform(0, 20);
-                // Texts hold no NUL, but any other character.
-                (0..length).map(|_| [1, 2, b' ', b'a', b'b', 0x7f][random.uniform(0, 5) as usize]).collect()
+                (0..length).map(|_| [0, 1, 2, b'a', b'b', 0x7f][random.uniform(0, 5) as usize]).collect()
             }
             _ => i128::from(word as i64).to_le_bytes().to_vec(),
         }

@@ -654,7 +654,7 @@ impl Engine {
     }
 
     /// Does some of what freezes blocks that nobody has written to for so long, as the background thread does with
-    /// [`Config::freeze_after`]. Tables may have another time of their own.
+    /// [`Config::freeze_after`]; likewise for tables with another time of their own. Tells of whoever came furthest.
     pub fn freeze(self: &Arc<Self>, freeze_after: Duration) -> Progress {
         self.freezer.work(self, Some(freeze_after))
     }

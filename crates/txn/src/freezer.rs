@@ -17,6 +17,7 @@ use crate::transaction::Isolation;
 use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
 use firn_base::{BlockNumber, Result, TableId, clock};
 use firn_storage::{Frozen, Move, Table, pin};
+use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::time::Duration;
 use std::vec::IntoIter;
@@ -37,22 +38,24 @@ pub(crate) struct Freezer(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// None is for the same time as another.
+    /// None is for the same time as another, and no table is in two: then one would freeze blocks that began to cool
+    /// in the other, for whose guards it has not waited.
     rounds: Vec<Round>,
     times: Option<Times>,
 }
 
-/// Times after which tables have their blocks frozen that were given one of their own.
+/// After which times tables have their blocks frozen.
 struct Times {
     /// What says so.
     catalog: Arc<Catalog>,
-    by_table: HashMap<TableId, FreezeAfter>,
-    /// Each once.
-    all: Vec<Duration>,
+    /// Of tables that have none of their own there is nothing.
+    by_table: HashMap<TableId, Option<FreezeAfter>>,
+    /// Tables' own, each once.
+    own: Vec<Duration>,
 }
 
-/// Who began longer ago than this may be in the middle of something, and shall find all rows where they were. What
-/// is known of the ages is some milliseconds old.
+/// Who began longer ago than this may be in the middle of something, and shall find all rows where they were. Ages
+/// are known to some milliseconds, or some more if nothing has been going on.
 const A_MOMENT: Duration = if MODELLED { Duration::MAX } else { Duration::from_millis(50) };
 
 /// How far a call of [`Freezer::work`] has come.
@@ -79,6 +82,7 @@ struct Round {
 
 /// A table with blocks that cool, which may be dropped meanwhile.
 struct Cooling {
+    id: TableId,
     table: Weak<Table>,
     blocks: Vec<BlockNumber>,
     /// Those of them that have gaps.
@@ -92,26 +96,37 @@ impl Freezer {
     /// begins those that are missing: one of all tables that have no time of their own, and one for each such time.
     pub fn work(&self, engine: &Arc<Engine>, freeze_after: Option<Duration>) -> Progress {
         let State { rounds, times } = &mut *self.0.lock();
+        let catalog = engine.catalog();
+        let times = match times {
+            Some(times) if Arc::ptr_eq(&times.catalog, &catalog) => times,
+            times => times.insert(Times::of(catalog)),
+        };
+        let wanted: SmallVec<[Duration; 4]> =
+            freeze_after.into_iter().chain(times.own.iter().copied()).collect();
         let mut progress = Progress::Waiting;
+        let mut left = AT_ONCE;
         rounds.retain_mut(|round| {
-            let next = round.work(engine);
+            if !wanted.contains(&round.after) {
+                // Somebody else may ask for it.
+                return !round.is_over();
+            }
+            let after = round.after;
+            let has_it = |table| times.of_table(table, freeze_after) == Some(after);
+            let next = round.work(engine, &has_it, &mut left);
             progress = progress.max(next);
             next != Progress::Done
         });
-        let catalog = engine.catalog();
-        if !times.as_ref().is_some_and(|times| Arc::ptr_eq(&times.catalog, &catalog)) {
-            *times = Some(Times::of(catalog));
-        }
-        let times = times.as_ref().expect("just found");
-        for after in freeze_after.iter().chain(&times.all) {
-            if rounds.iter().all(|round| round.after != *after) {
-                let has_it = |table: &Arc<Table>| match times.by_table.get(&table.id()) {
-                    Some(own) => own.duration() == Some(*after),
-                    None => freeze_after == Some(*after),
-                };
-                let tables = engine.tables().into_iter().filter(has_it);
-                rounds.push(Round::begin(tables, *after));
+        let mut tables = None;
+        for after in &wanted {
+            if rounds.iter().any(|round| round.after == *after) {
+                continue;
             }
+            let tables: &Vec<Arc<Table>> = tables.get_or_insert_with(|| engine.tables());
+            let has_it = |table: &&Arc<Table>| times.of_table(table.id(), freeze_after) == Some(*after);
+            let new = Round::begin(tables.iter().filter(has_it), *after);
+            rounds.iter_mut().for_each(|round| round.leave_to(&new));
+            // At the end: whoever comes first may take all that is left of a call.
+            rounds.push(new);
         }
         progress
     }
@@ -119,24 +134,31 @@ impl Freezer {
 
 impl Times {
     fn of(catalog: Arc<Catalog>) -> Times {
-        let own = |table: &Arc<TableDef>| table.settings.freeze_after.map(|own| (table.storage(), own));
-        let by_table: HashMap<TableId, FreezeAfter> = catalog.tables.values().filter_map(own).collect();
-        let mut all: Vec<Duration> = by_table.values().filter_map(|own| own.duration()).collect();
-        all.sort_unstable();
-        all.dedup();
-        Times { catalog, by_table, all }
+        let of_table = |table: &Arc<TableDef>| (table.storage(), table.settings.freeze_after);
+        let by_table: HashMap<TableId, Option<FreezeAfter>> = catalog.tables.values().map(of_table).collect();
+        let mut own: Vec<Duration> =
+            by_table.values().filter_map(|own| own.and_then(FreezeAfter::duration)).collect();
+        own.sort_unstable();
+        own.dedup();
+        Times { catalog, by_table, own }
+    }
+
+    /// When a table's blocks are frozen; `None` for never. Of one that is only about to be made, or is gone, nothing
+    /// is known.
+    fn of_table(&self, table: TableId, of_others: Option<Duration>) -> Option<Duration> {
+        self.by_table.get(&table)?.map_or(of_others, FreezeAfter::duration)
     }
 }
 
 impl Round {
-    fn begin(tables: impl Iterator<Item = Arc<Table>>, after: Duration) -> Round {
+    fn begin<'t>(tables: impl Iterator<Item = &'t Arc<Table>>, after: Duration) -> Round {
         let mut cooling = Vec::new();
         for table in tables {
             let mut blocks = Vec::new();
             table.cool(&mut blocks);
             if !blocks.is_empty() {
-                let table = Arc::downgrade(&table);
-                cooling.push(Cooling { table, blocks, gaps: Vec::new(), empty: Vec::new() });
+                let (id, table) = (table.id(), Arc::downgrade(table));
+                cooling.push(Cooling { id, table, blocks, gaps: Vec::new(), empty: Vec::new() });
             }
         }
         let quiet = Arc::new(AtomicBool::new(false));
@@ -147,32 +169,57 @@ impl Round {
         Round { after, begun: clock::now(), cooling, moving: None, quiet }
     }
 
-    fn work(&mut self, engine: &Arc<Engine>) -> Progress {
-        if self.begun.elapsed() < self.after || !self.quiet.load(Ordering::SeqCst) {
-            Progress::Waiting
-        } else if self.freeze_some(engine) {
-            Progress::Done
-        } else {
-            Progress::Working
+    /// Whether there is nothing left to do.
+    fn is_over(&self) -> bool {
+        self.cooling.is_empty() && self.moving.is_none()
+    }
+
+    /// Forgets the tables of a round that begins, whose blocks cool from then on.
+    fn leave_to(&mut self, new: &Round) {
+        let is_in_it = |id: TableId| new.cooling.iter().any(|cooling| cooling.id == id);
+        self.cooling.retain(|cooling| !is_in_it(cooling.id));
+        if self
+            .moving
+            .as_ref()
+            .is_some_and(|(table, _)| table.upgrade().is_none_or(|table| is_in_it(table.id())))
+        {
+            self.stop_moving();
         }
     }
 
-    /// Freezes some blocks, or moves some rows. Whether there is nothing left to do.
-    fn freeze_some(&mut self, engine: &Arc<Engine>) -> bool {
+    /// Goes on if it is time, with tables that still `have_it`; looks at `left` blocks at most.
+    fn work(
+        &mut self,
+        engine: &Arc<Engine>,
+        have_it: &dyn Fn(TableId) -> bool,
+        left: &mut usize,
+    ) -> Progress {
+        if self.begun.elapsed() < self.after || !self.quiet.load(Ordering::SeqCst) {
+            return Progress::Waiting;
+        }
+        self.freeze_some(engine, have_it, left);
+        if self.is_over() { Progress::Done } else { Progress::Working }
+    }
+
+    /// Freezes some blocks, or moves some rows.
+    fn freeze_some(&mut self, engine: &Arc<Engine>, have_it: &dyn Fn(TableId) -> bool, left: &mut usize) {
+        let is_young = || engine.running().iter().all(|running| running.age < A_MOMENT);
         let mut looked_at = 0;
-        while looked_at < AT_ONCE
+        while *left > 0
             && self.moving.is_none()
-            && let Some(Cooling { table: weak, blocks, gaps, empty }) = self.cooling.last_mut()
+            && let Some(Cooling { id, table: weak, blocks, gaps, empty }) = self.cooling.last_mut()
         {
-            let Some(table) = weak.upgrade() else {
+            let Some(table) = weak.upgrade().filter(|_| have_it(*id)) else {
                 self.cooling.pop();
                 continue;
             };
             let guard = pin();
             looked_at += 1;
+            *left -= 1;
             let Some(block) = blocks.pop() else {
                 table.give_up_empty(empty, &guard);
-                if !gaps.is_empty() {
+                // What cannot be moved now is tried again in another round.
+                if !gaps.is_empty() && is_young() {
                     self.moving = Some((weak.clone(), table.plan_moves(gaps, MOVED).into_iter()));
                 }
                 self.cooling.pop();
@@ -187,18 +234,14 @@ impl Round {
         if looked_at > 0 {
             // The memory of chain heads shall not wait for others to free something.
             pin().flush();
-        } else if let Some((table, moves)) = &mut self.moving
-            && let Some(table) = table.upgrade()
-        {
-            let is_young = || engine.running().iter().all(|running| running.age < A_MOMENT);
-            // What cannot be moved now is tried again in another round.
-            if !is_young() || move_some(engine, &table, moves).is_err() || moves.len() == 0 {
+        } else if let Some((table, moves)) = &mut self.moving {
+            let moved = table.upgrade().is_some_and(|table| {
+                is_young() && move_some(engine, &table, moves).is_ok() && moves.len() > 0
+            });
+            if !moved {
                 self.stop_moving();
             }
-        } else {
-            self.moving = None;
         }
-        self.cooling.is_empty() && self.moving.is_none()
     }
 
     /// Gives the slots back to which no row was moved.

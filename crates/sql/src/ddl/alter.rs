@@ -7,7 +7,9 @@ use crate::statement::{Behavior, ObjectKind, QualifiedName, TableOperation, fold
 use datafusion::sql::sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation};
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, SqlState, SqlType};
-use firn_txn::catalog::{ConstraintKind, Identity, Oid, SchemaDef, SequenceDef, TableDef, ViewDef};
+use firn_txn::catalog::{
+    ConstraintKind, Identity, Oid, SchemaDef, SequenceDef, TableDef, TableSettings, ViewDef,
+};
 
 /// ALTER TABLE
 pub(super) fn table(
@@ -27,7 +29,12 @@ pub(super) fn table(
         }
         None => return Err(missing_relation(name)),
     };
-    context.lock(&TableDef::clone(&context.table(oid)))?;
+    // Nobody who writes is concerned by a parameter.
+    let is_parameter =
+        |operation: &TableOperation| matches!(operation, TableOperation::Set(_) | TableOperation::Reset(_));
+    if !operations.iter().all(is_parameter) {
+        context.lock(&TableDef::clone(&context.table(oid)))?;
+    }
     for operation in operations {
         let table = TableDef::clone(&context.table(oid));
         match operation {
@@ -37,16 +44,23 @@ pub(super) fn table(
             }
             TableOperation::Set(parameters) => {
                 let settings = parameter::set(table.settings, parameters)?;
-                context.put_table(TableDef { settings, ..table })?;
+                put_settings(context, table, settings)?;
             }
             TableOperation::Reset(names) => {
                 let settings = parameter::reset(table.settings, names)?;
-                context.put_table(TableDef { settings, ..table })?;
+                put_settings(context, table, settings)?;
             }
             TableOperation::Tree(operation) => operate(context, table, operation)?,
         }
     }
     Ok(())
+}
+
+fn put_settings(context: &mut Context<'_>, table: TableDef, settings: TableSettings) -> Result<()> {
+    if settings == table.settings {
+        return Ok(());
+    }
+    context.put_table(TableDef { settings, ..table })
 }
 
 fn behavior(behavior: &Option<ast::DropBehavior>) -> Behavior {

@@ -8,8 +8,8 @@ use firn_txn::catalog::{FreezeAfter, TableSettings};
 const FREEZE_AFTER: &str = "freeze_after";
 
 /// What PostgreSQL's tables know and ours do without.
-const WITHOUT_EFFECT: [&str; 6] =
-    ["fillfactor", "parallel_workers", "user_catalog_table", "toast_tuple_target", "vacuum_truncate", "oids"];
+const WITHOUT_EFFECT: [&str; 5] =
+    ["fillfactor", "parallel_workers", "user_catalog_table", "toast_tuple_target", "oids"];
 
 /// The settings of a new table.
 pub(super) fn settings_of(parameters: &[Parameter]) -> Result<TableSettings> {
@@ -48,8 +48,9 @@ pub(crate) fn options(settings: &TableSettings) -> Vec<String> {
 /// Whether it is a parameter of ours; 22023 if it is nobody's.
 fn is_known(name: &str) -> Result<bool> {
     let own = name.strip_prefix("toast.").unwrap_or(name);
-    if own.starts_with("autovacuum_") || own == "log_autovacuum_min_duration" || WITHOUT_EFFECT.contains(&own)
-    {
+    let is_vacuums =
+        ["autovacuum_", "log_autovacuum_", "vacuum_"].into_iter().any(|prefix| own.starts_with(prefix));
+    if is_vacuums || WITHOUT_EFFECT.contains(&own) {
         return Ok(false);
     }
     match name == FREEZE_AFTER {

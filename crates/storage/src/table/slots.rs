@@ -176,19 +176,23 @@ impl Table {
         let mut emptied = self.emptied.lock();
         // Nobody takes a slot from the list as long as it is locked.
         let mut free = self.free.lock();
-        let mut ours: HashMap<BlockNumber, u32> = blocks.iter().map(|block| (*block, 0)).collect();
-        for row in free.iter() {
-            ours.entry(row.block()).and_modify(|count| *count += 1);
-        }
+        // How many free slots each has; there may be as many as there ever were rows.
+        let mut counts = vec![0; self.blocks.len() as usize];
+        free.iter().for_each(|row| counts[row.block().0 as usize] += 1);
         let filling = self.filling.load(Ordering::Acquire);
-        ours.retain(|number, count| {
+        let mut gone = vec![false; counts.len()];
+        for number in blocks {
             let block = self.blocks.get(*number).expect("block numbers name existing blocks");
-            filling != number.0 && *count >= block.allocated() && block.give_up_rows(self.nothing(), guard)
-        });
-        free.retain(|row| !ours.contains_key(&row.block()));
+            let at = number.0 as usize;
+            gone[at] = filling != number.0
+                && counts[at] >= block.allocated()
+                && block.give_up_rows(self.nothing(), guard);
+        }
+        free.retain(|row| !gone[row.block().0 as usize]);
         self.free_count.store(free.len(), Ordering::Relaxed);
-        emptied.extend(ours.keys());
-        ours.len()
+        let before = emptied.len();
+        emptied.extend(blocks.iter().filter(|number| gone[number.0 as usize]));
+        emptied.len() - before
     }
 
     /// The memory of all blocks that have none of their own: nothing but zeros.

@@ -63,9 +63,10 @@ fn freezes() {
             }
         }
     });
+    // Of a table whose time is changed again and again.
     let freezer = task(&bank, |bank| {
-        for _ in 0..8 {
-            bank.engine.freeze(Duration::ZERO);
+        for turn in [0, 0, 1, 0, 1, 1, 0, 0] {
+            bank.engine.freeze(Duration::from_nanos(turn));
         }
     });
     let readers = [1, 2].map(|_| {

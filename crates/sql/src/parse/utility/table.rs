@@ -3,7 +3,7 @@
 use super::{Words, is_word};
 use crate::parse::{new_parser, parse_tree};
 use crate::statement::*;
-use datafusion::sql::sqlparser::ast::{CreateTableOptions, Expr, SqlOption, Statement as Tree};
+use datafusion::sql::sqlparser::ast::Statement as Tree;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use firn_base::{Error, Result, SqlState};
 
@@ -24,6 +24,8 @@ impl Words<'_> {
         } else {
             (tokens, true)
         };
+        let (parameters, tokens) = self.without_parameters(tokens)?;
+        let tokens = &tokens[..];
         let mut words = Words { source: self.source, parser: new_parser(tokens), tokens };
         words.skip(2);
         let if_not_exists = words.if_not_exists();
@@ -44,10 +46,6 @@ impl Words<'_> {
             true => words.column_list()?.unwrap_or_default(),
             false => Vec::new(),
         };
-        let parameters = match names_only && words.word("with") {
-            true => words.parenthesized(Words::parameter)?,
-            false => Vec::new(),
-        };
         if words.word("as") {
             let query = words.query()?;
             let create = Ddl::CreateTableAs { name, if_not_exists, columns, query, parameters, with_data };
@@ -62,16 +60,35 @@ impl Words<'_> {
                     if_not_exists,
                     columns: tree.columns.iter().map(|column| fold(&column.name)).collect(),
                     query,
-                    parameters: parameters_of(&tree.table_options)?,
+                    parameters,
                     with_data,
                 }),
-                None => {
-                    let parameters = parameters_of(&tree.table_options)?;
-                    self.ddl_of_tree(Ddl::CreateTable(Box::new(CreateTable { tree, likes, parameters })))
-                }
+                None => self.ddl_of_tree(Ddl::CreateTable(Box::new(CreateTable { tree, likes, parameters }))),
             },
             _ => self.unexpected(),
         }
+    }
+
+    /// Takes WITH (…) out of CREATE TABLE, of whose parameters sqlparser does not know all spellings.
+    fn without_parameters(&self, tokens: &[TokenWithSpan]) -> Result<(Vec<Parameter>, Vec<TokenWithSpan>)> {
+        let mut depth = 0;
+        for (at, token) in tokens.iter().enumerate() {
+            match token.token {
+                Token::LParen => depth += 1,
+                Token::RParen => depth -= 1,
+                // What follows is the query's.
+                _ if depth == 0 && is_word(&token.token, "as") => break,
+                _ if depth == 0 && is_word(&token.token, "with") => {
+                    let Some(end) = closing(&tokens[at + 1..]) else { continue };
+                    let list = &tokens[at + 1..=at + 1 + end];
+                    let mut words = Words { source: self.source, parser: new_parser(list), tokens: list };
+                    let parameters = words.parenthesized(Words::parameter)?;
+                    return Ok((parameters, [&tokens[..at], &tokens[at + 2 + end..]].concat()));
+                }
+                _ => {}
+            }
+        }
+        Ok((Vec::new(), tokens.to_vec()))
     }
 
     /// `name [= value]`, where the value may be a word, a number, or a string.
@@ -160,27 +177,6 @@ impl Words<'_> {
         }
         Ok(like)
     }
-}
-
-/// The parameters in WITH (…) of CREATE TABLE.
-fn parameters_of(options: &CreateTableOptions) -> Result<Vec<Parameter>> {
-    let CreateTableOptions::With(options) = options else { return Ok(Vec::new()) };
-    let parameter = |option: &SqlOption| match option {
-        SqlOption::Ident(name) => Ok(Parameter { name: fold(name), value: None }),
-        SqlOption::KeyValue { key, value } => {
-            let value = match value {
-                Expr::Identifier(word) => word.value.clone(),
-                Expr::Value(value) => match value.value.clone().into_string() {
-                    Some(text) => text,
-                    None => value.to_string(),
-                },
-                other => other.to_string(),
-            };
-            Ok(Parameter { name: fold(key), value: Some(value) })
-        }
-        other => Err(Error::new(SqlState::SYNTAX_ERROR, format!("invalid storage parameter: {other}"))),
-    };
-    options.iter().map(parameter).collect()
 }
 
 /// Refuses to have anything but keys deferred, as PostgreSQL does; sqlparser knows the words only after keys, so
