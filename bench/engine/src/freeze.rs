@@ -157,12 +157,19 @@ impl Bench {
         let (mut least, mut rounds_since) = (hot(), 0);
         // A round moves rows, and the next one freezes where they came to.
         while rounds_since < 3 {
-            // Blocks cool, and whoever still had a guard lets go: nothing is done meanwhile.
-            while self.engine.freeze(Duration::ZERO) == Progress::Done {}
-            self.wait_for_collector();
-            let start = now();
-            while self.engine.freeze(Duration::ZERO) != Progress::Done {}
-            time += start.elapsed();
+            loop {
+                let start = now();
+                let progress = self.engine.freeze(Duration::ZERO);
+                // Blocks that have begun to cool wait until whoever still had a guard lets go.
+                if progress == Progress::Waiting {
+                    pin().flush();
+                    continue;
+                }
+                time += start.elapsed();
+                if progress == Progress::Done {
+                    break;
+                }
+            }
             self.wait_for_collector();
             rounds_since += 1;
             if hot() < least {
