@@ -255,7 +255,18 @@ pub fn write(unscaled: i128, scale: u8, out: &mut String) {
 
 /// Drops zeros at the end of the decimals, for plain `numeric`, which has no scale of its own.
 pub fn without_trailing_zeros(mut unscaled: i128, mut scale: u8) -> (i128, u8) {
-    while scale > 0 && unscaled % 10 == 0 {
+    while scale > 0 {
+        // Numbers of one word are divided by a multiplication, longer ones by a call.
+        if let Ok(mut word) = i64::try_from(unscaled) {
+            while scale > 0 && word % 10 == 0 {
+                word /= 10;
+                scale -= 1;
+            }
+            return (word.into(), scale);
+        }
+        if unscaled % 10 != 0 {
+            break;
+        }
         unscaled /= 10;
         scale -= 1;
     }
@@ -532,6 +543,21 @@ mod tests {
 
     fn number(text: &str) -> (i128, u8) {
         parse(text).unwrap()
+    }
+
+    #[test]
+    fn zeros_at_the_end_go_from_numbers_of_any_length() {
+        let long = 12 * 10i128.pow(30) + 5;
+        for (number, scale, expected) in [
+            (0, 3, (0, 0)),
+            (-1200, 1, (-120, 0)),
+            (1200, 5, (12, 3)),
+            (long * 1000, 10, (long, 7)),
+            (7 * 10i128.pow(36), 38, (7, 2)),
+            (i128::from(i64::MIN) * 100, 4, (i128::from(i64::MIN), 2)),
+        ] {
+            assert_eq!(without_trailing_zeros(number, scale), expected);
+        }
     }
 
     #[test]
