@@ -155,8 +155,8 @@ fn encode_numeric(unscaled: i128, scale: u8, out: &mut Vec<u8>) {
 
 /// A numeric whose digits, those of the last four decimals filled up with zeros, make a word.
 fn encode_word(mut shifted: u64, is_negative: bool, scale: u8, out: &mut Vec<u8>) {
-    // 20 decimal places have at most 6 digits.
-    let mut digits = [0u16; 6];
+    // A word has 20 decimal places.
+    let mut digits = [0u16; 5];
     let mut first = digits.len();
     let mut last = digits.len();
     while shifted > 0 {
