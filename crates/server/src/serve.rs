@@ -59,6 +59,9 @@ pub struct Options {
     /// them without a copy; 0 for never.
     #[arg(long, value_name = "SECONDS", default_value_t = 5)]
     freeze_after: u64,
+    /// Encode blocks that have been frozen for so many seconds, so that they take less memory; 0 for never.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    compact_after: u64,
     /// Report transactions on standard error that run for longer than so many seconds, if they keep old
     /// versions or have written; 0 for never.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
@@ -90,6 +93,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
         directory: options.data.clone(),
         memory_limit: options.memory_limit,
         freeze_after: (options.freeze_after > 0).then(|| Duration::from_secs(options.freeze_after)),
+        compact_after: (options.compact_after > 0).then(|| Duration::from_secs(options.compact_after)),
         ..Config::default()
     })
     .map_err(Failure::data)?;

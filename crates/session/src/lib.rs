@@ -106,7 +106,7 @@ pub use firn_sql::arrow;
 pub use firn_sql::copy::CopyFormat;
 pub use firn_sql::parse::{Numbered, number_parameters};
 pub use firn_sql::settings::parse_memory;
-pub use firn_txn::{Config, Running};
+pub use firn_txn::{Config, Progress, Running};
 pub use rows::{RowChunk, Rows};
 pub use statement::Statement;
 pub use transaction::Transaction;

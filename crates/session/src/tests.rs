@@ -99,6 +99,66 @@ fn frozen_rows_leave_without_a_copy_and_stay_what_they_were() {
 }
 
 #[test]
+fn rows_of_compact_blocks_are_changed_as_others_are() {
+    let database = freezing();
+    let mut a = database.connect();
+    a.execute("CREATE TABLE t (k integer PRIMARY KEY, n bigint, s text) WITH (compact_after = 0)").unwrap();
+    a.execute("CREATE TABLE child (k integer REFERENCES t)").unwrap();
+    let fill = "INSERT INTO t SELECT k, k % 3, 'one of three strings: ' || k % 3 FROM generate_series(1, 300) AS s(k)";
+    a.execute(fill).unwrap();
+    let wait_until_compact = || {
+        let mut looking = database.connect();
+        let wanted =
+            "SELECT count(*) FROM firn_blocks WHERE relname = 't' AND rows > 0 AND state <> 'compact'";
+        let until = Instant::now() + Duration::from_secs(60);
+        while one(&mut looking, wanted) != Value::BigInt(0) {
+            assert!(Instant::now() < until, "{:?}", texts(&mut looking, "SELECT * FROM firn_blocks"));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    wait_until_compact();
+    let encodings =
+        "SELECT array_to_string(encodings, ', '), bytes < raw_bytes FROM firn_blocks WHERE relname = 't'";
+    assert_eq!(texts(&mut a, encodings), ["offsets, offsets, codes|true"]);
+
+    // A statement that comes back to a row it has moved, and one that must not.
+    assert_eq!(
+        texts(&mut a, "UPDATE t SET n = n + 10 WHERE k = 7 RETURNING k, n, s"),
+        ["7|11|one of three strings: 1"]
+    );
+    let upsert = |values: &str| {
+        format!(
+            "INSERT INTO t VALUES {values} ON CONFLICT (k) DO UPDATE SET n = t.n + excluded.n RETURNING k, n"
+        )
+    };
+    assert_eq!(texts(&mut a, &upsert("(8, 100)")), ["8|102"]);
+    let twice = a.execute(&upsert("(9, 1), (9, 1)")).unwrap_err();
+    assert_eq!(twice.state(), SqlState::CARDINALITY_VIOLATION);
+    a.execute("INSERT INTO child VALUES (10)").unwrap();
+    assert_eq!(a.execute("DELETE FROM t WHERE k = 10").unwrap_err().state(), SqlState::FOREIGN_KEY_VIOLATION);
+    a.execute("UPDATE t SET n = 0 WHERE k = 10").unwrap();
+    assert_eq!(a.execute("DELETE FROM t WHERE k = 10").unwrap_err().state(), SqlState::FOREIGN_KEY_VIOLATION);
+
+    // Who waited for the row finds it where it has gone.
+    wait_until_compact();
+    for isolation in ["READ COMMITTED", "SERIALIZABLE"] {
+        a.execute("BEGIN").unwrap();
+        a.execute("UPDATE t SET n = n + 1 WHERE k = 20").unwrap();
+        let mut b = database.connect();
+        let waiting = thread::spawn("waiting", move || {
+            b.execute(&format!("SET default_transaction_isolation = '{isolation}'")).unwrap();
+            b.execute("UPDATE t SET n = n + 1 WHERE k = 20").map(drop)
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        a.execute("COMMIT").unwrap();
+        waiting.join().unwrap().unwrap();
+        wait_until_compact();
+    }
+    assert_eq!(one(&mut a, "SELECT n FROM t WHERE k = 20"), Value::BigInt(6));
+    assert_eq!(one(&mut a, "SELECT count(*) FROM t WHERE n < 3"), Value::BigInt(297));
+}
+
+#[test]
 fn tables_are_frozen_after_a_time_of_their_own() {
     for (database, own, others) in [
         (freezing(), "'never'", "frozen"),

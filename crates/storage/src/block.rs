@@ -16,6 +16,7 @@
 
 use crate::Guard;
 use crate::budget::{Held, MemoryBudget};
+use crate::compact::CompactPointer;
 use crate::freeze::Life;
 use crate::heap::{self, Appender, Heap, INLINE_BYTES};
 use crate::layout::{ColumnLayout, Layout, PART_ALIGN, RANGE_SLOTS, Unit};
@@ -46,6 +47,7 @@ pub(crate) struct Block {
     pub number: BlockNumber,
     pub layout: Arc<Layout>,
     pub(crate) rows: SharedMemory,
+    pub(crate) compact: CompactPointer,
     pub(crate) heap: Heap,
     pub(crate) life: Life,
     /// Chain heads, one per slot; made when the first version is, and given up when the block is frozen.
@@ -64,6 +66,7 @@ impl Block {
             table,
             number,
             rows: SharedMemory::new(rows),
+            compact: CompactPointer::null(),
             heap: Heap::new(budget.clone()),
             budget,
             life: Life::default(),
@@ -103,6 +106,16 @@ impl Block {
         self.allocated.store(0, Ordering::Release);
     }
 
+    /// Has no slot given out from now on, as if all had been; how many have been.
+    pub fn close(&self) -> u32 {
+        self.allocated.swap(self.layout.slots, Ordering::AcqRel)
+    }
+
+    /// Takes that back.
+    pub fn reopen(&self, allocated: u32) {
+        self.allocated.store(allocated, Ordering::Release);
+    }
+
     /// Recovery only: counts every slot up to and with `slot` as given out.
     pub fn allocate_through(&self, slot: Slot) {
         self.allocated.fetch_max(slot.0 + 1, Ordering::AcqRel);
@@ -128,7 +141,10 @@ impl Block {
 
     #[inline]
     pub fn present_words(&self) -> &[AtomicU64] {
-        self.memory().u64s(0, self.layout.slots as usize / 64)
+        match self.compact() {
+            None => self.memory().u64s(0, self.layout.slots as usize / 64),
+            Some(compact) => compact.present(),
+        }
     }
 
     #[inline]
@@ -147,8 +163,11 @@ impl Block {
     #[inline]
     fn present_word(&self, slot: Slot) -> &AtomicU64 {
         self.check(slot);
-        // SAFETY: the block begins with a bit for every slot.
-        unsafe { self.bit_word(0, slot.index()) }
+        match self.compact() {
+            // SAFETY: the block begins with a bit for every slot.
+            None => unsafe { self.bit_word(0, slot.index()) },
+            Some(compact) => &compact.present()[slot.index() / 64],
+        }
     }
 
     // ---- columns ----
@@ -199,6 +218,9 @@ impl Block {
     #[inline]
     pub fn load_cell(&self, slot: Slot, column: ColumnId) -> RawCell {
         self.check(slot);
+        if let Some(compact) = self.compact() {
+            return compact.load(slot.index(), column);
+        }
         // SAFETY: just checked.
         match unsafe { self.load_words(slot.index(), self.layout.column(column)) } {
             Some(words) => RawCell { null: false, words },
@@ -889,8 +911,8 @@ impl Block {
         let layouts = &self.layout.columns[..];
         loop {
             let head = self.head(slot, guard);
-            if head.is_some_and(|record| !visible(record.stamp(), snapshot)) {
-                return self.read_older(slot, snapshot, columns, cells, guard);
+            if head.is_some_and(|record| !visible(record.stamp(), snapshot)) || self.is_compact() {
+                return self.read_slowly(slot, snapshot, columns, cells, guard);
             }
             let present = self.is_present(slot);
             let mut has_long_strings = false;
@@ -967,7 +989,7 @@ impl Block {
     }
 
     #[cold]
-    fn read_older<'g>(
+    fn read_slowly<'g>(
         &'g self,
         slot: Slot,
         snapshot: Snapshot,
@@ -987,8 +1009,23 @@ impl Block {
 
     /// Bytes of its rows, of their long strings, and of where their version chains begin.
     pub fn held_bytes(&self) -> [usize; 3] {
-        let rows = if self.has_given_up_rows() { 0 } else { self.layout.bytes };
+        let rows = match self.compact() {
+            Some(compact) => compact.bytes(),
+            None if self.has_given_up_rows() => 0,
+            None => self.layout.bytes,
+        };
         [rows, self.heap.allocated_bytes(), self.versions.get().map_or(0, Span::len)]
+    }
+
+    /// Bytes of its rows and their long strings as they would be if they were not encoded.
+    pub fn raw_bytes(&self) -> usize {
+        match self.compact() {
+            Some(compact) => compact.raw_bytes(),
+            None => {
+                let [rows, strings, _] = self.held_bytes();
+                rows + strings
+            }
+        }
     }
 
     /// Within how many slots rows may have versions.

@@ -9,7 +9,7 @@
 //! written that needs memory. A share of it is [kept from rows](KEPT_FROM_ROWS), so that a store full of
 //! them can still be changed. Deleting is always possible.
 
-use firn_base::sync::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+use firn_base::sync::{Arc, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use firn_base::{Error, Result, SqlState};
 
 /// One in so many bytes is for undo records alone.
@@ -32,6 +32,31 @@ pub enum Held {
 }
 
 const KINDS: usize = 5;
+
+/// Memory that is counted as long as this is there.
+pub(crate) struct Counted {
+    what: Held,
+    bytes: usize,
+    budget: Arc<MemoryBudget>,
+}
+
+impl Counted {
+    pub fn new(what: Held, bytes: usize, budget: &Arc<MemoryBudget>) -> Counted {
+        budget.add(what, bytes as i64);
+        Counted { what, bytes, budget: budget.clone() }
+    }
+
+    /// How much.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.budget.add(self.what, -(self.bytes as i64));
+    }
+}
 
 /// How near the limit is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -25,19 +25,23 @@
 
 use crate::block::Block;
 use crate::budget::Held;
+use crate::compact::Compact;
+use crate::encoding::widen::widen;
+use crate::encoding::{EncodedColumn, Encoding, Piece, Source};
 use crate::heap::{INLINE_BYTES, view_len};
 use crate::layout::{RANGE_SLOTS, Unit};
 use crate::memory::Memory;
 use crate::shared::CountedMemory;
 use crate::state::{BlockEvent, BlockState, next};
 use crate::zone::{Condition, Zone};
-use crate::{Guard, Table, arrow};
+use crate::{Guard, Table, arrow, spare};
 use arrow_array::types::Decimal128Type;
 use arrow_array::{ArrayRef, BinaryViewArray, BooleanArray, PrimitiveArray, StringViewArray, make_array};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
-use firn_base::sync::{Arc, AtomicBool, AtomicU8, AtomicU32, Mutex, Ordering};
-use firn_base::{BlockNumber, ColumnId, Slot, SqlType};
+use firn_base::sync::{Arc, AtomicBool, AtomicU8, AtomicU32, Mutex, MutexGuard, Ordering};
+use firn_base::{BlockNumber, ColumnId, Slot, SqlType, clock};
+use std::time::Duration;
 
 /// Heaps may hold so much more than their strings, in all and as a part of them, before they are gathered.
 const SLACK_BYTES: usize = if cfg!(any(test, feature = "models")) { 0 } else { 16 << 10 };
@@ -52,12 +56,21 @@ const FEWEST_BUFFERS: usize = 4;
 #[derive(Default)]
 pub(crate) struct Life {
     state: AtomicU8,
-    /// Held while the block is being frozen, thawed, or handed out: the zones of its columns if it is frozen.
-    turn: Mutex<Box<[Zone]>>,
+    /// Held while the block is being frozen, thawed, encoded, or handed out.
+    turn: Mutex<Turn>,
     /// Whether a writer waits for the freezer.
     wanted: AtomicBool,
     /// How many rows a frozen block has.
     rows: AtomicU32,
+}
+
+/// What is known of a block that is not hot.
+#[derive(Default)]
+pub(crate) struct Turn {
+    /// The zones of its columns.
+    zones: Box<[Zone]>,
+    /// When it was frozen, unless it cannot be encoded.
+    encoded_after: Option<clock::Instant>,
 }
 
 const _: () = assert!(BlockState::Hot as u8 == 0, "blocks begin hot");
@@ -74,8 +87,13 @@ impl Life {
         BlockState::from_bits(self.state.load(Ordering::Acquire))
     }
 
+    /// The right to change it.
+    pub fn turn(&self) -> MutexGuard<'_, Turn> {
+        self.turn.lock()
+    }
+
     /// What `event` makes of `from`; false if that is no longer the state.
-    fn step(&self, from: BlockState, event: BlockEvent) -> bool {
+    pub fn step(&self, from: BlockState, event: BlockEvent) -> bool {
         let to = next(from, event).expect("the caller knows what can happen to a block in that state");
         self.state
             // Release: what was done to the rows before. Acquire: what others had done.
@@ -127,23 +145,29 @@ impl Block {
         if !self.life.step(BlockState::Cooling, BlockEvent::VersionsGone) {
             return Frozen::Hot;
         }
-        if !self.tidy_strings(rows, guard) || !self.find_zones(rows, &mut turn) {
+        if !self.tidy_strings(rows, guard) || !self.find_zones(rows, &mut turn.zones) {
             let hot = self.life.step(BlockState::Freezing, BlockEvent::Write);
             assert!(hot, "whoever wants a block that is being frozen waits for his turn");
             return Frozen::Hot;
         }
         self.become_frozen(rows, guard);
+        turn.encoded_after = Some(clock::now());
         Frozen::Yes
     }
 
     fn become_frozen(&self, rows: u32, guard: &Guard) {
+        self.forget_versions(rows, guard);
+        let frozen = self.life.step(BlockState::Freezing, BlockEvent::Canonical);
+        assert!(frozen, "whoever wants a block that is being frozen waits for his turn");
+    }
+
+    /// Notes that it has so many rows, none of which has versions.
+    pub fn forget_versions(&self, rows: u32, guard: &Guard) {
         self.versions.take_off(guard);
         for start in (0..self.layout.slots).step_by(RANGE_SLOTS as usize) {
             self.position(Slot(start)).clear();
         }
         self.life.rows.store(rows, Ordering::Relaxed);
-        let frozen = self.life.step(BlockState::Freezing, BlockEvent::Canonical);
-        assert!(frozen, "whoever wants a block that is being frozen waits for his turn");
     }
 
     /// Gives up the memory of a cooling block without rows for `nothing`, which it shares with others, and freezes it:
@@ -189,7 +213,8 @@ impl Block {
                         self.life.step(BlockState::Frozen, BlockEvent::Write);
                     }
                 }
-                BlockState::Compact => unreachable!("no block is encoded yet"),
+                // Rows are deleted where they are, and inserted elsewhere.
+                BlockState::Compact => return,
             }
         }
     }
@@ -223,7 +248,7 @@ impl Block {
             && (rows.is_multiple_of(64) || words[full].load(Ordering::Relaxed).trailing_ones() == rows % 64)
     }
 
-    fn may_have_versions(&self) -> bool {
+    pub fn may_have_versions(&self) -> bool {
         (0..self.allocated()).step_by(RANGE_SLOTS as usize).any(|start| {
             self.position(Slot(start)).stretch() != (0, 0) && self.has_versions(start, start + RANGE_SLOTS)
         })
@@ -303,23 +328,54 @@ impl Block {
 
     /// The rows, to keep as long as one likes, if the block is frozen.
     pub fn hand_out(&self, strings: bool, conditions: &[Condition]) -> HandedOut {
-        if self.life.state() != BlockState::Frozen {
-            return HandedOut::NotFrozen;
+        let is_cold = || matches!(self.life.state(), BlockState::Frozen | BlockState::Compact);
+        if !is_cold() {
+            return HandedOut::NotCold;
         }
-        let zones = self.life.turn.lock();
-        if self.life.state() != BlockState::Frozen {
-            return HandedOut::NotFrozen;
+        let turn = self.life.turn();
+        if !is_cold() {
+            return HandedOut::NotCold;
         }
         // Of a block that has given up its rows they are of no account, if there are any.
-        let zone = |condition: &Condition| zones.get(condition.column.index());
+        let zone = |condition: &Condition| turn.zones.get(condition.column.index());
         if conditions.iter().any(|condition| zone(condition).is_some_and(|zone| !zone.may_meet(condition))) {
             return HandedOut::NothingMeets;
         }
-        HandedOut::Rows(FrozenRows {
+        match self.life.state() {
+            BlockState::Compact => HandedOut::Encoded,
+            _ => HandedOut::Rows(self.frozen_rows(strings)),
+        }
+    }
+
+    /// Whether it was frozen so long ago and has at least so many rows, and nobody has found that it cannot be encoded.
+    pub fn may_be_encoded(&self, frozen_for: Duration, least: u32) -> bool {
+        self.life.state() == BlockState::Frozen && self.is_due(&self.life.turn(), frozen_for, least)
+    }
+
+    /// The rows of such a block.
+    pub fn rows_to_encode(&self, frozen_for: Duration, least: u32) -> Option<FrozenRows> {
+        let turn = self.life.turn();
+        self.is_due(&turn, frozen_for, least).then(|| self.frozen_rows(true))
+    }
+
+    fn is_due(&self, turn: &Turn, frozen_for: Duration, least: u32) -> bool {
+        self.life.state() == BlockState::Frozen
+            && self.life.rows.load(Ordering::Relaxed) >= least
+            && turn.encoded_after.is_some_and(|frozen_at| frozen_at.elapsed() >= frozen_for)
+    }
+
+    /// Notes that it cannot be encoded before it is frozen anew.
+    pub fn stays_frozen(&self) {
+        self.life.turn().encoded_after = None;
+    }
+
+    /// In the turn.
+    fn frozen_rows(&self, strings: bool) -> FrozenRows {
+        FrozenRows {
             memory: self.rows.hold().expect("a block has memory"),
             heap: if strings { self.heap.arrow_buffers(false).into() } else { [].into() },
             rows: self.life.rows.load(Ordering::Relaxed),
-        })
+        }
     }
 }
 
@@ -349,15 +405,19 @@ impl Table {
                 number: block.number,
                 state: block.life.state(),
                 rows,
-                free: block.allocated().saturating_sub(rows),
+                free: block.compact().map_or(block.allocated(), Compact::slots).saturating_sub(rows),
                 bytes: block.held_bytes().iter().sum::<usize>() as u64,
+                raw_bytes: block.raw_bytes() as u64,
+                encodings: block
+                    .compact()
+                    .map(|compact| compact.columns().iter().map(EncodedColumn::encoding).collect()),
             }
         })
     }
 }
 
 /// What a block consists of.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct BlockUsage {
     /// Which one.
     pub number: BlockNumber,
@@ -367,23 +427,29 @@ pub struct BlockUsage {
     pub rows: u32,
     /// Slots that were given out and hold no row now.
     pub free: u32,
-    /// Bytes of rows, strings, and where version chains begin.
+    /// Bytes of rows, strings, and where version chains begin, without dictionaries that it shares with others.
     pub bytes: u64,
+    /// Bytes that rows and strings would take if they were not encoded.
+    pub raw_bytes: u64,
+    /// How each column is kept, if it is compact.
+    pub encodings: Option<Vec<Encoding>>,
 }
 
 /// What a block gives out of itself.
 pub(crate) enum HandedOut {
     /// Nothing: somebody may be writing to it.
-    NotFrozen,
-    /// It is frozen, and none of its rows meets all conditions.
+    NotCold,
+    /// It is frozen or compact, and none of its rows meets all conditions.
     NothingMeets,
-    /// All rows.
+    /// All rows of a frozen one.
     Rows(FrozenRows),
+    /// Nothing, since it is compact.
+    Encoded,
 }
 
 /// The rows of a frozen block as they were when they were handed out.
 pub(crate) struct FrozenRows {
-    memory: Arc<CountedMemory>,
+    pub memory: Arc<CountedMemory>,
     heap: Arc<[Buffer]>,
     /// How many there are.
     pub rows: u32,
@@ -419,7 +485,9 @@ impl FrozenRows {
             }
             Unit::Eight if matches!(ty, SqlType::Numeric { .. }) => {
                 let values: ScalarBuffer<i64> = ScalarBuffer::new(values(), 0, rows);
-                let wide = values.iter().map(|value| i128::from(*value)).collect();
+                let mut wide = spare::take(rows);
+                widen(&values, |value| value, &mut wide);
+                let wide = ScalarBuffer::new(spare::into_buffer(wide), 0, rows);
                 Arc::new(
                     PrimitiveArray::<Decimal128Type>::new(wide, nulls).with_data_type(arrow::data_type(ty)),
                 )
@@ -433,6 +501,44 @@ impl FrozenRows {
         }
     }
 
+    /// A column of all rows, to be encoded.
+    pub fn source(&self, block: &Block, column: ColumnId) -> ColumnSource<'_> {
+        let layout = block.layout.column(column);
+        let rows = self.rows as usize;
+        let nulls = layout.validity().map(|validity| NullBuffer::new(self.bits(block, validity, 0, rows)));
+        let start = self.memory.start();
+        macro_rules! words {
+            ($kind:ident, $word:ty) => {
+                // SAFETY: so many values lie there, aligned to more than theirs, by the layout; any bits are values, and
+                // nobody writes to them as long as the memory is held.
+                Values::$kind(unsafe {
+                    std::slice::from_raw_parts(start.add(layout.values()).cast::<$word>().as_ptr(), rows)
+                })
+            };
+        }
+        let values = match layout.unit() {
+            Unit::Bit => Values::Bits(self.bits(block, layout.values(), 0, rows)),
+            Unit::Two => words!(Two, i16),
+            Unit::Four => words!(Four, i32),
+            Unit::Eight => words!(Eight, i64),
+            Unit::Pair => words!(Sixteen, i128),
+            Unit::View => {
+                // SAFETY: as above; two words are a view, and 16 bytes.
+                let views: &[[u8; 16]] =
+                    unsafe { std::slice::from_raw_parts(start.add(layout.values()).cast().as_ptr(), rows) };
+                Values::Strings(views.iter().map(|view| self.string(view)).collect())
+            }
+        };
+        ColumnSource { values, nulls }
+    }
+
+    /// The string of a view, which is empty under a NULL.
+    fn string<'a>(&'a self, view: &'a [u8; 16]) -> &'a [u8] {
+        let number = |at: usize| u32::from_le_bytes(view[at..at + 4].try_into().expect("4 bytes")) as usize;
+        let (length, buffer, offset) = (number(0), number(8), number(12));
+        if length > INLINE_BYTES { &self.heap[buffer][offset..offset + length] } else { &view[4..4 + length] }
+    }
+
     fn bits(&self, block: &Block, bitmap: usize, at: usize, rows: usize) -> BooleanBuffer {
         BooleanBuffer::new(self.buffer(bitmap, block.layout.slots as usize / 8), at, rows)
     }
@@ -441,5 +547,34 @@ impl FrozenRows {
         // SAFETY: within the memory, by the layout. It was initialised with zeros, is not written to as long as
         // it is held (module), and the buffer holds it.
         unsafe { Buffer::from_custom_allocation(self.memory.start().add(offset), bytes, self.memory.clone()) }
+    }
+}
+
+/// A column of a frozen block, as an encoding takes it.
+pub(crate) struct ColumnSource<'a> {
+    values: Values<'a>,
+    nulls: Option<NullBuffer>,
+}
+
+enum Values<'a> {
+    Bits(BooleanBuffer),
+    Two(&'a [i16]),
+    Four(&'a [i32]),
+    Eight(&'a [i64]),
+    Sixteen(&'a [i128]),
+    Strings(Vec<&'a [u8]>),
+}
+
+impl ColumnSource<'_> {
+    pub fn piece(&self) -> Piece<'_> {
+        let values = match &self.values {
+            Values::Bits(bits) => Source::Bits(bits),
+            Values::Two(words) => Source::Two(words),
+            Values::Four(words) => Source::Four(words),
+            Values::Eight(words) => Source::Eight(words),
+            Values::Sixteen(words) => Source::Sixteen(words),
+            Values::Strings(strings) => Source::Strings(strings),
+        };
+        Piece { values, nulls: self.nulls.as_ref() }
     }
 }

@@ -11,7 +11,8 @@
 //! Bytes are written before that grows, under a lock that makes appenders take turns.
 //! What updates leave behind is garbage until the block is frozen: then what is left may be [gathered](Gathering)
 //! in one buffer, and the others *leave*: they go once every guard of that time has gone, since who has loaded
-//! a view by then may follow it still. Until then no other buffer gets their numbers.
+//! a view by then may follow it still. Until then no other buffer gets their numbers. The heap of a compact block has
+//! none but buffers of encoded columns, which it [adopts](Heap::adopt), so that their strings have views like others.
 
 use crate::Guard;
 use crate::budget::{Held, MemoryBudget};
@@ -62,6 +63,16 @@ pub(crate) fn inline_view(bytes: &[u8]) -> [u64; 2] {
     view[..4].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
     view[4..4 + bytes.len()].copy_from_slice(bytes);
     words(view)
+}
+
+/// The view of a longer string, which lies in a buffer.
+#[inline]
+pub(crate) fn long_view(bytes: &[u8], buffer: u32, offset: u32) -> [u64; 2] {
+    let prefix: [u8; 4] = bytes[..4].try_into().expect("longer than 12 bytes");
+    [
+        bytes.len() as u64 | u64::from(u32::from_le_bytes(prefix)) << 32,
+        u64::from(buffer) | u64::from(offset) << 32,
+    ]
 }
 
 /// The string of at most [`INLINE_BYTES`] that a view holds.
@@ -195,24 +206,45 @@ impl Heap {
                 return Buffer::from(&[]);
             };
             let length = self.filled[number].load(Ordering::Acquire) as usize;
-            // SAFETY: the first `length` bytes are initialised, never change again, and live as
-            // long as the `Arc` that the Arrow buffer owns.
-            unsafe { Buffer::from_custom_allocation(buffer.0.start(), length, buffer.clone()) }
+            match &**buffer {
+                // SAFETY: the first `length` bytes are initialised, never change again, and live as
+                // long as the `Arc` that the Arrow buffer owns.
+                HeapBuffer::Own(piece, _) => unsafe {
+                    Buffer::from_custom_allocation(piece.start(), length, buffer.clone())
+                },
+                HeapBuffer::Adopted(shared) => shared.clone(),
+            }
         };
         buffers.all[..count].iter().enumerate().map(shared).collect()
     }
 
-    /// Bytes allocated, less those of buffers that leave.
+    /// Bytes allocated, less those of buffers that leave and of those that are not its own.
     pub fn allocated_bytes(&self) -> usize {
         let buffers = self.buffers.lock();
         let stays = |number: &usize| buffers.leaving >> number & 1 == 0;
-        let bytes = |number: usize| buffers.all[number].as_ref().map_or(0, |buffer| buffer.0.len());
+        let bytes = |number: usize| buffers.all[number].as_ref().map_or(0, |buffer| buffer.own_bytes());
         (0..BUFFERS).filter(stays).map(bytes).sum()
     }
 
     /// How many buffers it may still begin.
     pub fn buffers_left(&self) -> usize {
         self.buffers.lock().all.iter().filter(|buffer| buffer.is_none()).count()
+    }
+
+    /// Takes in strings that lie elsewhere: the numbers of their buffers, in their order. `None`, and nothing is done,
+    /// if there are not so many left.
+    pub fn adopt(&self, all: &[&Buffer]) -> Option<Vec<u32>> {
+        // Numbers come back at any time, but only who may append takes some.
+        let mut appender = self.appender();
+        if self.buffers_left() < all.len() {
+            return None;
+        }
+        Some(all.iter().map(|strings| appender.adopt(strings)).collect())
+    }
+
+    /// Gives up all buffers but some. No view leads to the others any more.
+    pub fn keep_only(&self, numbers: &[u32], guard: &Guard) {
+        self.appender().give_up_all_but(numbers.iter().fold(0, |bits, number| bits | 1 << number), guard);
     }
 
     /// Begins to gather strings of so many bytes in all.
@@ -242,20 +274,7 @@ impl Gathering<'_> {
 
     /// Gives up all buffers but the new one. No view leads to them any more.
     pub fn finish(mut self, guard: &Guard) {
-        let mut buffers = self.appender.heap.buffers.lock();
-        let is_there = |number: &usize| buffers.all[*number].is_some();
-        let there = (0..BUFFERS).filter(is_there).fold(0, |bits, number| bits | 1 << number);
-        let leave = there & !buffers.leaving & !self.keeps;
-        buffers.leaving |= leave;
-        *self.appender.filling = Filling::default();
-        let shared = self.appender.heap.buffers.clone();
-        guard.defer(move || {
-            let mut buffers = shared.lock();
-            buffers.leaving &= !leave;
-            for (number, buffer) in buffers.all.iter_mut().enumerate() {
-                buffer.take_if(|_| leave >> number & 1 != 0);
-            }
-        });
+        self.appender.give_up_all_but(self.keeps, guard);
     }
 }
 
@@ -281,14 +300,41 @@ impl Appender<'_> {
                 unsafe { to.add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
                 // Release: whoever sees the new length sees the bytes, and the start.
                 heap.filled[number].store((offset + bytes.len()) as u32, Ordering::Release);
-                let prefix: [u8; 4] = bytes[..4].try_into().expect("longer than 12 bytes");
-                return [
-                    bytes.len() as u64 | u64::from(u32::from_le_bytes(prefix)) << 32,
-                    number as u64 | (offset as u64) << 32,
-                ];
+                return long_view(bytes, number as u32, offset as u32);
             }
             self.begin_buffer(usual_bytes(begun).max(bytes.len().next_power_of_two()));
         }
+    }
+
+    /// Takes in strings that lie elsewhere: the number of the buffer that views name then.
+    fn adopt(&mut self, strings: &Buffer) -> u32 {
+        let heap = self.heap;
+        let mut buffers = heap.buffers.lock();
+        let number = buffers.all.iter().position(Option::is_none).expect("counted before");
+        let bytes = u32::try_from(strings.len()).expect("Arrow's offsets are as narrow");
+        heap.starts[number].store(strings.as_ptr().cast_mut(), Ordering::Relaxed);
+        // Release: as in `append`.
+        heap.filled[number].store(bytes, Ordering::Release);
+        buffers.all[number] = Some(Arc::new(HeapBuffer::Adopted(strings.clone())));
+        number as u32
+    }
+
+    /// Gives up all buffers but some, a bit each. No view leads to the others any more.
+    fn give_up_all_but(&mut self, keeps: u64, guard: &Guard) {
+        let mut buffers = self.heap.buffers.lock();
+        let is_there = |number: &usize| buffers.all[*number].is_some();
+        let there = (0..BUFFERS).filter(is_there).fold(0, |bits, number| bits | 1 << number);
+        let leave = there & !buffers.leaving & !keeps;
+        buffers.leaving |= leave;
+        *self.filling = Filling::default();
+        let shared = self.heap.buffers.clone();
+        guard.defer(move || {
+            let mut buffers = shared.lock();
+            buffers.leaving &= !leave;
+            for (number, buffer) in buffers.all.iter_mut().enumerate() {
+                buffer.take_if(|_| leave >> number & 1 != 0);
+            }
+        });
     }
 
     /// Goes on in a new buffer.
@@ -309,18 +355,32 @@ impl Appender<'_> {
 }
 
 /// Memory of a buffer, which Arrow arrays may share.
-struct HeapBuffer(Piece, Arc<MemoryBudget>);
+enum HeapBuffer {
+    Own(Piece, Arc<MemoryBudget>),
+    /// Strings that lie elsewhere, and are counted there.
+    Adopted(Buffer),
+}
 
 impl HeapBuffer {
     fn new(piece: Piece, budget: &Arc<MemoryBudget>) -> HeapBuffer {
         budget.add(Held::Strings, piece.len() as i64);
-        HeapBuffer(piece, budget.clone())
+        HeapBuffer::Own(piece, budget.clone())
+    }
+
+    /// The bytes that are its own.
+    fn own_bytes(&self) -> usize {
+        match self {
+            HeapBuffer::Own(piece, _) => piece.len(),
+            HeapBuffer::Adopted(_) => 0,
+        }
     }
 }
 
 impl Drop for HeapBuffer {
     fn drop(&mut self) {
-        self.1.add(Held::Strings, -(self.0.len() as i64));
+        if let HeapBuffer::Own(piece, budget) = self {
+            budget.add(Held::Strings, -(piece.len() as i64));
+        }
     }
 }
 

@@ -12,8 +12,8 @@ use firn_base::ids::SLOT_BITS;
 use firn_base::types::Width;
 use firn_base::{ColumnId, SqlType};
 
-/// Slots that share one versioned-positions entry (seed 000 §2.2.6 found 1,024 best).
-pub(crate) const RANGE_SLOTS: u32 = 1024;
+/// Slots that share one versioned-positions entry (seed 000 §2.2.6 found 1,024 best). Blocks of models are smaller.
+pub(crate) const RANGE_SLOTS: u32 = if cfg!(feature = "models") { 64 } else { 1024 };
 
 /// Every part of a block begins at a multiple of this.
 pub(crate) const PART_ALIGN: usize = 64;

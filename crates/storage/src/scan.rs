@@ -1,8 +1,10 @@
 //! Scans: what a snapshot sees of a table, as Arrow batches. How they go through a block is in
-//! [`crate::walk`].
+//! [`crate::walk`], or if it is compact in [`crate::encoded_scan`].
 
 use crate::block::{Block, RawCell};
+use crate::compact::Compact;
 use crate::copy::{append, append_pairs};
+use crate::encoded_scan::Encoded;
 use crate::freeze::{FrozenRows, HandedOut};
 use crate::layout::{RANGE_SLOTS, Unit};
 use crate::walk::{Sink, Walk};
@@ -168,16 +170,36 @@ impl TableScan {
         match block.hand_out(self.columns.iter().any(is_string), &self.conditions) {
             HandedOut::Rows(frozen) => return self.frozen(&frozen, block, first, end),
             HandedOut::NothingMeets => {
-                self.passed_over.fetch_add(u64::from(end - first), Ordering::Relaxed);
+                self.pass_over((end - first) as usize);
                 return None;
             }
-            HandedOut::NotFrozen => {}
+            HandedOut::Encoded => match self.encoded(block, first, end) {
+                Encoded::Rows(batch) => return Some(batch),
+                Encoded::NothingMeets => return None,
+                Encoded::MayHaveVersions => {}
+            },
+            HandedOut::NotCold => {}
         }
         let mut gather = self.gather(block, end - first);
         let mut walk = self.walk(block, guard);
         walk.rows(first, end, &mut gather);
         walk.finish();
         gather.finish()
+    }
+
+    /// Notes that so many rows were not given because of the conditions.
+    pub(crate) fn pass_over(&self, rows: usize) {
+        self.passed_over.fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
+    /// What rows that are given meet, as far as that is known without looking at them.
+    pub(crate) fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+
+    /// Whether it gives the rows' ids.
+    pub(crate) fn gives_row_ids(&self) -> bool {
+        self.row_ids
     }
 
     /// Rows of a frozen block, uncopied.
@@ -187,11 +209,14 @@ impl TableScan {
         Some(ScanBatch {
             columns: self.columns.iter().map(|column| frozen.column(block, *column, first, rows)).collect(),
             rows: rows as usize,
-            row_ids: self
-                .row_ids
-                .then(|| (first..end).map(|slot| block.row(Slot(slot)).to_bits()).collect::<Vec<_>>().into()),
+            row_ids: self.row_ids.then(|| row_ids(block, first, end).collect::<Vec<_>>().into()),
         })
     }
+}
+
+/// The ids of the rows in some slots.
+pub(crate) fn row_ids(block: &Block, first: u32, end: u32) -> impl Iterator<Item = u64> {
+    (first..end).map(|slot| block.row(Slot(slot)).to_bits())
 }
 
 /// A batch in the making.
@@ -242,7 +267,7 @@ impl Sink for Gather<'_> {
 impl Gather<'_> {
     fn add_row_ids(&mut self, from: u32, to: u32) {
         if let Some(row_ids) = &mut self.row_ids {
-            row_ids.extend((from..to).map(|slot| self.block.row(Slot(slot)).to_bits()));
+            row_ids.extend(self::row_ids(self.block, from, to));
         }
     }
 
@@ -311,6 +336,9 @@ impl<'a> Column<'a> {
     /// Adds what lies in the slots `from..to`.
     fn copy(&mut self, from: usize, to: usize) {
         let (block, id) = (self.block, self.id);
+        if let Some(compact) = block.compact() {
+            return self.decode(compact, from, to);
+        }
         match &mut self.values {
             Values::Bits(bits) => copy_bits(block.bits(id), from, to, bits),
             Values::Two(values) => append(&block.u16s(id)[from..to], values),
@@ -326,6 +354,34 @@ impl<'a> Column<'a> {
         }
         if let (Some(target), Some(source)) = (&mut self.validity, block.validity(id)) {
             copy_bits(source, from, to, target);
+        }
+    }
+
+    /// As [`Column::copy`], of a compact block.
+    fn decode(&mut self, compact: &Compact, from: usize, to: usize) {
+        let encoded = compact.column(self.id);
+        let rows = to - from;
+        macro_rules! words {
+            ($word:ty) => {
+                decoded::<$word>(rows, |words| encoded.decode_words(from..to, words))
+            };
+        }
+        match &mut self.values {
+            Values::Bits(bits) => bits.append_buffer(&encoded.decode_bits(from..to)),
+            Values::Two(values) => values.extend(words!(i16).map(|word| word as u16)),
+            Values::Four(values) => values.extend(words!(i32).map(|word| word as u32)),
+            Values::Eight(values) => values.extend(words!(i64).map(|word| word as u64)),
+            Values::Narrow(values) => values.extend(words!(i64).map(i128::from)),
+            Values::Sixteen(values) => {
+                values.extend(words!(i128).map(|word| word as u128));
+            }
+            Values::Views(values) => compact.views(from, to, self.id, values),
+        }
+        if let Some(validity) = &mut self.validity {
+            match encoded.validity(from..to) {
+                Some(nulls) => validity.append_buffer(nulls.inner()),
+                None => validity.append_n(rows, true),
+            }
         }
     }
 
@@ -419,6 +475,23 @@ impl<'a> Column<'a> {
         // SAFETY: one buffer of `rows` values of a primitive type's width.
         make_array(unsafe { data.build_unchecked() })
     }
+}
+
+/// Columns of some rows of a compact block, as they would be stored.
+pub(crate) fn decode(block: &Block, columns: &[ColumnId], from: u32, to: u32) -> Vec<Values> {
+    let decode = |column: &ColumnId| {
+        let mut decoded = Column::new(block, *column, (to - from) as usize, true);
+        decoded.copy(from as usize, to as usize);
+        decoded.values
+    };
+    columns.iter().map(decode).collect()
+}
+
+/// So many words, which `decode` appends.
+fn decoded<T>(words: usize, decode: impl FnOnce(&mut Vec<T>)) -> impl Iterator<Item = T> {
+    let mut decoded = Vec::with_capacity(words);
+    decode(&mut decoded);
+    decoded.into_iter()
 }
 
 /// The 16 bytes of a pair of words, low word first.

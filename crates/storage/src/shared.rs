@@ -108,12 +108,24 @@ impl SharedMemory {
         held
     }
 
+    /// Whether it is that memory.
+    pub fn is(&self, memory: &Arc<CountedMemory>) -> bool {
+        self.owner.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, memory))
+    }
+
     /// Puts other memory in its place.
     pub fn change_for(&self, memory: Arc<CountedMemory>, guard: &Guard) {
         let start = memory.start();
         let before = self.owner.lock().replace(memory);
         self.start.store(start.as_ptr(), Ordering::Release);
         guard.defer(move || drop(before));
+    }
+
+    /// As [`SharedMemory::change_for`], when nobody reads or writes here any more.
+    pub fn change_unread(&self, memory: Arc<CountedMemory>) {
+        let start = memory.start();
+        *self.owner.lock() = Some(memory);
+        self.start.store(start.as_ptr(), Ordering::Release);
     }
 
     /// Takes the memory off.

@@ -3,9 +3,10 @@
 //! ```text
 //!  hot ──cold for a while──> cooling ──no versions left──> freezing ──> frozen ──stays cold──> compact
 //!   ^────────── any write ────────┘                                        │
-//!   ^───────────── write: thaw in place, or copy if a reader holds it ─────┘
+//!   ^───────────── write: thaw in place, or copy if a reader holds it ─────┘ <─────no rows left──────┘
 //! ```
-//! A compact block never becomes hot again: its rows are marked deleted and inserted elsewhere.
+//! A row of a compact block that is written to is deleted there and inserted elsewhere. Once none is left the
+//! block is frozen without rows, and filled again.
 
 /// What a block is now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +57,8 @@ pub enum BlockEvent {
     Canonical,
     /// Its encoded form stands.
     Encoded,
+    /// It has no row and no version left.
+    Emptied,
 }
 
 /// The state after `event`, or `None` if the event cannot happen in that state.
@@ -69,6 +72,7 @@ pub fn next(state: BlockState, event: BlockEvent) -> Option<BlockState> {
         (Cooling, VersionsGone) => Some(Freezing),
         (Freezing, Canonical) => Some(Frozen),
         (Frozen, Encoded) => Some(Compact),
+        (Compact, Emptied) => Some(Frozen),
         _ => None,
     }
 }
@@ -80,15 +84,15 @@ mod tests {
     #[test]
     fn the_table_of_transitions_is_exactly_this() {
         let table = [
-            (Hot, [Some(Hot), Some(Cooling), None, None, None]),
-            (Cooling, [Some(Hot), None, Some(Freezing), None, None]),
-            (Freezing, [Some(Hot), None, None, Some(Frozen), None]),
-            (Frozen, [Some(Hot), None, None, None, Some(Compact)]),
-            (Compact, [Some(Compact), None, None, None, None]),
+            (Hot, [Some(Hot), Some(Cooling), None, None, None, None]),
+            (Cooling, [Some(Hot), None, Some(Freezing), None, None, None]),
+            (Freezing, [Some(Hot), None, None, Some(Frozen), None, None]),
+            (Frozen, [Some(Hot), None, None, None, Some(Compact), None]),
+            (Compact, [Some(Compact), None, None, None, None, Some(Frozen)]),
         ];
         for (state, expected) in table {
             for (event, expected) in
-                [Write, GoneCold, VersionsGone, Canonical, Encoded].into_iter().zip(expected)
+                [Write, GoneCold, VersionsGone, Canonical, Encoded, Emptied].into_iter().zip(expected)
             {
                 assert_eq!(next(state, event), expected, "{state:?} on {event:?}");
             }

@@ -10,12 +10,14 @@
 
 mod duplicates;
 mod locks;
+mod main;
 mod restore;
 mod slots;
 
 use crate::arrow_rows::BatchRows;
 use crate::block::{Block, RawCell, set_bits};
 use crate::budget::MemoryBudget;
+use crate::compact::Compact;
 use crate::directory::Directory;
 use crate::gate::Gate;
 use crate::index::{AT_ONCE, IndexList, Runs, Verdict};
@@ -150,6 +152,7 @@ pub struct Table {
     keys_changed: AtomicBool,
     gate: Gate,
     sharers: Sharers,
+    main: main::Main,
     budget: Arc<MemoryBudget>,
 }
 
@@ -175,6 +178,7 @@ impl Table {
             keys_changed: AtomicBool::new(false),
             gate: Gate::default(),
             sharers: Sharers::default(),
+            main: main::Main::default(),
             budget: options.budget,
         })
     }
@@ -233,6 +237,10 @@ impl Table {
         &self.budget
     }
 
+    pub(crate) fn budget_handle(&self) -> &Arc<MemoryBudget> {
+        &self.budget
+    }
+
     /// Whether rows can be inserted without a new block.
     pub fn has_free_slots(&self) -> bool {
         self.free_count.load(Ordering::Relaxed) > 0
@@ -270,16 +278,18 @@ impl Table {
         row: &[Cell<'_>],
         guard: &Guard,
     ) -> Result<RowId> {
-        self.insert_into(self.allocate_slot()?, write_set, snapshot, row, guard)
+        self.insert_into(self.allocate_slot()?, write_set, snapshot, row, None, guard)
     }
 
-    /// As [`Table::insert`], into a slot that was given out for this.
+    /// As [`Table::insert`], into a slot that was given out for this; `from` is the row that goes on as this one, if one
+    /// does, which the transaction has deleted.
     fn insert_into(
         &self,
         (block, slot): (&Block, Slot),
         write_set: &mut WriteSet,
         snapshot: Snapshot,
         row: &[Cell<'_>],
+        from: Option<RowId>,
         guard: &Guard,
     ) -> Result<RowId> {
         debug_assert_eq!(row.len(), self.columns.len());
@@ -296,7 +306,7 @@ impl Table {
             redo.insert(self.id, id, row);
         }
         write_set.count_row(&self.budget);
-        self.enter_row(id, row, snapshot, guard)?;
+        self.enter_row(id, row, from, snapshot, guard)?;
         Ok(id)
     }
 
@@ -305,6 +315,7 @@ impl Table {
         &self,
         row: RowId,
         cells: &[Cell<'_>],
+        from: Option<RowId>,
         snapshot: Snapshot,
         guard: &Guard,
     ) -> Result<()> {
@@ -312,7 +323,7 @@ impl Table {
         for index in self.indexes.get(guard).all().iter() {
             key.clear();
             index.encode_with(|column| cells[column.index()], &mut key);
-            self.enter(index, &key, row, snapshot, guard)?;
+            self.enter_for(index, &key, row, from, snapshot, guard)?;
         }
         Ok(())
     }
@@ -327,13 +338,28 @@ impl Table {
         snapshot: Snapshot,
         guard: &Guard,
     ) -> Result<()> {
+        self.enter_for(index, key, row, None, snapshot, guard)
+    }
+
+    /// As [`Table::enter`], of a row that goes on as another, if it does, which its transaction has deleted.
+    #[inline]
+    fn enter_for(
+        &self,
+        index: &Index,
+        key: &[u8],
+        row: RowId,
+        from: Option<RowId>,
+        snapshot: Snapshot,
+        guard: &Guard,
+    ) -> Result<()> {
         if !index.spec().unique {
             index.insert(key, row, guard);
             return Ok(());
         }
         index.claim(key, row, guard, &mut |other| {
             // The row itself may stand there still: an update that takes its key back.
-            if other == row { Ok(Verdict::Dead) } else { self.judge(index, key, other, snapshot, guard) }
+            let is_own = other == row || Some(other) == from;
+            if is_own { Ok(Verdict::Dead) } else { self.judge(index, key, other, snapshot, guard) }
         })
     }
 
@@ -601,7 +627,9 @@ impl Table {
         Ok(())
     }
 
-    /// Sets some columns of a row that `snapshot` sees. Errors as for [`Table::insert`].
+    /// Sets some columns of a row that `snapshot` sees; one of a compact block is elsewhere afterwards
+    /// ([`WriteSet::place_of`]), and a scan that its transaction has begun may come to it once more. Errors as for
+    /// [`Table::insert`].
     pub fn update(
         &self,
         write_set: &mut WriteSet,
@@ -616,6 +644,9 @@ impl Table {
         let slot = row.slot();
         let wanted = || self.lock_of_update(columns.iter().copied(), guard);
         block.prepare_write();
+        if let Some(compact) = block.compact() {
+            return self.update_elsewhere(compact, write_set, snapshot, row, columns, cells, guard);
+        }
         loop {
             let head = block.head(slot, guard);
             self.check_conflict(head, snapshot, RowLock::Update, guard)?;
@@ -658,12 +689,64 @@ impl Table {
         Ok(())
     }
 
+    /// As [`Table::update`], for a row of a compact block.
+    #[cold]
+    #[allow(clippy::too_many_arguments)]
+    fn update_elsewhere(
+        &self,
+        compact: &Compact,
+        write_set: &mut WriteSet,
+        snapshot: Snapshot,
+        row: RowId,
+        columns: &[ColumnId],
+        cells: &[Cell<'_>],
+        guard: &Guard,
+    ) -> Result<()> {
+        let all = (0..self.columns.len()).map(|column| ColumnId(column as u16));
+        let mut image: SmallVec<[Cell<'_>; 16]> =
+            all.map(|column| compact.cell(row.slot().index(), column)).collect();
+        for (column, cell) in columns.iter().zip(cells) {
+            image[column.index()] = *cell;
+        }
+        let (block, slot) = self.allocate_slot()?;
+        self.move_to((block, slot), write_set, snapshot, row, &image, guard)
+    }
+
+    /// Deletes a row and inserts one that goes on as it. Whatever comes of it, the slot is filled or given back.
+    pub(crate) fn move_to(
+        &self,
+        (block, slot): (&Block, Slot),
+        write_set: &mut WriteSet,
+        snapshot: Snapshot,
+        row: RowId,
+        cells: &[Cell<'_>],
+        guard: &Guard,
+    ) -> Result<()> {
+        let to = block.row(slot);
+        // First, so that it does not stand in its own way in unique indexes.
+        self.delete_for(write_set, snapshot, row, Some(to), guard).inspect_err(|_| self.give_back([to]))?;
+        self.insert_into((block, slot), write_set, snapshot, cells, Some(row), guard)?;
+        Ok(())
+    }
+
     /// Deletes a row that `snapshot` sees. Error: 40001.
     pub fn delete(
         &self,
         write_set: &mut WriteSet,
         snapshot: Snapshot,
         row: RowId,
+        guard: &Guard,
+    ) -> Result<()> {
+        self.delete_for(write_set, snapshot, row, None, guard)
+    }
+
+    /// As [`Table::delete`], of a row that is put elsewhere, if it is.
+    fn delete_for(
+        &self,
+        write_set: &mut WriteSet,
+        snapshot: Snapshot,
+        row: RowId,
+        to: Option<RowId>,
         guard: &Guard,
     ) -> Result<()> {
         let block = self.block(row);
@@ -673,7 +756,10 @@ impl Table {
             let head = block.head(slot, guard);
             self.check_conflict(head, snapshot, RowLock::Update, guard)?;
             self.check_sharers(row, snapshot, || RowLock::Update)?;
-            let record = write_set.push_plain(block, slot, Change::Delete);
+            let record = match to {
+                None => write_set.push_plain(block, slot, Change::Delete),
+                Some(to) => write_set.push_move(block, slot, to),
+            };
             if block.link(record, head) {
                 break;
             }
@@ -904,6 +990,8 @@ impl Table {
             ..TableUsage::default()
         };
         for block in self.blocks.iter() {
+            // It may come to be made of something else just now.
+            let _guard = crate::pin();
             let [rows, strings, heads] = block.held_bytes();
             usage.blocks += 1;
             usage.row_bytes += rows as u64;
@@ -911,6 +999,7 @@ impl Table {
             usage.head_bytes += heads as u64;
             usage.versioned_slots += u64::from(block.versioned_slots());
         }
+        usage.row_bytes += self.main.bytes() as u64;
         if self.nothing.get().is_some() {
             usage.row_bytes += self.layout.bytes as u64;
         }

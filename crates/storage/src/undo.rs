@@ -8,7 +8,7 @@ use crate::memory::{Piece, Slab, prefetch_to_write};
 use crate::row_lock::RowLock;
 use crate::version::{self, Change, EntryWriter, Place, Record, UndoHeader};
 use firn_base::sync::{Arc, in_model};
-use firn_base::{ColumnId, Slot, Stamp};
+use firn_base::{ColumnId, RowId, Slot, Stamp};
 use smallvec::SmallVec;
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::{Cell, RefCell};
@@ -123,6 +123,15 @@ impl UndoBuffer {
         let at = self.reserve(version::HEADER_LEN);
         // SAFETY: just reserved.
         let record = unsafe { Place { owner: self.owner, block, slot }.write_plain(at, change) };
+        self.list(record);
+        record
+    }
+
+    /// Adds a record of a delete of a row that is put elsewhere.
+    pub fn push_move(&mut self, block: &Block, slot: Slot, to: RowId) -> NonNull<UndoHeader> {
+        let at = self.reserve(version::MOVE_LEN);
+        // SAFETY: just reserved.
+        let record = unsafe { Place { owner: self.owner, block, slot }.write_move(at, to) };
         self.list(record);
         record
     }

@@ -9,7 +9,8 @@
 //! | stamp 8 | older 8 | newer 8 | block 8 | slot 4 | entries 2 | change 1 | flags 1 |   40 bytes
 //! | column 2, null 1, wide 1, 0… | word 8 | word 8 if wide |                             per entry
 //! ```
-//! A record of [`Change::Lock`] has its [`RowLock`] in the place of the number of entries. It says that the row
+//! A record of [`Change::Delete`] has 1 in the place of the number of entries if its transaction has put the row elsewhere;
+//! then a word follows that tells where. One of [`Change::Lock`] has its [`RowLock`] there. It says that the row
 //! belongs to its transaction until that ends, as any change does, and is nothing to readers.
 //!
 //! `newer` leads back to the record that stands before, so that the collector takes the oldest record
@@ -32,7 +33,7 @@ use crate::layout::PART_ALIGN;
 use crate::memory::prefetch;
 use crate::row_lock::RowLock;
 use firn_base::sync::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
-use firn_base::{ColumnId, Slot, Snapshot, Stamp, visible};
+use firn_base::{ColumnId, RowId, Slot, Snapshot, Stamp, visible};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
@@ -89,6 +90,9 @@ pub(crate) fn entry_bytes(cell: RawCell) -> usize {
 
 /// Bytes of a record of [`Change::InsertMany`].
 pub(crate) const INSERT_MANY_LEN: usize = HEADER_LEN + 8;
+
+/// Bytes of a record of a row that was put elsewhere.
+pub(crate) const MOVE_LEN: usize = HEADER_LEN + 8;
 
 /// A record that can be reached as long as `'g` lasts: while a guard is held or, for its writer,
 /// while the write set lives.
@@ -230,7 +234,8 @@ impl<'g> Record<'g> {
     /// Bytes that it takes.
     pub fn bytes(self) -> usize {
         match self.change() {
-            Change::Insert | Change::Delete | Change::Lock => HEADER_LEN,
+            Change::Insert | Change::Lock => HEADER_LEN,
+            Change::Delete => HEADER_LEN + 8 * usize::from(self.header().entries),
             Change::InsertMany => INSERT_MANY_LEN,
             Change::Update => HEADER_LEN + self.entries().map(|(_, cell)| entry_bytes(cell)).sum::<usize>(),
         }
@@ -247,6 +252,13 @@ impl<'g> Record<'g> {
     pub fn row_lock(self) -> RowLock {
         debug_assert!(self.change() == Change::Lock);
         if self.header().entries == RowLock::Update as u16 { RowLock::Update } else { RowLock::NoKeyUpdate }
+    }
+
+    /// Where its transaction has put the row that it deleted here.
+    pub fn moved_to(self) -> Option<RowId> {
+        let moved = self.change() == Change::Delete && self.header().entries > 0;
+        // SAFETY: such a record has one word of payload (`write_move`).
+        moved.then(|| RowId::from_bits(unsafe { self.payload().read() }))
     }
 
     /// How many rows came to be.
@@ -343,6 +355,18 @@ impl Place<'_> {
         debug_assert!(matches!(change, Change::Insert | Change::Delete));
         // SAFETY: by the caller.
         unsafe { self.write_header(at, change, 0) }
+    }
+
+    /// Writes a record of [`Change::Delete`], of a row that is put elsewhere.
+    ///
+    /// # Safety
+    /// As above, for [`MOVE_LEN`] bytes.
+    pub unsafe fn write_move(&self, at: NonNull<u8>, to: RowId) -> NonNull<UndoHeader> {
+        // SAFETY: by the caller.
+        unsafe {
+            at.byte_add(HEADER_LEN).cast::<u64>().write(to.to_bits());
+            self.write_header(at, Change::Delete, 1)
+        }
     }
 
     /// Writes a record of [`Change::Lock`].

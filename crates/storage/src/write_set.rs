@@ -37,6 +37,8 @@ pub struct WriteSet {
     locks: usize,
     /// Bytes that the budget was told of.
     counted: usize,
+    /// Whether it has put rows elsewhere that lay in compact blocks.
+    moves: bool,
 }
 
 /// A transaction tells the budget of its memory whenever that has grown by so much; most never do.
@@ -56,6 +58,7 @@ impl WriteSet {
             tables: TouchedTables::new(),
             locks: 0,
             counted: 0,
+            moves: false,
         }
     }
 
@@ -117,6 +120,26 @@ impl WriteSet {
         self.tables.iter().any(|known| Arc::ptr_eq(known, table))
     }
 
+    /// Where a row is now that this transaction has seen: an update puts one of a compact block elsewhere.
+    #[inline]
+    pub fn place_of(&self, table: &Table, row: RowId) -> RowId {
+        if self.moves { self.follow(table, row) } else { row }
+    }
+
+    #[cold]
+    fn follow(&self, table: &Table, mut row: RowId) -> RowId {
+        let guard = &crate::pin();
+        // Unless that was taken back.
+        let moved_to = |row: RowId| {
+            let head = table.block(row).head(row.slot(), guard)?;
+            head.moved_to().filter(|_| head.stamp() == self.owner && !head.undone())
+        };
+        while let Some(to) = moved_to(row) {
+            row = to;
+        }
+        row
+    }
+
     /// Announces that `table` will be written to, whose gate the caller has joined.
     pub fn touch(&mut self, table: &Arc<Table>) {
         debug_assert!(!self.has_touched(table));
@@ -139,6 +162,14 @@ impl WriteSet {
     pub(crate) fn push_plain(&mut self, block: &Block, slot: Slot, change: Change) -> Record<'static> {
         let at = self.undo.push_plain(block, slot, change);
         // SAFETY: just written; callers use it no longer than the write set lives.
+        unsafe { Record::from_raw(at) }
+    }
+
+    /// A record of a delete of a row that is put elsewhere.
+    pub(crate) fn push_move(&mut self, block: &Block, slot: Slot, to: RowId) -> Record<'static> {
+        self.moves = true;
+        let at = self.undo.push_move(block, slot, to);
+        // SAFETY: as above.
         unsafe { Record::from_raw(at) }
     }
 

@@ -204,7 +204,10 @@ pub struct TableDef {
 pub struct TableSettings {
     /// When its blocks are frozen; otherwise as [`Config::freeze_after`](crate::Config::freeze_after) says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub freeze_after: Option<FreezeAfter>,
+    pub freeze_after: Option<After>,
+    /// When its frozen blocks are encoded; otherwise as [`Config::compact_after`](crate::Config::compact_after) says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compact_after: Option<After>,
 }
 
 impl TableSettings {
@@ -214,21 +217,21 @@ impl TableSettings {
     }
 }
 
-/// When blocks of a table are frozen.
+/// When something is done to blocks that are left alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum FreezeAfter {
+pub enum After {
     /// Not at all.
     Never,
-    /// When nobody has written to them for so many milliseconds.
+    /// When they have been left alone for so many milliseconds.
     Milliseconds(u32),
 }
 
-impl FreezeAfter {
-    /// How long nobody must have written to a block; `None` for never.
+impl After {
+    /// How long they must have been left alone; `None` for never.
     pub fn duration(self) -> Option<Duration> {
         match self {
-            FreezeAfter::Never => None,
-            FreezeAfter::Milliseconds(count) => Some(Duration::from_millis(count.into())),
+            After::Never => None,
+            After::Milliseconds(count) => Some(Duration::from_millis(count.into())),
         }
     }
 }

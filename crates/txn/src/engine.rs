@@ -14,6 +14,7 @@ use crate::checkpoint::Store;
 use crate::collector::{Collector, EndedSince};
 use crate::ddl::Ddl;
 use crate::freezer::{Freezer, Progress};
+use crate::merger::Merger;
 use crate::predicates::{Granularity, PredicateLog};
 use crate::recovery;
 use crate::sequence::SequenceState;
@@ -63,6 +64,8 @@ pub struct Config {
     pub memory_limit: Option<u64>,
     /// How long nobody must have written to a block before it is [frozen](firn_storage::Frozen); `None` for never.
     pub freeze_after: Option<Duration>,
+    /// How long a block must have been frozen before it is encoded; `None` for never.
+    pub compact_after: Option<Duration>,
 }
 
 impl Default for Config {
@@ -76,6 +79,7 @@ impl Default for Config {
             granularity: Granularity::default(),
             memory_limit: None,
             freeze_after: Some(Duration::from_secs(5)),
+            compact_after: Some(Duration::from_secs(60)),
         }
     }
 }
@@ -142,7 +146,11 @@ pub struct Engine {
     pub(crate) sequences: Mutex<HashMap<Oid, SequenceState>>,
     collector: Collector,
     freezer: Freezer,
+    merger: Merger,
+    /// Collects, freezes, and asks for checkpoints.
     background: Background,
+    /// Merges.
+    merging: Background,
     /// Has memory ready for blocks and indexes.
     _provider: Arc<Provider>,
 }
@@ -192,10 +200,17 @@ impl Engine {
             sequences: Mutex::new(recovered.sequences),
             collector: Collector::default(),
             freezer: Freezer::default(),
+            merger: Merger::default(),
             background: Background::default(),
+            merging: Background::default(),
             _provider: Provider::shared(),
         });
-        engine.background.start(&engine);
+        engine.background.start(&engine, "firn-background", Engine::tick);
+        // Models merge themselves: a task more would be as many ways more to go on.
+        #[cfg(not(feature = "models"))]
+        engine
+            .merging
+            .start(&engine, "firn-merge", |engine| engine.merger.work(engine, engine.config.compact_after));
         engine
     }
 
@@ -411,6 +426,7 @@ impl Engine {
     /// writes a checkpoint. Dropping the last handle only flushes, and cannot report an error.
     pub fn close(&self) -> Result<()> {
         self.background.stop();
+        self.merging.stop();
         let Some((store, log)) = self.store_and_log() else { return Ok(()) };
         store.stop();
         log.wait_durable(log.appended_lsn())?;
@@ -659,6 +675,18 @@ impl Engine {
         self.freezer.work(self, Some(freeze_after))
     }
 
+    /// Encodes blocks that have been frozen for so long, if they are worth it, as a background thread does with
+    /// [`Config::compact_after`]; likewise for tables with another time of their own. Whether there was anything to do.
+    /// Not to be called under a guard.
+    pub fn compact(self: &Arc<Self>, compact_after: Duration) -> bool {
+        self.merger.work(self, Some(compact_after))
+    }
+
+    /// Whether it is about to be closed, so that nothing long should be begun.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.background.stopped.load(Ordering::Acquire)
+    }
+
     /// Lets go of dropped tables that nobody sees any more; whether any had been dropped.
     fn forget_dropped_tables(&self) -> bool {
         let mut dropped = self.dropped.lock();
@@ -730,6 +758,7 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         self.background.stop();
+        self.merging.stop();
         if let Some(store) = &self.store {
             store.stop();
         }
@@ -778,7 +807,7 @@ pub(crate) fn keep_redo(mut redo: RedoBuffer) {
     }
 }
 
-/// The thread that does what no client waits for.
+/// A thread that does what no client waits for.
 #[derive(Default)]
 struct Background {
     stopping: Arc<(Mutex<bool>, Condvar)>,
@@ -787,7 +816,8 @@ struct Background {
 }
 
 impl Background {
-    fn start(&self, engine: &Arc<Engine>) {
+    /// Does something now and then, the more often if there was something to do.
+    fn start(&self, engine: &Arc<Engine>, name: &'static str, work: fn(&Arc<Engine>) -> bool) {
         let stopping = self.stopping.clone();
         let engine: Weak<Engine> = Arc::downgrade(engine);
         let body = move || {
@@ -802,10 +832,10 @@ impl Background {
                 }
                 drop(stop);
                 let Some(engine) = engine.upgrade() else { return };
-                interval = if engine.tick() { COLLECT_INTERVAL } else { IDLE_INTERVAL.min(2 * interval) };
+                interval = if work(&engine) { COLLECT_INTERVAL } else { IDLE_INTERVAL.min(2 * interval) };
             }
         };
-        *self.thread.lock() = Some(thread::spawn("firn-background", body));
+        *self.thread.lock() = Some(thread::spawn(name, body));
     }
 
     /// Stops it and waits until it has, unless it is the caller: the last handle may be its own.

@@ -11,14 +11,13 @@
 //! runs that began more than a moment ago that does not happen: the old places would have to stay for it, and if it
 //! went on to change a row that has moved it would have a conflict with nobody that it knows of.
 
-use crate::catalog::{Catalog, FreezeAfter, TableDef};
 use crate::engine::Engine;
+use crate::times::Times;
 use crate::transaction::Isolation;
 use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
 use firn_base::{BlockNumber, Result, TableId, clock};
 use firn_storage::{Frozen, Move, Table, pin};
 use smallvec::SmallVec;
-use std::collections::HashMap;
 use std::time::Duration;
 use std::vec::IntoIter;
 
@@ -29,7 +28,7 @@ const AT_ONCE: usize = if MODELLED { 1 } else { 16 };
 
 /// Blocks between which rows are moved in a round, and rows: in all, and by one transaction.
 const GROUP: usize = if MODELLED { 4 } else { 32 };
-const MOVED: usize = if MODELLED { 4 } else { 64 << 10 };
+pub(crate) const MOVED: usize = if MODELLED { 4 } else { 64 << 10 };
 const MOVED_AT_ONCE: usize = if MODELLED { 2 } else { 1024 };
 
 /// See the module.
@@ -42,16 +41,6 @@ struct State {
     /// in the other, for whose guards it has not waited.
     rounds: Vec<Round>,
     times: Option<Times>,
-}
-
-/// After which times tables have their blocks frozen.
-struct Times {
-    /// What says so.
-    catalog: Arc<Catalog>,
-    /// Of tables that have none of their own there is nothing.
-    by_table: HashMap<TableId, Option<FreezeAfter>>,
-    /// Tables' own, each once.
-    own: Vec<Duration>,
 }
 
 /// Who began longer ago than this may be in the middle of something, and shall find all rows where they were. Ages
@@ -98,8 +87,8 @@ impl Freezer {
         let State { rounds, times } = &mut *self.0.lock();
         let catalog = engine.catalog();
         let times = match times {
-            Some(times) if Arc::ptr_eq(&times.catalog, &catalog) => times,
-            times => times.insert(Times::of(catalog)),
+            Some(times) if times.are_of(&catalog) => times,
+            times => times.insert(Times::of(catalog, |settings| settings.freeze_after)),
         };
         let wanted: SmallVec<[Duration; 4]> =
             freeze_after.into_iter().chain(times.own.iter().copied()).collect();
@@ -129,24 +118,6 @@ impl Freezer {
             rounds.push(new);
         }
         progress
-    }
-}
-
-impl Times {
-    fn of(catalog: Arc<Catalog>) -> Times {
-        let of_table = |table: &Arc<TableDef>| (table.storage(), table.settings.freeze_after);
-        let by_table: HashMap<TableId, Option<FreezeAfter>> = catalog.tables.values().map(of_table).collect();
-        let mut own: Vec<Duration> =
-            by_table.values().filter_map(|own| own.and_then(FreezeAfter::duration)).collect();
-        own.sort_unstable();
-        own.dedup();
-        Times { catalog, by_table, own }
-    }
-
-    /// When a table's blocks are frozen; `None` for never. Of one that is only about to be made, or is gone, nothing
-    /// is known.
-    fn of_table(&self, table: TableId, of_others: Option<Duration>) -> Option<Duration> {
-        self.by_table.get(&table)?.map_or(of_others, FreezeAfter::duration)
     }
 }
 
@@ -203,7 +174,8 @@ impl Round {
 
     /// Freezes some blocks, or moves some rows.
     fn freeze_some(&mut self, engine: &Arc<Engine>, have_it: &dyn Fn(TableId) -> bool, left: &mut usize) {
-        let is_young = || engine.running().iter().all(|running| running.age < A_MOMENT);
+        let after = self.after;
+        let nobody_minds = || may_move(engine, after);
         let mut looked_at = 0;
         while *left > 0
             && self.moving.is_none()
@@ -219,7 +191,7 @@ impl Round {
             let Some(block) = blocks.pop() else {
                 table.give_up_empty(empty, &guard);
                 // What cannot be moved now is tried again in another round.
-                if !gaps.is_empty() && is_young() {
+                if !gaps.is_empty() && nobody_minds() {
                     self.moving = Some((weak.clone(), table.plan_moves(gaps, MOVED).into_iter()));
                 }
                 self.cooling.pop();
@@ -236,7 +208,7 @@ impl Round {
             pin().flush();
         } else if let Some((table, moves)) = &mut self.moving {
             let moved = table.upgrade().is_some_and(|table| {
-                is_young() && move_some(engine, &table, moves).is_ok() && moves.len() > 0
+                nobody_minds() && move_some(engine, &table, moves).is_ok() && moves.len() > 0
             });
             if !moved {
                 self.stop_moving();
@@ -260,8 +232,15 @@ impl Drop for Round {
     }
 }
 
+/// Whether rows may be moved of blocks that become cold after so long: not while somebody is in the middle of something,
+/// and where they become cold within less than a moment, not while somebody has been running for as long.
+pub(crate) fn may_move(engine: &Engine, after: Duration) -> bool {
+    let moment = if MODELLED { A_MOMENT } else { A_MOMENT.min(after) };
+    engine.running().iter().all(|running| running.age < moment)
+}
+
 /// Moves some rows. Error: 40001 if somebody else changes one of them, 55P03 if DDL has the table, or 53200.
-fn move_some(engine: &Arc<Engine>, table: &Arc<Table>, moves: &mut IntoIter<Move>) -> Result<()> {
+pub(crate) fn move_some(engine: &Arc<Engine>, table: &Arc<Table>, moves: &mut IntoIter<Move>) -> Result<()> {
     let mut tx = engine.try_begin(Isolation::Snapshot)?;
     // DDL is not waited for: the collector would wait as well.
     tx.try_to_write_to(table)?;

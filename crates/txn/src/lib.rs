@@ -20,15 +20,19 @@ mod statistics;
 mod apply;
 mod checkpoint;
 mod manifest;
+mod merger;
 mod recovery;
 mod table_file;
+mod times;
 
 pub use active::Waited;
 pub use catalog::Catalog;
 pub use deferred::{Check, GoneKey};
 pub use engine::{Config, Engine};
 pub use firn_storage::Condition;
-pub use firn_storage::{ColumnSpec, Guard, Held, IndexColumn, IndexSpec, RowLock, Str, Text, pin};
+pub use firn_storage::{
+    BlockUsage, ColumnSpec, Guard, Held, IndexColumn, IndexSpec, RowLock, Str, Text, pin,
+};
 pub use freezer::Progress;
 pub use native::{Columns, Key, TableAccess};
 pub use predicates::Granularity;

@@ -290,6 +290,7 @@ impl Transaction {
         row: RowId,
         guard: &'g Guard,
     ) -> Option<R::Values<'g>> {
+        let row = self.place_of(&columns.table, row);
         let seen = columns.table.read_as(self.snapshot(), row, &columns.projection, guard);
         if seen.is_some() {
             self.note(|reads| reads.row(columns.table.id(), row, columns.projection.set()));
@@ -535,8 +536,14 @@ impl Transaction {
         columns.check_writable(self.engine())?;
         let (snapshot, table) = (self.snapshot(), &columns.table);
         self.ask_for_room(table, Change::Update, || R::cells(values).as_ref().iter().any(is_long_string))?;
-        let updated =
-            table.update_as(self.writes_to(table)?, snapshot, row, &columns.projection, values, guard);
+        let row = self.place_of(table, row);
+        let projection = &columns.projection;
+        let mut updated = table.update_as(self.writes_to(table)?, snapshot, row, projection, values, guard);
+        if updated.as_ref().is_err_and(|error| error.state() == SqlState::OUT_OF_MEMORY) {
+            // As for `Transaction::update`.
+            self.engine().collect_now();
+            updated = table.update_as(self.writes_to(table)?, snapshot, row, projection, values, guard);
+        }
         updated.inspect_err(|error| self.note_violation(table, error, |_| None))
     }
 }

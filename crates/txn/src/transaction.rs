@@ -444,14 +444,26 @@ impl Transaction {
         guard: &Guard,
     ) -> Result<()> {
         self.ask_for_room(table, Change::Update, || cells.iter().any(is_long_string))?;
-        let snapshot = self.snapshot;
-        let updated = table.update(self.writes_to(table)?, snapshot, row, columns, cells, guard);
+        let (snapshot, row) = (self.snapshot, self.place_of(table, row));
+        let mut updated = table.update(self.writes_to(table)?, snapshot, row, columns, cells, guard);
+        if updated.as_ref().is_err_and(|error| error.state() == SqlState::OUT_OF_MEMORY) {
+            // A row of a compact block takes a slot, as one that is inserted.
+            self.engine.collect_now();
+            updated = table.update(self.writes_to(table)?, snapshot, row, columns, cells, guard);
+        }
         updated.inspect_err(|error| self.note_violation(table, error, |_| None))
+    }
+
+    /// Where a row is now that this transaction has seen: an update puts one that was in a compact block elsewhere. Who
+    /// goes on with the id of before is understood, but rows that are found by other ways have the new one.
+    #[inline]
+    pub fn place_of(&self, table: &Table, row: RowId) -> RowId {
+        self.writes().place_of(table, row)
     }
 
     /// Deletes a visible row; see [`Table::delete`].
     pub fn delete(&mut self, table: &Arc<Table>, row: RowId, guard: &Guard) -> Result<()> {
-        let snapshot = self.snapshot;
+        let (snapshot, row) = (self.snapshot, self.place_of(table, row));
         let deleted = table.delete(self.writes_to(table)?, snapshot, row, guard);
         deleted.inspect_err(|error| self.count_failure(error))
     }
@@ -499,6 +511,7 @@ impl Transaction {
         lock: RowLock,
         guard: &Guard,
     ) -> Result<()> {
+        let row = self.place_of(table, row);
         let write_set = self.writes_to(table)?;
         if !lock.is_shared() {
             return table.lock(write_set, snapshot, row, lock, guard);
@@ -526,6 +539,7 @@ impl Transaction {
         cells: &mut [Cell<'g>],
         guard: &'g Guard,
     ) -> bool {
+        let row = self.place_of(table, row);
         let seen = table.read(self.snapshot, row, columns, cells, guard);
         if seen {
             self.note(|reads| reads.row(table.id(), row, columns.iter().copied().collect()));

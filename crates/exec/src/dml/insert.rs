@@ -200,7 +200,9 @@ impl Insert {
                                  have duplicate constrained values.",
                             ));
                         }
-                        update_existing(run, existing, &cells, columns, values, condition.as_ref(), guard)
+                        update_existing(run, existing, &cells, columns, values, condition.as_ref(), guard)?;
+                        seen.insert(run.writer.transaction.place_of(&table.table, existing));
+                        Ok(())
                     }
                 };
             }

@@ -8,7 +8,7 @@ use crate::pg_catalog::definitions::number;
 use crate::services::Services;
 use crate::settings::isolation_name;
 use firn_base::sync::Arc;
-use firn_txn::{Held, Running};
+use firn_txn::{BlockUsage, Held, Running};
 
 /// A moment that may be none.
 fn moment(micros: i64) -> Option<i64> {
@@ -159,6 +159,11 @@ pub(super) fn firn_blocks(source: &Source) -> Vec<Row> {
     let mut rows = Vec::new();
     for table in source.catalog.tables.values() {
         let Some(stored) = asking.engine().find_table(table.storage()) else { continue };
+        let encodings = |block: &BlockUsage| {
+            let Some(encodings) = &block.encodings else { return Cell::Null };
+            let visible = table.visible_columns().map(|(column, _)| encodings[column.index()].to_string());
+            Cell::Texts(visible.collect())
+        };
         rows.extend(stored.block_usage().map(|block| {
             row! {
                 "relid": number(table.oid),
@@ -169,6 +174,8 @@ pub(super) fn firn_blocks(source: &Source) -> Vec<Row> {
                 "rows": i64::from(block.rows),
                 "free_slots": i64::from(block.free),
                 "bytes": block.bytes as i64,
+                "raw_bytes": block.raw_bytes as i64,
+                "encodings": encodings(&block),
             }
         }));
     }

@@ -199,7 +199,7 @@ impl Dictionary {
     }
 
     /// Whether this is the other one, not only equal to it.
-    pub(super) fn is(&self, other: &Dictionary) -> bool {
+    pub(crate) fn is(&self, other: &Dictionary) -> bool {
         match (self, other) {
             (Dictionary::Two(a), Dictionary::Two(b)) => Arc::ptr_eq(a, b),
             (Dictionary::Four(a), Dictionary::Four(b)) => Arc::ptr_eq(a, b),

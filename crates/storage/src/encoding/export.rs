@@ -8,13 +8,14 @@
 //! | plain words | – | nothing copied, but for narrow decimals, which Arrow widens |
 //! | plain strings | `Utf8` or `Binary`, nothing copied | views are made, the bytes are not copied |
 //!
-//! Arrays of texts are looked through once for what is no UTF-8, when the first array is made of them.
+//! The first array in the encoded form of plain texts looks through them for what is no UTF-8.
 
-use super::codes::Codes;
-use super::strings::as_views;
+use super::codes::{Code, Codes, each_codes};
 use super::word::Word;
-use super::{EncodedColumn, Sealed, StringValues, Words, each_values};
+use super::{EncodedColumn, Sealed, StringDictionary, StringValues, Words, each_values};
 use crate::arrow::data_type;
+use crate::spare::{self, Spare};
+use arrow_array::builder::make_view;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
     ArrowDictionaryKeyType, ArrowPrimitiveType, BinaryViewType, ByteViewType, Date32Type, Decimal128Type,
@@ -25,7 +26,7 @@ use arrow_array::{
     Array, ArrayRef, BooleanArray, DictionaryArray, FixedSizeBinaryArray, GenericByteViewArray,
     PrimitiveArray, RunArray,
 };
-use arrow_buffer::{ArrowNativeType, NullBuffer, RunEndBuffer, ScalarBuffer};
+use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, RunEndBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field};
 use firn_base::SqlType;
 use firn_base::sync::Arc;
@@ -62,12 +63,17 @@ impl EncodedColumn {
         }
         fn words<T: Sealed>(column: &EncodedColumn, words: &Words<T>, slots: Range<usize>) -> ArrayRef {
             let nulls = column.validity(slots.clone());
+            if is_widened::<T>(column.ty) {
+                let mut wide = spare::take(slots.len());
+                column.decode(slots, &mut wide, |places, wide| words.decode_wide(places, wide));
+                return words_to_array(column.ty, lent(wide), nulls);
+            }
             if let (Words::Plain(words), None) = (words, &column.runs) {
                 return words_to_array(column.ty, words.slice(slots.start, slots.len()), nulls);
             }
-            let mut decoded = Vec::with_capacity(slots.len());
-            column.decode_words::<T>(slots, &mut decoded);
-            words_to_array(column.ty, decoded.into(), nulls)
+            let mut decoded = spare::take(slots.len());
+            column.decode(slots, &mut decoded, |places, out| words.decode(places, out, |word| word));
+            words_to_array(column.ty, lent(decoded), nulls)
         }
         each_values!(
             &self.values,
@@ -77,6 +83,31 @@ impl EncodedColumn {
             },
             values => words(self, values, slots),
             strings => self.string_views(strings, slots)
+        )
+    }
+
+    /// Some slots, which ascend, as an Arrow array of the plain form.
+    pub fn take(&self, slots: &[u32]) -> ArrayRef {
+        let places = self.places(slots);
+        let valid = |nulls: &NullBuffer| -> BooleanBuffer {
+            places.iter().map(|place| nulls.is_valid(*place as usize)).collect()
+        };
+        let nulls = self
+            .nulls
+            .as_ref()
+            .map(|nulls| NullBuffer::new(valid(nulls)))
+            .filter(|nulls| nulls.null_count() > 0);
+        each_values!(
+            &self.values,
+            bits => {
+                let values = places.iter().map(|place| bits.value(*place as usize)).collect();
+                Arc::new(BooleanArray::new(values, nulls))
+            },
+            words => words_to_array(self.ty, words.take(&places).into(), nulls),
+            strings => {
+                let places = places.iter().map(|place| *place as usize);
+                self.gather(strings, places, nulls)
+            }
         )
     }
 
@@ -101,7 +132,7 @@ impl EncodedColumn {
                 return words_to_array(ty, words.slice(places.start, places.len()), nulls);
             }
             let mut decoded = Vec::with_capacity(places.len());
-            words.decode(places, &mut decoded);
+            words.decode(places, &mut decoded, |word| word);
             words_to_array(ty, decoded.into(), nulls)
         }
         each_values!(
@@ -116,49 +147,110 @@ impl EncodedColumn {
     }
 
     fn string_views(&self, strings: &StringValues, slots: Range<usize>) -> ArrayRef {
-        let views = match strings {
-            StringValues::Plain { strings, array } => {
-                let array = array.get_or_init(|| strings.to_array(self.ty, self.nulls.clone()));
-                match &self.runs {
-                    None => return as_views(array, slots),
-                    Some(_) => as_views(array, 0..strings.len()),
-                }
-            }
-            StringValues::Codes { dictionary, .. } => dictionary.views().clone(),
-        };
         let nulls = self.validity(slots.clone());
-        match self.ty {
-            SqlType::Bytea => self.gather(views.as_byte_view::<BinaryViewType>(), strings, slots, nulls),
-            _ => self.gather(views.as_byte_view::<StringViewType>(), strings, slots, nulls),
+        match (&self.runs, strings) {
+            (None, StringValues::Codes { codes, dictionary }) => {
+                let add = |all: &[u128], views: &mut Vec<u128>| add_coded(codes, slots.clone(), all, views);
+                self.dictionary_views(dictionary, slots.len(), add, nulls)
+            }
+            (None, StringValues::Plain { .. }) => self.gather(strings, slots, nulls),
+            (Some(runs), _) => {
+                let lengths = runs.overlapping(&slots).zip(runs.lengths(slots));
+                let places = lengths.flat_map(|(run, length)| std::iter::repeat_n(run, length));
+                self.gather(strings, places, nulls)
+            }
         }
     }
 
-    /// The views of slots, of views for all values or for all of a dictionary.
-    fn gather<V: ByteViewType>(
+    /// The views of places.
+    fn gather(
         &self,
-        views: &GenericByteViewArray<V>,
         strings: &StringValues,
-        slots: Range<usize>,
+        places: impl Iterator<Item = usize>,
         nulls: Option<NullBuffer>,
     ) -> ArrayRef {
-        let of_values = views.views();
-        let view = |place: usize| match strings {
-            StringValues::Plain { .. } => of_values[place],
-            StringValues::Codes { codes, .. } => of_values[codes.get(place)],
-        };
-        let gathered: Vec<u128> = match &self.runs {
-            None => slots.map(view).collect(),
-            Some(runs) => {
-                let lengths = runs.overlapping(&slots).zip(runs.lengths(slots));
-                lengths.flat_map(|(run, length)| std::iter::repeat_n(view(run), length)).collect()
+        let count = places.size_hint().0;
+        match strings {
+            StringValues::Plain { strings, .. } => {
+                let view = |place| make_view(strings.get(place), 0, strings.offsets()[place] as u32);
+                let mut views = spare::take(count);
+                views.extend(places.map(view));
+                let buffers = vec![strings.buffer().clone()];
+                match self.ty {
+                    SqlType::Bytea => views_array::<BinaryViewType>(views, buffers, nulls),
+                    _ => views_array::<StringViewType>(views, buffers, nulls),
+                }
             }
-        };
-        // SAFETY: every view is one of the array's, whose buffers these are.
-        let array = unsafe {
-            GenericByteViewArray::<V>::new_unchecked(gathered.into(), views.data_buffers().to_vec(), nulls)
-        };
-        Arc::new(array)
+            StringValues::Codes { codes, dictionary } => {
+                let add = |all: &[u128], views: &mut Vec<u128>| {
+                    each_codes!(codes, codes => {
+                        views.extend(places.map(|place| all[codes[place].number() as usize]));
+                    });
+                };
+                self.dictionary_views(dictionary, count, add, nulls)
+            }
+        }
     }
+
+    /// As many views as `add` adds of all of a dictionary's.
+    fn dictionary_views(
+        &self,
+        dictionary: &StringDictionary,
+        count: usize,
+        add: impl FnOnce(&[u128], &mut Vec<u128>),
+        nulls: Option<NullBuffer>,
+    ) -> ArrayRef {
+        fn of<V: ByteViewType>(
+            all: &GenericByteViewArray<V>,
+            count: usize,
+            add: impl FnOnce(&[u128], &mut Vec<u128>),
+            nulls: Option<NullBuffer>,
+        ) -> ArrayRef {
+            let mut views = spare::take(count);
+            add(all.views(), &mut views);
+            views_array::<V>(views, all.data_buffers().to_vec(), nulls)
+        }
+        match self.ty {
+            SqlType::Bytea => of(dictionary.views().as_byte_view::<BinaryViewType>(), count, add, nulls),
+            _ => of(dictionary.views().as_byte_view::<StringViewType>(), count, add, nulls),
+        }
+    }
+}
+
+/// Adds what the codes of a range of slots stand for.
+fn add_coded(codes: &Codes, slots: Range<usize>, all: &[u128], out: &mut Vec<u128>) {
+    match codes {
+        Codes::One(codes) => {
+            // So that no code has to be compared with how many there are.
+            let mut table = [0; 256];
+            table[..all.len()].copy_from_slice(all);
+            out.extend(codes[slots].iter().map(|code| table[usize::from(*code)]));
+        }
+        codes => each_codes!(codes, codes => {
+            out.extend(codes[slots].iter().map(|code| all[code.number() as usize]));
+        }),
+    }
+}
+
+/// Views of strings that lie in some buffers.
+fn views_array<V: ByteViewType>(
+    views: Vec<u128>,
+    buffers: Vec<Buffer>,
+    nulls: Option<NullBuffer>,
+) -> ArrayRef {
+    // SAFETY: every view is of one of the buffers: callers made them of these. Texts are UTF-8 on every way in.
+    Arc::new(unsafe { GenericByteViewArray::<V>::new_unchecked(lent(views), buffers, nulls) })
+}
+
+/// Whether Arrow has values of the type in 16 bytes that we have in fewer.
+fn is_widened<T: Word>(ty: SqlType) -> bool {
+    matches!(ty, SqlType::Numeric { .. }) && T::BYTES < 16
+}
+
+/// Words whose memory is used again when the last who has them lets go.
+fn lent<T: Spare + ArrowNativeType>(words: Vec<T>) -> ScalarBuffer<T> {
+    let length = words.len();
+    ScalarBuffer::new(spare::into_buffer(words), 0, length)
 }
 
 fn dictionary_array(codes: Codes, nulls: Option<NullBuffer>, values: ArrayRef) -> ArrayRef {

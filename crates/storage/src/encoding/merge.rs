@@ -705,6 +705,16 @@ impl Merge {
         &self.dictionary
     }
 
+    /// Gives up what [`Merge::delta`] needs.
+    pub fn forget_delta(&mut self) {
+        (self.leaves, self.delta) = (Vec::new(), Vec::new());
+    }
+
+    /// Whether a block of main has codes for the dictionary that was merged.
+    pub fn concerns(&self, column: &EncodedColumn) -> bool {
+        column.codes().is_some_and(|(_, dictionary)| self.old.as_ref().is_some_and(|old| old.is(&dictionary)))
+    }
+
     fn width(&self) -> CodeWidth {
         CodeWidth::for_highest(self.dictionary.len().saturating_sub(1) as u64)
     }

@@ -22,10 +22,9 @@
 //! codes; these come from [`merge`], which is seed 002's: a dictionary for new blocks, merged with the one that the
 //! column has, and codes for the new one. Encoded columns are immutable, and are read
 //! - by slot ([`EncodedColumn::cell`]),
-//! - by range of slots, as words or as Arrow ([`EncodedColumn::decode_words`], [`EncodedColumn::to_array`]),
+//! - by range of slots, as words or as Arrow ([`EncodedColumn::decode_words`], [`EncodedColumn::to_array`]), or some slots
+//!   of it ([`EncodedColumn::take`]),
 //! - by [`Condition`], judged on the encoded form ([`EncodedColumn::select`]).
-//!
-//! Nothing in blocks calls this yet.
 
 mod choose;
 mod codes;
@@ -35,12 +34,13 @@ mod export;
 pub mod merge;
 mod runs;
 mod strings;
+pub(crate) mod widen;
 mod word;
 
 #[cfg(test)]
 mod tests;
 
-pub use choose::{Offer, Statistics, choose};
+pub use choose::{Distinct, Offer, Statistics, choose};
 pub use codes::{Code, CodeWidth, Codes};
 pub use condition::{CodeSet, Condition};
 pub use dictionary::{Dictionary, MOST_VALUES, StringDictionary, WordDictionary};
@@ -50,13 +50,19 @@ pub use runs::RunEnds;
 pub use strings::{MOST_STRING_BYTES, Strings};
 pub use word::{Order, Word};
 
+use crate::spare::Spare;
 use arrow_array::ArrayRef;
-use arrow_buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use condition::{select_offsets, select_words};
 use firn_base::sync::{Arc, OnceLock};
 use firn_base::types::Width;
 use firn_base::{Cell, SqlType};
+use std::borrow::Cow;
+use std::fmt;
 use std::ops::Range;
+
+/// So many runs further the next slot's run is looked for one by one.
+const MOST_STEPS: usize = 8;
 
 /// The most slots of a block.
 const MOST_SLOTS: usize = 1 << firn_base::ids::SLOT_BITS;
@@ -201,7 +207,7 @@ pub trait ColumnWord: Word {
 }
 
 /// What the module alone knows of them.
-trait Sealed: ColumnWord {
+trait Sealed: ColumnWord + Spare {
     fn of(values: &Values) -> Option<&Words<Self>>;
     fn into_values(words: Words<Self>) -> Values;
 }
@@ -253,22 +259,60 @@ impl<T: Word> Words<T> {
         }
     }
 
-    /// Appends a range of them. The places of NULLs hold anything.
-    fn decode(&self, range: Range<usize>, out: &mut Vec<T>) {
+    /// Appends a range of them, each as `of` has it. The places of NULLs hold anything.
+    #[inline]
+    fn decode<U>(&self, range: Range<usize>, out: &mut Vec<U>, of: impl Fn(T) -> U) {
         match self {
-            Words::Plain(words) => out.extend_from_slice(&words[range]),
+            Words::Plain(words) => out.extend(words[range].iter().map(|word| of(*word))),
             Words::Offsets { base, offsets } => codes::each_codes!(offsets, offsets => {
-                out.extend(offsets[range].iter().map(|offset| base.plus(offset.number())));
+                out.extend(offsets[range].iter().map(|offset| of(base.plus(offset.number()))));
             }),
             Words::Codes { codes, dictionary } => {
                 let (ordinals, order) = (&dictionary.ordinals[..], dictionary.order());
                 codes::each_codes!(codes, codes => match order {
                     Order::Signed | Order::Foreign => {
-                        out.extend(codes[range].iter().map(|code| ordinals[code.number() as usize]));
+                        out.extend(codes[range].iter().map(|code| of(ordinals[code.number() as usize])));
                     }
-                    order => out.extend(codes[range].iter().map(|code| ordinals[code.number() as usize].word(order))),
+                    order => {
+                        let word = |code: usize| of(ordinals[code].word(order));
+                        out.extend(codes[range].iter().map(|code| word(code.number() as usize)));
+                    }
                 });
             }
+        }
+    }
+
+    /// Appends a range of them, in 16 bytes.
+    fn decode_wide(&self, range: Range<usize>, out: &mut Vec<i128>) {
+        let narrow = |word: T| word.to_i128() as i64;
+        match self {
+            Words::Plain(words) => widen::widen(&words[range], narrow, out),
+            Words::Offsets { base, offsets } => codes::each_codes!(offsets, offsets => {
+                let base = *base;
+                widen::widen(&offsets[range], move |offset| narrow(base.plus(offset.number())), out);
+            }),
+            Words::Codes { codes: Codes::One(codes), dictionary } => {
+                let mut table = [0; 256];
+                for (wide, code) in table.iter_mut().zip(0..dictionary.ordinals.len()) {
+                    *wide = dictionary.word(code).to_i128();
+                }
+                out.extend(codes[range].iter().map(|code| table[usize::from(*code)]));
+            }
+            Words::Codes { .. } => self.decode(range, out, T::to_i128),
+        }
+    }
+
+    /// Some of them.
+    fn take(&self, places: &[u32]) -> Vec<T> {
+        let places = places.iter().map(|place| *place as usize);
+        match self {
+            Words::Plain(words) => places.map(|place| words[place]).collect(),
+            Words::Offsets { base, offsets } => codes::each_codes!(offsets, offsets => {
+                places.map(|place| base.plus(offsets[place].number())).collect()
+            }),
+            Words::Codes { codes, dictionary } => codes::each_codes!(codes, codes => {
+                places.map(|place| dictionary.word(codes[place].number() as usize)).collect()
+            }),
         }
     }
 
@@ -441,6 +485,24 @@ impl EncodedColumn {
         }
     }
 
+    /// The places of the values of some slots, which ascend.
+    fn places<'s>(&self, slots: &'s [u32]) -> Cow<'s, [u32]> {
+        let Some(runs) = &self.runs else { return slots.into() };
+        let ends = runs.ends();
+        let Some(first) = slots.first() else { return Cow::Borrowed(&[]) };
+        let mut run = runs.find(*first as usize);
+        let mut place = |slot: u32| {
+            // Mostly in the same run, or in one of the next few.
+            let mut steps = 0;
+            while ends[run] as u32 <= slot {
+                steps += 1;
+                run = if steps > MOST_STEPS { runs.find(slot as usize) } else { run + 1 };
+            }
+            run as u32
+        };
+        slots.iter().map(|slot| place(*slot)).collect()
+    }
+
     /// The value of a slot.
     #[inline]
     pub fn cell(&self, slot: usize) -> Cell<'_> {
@@ -470,9 +532,19 @@ impl EncodedColumn {
     #[expect(private_bounds, reason = "as above")]
     pub fn decode_words<T: Sealed>(&self, slots: Range<usize>, out: &mut Vec<T>) {
         let words = T::of(&self.values).expect("words of the column's width");
-        let Some(runs) = &self.runs else { return words.decode(slots, out) };
+        self.decode(slots, out, |places, out| words.decode(places, out, |word| word));
+    }
+
+    /// Appends what `decode` makes of the values of a range of slots.
+    fn decode<U: Copy + Default>(
+        &self,
+        slots: Range<usize>,
+        out: &mut Vec<U>,
+        decode: impl Fn(Range<usize>, &mut Vec<U>),
+    ) {
+        let Some(runs) = &self.runs else { return decode(slots, out) };
         let mut values = Vec::new();
-        words.decode(runs.overlapping(&slots), &mut values);
+        decode(runs.overlapping(&slots), &mut values);
         runs.repeat(&values, slots, out);
     }
 
@@ -487,6 +559,15 @@ impl EncodedColumn {
                     out.extend(std::iter::repeat_n(strings.get(run), length));
                 }
             }
+        }
+    }
+
+    /// All bytes of the column's strings: those of its dictionary if it has one. `None` if it has no strings.
+    pub fn string_bytes(&self) -> Option<&Buffer> {
+        match &self.values {
+            Values::Strings(StringValues::Plain { strings, .. }) => Some(strings.buffer()),
+            Values::Strings(StringValues::Codes { dictionary, .. }) => Some(dictionary.strings.buffer()),
+            _ => None,
         }
     }
 
@@ -621,6 +702,19 @@ impl EncodedColumn {
             }
         }
         assert!(self.nulls.as_ref().is_none_or(|nulls| nulls.len() == places && nulls.null_count() > 0));
+    }
+}
+
+impl fmt::Display for Encoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (self.runs, self.values) {
+            (false, Kept::Plain) => "plain",
+            (false, Kept::Offsets) => "offsets",
+            (false, Kept::Codes) => "codes",
+            (true, Kept::Plain) => "runs",
+            (true, Kept::Offsets) => "runs of offsets",
+            (true, Kept::Codes) => "runs of codes",
+        })
     }
 }
 

@@ -85,6 +85,11 @@ impl Strings {
         &self.bytes
     }
 
+    /// The memory that their bytes lie in.
+    pub(super) fn buffer(&self) -> &Buffer {
+        &self.bytes
+    }
+
     /// As an Arrow array of the type's kind, which shares their memory. Texts are looked through for what is
     /// no UTF-8.
     pub(super) fn to_array(&self, ty: SqlType, nulls: Option<NullBuffer>) -> ArrayRef {

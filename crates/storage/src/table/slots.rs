@@ -87,10 +87,35 @@ impl Table {
         self.blocks.grow(known, || Block::new(self.id, number, self.layout.clone(), self.budget.clone()));
     }
 
-    /// Gives a slot out again from now on.
+    /// Gives a slot out again from now on; one of a compact block not before all others of it.
     pub(crate) fn free_slot(&self, row: RowId) {
-        debug_assert!(!self.block(row).is_present(row.slot()));
-        self.give_back([row]);
+        let block = self.block(row);
+        debug_assert!(!block.is_present(row.slot()));
+        match block.compact() {
+            Some(compact) => compact.count_dead(),
+            None => self.give_back([row]),
+        }
+    }
+
+    /// Has no slot of a block be given out any more if `change` says so, to which the block has so many rows as it had
+    /// when it was frozen. False, and `change` is not asked, if somebody has been given one that he has yet to fill.
+    pub(super) fn close(&self, block: &Block, rows: u32, change: impl FnOnce() -> bool) -> bool {
+        let _emptied = self.emptied.lock();
+        // Nobody takes a slot from the list as long as it is locked.
+        let mut free = self.free.lock();
+        let allocated = block.close();
+        let is_of_block = |row: &RowId| row.block() == block.number;
+        let is_free = rows == allocated
+            || free.iter().filter(|row| is_of_block(row)).count() == allocated.saturating_sub(rows) as usize;
+        if !is_free || !change() {
+            block.reopen(allocated);
+            return false;
+        }
+        if rows < allocated {
+            free.retain(|row| !is_of_block(row));
+            self.free_count.store(free.len(), Ordering::Relaxed);
+        }
+        true
     }
 
     /// Plans so many moves at most between blocks of which none is being written to. Each slot that is not filled
@@ -161,10 +186,7 @@ impl Table {
             self.give_back([to]);
             return Ok(());
         }
-        // First, so that it does not stand in its own way in unique indexes.
-        self.delete(write_set, snapshot, from, guard).inspect_err(|_| self.give_back([to]))?;
-        self.insert_into((self.block(to), to.slot()), write_set, snapshot, &cells, guard)?;
-        Ok(())
+        self.move_to((self.block(to), to.slot()), write_set, snapshot, from, &cells, guard)
     }
 
     /// Gives up the memory of those of these blocks that still hold no row, until it is needed again. Not of one of
@@ -196,7 +218,7 @@ impl Table {
     }
 
     /// The memory of all blocks that have none of their own: nothing but zeros.
-    fn nothing(&self) -> Arc<CountedMemory> {
+    pub(super) fn nothing(&self) -> Arc<CountedMemory> {
         let make = || CountedMemory::new(Memory::zeroed(self.layout.bytes), Held::Rows, &self.budget);
         self.nothing.get_or_init(|| Arc::new(make())).clone()
     }

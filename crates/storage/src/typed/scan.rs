@@ -11,7 +11,7 @@ use super::{Place, Projection};
 use crate::block::{Block, RawCell};
 use crate::copy::{self, LANES, Loads};
 use crate::layout::Unit;
-use crate::scan::{TableScan, Values};
+use crate::scan::{self, TableScan, Values};
 use crate::walk::Sink;
 use crate::{Guard, Table};
 use firn_base::sync::{Arc, AtomicU16, AtomicU32, AtomicU64};
@@ -28,6 +28,10 @@ pub trait Vectors: Row + Copy {
 
     #[doc(hidden)]
     fn slices<'v>(columns: &mut dyn Iterator<Item = &'v Values>) -> Self::Slices<'v>;
+
+    /// Calls `fold` with each row of slices.
+    #[doc(hidden)]
+    fn fold_slices<S>(slices: &Self::Slices<'_>, rows: usize, state: &mut S, fold: &impl Fn(&mut S, Self));
 
     /// Calls `fold` with what lies in the columns of some rows from the first one on.
     ///
@@ -110,6 +114,19 @@ macro_rules! vectors {
             #[inline]
             fn slices<'v>(columns: &mut dyn Iterator<Item = &'v Values>) -> Self::Slices<'v> {
                 ($($field::slice(columns.next().expect("one for every field")),)*)
+            }
+
+            #[inline]
+            fn fold_slices<S>(
+                slices: &Self::Slices<'_>,
+                rows: usize,
+                state: &mut S,
+                fold: &impl Fn(&mut S, Self),
+            ) {
+                let slices = ($(&slices.$at[..rows],)*);
+                for row in 0..rows {
+                    fold(state, ($(slices.$at[row],)*));
+                }
             }
 
             #[inline(always)]
@@ -209,6 +226,15 @@ impl<R: Vectors, S: Copy, F: Fn(&mut S, R)> Sink for Folding<'_, S, F, R> {
 
     #[inline]
     fn take(&mut self, from: u32, to: u32) {
+        if self.block.is_compact() {
+            // By parts of which the decoded values stay in a cache.
+            return (from..to).step_by(VECTOR_ROWS as usize).for_each(|first| {
+                let rows = (to - first).min(VECTOR_ROWS);
+                let columns = scan::decode(self.block, self.columns, first, first + rows);
+                let slices = R::slices(&mut columns.iter());
+                R::fold_slices(&slices, rows as usize, &mut self.state, self.fold);
+            });
+        }
         let first = Place { block: self.block, at: from as usize };
         fold(first, self.columns, (to - from) as usize, &mut self.state, self.fold);
     }

@@ -41,8 +41,8 @@ impl Block {
         let place = Place { block: self, at: slot.index() };
         loop {
             let head = self.head(slot, guard);
-            if head.is_some_and(|record| !visible(record.stamp(), snapshot)) {
-                return self.read_older_as(slot, snapshot, projection, guard);
+            if head.is_some_and(|record| !visible(record.stamp(), snapshot)) || self.is_compact() {
+                return self.read_slowly_as(slot, snapshot, projection, guard);
             }
             let present = self.is_present(slot);
             // SAFETY: the slot is checked, and the columns are this block's.
@@ -57,7 +57,7 @@ impl Block {
     }
 
     #[cold]
-    fn read_older_as<'g, R: Row>(
+    fn read_slowly_as<'g, R: Row>(
         &'g self,
         slot: Slot,
         snapshot: Snapshot,
@@ -323,7 +323,7 @@ impl Table {
             redo.insert(self.id(), id, cells.as_ref());
         }
         write_set.count_row(self.budget());
-        self.enter_row(id, cells.as_ref(), snapshot, guard)?;
+        self.enter_row(id, cells.as_ref(), None, snapshot, guard)?;
         Ok(id)
     }
 
@@ -404,6 +404,9 @@ impl Table {
         let layouts = projection.layouts(block);
         let place = Place { block, at: slot.index() };
         block.prepare_write();
+        if block.is_compact() {
+            return self.update(write_set, snapshot, row, projection.columns(), cells.as_ref(), guard);
+        }
         loop {
             let head = block.head(slot, guard);
             self.check_conflict(head, snapshot, RowLock::Update, guard)?;

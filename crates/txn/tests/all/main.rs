@@ -1,5 +1,6 @@
 //! Integration tests of the transaction engine: one binary.
 
+mod compacting;
 mod durability;
 mod durable;
 mod freezing;

@@ -4,6 +4,7 @@
 //! Each model says what must hold, and is run for `FIRN_MODEL_SECONDS` (a few if that is not set), each time
 //! another way. A run that fails prints its seed; `FIRN_MODEL_SEED` repeats it.
 
+mod compacting;
 mod freezing;
 mod histories;
 mod keys;

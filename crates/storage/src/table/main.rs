@@ -1,0 +1,307 @@
+//! Main: the compact blocks of a table, and how frozen blocks join them (seed 002; seed 001 §3.3).
+//!
+//! A frozen block that is full and has been left alone for long (any one, if it need not be long at all) is encoded,
+//! column by column. Which encoding a column of a block gets its own values decide, and what a dictionary would cost
+//! that it shares with the other blocks ([`choose`]). New values join that dictionary by a [merge](crate::encoding::merge), after which the codes of the blocks
+//! that are in main already may mean other values: then these get new ones, block by block.
+//!
+//! A merge costs as much as main is large, so it waits until what would join is worth it ([`SHARE`]): for every block that
+//! joins so many get new codes at most, however large the table becomes.
+//!
+//! Transactions go on meanwhile. What is encoded is memory that frozen blocks have handed out: who writes to such a
+//! block goes on in a copy, and that it has been written to is found when its columns shall take its place.
+//!
+//! A compact block of which most rows have been deleted, or moved since they were changed, is left by the others too, and
+//! its slots are used again.
+
+use super::Table;
+use super::slots::Move;
+use crate::Guard;
+use crate::block::Block;
+use crate::budget::{Counted, Held};
+use crate::compact::Joined;
+use crate::encoding::merge::{DeltaDictionary, Merge};
+use crate::encoding::{
+    Dictionary, Distinct, EncodedColumn, Encoding, Kept, Offer, Piece, Statistics, choose,
+};
+use crate::freeze::FrozenRows;
+use crate::state::BlockState;
+use firn_base::sync::{Arc, AtomicUsize, Mutex, Ordering};
+use firn_base::{BlockNumber, ColumnId, Slot, SqlType};
+use std::time::Duration;
+
+/// Blocks join main when there is at least one for so many that are there.
+const SHARE: usize = 8;
+
+/// Blocks that join at once at most, unless a share of main is more: their rows are in memory twice meanwhile.
+const MOST_AT_ONCE: usize = 256;
+
+/// A block is left when fewer than one in so many of its rows are there.
+const LEFT_BELOW: u32 = 2;
+
+/// What the compact blocks of a table share.
+#[derive(Default)]
+pub(super) struct Main {
+    columns: Mutex<Vec<MainColumn>>,
+    /// Bytes of the dictionaries.
+    bytes: AtomicUsize,
+}
+
+#[derive(Default)]
+struct MainColumn {
+    dictionary: Option<(Dictionary, Counted)>,
+    /// Different values in all blocks that have joined.
+    distinct: Option<Distinct>,
+    slots: u64,
+    string_bytes: u64,
+}
+
+impl Main {
+    /// The memory that dictionaries take.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// A block on its way into main.
+struct Joining<'t> {
+    block: &'t Block,
+    rows: FrozenRows,
+    /// Those that have been encoded.
+    columns: Vec<EncodedColumn>,
+}
+
+impl Table {
+    /// Has full blocks join main that have been frozen for so long, if they are worth a merge; how many. If they need not
+    /// have been for long, all that are frozen join at once. Not to be called under a guard, since it may take
+    /// seconds; ends early when it may not `go_on`.
+    pub fn compact(
+        self: &Arc<Self>,
+        frozen_for: Duration,
+        threads: usize,
+        go_on: &dyn Fn() -> bool,
+    ) -> usize {
+        let mut main = self.main.columns.lock();
+        let in_main: Vec<&Block> = self.compact_blocks().collect();
+        let at_once = frozen_for.is_zero();
+        let least = if at_once { 1 } else { self.layout.slots };
+        let due = || self.blocks.iter().filter(|block| block.may_be_encoded(frozen_for, least));
+        let count = due().count();
+        if count == 0 || !at_once && count * SHARE < in_main.len() {
+            return 0;
+        }
+        let join = |block| {
+            let columns = Vec::with_capacity(self.columns.len());
+            Some(Joining { block, rows: block.rows_to_encode(frozen_for, least)?, columns })
+        };
+        let mut joining: Vec<Joining<'_>> =
+            due().take(MOST_AT_ONCE.max(in_main.len() / SHARE)).filter_map(join).collect();
+        if joining.is_empty() {
+            return 0;
+        }
+        if in_main.is_empty() {
+            // Nobody needs what was there before.
+            main.clear();
+        }
+        main.resize_with(self.columns.len(), MainColumn::default);
+        let mut merges = Vec::new();
+        for (at, column) in main.iter_mut().enumerate() {
+            if !go_on() {
+                return 0;
+            }
+            let id = ColumnId(at as u16);
+            let merge = column.join(id, self.columns[at].ty, &mut joining, self, threads);
+            merges.extend(merge.map(|merge| (id, merge)));
+        }
+        // All at once: each time takes the heap new numbers.
+        for block in in_main.iter().take_while(|_| go_on()) {
+            give_codes(block, &merges);
+        }
+        let bytes =
+            |column: &MainColumn| column.dictionary.as_ref().map_or(0, |(_, counted)| counted.bytes());
+        self.main.bytes.store(main.iter().map(bytes).sum(), Ordering::Relaxed);
+        joining.into_iter().map(|joining| usize::from(self.let_join(joining))).sum()
+    }
+
+    /// Puts the encoded columns of a block in the place of its rows, unless somebody has written to it meanwhile.
+    fn let_join(self: &Arc<Self>, Joining { block, rows, columns }: Joining<'_>) -> bool {
+        let guard = crate::pin();
+        if columns.len() < self.columns.len() {
+            block.stays_frozen();
+            return false;
+        }
+        let mut joined = Joined::No;
+        let closed = self.close(block, rows.rows, || {
+            joined = block.become_compact(&rows.memory, columns.into(), &guard);
+            joined == Joined::Yes
+        });
+        match joined {
+            Joined::Yes => self.let_go_of_rows(block.number, rows, &guard),
+            Joined::NoRoom => block.stays_frozen(),
+            Joined::No => {}
+        }
+        closed
+    }
+
+    fn compact_blocks(&self) -> impl Iterator<Item = &Block> {
+        self.blocks.iter().filter(|block| block.life.state() == BlockState::Compact)
+    }
+
+    /// Gives up the memory of rows that have been encoded, once nobody can be reading them any more.
+    fn let_go_of_rows(self: &Arc<Self>, block: BlockNumber, rows: FrozenRows, guard: &Guard) {
+        // A table that is dropped meanwhile shall not be kept for this.
+        let table = Arc::downgrade(self);
+        guard.defer(move || {
+            if let Some(table) = table.upgrade() {
+                let block = table.blocks.get(block).expect("tables keep their blocks");
+                block.let_go_of_rows(&rows.memory, table.nothing());
+            }
+        });
+        guard.flush();
+    }
+
+    /// Plans so many moves at most out of compact blocks of which most rows have gone. Each slot that is not filled
+    /// afterwards has to be [given back](Table::give_back).
+    pub fn plan_leaving(&self, most: usize) -> Vec<Move> {
+        let mut moves = Vec::new();
+        for block in self.compact_blocks() {
+            let guard = crate::pin();
+            let Some(compact) = block.compact().filter(|compact| compact.left() > 0) else { continue };
+            let slots = compact.slots();
+            if compact.left() * LEFT_BELOW >= slots {
+                continue;
+            }
+            for slot in (0..slots).map(Slot).filter(|slot| block.is_present(*slot)) {
+                if moves.len() == most {
+                    return moves;
+                }
+                // Without memory they stay.
+                let Ok((to, to_slot)) = self.allocate_slot() else { return moves };
+                moves.push((block.row(slot), to.row(to_slot)));
+            }
+            drop(guard);
+        }
+        moves
+    }
+
+    /// Gives up the memory of compact blocks of which no row is left, until it is needed again. Of how many.
+    pub fn give_up_left(&self) -> usize {
+        let is_left = |block: &&Block| {
+            let _guard = crate::pin();
+            block.is_left()
+        };
+        let left: Vec<&Block> = self.compact_blocks().filter(is_left).collect();
+        if left.is_empty() {
+            return 0;
+        }
+        let guard = crate::pin();
+        let mut emptied = self.emptied.lock();
+        // One that is still to be filled is left when another is.
+        let filling = self.filling.load(Ordering::Acquire);
+        let left = left.into_iter().filter(|block| block.number.0 != filling);
+        let gone = left.filter(|block| block.give_up_compact(self.nothing(), &guard));
+        let before = emptied.len();
+        emptied.extend(gone.map(|block| block.number));
+        emptied.len() - before
+    }
+}
+
+impl MainColumn {
+    /// Encodes a column of all blocks that join. One that cannot be encoded does not get one. If blocks of main have to get
+    /// other codes, what gives these.
+    fn join(
+        &mut self,
+        id: ColumnId,
+        ty: SqlType,
+        joining: &mut [Joining<'_>],
+        table: &Table,
+        threads: usize,
+    ) -> Option<Merge> {
+        let sources: Vec<_> = joining.iter().map(|joining| joining.rows.source(joining.block, id)).collect();
+        let pieces: Vec<Piece<'_>> = sources.iter().map(|source| source.piece()).collect();
+        let statistics: Vec<Statistics> = pieces.iter().map(|piece| Statistics::gather(ty, *piece)).collect();
+        let offer = self.offer(ty, &statistics);
+        let mut encodings: Vec<Encoding> =
+            statistics.iter().map(|statistics| choose(statistics, Some(&offer))).collect();
+        let coded: Vec<usize> = (0..pieces.len()).filter(|at| encodings[*at].values == Kept::Codes).collect();
+        let mut codes = Vec::new();
+        let mut changed = None;
+        if !coded.is_empty() {
+            let delta: Vec<Piece<'_>> = coded.iter().map(|at| pieces[*at]).collect();
+            let before = self.dictionary.as_ref().map(|(dictionary, _)| dictionary.clone());
+            let merged = DeltaDictionary::build(ty, &delta, threads)
+                .and_then(|delta| delta.merge(before.as_ref(), threads));
+            match merged {
+                Ok(mut merge) => {
+                    let all = coded.iter().enumerate();
+                    codes.extend(all.map(|(number, at)| merge.delta(number, encodings[*at].runs)));
+                    merge.forget_delta();
+                    let dictionary = merge.dictionary().clone();
+                    if before.is_none_or(|before| !before.is(&dictionary)) {
+                        let counted = Counted::new(Held::Rows, dictionary.bytes(), table.budget_handle());
+                        self.dictionary = Some((dictionary, counted));
+                        changed = Some(merge);
+                    }
+                }
+                Err(_too_large) => {
+                    for at in &coded {
+                        encodings[*at] = choose(&statistics[*at], None);
+                    }
+                }
+            }
+        }
+        let mut codes = codes.into_iter();
+        let encoded: Vec<Option<EncodedColumn>> = encodings
+            .iter()
+            .zip(&pieces)
+            .map(|(encoding, piece)| match encoding.values {
+                Kept::Codes => codes.next(),
+                _ => EncodedColumn::encode(ty, *piece, *encoding),
+            })
+            .collect();
+        drop(pieces);
+        drop(sources);
+        for (joining, encoded) in joining.iter_mut().zip(encoded) {
+            // Of a block that misses a column before this one nothing comes any more.
+            if joining.columns.len() == id.index() {
+                joining.columns.extend(encoded);
+            }
+        }
+        changed
+    }
+
+    /// The dictionary that blocks with these statistics would share with those of before.
+    fn offer(&mut self, ty: SqlType, statistics: &[Statistics]) -> Offer {
+        for block in statistics {
+            self.slots += block.slots as u64;
+            self.string_bytes += block.string_bytes.0 as u64;
+            match &mut self.distinct {
+                Some(distinct) => distinct.join(&block.distinct),
+                none => *none = Some(block.distinct.clone()),
+            }
+        }
+        let distinct = self.distinct.as_ref().expect("some block joins");
+        Offer::estimated(ty, distinct, self.slots, self.string_bytes)
+    }
+}
+
+/// Gives a block of main codes for other dictionaries. Columns with codes for older ones go on with what they have, and so
+/// does a block whose heap has no numbers left for the strings of others.
+fn give_codes(block: &Block, merges: &[(ColumnId, Merge)]) {
+    let columns = || -> Option<Vec<EncodedColumn>> {
+        let _guard = crate::pin();
+        Some(block.compact()?.columns().to_vec())
+    };
+    let Some(mut columns) = columns() else { return };
+    let mut changed = false;
+    for (id, merge) in merges {
+        let column = &mut columns[id.index()];
+        if merge.concerns(column) {
+            *column = merge.main(column);
+            changed = true;
+        }
+    }
+    if changed {
+        let _given = block.replace_columns(columns.into(), &crate::pin());
+    }
+}

@@ -1,0 +1,51 @@
+//! The merger: has frozen blocks that stay cold join main, and keeps main dense.
+//!
+//! It has a thread to itself, since a merge of large dictionaries takes seconds, for which the collector cannot wait.
+//! What it does to the blocks of a table storage knows ([`Table::compact`]); here is said when. Rows leave compact blocks of
+//! which most are gone as the freezer moves rows: in small transactions, while nobody is in the middle of something.
+
+use crate::engine::Engine;
+use crate::freezer::{MOVED, may_move, move_some};
+use crate::times::Times;
+use firn_base::sync::{Arc, Mutex};
+use firn_storage::Table;
+use std::time::Duration;
+
+/// See the module.
+#[derive(Default)]
+pub(crate) struct Merger(Mutex<Option<Times>>);
+
+impl Merger {
+    /// Does what there is to do with blocks that have been frozen for so long, or for as long as was said of their
+    /// table; whether there was anything.
+    pub fn work(&self, engine: &Arc<Engine>, compact_after: Option<Duration>) -> bool {
+        let mut times = self.0.lock();
+        let catalog = engine.catalog();
+        let times = match &mut *times {
+            Some(times) if times.are_of(&catalog) => times,
+            times => times.insert(Times::of(catalog, |settings| settings.compact_after)),
+        };
+        let work = |table: &Arc<Table>| {
+            let after = times.of_table(table.id(), compact_after);
+            let joined = after.map_or(0, |after| table.compact(after, 1, &|| !engine.is_closing()));
+            leave_sparse_blocks(engine, table, after.unwrap_or(Duration::MAX)) || joined > 0
+        };
+        engine.tables().iter().map(work).fold(false, |worked, works| worked | works)
+    }
+}
+
+/// Has rows leave compact blocks of which most are gone, and gives those up that are empty.
+fn leave_sparse_blocks(engine: &Arc<Engine>, table: &Arc<Table>, after: Duration) -> bool {
+    let nobody_minds = || may_move(engine, after);
+    let given_up = table.give_up_left();
+    if !nobody_minds() {
+        return given_up > 0;
+    }
+    let mut moves = table.plan_leaving(MOVED).into_iter();
+    let mut moved = false;
+    while moves.len() > 0 && nobody_minds() && move_some(engine, table, &mut moves).is_ok() {
+        moved = true;
+    }
+    table.give_back(moves.map(|(_, to)| to));
+    given_up > 0 || moved
+}

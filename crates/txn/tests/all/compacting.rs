@@ -1,0 +1,231 @@
+//! Compact blocks: whatever becomes of a block, transactions of any age see what a model says.
+
+use crate::support::{BALANCE, Bank, commit};
+use firn_base::Cell;
+use firn_base::random::Random;
+use firn_storage::BlockState;
+use firn_txn::{Engine, Progress, Transaction, pin};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Several blocks' worth.
+const ACCOUNTS: i32 = if cfg!(miri) { 1100 } else { 5000 };
+
+/// Has every block that can be frozen be frozen, and then encoded.
+fn compact(engine: &Arc<Engine>) {
+    compact_after(engine, Duration::ZERO);
+}
+
+fn compact_after(engine: &Arc<Engine>, after: Duration) {
+    for _ in 0..2 {
+        while engine.freeze(Duration::ZERO) != Progress::Done {
+            // Guards of other tests may be in the way.
+            pin().flush();
+            std::thread::yield_now();
+        }
+    }
+    engine.compact(after);
+}
+
+fn states(bank: &Bank) -> Vec<BlockState> {
+    bank.accounts.block_usage().map(|usage| usage.state).collect()
+}
+
+fn compact_blocks(bank: &Bank) -> usize {
+    states(bank).iter().filter(|state| **state == BlockState::Compact).count()
+}
+
+/// A bank with these accounts, of which many have the same balance, in compact blocks.
+fn compact_bank(accounts: i32) -> Bank {
+    let bank = Bank::open();
+    let mut tx = bank.engine.begin();
+    for key in 1..=accounts {
+        bank.insert(&mut tx, key, i64::from(key % 7) << 40).unwrap();
+    }
+    commit(tx);
+    while compact_blocks(&bank) < (accounts / 1024) as usize {
+        compact(&bank.engine);
+    }
+    bank
+}
+
+fn rows(model: &BTreeMap<i32, i64>) -> Vec<(i32, i64)> {
+    model.iter().map(|(key, balance)| (*key, *balance)).collect()
+}
+
+#[test]
+fn compact_blocks_are_smaller_and_show_the_same() {
+    let bank = Bank::open();
+    let mut tx = bank.engine.begin();
+    for key in 1..=ACCOUNTS {
+        bank.insert(&mut tx, key, i64::from(key % 7)).unwrap();
+    }
+    commit(tx);
+    let bytes = |bank: &Bank| bank.accounts.block_usage().map(|usage| usage.bytes).sum::<u64>();
+    let before = bytes(&bank);
+    let expected: Vec<(i32, i64)> = (1..=ACCOUNTS).map(|key| (key, i64::from(key % 7))).collect();
+    while compact_blocks(&bank) < (ACCOUNTS / 1024) as usize {
+        compact(&bank.engine);
+    }
+    assert_eq!(bank.scan(&bank.engine.begin_read_only()), expected);
+    assert!(bytes(&bank) < before, "{} bytes of {before}", bytes(&bank));
+}
+
+#[test]
+fn a_row_that_was_updated_is_known_by_its_old_id_to_its_transaction_until_that_is_taken_back() {
+    let bank = compact_bank(1024);
+    let mut tx = bank.engine.begin();
+    let guard = pin();
+    let row = bank.find(&tx, 8, &guard).unwrap();
+    let balance = |tx: &Transaction| {
+        let mut cells = [Cell::Null];
+        tx.read(&bank.accounts, row, &[BALANCE], &mut cells, &guard).then(|| cells[0].as_i64())
+    };
+    for balance_now in [1, 2] {
+        tx.update(&bank.accounts, row, &[BALANCE], &[Cell::i64(balance_now)], &guard).unwrap();
+        assert_eq!((balance(&tx), bank.balance(&tx, 8)), (Some(balance_now), Some(balance_now)));
+    }
+    let moved = tx.place_of(&bank.accounts, row);
+    assert!(moved != row && bank.find(&tx, 8, &guard) == Some(moved));
+    tx.rollback();
+
+    let mut tx = bank.engine.begin();
+    let statement = tx.begin_statement();
+    tx.update_as(&bank.typed.balance, row, &(Some(3),), &guard).unwrap();
+    assert_eq!(balance(&tx), Some(3));
+    tx.take_back(&statement);
+    assert_eq!((balance(&tx), tx.place_of(&bank.accounts, row)), (Some(1 << 40), row));
+    tx.update_as(&bank.typed.balance, row, &(Some(4),), &guard).unwrap();
+    tx.delete(&bank.accounts, row, &guard).unwrap();
+    assert_eq!((balance(&tx), bank.balance(&tx, 8)), (None, None));
+    commit(tx);
+    assert_eq!(bank.balance(&bank.engine.begin_read_only(), 8), None);
+}
+
+#[test]
+fn others_conflict_with_an_update_of_a_compact_row_as_with_any_other() {
+    let bank = compact_bank(1024);
+    let mut first = bank.engine.begin();
+    let mut second = bank.engine.begin();
+    bank.set_balance(&mut first, 5, 1).unwrap();
+    assert!(bank.set_balance(&mut second, 5, 2).unwrap_err().blocker().is_some());
+    second.rollback();
+    let reader = bank.engine.begin_read_only();
+    let mut late = bank.engine.begin();
+    commit(first);
+    assert_eq!(bank.balance(&reader, 5), Some(5 << 40));
+    assert!(bank.set_balance(&mut late, 5, 3).unwrap_err().is_retryable());
+    late.rollback();
+    assert_eq!(bank.balance(&bank.engine.begin_read_only(), 5), Some(1));
+    assert_eq!(bank.balance(&reader, 5), Some(5 << 40));
+}
+
+/// What has been seen must be what is seen.
+struct Reader {
+    tx: Transaction,
+    sees: Vec<(i32, i64)>,
+}
+
+#[test]
+fn transactions_of_any_age_see_what_a_model_says() {
+    let seed = std::env::var("FIRN_SEED").map_or(7, |seed| seed.parse().unwrap());
+    println!("FIRN_SEED={seed}");
+    let random = &mut Random::seeded(seed);
+    let bank = compact_bank(ACCOUNTS);
+    let mut model: BTreeMap<i32, i64> = (1..=ACCOUNTS).map(|key| (key, i64::from(key % 7) << 40)).collect();
+    let mut next_key = ACCOUNTS + 1;
+    let mut readers: Vec<Reader> = Vec::new();
+    let mut seen = [0; 5];
+    for round in 0..if cfg!(miri) { 6 } else { 150 } {
+        let mut tx = bank.engine.begin();
+        let mut changed = model.clone();
+        for _ in 0..random.uniform(1, if round % 10 == 0 { i64::from(ACCOUNTS) / 3 } else { 40 }) {
+            let statement = tx.begin_statement();
+            let mut after = changed.clone();
+            for _ in 0..random.uniform(1, 3) {
+                let from = random.uniform(1, i64::from(next_key)) as i32;
+                let Some((&key, _)) = after.range(from..).next() else { continue };
+                match random.uniform(0, 9) {
+                    0..4 => {
+                        let balance = random.uniform(0, 9) << 40;
+                        bank.set_balance(&mut tx, key, balance).unwrap();
+                        after.insert(key, balance);
+                    }
+                    4..8 => {
+                        bank.delete(&mut tx, key).unwrap();
+                        after.remove(&key);
+                    }
+                    8 => {
+                        bank.insert(&mut tx, next_key, 5 << 40).unwrap();
+                        after.insert(next_key, 5 << 40);
+                        next_key += 1;
+                    }
+                    _ => {
+                        bank.set_key(&mut tx, key, next_key).unwrap();
+                        let balance = after.remove(&key).unwrap();
+                        after.insert(next_key, balance);
+                        next_key += 1;
+                    }
+                }
+            }
+            if random.uniform(0, 4) == 0 { tx.take_back(&statement) } else { changed = after }
+        }
+        assert_eq!(bank.scan(&tx), rows(&changed), "its own changes, in round {round}");
+        if random.uniform(0, 4) == 0 {
+            tx.rollback();
+        } else {
+            commit(tx);
+            model = changed;
+        }
+        // Enough that most blocks stay full.
+        if model.len() < ACCOUNTS as usize {
+            let mut tx = bank.engine.begin();
+            while model.len() < ACCOUNTS as usize {
+                bank.insert(&mut tx, next_key, 6 << 40).unwrap();
+                model.insert(next_key, 6 << 40);
+                next_key += 1;
+            }
+            commit(tx);
+        }
+        if random.uniform(0, 5) == 0 {
+            let tx = bank.engine.begin_read_only();
+            readers.push(Reader { tx, sees: rows(&model) });
+        }
+        if readers.len() > 3 {
+            readers.remove(random.uniform(0, 3) as usize);
+        }
+        if random.uniform(0, 2) == 0 {
+            compact(&bank.engine);
+        }
+        for reader in &readers {
+            assert_eq!(bank.scan(&reader.tx), reader.sees, "round {round}");
+        }
+        assert_eq!(bank.scan(&bank.engine.begin_read_only()), rows(&model), "round {round}");
+        states(&bank).into_iter().for_each(|state| seen[state as usize] += 1);
+    }
+    assert!(seen[BlockState::Compact as usize] > 0 && seen[BlockState::Hot as usize] > 0, "{seen:?}");
+}
+
+#[test]
+fn blocks_that_are_left_by_most_rows_are_left_by_all_and_filled_again() {
+    let bank = compact_bank(4 * 1024);
+    let mut tx = bank.engine.begin();
+    (1..=4 * 1024).filter(|key| key % 4 != 0).for_each(|key| bank.delete(&mut tx, key).unwrap());
+    commit(tx);
+    // What is left fills one, but only a full one becomes compact.
+    while compact_blocks(&bank) > 1 {
+        compact_after(&bank.engine, Duration::from_nanos(1));
+    }
+    let expected: Vec<(i32, i64)> =
+        (1..=4 * 1024).filter(|key| key % 4 == 0).map(|key| (key, i64::from(key % 7) << 40)).collect();
+    assert_eq!(bank.scan(&bank.engine.begin_read_only()), expected);
+    let blocks = states(&bank).len();
+    let mut tx = bank.engine.begin();
+    for key in 5001..=8000 {
+        bank.insert(&mut tx, key, 1).unwrap();
+    }
+    commit(tx);
+    assert_eq!(states(&bank).len(), blocks, "rows come to blocks that were given up");
+    assert_eq!(bank.scan(&bank.engine.begin_read_only()).len(), 1024 + 3000);
+}

@@ -1,0 +1,196 @@
+//! Writing × freezing × encoding × reading: rows of compact blocks are deleted and inserted elsewhere, while blocks
+//! become compact, get other codes, and are left and filled again.
+
+use crate::schedule::explore;
+use crate::support::{BALANCE, Bank, NAME, commit};
+use crate::{committed, freezing_bank_with, join, statement, task};
+use firn_base::{Cell, Result};
+use firn_storage::BlockState;
+use firn_txn::{Isolation, Transaction, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// So many rows fill a block.
+const BLOCK: i32 = 64;
+
+/// How often a writer, and a reader, found a block compact.
+static WRITTEN: AtomicUsize = AtomicUsize::new(0);
+static READ: AtomicUsize = AtomicUsize::new(0);
+
+fn is_compact(bank: &Bank) -> bool {
+    bank.accounts.block_usage().any(|usage| usage.state == BlockState::Compact)
+}
+
+/// Blocks that are frozen, all of them or only full ones, become compact.
+fn freeze_and_compact(bank: &Bank, all: bool) {
+    bank.engine.freeze(Duration::ZERO);
+    bank.engine.compact(Duration::from_nanos(u64::from(!all)));
+}
+
+/// Sets two accounts to a balance, with names that go with it.
+fn set(bank: &Bank, tx: &mut Transaction, balance: i64) -> Result<()> {
+    let guard = pin();
+    for key in [1, 2] {
+        let row = bank.find(tx, key, &guard).expect("accounts stay");
+        let name = Bank::name(balance as i32);
+        tx.update(&bank.accounts, row, &[BALANCE, NAME], &[Cell::i64(balance), Cell::text(&name)], &guard)?;
+    }
+    Ok(())
+}
+
+/// The one balance of both accounts, with which their names go, and which all ways to read agree on.
+fn read(bank: &Bank, tx: &Transaction) -> i64 {
+    let guard = pin();
+    let mut all = Vec::new();
+    let scanned: i64 = {
+        use arrow_array::cast::AsArray;
+        use arrow_array::types::Int64Type;
+        let scan = bank.accounts.scan(tx.snapshot(), &[BALANCE], false);
+        std::iter::from_fn(|| scan.next_batch(&guard))
+            .map(|batch| batch.columns[0].as_primitive::<Int64Type>().values().iter().sum::<i64>())
+            .sum()
+    };
+    for key in [1, 2] {
+        let mut cells = [Cell::Null; 2];
+        let found =
+            tx.find(&bank.accounts, &bank.by_key, &bank.key(key), &[BALANCE, NAME], &mut cells, &guard);
+        assert!(found.is_some(), "accounts stay");
+        let balance = cells[0].as_i64();
+        assert_eq!(cells[1].str(), Bank::name(balance as i32), "half a row");
+        all.push(balance);
+    }
+    assert!(all[0] == all[1] && scanned == 2 * all[0], "{all:?}, {scanned}");
+    all[0]
+}
+
+fn compacts() {
+    let bank = freezing_bank_with((1..=BLOCK).map(|key| (key, 0)));
+    let mut tx = bank.engine.begin();
+    set(&bank, &mut tx, 0).unwrap();
+    commit(tx);
+    let freezer = task(&bank, |bank| (0..8).for_each(|_| freeze_and_compact(bank, true)));
+    let writer = task(&bank, |bank| {
+        for balance in 1..=3 {
+            WRITTEN.fetch_add(usize::from(is_compact(bank)), Ordering::Relaxed);
+            let mut tx = bank.engine.begin();
+            set(bank, &mut tx, balance).expect("nobody else writes");
+            // One is taken back.
+            if balance != 2 {
+                commit(tx);
+            }
+        }
+    });
+    let reader = task(&bank, |bank| {
+        let mut last = 0;
+        for _ in 0..3 {
+            READ.fetch_add(usize::from(is_compact(bank)), Ordering::Relaxed);
+            let tx = bank.engine.begin_read_only();
+            let balance = read(bank, &tx);
+            assert!(balance >= last && balance != 2, "{balance} after {last}");
+            assert_eq!(read(bank, &tx), balance, "a snapshot does not change");
+            last = balance;
+        }
+    });
+    join([writer, freezer, reader]);
+    freeze_and_compact(&bank, true);
+    assert_eq!(read(&bank, &bank.engine.begin_read_only()), 3);
+}
+
+#[test]
+fn a_row_of_a_block_that_becomes_compact_is_read_and_changed_as_any_other() {
+    explore(compacts);
+    // One run that is repeated may do without.
+    let repeated = std::env::var("FIRN_MODEL_SEED").is_ok();
+    let found = [&WRITTEN, &READ].map(|found| found.load(Ordering::Relaxed));
+    assert!(repeated || found.iter().all(|found| *found > 0), "{found:?}: nobody met a compact block");
+}
+
+/// How often a block was given up.
+static LEFT: AtomicUsize = AtomicUsize::new(0);
+
+/// Most rows go, so that the others are moved, while some of these are changed.
+fn leaves() {
+    let bank = freezing_bank_with((1..=BLOCK).map(|key| (key, 100)));
+    for _ in 0..4 {
+        freeze_and_compact(&bank, false);
+    }
+    let mut tx = bank.engine.begin();
+    (5..=BLOCK).for_each(|key| bank.delete(&mut tx, key).unwrap());
+    commit(tx);
+    let freezer = task(&bank, |bank| (0..8).for_each(|_| freeze_and_compact(bank, false)));
+    let writer = task(&bank, |bank| {
+        for isolation in [Isolation::Serializable, Isolation::ReadCommitted] {
+            committed(bank, isolation, |tx| {
+                for (key, by) in [(3, -1), (4, 1)] {
+                    statement(tx, |tx| {
+                        let balance = bank.balance(tx, key).expect("it stays, wherever it lies");
+                        bank.set_balance(tx, key, balance + by)
+                    })?;
+                }
+                Ok(())
+            });
+        }
+        committed(bank, Isolation::Serializable, |tx| statement(tx, |tx| bank.insert(tx, 100, 7).map(drop)));
+    });
+    let reader = task(&bank, |bank| {
+        for _ in 0..3 {
+            let tx = bank.engine.begin_read_only();
+            let rows = bank.scan(&tx);
+            let [threes, fours] =
+                [3, 4].map(|key| rows.iter().filter(|row| row.0 == key).collect::<Vec<_>>());
+            assert!(threes.len() == 1 && fours.len() == 1 && threes[0].1 + fours[0].1 == 200, "{rows:?}");
+            assert_eq!(bank.scan(&tx), rows, "a snapshot does not change");
+        }
+    });
+    join([freezer, writer, reader]);
+    let expected = [(1, 100), (2, 100), (3, 98), (4, 102), (100, 7)];
+    assert_eq!(bank.scan(&bank.engine.begin_read_only()), expected);
+    let compact = is_compact(&bank);
+    for _ in 0..8 {
+        freeze_and_compact(&bank, false);
+    }
+    LEFT.fetch_add(usize::from(compact && !is_compact(&bank)), Ordering::Relaxed);
+    assert_eq!(bank.scan(&bank.engine.begin_read_only()), expected);
+}
+
+#[test]
+fn rows_that_leave_a_compact_block_are_found_and_no_change_of_them_is_lost() {
+    explore(leaves);
+    let repeated = std::env::var("FIRN_MODEL_SEED").is_ok();
+    assert!(repeated || LEFT.load(Ordering::Relaxed) > 0, "no block was left");
+}
+
+/// All rows of the only block go, which is the one that is being filled, while others come.
+fn refills() {
+    let bank = freezing_bank_with((1..=BLOCK).map(|key| (key, 100)));
+    for _ in 0..4 {
+        freeze_and_compact(&bank, true);
+    }
+    let mut tx = bank.engine.begin();
+    (1..=BLOCK).for_each(|key| bank.delete(&mut tx, key).unwrap());
+    commit(tx);
+    let freezer = task(&bank, |bank| (0..6).for_each(|_| freeze_and_compact(bank, true)));
+    let writers = [100, 200].map(|first| {
+        task(&bank, move |bank| {
+            for key in first..first + 3 {
+                let mut tx = bank.engine.begin();
+                bank.insert(&mut tx, key, 7).unwrap();
+                commit(tx);
+                assert_eq!(bank.balance(&bank.engine.begin_read_only(), key), Some(7));
+            }
+        })
+    });
+    join([freezer]);
+    join(writers);
+    let expected: Vec<(i32, i64)> = [100, 101, 102, 200, 201, 202].map(|key| (key, 7)).into();
+    assert_eq!(bank.scan(&bank.engine.begin_read_only()), expected);
+    for _ in 0..4 {
+        freeze_and_compact(&bank, true);
+    }
+    assert_eq!(bank.scan(&bank.engine.begin_read_only()), expected);
+}
+
+#[test]
+fn rows_that_come_while_a_compact_block_is_given_up_stay() {
+    explore(refills);
+}
