@@ -11,10 +11,12 @@ pub mod schema;
 pub mod sql_client;
 
 pub mod ch;
+pub mod compact;
 pub mod freeze;
 pub mod merge;
 pub mod rows;
 pub mod tatp;
+pub mod temperature;
 pub mod tpcc;
 pub mod tpch;
 

@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use firn_base::sync::Ordering;
 use firn_bench::ch::mixed;
 use firn_bench::driver::{self, Live};
+use firn_bench::temperature::{Temperature, cool, row_bytes};
 use firn_bench::tpcc::input::Terminal;
 use firn_bench::tpcc::load::LoadProgress;
 use firn_bench::tpcc::{Scale, consistency, native};
 use firn_bench::{
-    ch, freeze, geometric_mean, median, merge, queries, rows, short_duration, tatp, tpcc, tpch,
+    ch, compact, freeze, geometric_mean, median, merge, queries, rows, short_duration, tatp, tpcc, tpch,
 };
-use firn_session::Database;
+use firn_session::{Config, Database};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Failure;
@@ -90,6 +91,12 @@ enum Workload {
         #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u16).range(2..))]
         blocks: u16,
     },
+    /// What reading and changing single rows costs in hot, frozen and compact blocks, and how large these are.
+    Compact {
+        /// Orders of ten lines each.
+        #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+        orders: u32,
+    },
     /// TPC-H's 22 queries.
     Tpch {
         /// Scale factor: gigabytes of raw data.
@@ -101,6 +108,12 @@ enum Workload {
         /// Directory for the database, which must be empty. In memory if left out.
         #[arg(long, value_name = "DIR", value_parser = empty_directory)]
         data: Option<PathBuf>,
+        /// Blocks in which the rows lie, as far as they are full: each in turn. As they come if left out.
+        #[arg(long, value_enum, value_delimiter = ',')]
+        blocks: Vec<Blocks>,
+        /// Numbers of queries, separated by commas. All if left out.
+        #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u8).range(1..=22))]
+        queries: Vec<u8>,
     },
     /// CH-benCHmark: TPC-C's transactions and 22 queries on the same rows, without and with the
     /// queries, transactions pinned to one core and queries to another.
@@ -114,6 +127,24 @@ enum Workload {
         #[arg(long)]
         without_queries: bool,
     },
+}
+
+/// States of blocks.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Blocks {
+    Hot,
+    Frozen,
+    Compact,
+}
+
+impl Blocks {
+    fn temperature(self) -> Temperature {
+        match self {
+            Blocks::Hot => Temperature::Hot,
+            Blocks::Frozen => Temperature::Frozen,
+            Blocks::Compact => Temperature::Compact,
+        }
+    }
 }
 
 /// What all transactional workloads take.
@@ -187,10 +218,13 @@ pub fn run(options: Options) -> Result<(), Failure> {
             runs: usize::from(runs),
         }),
         Workload::Freeze { blocks } => run_freeze(usize::from(blocks)),
+        Workload::Compact { orders } => run_compact(orders as i32),
         Workload::Tatp { subscribers, run, sql, queued } => {
             run_tatp(subscribers, &run, sql, usize::from(queued))
         }
-        Workload::Tpch { scale, runs, data } => run_tpch(scale, runs, data),
+        Workload::Tpch { scale, runs, data, blocks, queries } => {
+            run_tpch(scale, runs, data, &blocks, &queries)
+        }
         Workload::Ch { warehouses, run, without_queries } => run_ch(warehouses, &run, without_queries),
     }
 }
@@ -275,6 +309,27 @@ fn run_freeze(blocks: usize) -> Result<(), Failure> {
     Ok(())
 }
 
+fn run_compact(orders: i32) -> Result<(), Failure> {
+    println!("{orders} orders of 10 lines; one thread, without a log; 10,000 random orders are changed");
+    println!(
+        "{:<9}{:>11}{:>14}{:>14}{:>18}{:>18}",
+        "blocks", "bytes/row", "read ns", "by key ns", "100,000 updates", "by key"
+    );
+    for temperature in Temperature::ALL {
+        let costs = compact::run(temperature, orders).map_err(Failure::new)?;
+        let ms = |time: std::time::Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
+        println!(
+            "{temperature:<9}{:>11.1}{:>14.0}{:>14.0}{:>18}{:>18}",
+            costs.row_bytes,
+            costs.read,
+            costs.find,
+            ms(costs.update),
+            ms(costs.update_by_key)
+        );
+    }
+    Ok(())
+}
+
 fn run_merge(options: merge::Options) -> Result<(), Failure> {
     /// More than any cache holds.
     const MEASURED_BYTES: usize = 1 << 28;
@@ -301,40 +356,76 @@ fn run_merge(options: merge::Options) -> Result<(), Failure> {
     Ok(())
 }
 
-fn run_tpch(scale: f64, runs: u16, data: Option<PathBuf>) -> Result<(), Failure> {
-    let database = match data {
-        Some(directory) => Database::open(directory),
-        None => Database::memory(),
+fn run_tpch(
+    scale: f64,
+    runs: u16,
+    directory: Option<PathBuf>,
+    blocks: &[Blocks],
+    only: &[u8],
+) -> Result<(), Failure> {
+    let mut config = Config { directory, ..Config::default() };
+    if !blocks.is_empty() {
+        (config.freeze_after, config.compact_after) = (None, None);
     }
-    .map_err(Failure::data)?;
+    let database = Database::open_with(config).map_err(Failure::data)?;
     with_progress("loading", tpch::expected_rows(scale), |progress| {
         tpch::load(database.engine(), scale, loaders(), progress)
     })?;
     let mut connection = database.connect();
-    let bar = bar("queries", (queries::TPCH.len() * usize::from(runs)) as u64);
-    let mut medians = Vec::new();
-    let mut lines = Vec::new();
-    for (number, sql) in (1..).zip(queries::TPCH) {
-        let mut times = Vec::new();
-        let mut rows = 0;
-        for _ in 0..runs {
-            let start = Instant::now();
-            let batches =
-                connection.query(sql).map_err(|error| Failure::new(format!("query {number}: {error}")))?;
-            times.push(start.elapsed());
-            rows = batches.iter().map(|batch| batch.num_rows()).sum::<usize>();
-            bar.inc(1);
+    // Colder ones do not become warmer.
+    let mut temperatures: Vec<Option<Temperature>> = Temperature::ALL
+        .into_iter()
+        .filter(|one| blocks.iter().any(|of| of.temperature() == *one))
+        .map(Some)
+        .collect();
+    if temperatures.is_empty() {
+        temperatures.push(None);
+    }
+    let is_wanted = |(number, _): &(u8, &str)| only.is_empty() || only.contains(number);
+    let wanted: Vec<(u8, &str)> = (1..).zip(queries::TPCH).filter(is_wanted).collect();
+    let bar = bar("queries", (wanted.len() * usize::from(runs) * temperatures.len()) as u64);
+    let mut columns = Vec::new();
+    let mut rows = Vec::new();
+    for temperature in &temperatures {
+        if let Some(temperature) = temperature {
+            cool(database.engine(), *temperature);
         }
-        let time = median(&mut times);
-        medians.push(time.as_secs_f64());
-        lines.push(format!("{number:>5}{:>12}{rows:>10}", short_duration(time)));
+        let bytes = row_bytes(database.engine());
+        let mut medians = Vec::new();
+        rows.clear();
+        for (number, sql) in &wanted {
+            let mut times = Vec::new();
+            let mut count = 0;
+            for _ in 0..runs {
+                let start = Instant::now();
+                let batches = connection
+                    .query(sql)
+                    .map_err(|error| Failure::new(format!("query {number}: {error}")))?;
+                times.push(start.elapsed());
+                count = batches.iter().map(|batch| batch.num_rows()).sum::<usize>();
+                bar.inc(1);
+            }
+            medians.push(median(&mut times));
+            rows.push(count);
+        }
+        columns.push((bytes, medians));
     }
     bar.finish_and_clear();
-    println!("{:>5}{:>12}{:>10}", "query", "median", "rows");
-    lines.iter().for_each(|line| println!("{line}"));
-    let mean = Duration::from_secs_f64(geometric_mean(&medians));
-    let sum = Duration::from_secs_f64(medians.iter().sum());
-    println!("geometric mean {}, sum {}", short_duration(mean), short_duration(sum));
+    let title = |temperature: &Option<Temperature>| {
+        format!("{:>12}", temperature.map_or("median".to_owned(), |temperature| temperature.to_string()))
+    };
+    println!("query{}{:>10}", temperatures.iter().map(title).collect::<String>(), "rows");
+    for (at, rows) in rows.iter().enumerate() {
+        let times = columns.iter().map(|(_, medians)| format!("{:>12}", short_duration(medians[at])));
+        println!("{:>5}{}{rows:>10}", wanted[at].0, times.collect::<String>());
+    }
+    for (temperature, (bytes, medians)) in temperatures.iter().zip(&columns) {
+        let seconds: Vec<f64> = medians.iter().map(Duration::as_secs_f64).collect();
+        let mean = short_duration(Duration::from_secs_f64(geometric_mean(&seconds)));
+        let sum = short_duration(Duration::from_secs_f64(seconds.iter().sum()));
+        let of = temperature.map_or(String::new(), |temperature| format!("{temperature}: "));
+        println!("{of}geometric mean {mean}, sum {sum}, rows in {:.0} MB", *bytes as f64 / 1e6);
+    }
     Ok(())
 }
 

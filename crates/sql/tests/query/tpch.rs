@@ -1,4 +1,5 @@
-//! The analytical queries of TPC-H and CH-benCHmark, against DataFusion over the same rows in memory.
+//! The analytical queries of TPC-H and CH-benCHmark, against DataFusion over the same rows in memory: on hot rows, on
+//! frozen and on compact ones.
 
 use crate::database::Database;
 use datafusion::arrow::array::{Array, RecordBatch};
@@ -6,6 +7,7 @@ use datafusion::datasource::MemTable;
 use datafusion::prelude::SessionContext;
 use firn_base::sync::Arc;
 use firn_base::{Value, numeric};
+use firn_bench::temperature::{Temperature, cool};
 use firn_bench::tpcc::load::LoadProgress;
 use firn_bench::{ch, queries, tpcc, tpch};
 
@@ -81,8 +83,11 @@ fn the_22_answers_of_tpch_are_datafusions() {
     tpch::load(&database.engine, SCALE, 2, &LoadProgress::default()).unwrap();
     let tables = tpch::TABLES.iter().map(|table| (table.name, tpch::batches(table, SCALE, 1, 1).collect()));
     let oracle = oracle(tables.collect());
-    for (number, query) in queries::TPCH.iter().enumerate() {
-        compare(&database, &oracle, &format!("query {}", number + 1), query, query);
+    for temperature in Temperature::ALL {
+        cool(&database.engine, temperature);
+        for (number, query) in queries::TPCH.iter().enumerate() {
+            compare(&database, &oracle, &format!("query {} on {temperature} rows", number + 1), query, query);
+        }
     }
 }
 
@@ -96,11 +101,20 @@ fn the_22_answers_of_ch_are_datafusions() {
     let names: Vec<&str> = catalog.tables.values().map(|table| table.name.as_str()).collect();
     let all = |name: &&str| database.batches(&format!("SELECT * FROM {name}"), &[]).unwrap().1;
     let oracle = oracle(names.iter().map(|name| (*name, all(name))).collect());
-    for (number, query) in queries::CH.iter().enumerate() {
-        // DataFusion has no function of that name.
-        let theirs = query
-            .replace("mod(s_w_id * s_i_id, 10000)", "((s_w_id * s_i_id) % 10000)")
-            .replace("mod(s_i_id * s_w_id, 10000)", "((s_i_id * s_w_id) % 10000)");
-        compare(&database, &oracle, &format!("query {}", number + 1), query, &theirs);
+    for temperature in Temperature::ALL {
+        cool(&database.engine, temperature);
+        for (number, query) in queries::CH.iter().enumerate() {
+            // DataFusion has no function of that name.
+            let theirs = query
+                .replace("mod(s_w_id * s_i_id, 10000)", "((s_w_id * s_i_id) % 10000)")
+                .replace("mod(s_i_id * s_w_id, 10000)", "((s_i_id * s_w_id) % 10000)");
+            compare(
+                &database,
+                &oracle,
+                &format!("query {} on {temperature} rows", number + 1),
+                query,
+                &theirs,
+            );
+        }
     }
 }

@@ -1,0 +1,64 @@
+//! Databases of which all rows lie in blocks of one state.
+
+use firn_base::sync::Arc;
+use firn_storage::{BlockState, Table};
+use firn_txn::{Engine, pin};
+use std::fmt;
+use std::time::Duration;
+
+/// In what the rows lie.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Temperature {
+    /// In hot blocks, as they were inserted.
+    Hot,
+    /// In frozen ones.
+    Frozen,
+    /// In compact ones.
+    Compact,
+}
+
+impl fmt::Display for Temperature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.state().name())
+    }
+}
+
+impl Temperature {
+    /// All, the coldest last.
+    pub const ALL: [Temperature; 3] = [Temperature::Hot, Temperature::Frozen, Temperature::Compact];
+
+    fn state(self) -> BlockState {
+        match self {
+            Temperature::Hot => BlockState::Hot,
+            Temperature::Frozen => BlockState::Frozen,
+            Temperature::Compact => BlockState::Compact,
+        }
+    }
+}
+
+/// Has all rows come to lie in such blocks, unless they may stay in hot ones. Nobody may be writing, and blocks must not be
+/// colder.
+pub fn cool(engine: &Arc<Engine>, temperature: Temperature) {
+    let tables = tables(engine);
+    let is_cold = |table: &Arc<Table>| {
+        table.block_usage().all(|block| block.rows == 0 || block.state == temperature.state())
+    };
+    while temperature != Temperature::Hot && !tables.iter().all(is_cold) {
+        engine.freeze(Duration::ZERO);
+        // Blocks that have begun to cool wait until whoever still had a guard lets go.
+        pin().flush();
+        if temperature == Temperature::Compact {
+            engine.compact(Duration::ZERO);
+        }
+    }
+}
+
+/// Bytes of the rows and strings of all tables.
+pub fn row_bytes(engine: &Engine) -> u64 {
+    tables(engine).iter().map(|table| table.memory_bytes()).sum()
+}
+
+fn tables(engine: &Engine) -> Vec<Arc<Table>> {
+    let catalog = engine.catalog();
+    catalog.tables.values().filter_map(|table| engine.find_table(table.storage())).collect()
+}
