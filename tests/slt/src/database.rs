@@ -1,13 +1,17 @@
-//! The databases that scripts run on: FirnDB in this process, FirnDB reopened from its directory
+//! The databases that scripts run on: FirnDB in this process, FirnDB with frozen or compact blocks, FirnDB reopened from its directory
 //! again and again, and anything that speaks PostgreSQL's protocol.
 
 use crate::shown;
 use firn_base::{Error, TimeZoneSetting, text};
-use firn_session::{Connection, Outcome, TransactionStatus};
+use firn_session::native::pin;
+use firn_session::{Config, Connection, Outcome, Progress, TransactionStatus};
 use firn_wire::{Server, WireConfig};
 use postgres::{Client, NoTls, SimpleQueryMessage};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::rc::Rc;
+use std::time::Duration;
 
 /// What a statement yields.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -104,6 +108,68 @@ impl Database for Firn {
         let connection = self.connections.entry(connection.to_owned()).or_insert_with(|| database.connect());
         Firn::answer(connection, sql)
             .map_err(|error| Failure { code: error.state().as_str().to_owned(), text: error.to_string() })
+    }
+}
+
+/// What the blocks of a [`Cold`] database are to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Temperature {
+    /// Frozen
+    Frozen,
+    /// Compact
+    Compact,
+}
+
+/// FirnDB in this process, whose blocks are as cold as they can be after every statement.
+pub struct Cold {
+    firn: Firn,
+    temperature: Temperature,
+    found: Rc<Cell<u64>>,
+}
+
+/// A round of the freezer waits for others' guards; so often it is asked to go on, and so many rounds.
+const PATIENCE: usize = 200;
+const ROUNDS: usize = 3;
+
+impl Cold {
+    /// A database in memory; how many blocks were found to be that cold is added to `found`.
+    pub fn new(temperature: Temperature, found: Rc<Cell<u64>>) -> Result<Cold, Error> {
+        // The freezer's own thread would move rows of transactions that have just begun.
+        let config = Config { freeze_after: None, compact_after: None, ..Config::default() };
+        Ok(Cold { firn: Firn::new(firn_session::Database::open_with(config)?), temperature, found })
+    }
+}
+
+impl Database for Cold {
+    fn name(&self) -> &'static str {
+        "firn"
+    }
+
+    fn run(&mut self, connection: &str, sql: &str) -> Result<Answer, Failure> {
+        self.firn.run(connection, sql)
+    }
+
+    fn pause(&mut self) {
+        let database = self.firn.database.as_ref().expect("the database is open");
+        let engine = database.engine();
+        let mut rounds = 0;
+        for _ in 0..PATIENCE {
+            pin().flush();
+            rounds += usize::from(engine.freeze(Duration::ZERO) == Progress::Done);
+            if rounds == ROUNDS {
+                break;
+            }
+        }
+        let state = match self.temperature {
+            Temperature::Frozen => "frozen",
+            Temperature::Compact => {
+                engine.compact(Duration::ZERO);
+                "compact"
+            }
+        };
+        let sql = format!("SELECT count(*) FROM firn_blocks WHERE state = '{state}'");
+        let found = Firn::answer(&mut database.connect(), &sql).expect("that is always there");
+        self.found.set(self.found.get() + found.rows[0].parse::<u64>().expect("a number"));
     }
 }
 

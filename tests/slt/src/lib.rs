@@ -34,7 +34,7 @@
 
 pub mod database;
 
-pub use database::{Answer, Database, Failure, Firn, Postgres, Restarting};
+pub use database::{Answer, Cold, Database, Failure, Firn, Postgres, Restarting, Temperature};
 
 use std::fmt::Write;
 

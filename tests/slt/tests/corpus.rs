@@ -1,12 +1,14 @@
-//! Every file of the corpus, in process, over the wire, and reopened after every statement.
+//! Every file of the corpus, in process, over the wire, and frozen, encoded or reopened after every statement.
 //!
 //! With `FIRN_SLT_POSTGRES` set to a connection string the corpus also runs on that PostgreSQL,
 //! whose answers are the ones that the files are to hold. `FIRN_SLT_ONLY` picks files by a part of
 //! their name.
 
 use firn_session::Database as FirnDatabase;
-use firn_slt::{Database, Firn, Postgres, Restarting, parse, run};
+use firn_slt::{Cold, Database, Firn, Postgres, Restarting, Temperature, parse, run};
+use std::cell::Cell;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 fn cases() -> Vec<(String, String)> {
     // Asked now, because clones that share a target directory share this binary.
@@ -43,6 +45,23 @@ fn run_all(mut database: impl FnMut(&str) -> Box<dyn Database>) {
 #[test]
 fn every_case_holds_in_process() {
     run_all(|_| Box::new(Firn::new(FirnDatabase::memory().expect("memory needs nothing"))));
+}
+
+/// Runs every file on a database whose blocks become so cold after every statement.
+fn run_cold(temperature: Temperature) {
+    let found = Rc::new(Cell::new(0));
+    run_all(|_| Box::new(Cold::new(temperature, found.clone()).expect("memory needs nothing")));
+    assert!(found.get() > 0, "no block has become so cold");
+}
+
+#[test]
+fn every_case_holds_when_rows_are_frozen_after_every_statement() {
+    run_cold(Temperature::Frozen);
+}
+
+#[test]
+fn every_case_holds_when_rows_are_encoded_after_every_statement() {
+    run_cold(Temperature::Compact);
 }
 
 #[test]
