@@ -98,6 +98,73 @@ fn frozen_rows_leave_without_a_copy_and_stay_what_they_were() {
     });
 }
 
+/// Waits until all blocks of a table that have rows are compact.
+fn wait_until_compact(database: &Database, table: &str) {
+    let mut looking = database.connect();
+    let wanted = format!(
+        "SELECT count(*) FROM firn_blocks WHERE relname = '{table}' AND rows > 0 AND state <> 'compact'"
+    );
+    let until = Instant::now() + Duration::from_secs(60);
+    while one(&mut looking, &wanted) != Value::BigInt(0) {
+        assert!(Instant::now() < until, "{:?}", texts(&mut looking, "SELECT * FROM firn_blocks"));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn strings_made_of_symbols_are_read_as_others_are() {
+    let database = freezing();
+    let mut a = database.connect();
+    let settings = "WITH (compact_after = 0)";
+    a.execute(&format!("CREATE TABLE t (k integer PRIMARY KEY, s text, b bytea) {settings}")).unwrap();
+    // Some are short, some NULL, and most have parts in common.
+    let text = "CASE k % 10 WHEN 0 THEN NULL WHEN 1 THEN 'no. ' || k ELSE 'the packages of order ' || k || ' sleep furiously' END";
+    let rows = |from: i32, to: i32| {
+        format!(
+            "SELECT k, {text}, convert_to('bytes of order ' || k * 7, 'UTF8') FROM generate_series({from}, {to}) AS s(k)"
+        )
+    };
+    a.execute(&format!("INSERT INTO t {}", rows(1, 2000))).unwrap();
+    wait_until_compact(&database, "t");
+    let encodings = "SELECT array_to_string(encodings, ', ') FROM firn_blocks WHERE relname = 't'";
+    assert_eq!(texts(&mut a, encodings), ["offsets, symbols, symbols"]);
+
+    let all = "SELECT * FROM t ORDER BY k";
+    let expected = texts(&mut a, &rows(1, 2000));
+    assert_eq!(texts(&mut a, all), expected);
+    assert_eq!(
+        texts(&mut a, "SELECT k, s FROM t WHERE k IN (20, 21, 1234) ORDER BY k"),
+        ["20|NULL", "21|no. 21", "1234|the packages of order 1234 sleep furiously"]
+    );
+    // A scan that decodes few rows, then what looks at the strings themselves, then an index over them.
+    assert_eq!(texts(&mut a, "SELECT s FROM t WHERE k % 500 = 2 ORDER BY k").len(), 4);
+    let found = "SELECT k FROM t WHERE s = 'the packages of order 1234 sleep furiously'";
+    assert_eq!(texts(&mut a, found), ["1234"]);
+    assert_eq!(texts(&mut a, "SELECT count(*) FROM t WHERE s LIKE '%order 12%furiously'"), ["89"]);
+    a.execute("CREATE UNIQUE INDEX t_s ON t (s)").unwrap();
+    assert_eq!(texts(&mut a, found), ["1234"]);
+    let twice =
+        a.execute("INSERT INTO t VALUES (0, 'the packages of order 1234 sleep furiously')").unwrap_err();
+    assert_eq!(twice.state(), SqlState::UNIQUE_VIOLATION);
+
+    // An old snapshot, before which rows of the block are deleted and moved, sees what it saw.
+    let mut old = database.connect();
+    old.execute("BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ").unwrap();
+    assert_eq!(one(&mut old, "SELECT count(*) FROM t"), Value::BigInt(2000));
+    a.execute("DELETE FROM t WHERE k % 3 = 0").unwrap();
+    a.execute("UPDATE t SET s = s || '!' WHERE k % 3 = 1").unwrap();
+    assert_eq!(texts(&mut old, all), expected);
+    old.execute("COMMIT").unwrap();
+    let now = "SELECT count(*), count(s), sum(length(s)) FROM t";
+    let changed = format!(
+        "SELECT k, {text} || CASE k % 3 WHEN 1 THEN '!' ELSE '' END AS s FROM generate_series(1, 2000) AS s(k)"
+    );
+    let expected = texts(&mut a, &now.replace("FROM t", &format!("FROM ({changed}) AS t WHERE k % 3 > 0")));
+    assert_eq!(texts(&mut a, now), expected);
+    wait_until_compact(&database, "t");
+    assert_eq!(texts(&mut a, now), expected);
+}
+
 #[test]
 fn rows_of_compact_blocks_are_changed_as_others_are() {
     let database = freezing();
@@ -106,16 +173,7 @@ fn rows_of_compact_blocks_are_changed_as_others_are() {
     a.execute("CREATE TABLE child (k integer REFERENCES t)").unwrap();
     let fill = "INSERT INTO t SELECT k, k % 3, 'one of three strings: ' || k % 3 FROM generate_series(1, 300) AS s(k)";
     a.execute(fill).unwrap();
-    let wait_until_compact = || {
-        let mut looking = database.connect();
-        let wanted =
-            "SELECT count(*) FROM firn_blocks WHERE relname = 't' AND rows > 0 AND state <> 'compact'";
-        let until = Instant::now() + Duration::from_secs(60);
-        while one(&mut looking, wanted) != Value::BigInt(0) {
-            assert!(Instant::now() < until, "{:?}", texts(&mut looking, "SELECT * FROM firn_blocks"));
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    };
+    let wait_until_compact = || wait_until_compact(&database, "t");
     wait_until_compact();
     let encodings =
         "SELECT array_to_string(encodings, ', '), bytes < raw_bytes FROM firn_blocks WHERE relname = 't'";

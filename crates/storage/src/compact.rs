@@ -19,13 +19,14 @@
 //! What he then reads stays as long as his guard.
 //!
 //! Strings are given out as views, as those of other blocks: the block's heap has the buffers that the encoded strings lie
-//! in, so that who has a view need not know what it is of.
+//! in, so that who has a view need not know what it is of. Those that have to be decoded stay as long as the guard of who
+//! asked for them.
 
 use crate::Guard;
 use crate::block::{Block, RawCell};
 use crate::budget::{Counted, Held, MemoryBudget};
 use crate::encoding::EncodedColumn;
-use crate::heap::{INLINE_BYTES, inline_view, long_view};
+use crate::heap::{BUFFERS, INLINE_BYTES, inline_view, long_view, view_elsewhere};
 use crate::shared::CountedMemory;
 use crate::state::{BlockEvent, BlockState};
 use arrow_buffer::Buffer;
@@ -121,7 +122,7 @@ impl Compact {
     /// A value; NULL where there never was a row, as whoever is led there by what is out of date is about to find.
     #[inline]
     pub fn cell(&self, slot: usize, column: ColumnId) -> Cell<'_> {
-        if slot < self.rows.slots as usize { self.column(column).cell(slot) } else { Cell::Null }
+        if slot < self.rows.slots as usize { self.column(column).cell(slot, keep) } else { Cell::Null }
     }
 
     /// A value, as it would lie in a block that is not compact.
@@ -141,24 +142,52 @@ impl Compact {
         if string.len() <= INLINE_BYTES {
             return inline_view(string);
         }
-        let all = strings(self.column(column)).as_ptr().addr();
-        long_view(string, self.buffers[column.index()], (string.as_ptr().addr() - all) as u32)
+        match self.column(column).string_bytes() {
+            Some(all) => {
+                let offset = string.as_ptr().addr() - all.as_ptr().addr();
+                long_view(string, self.buffers[column.index()], offset as u32)
+            }
+            None => view_elsewhere(string),
+        }
     }
 
-    /// Appends the views of the strings of a range of slots.
-    pub fn views(&self, from: usize, to: usize, column: ColumnId, out: &mut Vec<u128>) {
-        let mut all = Vec::with_capacity(to - from);
-        self.column(column).decode_strings(from..to, &mut all);
-        let view = |string: &[u8]| {
-            let [low, high] = self.view(column, string);
-            u128::from(low) | u128::from(high) << 64
-        };
-        out.extend(all.into_iter().map(view));
+    /// Appends the views of the strings of a range of slots; those that have to be decoded are put into `decoded`, which
+    /// the views name as if it came after all buffers that a heap may have.
+    pub fn views(
+        &self,
+        from: usize,
+        to: usize,
+        column: ColumnId,
+        out: &mut Vec<u128>,
+        decoded: &mut Vec<u8>,
+    ) {
+        let encoded = self.column(column);
+        let lie_there = encoded.string_bytes().is_some();
+        encoded.each_string(from..to, |string, times| {
+            let [low, high] =
+                if lie_there { self.view(column, string) } else { put_decoded(string, decoded) };
+            out.extend(std::iter::repeat_n(u128::from(low) | u128::from(high) << 64, times));
+        });
     }
 }
 
-fn strings(column: &EncodedColumn) -> &Buffer {
-    column.string_bytes().expect("a column of strings")
+/// The view of a string that has been decoded, and is put where others of its batch are.
+pub(crate) fn put_decoded(string: &[u8], decoded: &mut Vec<u8>) -> [u64; 2] {
+    if string.len() <= INLINE_BYTES {
+        return inline_view(string);
+    }
+    let offset = u32::try_from(decoded.len()).expect("a block has fewer");
+    decoded.extend_from_slice(string);
+    long_view(string, BUFFERS as u32, offset)
+}
+
+/// Keeps what was decoded of a compact block as long as the guard that the caller holds ([`Block::compact`]), and says
+/// where.
+fn keep<'g>(decoded: Vec<u8>) -> &'g [u8] {
+    // SAFETY: the bytes do not move with the vector, which nobody changes. It is dropped once every guard of now has gone.
+    let bytes = unsafe { std::slice::from_raw_parts(decoded.as_ptr(), decoded.len()) };
+    crate::pin().defer(move || drop(decoded));
+    bytes
 }
 
 /// Whether a block has become compact.

@@ -12,7 +12,12 @@
 //! What updates leave behind is garbage until the block is frozen: then what is left may be [gathered](Gathering)
 //! in one buffer, and the others *leave*: they go once every guard of that time has gone, since who has loaded
 //! a view by then may follow it still. Until then no other buffer gets their numbers. The heap of a compact block has
-//! none but buffers of encoded columns, which it [adopts](Heap::adopt), so that their strings have views like others.
+//! none but buffers of encoded columns, which it [adopts](Heap::adopt), so that their strings have views like others. A
+//! string that had to be decoded lies in none: its view, which nobody keeps longer than a guard, has the address itself.
+//!
+//! ```text
+//! word 0: length (32 bits) | first 4 bytes        word 1: address | 1 (63 bits and 1)
+//! ```
 
 use crate::Guard;
 use crate::budget::{Held, MemoryBudget};
@@ -28,7 +33,7 @@ use std::ptr;
 pub(crate) const INLINE_BYTES: usize = 12;
 
 /// More than any block will fill; one for every bit of a word.
-const BUFFERS: usize = 64;
+pub(crate) const BUFFERS: usize = 64;
 const FIRST_BUFFER_BYTES: usize = 8 << 10;
 /// Arrow takes offsets as signed 32-bit numbers.
 const LARGEST_BUFFER_BYTES: usize = 1 << 30;
@@ -73,6 +78,22 @@ pub(crate) fn long_view(bytes: &[u8], buffer: u32, offset: u32) -> [u64; 2] {
         bytes.len() as u64 | u64::from(u32::from_le_bytes(prefix)) << 32,
         u64::from(buffer) | u64::from(offset) << 32,
     ]
+}
+
+/// Of offsets it is never set, since buffers are smaller.
+const ELSEWHERE: u64 = 1 << 63;
+
+/// The view of a longer string, which lies in no buffer but at an address.
+#[inline]
+pub(crate) fn view_elsewhere(bytes: &[u8]) -> [u64; 2] {
+    let [low, _] = long_view(bytes, 0, 0);
+    [low, bytes.as_ptr().expose_provenance() as u64 | ELSEWHERE]
+}
+
+/// Whether a view of more than [`INLINE_BYTES`] is [one of those](view_elsewhere).
+#[inline]
+pub(crate) fn is_elsewhere(view: [u64; 2]) -> bool {
+    view[1] & ELSEWHERE != 0
 }
 
 /// The string of at most [`INLINE_BYTES`] that a view holds.
@@ -161,6 +182,12 @@ impl Heap {
     /// block and validated. Panics if it points outside what was ever stored.
     #[inline]
     pub fn bytes(&self, view: [u64; 2]) -> &[u8] {
+        if is_elsewhere(view) {
+            let start = ptr::with_exposed_provenance((view[1] & !ELSEWHERE) as usize);
+            // SAFETY: the bytes stay as long as the guard under which the view was made, and whoever follows it has
+            // been given it under that guard.
+            return unsafe { std::slice::from_raw_parts(start, view_len(view)) };
+        }
         let (offset, length) = ((view[1] >> 32) as usize, view_len(view));
         let bytes = self.filled(view[1] as u32 as usize);
         &bytes[offset..offset + length]

@@ -2,10 +2,11 @@
 //! [`crate::walk`], or if it is compact in [`crate::encoded_scan`].
 
 use crate::block::{Block, RawCell};
-use crate::compact::Compact;
+use crate::compact::{Compact, put_decoded};
 use crate::copy::{append, append_pairs};
 use crate::encoded_scan::Encoded;
 use crate::freeze::{FrozenRows, HandedOut};
+use crate::heap::{self, BUFFERS, INLINE_BYTES};
 use crate::layout::{RANGE_SLOTS, Unit};
 use crate::walk::{Sink, Walk};
 use crate::zone::Condition;
@@ -296,6 +297,8 @@ struct Column<'a> {
     ty: SqlType,
     values: Values,
     validity: Option<BooleanBufferBuilder>,
+    /// Strings of a compact block that do not lie there as they are.
+    decoded: Vec<u8>,
 }
 
 /// Values of a column in the making.
@@ -330,7 +333,7 @@ impl<'a> Column<'a> {
             (Unit::View, _) => Values::Views(spare::take(capacity)),
         };
         let validity = layout.validity().map(|_| BooleanBufferBuilder::new(capacity));
-        Column { block, id, ty, values, validity }
+        Column { block, id, ty, values, validity, decoded: Vec::new() }
     }
 
     /// Adds what lies in the slots `from..to`.
@@ -375,7 +378,7 @@ impl<'a> Column<'a> {
             Values::Sixteen(values) => {
                 values.extend(words!(i128).map(|word| word as u128));
             }
-            Values::Views(values) => compact.views(from, to, self.id, values),
+            Values::Views(values) => compact.views(from, to, self.id, values, &mut self.decoded),
         }
         if let Some(validity) = &mut self.validity {
             match encoded.validity(from..to) {
@@ -393,7 +396,13 @@ impl<'a> Column<'a> {
             Values::Four(values) => values.push(low as u32),
             Values::Eight(values) => values.push(low),
             Values::Narrow(values) => values.push(i128::from(low as i64)),
-            Values::Sixteen(values) | Values::Views(values) => values.push(wide(raw.words)),
+            Values::Sixteen(values) => values.push(wide(raw.words)),
+            Values::Views(values) => values.push(wide(match raw.words {
+                view if heap::view_len(view) > INLINE_BYTES && heap::is_elsewhere(view) => {
+                    put_decoded(self.block.heap().bytes(view), &mut self.decoded)
+                }
+                view => view,
+            })),
         }
         if let Some(validity) = &mut self.validity {
             validity.append(!raw.null);
@@ -445,9 +454,16 @@ impl<'a> Column<'a> {
                     }
                 }
                 let views = ScalarBuffer::new(spare::into_buffer(views), 0, rows);
+                let mut heap = heap.to_vec();
+                if !self.decoded.is_empty() {
+                    // Where their views say that they are.
+                    heap.resize(BUFFERS, Buffer::default());
+                    heap.push(self.decoded.into());
+                }
                 let heap: Arc<[Buffer]> = heap.into();
                 // SAFETY: the views were written by `Heap::store` of this block and validated by the
-                // version check; its buffers are `heap`. Text is UTF-8 on every way in.
+                // version check; its buffers are `heap`. Others are of what was decoded for this column, the last
+                // buffer. Text is UTF-8 on every way in.
                 return unsafe {
                     if self.ty == SqlType::Bytea {
                         Arc::new(BinaryViewArray::new_unchecked(views, heap, nulls))

@@ -30,7 +30,7 @@ macro_rules! spare {
         }
     )*};
 }
-spare!(u16, u32, u64, u128, i16, i32, i64, i128);
+spare!(u8, u16, u32, u64, u128, i16, i32, i64, i128);
 
 /// An empty vector with room for `capacity` values.
 pub(crate) fn take<T: Spare>(capacity: usize) -> Vec<T> {

@@ -7,6 +7,7 @@
 //! | offsets | as plain: Arrow has no such layout | added up |
 //! | plain words | – | nothing copied, but for narrow decimals, which Arrow widens |
 //! | plain strings | `Utf8` or `Binary`, nothing copied | views are made, the bytes are not copied |
+//! | symbols | as plain: Arrow has no such layout | decoded |
 //!
 //! The first array in the encoded form of plain texts looks through them for what is no UTF-8.
 
@@ -140,8 +141,14 @@ impl EncodedColumn {
             bits => Arc::new(BooleanArray::new(bits.slice(start, length), nulls)),
             values => words(self.ty, values, places, nulls),
             strings => {
-                let StringValues::Plain { strings, array } = strings else { unreachable!("codes are above") };
-                array.get_or_init(|| strings.to_array(self.ty, self.nulls.clone())).slice(start, length)
+                let all = match strings {
+                    StringValues::Plain { strings, array } => {
+                        array.get_or_init(|| strings.to_array(self.ty, self.nulls.clone())).clone()
+                    }
+                    StringValues::Symbols(strings) => strings.strings().to_array(self.ty, self.nulls.clone()),
+                    StringValues::Codes { .. } => unreachable!("codes are above"),
+                };
+                all.slice(start, length)
             }
         )
     }
@@ -153,7 +160,7 @@ impl EncodedColumn {
                 let add = |all: &[u128], views: &mut Vec<u128>| add_coded(codes, slots.clone(), all, views);
                 self.dictionary_views(dictionary, slots.len(), add, nulls)
             }
-            (None, StringValues::Plain { .. }) => self.gather(strings, slots, nulls),
+            (None, _) => self.gather(strings, slots, nulls),
             (Some(runs), _) => {
                 let lengths = runs.overlapping(&slots).zip(runs.lengths(slots));
                 let places = lengths.flat_map(|(run, length)| std::iter::repeat_n(run, length));
@@ -175,11 +182,27 @@ impl EncodedColumn {
                 let view = |place| make_view(strings.get(place), 0, strings.offsets()[place] as u32);
                 let mut views = spare::take(count);
                 views.extend(places.map(view));
-                let buffers = vec![strings.buffer().clone()];
-                match self.ty {
-                    SqlType::Bytea => views_array::<BinaryViewType>(views, buffers, nulls),
-                    _ => views_array::<StringViewType>(views, buffers, nulls),
-                }
+                self.views_array(views, strings.buffer().clone(), nulls)
+            }
+            StringValues::Symbols(strings) => {
+                let mut bytes = spare::take(strings.expected_bytes(count));
+                let mut last = None;
+                let view = |place| {
+                    // Those of a run are decoded once.
+                    if let Some((before, view)) = last
+                        && before == place
+                    {
+                        return view;
+                    }
+                    let start = bytes.len();
+                    strings.decode(place, &mut bytes);
+                    let view = make_view(&bytes[start..], 0, start as u32);
+                    last = Some((place, view));
+                    view
+                };
+                let mut views = spare::take(count);
+                views.extend(places.map(view));
+                self.views_array(views, spare::into_buffer(bytes), nulls)
             }
             StringValues::Codes { codes, dictionary } => {
                 let add = |all: &[u128], views: &mut Vec<u128>| {
@@ -189,6 +212,14 @@ impl EncodedColumn {
                 };
                 self.dictionary_views(dictionary, count, add, nulls)
             }
+        }
+    }
+
+    /// Views of strings that lie in a buffer.
+    fn views_array(&self, views: Vec<u128>, bytes: Buffer, nulls: Option<NullBuffer>) -> ArrayRef {
+        match self.ty {
+            SqlType::Bytea => views_array::<BinaryViewType>(views, vec![bytes], nulls),
+            _ => views_array::<StringViewType>(views, vec![bytes], nulls),
         }
     }
 

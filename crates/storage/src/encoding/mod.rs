@@ -10,6 +10,7 @@
 //!             │ one of
 //!             ├─ plain     the words, bits or strings themselves
 //!             ├─ offsets   distances from the lowest one, 1, 2, 4 or 8 bytes             codes.rs
+//!             ├─ symbols   strings cut into parts that many of them have                 symbols.rs
 //!             └─ codes     places in a dictionary, 1, 2 or 4 bytes                       codes.rs
 //!                  │
 //!   dictionary  sorted values of the whole column, shared by its blocks                  dictionary.rs
@@ -19,8 +20,9 @@
 //! combinations. Slots stay what they were, so row ids do.
 //!
 //! [`choose`] says which layers pay, from [`Statistics`] of one pass. [`EncodedColumn::encode`] makes all but
-//! codes; these come from [`merge`], which is seed 002's: a dictionary for new blocks, merged with the one that the
-//! column has, and codes for the new one. Encoded columns are immutable, and are read
+//! codes and symbols. Codes come from [`merge`], which is seed 002's: a dictionary for new blocks, merged with the one that the
+//! column has, and codes for the new one. Strings that stay plain may be made of symbols afterwards
+//! ([`EncodedColumn::with_symbols`]). Encoded columns are immutable, and are read
 //! - by slot ([`EncodedColumn::cell`]),
 //! - by range of slots, as words or as Arrow ([`EncodedColumn::decode_words`], [`EncodedColumn::to_array`]), or some slots
 //!   of it ([`EncodedColumn::take`]),
@@ -34,6 +36,7 @@ mod export;
 pub mod merge;
 mod runs;
 mod strings;
+mod symbols;
 pub(crate) mod widen;
 mod word;
 
@@ -60,6 +63,7 @@ use firn_base::{Cell, SqlType};
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
+use symbols::SymbolStrings;
 
 /// So many runs further the next slot's run is looked for one by one.
 const MOST_STEPS: usize = 8;
@@ -143,6 +147,8 @@ pub enum Kept {
     Plain,
     /// As distances from the lowest one.
     Offsets,
+    /// As symbols, of which a block has a table of its own.
+    Symbols,
     /// As places in the column's dictionary.
     Codes,
 }
@@ -178,6 +184,7 @@ enum Words<T: Word> {
 #[derive(Clone, Debug)]
 enum StringValues {
     Plain { strings: Strings, array: Arc<OnceLock<ArrayRef>> },
+    Symbols(SymbolStrings),
     Codes { codes: Codes, dictionary: Arc<StringDictionary> },
 }
 
@@ -340,14 +347,21 @@ impl StringValues {
     fn len(&self) -> usize {
         match self {
             StringValues::Plain { strings, .. } => strings.len(),
+            StringValues::Symbols(strings) => strings.len(),
             StringValues::Codes { codes, .. } => codes.len(),
         }
     }
 
+    /// One of them, `decoded` if it has to be.
     #[inline]
-    fn get(&self, at: usize) -> &[u8] {
+    fn get<'a>(&'a self, at: usize, decoded: &'a mut Vec<u8>) -> &'a [u8] {
         match self {
             StringValues::Plain { strings, .. } => strings.get(at),
+            StringValues::Symbols(strings) => {
+                decoded.clear();
+                strings.decode(at, decoded);
+                decoded
+            }
             StringValues::Codes { codes, dictionary } => dictionary.get(codes.get(at)),
         }
     }
@@ -412,6 +426,17 @@ impl EncodedColumn {
         EncodedColumn { ty, slots, runs, nulls, values }
     }
 
+    /// The column with its strings made of symbols, if they are plain and much smaller so.
+    #[must_use]
+    pub fn with_symbols(mut self) -> EncodedColumn {
+        if let Values::Strings(StringValues::Plain { strings, .. }) = &self.values
+            && let Some(strings) = SymbolStrings::of(strings)
+        {
+            self.values = Values::Strings(StringValues::Symbols(strings));
+        }
+        self
+    }
+
     /// The type of its values.
     pub fn ty(&self) -> SqlType {
         self.ty
@@ -430,6 +455,7 @@ impl EncodedColumn {
             words => words.kept(),
             strings => match strings {
                 StringValues::Plain { .. } => Kept::Plain,
+                StringValues::Symbols(_) => Kept::Symbols,
                 StringValues::Codes { .. } => Kept::Codes,
             }
         );
@@ -445,6 +471,7 @@ impl EncodedColumn {
             words => words.bytes(),
             strings => match strings {
                 StringValues::Plain { strings, .. } => strings.bytes(),
+                StringValues::Symbols(strings) => strings.bytes(),
                 StringValues::Codes { codes, .. } => codes.bytes(),
             }
         );
@@ -463,7 +490,7 @@ impl EncodedColumn {
             _bits => None,
             words => of(words),
             strings => match strings {
-                StringValues::Plain { .. } => None,
+                StringValues::Plain { .. } | StringValues::Symbols(_) => None,
                 StringValues::Codes { codes, dictionary } => Some((codes, Dictionary::Strings(dictionary.clone()))),
             }
         )
@@ -503,9 +530,9 @@ impl EncodedColumn {
         slots.iter().map(|slot| place(*slot)).collect()
     }
 
-    /// The value of a slot.
+    /// The value of a slot. `keep` is given a string that had to be decoded, and says where it is as long as the cell.
     #[inline]
-    pub fn cell(&self, slot: usize) -> Cell<'_> {
+    pub fn cell<'a>(&'a self, slot: usize, keep: impl FnOnce(Vec<u8>) -> &'a [u8]) -> Cell<'a> {
         assert!(slot < self.slots);
         let place = self.place(slot);
         if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(place)) {
@@ -515,7 +542,15 @@ impl EncodedColumn {
             &self.values,
             bits => Cell::boolean(bits.value(place)),
             words => words.get(place).to_cell(),
-            strings => Cell::Bytes(strings.get(place))
+            strings => Cell::Bytes(match strings {
+                StringValues::Plain { strings, .. } => strings.get(place),
+                StringValues::Symbols(strings) => {
+                    let mut decoded = Vec::new();
+                    strings.decode(place, &mut decoded);
+                    keep(decoded)
+                }
+                StringValues::Codes { codes, dictionary } => dictionary.get(codes.get(place)),
+            })
         )
     }
 
@@ -548,21 +583,23 @@ impl EncodedColumn {
         runs.repeat(&values, slots, out);
     }
 
-    /// Appends the strings of a range of slots, which are anything where values are NULL. Panics if the column
-    /// has none.
-    pub fn decode_strings<'a>(&'a self, slots: Range<usize>, out: &mut Vec<&'a [u8]>) {
+    /// Gives `take` the strings of a range of slots, which are anything where values are NULL, each with how often it
+    /// comes there. Panics if the column has none.
+    pub fn each_string(&self, slots: Range<usize>, mut take: impl FnMut(&[u8], usize)) {
         let Values::Strings(strings) = &self.values else { panic!("{} is no string", self.ty) };
+        let mut decoded = Vec::new();
         match &self.runs {
-            None => out.extend(slots.map(|slot| strings.get(slot))),
+            None => slots.for_each(|slot| take(strings.get(slot, &mut decoded), 1)),
             Some(runs) => {
                 for (run, length) in runs.overlapping(&slots).zip(runs.lengths(slots)) {
-                    out.extend(std::iter::repeat_n(strings.get(run), length));
+                    take(strings.get(run, &mut decoded), length);
                 }
             }
         }
     }
 
-    /// All bytes of the column's strings: those of its dictionary if it has one. `None` if it has no strings.
+    /// All bytes of the column's strings: those of its dictionary if it has one. `None` if it has no strings, or none that
+    /// lie there as they are.
     pub fn string_bytes(&self) -> Option<&Buffer> {
         match &self.values {
             Values::Strings(StringValues::Plain { strings, .. }) => Some(strings.buffer()),
@@ -627,7 +664,10 @@ impl EncodedColumn {
                     }
                 },
                 words => of_words(words, places, condition, Order::of(self.ty)),
-                strings => places.map(|place| condition.takes_string(strings.get(place))).collect()
+                strings => {
+                    let mut decoded = Vec::new();
+                    places.map(|place| condition.takes_string(strings.get(place, &mut decoded))).collect()
+                }
             )
         }))
     }
@@ -689,6 +729,7 @@ impl EncodedColumn {
             strings => {
                 match strings {
                     StringValues::Plain { strings, .. } => strings.verify(),
+                    StringValues::Symbols(strings) => strings.verify(),
                     StringValues::Codes { codes, dictionary } => check_codes(codes, dictionary.strings.len()),
                 }
                 strings.len()
@@ -710,18 +751,21 @@ impl fmt::Display for Encoding {
         f.write_str(match (self.runs, self.values) {
             (false, Kept::Plain) => "plain",
             (false, Kept::Offsets) => "offsets",
+            (false, Kept::Symbols) => "symbols",
             (false, Kept::Codes) => "codes",
             (true, Kept::Plain) => "runs",
             (true, Kept::Offsets) => "runs of offsets",
+            (true, Kept::Symbols) => "runs of symbols",
             (true, Kept::Codes) => "runs of codes",
         })
     }
 }
 
 impl Encoding {
-    /// How the values are kept, if that needs no dictionary.
+    /// How the values are kept, if they can be at once.
     fn kept(self) -> Kept {
         assert_ne!(self.values, Kept::Codes, "codes come from a merge");
+        assert_ne!(self.values, Kept::Symbols, "symbols are found in plain strings");
         self.values
     }
 }

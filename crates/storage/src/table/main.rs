@@ -256,7 +256,7 @@ impl MainColumn {
             .zip(&pieces)
             .map(|(encoding, piece)| match encoding.values {
                 Kept::Codes => codes.next(),
-                _ => EncodedColumn::encode(ty, *piece, *encoding),
+                _ => EncodedColumn::encode(ty, *piece, *encoding).map(EncodedColumn::with_symbols),
             })
             .collect();
         drop(pieces);
