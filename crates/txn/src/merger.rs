@@ -28,18 +28,20 @@ impl Merger {
         let work = |table: &Arc<Table>| {
             let after = times.of_table(table.id(), compact_after);
             let joined = after.map_or(0, |after| table.compact(after, 1, &|| !engine.is_closing()));
-            leave_sparse_blocks(engine, table, after.unwrap_or(Duration::MAX)) || joined > 0
+            let given_up = table.give_up_left();
+            // Where nothing is to become compact, nobody expects rows to move either.
+            let left = after.is_some_and(|after| leave_sparse_blocks(engine, table, after));
+            joined + given_up > 0 || left
         };
         engine.tables().iter().map(work).fold(false, |worked, works| worked | works)
     }
 }
 
-/// Has rows leave compact blocks of which most are gone, and gives those up that are empty.
+/// Has rows leave compact blocks of which most are gone; whether some have left.
 fn leave_sparse_blocks(engine: &Arc<Engine>, table: &Arc<Table>, after: Duration) -> bool {
     let nobody_minds = || may_move(engine, after);
-    let given_up = table.give_up_left();
     if !nobody_minds() {
-        return given_up > 0;
+        return false;
     }
     let mut moves = table.plan_leaving(MOVED).into_iter();
     let mut moved = false;
@@ -47,5 +49,5 @@ fn leave_sparse_blocks(engine: &Arc<Engine>, table: &Arc<Table>, after: Duration
         moved = true;
     }
     table.give_back(moves.map(|(_, to)| to));
-    given_up > 0 || moved
+    moved
 }
