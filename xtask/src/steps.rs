@@ -74,6 +74,7 @@ pub fn test(root: &Path) -> bool {
             "heap::",
             "arrow::",
             "encoding::",
+            "encoded_scan::",
             "typed::",
             "index::radix::",
             "index::tests::",
