@@ -1,13 +1,17 @@
 //! Compact blocks: whatever becomes of a block, transactions of any age see what a model says.
 
-use crate::support::{BALANCE, Bank, commit};
+use crate::support::{BALANCE, Bank, KEY, NAME, commit};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type};
 use firn_base::Cell;
 use firn_base::random::Random;
-use firn_storage::BlockState;
+use firn_storage::{BlockState, ScanBatch};
 use firn_txn::{Engine, Progress, Transaction, pin};
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// Several blocks' worth.
 const ACCOUNTS: i32 = if cfg!(miri) { 1100 } else { 5000 };
@@ -228,4 +232,127 @@ fn blocks_that_are_left_by_most_rows_are_left_by_all_and_filled_again() {
     commit(tx);
     assert_eq!(states(&bank).len(), blocks, "rows come to blocks that were given up");
     assert_eq!(bank.scan(&bank.engine.begin_read_only()).len(), 1024 + 3000);
+}
+
+/// What a reader has taken out of the table.
+struct Kept {
+    batches: Vec<ScanBatch>,
+    /// What they were then.
+    digest: u64,
+    /// The round of the reader in which they are let go.
+    until: u32,
+}
+
+impl Kept {
+    fn take(bank: &Bank, tx: &Transaction, until: u32) -> Kept {
+        let scan = bank.accounts.scan(tx.snapshot(), &[KEY, BALANCE, NAME], false);
+        let batches: Vec<ScanBatch> = std::iter::from_fn(|| scan.next_batch(&pin())).collect();
+        let mut kept = Kept { batches, digest: 0, until };
+        kept.digest = kept.digest_now();
+        kept
+    }
+
+    fn rows(&self) -> impl Iterator<Item = (i32, i64, &str)> {
+        self.batches.iter().flat_map(|batch| {
+            let keys = batch.columns[0].as_primitive::<Int32Type>();
+            let balances = batch.columns[1].as_primitive::<Int64Type>();
+            let names = batch.columns[2].as_string_view();
+            (0..batch.rows).map(|row| (keys.value(row), balances.value(row), names.value(row)))
+        })
+    }
+
+    fn digest_now(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.rows().for_each(|row| row.hash(&mut hasher));
+        hasher.finish()
+    }
+}
+
+/// Counts a reader as long as it is there, whatever ends it.
+struct Reads<'a>(&'a AtomicUsize);
+
+impl Drop for Reads<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Moves some money; and lets an account that holds nothing come, or go.
+fn change(bank: &Bank, tx: &mut Transaction, from: i32, to: i32, new: i32) -> firn_base::Result<()> {
+    for (key, by) in [(from, -7), (to, 7)] {
+        let before = bank.balance(tx, key).expect("no such account is ever deleted");
+        bank.set_balance(tx, key, before + by)?;
+    }
+    match bank.balance(tx, new) {
+        Some(_) => bank.delete(tx, new),
+        None => bank.insert(tx, new, 0).map(drop),
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "as long as it takes for blocks to become cold beside writers")]
+fn arrays_that_readers_hold_for_any_time_stay_as_they_were() {
+    const ROUNDS: u32 = 200;
+    const TOTAL: i64 = 1_000_000;
+    let bank = Bank::open();
+    let mut tx = bank.engine.begin();
+    (1..=ACCOUNTS).for_each(|key| drop(bank.insert(&mut tx, key, if key == 1 { TOTAL } else { 0 }).unwrap()));
+    commit(tx);
+    let (reading, all_seen) = (AtomicUsize::new(3), AtomicBool::new(false));
+    let write = |seed| {
+        let random = &mut Random::seeded(seed);
+        let mut written = 0;
+        while reading.load(Ordering::SeqCst) > 0 {
+            // Most change a few accounts, so that blocks cool down; some go through many.
+            let among = if random.uniform(0, 1000) == 0 { i64::from(ACCOUNTS) } else { 100 };
+            let [from, to] = [(); 2].map(|()| random.uniform(1, among) as i32);
+            let new = ACCOUNTS * seed as i32 + 1 + random.uniform(0, 500) as i32;
+            let mut tx = bank.engine.begin();
+            match change(&bank, &mut tx, from, to, new) {
+                Ok(()) => written += usize::from(tx.commit().is_ok()),
+                Err(error) => {
+                    assert!(error.is_retryable() || error.blocker().is_some(), "{error}");
+                    tx.rollback();
+                }
+            }
+        }
+        written
+    };
+    let read = |seed| {
+        let _reads = Reads(&reading);
+        let random = &mut Random::seeded(seed);
+        let mut kept: Vec<Kept> = Vec::new();
+        for round in 0.. {
+            if round >= ROUNDS && all_seen.load(Ordering::SeqCst) {
+                break;
+            }
+            let tx = bank.engine.begin_read_only();
+            let new = Kept::take(&bank, &tx, round + random.uniform(0, 20) as u32);
+            drop(tx);
+            assert_eq!(new.rows().map(|(_, balance, _)| balance).sum::<i64>(), TOTAL);
+            assert!(new.rows().all(|(key, _, name)| name == Bank::name(key)));
+            kept.push(new);
+            kept.retain(|kept| {
+                assert!(kept.until > round || kept.digest_now() == kept.digest, "what was held has changed");
+                kept.until > round
+            });
+        }
+        kept.iter().for_each(|kept| assert_eq!(kept.digest_now(), kept.digest));
+    };
+    let mut missing = vec![BlockState::Hot, BlockState::Frozen, BlockState::Compact];
+    let end = Instant::now() + Duration::from_secs(60);
+    std::thread::scope(|scope| {
+        let (write, read) = (&write, &read);
+        let writers = [1, 2].map(|seed| scope.spawn(move || write(seed)));
+        (3..6).for_each(|seed| drop(scope.spawn(move || read(seed))));
+        while reading.load(Ordering::SeqCst) > 0 {
+            bank.engine.freeze(Duration::from_millis(5));
+            bank.engine.compact(Duration::from_millis(5));
+            missing.retain(|missing| !states(&bank).contains(missing));
+            all_seen.store(missing.is_empty() || Instant::now() > end, Ordering::SeqCst);
+        }
+        assert!(missing.is_empty(), "no block has been {missing:?}");
+        assert!(writers.into_iter().all(|writer| writer.join().unwrap() > 0));
+    });
+    bank.scan(&bank.engine.begin_read_only());
 }
