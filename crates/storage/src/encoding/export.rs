@@ -12,6 +12,7 @@
 //! The first array in the encoded form of plain texts looks through them for what is no UTF-8.
 
 use super::codes::{Code, Codes, each_codes};
+use super::symbols::ROOM;
 use super::word::Word;
 use super::{EncodedColumn, Sealed, StringDictionary, StringValues, Words, each_values};
 use crate::arrow::data_type;
@@ -160,7 +161,14 @@ impl EncodedColumn {
                 let add = |all: &[u128], views: &mut Vec<u128>| add_coded(codes, slots.clone(), all, views);
                 self.dictionary_views(dictionary, slots.len(), add, nulls)
             }
-            (None, _) => self.gather(strings, slots, nulls),
+            (None, StringValues::Symbols(strings)) => {
+                let mut bytes = spare::take(strings.decoded_bytes(slots.clone()) + ROOM);
+                let mut views = spare::take(slots.len());
+                let view = |string: &[u8], start| views.push(make_view(string, 0, start as u32));
+                strings.decode_range(slots, &mut bytes, view);
+                self.views_array(views, spare::into_buffer(bytes), nulls)
+            }
+            (None, StringValues::Plain { .. }) => self.gather(strings, slots, nulls),
             (Some(runs), _) => {
                 let lengths = runs.overlapping(&slots).zip(runs.lengths(slots));
                 let places = lengths.flat_map(|(run, length)| std::iter::repeat_n(run, length));
@@ -185,7 +193,7 @@ impl EncodedColumn {
                 self.views_array(views, strings.buffer().clone(), nulls)
             }
             StringValues::Symbols(strings) => {
-                let mut bytes = spare::take(strings.expected_bytes(count));
+                let mut bytes = Vec::new();
                 let mut last = None;
                 let view = |place| {
                     // Those of a run are decoded once.
@@ -202,7 +210,7 @@ impl EncodedColumn {
                 };
                 let mut views = spare::take(count);
                 views.extend(places.map(view));
-                self.views_array(views, spare::into_buffer(bytes), nulls)
+                self.views_array(views, bytes.into(), nulls)
             }
             StringValues::Codes { codes, dictionary } => {
                 let add = |all: &[u128], views: &mut Vec<u128>| {

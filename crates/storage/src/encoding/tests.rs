@@ -184,7 +184,9 @@ impl Model {
             if fixed && Order::of(self.ty) == Order::Signed {
                 ways.extend(self.encode(Encoding { runs, values: Kept::Offsets }));
             }
+            // Miri has a test of symbols by themselves, which takes it long enough.
             if let Some(mut column) = self.encode(Encoding { runs, values: Kept::Plain })
+                && !cfg!(miri)
                 && let Values::Strings(StringValues::Plain { strings, .. }) = &column.values
             {
                 column.values = Values::Strings(StringValues::Symbols(SymbolStrings::encode(strings)));
@@ -680,9 +682,6 @@ fn arrow_arrays_share_the_memory_of_what_they_are_made_of() {
     assert_eq!(array.as_string::<i32>().values().as_ptr(), bytes);
     let array = plain.to_array(5..9, Form::Plain);
     assert_eq!(array.as_string_view().data_buffers()[0].as_ptr(), bytes);
-    let made_of_symbols = plain.with_symbols();
-    assert_eq!(made_of_symbols.encoding(), Encoding { runs: false, values: Kept::Symbols });
-    assert!(made_of_symbols.string_bytes().is_none(), "they lie nowhere");
     let coded = model.merge(None).delta(0, false);
     let (_, Dictionary::Strings(dictionary)) = coded.codes().unwrap() else { panic!("strings") };
     let bytes = dictionary.strings.all_bytes().as_ptr();
