@@ -75,6 +75,7 @@ pub fn test(root: &Path) -> bool {
             "arrow::",
             "encoding::",
             "encoded_scan::",
+            "compact::",
             "typed::",
             "index::radix::",
             "index::tests::",

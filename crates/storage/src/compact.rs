@@ -345,3 +345,35 @@ impl Block {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heap::Heap;
+    use crate::{budget::MemoryBudget, pin};
+
+    #[test]
+    fn a_string_that_was_decoded_stays_as_long_as_the_guard() {
+        let heap = Heap::new(Arc::new(MemoryBudget::new(None)));
+        let (before, decoded) = (heap.store(b"one that lies in the heap"), b"one that was made of symbols");
+        let guard = pin();
+        let view = view_elsewhere(keep(decoded.to_vec()));
+        for _ in 0..100 {
+            // Others come and go, and collect what they can.
+            pin().flush();
+            assert_eq!(heap.bytes(view), decoded);
+        }
+        assert_eq!(heap.bytes(before), b"one that lies in the heap");
+        drop(guard);
+    }
+
+    #[test]
+    fn what_is_decoded_for_a_batch_lies_behind_all_buffers() {
+        let mut decoded = Vec::new();
+        assert_eq!(put_decoded(b"short", &mut decoded), inline_view(b"short"));
+        put_decoded(b"the first long string", &mut decoded);
+        let view = put_decoded(b"the second long string", &mut decoded);
+        assert_eq!((view[1] as u32 as usize, view[1] >> 32), (BUFFERS, 21));
+        assert_eq!(decoded[21..], *b"the second long string");
+    }
+}
