@@ -10,9 +10,9 @@ use firn_base::sync::unmodelled::Mutex;
 use std::ptr::NonNull;
 
 /// Pieces of one type that are kept.
-const MOST: usize = 64;
+const MOST: usize = 32;
 /// Pieces larger than this are not kept.
-const LARGEST_BYTES: usize = 256 << 10;
+const LARGEST_BYTES: usize = 512 << 10;
 
 /// Values that batches are made of.
 pub(crate) trait Spare: Copy + Send + Sync + std::panic::RefUnwindSafe + 'static {

@@ -17,7 +17,6 @@ mod slots;
 use crate::arrow_rows::BatchRows;
 use crate::block::{Block, RawCell, set_bits};
 use crate::budget::MemoryBudget;
-use crate::compact::Compact;
 use crate::directory::Directory;
 use crate::gate::Gate;
 use crate::index::{AT_ONCE, IndexList, Runs, Verdict};
@@ -686,46 +685,6 @@ impl Table {
             redo.update(self.id, row, columns, cells);
         }
         write_set.count_row(&self.budget);
-        Ok(())
-    }
-
-    /// As [`Table::update`], for a row of a compact block.
-    #[cold]
-    #[allow(clippy::too_many_arguments)]
-    fn update_elsewhere(
-        &self,
-        compact: &Compact,
-        write_set: &mut WriteSet,
-        snapshot: Snapshot,
-        row: RowId,
-        columns: &[ColumnId],
-        cells: &[Cell<'_>],
-        guard: &Guard,
-    ) -> Result<()> {
-        let all = (0..self.columns.len()).map(|column| ColumnId(column as u16));
-        let mut image: SmallVec<[Cell<'_>; 16]> =
-            all.map(|column| compact.cell(row.slot().index(), column)).collect();
-        for (column, cell) in columns.iter().zip(cells) {
-            image[column.index()] = *cell;
-        }
-        let (block, slot) = self.allocate_slot()?;
-        self.move_to((block, slot), write_set, snapshot, row, &image, guard)
-    }
-
-    /// Deletes a row and inserts one that goes on as it. Whatever comes of it, the slot is filled or given back.
-    pub(crate) fn move_to(
-        &self,
-        (block, slot): (&Block, Slot),
-        write_set: &mut WriteSet,
-        snapshot: Snapshot,
-        row: RowId,
-        cells: &[Cell<'_>],
-        guard: &Guard,
-    ) -> Result<()> {
-        let to = block.row(slot);
-        // First, so that it does not stand in its own way in unique indexes.
-        self.delete_for(write_set, snapshot, row, Some(to), guard).inspect_err(|_| self.give_back([to]))?;
-        self.insert_into((block, slot), write_set, snapshot, cells, Some(row), guard)?;
         Ok(())
     }
 

@@ -16,18 +16,19 @@
 
 use super::Table;
 use super::slots::Move;
-use crate::Guard;
 use crate::block::Block;
 use crate::budget::{Counted, Held};
-use crate::compact::Joined;
+use crate::compact::{Compact, Joined};
 use crate::encoding::merge::{DeltaDictionary, Merge};
 use crate::encoding::{
     Dictionary, Distinct, EncodedColumn, Encoding, Kept, Offer, Piece, Statistics, choose,
 };
 use crate::freeze::FrozenRows;
 use crate::state::BlockState;
+use crate::{Guard, WriteSet};
 use firn_base::sync::{Arc, AtomicUsize, Mutex, Ordering};
-use firn_base::{BlockNumber, ColumnId, Slot, SqlType};
+use firn_base::{BlockNumber, Cell, ColumnId, Result, RowId, Slot, Snapshot, SqlType};
+use smallvec::SmallVec;
 use std::time::Duration;
 
 /// Blocks join main when there is at least one for so many that are there.
@@ -158,6 +159,46 @@ impl Table {
             }
         });
         guard.flush();
+    }
+
+    /// As [`Table::update`], for a row of a compact block.
+    #[cold]
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn update_elsewhere(
+        &self,
+        compact: &Compact,
+        write_set: &mut WriteSet,
+        snapshot: Snapshot,
+        row: RowId,
+        columns: &[ColumnId],
+        cells: &[Cell<'_>],
+        guard: &Guard,
+    ) -> Result<()> {
+        let all = (0..self.columns.len()).map(|column| ColumnId(column as u16));
+        let mut image: SmallVec<[Cell<'_>; 16]> =
+            all.map(|column| compact.cell(row.slot().index(), column)).collect();
+        for (column, cell) in columns.iter().zip(cells) {
+            image[column.index()] = *cell;
+        }
+        let (block, slot) = self.allocate_slot()?;
+        self.move_to((block, slot), write_set, snapshot, row, &image, guard)
+    }
+
+    /// Deletes a row and inserts one that goes on as it. Whatever comes of it, the slot is filled or given back.
+    pub(crate) fn move_to(
+        &self,
+        (block, slot): (&Block, Slot),
+        write_set: &mut WriteSet,
+        snapshot: Snapshot,
+        row: RowId,
+        cells: &[Cell<'_>],
+        guard: &Guard,
+    ) -> Result<()> {
+        let to = block.row(slot);
+        // First, so that it does not stand in its own way in unique indexes.
+        self.delete_for(write_set, snapshot, row, Some(to), guard).inspect_err(|_| self.give_back([to]))?;
+        self.insert_into((block, slot), write_set, snapshot, cells, Some(row), guard)?;
+        Ok(())
     }
 
     /// Plans so many moves at most out of compact blocks of which most rows have gone. Each slot that is not filled
