@@ -53,6 +53,43 @@ pub fn cool(engine: &Arc<Engine>, temperature: Temperature) {
     }
 }
 
+/// Which part of a table's rows lies in which blocks.
+#[derive(Clone, Debug, Default)]
+pub struct Shares {
+    rows: u64,
+    /// By the numbers of states.
+    by_state: [u64; BlockState::ALL.len()],
+}
+
+impl fmt::Display for Shares {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:>10} rows", self.rows)?;
+        for (state, rows) in BlockState::ALL.iter().zip(&self.by_state).filter(|(_, rows)| **rows > 0) {
+            write!(f, ", {:.1} % {}", 100.0 * *rows as f64 / self.rows as f64, state.name())?;
+        }
+        Ok(())
+    }
+}
+
+/// In which blocks the rows of each table lie, by its name.
+pub fn shares(engine: &Engine) -> Vec<(String, Shares)> {
+    let catalog = engine.catalog();
+    let of_table = |table: &Table| {
+        let mut shares = Shares::default();
+        for block in table.block_usage() {
+            shares.rows += u64::from(block.rows);
+            shares.by_state[block.state as usize] += u64::from(block.rows);
+        }
+        shares
+    };
+    let all = catalog.tables.values();
+    let mut all: Vec<(String, Shares)> = all
+        .filter_map(|table| Some((table.name.to_string(), of_table(&*engine.find_table(table.storage())?))))
+        .collect();
+    all.sort_by(|a, b| a.0.cmp(&b.0));
+    all
+}
+
 /// Bytes of the rows and strings of all tables.
 pub fn row_bytes(engine: &Engine) -> u64 {
     tables(engine).iter().map(|table| table.memory_bytes()).sum()

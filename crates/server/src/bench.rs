@@ -14,12 +14,14 @@ use firn_bench::tpcc::input::Terminal;
 use firn_bench::tpcc::load::LoadProgress;
 use firn_bench::tpcc::{Scale, consistency, native};
 use firn_bench::{
-    ch, compact, freeze, geometric_mean, median, merge, queries, rows, short_duration, tatp, tpcc, tpch,
+    ch, compact, freeze, geometric_mean, median, merge, queries, rows, short_duration, tatp, temperature,
+    tpcc, tpch,
 };
 use firn_session::{Config, Database};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Failure;
+use crate::cooling::Cooling;
 
 /// Arguments of `firn bench`.
 #[derive(clap::Args, Debug)]
@@ -40,6 +42,9 @@ enum Workload {
         /// What transactions are kept apart from.
         #[arg(long, value_enum, default_value = "serializable")]
         isolation: IsolationLevel,
+        /// Say in what blocks the rows lie, when nobody has been writing for so many seconds.
+        #[arg(long, value_name = "SECONDS")]
+        settle: Option<u64>,
         /// How many transactions each client begins before it runs the first of them, so that others commit
         /// while it is under way.
         #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1_000))]
@@ -162,6 +167,8 @@ struct Transactional {
     /// Directory for the database, which must be empty. A temporary one if left out.
     #[arg(long, value_name = "DIR", value_parser = empty_directory)]
     data: Option<PathBuf>,
+    #[command(flatten)]
+    cooling: Cooling,
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug)]
@@ -203,12 +210,13 @@ fn empty_directory(text: &str) -> Result<PathBuf, String> {
 /// Runs a workload.
 pub fn run(options: Options) -> Result<(), Failure> {
     match options.workload {
-        Workload::Tpcc { warehouses, run, isolation, interleaved } => {
+        Workload::Tpcc { warehouses, run, isolation, settle, interleaved } => {
             let isolation = match isolation {
                 IsolationLevel::Serializable => native::Isolation::Serializable,
                 IsolationLevel::Snapshot => native::Isolation::Snapshot,
             };
-            run_tpcc(warehouses, &run, native::Mode { isolation, interleaved: usize::from(interleaved) })
+            let mode = native::Mode { isolation, interleaved: usize::from(interleaved) };
+            run_tpcc(warehouses, &run, mode, settle)
         }
         Workload::Rows { rows, runs } => run_rows(rows as usize, usize::from(runs)),
         Workload::Merge { main, delta, threads, runs } => run_merge(merge::Options {
@@ -229,7 +237,12 @@ pub fn run(options: Options) -> Result<(), Failure> {
     }
 }
 
-fn run_tpcc(warehouses: i32, run: &Transactional, mode: native::Mode) -> Result<(), Failure> {
+fn run_tpcc(
+    warehouses: i32,
+    run: &Transactional,
+    mode: native::Mode,
+    settle: Option<u64>,
+) -> Result<(), Failure> {
     let (database, _directory) = open(run)?;
     let scale = Scale::warehouses(warehouses);
     load_tpcc(&database, scale)?;
@@ -238,6 +251,12 @@ fn run_tpcc(warehouses: i32, run: &Transactional, mode: native::Mode) -> Result<
     let client = |number| Ok(native::Worker::with(&tables, terminal(number), mode));
     let report = drive(&database, run, &client)?;
     println!("{report}");
+    if let Some(seconds) = settle {
+        std::thread::sleep(Duration::from_secs(seconds));
+        for (table, shares) in temperature::shares(database.engine()) {
+            println!("{table:<12} {shares}");
+        }
+    }
     check(&database, scale)
 }
 
@@ -500,14 +519,13 @@ fn open(run: &Transactional) -> Result<(Database, Option<tempfile::TempDir>), Fa
     if run.log == Log::Memory && run.data.is_some() {
         return Err(Failure::usage("--data keeps a log and --log memory has none: leave one of them out"));
     }
-    if run.log == Log::Memory {
-        return Ok((Database::memory().map_err(Failure::data)?, None));
-    }
-    if let Some(directory) = &run.data {
-        return Ok((Database::open(directory).map_err(Failure::data)?, None));
-    }
-    let directory = tempfile::Builder::new().prefix("firn-bench").tempdir().map_err(Failure::new)?;
-    Ok((Database::open(directory.path()).map_err(Failure::data)?, Some(directory)))
+    let temporary = match (run.log, &run.data) {
+        (Log::Memory, _) | (_, Some(_)) => None,
+        _ => Some(tempfile::Builder::new().prefix("firn-bench").tempdir().map_err(Failure::new)?),
+    };
+    let directory = temporary.as_ref().map(|directory| directory.path().to_owned()).or(run.data.clone());
+    let config = run.cooling.apply(Config { directory, ..Config::default() });
+    Ok((Database::open_with(config).map_err(Failure::data)?, temporary))
 }
 
 /// Loads TPC-C's tables.

@@ -4,6 +4,7 @@
 //! directory cannot be used; 4 the address cannot be listened on.
 
 mod bench;
+mod cooling;
 mod demo;
 mod serve;
 mod shell;

@@ -11,6 +11,7 @@ use firn_session::{Config, Database, parse_memory};
 use firn_wire::{Auth, FlightConfig, FlightServer, FlightTls, Server, Users, Verifier, WireConfig};
 
 use crate::Failure;
+use crate::cooling::Cooling;
 use crate::watch::Watch;
 
 /// Arguments of `firn serve`.
@@ -55,13 +56,8 @@ pub struct Options {
     /// machine's memory. Without it the store takes what it needs.
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     memory_limit: Option<u64>,
-    /// Freeze blocks of rows that nobody has written to for so many seconds, so that scans and clients get
-    /// them without a copy; 0 for never.
-    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
-    freeze_after: u64,
-    /// Encode blocks that have been frozen for so many seconds, so that they take less memory; 0 for never.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    compact_after: u64,
+    #[command(flatten)]
+    cooling: Cooling,
     /// Report transactions on standard error that run for longer than so many seconds, if they keep old
     /// versions or have written; 0 for never.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
@@ -89,14 +85,9 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let tls = certificate(&options)?;
     // Before the database opens, so that a signal never leaves it half open.
     let stop = wait_for_signals()?;
-    let database = Database::open_with(Config {
-        directory: options.data.clone(),
-        memory_limit: options.memory_limit,
-        freeze_after: (options.freeze_after > 0).then(|| Duration::from_secs(options.freeze_after)),
-        compact_after: (options.compact_after > 0).then(|| Duration::from_secs(options.compact_after)),
-        ..Config::default()
-    })
-    .map_err(Failure::data)?;
+    let config =
+        Config { directory: options.data.clone(), memory_limit: options.memory_limit, ..Config::default() };
+    let database = Database::open_with(options.cooling.apply(config)).map_err(Failure::data)?;
     for setting in &options.set {
         let (name, value) = setting
             .split_once('=')

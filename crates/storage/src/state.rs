@@ -25,6 +25,10 @@ pub enum BlockState {
 }
 
 impl BlockState {
+    /// All, by their numbers.
+    pub const ALL: [BlockState; 5] =
+        [BlockState::Hot, BlockState::Cooling, BlockState::Freezing, BlockState::Frozen, BlockState::Compact];
+
     /// Its name in lower case.
     pub fn name(self) -> &'static str {
         use BlockState::*;
@@ -39,8 +43,7 @@ impl BlockState {
 
     /// The state with this number.
     pub(crate) fn from_bits(bits: u8) -> BlockState {
-        use BlockState::*;
-        [Hot, Cooling, Freezing, Frozen, Compact][usize::from(bits)]
+        BlockState::ALL[usize::from(bits)]
     }
 }
 

@@ -296,7 +296,9 @@ fn arrays_that_readers_hold_for_any_time_stay_as_they_were() {
     const TOTAL: i64 = 1_000_000;
     let bank = Bank::open();
     let mut tx = bank.engine.begin();
-    (1..=ACCOUNTS).for_each(|key| drop(bank.insert(&mut tx, key, if key == 1 { TOTAL } else { 0 }).unwrap()));
+    for key in 1..=ACCOUNTS {
+        bank.insert(&mut tx, key, if key == 1 { TOTAL } else { 0 }).unwrap();
+    }
     commit(tx);
     let (reading, all_seen) = (AtomicUsize::new(3), AtomicBool::new(false));
     let write = |seed| {
