@@ -76,6 +76,7 @@ pub fn test(root: &Path) -> bool {
             "encoding::",
             "encoded_scan::",
             "compact::",
+            "decoded::",
             "typed::",
             "index::radix::",
             "index::tests::",

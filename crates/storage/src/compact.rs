@@ -19,16 +19,16 @@
 //! What he then reads stays as long as his guard.
 //!
 //! Strings are given out as views, as those of other blocks: the block's heap has the buffers that the encoded strings lie
-//! in, so that who has a view need not know what it is of. Those that have to be decoded stay as long as the guard of who
-//! asked for them.
+//! in, so that who has a view need not know what it is of. Those that have to be decoded stay at least as long as the guard of who
+//! asked for them ([`crate::decoded`]).
 
-use crate::Guard;
 use crate::block::{Block, RawCell};
 use crate::budget::{Counted, Held, MemoryBudget};
 use crate::encoding::EncodedColumn;
 use crate::heap::{BUFFERS, INLINE_BYTES, inline_view, long_view, view_elsewhere};
 use crate::shared::CountedMemory;
 use crate::state::{BlockEvent, BlockState};
+use crate::{Guard, decoded};
 use arrow_buffer::Buffer;
 use firn_base::sync::{Arc, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use firn_base::{Cell, ColumnId};
@@ -122,7 +122,11 @@ impl Compact {
     /// A value; NULL where there never was a row, as whoever is led there by what is out of date is about to find.
     #[inline]
     pub fn cell(&self, slot: usize, column: ColumnId) -> Cell<'_> {
-        if slot < self.rows.slots as usize { self.column(column).cell(slot, keep) } else { Cell::Null }
+        if slot >= self.rows.slots as usize {
+            return Cell::Null;
+        }
+        // SAFETY: whoever has found the block compact holds a guard as long as he looks at what is in it.
+        self.column(column).cell(slot, |decoded| unsafe { decoded::keep(decoded) })
     }
 
     /// A value, as it would lie in a block that is not compact.
@@ -179,15 +183,6 @@ pub(crate) fn put_decoded(string: &[u8], decoded: &mut Vec<u8>) -> [u64; 2] {
     let offset = u32::try_from(decoded.len()).expect("a block has fewer");
     decoded.extend_from_slice(string);
     long_view(string, BUFFERS as u32, offset)
-}
-
-/// Keeps what was decoded of a compact block as long as the guard that the caller holds ([`Block::compact`]), and says
-/// where.
-fn keep<'g>(decoded: Vec<u8>) -> &'g [u8] {
-    // SAFETY: the bytes do not move with the vector, which nobody changes. It is dropped once every guard of now has gone.
-    let bytes = unsafe { std::slice::from_raw_parts(decoded.as_ptr(), decoded.len()) };
-    crate::pin().defer(move || drop(decoded));
-    bytes
 }
 
 /// Whether a block has become compact.
@@ -349,23 +344,6 @@ impl Block {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::heap::Heap;
-    use crate::{budget::MemoryBudget, pin};
-
-    #[test]
-    fn a_string_that_was_decoded_stays_as_long_as_the_guard() {
-        let heap = Heap::new(Arc::new(MemoryBudget::new(None)));
-        let (before, decoded) = (heap.store(b"one that lies in the heap"), b"one that was made of symbols");
-        let guard = pin();
-        let view = view_elsewhere(keep(decoded.to_vec()));
-        for _ in 0..100 {
-            // Others come and go, and collect what they can.
-            pin().flush();
-            assert_eq!(heap.bytes(view), decoded);
-        }
-        assert_eq!(heap.bytes(before), b"one that lies in the heap");
-        drop(guard);
-    }
 
     #[test]
     fn what_is_decoded_for_a_batch_lies_behind_all_buffers() {

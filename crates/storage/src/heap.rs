@@ -16,8 +16,9 @@
 //! string that had to be decoded lies in none: its view, which nobody keeps longer than a guard, has the address itself.
 //!
 //! ```text
-//! word 0: length (32 bits) | first 4 bytes        word 1: address | 1 (63 bits and 1)
+//! word 0: length (31 bits), 1 | first 4 bytes     word 1: address
 //! ```
+//! No such word ever lies in a block, so that a torn view is never taken for one.
 
 use crate::Guard;
 use crate::budget::{Held, MemoryBudget};
@@ -80,20 +81,21 @@ pub(crate) fn long_view(bytes: &[u8], buffer: u32, offset: u32) -> [u64; 2] {
     ]
 }
 
-/// Of offsets it is never set, since buffers are smaller.
-const ELSEWHERE: u64 = 1 << 63;
+/// Of lengths it is never set, since strings are shorter.
+const ELSEWHERE: u64 = 1 << 31;
+const _: () = assert!((LONGEST_STRING_BYTES as u64) < ELSEWHERE);
 
 /// The view of a longer string, which lies in no buffer but at an address.
 #[inline]
 pub(crate) fn view_elsewhere(bytes: &[u8]) -> [u64; 2] {
     let [low, _] = long_view(bytes, 0, 0);
-    [low, bytes.as_ptr().expose_provenance() as u64 | ELSEWHERE]
+    [low | ELSEWHERE, bytes.as_ptr().expose_provenance() as u64]
 }
 
 /// Whether a view of more than [`INLINE_BYTES`] is [one of those](view_elsewhere).
 #[inline]
 pub(crate) fn is_elsewhere(view: [u64; 2]) -> bool {
-    view[1] & ELSEWHERE != 0
+    view[0] & ELSEWHERE != 0
 }
 
 /// The string of at most [`INLINE_BYTES`] that a view holds.
@@ -109,7 +111,7 @@ pub(crate) fn inline_cell(view: [u64; 2]) -> Cell<'static> {
 /// The length that a view tells.
 #[inline]
 pub(crate) fn view_len(view: [u64; 2]) -> usize {
-    view[0] as u32 as usize
+    (view[0] as u32 & !(ELSEWHERE as u32)) as usize
 }
 
 #[inline]
@@ -183,7 +185,7 @@ impl Heap {
     #[inline]
     pub fn bytes(&self, view: [u64; 2]) -> &[u8] {
         if is_elsewhere(view) {
-            let start = ptr::with_exposed_provenance((view[1] & !ELSEWHERE) as usize);
+            let start = ptr::with_exposed_provenance(view[1] as usize);
             // SAFETY: the bytes stay as long as the guard under which the view was made, and whoever follows it has
             // been given it under that guard.
             return unsafe { std::slice::from_raw_parts(start, view_len(view)) };
@@ -414,6 +416,15 @@ impl Drop for HeapBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_view_may_lead_elsewhere() {
+        let heap = Heap::new(Arc::new(MemoryBudget::new(None)));
+        let string = b"one that was made of symbols";
+        let view = view_elsewhere(string);
+        assert!(is_elsewhere(view) && !is_elsewhere(heap.store(string)));
+        assert_eq!((view_len(view), heap.bytes(view)), (string.len(), &string[..]));
+    }
 
     #[test]
     fn every_length_comes_back_as_it_was_stored() {

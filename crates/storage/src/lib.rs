@@ -20,6 +20,7 @@ mod budget;
 mod collect;
 mod compact;
 mod copy;
+mod decoded;
 mod directory;
 mod encoded_scan;
 mod freeze;

@@ -17,6 +17,7 @@ mod slots;
 use crate::arrow_rows::BatchRows;
 use crate::block::{Block, RawCell, set_bits};
 use crate::budget::MemoryBudget;
+use crate::decoded::Scratch;
 use crate::directory::Directory;
 use crate::gate::Gate;
 use crate::index::{AT_ONCE, IndexList, Runs, Verdict};
@@ -1120,6 +1121,7 @@ impl Table {
     ) -> std::result::Result<(), E> {
         let mut key = KeyBuffer::new();
         let (columns, mut raw) = key_columns(index);
+        let mut scratch = Scratch::default();
         for block in self.blocks.iter() {
             // Strings may move to another place meanwhile.
             let _guard = crate::pin();
@@ -1127,11 +1129,18 @@ impl Table {
                 if !block.is_present(slot) {
                     continue;
                 }
-                for (column, raw) in columns.iter().zip(&mut raw) {
-                    *raw = block.load_cell(slot, *column);
-                }
                 key.clear();
-                encode_raw(block, index, &raw, &mut key);
+                if let Some(compact) = block.compact() {
+                    // Nothing is kept: the caller's guard may see many blocks.
+                    let cell = scratch
+                        .row(columns.len(), |column, keep| compact.column(column).cell(slot.index(), keep));
+                    index.encode_with(cell, &mut key);
+                } else {
+                    for (column, raw) in columns.iter().zip(&mut raw) {
+                        *raw = block.load_cell(slot, *column);
+                    }
+                    encode_raw(block, index, &raw, &mut key);
+                }
                 each(&key, block.row(slot))?;
             }
         }

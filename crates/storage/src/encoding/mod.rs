@@ -53,6 +53,7 @@ pub use runs::RunEnds;
 pub use strings::{MOST_STRING_BYTES, Strings};
 pub use word::{Order, Word};
 
+use crate::heap::{INLINE_BYTES, inline_cell, inline_view};
 use crate::spare::Spare;
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
@@ -430,11 +431,23 @@ impl EncodedColumn {
     #[must_use]
     pub fn with_symbols(mut self) -> EncodedColumn {
         if let Values::Strings(StringValues::Plain { strings, .. }) = &self.values
+            && self.string_bytes_of_slots(strings) <= symbols::MOST_BYTES
             && let Some(strings) = SymbolStrings::of(strings)
         {
             self.values = Values::Strings(StringValues::Symbols(strings));
         }
         self
+    }
+
+    /// How long the strings of all slots are.
+    fn string_bytes_of_slots(&self, strings: &Strings) -> usize {
+        match &self.runs {
+            None => strings.all_bytes().len(),
+            Some(runs) => {
+                let lengths = runs.lengths(0..self.slots).enumerate();
+                lengths.map(|(run, length)| strings.get(run).len() * length).sum()
+            }
+        }
     }
 
     /// The type of its values.
@@ -530,7 +543,7 @@ impl EncodedColumn {
         slots.iter().map(|slot| place(*slot)).collect()
     }
 
-    /// The value of a slot. `keep` is given a string that had to be decoded, and says where it is as long as the cell.
+    /// The value of a slot. `keep` is given a longer string that had to be decoded, and says where it is as long as the cell.
     #[inline]
     pub fn cell<'a>(&'a self, slot: usize, keep: impl FnOnce(Vec<u8>) -> &'a [u8]) -> Cell<'a> {
         assert!(slot < self.slots);
@@ -542,15 +555,18 @@ impl EncodedColumn {
             &self.values,
             bits => Cell::boolean(bits.value(place)),
             words => words.get(place).to_cell(),
-            strings => Cell::Bytes(match strings {
-                StringValues::Plain { strings, .. } => strings.get(place),
+            strings => match strings {
+                StringValues::Plain { strings, .. } => Cell::Bytes(strings.get(place)),
                 StringValues::Symbols(strings) => {
                     let mut decoded = Vec::new();
                     strings.decode(place, &mut decoded);
-                    keep(decoded)
+                    match decoded.len() {
+                        ..=INLINE_BYTES => inline_cell(inline_view(&decoded)),
+                        _ => Cell::Bytes(keep(decoded)),
+                    }
                 }
-                StringValues::Codes { codes, dictionary } => dictionary.get(codes.get(place)),
-            })
+                StringValues::Codes { codes, dictionary } => Cell::Bytes(dictionary.get(codes.get(place))),
+            }
         )
     }
 

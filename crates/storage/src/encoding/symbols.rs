@@ -19,8 +19,8 @@ use std::ops::Range;
 /// Fewer bytes are not worth a table.
 const FEWEST_BYTES: usize = 8 << 10;
 
-/// More are not taken into memory three times.
-const MOST_BYTES: usize = 64 << 20;
+/// More are not taken into memory three times. Nor are more in all slots of a block, if strings are there in runs.
+pub(super) const MOST_BYTES: usize = 64 << 20;
 
 /// So much of what the strings take by themselves they may take at most, a table included: what is read has to be decoded.
 const WORTH: (usize, usize) = (3, 4);

@@ -111,7 +111,7 @@ impl Table {
                 return 0;
             }
             let id = ColumnId(at as u16);
-            let merge = column.join(id, self.columns[at].ty, &mut joining, self, threads);
+            let merge = column.join(id, self.columns[at].ty, &mut joining, self, threads, go_on);
             merges.extend(merge.map(|merge| (id, merge)));
         }
         // All at once: each time takes the heap new numbers.
@@ -257,6 +257,7 @@ impl MainColumn {
         joining: &mut [Joining<'_>],
         table: &Table,
         threads: usize,
+        go_on: &dyn Fn() -> bool,
     ) -> Option<Merge> {
         let sources: Vec<_> = joining.iter().map(|joining| joining.rows.source(joining.block, id)).collect();
         let pieces: Vec<Piece<'_>> = sources.iter().map(|source| source.piece()).collect();
@@ -297,7 +298,11 @@ impl MainColumn {
             .zip(&pieces)
             .map(|(encoding, piece)| match encoding.values {
                 Kept::Codes => codes.next(),
-                _ => EncodedColumn::encode(ty, *piece, *encoding).map(EncodedColumn::with_symbols),
+                _ => {
+                    let plain = EncodedColumn::encode(ty, *piece, *encoding);
+                    // That takes a while.
+                    plain.map(|plain| if go_on() { plain.with_symbols() } else { plain })
+                }
             })
             .collect();
         drop(pieces);
