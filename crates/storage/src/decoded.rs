@@ -40,9 +40,8 @@ fn hand_over(bytes: Vec<u8>) {
 /// # Safety
 /// The caller holds a guard, longer than what is returned is looked at.
 pub(crate) unsafe fn keep<'g>(decoded: Vec<u8>) -> &'g [u8] {
-    // SAFETY of both: the bytes do not move, nobody changes them, and they are dropped once every guard of some time after
-    // now has gone.
     if decoded.len() > ALONE_BYTES {
+        // SAFETY: the bytes do not move with the vector, which nobody changes. It is dropped once every guard of now has gone.
         let kept = unsafe { std::slice::from_raw_parts(decoded.as_ptr(), decoded.len()) };
         hand_over(decoded);
         return kept;
@@ -52,7 +51,10 @@ pub(crate) unsafe fn keep<'g>(decoded: Vec<u8>) -> &'g [u8] {
         let full = (!has_room).then(|| std::mem::replace(chunk, Vec::with_capacity(CHUNK_BYTES)));
         let start = chunk.len();
         chunk.extend_from_slice(&decoded);
-        (unsafe { std::slice::from_raw_parts(chunk.as_ptr().add(start), decoded.len()) }, full)
+        // SAFETY: so many bytes were just put there. They do not move, nobody changes them, and they are dropped once every
+        // guard has gone of the time when the chunk is full, which is later.
+        let kept = unsafe { std::slice::from_raw_parts(chunk.as_ptr().add(start), decoded.len()) };
+        (kept, full)
     });
     // What is collected meanwhile may be anything, so the chunk is not borrowed any more.
     full.into_iter().for_each(hand_over);
