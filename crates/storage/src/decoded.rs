@@ -92,8 +92,9 @@ mod tests {
     #[test]
     fn strings_stay_as_long_as_the_guard() {
         let guard = pin();
-        let string =
-            |number: usize| vec![number as u8; if number % 50 == 0 { ALONE_BYTES + 1 } else { number }];
+        let string = |number: usize| {
+            vec![number as u8; if number.is_multiple_of(50) { ALONE_BYTES + 1 } else { number }]
+        };
         // SAFETY: the guard is held to the end.
         let kept: Vec<&[u8]> = (0..400).map(|number| unsafe { keep(string(number)) }).collect();
         for (number, kept) in kept.iter().enumerate() {
