@@ -7,8 +7,10 @@ The table is TPC-H's lineitem (tpchgen-cli), ingested over Flight SQL. The bare 
 FirnDB has sent and sends them again and again, so that both send the same bytes; the client of both is pyarrow's. What
 FirnDB does beyond the bare server is reading the blocks and making the batches. Strings go out as Utf8 and, on a line
 of its own, as views, each beside a bare server with just those. ADBC's drivers come last: for Flight SQL, and for
-PostgreSQL's binary COPY, from FirnDB and from PostgreSQL itself. The medians of the rounds, in GB of Arrow data a second.
-FirnDB's blocks have been frozen by then.
+PostgreSQL's binary COPY, from FirnDB and from PostgreSQL itself, with the processor time that the driver takes in this
+process; and the same COPY with psql, which throws it away: what the servers take. The medians of the rounds, in GB of Arrow
+data a second. FirnDB's blocks have been frozen by then. At the end a row of some, half and all blocks is updated, so that so
+many are hot: the curve over their share.
 
 Needs pyarrow, adbc-driver-flightsql, adbc-driver-postgresql and tpchgen-cli from PyPI, and PostgreSQL's initdb and postgres.
 """
@@ -30,6 +32,9 @@ import pyarrow.flight
 import pyarrow.parquet
 
 QUERY = "SELECT * FROM lineitem"
+
+# Frozen, and not encoded later on.
+COLD = ["--freeze-after", "10", "--compact-after", "0"]
 
 
 def field(number, data):
@@ -62,7 +67,7 @@ class Firn:
 
     def __init__(self, binary, log):
         self.process = subprocess.Popen(
-            [binary, "serve", "--listen", "127.0.0.1:0", "--flight", "127.0.0.1:0"], stdout=open(log, "w")
+            [binary, "serve", *COLD, "--listen", "127.0.0.1:0", "--flight", "127.0.0.1:0"], stdout=open(log, "w")
         )
         self.flight = self.postgres = None
         until = time.monotonic() + 30
@@ -95,13 +100,13 @@ def main():
         firn = Firn(arguments.firn, pathlib.Path(directory, "log"))
         try:
             postgres.start()
-            measure(firn, postgres, lineitem, arguments.rounds)
+            measure(firn, postgres, lineitem, arguments)
         finally:
             firn.stop()
             postgres.stop()
 
 
-def measure(firn, postgres, lineitem, rounds):
+def measure(firn, postgres, lineitem, arguments):
     connect = adbc_driver_postgresql.dbapi.connect
     adbc = adbc_driver_flightsql.dbapi.connect(f"grpc://127.0.0.1:{firn.flight}", autocommit=True)
     copy = connect(f"postgresql://postgres@127.0.0.1:{firn.postgres}/firn", autocommit=True)
@@ -136,6 +141,13 @@ def measure(firn, postgres, lineitem, rounds):
         cursor.execute(QUERY)
         return cursor.fetch_arrow_table()
 
+    psql = str(pathlib.Path(arguments.postgres_bin, "psql"))
+    copy_out = f"COPY ({QUERY}) TO STDOUT (FORMAT binary)"
+
+    def drained(port, database):
+        address = ["-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "-d", database]
+        subprocess.run([psql, *address, "-c", copy_out], stdout=subprocess.DEVNULL, check=True)
+
     ways = {
         "FirnDB, Utf8": lambda: from_firn("plain"),
         "bare, the same": lambda: from_bare("plain"),
@@ -144,25 +156,57 @@ def measure(firn, postgres, lineitem, rounds):
         "FirnDB, ADBC Flight SQL": lambda: from_cursor(cursor),
         "FirnDB, ADBC PostgreSQL": lambda: from_cursor(copy_cursor),
         "PostgreSQL, the same": lambda: from_cursor(postgres_cursor),
+        "FirnDB, psql": lambda: drained(firn.postgres, "firn"),
+        "PostgreSQL, psql": lambda: drained(postgres.port, "postgres"),
     }
     seconds = {way: [] for way in ways}
+    busy = {way: [] for way in ways}
     size = tables["plain"].nbytes
-    for _ in range(rounds):
+    for _ in range(arguments.rounds):
         for way, fetch in ways.items():
-            began = time.monotonic()
+            began, busy_before = time.monotonic(), time.process_time()
             table = fetch()
             seconds[way].append(time.monotonic() - began)
-            assert table.num_rows == rows, way
+            busy[way].append(time.process_time() - busy_before)
+            assert table is None or table.num_rows == rows, way
             del table
     for way, taken in seconds.items():
         median = statistics.median(taken)
-        print(f"{way:24} {median:7.3f} s {size / median / 1e9:6.2f} GB/s")
+        is_apart = "bare" not in way and "psql" not in way
+        its_own = f"  client busy {statistics.median(busy[way]):6.3f} s" if is_apart else ""
+        print(f"{way:24} {median:7.3f} s {size / median / 1e9:6.2f} GB/s{its_own}")
     ratio = statistics.median(seconds["bare, the same"]) / statistics.median(seconds["FirnDB, Utf8"])
     views = statistics.median(seconds["bare, the same views"]) / statistics.median(seconds["FirnDB, views"])
     print(f"FirnDB beside the bare server: {ratio:.0%}; with views {views:.0%}")
     copies = statistics.median(seconds["PostgreSQL, the same"]) / statistics.median(seconds["FirnDB, ADBC PostgreSQL"])
     print(f"FirnDB beside PostgreSQL, by binary COPY: {copies:.2f} times as fast")
+    servers = statistics.median(seconds["PostgreSQL, psql"]) / statistics.median(seconds["FirnDB, psql"])
+    print(f"the same with psql, which throws it away: {servers:.2f} times as fast")
+    for share in (0, 0.1, 0.25, 0.5, 1):
+        wait_until_frozen(copy_cursor)
+        taken = []
+        for _ in range(arguments.rounds):
+            heat(copy_cursor, share)
+            began = time.monotonic()
+            from_firn("view")
+            taken.append(time.monotonic() - began)
+        median = statistics.median(taken)
+        print(f"{hot_share(copy_cursor):4.0%} of the blocks hot: {median:7.3f} s {size / median / 1e9:6.2f} GB/s, views")
     bare.shutdown()
+
+
+def heat(cursor, share):
+    """Has blocks thawed, by updates of a row in some thousand."""
+    cursor.execute(
+        "UPDATE lineitem SET l_linenumber = l_linenumber WHERE l_orderkey % 1000 < 2 AND l_orderkey <= "
+        f"(SELECT max(l_orderkey) FROM lineitem) * {share}"
+    )
+    cursor.fetchall()
+
+
+def hot_share(cursor):
+    cursor.execute("SELECT avg(CASE WHEN state = 'hot' THEN 1.0 ELSE 0 END) FROM firn_blocks WHERE relname = 'lineitem'")
+    return float(cursor.fetchone()[0])
 
 
 def wait_until_frozen(cursor):

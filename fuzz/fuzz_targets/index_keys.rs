@@ -67,7 +67,13 @@ fuzz_target!(|bytes: &[u8]| {
         descending: choice & 1 == 1,
         nulls_first: false,
     });
-    let spec = IndexSpec { id: IndexId(1), name: "fuzz".into(), columns: columns.to_vec(), unique: false };
+    let spec = IndexSpec {
+        id: IndexId(1),
+        name: "fuzz".into(),
+        columns: columns.to_vec(),
+        unique: false,
+        values: true,
+    };
     let index = Index::new(spec);
     let mut rows: Vec<([Value; 2], KeyBuffer)> = Vec::new();
     while rows.len() < 3

@@ -73,6 +73,7 @@ pub fn test(root: &Path) -> bool {
             "spare::",
             "heap::",
             "arrow::",
+            "views::",
             "encoding::",
             "encoded_scan::",
             "compact::",

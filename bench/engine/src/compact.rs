@@ -7,10 +7,12 @@ use arrow_array::{ArrayRef, Int32Array, StringViewArray};
 use firn_base::clock::now;
 use firn_base::random::Random;
 use firn_base::sync::Arc;
-use firn_base::{Result, RowId};
+use firn_base::{Cell, ColumnId, Result, RowId, SqlType};
+use firn_storage::{IndexColumn, IndexId, IndexSpec, KeyBuffer};
 use firn_txn::{Columns, Config, Engine, Key, Str, TableAccess, pin};
 use std::collections::HashSet;
 use std::hint::black_box;
+use std::ops::Bound;
 use std::time::Duration;
 
 tables! {
@@ -63,6 +65,19 @@ pub struct Costs {
     pub update_by_key: Duration,
     /// Bytes of a row, before the changes.
     pub row_bytes: f64,
+    /// An index over the strings, with values.
+    pub with_values: IndexCosts,
+    /// The same without.
+    pub without_values: IndexCosts,
+}
+
+/// What an index over strings costs.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexCosts {
+    /// Bytes for each row.
+    pub row_bytes: f64,
+    /// Finding the first row with a random string, in nanoseconds.
+    pub find: f64,
 }
 
 /// A column of numbers, which is changed.
@@ -76,6 +91,7 @@ struct Bench {
     quantity: Columns<Number>,
     shown: Columns<Shown>,
     orders: i32,
+    temperature: Temperature,
 }
 
 /// Measures it with so many orders.
@@ -90,7 +106,10 @@ pub fn run(temperature: Temperature, orders: i32) -> Result<Costs> {
     let key = by_key.table.key::<(i32, i32)>("keyed_lines_pkey")?;
     let find = by_key.find(&key);
     let update_by_key = by_key.update_by_key(&key)?;
-    Ok(Costs { read, find, update, update_by_key, row_bytes })
+    drop(by_key);
+    let indexed = Bench::load(&lines::SCHEMA, temperature, orders)?;
+    let (with_values, without_values) = (indexed.index(true)?, indexed.index(false)?);
+    Ok(Costs { read, find, update, update_by_key, row_bytes, with_values, without_values })
 }
 
 impl Bench {
@@ -101,9 +120,9 @@ impl Bench {
         let table = TableAccess::open(&engine, schema.name)?;
         let (quantity, shown) =
             (table.columns(&["quantity"])?, table.columns(&["quantity", "amount", "info"])?);
-        let bench = Bench { engine, table, quantity, shown, orders };
+        let bench = Bench { engine, table, quantity, shown, orders, temperature };
         let random = &mut Random::seeded(1);
-        let infos: Vec<String> = (0..INFOS).map(|_| format!("{:024x}", random.next_u64())).collect();
+        let infos = infos(random);
         const AT_ONCE: i32 = 1000;
         for first in (0..orders).step_by(AT_ONCE as usize) {
             let rows = first * LINES..orders.min(first + AT_ONCE) * LINES;
@@ -165,6 +184,45 @@ impl Bench {
         })
     }
 
+    /// Makes an index over the strings and looks for random ones.
+    fn index(&self, values: bool) -> Result<IndexCosts> {
+        let table = self.table.table();
+        let info = IndexColumn {
+            column: ColumnId(5),
+            ty: SqlType::Text,
+            nullable: false,
+            descending: false,
+            nulls_first: false,
+        };
+        let id = IndexId(if values { 1 << 20 } else { 2 << 20 });
+        let name = format!("lines_info_{values}");
+        let mut tx = self.engine.begin();
+        tx.create_index(table, IndexSpec { id, name, columns: vec![info], unique: false, values })?;
+        let _in_memory = tx.commit()?;
+        if self.temperature == Temperature::Compact {
+            // Once to take what is compact, and once to forget its keys.
+            for _ in 0..2 {
+                self.engine.compact(Duration::ZERO);
+            }
+        }
+        let indexes = table.indexes();
+        let index = indexes.iter().find(|index| index.spec().id == id).expect("it was just made");
+        let infos = infos(&mut Random::seeded(1));
+        let tx = self.engine.begin_read_only();
+        let guard = pin();
+        let mut key = KeyBuffer::new();
+        let find = self.each_random_row(|row| {
+            key.clear();
+            index.encode(&[Cell::text(&infos[row as usize % infos.len()])], &mut key);
+            let only = Bound::Included(&key[..]);
+            tx.range(table, index, only, only, false, &guard, &mut |found| {
+                black_box(found);
+                false
+            });
+        });
+        Ok(IndexCosts { row_bytes: index.held_bytes() as f64 / f64::from(self.orders * LINES), find })
+    }
+
     fn changed_orders(&self) -> Vec<i32> {
         let random = &mut Random::seeded(3);
         (0..CHANGED_ORDERS).map(|_| random.uniform(0, i64::from(self.orders) - 1) as i32).collect()
@@ -206,6 +264,10 @@ impl Bench {
     }
 }
 
+fn infos(random: &mut Random) -> Vec<String> {
+    (0..INFOS).map(|_| format!("{:024x}", random.next_u64())).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,6 +276,8 @@ mod tests {
     fn rows_are_read_and_changed_whatever_they_lie_in() {
         for temperature in Temperature::ALL {
             let costs = run(temperature, 5_000).unwrap();
+            let is_smaller = costs.without_values.row_bytes < costs.with_values.row_bytes;
+            assert_eq!(is_smaller, temperature == Temperature::Compact, "{costs:?}");
             assert!(costs.read > 0.0 && costs.find > 0.0 && costs.row_bytes > 0.0, "{costs:?}");
         }
     }

@@ -238,7 +238,14 @@ impl TableSchema {
             .iter()
             .map(|&(id, descending)| IndexColumnDef { column: id.0, descending, nulls_first: descending })
             .collect();
-        IndexDef { oid: engine.allocate_oid(), name, columns, unique, deferral: Deferral::Never }
+        IndexDef {
+            oid: engine.allocate_oid(),
+            name,
+            columns,
+            unique,
+            values: true,
+            deferral: Deferral::Never,
+        }
     }
 
     fn index_spec(&self, index: &IndexDef) -> IndexSpec {
@@ -256,7 +263,13 @@ impl TableSchema {
                 }
             })
             .collect();
-        IndexSpec { id: index.id(), name: index.name.clone(), columns, unique: index.unique }
+        IndexSpec {
+            id: index.id(),
+            name: index.name.clone(),
+            columns,
+            unique: index.unique,
+            values: index.values,
+        }
     }
 }
 

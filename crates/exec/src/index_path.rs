@@ -71,7 +71,11 @@ pub fn choose(definition: &TableDef, table: &Table, predicates: &[Expr]) -> Opti
     }
     let limit = FEW.max((table.approximate_rows() / SHARE) as usize);
     let guard = firn_storage::pin();
-    let paths = table.indexes().iter().filter_map(|index| path(index, &comparisons)).collect::<Vec<_>>();
+    // One that somebody has made since lacks rows that only older snapshots see.
+    let is_known = |index: &&Arc<Index>| definition.indexes.iter().any(|known| known.id() == index.spec().id);
+    let indexes = table.indexes();
+    let paths: Vec<_> =
+        indexes.iter().filter(is_known).filter_map(|index| path(index, &comparisons)).collect();
     let counted = paths.into_iter().filter_map(|mut path| {
         path.entries = path.count(limit, &guard)?;
         Some(path)

@@ -331,19 +331,29 @@ fn run_freeze(blocks: usize) -> Result<(), Failure> {
 fn run_compact(orders: i32) -> Result<(), Failure> {
     println!("{orders} orders of 10 lines; one thread, without a log; 10,000 random orders are changed");
     println!(
-        "{:<9}{:>11}{:>14}{:>14}{:>18}{:>18}",
-        "blocks", "bytes/row", "read ns", "by key ns", "100,000 updates", "by key"
+        "{:<9}{:>11}{:>14}{:>14}{:>18}{:>18}{:>24}{:>24}",
+        "blocks",
+        "bytes/row",
+        "read ns",
+        "by key ns",
+        "100,000 updates",
+        "by key",
+        "index on strings",
+        "without values"
     );
     for temperature in Temperature::ALL {
         let costs = compact::run(temperature, orders).map_err(Failure::new)?;
         let ms = |time: std::time::Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
+        let index = |index: compact::IndexCosts| format!("{:.1} B, {:.0} ns", index.row_bytes, index.find);
         println!(
-            "{temperature:<9}{:>11.1}{:>14.0}{:>14.0}{:>18}{:>18}",
+            "{temperature:<9}{:>11.1}{:>14.0}{:>14.0}{:>18}{:>18}{:>24}{:>24}",
             costs.row_bytes,
             costs.read,
             costs.find,
             ms(costs.update),
-            ms(costs.update_by_key)
+            ms(costs.update_by_key),
+            index(costs.with_values),
+            index(costs.without_values)
         );
     }
     Ok(())

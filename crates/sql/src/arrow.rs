@@ -13,6 +13,8 @@ use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType, Value};
 use firn_exec::types;
 
+pub use firn_exec::tightened;
+
 /// The SQL type of a column of a table that is made for a field of somebody's Arrow schema.
 ///
 /// Errors: 0A000 for types that no SQL type stands for.

@@ -20,7 +20,13 @@ fn index(unique: bool) -> std::sync::Arc<Index> {
         nulls_first: false,
     };
     // As in TPC-C's order line: three columns of four bytes.
-    Index::new(IndexSpec { id: IndexId(1), name: "speed".into(), columns: vec![column; 3], unique })
+    Index::new(IndexSpec {
+        id: IndexId(1),
+        name: "speed".into(),
+        columns: vec![column; 3],
+        unique,
+        values: true,
+    })
 }
 
 fn key(index: &Index, number: i64) -> KeyBuffer {

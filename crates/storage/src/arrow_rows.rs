@@ -1,6 +1,7 @@
 //! Arrow columns seen as rows of cells, and copied into blocks column by column.
 
 use crate::block::Block;
+use crate::heap::INLINE_BYTES;
 use crate::table::{ColumnSpec, Rows};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -8,8 +9,14 @@ use arrow_array::types::{
     IntervalMonthDayNanoType, Time64MicrosecondType, TimestampMicrosecondType,
 };
 use arrow_array::{Array, ArrayRef, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, StringViewArray};
-use arrow_buffer::{IntervalMonthDayNano, NullBuffer};
+use arrow_buffer::{Buffer, IntervalMonthDayNano, NullBuffer};
 use firn_base::{Cell, ColumnId, Slot, SqlType};
+
+/// The bytes of strings that views lead to. A view of a NULL may say anything, hence no more than there are.
+fn long_bytes(views: &[u128], buffers: &[Buffer]) -> usize {
+    let lengths = views.iter().map(|view| *view as u32 as usize).filter(|length| *length > INLINE_BYTES);
+    lengths.sum::<usize>().min(buffers.iter().map(Buffer::len).sum())
+}
 
 /// Columns of one length, of the types that [`crate::arrow::data_type`] gives.
 pub(crate) struct BatchRows<'a> {
@@ -167,6 +174,16 @@ impl<'a> Rows<'a> for BatchRows<'a> {
 }
 
 impl BatchRows<'_> {
+    /// The bytes of strings that some rows put into a block's heap.
+    pub fn string_bytes(&self, from: usize, count: usize) -> usize {
+        let bytes = |column: &Column<'_>| match &column.values {
+            Values::Text(array) => long_bytes(&array.views()[from..][..count], array.data_buffers()),
+            Values::Bytes(array) => long_bytes(&array.views()[from..][..count], array.data_buffers()),
+            _ => 0,
+        };
+        self.columns.iter().map(bytes).sum()
+    }
+
     fn mark_valid(&self, block: &Block, column: ColumnId, first: Slot, count: u32) {
         if let Some(validity) = block.validity(column) {
             crate::block::set_bits(validity, first, count);

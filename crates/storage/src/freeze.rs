@@ -39,7 +39,7 @@ use arrow_array::types::Decimal128Type;
 use arrow_array::{ArrayRef, BinaryViewArray, BooleanArray, PrimitiveArray, StringViewArray, make_array};
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
-use firn_base::sync::{Arc, AtomicBool, AtomicU8, AtomicU32, Mutex, MutexGuard, Ordering};
+use firn_base::sync::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering};
 use firn_base::{BlockNumber, ColumnId, Slot, SqlType, clock};
 use std::time::Duration;
 
@@ -62,6 +62,8 @@ pub(crate) struct Life {
     wanted: AtomicBool,
     /// How many rows a frozen block has.
     rows: AtomicU32,
+    /// How often it has been frozen.
+    generation: AtomicU64,
 }
 
 /// What is known of a block that is not hot.
@@ -85,6 +87,11 @@ impl Life {
     /// The state just now.
     pub fn state(&self) -> BlockState {
         BlockState::from_bits(self.state.load(Ordering::Acquire))
+    }
+
+    /// How often the block has been frozen. The caller has the turn.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Relaxed)
     }
 
     /// The right to change it.
@@ -157,6 +164,7 @@ impl Block {
 
     fn become_frozen(&self, rows: u32, guard: &Guard) {
         self.forget_versions(rows, guard);
+        self.life.generation.fetch_add(1, Ordering::Relaxed);
         let frozen = self.life.step(BlockState::Freezing, BlockEvent::Canonical);
         assert!(frozen, "whoever wants a block that is being frozen waits for his turn");
     }

@@ -223,6 +223,15 @@ impl Heap {
         }
     }
 
+    /// Makes room for strings of so many bytes in all, side by side, if there is none yet. If they are more than a buffer
+    /// can have, the others will go on in the next.
+    pub fn reserve_first(&self, bytes: usize) {
+        let mut appender = self.appender();
+        if bytes > 0 && appender.filling.begun == 0 {
+            appender.begin_buffer(bytes.min(LARGEST_BUFFER_BYTES));
+        }
+    }
+
     /// The buffers so far by number, as Arrow buffers that share the memory and keep it alive; empty ones in the
     /// place of those that are not there. Who asks for `leaving` ones as well holds a guard since before he loaded
     /// the views that he has.
@@ -369,6 +378,7 @@ impl Appender<'_> {
     /// Goes on in a new buffer.
     #[cold]
     fn begin_buffer(&mut self, bytes: usize) {
+        assert!(bytes <= LARGEST_BUFFER_BYTES, "Arrow's offsets are signed numbers of 32 bits");
         let heap = self.heap;
         let mut buffers = heap.buffers.lock();
         let number = buffers.all.iter().position(Option::is_none);

@@ -49,6 +49,8 @@ pub struct TableScan {
     /// How many rows were passed over because of them.
     passed_over: AtomicU64,
     blocks: u64,
+    /// Which blocks; all, from the first, if it is `None`.
+    only: Option<Box<[BlockNumber]>>,
     /// Rows of a batch at most.
     batch_rows: u32,
     /// Whether values are given as they are stored, where Arrow has them wider.
@@ -67,6 +69,7 @@ impl TableScan {
     ) -> TableScan {
         TableScan {
             blocks: table.blocks().len(),
+            only: None,
             batch_rows: BATCH_ROWS as u32,
             as_stored: false,
             batches_per_block: u64::from(table.layout().slots.div_ceil(BATCH_ROWS as u32)),
@@ -78,6 +81,11 @@ impl TableScan {
             passed_over: AtomicU64::new(0),
             next: AtomicU64::new(0),
         }
+    }
+
+    /// Goes through some of the table's blocks only, in this order.
+    pub fn of_blocks(self, numbers: Vec<BlockNumber>) -> TableScan {
+        TableScan { blocks: numbers.len() as u64, only: Some(numbers.into()), ..self }
     }
 
     /// Passes over blocks of which it knows that no row meets all conditions. Others are given whole.
@@ -121,9 +129,14 @@ impl TableScan {
     /// The next block of a scan that gives none in parts.
     pub(crate) fn next_whole_block(&self) -> Option<&Block> {
         assert!(self.as_stored, "the scan was begun for batches");
-        let number = BlockNumber(self.next.fetch_add(1, Ordering::Relaxed));
-        (number.0 < self.blocks)
-            .then(|| self.table.blocks().get(number).expect("counted when the scan began"))
+        self.block(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The block whose turn it is after so many others.
+    fn block(&self, at: u64) -> Option<&Block> {
+        let at = Some(at).filter(|at| *at < self.blocks)?;
+        let number = self.only.as_ref().map_or(BlockNumber(at), |only| only[at as usize]);
+        Some(self.table.blocks().get(number).expect("counted when the scan began"))
     }
 
     /// The columns that it shows.
@@ -140,11 +153,7 @@ impl TableScan {
     pub fn next_batch(&self, guard: &Guard) -> Option<ScanBatch> {
         loop {
             let batch = self.next.fetch_add(1, Ordering::Relaxed);
-            let number = BlockNumber(batch / self.batches_per_block);
-            if number.0 >= self.blocks {
-                return None;
-            }
-            let block = self.table.blocks().get(number).expect("counted when the scan began");
+            let block = self.block(batch / self.batches_per_block)?;
             let first = (batch % self.batches_per_block) as u32 * self.batch_rows;
             let end = block.allocated().min(first + self.batch_rows);
             if first < end

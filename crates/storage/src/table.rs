@@ -9,6 +9,7 @@
 //! - A slot is given out again only when no snapshot can see anything in it.
 
 mod duplicates;
+mod keys;
 mod locks;
 mod main;
 mod restore;
@@ -17,7 +18,6 @@ mod slots;
 use crate::arrow_rows::BatchRows;
 use crate::block::{Block, RawCell, set_bits};
 use crate::budget::MemoryBudget;
-use crate::decoded::Scratch;
 use crate::directory::Directory;
 use crate::gate::Gate;
 use crate::index::{AT_ONCE, IndexList, Runs, Verdict};
@@ -28,12 +28,13 @@ use crate::version::{Change, Record, restore_columns};
 use crate::{Guard, Index, KeyBuffer, TableScan, WriteSet};
 use arrow_array::ArrayRef;
 use firn_base::sync::{
-    Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering, RwLock,
+    Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering, RwLock, Weak,
 };
 use firn_base::{
     BlockNumber, Cell, ColumnId, ColumnSet, Error, Result, RowId, Slot, Snapshot, SqlState, SqlType, TableId,
     Time, visible,
 };
+use keys::{key_columns, key_in_place, key_of};
 pub use restore::Restored;
 pub use slots::Move;
 use smallvec::SmallVec;
@@ -129,12 +130,15 @@ const KEY_LOCKS: usize = 64;
 
 /// A physical table.
 pub struct Table {
+    this: Weak<Table>,
     id: TableId,
     name: RwLock<Arc<str>>,
     columns: Box<[ColumnSpec]>,
     layout: Arc<Layout>,
     blocks: Directory,
     indexes: IndexList,
+    /// Indexes without values that have been taken off, as long as somebody has them.
+    taken_off: Mutex<Vec<Weak<Index>>>,
     /// The block that fresh slots are taken of.
     filling: AtomicU64,
     /// Blocks without rows that have given up their memory, to be filled before new ones. The lock is the right to
@@ -161,13 +165,15 @@ impl Table {
     pub fn new(id: TableId, name: &str, columns: Vec<ColumnSpec>, options: TableOptions) -> Arc<Table> {
         let layout = Arc::new(Layout::new(&columns, options.block_bytes));
         options.budget.expect_blocks(layout.bytes);
-        Arc::new(Table {
+        Arc::new_cyclic(|this| Table {
+            this: this.clone(),
             id,
             name: RwLock::new(name.into()),
             columns: columns.into(),
             layout,
             blocks: Directory::new(),
             indexes: IndexList::new(),
+            taken_off: Mutex::new(Vec::new()),
             filling: AtomicU64::new(slots::NONE),
             emptied: Mutex::new(Vec::new()),
             nothing: OnceLock::new(),
@@ -216,12 +222,16 @@ impl Table {
     /// Adds an index; from now on every change maintains it. The caller fills it with the rows that
     /// are already there and keeps writers out meanwhile.
     pub fn add_index(&self, index: Arc<Index>) {
-        index.count_in(&self.budget);
+        index.belong_to(&self.this, &self.budget);
         self.indexes.replace(|all| all.iter().cloned().chain([index]).collect());
     }
 
     /// Takes an index off; nothing maintains it any more.
     pub fn remove_index(&self, index: &Arc<Index>) {
+        // First, so that it is known all the while.
+        if !index.spec().values {
+            self.taken_off.lock().push(Arc::downgrade(index));
+        }
         self.indexes.replace(|all| all.iter().filter(|kept| !Arc::ptr_eq(kept, index)).cloned().collect());
     }
 
@@ -1111,69 +1121,6 @@ impl Table {
     fn key_lock(&self, row: RowId) -> &Mutex<()> {
         &self.key_locks[(row.to_bits().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize]
     }
-
-    /// Every row in place with the key it has in `index`: what building that index needs. No
-    /// transaction may be writing.
-    pub fn keys_in_place<E>(
-        &self,
-        index: &Index,
-        mut each: impl FnMut(&[u8], RowId) -> std::result::Result<(), E>,
-    ) -> std::result::Result<(), E> {
-        let mut key = KeyBuffer::new();
-        let (columns, mut raw) = key_columns(index);
-        let mut scratch = Scratch::default();
-        for block in self.blocks.iter() {
-            // Strings may move to another place meanwhile.
-            let _guard = crate::pin();
-            for slot in (0..block.allocated()).map(Slot) {
-                if !block.is_present(slot) {
-                    continue;
-                }
-                key.clear();
-                if let Some(compact) = block.compact() {
-                    // Nothing is kept: the caller's guard may see many blocks.
-                    let cell = scratch
-                        .row(columns.len(), |column, keep| compact.column(column).cell(slot.index(), keep));
-                    index.encode_with(cell, &mut key);
-                } else {
-                    for (column, raw) in columns.iter().zip(&mut raw) {
-                        *raw = block.load_cell(slot, *column);
-                    }
-                    encode_raw(block, index, &raw, &mut key);
-                }
-                each(&key, block.row(slot))?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn key_columns(index: &Index) -> (SmallVec<[ColumnId; 8]>, SmallVec<[RawCell; 8]>) {
-    let columns: SmallVec<[ColumnId; 8]> = index.spec().columns.iter().map(|part| part.column).collect();
-    let raw = SmallVec::from_elem(RawCell::default(), columns.len());
-    (columns, raw)
-}
-
-fn key_of(block: &Block, index: &Index, raw: &[RawCell]) -> KeyBuffer {
-    let mut key = KeyBuffer::new();
-    encode_raw(block, index, raw, &mut key);
-    key
-}
-
-fn encode_raw(block: &Block, index: &Index, raw: &[RawCell], key: &mut KeyBuffer) {
-    let mut raw = raw.iter();
-    index.encode_with(
-        |column| block.export(column, *raw.next().expect("one for every column of the index")),
-        key,
-    );
-}
-
-fn key_in_place(block: &Block, index: &Index, slot: Slot) -> KeyBuffer {
-    let (columns, mut raw) = key_columns(index);
-    for (column, raw) in columns.iter().zip(&mut raw) {
-        *raw = block.load_cell(slot, *column);
-    }
-    key_of(block, index, &raw)
 }
 
 /// The image of a row before `record`: the row in place, with every change down to and with the

@@ -31,6 +31,7 @@ fn create(engine: &Arc<Engine>) -> Result<Arc<Table>> {
         name: "rows_pkey".into(),
         columns: vec![part],
         unique: true,
+        values: true,
         deferral: Default::default(),
     };
     tx.create_index(&table, index.spec(&table))?;

@@ -159,9 +159,20 @@ pub struct IndexDef {
     pub columns: Vec<IndexColumnDef>,
     /// Whether it keeps keys unique.
     pub unique: bool,
+    /// Whether it keeps the keys of all rows, not of those alone that may change. Older logs and checkpoints do not say.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub values: bool,
     /// When it does: later only for a deferrable constraint. Older logs and checkpoints do not say.
     #[serde(default)]
     pub deferral: Deferral,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(said: &bool) -> bool {
+    *said
 }
 
 impl IndexDef {
@@ -474,6 +485,7 @@ impl IndexDef {
             name: self.name.clone(),
             columns: self.columns.iter().map(column).collect(),
             unique: self.is_always_unique(),
+            values: self.values,
         }
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!  1  cut       in the commit section: draw a snapshot and the log position that goes with it
-//!  2  write     every table that has changed since the last checkpoint, beside
-//!               running transactions; the others keep their file
+//!  2  write     every table that has changed since the last checkpoint, beside running
+//!               transactions, but for its blocks that have been cold since they were written;
+//!               the others keep their files
 //!  3  wait      until the log is durable up to the position
 //!  4  switch    replace the manifest: from here on the new checkpoint counts
 //!  5  clean up  remove the files that only the old one named, give up the log before the position
@@ -19,15 +20,15 @@
 use crate::active::ActiveSlot;
 use crate::catalog::{Catalog, IdMarks, TableDef};
 use crate::engine::Engine;
-use crate::manifest::{Manifest, SequenceEntry, TableFile, checkpoint_directory};
-use crate::table_file;
+use crate::manifest::{FileBlock, Manifest, SequenceEntry, TableFile, checkpoint_directory};
+use crate::table_file::{self, Content};
 use firn_base::disk::{Disk, DiskLock};
 use firn_base::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
 use firn_base::thread::{self, Behind, JoinHandle};
-use firn_base::{ColumnId, Lsn, Result, Snapshot, Stamp, TableId, Time};
+use firn_base::{BlockNumber, ColumnId, Lsn, Result, Snapshot, Stamp, TableId, Time};
 use firn_log::Log;
-use firn_storage::{Table, TableScan};
-use std::collections::HashSet;
+use firn_storage::{Cold, Table, TableScan};
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 /// After a failed checkpoint the next one is tried when the log has grown by this part of what
@@ -40,6 +41,13 @@ const THREADS_PART: usize = 4;
 /// A file of a table ends when it has so many bytes, so that several threads can write and load one table.
 /// Tiny under test, where splitting is to be common.
 const SPLIT_BYTES: u64 = if cfg!(debug_assertions) { 64 << 10 } else { 32 << 20 };
+
+/// A file of cold blocks is not kept if fewer of its rows count than one in so many: then what counts is written again.
+const LEAST_PART: u64 = 2;
+
+/// Nor are small ones kept, of which a table may have so many.
+const MOST_SMALL_FILES: usize = 8;
+const SMALL_BYTES: u64 = SPLIT_BYTES / 2;
 
 /// The directory of an open database.
 #[derive(Debug)]
@@ -63,7 +71,11 @@ struct Newest {
     begun: u64,
     /// Tables that recovery has changed since the checkpoint, of which their gates know nothing.
     replayed: HashSet<TableId>,
+    /// Of each block that lies in a file of cold blocks and counts there: the generation of which it was then.
+    generations: Generations,
 }
+
+type Generations = HashMap<(TableId, BlockNumber), u64>;
 
 /// One moment of the database.
 struct Cut<'e> {
@@ -83,26 +95,112 @@ struct CutTable {
     unchanged: bool,
 }
 
-/// What one file of a table will hold: what the files before it leave of the scan, up to a size.
+/// What becomes of a table that has changed.
+struct Plan {
+    /// Files of cold blocks that are kept, with the blocks that still count.
+    kept: Vec<TableFile>,
+    /// Blocks that are cold now and lie in none of them, as many together as make up a file.
+    cold: Vec<Vec<ColdBlock>>,
+    /// The other blocks, and how many bytes they have.
+    rest: Vec<BlockNumber>,
+    rest_bytes: u64,
+}
+
+/// A block that is cold, with its generation.
+struct ColdBlock {
+    number: BlockNumber,
+    generation: u64,
+}
+
+impl Plan {
+    /// For a table of which there are these files. The caller holds a snapshot at least as old as that of the checkpoint.
+    fn new<'f>(table: &Table, files: impl Iterator<Item = &'f TableFile>, generations: &Generations) -> Plan {
+        let (mut cold, mut rest, mut rest_bytes) = (HashMap::new(), Vec::new(), 0);
+        for block in table.contents() {
+            if let Some(known) = block.cold {
+                cold.insert(block.number, (known, block.bytes));
+            } else {
+                rest.push(block.number);
+                rest_bytes += block.bytes;
+            }
+        }
+        let is_same = |block: &FileBlock| {
+            let number = BlockNumber(block.0);
+            cold.get(&number).is_some_and(|(now, _)| {
+                now.rows == block.1 && generations.get(&(table.id(), number)) == Some(&now.generation)
+            })
+        };
+        // A file of compact blocks has fewer bytes than its blocks, by which groups are formed.
+        let is_small = |file: &TableFile| {
+            let blocks = file.blocks.iter().flatten().map(|block| cold[&BlockNumber(block.0)].1);
+            blocks.sum::<u64>() < SMALL_BYTES
+        };
+        let mut kept = Vec::new();
+        for file in files {
+            let Some(blocks) = &file.blocks else { continue };
+            let same: Vec<FileBlock> = blocks.iter().copied().filter(is_same).collect();
+            let rows: u64 = same.iter().map(|block| u64::from(block.1)).sum();
+            if rows > 0 && rows * LEAST_PART >= file.rows {
+                kept.push(TableFile { blocks: Some(same), ..file.clone() });
+            }
+        }
+        if kept.iter().filter(|file| is_small(file)).count() > MOST_SMALL_FILES {
+            kept.retain(|file| !is_small(file));
+        }
+        for block in kept.iter().flat_map(|file| file.blocks.iter().flatten()) {
+            cold.remove(&BlockNumber(block.0));
+        }
+        Plan { kept, cold: grouped(cold), rest, rest_bytes }
+    }
+}
+
+/// Blocks in their order, as many together as make up a file.
+fn grouped(blocks: HashMap<BlockNumber, (Cold, u64)>) -> Vec<Vec<ColdBlock>> {
+    let mut blocks: Vec<_> = blocks.into_iter().collect();
+    blocks.sort_by_key(|(number, _)| number.0);
+    let mut groups: Vec<Vec<ColdBlock>> = Vec::new();
+    let mut bytes = SPLIT_BYTES;
+    for (number, (cold, more)) in blocks {
+        if bytes >= SPLIT_BYTES {
+            groups.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += more;
+        groups.last_mut().expect("just begun").push(ColdBlock { number, generation: cold.generation });
+    }
+    groups
+}
+
+/// What one file of a table will hold.
 struct Part<'c> {
     table: &'c CutTable,
+    /// Cold blocks go into it as wholes, of others what the files before it leave of the scan.
     scan: Arc<TableScan>,
+    cold: Vec<ColdBlock>,
     number: usize,
     most_bytes: u64,
 }
 
 impl<'c> Part<'c> {
-    /// The parts of a table.
-    fn of(table: &'c CutTable, snapshot: Snapshot) -> impl Iterator<Item = Part<'c>> {
-        let last = usize::try_from(table.table.memory_bytes() / SPLIT_BYTES).expect("memory can be counted");
+    /// The parts of a table, but for what is kept.
+    fn of(table: &'c CutTable, plan: Plan, snapshot: Snapshot) -> Vec<Part<'c>> {
         let columns: Vec<ColumnId> =
             (0..table.table.columns().len()).map(|position| ColumnId(position as u16)).collect();
-        let scan = Arc::new(table.table.scan(snapshot, &columns, true));
-        (0..=last).map(move |number| {
+        let scan = |blocks| Arc::new(table.table.scan(snapshot, &columns, true).of_blocks(blocks));
+        let cold = plan.cold.into_iter().map(|cold| {
+            let scan = scan(cold.iter().map(|block| block.number).collect());
+            Part { table, scan, cold, number: 0, most_bytes: u64::MAX }
+        });
+        let last = usize::try_from(plan.rest_bytes / SPLIT_BYTES).expect("memory can be counted");
+        let rest = scan(plan.rest);
+        let rest = (0..=last).map(|number| {
             // The number of parts is an estimate; what it misses goes into the last one.
             let most_bytes = if number == last { u64::MAX } else { SPLIT_BYTES };
-            Part { table, scan: scan.clone(), number, most_bytes }
-        })
+            Part { table, scan: rest.clone(), cold: Vec::new(), number: 0, most_bytes }
+        });
+        let mut parts: Vec<Part<'_>> = cold.chain(rest).collect();
+        parts.iter_mut().enumerate().for_each(|(number, part)| part.number = number);
+        parts
     }
 }
 
@@ -113,20 +211,27 @@ impl Drop for Cut<'_> {
 }
 
 impl Store {
-    /// The directory as recovery leaves it, which has changed the tables `replayed`.
+    /// The directory as recovery leaves it, which has put its rows into `tables` and changed those that are `replayed`.
     pub fn new(
         disk: Arc<dyn Disk>,
         directory: PathBuf,
         lock: DiskLock,
         manifest: Manifest,
+        tables: &HashMap<TableId, Arc<Table>>,
         replayed: HashSet<TableId>,
     ) -> Store {
+        let mut generations = Generations::new();
+        for (table, block) in manifest.files.iter().flat_map(blocks_of) {
+            // A block that has been replayed into is hot.
+            let cold = tables.get(&table).and_then(|table| table.cold(block));
+            generations.extend(cold.map(|cold| ((table, block), cold.generation)));
+        }
         Store {
             disk,
             directory,
             _lock: lock,
             counted_from: AtomicU64::new(manifest.position),
-            newest: Mutex::new(Newest { begun: manifest.checkpoint, manifest, replayed }),
+            newest: Mutex::new(Newest { begun: manifest.checkpoint, manifest, replayed, generations }),
             worker: Mutex::new(None),
         }
     }
@@ -158,14 +263,31 @@ impl Store {
         }
         // The largest first, so that no thread is left alone with it at the end.
         changed.sort_by_key(|table| std::cmp::Reverse(table.table.memory_bytes()));
-        let parts: Vec<Part<'_>> = changed.iter().flat_map(|table| Part::of(table, cut.snapshot)).collect();
+        let mut parts: Vec<Part<'_>> = Vec::new();
+        for table in changed {
+            let id = table.table.id();
+            let before = newest.manifest.files.iter().filter(|file| file.table == id.0);
+            let plan = Plan::new(&table.table, before, &newest.generations);
+            files.extend(plan.kept.iter().cloned());
+            parts.extend(Part::of(table, plan, cut.snapshot));
+        }
         let written = thread::for_each("firn-checkpoint", threads, &parts, |part| {
             let name = format!("{}-{number}-{}.arrow", part.table.table.id().0, part.number);
             let columns = column_names(&part.table.definition);
-            let table = &part.table.table;
-            table_file::write(&*self.disk, &directory, name, table, &columns, &part.scan, part.most_bytes)
+            let content =
+                Content { scan: &part.scan, most_bytes: part.most_bytes, by_block: !part.cold.is_empty() };
+            table_file::write(&*self.disk, &directory, name, &part.table.table, &columns, &content)
         })?;
         files.extend(written.into_iter().flatten());
+        let mut generations: Generations = files
+            .iter()
+            .flat_map(blocks_of)
+            .filter_map(|key| Some((key, *newest.generations.get(&key)?)))
+            .collect();
+        for part in &parts {
+            let id = part.table.table.id();
+            generations.extend(part.cold.iter().map(|block| ((id, block.number), block.generation)));
+        }
         files.sort_by(|left, right| (left.table, &left.name).cmp(&(right.table, &right.name)));
         self.disk.sync_directory(&directory)?;
 
@@ -188,6 +310,7 @@ impl Store {
         self.counted_from.store(manifest.position, Ordering::Relaxed);
         newest.manifest = manifest;
         newest.replayed.clear();
+        newest.generations = generations;
         engine.statistics().checkpoints.count();
         remove_unnamed_files(&*self.disk, &directory, &newest.manifest.files)?;
         log.truncate_before(newest.manifest.position())
@@ -278,6 +401,11 @@ impl Engine {
         entries.sort_by_key(|entry| entry.oid);
         entries
     }
+}
+
+/// The blocks of a file of cold blocks that count.
+fn blocks_of(file: &TableFile) -> impl Iterator<Item = (TableId, BlockNumber)> {
+    file.blocks.iter().flatten().map(|block| (TableId(file.table), BlockNumber(block.0)))
 }
 
 /// Names for readers other than us, all different.

@@ -11,7 +11,7 @@
 //! One line that any version can read, then JSON:
 //!
 //! ```text
-//! FIRNDB 1 crc32c=0011aabb
+//! FIRNDB 2 crc32c=0011aabb
 //! {"database":"…","checkpoint":3,"time":99,"position":4711,…}
 //! ```
 //!
@@ -26,7 +26,10 @@ use std::path::{Path, PathBuf};
 
 /// The version of the format of a database directory that this code writes and reads. It covers the
 /// manifest, the checkpoint files and the layout of blocks, which row ids depend on.
-pub const DIRECTORY_VERSION: u32 = 1;
+pub const DIRECTORY_VERSION: u32 = 2;
+
+/// The first version that can still be read: it knew no files of which only some blocks count.
+const FIRST_DIRECTORY_VERSION: u32 = 1;
 
 /// The manifest's name in the directory.
 pub const MANIFEST: &str = "MANIFEST";
@@ -95,7 +98,15 @@ pub struct TableFile {
     pub bytes: u64,
     /// CRC32C of all of it.
     pub crc: u32,
+    /// Of a file that was written block by block: those that count. The rows of the others lie in later files, or are no
+    /// more. Of a file without this all rows count.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "blocks")]
+    pub blocks: Option<Vec<FileBlock>>,
 }
+
+/// A block of a file, and how many rows of it lie there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileBlock(pub u64, pub u32);
 
 impl Manifest {
     /// Where in the log to look for commits that the checkpoint does not hold.
@@ -136,13 +147,13 @@ impl Manifest {
         }
         let version: u32 =
             words.next().and_then(|word| word.parse().ok()).ok_or_else(|| damaged("it names no version"))?;
-        if version != DIRECTORY_VERSION {
+        if !(FIRST_DIRECTORY_VERSION..=DIRECTORY_VERSION).contains(&version) {
             return Err(Error::new(
                 SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
                 format!("the database described by \"{}\" has format version {version}", path.display()),
             )
             .with_detail(format!(
-                "This version of FirnDB reads and writes format version {DIRECTORY_VERSION}."
+                "This version of FirnDB reads format versions {FIRST_DIRECTORY_VERSION} to {DIRECTORY_VERSION}."
             ))
             .with_hint(
                 "Open the database with the version that wrote it, and copy it over by dump and load.",
@@ -187,6 +198,32 @@ mod hexadecimal {
     }
 }
 
+/// Serde for the blocks of a file, as `7:5400 8:5400`: there is one for each megabyte of a database.
+mod blocks {
+    use super::FileBlock;
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    pub fn serialize<S: Serializer>(
+        blocks: &Option<Vec<FileBlock>>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let blocks = blocks.iter().flatten().map(|block| format!("{}:{}", block.0, block.1));
+        serializer.serialize_str(&blocks.collect::<Vec<String>>().join(" "))
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<Vec<FileBlock>>, D::Error> {
+        let block = |word: &str| {
+            let (number, rows) = word.split_once(':')?;
+            Some(FileBlock(number.parse().ok()?, rows.parse().ok()?))
+        };
+        let words = String::deserialize(deserializer)?;
+        let blocks: Option<Vec<FileBlock>> = words.split_whitespace().map(block).collect();
+        blocks.map(Some).ok_or_else(|| D::Error::custom("what should be blocks and their rows is none"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,6 +231,7 @@ mod tests {
 
     fn manifest() -> Manifest {
         let marks = IdMarks { next_oid: 20000, next_table: 5 };
+        let blocks = Some(vec![FileBlock(7, 5), FileBlock(9, 3)]);
         Manifest {
             database: DatabaseId([0xab; 16]),
             complete: true,
@@ -203,7 +241,10 @@ mod tests {
             block_bytes: 1 << 20,
             catalog: Catalog::bootstrap().to_change(std::iter::empty(), marks),
             sequences: vec![SequenceEntry { oid: 7, value: -1, called: true }],
-            files: vec![TableFile { table: 4, name: "4-3-0.arrow".into(), rows: 1, bytes: 2, crc: 3 }],
+            files: vec![
+                TableFile { table: 4, name: "4-2-0.arrow".into(), rows: 9, bytes: 2, crc: 3, blocks },
+                TableFile { table: 4, name: "4-3-0.arrow".into(), rows: 1, bytes: 2, crc: 3, blocks: None },
+            ],
         }
     }
 
@@ -211,9 +252,16 @@ mod tests {
     fn a_manifest_is_a_line_for_every_version_and_json() {
         let bytes = manifest().encode();
         let text = std::str::from_utf8(&bytes).unwrap();
-        assert!(text.starts_with("FIRNDB 1 crc32c="), "{text}");
+        assert!(text.starts_with("FIRNDB 2 crc32c="), "{text}");
         assert!(text.contains("\"database\": \"abababababababababababababababab\""), "{text}");
         assert_eq!(Manifest::decode(&bytes, Path::new("MANIFEST")).unwrap(), manifest());
+    }
+
+    #[test]
+    fn the_version_before_can_be_read() {
+        let bytes = manifest().encode();
+        let before = [b"FIRNDB 1", &bytes[8..]].concat();
+        assert_eq!(Manifest::decode(&before, Path::new("MANIFEST")).unwrap(), manifest());
     }
 
     #[test]

@@ -27,11 +27,13 @@ impl Merger {
         };
         let work = |table: &Arc<Table>| {
             let after = times.of_table(table.id(), compact_after);
-            let joined = after.map_or(0, |after| table.compact(after, 1, &|| !engine.is_closing()));
+            let go_on = || !engine.is_closing();
+            let joined = after.map_or(0, |after| table.compact(after, 1, &go_on));
+            let tended = table.tend_indexes(&go_on);
             let given_up = table.give_up_left();
             // Where nothing is to become compact, nobody expects rows to move either.
             let left = after.is_some_and(|after| leave_sparse_blocks(engine, table, after));
-            joined + given_up > 0 || left
+            joined + tended + given_up > 0 || left
         };
         engine.tables().iter().map(work).fold(false, |worked, works| worked | works)
     }

@@ -11,7 +11,7 @@
 //! |  7 | a segment of another database, or of another format version | XX001, 55000 |
 //! |  8 | no manifest, but log segments or checkpoint files | XX001: the manifest was lost |
 //! |  9 | no manifest, but files that are none of ours | 55000: not a database directory |
-//! | 10 | a manifest of another version | 55000, says which |
+//! | 10 | a manifest of a version that is not known | 55000, says which |
 //! | 11 | a damaged manifest | XX001 |
 //! | 12 | a checkpoint file missing, shorter, longer or changed | XX001 |
 //! | 13 | files that the manifest does not name: of a checkpoint cut short, or of the one before | removed |
@@ -79,6 +79,7 @@ pub(crate) fn open(
     }
     remove_unnamed_files(&*disk, &checkpoint_directory(directory), &manifest.files)?;
     let log = Log::open(disk.clone(), &log_directory, manifest.database, reader.position(), config.log)?;
+    let store = Store::new(disk, directory.to_owned(), lock, manifest, &tables, rebuilt.changed);
     Ok(Recovered {
         last: rebuilt.last,
         tables,
@@ -86,7 +87,7 @@ pub(crate) fn open(
         sequences,
         marks: rebuilt.marks,
         log: Some(log),
-        store: Some(Store::new(disk, directory.to_owned(), lock, manifest, rebuilt.changed)),
+        store: Some(store),
     })
 }
 
@@ -133,7 +134,7 @@ fn create(disk: Arc<dyn Disk>, directory: &Path, lock: DiskLock, config: &Config
     if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         disk.sync_directory(parent)?;
     }
-    let store = Store::new(disk, directory.to_owned(), lock, manifest, HashSet::new());
+    let store = Store::new(disk, directory.to_owned(), lock, manifest, &HashMap::new(), HashSet::new());
     Ok(Recovered { log: Some(log), store: Some(store), ..new })
 }
 

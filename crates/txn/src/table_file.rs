@@ -4,17 +4,19 @@
 //! position, dropped ones included. Any Arrow reader can open the file. Arrow files carry no
 //! checksum, so the manifest keeps one of the whole file, checked before the file is believed.
 
-use crate::manifest::TableFile;
+use crate::manifest::{FileBlock, TableFile};
 use arrow_array::cast::AsArray;
 use arrow_array::types::UInt64Type;
-use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_array::{Array, ArrayRef, RecordBatch, UInt64Array};
 use arrow_ipc::reader::FileReader;
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use firn_base::disk::{Disk, DiskFile};
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, RowId, SqlState};
+use firn_base::{BlockNumber, Error, Result, RowId, SqlState};
+use firn_storage::views::tightened;
 use firn_storage::{Table, TableScan, arrow, pin};
+use std::collections::HashMap;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
@@ -23,20 +25,28 @@ const ROW_ID: &str = "_rowid";
 /// How much is written, and read for the checksum, at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// Writes what is left of a scan of all columns and row ids, until the file has `most_bytes`, and makes
-/// it safe but for its name. `columns` are the names for readers other than us. `None`, and no file, if no
-/// row is left.
+/// What goes into one file.
+pub(crate) struct Content<'c> {
+    /// Scans all columns, with row ids.
+    pub scan: &'c TableScan,
+    /// The file ends when it has so many bytes. What the scan has left goes into others.
+    pub most_bytes: u64,
+    /// Whether the scan goes through whole blocks, for the file to say which.
+    pub by_block: bool,
+}
+
+/// Writes a file of a table, and makes it safe but for its name. `columns` are the names for readers other than us.
+/// `None`, and no file, if the scan has no row left.
 pub(crate) fn write(
     disk: &dyn Disk,
     directory: &Path,
     name: String,
     table: &Table,
     columns: &[String],
-    scan: &TableScan,
-    most_bytes: u64,
+    content: &Content<'_>,
 ) -> Result<Option<TableFile>> {
     let specs = table.columns();
-    let Some(first) = scan.next_batch(&pin()) else { return Ok(None) };
+    let Some(first) = content.scan.next_batch(&pin()) else { return Ok(None) };
 
     let row_id = Field::new(ROW_ID, DataType::UInt64, false);
     let fields = specs.iter().zip(columns).map(|(spec, name)| arrow::field(name, spec.ty, spec.nullable));
@@ -48,10 +58,20 @@ pub(crate) fn write(
         Output { file: &*file, buffer: Vec::with_capacity(CHUNK_BYTES), at: 0, crc: 0, failure: None };
     let mut writer = FileWriter::try_new(output, &schema).map_err(|error| unexpected(&path, &error))?;
     let mut rows = 0;
+    let mut blocks: Vec<FileBlock> = Vec::new();
     let mut batch = Some(first);
     while let Some(scanned) = batch {
-        let row_ids: ArrayRef = Arc::new(scanned.row_ids.expect("asked for"));
-        let arrays = std::iter::once(row_ids).chain(scanned.columns.into_iter().map(compact)).collect();
+        let row_ids = scanned.row_ids.expect("asked for");
+        if content.by_block {
+            let (block, more) = (block_of(&row_ids), scanned.rows as u32);
+            match blocks.last_mut().filter(|last| last.0 == block) {
+                Some(last) => last.1 += more,
+                None => blocks.push(FileBlock(block, more)),
+            }
+        }
+        let row_ids: ArrayRef = Arc::new(row_ids);
+        // The heap of a block is not to be written once per column and batch.
+        let arrays = std::iter::once(row_ids).chain(scanned.columns.iter().map(tightened)).collect();
         let record_batch =
             RecordBatch::try_new(schema.clone(), arrays).expect("the scan yields the table's types");
         if let Err(error) = writer.write(&record_batch) {
@@ -59,8 +79,8 @@ pub(crate) fn write(
         }
         rows += scanned.rows as u64;
         let output = writer.get_ref();
-        let is_full = output.at + output.buffer.len() as u64 >= most_bytes;
-        batch = if is_full { None } else { scan.next_batch(&pin()) };
+        let is_full = output.at + output.buffer.len() as u64 >= content.most_bytes;
+        batch = if is_full { None } else { content.scan.next_batch(&pin()) };
     }
     if let Err(error) = writer.finish() {
         return Err(failure(&mut writer, &path, &error));
@@ -69,20 +89,17 @@ pub(crate) fn write(
     output.write_out()?;
     let (bytes, crc) = (output.at, output.crc);
     file.sync()?;
-    Ok(Some(TableFile { table: table.id().0, name, rows, bytes, crc }))
+    let blocks = content.by_block.then_some(blocks);
+    Ok(Some(TableFile { table: table.id().0, name, rows, bytes, crc, blocks }))
 }
 
-/// Strings of a batch point into the heap of their block, which other batches point into as well;
-/// written as it is, the heap would be written once per batch.
-fn compact(array: ArrayRef) -> ArrayRef {
-    match array.data_type() {
-        DataType::Utf8View => Arc::new(array.as_string_view().gc()),
-        DataType::BinaryView => Arc::new(array.as_binary_view().gc()),
-        _ => array,
-    }
+/// The block that rows lie in, which is the same for all rows of a batch.
+fn block_of(row_ids: &UInt64Array) -> u64 {
+    RowId::from_bits(row_ids.value(0)).block().0
 }
 
-/// Puts the rows of a file where they were, into a table that holds none of them yet.
+/// Puts the rows of a file that count where they were, into a table that holds none of them yet. Blocks that were cold
+/// when they were written are frozen again, if they have no gaps.
 ///
 /// Error: XX001 if the file is missing or is not what the manifest says.
 pub(crate) fn load(disk: &dyn Disk, directory: &Path, entry: &TableFile, table: &Table) -> Result<()> {
@@ -103,18 +120,32 @@ pub(crate) fn load(disk: &dyn Disk, directory: &Path, entry: &TableFile, table: 
         return Err(damaged(&path, "its columns are not those of the table"));
     }
     let mut rows = 0;
+    let mut left: Option<HashMap<u64, u32>> =
+        entry.blocks.as_ref().map(|blocks| blocks.iter().map(|block| (block.0, block.1)).collect());
     let mut row_ids = Vec::new();
     for batch in reader {
         let batch = batch.map_err(|error| unexpected(&path, &error))?;
         row_ids.clear();
         let ids = batch.column(0).as_primitive_opt::<UInt64Type>();
+        let ids = ids.filter(|ids| !ids.is_empty());
         let ids = ids.ok_or_else(|| damaged(&path, "its row ids are no row ids"))?;
+        rows += batch.num_rows() as u64;
+        if let Some(left) = &mut left {
+            let Some(left) = left.get_mut(&block_of(ids)) else { continue };
+            let fewer = left.checked_sub(batch.num_rows() as u32);
+            *left = fewer.ok_or_else(|| damaged(&path, "a block has more rows than the manifest says"))?;
+        }
         row_ids.extend(ids.values().iter().map(|bits| RowId::from_bits(*bits)));
         table.restore_batch(&row_ids, &batch.columns()[1..]);
-        rows += batch.num_rows() as u64;
+    }
+    if left.is_some_and(|left| left.values().any(|rows| *rows > 0)) {
+        return Err(damaged(&path, "a block has fewer rows than the manifest says"));
     }
     if rows != entry.rows {
         return Err(damaged(&path, "it has another number of rows than the manifest says"));
+    }
+    for block in entry.blocks.iter().flatten() {
+        table.freeze_restored(BlockNumber(block.0));
     }
     Ok(())
 }

@@ -50,6 +50,7 @@ impl Lists {
             name: name.into(),
             columns,
             unique,
+            values: true,
         };
         setup.create_index(&table, index(1, "lists_pkey", vec![part(KEY)], true))?;
         setup.create_index(&table, index(2, "lists_group", vec![part(GROUP), part(VERSION)], false))?;

@@ -418,14 +418,15 @@ fn types(table: &TableDef, columns: &[u16]) -> Vec<SqlType> {
     columns.iter().map(|&column| table.columns[usize::from(column)].ty).collect()
 }
 
+/// The physical index of a definition; nothing if it has been dropped since the catalog was as it is seen.
+pub(crate) fn find_physical_index(table: &Table, definition: &IndexDef) -> Option<Arc<Index>> {
+    table.indexes().iter().find(|index| index.spec().id == definition.id()).cloned()
+}
+
 /// The physical index of a definition.
-pub(crate) fn physical_index(table: &Table, definition: &IndexDef) -> Arc<Index> {
-    table
-        .indexes()
-        .iter()
-        .find(|index| index.spec().id == definition.id())
+fn physical_index(table: &Table, definition: &IndexDef) -> Arc<Index> {
+    find_physical_index(table, definition)
         .unwrap_or_else(|| panic!("index \"{}\" is in the catalog but not in its table", definition.name))
-        .clone()
 }
 
 /// For the first columns of the index, which of `columns` each is, if these are exactly `columns`.

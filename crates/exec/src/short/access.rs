@@ -10,7 +10,7 @@ use super::aggregate::{Aggregate, AggregateFunction};
 use super::flatten::Flat;
 use super::lookup::{KeyPart, KeyValue, Lookup, Lookups, RangeEnd};
 use super::{Body, Output, ShortProgram, SortKey};
-use crate::dml::target::physical_index;
+use crate::dml::target::find_physical_index;
 use crate::expression::RowExpression;
 use crate::lower::quantified::{Comparison, Quantifier, quantifier_of};
 use crate::types;
@@ -171,7 +171,8 @@ pub(super) fn compile(flat: Flat) -> Option<ShortProgram> {
         let filter = filters.into_iter().cloned().reduce(Expr::and);
         lookups.push(Lookup {
             table: table.table.clone(),
-            index: physical_index(&table.table, choice.index),
+            // Without it the table is scanned.
+            index: find_physical_index(&table.table, choice.index)?,
             columns,
             offset,
             key: choice

@@ -166,8 +166,14 @@ pub(super) fn add_key(
     if context.names().relation_in(table.schema, &name).is_some() {
         return Err(super::already_exists(ObjectKind::Index, &name));
     }
-    let definition =
-        IndexDef { oid: context.allocate(), name: name.clone(), columns, unique: true, deferral };
+    let definition = IndexDef {
+        oid: context.allocate(),
+        name: name.clone(),
+        columns,
+        unique: true,
+        values: true,
+        deferral,
+    };
     index::build(context, table, &definition)?;
     let index = definition.oid;
     let kind = if primary { ConstraintKind::PrimaryKey { index } } else { ConstraintKind::Unique { index } };
@@ -497,6 +503,7 @@ fn add_foreign_key(
                 .map(|column| IndexColumnDef { column: *column, descending: false, nulls_first: false })
                 .collect(),
             unique: false,
+            values: true,
             deferral: Deferral::Never,
         };
         index::build(context, table, &definition)?;

@@ -1,6 +1,6 @@
 //! CREATE INDEX.
 
-use super::{Context, already_exists};
+use super::{Context, already_exists, parameter};
 use crate::names::missing_column;
 use crate::statement::{ObjectKind, fold, qualified_name};
 use datafusion::sql::sqlparser::ast::{self, Expr};
@@ -51,11 +51,23 @@ pub(super) fn create(context: &mut Context<'_>, index: &ast::CreateIndex) -> Res
         }
         return Err(already_exists(ObjectKind::Index, &name));
     }
+    let values = parameter::keeps_values(&index.with)?;
+    if index.unique && !values {
+        return Err(Error::unsupported("a unique index without values").with_hint(
+            "Leave values = off out, or UNIQUE: a unique index looks its keys up at every insert.",
+        ));
+    }
     context.lock(&table)?;
     context.refuse_pending(&table, "CREATE INDEX")?;
     // INCLUDE columns only spare PostgreSQL a look at the table; ours are as good without.
-    let definition =
-        IndexDef { oid: context.allocate(), name, columns, unique: index.unique, deferral: Deferral::Never };
+    let definition = IndexDef {
+        oid: context.allocate(),
+        name,
+        columns,
+        unique: index.unique,
+        values,
+        deferral: Deferral::Never,
+    };
     let mut table = TableDef::clone(&context.table(table.oid));
     build(context, &table, &definition)?;
     table.indexes.push(definition);
@@ -138,6 +150,6 @@ pub(super) fn build_again(context: &mut Context<'_>, table: &TableDef, index: &I
         })
         .collect();
     let unique = index.is_always_unique();
-    let spec = IndexSpec { id: index.id(), name: index.name.clone(), columns, unique };
+    let spec = IndexSpec { id: index.id(), name: index.name.clone(), columns, unique, values: index.values };
     context.transaction.create_index(&storage, spec)
 }

@@ -1,12 +1,15 @@
-//! Storage parameters of tables: CREATE TABLE … WITH (…), ALTER TABLE … SET (…) and RESET (…).
+//! Storage parameters of tables: CREATE TABLE … WITH (…), ALTER TABLE … SET (…) and RESET (…); and of indexes: CREATE
+//! INDEX … WITH (…).
 
-use crate::settings::{duration_ms, print_duration};
-use crate::statement::Parameter;
+use crate::settings::{boolean, duration_ms, print_duration};
+use crate::statement::{Parameter, fold};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value};
 use firn_base::{Error, Result, SqlState};
-use firn_txn::catalog::{After, TableSettings};
+use firn_txn::catalog::{After, IndexDef, TableSettings};
 
 const FREEZE_AFTER: &str = "freeze_after";
 const COMPACT_AFTER: &str = "compact_after";
+const VALUES: &str = "values";
 
 /// What PostgreSQL's tables know and ours do without.
 const WITHOUT_EFFECT: [&str; 5] =
@@ -47,6 +50,50 @@ pub(crate) fn options(settings: &TableSettings) -> Vec<String> {
     all.into_iter().filter_map(|(name, after)| Some(format!("{name}={}", value(after?)))).collect()
 }
 
+/// Whether an index keeps the values of all rows, as its parameters say.
+pub(super) fn keeps_values(parameters: &[Expr]) -> Result<bool> {
+    let mut keeps = true;
+    for parameter in parameters {
+        let (name, value) = index_parameter(parameter)?;
+        match &name[..] {
+            VALUES => {
+                keeps = boolean(&value).ok_or_else(|| invalid_value(&name, &value, "Say on or off."))?
+            }
+            // What PostgreSQL's indexes know and ours do without.
+            "fillfactor" | "deduplicate_items" => {}
+            _ => return Err(unrecognized(&name, "Indexes have the parameter values.")),
+        }
+    }
+    Ok(keeps)
+}
+
+/// A parameter's name and value, which sqlparser takes for a comparison.
+fn index_parameter(parameter: &Expr) -> Result<(String, String)> {
+    let parts = match parameter {
+        Expr::Identifier(name) => Some((name, "on".to_owned())),
+        Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => match (&**left, &**right) {
+            (Expr::Identifier(name), Expr::Identifier(value)) => Some((name, value.value.clone())),
+            (Expr::Identifier(name), Expr::Value(value)) => match &value.value {
+                Value::SingleQuotedString(value) => Some((name, value.clone())),
+                value => Some((name, value.to_string())),
+            },
+            _ => None,
+        },
+        _ => None,
+    };
+    let syntax = || {
+        let message = format!("syntax error at or near \"{parameter}\"");
+        Error::new(SqlState::SYNTAX_ERROR, message).with_hint("Give parameters as WITH (values = off).")
+    };
+    let (name, value) = parts.ok_or_else(syntax)?;
+    Ok((fold(name), value))
+}
+
+/// The parameters of an index as `pg_class.reloptions` has them.
+pub(crate) fn index_options(index: &IndexDef) -> Vec<String> {
+    if index.values { Vec::new() } else { vec![format!("{VALUES}=off")] }
+}
+
 /// What a parameter sets; nothing if only PostgreSQL's tables have it. 22023 if it is nobody's.
 fn setting<'s>(settings: &'s mut TableSettings, name: &str) -> Result<Option<&'s mut Option<After>>> {
     let own = name.strip_prefix("toast.").unwrap_or(name);
@@ -58,9 +105,21 @@ fn setting<'s>(settings: &'s mut TableSettings, name: &str) -> Result<Option<&'s
     match name {
         FREEZE_AFTER => Ok(Some(&mut settings.freeze_after)),
         COMPACT_AFTER => Ok(Some(&mut settings.compact_after)),
-        _ => Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("unrecognized parameter \"{name}\""))
-            .with_hint(format!("Tables have the parameters {FREEZE_AFTER} and {COMPACT_AFTER}."))),
+        _ => {
+            let hint = format!("Tables have the parameters {FREEZE_AFTER} and {COMPACT_AFTER}.");
+            Err(unrecognized(name, &hint))
+        }
     }
+}
+
+fn unrecognized(name: &str, hint: &str) -> Error {
+    Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("unrecognized parameter \"{name}\""))
+        .with_hint(hint)
+}
+
+fn invalid_value(name: &str, value: &str, hint: &str) -> Error {
+    let message = format!("invalid value for parameter \"{name}\": \"{value}\"");
+    Error::new(SqlState::INVALID_PARAMETER_VALUE, message).with_hint(hint)
 }
 
 fn after(name: &str, value: &str) -> Result<After> {
@@ -68,11 +127,7 @@ fn after(name: &str, value: &str) -> Result<After> {
         return Ok(After::Never);
     }
     let count = duration_ms(value).and_then(|count| u32::try_from(count).ok());
-    count.map(After::Milliseconds).ok_or_else(|| {
-        Error::new(
-            SqlState::INVALID_PARAMETER_VALUE,
-            format!("invalid value for parameter \"{name}\": \"{value}\""),
-        )
-        .with_hint("Give a time such as '500ms', '10s' or '1h', or 'never'.")
-    })
+    count
+        .map(After::Milliseconds)
+        .ok_or_else(|| invalid_value(name, value, "Give a time such as '500ms', '10s' or '1h', or 'never'."))
 }

@@ -2,6 +2,7 @@
 
 use super::Source;
 use super::relation::{self, Relation};
+use crate::ddl::parameter::index_options;
 use firn_base::SqlType;
 use firn_txn::catalog::{
     ConstraintDef, ConstraintKind, Deferral, IndexDef, Oid, ReferentialAction, SequenceDef, TableDef, ViewDef,
@@ -122,8 +123,11 @@ impl Source {
     pub(crate) fn index_definition(&self, table: &TableDef, index: &IndexDef) -> String {
         let columns: Vec<String> =
             (0..index.columns.len()).map(|column| index_column(table, index, column)).collect();
+        let options: Vec<String> =
+            index_options(index).iter().map(|option| option.replacen('=', "='", 1) + "'").collect();
+        let with = if options.is_empty() { String::new() } else { format!(" WITH ({})", options.join(", ")) };
         format!(
-            "CREATE {}INDEX {} ON {}.{} USING btree ({})",
+            "CREATE {}INDEX {} ON {}.{} USING btree ({}){with}",
             if index.unique { "UNIQUE " } else { "" },
             quote_identifier(&index.name),
             quote_identifier(self.schema_name(table.schema)),

@@ -195,6 +195,12 @@ fn pg_class(source: &Source) -> Vec<Row> {
             "relispopulated": true,
             "relreplident": if kind == "r" { "d" } else { "n" },
         };
+        if let Object::Index(_, index) = &object {
+            let options = crate::ddl::parameter::index_options(index);
+            if !options.is_empty() {
+                row.push(("reloptions", Cell::Texts(options)));
+            }
+        }
         if let Object::Table(table) = &object {
             let is_check =
                 |constraint: &&ConstraintDef| matches!(constraint.kind, ConstraintKind::Check { .. });

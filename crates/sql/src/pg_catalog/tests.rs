@@ -28,7 +28,14 @@ fn column(name: &str, ty: SqlType, not_null: bool, default: Option<&str>) -> Col
 fn index(oid: u32, name: &str, columns: &[(u16, bool)], unique: bool) -> IndexDef {
     let column = |&(column, descending)| IndexColumnDef { column, descending, nulls_first: descending };
     let columns = columns.iter().map(column).collect();
-    IndexDef { oid: Oid(oid), name: name.to_owned(), columns, unique, deferral: Deferral::Never }
+    IndexDef {
+        oid: Oid(oid),
+        name: name.to_owned(),
+        columns,
+        unique,
+        values: true,
+        deferral: Deferral::Never,
+    }
 }
 
 fn constraint(oid: u32, name: &str, kind: ConstraintKind) -> ConstraintDef {

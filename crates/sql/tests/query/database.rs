@@ -54,6 +54,7 @@ impl Database {
             name: format!("{name}_pkey"),
             columns: vec![IndexColumnDef { column: 0, descending: false, nulls_first: false }],
             unique: true,
+            values: true,
             deferral: Deferral::Never,
         };
         let spec = IndexSpec {
@@ -67,6 +68,7 @@ impl Database {
                 nulls_first: false,
             }],
             unique: true,
+            values: true,
         };
         transaction.create_index(&table, spec).expect("an empty table takes any index");
         let key = ConstraintDef {

@@ -84,7 +84,8 @@ fn index(table: &Table, id: u32, columns: &[(ColumnId, SqlType)], unique: bool) 
     let part =
         |&(column, ty)| IndexColumn { column, ty, nullable: false, descending: false, nulls_first: false };
     let columns = columns.iter().map(part).collect();
-    let index = Index::new(IndexSpec { id: IndexId(id), name: format!("index {id}"), columns, unique });
+    let index =
+        Index::new(IndexSpec { id: IndexId(id), name: format!("index {id}"), columns, unique, values: true });
     table.add_index(index.clone());
     index
 }

@@ -5,7 +5,7 @@
 
 use super::posting::{self, Entries, Lists, Posting, Rows, SUFFIXED};
 use super::radix::{AT_ONCE, Sighting, Tree};
-use super::{KeyBuffer, OrderedIndex, ROW_ID_BYTES, Span, Verdict, split, with_row};
+use super::{EVERYTHING, KeyBuffer, OrderedIndex, ROW_ID_BYTES, Span, Verdict, split, with_row};
 use crate::Guard;
 use firn_base::RowId;
 use smallvec::SmallVec;
@@ -190,6 +190,11 @@ impl PairTree {
     pub(super) fn tree(&self) -> &Tree {
         &self.tree
     }
+
+    /// Calls `visit` with all key ‖ row id from `low` on, until it returns false.
+    pub(super) fn pairs_from(&self, low: &[u8], guard: &Guard, visit: &mut impl FnMut(&[u8]) -> bool) {
+        self.tree.range(Span { low, high: None }, false, guard, &mut |_| {}, &mut |pair, _| visit(pair));
+    }
 }
 
 impl OrderedIndex for PairTree {
@@ -234,8 +239,6 @@ impl OrderedIndex for PairTree {
         });
     }
 }
-
-const EVERYTHING: Span<'_> = Span { low: &[], high: None };
 
 fn count(tree: &Tree, guard: &Guard) -> usize {
     let mut count = 0;

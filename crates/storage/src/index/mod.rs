@@ -22,15 +22,16 @@ mod radix;
 mod runs;
 #[cfg(test)]
 mod tests;
+mod valueless;
 
 use crate::Guard;
 use crate::budget::{Held, MemoryBudget};
-use crate::table::ColumnSpec;
+use crate::table::{ColumnSpec, Table};
 use crate::typed::{Misfit, Row};
 use art::{PairTree, UniqueTree};
 pub use buffer::KeyBuffer;
-use firn_base::sync::{Arc, AtomicI64, OnceLock, Ordering};
-use firn_base::{Cell, ColumnId, ColumnSet, RowId, SqlType};
+use firn_base::sync::{Arc, AtomicI64, OnceLock, Ordering, Weak};
+use firn_base::{BlockNumber, Cell, ColumnId, ColumnSet, RowId, SqlType};
 use key::Codec;
 pub use key::{summary, summary_is_exact};
 pub(crate) use list::IndexList;
@@ -40,6 +41,7 @@ use radix::Tree;
 pub(crate) use runs::Runs;
 use smallvec::SmallVec;
 use std::ops::Bound;
+use valueless::ValuelessIndex;
 
 /// The id that the catalog knows an index by.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -71,6 +73,9 @@ pub struct IndexSpec {
     pub columns: Vec<IndexColumn>,
     /// Whether two rows that one snapshot sees may not share a key without NULLs.
     pub unique: bool,
+    /// Whether it keeps the keys of all rows. One that does not reads those of rows in compact blocks from the rows. Of no
+    /// account if it is unique.
+    pub values: bool,
 }
 
 /// What a judge says of a row that is listed under a key that another row claims; a row that
@@ -96,6 +101,8 @@ struct Span<'a> {
     low: &'a [u8],
     high: Option<&'a [u8]>,
 }
+
+const EVERYTHING: Span<'_> = Span { low: &[], high: None };
 
 /// Pairs of key and row in order. Implementations hold no lock while they call back.
 trait OrderedIndex {
@@ -124,6 +131,7 @@ trait OrderedIndex {
 enum Kind {
     Unique(UniqueTree),
     Pairs(PairTree),
+    Valueless(ValuelessIndex),
     Reference(LockedIndex),
 }
 
@@ -133,6 +141,7 @@ macro_rules! each {
         match $kind {
             Kind::Unique($index) => $body,
             Kind::Pairs($index) => $body,
+            Kind::Valueless($index) => $body,
             Kind::Reference($index) => $body,
         }
     };
@@ -168,7 +177,11 @@ impl Drop for Index {
 impl Index {
     /// An empty index.
     pub fn new(spec: IndexSpec) -> Arc<Index> {
-        let kind = if spec.unique { Kind::Unique(UniqueTree::new()) } else { Kind::Pairs(PairTree::new()) };
+        let kind = match (spec.unique, spec.values) {
+            (true, _) => Kind::Unique(UniqueTree::new()),
+            (false, true) => Kind::Pairs(PairTree::new()),
+            (false, false) => Kind::Valueless(ValuelessIndex::new(&spec.columns)),
+        };
         Index::over(spec, kind)
     }
 
@@ -195,16 +208,41 @@ impl Index {
         Arc::new(index)
     }
 
-    /// Counts its nodes there from now on. Nobody changes it meanwhile.
-    pub(crate) fn count_in(&self, budget: &Arc<MemoryBudget>) {
+    /// It belongs to a table from now on, and its nodes are counted there. Nobody changes it meanwhile.
+    pub(crate) fn belong_to(&self, table: &Weak<Table>, budget: &Arc<MemoryBudget>) {
+        if let Kind::Valueless(index) = &self.kind {
+            index.read_values_from(table.clone());
+        }
         if self.budget.set(budget.clone()).is_ok() {
             budget.add(Held::Indexes, self.bytes.load(Ordering::Relaxed).div_euclid(LOT) * LOT);
         }
     }
 
-    /// Bytes of its nodes.
+    /// Bytes of its nodes, and of what it keeps beside.
     pub fn held_bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed).max(0) as u64
+        let nodes = self.bytes.load(Ordering::Relaxed).max(0) as u64;
+        match &self.kind {
+            Kind::Valueless(index) => nodes + index.sorted_bytes() as u64,
+            _ => nodes,
+        }
+    }
+
+    /// Has it let go of the keys of rows whose blocks have become compact, if it keeps no values; whether there was anything
+    /// to do. Not to be called under a guard, since it takes a while; ends early when it may not `go_on`.
+    pub(crate) fn tend(&self, go_on: &dyn Fn() -> bool) -> bool {
+        let Kind::Valueless(index) = &self.kind else { return false };
+        let tended = index.tend(go_on);
+        self.settle();
+        tended
+    }
+
+    /// Whether it reads nothing of these compact blocks, no row of which is left, nor will; otherwise it soon will not. Takes a
+    /// while, as well.
+    pub(crate) fn has_dropped(&self, blocks: &[BlockNumber]) -> bool {
+        match &self.kind {
+            Kind::Valueless(index) => index.has_dropped(blocks),
+            _ => true,
+        }
     }
 
     /// Counts what the calling thread has just added to it or taken away.
@@ -296,7 +334,7 @@ impl Index {
         let claimed = match &self.kind {
             Kind::Unique(index) => index.claim(key, row, guard, judge),
             Kind::Reference(index) => index.claim(key, row, judge),
-            Kind::Pairs(_) => unreachable!("the index is unique"),
+            Kind::Pairs(_) | Kind::Valueless(_) => unreachable!("the index is unique"),
         };
         self.settle();
         claimed
@@ -440,6 +478,7 @@ impl Index {
             .filter_map(|(index, key)| match &index.kind {
                 Kind::Unique(unique) => Some((unique.tree(), *key)),
                 Kind::Pairs(pairs) => Some((pairs.tree(), *key)),
+                Kind::Valueless(index) => Some((index.fresh().tree(), *key)),
                 Kind::Reference(_) => None,
             })
             .collect();
@@ -503,7 +542,7 @@ impl Index {
         each!(&self.kind, index => index.verify(guard));
         let mut last: Option<KeyBuffer> = None;
         let mut entries = 0;
-        each!(&self.kind, index => index.range(Span { low: &[], high: None }, false, guard, &mut |_| {}, &mut |key, _| {
+        each!(&self.kind, index => index.range(EVERYTHING, false, guard, &mut |_| {}, &mut |key, _| {
             entries += 1;
             match &last {
                 Some(last) if &last[..] == key => {}

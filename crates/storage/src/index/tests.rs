@@ -18,7 +18,7 @@ fn column(ty: SqlType) -> IndexColumn {
 }
 
 fn spec(unique: bool, columns: Vec<IndexColumn>) -> IndexSpec {
-    IndexSpec { id: IndexId(1), name: "orders_pkey".into(), columns, unique }
+    IndexSpec { id: IndexId(1), name: "orders_pkey".into(), columns, unique, values: true }
 }
 
 fn integers(index: &Index, numbers: &[i32]) -> KeyBuffer {

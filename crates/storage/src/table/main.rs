@@ -225,25 +225,48 @@ impl Table {
         moves
     }
 
-    /// Gives up the memory of compact blocks of which no row is left, until it is needed again. Of how many.
+    /// Has [indexes without values](crate::IndexSpec::values) let go of the keys of rows that are compact; of how many indexes.
+    /// Not to be called under a guard, since it may take seconds, and by nobody beside [`Table::give_up_left`]; ends early when it
+    /// may not `go_on`.
+    pub fn tend_indexes(&self, go_on: &dyn Fn() -> bool) -> usize {
+        self.indexes().iter().filter(|index| index.tend(go_on)).count()
+    }
+
+    /// Gives up the memory of compact blocks of which no row is left, until it is needed again. Of how many. Not to be
+    /// called under a guard: indexes may have to be rid of them first.
     pub fn give_up_left(&self) -> usize {
+        let filling = self.filling.load(Ordering::Acquire);
+        // One that is still to be filled is left when another is.
         let is_left = |block: &&Block| {
             let _guard = crate::pin();
-            block.is_left()
+            block.number.0 != filling && block.is_left()
         };
         let left: Vec<&Block> = self.compact_blocks().filter(is_left).collect();
-        if left.is_empty() {
+        let numbers: Vec<BlockNumber> = left.iter().map(|block| block.number).collect();
+        if left.is_empty() || !self.indexes_have_dropped(&numbers) {
             return 0;
         }
         let guard = crate::pin();
         let mut emptied = self.emptied.lock();
-        // One that is still to be filled is left when another is.
+        // By now it may be another.
         let filling = self.filling.load(Ordering::Acquire);
         let left = left.into_iter().filter(|block| block.number.0 != filling);
         let gone = left.filter(|block| block.give_up_compact(self.nothing(), &guard));
         let before = emptied.len();
         emptied.extend(gone.map(|block| block.number));
         emptied.len() - before
+    }
+
+    /// Whether no index reads these blocks for the keys of their rows, nor will: also none that was taken off, since a
+    /// transaction of before may still look something up in it.
+    fn indexes_have_dropped(&self, blocks: &[BlockNumber]) -> bool {
+        let mut all = self.indexes().to_vec();
+        self.taken_off.lock().retain(|index| {
+            all.extend(index.upgrade());
+            index.strong_count() > 0
+        });
+        // All are asked, so that none has to wait until the others are through.
+        all.iter().filter(|index| !index.has_dropped(blocks)).count() == 0
     }
 }
 

@@ -30,6 +30,7 @@ impl Table {
     #[inline]
     pub fn restored(&self, row: RowId) -> Option<Restored<'_>> {
         let block = self.blocks.get(row.block()).filter(|_| self.has_slots(row, 1))?;
+        block.prepare_write();
         block.is_present(row.slot()).then_some(Restored { block, slot: row.slot(), rows: 1 })
     }
 
@@ -43,6 +44,7 @@ impl Table {
             let count = (1..rows.len() - from).take_while(follow).count() as u32 + 1;
             let block = self.restore_block(*first);
             assert!(first.slot().0 + count <= self.layout.slots, "the rows of a block lie in its slots");
+            block.heap().reserve_first(batch.string_bytes(from, count as usize));
             block.allocate_through(Slot(first.slot().0 + count - 1));
             batch.store(from, count, block, first.slot());
             set_bits(block.present_words(), first.slot(), count);
@@ -81,7 +83,9 @@ impl Table {
             }
             self.grow(known);
         }
-        self.blocks.get(row.block()).expect("just grown")
+        let block = self.blocks.get(row.block()).expect("just grown");
+        block.prepare_write();
+        block
     }
 }
 

@@ -46,8 +46,13 @@ fn table() -> (Arc<Table>, Arc<Index>) {
         descending: false,
         nulls_first: false,
     };
-    let spec =
-        IndexSpec { id: IndexId(1), name: "everything_pkey".into(), columns: vec![part], unique: true };
+    let spec = IndexSpec {
+        id: IndexId(1),
+        name: "everything_pkey".into(),
+        columns: vec![part],
+        unique: true,
+        values: true,
+    };
     let index = Index::new(spec);
     table.add_index(index.clone());
     (table, index)

@@ -216,7 +216,7 @@ fn power_cuts_under_load_lose_nothing_acknowledged_and_halve_nothing() {
         disk.set_sync_time(Duration::from_micros(100));
         let engine =
             Engine::open_on(disk.clone(), Config { checkpoint_after_bytes: 20_000, ..config() }).unwrap();
-        transfers::create_accounts(&engine);
+        transfers::create_accounts(&engine, transfers::FEW);
         let stop = Arc::new(AtomicBool::new(false));
         let acknowledged: Arc<Vec<AtomicI64>> =
             Arc::new((0..transfers::THREADS).map(|_| AtomicI64::new(0)).collect());
@@ -225,7 +225,7 @@ fn power_cuts_under_load_lose_nothing_acknowledged_and_halve_nothing() {
                 let engine = engine.clone();
                 let (stop, acknowledged) = (stop.clone(), acknowledged.clone());
                 thread::spawn("transfers", move || {
-                    transfers::run(&engine, number, |count| {
+                    transfers::run(&engine, transfers::FEW, number, |count| {
                         acknowledged[number as usize].store(count, Ordering::SeqCst);
                         !stop.load(Ordering::Relaxed)
                     });

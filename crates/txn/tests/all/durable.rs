@@ -81,7 +81,7 @@ pub fn create_table(tx: &mut Transaction, name: &str, columns: &[(SqlType, bool)
 
 fn index_definition(oid: Oid, name: &str, column: u16, unique: bool) -> IndexDef {
     let columns = vec![IndexColumnDef { column, descending: false, nulls_first: false }];
-    IndexDef { oid, name: name.to_owned(), columns, unique, deferral: Deferral::Never }
+    IndexDef { oid, name: name.to_owned(), columns, unique, values: true, deferral: Deferral::Never }
 }
 
 /// Adds an index over one column to a table.

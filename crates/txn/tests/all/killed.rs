@@ -32,7 +32,7 @@ fn real_config(directory: PathBuf) -> Config {
 fn a_killed_process_has_lost_nothing_that_it_acknowledged() {
     let root = std::env::temp_dir().join(format!("firn-killed-{}", std::process::id()));
     let engine = Engine::open(real_config(root.clone())).unwrap();
-    transfers::create_accounts(&engine);
+    transfers::create_accounts(&engine, transfers::FEW);
     engine.close().unwrap();
     drop(engine);
     let mut random = Random::from_entropy();
@@ -82,7 +82,7 @@ fn child() {
         .map(|number| {
             let (engine, stdout) = (engine.clone(), stdout.clone());
             thread::spawn("transfers", move || {
-                transfers::run(&engine, number, |count| {
+                transfers::run(&engine, transfers::FEW, number, |count| {
                     let _whole_lines = stdout.lock();
                     println!("acknowledged {number} {count} .");
                     true

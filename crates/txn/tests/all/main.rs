@@ -1,5 +1,6 @@
 //! Integration tests of the transaction engine: one binary.
 
+mod cold_files;
 mod compacting;
 mod durability;
 mod durable;
@@ -16,3 +17,4 @@ mod recovery;
 mod serializable;
 mod support;
 mod transfers;
+mod valueless;

@@ -170,8 +170,8 @@ fn case_9_a_directory_with_other_files_is_left_alone() {
 fn cases_10_and_11_a_manifest_of_another_version_or_a_damaged_one_is_refused() {
     let (disk, _) = database();
     let newer = disk.after_kill();
-    newer.open(&manifest()).unwrap().write_at(b"FIRNDB 2 ", 0).unwrap();
-    fails(&newer, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "format version 2");
+    newer.open(&manifest()).unwrap().write_at(b"FIRNDB 3 ", 0).unwrap();
+    fails(&newer, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "format version 3");
     flip(&disk, &manifest(), 200);
     fails(&disk, SqlState::DATA_CORRUPTED, "checksum");
 }
@@ -238,7 +238,7 @@ fn case_14_redo_that_does_not_fit_the_checkpoint_is_refused() {
     let mut json: serde_json::Value = serde_json::from_str(body).unwrap();
     json["files"] = serde_json::json!([]);
     let body = serde_json::to_vec(&json).unwrap();
-    let mut forged = format!("FIRNDB 1 crc32c={:08x}\n", crc32c::crc32c(&body)).into_bytes();
+    let mut forged = format!("FIRNDB 2 crc32c={:08x}\n", crc32c::crc32c(&body)).into_bytes();
     forged.extend(body);
     let file = later.open(&manifest()).unwrap();
     file.set_len(0).unwrap();

@@ -78,6 +78,7 @@ impl Bank {
             name: "accounts_pkey".into(),
             columns: vec![first],
             unique: true,
+            values: true,
             deferral: Deferral::Never,
         };
         let primary = IndexSpec {
@@ -85,6 +86,7 @@ impl Bank {
             name: index.name.clone(),
             columns: vec![part(KEY, SqlType::Integer)],
             unique: true,
+            values: true,
         };
         setup.create_index(&accounts, primary).unwrap();
         describe(&engine, &mut setup, &accounts, index);

@@ -1,12 +1,15 @@
 //! Writing × freezing × encoding × reading: rows of compact blocks are deleted and inserted elsewhere, while blocks
 //! become compact, get other codes, and are left and filled again.
 
+use crate::keys::{assert_balances, index_on_balances};
 use crate::schedule::explore;
-use crate::support::{BALANCE, Bank, NAME, commit};
+use crate::support::{BALANCE, Bank, KEY, NAME, commit};
 use crate::{committed, freezing_bank_with, join, statement, task};
-use firn_base::{Cell, Result};
+use firn_base::sync::{Arc, AtomicBool};
+use firn_base::{Cell, Result, clock};
 use firn_storage::BlockState;
 use firn_txn::{Isolation, Transaction, pin};
+use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -103,6 +106,70 @@ fn a_row_of_a_block_that_becomes_compact_is_read_and_changed_as_any_other() {
     let repeated = std::env::var("FIRN_MODEL_SEED").is_ok();
     let found = [&WRITTEN, &READ].map(|found| found.load(Ordering::Relaxed));
     assert!(repeated || found.iter().all(|found| *found > 0), "{found:?}: nobody met a compact block");
+}
+
+/// An index without values takes a block that has become compact, and lets go of the keys of its rows, while these are read
+/// through it and some are changed.
+fn takes() {
+    // Few: most of the steps of a run shall be those of the tasks.
+    const ACCOUNTS: i32 = 12;
+    let bank = freezing_bank_with((1..=ACCOUNTS).map(|key| (key, i64::from(key % 6) << 32)));
+    let index = index_on_balances(&bank, false);
+    for _ in 0..4 {
+        bank.engine.freeze(Duration::ZERO);
+    }
+    // Reading takes fewer steps than merging: so it is always in the middle of it.
+    let reading = Arc::new(AtomicBool::new(false));
+    let merger = task(&bank, {
+        let reading = reading.clone();
+        move |bank| {
+            while !reading.load(Ordering::Relaxed) {
+                clock::sleep(Duration::ZERO);
+            }
+            while !is_compact(bank) {
+                bank.engine.compact(Duration::ZERO);
+            }
+            bank.engine.compact(Duration::ZERO);
+        }
+    });
+    let writer = task(&bank, |bank| {
+        // Before, it would thaw the block.
+        while !is_compact(bank) {
+            clock::sleep(Duration::ZERO);
+        }
+        for (key, balance) in [(1, 5), (2, 7)] {
+            let mut tx = bank.engine.begin();
+            bank.set_balance(&mut tx, key, balance).expect("nobody else writes");
+            if balance != 7 { commit(tx) } else { tx.rollback() }
+        }
+    });
+    let reader = task(&bank, move |bank| {
+        let index = bank.accounts.indexes()[1].clone();
+        for _ in 0..2 {
+            let tx = bank.engine.begin_read_only();
+            let guard = pin();
+            let mut found = Vec::new();
+            let all = (Bound::Unbounded, Bound::Unbounded);
+            tx.range_read(&bank.accounts, &index, all, false, &[KEY], &guard, &mut |_, cells| {
+                found.push(cells[0].as_i32());
+                reading.store(true, Ordering::Relaxed);
+                true
+            });
+            found.sort_unstable();
+            assert!(found.iter().copied().eq(1..=ACCOUNTS), "{found:?}");
+        }
+    });
+    join([merger, writer, reader]);
+    assert_balances(&bank, &index, &bank.engine.begin_read_only());
+    while bank.engine.garbage_backlog() > 0 {
+        clock::sleep(Duration::ZERO);
+    }
+    index.verify();
+}
+
+#[test]
+fn rows_are_found_by_an_index_without_values_while_it_takes_them() {
+    explore(takes);
 }
 
 /// How often a block was given up.

@@ -138,6 +138,11 @@ fn a_key_that_somebody_may_go_back_to_is_taken() {
 
 /// Adds an index on balances, which several accounts may share.
 fn by_balance(bank: &Bank) -> Arc<Index> {
+    index_on_balances(bank, true)
+}
+
+/// The same, with values or without.
+pub fn index_on_balances(bank: &Bank, values: bool) -> Arc<Index> {
     let mut tx = bank.engine.begin();
     let part = IndexColumn {
         column: BALANCE,
@@ -146,7 +151,8 @@ fn by_balance(bank: &Bank) -> Arc<Index> {
         descending: false,
         nulls_first: false,
     };
-    let spec = IndexSpec { id: IndexId(2), name: "by_balance".into(), columns: vec![part], unique: false };
+    let spec =
+        IndexSpec { id: IndexId(2), name: "by_balance".into(), columns: vec![part], unique: false, values };
     tx.allow_advance();
     tx.create_index(&bank.accounts, spec).expect("writers end");
     let rows = bank.scan(&tx).len() as u64;
@@ -162,7 +168,7 @@ fn balance_key(index: &Index, balance: i64) -> KeyBuffer {
 }
 
 /// Asserts that the index on balances leads to just what the table holds.
-fn assert_balances(bank: &Bank, by_balance: &Index, tx: &Transaction) {
+pub fn assert_balances(bank: &Bank, by_balance: &Index, tx: &Transaction) {
     let mut expected: Vec<i64> = bank.scan(tx).iter().map(|(_, balance)| *balance).collect();
     expected.sort_unstable();
     for reverse in [false, true] {

@@ -5,11 +5,14 @@
 //! view array brings all its buffers along, each time. A client that asks for views gets them
 //! ([`Strings::Views`]), with buffers that hold hardly anything else.
 
-use arrow_array::builder::{BinaryBuilder, StringBuilder};
 use arrow_array::cast::AsArray;
-use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_array::types::ByteViewType;
+use arrow_array::{
+    Array, ArrayRef, BinaryArray, GenericByteViewArray, RecordBatch, RecordBatchOptions, StringArray,
+};
+use arrow_buffer::{Buffer, OffsetBuffer};
 use arrow_flight::{FlightData, IpcMessage, SchemaAsIpc};
-use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteContext, IpcWriteOptions};
+use arrow_ipc::writer::{IpcWriteOptions, StreamEncoder};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, IntervalUnit, Schema, SchemaRef, TimeUnit};
 use firn_base::sync::Arc;
 use firn_base::{Error, ParameterType, Result, SqlState, SqlType};
@@ -17,10 +20,18 @@ use firn_session::{Column, arrow};
 use std::collections::HashMap;
 
 use super::auth::Strings;
+use super::message::Message;
 use super::state::CATALOG;
 
 /// The bytes of data that a message holds at most, unless a single row has more. ADBC takes 16 MiB.
 const MESSAGE_BYTES: usize = 4 << 20;
+
+/// The bytes of a string that a view has room for.
+const INLINE_BYTES: usize = 12;
+
+/// So many bytes are copied at once.
+const SHORT_STEP: usize = 32;
+const LONGEST_STEP: usize = 64;
 
 /// The schema that clients get for the columns of a result.
 pub(super) fn schema_of(columns: &[Column], strings: Strings) -> SchemaRef {
@@ -102,31 +113,22 @@ pub(super) fn schema_bytes(schema: &Schema) -> Result<bytes::Bytes> {
 /// Makes messages of batches.
 pub(super) struct Encoder {
     schema: SchemaRef,
-    options: IpcWriteOptions,
-    generator: IpcDataGenerator,
-    dictionaries: DictionaryTracker,
-    context: IpcWriteContext,
+    stream: StreamEncoder,
 }
 
 impl Encoder {
-    /// For batches that clients get with this schema.
-    pub fn new(schema: SchemaRef) -> Encoder {
-        Encoder {
-            schema,
-            options: IpcWriteOptions::default(),
-            generator: IpcDataGenerator::default(),
-            dictionaries: DictionaryTracker::new(false),
-            context: IpcWriteContext::default(),
-        }
-    }
-
-    /// The message that comes before all others.
-    pub fn schema(&self) -> FlightData {
-        SchemaAsIpc::new(&self.schema, &self.options).into()
+    /// For batches that clients get with this schema, with the message that comes before all others.
+    pub fn new(schema: SchemaRef) -> Result<(Encoder, Message)> {
+        let first = FlightData::from(SchemaAsIpc::new(&schema, &IpcWriteOptions::default()));
+        let first = Message::new(&first.data_header, Vec::new())?;
+        // The first batch brings the schema along as it is in files.
+        let mut stream = StreamEncoder::try_new(&schema).map_err(internal)?;
+        stream.encode(&RecordBatch::new_empty(schema.clone())).map_err(internal)?;
+        Ok((Encoder { schema, stream }, first))
     }
 
     /// Gives the messages for a batch to `send`, until that says that nobody wants more.
-    pub fn batch(&mut self, batch: &RecordBatch, send: &mut impl FnMut(FlightData) -> bool) -> Result<bool> {
+    pub fn batch(&mut self, batch: &RecordBatch, send: &mut impl FnMut(Message) -> bool) -> Result<bool> {
         let parts = batch.columns().iter().map(|column| data_bytes(column.as_ref())).sum::<usize>();
         let parts = parts.div_ceil(MESSAGE_BYTES).clamp(1, batch.num_rows().max(1));
         if parts == 1 {
@@ -143,12 +145,10 @@ impl Encoder {
         Ok(true)
     }
 
-    fn message(&mut self, batch: &RecordBatch, send: &mut impl FnMut(FlightData) -> bool) -> Result<bool> {
+    fn message(&mut self, batch: &RecordBatch, send: &mut impl FnMut(Message) -> bool) -> Result<bool> {
         let batch = self.convert(batch)?;
-        let encoded = self.generator.encode(&batch, &mut self.dictionaries, &self.options, &mut self.context);
-        let (dictionaries, message) = encoded.map_err(internal)?;
-        assert!(dictionaries.is_empty(), "no type that clients get is a dictionary");
-        Ok(send(message.into()))
+        let pieces = self.stream.encode(&batch).map_err(internal)?;
+        Ok(send(flight_message(pieces)?))
     }
 
     /// The batch with the schema that clients get.
@@ -172,35 +172,39 @@ impl Encoder {
     }
 }
 
+/// A message of the IPC format as one of Flight, which puts its metadata and its body into fields.
+///
+/// The pieces are 4 bytes of 0xff, the length of the metadata in 4 bytes, the metadata, and the buffers of the body,
+/// each with its padding.
+fn flight_message(pieces: Vec<Buffer>) -> Result<Message> {
+    let mut pieces = pieces.into_iter();
+    let prefix = pieces.next().expect("a message has a prefix");
+    let length = prefix[4..].try_into().map(u32::from_le_bytes).expect("a prefix has 8 bytes") as usize;
+    let mut header = Vec::with_capacity(length);
+    while header.len() < length {
+        header.extend_from_slice(&pieces.next().expect("metadata are as long as their prefix says"));
+    }
+    Message::new(&header, pieces.collect())
+}
+
 /// The array as one of the type that clients get.
 fn converted(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef> {
     Ok(match (array.data_type(), wanted) {
         (DataType::Utf8View, DataType::Utf8) => {
             let views = array.as_string_view();
-            let mut builder = StringBuilder::with_capacity(views.len(), data_bytes(array.as_ref()));
-            views.iter().for_each(|text| builder.append_option(text));
-            Arc::new(builder.finish())
+            let (offsets, bytes) = joined(views);
+            let joined = StringArray::try_new(offsets, bytes, views.nulls().cloned());
+            Arc::new(joined.expect("strings side by side are strings"))
         }
         (DataType::BinaryView, DataType::Binary) => {
             let views = array.as_binary_view();
-            let mut builder = BinaryBuilder::with_capacity(views.len(), data_bytes(array.as_ref()));
-            views.iter().for_each(|bytes| builder.append_option(bytes));
-            Arc::new(builder.finish())
+            let (offsets, bytes) = joined(views);
+            let joined = BinaryArray::try_new(offsets, bytes, views.nulls().cloned());
+            Arc::new(joined.expect("bytes side by side are bytes"))
         }
-        // Views of a few rows of a block would bring the whole block's bytes along.
-        (DataType::Utf8View, DataType::Utf8View) => {
-            let views = array.as_string_view();
-            match buffer_bytes(views.data_buffers()) > 2 * data_bytes(array.as_ref()) {
-                true => Arc::new(views.gc()),
-                false => array.clone(),
-            }
-        }
-        (DataType::BinaryView, DataType::BinaryView) => {
-            let views = array.as_binary_view();
-            match buffer_bytes(views.data_buffers()) > 2 * data_bytes(array.as_ref()) {
-                true => Arc::new(views.gc()),
-                false => array.clone(),
-            }
+        // Views of a few rows or of one column of a block would bring the whole block's strings along.
+        (DataType::Utf8View, DataType::Utf8View) | (DataType::BinaryView, DataType::BinaryView) => {
+            arrow::tightened(array)
         }
         (given, wanted) if given == wanted => array.clone(),
         // Lists, and what an operator has left in another form than its column's.
@@ -208,8 +212,46 @@ fn converted(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef> {
     })
 }
 
-fn buffer_bytes(buffers: &[arrow_buffer::Buffer]) -> usize {
-    buffers.iter().map(arrow_buffer::Buffer::len).sum()
+/// What views lead to, side by side.
+fn joined<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> (OffsetBuffer<i32>, Buffer) {
+    match array.nulls().filter(|nulls| nulls.null_count() > 0) {
+        None => join(array.views(), array.data_buffers(), |_| true),
+        // What the view of a NULL says is not to be followed.
+        Some(nulls) => join(array.views(), array.data_buffers(), |at| nulls.is_valid(at)),
+    }
+}
+
+fn join(views: &[u128], buffers: &[Buffer], is_valid: impl Fn(usize) -> bool) -> (OffsetBuffer<i32>, Buffer) {
+    let length = |(at, view): (usize, &u128)| if is_valid(at) { *view as u32 as usize } else { 0 };
+    let total: usize = views.iter().enumerate().map(length).sum();
+    // What is copied beyond the end of a string, the next one covers.
+    let mut bytes = vec![0; total + LONGEST_STEP];
+    let mut ends: Vec<i32> = Vec::with_capacity(views.len() + 1);
+    ends.push(0);
+    let mut end = 0;
+    for (at, view) in views.iter().enumerate() {
+        let length = length((at, view));
+        let target = &mut bytes[end..];
+        if length <= INLINE_BYTES {
+            target[..INLINE_BYTES].copy_from_slice(&view.to_le_bytes()[size_of::<u32>()..]);
+        } else {
+            let source = &buffers[(view >> 64) as u32 as usize][(view >> 96) as usize..];
+            // Steps of a known length are a few instructions; as many bytes as are meant would be a call.
+            match length {
+                ..=SHORT_STEP if source.len() >= SHORT_STEP => {
+                    target[..SHORT_STEP].copy_from_slice(&source[..SHORT_STEP]);
+                }
+                ..=LONGEST_STEP if source.len() >= LONGEST_STEP => {
+                    target[..LONGEST_STEP].copy_from_slice(&source[..LONGEST_STEP]);
+                }
+                _ => target[..length].copy_from_slice(&source[..length]),
+            }
+        }
+        end += length;
+        ends.push(i32::try_from(end).expect("a message has less, and so has a value"));
+    }
+    bytes.truncate(end);
+    (OffsetBuffer::new(ends.into()), bytes.into())
 }
 
 /// About how many bytes of data an array has, when it goes out.
@@ -253,10 +295,10 @@ mod tests {
     use arrow_array::{Int64Array, StringViewArray};
 
     fn messages(batch: &RecordBatch, columns: &[Column], strings: Strings) -> Vec<FlightData> {
-        let mut encoder = Encoder::new(schema_of(columns, strings));
+        let (mut encoder, _) = Encoder::new(schema_of(columns, strings)).unwrap();
         let mut messages = Vec::new();
         let all = encoder.batch(batch, &mut |message| {
-            messages.push(message);
+            messages.push(message.read());
             true
         });
         assert!(all.unwrap());
@@ -298,7 +340,8 @@ mod tests {
 
     #[test]
     fn sending_ends_when_nobody_wants_more() {
-        let mut encoder = Encoder::new(schema_of(&[Column::new("text", SqlType::Text)], Strings::Plain));
+        let schema = schema_of(&[Column::new("text", SqlType::Text)], Strings::Plain);
+        let (mut encoder, _) = Encoder::new(schema).unwrap();
         let mut sent = 0;
         let all = encoder.batch(&text_batch(2000, 10_000), &mut |_| {
             sent += 1;
@@ -312,6 +355,18 @@ mod tests {
         let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, i64::MAX]));
         let error = converted(&numbers, &DataType::Int32).unwrap_err();
         assert_eq!(error.state(), SqlState::NUMERIC_VALUE_OUT_OF_RANGE);
+    }
+
+    #[test]
+    fn strings_of_any_length_go_out_side_by_side() {
+        let text = |at: usize| (!at.is_multiple_of(5)).then(|| "x".repeat(at % 90) + "y");
+        let views: StringViewArray = (0..400).map(text).collect();
+        for part in [views.slice(0, 400), views.slice(17, 100), views.slice(1, 3), views.slice(3, 0)] {
+            let part: ArrayRef = Arc::new(part);
+            let plain = converted(&part, &DataType::Utf8).unwrap();
+            assert!(plain.as_string::<i32>().iter().eq(part.as_string_view().iter()));
+            plain.to_data().validate_full().unwrap();
+        }
     }
 
     #[test]

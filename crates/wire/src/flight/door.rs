@@ -3,6 +3,8 @@
 //! gRPC decodes the message of a call before the call's own code runs, and a message may have hundreds of megabytes.
 //! So a stranger is turned away by the headers of his call. Only a handshake is for strangers, and its message has a
 //! bound of its own.
+//!
+//! It is also the way out for rows, whose messages tonic would copy.
 
 use std::convert::Infallible;
 use std::task::{Context, Poll};
@@ -15,7 +17,7 @@ use tonic::server::NamedService;
 use tonic::{Request, Status};
 
 use super::auth::Caller;
-use super::service::Service;
+use super::service::{Fetched, Service};
 use super::state::State;
 use super::status::status;
 
@@ -72,7 +74,12 @@ impl Answer<http::Request<Body>> for Door {
             match caller(&state, &headers).await {
                 Ok(caller) => {
                     parts.extensions.insert(caller);
-                    calls.call(http::Request::from_parts(parts, body)).await
+                    let mut response = calls.call(http::Request::from_parts(parts, body)).await?;
+                    let fetched = response.extensions_mut().remove::<Fetched>();
+                    if let Some(answer) = fetched.and_then(|fetched| fetched.take()) {
+                        *response.body_mut() = Body::new(answer);
+                    }
+                    Ok(response)
                 }
                 Err(status) => Ok(status.into_http()),
             }

@@ -5,8 +5,8 @@
 //! handshake and keeps settings ([`session`](state)), transactions, prepared statements, results. Every
 //! statement outside a transaction runs on a connection of its own to the database.
 //!
-//! Threads (docs/decisions/0026). gRPC runs on a runtime of this server's own with few threads, none of which
-//! ever runs a statement: statements block, and an iterator over rows must not be held across an `.await`.
+//! Threads (docs/decisions/0026). gRPC runs on few threads of this server's own, none of which ever runs a
+//! statement: statements block, and an iterator over rows must not be held across an `.await`.
 //! So each runs on a thread for blocking work and hands Arrow messages over a channel of few places; a client
 //! that reads slowly makes it wait, one that goes away makes it stop.
 //!
@@ -15,6 +15,7 @@
 mod auth;
 mod batches;
 mod incoming;
+mod message;
 mod status;
 
 mod info;
@@ -30,14 +31,15 @@ mod statements;
 mod stopping;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState};
+use firn_base::{Error, Result, SqlState, thread};
 use firn_session::Database;
+use futures::{StreamExt, stream};
 use tokio::runtime::Runtime;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Identity, Server, ServerTlsConfig};
@@ -52,8 +54,12 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
 /// How long a client's silence may last before its machine is asked whether it is still there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
 
-/// Threads for gRPC: they copy bytes between statements and sockets, and compute nothing.
+/// Threads for gRPC: they copy bytes between statements and sockets, and compute nothing. Each has connections of its
+/// own: one that two threads share has them wake each other for every frame.
 const GRPC_THREADS: usize = 2;
+
+/// How long no connection is taken after one could not be.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
 /// As for clients of PostgreSQL: planning a query can nest deeply.
 const STACK_BYTES: usize = 8 * 1024 * 1024;
@@ -125,10 +131,16 @@ impl std::fmt::Debug for FlightTls {
 pub struct FlightServer {
     state: Arc<State>,
     address: SocketAddr,
-    stop: Option<oneshot::Sender<()>>,
-    serving: Option<JoinHandle<()>>,
-    /// `None` once it has been shut down.
-    runtime: Option<Runtime>,
+    accepting: Option<oneshot::Sender<()>>,
+    /// None once it has been shut down.
+    threads: Vec<ServingThread>,
+}
+
+/// A thread for gRPC, with those for blocking work that it needs.
+struct ServingThread {
+    runtime: Runtime,
+    stop: oneshot::Sender<()>,
+    serving: JoinHandle<()>,
 }
 
 impl FlightServer {
@@ -159,31 +171,22 @@ impl FlightServer {
                 .tls_config(ServerTlsConfig::new().identity(identity))
                 .map_err(|error| cannot_use_certificate(&error))?;
         }
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(GRPC_THREADS)
-            // Statements that run, each transaction's own one and its end, and short work such as checking
-            // passwords.
-            .max_blocking_threads(config.max_statements + 2 * config.max_transactions + 32)
-            .thread_name("firn-flight")
-            .thread_stack_size(STACK_BYTES)
-            .enable_all()
-            .build()
-            .map_err(failed)?;
         let state = Arc::new(State::new(database, config));
+        let (mut threads, mut places) = (Vec::new(), Vec::new());
+        for _ in 0..GRPC_THREADS {
+            let (thread, place) = ServingThread::start(builder.clone(), &state).map_err(failed)?;
+            threads.push(thread);
+            places.push(place);
+        }
+        let runtime = &threads[0].runtime;
         let incoming = {
             let _inside = runtime.enter();
             incoming(listener).map_err(failed)?
         };
         let (stop, stopped) = oneshot::channel::<()>();
-        let router = builder.add_service(Door::new(&state));
-        let serving = runtime.spawn(async move {
-            let stopped = async { drop(stopped.await) };
-            if let Err(error) = router.serve_with_incoming_shutdown(incoming, stopped).await {
-                eprintln!("firn: the Flight SQL server has failed: {error}");
-            }
-        });
+        runtime.spawn(deal(incoming, places, stopped));
         runtime.spawn(state::sweep_until_stopped(Arc::downgrade(&state)));
-        Ok(FlightServer { state, address, stop: Some(stop), serving: Some(serving), runtime: Some(runtime) })
+        Ok(FlightServer { state, address, accepting: Some(stop), threads })
     }
 
     /// The address, with the port that was taken.
@@ -197,16 +200,79 @@ impl FlightServer {
     }
 
     fn stop(&mut self) {
-        let Some(runtime) = self.runtime.take() else { return };
-        drop(self.stop.take());
-        self.state.stop();
-        if let Some(serving) = self.serving.take() {
-            // Whoever is left after that waits for a client that does not read.
-            let _ = runtime.block_on(async { tokio::time::timeout(SHUTDOWN_GRACE, serving).await });
+        if self.threads.is_empty() {
+            return;
         }
-        // Ends the channels to clients, and with them the statements that wait for one.
-        runtime.shutdown_timeout(SHUTDOWN_GRACE);
+        drop(self.accepting.take());
+        let (stops, threads): (Vec<_>, Vec<_>) =
+            self.threads.drain(..).map(|thread| (thread.stop, (thread.runtime, thread.serving))).unzip();
+        drop(stops);
+        self.state.stop();
+        // Side by side: what runs on one of them may wait for a client of another.
+        let ending = threads.into_iter().map(|(runtime, serving)| {
+            thread::spawn("firn-flight-end", move || {
+                // Whoever is left after that waits for a client that does not read.
+                let _ = runtime.block_on(async { tokio::time::timeout(SHUTDOWN_GRACE, serving).await });
+                // Ends the channels to clients, and with them the statements that wait for one.
+                runtime.shutdown_timeout(SHUTDOWN_GRACE);
+            })
+        });
+        for ending in ending.collect::<Vec<_>>() {
+            // A panic of it was reported where it happened.
+            let _ = ending.join();
+        }
         self.state.clear();
+    }
+}
+
+impl ServingThread {
+    /// A thread, and where it takes its connections from.
+    fn start(mut builder: Server, state: &Arc<State>) -> io::Result<(ServingThread, Place)> {
+        let config = &state.config;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            // Statements that run, each transaction's own one and its end, and short work such as checking
+            // passwords.
+            .max_blocking_threads(config.max_statements + 2 * config.max_transactions + 32)
+            .thread_name("firn-flight")
+            .thread_stack_size(STACK_BYTES)
+            .enable_all()
+            .build()?;
+        let (place, mut dealt) = mpsc::unbounded_channel::<TcpStream>();
+        // Each is registered where it is served.
+        let incoming = stream::poll_fn(move |context| {
+            dealt.poll_recv(context).map(|stream| stream.map(tokio::net::TcpStream::from_std))
+        });
+        let (stop, stopped) = oneshot::channel::<()>();
+        let router = builder.add_service(Door::new(state));
+        let serving = runtime.spawn(async move {
+            let stopped = async { drop(stopped.await) };
+            if let Err(error) = router.serve_with_incoming_shutdown(incoming, stopped).await {
+                eprintln!("firn: the Flight SQL server has failed: {error}");
+            }
+        });
+        Ok((ServingThread { runtime, stop, serving }, place))
+    }
+}
+
+/// Where a thread takes its connections from.
+type Place = mpsc::UnboundedSender<TcpStream>;
+
+/// Deals out connections in turn, until it is told to stop.
+async fn deal(mut incoming: TcpIncoming, places: Vec<Place>, mut stopped: oneshot::Receiver<()>) {
+    let mut places = places.iter().cycle();
+    loop {
+        let next = tokio::select! {
+            _ = &mut stopped => return,
+            next = incoming.next() => next,
+        };
+        match next.map(|stream| stream.and_then(tokio::net::TcpStream::into_std)) {
+            // A thread that has stopped takes none; then all are about to.
+            Some(Ok(stream)) => drop(places.next().map(|place| place.send(stream))),
+            // A client that has gone again, or no file descriptor left: later there may be one.
+            Some(Err(_)) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            None => return,
+        }
     }
 }
 

@@ -36,7 +36,7 @@ use super::metadata;
 use super::options;
 use super::placeholders::numbered;
 use super::state::{Bound, Handle, Prepared, State, Transaction};
-use super::statements::{answer, call};
+use super::statements::{Answer, answer, call};
 use super::status::status;
 
 /// Batches that may wait to be stored.
@@ -123,19 +123,14 @@ impl Service {
     }
 
     /// The rows of a command's statement, or of a catalog call.
-    fn rows(
-        &self,
-        caller: &Caller,
-        command: Command,
-        query: Option<Handle>,
-    ) -> Answered<Messages<FlightData>> {
-        let rows = match command {
+    fn rows(&self, caller: &Caller, command: Command, query: Option<Handle>) -> Answered<Answer> {
+        match command {
             Command::CommandStatementQuery(text) => {
                 let transaction = text.transaction_id.clone();
                 answer(&self.state, caller, transaction.as_deref(), query, move |run, output| {
                     let statement = run.prepare(&text.query)?;
                     run.send(&statement, &[], output)
-                })?
+                })
             }
             Command::CommandPreparedStatementQuery(named) => {
                 let prepared = self.state.statement(&named.prepared_statement_handle).map_err(status)?;
@@ -143,7 +138,7 @@ impl Service {
                 answer(&self.state, caller, transaction.as_deref(), query, move |run, output| {
                     let rows = prepared.bound.lock().rows.clone();
                     run.send(&prepared.statement, &rows, output)
-                })?
+                })
             }
             command => {
                 let Some(schema) = metadata::schema(&command) else {
@@ -155,10 +150,9 @@ impl Service {
                     let batch =
                         run.connection(|connection| metadata::answer(connection, command, timeout))?;
                     output.batches(schema, &[batch])
-                })?
+                })
             }
-        };
-        Ok(Box::pin(rows))
+        }
     }
 
     async fn update(
@@ -347,6 +341,20 @@ impl Service {
             }
         }
         Ok(rows.map(|rows| Bound { rows: Arc::new(rows), bytes: most_bytes - budget }))
+    }
+}
+
+/// Rows on their way to the door, among the extensions of a response, which have to be clonable.
+#[derive(Clone)]
+pub(super) struct Fetched(Arc<Mutex<Option<Answer>>>);
+
+impl Fetched {
+    fn new(answer: Answer) -> Fetched {
+        Fetched(Arc::new(Mutex::new(Some(answer))))
+    }
+
+    pub fn take(&self) -> Option<Answer> {
+        self.0.lock().take()
     }
 }
 
@@ -572,17 +580,19 @@ impl FlightService for Service {
                             .with_hint("The statement was run; running it again would do it twice."),
                         )
                     })?;
-                    let rows = answer(&self.state, &caller, None, Some(named.handle), move |_, output| {
+                    answer(&self.state, &caller, None, Some(named.handle), move |_, output| {
                         output.batches(kept.schema.clone(), &kept.batches)
-                    })?;
-                    Box::pin(rows)
+                    })?
                 } else {
                     self.rows(&caller, command(named.command)?, Some(named.handle))?
                 }
             }
             command => self.rows(&caller, command, None)?,
         };
-        Ok(Response::new(rows))
+        // The door takes it as the body of the answer.
+        let mut response = Response::new(Box::pin(stream::empty()) as Self::DoGetStream);
+        response.extensions_mut().insert(Fetched::new(rows));
+        Ok(response)
     }
 
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Answered<Response<Self::DoPutStream>> {

@@ -5,23 +5,27 @@
 //! not want, has to give, and expect it to be done all the same.
 
 use std::any::Any;
+use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
-use arrow_flight::FlightData;
 use arrow_schema::SchemaRef;
+use bytes::Bytes;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, clock, text};
 use firn_session::{CommandTag, Connection, Outcome, Rows, Statement, TransactionStatus};
-use futures::Stream;
+use http_body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, TryAcquireError, mpsc};
-use tonic::Status;
+use tonic::codegen::Body;
+use tonic::codegen::http::{HeaderMap, HeaderValue};
+use tonic::{Code, Status};
 
 use super::auth::Caller;
 use super::batches::{Encoder, schema_of};
+use super::message::Message;
 use super::state::{Handle, Noted, Ready, Running, State, Transaction, TransactionState};
 use super::status::status;
 use super::stopping::{Stop, StopOnDrop};
@@ -213,16 +217,17 @@ impl Run {
             Error::new(SqlState::SYNTAX_ERROR, "the statement yields no rows")
                 .with_hint("Run it as an update.")
         })?;
-        let schema = schema_of(columns, self.caller.strings);
-        let mut encoder = Encoder::new(schema);
+        let (mut encoder, first) = Encoder::new(schema_of(columns, self.caller.strings))?;
+        let mut first = Some(first);
         let mut rows = if rows.is_empty() { vec![Vec::new()] } else { rows.to_vec() };
         self.read_texts(statement, &mut rows)?;
-        let mut begun = false;
         for row in &rows {
             let Outcome::Rows(mut drawn) = self.run(statement, row)? else {
                 return Err(copy_refused());
             };
-            if !std::mem::replace(&mut begun, true) && !output.send(encoder.schema()) {
+            if let Some(first) = first.take()
+                && !output.send(first)
+            {
                 return Ok(());
             }
             while let Some(batch) = drawn.next_batch()? {
@@ -338,18 +343,18 @@ pub(super) fn shut_down() -> Error {
 }
 
 /// Where rows go.
-pub(super) struct Output(mpsc::Sender<std::result::Result<FlightData, Status>>);
+pub(super) struct Output(mpsc::Sender<std::result::Result<Message, Status>>);
 
 impl Output {
     /// Waits for a place; false if nobody wants more.
-    pub fn send(&mut self, message: FlightData) -> bool {
+    pub fn send(&mut self, message: Message) -> bool {
         self.0.blocking_send(Ok(message)).is_ok()
     }
 
     /// Sends batches that have a schema of their own.
     pub fn batches(&mut self, schema: SchemaRef, batches: &[RecordBatch]) -> Result<()> {
-        let mut encoder = Encoder::new(schema);
-        if !self.send(encoder.schema()) {
+        let (mut encoder, first) = Encoder::new(schema)?;
+        if !self.send(first) {
             return Ok(());
         }
         for batch in batches {
@@ -361,17 +366,66 @@ impl Output {
     }
 }
 
-/// Messages on their way to a client. Dropping it stops what makes them.
+/// Messages on their way to a client, as the body of an answer in HTTP. Dropping it stops what makes them.
 pub(super) struct Answer {
     queue: Arc<Queue>,
+    /// What of a message has not been taken yet.
+    current: Option<Message>,
+    has_ended: bool,
     _stop: StopOnDrop,
 }
 
-impl Stream for Answer {
-    type Item = std::result::Result<FlightData, Status>;
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = Infallible;
 
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let mut queued = self.queue.0.lock();
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Bytes>, Infallible>>> {
+        let answer = self.get_mut();
+        let end = loop {
+            if let Some(piece) = answer.current.as_mut().and_then(Message::next) {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
+            }
+            if answer.has_ended {
+                return Poll::Ready(None);
+            }
+            match ready!(answer.queue.poll(context)) {
+                Some(Ok(message)) => answer.current = Some(message),
+                Some(Err(status)) => break status,
+                None => break Status::ok(""),
+            }
+        };
+        answer.has_ended = true;
+        let mut trailers = HeaderMap::new();
+        if end.add_header(&mut trailers).is_err() {
+            // What it says cannot be sent; that something is wrong can.
+            trailers.insert(Status::GRPC_STATUS, HeaderValue::from(i32::from(Code::Internal)));
+        }
+        Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.has_ended
+    }
+}
+
+/// The messages that wait for a client.
+pub(super) struct Queue(Mutex<Queued>);
+
+struct Queued {
+    messages: mpsc::Receiver<std::result::Result<Message, Status>>,
+    /// Since when a message was seen to wait.
+    waits_since: Option<clock::Instant>,
+    /// Why the rest of them does not come.
+    given_up: Option<Status>,
+}
+
+impl Queue {
+    /// The next message; none after the last.
+    fn poll(&self, context: &mut Context<'_>) -> Poll<Option<std::result::Result<Message, Status>>> {
+        let mut queued = self.0.lock();
         let next = queued.messages.poll_recv(context);
         if next.is_ready() {
             queued.waits_since = None;
@@ -381,20 +435,7 @@ impl Stream for Answer {
             next => next,
         }
     }
-}
 
-/// The messages that wait for a client.
-pub(super) struct Queue(Mutex<Queued>);
-
-struct Queued {
-    messages: mpsc::Receiver<std::result::Result<FlightData, Status>>,
-    /// Since when a message was seen to wait.
-    waits_since: Option<clock::Instant>,
-    /// Why the rest of them does not come.
-    given_up: Option<Status>,
-}
-
-impl Queue {
     /// Ends the stream if its client has fetched nothing for so long: its query holds a place, a thread and a
     /// snapshot. Whether it goes on.
     pub fn end_unless_fetched(&self, longest: Duration) -> bool {
@@ -469,7 +510,7 @@ pub(super) fn answer(
         drop(run);
         drop(output);
     });
-    Ok(Answer { queue, _stop: stop })
+    Ok(Answer { queue, current: None, has_ended: false, _stop: stop })
 }
 
 /// A panic is a mistake of ours and ends this call and nothing else. What was cancelled because the server

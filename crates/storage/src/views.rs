@@ -1,0 +1,205 @@
+//! Arrays of string views without what their views do not lead to.
+//!
+//! The strings of all columns of a block lie in the same few buffers, and every array that is made of them names those
+//! buffers. Whoever writes such an array somewhere, with its buffers, would write the strings of other columns and rows
+//! along. Freezing has gathered the strings column by column, so that those of one array mostly lie side by side: then
+//! parts of the buffers will do, and views that begin to count there.
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::ByteViewType;
+use arrow_array::{Array, ArrayRef, GenericByteViewArray};
+use arrow_buffer::{Buffer, ScalarBuffer};
+use arrow_schema::DataType;
+use firn_base::sync::Arc;
+use std::ops::Range;
+
+use crate::heap::INLINE_BYTES;
+
+/// So many times the bytes that views lead to may go along with them.
+const SLACK: usize = 2;
+
+/// The same strings, if it is an array of views, with buffers that hold hardly anything else. They are copied only if
+/// they lie far from each other.
+pub fn tightened(array: &ArrayRef) -> ArrayRef {
+    match array.data_type() {
+        DataType::Utf8View => Arc::new(tight(array.as_string_view())),
+        DataType::BinaryView => Arc::new(tight(array.as_binary_view())),
+        _ => array.clone(),
+    }
+}
+
+fn tight<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> GenericByteViewArray<T> {
+    let (views, there) = (array.views(), array.data_buffers());
+    if there.is_empty() {
+        return array.clone();
+    }
+    let longest = views.iter().map(|view| *view as u32).max().unwrap_or(0);
+    let (views, buffers) = if longest as usize <= INLINE_BYTES {
+        (views.clone(), Vec::new())
+    } else {
+        let Some(stretches) = Stretches::of(views, there) else { return copied(array) };
+        let bytes: usize = stretches.each.iter().map(Range::len).sum();
+        if bytes > SLACK * stretches.led_to {
+            return copied(array);
+        }
+        if there.iter().map(Buffer::len).sum::<usize>() <= SLACK * stretches.led_to {
+            return array.clone();
+        }
+        (stretches.views(views), stretches.buffers(there))
+    };
+    // SAFETY: every view is as it was, but for those of long strings. Each of them led to a string of its length within
+    // the stretch of its buffer, and leads to the same place in the part of the buffer now.
+    unsafe { GenericByteViewArray::new_unchecked(views, buffers, array.nulls().cloned()) }
+}
+
+fn copied<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> GenericByteViewArray<T> {
+    match array.null_count() {
+        0 => array.gc(),
+        // That would follow what a NULL says, which may lead anywhere.
+        _ => array.iter().collect(),
+    }
+}
+
+/// Where the long strings of an array lie.
+struct Stretches {
+    /// The part of each buffer that views lead to; empty if none does.
+    each: Vec<Range<usize>>,
+    /// How many bytes they lead to, together.
+    led_to: usize,
+}
+
+impl Stretches {
+    /// `None` if a view leads out of all buffers, as one of a NULL may.
+    fn of(views: &[u128], buffers: &[Buffer]) -> Option<Stretches> {
+        // Short strings are counted for a buffer behind the last, so that nothing depends on which are short: that cannot
+        // be foretold. What leads to no buffer is counted for one behind that.
+        let (short, none) = (buffers.len(), buffers.len() + 1);
+        let mut each = vec![(u64::MAX, 0); none + 1];
+        let mut led_to = 0;
+        for view in views {
+            let (length, buffer, offset) = parts(*view);
+            let is_long = length > INLINE_BYTES as u64;
+            let at = if buffer < short { buffer } else { none };
+            let (start, end) = &mut each[if is_long { at } else { short }];
+            *start = offset.min(*start);
+            *end = (offset + length).max(*end);
+            led_to += if is_long { length as usize } else { 0 };
+        }
+        let fits = |(at, buffer): (usize, &Buffer)| each[at].1 <= buffer.len() as u64;
+        if each[none].1 > 0 || !buffers.iter().enumerate().all(fits) {
+            return None;
+        }
+        let range = |(start, end): &(u64, u64)| *start.min(end) as usize..*end as usize;
+        Some(Stretches { each: each[..short].iter().map(range).collect(), led_to })
+    }
+
+    /// Those parts of the buffers.
+    fn buffers(&self, buffers: &[Buffer]) -> Vec<Buffer> {
+        let used = buffers.iter().zip(&self.each).filter(|(_, stretch)| !stretch.is_empty());
+        used.map(|(buffer, stretch)| buffer.slice_with_length(stretch.start, stretch.len())).collect()
+    }
+
+    /// The views, leading to the same strings there.
+    fn views(&self, views: &[u128]) -> ScalarBuffer<u128> {
+        let mut number = 0;
+        // What is to be taken off a view of each buffer.
+        let mut less: Vec<u128> = Vec::with_capacity(self.each.len() + 1);
+        for (before, stretch) in self.each.iter().enumerate() {
+            less.push((stretch.start as u128) << 96 | ((before - number) as u128) << 64);
+            number += usize::from(!stretch.is_empty());
+        }
+        less.push(0);
+        let moved = views.iter().map(|view| {
+            let (length, buffer, _) = parts(*view);
+            view - less[if length > INLINE_BYTES as u64 { buffer } else { self.each.len() }]
+        });
+        ScalarBuffer::from(moved.collect::<Vec<u128>>())
+    }
+}
+
+/// The length of a string, and its buffer and its place in it if it is a long one.
+#[inline]
+fn parts(view: u128) -> (u64, usize, u64) {
+    (u64::from(view as u32), (view >> 64) as u32 as usize, (view >> 96) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_array::{BinaryViewArray, StringViewArray};
+    use firn_base::random::Random;
+
+    fn buffer_bytes(array: &ArrayRef) -> usize {
+        array.as_string_view().data_buffers().iter().map(Buffer::len).sum()
+    }
+
+    fn strings(count: usize) -> StringViewArray {
+        let string = |at: usize| match at % 4 {
+            0 => None,
+            1 => Some("short".to_owned()),
+            _ => Some(format!("a string that does not lie in its view {at}")),
+        };
+        (0..count).map(string).collect()
+    }
+
+    #[test]
+    fn slices_lead_to_a_part_of_their_buffer_uncopied() {
+        let all: ArrayRef = Arc::new(strings(1000));
+        let before = all.as_string_view().data_buffers()[0].as_ptr_range();
+        let part = all.slice(400, 100);
+        let tight = tightened(&part);
+        assert_eq!(*tight, *part);
+        assert!(buffer_bytes(&tight) < 3000, "{}", buffer_bytes(&tight));
+        assert!(before.contains(&tight.as_string_view().data_buffers()[0].as_ptr()));
+        tight.to_data().validate_full().unwrap();
+        // What holds little else stays as it is.
+        assert_eq!(
+            tightened(&tight).as_string_view().views().as_ptr(),
+            tight.as_string_view().views().as_ptr()
+        );
+    }
+
+    #[test]
+    fn short_strings_need_no_buffer() {
+        let all: ArrayRef = Arc::new(strings(3));
+        let tight = tightened(&all.slice(0, 2));
+        assert_eq!((*tight == *all.slice(0, 2), buffer_bytes(&tight)), (true, 0));
+    }
+
+    #[test]
+    fn any_array_stays_the_same() {
+        let mut random = Random::seeded(1);
+        for _ in 0..if cfg!(miri) { 10 } else { 300 } {
+            let buffers: Vec<Buffer> =
+                (0..random.uniform(1, 3)).map(|at| Buffer::from_vec(vec![b'a' + at as u8; 5000])).collect();
+            let mut view = |_| {
+                let length = random.uniform(0, 40) as u32;
+                let buffer = random.uniform(0, buffers.len() as i64 - 1) as usize;
+                let offset = random.uniform(0, 4960) as u32;
+                let bytes = &buffers[buffer][offset as usize..][..length as usize];
+                arrow_array::builder::make_view(bytes, buffer as u32, offset)
+            };
+            let views: Vec<u128> = (0..200).map(&mut view).collect();
+            let array = BinaryViewArray::try_new(views.into(), buffers.clone(), None).unwrap();
+            let array: ArrayRef = Arc::new(array);
+            let part = array.slice(random.uniform(0, 100) as usize, random.uniform(0, 100) as usize);
+            let tight = tightened(&part);
+            tight.to_data().validate_full().unwrap();
+            assert_eq!(*tight, *part);
+        }
+    }
+
+    #[test]
+    fn what_a_null_says_is_not_followed() {
+        let nulls = Some(vec![false, true].into());
+        let wild = 100_u128 | 7 << 64 | 9 << 96;
+        // SAFETY: nobody follows the view of a NULL.
+        let array = unsafe {
+            StringViewArray::new_unchecked(vec![wild, 0].into(), vec![Buffer::from(b"x" as &[u8])], nulls)
+        };
+        let array: ArrayRef = Arc::new(array);
+        let tight = tightened(&array);
+        assert_eq!((tight.is_null(0), tight.as_string_view().value(1)), (true, ""));
+        tight.to_data().validate_full().unwrap();
+    }
+}

@@ -1,0 +1,160 @@
+//! Messages with rows, as they leave: the data of a batch are sent from where they lie.
+//!
+//! gRPC's usual way copies a batch twice, into the message and from there into the frames of HTTP, and the socket
+//! copies it once more. A message here is a list of pieces: what goes before the data, and then each of the
+//! batch's buffers, which hold the blocks that they are parts of. HTTP takes them as they are, so that what a batch shares
+//! with a frozen table is read by the socket and by nobody before it.
+
+use std::collections::VecDeque;
+
+use arrow_buffer::Buffer;
+use bytes::{BufMut, Bytes, BytesMut};
+use firn_base::{Error, Result, SqlState};
+use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
+
+/// FlightData's fields.
+const DATA_HEADER: u32 = 2;
+const DATA_BODY: u32 = 1000;
+
+/// What gRPC puts before a message: whether it is compressed, and its length.
+const PREFIX_BYTES: usize = 5;
+
+/// A shorter piece is copied: a frame of its own would cost more.
+const SMALL_BYTES: usize = 4 << 10;
+
+/// A message, in pieces.
+pub(super) struct Message {
+    pieces: VecDeque<Bytes>,
+}
+
+impl Message {
+    /// A message of FlightData with a header and the parts of a body.
+    ///
+    /// Errors: 54000 if it is longer than gRPC can tell, 4 GiB.
+    pub fn new(header: &[u8], body: Vec<Buffer>) -> Result<Message> {
+        let header_bytes = header.len() as u64;
+        let body_bytes = body.iter().map(Buffer::len).sum::<usize>() as u64;
+        let mut all = field_bytes(DATA_HEADER, header_bytes);
+        if body_bytes > 0 {
+            all += field_bytes(DATA_BODY, body_bytes);
+        }
+        let mut pieces = Pieces::default();
+        pieces.small.put_u8(0);
+        pieces.small.put_u32(u32::try_from(all).map_err(|_| too_long())?);
+        pieces.field(DATA_HEADER, header_bytes);
+        pieces.small.put_slice(header);
+        if body_bytes > 0 {
+            pieces.field(DATA_BODY, body_bytes);
+            body.into_iter().for_each(|buffer| pieces.buffer(buffer));
+        }
+        pieces.end_small();
+        debug_assert_eq!(
+            pieces.done.iter().map(|piece| piece.len() as u64).sum::<u64>(),
+            all + PREFIX_BYTES as u64
+        );
+        Ok(Message { pieces: pieces.done })
+    }
+
+    /// Takes the next piece off.
+    pub fn next(&mut self) -> Option<Bytes> {
+        self.pieces.pop_front()
+    }
+}
+
+#[cold]
+fn too_long() -> Error {
+    Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "a row is too long for a message of gRPC, 4 GiB")
+        .with_hint("Fetch its columns one by one.")
+}
+
+/// The bytes of a field with its key and its length.
+fn field_bytes(number: u32, length: u64) -> u64 {
+    (key_len(number) + encoded_len_varint(length)) as u64 + length
+}
+
+#[derive(Default)]
+struct Pieces {
+    done: VecDeque<Bytes>,
+    /// What the next piece begins with.
+    small: BytesMut,
+}
+
+impl Pieces {
+    fn field(&mut self, number: u32, length: u64) {
+        encode_key(number, WireType::LengthDelimited, &mut self.small);
+        encode_varint(length, &mut self.small);
+    }
+
+    fn buffer(&mut self, buffer: Buffer) {
+        if buffer.len() < SMALL_BYTES {
+            return self.small.put_slice(&buffer);
+        }
+        self.end_small();
+        self.done.push_back(Bytes::from_owner(Lent(buffer)));
+    }
+
+    fn end_small(&mut self) {
+        if !self.small.is_empty() {
+            self.done.push_back(self.small.split().freeze());
+        }
+    }
+}
+
+/// A buffer that the sender holds.
+struct Lent(Buffer);
+
+impl AsRef<[u8]> for Lent {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow_flight::FlightData;
+    use prost::Message as _;
+
+    impl Message {
+        fn bytes(mut self) -> Vec<u8> {
+            std::iter::from_fn(|| self.next()).flatten().collect()
+        }
+
+        /// As its client has it.
+        pub fn read(self) -> FlightData {
+            FlightData::decode(&self.bytes()[PREFIX_BYTES..]).unwrap()
+        }
+    }
+
+    #[test]
+    fn a_message_is_flight_data_of_grpc() {
+        let large = Buffer::from_vec(vec![7_u8; 2 * SMALL_BYTES]);
+        for body in [
+            vec![],
+            vec![Buffer::from(&[1_u8, 2][..]), large.clone(), Buffer::from(&[3_u8][..]), large.clone()],
+        ] {
+            let bytes = Message::new(b"header", body.clone()).unwrap().bytes();
+            let (prefix, message) = bytes.split_at(PREFIX_BYTES);
+            assert_eq!(prefix[0], 0);
+            assert_eq!(u32::from_be_bytes(prefix[1..].try_into().unwrap()) as usize, message.len());
+            let read = FlightData::decode(message).unwrap();
+            let data_body = body.iter().flat_map(|buffer| buffer.iter().copied()).collect::<Vec<u8>>();
+            let expected = FlightData {
+                data_header: "header".into(),
+                data_body: data_body.into(),
+                ..Default::default()
+            };
+            assert_eq!(read, expected);
+            assert_eq!(message, expected.encode_to_vec());
+        }
+    }
+
+    #[test]
+    fn large_buffers_are_not_copied() {
+        let large = Buffer::from_vec(vec![7_u8; SMALL_BYTES]);
+        let address = large.as_ptr();
+        let mut message = Message::new(b"header", vec![large]).unwrap();
+        message.next().unwrap();
+        assert_eq!(message.next().unwrap().as_ptr(), address);
+    }
+}
