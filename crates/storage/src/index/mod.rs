@@ -131,7 +131,7 @@ trait OrderedIndex {
 enum Kind {
     Unique(UniqueTree),
     Pairs(PairTree),
-    Valueless(ValuelessIndex),
+    Valueless(Box<ValuelessIndex>),
     Reference(LockedIndex),
 }
 
@@ -180,7 +180,7 @@ impl Index {
         let kind = match (spec.unique, spec.values) {
             (true, _) => Kind::Unique(UniqueTree::new()),
             (false, true) => Kind::Pairs(PairTree::new()),
-            (false, false) => Kind::Valueless(ValuelessIndex::new(&spec.columns)),
+            (false, false) => Kind::Valueless(Box::new(ValuelessIndex::new(&spec.columns))),
         };
         Index::over(spec, kind)
     }
