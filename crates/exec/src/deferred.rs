@@ -106,14 +106,14 @@ fn check_group(
     let storage = transaction.table(table.storage());
     match (&constraint.kind, subjects) {
         (ConstraintKind::PrimaryKey { .. } | ConstraintKind::Unique { .. }, Subjects::Rows(rows)) => {
-            let key = LateKey::compile(table, constraint, &tables).expect("a key that was deferred can be");
+            let key = LateKey::compile(table, constraint, &tables)?.expect("a key that was deferred can be");
             for row in rows {
                 stop_if_cancelled()?;
                 constraint::check_unique(transaction, table, &storage, &key, *row)?;
             }
         }
         (ConstraintKind::ForeignKey { .. }, Subjects::Rows(rows)) => {
-            let reference = Reference::compile(catalog, table, constraint, &tables);
+            let reference = Reference::compile(catalog, table, constraint, &tables)?;
             for row in rows {
                 stop_if_cancelled()?;
                 constraint::check_row(transaction, table, &storage, &reference, *row)?;
@@ -121,7 +121,7 @@ fn check_group(
         }
         (ConstraintKind::ForeignKey { parent, .. }, Subjects::Keys(keys)) => {
             let parent = &catalog.tables[parent];
-            let referrer = Referrer::compile(parent, table, constraint, None, &tables);
+            let referrer = Referrer::compile(parent, table, constraint, None, &tables)?;
             // Without an index every look at the child is a scan, so one serves all keys.
             let at_once = if referrer.child_index.is_some() { 1 } else { keys.len() };
             for keys in keys.chunks(at_once) {

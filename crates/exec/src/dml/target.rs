@@ -10,7 +10,7 @@
 use super::writer::Cells;
 use crate::expression::RowExpression;
 use firn_base::sync::Arc;
-use firn_base::{Cell, ColumnId, Result, SqlType, TableId, Value};
+use firn_base::{Cell, ColumnId, Error, Result, SqlType, TableId, Value};
 use firn_storage::{Index, KeyBuffer, Table};
 use firn_txn::Catalog;
 use firn_txn::catalog::{
@@ -247,10 +247,10 @@ impl Target {
                     condition: compiler.check(definition, expression)?,
                 }),
                 ConstraintKind::ForeignKey { .. } => {
-                    references.push(Reference::compile(catalog, definition, constraint, &tables));
+                    references.push(Reference::compile(catalog, definition, constraint, &tables)?);
                 }
                 ConstraintKind::PrimaryKey { .. } | ConstraintKind::Unique { .. } => {
-                    late_keys.extend(LateKey::compile(definition, constraint, &tables));
+                    late_keys.extend(LateKey::compile(definition, constraint, &tables)?);
                 }
             }
         }
@@ -259,19 +259,21 @@ impl Target {
                 let child_target = positions.get(&child.oid).copied();
                 Referrer::compile(definition, child, constraint, child_target, &tables)
             })
-            .collect();
+            .collect::<Result<_>>()?;
         let unique = definition
             .indexes
             .iter()
             .filter(|index| index.unique)
-            .map(|index| UniqueIndex {
-                name: index.name.clone(),
-                oid: index.oid,
-                index: physical_index(&table, index),
-                columns: index.columns.iter().map(|column| ColumnId(column.column)).collect(),
-                is_deferrable: !index.is_always_unique(),
+            .map(|index| {
+                Ok(UniqueIndex {
+                    name: index.name.clone(),
+                    oid: index.oid,
+                    index: physical_index(&table, index)?,
+                    columns: index.columns.iter().map(|column| ColumnId(column.column)).collect(),
+                    is_deferrable: !index.is_always_unique(),
+                })
             })
-            .collect();
+            .collect::<Result<_>>()?;
         Ok(Target {
             definition: definition.clone(),
             schema: catalog
@@ -312,21 +314,22 @@ impl LateKey {
         table: &TableDef,
         constraint: &ConstraintDef,
         tables: &dyn Fn(TableId) -> Arc<Table>,
-    ) -> Option<LateKey> {
+    ) -> Result<Option<LateKey>> {
         let (ConstraintKind::PrimaryKey { index } | ConstraintKind::Unique { index }) = &constraint.kind
         else {
             unreachable!("only keys are unique")
         };
-        let index = table.indexes.iter().find(|candidate| candidate.oid == *index)?;
+        let deferrable = |candidate: &&IndexDef| candidate.oid == *index && !candidate.is_always_unique();
+        let Some(index) = table.indexes.iter().find(deferrable) else { return Ok(None) };
         let columns: Vec<u16> = index.columns.iter().map(|column| column.column).collect();
-        (!index.is_always_unique()).then(|| LateKey {
+        Ok(Some(LateKey {
             name: constraint.name.clone(),
             constraint: constraint.oid,
             deferral: index.deferral,
-            index: physical_index(&tables(table.storage()), index),
+            index: physical_index(&tables(table.storage()), index)?,
             column_types: types(table, &columns),
             columns: ids(&columns),
-        })
+        }))
     }
 }
 
@@ -337,16 +340,16 @@ impl Reference {
         child: &TableDef,
         constraint: &ConstraintDef,
         tables: &dyn Fn(TableId) -> Arc<Table>,
-    ) -> Reference {
+    ) -> Result<Reference> {
         let ConstraintKind::ForeignKey { columns, parent, parent_columns, deferral, .. } = &constraint.kind
         else {
             unreachable!("only foreign keys refer")
         };
         let parent = &catalog.tables[parent];
         let parent_table = tables(parent.storage());
-        let (index, order) = unique_index_over(parent, parent_columns, &parent_table);
+        let (index, order) = unique_index_over(parent, parent_columns, &parent_table)?;
         let parent_types = types(parent, parent_columns);
-        Reference {
+        Ok(Reference {
             name: constraint.name.clone(),
             constraint: constraint.oid,
             deferral: *deferral,
@@ -356,7 +359,7 @@ impl Reference {
             index,
             key: order.iter().map(|&position| (position, parent_types[position])).collect(),
             to_itself: parent.oid == child.oid,
-        }
+        })
     }
 }
 
@@ -368,19 +371,19 @@ impl Referrer {
         constraint: &ConstraintDef,
         child_target: Option<usize>,
         tables: &dyn Fn(TableId) -> Arc<Table>,
-    ) -> Referrer {
+    ) -> Result<Referrer> {
         let ConstraintKind::ForeignKey { columns, parent_columns, on_delete, on_update, deferral, .. } =
             &constraint.kind
         else {
             unreachable!("only foreign keys refer")
         };
         let (own_table, child_table) = (tables(parent.storage()), tables(child.storage()));
-        let (own_index, own_key) = unique_index_over(parent, parent_columns, &own_table);
+        let (own_index, own_key) = unique_index_over(parent, parent_columns, &own_table)?;
         let child_index = child.indexes.iter().find_map(|index| {
             let order = leading_order(index, columns)?;
-            Some((physical_index(&child_table, index), order))
+            Some((find_physical_index(&child_table, index)?, order))
         });
-        Referrer {
+        Ok(Referrer {
             name: constraint.name.clone(),
             constraint: constraint.oid,
             deferral: *deferral,
@@ -397,7 +400,7 @@ impl Referrer {
             child_target,
             on_delete: *on_delete,
             on_update: *on_update,
-        }
+        })
     }
 
     /// A key of the parent as its index has it.
@@ -423,10 +426,10 @@ pub(crate) fn find_physical_index(table: &Table, definition: &IndexDef) -> Optio
     table.indexes().iter().find(|index| index.spec().id == definition.id()).cloned()
 }
 
-/// The physical index of a definition.
-fn physical_index(table: &Table, definition: &IndexDef) -> Arc<Index> {
-    find_physical_index(table, definition)
-        .unwrap_or_else(|| panic!("index \"{}\" is in the catalog but not in its table", definition.name))
+/// The physical index of a definition that a write cannot do without. Where it has been dropped since, the
+/// table does not admit writers of that age either: SQLSTATE 40001.
+fn physical_index(table: &Table, definition: &IndexDef) -> Result<Arc<Index>> {
+    find_physical_index(table, definition).ok_or_else(|| Error::write_conflict(&table.name()))
 }
 
 /// For the first columns of the index, which of `columns` each is, if these are exactly `columns`.
@@ -440,16 +443,26 @@ fn leading_order(index: &IndexDef, columns: &[u16]) -> Option<Vec<usize>> {
     (0..columns.len()).all(|position| order.contains(&position)).then_some(order)
 }
 
-/// The unique index over exactly `columns`, and their order in it. DDL has made sure of one.
-fn unique_index_over(definition: &TableDef, columns: &[u16], table: &Table) -> (Arc<Index>, Vec<usize>) {
-    definition
+/// A unique index over exactly `columns` that stands, and their order in it. DDL has made sure of one.
+fn unique_index_over(
+    definition: &TableDef,
+    columns: &[u16],
+    table: &Table,
+) -> Result<(Arc<Index>, Vec<usize>)> {
+    let mut candidates = definition
         .indexes
         .iter()
         .filter(|index| index.is_always_unique() && index.columns.len() == columns.len())
-        .find_map(|index| Some((physical_index(table, index), leading_order(index, columns)?)))
-        .unwrap_or_else(|| {
-            panic!("a foreign key points at columns of \"{}\" without a unique index", definition.name)
-        })
+        .filter_map(|index| Some((index, leading_order(index, columns)?)))
+        .peekable();
+    assert!(
+        candidates.peek().is_some(),
+        "a foreign key points at columns of \"{}\" without a unique index",
+        definition.name
+    );
+    candidates
+        .find_map(|(index, order)| Some((find_physical_index(table, index)?, order)))
+        .ok_or_else(|| Error::write_conflict(&table.name()))
 }
 
 /// The quoted and qualified name of the sequence behind an identity column.
