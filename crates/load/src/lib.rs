@@ -5,10 +5,17 @@
 
 mod binary;
 mod binary_rows;
+mod chunk;
 mod columns;
-mod lines;
+mod fault;
+mod field;
+mod filling;
+mod number;
 pub mod options;
+mod parallel;
 pub mod reader;
+mod records;
+mod structure;
 pub mod writer;
 
 #[cfg(test)]

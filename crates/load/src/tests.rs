@@ -1,12 +1,13 @@
 //! Reading and writing together: most cases go through both.
 
+use crate::chunk::CHUNK_BYTES;
 use crate::{
     BATCH_ROWS, CopyFormat, CopyHeader, CopyOptions, CopyReader, CopyWriter, end_of_first_row,
     write_binary_rows,
 };
-use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Decimal128Type, Int32Type};
+use arrow_array::{Array, ArrayRef};
 use firn_base::random::Random;
 use firn_base::{Result, SqlState, SqlType, TimeZoneSetting, Value};
 
@@ -129,20 +130,112 @@ fn mistakes_name_line_column_and_data() {
         failure(&header, "a,c\n"),
         "22P04 column name mismatch in header line field 2: got \"c\", expected \"b\" | COPY t, line 1: \"a,c\""
     );
-    let error = reader(CopyOptions::new(TEXT)).push(b"1\t\xff\n").unwrap_err();
+    let error = read(&CopyOptions::new(TEXT), b"1\t\xff\n", 9).unwrap_err();
     assert_eq!(error.state(), SqlState::CHARACTER_NOT_IN_REPERTOIRE);
 }
 
 #[test]
-fn batches_have_a_bounded_size() {
+fn batches_are_whole_chunks() {
     let mut reader = reader(CopyOptions::new(CSV));
-    let file: String = (0..2 * BATCH_ROWS + 1).map(|row| format!("{row},x\n")).collect();
+    let rows = if cfg!(miri) { 10 } else { 200_000 };
+    let file: String = (0..rows).map(|row| format!("{row},x\n")).collect();
     for bytes in file.as_bytes().chunks(1000) {
         reader.push(bytes).unwrap();
     }
     reader.finish().unwrap();
-    let sizes: Vec<usize> = std::iter::from_fn(|| reader.next_batch()).map(|batch| batch[0].len()).collect();
-    assert_eq!(sizes, [BATCH_ROWS, BATCH_ROWS, 1]);
+    let batches: Vec<_> = std::iter::from_fn(|| reader.next_batch()).collect();
+    let together: Vec<_> = batches.iter().flat_map(|batch| rows_of(batch)).collect();
+    assert!(together.iter().eq(&(0..rows).map(|row| (Some(row), Some("x".to_owned()))).collect::<Vec<_>>()));
+    assert_eq!(batches.len(), 1 + file.len() / CHUNK_BYTES);
+}
+
+/// The records of a CSV file, or nothing if something is wrong with one: a byte at a time.
+fn plainly(file: &str, columns: usize) -> Option<Vec<Vec<Option<String>>>> {
+    let (mut rows, mut row) = (Vec::new(), Vec::new());
+    let (mut field, mut quotes, mut in_quotes) = (String::new(), 0, false);
+    let mut rest = file.strip_suffix('\n').unwrap_or(file).chars().chain(['\n']).peekable();
+    while let Some(next) = rest.next() {
+        match next {
+            '"' => {
+                quotes += 1;
+                if in_quotes && rest.next_if_eq(&'"').is_some() {
+                    field.push('"');
+                } else {
+                    in_quotes = !in_quotes;
+                }
+            }
+            ',' | '\n' if !in_quotes => {
+                row.push((quotes > 0 || !field.is_empty()).then(|| std::mem::take(&mut field)));
+                quotes = 0;
+                if next == '\n' {
+                    let row = std::mem::take(&mut row);
+                    if row.len() != columns {
+                        return None;
+                    }
+                    rows.push(row);
+                }
+            }
+            '\r' if !in_quotes => {
+                if rest.peek() != Some(&'\n') {
+                    return None;
+                }
+            }
+            _ => field.push(next),
+        }
+    }
+    (!in_quotes).then_some(rows)
+}
+
+#[test]
+fn random_files_are_read_as_a_plain_loop_reads_them() {
+    let mut random = Random::seeded(11);
+    let mut right = 0;
+    for round in 0..if cfg!(miri) { 30 } else { 30_000 } {
+        let width = 1 + round % 3;
+        let columns: Vec<_> = (0..width).map(|column| (format!("c{column}"), SqlType::Text)).collect();
+        // Mostly files that are right: only what is in quotes is anything.
+        let mut file = String::new();
+        let strange = round % 5 == 0;
+        let line_end = if round % 7 == 0 { "\r\n" } else { "\n" };
+        for _ in 0..random.uniform(1, 8) {
+            for column in 0..width {
+                let length = if random.uniform(0, 9) == 0 { 80 } else { 6 };
+                let letters = ['a', 'b', 'ü', ' ', '"', ',', '\n', '\r'];
+                let most = if strange { 5 } else { 3 };
+                let mut letter = |most| letters[random.uniform(0, most) as usize];
+                let plain: String = (0..letter(3) as usize % length).map(|_| letter(most)).collect();
+                match letter(7) {
+                    'a' | 'b' => {
+                        let inner: String = (0..letter(3) as usize % length).map(|_| letter(7)).collect();
+                        file.push_str(&format!("\"{}\"", inner.replace('"', "\"\"")));
+                        if letter(7) == 'a' {
+                            file.push_str(&plain);
+                        }
+                    }
+                    _ => file.push_str(&plain),
+                }
+                file.push_str(if column + 1 < width { "," } else { line_end });
+            }
+        }
+        let mut reader = CopyReader::new("t", columns, CopyOptions::new(CSV), TimeZoneSetting::UTC).unwrap();
+        let outcome = reader.push(file.as_bytes()).and_then(|()| reader.finish());
+        let read = outcome.ok().map(|()| {
+            let batches = std::iter::from_fn(|| reader.next_batch());
+            let rows = batches.flat_map(|batch| {
+                let text = |row: usize, column: &ArrayRef| {
+                    let column = column.as_string_view();
+                    column.is_valid(row).then(|| column.value(row).to_owned())
+                };
+                (0..batch[0].len())
+                    .map(move |row| batch.iter().map(|column| text(row, column)).collect())
+                    .collect::<Vec<Vec<_>>>()
+            });
+            rows.collect::<Vec<_>>()
+        });
+        right += usize::from(read.is_some());
+        assert_eq!(read, plainly(&file, width), "{file:?}");
+    }
+    assert!(right > if cfg!(miri) { 5 } else { 15_000 }, "only {right} files were right");
 }
 
 #[test]

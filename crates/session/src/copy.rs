@@ -17,11 +17,8 @@ use firn_sql::copy::{CopyFormat, CopyFrom, CopyTo};
 use firn_sql::statement::{Copy, CopyEndpoint, CopyOption, CopySubject};
 use firn_txn::{Isolation, Savepoint, Transaction};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// Bytes read from a file at once.
-const READ_BYTES: usize = 256 << 10;
 
 /// Where a lent transaction returns to.
 #[derive(Default)]
@@ -358,23 +355,10 @@ impl Connection {
 
     fn copy_from_file(&mut self, copy: &Copy, path: &str) -> Result<u64> {
         self.in_transaction(|connection, transaction| {
-            let mut from = CopyFrom::new(transaction, &connection.facts, copy, connection.zone)?;
-            let mut file = File::open(path).map_err(|error| file_error(path, "for reading", &error))?;
-            let mut buffer = vec![0; READ_BYTES];
-            loop {
-                let length =
-                    file.read(&mut buffer).map_err(|error| file_error(path, "for reading", &error))?;
-                if length == 0 {
-                    return from.finish(transaction, &connection.options);
-                }
-                from.write(transaction, &connection.options, &buffer[..length])?;
-                if connection.options.cancel.is_cancelled() {
-                    return Err(Error::new(
-                        SqlState::QUERY_CANCELED,
-                        "canceling statement due to user request",
-                    ));
-                }
-            }
+            let from = CopyFrom::new(transaction, &connection.facts, copy, connection.zone)?;
+            let failed = |error: &std::io::Error| file_error(path, "for reading", error);
+            let mut file = File::open(path).map_err(|error| failed(&error))?;
+            from.read_file(transaction, &connection.options, &mut file, &failed)
         })
     }
 

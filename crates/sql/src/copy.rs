@@ -22,19 +22,28 @@ pub use firn_load::{CopyFormat, end_of_first_row};
 use firn_load::{CopyHeader, CopyOptions, CopyReader, CopyWriter, write_binary_rows};
 use firn_txn::Transaction;
 use firn_txn::catalog::TableDef;
+use std::io::Read;
 
 /// Bytes of a piece of COPY TO.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// COPY … FROM in progress. It holds no transaction: every step is given the one to work in.
 pub struct CopyFrom {
-    table: Arc<TableDef>,
-    columns: Vec<(ColumnId, String, SqlType)>,
     reader: CopyReader,
     format: CopyFormat,
+    store: Store,
+}
+
+/// Where rows go.
+struct Store {
+    table: Arc<TableDef>,
+    columns: Vec<(ColumnId, String, SqlType)>,
+    /// The columns as batches of files have them.
+    schema: SchemaRef,
     set: Arc<TargetSet>,
     filter: Option<ast::Expr>,
     facts: Arc<SessionFacts>,
+    /// How many have been stored.
     rows: u64,
 }
 
@@ -65,21 +74,22 @@ impl CopyFrom {
         let format = options.format;
         let reader_columns = columns.iter().map(|(_, name, ty)| (name.clone(), *ty)).collect();
         let reader = CopyReader::new(&table.name, reader_columns, options, zone)?;
-        Ok(CopyFrom {
+        let fields: Vec<_> = columns.iter().map(|(_, name, ty)| firn_exec::types::field(name, *ty)).collect();
+        let store = Store {
             table,
             columns,
-            reader,
-            format,
+            schema: Arc::new(Schema::new(fields)),
             set,
             filter: copy.filter.clone(),
             facts: facts.clone(),
             rows: 0,
-        })
+        };
+        Ok(CopyFrom { reader, format, store })
     }
 
     /// How many columns the data has.
     pub fn columns(&self) -> usize {
-        self.columns.len()
+        self.store.columns.len()
     }
 
     /// How the data is written.
@@ -90,19 +100,54 @@ impl CopyFrom {
     /// Takes the next bytes, cut anywhere.
     pub fn write(&mut self, transaction: &mut Transaction, options: &RunOptions, data: &[u8]) -> Result<()> {
         self.reader.push(data)?;
-        self.store(transaction, options)
+        self.store_read(transaction, options)
     }
 
     /// Ends the data; how many rows were stored.
     pub fn finish(mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<u64> {
         self.reader.finish()?;
-        self.store(transaction, options)?;
-        Ok(self.rows)
+        self.store_read(transaction, options)?;
+        Ok(self.store.rows)
+    }
+
+    fn store_read(&mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<()> {
+        while let Some(arrays) = self.reader.next_batch() {
+            self.store.add(transaction, options, arrays)?;
+        }
+        Ok(())
+    }
+
+    /// Takes all of a file, which several threads read; how many rows were stored. `failed` says what a failure to
+    /// read is to the user.
+    pub fn read_file(
+        self,
+        transaction: &mut Transaction,
+        options: &RunOptions,
+        file: &mut (dyn Read + Send),
+        failed: &(dyn Fn(&std::io::Error) -> Error + Sync),
+    ) -> Result<u64> {
+        let CopyFrom { reader, mut store, .. } = self;
+        reader.read_file(file, failed, options.threads, &mut |arrays| {
+            store.add(transaction, options, arrays)
+        })?;
+        Ok(store.rows)
     }
 
     /// Stores the rows of an Arrow batch, whose columns are those of the COPY in their order. They are
     /// assigned as those of `INSERT … SELECT` would be: 42804 where that does not cast.
     pub fn write_batch(
+        &mut self,
+        transaction: &mut Transaction,
+        options: &RunOptions,
+        batch: &RecordBatch,
+    ) -> Result<()> {
+        self.store.assign(transaction, options, batch)
+    }
+}
+
+impl Store {
+    /// Stores the rows of an Arrow batch, as [`CopyFrom::write_batch`] says.
+    fn assign(
         &mut self,
         transaction: &mut Transaction,
         options: &RunOptions,
@@ -123,29 +168,37 @@ impl CopyFrom {
             let source = crate::bind::insert::assign(self.scan(batch)?, &columns, &binder)?;
             self.filtered(transaction, source)?
         };
-        self.insert(transaction, options, source)
+        self.insert(transaction, options, InsertSource::Query(Box::new(source)))
     }
 
-    fn store(&mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<()> {
-        while let Some(arrays) = self.reader.next_batch() {
-            let source = self.source(transaction, arrays)?;
-            self.insert(transaction, options, source)?;
-        }
-        Ok(())
+    /// Stores the rows of a file's batch which the filter lets through.
+    fn add(
+        &mut self,
+        transaction: &mut Transaction,
+        options: &RunOptions,
+        arrays: Vec<ArrayRef>,
+    ) -> Result<()> {
+        let batch = RecordBatch::try_new(self.schema.clone(), arrays)
+            .map_err(|error| firn_exec::error::from_datafusion(error.into()))?;
+        let source = match &self.filter {
+            None => InsertSource::Batch(batch),
+            Some(_) => InsertSource::Query(Box::new(self.filtered(transaction, self.scan(batch)?)?)),
+        };
+        self.insert(transaction, options, source)
     }
 
     fn insert(
         &mut self,
         transaction: &mut Transaction,
         options: &RunOptions,
-        source: LogicalPlan,
+        source: InsertSource,
     ) -> Result<()> {
         let plan = DmlPlan {
             picked: Vec::new(),
             set: self.set.clone(),
             change: Change::Insert(Insert {
                 columns: self.columns.iter().map(|(id, ..)| *id).collect(),
-                source: InsertSource::Query(Box::new(source)),
+                source,
                 on_conflict: None,
             }),
             returning: None,
@@ -153,15 +206,6 @@ impl CopyFrom {
         };
         self.rows += plan.execute(transaction, &[], options)?.count;
         Ok(())
-    }
-
-    /// A plan that yields the rows of a file's batch which the filter lets through.
-    fn source(&self, transaction: &Transaction, arrays: Vec<ArrayRef>) -> Result<LogicalPlan> {
-        let fields: Vec<_> =
-            self.columns.iter().map(|(_, name, ty)| firn_exec::types::field(name, *ty)).collect();
-        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
-            .map_err(|error| firn_exec::error::from_datafusion(error.into()))?;
-        self.filtered(transaction, self.scan(batch)?)
     }
 
     /// A plan that yields the rows of a batch.

@@ -1,0 +1,49 @@
+//! What is wrong with a record: found by position, told by line.
+
+use firn_base::{Error, SqlState};
+use std::ops::Range;
+
+/// As many characters of wrong data as an error shows.
+const SHOWN_CHARACTERS: usize = 100;
+
+/// What is wrong with a record of a chunk.
+pub(crate) struct Fault {
+    /// Where the record lies, without its line feed.
+    pub record: Range<usize>,
+    /// The column whose field is wrong and what stands there; without one it is all of the record.
+    pub field: Option<(String, String)>,
+    pub error: Error,
+}
+
+impl Fault {
+    /// Something wrong with a record as such.
+    #[cold]
+    pub fn of_record(record: Range<usize>, message: impl Into<String>) -> Fault {
+        Fault { record, field: None, error: Error::new(SqlState::BAD_COPY_FILE_FORMAT, message) }
+    }
+
+    /// The error, which names the place. Where the record goes over several lines, it names the last.
+    #[cold]
+    pub fn into_error(self, table: &str, chunk: &[u8], lines_before: u64) -> Error {
+        let before = chunk[..self.record.end].iter().filter(|byte| **byte == b'\n').count() as u64;
+        let line = lines_before + before + 1;
+        let place = format!("COPY {table}, line {line}");
+        self.error.with_context(match self.field {
+            Some((name, value)) => format!("{place}, column {name}: \"{}\"", shown(&value)),
+            None => record_context(table, line, &chunk[self.record]),
+        })
+    }
+}
+
+/// The place of an error about a whole record.
+pub(crate) fn record_context(table: &str, line: u64, record: &[u8]) -> String {
+    format!("COPY {table}, line {line}: \"{}\"", shown(&String::from_utf8_lossy(record)))
+}
+
+/// As much of wrong data as is useful.
+fn shown(data: &str) -> String {
+    match data.char_indices().nth(SHOWN_CHARACTERS) {
+        Some((end, _)) => format!("{}...", &data[..end]),
+        None => data.to_owned(),
+    }
+}

@@ -1,0 +1,401 @@
+//! Chunks of records to columns.
+//!
+//! When the ends of all fields are known (see `structure`), a chunk is read column by column: one loop for each, of code
+//! for its type alone, and the chunk stays in the cache meanwhile. A field is tried the quick way first, which knows
+//! what files mostly hold; the long way takes quotes and escapes off and then reads as the rest of the engine does.
+//! Strings that need neither stay where they are: the column's views lead into the chunk.
+
+use crate::chunk::Chunk;
+use crate::fault::Fault;
+use crate::field::{unescape, unquote};
+use crate::filling::{self, Filler, Filling, Source};
+use crate::options::{CopyFormat, CopyHeader, CopyOptions, forced};
+use crate::reader::Target;
+use crate::structure::{Dialect, Quoting, Structure};
+use arrow_array::ArrayRef;
+use arrow_buffer::Buffer;
+use firn_base::binary::utf8;
+use firn_base::{Error, Result, SqlState, TimeZoneSetting};
+use std::ops::Range;
+
+/// What ends a file before its end.
+const END_MARKER: &[u8] = b"\\.";
+
+/// Reads chunks, several at a time if several threads like.
+pub(crate) struct RecordReader {
+    target: Target,
+    options: CopyOptions,
+    zone: TimeZoneSetting,
+}
+
+/// What reading takes for a while, and the next chunk may use again.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    structure: Structure,
+    field: Vec<u8>,
+}
+
+/// What a chunk came to.
+pub(crate) struct Rows {
+    /// One array for each column, all of one length.
+    pub columns: Vec<ArrayRef>,
+    /// Whether `\.` was read: whatever follows does not count.
+    pub ended: bool,
+}
+
+impl RecordReader {
+    /// A reader of rows for columns of a table. Moments that name no zone are in `zone`.
+    pub fn new(target: Target, options: CopyOptions, zone: TimeZoneSetting) -> RecordReader {
+        RecordReader { target, options, zone }
+    }
+
+    /// How the files are cut.
+    pub fn dialect(&self) -> Dialect {
+        let CopyOptions { delimiter, quote, escape, .. } = self.options;
+        let quoting = match self.is_csv() {
+            true if quote == escape => Quoting::Doubled(quote),
+            true => Quoting::Escaped { quote, escape },
+            false => Quoting::Backslash,
+        };
+        Dialect { delimiter, quoting }
+    }
+
+    /// The table that rows are for, as errors name it.
+    pub fn table(&self) -> &str {
+        &self.target.table
+    }
+
+    fn is_csv(&self) -> bool {
+        self.options.format == CopyFormat::Csv
+    }
+
+    fn width(&self) -> usize {
+        self.target.columns.len()
+    }
+
+    /// Reads a chunk. Of several mistakes the first row's is told.
+    pub fn read(&self, chunk: Chunk, scratch: &mut Scratch) -> Result<Rows> {
+        let bytes = Buffer::from_vec(chunk.bytes);
+        let Scratch { structure, field } = scratch;
+        structure.find(&bytes, self.dialect());
+        let outline = Outline::of(self, &bytes, structure, chunk.is_first);
+        let mut columns = Columns {
+            reader: self,
+            bytes: &bytes,
+            outline: &outline,
+            has_quoting: structure.has_quoting,
+            has_inner_quoting: structure.has_inner_quoting,
+            rows: outline.rows,
+            fault: None,
+            scratch: field,
+        };
+        let arrays = columns.read(structure.is_ascii);
+        match columns.fault.or(outline.fault) {
+            None => Ok(Rows { columns: arrays, ended: outline.ended }),
+            Some(fault) => Err(fault.into_error(self.table(), &bytes, chunk.lines_before)),
+        }
+    }
+
+    /// Takes quotes or escapes off a field: what is left, and whether there were quotes.
+    fn unwrapped<'f>(&self, raw: &'f [u8], scratch: &'f mut Vec<u8>) -> Result<(&'f str, bool)> {
+        let special = if self.is_csv() { self.options.quote } else { b'\\' };
+        if !raw.contains(&special) {
+            return Ok((utf8(raw)?, false));
+        }
+        match self.is_csv() {
+            true => unquote(raw, &self.options, scratch),
+            false => unescape(raw, scratch),
+        }
+        Ok((utf8(scratch)?, self.is_csv()))
+    }
+}
+
+/// Which records of a chunk become rows.
+struct Outline<'c> {
+    /// Where their fields end: as many for each as there are columns, behind the end of what stands before the first.
+    ends: &'c [u32],
+    rows: usize,
+    /// Whether some records end in carriage returns.
+    has_returns: bool,
+    /// Whether what ends the file follows them.
+    ended: bool,
+    /// What is wrong with the record that follows them.
+    fault: Option<Fault>,
+}
+
+impl<'c> Outline<'c> {
+    fn of(reader: &RecordReader, bytes: &[u8], structure: &'c Structure, is_first: bool) -> Outline<'c> {
+        let mut outline = Outline {
+            ends: structure.ends(),
+            rows: 0,
+            has_returns: structure.carriage_returns > 0,
+            ended: false,
+            fault: None,
+        };
+        let mut lines = structure.lines;
+        let mut returns = 0;
+        if is_first && reader.options.header != CopyHeader::No {
+            let (header, fields) = outline.first_record(reader, bytes, outline.ends);
+            outline.ended = &bytes[header.clone()] == END_MARKER;
+            if !outline.ended && reader.options.header == CopyHeader::Match {
+                let checked = reader.check_header(&bytes[header.clone()]);
+                outline.fault =
+                    checked.err().map(|error| Fault { record: header.clone(), field: None, error });
+            }
+            returns = usize::from(header.end < outline.ends[fields] as usize);
+            outline.ends = &outline.ends[fields..];
+            lines -= 1;
+        }
+        if outline.ended || outline.fault.is_some() {
+            return outline;
+        }
+        let is_text = !structure.has_nul && (structure.is_ascii || std::str::from_utf8(bytes).is_ok());
+        let returns = structure.carriage_returns - returns;
+        match is_text && outline.is_regular(reader, bytes, lines, returns) {
+            true => outline.rows = lines,
+            false => outline.go_through(reader, bytes),
+        }
+        outline
+    }
+
+    /// Whether every record is as it should be, and no more than that, as far as can be told without looking at all.
+    fn is_regular(&self, reader: &RecordReader, bytes: &[u8], lines: usize, returns: usize) -> bool {
+        let width = reader.width();
+        if width == 0 || self.ends.len() != 1 + lines * width {
+            return false;
+        }
+        // As there are no more line feeds than records, all other ends are delimiters.
+        let mut last = self.ends[width..].iter().step_by(width);
+        if !last.clone().all(|end| bytes[*end as usize] == b'\n') {
+            return false;
+        }
+        if returns > 0 {
+            let mut ends_in_return = 0;
+            for (end, before) in last.by_ref().zip(self.ends[width - 1..].iter().step_by(width)) {
+                let field = before.wrapping_add(1) as usize..*end as usize;
+                ends_in_return += usize::from(reader.without_return(bytes, field.clone()).end < field.end);
+            }
+            if ends_in_return != returns {
+                return false;
+            }
+        }
+        // What ends the file is a single field.
+        let mut starts = self.ends[..lines * width].iter().map(|end| end.wrapping_add(1) as usize);
+        width > 1 || !starts.any(|start| bytes[start..].starts_with(END_MARKER))
+    }
+
+    /// Looks at each record, up to the first that is not as it should be.
+    #[cold]
+    fn go_through(&mut self, reader: &RecordReader, bytes: &[u8]) {
+        let mut rest = self.ends;
+        while rest.len() > 1 {
+            let (record, fields) = self.first_record(reader, bytes, rest);
+            if &bytes[record.clone()] == END_MARKER {
+                self.ended = true;
+                return;
+            }
+            self.fault = reader.fault_of(bytes, record, fields);
+            if self.fault.is_some() {
+                return;
+            }
+            self.rows += 1;
+            rest = &rest[fields..];
+        }
+    }
+
+    /// The first of the records that have these ends, without what ends its line; and how many fields it has.
+    fn first_record(&self, reader: &RecordReader, bytes: &[u8], ends: &[u32]) -> (Range<usize>, usize) {
+        let is_line_feed = |end: &u32| bytes[*end as usize] == b'\n';
+        let fields = 1 + ends[1..].iter().position(is_line_feed).expect("chunks end in line feeds");
+        let record = ends[0].wrapping_add(1) as usize..ends[fields] as usize;
+        match self.has_returns {
+            true => (reader.without_return(bytes, record), fields),
+            false => (record, fields),
+        }
+    }
+}
+
+impl RecordReader {
+    /// What is left of a record, or of its last field, without a carriage return at its end.
+    fn without_return(&self, bytes: &[u8], field: Range<usize>) -> Range<usize> {
+        let text = &bytes[field.clone()];
+        let Some(before) = text.strip_suffix(b"\r") else { return field };
+        let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
+        match !self.is_csv() && backslashes % 2 == 1 {
+            // It stands for itself.
+            true => field,
+            false => field.start..field.end - 1,
+        }
+    }
+
+    /// What is wrong with a record of so many fields as such, if anything is.
+    fn fault_of(&self, bytes: &[u8], record: Range<usize>, fields: usize) -> Option<Fault> {
+        let text = &bytes[record.clone()];
+        if let Err(error) = utf8(text) {
+            return Some(Fault { record, field: None, error });
+        }
+        let mut structure = Structure::default();
+        structure.find(text, self.dialect());
+        if structure.carriage_returns > 0 {
+            let (message, hint) = match self.is_csv() {
+                true => (
+                    "unquoted carriage return found in data",
+                    "Use quoted CSV field to represent carriage return.",
+                ),
+                false => {
+                    ("literal carriage return found in data", "Use \"\\r\" to represent carriage return.")
+                }
+            };
+            let mut fault = Fault::of_record(record, message);
+            fault.error = fault.error.with_hint(hint);
+            return Some(fault);
+        }
+        match self.target.columns.get(fields) {
+            Some((name, _)) => Some(Fault::of_record(record, format!("missing data for column \"{name}\""))),
+            None if fields > self.width() => {
+                Some(Fault::of_record(record, "extra data after last expected column"))
+            }
+            None => None,
+        }
+    }
+
+    /// HEADER MATCH: the names must be those of the columns, in order.
+    fn check_header(&self, record: &[u8]) -> Result<()> {
+        utf8(record)?;
+        let mut structure = Structure::default();
+        structure.find(record, self.dialect());
+        let ends = [structure.ends(), &[record.len() as u32]].concat();
+        let names = ends.windows(2).map(|ends| {
+            let raw = &record[ends[0].wrapping_add(1) as usize..ends[1] as usize];
+            Ok(self.unwrapped(raw, &mut Vec::new())?.0.to_owned())
+        });
+        let names: Vec<String> = names.collect::<Result<_>>()?;
+        let mismatch = |message| Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
+        if names.len() != self.width() {
+            return mismatch(format!(
+                "wrong number of fields in header line: got {}, expected {}",
+                names.len(),
+                self.width()
+            ));
+        }
+        for (position, (found, (expected, _))) in names.iter().zip(&self.target.columns).enumerate() {
+            if found != expected {
+                return mismatch(format!(
+                    "column name mismatch in header line field {}: got \"{found}\", expected \"{expected}\"",
+                    position + 1
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The columns of a chunk, as they are read one after another.
+struct Columns<'c> {
+    reader: &'c RecordReader,
+    bytes: &'c Buffer,
+    outline: &'c Outline<'c>,
+    /// Whether there are quotes, or in the text format backslashes.
+    has_quoting: bool,
+    /// Whether some are elsewhere than around a whole field.
+    has_inner_quoting: bool,
+    /// How many rows are read: up to the first that has something wrong in it.
+    rows: usize,
+    /// What is wrong with the row that follows.
+    fault: Option<Fault>,
+    scratch: &'c mut Vec<u8>,
+}
+
+impl Columns<'_> {
+    fn read(&mut self, is_ascii: bool) -> Vec<ArrayRef> {
+        let source = Source { chunk: self.bytes, is_ascii, rows: self.outline.rows, zone: self.reader.zone };
+        let columns = self.reader.target.columns.iter().enumerate();
+        columns
+            .map(|(column, (_, ty))| filling::column(*ty, source, &mut Fields { column, columns: self }))
+            .collect()
+    }
+
+    /// Reads the field of a row the long way.
+    #[cold]
+    fn read_long(&mut self, column: usize, row: usize, raw: Range<usize>, into: &mut impl Filling) {
+        let reader = self.reader;
+        let raw = &self.bytes[raw];
+        let outcome = reader.unwrapped(raw, self.scratch).map_err(|error| (error, None));
+        let outcome = outcome.and_then(|(value, quoted)| {
+            match quoted && forced(&reader.options.force_null, column) && value == reader.options.null {
+                true => into.null(),
+                false => into.long(value).map_err(|error| (error, Some(value.to_owned())))?,
+            }
+            Ok(())
+        });
+        if let Err((error, value)) = outcome {
+            let value = value.unwrap_or_else(|| String::from_utf8_lossy(self.scratch).into_owned());
+            let width = reader.width();
+            let ends = &self.outline.ends[row * width..=(row + 1) * width];
+            self.rows = row;
+            self.fault = Some(Fault {
+                record: ends[0].wrapping_add(1) as usize..ends[width] as usize,
+                field: Some((reader.target.columns[column].0.clone(), value)),
+                error,
+            });
+        }
+    }
+}
+
+/// The fields of one column.
+struct Fields<'f, 'c> {
+    column: usize,
+    columns: &'f mut Columns<'c>,
+}
+
+fn takes_anything<F: Filling>(_: &F) -> bool {
+    F::TAKES_ANYTHING
+}
+
+impl Filler for Fields<'_, '_> {
+    fn fill(&mut self, into: &mut impl Filling) {
+        let Fields { column, ref mut columns } = *self;
+        let (reader, outline, bytes) = (columns.reader, columns.outline, columns.bytes.as_slice());
+        let options = &reader.options;
+        let null =
+            (!reader.is_csv() || !forced(&options.force_not_null, column)).then_some(options.null.as_bytes());
+        let has_returns = outline.has_returns && column + 1 == reader.width();
+        let quote = reader.is_csv().then_some(options.quote);
+        // What takes the long way, if it is in a field: quotes are taken off here only from around it.
+        let special = if reader.is_csv() { options.quote } else { b'\\' };
+        let escape = (reader.is_csv() && options.escape != options.quote).then_some(options.escape);
+        let stands_for_itself = |text: &[u8]| {
+            memchr::memchr(special, text).is_none() && escape.is_none_or(|escape| !text.contains(&escape))
+        };
+        let force_null = columns.has_quoting && forced(&options.force_null, column);
+        let looks_inside = (columns.has_inner_quoting || force_null) && takes_anything(into);
+        let fields = outline.ends[column..].windows(2).step_by(reader.width()).take(columns.rows);
+        for (row, ends) in fields.enumerate() {
+            let mut field = ends[0].wrapping_add(1) as usize..ends[1] as usize;
+            if has_returns {
+                field = reader.without_return(bytes, field);
+            }
+            if null.is_some_and(|null| bytes[field.clone()] == *null) {
+                into.null();
+                continue;
+            }
+            let mut plain = field.clone();
+            if columns.has_quoting
+                && !force_null
+                && let [first, .., last] = &bytes[field.clone()]
+                && quote == Some(*first)
+                && quote == Some(*last)
+                && field.len() > 1
+            {
+                plain = field.start + 1..field.end - 1;
+            }
+            let is_plain = !looks_inside || stands_for_itself(&bytes[plain.clone()]);
+            if !is_plain || !into.quick(bytes, plain) {
+                columns.read_long(column, row, field, into);
+                if columns.fault.is_some() {
+                    return;
+                }
+            }
+        }
+    }
+}
