@@ -15,6 +15,8 @@ pub mod options;
 mod parallel;
 pub mod reader;
 mod records;
+pub mod sniff;
+pub mod source;
 mod structure;
 pub mod writer;
 

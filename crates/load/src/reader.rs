@@ -56,23 +56,31 @@ impl CopyReader {
         }))
     }
 
-    /// Reads a file to its end on up to so many threads beside this one, and gives its batches to `sink`, in their order.
-    /// `failed` says what a failure to read is to the user. Use it instead of the other three.
+    /// Reads only some columns of text and CSV files, by position; batches hold them in that order. Fields of the others
+    /// may be anything.
+    pub fn project(&mut self, columns: Vec<usize>) {
+        if let Reader::Records(records) = &mut self.0 {
+            records.reader.project(columns);
+        }
+    }
+
+    /// Reads a file to its end on up to so many threads beside this one, and gives its batches to `sink`, in their order
+    /// and with their numbers of rows. `failed` says what a failure to read is to the user. Use it instead of the other
+    /// three.
     pub fn read_file(
         self,
         file: &mut (dyn Read + Send),
         failed: &(dyn Fn(&std::io::Error) -> Error + Sync),
         threads: usize,
-        sink: &mut dyn FnMut(Vec<ArrayRef>) -> Result<()>,
+        sink: &mut dyn FnMut(Vec<ArrayRef>, usize) -> Result<()>,
     ) -> Result<()> {
         let mut binary = match self.0 {
             Reader::Records(records) => {
                 return parallel::read(&records.reader, file, failed, threads.max(1), &mut |rows| match rows
-                    .columns
-                    .first()
+                    .count
                 {
-                    Some(column) if !column.is_empty() => sink(rows.columns),
-                    _ => Ok(()),
+                    0 => Ok(()),
+                    count => sink(rows.columns, count),
                 });
             }
             Reader::Binary(reader) => reader,
@@ -85,7 +93,8 @@ impl CopyReader {
                 _ => binary.push(&piece[..length])?,
             }
             while let Some(batch) = binary.next_batch() {
-                sink(batch)?;
+                let rows = batch.first().map_or(0, |column| column.len());
+                sink(batch, rows)?;
             }
             if length == 0 {
                 return Ok(());
@@ -165,7 +174,7 @@ impl Records {
         }
         let rows = self.reader.read(chunk, &mut self.scratch)?;
         self.ended = rows.ended;
-        if rows.columns.first().is_some_and(|column| !column.is_empty()) {
+        if rows.count > 0 {
             self.batches.push_back(rows.columns);
         }
         Ok(())

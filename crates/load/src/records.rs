@@ -26,6 +26,8 @@ pub(crate) struct RecordReader {
     target: Target,
     options: CopyOptions,
     zone: TimeZoneSetting,
+    /// The columns to read.
+    wanted: Vec<usize>,
 }
 
 /// What reading takes for a while, and the next chunk may use again.
@@ -39,6 +41,7 @@ pub(crate) struct Scratch {
 pub(crate) struct Rows {
     /// One array for each column, all of one length.
     pub columns: Vec<ArrayRef>,
+    pub count: usize,
     /// Whether `\.` was read: whatever follows does not count.
     pub ended: bool,
 }
@@ -46,7 +49,14 @@ pub(crate) struct Rows {
 impl RecordReader {
     /// A reader of rows for columns of a table. Moments that name no zone are in `zone`.
     pub fn new(target: Target, options: CopyOptions, zone: TimeZoneSetting) -> RecordReader {
-        RecordReader { target, options, zone }
+        let wanted = (0..target.columns.len()).collect();
+        RecordReader { target, options, zone, wanted }
+    }
+
+    /// Reads these columns only.
+    pub fn project(&mut self, columns: Vec<usize>) {
+        assert!(columns.iter().all(|column| *column < self.width()), "there is no such column");
+        self.wanted = columns;
     }
 
     /// How the files are cut.
@@ -91,7 +101,7 @@ impl RecordReader {
         };
         let arrays = columns.read(structure.is_ascii);
         match columns.fault.or(outline.fault) {
-            None => Ok(Rows { columns: arrays, ended: outline.ended }),
+            None => Ok(Rows { columns: arrays, count: outline.rows, ended: outline.ended }),
             Some(fault) => Err(fault.into_error(self.table(), &bytes, chunk.lines_before)),
         }
     }
@@ -309,10 +319,12 @@ struct Columns<'c> {
 impl Columns<'_> {
     fn read(&mut self, is_ascii: bool) -> Vec<ArrayRef> {
         let source = Source { chunk: self.bytes, is_ascii, rows: self.outline.rows, zone: self.reader.zone };
-        let columns = self.reader.target.columns.iter().enumerate();
-        columns
-            .map(|(column, (_, ty))| filling::column(*ty, source, &mut Fields { column, columns: self }))
-            .collect()
+        let reader = self.reader;
+        let read = |&column: &usize| {
+            let (_, ty) = reader.target.columns[column];
+            filling::column(ty, source, &mut Fields { column, columns: self })
+        };
+        reader.wanted.iter().map(read).collect()
     }
 
     /// Reads the field of a row the long way.
