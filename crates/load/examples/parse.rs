@@ -40,8 +40,9 @@ fn main() {
         .collect();
     let options = CopyOptions { header: CopyHeader::Yes, ..CopyOptions::new(CopyFormat::Csv) };
     for _ in 0..rounds {
-        let mut reader = CopyReader::new("lineitem", columns.clone(), options.clone(), TimeZoneSetting::UTC)
-            .expect("options");
+        let mut reader =
+            CopyReader::new("COPY lineitem", columns.clone(), options.clone(), TimeZoneSetting::UTC)
+                .expect("options");
         let begin = Instant::now();
         let mut rows = 0;
         for piece in file.chunks(512 << 10) {

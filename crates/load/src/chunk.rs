@@ -37,14 +37,14 @@ pub(crate) enum Uncut {
 
 impl Uncut {
     /// What the user is told.
-    pub fn into_error(self, table: &str) -> Error {
+    pub fn into_error(self, file: &str) -> Error {
         match self {
             Uncut::TooLong { line, in_quotes } => {
                 let error = Error::new(
                     SqlState::PROGRAM_LIMIT_EXCEEDED,
                     format!("a record is longer than {} MiB", MAX_RECORD_BYTES >> 20),
                 )
-                .with_context(format!("COPY {table}, line {line}"));
+                .with_context(format!("{file}, line {line}"));
                 match in_quotes {
                     true => error.with_hint("A quote that opens in this record may lack its like."),
                     false => error,
@@ -52,7 +52,7 @@ impl Uncut {
             }
             Uncut::Unterminated { line, record } => {
                 Error::new(SqlState::BAD_COPY_FILE_FORMAT, "unterminated CSV quoted field")
-                    .with_context(record_context(table, line, &record))
+                    .with_context(record_context(file, line, &record))
             }
         }
     }

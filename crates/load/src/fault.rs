@@ -24,20 +24,20 @@ impl Fault {
 
     /// The error, which names the place. Where the record goes over several lines, it names the last.
     #[cold]
-    pub fn into_error(self, table: &str, chunk: &[u8], lines_before: u64) -> Error {
+    pub fn into_error(self, file: &str, chunk: &[u8], lines_before: u64) -> Error {
         let before = chunk[..self.record.end].iter().filter(|byte| **byte == b'\n').count() as u64;
         let line = lines_before + before + 1;
-        let place = format!("COPY {table}, line {line}");
+        let place = format!("{file}, line {line}");
         self.error.with_context(match self.field {
             Some((name, value)) => format!("{place}, column {name}: \"{}\"", shown(&value)),
-            None => record_context(table, line, &chunk[self.record]),
+            None => record_context(file, line, &chunk[self.record]),
         })
     }
 }
 
 /// The place of an error about a whole record.
-pub(crate) fn record_context(table: &str, line: u64, record: &[u8]) -> String {
-    format!("COPY {table}, line {line}: \"{}\"", shown(&String::from_utf8_lossy(record)))
+pub(crate) fn record_context(file: &str, line: u64, record: &[u8]) -> String {
+    format!("{file}, line {line}: \"{}\"", shown(&String::from_utf8_lossy(record)))
 }
 
 /// As much of wrong data as is useful.

@@ -27,8 +27,8 @@ struct Feed<'f> {
 
 impl Feed<'_> {
     /// The next chunk with its number.
-    fn next(&mut self, table: &str) -> Result<Option<(u64, Chunk)>> {
-        let uncut = |uncut: Uncut| uncut.into_error(table);
+    fn next(&mut self, file: &str) -> Result<Option<(u64, Chunk)>> {
+        let uncut = |uncut: Uncut| uncut.into_error(file);
         let chunk = loop {
             if let Some(chunk) = self.cutter.next().map_err(uncut)? {
                 break Some(chunk);
@@ -116,7 +116,7 @@ impl Crew<'_> {
                 if !self.waits_for_room(number) {
                     return;
                 }
-                match feed.next(self.reader.table()) {
+                match feed.next(self.reader.place()) {
                     Ok(None) => return,
                     Ok(Some((number, chunk))) => {
                         drop(feed);

@@ -25,9 +25,10 @@ enum Reader {
     Binary(Box<BinaryReader>),
 }
 
-/// The table and columns that rows are for, as errors name them.
+/// What rows are read from and for, as errors name them.
 pub(crate) struct Target {
-    pub(crate) table: String,
+    /// What is read and what for.
+    pub(crate) place: String,
     pub(crate) columns: Vec<(String, SqlType)>,
 }
 
@@ -39,15 +40,15 @@ impl Target {
 }
 
 impl CopyReader {
-    /// A reader of rows for columns of a table. Moments that name no zone are in `zone`.
+    /// A reader of rows for columns; `place` is what errors call the file. Moments that name no zone are in `zone`.
     pub fn new(
-        table: &str,
+        place: &str,
         columns: Vec<(String, SqlType)>,
         options: CopyOptions,
         zone: TimeZoneSetting,
     ) -> Result<CopyReader> {
         options.check()?;
-        let target = Target { table: table.to_owned(), columns };
+        let target = Target { place: place.to_owned(), columns };
         Ok(CopyReader(match options.format {
             CopyFormat::Text | CopyFormat::Csv => {
                 Reader::Records(Box::new(Records::new(RecordReader::new(target, options, zone))))
@@ -153,7 +154,7 @@ impl Records {
             return Ok(());
         }
         self.cutter.push(bytes);
-        while let Some(chunk) = self.cutter.next().map_err(|uncut| uncut.into_error(self.reader.table()))? {
+        while let Some(chunk) = self.cutter.next().map_err(|uncut| uncut.into_error(self.reader.place()))? {
             self.read(chunk)?;
         }
         Ok(())
@@ -161,7 +162,7 @@ impl Records {
 
     fn finish(&mut self) -> Result<()> {
         while !self.ended
-            && let Some(chunk) = self.cutter.last().map_err(|uncut| uncut.into_error(self.reader.table()))?
+            && let Some(chunk) = self.cutter.last().map_err(|uncut| uncut.into_error(self.reader.place()))?
         {
             self.read(chunk)?;
         }

@@ -70,9 +70,9 @@ impl RecordReader {
         Dialect { delimiter, quoting }
     }
 
-    /// The table that rows are for, as errors name it.
-    pub fn table(&self) -> &str {
-        &self.target.table
+    /// What is read, as errors name it.
+    pub fn place(&self) -> &str {
+        &self.target.place
     }
 
     fn is_csv(&self) -> bool {
@@ -102,7 +102,7 @@ impl RecordReader {
         let arrays = columns.read(structure.is_ascii);
         match columns.fault.or(outline.fault) {
             None => Ok(Rows { columns: arrays, count: outline.rows, ended: outline.ended }),
-            Some(fault) => Err(fault.into_error(self.table(), &bytes, chunk.lines_before)),
+            Some(fault) => Err(fault.into_error(self.place(), &bytes, chunk.lines_before)),
         }
     }
 

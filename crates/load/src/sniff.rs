@@ -24,7 +24,7 @@ const MOST_NAME_BYTES: usize = 63;
 const DELIMITERS: [u8; 4] = [b',', b'\t', b';', b'|'];
 
 /// What whoever asks knows already.
-#[derive(Clone, Default, Debug)]
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Known {
     /// What separates fields.
     pub delimiter: Option<u8>,
@@ -220,7 +220,7 @@ fn detect_header(records: &[Vec<Field>], width: usize) -> (bool, Vec<SqlType>) {
         false => {
             columns.any(|(_, (field, ty))| {
                 let is_other = |field: &String| *ty != SqlType::Text && !looks_like(field, *ty);
-                field.as_ref().is_some_and(|field| is_other(field))
+                field.as_ref().is_some_and(is_other)
             }) && types_of(&records[..1], width).iter().all(|ty| *ty == SqlType::Text)
         }
     };

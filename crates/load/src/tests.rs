@@ -20,7 +20,7 @@ fn columns() -> Vec<(String, SqlType)> {
 }
 
 fn reader(options: CopyOptions) -> CopyReader {
-    CopyReader::new("t", columns(), options, TimeZoneSetting::UTC).unwrap()
+    CopyReader::new("COPY t", columns(), options, TimeZoneSetting::UTC).unwrap()
 }
 
 /// All rows of a file that comes in pieces of `piece` bytes.
@@ -217,7 +217,8 @@ fn random_files_are_read_as_a_plain_loop_reads_them() {
                 file.push_str(if column + 1 < width { "," } else { line_end });
             }
         }
-        let mut reader = CopyReader::new("t", columns, CopyOptions::new(CSV), TimeZoneSetting::UTC).unwrap();
+        let mut reader =
+            CopyReader::new("COPY t", columns, CopyOptions::new(CSV), TimeZoneSetting::UTC).unwrap();
         let outcome = reader.push(file.as_bytes()).and_then(|()| reader.finish());
         let read = outcome.ok().map(|()| {
             let batches = std::iter::from_fn(|| reader.next_batch());
@@ -246,7 +247,8 @@ fn columns_have_the_arrow_types_of_tables() {
         ("c".to_owned(), SqlType::Char(3)),
         ("u".to_owned(), SqlType::Uuid),
     ];
-    let mut reader = CopyReader::new("t", columns, CopyOptions::new(TEXT), TimeZoneSetting::UTC).unwrap();
+    let mut reader =
+        CopyReader::new("COPY t", columns, CopyOptions::new(TEXT), TimeZoneSetting::UTC).unwrap();
     reader.push(b"1.5\t1970-01-02\tx\ta0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11\n").unwrap();
     reader.finish().unwrap();
     let batch = reader.next_batch().unwrap();
@@ -406,7 +408,7 @@ fn binary_files_hold_values_of_every_type() {
         cases.iter().map(|(ty, text)| firn_base::text::parse(text, *ty, &zone).unwrap()).collect();
     let nulls = vec![Value::Null; row.len()];
     let batches = |format, file: &[u8]| -> Vec<Vec<ArrayRef>> {
-        let mut reader = CopyReader::new("t", columns.clone(), CopyOptions::new(format), zone).unwrap();
+        let mut reader = CopyReader::new("COPY t", columns.clone(), CopyOptions::new(format), zone).unwrap();
         reader.push(file).unwrap();
         reader.finish().unwrap();
         std::iter::from_fn(|| reader.next_batch()).collect()

@@ -13,7 +13,7 @@ use arrow_array::RecordBatch;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState};
 use firn_sql::RunOptions;
-use firn_sql::copy::{CopyFormat, CopyFrom, CopyTo};
+use firn_sql::copy::{CopyFormat, CopyFrom, CopyTo, open_file};
 use firn_sql::statement::{Copy, CopyEndpoint, CopyOption, CopySubject};
 use firn_txn::{Isolation, Savepoint, Transaction};
 use std::fs::File;
@@ -357,8 +357,8 @@ impl Connection {
         self.in_transaction(|connection, transaction| {
             let from = CopyFrom::new(transaction, &connection.facts, copy, connection.zone)?;
             let failed = |error: &std::io::Error| file_error(path, "for reading", error);
-            let mut file = File::open(path).map_err(|error| failed(&error))?;
-            from.read_file(transaction, &connection.options, &mut file, &failed)
+            let mut file = open_file(path.as_ref()).map_err(|error| failed(&error))?;
+            from.read_file(transaction, &connection.options, &mut *file, &failed)
         })
     }
 

@@ -18,6 +18,7 @@ use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, SqlState, SqlType, TimeZoneSetting, Value};
 use firn_exec::dml::{Change, DmlPlan, Insert, InsertSource, TargetSet};
 use firn_exec::{BatchStream, RunOptions};
+pub use firn_load::source::open as open_file;
 pub use firn_load::{CopyFormat, end_of_first_row};
 use firn_load::{CopyHeader, CopyOptions, CopyReader, CopyWriter, write_binary_rows};
 use firn_txn::Transaction;
@@ -73,7 +74,7 @@ impl CopyFrom {
         let set = crate::dml::target_set(&binder, transaction.catalog(), &table)?;
         let format = options.format;
         let reader_columns = columns.iter().map(|(_, name, ty)| (name.clone(), *ty)).collect();
-        let reader = CopyReader::new(&table.name, reader_columns, options, zone)?;
+        let reader = CopyReader::new(&format!("COPY {}", table.name), reader_columns, options, zone)?;
         let fields: Vec<_> = columns.iter().map(|(_, name, ty)| firn_exec::types::field(name, *ty)).collect();
         let store = Store {
             table,
@@ -127,7 +128,7 @@ impl CopyFrom {
         failed: &(dyn Fn(&std::io::Error) -> Error + Sync),
     ) -> Result<u64> {
         let CopyFrom { reader, mut store, .. } = self;
-        reader.read_file(file, failed, options.threads, &mut |arrays| {
+        reader.read_file(file, failed, options.threads, &mut |arrays, _| {
             store.add(transaction, options, arrays)
         })?;
         Ok(store.rows)
