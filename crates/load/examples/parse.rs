@@ -48,12 +48,12 @@ fn main() {
         for piece in file.chunks(512 << 10) {
             reader.push(piece).expect("the file is right");
             while let Some(batch) = reader.next_batch() {
-                rows += batch[0].len();
+                rows += batch.rows;
             }
         }
         reader.finish().expect("the file is right");
         while let Some(batch) = reader.next_batch() {
-            rows += batch[0].len();
+            rows += batch.rows;
         }
         let seconds = begin.elapsed().as_secs_f64();
         println!("{rows} rows, {:.0} MB/s", file.len() as f64 / seconds / 1e6);

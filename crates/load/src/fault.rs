@@ -13,20 +13,25 @@ pub(crate) struct Fault {
     /// The column whose field is wrong and what stands there; without one it is all of the record.
     pub field: Option<(String, String)>,
     pub error: Error,
+    /// Whether the record is the header, without which nothing can be read.
+    pub is_of_header: bool,
 }
 
 impl Fault {
     /// Something wrong with a record as such.
     #[cold]
     pub fn of_record(record: Range<usize>, message: impl Into<String>) -> Fault {
-        Fault { record, field: None, error: Error::new(SqlState::BAD_COPY_FILE_FORMAT, message) }
+        Fault {
+            record,
+            field: None,
+            error: Error::new(SqlState::BAD_COPY_FILE_FORMAT, message),
+            is_of_header: false,
+        }
     }
 
-    /// The error, which names the place. Where the record goes over several lines, it names the last.
+    /// The error, which names the place.
     #[cold]
-    pub fn into_error(self, file: &str, chunk: &[u8], lines_before: u64) -> Error {
-        let before = chunk[..self.record.end].iter().filter(|byte| **byte == b'\n').count() as u64;
-        let line = lines_before + before + 1;
+    pub fn into_error(self, file: &str, line: u64, chunk: &[u8]) -> Error {
         let place = format!("{file}, line {line}");
         self.error.with_context(match self.field {
             Some((name, value)) => format!("{place}, column {name}: \"{}\"", shown(&value)),

@@ -5,7 +5,7 @@
 //! that a slow caller costs no memory.
 
 use crate::chunk::{Chunk, Cutter, Uncut};
-use crate::records::{RecordReader, Rows, Scratch};
+use crate::records::{Batch, RecordReader, Scratch};
 use firn_base::sync::{Condvar, Mutex};
 use firn_base::{Error, Result, thread};
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ impl Feed<'_> {
 #[derive(Default)]
 struct Done {
     /// By number of the chunk. An error to get a chunk has the number that this would have had.
-    rows: BTreeMap<u64, Result<Rows>>,
+    rows: BTreeMap<u64, Result<Batch>>,
     /// Chunks that the caller has taken.
     consumed: u64,
     workers: usize,
@@ -64,7 +64,7 @@ pub(crate) fn read(
     file: &mut (dyn Read + Send),
     failed: &(dyn Fn(&std::io::Error) -> Error + Sync),
     threads: usize,
-    sink: &mut dyn FnMut(Rows) -> Result<()>,
+    sink: &mut dyn FnMut(Batch) -> Result<()>,
 ) -> Result<()> {
     let feed = Feed { cutter: Cutter::new(reader.dialect()), file, failed, at_end: false, taken: 0 };
     let crew = Crew {
@@ -146,7 +146,7 @@ impl Crew<'_> {
     }
 
     /// The next chunk's rows, in the order of the file.
-    fn next(&self) -> Option<Result<Rows>> {
+    fn next(&self) -> Option<Result<Batch>> {
         let mut done = self.done.lock();
         loop {
             let next = done.consumed;

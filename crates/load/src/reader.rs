@@ -5,7 +5,7 @@ use crate::chunk::{Chunk, Cutter};
 use crate::columns::ColumnBuilder;
 use crate::options::{CopyFormat, CopyOptions};
 use crate::parallel;
-use crate::records::{RecordReader, Scratch};
+use crate::records::{Batch, RecordReader, Scratch};
 use arrow_array::ArrayRef;
 use firn_base::{Error, Result, SqlType, TimeZoneSetting};
 use std::collections::VecDeque;
@@ -65,24 +65,19 @@ impl CopyReader {
         }
     }
 
-    /// Reads a file to its end on up to so many threads beside this one, and gives its batches to `sink`, in their order
-    /// and with their numbers of rows. `failed` says what a failure to read is to the user. Use it instead of the other
+    /// Reads a file to its end on up to so many threads beside this one, and gives its batches to `sink`, in their order.
+    /// `failed` says what a failure to read is to the user. Use it instead of the other
     /// three.
     pub fn read_file(
         self,
         file: &mut (dyn Read + Send),
         failed: &(dyn Fn(&std::io::Error) -> Error + Sync),
         threads: usize,
-        sink: &mut dyn FnMut(Vec<ArrayRef>, usize) -> Result<()>,
+        sink: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<()> {
         let mut binary = match self.0 {
             Reader::Records(records) => {
-                return parallel::read(&records.reader, file, failed, threads.max(1), &mut |rows| match rows
-                    .count
-                {
-                    0 => Ok(()),
-                    count => sink(rows.columns, count),
-                });
+                return parallel::read(&records.reader, file, failed, threads.max(1), sink);
             }
             Reader::Binary(reader) => reader,
         };
@@ -93,9 +88,8 @@ impl CopyReader {
                 0 => binary.finish()?,
                 _ => binary.push(&piece[..length])?,
             }
-            while let Some(batch) = binary.next_batch() {
-                let rows = batch.first().map_or(0, |column| column.len());
-                sink(batch, rows)?;
+            while let Some(batch) = binary.next_batch().map(whole) {
+                sink(batch)?;
             }
             if length == 0 {
                 return Ok(());
@@ -111,11 +105,11 @@ impl CopyReader {
         }
     }
 
-    /// The next full batch, one array per column.
-    pub fn next_batch(&mut self) -> Option<Vec<ArrayRef>> {
+    /// The next batch, which may be without rows.
+    pub fn next_batch(&mut self) -> Option<Batch> {
         match &mut self.0 {
             Reader::Records(reader) => reader.next_batch(),
-            Reader::Binary(reader) => reader.next_batch(),
+            Reader::Binary(reader) => reader.next_batch().map(whole),
         }
     }
 
@@ -128,12 +122,18 @@ impl CopyReader {
     }
 }
 
+/// A batch of which no rows are left out.
+fn whole(columns: Vec<ArrayRef>) -> Batch {
+    let rows = columns.first().map_or(0, |column| column.len());
+    Batch { columns, rows, rejected: Vec::new(), ended: false }
+}
+
 /// Text and CSV, one chunk after another.
 struct Records {
     reader: RecordReader,
     cutter: Cutter,
     scratch: Scratch,
-    batches: VecDeque<Vec<ArrayRef>>,
+    batches: VecDeque<Batch>,
     /// `\.` was read: whatever follows does not count.
     ended: bool,
 }
@@ -173,15 +173,13 @@ impl Records {
         if self.ended {
             return Ok(());
         }
-        let rows = self.reader.read(chunk, &mut self.scratch)?;
-        self.ended = rows.ended;
-        if rows.count > 0 {
-            self.batches.push_back(rows.columns);
-        }
+        let batch = self.reader.read(chunk, &mut self.scratch)?;
+        self.ended = batch.ended;
+        self.batches.push_back(batch);
         Ok(())
     }
 
-    fn next_batch(&mut self) -> Option<Vec<ArrayRef>> {
+    fn next_batch(&mut self) -> Option<Batch> {
         self.batches.pop_front()
     }
 }

@@ -9,13 +9,14 @@ use crate::chunk::Chunk;
 use crate::fault::Fault;
 use crate::field::{unescape, unquote};
 use crate::filling::{self, Filler, Filling, Source};
-use crate::options::{CopyFormat, CopyHeader, CopyOptions, forced};
+use crate::options::{CopyFormat, CopyHeader, CopyOptions, OnError, forced};
 use crate::reader::Target;
 use crate::structure::{Dialect, Quoting, Structure};
 use arrow_array::ArrayRef;
 use arrow_buffer::Buffer;
 use firn_base::binary::utf8;
 use firn_base::{Error, Result, SqlState, TimeZoneSetting};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// What ends a file before its end.
@@ -37,13 +38,67 @@ pub(crate) struct Scratch {
     field: Vec<u8>,
 }
 
-/// What a chunk came to.
-pub(crate) struct Rows {
+/// What a chunk of a file came to.
+#[derive(Debug)]
+pub struct Batch {
     /// One array for each column, all of one length.
     pub columns: Vec<ArrayRef>,
-    pub count: usize,
+    /// That length, also where no columns are read.
+    pub rows: usize,
+    /// What was wrong with rows that have been left out, in their order.
+    pub rejected: Vec<Error>,
     /// Whether `\.` was read: whatever follows does not count.
-    pub ended: bool,
+    pub(crate) ended: bool,
+}
+
+/// What an attempt to read a chunk came to: rows, or faults, by where they are.
+struct Attempt {
+    columns: Vec<ArrayRef>,
+    rows: usize,
+    ended: bool,
+    faults: Faults,
+}
+
+/// What is wrong with records, by where they begin.
+type Faults = BTreeMap<usize, Fault>;
+
+/// Which lines of a file a chunk has.
+struct Lines {
+    /// Lines of the file before it.
+    before: u64,
+    /// Where records have been left out, and how many lines they had.
+    left_out: Vec<(usize, u64)>,
+}
+
+impl Lines {
+    /// The line that a record is on which ends there; of several its last.
+    fn line_at(&self, chunk: &[u8], end: usize) -> u64 {
+        let left_out = self.left_out.iter().take_while(|(place, _)| *place <= end).map(|(_, lines)| lines);
+        self.before + left_out.sum::<u64>() + line_feeds(&chunk[..end]) + 1
+    }
+
+    /// The chunk without some records, which rise.
+    fn leave_out(&mut self, chunk: &[u8], records: &[Range<usize>]) -> Buffer {
+        let mut kept = Vec::with_capacity(chunk.len());
+        let mut before = std::mem::take(&mut self.left_out).into_iter().peekable();
+        let mut from = 0;
+        for record in records {
+            while let Some((place, lines)) = before.next_if(|(place, _)| *place <= record.start) {
+                self.left_out.push((kept.len() + place - from, lines));
+            }
+            kept.extend_from_slice(&chunk[from..record.start]);
+            // Up to the line feed, before which there may be a carriage return.
+            from = record.end + 1 + usize::from(chunk[record.end] == b'\r');
+            self.left_out.push((kept.len(), line_feeds(&chunk[record.start..from])));
+        }
+        self.left_out.extend(before.map(|(place, lines)| (kept.len() + place - from, lines)));
+        kept.extend_from_slice(&chunk[from..]);
+        Buffer::from_vec(kept)
+    }
+}
+
+fn line_feeds(bytes: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', bytes).count() as u64
 }
 
 impl RecordReader {
@@ -83,27 +138,51 @@ impl RecordReader {
         self.target.columns.len()
     }
 
-    /// Reads a chunk. Of several mistakes the first row's is told.
-    pub fn read(&self, chunk: Chunk, scratch: &mut Scratch) -> Result<Rows> {
-        let bytes = Buffer::from_vec(chunk.bytes);
+    /// Reads a chunk. Of several mistakes the first row's is told, or all are, and the rows left out.
+    pub fn read(&self, chunk: Chunk, scratch: &mut Scratch) -> Result<Batch> {
+        let mut bytes = Buffer::from_vec(chunk.bytes);
+        let mut lines = Lines { before: chunk.lines_before, left_out: Vec::new() };
+        let mut rejected = Vec::new();
+        loop {
+            let Attempt { columns, rows, ended, mut faults } = self.attempt(&bytes, chunk.is_first, scratch);
+            if faults.is_empty() {
+                rejected.sort_by_key(|(line, _)| *line);
+                let rejected = rejected.into_iter().map(|(_, error)| error).collect();
+                return Ok(Batch { columns, rows, ended, rejected });
+            }
+            let told = |fault: Fault| {
+                let line = lines.line_at(&bytes, fault.record.end);
+                (line, fault.into_error(self.place(), line, &bytes))
+            };
+            if self.options.on_error == OnError::Stop || faults.values().any(|fault| fault.is_of_header) {
+                let (_, first) = faults.pop_first().expect("there is one");
+                return Err(told(first).1);
+            }
+            // Without their records, all others are as they were.
+            let records: Vec<Range<usize>> = faults.values().map(|fault| fault.record.clone()).collect();
+            rejected.extend(faults.into_values().map(told));
+            bytes = lines.leave_out(&bytes, &records);
+        }
+    }
+
+    /// Reads a chunk as far as it can be read.
+    fn attempt(&self, bytes: &Buffer, is_first: bool, scratch: &mut Scratch) -> Attempt {
         let Scratch { structure, field } = scratch;
-        structure.find(&bytes, self.dialect());
-        let outline = Outline::of(self, &bytes, structure, chunk.is_first);
+        structure.find(bytes, self.dialect());
+        let mut outline = Outline::of(self, bytes, structure, is_first);
+        let faults = std::mem::take(&mut outline.faults);
         let mut columns = Columns {
             reader: self,
-            bytes: &bytes,
+            bytes,
             outline: &outline,
             has_quoting: structure.has_quoting,
             has_inner_quoting: structure.has_inner_quoting,
             rows: outline.rows,
-            fault: None,
+            faults,
             scratch: field,
         };
         let arrays = columns.read(structure.is_ascii);
-        match columns.fault.or(outline.fault) {
-            None => Ok(Rows { columns: arrays, count: outline.rows, ended: outline.ended }),
-            Some(fault) => Err(fault.into_error(self.place(), &bytes, chunk.lines_before)),
-        }
+        Attempt { columns: arrays, rows: outline.rows, ended: outline.ended, faults: columns.faults }
     }
 
     /// Takes quotes or escapes off a field: what is left, and whether there were quotes.
@@ -129,8 +208,8 @@ struct Outline<'c> {
     has_returns: bool,
     /// Whether what ends the file follows them.
     ended: bool,
-    /// What is wrong with the record that follows them.
-    fault: Option<Fault>,
+    /// What is wrong with the record that follows them; if rows may be left out, with any.
+    faults: Faults,
 }
 
 impl<'c> Outline<'c> {
@@ -140,23 +219,26 @@ impl<'c> Outline<'c> {
             rows: 0,
             has_returns: structure.carriage_returns > 0,
             ended: false,
-            fault: None,
+            faults: Faults::new(),
         };
         let mut lines = structure.lines;
         let mut returns = 0;
         if is_first && reader.options.header != CopyHeader::No {
             let (header, fields) = outline.first_record(reader, bytes, outline.ends);
             outline.ended = &bytes[header.clone()] == END_MARKER;
-            if !outline.ended && reader.options.header == CopyHeader::Match {
-                let checked = reader.check_header(&bytes[header.clone()]);
-                outline.fault =
-                    checked.err().map(|error| Fault { record: header.clone(), field: None, error });
+            if !outline.ended
+                && reader.options.header == CopyHeader::Match
+                && let Err(error) = reader.check_header(&bytes[header.clone()])
+            {
+                let record = header.clone();
+                let fault = Fault { record, field: None, error, is_of_header: true };
+                outline.faults.insert(header.start, fault);
             }
             returns = usize::from(header.end < outline.ends[fields] as usize);
             outline.ends = &outline.ends[fields..];
             lines -= 1;
         }
-        if outline.ended || outline.fault.is_some() {
+        if outline.ended || !outline.faults.is_empty() {
             return outline;
         }
         let is_text = !structure.has_nul && (structure.is_ascii || std::str::from_utf8(bytes).is_ok());
@@ -173,6 +255,9 @@ impl<'c> Outline<'c> {
         let width = reader.width();
         if width == 0 || self.ends.len() != 1 + lines * width {
             return false;
+        }
+        if lines == 0 {
+            return true;
         }
         // As there are no more line feeds than records, all other ends are delimiters.
         let mut last = self.ends[width..].iter().step_by(width);
@@ -194,7 +279,8 @@ impl<'c> Outline<'c> {
         width > 1 || !starts.any(|start| bytes[start..].starts_with(END_MARKER))
     }
 
-    /// Looks at each record, up to the first that is not as it should be.
+    /// Looks at each record, up to the first that is not as it should be, or beyond if rows may be left out: but then none
+    /// are read yet.
     #[cold]
     fn go_through(&mut self, reader: &RecordReader, bytes: &[u8]) {
         let mut rest = self.ends;
@@ -204,12 +290,20 @@ impl<'c> Outline<'c> {
                 self.ended = true;
                 return;
             }
-            self.fault = reader.fault_of(bytes, record, fields);
-            if self.fault.is_some() {
-                return;
-            }
-            self.rows += 1;
             rest = &rest[fields..];
+            match reader.fault_of(bytes, record, fields) {
+                None if self.faults.is_empty() => self.rows += 1,
+                None => {}
+                Some(fault) => {
+                    self.faults.insert(fault.record.start, fault);
+                    if reader.options.on_error == OnError::Stop {
+                        return;
+                    }
+                }
+            }
+        }
+        if !self.faults.is_empty() {
+            self.rows = 0;
         }
     }
 
@@ -242,7 +336,7 @@ impl RecordReader {
     fn fault_of(&self, bytes: &[u8], record: Range<usize>, fields: usize) -> Option<Fault> {
         let text = &bytes[record.clone()];
         if let Err(error) = utf8(text) {
-            return Some(Fault { record, field: None, error });
+            return Some(Fault { record, field: None, error, is_of_header: false });
         }
         let mut structure = Structure::default();
         structure.find(text, self.dialect());
@@ -311,8 +405,8 @@ struct Columns<'c> {
     has_inner_quoting: bool,
     /// How many rows are read: up to the first that has something wrong in it.
     rows: usize,
-    /// What is wrong with the row that follows.
-    fault: Option<Fault>,
+    /// What is wrong with the row that follows; if rows may be left out, with any.
+    faults: Faults,
     scratch: &'c mut Vec<u8>,
 }
 
@@ -344,12 +438,23 @@ impl Columns<'_> {
             let value = value.unwrap_or_else(|| String::from_utf8_lossy(self.scratch).into_owned());
             let width = reader.width();
             let ends = &self.outline.ends[row * width..=(row + 1) * width];
-            self.rows = row;
-            self.fault = Some(Fault {
-                record: ends[0].wrapping_add(1) as usize..ends[width] as usize,
-                field: Some((reader.target.columns[column].0.clone(), value)),
-                error,
-            });
+            let mut record = ends[0].wrapping_add(1) as usize..ends[width] as usize;
+            if self.outline.has_returns {
+                record = reader.without_return(self.bytes, record);
+            }
+            let field = Some((reader.target.columns[column].0.clone(), value));
+            let fault = Fault { record, field, error, is_of_header: false };
+            match reader.options.on_error {
+                OnError::Stop => {
+                    self.rows = row;
+                    self.faults = Faults::from([(fault.record.start, fault)]);
+                }
+                OnError::Ignore => {
+                    into.null();
+                    // Of several in a row the first counts.
+                    self.faults.entry(fault.record.start).or_insert(fault);
+                }
+            }
         }
     }
 }
@@ -404,7 +509,7 @@ impl Filler for Fields<'_, '_> {
             let is_plain = !looks_inside || stands_for_itself(&bytes[plain.clone()]);
             if !is_plain || !into.quick(bytes, plain) {
                 columns.read_long(column, row, field, into);
-                if columns.fault.is_some() {
+                if row == columns.rows {
                     return;
                 }
             }

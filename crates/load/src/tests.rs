@@ -2,7 +2,7 @@
 
 use crate::chunk::CHUNK_BYTES;
 use crate::{
-    BATCH_ROWS, CopyFormat, CopyHeader, CopyOptions, CopyReader, CopyWriter, end_of_first_row,
+    BATCH_ROWS, CopyFormat, CopyHeader, CopyOptions, CopyReader, CopyWriter, OnError, end_of_first_row,
     write_binary_rows,
 };
 use arrow_array::cast::AsArray;
@@ -32,7 +32,7 @@ fn read(options: &CopyOptions, file: &[u8], piece: usize) -> Result<Vec<(Option<
     reader.finish()?;
     let mut rows = Vec::new();
     while let Some(batch) = reader.next_batch() {
-        rows.extend(rows_of(&batch));
+        rows.extend(rows_of(&batch.columns));
     }
     Ok(rows)
 }
@@ -93,6 +93,7 @@ fn csv_files_are_read_with_quotes_and_line_breaks_inside_them() {
     check(&forced, "1,\"\"\n", &[("1", "-")]);
     let header = CopyOptions { header: CopyHeader::Yes, ..options.clone() };
     check(&header, "x,y\n1,one\n", &[("1", "one")]);
+    check(&header, "x,y\n", &[]);
     let header = CopyOptions { header: CopyHeader::Match, ..options };
     check(&header, "a,\"b\"\n1,one\n", &[("1", "one")]);
 }
@@ -144,7 +145,7 @@ fn batches_are_whole_chunks() {
     }
     reader.finish().unwrap();
     let batches: Vec<_> = std::iter::from_fn(|| reader.next_batch()).collect();
-    let together: Vec<_> = batches.iter().flat_map(|batch| rows_of(batch)).collect();
+    let together: Vec<_> = batches.iter().flat_map(|batch| rows_of(&batch.columns)).collect();
     assert!(together.iter().eq(&(0..rows).map(|row| (Some(row), Some("x".to_owned()))).collect::<Vec<_>>()));
     assert_eq!(batches.len(), 1 + file.len() / CHUNK_BYTES);
 }
@@ -227,8 +228,8 @@ fn random_files_are_read_as_a_plain_loop_reads_them() {
                     let column = column.as_string_view();
                     column.is_valid(row).then(|| column.value(row).to_owned())
                 };
-                (0..batch[0].len())
-                    .map(move |row| batch.iter().map(|column| text(row, column)).collect())
+                (0..batch.rows)
+                    .map(move |row| batch.columns.iter().map(|column| text(row, column)).collect())
                     .collect::<Vec<Vec<_>>>()
             });
             rows.collect::<Vec<_>>()
@@ -237,6 +238,66 @@ fn random_files_are_read_as_a_plain_loop_reads_them() {
         assert_eq!(read, plainly(&file, width), "{file:?}");
     }
     assert!(right > if cfg!(miri) { 5 } else { 15_000 }, "only {right} files were right");
+}
+
+#[test]
+fn rows_that_cannot_be_read_are_left_out_where_that_is_wanted() {
+    let mut random = Random::seeded(12);
+    for round in 0..if cfg!(miri) { 20 } else { 3_000 } {
+        let (mut file, mut line) = ("a,b\n".to_owned(), 2);
+        let (mut expected, mut wrong) = (Vec::new(), Vec::new());
+        let line_end = if round % 3 == 0 { "\r\n" } else { "\n" };
+        // How common what is wrong may be.
+        let most = [5, 9, 60, 5][round % 4];
+        for row in 0..random.uniform(0, 40) as i32 {
+            let (record, lines, problem) = match random.uniform(0, most) {
+                0 => (format!("{row},"), 1, None),
+                1 => (format!("{row},\"x\ny\""), 2, None),
+                2 => (format!("{row}"), 1, Some("missing data for column \"b\"")),
+                3 => (format!("{row},x,\"y\nz\""), 2, Some("extra data after last expected column")),
+                4 => (format!("\"x\n{row}\",y"), 2, Some("invalid input syntax for type integer")),
+                5 => (
+                    "99999999999,y".to_owned(),
+                    1,
+                    Some("value \"99999999999\" is out of range for type integer"),
+                ),
+                6 => (format!("{row},a\rb"), 1, Some("unquoted carriage return found in data")),
+                _ => (format!("{row},plain"), 1, None),
+            };
+            file += &record;
+            file += line_end;
+            line += lines;
+            match problem {
+                Some(problem) => wrong.push((format!("line {}", line - 1), problem)),
+                None => {
+                    let text = record.split_once(',').unwrap().1.trim_matches('"').to_owned();
+                    expected.push((Some(row), (!text.is_empty()).then_some(text)));
+                }
+            }
+        }
+        let options =
+            CopyOptions { on_error: OnError::Ignore, header: CopyHeader::Match, ..CopyOptions::new(CSV) };
+        let mut reader = reader(options);
+        reader.push(file.as_bytes()).unwrap();
+        reader.finish().unwrap();
+        let batches: Vec<_> = std::iter::from_fn(|| reader.next_batch()).collect();
+        let rows: Vec<_> = batches.iter().flat_map(|batch| rows_of(&batch.columns)).collect();
+        assert_eq!(rows, expected, "{file:?}");
+        let rejected: Vec<_> = batches.iter().flat_map(|batch| &batch.rejected).collect();
+        assert_eq!(rejected.len(), wrong.len(), "{file:?}");
+        for (error, (line, problem)) in rejected.iter().zip(&wrong) {
+            let context = error.context().unwrap();
+            assert!(
+                context.split([',', ':']).any(|part| part.trim() == line),
+                "{context} is of {line}: {file:?}"
+            );
+            assert!(error.message().contains(problem), "{error:?} is {problem}: {file:?}");
+        }
+    }
+    let mut reader =
+        reader(CopyOptions { on_error: OnError::Ignore, header: CopyHeader::Match, ..CopyOptions::new(CSV) });
+    reader.push(b"a,c\n1,x\n").unwrap();
+    assert!(reader.finish().unwrap_err().message().starts_with("column name mismatch"));
 }
 
 #[test]
@@ -251,7 +312,7 @@ fn columns_have_the_arrow_types_of_tables() {
         CopyReader::new("COPY t", columns, CopyOptions::new(TEXT), TimeZoneSetting::UTC).unwrap();
     reader.push(b"1.5\t1970-01-02\tx\ta0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11\n").unwrap();
     reader.finish().unwrap();
-    let batch = reader.next_batch().unwrap();
+    let batch = reader.next_batch().unwrap().columns;
     assert_eq!(batch[0].as_primitive::<Decimal128Type>().value(0), 150);
     assert_eq!(batch[1].as_primitive::<Date32Type>().value(0), 1);
     assert_eq!(batch[2].as_string_view().value(0), "x  ");
@@ -411,7 +472,7 @@ fn binary_files_hold_values_of_every_type() {
         let mut reader = CopyReader::new("COPY t", columns.clone(), CopyOptions::new(format), zone).unwrap();
         reader.push(file).unwrap();
         reader.finish().unwrap();
-        std::iter::from_fn(|| reader.next_batch()).collect()
+        std::iter::from_fn(|| reader.next_batch()).map(|batch| batch.columns).collect()
     };
     // Enough for several turns of the writer, with every other value missing somewhere.
     let mut random = Random::seeded(7);
@@ -466,6 +527,6 @@ fn binary_batches_have_a_bounded_size() {
         reader.push(b"\0\x02\xff\xff\xff\xff\xff\xff\xff\xff").unwrap();
     }
     reader.finish().unwrap();
-    let sizes: Vec<usize> = std::iter::from_fn(|| reader.next_batch()).map(|batch| batch[0].len()).collect();
+    let sizes: Vec<usize> = std::iter::from_fn(|| reader.next_batch()).map(|batch| batch.rows).collect();
     assert_eq!(sizes, [BATCH_ROWS, 1]);
 }

@@ -113,24 +113,28 @@ impl CopyIn {
         result.map_err(|error| self.failed(error))
     }
 
-    /// Ends the data.
-    pub fn finish(mut self) -> Result<CommandTag> {
+    /// Ends the data. Who wants the notices has [`Connection::finish_copy`] do it.
+    pub fn finish(self) -> Result<CommandTag> {
+        Ok(self.finish_with_notices()?.0)
+    }
+
+    fn finish_with_notices(mut self) -> Result<(CommandTag, Vec<Error>)> {
         let (Some(copy), Some(transaction)) = (self.copy.take(), &mut self.transaction) else {
             return Err(ended());
         };
         let options = &self.options;
         let commits = matches!(self.end, End::Commit { .. });
         let finish = || {
-            let rows = copy.finish(transaction, options)?;
+            let copied = copy.finish(transaction, options)?;
             if commits {
                 check_deferred(transaction, options)?;
             }
-            Ok(rows)
+            Ok(copied)
         };
         let result =
             catch_unwind(AssertUnwindSafe(finish)).unwrap_or_else(|panic| Err(internal_error(&*panic)));
-        let rows = match result {
-            Ok(rows) => rows,
+        let copied = match result {
+            Ok(copied) => copied,
             Err(error) => return Err(self.failed(error)),
         };
         let transaction = self.transaction.take().expect("it has just been used");
@@ -143,7 +147,7 @@ impl CopyIn {
             }
             End::Return { home, .. } => home.bring(transaction, false),
         }
-        Ok(CommandTag { verb: "COPY", rows: Some(rows) })
+        Ok((CommandTag { verb: "COPY", rows: Some(copied.rows) }, copied.notices))
     }
 
     fn failed(&mut self, error: Error) -> Error {
@@ -299,6 +303,13 @@ impl Connection {
         }
     }
 
+    /// Ends the data of a COPY that this connection has begun, and takes over its notices.
+    pub fn finish_copy(&mut self, copy: CopyIn) -> Result<CommandTag> {
+        let (tag, mut notices) = copy.finish_with_notices()?;
+        self.notices.append(&mut notices);
+        Ok(tag)
+    }
+
     fn copy_in(&mut self, copy: &Copy) -> Result<Outcome> {
         let options = self.options.clone();
         self.begin_statement();
@@ -354,12 +365,14 @@ impl Connection {
     }
 
     fn copy_from_file(&mut self, copy: &Copy, path: &str) -> Result<u64> {
-        self.in_transaction(|connection, transaction| {
+        let mut copied = self.in_transaction(|connection, transaction| {
             let from = CopyFrom::new(transaction, &connection.facts, copy, connection.zone)?;
             let failed = |error: &std::io::Error| file_error(path, "for reading", error);
             let mut file = open_file(path.as_ref()).map_err(|error| failed(&error))?;
             from.read_file(transaction, &connection.options, &mut *file, &failed)
-        })
+        })?;
+        self.notices.append(&mut copied.notices);
+        Ok(copied.rows)
     }
 
     fn copy_to_file(&mut self, copy: &Copy, path: &str) -> Result<u64> {

@@ -176,3 +176,48 @@ fn packed_files_are_read_and_copied() {
     let copy = folder.sql("COPY t FROM '@/orders.csv.gz' (FORMAT csv, HEADER)");
     assert_eq!(connection.execute(&copy).unwrap(), 3);
 }
+
+#[test]
+fn rows_that_cannot_be_read_are_skipped_if_the_user_says_so() {
+    let folder = Folder::new(&[("a.csv", "1,x\ntwo,y\n3\n4,z\n")]);
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (n integer PRIMARY KEY, t text)").unwrap();
+    let copy = |connection: &mut Connection, options: &str| {
+        connection.execute(&folder.sql(&format!("COPY t FROM '@/a.csv' (FORMAT csv{options})")))
+    };
+    let error = copy(&mut connection, "").unwrap_err();
+    assert_eq!(error.context(), Some("COPY t, line 2, column n: \"two\""));
+    let error = copy(&mut connection, ", ON_ERROR ignore, REJECT_LIMIT 1").unwrap_err();
+    assert_eq!(
+        (error.message(), error.context()),
+        (
+            "skipped more than REJECT_LIMIT (1) rows, the last for: missing data for column \"t\"",
+            Some("COPY t, line 3: \"3\"")
+        )
+    );
+    assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(0)"], "nothing is left of it");
+    for options in
+        ["REJECT_LIMIT 1", "ON_ERROR ignore, REJECT_LIMIT 0", "ON_ERROR maybe", "LOG_VERBOSITY loud"]
+    {
+        let error = copy(&mut connection, &format!(", {options}")).unwrap_err();
+        assert_eq!(error.state(), SqlState::INVALID_PARAMETER_VALUE, "{options}");
+    }
+    assert!(connection.take_notices().is_empty());
+    assert_eq!(copy(&mut connection, ", ON_ERROR ignore, LOG_VERBOSITY verbose").unwrap(), 2);
+    let notices: Vec<String> = connection
+        .take_notices()
+        .iter()
+        .map(|notice| format!("{} | {}", notice.message(), notice.context().unwrap_or_default()))
+        .collect();
+    assert_eq!(
+        notices,
+        [
+            "skipping row: invalid input syntax for type integer: \"two\" | COPY t, line 2, column n: \"two\"",
+            "skipping row: missing data for column \"t\" | COPY t, line 3: \"3\"",
+            "2 rows were skipped because they could not be read | ",
+        ]
+    );
+    // A key that is there already is not a row that cannot be read.
+    let error = copy(&mut connection, ", ON_ERROR ignore").unwrap_err();
+    assert_eq!(error.state(), SqlState::UNIQUE_VIOLATION);
+}

@@ -20,10 +20,13 @@ use firn_exec::dml::{Change, DmlPlan, Insert, InsertSource, TargetSet};
 use firn_exec::{BatchStream, RunOptions};
 pub use firn_load::source::open as open_file;
 pub use firn_load::{CopyFormat, end_of_first_row};
-use firn_load::{CopyHeader, CopyOptions, CopyReader, CopyWriter, write_binary_rows};
+use firn_load::{CopyHeader, CopyOptions, CopyReader, CopyWriter, OnError, write_binary_rows};
 use firn_txn::Transaction;
 use firn_txn::catalog::TableDef;
 use std::io::Read;
+
+/// So many rows that were left out are told one by one.
+const MOST_NOTICES: usize = 1000;
 
 /// Bytes of a piece of COPY TO.
 const PIECE_BYTES: usize = 64 << 10;
@@ -46,6 +49,75 @@ struct Store {
     facts: Arc<SessionFacts>,
     /// How many have been stored.
     rows: u64,
+    rejects: Rejects,
+}
+
+/// What COPY … FROM came to.
+#[derive(Debug)]
+pub struct Copied {
+    /// How many rows were stored.
+    pub rows: u64,
+    /// What its user is told of those that were left out.
+    pub notices: Vec<Error>,
+}
+
+/// Rows that could not be read.
+#[derive(Default)]
+struct Rejects {
+    /// REJECT_LIMIT
+    limit: Option<u64>,
+    verbosity: Verbosity,
+    rows: u64,
+    notices: Vec<Error>,
+}
+
+/// LOG_VERBOSITY
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Verbosity {
+    /// Not a word.
+    Silent,
+    /// How many rows have been left out.
+    #[default]
+    Default,
+    /// Which, and why.
+    Verbose,
+}
+
+impl Rejects {
+    /// Counts rows that have been left out; an error if that makes too many.
+    fn add(&mut self, rejected: Vec<Error>) -> Result<()> {
+        for error in rejected {
+            self.rows += 1;
+            if self.limit.is_some_and(|limit| self.rows > limit) {
+                let limit = self.limit.unwrap_or_default();
+                let message = format!(
+                    "skipped more than REJECT_LIMIT ({limit}) rows, the last for: {}",
+                    error.message()
+                );
+                return Err(retold(&error, error.state(), message));
+            }
+            if self.verbosity == Verbosity::Verbose && self.notices.len() < MOST_NOTICES {
+                let message = format!("skipping row: {}", error.message());
+                self.notices.push(retold(&error, SqlState::SUCCESSFUL_COMPLETION, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the user is told in the end.
+    fn into_notices(mut self) -> Vec<Error> {
+        if self.rows > 0 && self.verbosity != Verbosity::Silent {
+            let were = if self.rows == 1 { "row was" } else { "rows were" };
+            let message = format!("{} {were} skipped because they could not be read", self.rows);
+            self.notices.push(Error::new(SqlState::SUCCESSFUL_COMPLETION, message));
+        }
+        self.notices
+    }
+}
+
+/// Other words at the same place.
+fn retold(error: &Error, state: SqlState, message: String) -> Error {
+    Error::new(state, message).with_context(error.context().unwrap_or_default())
 }
 
 impl CopyFrom {
@@ -69,6 +141,7 @@ impl CopyFrom {
         };
         let columns = columns(&table, names.as_deref())?;
         let options = options(&copy.options, &columns)?;
+        let rejects = rejects(&copy.options, &options)?;
         let tables = |id| transaction.table(id);
         let binder = Binder::new(transaction.catalog(), &tables, facts);
         let set = crate::dml::target_set(&binder, transaction.catalog(), &table)?;
@@ -84,6 +157,7 @@ impl CopyFrom {
             filter: copy.filter.clone(),
             facts: facts.clone(),
             rows: 0,
+            rejects,
         };
         Ok(CopyFrom { reader, format, store })
     }
@@ -104,34 +178,32 @@ impl CopyFrom {
         self.store_read(transaction, options)
     }
 
-    /// Ends the data; how many rows were stored.
-    pub fn finish(mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<u64> {
+    /// Ends the data.
+    pub fn finish(mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<Copied> {
         self.reader.finish()?;
         self.store_read(transaction, options)?;
-        Ok(self.store.rows)
+        Ok(self.store.copied())
     }
 
     fn store_read(&mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<()> {
-        while let Some(arrays) = self.reader.next_batch() {
-            self.store.add(transaction, options, arrays)?;
+        while let Some(batch) = self.reader.next_batch() {
+            self.store.add(transaction, options, batch)?;
         }
         Ok(())
     }
 
-    /// Takes all of a file, which several threads read; how many rows were stored. `failed` says what a failure to
-    /// read is to the user.
+    /// Takes all of a file, which several threads read. `failed` says what a failure to read is to the user.
     pub fn read_file(
         self,
         transaction: &mut Transaction,
         options: &RunOptions,
         file: &mut (dyn Read + Send),
         failed: &(dyn Fn(&std::io::Error) -> Error + Sync),
-    ) -> Result<u64> {
+    ) -> Result<Copied> {
         let CopyFrom { reader, mut store, .. } = self;
-        reader.read_file(file, failed, options.threads, &mut |arrays, _| {
-            store.add(transaction, options, arrays)
-        })?;
-        Ok(store.rows)
+        reader
+            .read_file(file, failed, options.threads, &mut |batch| store.add(transaction, options, batch))?;
+        Ok(store.copied())
     }
 
     /// Stores the rows of an Arrow batch, whose columns are those of the COPY in their order. They are
@@ -172,14 +244,22 @@ impl Store {
         self.insert(transaction, options, InsertSource::Query(Box::new(source)))
     }
 
+    fn copied(self) -> Copied {
+        Copied { rows: self.rows, notices: self.rejects.into_notices() }
+    }
+
     /// Stores the rows of a file's batch which the filter lets through.
     fn add(
         &mut self,
         transaction: &mut Transaction,
         options: &RunOptions,
-        arrays: Vec<ArrayRef>,
+        read: firn_load::Batch,
     ) -> Result<()> {
-        let batch = RecordBatch::try_new(self.schema.clone(), arrays)
+        self.rejects.add(read.rejected)?;
+        if read.rows == 0 {
+            return Ok(());
+        }
+        let batch = RecordBatch::try_new(self.schema.clone(), read.columns)
             .map_err(|error| firn_exec::error::from_datafusion(error.into()))?;
         let source = match &self.filter {
             None => InsertSource::Batch(batch),
@@ -517,6 +597,21 @@ fn options(given: &[(String, CopyOption)], columns: &[(ColumnId, String, SqlType
                 csv_only(name)?;
                 options.force_null = by_column()?;
             }
+            "on_error" => {
+                not_binary(name)?;
+                options.on_error = match text(name, option)?.to_lowercase().as_str() {
+                    "stop" => OnError::Stop,
+                    "ignore" => OnError::Ignore,
+                    other => {
+                        return Err(Error::new(
+                            SqlState::INVALID_PARAMETER_VALUE,
+                            format!("COPY ON_ERROR \"{other}\" not recognized"),
+                        ));
+                    }
+                };
+            }
+            // They are of what is told, not of what is read.
+            "reject_limit" | "log_verbosity" => {}
             "freeze" => {
                 if crate::settings::boolean(&text(name, option)?).is_none() {
                     return Err(syntax("freeze requires a Boolean value".into()));
@@ -533,6 +628,39 @@ fn options(given: &[(String, CopyOption)], columns: &[(ColumnId, String, SqlType
         }
     }
     Ok(options)
+}
+
+/// What the options say of rows that cannot be read.
+fn rejects(given: &[(String, CopyOption)], options: &CopyOptions) -> Result<Rejects> {
+    let mut rejects = Rejects::default();
+    let invalid = |message: String| Error::new(SqlState::INVALID_PARAMETER_VALUE, message);
+    for (name, option) in given {
+        let CopyOption::Text(text) = option else { continue };
+        match name.as_str() {
+            "reject_limit" => {
+                let limit = text.parse().ok().filter(|limit| *limit > 0);
+                rejects.limit =
+                    Some(limit.ok_or_else(|| {
+                        invalid(format!("REJECT_LIMIT ({text}) must be greater than zero"))
+                    })?);
+                if options.on_error != OnError::Ignore {
+                    return Err(invalid(
+                        "COPY REJECT_LIMIT requires ON_ERROR to be set to IGNORE".to_owned(),
+                    ));
+                }
+            }
+            "log_verbosity" => {
+                rejects.verbosity = match text.to_lowercase().as_str() {
+                    "silent" => Verbosity::Silent,
+                    "default" => Verbosity::Default,
+                    "verbose" => Verbosity::Verbose,
+                    other => return Err(invalid(format!("COPY LOG_VERBOSITY \"{other}\" not recognized"))),
+                };
+            }
+            _ => {}
+        }
+    }
+    Ok(rejects)
 }
 
 /// Appends the values of a batch, row-major.

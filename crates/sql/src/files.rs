@@ -230,9 +230,12 @@ impl FileStream {
             let mut reader = CopyReader::new(&place, columns, options, self.zone)?;
             reader.project(self.wanted.clone());
             let mut file = source::open(path).map_err(|error| failed(&error))?;
-            let read = reader.read_file(&mut *file, &failed, threads, &mut |columns, rows| {
-                let options = RecordBatchOptions::new().with_row_count(Some(rows));
-                let batch = RecordBatch::try_new_with_options(self.schema.clone(), columns, &options);
+            let read = reader.read_file(&mut *file, &failed, threads, &mut |read| {
+                if read.rows == 0 {
+                    return Ok(());
+                }
+                let options = RecordBatchOptions::new().with_row_count(Some(read.rows));
+                let batch = RecordBatch::try_new_with_options(self.schema.clone(), read.columns, &options);
                 sink(batch.map_err(|error| firn_exec::error::from_datafusion(error.into()))?)
             });
             read.map_err(|error| self.explained(error))?;
