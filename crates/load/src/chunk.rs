@@ -9,7 +9,7 @@ use crate::structure::{Dialect, Progress};
 use firn_base::{Error, SqlState};
 use std::io::{self, Read};
 
-/// A chunk has at least so many bytes if it is not the last.
+/// What a chunk has at least if it is not the last, unless somebody wants it otherwise.
 pub(crate) const CHUNK_BYTES: usize = 512 << 10;
 
 /// A longer record is an error: somebody has forgotten a quote, and all the rest of the file would be one field.
@@ -61,6 +61,8 @@ impl Uncut {
 /// Cuts a file.
 pub(crate) struct Cutter {
     dialect: Dialect,
+    /// What a chunk has at least if it is not the last.
+    chunk_bytes: usize,
     /// Bytes not cut off yet.
     bytes: Vec<u8>,
     progress: Progress,
@@ -70,8 +72,15 @@ pub(crate) struct Cutter {
 }
 
 impl Cutter {
-    pub fn new(dialect: Dialect) -> Cutter {
-        Cutter { dialect, bytes: Vec::new(), progress: Progress::default(), lines: 0, is_first: true }
+    pub fn new(dialect: Dialect, chunk_bytes: usize) -> Cutter {
+        Cutter {
+            dialect,
+            chunk_bytes,
+            bytes: Vec::new(),
+            progress: Progress::default(),
+            lines: 0,
+            is_first: true,
+        }
     }
 
     /// Takes the next bytes of the file.
@@ -81,7 +90,7 @@ impl Cutter {
 
     /// Reads from a file what a chunk takes; whether it has ended.
     pub fn read(&mut self, file: &mut dyn Read) -> io::Result<bool> {
-        let wanted = CHUNK_BYTES.max(self.bytes.len() / 2);
+        let wanted = self.chunk_bytes.max(self.bytes.len() / 2);
         // The bytes that follow the chunk's last record go with the next one.
         self.bytes.reserve(wanted);
         Ok(file.take(wanted as u64).read_to_end(&mut self.bytes)? < wanted)
@@ -89,7 +98,7 @@ impl Cutter {
 
     /// The next chunk, if its bytes have come.
     pub fn next(&mut self) -> Result<Option<Chunk>, Uncut> {
-        if self.bytes.len() < CHUNK_BYTES {
+        if self.bytes.len() < self.chunk_bytes {
             return Ok(None);
         }
         self.progress.search(&self.bytes, self.dialect);
@@ -130,7 +139,7 @@ impl Cutter {
     /// The whole records.
     fn cut_whole(&mut self) -> Chunk {
         let Progress { context, whole, lines, lines_behind, .. } = self.progress;
-        let mut rest = Vec::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 8);
+        let mut rest = Vec::with_capacity(self.chunk_bytes + self.chunk_bytes / 8);
         rest.extend_from_slice(&self.bytes[whole..]);
         self.bytes.truncate(whole);
         let bytes = std::mem::replace(&mut self.bytes, rest);
@@ -156,7 +165,7 @@ mod tests {
 
     /// All chunks of a file that comes in pieces.
     fn chunks(file: &[u8], piece: usize) -> Vec<Chunk> {
-        let mut cutter = Cutter::new(CSV);
+        let mut cutter = Cutter::new(CSV, CHUNK_BYTES);
         let mut chunks = Vec::new();
         for bytes in file.chunks(piece) {
             cutter.push(bytes);
@@ -193,7 +202,7 @@ mod tests {
     #[test]
     fn a_file_is_read_to_its_end() {
         let file: Vec<u8> = b"some,words\n".iter().copied().cycle().take(5 * CHUNK_BYTES + 7).collect();
-        let mut cutter = Cutter::new(CSV);
+        let mut cutter = Cutter::new(CSV, CHUNK_BYTES);
         let mut source = &file[..];
         let mut together = Vec::new();
         while !cutter.read(&mut source).unwrap() {
@@ -212,7 +221,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_cut_says_where_it_begins() {
-        let mut cutter = Cutter::new(CSV);
+        let mut cutter = Cutter::new(CSV, CHUNK_BYTES);
         cutter.push(b"1,a\n2,\"b\nc\n");
         assert_eq!(cutter.last().unwrap().unwrap().bytes, b"1,a\n");
         let unterminated = Uncut::Unterminated { line: 4, record: b"2,\"b\nc\n".to_vec() };
@@ -220,7 +229,7 @@ mod tests {
         if cfg!(miri) {
             return;
         }
-        let mut cutter = Cutter::new(CSV);
+        let mut cutter = Cutter::new(CSV, CHUNK_BYTES);
         cutter.push(b"1,a\n2,\"");
         let mut outcome = Ok(None);
         for _ in 0..=MAX_RECORD_BYTES / CHUNK_BYTES {
@@ -235,7 +244,7 @@ mod tests {
 
     #[test]
     fn a_backslash_at_the_very_end_stands_for_itself() {
-        let mut cutter = Cutter::new(TEXT);
+        let mut cutter = Cutter::new(TEXT, CHUNK_BYTES);
         cutter.push(b"a\\");
         assert_eq!(cutter.last().unwrap().unwrap().bytes, b"a\\\\\n");
     }

@@ -66,7 +66,7 @@ pub(crate) fn read(
     threads: usize,
     sink: &mut dyn FnMut(Batch) -> Result<()>,
 ) -> Result<()> {
-    let feed = Feed { cutter: Cutter::new(reader.dialect()), file, failed, at_end: false, taken: 0 };
+    let feed = Feed { cutter: reader.cutter(), file, failed, at_end: false, taken: 0 };
     let crew = Crew {
         reader,
         feed: Mutex::new(feed),

@@ -65,6 +65,15 @@ impl CopyReader {
         }
     }
 
+    /// Has text and CSV files cut into chunks of at least so many bytes, half a megabyte if nobody says otherwise. Before
+    /// anything is read.
+    pub fn set_chunk_bytes(&mut self, bytes: usize) {
+        if let Reader::Records(records) = &mut self.0 {
+            records.reader.set_chunk_bytes(bytes);
+            records.cutter = records.reader.cutter();
+        }
+    }
+
     /// Reads a file to its end on up to so many threads beside this one, and gives its batches to `sink`, in their order.
     /// `failed` says what a failure to read is to the user. Use it instead of the other
     /// three.
@@ -141,7 +150,7 @@ struct Records {
 impl Records {
     fn new(reader: RecordReader) -> Records {
         Records {
-            cutter: Cutter::new(reader.dialect()),
+            cutter: reader.cutter(),
             reader,
             scratch: Scratch::default(),
             batches: VecDeque::new(),

@@ -5,7 +5,7 @@
 //! what files mostly hold; the long way takes quotes and escapes off and then reads as the rest of the engine does.
 //! Strings that need neither stay where they are: the column's views lead into the chunk.
 
-use crate::chunk::Chunk;
+use crate::chunk::{CHUNK_BYTES, Chunk, Cutter};
 use crate::fault::Fault;
 use crate::field::{unescape, unquote};
 use crate::filling::{self, Filler, Filling, Source};
@@ -29,6 +29,7 @@ pub(crate) struct RecordReader {
     zone: TimeZoneSetting,
     /// The columns to read.
     wanted: Vec<usize>,
+    chunk_bytes: usize,
 }
 
 /// What reading takes for a while, and the next chunk may use again.
@@ -105,7 +106,7 @@ impl RecordReader {
     /// A reader of rows for columns of a table. Moments that name no zone are in `zone`.
     pub fn new(target: Target, options: CopyOptions, zone: TimeZoneSetting) -> RecordReader {
         let wanted = (0..target.columns.len()).collect();
-        RecordReader { target, options, zone, wanted }
+        RecordReader { target, options, zone, wanted, chunk_bytes: CHUNK_BYTES }
     }
 
     /// Reads these columns only.
@@ -114,8 +115,18 @@ impl RecordReader {
         self.wanted = columns;
     }
 
-    /// How the files are cut.
-    pub fn dialect(&self) -> Dialect {
+    /// Has files cut into chunks of so many bytes.
+    pub fn set_chunk_bytes(&mut self, bytes: usize) {
+        self.chunk_bytes = bytes;
+    }
+
+    /// Who cuts files for it.
+    pub fn cutter(&self) -> Cutter {
+        Cutter::new(self.dialect(), self.chunk_bytes)
+    }
+
+    /// How the files are written.
+    fn dialect(&self) -> Dialect {
         let CopyOptions { delimiter, quote, escape, .. } = self.options;
         let quoting = match self.is_csv() {
             true if quote == escape => Quoting::Doubled(quote),

@@ -2,14 +2,15 @@
 
 use crate::chunk::CHUNK_BYTES;
 use crate::{
-    BATCH_ROWS, CopyFormat, CopyHeader, CopyOptions, CopyReader, CopyWriter, OnError, end_of_first_row,
-    write_binary_rows,
+    BATCH_ROWS, Batch, CopyFormat, CopyHeader, CopyOptions, CopyReader, CopyWriter, OnError,
+    end_of_first_row, write_binary_rows,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Decimal128Type, Int32Type};
 use arrow_array::{Array, ArrayRef};
 use firn_base::random::Random;
-use firn_base::{Result, SqlState, SqlType, TimeZoneSetting, Value};
+use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, Value};
+use std::io::Read;
 
 const TEXT: CopyFormat = CopyFormat::Text;
 const CSV: CopyFormat = CopyFormat::Csv;
@@ -26,6 +27,7 @@ fn reader(options: CopyOptions) -> CopyReader {
 /// All rows of a file that comes in pieces of `piece` bytes.
 fn read(options: &CopyOptions, file: &[u8], piece: usize) -> Result<Vec<(Option<i32>, Option<String>)>> {
     let mut reader = reader(options.clone());
+    reader.set_chunk_bytes(piece);
     for bytes in file.chunks(piece) {
         reader.push(bytes)?;
     }
@@ -220,6 +222,7 @@ fn random_files_are_read_as_a_plain_loop_reads_them() {
         }
         let mut reader =
             CopyReader::new("COPY t", columns, CopyOptions::new(CSV), TimeZoneSetting::UTC).unwrap();
+        reader.set_chunk_bytes(random.uniform(1, 200) as usize);
         let outcome = reader.push(file.as_bytes()).and_then(|()| reader.finish());
         let read = outcome.ok().map(|()| {
             let batches = std::iter::from_fn(|| reader.next_batch());
@@ -278,6 +281,7 @@ fn rows_that_cannot_be_read_are_left_out_where_that_is_wanted() {
         let options =
             CopyOptions { on_error: OnError::Ignore, header: CopyHeader::Match, ..CopyOptions::new(CSV) };
         let mut reader = reader(options);
+        reader.set_chunk_bytes(random.uniform(1, 400) as usize);
         reader.push(file.as_bytes()).unwrap();
         reader.finish().unwrap();
         let batches: Vec<_> = std::iter::from_fn(|| reader.next_batch()).collect();
@@ -298,6 +302,56 @@ fn rows_that_cannot_be_read_are_left_out_where_that_is_wanted() {
         reader(CopyOptions { on_error: OnError::Ignore, header: CopyHeader::Match, ..CopyOptions::new(CSV) });
     reader.push(b"a,c\n1,x\n").unwrap();
     assert!(reader.finish().unwrap_err().message().starts_with("column name mismatch"));
+}
+
+#[test]
+fn several_threads_read_what_one_reads() {
+    let file: String = (0..500).map(|row| format!("{row},\"text\n{row}\"\n")).collect();
+    let whole = read(&CopyOptions::new(CSV), file.as_bytes(), 1 << 20).unwrap();
+    let failed = |error: &std::io::Error| Error::new(SqlState::IO_ERROR, error.to_string());
+    let start = |chunk_bytes| {
+        let mut reader = reader(CopyOptions::new(CSV));
+        reader.set_chunk_bytes(chunk_bytes);
+        reader
+    };
+    for (threads, chunk_bytes) in [(1, 50), (2, 1), (3, 100), (8, 7), (4, 100_000)] {
+        let mut rows = Vec::new();
+        let mut take = |batch: Batch| {
+            rows.extend(rows_of(&batch.columns));
+            Ok(())
+        };
+        start(chunk_bytes).read_file(&mut file.as_bytes(), &failed, threads, &mut take).unwrap();
+        assert_eq!(rows, whole);
+
+        // The first mistake is told, when all before it has been taken.
+        let (mut rows, mistakes) = (0, file.replacen("\n250,", "\nx,", 1).replacen("\n300,", "\ny,", 1));
+        let mut count = |batch: Batch| {
+            rows += batch.rows;
+            Ok(())
+        };
+        let error =
+            start(chunk_bytes).read_file(&mut mistakes.as_bytes(), &failed, threads, &mut count).unwrap_err();
+        assert_eq!(error.context(), Some("COPY t, line 502, column a: \"x\""));
+        assert!(rows <= 250 && (chunk_bytes > 1 || rows == 250), "{rows} rows before the 250th");
+
+        // Whoever takes no more is heard, and so is a file that breaks off.
+        let mut refuse = |_| Err(Error::new(SqlState::DISK_FULL, "no more"));
+        let error =
+            start(chunk_bytes).read_file(&mut file.as_bytes(), &failed, threads, &mut refuse).unwrap_err();
+        assert_eq!(error.state(), SqlState::DISK_FULL);
+        let mut broken = file.as_bytes().take(3000).chain(Broken);
+        let error = start(chunk_bytes).read_file(&mut broken, &failed, threads, &mut |_| Ok(())).unwrap_err();
+        assert_eq!(error.message(), "the file is gone");
+    }
+}
+
+/// A file that cannot be read.
+struct Broken;
+
+impl Read for Broken {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        Err(std::io::Error::other("the file is gone"))
+    }
 }
 
 #[test]
