@@ -78,7 +78,7 @@ pub(crate) fn column(ty: SqlType, source: Source<'_>, filler: &mut impl Filler) 
         ),
         SqlType::Double => numbers::<Float64Type>(
             PrimitiveBuilder::with_capacity(rows),
-            |_, _| None,
+            number::double,
             text::parse_double,
             filler,
         ),
@@ -106,7 +106,7 @@ pub(crate) fn column(ty: SqlType, source: Source<'_>, filler: &mut impl Filler) 
         ),
         SqlType::Timestamp => numbers::<TimestampMicrosecondType>(
             PrimitiveBuilder::with_capacity(rows),
-            |_, _| None,
+            number::timestamp,
             datetime::parse_timestamp,
             filler,
         ),

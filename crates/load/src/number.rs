@@ -114,6 +114,56 @@ pub(crate) fn decimal(bytes: &[u8], field: Range<usize>, scale: usize) -> Option
     Some(signed(negative, whole + parts))
 }
 
+/// Powers of ten that a double holds exactly.
+const POWERS: [f64; 17] =
+    [1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16];
+
+/// A decimal whose digits, without the point, are an integer that a double holds exactly: then one division rounds
+/// as is right (Clinger, "How to read floating point numbers accurately", PLDI 1990).
+#[inline(always)]
+pub(crate) fn double(bytes: &[u8], field: Range<usize>) -> Option<f64> {
+    let (negative, field) = sign(bytes, field);
+    let point = bytes.get(field.clone())?.iter().position(|byte| *byte == b'.');
+    let (mantissa, decimals) = match point {
+        None => (digits(bytes, field)?, 0),
+        Some(whole) => {
+            let fraction = field.start + whole + 1..field.end;
+            let (decimals, parts) = (fraction.len(), digits(bytes, fraction)?);
+            let whole = digits(bytes, field.start..field.start + whole)?;
+            (whole.checked_mul(10_u64.pow(decimals as u32))?.checked_add(parts)?, decimals)
+        }
+    };
+    let magnitude = (mantissa < 1 << 53).then_some(mantissa as f64)? / POWERS[decimals];
+    Some(if negative { -magnitude } else { magnitude })
+}
+
+/// `YYYY-MM-DD HH:MM:SS` with up to six decimals, or a `T` between, of the years that [`date`] knows, in microseconds
+/// since 1970-01-01.
+#[inline(always)]
+pub(crate) fn timestamp(bytes: &[u8], field: Range<usize>) -> Option<i64> {
+    let days = date(bytes, field.start..field.start + 10)?;
+    let Some(&[b' ' | b'T', h1, h2, b':', m1, m2, b':', s1, s2, ref decimals @ ..]) =
+        bytes.get(field.start + 10..field.end)
+    else {
+        return None;
+    };
+    let number = eight(u64::from_le_bytes([b'0', b'0', h1, h2, m1, m2, s1, s2]))? as i64;
+    let (hour, minute, second) = (number / 10_000, number / 100 % 100, number % 100);
+    if hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let micros = match decimals {
+        [] => 0,
+        [b'.', decimals @ ..] if (1..=6).contains(&decimals.len()) => {
+            let value = digits(bytes, field.end - decimals.len()..field.end)?;
+            value as i64 * 10_i64.pow(6 - decimals.len() as u32)
+        }
+        _ => return None,
+    };
+    let seconds = i64::from(days) * 86_400 + hour * 3_600 + minute * 60 + second;
+    Some(seconds * 1_000_000 + micros)
+}
+
 /// The last `count` bytes of a word.
 #[inline(always)]
 fn few_digits_mask(count: usize) -> u64 {
@@ -196,6 +246,13 @@ mod tests {
             if let Some(value) = date(bytes, range.clone()) {
                 assert_eq!(datetime::parse_date(field).ok(), Some(value), "{field:?}");
             }
+            if let Some(value) = double(bytes, range.clone()) {
+                let long = text::parse_double(field).ok();
+                assert_eq!(long.map(f64::to_bits), Some(value.to_bits()), "{field:?}");
+            }
+            if let Some(value) = timestamp(bytes, range.clone()) {
+                assert_eq!(datetime::parse_timestamp(field).ok(), Some(value), "{field:?}");
+            }
         });
     }
 
@@ -217,12 +274,18 @@ mod tests {
             let (whole, scale) = (random.uniform(-99_999_999, 99_999_999), random.uniform(1, 8) as u32);
             let parts = random.uniform(0, 10_i64.pow(scale) - 1);
             check(&format!("{}.{parts:0width$}", whole >> random.uniform(0, 30), width = scale as usize));
-            check(&format!(
+            let day = format!(
                 "{:04}-{:02}-{:02}",
                 random.uniform(1890, 2170),
                 random.uniform(0, 13),
                 random.uniform(0, 32)
-            ));
+            );
+            check(&day);
+            let mut two = |most| random.uniform(0, most);
+            let time = format!("{:02}:{:02}:{:02}", two(25), two(61), two(61));
+            check(&format!("{day}{}{time}", ['T', ' ', '_'][two(2) as usize]));
+            check(&format!("{day} {time}.{}", two(99_999_999)));
+            check(&format!("{}.{}", two(i64::MAX) >> two(62), two(i64::MAX) >> two(62)));
         }
     }
 
@@ -248,6 +311,14 @@ mod tests {
             let (bytes, range) = read(field);
             assert_eq!(decimal(bytes.as_bytes(), range, scale), Some(value), "{field}");
         }
+        for (field, value) in
+            [("0.5", 0.5), ("-21168.23", -21168.23), ("17", 17.0), ("-0.000000123", -0.000000123)]
+        {
+            let (bytes, range) = read(field);
+            assert_eq!(double(bytes.as_bytes(), range), Some(value), "{field}");
+        }
+        let (bytes, range) = read("2000-01-01T00:00:01.5");
+        assert_eq!(timestamp(bytes.as_bytes(), range), Some(946_684_801_500_000));
         let (bytes, range) = read("2000-02-29");
         assert_eq!(date(bytes.as_bytes(), range), Some(11_016));
         for year in 1900..2156 {
