@@ -484,6 +484,9 @@ impl Filler for Fields<'_, '_> {
     fn fill(&mut self, into: &mut impl Filling) {
         let Fields { column, ref mut columns } = *self;
         let (reader, outline, bytes) = (columns.reader, columns.outline, columns.bytes.as_slice());
+        if columns.rows == 0 {
+            return;
+        }
         let options = &reader.options;
         let null =
             (!reader.is_csv() || !forced(&options.force_not_null, column)).then_some(options.null.as_bytes());

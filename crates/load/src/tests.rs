@@ -305,6 +305,24 @@ fn rows_that_cannot_be_read_are_left_out_where_that_is_wanted() {
 }
 
 #[test]
+fn files_without_rows_have_none_however_many_columns_there_are() {
+    for width in 1..6 {
+        let columns: Vec<_> = (0..width).map(|column| (format!("c{column}"), SqlType::Text)).collect();
+        let header = "c,".repeat(width).replace(",c,", ",") + "\n";
+        for (header, file) in
+            [(CopyHeader::Yes, header.as_str()), (CopyHeader::Yes, "\\.\n"), (CopyHeader::No, "")]
+        {
+            let options = CopyOptions { header, ..CopyOptions::new(CSV) };
+            let mut reader =
+                CopyReader::new("COPY t", columns.clone(), options, TimeZoneSetting::UTC).unwrap();
+            reader.push(file.as_bytes()).unwrap();
+            reader.finish().unwrap();
+            assert!(std::iter::from_fn(|| reader.next_batch()).all(|batch| batch.rows == 0), "{file:?}");
+        }
+    }
+}
+
+#[test]
 fn several_threads_read_what_one_reads() {
     let file: String = (0..500).map(|row| format!("{row},\"text\n{row}\"\n")).collect();
     let whole = read(&CopyOptions::new(CSV), file.as_bytes(), 1 << 20).unwrap();
