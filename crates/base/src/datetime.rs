@@ -21,12 +21,12 @@ const FIRST_DAY: i64 = -2_440_588;
 const LAST_DAY: i64 = 2_145_042_905;
 
 /// Days from 1970-01-01 to a day of the Gregorian calendar; year 0 is 1 BC.
-pub fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
+pub const fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
     // Years begin in March here, so that the leap day is the last of its year.
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);
-    let day_of_year = i64::from((153 * ((month + 9) % 12) + 2) / 5 + day - 1);
+    let day_of_year = ((153 * ((month + 9) % 12) + 2) / 5 + day - 1) as i64;
     era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 

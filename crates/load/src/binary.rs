@@ -219,7 +219,7 @@ impl BinaryReader {
     }
 
     fn context(&self, column: Option<usize>) -> String {
-        let place = format!("COPY {}, line {}", self.target.table, self.row);
+        let place = format!("{}, line {}", self.target.place, self.row);
         match column {
             None => place,
             Some(column) => format!("{place}, column {}", self.target.columns[column].0),

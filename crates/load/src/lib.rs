@@ -5,10 +5,19 @@
 
 mod binary;
 mod binary_rows;
+mod chunk;
 mod columns;
-mod lines;
+mod fault;
+mod field;
+mod filling;
+mod number;
 pub mod options;
+mod parallel;
 pub mod reader;
+mod records;
+pub mod sniff;
+pub mod source;
+mod structure;
 pub mod writer;
 
 #[cfg(test)]
@@ -16,6 +25,7 @@ mod tests;
 
 pub use binary::end_of_first_row;
 pub use binary_rows::write_binary_rows;
-pub use options::{CopyFormat, CopyHeader, CopyOptions};
+pub use options::{CopyFormat, CopyHeader, CopyOptions, OnError};
 pub use reader::{BATCH_ROWS, CopyReader};
+pub use records::Batch;
 pub use writer::CopyWriter;

@@ -24,6 +24,15 @@ pub enum CopyHeader {
     Match,
 }
 
+/// What becomes of a file with rows that cannot be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OnError {
+    /// The first of them is an error.
+    Stop,
+    /// They are left out.
+    Ignore,
+}
+
 /// The options of one COPY.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CopyOptions {
@@ -45,6 +54,8 @@ pub struct CopyOptions {
     pub force_not_null: Vec<bool>,
     /// FORCE_NULL, likewise
     pub force_null: Vec<bool>,
+    /// ON_ERROR, not for binary files
+    pub on_error: OnError,
 }
 
 impl CopyOptions {
@@ -66,6 +77,7 @@ impl CopyOptions {
             force_quote: Vec::new(),
             force_not_null: Vec::new(),
             force_null: Vec::new(),
+            on_error: OnError::Stop,
         }
     }
 

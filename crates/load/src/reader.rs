@@ -1,26 +1,34 @@
 //! Reading files of any format: the reader that the options ask for.
 
 use crate::binary::BinaryReader;
+use crate::chunk::{Chunk, Cutter};
 use crate::columns::ColumnBuilder;
-use crate::lines::LineReader;
 use crate::options::{CopyFormat, CopyOptions};
+use crate::parallel;
+use crate::records::{Batch, RecordReader, Scratch};
 use arrow_array::ArrayRef;
-use firn_base::{Result, SqlType, TimeZoneSetting};
+use firn_base::{Error, Result, SqlType, TimeZoneSetting};
+use std::collections::VecDeque;
+use std::io::Read;
 
-/// Rows in a batch.
+/// Rows in a batch of a binary file; of others a batch is some half a megabyte of the file.
 pub const BATCH_ROWS: usize = 8_192;
+
+/// Bytes of a binary file that are read at once.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// A push parser: bytes in, batches of columns out.
 pub struct CopyReader(Reader);
 
 enum Reader {
-    Lines(Box<LineReader>),
+    Records(Box<Records>),
     Binary(Box<BinaryReader>),
 }
 
-/// The table and columns that rows are for, as errors name them.
+/// What rows are read from and for, as errors name them.
 pub(crate) struct Target {
-    pub(crate) table: String,
+    /// What is read and what for.
+    pub(crate) place: String,
     pub(crate) columns: Vec<(String, SqlType)>,
 }
 
@@ -32,44 +40,155 @@ impl Target {
 }
 
 impl CopyReader {
-    /// A reader of rows for columns of a table. Moments that name no zone are in `zone`.
+    /// A reader of rows for columns; `place` is what errors call the file. Moments that name no zone are in `zone`.
     pub fn new(
-        table: &str,
+        place: &str,
         columns: Vec<(String, SqlType)>,
         options: CopyOptions,
         zone: TimeZoneSetting,
     ) -> Result<CopyReader> {
         options.check()?;
-        let target = Target { table: table.to_owned(), columns };
+        let target = Target { place: place.to_owned(), columns };
         Ok(CopyReader(match options.format {
             CopyFormat::Text | CopyFormat::Csv => {
-                Reader::Lines(Box::new(LineReader::new(target, options, zone)))
+                Reader::Records(Box::new(Records::new(RecordReader::new(target, options, zone))))
             }
             CopyFormat::Binary => Reader::Binary(Box::new(BinaryReader::new(target, zone))),
         }))
     }
 
+    /// Reads only some columns of text and CSV files, by position; batches hold them in that order. Fields of the others
+    /// may be anything.
+    pub fn project(&mut self, columns: Vec<usize>) {
+        if let Reader::Records(records) = &mut self.0 {
+            records.reader.project(columns);
+        }
+    }
+
+    /// Has text and CSV files cut into chunks of at least so many bytes, half a megabyte if nobody says otherwise. Before
+    /// anything is read.
+    pub fn set_chunk_bytes(&mut self, bytes: usize) {
+        if let Reader::Records(records) = &mut self.0 {
+            records.reader.set_chunk_bytes(bytes);
+            records.cutter = records.reader.cutter();
+        }
+    }
+
+    /// Reads a file to its end on up to so many threads beside this one, and gives its batches to `sink`, in their order.
+    /// `failed` says what a failure to read is to the user. Use it instead of the other
+    /// three.
+    pub fn read_file(
+        self,
+        file: &mut (dyn Read + Send),
+        failed: &(dyn Fn(&std::io::Error) -> Error + Sync),
+        threads: usize,
+        sink: &mut dyn FnMut(Batch) -> Result<()>,
+    ) -> Result<()> {
+        let mut binary = match self.0 {
+            Reader::Records(records) => {
+                return parallel::read(&records.reader, file, failed, threads.max(1), sink);
+            }
+            Reader::Binary(reader) => reader,
+        };
+        let mut piece = vec![0; PIECE_BYTES];
+        loop {
+            let length = file.read(&mut piece).map_err(|error| failed(&error))?;
+            match length {
+                0 => binary.finish()?,
+                _ => binary.push(&piece[..length])?,
+            }
+            while let Some(batch) = binary.next_batch().map(whole) {
+                sink(batch)?;
+            }
+            if length == 0 {
+                return Ok(());
+            }
+        }
+    }
+
     /// Takes the next piece of the file. After an error the reader is of no more use.
     pub fn push(&mut self, bytes: &[u8]) -> Result<()> {
         match &mut self.0 {
-            Reader::Lines(reader) => reader.push(bytes),
+            Reader::Records(reader) => reader.push(bytes),
             Reader::Binary(reader) => reader.push(bytes),
         }
     }
 
-    /// The next full batch, one array per column.
-    pub fn next_batch(&mut self) -> Option<Vec<ArrayRef>> {
+    /// The next batch, which may be without rows.
+    pub fn next_batch(&mut self) -> Option<Batch> {
         match &mut self.0 {
-            Reader::Lines(reader) => reader.next_batch(),
-            Reader::Binary(reader) => reader.next_batch(),
+            Reader::Records(reader) => reader.next_batch(),
+            Reader::Binary(reader) => reader.next_batch().map(whole),
         }
     }
 
     /// Says that the file has ended. Afterwards [`CopyReader::next_batch`] yields the last rows, too.
     pub fn finish(&mut self) -> Result<()> {
         match &mut self.0 {
-            Reader::Lines(reader) => reader.finish(),
+            Reader::Records(reader) => reader.finish(),
             Reader::Binary(reader) => reader.finish(),
         }
+    }
+}
+
+/// A batch of which no rows are left out.
+fn whole(columns: Vec<ArrayRef>) -> Batch {
+    let rows = columns.first().map_or(0, |column| column.len());
+    Batch { columns, rows, rejected: Vec::new(), ended: false }
+}
+
+/// Text and CSV, one chunk after another.
+struct Records {
+    reader: RecordReader,
+    cutter: Cutter,
+    scratch: Scratch,
+    batches: VecDeque<Batch>,
+    /// `\.` was read: whatever follows does not count.
+    ended: bool,
+}
+
+impl Records {
+    fn new(reader: RecordReader) -> Records {
+        Records {
+            cutter: reader.cutter(),
+            reader,
+            scratch: Scratch::default(),
+            batches: VecDeque::new(),
+            ended: false,
+        }
+    }
+
+    fn push(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.ended {
+            return Ok(());
+        }
+        self.cutter.push(bytes);
+        while let Some(chunk) = self.cutter.next().map_err(|uncut| uncut.into_error(self.reader.place()))? {
+            self.read(chunk)?;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        while !self.ended
+            && let Some(chunk) = self.cutter.last().map_err(|uncut| uncut.into_error(self.reader.place()))?
+        {
+            self.read(chunk)?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, chunk: Chunk) -> Result<()> {
+        if self.ended {
+            return Ok(());
+        }
+        let batch = self.reader.read(chunk, &mut self.scratch)?;
+        self.ended = batch.ended;
+        self.batches.push_back(batch);
+        Ok(())
+    }
+
+    fn next_batch(&mut self) -> Option<Batch> {
+        self.batches.pop_front()
     }
 }

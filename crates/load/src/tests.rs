@@ -1,14 +1,16 @@
 //! Reading and writing together: most cases go through both.
 
+use crate::chunk::CHUNK_BYTES;
 use crate::{
-    BATCH_ROWS, CopyFormat, CopyHeader, CopyOptions, CopyReader, CopyWriter, end_of_first_row,
-    write_binary_rows,
+    BATCH_ROWS, Batch, CopyFormat, CopyHeader, CopyOptions, CopyReader, CopyWriter, OnError,
+    end_of_first_row, write_binary_rows,
 };
-use arrow_array::ArrayRef;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Decimal128Type, Int32Type};
+use arrow_array::{Array, ArrayRef};
 use firn_base::random::Random;
-use firn_base::{Result, SqlState, SqlType, TimeZoneSetting, Value};
+use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, Value};
+use std::io::Read;
 
 const TEXT: CopyFormat = CopyFormat::Text;
 const CSV: CopyFormat = CopyFormat::Csv;
@@ -19,19 +21,20 @@ fn columns() -> Vec<(String, SqlType)> {
 }
 
 fn reader(options: CopyOptions) -> CopyReader {
-    CopyReader::new("t", columns(), options, TimeZoneSetting::UTC).unwrap()
+    CopyReader::new("COPY t", columns(), options, TimeZoneSetting::UTC).unwrap()
 }
 
 /// All rows of a file that comes in pieces of `piece` bytes.
 fn read(options: &CopyOptions, file: &[u8], piece: usize) -> Result<Vec<(Option<i32>, Option<String>)>> {
     let mut reader = reader(options.clone());
+    reader.set_chunk_bytes(piece);
     for bytes in file.chunks(piece) {
         reader.push(bytes)?;
     }
     reader.finish()?;
     let mut rows = Vec::new();
     while let Some(batch) = reader.next_batch() {
-        rows.extend(rows_of(&batch));
+        rows.extend(rows_of(&batch.columns));
     }
     Ok(rows)
 }
@@ -92,6 +95,7 @@ fn csv_files_are_read_with_quotes_and_line_breaks_inside_them() {
     check(&forced, "1,\"\"\n", &[("1", "-")]);
     let header = CopyOptions { header: CopyHeader::Yes, ..options.clone() };
     check(&header, "x,y\n1,one\n", &[("1", "one")]);
+    check(&header, "x,y\n", &[]);
     let header = CopyOptions { header: CopyHeader::Match, ..options };
     check(&header, "a,\"b\"\n1,one\n", &[("1", "one")]);
 }
@@ -129,20 +133,243 @@ fn mistakes_name_line_column_and_data() {
         failure(&header, "a,c\n"),
         "22P04 column name mismatch in header line field 2: got \"c\", expected \"b\" | COPY t, line 1: \"a,c\""
     );
-    let error = reader(CopyOptions::new(TEXT)).push(b"1\t\xff\n").unwrap_err();
+    let error = read(&CopyOptions::new(TEXT), b"1\t\xff\n", 9).unwrap_err();
     assert_eq!(error.state(), SqlState::CHARACTER_NOT_IN_REPERTOIRE);
 }
 
 #[test]
-fn batches_have_a_bounded_size() {
+fn batches_are_whole_chunks() {
     let mut reader = reader(CopyOptions::new(CSV));
-    let file: String = (0..2 * BATCH_ROWS + 1).map(|row| format!("{row},x\n")).collect();
+    let rows = if cfg!(miri) { 10 } else { 200_000 };
+    let file: String = (0..rows).map(|row| format!("{row},x\n")).collect();
     for bytes in file.as_bytes().chunks(1000) {
         reader.push(bytes).unwrap();
     }
     reader.finish().unwrap();
-    let sizes: Vec<usize> = std::iter::from_fn(|| reader.next_batch()).map(|batch| batch[0].len()).collect();
-    assert_eq!(sizes, [BATCH_ROWS, BATCH_ROWS, 1]);
+    let batches: Vec<_> = std::iter::from_fn(|| reader.next_batch()).collect();
+    let together: Vec<_> = batches.iter().flat_map(|batch| rows_of(&batch.columns)).collect();
+    assert!(together.iter().eq(&(0..rows).map(|row| (Some(row), Some("x".to_owned()))).collect::<Vec<_>>()));
+    assert_eq!(batches.len(), 1 + file.len() / CHUNK_BYTES);
+}
+
+/// The records of a CSV file, or nothing if something is wrong with one: a byte at a time.
+fn plainly(file: &str, columns: usize) -> Option<Vec<Vec<Option<String>>>> {
+    let (mut rows, mut row) = (Vec::new(), Vec::new());
+    let (mut field, mut quotes, mut in_quotes) = (String::new(), 0, false);
+    let mut rest = file.strip_suffix('\n').unwrap_or(file).chars().chain(['\n']).peekable();
+    while let Some(next) = rest.next() {
+        match next {
+            '"' => {
+                quotes += 1;
+                if in_quotes && rest.next_if_eq(&'"').is_some() {
+                    field.push('"');
+                } else {
+                    in_quotes = !in_quotes;
+                }
+            }
+            ',' | '\n' if !in_quotes => {
+                row.push((quotes > 0 || !field.is_empty()).then(|| std::mem::take(&mut field)));
+                quotes = 0;
+                if next == '\n' {
+                    let row = std::mem::take(&mut row);
+                    if row.len() != columns {
+                        return None;
+                    }
+                    rows.push(row);
+                }
+            }
+            '\r' if !in_quotes => {
+                if rest.peek() != Some(&'\n') {
+                    return None;
+                }
+            }
+            _ => field.push(next),
+        }
+    }
+    (!in_quotes).then_some(rows)
+}
+
+#[test]
+fn random_files_are_read_as_a_plain_loop_reads_them() {
+    let mut random = Random::seeded(11);
+    let mut right = 0;
+    for round in 0..if cfg!(miri) { 30 } else { 30_000 } {
+        let width = 1 + round % 3;
+        let columns: Vec<_> = (0..width).map(|column| (format!("c{column}"), SqlType::Text)).collect();
+        // Mostly files that are right: only what is in quotes is anything.
+        let mut file = String::new();
+        let strange = round % 5 == 0;
+        let line_end = if round % 7 == 0 { "\r\n" } else { "\n" };
+        for _ in 0..random.uniform(1, 8) {
+            for column in 0..width {
+                let length = if random.uniform(0, 9) == 0 { 80 } else { 6 };
+                let letters = ['a', 'b', 'ü', ' ', '"', ',', '\n', '\r'];
+                let most = if strange { 5 } else { 3 };
+                let mut letter = |most| letters[random.uniform(0, most) as usize];
+                let plain: String = (0..letter(3) as usize % length).map(|_| letter(most)).collect();
+                match letter(7) {
+                    'a' | 'b' => {
+                        let inner: String = (0..letter(3) as usize % length).map(|_| letter(7)).collect();
+                        file.push_str(&format!("\"{}\"", inner.replace('"', "\"\"")));
+                        if letter(7) == 'a' {
+                            file.push_str(&plain);
+                        }
+                    }
+                    _ => file.push_str(&plain),
+                }
+                file.push_str(if column + 1 < width { "," } else { line_end });
+            }
+        }
+        let mut reader =
+            CopyReader::new("COPY t", columns, CopyOptions::new(CSV), TimeZoneSetting::UTC).unwrap();
+        reader.set_chunk_bytes(random.uniform(1, 200) as usize);
+        let outcome = reader.push(file.as_bytes()).and_then(|()| reader.finish());
+        let read = outcome.ok().map(|()| {
+            let batches = std::iter::from_fn(|| reader.next_batch());
+            let rows = batches.flat_map(|batch| {
+                let text = |row: usize, column: &ArrayRef| {
+                    let column = column.as_string_view();
+                    column.is_valid(row).then(|| column.value(row).to_owned())
+                };
+                (0..batch.rows)
+                    .map(move |row| batch.columns.iter().map(|column| text(row, column)).collect())
+                    .collect::<Vec<Vec<_>>>()
+            });
+            rows.collect::<Vec<_>>()
+        });
+        right += usize::from(read.is_some());
+        assert_eq!(read, plainly(&file, width), "{file:?}");
+    }
+    assert!(right > if cfg!(miri) { 5 } else { 15_000 }, "only {right} files were right");
+}
+
+#[test]
+fn rows_that_cannot_be_read_are_left_out_where_that_is_wanted() {
+    let mut random = Random::seeded(12);
+    for round in 0..if cfg!(miri) { 20 } else { 3_000 } {
+        let (mut file, mut line) = ("a,b\n".to_owned(), 2);
+        let (mut expected, mut wrong) = (Vec::new(), Vec::new());
+        let line_end = if round % 3 == 0 { "\r\n" } else { "\n" };
+        // How common what is wrong may be.
+        let most = [5, 9, 60, 5][round % 4];
+        for row in 0..random.uniform(0, 40) as i32 {
+            let (record, lines, problem) = match random.uniform(0, most) {
+                0 => (format!("{row},"), 1, None),
+                1 => (format!("{row},\"x\ny\""), 2, None),
+                2 => (format!("{row}"), 1, Some("missing data for column \"b\"")),
+                3 => (format!("{row},x,\"y\nz\""), 2, Some("extra data after last expected column")),
+                4 => (format!("\"x\n{row}\",y"), 2, Some("invalid input syntax for type integer")),
+                5 => (
+                    "99999999999,y".to_owned(),
+                    1,
+                    Some("value \"99999999999\" is out of range for type integer"),
+                ),
+                6 => (format!("{row},a\rb"), 1, Some("unquoted carriage return found in data")),
+                _ => (format!("{row},plain"), 1, None),
+            };
+            file += &record;
+            file += line_end;
+            line += lines;
+            match problem {
+                Some(problem) => wrong.push((format!("line {}", line - 1), problem)),
+                None => {
+                    let text = record.split_once(',').unwrap().1.trim_matches('"').to_owned();
+                    expected.push((Some(row), (!text.is_empty()).then_some(text)));
+                }
+            }
+        }
+        let options =
+            CopyOptions { on_error: OnError::Ignore, header: CopyHeader::Match, ..CopyOptions::new(CSV) };
+        let mut reader = reader(options);
+        reader.set_chunk_bytes(random.uniform(1, 400) as usize);
+        reader.push(file.as_bytes()).unwrap();
+        reader.finish().unwrap();
+        let batches: Vec<_> = std::iter::from_fn(|| reader.next_batch()).collect();
+        let rows: Vec<_> = batches.iter().flat_map(|batch| rows_of(&batch.columns)).collect();
+        assert_eq!(rows, expected, "{file:?}");
+        let rejected: Vec<_> = batches.iter().flat_map(|batch| &batch.rejected).collect();
+        assert_eq!(rejected.len(), wrong.len(), "{file:?}");
+        for (error, (line, problem)) in rejected.iter().zip(&wrong) {
+            let context = error.context().unwrap();
+            assert!(
+                context.split([',', ':']).any(|part| part.trim() == line),
+                "{context} is of {line}: {file:?}"
+            );
+            assert!(error.message().contains(problem), "{error:?} is {problem}: {file:?}");
+        }
+    }
+    let mut reader =
+        reader(CopyOptions { on_error: OnError::Ignore, header: CopyHeader::Match, ..CopyOptions::new(CSV) });
+    reader.push(b"a,c\n1,x\n").unwrap();
+    assert!(reader.finish().unwrap_err().message().starts_with("column name mismatch"));
+}
+
+#[test]
+fn files_without_rows_have_none_however_many_columns_there_are() {
+    for width in 1..6 {
+        let columns: Vec<_> = (0..width).map(|column| (format!("c{column}"), SqlType::Text)).collect();
+        let header = "c,".repeat(width).replace(",c,", ",") + "\n";
+        for (header, file) in
+            [(CopyHeader::Yes, header.as_str()), (CopyHeader::Yes, "\\.\n"), (CopyHeader::No, "")]
+        {
+            let options = CopyOptions { header, ..CopyOptions::new(CSV) };
+            let mut reader =
+                CopyReader::new("COPY t", columns.clone(), options, TimeZoneSetting::UTC).unwrap();
+            reader.push(file.as_bytes()).unwrap();
+            reader.finish().unwrap();
+            assert!(std::iter::from_fn(|| reader.next_batch()).all(|batch| batch.rows == 0), "{file:?}");
+        }
+    }
+}
+
+#[test]
+fn several_threads_read_what_one_reads() {
+    let file: String = (0..500).map(|row| format!("{row},\"text\n{row}\"\n")).collect();
+    let whole = read(&CopyOptions::new(CSV), file.as_bytes(), 1 << 20).unwrap();
+    let failed = |error: &std::io::Error| Error::new(SqlState::IO_ERROR, error.to_string());
+    let start = |chunk_bytes| {
+        let mut reader = reader(CopyOptions::new(CSV));
+        reader.set_chunk_bytes(chunk_bytes);
+        reader
+    };
+    for (threads, chunk_bytes) in [(1, 50), (2, 1), (3, 100), (8, 7), (4, 100_000)] {
+        let mut rows = Vec::new();
+        let mut take = |batch: Batch| {
+            rows.extend(rows_of(&batch.columns));
+            Ok(())
+        };
+        start(chunk_bytes).read_file(&mut file.as_bytes(), &failed, threads, &mut take).unwrap();
+        assert_eq!(rows, whole);
+
+        // The first mistake is told, when all before it has been taken.
+        let (mut rows, mistakes) = (0, file.replacen("\n250,", "\nx,", 1).replacen("\n300,", "\ny,", 1));
+        let mut count = |batch: Batch| {
+            rows += batch.rows;
+            Ok(())
+        };
+        let error =
+            start(chunk_bytes).read_file(&mut mistakes.as_bytes(), &failed, threads, &mut count).unwrap_err();
+        assert_eq!(error.context(), Some("COPY t, line 502, column a: \"x\""));
+        assert!(rows <= 250 && (chunk_bytes > 1 || rows == 250), "{rows} rows before the 250th");
+
+        // Whoever takes no more is heard, and so is a file that breaks off.
+        let mut refuse = |_| Err(Error::new(SqlState::DISK_FULL, "no more"));
+        let error =
+            start(chunk_bytes).read_file(&mut file.as_bytes(), &failed, threads, &mut refuse).unwrap_err();
+        assert_eq!(error.state(), SqlState::DISK_FULL);
+        let mut broken = file.as_bytes().take(3000).chain(Broken);
+        let error = start(chunk_bytes).read_file(&mut broken, &failed, threads, &mut |_| Ok(())).unwrap_err();
+        assert_eq!(error.message(), "the file is gone");
+    }
+}
+
+/// A file that cannot be read.
+struct Broken;
+
+impl Read for Broken {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        Err(std::io::Error::other("the file is gone"))
+    }
 }
 
 #[test]
@@ -153,10 +380,11 @@ fn columns_have_the_arrow_types_of_tables() {
         ("c".to_owned(), SqlType::Char(3)),
         ("u".to_owned(), SqlType::Uuid),
     ];
-    let mut reader = CopyReader::new("t", columns, CopyOptions::new(TEXT), TimeZoneSetting::UTC).unwrap();
+    let mut reader =
+        CopyReader::new("COPY t", columns, CopyOptions::new(TEXT), TimeZoneSetting::UTC).unwrap();
     reader.push(b"1.5\t1970-01-02\tx\ta0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11\n").unwrap();
     reader.finish().unwrap();
-    let batch = reader.next_batch().unwrap();
+    let batch = reader.next_batch().unwrap().columns;
     assert_eq!(batch[0].as_primitive::<Decimal128Type>().value(0), 150);
     assert_eq!(batch[1].as_primitive::<Date32Type>().value(0), 1);
     assert_eq!(batch[2].as_string_view().value(0), "x  ");
@@ -313,10 +541,10 @@ fn binary_files_hold_values_of_every_type() {
         cases.iter().map(|(ty, text)| firn_base::text::parse(text, *ty, &zone).unwrap()).collect();
     let nulls = vec![Value::Null; row.len()];
     let batches = |format, file: &[u8]| -> Vec<Vec<ArrayRef>> {
-        let mut reader = CopyReader::new("t", columns.clone(), CopyOptions::new(format), zone).unwrap();
+        let mut reader = CopyReader::new("COPY t", columns.clone(), CopyOptions::new(format), zone).unwrap();
         reader.push(file).unwrap();
         reader.finish().unwrap();
-        std::iter::from_fn(|| reader.next_batch()).collect()
+        std::iter::from_fn(|| reader.next_batch()).map(|batch| batch.columns).collect()
     };
     // Enough for several turns of the writer, with every other value missing somewhere.
     let mut random = Random::seeded(7);
@@ -371,6 +599,6 @@ fn binary_batches_have_a_bounded_size() {
         reader.push(b"\0\x02\xff\xff\xff\xff\xff\xff\xff\xff").unwrap();
     }
     reader.finish().unwrap();
-    let sizes: Vec<usize> = std::iter::from_fn(|| reader.next_batch()).map(|batch| batch[0].len()).collect();
+    let sizes: Vec<usize> = std::iter::from_fn(|| reader.next_batch()).map(|batch| batch.rows).collect();
     assert_eq!(sizes, [BATCH_ROWS, 1]);
 }

@@ -13,15 +13,12 @@ use arrow_array::RecordBatch;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState};
 use firn_sql::RunOptions;
-use firn_sql::copy::{CopyFormat, CopyFrom, CopyTo};
+use firn_sql::copy::{CopyFormat, CopyFrom, CopyTo, open_file};
 use firn_sql::statement::{Copy, CopyEndpoint, CopyOption, CopySubject};
 use firn_txn::{Isolation, Savepoint, Transaction};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-/// Bytes read from a file at once.
-const READ_BYTES: usize = 256 << 10;
 
 /// Where a lent transaction returns to.
 #[derive(Default)]
@@ -116,24 +113,28 @@ impl CopyIn {
         result.map_err(|error| self.failed(error))
     }
 
-    /// Ends the data.
-    pub fn finish(mut self) -> Result<CommandTag> {
+    /// Ends the data. Who wants the notices has [`Connection::finish_copy`] do it.
+    pub fn finish(self) -> Result<CommandTag> {
+        Ok(self.finish_with_notices()?.0)
+    }
+
+    fn finish_with_notices(mut self) -> Result<(CommandTag, Vec<Error>)> {
         let (Some(copy), Some(transaction)) = (self.copy.take(), &mut self.transaction) else {
             return Err(ended());
         };
         let options = &self.options;
         let commits = matches!(self.end, End::Commit { .. });
         let finish = || {
-            let rows = copy.finish(transaction, options)?;
+            let copied = copy.finish(transaction, options)?;
             if commits {
                 check_deferred(transaction, options)?;
             }
-            Ok(rows)
+            Ok(copied)
         };
         let result =
             catch_unwind(AssertUnwindSafe(finish)).unwrap_or_else(|panic| Err(internal_error(&*panic)));
-        let rows = match result {
-            Ok(rows) => rows,
+        let copied = match result {
+            Ok(copied) => copied,
             Err(error) => return Err(self.failed(error)),
         };
         let transaction = self.transaction.take().expect("it has just been used");
@@ -146,7 +147,7 @@ impl CopyIn {
             }
             End::Return { home, .. } => home.bring(transaction, false),
         }
-        Ok(CommandTag { verb: "COPY", rows: Some(rows) })
+        Ok((CommandTag { verb: "COPY", rows: Some(copied.rows) }, copied.notices))
     }
 
     fn failed(&mut self, error: Error) -> Error {
@@ -302,6 +303,13 @@ impl Connection {
         }
     }
 
+    /// Ends the data of a COPY that this connection has begun, and takes over its notices.
+    pub fn finish_copy(&mut self, copy: CopyIn) -> Result<CommandTag> {
+        let (tag, mut notices) = copy.finish_with_notices()?;
+        self.notices.append(&mut notices);
+        Ok(tag)
+    }
+
     fn copy_in(&mut self, copy: &Copy) -> Result<Outcome> {
         let options = self.options.clone();
         self.begin_statement();
@@ -357,25 +365,14 @@ impl Connection {
     }
 
     fn copy_from_file(&mut self, copy: &Copy, path: &str) -> Result<u64> {
-        self.in_transaction(|connection, transaction| {
-            let mut from = CopyFrom::new(transaction, &connection.facts, copy, connection.zone)?;
-            let mut file = File::open(path).map_err(|error| file_error(path, "for reading", &error))?;
-            let mut buffer = vec![0; READ_BYTES];
-            loop {
-                let length =
-                    file.read(&mut buffer).map_err(|error| file_error(path, "for reading", &error))?;
-                if length == 0 {
-                    return from.finish(transaction, &connection.options);
-                }
-                from.write(transaction, &connection.options, &buffer[..length])?;
-                if connection.options.cancel.is_cancelled() {
-                    return Err(Error::new(
-                        SqlState::QUERY_CANCELED,
-                        "canceling statement due to user request",
-                    ));
-                }
-            }
-        })
+        let mut copied = self.in_transaction(|connection, transaction| {
+            let from = CopyFrom::new(transaction, &connection.facts, copy, connection.zone)?;
+            let failed = |error: &std::io::Error| file_error(path, "for reading", error);
+            let mut file = open_file(path.as_ref()).map_err(|error| failed(&error))?;
+            from.read_file(transaction, &connection.options, &mut *file, &failed)
+        })?;
+        self.notices.append(&mut copied.notices);
+        Ok(copied.rows)
     }
 
     fn copy_to_file(&mut self, copy: &Copy, path: &str) -> Result<u64> {

@@ -81,6 +81,8 @@ mod anomaly_tests;
 #[cfg(test)]
 mod deferred_tests;
 #[cfg(test)]
+mod file_tests;
+#[cfg(test)]
 mod locking_tests;
 #[cfg(test)]
 mod source_tests;

@@ -18,24 +18,106 @@ use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, SqlState, SqlType, TimeZoneSetting, Value};
 use firn_exec::dml::{Change, DmlPlan, Insert, InsertSource, TargetSet};
 use firn_exec::{BatchStream, RunOptions};
+pub use firn_load::source::open as open_file;
 pub use firn_load::{CopyFormat, end_of_first_row};
-use firn_load::{CopyHeader, CopyOptions, CopyReader, CopyWriter, write_binary_rows};
+use firn_load::{CopyHeader, CopyOptions, CopyReader, CopyWriter, OnError, write_binary_rows};
 use firn_txn::Transaction;
 use firn_txn::catalog::TableDef;
+use std::io::Read;
+
+/// So many rows that were left out are told one by one.
+const MOST_NOTICES: usize = 1000;
 
 /// Bytes of a piece of COPY TO.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// COPY … FROM in progress. It holds no transaction: every step is given the one to work in.
 pub struct CopyFrom {
-    table: Arc<TableDef>,
-    columns: Vec<(ColumnId, String, SqlType)>,
     reader: CopyReader,
     format: CopyFormat,
+    store: Store,
+}
+
+/// Where rows go.
+struct Store {
+    table: Arc<TableDef>,
+    columns: Vec<(ColumnId, String, SqlType)>,
+    /// The columns as batches of files have them.
+    schema: SchemaRef,
     set: Arc<TargetSet>,
     filter: Option<ast::Expr>,
     facts: Arc<SessionFacts>,
+    /// How many have been stored.
     rows: u64,
+    rejects: Rejects,
+}
+
+/// What COPY … FROM came to.
+#[derive(Debug)]
+pub struct Copied {
+    /// How many rows were stored.
+    pub rows: u64,
+    /// What its user is told of those that were left out.
+    pub notices: Vec<Error>,
+}
+
+/// Rows that could not be read.
+#[derive(Default)]
+struct Rejects {
+    /// REJECT_LIMIT
+    limit: Option<u64>,
+    verbosity: Verbosity,
+    rows: u64,
+    notices: Vec<Error>,
+}
+
+/// LOG_VERBOSITY
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Verbosity {
+    /// Not a word.
+    Silent,
+    /// How many rows have been left out.
+    #[default]
+    Default,
+    /// Which, and why.
+    Verbose,
+}
+
+impl Rejects {
+    /// Counts rows that have been left out; an error if that makes too many.
+    fn add(&mut self, rejected: Vec<Error>) -> Result<()> {
+        for error in rejected {
+            self.rows += 1;
+            if self.limit.is_some_and(|limit| self.rows > limit) {
+                let limit = self.limit.unwrap_or_default();
+                let message = format!(
+                    "skipped more than REJECT_LIMIT ({limit}) rows, the last for: {}",
+                    error.message()
+                );
+                return Err(retold(&error, error.state(), message));
+            }
+            if self.verbosity == Verbosity::Verbose && self.notices.len() < MOST_NOTICES {
+                let message = format!("skipping row: {}", error.message());
+                self.notices.push(retold(&error, SqlState::SUCCESSFUL_COMPLETION, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the user is told in the end.
+    fn into_notices(mut self) -> Vec<Error> {
+        if self.rows > 0 && self.verbosity != Verbosity::Silent {
+            let were = if self.rows == 1 { "row was" } else { "rows were" };
+            let message = format!("{} {were} skipped because they could not be read", self.rows);
+            self.notices.push(Error::new(SqlState::SUCCESSFUL_COMPLETION, message));
+        }
+        self.notices
+    }
+}
+
+/// Other words at the same place.
+fn retold(error: &Error, state: SqlState, message: String) -> Error {
+    Error::new(state, message).with_context(error.context().unwrap_or_default())
 }
 
 impl CopyFrom {
@@ -59,27 +141,30 @@ impl CopyFrom {
         };
         let columns = columns(&table, names.as_deref())?;
         let options = options(&copy.options, &columns)?;
+        let rejects = rejects(&copy.options, &options)?;
         let tables = |id| transaction.table(id);
         let binder = Binder::new(transaction.catalog(), &tables, facts);
         let set = crate::dml::target_set(&binder, transaction.catalog(), &table)?;
         let format = options.format;
         let reader_columns = columns.iter().map(|(_, name, ty)| (name.clone(), *ty)).collect();
-        let reader = CopyReader::new(&table.name, reader_columns, options, zone)?;
-        Ok(CopyFrom {
+        let reader = CopyReader::new(&format!("COPY {}", table.name), reader_columns, options, zone)?;
+        let fields: Vec<_> = columns.iter().map(|(_, name, ty)| firn_exec::types::field(name, *ty)).collect();
+        let store = Store {
             table,
             columns,
-            reader,
-            format,
+            schema: Arc::new(Schema::new(fields)),
             set,
             filter: copy.filter.clone(),
             facts: facts.clone(),
             rows: 0,
-        })
+            rejects,
+        };
+        Ok(CopyFrom { reader, format, store })
     }
 
     /// How many columns the data has.
     pub fn columns(&self) -> usize {
-        self.columns.len()
+        self.store.columns.len()
     }
 
     /// How the data is written.
@@ -90,19 +175,52 @@ impl CopyFrom {
     /// Takes the next bytes, cut anywhere.
     pub fn write(&mut self, transaction: &mut Transaction, options: &RunOptions, data: &[u8]) -> Result<()> {
         self.reader.push(data)?;
-        self.store(transaction, options)
+        self.store_read(transaction, options)
     }
 
-    /// Ends the data; how many rows were stored.
-    pub fn finish(mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<u64> {
+    /// Ends the data.
+    pub fn finish(mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<Copied> {
         self.reader.finish()?;
-        self.store(transaction, options)?;
-        Ok(self.rows)
+        self.store_read(transaction, options)?;
+        Ok(self.store.copied())
+    }
+
+    fn store_read(&mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<()> {
+        while let Some(batch) = self.reader.next_batch() {
+            self.store.add(transaction, options, batch)?;
+        }
+        Ok(())
+    }
+
+    /// Takes all of a file, which several threads read. `failed` says what a failure to read is to the user.
+    pub fn read_file(
+        self,
+        transaction: &mut Transaction,
+        options: &RunOptions,
+        file: &mut (dyn Read + Send),
+        failed: &(dyn Fn(&std::io::Error) -> Error + Sync),
+    ) -> Result<Copied> {
+        let CopyFrom { reader, mut store, .. } = self;
+        reader
+            .read_file(file, failed, options.threads, &mut |batch| store.add(transaction, options, batch))?;
+        Ok(store.copied())
     }
 
     /// Stores the rows of an Arrow batch, whose columns are those of the COPY in their order. They are
     /// assigned as those of `INSERT … SELECT` would be: 42804 where that does not cast.
     pub fn write_batch(
+        &mut self,
+        transaction: &mut Transaction,
+        options: &RunOptions,
+        batch: &RecordBatch,
+    ) -> Result<()> {
+        self.store.assign(transaction, options, batch)
+    }
+}
+
+impl Store {
+    /// Stores the rows of an Arrow batch, as [`CopyFrom::write_batch`] says.
+    fn assign(
         &mut self,
         transaction: &mut Transaction,
         options: &RunOptions,
@@ -123,29 +241,45 @@ impl CopyFrom {
             let source = crate::bind::insert::assign(self.scan(batch)?, &columns, &binder)?;
             self.filtered(transaction, source)?
         };
-        self.insert(transaction, options, source)
+        self.insert(transaction, options, InsertSource::Query(Box::new(source)))
     }
 
-    fn store(&mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<()> {
-        while let Some(arrays) = self.reader.next_batch() {
-            let source = self.source(transaction, arrays)?;
-            self.insert(transaction, options, source)?;
+    fn copied(self) -> Copied {
+        Copied { rows: self.rows, notices: self.rejects.into_notices() }
+    }
+
+    /// Stores the rows of a file's batch which the filter lets through.
+    fn add(
+        &mut self,
+        transaction: &mut Transaction,
+        options: &RunOptions,
+        read: firn_load::Batch,
+    ) -> Result<()> {
+        self.rejects.add(read.rejected)?;
+        if read.rows == 0 {
+            return Ok(());
         }
-        Ok(())
+        let batch = RecordBatch::try_new(self.schema.clone(), read.columns)
+            .map_err(|error| firn_exec::error::from_datafusion(error.into()))?;
+        let source = match &self.filter {
+            None => InsertSource::Batch(batch),
+            Some(_) => InsertSource::Query(Box::new(self.filtered(transaction, self.scan(batch)?)?)),
+        };
+        self.insert(transaction, options, source)
     }
 
     fn insert(
         &mut self,
         transaction: &mut Transaction,
         options: &RunOptions,
-        source: LogicalPlan,
+        source: InsertSource,
     ) -> Result<()> {
         let plan = DmlPlan {
             picked: Vec::new(),
             set: self.set.clone(),
             change: Change::Insert(Insert {
                 columns: self.columns.iter().map(|(id, ..)| *id).collect(),
-                source: InsertSource::Query(Box::new(source)),
+                source,
                 on_conflict: None,
             }),
             returning: None,
@@ -153,15 +287,6 @@ impl CopyFrom {
         };
         self.rows += plan.execute(transaction, &[], options)?.count;
         Ok(())
-    }
-
-    /// A plan that yields the rows of a file's batch which the filter lets through.
-    fn source(&self, transaction: &Transaction, arrays: Vec<ArrayRef>) -> Result<LogicalPlan> {
-        let fields: Vec<_> =
-            self.columns.iter().map(|(_, name, ty)| firn_exec::types::field(name, *ty)).collect();
-        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
-            .map_err(|error| firn_exec::error::from_datafusion(error.into()))?;
-        self.filtered(transaction, self.scan(batch)?)
     }
 
     /// A plan that yields the rows of a batch.
@@ -472,6 +597,21 @@ fn options(given: &[(String, CopyOption)], columns: &[(ColumnId, String, SqlType
                 csv_only(name)?;
                 options.force_null = by_column()?;
             }
+            "on_error" => {
+                not_binary(name)?;
+                options.on_error = match text(name, option)?.to_lowercase().as_str() {
+                    "stop" => OnError::Stop,
+                    "ignore" => OnError::Ignore,
+                    other => {
+                        return Err(Error::new(
+                            SqlState::INVALID_PARAMETER_VALUE,
+                            format!("COPY ON_ERROR \"{other}\" not recognized"),
+                        ));
+                    }
+                };
+            }
+            // They are of what is told, not of what is read.
+            "reject_limit" | "log_verbosity" => {}
             "freeze" => {
                 if crate::settings::boolean(&text(name, option)?).is_none() {
                     return Err(syntax("freeze requires a Boolean value".into()));
@@ -488,6 +628,39 @@ fn options(given: &[(String, CopyOption)], columns: &[(ColumnId, String, SqlType
         }
     }
     Ok(options)
+}
+
+/// What the options say of rows that cannot be read.
+fn rejects(given: &[(String, CopyOption)], options: &CopyOptions) -> Result<Rejects> {
+    let mut rejects = Rejects::default();
+    let invalid = |message: String| Error::new(SqlState::INVALID_PARAMETER_VALUE, message);
+    for (name, option) in given {
+        let CopyOption::Text(text) = option else { continue };
+        match name.as_str() {
+            "reject_limit" => {
+                let limit = text.parse().ok().filter(|limit| *limit > 0);
+                rejects.limit =
+                    Some(limit.ok_or_else(|| {
+                        invalid(format!("REJECT_LIMIT ({text}) must be greater than zero"))
+                    })?);
+                if options.on_error != OnError::Ignore {
+                    return Err(invalid(
+                        "COPY REJECT_LIMIT requires ON_ERROR to be set to IGNORE".to_owned(),
+                    ));
+                }
+            }
+            "log_verbosity" => {
+                rejects.verbosity = match text.to_lowercase().as_str() {
+                    "silent" => Verbosity::Silent,
+                    "default" => Verbosity::Default,
+                    "verbose" => Verbosity::Verbose,
+                    other => return Err(invalid(format!("COPY LOG_VERBOSITY \"{other}\" not recognized"))),
+                };
+            }
+            _ => {}
+        }
+    }
+    Ok(rejects)
 }
 
 /// Appends the values of a batch, row-major.

@@ -14,6 +14,7 @@ pub mod activity;
 pub mod arrow;
 pub mod copy;
 pub mod ddl;
+pub mod files;
 pub mod services;
 pub mod settings;
 pub mod sources;

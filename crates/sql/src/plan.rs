@@ -5,6 +5,7 @@
 
 use crate::bind::{Binder, SessionFacts, columns_of};
 use crate::dml;
+use crate::files::FileVersion;
 use crate::parse::locks::asked;
 use crate::statement::{Parsed, Statement};
 use datafusion::arrow::datatypes::{DataType, Field};
@@ -66,6 +67,8 @@ pub struct Plan {
     pub catalog_version: u64,
     /// What else it is bound to.
     pub facts: Arc<SessionFacts>,
+    /// The files that it reads as tables.
+    files: Box<[FileVersion]>,
     body: Body,
 }
 
@@ -151,13 +154,21 @@ impl Plan {
             columns: columns.map(Arc::from),
             catalog_version: catalog.version,
             facts: facts.clone(),
+            files: binder.files().versions(),
             body,
         })
     }
 
     /// The plan of nothing.
     pub fn empty(facts: Arc<SessionFacts>) -> Plan {
-        Plan { parameters: Vec::new(), columns: None, catalog_version: 0, facts, body: Body::Other }
+        Plan {
+            parameters: Vec::new(),
+            columns: None,
+            catalog_version: 0,
+            facts,
+            files: Box::default(),
+            body: Body::Other,
+        }
     }
 
     /// Whether it still means what its text means.
@@ -165,6 +176,7 @@ impl Plan {
     pub fn is_current(&self, transaction: &Transaction, facts: &Arc<SessionFacts>) -> bool {
         self.catalog_version == transaction.catalog_version()
             && (Arc::ptr_eq(&self.facts, facts) || *self.facts == **facts)
+            && self.files.iter().all(FileVersion::is_current)
     }
 
     /// Whether it is a query that touches few rows, most likely, and nothing but rows of tables.

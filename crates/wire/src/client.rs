@@ -764,7 +764,7 @@ impl Client {
                 drop(copy); // Aborts the statement.
                 Err(error)
             }
-            None => copy.finish(),
+            None => self.session.finish_copy(*copy),
         };
         match (finished, protocol) {
             (Ok(tag), Protocol::Extended) => self.complete(&tag, &mut sink.output),

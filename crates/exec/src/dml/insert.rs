@@ -7,6 +7,7 @@ use crate::expression::{Row, RowExpression};
 use crate::scan::FirnTable;
 use crate::{query, types};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, new_null_array};
+use datafusion::arrow::datatypes::Fields;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::LogicalPlan;
@@ -33,6 +34,8 @@ pub enum InsertSource {
     Values(Vec<Vec<InsertValue>>),
     /// A query, analysed.
     Query(Box<LogicalPlan>),
+    /// Rows that are there.
+    Batch(RecordBatch),
 }
 
 /// A value of VALUES.
@@ -127,6 +130,7 @@ impl Insert {
             InsertSource::Query(plan) => {
                 plan.display_indent().to_string().lines().map(str::to_owned).collect()
             }
+            InsertSource::Batch(batch) => vec![format!("Batch ({} rows)", batch.num_rows())],
         }
     }
 
@@ -142,6 +146,10 @@ impl Insert {
                 Ok(())
             }
             InsertSource::Query(plan) => self.run_query(plan, run, &mut seen),
+            InsertSource::Batch(batch) => {
+                let bulk = self.takes_batches(batch.schema_ref().fields(), run);
+                self.insert_batch(run, batch, bulk, &mut seen)
+            }
         }
     }
 
@@ -224,7 +232,7 @@ impl Insert {
         let environment = run.writer.environment;
         let mut stream =
             query::run(plan, environment.parameters, run.writer.transaction, environment.options)?;
-        let bulk = self.takes_batches(plan, run);
+        let bulk = self.takes_batches(plan.schema().fields(), run);
         if !reads(plan, run.writer.set.root()) {
             while let Some(batch) = stream.next()? {
                 self.insert_batch(run, &batch, bulk, seen)?;
@@ -241,14 +249,14 @@ impl Insert {
         Ok(())
     }
 
-    /// Whether the query's batches can go in as columns: nothing looks at single rows, and their
+    /// Whether batches with these columns can go in as they are: nothing looks at single rows, and their
     /// types are the table's.
-    fn takes_batches(&self, plan: &LogicalPlan, run: &Run<'_>) -> bool {
+    fn takes_batches(&self, fields: &Fields, run: &Run<'_>) -> bool {
         let table = run.writer.set.root();
         table.takes_batches()
             && self.on_conflict.is_none()
             && run.returning.is_none()
-            && self.columns.iter().zip(plan.schema().fields()).all(|(column, field)| {
+            && self.columns.iter().zip(fields).all(|(column, field)| {
                 let ty = table.columns[column.index()].ty;
                 types::sql_type(field) == Some(ty) && *field.data_type() == firn_storage::arrow::data_type(ty)
             })

@@ -3,6 +3,7 @@
 use super::operators::Operators;
 use super::{Binder, names};
 use crate::bind::analysis;
+use crate::files::FilePlanner;
 use crate::functions;
 use crate::names::Relation;
 use crate::pg_catalog;
@@ -65,6 +66,7 @@ impl<'b> Context<'b> {
     pub fn new(binder: &'b Binder<'_>) -> Context<'b> {
         let state = planning_state();
         let operators = Operators::new(binder.parameters.clone(), binder.zone().unwrap_or_default());
+        let files = FilePlanner { files: binder.files.clone(), zone: binder.zone().unwrap_or_default() };
         let mut expression_planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(operators)];
         expression_planners.extend(state.expr_planners().iter().cloned());
         Context {
@@ -72,7 +74,7 @@ impl<'b> Context<'b> {
             state,
             expression_planners,
             type_planner: Arc::new(Types),
-            relation_planners: vec![Arc::new(Marked)],
+            relation_planners: vec![Arc::new(Marked), Arc::new(files)],
             found: RefCell::new(Vec::new()),
         }
     }
@@ -155,6 +157,7 @@ impl<'b> Context<'b> {
             parameters: Default::default(),
             views,
             changed: None,
+            files: self.binder.files.clone(),
         };
         let query = crate::parse::parse_query(text).map_err(to_datafusion)?;
         let plan = inner.query(&query).map_err(to_datafusion)?;

@@ -31,6 +31,7 @@ pub use firn_exec::types::columns_of;
 
 use self::context::Context;
 use self::parameters::Parameters;
+use crate::files::Files;
 use crate::names::Names;
 use crate::pg_catalog;
 use crate::sources::Sources;
@@ -89,6 +90,8 @@ pub struct Binder<'a> {
     views: Vec<firn_txn::catalog::Oid>,
     /// What [`context::CHANGED_ROWS`] stands for.
     changed: Option<Arc<ChangedRows>>,
+    /// Files that are read as tables.
+    files: Files,
 }
 
 /// How many rounds parameter types may take to settle; each fixes at least one.
@@ -105,7 +108,13 @@ impl<'a> Binder<'a> {
             parameters: Parameters::default(),
             views: Vec::new(),
             changed: None,
+            files: Files::default(),
         }
+    }
+
+    /// The files that are read as tables, as far as parts have been bound.
+    pub fn files(&self) -> &Files {
+        &self.files
     }
 
     /// With types of `$1`, `$2`, … that the client has declared; `None` is to be inferred.
@@ -185,6 +194,7 @@ impl<'a> Binder<'a> {
             parameters: self.parameters.clone(),
             views: self.views.clone(),
             changed: Some(changed),
+            files: self.files.clone(),
         };
         over.query(&query)
     }

@@ -1,0 +1,251 @@
+//! A file cut into chunks of whole records, which can be read independently of each other.
+//!
+//! Bytes come in pieces cut anywhere. Only where records end has to be known in their order, for which each byte is
+//! looked at once however small the pieces are; that takes a small part of the time that reading the fields does
+//! (seed 000 §3.3.3, "safe mode").
+
+use crate::fault::record_context;
+use crate::structure::{Dialect, Progress};
+use firn_base::{Error, SqlState};
+use std::io::{self, Read};
+
+/// What a chunk has at least if it is not the last, unless somebody wants it otherwise.
+pub(crate) const CHUNK_BYTES: usize = 512 << 10;
+
+/// A longer record is an error: somebody has forgotten a quote, and all the rest of the file would be one field.
+pub const MAX_RECORD_BYTES: usize = 256 << 20;
+
+/// Whole records.
+#[derive(Debug)]
+pub(crate) struct Chunk {
+    /// The last byte is a line feed.
+    pub bytes: Vec<u8>,
+    /// Lines of the file before it.
+    pub lines_before: u64,
+    /// Whether it begins the file.
+    pub is_first: bool,
+}
+
+/// Why there is no next chunk.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Uncut {
+    /// A record is longer than [`MAX_RECORD_BYTES`].
+    TooLong { line: u64, in_quotes: bool },
+    /// The file ends between quotes.
+    Unterminated { line: u64, record: Vec<u8> },
+}
+
+impl Uncut {
+    /// What the user is told.
+    pub fn into_error(self, file: &str) -> Error {
+        match self {
+            Uncut::TooLong { line, in_quotes } => {
+                let error = Error::new(
+                    SqlState::PROGRAM_LIMIT_EXCEEDED,
+                    format!("a record is longer than {} MiB", MAX_RECORD_BYTES >> 20),
+                )
+                .with_context(format!("{file}, line {line}"));
+                match in_quotes {
+                    true => error.with_hint("A quote that opens in this record may lack its like."),
+                    false => error,
+                }
+            }
+            Uncut::Unterminated { line, record } => {
+                Error::new(SqlState::BAD_COPY_FILE_FORMAT, "unterminated CSV quoted field")
+                    .with_context(record_context(file, line, &record))
+            }
+        }
+    }
+}
+
+/// Cuts a file.
+pub(crate) struct Cutter {
+    dialect: Dialect,
+    /// What a chunk has at least if it is not the last.
+    chunk_bytes: usize,
+    /// Bytes not cut off yet.
+    bytes: Vec<u8>,
+    progress: Progress,
+    /// Lines cut off.
+    lines: u64,
+    is_first: bool,
+}
+
+impl Cutter {
+    pub fn new(dialect: Dialect, chunk_bytes: usize) -> Cutter {
+        Cutter {
+            dialect,
+            chunk_bytes,
+            bytes: Vec::new(),
+            progress: Progress::default(),
+            lines: 0,
+            is_first: true,
+        }
+    }
+
+    /// Takes the next bytes of the file.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    /// Reads from a file what a chunk takes; whether it has ended.
+    pub fn read(&mut self, file: &mut dyn Read) -> io::Result<bool> {
+        let wanted = self.chunk_bytes.max(self.bytes.len() / 2);
+        // The bytes that follow the chunk's last record go with the next one.
+        self.bytes.reserve(wanted);
+        Ok(file.take(wanted as u64).read_to_end(&mut self.bytes)? < wanted)
+    }
+
+    /// The next chunk, if its bytes have come.
+    pub fn next(&mut self) -> Result<Option<Chunk>, Uncut> {
+        if self.bytes.len() < self.chunk_bytes {
+            return Ok(None);
+        }
+        self.progress.search(&self.bytes, self.dialect);
+        let whole = self.progress.whole;
+        if whole == 0 {
+            return match self.bytes.len() > MAX_RECORD_BYTES {
+                true => {
+                    Err(Uncut::TooLong { line: self.lines + 1, in_quotes: self.progress.context.in_quotes })
+                }
+                false => Ok(None),
+            };
+        }
+        Ok(Some(self.cut_whole()))
+    }
+
+    /// What is left when the file has ended, up to two chunks. Its last line may lack its end.
+    pub fn last(&mut self) -> Result<Option<Chunk>, Uncut> {
+        self.progress.search(&self.bytes, self.dialect);
+        if self.progress.whole > 0 {
+            return Ok(Some(self.cut_whole()));
+        }
+        let mut record = std::mem::take(&mut self.bytes);
+        if record.is_empty() {
+            return Ok(None);
+        }
+        let Progress { context, lines_behind, .. } = std::mem::take(&mut self.progress);
+        if context.in_quotes {
+            return Err(Uncut::Unterminated { line: self.lines + lines_behind + 1, record });
+        }
+        if context.is_escaped() {
+            // It stands for itself, rather than take away the meaning of the line feed.
+            record.push(b'\\');
+        }
+        record.push(b'\n');
+        Ok(Some(self.chunk(record, 1 + lines_behind)))
+    }
+
+    /// The whole records.
+    fn cut_whole(&mut self) -> Chunk {
+        let Progress { context, whole, lines, lines_behind, .. } = self.progress;
+        let mut rest = Vec::with_capacity(self.chunk_bytes + self.chunk_bytes / 8);
+        rest.extend_from_slice(&self.bytes[whole..]);
+        self.bytes.truncate(whole);
+        let bytes = std::mem::replace(&mut self.bytes, rest);
+        self.progress = Progress { context, searched: self.bytes.len(), whole: 0, lines: 0, lines_behind };
+        self.chunk(bytes, lines)
+    }
+
+    fn chunk(&mut self, bytes: Vec<u8>, lines: u64) -> Chunk {
+        let chunk = Chunk { bytes, lines_before: self.lines, is_first: self.is_first };
+        self.lines += lines;
+        self.is_first = false;
+        chunk
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::structure::Quoting;
+
+    const CSV: Dialect = Dialect { delimiter: b',', quoting: Quoting::Doubled(b'"') };
+    const TEXT: Dialect = Dialect { delimiter: b'\t', quoting: Quoting::Backslash };
+
+    /// All chunks of a file that comes in pieces.
+    fn chunks(file: &[u8], piece: usize) -> Vec<Chunk> {
+        let mut cutter = Cutter::new(CSV, CHUNK_BYTES);
+        let mut chunks = Vec::new();
+        for bytes in file.chunks(piece) {
+            cutter.push(bytes);
+            while let Some(chunk) = cutter.next().unwrap() {
+                chunks.push(chunk);
+            }
+        }
+        while let Some(chunk) = cutter.last().unwrap() {
+            chunks.push(chunk);
+        }
+        chunks
+    }
+
+    #[test]
+    fn chunks_are_whole_records_and_know_their_lines() {
+        let record = b"1,\"a\nb\",xxxxxxxxxxxxxxxx\n2,c,\n";
+        let mut file: Vec<u8> = record.iter().copied().cycle().take(record.len() * 60_000).collect();
+        file.extend_from_slice(b"3,,end");
+        for piece in [1_000, CHUNK_BYTES - 1, 3 * CHUNK_BYTES] {
+            let chunks = chunks(&file, piece);
+            assert!(chunks.len() > 1);
+            let mut together = Vec::new();
+            for chunk in &chunks {
+                let lines = together.iter().filter(|byte| **byte == b'\n').count() as u64;
+                assert_eq!((chunk.lines_before, chunk.is_first), (lines, together.is_empty()));
+                let in_quotes = chunk.bytes.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
+                assert!(chunk.bytes.ends_with(b"\n") && !in_quotes);
+                together.extend_from_slice(&chunk.bytes);
+            }
+            assert_eq!(together.strip_suffix(b"\n"), Some(&file[..]));
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_to_its_end() {
+        let file: Vec<u8> = b"some,words\n".iter().copied().cycle().take(5 * CHUNK_BYTES + 7).collect();
+        let mut cutter = Cutter::new(CSV, CHUNK_BYTES);
+        let mut source = &file[..];
+        let mut together = Vec::new();
+        while !cutter.read(&mut source).unwrap() {
+            while let Some(chunk) = cutter.next().unwrap() {
+                together.extend_from_slice(&chunk.bytes);
+            }
+        }
+        while let Some(chunk) = cutter.next().unwrap() {
+            together.extend_from_slice(&chunk.bytes);
+        }
+        while let Some(chunk) = cutter.last().unwrap() {
+            together.extend_from_slice(&chunk.bytes);
+        }
+        assert_eq!(together.strip_suffix(b"\n"), Some(&file[..]));
+    }
+
+    #[test]
+    fn what_cannot_be_cut_says_where_it_begins() {
+        let mut cutter = Cutter::new(CSV, CHUNK_BYTES);
+        cutter.push(b"1,a\n2,\"b\nc\n");
+        assert_eq!(cutter.last().unwrap().unwrap().bytes, b"1,a\n");
+        let unterminated = Uncut::Unterminated { line: 4, record: b"2,\"b\nc\n".to_vec() };
+        assert_eq!(cutter.last().unwrap_err(), unterminated);
+        if cfg!(miri) {
+            return;
+        }
+        let mut cutter = Cutter::new(CSV, CHUNK_BYTES);
+        cutter.push(b"1,a\n2,\"");
+        let mut outcome = Ok(None);
+        for _ in 0..=MAX_RECORD_BYTES / CHUNK_BYTES {
+            cutter.push(&vec![b'x'; CHUNK_BYTES]);
+            outcome = cutter.next();
+            if outcome.is_err() {
+                break;
+            }
+        }
+        assert_eq!(outcome.unwrap_err(), Uncut::TooLong { line: 2, in_quotes: true });
+    }
+
+    #[test]
+    fn a_backslash_at_the_very_end_stands_for_itself() {
+        let mut cutter = Cutter::new(TEXT, CHUNK_BYTES);
+        cutter.push(b"a\\");
+        assert_eq!(cutter.last().unwrap().unwrap().bytes, b"a\\\\\n");
+    }
+}

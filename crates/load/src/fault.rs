@@ -1,0 +1,54 @@
+//! What is wrong with a record: found by position, told by line.
+
+use firn_base::{Error, SqlState};
+use std::ops::Range;
+
+/// As many characters of wrong data as an error shows.
+const SHOWN_CHARACTERS: usize = 100;
+
+/// What is wrong with a record of a chunk.
+pub(crate) struct Fault {
+    /// Where the record lies, without its line feed.
+    pub record: Range<usize>,
+    /// The column whose field is wrong and what stands there; without one it is all of the record.
+    pub field: Option<(String, String)>,
+    pub error: Error,
+    /// Whether the record is the header, without which nothing can be read.
+    pub is_of_header: bool,
+}
+
+impl Fault {
+    /// Something wrong with a record as such.
+    #[cold]
+    pub fn of_record(record: Range<usize>, message: impl Into<String>) -> Fault {
+        Fault {
+            record,
+            field: None,
+            error: Error::new(SqlState::BAD_COPY_FILE_FORMAT, message),
+            is_of_header: false,
+        }
+    }
+
+    /// The error, which names the place.
+    #[cold]
+    pub fn into_error(self, file: &str, line: u64, chunk: &[u8]) -> Error {
+        let place = format!("{file}, line {line}");
+        self.error.with_context(match self.field {
+            Some((name, value)) => format!("{place}, column {name}: \"{}\"", shown(&value)),
+            None => record_context(file, line, &chunk[self.record]),
+        })
+    }
+}
+
+/// The place of an error about a whole record.
+pub(crate) fn record_context(file: &str, line: u64, record: &[u8]) -> String {
+    format!("{file}, line {line}: \"{}\"", shown(&String::from_utf8_lossy(record)))
+}
+
+/// As much of wrong data as is useful.
+fn shown(data: &str) -> String {
+    match data.char_indices().nth(SHOWN_CHARACTERS) {
+        Some((end, _)) => format!("{}...", &data[..end]),
+        None => data.to_owned(),
+    }
+}

@@ -1,0 +1,532 @@
+//! Chunks of records to columns.
+//!
+//! When the ends of all fields are known (see `structure`), a chunk is read column by column: one loop for each, of code
+//! for its type alone, and the chunk stays in the cache meanwhile. A field is tried the quick way first, which knows
+//! what files mostly hold; the long way takes quotes and escapes off and then reads as the rest of the engine does.
+//! Strings that need neither stay where they are: the column's views lead into the chunk.
+
+use crate::chunk::{CHUNK_BYTES, Chunk, Cutter};
+use crate::fault::Fault;
+use crate::field::{unescape, unquote};
+use crate::filling::{self, Filler, Filling, Source};
+use crate::options::{CopyFormat, CopyHeader, CopyOptions, OnError, forced};
+use crate::reader::Target;
+use crate::structure::{Dialect, Quoting, Structure};
+use arrow_array::ArrayRef;
+use arrow_buffer::Buffer;
+use firn_base::binary::utf8;
+use firn_base::{Error, Result, SqlState, TimeZoneSetting};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// What ends a file before its end.
+const END_MARKER: &[u8] = b"\\.";
+
+/// Reads chunks, several at a time if several threads like.
+pub(crate) struct RecordReader {
+    target: Target,
+    options: CopyOptions,
+    zone: TimeZoneSetting,
+    /// The columns to read.
+    wanted: Vec<usize>,
+    chunk_bytes: usize,
+}
+
+/// What reading takes for a while, and the next chunk may use again.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    structure: Structure,
+    field: Vec<u8>,
+}
+
+/// What a chunk of a file came to.
+#[derive(Debug)]
+pub struct Batch {
+    /// One array for each column, all of one length.
+    pub columns: Vec<ArrayRef>,
+    /// That length, also where no columns are read.
+    pub rows: usize,
+    /// What was wrong with rows that have been left out, in their order.
+    pub rejected: Vec<Error>,
+    /// Whether `\.` was read: whatever follows does not count.
+    pub(crate) ended: bool,
+}
+
+/// What an attempt to read a chunk came to: rows, or faults, by where they are.
+struct Attempt {
+    columns: Vec<ArrayRef>,
+    rows: usize,
+    ended: bool,
+    faults: Faults,
+}
+
+/// What is wrong with records, by where they begin.
+type Faults = BTreeMap<usize, Fault>;
+
+/// Which lines of a file a chunk has.
+struct Lines {
+    /// Lines of the file before it.
+    before: u64,
+    /// Where records have been left out, and how many lines they had.
+    left_out: Vec<(usize, u64)>,
+}
+
+impl Lines {
+    /// The line that a record is on which ends there; of several its last.
+    fn line_at(&self, chunk: &[u8], end: usize) -> u64 {
+        let left_out = self.left_out.iter().take_while(|(place, _)| *place <= end).map(|(_, lines)| lines);
+        self.before + left_out.sum::<u64>() + line_feeds(&chunk[..end]) + 1
+    }
+
+    /// The chunk without some records, which rise.
+    fn leave_out(&mut self, chunk: &[u8], records: &[Range<usize>]) -> Buffer {
+        let mut kept = Vec::with_capacity(chunk.len());
+        let mut before = std::mem::take(&mut self.left_out).into_iter().peekable();
+        let mut from = 0;
+        for record in records {
+            while let Some((place, lines)) = before.next_if(|(place, _)| *place <= record.start) {
+                self.left_out.push((kept.len() + place - from, lines));
+            }
+            kept.extend_from_slice(&chunk[from..record.start]);
+            // Up to the line feed, before which there may be a carriage return.
+            from = record.end + 1 + usize::from(chunk[record.end] == b'\r');
+            self.left_out.push((kept.len(), line_feeds(&chunk[record.start..from])));
+        }
+        self.left_out.extend(before.map(|(place, lines)| (kept.len() + place - from, lines)));
+        kept.extend_from_slice(&chunk[from..]);
+        Buffer::from_vec(kept)
+    }
+}
+
+fn line_feeds(bytes: &[u8]) -> u64 {
+    memchr::memchr_iter(b'\n', bytes).count() as u64
+}
+
+impl RecordReader {
+    /// A reader of rows for columns of a table. Moments that name no zone are in `zone`.
+    pub fn new(target: Target, options: CopyOptions, zone: TimeZoneSetting) -> RecordReader {
+        let wanted = (0..target.columns.len()).collect();
+        RecordReader { target, options, zone, wanted, chunk_bytes: CHUNK_BYTES }
+    }
+
+    /// Reads these columns only.
+    pub fn project(&mut self, columns: Vec<usize>) {
+        assert!(columns.iter().all(|column| *column < self.width()), "there is no such column");
+        self.wanted = columns;
+    }
+
+    /// Has files cut into chunks of so many bytes.
+    pub fn set_chunk_bytes(&mut self, bytes: usize) {
+        self.chunk_bytes = bytes;
+    }
+
+    /// Who cuts files for it.
+    pub fn cutter(&self) -> Cutter {
+        Cutter::new(self.dialect(), self.chunk_bytes)
+    }
+
+    /// How the files are written.
+    fn dialect(&self) -> Dialect {
+        let CopyOptions { delimiter, quote, escape, .. } = self.options;
+        let quoting = match self.is_csv() {
+            true if quote == escape => Quoting::Doubled(quote),
+            true => Quoting::Escaped { quote, escape },
+            false => Quoting::Backslash,
+        };
+        Dialect { delimiter, quoting }
+    }
+
+    /// What is read, as errors name it.
+    pub fn place(&self) -> &str {
+        &self.target.place
+    }
+
+    fn is_csv(&self) -> bool {
+        self.options.format == CopyFormat::Csv
+    }
+
+    fn width(&self) -> usize {
+        self.target.columns.len()
+    }
+
+    /// Reads a chunk. Of several mistakes the first row's is told, or all are, and the rows left out.
+    pub fn read(&self, chunk: Chunk, scratch: &mut Scratch) -> Result<Batch> {
+        let mut bytes = Buffer::from_vec(chunk.bytes);
+        let mut lines = Lines { before: chunk.lines_before, left_out: Vec::new() };
+        let mut rejected = Vec::new();
+        loop {
+            let Attempt { columns, rows, ended, mut faults } = self.attempt(&bytes, chunk.is_first, scratch);
+            if faults.is_empty() {
+                rejected.sort_by_key(|(line, _)| *line);
+                let rejected = rejected.into_iter().map(|(_, error)| error).collect();
+                return Ok(Batch { columns, rows, ended, rejected });
+            }
+            let told = |fault: Fault| {
+                let line = lines.line_at(&bytes, fault.record.end);
+                (line, fault.into_error(self.place(), line, &bytes))
+            };
+            if self.options.on_error == OnError::Stop || faults.values().any(|fault| fault.is_of_header) {
+                let (_, first) = faults.pop_first().expect("there is one");
+                return Err(told(first).1);
+            }
+            // Without their records, all others are as they were.
+            let records: Vec<Range<usize>> = faults.values().map(|fault| fault.record.clone()).collect();
+            rejected.extend(faults.into_values().map(told));
+            bytes = lines.leave_out(&bytes, &records);
+        }
+    }
+
+    /// Reads a chunk as far as it can be read.
+    fn attempt(&self, bytes: &Buffer, is_first: bool, scratch: &mut Scratch) -> Attempt {
+        let Scratch { structure, field } = scratch;
+        structure.find(bytes, self.dialect());
+        let mut outline = Outline::of(self, bytes, structure, is_first);
+        let faults = std::mem::take(&mut outline.faults);
+        let mut columns = Columns {
+            reader: self,
+            bytes,
+            outline: &outline,
+            has_quoting: structure.has_quoting,
+            has_inner_quoting: structure.has_inner_quoting,
+            rows: outline.rows,
+            faults,
+            scratch: field,
+        };
+        let arrays = columns.read(structure.is_ascii);
+        Attempt { columns: arrays, rows: outline.rows, ended: outline.ended, faults: columns.faults }
+    }
+
+    /// Takes quotes or escapes off a field: what is left, and whether there were quotes.
+    fn unwrapped<'f>(&self, raw: &'f [u8], scratch: &'f mut Vec<u8>) -> Result<(&'f str, bool)> {
+        let special = if self.is_csv() { self.options.quote } else { b'\\' };
+        if !raw.contains(&special) {
+            return Ok((utf8(raw)?, false));
+        }
+        match self.is_csv() {
+            true => unquote(raw, &self.options, scratch),
+            false => unescape(raw, scratch),
+        }
+        Ok((utf8(scratch)?, self.is_csv()))
+    }
+}
+
+/// Which records of a chunk become rows.
+struct Outline<'c> {
+    /// Where their fields end: as many for each as there are columns, behind the end of what stands before the first.
+    ends: &'c [u32],
+    rows: usize,
+    /// Whether some records end in carriage returns.
+    has_returns: bool,
+    /// Whether what ends the file follows them.
+    ended: bool,
+    /// What is wrong with the record that follows them; if rows may be left out, with any.
+    faults: Faults,
+}
+
+impl<'c> Outline<'c> {
+    fn of(reader: &RecordReader, bytes: &[u8], structure: &'c Structure, is_first: bool) -> Outline<'c> {
+        let mut outline = Outline {
+            ends: structure.ends(),
+            rows: 0,
+            has_returns: structure.carriage_returns > 0,
+            ended: false,
+            faults: Faults::new(),
+        };
+        let mut lines = structure.lines;
+        let mut returns = 0;
+        if is_first && reader.options.header != CopyHeader::No {
+            let (header, fields) = outline.first_record(reader, bytes, outline.ends);
+            outline.ended = &bytes[header.clone()] == END_MARKER;
+            if !outline.ended
+                && reader.options.header == CopyHeader::Match
+                && let Err(error) = reader.check_header(&bytes[header.clone()])
+            {
+                let record = header.clone();
+                let fault = Fault { record, field: None, error, is_of_header: true };
+                outline.faults.insert(header.start, fault);
+            }
+            returns = usize::from(header.end < outline.ends[fields] as usize);
+            outline.ends = &outline.ends[fields..];
+            lines -= 1;
+        }
+        if outline.ended || !outline.faults.is_empty() {
+            return outline;
+        }
+        let is_text = !structure.has_nul && (structure.is_ascii || std::str::from_utf8(bytes).is_ok());
+        let returns = structure.carriage_returns - returns;
+        match is_text && outline.is_regular(reader, bytes, lines, returns) {
+            true => outline.rows = lines,
+            false => outline.go_through(reader, bytes),
+        }
+        outline
+    }
+
+    /// Whether every record is as it should be, and no more than that, as far as can be told without looking at all.
+    fn is_regular(&self, reader: &RecordReader, bytes: &[u8], lines: usize, returns: usize) -> bool {
+        let width = reader.width();
+        if width == 0 || self.ends.len() != 1 + lines * width {
+            return false;
+        }
+        if lines == 0 {
+            return true;
+        }
+        // As there are no more line feeds than records, all other ends are delimiters.
+        let mut last = self.ends[width..].iter().step_by(width);
+        if !last.clone().all(|end| bytes[*end as usize] == b'\n') {
+            return false;
+        }
+        if returns > 0 {
+            let mut ends_in_return = 0;
+            for (end, before) in last.by_ref().zip(self.ends[width - 1..].iter().step_by(width)) {
+                let field = before.wrapping_add(1) as usize..*end as usize;
+                ends_in_return += usize::from(reader.without_return(bytes, field.clone()).end < field.end);
+            }
+            if ends_in_return != returns {
+                return false;
+            }
+        }
+        // What ends the file is a single field.
+        let mut starts = self.ends[..lines * width].iter().map(|end| end.wrapping_add(1) as usize);
+        width > 1 || !starts.any(|start| bytes[start..].starts_with(END_MARKER))
+    }
+
+    /// Looks at each record, up to the first that is not as it should be, or beyond if rows may be left out: but then none
+    /// are read yet.
+    #[cold]
+    fn go_through(&mut self, reader: &RecordReader, bytes: &[u8]) {
+        let mut rest = self.ends;
+        while rest.len() > 1 {
+            let (record, fields) = self.first_record(reader, bytes, rest);
+            if &bytes[record.clone()] == END_MARKER {
+                self.ended = true;
+                return;
+            }
+            rest = &rest[fields..];
+            match reader.fault_of(bytes, record, fields) {
+                None if self.faults.is_empty() => self.rows += 1,
+                None => {}
+                Some(fault) => {
+                    self.faults.insert(fault.record.start, fault);
+                    if reader.options.on_error == OnError::Stop {
+                        return;
+                    }
+                }
+            }
+        }
+        if !self.faults.is_empty() {
+            self.rows = 0;
+        }
+    }
+
+    /// The first of the records that have these ends, without what ends its line; and how many fields it has.
+    fn first_record(&self, reader: &RecordReader, bytes: &[u8], ends: &[u32]) -> (Range<usize>, usize) {
+        let is_line_feed = |end: &u32| bytes[*end as usize] == b'\n';
+        let fields = 1 + ends[1..].iter().position(is_line_feed).expect("chunks end in line feeds");
+        let record = ends[0].wrapping_add(1) as usize..ends[fields] as usize;
+        match self.has_returns {
+            true => (reader.without_return(bytes, record), fields),
+            false => (record, fields),
+        }
+    }
+}
+
+impl RecordReader {
+    /// What is left of a record, or of its last field, without a carriage return at its end.
+    fn without_return(&self, bytes: &[u8], field: Range<usize>) -> Range<usize> {
+        let text = &bytes[field.clone()];
+        let Some(before) = text.strip_suffix(b"\r") else { return field };
+        let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\').count();
+        match !self.is_csv() && backslashes % 2 == 1 {
+            // It stands for itself.
+            true => field,
+            false => field.start..field.end - 1,
+        }
+    }
+
+    /// What is wrong with a record of so many fields as such, if anything is.
+    fn fault_of(&self, bytes: &[u8], record: Range<usize>, fields: usize) -> Option<Fault> {
+        let text = &bytes[record.clone()];
+        if let Err(error) = utf8(text) {
+            return Some(Fault { record, field: None, error, is_of_header: false });
+        }
+        let mut structure = Structure::default();
+        structure.find(text, self.dialect());
+        if structure.carriage_returns > 0 {
+            let (message, hint) = match self.is_csv() {
+                true => (
+                    "unquoted carriage return found in data",
+                    "Use quoted CSV field to represent carriage return.",
+                ),
+                false => {
+                    ("literal carriage return found in data", "Use \"\\r\" to represent carriage return.")
+                }
+            };
+            let mut fault = Fault::of_record(record, message);
+            fault.error = fault.error.with_hint(hint);
+            return Some(fault);
+        }
+        match self.target.columns.get(fields) {
+            Some((name, _)) => Some(Fault::of_record(record, format!("missing data for column \"{name}\""))),
+            None if fields > self.width() => {
+                Some(Fault::of_record(record, "extra data after last expected column"))
+            }
+            None => None,
+        }
+    }
+
+    /// HEADER MATCH: the names must be those of the columns, in order.
+    fn check_header(&self, record: &[u8]) -> Result<()> {
+        utf8(record)?;
+        let mut structure = Structure::default();
+        structure.find(record, self.dialect());
+        let ends = [structure.ends(), &[record.len() as u32]].concat();
+        let names = ends.windows(2).map(|ends| {
+            let raw = &record[ends[0].wrapping_add(1) as usize..ends[1] as usize];
+            Ok(self.unwrapped(raw, &mut Vec::new())?.0.to_owned())
+        });
+        let names: Vec<String> = names.collect::<Result<_>>()?;
+        let mismatch = |message| Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
+        if names.len() != self.width() {
+            return mismatch(format!(
+                "wrong number of fields in header line: got {}, expected {}",
+                names.len(),
+                self.width()
+            ));
+        }
+        for (position, (found, (expected, _))) in names.iter().zip(&self.target.columns).enumerate() {
+            if found != expected {
+                return mismatch(format!(
+                    "column name mismatch in header line field {}: got \"{found}\", expected \"{expected}\"",
+                    position + 1
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The columns of a chunk, as they are read one after another.
+struct Columns<'c> {
+    reader: &'c RecordReader,
+    bytes: &'c Buffer,
+    outline: &'c Outline<'c>,
+    /// Whether there are quotes, or in the text format backslashes.
+    has_quoting: bool,
+    /// Whether some are elsewhere than around a whole field.
+    has_inner_quoting: bool,
+    /// How many rows are read: up to the first that has something wrong in it.
+    rows: usize,
+    /// What is wrong with the row that follows; if rows may be left out, with any.
+    faults: Faults,
+    scratch: &'c mut Vec<u8>,
+}
+
+impl Columns<'_> {
+    fn read(&mut self, is_ascii: bool) -> Vec<ArrayRef> {
+        let source = Source { chunk: self.bytes, is_ascii, rows: self.outline.rows, zone: self.reader.zone };
+        let reader = self.reader;
+        let read = |&column: &usize| {
+            let (_, ty) = reader.target.columns[column];
+            filling::column(ty, source, &mut Fields { column, columns: self })
+        };
+        reader.wanted.iter().map(read).collect()
+    }
+
+    /// Reads the field of a row the long way.
+    #[cold]
+    fn read_long(&mut self, column: usize, row: usize, raw: Range<usize>, into: &mut impl Filling) {
+        let reader = self.reader;
+        let raw = &self.bytes[raw];
+        let outcome = reader.unwrapped(raw, self.scratch).map_err(|error| (error, None));
+        let outcome = outcome.and_then(|(value, quoted)| {
+            match quoted && forced(&reader.options.force_null, column) && value == reader.options.null {
+                true => into.null(),
+                false => into.long(value).map_err(|error| (error, Some(value.to_owned())))?,
+            }
+            Ok(())
+        });
+        if let Err((error, value)) = outcome {
+            let value = value.unwrap_or_else(|| String::from_utf8_lossy(self.scratch).into_owned());
+            let width = reader.width();
+            let ends = &self.outline.ends[row * width..=(row + 1) * width];
+            let mut record = ends[0].wrapping_add(1) as usize..ends[width] as usize;
+            if self.outline.has_returns {
+                record = reader.without_return(self.bytes, record);
+            }
+            let field = Some((reader.target.columns[column].0.clone(), value));
+            let fault = Fault { record, field, error, is_of_header: false };
+            match reader.options.on_error {
+                OnError::Stop => {
+                    self.rows = row;
+                    self.faults = Faults::from([(fault.record.start, fault)]);
+                }
+                OnError::Ignore => {
+                    into.null();
+                    // Of several in a row the first counts.
+                    self.faults.entry(fault.record.start).or_insert(fault);
+                }
+            }
+        }
+    }
+}
+
+/// The fields of one column.
+struct Fields<'f, 'c> {
+    column: usize,
+    columns: &'f mut Columns<'c>,
+}
+
+fn takes_anything<F: Filling>(_: &F) -> bool {
+    F::TAKES_ANYTHING
+}
+
+impl Filler for Fields<'_, '_> {
+    fn fill(&mut self, into: &mut impl Filling) {
+        let Fields { column, ref mut columns } = *self;
+        let (reader, outline, bytes) = (columns.reader, columns.outline, columns.bytes.as_slice());
+        if columns.rows == 0 {
+            return;
+        }
+        let options = &reader.options;
+        let null =
+            (!reader.is_csv() || !forced(&options.force_not_null, column)).then_some(options.null.as_bytes());
+        let has_returns = outline.has_returns && column + 1 == reader.width();
+        let quote = reader.is_csv().then_some(options.quote);
+        // What takes the long way, if it is in a field: quotes are taken off here only from around it.
+        let special = if reader.is_csv() { options.quote } else { b'\\' };
+        let escape = (reader.is_csv() && options.escape != options.quote).then_some(options.escape);
+        let stands_for_itself = |text: &[u8]| {
+            memchr::memchr(special, text).is_none() && escape.is_none_or(|escape| !text.contains(&escape))
+        };
+        let force_null = columns.has_quoting && forced(&options.force_null, column);
+        let looks_inside = (columns.has_inner_quoting || force_null) && takes_anything(into);
+        let fields = outline.ends[column..].windows(2).step_by(reader.width()).take(columns.rows);
+        for (row, ends) in fields.enumerate() {
+            let mut field = ends[0].wrapping_add(1) as usize..ends[1] as usize;
+            if has_returns {
+                field = reader.without_return(bytes, field);
+            }
+            if null.is_some_and(|null| bytes[field.clone()] == *null) {
+                into.null();
+                continue;
+            }
+            let mut plain = field.clone();
+            if columns.has_quoting
+                && !force_null
+                && let [first, .., last] = &bytes[field.clone()]
+                && quote == Some(*first)
+                && quote == Some(*last)
+                && field.len() > 1
+            {
+                plain = field.start + 1..field.end - 1;
+            }
+            let is_plain = !looks_inside || stands_for_itself(&bytes[plain.clone()]);
+            if !is_plain || !into.quick(bytes, plain) {
+                columns.read_long(column, row, field, into);
+                if row == columns.rows {
+                    return;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! What a CSV file looks like, told from its beginning: delimiter, header, and the names and types of its columns.
+//!
+//! Each delimiter that files have is tried; the one by which most records have as many fields as their neighbours wins,
+//! of those the one that makes more of them. A column has the first type that all its fields in the sample can be read
+//! as; the first record is a header if it does not fit the types of the others, or, where all is text, if it looks like
+//! names.
+
+use crate::field::unquote;
+use crate::options::{CopyFormat, CopyHeader, CopyOptions};
+use crate::structure::{Dialect, Quoting, Structure};
+use firn_base::{SqlType, TimeZoneSetting, datetime, text};
+use std::collections::BTreeMap;
+
+/// As much of a file as is looked at.
+pub const SAMPLE_BYTES: usize = 1 << 20;
+
+/// As many records are looked at closely.
+const MOST_RECORDS: usize = 10_000;
+
+/// As long are names in PostgreSQL.
+const MOST_NAME_BYTES: usize = 63;
+
+/// Delimiters, the likelier ones first.
+const DELIMITERS: [u8; 4] = [b',', b'\t', b';', b'|'];
+
+/// What whoever asks knows already.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Known {
+    /// What separates fields.
+    pub delimiter: Option<u8>,
+    /// What they stand in that hold delimiters.
+    pub quote: Option<u8>,
+    /// What precedes a quote in them; the quote itself if only that is known.
+    pub escape: Option<u8>,
+    /// What stands for NULL; nothing at all, if not known.
+    pub null: Option<String>,
+    /// Whether the first record names the columns.
+    pub header: Option<bool>,
+}
+
+/// What a file looks like.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sniffed {
+    /// How to read it.
+    pub options: CopyOptions,
+    /// Its columns.
+    pub columns: Vec<(String, SqlType)>,
+}
+
+/// Looks at the beginning of a file, up to [`SAMPLE_BYTES`] of it or all there is. No columns are found in an empty file.
+pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
+    let quote = known.quote.unwrap_or(b'"');
+    let escape = known.escape.unwrap_or(quote);
+    let quoting = if quote == escape { Quoting::Doubled(quote) } else { Quoting::Escaped { quote, escape } };
+    let mut sample = sample.to_vec();
+    if sample.len() < SAMPLE_BYTES && !sample.is_empty() {
+        sample.push(b'\n');
+    }
+    let candidates = known.delimiter.map_or(DELIMITERS.to_vec(), |delimiter| vec![delimiter]);
+    let layouts = candidates.into_iter().map(|delimiter| Layout::of(&sample, Dialect { delimiter, quoting }));
+    // The first of equals.
+    let layout = layouts.reduce(|best, next| if next.score() > best.score() { next } else { best });
+    let layout = layout.expect("there are candidates");
+    let mut options = CopyOptions {
+        delimiter: layout.delimiter,
+        quote,
+        escape,
+        null: known.null.clone().unwrap_or_default(),
+        ..CopyOptions::new(CopyFormat::Csv)
+    };
+    let records = layout.read(&sample, &options);
+    let (has_header, types) = match known.header {
+        Some(given) => (given, types_of(records.get(usize::from(given)..).unwrap_or_default(), layout.width)),
+        None => detect_header(&records, layout.width),
+    };
+    options.header = if has_header { CopyHeader::Yes } else { CopyHeader::No };
+    let names = names_of(records.first().filter(|_| has_header), layout.width);
+    Sniffed { options, columns: names.into_iter().zip(types).collect() }
+}
+
+/// How a sample falls apart by a delimiter.
+struct Layout {
+    delimiter: u8,
+    structure: Structure,
+    /// How many fields most records have.
+    width: usize,
+    /// How many records have as many, of how many.
+    alike: usize,
+    records: usize,
+}
+
+impl Layout {
+    fn of(sample: &[u8], dialect: Dialect) -> Layout {
+        let mut structure = Structure::default();
+        structure.find(sample, dialect);
+        let mut widths = BTreeMap::new();
+        let mut width = 0;
+        for end in &structure.ends()[1..] {
+            width += 1;
+            if sample[*end as usize] == b'\n' {
+                *widths.entry(std::mem::take(&mut width)).or_insert(0) += 1;
+            }
+        }
+        let records = widths.values().sum();
+        let (width, alike) = widths.into_iter().max_by_key(|(_, records)| *records).unwrap_or((0, 0));
+        Layout { delimiter: dialect.delimiter, structure, width, alike, records }
+    }
+
+    /// The better the higher.
+    fn score(&self) -> (bool, usize, usize) {
+        (self.width > 1, self.alike * 1000 / self.records.max(1), self.width)
+    }
+
+    /// The first records that have as many fields as most.
+    fn read(&self, sample: &[u8], options: &CopyOptions) -> Vec<Vec<Field>> {
+        let mut records = Vec::new();
+        let mut record = Vec::new();
+        let mut scratch = Vec::new();
+        for ends in self.structure.ends().windows(2) {
+            let raw = &sample[ends[0].wrapping_add(1) as usize..ends[1] as usize];
+            let is_last = sample[ends[1] as usize] == b'\n';
+            let raw = if is_last { raw.strip_suffix(b"\r").unwrap_or(raw) } else { raw };
+            let is_null = *raw == *options.null.as_bytes();
+            unquote(raw, options, &mut scratch);
+            record.push((!is_null).then(|| String::from_utf8_lossy(&scratch).into_owned()));
+            if is_last {
+                let record = std::mem::take(&mut record);
+                if record.len() == self.width {
+                    records.push(record);
+                }
+                if records.len() == MOST_RECORDS {
+                    break;
+                }
+            }
+        }
+        records
+    }
+}
+
+/// A field, unless it is NULL.
+type Field = Option<String>;
+
+/// Types that are told from fields, the narrower ones first. What is none of them is text.
+const TYPES: [SqlType; 7] = [
+    SqlType::Boolean,
+    SqlType::BigInt,
+    SqlType::Double,
+    SqlType::Date,
+    SqlType::Time,
+    SqlType::Timestamp,
+    SqlType::TimestampTz,
+];
+
+/// Whether a field looks like a value of one of [`TYPES`].
+fn looks_like(field: &str, ty: SqlType) -> bool {
+    let unsigned = field.strip_prefix(['-', '+']).unwrap_or(field);
+    // Numbers that begin with zeros are not counted with: they are codes.
+    let is_number = unsigned.bytes().any(|byte| byte.is_ascii_digit())
+        && unsigned.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'))
+        && !(unsigned.starts_with('0') && unsigned.as_bytes().get(1).is_some_and(u8::is_ascii_digit));
+    let is_date =
+        |text: &str| text.len() == 10 && text.as_bytes()[4] == b'-' && datetime::parse_date(text).is_ok();
+    let is_moment = || {
+        let (date, time) = field.split_at_checked(10)?;
+        let time = time.strip_prefix([' ', 'T'])?;
+        (is_date(date) && time.as_bytes().get(2) == Some(&b':')).then_some(time)
+    };
+    let names_zone = |time: &str| time.contains(['+', '-', 'Z', 'z']);
+    match ty {
+        SqlType::Boolean => field.eq_ignore_ascii_case("true") || field.eq_ignore_ascii_case("false"),
+        SqlType::BigInt => is_number && text::parse_integer::<i64>(field, ty).is_ok(),
+        // As many digits as an integer has that is too long are not to be lost.
+        SqlType::Double => {
+            is_number
+                && text::parse_double(field).is_ok()
+                && (field.len() < 19 || field.contains(['.', 'e', 'E']))
+        }
+        SqlType::Date => is_date(field),
+        SqlType::Time => {
+            field.len() >= 8
+                && field.as_bytes()[2] == b':'
+                && field.as_bytes()[5] == b':'
+                && datetime::parse_time(field).is_ok()
+                && !names_zone(field)
+        }
+        SqlType::Timestamp => {
+            is_moment().is_some_and(|time| !names_zone(time)) && datetime::parse_timestamp(field).is_ok()
+        }
+        SqlType::TimestampTz => {
+            is_moment().is_some() && datetime::parse_timestamptz(field, &TimeZoneSetting::UTC).is_ok()
+        }
+        _ => unreachable!("{ty} is not told from fields"),
+    }
+}
+
+/// The first type for each column that all its fields look like.
+fn types_of(records: &[Vec<Field>], width: usize) -> Vec<SqlType> {
+    let fields = |column: usize| records.iter().filter_map(move |record| record[column].as_deref());
+    let ty = |column: usize| {
+        let fits = |ty: &&SqlType| fields(column).all(|field| looks_like(field, **ty));
+        fields(column).next().and_then(|_| TYPES.iter().find(fits)).copied().unwrap_or(SqlType::Text)
+    };
+    (0..width).map(ty).collect()
+}
+
+/// Whether the first record is a header, and the types of the columns.
+fn detect_header(records: &[Vec<Field>], width: usize) -> (bool, Vec<SqlType>) {
+    let Some((first, rest)) = records.split_first() else { return (false, types_of(records, width)) };
+    let types = types_of(rest, width);
+    let mut columns = first.iter().zip(&types).enumerate();
+    let is_header = match types.iter().all(|ty| *ty == SqlType::Text) {
+        // Names do not come again as values.
+        true => columns.all(|(column, (field, _))| {
+            let is_name = |name: &&String| {
+                let letter = |character: char| character.is_alphabetic() || character == '_';
+                name.starts_with(letter) && !rest.iter().any(|record| record[column].as_ref() == Some(*name))
+            };
+            field.as_ref().filter(is_name).is_some()
+        }),
+        false => {
+            columns.any(|(_, (field, ty))| {
+                let is_other = |field: &String| *ty != SqlType::Text && !looks_like(field, *ty);
+                field.as_ref().is_some_and(is_other)
+            }) && types_of(&records[..1], width).iter().all(|ty| *ty == SqlType::Text)
+        }
+    };
+    if is_header { (true, types) } else { (false, types_of(records, width)) }
+}
+
+/// Names for columns: those of the header, made different from each other, or numbers.
+fn names_of(header: Option<&Vec<Field>>, width: usize) -> Vec<String> {
+    let mut names: Vec<String> = Vec::with_capacity(width);
+    for column in 0..width {
+        let given = header.and_then(|header| header[column].as_deref()).map_or("", str::trim);
+        let mut end = given.len().min(MOST_NAME_BYTES);
+        while !given.is_char_boundary(end) {
+            end -= 1;
+        }
+        let stem = if given.is_empty() { format!("column{}", column + 1) } else { given[..end].to_owned() };
+        let others = (1..).map(|number| format!("{stem}_{number}"));
+        let name = std::iter::once(stem.clone()).chain(others).find(|name| !names.contains(name));
+        names.extend(name);
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `delimiter, header: name type, …`
+    fn seen(file: &str) -> String {
+        seen_with(file, &Known::default())
+    }
+
+    fn seen_with(file: &str, known: &Known) -> String {
+        let Sniffed { options, columns } = sniff(file.as_bytes(), known);
+        let columns: Vec<String> = columns.iter().map(|(name, ty)| format!("{name} {ty}")).collect();
+        let header = if options.header == CopyHeader::Yes { "header" } else { "no header" };
+        format!("{:?} {header}: {}", char::from(options.delimiter), columns.join(", "))
+    }
+
+    #[test]
+    fn delimiters_headers_and_types_are_seen() {
+        for (file, expected) in [
+            ("id,name\n1,a\n2,b\n", "',' header: id bigint, name text"),
+            ("1,a\r\n2,b", "',' no header: column1 bigint, column2 text"),
+            ("a;b\n1,5;x\n2,5;y\n", "';' header: a text, b text"),
+            ("a\tb\n1\t2.5\n\t1e3\n", "'\\t' header: a bigint, b double precision"),
+            (
+                "d|t|z|b|h\n2024-02-29|2024-02-29 01:02|2024-02-29T01:02:03Z|true|12:30:00\n",
+                "'|' header: d date, t timestamp without time zone, z timestamp with time zone, b boolean, h time without time zone",
+            ),
+            ("zip,x\n01234,\n99999,\n", "',' header: zip text, x text"),
+            ("n,m\n12345678901234567890,-1\n1,-9223372036854775808\n", "',' header: n text, m bigint"),
+            ("a,\"b,c\"\n\"1\",\"x\ny\"\n", "',' header: a bigint, b,c text"),
+            ("first,last\nAda,Lovelace\nAlan,Turing\n", "',' header: first text, last text"),
+            ("Ada,Lovelace\nAlan,Turing\nAda,Lovelace\n", "',' no header: column1 text, column2 text"),
+            ("a,a,\n1,2,3\n", "',' header: a bigint, a_1 bigint, column3 bigint"),
+            ("single\n1\n2\n", "',' header: single bigint"),
+            ("1\n2\n", "',' no header: column1 bigint"),
+            ("", "',' no header: "),
+        ] {
+            assert_eq!(seen(file), expected, "{file:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_known_is_not_guessed() {
+        let known = Known { header: Some(false), delimiter: Some(b';'), ..Known::default() };
+        assert_eq!(seen_with("a,b\n1,2\n", &known), "';' no header: column1 text");
+        let known = Known { null: Some("NA".to_owned()), ..Known::default() };
+        assert_eq!(seen_with("a,b\n1,NA\nNA,2\n", &known), "',' header: a bigint, b bigint");
+        let known = Known { quote: Some(b'\''), ..Known::default() };
+        assert_eq!(seen_with("a,b\n1,'x,y'\n", &known), "',' header: a bigint, b text");
+    }
+
+    #[test]
+    fn a_long_sample_may_end_within_a_record() {
+        let mut file = "n,t\n".to_owned();
+        while file.len() < SAMPLE_BYTES {
+            file.push_str("1,some text\n");
+        }
+        file.truncate(SAMPLE_BYTES - 3);
+        file.push_str("\"xy");
+        assert_eq!(seen(&file), "',' header: n bigint, t text");
+    }
+}

@@ -1,0 +1,223 @@
+//! What a session promises of files in queries: they are tables as their content says, and always as they are now.
+
+use crate::{Connection, Database};
+use firn_base::{SqlState, Value};
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use tempfile::TempDir;
+
+/// A directory with files.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new(files: &[(&str, &str)]) -> Folder {
+        let folder = Folder(tempfile::tempdir().unwrap());
+        for (name, content) in files {
+            folder.write(name, content);
+        }
+        folder
+    }
+
+    fn write(&self, name: &str, content: &str) {
+        fs::write(self.path(name), content).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A statement with `@` for the directory.
+    fn sql(&self, text: &str) -> String {
+        text.replace('@', &self.0.path().display().to_string())
+    }
+}
+
+fn connection() -> Connection {
+    Database::memory().unwrap().connect()
+}
+
+/// The rows of a query, values parted by `|`.
+fn rows(connection: &mut Connection, sql: &str) -> Vec<String> {
+    let statement = connection.prepare(sql).unwrap();
+    let rows = connection.query_values(&statement, &[]).unwrap();
+    let show = |value: &Value| match value {
+        Value::Text(text) => text.clone(),
+        other => format!("{other:?}"),
+    };
+    rows.iter().map(|row| row.iter().map(show).collect::<Vec<_>>().join("|")).collect()
+}
+
+const ORDERS: &str =
+    "id,customer,total,day\n1,Ada,10.5,2024-01-31\n2,\"Alan, T.\",,2024-02-29\n3,Ada,7,2024-03-01\n";
+
+#[test]
+fn a_file_is_a_table_whose_columns_its_content_tells() {
+    let folder = Folder::new(&[("orders.csv", ORDERS)]);
+    let mut connection = connection();
+    let all = rows(&mut connection, &folder.sql("SELECT * FROM '@/orders.csv'"));
+    assert_eq!(
+        all,
+        [
+            "BigInt(1)|Ada|Double(10.5)|Date(19753)",
+            "BigInt(2)|Alan, T.|Null|Date(19782)",
+            "BigInt(3)|Ada|Double(7.0)|Date(19783)"
+        ]
+    );
+    let count = rows(&mut connection, &folder.sql("SELECT count(*) FROM '@/orders.csv' WHERE total > 7"));
+    assert_eq!(count, ["BigInt(1)"]);
+    // It goes by the name of the file or by its alias, and takes part in joins.
+    let joined = "SELECT orders.id, o.customer FROM '@/orders.csv' JOIN '@/orders.csv' AS o ON o.id = orders.id + 1 ORDER BY 1";
+    assert_eq!(rows(&mut connection, &folder.sql(joined)), ["BigInt(1)|Alan, T.", "BigInt(2)|Ada"]);
+}
+
+#[test]
+fn tables_are_made_and_filled_from_files() {
+    let folder = Folder::new(&[("orders.csv", ORDERS)]);
+    let mut connection = connection();
+    connection.execute(&folder.sql("CREATE TABLE t AS SELECT * FROM '@/orders.csv'")).unwrap();
+    let types = "SELECT column_name || ' ' || data_type FROM information_schema.columns \
+                 WHERE table_name = 't' ORDER BY ordinal_position";
+    assert_eq!(
+        rows(&mut connection, types),
+        ["id bigint", "customer text", "total double precision", "day date"]
+    );
+    let inserted =
+        connection.execute(&folder.sql("INSERT INTO t SELECT id + 10, customer FROM '@/orders.csv'"));
+    assert_eq!(inserted.unwrap(), 3);
+    assert_eq!(rows(&mut connection, "SELECT count(*), max(id) FROM t"), ["BigInt(6)|BigInt(13)"]);
+    connection.execute(&folder.sql("CREATE VIEW v AS SELECT customer AS who FROM '@/orders.csv'")).unwrap();
+    assert_eq!(rows(&mut connection, "SELECT DISTINCT who FROM v ORDER BY who"), ["Ada", "Alan, T."]);
+}
+
+#[test]
+fn what_is_known_of_a_file_can_be_told() {
+    let folder = Folder::new(&[
+        ("a.txt", "x;y\n1;NA\n"),
+        ("part-1.csv", "n\n1\n2\n"),
+        ("part-2.csv", "n\n3\n"),
+        ("part-3.tsv", "n\n4\n"),
+    ]);
+    let mut connection = connection();
+    let read = "SELECT * FROM read_csv('@/a.txt', delimiter => ';', header => false, null => 'NA')";
+    assert_eq!(rows(&mut connection, &folder.sql(read)), ["x|y", "1|Null"]);
+    let read = "SELECT sum(n) FROM read_csv('@/part-*.csv')";
+    assert!(rows(&mut connection, &folder.sql(read))[0].contains('6'));
+    for (sql, state, message) in [
+        (
+            "SELECT * FROM read_csv('@/a.txt', colour => 'red')",
+            "22023",
+            "read_csv: there is no option \"colour\"",
+        ),
+        (
+            "SELECT * FROM read_csv('@/a.txt', delimiter => 'ab')",
+            "22023",
+            "read_csv: delimiter is a single ASCII character",
+        ),
+        ("SELECT * FROM read_csv()", "22023", "read_csv: the name of a file is missing"),
+        (
+            "SELECT * FROM '@/none.csv'",
+            "58P01",
+            "could not read file \"@/none.csv\": No such file or directory (os error 2)",
+        ),
+        ("SELECT * FROM '@/none*.csv'", "58P01", "no files match \"@/none*.csv\""),
+        ("SELECT z FROM '@/part-1.csv'", "42703", "column \"z\" does not exist"),
+        ("INSERT INTO '@/part-1.csv' VALUES (1)", "42P01", "relation \"@/part-1.csv\" does not exist"),
+    ] {
+        let error = connection.execute(&folder.sql(sql)).unwrap_err();
+        assert_eq!((error.state(), error.message()), (SqlState::new(state), &*folder.sql(message)), "{sql}");
+    }
+}
+
+#[test]
+fn a_statement_reads_the_file_as_it_is_now() {
+    let folder = Folder::new(&[("a.csv", "n\n1\n")]);
+    let mut connection = connection();
+    let sql = folder.sql("SELECT * FROM '@/a.csv'");
+    let prepared = connection.prepare(&sql).unwrap();
+    assert_eq!(connection.query_values(&prepared, &[]).unwrap(), [[Value::BigInt(1)]]);
+    folder.write("a.csv", "n\n10\n20\n");
+    assert_eq!(connection.query_values(&prepared, &[]).unwrap(), [[Value::BigInt(10)], [Value::BigInt(20)]]);
+    folder.write("a.csv", "n,m\none,2.5\n");
+    assert_eq!(rows(&mut connection, &sql), ["one|Double(2.5)"]);
+    // Whoever has been told other columns hears of it.
+    let error = connection.query_values(&prepared, &[]).unwrap_err();
+    assert_eq!(error.message(), "cached plan must not change result type");
+}
+
+#[test]
+fn mistakes_behind_the_sample_name_file_line_and_column() {
+    let mut content = "n,t\n".to_owned();
+    for row in 0..300_000 {
+        content.push_str(&format!("{row},x\n"));
+    }
+    content.push_str("many,x\n");
+    let folder = Folder::new(&[("a.csv", &content)]);
+    let mut connection = connection();
+    let error = connection.query(&folder.sql("SELECT sum(n) FROM '@/a.csv'")).unwrap_err();
+    assert_eq!(error.state(), SqlState::INVALID_TEXT_REPRESENTATION);
+    assert_eq!(error.context().unwrap(), folder.sql("file \"@/a.csv\", line 300002, column n: \"many\""));
+    assert!(error.hint().unwrap().contains("first megabyte"));
+    // A column that nobody asks for may hold anything, and who has enough rows does not come so far.
+    assert_eq!(rows(&mut connection, &folder.sql("SELECT count(t) FROM '@/a.csv'")), ["BigInt(300001)"]);
+    assert_eq!(rows(&mut connection, &folder.sql("SELECT n FROM '@/a.csv' LIMIT 1")), ["BigInt(0)"]);
+}
+
+#[test]
+fn packed_files_are_read_and_copied() {
+    let folder = Folder::new(&[]);
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    packed.write_all(ORDERS.as_bytes()).unwrap();
+    fs::write(folder.path("orders.csv.gz"), packed.finish().unwrap()).unwrap();
+    let mut connection = connection();
+    let sum = folder.sql("SELECT sum(total) FROM '@/orders.csv.gz'");
+    assert_eq!(rows(&mut connection, &sum), ["Double(17.5)"]);
+    connection.execute("CREATE TABLE t (id integer, customer text, total numeric(9, 2), day date)").unwrap();
+    let copy = folder.sql("COPY t FROM '@/orders.csv.gz' (FORMAT csv, HEADER)");
+    assert_eq!(connection.execute(&copy).unwrap(), 3);
+}
+
+#[test]
+fn rows_that_cannot_be_read_are_skipped_if_the_user_says_so() {
+    let folder = Folder::new(&[("a.csv", "1,x\ntwo,y\n3\n4,z\n")]);
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (n integer PRIMARY KEY, t text)").unwrap();
+    let copy = |connection: &mut Connection, options: &str| {
+        connection.execute(&folder.sql(&format!("COPY t FROM '@/a.csv' (FORMAT csv{options})")))
+    };
+    let error = copy(&mut connection, "").unwrap_err();
+    assert_eq!(error.context(), Some("COPY t, line 2, column n: \"two\""));
+    let error = copy(&mut connection, ", ON_ERROR ignore, REJECT_LIMIT 1").unwrap_err();
+    assert_eq!(
+        (error.message(), error.context()),
+        (
+            "skipped more than REJECT_LIMIT (1) rows, the last for: missing data for column \"t\"",
+            Some("COPY t, line 3: \"3\"")
+        )
+    );
+    assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(0)"], "nothing is left of it");
+    for options in
+        ["REJECT_LIMIT 1", "ON_ERROR ignore, REJECT_LIMIT 0", "ON_ERROR maybe", "LOG_VERBOSITY loud"]
+    {
+        let error = copy(&mut connection, &format!(", {options}")).unwrap_err();
+        assert_eq!(error.state(), SqlState::INVALID_PARAMETER_VALUE, "{options}");
+    }
+    assert!(connection.take_notices().is_empty());
+    assert_eq!(copy(&mut connection, ", ON_ERROR ignore, LOG_VERBOSITY verbose").unwrap(), 2);
+    let notices: Vec<String> = connection
+        .take_notices()
+        .iter()
+        .map(|notice| format!("{} | {}", notice.message(), notice.context().unwrap_or_default()))
+        .collect();
+    assert_eq!(
+        notices,
+        [
+            "skipping row: invalid input syntax for type integer: \"two\" | COPY t, line 2, column n: \"two\"",
+            "skipping row: missing data for column \"t\" | COPY t, line 3: \"3\"",
+            "2 rows were skipped because they could not be read | ",
+        ]
+    );
+    // A key that is there already is not a row that cannot be read.
+    let error = copy(&mut connection, ", ON_ERROR ignore").unwrap_err();
+    assert_eq!(error.state(), SqlState::UNIQUE_VIOLATION);
+}
