@@ -29,5 +29,5 @@ pub mod locking;
 pub use firn_storage::Table;
 pub use firn_storage::views::tightened;
 pub use query::{BatchStream, Cancel, RunOptions, explain, run};
-pub use scan::{FirnTable, ROW_ID_COLUMN};
+pub use scan::{FirnTable, ROW_ID_COLUMN, cancelled};
 pub use session::{NoSession, SessionServices};

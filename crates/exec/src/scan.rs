@@ -482,6 +482,6 @@ impl RecordBatchStream for ScanStream {
 }
 
 /// The error of a statement that its user stopped.
-pub(crate) fn cancelled() -> Error {
+pub fn cancelled() -> Error {
     Error::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")
 }

@@ -21,6 +21,8 @@ struct Feed<'f> {
     /// What a failure to read is to the user.
     failed: &'f (dyn Fn(&std::io::Error) -> Error + Sync),
     at_end: bool,
+    /// Whether there is no more to take: after an error nobody asks the file again.
+    broken: bool,
     /// Chunks taken.
     taken: u64,
 }
@@ -28,6 +30,13 @@ struct Feed<'f> {
 impl Feed<'_> {
     /// The next chunk with its number.
     fn next(&mut self, file: &str) -> Result<Option<(u64, Chunk)>> {
+        match self.broken {
+            true => Ok(None),
+            false => self.take(file).inspect_err(|_| self.broken = true),
+        }
+    }
+
+    fn take(&mut self, file: &str) -> Result<Option<(u64, Chunk)>> {
         let uncut = |uncut: Uncut| uncut.into_error(file);
         let chunk = loop {
             if let Some(chunk) = self.cutter.next().map_err(uncut)? {
@@ -66,7 +75,7 @@ pub(crate) fn read(
     threads: usize,
     sink: &mut dyn FnMut(Batch) -> Result<()>,
 ) -> Result<()> {
-    let feed = Feed { cutter: reader.cutter(), file, failed, at_end: false, taken: 0 };
+    let feed = Feed { cutter: reader.cutter(), file, failed, at_end: false, broken: false, taken: 0 };
     let crew = Crew {
         reader,
         feed: Mutex::new(feed),
@@ -155,7 +164,7 @@ impl Crew<'_> {
                 self.left.notify_all();
                 return Some(rows);
             }
-            if done.workers == 0 {
+            if done.workers == 0 || done.stopped {
                 return None;
             }
             self.came.wait(&mut done);
@@ -173,13 +182,17 @@ impl Drop for Stop<'_, '_> {
     }
 }
 
-/// Tells the caller, when it is dropped, that a worker has gone home, if need be by a panic: that goes on in the caller
-/// when all have.
+/// Tells the caller, when it is dropped, that a worker has gone home. After a panic all go, for its chunk will not come,
+/// and the panic goes on in the caller.
 struct Leave<'c, 'f>(&'c Crew<'f>);
 
 impl Drop for Leave<'_, '_> {
     fn drop(&mut self) {
-        self.0.done.lock().workers -= 1;
+        let mut done = self.0.done.lock();
+        done.workers -= 1;
+        done.stopped |= std::thread::panicking();
+        drop(done);
+        self.0.left.notify_all();
         self.0.came.notify_all();
     }
 }

@@ -162,9 +162,14 @@ impl Records {
         if self.ended {
             return Ok(());
         }
-        self.cutter.push(bytes);
-        while let Some(chunk) = self.cutter.next().map_err(|uncut| uncut.into_error(self.reader.place()))? {
-            self.read(chunk)?;
+        // However much comes at once.
+        for piece in bytes.chunks(self.reader.chunk_bytes()) {
+            self.cutter.push(piece);
+            while let Some(chunk) =
+                self.cutter.next().map_err(|uncut| uncut.into_error(self.reader.place()))?
+            {
+                self.read(chunk)?;
+            }
         }
         Ok(())
     }

@@ -15,12 +15,23 @@ use crate::structure::{Dialect, Quoting, Structure};
 use arrow_array::ArrayRef;
 use arrow_buffer::Buffer;
 use firn_base::binary::utf8;
-use firn_base::{Error, Result, SqlState, TimeZoneSetting};
+use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// What ends a file before its end.
 const END_MARKER: &[u8] = b"\\.";
+
+/// So much a chunk may come to by blanks, about.
+const MOST_FILLED: usize = 64 << 20;
+
+/// A chunk has so many bytes however much that makes.
+const LEAST_CHUNK_BYTES: usize = 64;
+
+/// What each value of a type is filled up to.
+fn filled_bytes(ty: SqlType) -> usize {
+    if let SqlType::Char(length) = ty { length as usize } else { 0 }
+}
 
 /// Reads chunks, several at a time if several threads like.
 pub(crate) struct RecordReader {
@@ -72,10 +83,9 @@ struct Lines {
 }
 
 impl Lines {
-    /// The line that a record is on which ends there; of several its last.
-    fn line_at(&self, chunk: &[u8], end: usize) -> u64 {
-        let left_out = self.left_out.iter().take_while(|(place, _)| *place <= end).map(|(_, lines)| lines);
-        self.before + left_out.sum::<u64>() + line_feeds(&chunk[..end]) + 1
+    /// Tells on which lines records are.
+    fn counter<'l>(&'l self, chunk: &'l [u8]) -> LineCounter<'l> {
+        LineCounter { left_out: &self.left_out, chunk, position: 0, line: self.before + 1 }
     }
 
     /// The chunk without some records, which rise.
@@ -98,6 +108,29 @@ impl Lines {
     }
 }
 
+/// Counts the lines of a chunk as it goes.
+struct LineCounter<'l> {
+    left_out: &'l [(usize, u64)],
+    chunk: &'l [u8],
+    position: usize,
+    line: u64,
+}
+
+impl LineCounter<'_> {
+    /// The line that a record is on which ends there, of several its last. Records rise.
+    fn at(&mut self, end: usize) -> u64 {
+        self.line += line_feeds(&self.chunk[self.position..end]);
+        self.position = end;
+        while let [(place, lines), rest @ ..] = self.left_out
+            && *place <= end
+        {
+            self.line += lines;
+            self.left_out = rest;
+        }
+        self.line
+    }
+}
+
 fn line_feeds(bytes: &[u8]) -> u64 {
     memchr::memchr_iter(b'\n', bytes).count() as u64
 }
@@ -106,7 +139,11 @@ impl RecordReader {
     /// A reader of rows for columns of a table. Moments that name no zone are in `zone`.
     pub fn new(target: Target, options: CopyOptions, zone: TimeZoneSetting) -> RecordReader {
         let wanted = (0..target.columns.len()).collect();
-        RecordReader { target, options, zone, wanted, chunk_bytes: CHUNK_BYTES }
+        // Blanks that columns are filled up with may come to many times the file.
+        let filled: usize = target.columns.iter().map(|(_, ty)| filled_bytes(*ty)).sum();
+        let chunk_bytes = (MOST_FILLED / filled.max(1)).saturating_mul(target.columns.len().max(1));
+        let chunk_bytes = chunk_bytes.clamp(LEAST_CHUNK_BYTES, CHUNK_BYTES);
+        RecordReader { target, options, zone, wanted, chunk_bytes }
     }
 
     /// Reads these columns only.
@@ -115,9 +152,14 @@ impl RecordReader {
         self.wanted = columns;
     }
 
+    /// What a chunk has at least, if it is not the last.
+    pub fn chunk_bytes(&self) -> usize {
+        self.chunk_bytes
+    }
+
     /// Has files cut into chunks of so many bytes.
     pub fn set_chunk_bytes(&mut self, bytes: usize) {
-        self.chunk_bytes = bytes;
+        self.chunk_bytes = bytes.max(1);
     }
 
     /// Who cuts files for it.
@@ -161,8 +203,9 @@ impl RecordReader {
                 let rejected = rejected.into_iter().map(|(_, error)| error).collect();
                 return Ok(Batch { columns, rows, ended, rejected });
             }
-            let told = |fault: Fault| {
-                let line = lines.line_at(&bytes, fault.record.end);
+            let mut line = lines.counter(&bytes);
+            let mut told = |fault: Fault| {
+                let line = line.at(fault.record.end);
                 (line, fault.into_error(self.place(), line, &bytes))
             };
             if self.options.on_error == OnError::Stop || faults.values().any(|fault| fault.is_of_header) {
@@ -285,9 +328,9 @@ impl<'c> Outline<'c> {
                 return false;
             }
         }
-        // What ends the file is a single field.
+        // What ends the file is a single field, or two by a delimiter that is part of it.
         let mut starts = self.ends[..lines * width].iter().map(|end| end.wrapping_add(1) as usize);
-        width > 1 || !starts.any(|start| bytes[start..].starts_with(END_MARKER))
+        width > 2 || !starts.any(|start| bytes[start..].starts_with(END_MARKER))
     }
 
     /// Looks at each record, up to the first that is not as it should be, or beyond if rows may be left out: but then none
@@ -499,7 +542,11 @@ impl Filler for Fields<'_, '_> {
             memchr::memchr(special, text).is_none() && escape.is_none_or(|escape| !text.contains(&escape))
         };
         let force_null = columns.has_quoting && forced(&options.force_null, column);
-        let looks_inside = (columns.has_inner_quoting || force_null) && takes_anything(into);
+        // Quotes may even be what numbers are made of.
+        let odd = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':' | b' ');
+        let takes_quotes =
+            takes_anything(into) || reader.is_csv() && (odd(options.quote) || odd(options.escape));
+        let looks_inside = (columns.has_inner_quoting || force_null) && takes_quotes;
         let fields = outline.ends[column..].windows(2).step_by(reader.width()).take(columns.rows);
         for (row, ends) in fields.enumerate() {
             let mut field = ends[0].wrapping_add(1) as usize..ends[1] as usize;

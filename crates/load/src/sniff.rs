@@ -9,7 +9,7 @@ use crate::field::unquote;
 use crate::options::{CopyFormat, CopyHeader, CopyOptions};
 use crate::structure::{Dialect, Quoting, Structure};
 use firn_base::{SqlType, TimeZoneSetting, datetime, text};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// As much of a file as is looked at.
 pub const SAMPLE_BYTES: usize = 1 << 20;
@@ -56,7 +56,10 @@ pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
     if sample.len() < SAMPLE_BYTES && !sample.is_empty() {
         sample.push(b'\n');
     }
-    let candidates = known.delimiter.map_or(DELIMITERS.to_vec(), |delimiter| vec![delimiter]);
+    let candidates = match known.delimiter {
+        Some(delimiter) => vec![delimiter],
+        None => DELIMITERS.into_iter().filter(|delimiter| ![quote, escape].contains(delimiter)).collect(),
+    };
     let layouts = candidates.into_iter().map(|delimiter| Layout::of(&sample, Dialect { delimiter, quoting }));
     // The first of equals.
     let layout = layouts.reduce(|best, next| if next.score() > best.score() { next } else { best });
@@ -71,6 +74,8 @@ pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
     let records = layout.read(&sample, &options);
     let (has_header, types) = match known.header {
         Some(given) => (given, types_of(records.get(usize::from(given)..).unwrap_or_default(), layout.width)),
+        // One record of another width at the beginning is nothing that names columns, nor a row.
+        None if layout.first_width != layout.width => (false, types_of(&records, layout.width)),
         None => detect_header(&records, layout.width),
     };
     options.header = if has_header { CopyHeader::Yes } else { CopyHeader::No };
@@ -84,6 +89,8 @@ struct Layout {
     structure: Structure,
     /// How many fields most records have.
     width: usize,
+    /// How many the first has.
+    first_width: usize,
     /// How many records have as many, of how many.
     alike: usize,
     records: usize,
@@ -94,16 +101,17 @@ impl Layout {
         let mut structure = Structure::default();
         structure.find(sample, dialect);
         let mut widths = BTreeMap::new();
-        let mut width = 0;
+        let (mut width, mut first_width) = (0, 0);
         for end in &structure.ends()[1..] {
             width += 1;
             if sample[*end as usize] == b'\n' {
+                first_width = if widths.is_empty() { width } else { first_width };
                 *widths.entry(std::mem::take(&mut width)).or_insert(0) += 1;
             }
         }
         let records = widths.values().sum();
         let (width, alike) = widths.into_iter().max_by_key(|(_, records)| *records).unwrap_or((0, 0));
-        Layout { delimiter: dialect.delimiter, structure, width, alike, records }
+        Layout { delimiter: dialect.delimiter, structure, width, first_width, alike, records }
     }
 
     /// The better the higher.
@@ -230,6 +238,7 @@ fn detect_header(records: &[Vec<Field>], width: usize) -> (bool, Vec<SqlType>) {
 /// Names for columns: those of the header, made different from each other, or numbers.
 fn names_of(header: Option<&Vec<Field>>, width: usize) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(width);
+    let (mut seen, mut numbers) = (HashSet::new(), HashMap::new());
     for column in 0..width {
         let given = header.and_then(|header| header[column].as_deref()).map_or("", str::trim);
         let mut end = given.len().min(MOST_NAME_BYTES);
@@ -237,9 +246,13 @@ fn names_of(header: Option<&Vec<Field>>, width: usize) -> Vec<String> {
             end -= 1;
         }
         let stem = if given.is_empty() { format!("column{}", column + 1) } else { given[..end].to_owned() };
-        let others = (1..).map(|number| format!("{stem}_{number}"));
-        let name = std::iter::once(stem.clone()).chain(others).find(|name| !names.contains(name));
-        names.extend(name);
+        let mut name = stem.clone();
+        while !seen.insert(name.clone()) {
+            let number = numbers.entry(stem.clone()).or_insert(0);
+            *number += 1;
+            name = format!("{stem}_{number}");
+        }
+        names.push(name);
     }
     names
 }
@@ -280,6 +293,11 @@ mod tests {
             ("single\n1\n2\n", "',' header: single bigint"),
             ("1\n2\n", "',' no header: column1 bigint"),
             ("", "',' no header: "),
+            (
+                "Report of May\nfirst,last\nAda,Lovelace\nAlan,Turing\n",
+                "',' no header: column1 text, column2 text",
+            ),
+            ("a,a_1,a,a\n1,2,3,4\n", "',' header: a bigint, a_1 bigint, a_2 bigint, a_3 bigint"),
         ] {
             assert_eq!(seen(file), expected, "{file:?}");
         }
@@ -291,6 +309,8 @@ mod tests {
         assert_eq!(seen_with("a,b\n1,2\n", &known), "';' no header: column1 text");
         let known = Known { null: Some("NA".to_owned()), ..Known::default() };
         assert_eq!(seen_with("a,b\n1,NA\nNA,2\n", &known), "',' header: a bigint, b bigint");
+        let known = Known { quote: Some(b'|'), ..Known::default() };
+        assert_eq!(seen_with("|a|,|b|\n|1|,|x|\n", &known), "',' header: a bigint, b text");
         let known = Known { quote: Some(b'\''), ..Known::default() };
         assert_eq!(seen_with("a,b\n1,'x,y'\n", &known), "',' header: a bigint, b text");
     }

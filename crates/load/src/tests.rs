@@ -363,6 +363,74 @@ fn several_threads_read_what_one_reads() {
     }
 }
 
+#[test]
+fn a_file_that_breaks_off_is_not_a_file_that_ends() {
+    // Some that unpack tell of damage once, and of an end from then on.
+    struct Once(bool);
+    impl Read for Once {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            match std::mem::replace(&mut self.0, true) {
+                false => Err(std::io::Error::other("damaged")),
+                true => Ok(0),
+            }
+        }
+    }
+    let file = "1,x\n".repeat(1000);
+    for threads in [1, 2, 8] {
+        for _ in 0..20 {
+            let mut reader = reader(CopyOptions::new(CSV));
+            reader.set_chunk_bytes(100);
+            let failed = |error: &std::io::Error| Error::new(SqlState::IO_ERROR, error.to_string());
+            let mut slow = |_| {
+                std::thread::yield_now();
+                Ok(())
+            };
+            let error =
+                reader.read_file(&mut file.as_bytes().chain(Once(false)), &failed, threads, &mut slow);
+            assert_eq!(error.unwrap_err().message(), "damaged");
+        }
+    }
+}
+
+#[test]
+fn a_panic_beside_the_caller_goes_on_in_it() {
+    struct Mistake;
+    impl Read for Mistake {
+        fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+            panic!("a mistake of ours")
+        }
+    }
+    let file = "1,x\n".repeat(1000);
+    for threads in [1, 2, 8] {
+        let mut reader = reader(CopyOptions::new(CSV));
+        reader.set_chunk_bytes(100);
+        let failed = |error: &std::io::Error| Error::new(SqlState::IO_ERROR, error.to_string());
+        let read =
+            || reader.read_file(&mut file.as_bytes().chain(Mistake), &failed, threads, &mut |_| Ok(()));
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)).is_err());
+    }
+}
+
+#[test]
+fn quotes_may_be_digits_and_delimiters_what_ends_a_file() {
+    let zero = CopyOptions { quote: b'0', escape: b'0', ..CopyOptions::new(CSV) };
+    check(&zero, "01000020,x\n", &[("1002", "x")]);
+    let point = CopyOptions { delimiter: b'.', ..CopyOptions::new(CSV) };
+    check(&point, "1.x\n\\.\n2.y\n", &[("1", "x")]);
+}
+
+#[test]
+fn long_blanks_are_read_in_small_chunks() {
+    let columns = vec![("c".to_owned(), SqlType::Char(8500))];
+    let mut reader = CopyReader::new("COPY t", columns, CopyOptions::new(CSV), TimeZoneSetting::UTC).unwrap();
+    let rows = if cfg!(miri) { 3 } else { 20_000 };
+    reader.push(&b"x\n".repeat(rows)).unwrap();
+    reader.finish().unwrap();
+    let batches: Vec<_> = std::iter::from_fn(|| reader.next_batch()).collect();
+    assert_eq!(batches.iter().map(|batch| batch.rows).sum::<usize>(), rows);
+    assert!(batches.iter().all(|batch| batch.rows < 10_000));
+}
+
 /// A file that cannot be read.
 struct Broken;
 

@@ -140,6 +140,17 @@ fn a_statement_reads_the_file_as_it_is_now() {
     assert_eq!(connection.query_values(&prepared, &[]).unwrap(), [[Value::BigInt(10)], [Value::BigInt(20)]]);
     folder.write("a.csv", "n,m\none,2.5\n");
     assert_eq!(rows(&mut connection, &sql), ["one|Double(2.5)"]);
+    // So does one that reads all files of a pattern.
+    let all = folder.sql("SELECT count(*) FROM '@/part-*.csv'");
+    folder.write("part-1.csv", "n\n1\n");
+    assert_eq!(rows(&mut connection, &all), ["BigInt(1)"]);
+    folder.write("part-2.csv", "n\n2\n");
+    assert_eq!(rows(&mut connection, &all), ["BigInt(2)"]);
+    // A view has the columns that it was made with, wherever they are now.
+    folder.write("v.csv", "\u{feff}a,b\n1,x\n");
+    connection.execute(&folder.sql("CREATE VIEW v AS SELECT * FROM '@/v.csv'")).unwrap();
+    folder.write("v.csv", "c,b,a\n2.5,x,1\n");
+    assert_eq!(rows(&mut connection, "SELECT a, b FROM v"), ["BigInt(1)|x"]);
     // Whoever has been told other columns hears of it.
     let error = connection.query_values(&prepared, &[]).unwrap_err();
     assert_eq!(error.message(), "cached plan must not change result type");

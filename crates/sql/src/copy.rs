@@ -257,7 +257,7 @@ impl Store {
     ) -> Result<()> {
         self.rejects.add(read.rejected)?;
         if read.rows == 0 {
-            return Ok(());
+            return if options.cancel.is_cancelled() { Err(firn_exec::cancelled()) } else { Ok(()) };
         }
         let batch = RecordBatch::try_new(self.schema.clone(), read.columns)
             .map_err(|error| firn_exec::error::from_datafusion(error.into()))?;

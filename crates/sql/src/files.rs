@@ -32,6 +32,9 @@ use std::time::SystemTime;
 /// Batches that may wait for who reads them.
 const WAITING_BATCHES: usize = 4;
 
+/// Files have as many columns as tables, as in PostgreSQL.
+const MOST_COLUMNS: usize = 1600;
+
 /// The functions that read files.
 const READ_CSV: &str = "read_csv";
 
@@ -41,14 +44,16 @@ pub struct Files(Arc<Mutex<Vec<Arc<FileTable>>>>);
 
 impl Files {
     /// What tells whether they are still what they were.
-    pub fn versions(&self) -> Box<[FileVersion]> {
-        self.0.lock().iter().flat_map(|table| table.files.iter().cloned()).collect()
+    pub fn versions(&self) -> Box<[FileVersions]> {
+        self.0.lock().iter().map(|table| table.versions.clone()).collect()
     }
 
     /// The table that files make. A statement is bound more than once, and they are looked at once.
     fn open(&self, pattern: &str, known: &Known, zone: TimeZoneSetting) -> Result<Arc<FileTable>> {
         let mut opened = self.0.lock();
-        if let Some(table) = opened.iter().find(|table| table.pattern == pattern && table.known == *known) {
+        if let Some(table) =
+            opened.iter().find(|table| table.versions.pattern == pattern && table.known == *known)
+        {
             return Ok(table.clone());
         }
         let table = Arc::new(FileTable::open(pattern, known, zone)?);
@@ -57,9 +62,31 @@ impl Files {
     }
 }
 
+/// The files that a pattern named at some time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileVersions {
+    /// How they were asked for.
+    pattern: String,
+    files: Vec<FileVersion>,
+}
+
+impl FileVersions {
+    fn of(pattern: &str) -> Result<FileVersions> {
+        let version =
+            |path: PathBuf| FileVersion::of(path.clone()).map_err(|error| file_error(&path, &error));
+        let files = matching(pattern)?.into_iter().map(version).collect::<Result<_>>()?;
+        Ok(FileVersions { pattern: pattern.to_owned(), files })
+    }
+
+    /// Whether it names the same, and they are as they were.
+    pub fn is_current(&self) -> bool {
+        FileVersions::of(&self.pattern).is_ok_and(|now| now == *self)
+    }
+}
+
 /// A file as it was at some time.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FileVersion {
+struct FileVersion {
     path: PathBuf,
     bytes: u64,
     modified: Option<SystemTime>,
@@ -68,21 +95,18 @@ pub struct FileVersion {
 impl FileVersion {
     fn of(path: PathBuf) -> std::io::Result<FileVersion> {
         let metadata = std::fs::metadata(&path)?;
+        if !metadata.is_file() {
+            // What is read from a pipe to look at it is gone.
+            return Err(std::io::Error::new(std::io::ErrorKind::IsADirectory, "it is no regular file"));
+        }
         Ok(FileVersion { path, bytes: metadata.len(), modified: metadata.modified().ok() })
-    }
-
-    /// Whether the file is as it was.
-    pub fn is_current(&self) -> bool {
-        FileVersion::of(self.path.clone()).is_ok_and(|now| now == *self)
     }
 }
 
 /// CSV files of one kind, as a table.
 pub struct FileTable {
-    /// How they were asked for.
-    pattern: String,
+    versions: FileVersions,
     known: Known,
-    files: Vec<FileVersion>,
     sniffed: Sniffed,
     schema: SchemaRef,
     zone: TimeZoneSetting,
@@ -90,33 +114,36 @@ pub struct FileTable {
 
 impl Debug for FileTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FileTable({:?})", self.pattern)
+        write!(f, "FileTable({:?})", self.versions.pattern)
     }
 }
 
 impl FileTable {
     fn open(pattern: &str, known: &Known, zone: TimeZoneSetting) -> Result<FileTable> {
-        let paths = matching(pattern)?;
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            move |error| file_error(&path, &error)
-        };
+        // Before they are looked at: what changes from now on is found to have changed.
+        let versions = FileVersions::of(pattern)?;
+        let first = &versions.files.first().expect("a pattern matches some file").path;
+        let failed = |error| file_error(first, &error);
         let mut sample = Vec::new();
-        let first = paths.first().expect("a pattern matches some file");
-        let mut source = source::open(first).map_err(failed(first))?.take(SAMPLE_BYTES as u64);
-        source.read_to_end(&mut sample).map_err(failed(first))?;
+        let mut source = open_text(first).map_err(failed)?.take(SAMPLE_BYTES as u64);
+        source.read_to_end(&mut sample).map_err(failed)?;
         let sniffed = sniff(&sample, known);
-        if sniffed.columns.is_empty() {
-            return Err(Error::new(
-                SqlState::BAD_COPY_FILE_FORMAT,
-                format!("file \"{}\" is empty: it tells no columns", first.display()),
-            ));
+        sniffed.options.check()?;
+        let wrong = |message: &str| {
+            let message = format!("file \"{}\" tells no columns: {message}", first.display());
+            Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message))
+        };
+        match sniffed.columns.len() {
+            0 if sample.is_empty() => return wrong("it is empty"),
+            0 => return wrong("no record ends in its first megabyte"),
+            1..=MOST_COLUMNS => {}
+            columns => {
+                return wrong(&format!("it seems to have {columns}, and tables have at most {MOST_COLUMNS}"));
+            }
         }
         let fields = sniffed.columns.iter().map(|(name, ty)| firn_exec::types::field(name, *ty));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        let version = |path: PathBuf| FileVersion::of(path.clone()).map_err(failed(&path));
-        let files = paths.into_iter().map(version).collect::<Result<_>>()?;
-        Ok(FileTable { pattern: pattern.to_owned(), known: known.clone(), files, sniffed, schema, zone })
+        Ok(FileTable { versions, known: known.clone(), sniffed, schema, zone })
     }
 }
 
@@ -138,6 +165,18 @@ fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
         true => Err(Error::new(SqlState::UNDEFINED_FILE, format!("no files match \"{pattern}\""))),
         false => Ok(files),
     }
+}
+
+/// The bytes of a file, without the mark that some programs put before UTF-8.
+fn open_text(path: &Path) -> std::io::Result<source::Source> {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    let mut file = source::open(path)?;
+    let mut begin = Vec::with_capacity(MARK.len());
+    (&mut file).take(MARK.len() as u64).read_to_end(&mut begin)?;
+    Ok(match begin == MARK {
+        true => file,
+        false => Box::new(std::io::Cursor::new(begin).chain(file)),
+    })
 }
 
 fn file_error(path: &Path, error: &std::io::Error) -> Error {
@@ -171,7 +210,7 @@ impl TableProvider for FileTable {
         let wanted = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let schema = Arc::new(self.schema.project(&wanted)?);
         let stream = FileStream {
-            paths: self.files.iter().map(|file| file.path.clone()).collect(),
+            paths: self.versions.files.iter().map(|file| file.path.clone()).collect(),
             sniffed: self.sniffed.clone(),
             wanted,
             schema: schema.clone(),
@@ -229,7 +268,7 @@ impl FileStream {
             let Sniffed { options, columns } = self.sniffed.clone();
             let mut reader = CopyReader::new(&place, columns, options, self.zone)?;
             reader.project(self.wanted.clone());
-            let mut file = source::open(path).map_err(|error| failed(&error))?;
+            let mut file = open_text(path).map_err(|error| failed(&error))?;
             let read = reader.read_file(&mut *file, &failed, threads, &mut |read| {
                 if read.rows == 0 {
                     return Ok(());
@@ -246,7 +285,11 @@ impl FileStream {
     /// An error in a file, of which only the beginning was looked at.
     fn explained(&self, error: Error) -> Error {
         match error.state() {
-            SqlState::INVALID_TEXT_REPRESENTATION if error.hint().is_none() => error.with_hint(
+            SqlState::INVALID_TEXT_REPRESENTATION
+            | SqlState::NUMERIC_VALUE_OUT_OF_RANGE
+            | SqlState::INVALID_DATETIME_FORMAT
+            | SqlState::DATETIME_FIELD_OVERFLOW
+                if error.hint().is_none() => error.with_hint(
                 "The types of columns are told from the file's first megabyte. Where they do not hold for all of it, create \
                  a table and COPY the file into it.",
             ),
@@ -273,20 +316,42 @@ impl RelationPlanner for FilePlanner {
         let ast::TableFactor::Table { name, args, alias, .. } = &relation else {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
-        let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else {
+        let Some((pattern, known)) = asked(name, args.as_ref()).map_err(to_datafusion)? else {
             return Ok(RelationPlanning::Original(Box::new(relation)));
-        };
-        let (pattern, known) = match args {
-            None if name.quote_style == Some('\'') => (name.value.clone(), Known::default()),
-            Some(arguments) if name.value.eq_ignore_ascii_case(READ_CSV) => {
-                read_csv(&arguments.args).map_err(to_datafusion)?
-            }
-            _ => return Ok(RelationPlanning::Original(Box::new(relation))),
         };
         let table = self.files.open(&pattern, &known, self.zone).map_err(to_datafusion)?;
         let plan = LogicalPlanBuilder::scan(scan_name(&pattern), provider_as_source(table), None)?.build()?;
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias.clone()))))
     }
+}
+
+/// The files that a relation in FROM stands for, if it stands for files.
+fn asked(
+    name: &ast::ObjectName,
+    arguments: Option<&ast::TableFunctionArgs>,
+) -> Result<Option<(String, Known)>> {
+    let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return Ok(None) };
+    match arguments {
+        None if is_file(name) => Ok(Some((name.value.clone(), Known::default()))),
+        Some(arguments) if name.value.eq_ignore_ascii_case(READ_CSV) => read_csv(&arguments.args).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// Whether a name in FROM is that of a file.
+pub fn is_file(name: &ast::Ident) -> bool {
+    name.quote_style == Some('\'')
+}
+
+/// What a relation in FROM that stands for files is called without an alias, and the names of its columns.
+pub fn columns_of(
+    name: &ast::ObjectName,
+    arguments: Option<&ast::TableFunctionArgs>,
+) -> Result<Option<(String, Vec<String>)>> {
+    let Some((pattern, known)) = asked(name, arguments)? else { return Ok(None) };
+    let table = FileTable::open(&pattern, &known, TimeZoneSetting::default())?;
+    let names = table.sniffed.columns.into_iter().map(|(name, _)| name).collect();
+    Ok(Some((scan_name(&pattern).table().to_owned(), names)))
 }
 
 /// What a table without an alias is called: as its file, up to the first point.

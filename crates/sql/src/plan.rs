@@ -5,7 +5,7 @@
 
 use crate::bind::{Binder, SessionFacts, columns_of};
 use crate::dml;
-use crate::files::FileVersion;
+use crate::files::FileVersions;
 use crate::parse::locks::asked;
 use crate::statement::{Parsed, Statement};
 use datafusion::arrow::datatypes::{DataType, Field};
@@ -68,7 +68,7 @@ pub struct Plan {
     /// What else it is bound to.
     pub facts: Arc<SessionFacts>,
     /// The files that it reads as tables.
-    files: Box<[FileVersion]>,
+    files: Box<[FileVersions]>,
     body: Body,
 }
 
@@ -176,7 +176,7 @@ impl Plan {
     pub fn is_current(&self, transaction: &Transaction, facts: &Arc<SessionFacts>) -> bool {
         self.catalog_version == transaction.catalog_version()
             && (Arc::ptr_eq(&self.facts, facts) || *self.facts == **facts)
-            && self.files.iter().all(FileVersion::is_current)
+            && self.files.iter().all(FileVersions::is_current)
     }
 
     /// Whether it is a query that touches few rows, most likely, and nothing but rows of tables.

@@ -10,7 +10,7 @@ use datafusion::arrow::array::{ArrayRef, RecordBatch, new_null_array};
 use datafusion::arrow::datatypes::Fields;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::source_as_provider;
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{LogicalPlan, TableType};
 use firn_base::{Cell, ColumnId, Error, Result, RowId, Snapshot, SqlState, Stamp, Time, Value};
 use firn_txn::{Guard, pin};
 use smallvec::SmallVec;
@@ -423,7 +423,8 @@ fn reads(plan: &LogicalPlan, target: &Target) -> bool {
             found |= match source_as_provider(&scan.source) {
                 Ok(provider) => match provider.downcast_ref::<FirnTable>() {
                     Some(table) => table.table().id() == target.table.id(),
-                    None => true,
+                    // Rows that somebody holds, or a file's.
+                    None => provider.table_type() != TableType::Temporary,
                 },
                 Err(_) => true,
             };

@@ -4,6 +4,7 @@
 //! in step. A relation's new name is written into the texts that name it.
 
 use super::{Context, already_exists, create};
+use crate::files::is_file;
 use crate::names::{Names, Relation};
 use crate::statement::{ObjectKind, QualifiedName, fold, qualified_name};
 use datafusion::sql::sqlparser::ast::{self, Expr};
@@ -234,6 +235,9 @@ fn qualify(context: &Context<'_>, query: &mut ast::Query) -> Result<()> {
     let local = common_tables(query);
     let names = context.names();
     let visited = ast::visit_relations_mut(query, |name| {
+        if matches!(name.0.as_slice(), [ast::ObjectNamePart::Identifier(name)] if is_file(name)) {
+            return ControlFlow::Continue(());
+        }
         if let Ok(found) = qualified_name(name)
             && found.schema.is_none()
             && !local.contains(&found.name)
@@ -265,7 +269,19 @@ fn expand_wildcards(context: &Context<'_>, query: &mut ast::Query) {
     for from in &select.from {
         let joined = from.joins.iter().map(|join| &join.relation);
         for factor in std::iter::once(&from.relation).chain(joined) {
-            let ast::TableFactor::Table { name, alias, args: None, .. } = factor else { return };
+            let ast::TableFactor::Table { name, alias, args, .. } = factor else { return };
+            // What is wrong with files has been told when the query was bound.
+            if let Ok(Some((stem, columns))) = crate::files::columns_of(name, args.as_ref()) {
+                match alias {
+                    Some(alias) if !alias.columns.is_empty() => return,
+                    Some(alias) => tables.push((fold(&alias.name), columns)),
+                    None => tables.push((stem, columns)),
+                }
+                continue;
+            }
+            if args.is_some() {
+                return;
+            }
             let Ok(name) = qualified_name(name) else { return };
             let columns: Vec<String> = match names.find(&name) {
                 _ if name.schema.is_none() && local.contains(&name.name) => return,
