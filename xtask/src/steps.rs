@@ -86,6 +86,12 @@ pub fn test(root: &Path) -> bool {
         if storage != Outcome::Passed {
             return storage;
         }
+        // Views into chunks; of the kernels the one that any processor has.
+        let files = ["structure::", "tests::csv", "tests::text_files", "tests::random_files"];
+        let load = miri(&[&["-p", "firn-load", "--lib", "--"][..], &files].concat());
+        if load != Outcome::Passed {
+            return load;
+        }
         miri(&["-p", "firn-txn", "--test", "all", "--", "isolation::"])
     });
     run.step("thread sanitizer", Run::thread_sanitizer);
