@@ -75,8 +75,7 @@ impl CopyReader {
     }
 
     /// Reads a file to its end on up to so many threads beside this one, and gives its batches to `sink`, in their order.
-    /// `failed` says what a failure to read is to the user. Use it instead of the other
-    /// three.
+    /// `failed` says what a failure to read is to the user. It stands for all of `push`, `next_batch` and `finish`.
     pub fn read_file(
         self,
         file: &mut (dyn Read + Send),

@@ -333,8 +333,8 @@ impl<'c> Outline<'c> {
         width > 2 || !starts.any(|start| bytes[start..].starts_with(END_MARKER))
     }
 
-    /// Looks at each record, up to the first that is not as it should be, or beyond if rows may be left out: but then none
-    /// are read yet.
+    /// Looks at each record, up to the first that is not as it should be; if rows may be left out, at all of them, but
+    /// rows are those before the first.
     #[cold]
     fn go_through(&mut self, reader: &RecordReader, bytes: &[u8]) {
         let mut rest = self.ends;
@@ -355,9 +355,6 @@ impl<'c> Outline<'c> {
                     }
                 }
             }
-        }
-        if !self.faults.is_empty() {
-            self.rows = 0;
         }
     }
 

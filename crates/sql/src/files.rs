@@ -35,7 +35,7 @@ const WAITING_BATCHES: usize = 4;
 /// Files have as many columns as tables, as in PostgreSQL.
 const MOST_COLUMNS: usize = 1600;
 
-/// The functions that read files.
+/// The function that reads files.
 const READ_CSV: &str = "read_csv";
 
 /// Files that a statement reads, as they were when it was bound.
@@ -313,12 +313,15 @@ impl RelationPlanner for FilePlanner {
         relation: ast::TableFactor,
         _: &mut dyn RelationPlannerContext,
     ) -> datafusion::common::Result<RelationPlanning> {
-        let ast::TableFactor::Table { name, args, alias, .. } = &relation else {
+        let ast::TableFactor::Table { name, args, alias, sample, with_ordinality, .. } = &relation else {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
         let Some((pattern, known)) = asked(name, args.as_ref()).map_err(to_datafusion)? else {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
+        if sample.is_some() || *with_ordinality {
+            return Err(to_datafusion(Error::unsupported("TABLESAMPLE or WITH ORDINALITY of a file")));
+        }
         let table = self.files.open(&pattern, &known, self.zone).map_err(to_datafusion)?;
         let plan = LogicalPlanBuilder::scan(scan_name(&pattern), provider_as_source(table), None)?.build()?;
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias.clone()))))
