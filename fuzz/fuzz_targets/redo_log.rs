@@ -20,6 +20,7 @@ fn walk(records: Records<'_>) {
             Record::InsertBatch { columns, .. } => columns.flatten().for_each(|cells| cells.for_each(drop)),
             Record::Update { cells, .. } => cells.for_each(drop),
             Record::Delete { .. } | Record::CatalogChange(_) | Record::SequenceAdvance { .. } => {}
+            Record::Spilled { chunks, .. } => chunks.for_each(drop),
         }
     }
 }

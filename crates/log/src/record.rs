@@ -14,13 +14,17 @@
 //!   Delete                  nothing
 //!   CatalogChange           bytes that the catalog understands (count, table, row are 0)
 //!   SequenceAdvance         nothing (count = was called, table = oid, row = value)
+//!   Spilled                 per chunk: offset, stored, used as u64, CRC32C as u32 (row = number of the spill file;
+//!                           the records there come before those that follow this one; see `spill`)
 //! ```
 //!
 //! A cell is a tag and what the tag says follows. Words are stored zero-extended in the fewest of
 //! 0, 1, 2, 4 or 8 bytes; the column's type knows its width, so none is lost. `length` spans the
 //! whole record, so that a reader which replays some tables only skips the others' unread.
 
-use firn_base::{Cell, ColumnId, Error, Result, RowId, SqlState, TableId};
+use crate::spill::{Chunk, Spill, Spills};
+use firn_base::sync::Arc;
+use firn_base::{Cell, ColumnId, Error, Lsn, Result, RowId, SqlState, TableId};
 
 /// Bytes before a record's body.
 pub const RECORD_HEADER_LEN: usize = 20;
@@ -36,6 +40,10 @@ const KIND_UPDATE: u8 = 3;
 const KIND_DELETE: u8 = 4;
 const KIND_CATALOG_CHANGE: u8 = 5;
 const KIND_SEQUENCE_ADVANCE: u8 = 6;
+const KIND_SPILLED: u8 = 7;
+
+/// Bytes of what a record says of one chunk of a spill file.
+const CHUNK_LEN: usize = 28;
 
 const TAG_NULL: u8 = 0;
 /// The word 0; nothing follows.
@@ -57,11 +65,13 @@ pub struct RedoBuffer {
     /// Initialised memory, longer than what is used of it: room is not cleared for every record.
     bytes: Vec<u8>,
     used: usize,
+    /// Where the records before these are, of a long transaction.
+    spill: Option<Box<Spill>>,
 }
 
-/// A place in a [`RedoBuffer`] to cut it back to.
+/// A place in a [`RedoBuffer`] to cut it back to: bytes of redo before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RedoMark(usize);
+pub struct RedoMark(u64);
 
 impl RedoBuffer {
     /// An empty buffer.
@@ -71,10 +81,10 @@ impl RedoBuffer {
 
     /// Whether it holds no record.
     pub fn is_empty(&self) -> bool {
-        self.used == 0
+        self.used == 0 && self.spilled_bytes() == 0
     }
 
-    /// The records as [`crate::Log::append`] takes them.
+    /// The records in memory; once it is [sealed](RedoBuffer::seal), as [`crate::Log::append`] takes them.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.used]
     }
@@ -83,6 +93,7 @@ impl RedoBuffer {
     pub fn clear(&mut self) {
         const KEEP: usize = 1 << 20;
         self.used = 0;
+        self.spill = None;
         if self.bytes.len() > KEEP {
             self.bytes = Vec::new();
         }
@@ -91,13 +102,73 @@ impl RedoBuffer {
     /// Where it is now.
     #[inline]
     pub fn mark(&self) -> RedoMark {
-        RedoMark(self.used)
+        RedoMark(self.spilled_bytes() + self.used as u64)
     }
 
     /// Forgets every record appended since `mark`.
     pub fn truncate(&mut self, mark: RedoMark) {
-        assert!(mark.0 <= self.used, "a mark of another buffer");
-        self.used = mark.0;
+        let spilled = self.spilled_bytes();
+        if let Some(spill) = &mut self.spill
+            && mark.0 < spilled
+        {
+            spill.truncate(mark.0);
+            self.used = 0;
+            return;
+        }
+        let used = usize::try_from(mark.0 - spilled).expect("64-bit addresses");
+        assert!(used <= self.used, "a mark of another buffer");
+        self.used = used;
+    }
+
+    #[inline]
+    fn spilled_bytes(&self) -> u64 {
+        self.spill.as_ref().map_or(0, |spill| spill.bytes())
+    }
+
+    /// Moves the records from memory to the transaction's spill file. After an error they are where they were.
+    #[cold]
+    pub fn spill(&mut self, spills: &Arc<Spills>) -> Result<()> {
+        if self.spill.is_none() {
+            self.spill = Some(Box::new(Spill::create(spills)?));
+        }
+        let spill = self.spill.as_mut().expect("just made");
+        spill.append(&self.bytes[..self.used])?;
+        self.used = 0;
+        Ok(())
+    }
+
+    /// Before a commit: what has been spilled becomes safe on disk, and a record that names it all there is in memory.
+    #[inline]
+    pub fn seal(&mut self, spills: &Arc<Spills>) -> Result<()> {
+        if self.spill.is_some() { self.seal_spill(spills) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn seal_spill(&mut self, spills: &Arc<Spills>) -> Result<()> {
+        if self.used > 0 {
+            // The rest as well, which is to be applied after it.
+            self.spill(spills)?;
+        }
+        let spill = self.spill.as_ref().expect("checked by the caller");
+        spill.sync()?;
+        let mut body = Vec::with_capacity(spill.chunks().len() * CHUNK_LEN);
+        for chunk in spill.chunks() {
+            for word in [chunk.offset, chunk.stored, chunk.used] {
+                body.extend_from_slice(&word.to_le_bytes());
+            }
+            body.extend_from_slice(&chunk.crc.to_le_bytes());
+        }
+        let number = spill.number();
+        self.plain(KIND_SPILLED, 0, 0, number, &body);
+        Ok(())
+    }
+
+    /// Its entry is in the log, up to `end`: what was spilled stays as long as that.
+    #[inline]
+    pub fn logged(&mut self, end: Lsn) {
+        if let Some(spill) = self.spill.take() {
+            spill.keep(end);
+        }
     }
 
     /// Appends the insertion of a row of one cell per column.
@@ -386,6 +457,13 @@ pub enum Record<'a> {
         /// Whether `value` was given.
         called: bool,
     },
+    /// Records in a file of their own come before those that follow.
+    Spilled {
+        /// The number of the file.
+        number: u64,
+        /// Where they lie there.
+        chunks: SpilledChunks<'a>,
+    },
 }
 
 impl Record<'_> {
@@ -397,7 +475,7 @@ impl Record<'_> {
             | Record::InsertBatch { table, first: row, .. }
             | Record::Update { table, row, .. }
             | Record::Delete { table, row } => Some((*table, *row)),
-            Record::CatalogChange(_) | Record::SequenceAdvance { .. } => None,
+            Record::CatalogChange(_) | Record::SequenceAdvance { .. } | Record::Spilled { .. } => None,
         }
     }
 }
@@ -573,8 +651,39 @@ impl<'a> RawRecord<'a> {
             KIND_UPDATE => Ok(Record::Update { table, row, cells: UpdatedCells { rest: body, left: count } }),
             KIND_DELETE if body.is_empty() => Ok(Record::Delete { table, row }),
             KIND_CATALOG_CHANGE => Ok(Record::CatalogChange(body)),
+            KIND_SPILLED => Ok(Record::Spilled { number: bits, chunks: SpilledChunks { rest: body } }),
             _ => Err(malformed("unknown kind")),
         }
+    }
+}
+
+/// Where records lie in a spill file. Ends after the first malformed one.
+#[derive(Clone, Debug)]
+pub struct SpilledChunks<'a> {
+    rest: &'a [u8],
+}
+
+impl SpilledChunks<'_> {
+    fn take(&mut self) -> Result<Chunk> {
+        let mut word = || take_array(&mut self.rest).map(|bytes| u64::from_le_bytes(*bytes));
+        let (offset, stored, used) = (word()?, word()?, word()?);
+        let crc = u32::from_le_bytes(*take_array(&mut self.rest)?);
+        Ok(Chunk { offset, stored, used, crc })
+    }
+}
+
+impl Iterator for SpilledChunks<'_> {
+    type Item = Result<Chunk>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let chunk = self.take();
+        if chunk.is_err() {
+            self.rest = &[];
+        }
+        Some(chunk)
     }
 }
 

@@ -25,6 +25,7 @@
 use crate::DatabaseId;
 use crate::format::{DATA_START, GROUP_ALIGNMENT, GROUP_HEADER_LEN, encode_entry_header, seal_group};
 use crate::segments::{Fill, Segment, Segments};
+use crate::spill::{Kept, Spills};
 use firn_base::disk::Disk;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
 use firn_base::thread::{self, JoinHandle};
@@ -44,6 +45,8 @@ pub struct LogOptions {
     pub flush_bytes: usize,
     /// A queue of this length makes committers wait for the disk.
     pub queue_bytes: usize,
+    /// A running transaction's redo of this length goes to a file of its own.
+    pub spill_bytes: usize,
 }
 
 impl Default for LogOptions {
@@ -53,6 +56,7 @@ impl Default for LogOptions {
             flush_interval: Duration::from_millis(5),
             flush_bytes: 1 << 20,
             queue_bytes: 64 << 20,
+            spill_bytes: 8 << 20,
         }
     }
 }
@@ -64,6 +68,7 @@ const IDLE_TICKS: u32 = 20;
 /// whether that worked.
 pub struct Log {
     shared: Arc<Shared>,
+    spills: Arc<Spills>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -187,7 +192,9 @@ impl Log {
         at: Lsn,
         options: LogOptions,
     ) -> Result<Log> {
-        let (segments, segment) = Segments::open(disk, directory, database, options.segment_bytes, at)?;
+        let (segments, segment) =
+            Segments::open(disk.clone(), directory, database, options.segment_bytes, at)?;
+        let spills = Spills::open(disk, directory, database)?;
         let mut queue = Queue {
             bytes: Vec::with_capacity(options.flush_bytes * 2),
             entries: 0,
@@ -224,7 +231,7 @@ impl Log {
                 move || shared.run_preparer()
             }),
         ];
-        Ok(Log { shared, threads: Mutex::new(threads) })
+        Ok(Log { shared, spills, threads: Mutex::new(threads) })
     }
 
     /// Queues the redo records of a commit and says which position must become durable for it.
@@ -310,7 +317,24 @@ impl Log {
     /// Gives up the log before `lsn`, by whole segments, because a checkpoint holds what they say.
     pub fn truncate_before(&self, lsn: Lsn) -> Result<()> {
         assert!(lsn <= self.durable_lsn(), "only what is durable can be superfluous");
-        self.shared.segments.lock().truncate_before(lsn)
+        self.shared.segments.lock().truncate_before(lsn)?;
+        self.spills.truncate_before(lsn)
+    }
+
+    /// Where long transactions put their redo.
+    pub fn spills(&self) -> &Arc<Spills> {
+        &self.spills
+    }
+
+    /// After recovery: of the spill files keeps those that the log names and removes the others.
+    pub fn retain_spills(&self, named: Vec<Kept>) -> Result<()> {
+        self.spills.retain(named)
+    }
+
+    /// Bytes of redo up to a position, with those spilled since the log was opened: what tells how the log has
+    /// grown.
+    pub fn bytes_at(&self, lsn: Lsn) -> u64 {
+        lsn.0 + self.spills.kept_bytes()
     }
 
     /// Writes what is queued and stops the log's threads.

@@ -11,8 +11,8 @@ use crate::undo::{UndoBuffer, UndoMemory, reuse};
 use crate::version::{Change, EntryWriter, Record, UndoHeader};
 use crate::{Guard, Table};
 use firn_base::sync::Arc;
-use firn_base::{ColumnSet, RowId, Slot, Stamp, Time};
-use firn_log::{RedoBuffer, RedoMark};
+use firn_base::{ColumnSet, Result, RowId, Slot, Stamp, Time};
+use firn_log::{RedoBuffer, RedoMark, Spills};
 use smallvec::SmallVec;
 use std::ptr::NonNull;
 
@@ -157,6 +157,17 @@ impl WriteSet {
     /// The redo images, to append what is not a row (catalog, sequences).
     pub fn redo(&mut self) -> Option<&mut RedoBuffer> {
         self.redo.as_mut()
+    }
+
+    /// Whether its redo in memory has grown to so many bytes.
+    #[inline]
+    pub fn has_long_redo(&self, bytes: usize) -> bool {
+        self.redo.as_ref().is_some_and(|redo| redo.as_bytes().len() >= bytes)
+    }
+
+    /// Moves its redo from memory to a file of its own.
+    pub fn spill_redo(&mut self, spills: &Arc<Spills>) -> Result<()> {
+        self.redo.as_mut().map_or(Ok(()), |redo| redo.spill(spills))
     }
 
     pub(crate) fn push_plain(&mut self, block: &Block, slot: Slot, change: Change) -> Record<'static> {

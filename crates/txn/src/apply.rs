@@ -17,8 +17,8 @@ use crate::catalog::{Catalog, CatalogChange, IdMarks, Oid, StorageDef};
 use crate::sequence::SequenceState;
 use firn_base::sync::{Arc, RwLock, mpsc};
 use firn_base::types::Width;
-use firn_base::{Cell, ColumnId, Error, Result, RowId, SqlState, SqlType, TableId, Time, thread};
-use firn_log::{CellReader, Entry, Group, RawRecord, Reader, Record, Records};
+use firn_base::{Cell, ColumnId, Error, Lsn, Result, RowId, SqlState, SqlType, TableId, Time, thread};
+use firn_log::{CellReader, Entry, Group, Kept, RawRecord, Reader, Record, Records, SpillReader};
 use firn_storage::{LONGEST_STRING_BYTES, Restored, Table, TableOptions};
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
@@ -44,6 +44,8 @@ pub(crate) struct Rebuilt {
     /// Tables that the log has changed.
     pub changed: HashSet<TableId>,
     pub options: TableOptions,
+    /// The spill files that the log names.
+    pub spilled: Vec<Kept>,
 }
 
 impl Rebuilt {
@@ -55,7 +57,7 @@ impl Rebuilt {
     }
 
     /// Applies every commit that `reader` yields. Those up to `last` are in it already.
-    pub fn replay(&mut self, reader: &mut Reader, threads: usize) -> Result<()> {
+    pub fn replay(&mut self, reader: &mut Reader, spills: SpillReader<'_>, threads: usize) -> Result<()> {
         let known = self.last;
         let shares = threads.max(1) as u32;
         let tables = self.tables.clone();
@@ -63,7 +65,8 @@ impl Rebuilt {
             let (senders, workers): (Vec<_>, Vec<_>) = (0..shares)
                 .map(|share| {
                     let (sender, receiver) = mpsc::sync_channel::<Groups>(WAITING_BATCHES);
-                    let mut worker = Worker { tables: &tables, known, share, shares, mine: Vec::new() };
+                    let mut worker =
+                        Worker { tables: &tables, spills, known, share, shares, mine: Vec::new() };
                     let body = move || worker.run(&receiver).map(|()| worker.changed());
                     (sender, thread::spawn_scoped(scope, "firn-replay", body))
                 })
@@ -90,7 +93,7 @@ impl Rebuilt {
             let ended = group.is_none();
             if let Some(group) = group {
                 for entry in group.entries() {
-                    self.apply_to_all(entry, known)?;
+                    self.apply_to_all(entry, group.end, known)?;
                 }
                 bytes += group.end.0 - group.begin.0;
                 batch.push(group);
@@ -111,8 +114,8 @@ impl Rebuilt {
         }
     }
 
-    /// Applies what is not rows.
-    fn apply_to_all(&mut self, entry: Entry<'_>, known: Time) -> Result<()> {
+    /// Applies what is not rows. The entry is of a group that ends at `end`.
+    fn apply_to_all(&mut self, entry: Entry<'_>, end: Lsn, known: Time) -> Result<()> {
         self.last = self.last.max(entry.time);
         for record in entry.records() {
             match record.map_err(|error| in_commit(error, entry.time))? {
@@ -133,6 +136,12 @@ impl Rebuilt {
                 Record::SequenceAdvance { oid, value, called } => {
                     self.sequences.insert(Oid(oid), SequenceState::recovered(value, called));
                 }
+                Record::Spilled { number, mut chunks } => {
+                    let bytes =
+                        chunks.try_fold(0, |bytes, chunk| Ok(u64::saturating_add(bytes, chunk?.used)));
+                    let bytes = bytes.map_err(|error| in_commit(error, entry.time))?;
+                    self.spilled.push(Kept { number, needed_to: end, bytes });
+                }
                 _ => {}
             }
         }
@@ -143,6 +152,7 @@ impl Rebuilt {
 /// Applies the rows of some tables.
 struct Worker<'a> {
     tables: &'a RwLock<HashMap<TableId, Arc<Table>>>,
+    spills: SpillReader<'a>,
     /// Commits up to this time are in the tables already.
     known: Time,
     share: u32,
@@ -185,9 +195,26 @@ impl Worker<'_> {
         match record.row() {
             Some((id, row)) if self.owns(id, row) => self.target(id)?.apply(record.read()?),
             Some(_) => Ok(()),
-            // Not a row's, which the reader has applied, or malformed.
-            None => record.read().map(|_| ()),
+            None => self.apply_other(record.read()?),
         }
+    }
+
+    /// Applies what is not of one row, but for what the reader has applied.
+    #[cold]
+    fn apply_other(&mut self, record: Record<'_>) -> Result<()> {
+        let Record::Spilled { number, chunks } = record else { return Ok(()) };
+        let spills = self.spills;
+        spills.read(number, chunks, |records| {
+            let mut records = Records::new(records);
+            while let Some(record) = records.next_raw() {
+                let record = record?;
+                if record.row().is_none() {
+                    return Err(misfit("a spill file holds what is no change of a row".to_owned()));
+                }
+                self.apply(record)?;
+            }
+            Ok(())
+        })
     }
 
     /// Fetches what the next record of `ahead` will change: rows lie anywhere, and to wait for one after
@@ -333,7 +360,7 @@ impl Target {
                 Some(restored) => restored.delete(),
                 None => return Err(misfit(format!("it deletes row {row:?}, which is not there"))),
             },
-            Record::CatalogChange(_) | Record::SequenceAdvance { .. } => {}
+            Record::CatalogChange(_) | Record::SequenceAdvance { .. } | Record::Spilled { .. } => {}
         }
         Ok(())
     }

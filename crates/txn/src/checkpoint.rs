@@ -58,7 +58,7 @@ pub(crate) struct Store {
     _lock: DiskLock,
     /// Locked while a checkpoint is written.
     newest: Mutex<Newest>,
-    /// From this log position on the bytes count that make a checkpoint due.
+    /// So many bytes of redo ([`Log::bytes_at`]) had been written at the last one: those since make a checkpoint due.
     counted_from: AtomicU64,
     worker: Mutex<Option<JoinHandle<()>>>,
 }
@@ -83,6 +83,8 @@ struct Cut<'e> {
     slot: ActiveSlot,
     snapshot: Snapshot,
     position: Lsn,
+    /// Bytes of redo up to there.
+    redo_bytes: u64,
     catalog: Arc<Catalog>,
     marks: IdMarks,
     tables: Vec<CutTable>,
@@ -303,11 +305,12 @@ impl Store {
             sequences: engine.sequence_entries(),
             files,
         };
+        let redo_bytes = cut.redo_bytes;
         drop(cut);
         log.wait_durable(manifest.position())?;
         manifest.write(&*self.disk, &self.directory)?;
 
-        self.counted_from.store(manifest.position, Ordering::Relaxed);
+        self.counted_from.store(redo_bytes, Ordering::Relaxed);
         newest.manifest = manifest;
         newest.replayed.clear();
         newest.generations = generations;
@@ -318,8 +321,8 @@ impl Store {
 
     /// Begins a checkpoint on a thread of its own if the log has grown by so much.
     pub fn checkpoint_if_due(&self, engine: &Arc<Engine>, log: &Log, after_bytes: u64) {
-        let appended = log.appended_lsn().0;
-        if appended.saturating_sub(self.counted_from.load(Ordering::Relaxed)) < after_bytes {
+        let written = log.bytes_at(log.appended_lsn());
+        if written.saturating_sub(self.counted_from.load(Ordering::Relaxed)) < after_bytes {
             return;
         }
         let mut worker = self.worker.lock();
@@ -335,9 +338,7 @@ impl Store {
             let stand_back = || thread::stand_back(Behind::Queries);
             if store.write(&engine, log, threads, stand_back).is_err() {
                 // Whoever asks for a checkpoint is told why. Everything is still in the log.
-                store
-                    .counted_from
-                    .store(appended - after_bytes + after_bytes / RETRY_PART, Ordering::Relaxed);
+                store.counted_from.store(written - after_bytes + after_bytes / RETRY_PART, Ordering::Relaxed);
             }
         }));
     }
@@ -378,11 +379,13 @@ impl Engine {
                 CutTable { definition: definition.clone(), table, unchanged }
             })
             .collect();
+        let position = log.reader_start();
         Ok(Cut {
             engine: self,
             slot,
             snapshot,
-            position: log.reader_start(),
+            position,
+            redo_bytes: log.bytes_at(position),
             catalog,
             marks: self.id_marks(),
             tables,

@@ -508,6 +508,21 @@ impl Engine {
         Ok(validated)
     }
 
+    /// Moves the redo of a long transaction from memory to disk. Errors: 53100, 58030.
+    #[cold]
+    pub(crate) fn spill_redo(&self, write_set: &mut WriteSet) -> Result<()> {
+        self.log.as_ref().map_or(Ok(()), |log| write_set.spill_redo(log.spills()))
+    }
+
+    /// Before a commit: makes safe what has been moved to disk.
+    #[inline]
+    pub(crate) fn seal_redo(&self, write_set: &mut WriteSet) -> Result<()> {
+        match (&self.log, write_set.redo()) {
+            (Some(log), Some(redo)) => redo.seal(log.spills()),
+            _ => Ok(()),
+        }
+    }
+
     /// The critical section of commit. Errors leave everything as it was.
     pub(crate) fn commit_section(
         &self,
@@ -532,7 +547,9 @@ impl Engine {
                 drop(turn);
                 return Err(Box::new((error, write_set)));
             }
-            lsn = Some(log.append(time, redo.as_bytes()));
+            let end = log.append(time, redo.as_bytes());
+            redo.logged(end);
+            lsn = Some(end);
         }
         write_set.stamp(time);
         if let Some(ddl) = ddl {

@@ -13,8 +13,8 @@
 //! |  9 | no manifest, but files that are none of ours | 55000: not a database directory |
 //! | 10 | a manifest of a version that is not known | 55000, says which |
 //! | 11 | a damaged manifest | XX001 |
-//! | 12 | a checkpoint file missing, shorter, longer or changed | XX001 |
-//! | 13 | files that the manifest does not name: of a checkpoint cut short, or of the one before | removed |
+//! | 12 | a checkpoint file missing, shorter, longer or changed; a spill file that the log names likewise | XX001 |
+//! | 13 | files that the manifest does not name: of a checkpoint cut short, or of the one before; spill files that the log does not name: of transactions that did not commit | removed |
 //! | 14 | redo that does not fit the checkpoint, rows that break a unique index | XX001 |
 //! | 15 | the directory open elsewhere | 55006 |
 //! | 16 | no right to it, a full or broken disk | 42501, 53100, 58030 |
@@ -33,7 +33,7 @@ use crate::transaction::build_index;
 use firn_base::disk::{Disk, DiskLock};
 use firn_base::sync::{Arc, RwLock};
 use firn_base::{Error, Lsn, Result, SqlState, TableId, clock, random, thread};
-use firn_log::{DatabaseId, Log, Reader};
+use firn_log::{DatabaseId, Log, Reader, SpillReader};
 use firn_storage::{MemoryBudget, Table, TableOptions};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -68,9 +68,10 @@ pub(crate) fn open(
     let log_directory = log_directory(directory);
     check_that_there_is_a_log(&*disk, &log_directory)?;
     let mut reader = Reader::open(&*disk, &log_directory, manifest.database, manifest.position())?;
-    rebuilt.replay(&mut reader, config.threads)?;
+    let spills = SpillReader { disk: &*disk, directory: &log_directory, database: manifest.database };
+    rebuilt.replay(&mut reader, spills, config.threads)?;
     let tables = finish(&rebuilt, config.threads)?;
-    let Rebuilt { catalog, mut sequences, .. } = rebuilt;
+    let Rebuilt { catalog, mut sequences, spilled, .. } = rebuilt;
     sequences.retain(|oid, _| catalog.sequences.contains_key(oid));
 
     // From here on the directory is changed.
@@ -79,6 +80,7 @@ pub(crate) fn open(
     }
     remove_unnamed_files(&*disk, &checkpoint_directory(directory), &manifest.files)?;
     let log = Log::open(disk.clone(), &log_directory, manifest.database, reader.position(), config.log)?;
+    log.retain_spills(spilled)?;
     let store = Store::new(disk, directory.to_owned(), lock, manifest, &tables, rebuilt.changed);
     Ok(Recovered {
         last: rebuilt.last,
@@ -196,6 +198,7 @@ fn load(
         last: manifest.time(),
         changed: HashSet::new(),
         options: TableOptions { block_bytes: manifest.block_bytes as usize, budget: memory.clone() },
+        spilled: Vec::new(),
     };
     for definition in &manifest.catalog.created {
         rebuilt.create_table(definition);

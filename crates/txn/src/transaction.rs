@@ -267,7 +267,12 @@ impl Transaction {
         if !self.writes().has_touched(table) {
             self.join(table)?;
         }
-        Ok(self.write_set.as_mut().expect("running"))
+        let engine = &self.engine;
+        let write_set = self.write_set.as_mut().expect("running");
+        if write_set.has_long_redo(engine.config().log.spill_bytes) {
+            engine.spill_redo(write_set)?;
+        }
+        Ok(write_set)
     }
 
     /// Makes sure that it may write to a table, without waiting for DDL. Errors: 55P03, or 40001.
@@ -920,8 +925,8 @@ impl Transaction {
     /// Commits; deferred checks must have been made. The changes are visible to others when this
     /// returns, and durable once [`Engine::wait`] returns for the ticket.
     ///
-    /// Errors: 40001 if it is serializable and what it read has changed; the log has failed (53100,
-    /// 58030). The transaction is rolled back.
+    /// Errors: 40001 if it is serializable and what it read has changed; the log has failed, or the disk that is to take
+    /// what a long transaction has written (53100, 58030). The transaction is rolled back.
     pub fn commit(mut self) -> Result<Ticket> {
         assert!(!self.has_deferred_checks(), "a transaction commits after its deferred checks");
         if !self.has_writes() {
@@ -934,6 +939,7 @@ impl Transaction {
             }
             return Ok(Ticket { time: self.snapshot.read_time, lsn });
         }
+        self.engine.seal_redo(self.write_set.as_mut().expect("running"))?;
         // What it read is validated if it writes: otherwise it has run at its read time.
         let reads = self.reads.get_mut();
         let mut to_validate = None;

@@ -23,7 +23,7 @@ pub fn config() -> Config {
     Config {
         directory: Some(directory().to_owned()),
         block_bytes: 1,
-        log: LogOptions { segment_bytes: 4096 + 2048, ..LogOptions::default() },
+        log: LogOptions { segment_bytes: 4096 + 2048, spill_bytes: 200, ..LogOptions::default() },
         // Rows stay where they are: some tests look there.
         freeze_after: None,
         ..Config::default()

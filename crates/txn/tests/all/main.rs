@@ -15,6 +15,7 @@ mod memory;
 mod native;
 mod recovery;
 mod serializable;
+mod spilled;
 mod support;
 mod transfers;
 mod valueless;

@@ -1,0 +1,288 @@
+//! Spill files: the redo of transactions that write more than memory should hold.
+//!
+//! What a long transaction has written so far goes to a file of its own ahead of the commit, in
+//! chunks; the commit syncs it, and its entry in the log begins with a record that names the file and the chunks. So
+//! its redo takes a bounded amount of memory, and its commit puts a few bytes into the log, however much it has written.
+//!
+//! ```text
+//! spill file     | header | chunk | chunk | …            chunk: redo records, as a buffer held them
+//!
+//! header         0        8         12    16       24        40
+//!                | magic  | version | crc | number | database |
+//! ```
+//!
+//! A file counts if an entry of the log names it: what a crash leaves of a transaction that did not commit is removed when the
+//! database is opened, and what the checkpoint holds goes with the log before it. Where each chunk lies, how long it
+//! is and its CRC32C stand in the log; so a rollback to a savepoint touches no file.
+
+use crate::DatabaseId;
+use firn_base::disk::{Disk, DiskFile};
+use firn_base::sync::{Arc, AtomicU64, Mutex, Ordering};
+use firn_base::{Error, Lsn, Result, SqlState};
+use std::path::{Path, PathBuf};
+
+/// Names of spill files end so; a number comes before.
+const SUFFIX: &str = ".spill";
+const MAGIC: [u8; 8] = *b"FIRNSPIL";
+const VERSION: u32 = 1;
+const HEADER_LEN: usize = 40;
+
+/// The spill files of one log.
+#[derive(Debug)]
+pub struct Spills {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    database: DatabaseId,
+    /// The number of the next file.
+    next: AtomicU64,
+    /// Those that entries of the log name.
+    kept: Mutex<Vec<Kept>>,
+    /// Bytes of redo in files that were ever kept since the log was opened.
+    kept_bytes: AtomicU64,
+}
+
+/// A spill file that an entry of the log names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kept {
+    /// Which one.
+    pub number: u64,
+    /// The position behind the entry: a log that begins there does without the file.
+    pub needed_to: Lsn,
+    /// Bytes of redo in it that count.
+    pub bytes: u64,
+}
+
+/// Where some redo records lie in a spill file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Chunk {
+    /// Its place in the file.
+    pub offset: u64,
+    /// How long it is there.
+    pub stored: u64,
+    /// How much of that counts: what is behind has been rolled back.
+    pub used: u64,
+    /// CRC32C of all of it.
+    pub crc: u32,
+}
+
+/// The spill file of a running transaction. Dropping it removes the file.
+#[derive(Debug)]
+pub(crate) struct Spill {
+    spills: Arc<Spills>,
+    file: Arc<dyn DiskFile>,
+    number: u64,
+    /// Where the next chunk goes.
+    end: u64,
+    chunks: Vec<Chunk>,
+    /// Bytes of redo that count.
+    bytes: u64,
+    kept: bool,
+}
+
+impl Spills {
+    pub(crate) fn open(disk: Arc<dyn Disk>, directory: &Path, database: DatabaseId) -> Result<Arc<Spills>> {
+        let next = numbers(&*disk, directory)?.last().map_or(0, |last| last + 1);
+        Ok(Arc::new(Spills {
+            disk,
+            directory: directory.to_owned(),
+            database,
+            next: AtomicU64::new(next),
+            kept: Mutex::default(),
+            kept_bytes: AtomicU64::new(0),
+        }))
+    }
+
+    /// Keeps the files that the log names and removes the others.
+    pub(crate) fn retain(&self, named: Vec<Kept>) -> Result<()> {
+        let mut removed = false;
+        for number in numbers(&*self.disk, &self.directory)? {
+            if !named.iter().any(|kept| kept.number == number) {
+                self.disk.remove(&self.path(number))?;
+                removed = true;
+            }
+        }
+        named.into_iter().for_each(|kept| self.keep(kept));
+        if removed { self.disk.sync_directory(&self.directory) } else { Ok(()) }
+    }
+
+    fn keep(&self, kept: Kept) {
+        self.kept_bytes.fetch_add(kept.bytes, Ordering::Relaxed);
+        self.kept.lock().push(kept);
+    }
+
+    /// Bytes of redo in files that were ever kept since the log was opened.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.kept_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Removes the files that only the log before `lsn` names.
+    pub(crate) fn truncate_before(&self, lsn: Lsn) -> Result<()> {
+        let superfluous: Vec<Kept> =
+            self.kept.lock().iter().filter(|kept| kept.needed_to <= lsn).copied().collect();
+        for kept in &superfluous {
+            self.disk.remove(&self.path(kept.number))?;
+            self.kept.lock().retain(|other| other.number != kept.number);
+        }
+        if superfluous.is_empty() { Ok(()) } else { self.disk.sync_directory(&self.directory) }
+    }
+
+    fn path(&self, number: u64) -> PathBuf {
+        path(&self.directory, number)
+    }
+
+    fn header(&self, number: u64) -> [u8; HEADER_LEN] {
+        header(number, self.database)
+    }
+}
+
+impl Spill {
+    pub fn create(spills: &Arc<Spills>) -> Result<Spill> {
+        let number = spills.next.fetch_add(1, Ordering::Relaxed);
+        let file = spills.disk.create(&spills.path(number))?;
+        // From here on dropping it removes the file.
+        let spill = Spill {
+            spills: spills.clone(),
+            file,
+            number,
+            end: HEADER_LEN as u64,
+            chunks: Vec::new(),
+            bytes: 0,
+            kept: false,
+        };
+        spill.file.write_at(&spills.header(number), 0)?;
+        Ok(spill)
+    }
+
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The chunks that count.
+    pub fn chunks(&self) -> &[Chunk] {
+        &self.chunks
+    }
+
+    /// Bytes of redo that count.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Appends redo records. After an error nothing has changed.
+    pub fn append(&mut self, records: &[u8]) -> Result<()> {
+        self.file.write_at(records, self.end)?;
+        let stored = records.len() as u64;
+        self.chunks.push(Chunk { offset: self.end, stored, used: stored, crc: crc32c::crc32c(records) });
+        self.end += stored;
+        self.bytes += stored;
+        Ok(())
+    }
+
+    /// Keeps so many bytes of redo only.
+    pub fn truncate(&mut self, bytes: u64) {
+        while self.bytes > bytes {
+            let last = self.chunks.last_mut().expect("its bytes are those of its chunks");
+            let cut = last.used.min(self.bytes - bytes);
+            last.used -= cut;
+            self.bytes -= cut;
+            if last.used == 0 {
+                self.chunks.pop();
+            }
+        }
+    }
+
+    /// Makes all of it safe on disk.
+    pub fn sync(&self) -> Result<()> {
+        self.file.sync()?;
+        self.spills.disk.sync_directory(&self.spills.directory)
+    }
+
+    /// An entry of the log that ends at `needed_to` names it.
+    pub fn keep(mut self, needed_to: Lsn) {
+        self.kept = true;
+        self.spills.keep(Kept { number: self.number, needed_to, bytes: self.bytes });
+    }
+}
+
+impl Drop for Spill {
+    fn drop(&mut self) {
+        if !self.kept {
+            // What stays behind is removed when the database is opened.
+            let _ = self.spills.disk.remove(&self.spills.path(self.number));
+        }
+    }
+}
+
+fn path(directory: &Path, number: u64) -> PathBuf {
+    directory.join(format!("{number:016x}{SUFFIX}"))
+}
+
+fn numbers(disk: &dyn Disk, directory: &Path) -> Result<Vec<u64>> {
+    let number = |name: &String| u64::from_str_radix(name.strip_suffix(SUFFIX)?, 16).ok();
+    let mut numbers: Vec<u64> = disk.list(directory)?.iter().filter_map(number).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+fn header(number: u64, database: DatabaseId) -> [u8; HEADER_LEN] {
+    let mut bytes = [0; HEADER_LEN];
+    bytes[0..8].copy_from_slice(&MAGIC);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[16..24].copy_from_slice(&number.to_le_bytes());
+    bytes[24..40].copy_from_slice(&database.0);
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..]);
+    bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// Reads the spill files of a log.
+#[derive(Clone, Copy, Debug)]
+pub struct SpillReader<'a> {
+    /// Where they are.
+    pub disk: &'a dyn Disk,
+    /// The directory of the log.
+    pub directory: &'a Path,
+    /// Whose log it is.
+    pub database: DatabaseId,
+}
+
+impl SpillReader<'_> {
+    /// Reads a file that the log names, chunk by chunk: `sink` gets the records of each that count.
+    ///
+    /// Errors: XX001 if the file is missing, of another database, or damaged; those of `sink`.
+    pub fn read(
+        &self,
+        number: u64,
+        chunks: impl Iterator<Item = Result<Chunk>>,
+        mut sink: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let path = path(self.directory, number);
+        let damaged = |what: &str| {
+            let message = format!("the file \"{}\", which the log names, {what}", path.display());
+            Error::new(SqlState::DATA_CORRUPTED, message)
+                .with_hint("Restore the file from a backup of this database.")
+        };
+        if !self.disk.exists(&path)? {
+            return Err(damaged("is missing"));
+        }
+        let file = self.disk.open(&path)?;
+        let mut found = [0; HEADER_LEN];
+        if file.read_at(&mut found, 0)? < HEADER_LEN || found != header(number, self.database) {
+            return Err(damaged("does not begin as it should"));
+        }
+        let length = file.len()?;
+        let mut bytes = Vec::new();
+        for chunk in chunks {
+            let Chunk { offset, stored, used, crc } = chunk?;
+            if offset.checked_add(stored).is_none_or(|end| end > length) || used > stored {
+                return Err(damaged("is too short"));
+            }
+            bytes.resize(usize::try_from(stored).expect("64-bit addresses"), 0);
+            if file.read_at(&mut bytes, offset)? < bytes.len() || crc32c::crc32c(&bytes) != crc {
+                return Err(damaged(&format!("is damaged in the {stored} bytes at {offset}")));
+            }
+            sink(&bytes[..used as usize])?;
+        }
+        Ok(())
+    }
+}
