@@ -343,6 +343,14 @@ fn blocks_that_are_given_up_are_dropped_first() {
     }
 }
 
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 #[cfg_attr(miri, ignore = "as long as it takes for blocks to become cold beside writers")]
 fn readers_beside_writers_and_the_merger_find_the_same_by_both() {
@@ -354,10 +362,16 @@ fn readers_beside_writers_and_the_merger_find_the_same_by_both() {
         for seed in [1, 2] {
             scope.spawn(move || {
                 let random = &mut Random::seeded(seed);
+                let mut anywhere = 200;
                 while !stop.load(Ordering::Relaxed) {
                     let mut tx = bank.engine.begin();
-                    // Mostly few, so that the others cool down.
-                    let among = if random.uniform(0, 500) == 0 { i64::from(ACCOUNTS) } else { 50 };
+                    // Mostly few, and in the end only those, so that the others cool down however slow the machine is.
+                    let among = if anywhere > 0 && random.uniform(0, 500) == 0 {
+                        anywhere -= 1;
+                        i64::from(ACCOUNTS)
+                    } else {
+                        50
+                    };
                     let key = random.uniform(1, among) as i32;
                     let other = ACCOUNTS * (seed as i32 + 1) + random.uniform(0, 500) as i32;
                     let changed =
@@ -390,16 +404,15 @@ fn readers_beside_writers_and_the_merger_find_the_same_by_both() {
             })
             .into_iter()
             .collect();
-        let begin = std::time::Instant::now();
+        // Also if what follows panics: otherwise the scope would wait for the writers.
+        let _stop = StopAtEnd(stop);
         while readers.iter().any(|reader| !reader.is_finished()) {
             bank.engine.freeze(Duration::from_millis(5));
             bank.engine.compact(Duration::from_millis(5));
             // By then an index has taken rows, and let go of their keys.
             let [with, without] = two.indexes.each_ref().map(|index| index.held_bytes());
             compact.fetch_or(without * 10 < with * 9, Ordering::Relaxed);
-            assert!(begin.elapsed() < Duration::from_secs(60), "nothing is taken: {without} of {with}");
         }
-        stop.store(true, Ordering::Relaxed);
     });
     two.compact(Duration::ZERO);
     assert!(two.compact_blocks() > 0);
