@@ -2,6 +2,7 @@
 //!
 //! Our own mistakes are panics and never take this form.
 
+use crate::ids::RowId;
 use crate::snapshot::Stamp;
 use std::fmt;
 
@@ -140,6 +141,8 @@ struct Fields {
     table: Option<String>,
     column: Option<String>,
     blocker: Option<Stamp>,
+    ordinal: Option<u64>,
+    other_row: Option<RowId>,
 }
 
 impl Error {
@@ -158,6 +161,8 @@ impl Error {
             table: None,
             column: None,
             blocker: None,
+            ordinal: None,
+            other_row: None,
         }))
     }
 
@@ -182,6 +187,18 @@ impl Error {
     /// Adds the running transaction that stands in the way: once it has ended, trying again may succeed.
     pub fn with_blocker(mut self, transaction: Stamp) -> Error {
         self.0.blocker = Some(transaction);
+        self
+    }
+
+    /// Adds which of the rows that were given at once it is about, from 0.
+    pub fn with_ordinal(mut self, ordinal: u64) -> Error {
+        self.0.ordinal = Some(ordinal);
+        self
+    }
+
+    /// Adds the row that has the key already.
+    pub fn with_other_row(mut self, row: RowId) -> Error {
+        self.0.other_row = Some(row);
         self
     }
 
@@ -264,6 +281,16 @@ impl Error {
     /// The running transaction that stands in the way.
     pub fn blocker(&self) -> Option<Stamp> {
         self.0.blocker
+    }
+
+    /// Which of the rows that were given at once it is about, from 0.
+    pub fn ordinal(&self) -> Option<u64> {
+        self.0.ordinal
+    }
+
+    /// The row that has the key already.
+    pub fn other_row(&self) -> Option<RowId> {
+        self.0.other_row
     }
 
     /// The violated constraint.

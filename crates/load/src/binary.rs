@@ -12,7 +12,7 @@
 
 use crate::columns::ColumnBuilder;
 use crate::reader::{BATCH_ROWS, Target};
-use arrow_array::ArrayRef;
+use crate::records::{Batch, RowLines};
 use firn_base::{Error, Result, SqlState, TimeZoneSetting};
 use std::collections::VecDeque;
 
@@ -30,7 +30,9 @@ pub(crate) struct BinaryReader {
     builders: Vec<ColumnBuilder>,
     /// Rows in `builders`.
     rows: usize,
-    batches: VecDeque<Vec<ArrayRef>>,
+    batches: VecDeque<Batch>,
+    /// Rows in batches so far.
+    batched: u64,
     /// The beginning of a row whose end has not come yet.
     carry: Vec<u8>,
     part: Part,
@@ -56,6 +58,7 @@ impl BinaryReader {
             target,
             rows: 0,
             batches: VecDeque::new(),
+            batched: 0,
             carry: Vec::new(),
             part: Part::Header,
             row: 0,
@@ -76,7 +79,7 @@ impl BinaryReader {
         Ok(())
     }
 
-    pub(crate) fn next_batch(&mut self) -> Option<Vec<ArrayRef>> {
+    pub(crate) fn next_batch(&mut self) -> Option<Batch> {
         self.batches.pop_front()
     }
 
@@ -213,7 +216,11 @@ impl BinaryReader {
 
     fn flush(&mut self) {
         if self.rows > 0 {
-            self.batches.push_back(self.builders.iter_mut().map(ColumnBuilder::finish).collect());
+            let columns = self.builders.iter_mut().map(ColumnBuilder::finish).collect();
+            let lines = RowLines::from(self.batched + 1);
+            let rejected = Vec::new();
+            self.batches.push_back(Batch { columns, rows: self.rows, lines, rejected, ended: false });
+            self.batched += self.rows as u64;
             self.rows = 0;
         }
     }

@@ -27,5 +27,5 @@ pub use binary::end_of_first_row;
 pub use binary_rows::write_binary_rows;
 pub use options::{CopyFormat, CopyHeader, CopyOptions, OnError};
 pub use reader::{BATCH_ROWS, CopyReader};
-pub use records::Batch;
+pub use records::{Batch, RowLines};
 pub use writer::CopyWriter;

@@ -6,7 +6,6 @@ use crate::columns::ColumnBuilder;
 use crate::options::{CopyFormat, CopyOptions};
 use crate::parallel;
 use crate::records::{Batch, RecordReader, Scratch};
-use arrow_array::ArrayRef;
 use firn_base::{Error, Result, SqlType, TimeZoneSetting};
 use std::collections::VecDeque;
 use std::io::Read;
@@ -96,7 +95,7 @@ impl CopyReader {
                 0 => binary.finish()?,
                 _ => binary.push(&piece[..length])?,
             }
-            while let Some(batch) = binary.next_batch().map(whole) {
+            while let Some(batch) = binary.next_batch() {
                 sink(batch)?;
             }
             if length == 0 {
@@ -117,7 +116,7 @@ impl CopyReader {
     pub fn next_batch(&mut self) -> Option<Batch> {
         match &mut self.0 {
             Reader::Records(reader) => reader.next_batch(),
-            Reader::Binary(reader) => reader.next_batch().map(whole),
+            Reader::Binary(reader) => reader.next_batch(),
         }
     }
 
@@ -128,12 +127,6 @@ impl CopyReader {
             Reader::Binary(reader) => reader.finish(),
         }
     }
-}
-
-/// A batch of which no rows are left out.
-fn whole(columns: Vec<ArrayRef>) -> Batch {
-    let rows = columns.first().map_or(0, |column| column.len());
-    Batch { columns, rows, rejected: Vec::new(), ended: false }
 }
 
 /// Text and CSV, one chunk after another.

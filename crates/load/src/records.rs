@@ -57,16 +57,43 @@ pub struct Batch {
     pub columns: Vec<ArrayRef>,
     /// That length, also where no columns are read.
     pub rows: usize,
+    /// Where the rows are in the file.
+    pub lines: RowLines,
     /// What was wrong with rows that have been left out, in their order.
     pub rejected: Vec<Error>,
     /// Whether `\.` was read: whatever follows does not count.
     pub(crate) ended: bool,
 }
 
+/// The lines of a file that the rows of a batch are on, of several each one's last; of a binary file, which
+/// rows they are. Little, so that those of a whole file can be kept.
+#[derive(Clone, Debug)]
+pub struct RowLines {
+    /// The first row's, if it has no more than one.
+    first: u64,
+    /// Rows before which, or in which, there are more lines than one for each row; and how many more.
+    jumps: Vec<(usize, u64)>,
+}
+
+impl RowLines {
+    /// Every row is on a line of its own, from that one on.
+    pub(crate) fn from(first: u64) -> RowLines {
+        RowLines { first, jumps: Vec::new() }
+    }
+
+    /// The line that a row is on, from 1.
+    pub fn line_of(&self, row: usize) -> u64 {
+        let more = self.jumps.iter().take_while(|(from, _)| *from <= row).map(|(_, lines)| lines);
+        self.first + row as u64 + more.sum::<u64>()
+    }
+}
+
 /// What an attempt to read a chunk came to: rows, or faults, by where they are.
 struct Attempt {
     columns: Vec<ArrayRef>,
     rows: usize,
+    /// Where the lines of the rows end, if some rows may have more than one.
+    ends: Option<Vec<u32>>,
     ended: bool,
     faults: Faults,
 }
@@ -86,6 +113,22 @@ impl Lines {
     /// Tells on which lines records are.
     fn counter<'l>(&'l self, chunk: &'l [u8]) -> LineCounter<'l> {
         LineCounter { left_out: &self.left_out, chunk, position: 0, line: self.before + 1 }
+    }
+
+    /// Where rows are whose lines end there.
+    fn of_rows(&self, chunk: &[u8], ends: &[u32]) -> RowLines {
+        let mut counter = self.counter(chunk);
+        let mut lines = RowLines::from(self.before + 1);
+        let mut more = 0;
+        for (row, end) in ends.iter().enumerate() {
+            let expected = lines.first + row as u64 + more;
+            let line = counter.at(*end as usize);
+            if line > expected {
+                lines.jumps.push((row, line - expected));
+                more += line - expected;
+            }
+        }
+        lines
     }
 
     /// The chunk without some records, which rise.
@@ -197,11 +240,17 @@ impl RecordReader {
         let mut lines = Lines { before: chunk.lines_before, left_out: Vec::new() };
         let mut rejected = Vec::new();
         loop {
-            let Attempt { columns, rows, ended, mut faults } = self.attempt(&bytes, chunk.is_first, scratch);
+            let Attempt { columns, rows, ends, ended, mut faults } =
+                self.attempt(&bytes, chunk.is_first, scratch);
             if faults.is_empty() {
+                let has_header = chunk.is_first && self.options.header != CopyHeader::No;
+                let lines = match ends {
+                    Some(ends) => lines.of_rows(&bytes, &ends),
+                    None => RowLines::from(chunk.lines_before + 1 + u64::from(has_header)),
+                };
                 rejected.sort_by_key(|(line, _)| *line);
                 let rejected = rejected.into_iter().map(|(_, error)| error).collect();
-                return Ok(Batch { columns, rows, ended, rejected });
+                return Ok(Batch { columns, rows, lines, ended, rejected });
             }
             let mut line = lines.counter(&bytes);
             let mut told = |fault: Fault| {
@@ -236,7 +285,15 @@ impl RecordReader {
             scratch: field,
         };
         let arrays = columns.read(structure.is_ascii);
-        Attempt { columns: arrays, rows: outline.rows, ended: outline.ended, faults: columns.faults }
+        let faults = columns.faults;
+        let width = self.width();
+        // After rows have been left out, lines are missing.
+        let is_plain = width == 0
+            || self.options.on_error == OnError::Stop
+                && (!structure.has_quoting || line_feeds(bytes) == structure.lines as u64);
+        let ends = outline.ends[1..].iter().skip(width.saturating_sub(1)).step_by(width.max(1));
+        let ends = (!is_plain).then(|| ends.take(outline.rows).copied().collect());
+        Attempt { columns: arrays, rows: outline.rows, ends, ended: outline.ended, faults }
     }
 
     /// Takes quotes or escapes off a field: what is left, and whether there were quotes.

@@ -431,6 +431,51 @@ fn long_blanks_are_read_in_small_chunks() {
     assert!(batches.iter().all(|batch| batch.rows < 10_000));
 }
 
+#[test]
+fn rows_are_known_by_their_lines() {
+    let mut random = Random::seeded(5);
+    for round in 0..if cfg!(miri) { 3 } else { 200 } {
+        let format = if round % 2 == 0 { CSV } else { TEXT };
+        let mut options = CopyOptions::new(format);
+        let leaves_out = random.uniform(0, 1) == 1;
+        options.on_error = if leaves_out { OnError::Ignore } else { OnError::Stop };
+        let mut file = String::new();
+        let mut line = 0;
+        if random.uniform(0, 1) == 1 {
+            options.header = CopyHeader::Yes;
+            let header = if format == CSV && random.uniform(0, 1) == 1 { "\"a\nb\",b\n" } else { "a,b\n" };
+            line += header.matches('\n').count();
+            file += &header.replace(',', &char::from(options.delimiter).to_string());
+        }
+        let has_breaks = random.uniform(0, 1) == 1;
+        for _ in 0..random.uniform(0, 40) {
+            let breaks = if has_breaks { random.uniform(0, 2).max(0) as usize } else { 0 };
+            let text = match format {
+                CSV => format!("\"x{}\"", "\n".repeat(breaks)),
+                _ => format!("x{}", "\\\n".repeat(breaks)),
+            };
+            line += 1 + breaks;
+            // The first column is the line that the row ends on.
+            let number = match leaves_out && random.uniform(0, 3) == 0 {
+                true => "?".to_owned(),
+                false => line.to_string(),
+            };
+            file += &format!("{number}{}{text}\n", char::from(options.delimiter));
+        }
+        for piece in [1, 9, 1000] {
+            let mut reader = reader(options.clone());
+            reader.set_chunk_bytes(piece);
+            reader.push(file.as_bytes()).unwrap();
+            reader.finish().unwrap();
+            while let Some(batch) = reader.next_batch() {
+                for (row, (number, _)) in rows_of(&batch.columns).into_iter().enumerate() {
+                    assert_eq!(Some(batch.lines.line_of(row) as i32), number, "{file:?}");
+                }
+            }
+        }
+    }
+}
+
 /// A file that cannot be read.
 struct Broken;
 

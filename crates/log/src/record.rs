@@ -292,6 +292,29 @@ impl CellWriter<'_> {
         self.buffer.used = room.at;
         self.cells += written;
     }
+
+    /// Appends the next rows' cells, words that are not NULL.
+    #[inline]
+    pub fn extend_words(&mut self, words: impl ExactSizeIterator<Item = u64>) {
+        self.cells += words.len() as u32;
+        let mut room = self.buffer.room(words.len() * CELL_ROOM);
+        for word in words {
+            room.put_word(word);
+        }
+        self.buffer.used = room.at;
+    }
+
+    /// Appends the next rows' cells, strings that are not NULL.
+    #[inline]
+    pub fn extend_strings<'s>(&mut self, strings: impl ExactSizeIterator<Item = &'s [u8]> + Clone) {
+        self.cells += strings.len() as u32;
+        let bytes: usize = strings.clone().map(<[u8]>::len).sum();
+        let mut room = self.buffer.room(bytes + strings.len() * CELL_ROOM);
+        for string in strings {
+            room.put_string(string);
+        }
+        self.buffer.used = room.at;
+    }
 }
 
 /// More than the number of a column and any cell but for the bytes of a long string.
@@ -379,6 +402,18 @@ impl Room<'_> {
         self.at += length + 1 + usize::from(width);
     }
 
+    #[inline]
+    fn put_string(&mut self, bytes: &[u8]) {
+        if bytes.len() < 0x80 {
+            self.put([TAG_SHORT | bytes.len() as u8]);
+        } else {
+            let length = u32::try_from(bytes.len()).expect("strings are shorter than 4 GiB");
+            self.put([TAG_LONG]);
+            self.put(length.to_le_bytes());
+        }
+        self.put_bytes(bytes);
+    }
+
     fn put_other(&mut self, cell: &Cell<'_>) {
         match cell {
             Cell::Null => self.put([TAG_NULL]),
@@ -393,16 +428,7 @@ impl Room<'_> {
                 self.put(*bytes);
                 self.at -= bytes.len() - usize::from(*length);
             }
-            Cell::Bytes(bytes) => {
-                if bytes.len() < 0x80 {
-                    self.put([TAG_SHORT | bytes.len() as u8]);
-                } else {
-                    let length = u32::try_from(bytes.len()).expect("strings are shorter than 4 GiB");
-                    self.put([TAG_LONG]);
-                    self.put(length.to_le_bytes());
-                }
-                self.put_bytes(bytes);
-            }
+            Cell::Bytes(bytes) => self.put_string(bytes),
         }
     }
 }

@@ -20,9 +20,9 @@ use firn_exec::dml::{Change, DmlPlan, Insert, InsertSource, TargetSet};
 use firn_exec::{BatchStream, RunOptions};
 pub use firn_load::source::open as open_file;
 pub use firn_load::{CopyFormat, end_of_first_row};
-use firn_load::{CopyHeader, CopyOptions, CopyReader, CopyWriter, OnError, write_binary_rows};
-use firn_txn::Transaction;
+use firn_load::{CopyHeader, CopyOptions, CopyReader, CopyWriter, OnError, RowLines, write_binary_rows};
 use firn_txn::catalog::TableDef;
+use firn_txn::{Savepoint, Transaction};
 use std::io::Read;
 
 /// So many rows that were left out are told one by one.
@@ -49,6 +49,10 @@ struct Store {
     facts: Arc<SessionFacts>,
     /// How many have been stored.
     rows: u64,
+    /// What the transaction had done before.
+    begun: Savepoint,
+    /// How many rows there were before each batch of a file, and where its own are.
+    batches: Vec<(u64, RowLines)>,
     rejects: Rejects,
 }
 
@@ -157,6 +161,8 @@ impl CopyFrom {
             filter: copy.filter.clone(),
             facts: facts.clone(),
             rows: 0,
+            begun: transaction.savepoint(),
+            batches: Vec::new(),
             rejects,
         };
         Ok(CopyFrom { reader, format, store })
@@ -261,11 +267,46 @@ impl Store {
         }
         let batch = RecordBatch::try_new(self.schema.clone(), read.columns)
             .map_err(|error| firn_exec::error::from_datafusion(error.into()))?;
-        let source = match &self.filter {
-            None => InsertSource::Batch(batch),
-            Some(_) => InsertSource::Query(Box::new(self.filtered(transaction, self.scan(batch)?)?)),
+        if self.filter.is_some() {
+            let source = InsertSource::Query(Box::new(self.filtered(transaction, self.scan(batch)?)?));
+            return self.insert(transaction, options, source);
+        }
+        self.batches.push((self.rows, read.lines));
+        let inserted = self.insert(transaction, options, InsertSource::Batch(batch));
+        inserted.map_err(|error| self.placed(transaction, error))
+    }
+
+    /// Adds to an error of a row of the last batch where that is, and where the row is that has its key if it is of the
+    /// same file.
+    #[cold]
+    fn placed(&self, transaction: &Transaction, error: Error) -> Error {
+        let (Some(ordinal), None) = (error.ordinal(), error.context()) else { return error };
+        let (before, _) = self.batches.last().expect("of the last batch");
+        let line = self.line_of(before + ordinal);
+        let table = transaction.table(self.table.storage());
+        let other = error.other_row().and_then(|row| transaction.ordinal_since(self.begun, &table, row));
+        // Of two rows with a key the later one is at fault, in whatever order the index has met them.
+        let other = other.map(|ordinal| self.line_of(ordinal));
+        let (line, other) = match other {
+            Some(other) if other > line => (other, Some(line)),
+            other => (line, other),
         };
-        self.insert(transaction, options, source)
+        let place = format!("COPY {}, line {line}", self.table.name);
+        let error = match (error.detail(), other) {
+            (Some(detail), Some(other)) => {
+                let detail = format!("{detail} The row on line {other} has it.");
+                error.with_detail(detail)
+            }
+            _ => error,
+        };
+        error.with_context(place)
+    }
+
+    /// The line that a row is on, of all that have been stored.
+    fn line_of(&self, ordinal: u64) -> u64 {
+        let batch = self.batches.partition_point(|(before, _)| *before <= ordinal) - 1;
+        let (before, lines) = &self.batches[batch];
+        lines.line_of((ordinal - before) as usize)
     }
 
     fn insert(

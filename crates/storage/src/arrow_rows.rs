@@ -11,6 +11,8 @@ use arrow_array::types::{
 use arrow_array::{Array, ArrayRef, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, StringViewArray};
 use arrow_buffer::{Buffer, IntervalMonthDayNano, NullBuffer};
 use firn_base::{Cell, ColumnId, Slot, SqlType};
+use firn_log::CellWriter;
+use std::ops::Range;
 
 /// The bytes of strings that views lead to. A view of a NULL may say anything, hence no more than there are.
 fn long_bytes(views: &[u128], buffers: &[Buffer]) -> usize {
@@ -128,6 +130,26 @@ impl<'a> Rows<'a> for BatchRows<'a> {
             }
             Values::Text(array) => Cell::Bytes(array.value(row).as_bytes()),
             Values::Bytes(array) => Cell::Bytes(array.value(row)),
+        }
+    }
+
+    fn log(&self, rows: Range<usize>, position: usize, cells: &mut CellWriter<'_>) {
+        let column = &self.columns[position];
+        match (&column.values, column.nulls) {
+            // As below.
+            (Values::Four(values), None) => {
+                cells.extend_words(values[rows].iter().map(|value| u64::from(*value as u32)));
+            }
+            (Values::Eight(values), None) => {
+                cells.extend_words(values[rows].iter().map(|value| *value as u64))
+            }
+            (Values::NarrowDecimal(values), None) => {
+                cells.extend_words(values[rows].iter().map(|value| *value as u64));
+            }
+            (Values::Text(array), None) => {
+                cells.extend_strings(rows.map(|row| array.value(row).as_bytes()));
+            }
+            _ => cells.extend(rows.map(|row| self.cell(row, position))),
         }
     }
 

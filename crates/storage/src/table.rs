@@ -34,11 +34,12 @@ use firn_base::{
     BlockNumber, Cell, ColumnId, ColumnSet, Error, Result, RowId, Slot, Snapshot, SqlState, SqlType, TableId,
     Time, visible,
 };
+use firn_log::CellWriter;
 use keys::{key_columns, key_in_place, key_of};
 pub use restore::Restored;
 pub use slots::Move;
 use smallvec::SmallVec;
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 /// One column of a physical table.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +58,10 @@ pub(crate) trait Rows<'c> {
     fn cell(&self, row: usize, column: usize) -> Cell<'c>;
     /// Copies `count` rows from row `from` on into the slots from `first` on.
     fn store(&self, from: usize, count: u32, block: &Block, first: Slot);
+    /// Writes one column of some rows as cells of redo.
+    fn log(&self, rows: Range<usize>, column: usize, cells: &mut CellWriter<'_>) {
+        cells.extend(rows.map(|row| self.cell(row, column)));
+    }
 }
 
 impl<'c, const N: usize> Rows<'c> for &[[Cell<'c>; N]] {
@@ -396,7 +401,8 @@ impl Table {
                 SqlState::UNIQUE_VIOLATION,
                 format!("duplicate key value violates unique constraint \"{}\"", index.spec().name),
             )
-            .with_constraint(&index.spec().name));
+            .with_constraint(&index.spec().name)
+            .with_other_row(other));
         }
         if in_place || in_newest || in_own || in_pending {
             return Err(self.conflict(other, snapshot, guard));
@@ -527,7 +533,7 @@ impl Table {
     }
 
     /// Inserts whole columns (of the types of [`crate::arrow::data_type`]), all of one length: one
-    /// undo record per stretch of rows. Errors as for [`Table::insert`].
+    /// undo record per stretch of rows. Errors as for [`Table::insert`], with the ordinal of the row.
     pub fn insert_batch(
         &self,
         write_set: &mut WriteSet,
@@ -564,15 +570,16 @@ impl Table {
                     block.row(first),
                     count,
                     self.columns.len() as u16,
-                    |column, cells| {
-                        cells.extend(stretch.clone().map(|row| rows.cell(row, column.index())));
-                    },
+                    |column, cells| rows.log(stretch.clone(), column.index(), cells),
                 );
             }
             write_set.count_growth(&self.budget);
             for index in self.indexes.get(guard).all().iter() {
                 let mut runs = Runs::new(index);
-                let mut enter = |key: &[u8], row| self.enter(index, key, row, snapshot, guard);
+                let mut enter = |key: &[u8], row: RowId| {
+                    let ordinal = stretch.start as u64 + u64::from(row.slot().0 - first.0);
+                    self.enter(index, key, row, snapshot, guard).map_err(|error| error.with_ordinal(ordinal))
+                };
                 for (offset, row) in (0..).zip(stretch.clone()) {
                     key.clear();
                     index.encode_with(|column| rows.cell(row, column.index()), &mut key);

@@ -252,6 +252,25 @@ impl WriteSet {
         self.roll_back(Mark { records: 0, redo: None }, guard);
     }
 
+    /// Of the rows that it has inserted into a table since `mark`, which one a row is, from 0; `None` if it is none of
+    /// them.
+    pub fn ordinal_since(&self, mark: Mark, table: &Table, row: RowId) -> Option<u64> {
+        let mut before = 0;
+        for record in self.records().skip(mark.records) {
+            let inserts = matches!(record.change(), Change::Insert | Change::InsertMany);
+            if !inserts || record.undone() || record.block().table != table.id() {
+                continue;
+            }
+            let (first, rows) = (record.block().row(record.slot()), record.inserted_rows().max(1));
+            if first.block() == row.block() && (first.slot().0..first.slot().0 + rows).contains(&row.slot().0)
+            {
+                return Some(before + u64::from(row.slot().0 - first.slot().0));
+            }
+            before += u64::from(rows);
+        }
+        None
+    }
+
     fn table_of(&self, record: Record<'_>) -> &Arc<Table> {
         table_of(&self.tables, record)
     }

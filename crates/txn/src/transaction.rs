@@ -902,6 +902,12 @@ impl Transaction {
         Savepoint { mark: self.writes().mark(), changes, actions, shared: self.shared.len(), deferred }
     }
 
+    /// Of the rows that it has inserted into a table since the savepoint, which one a row is, from 0; `None` if it is none
+    /// of them. Looks through all changes since.
+    pub fn ordinal_since(&self, savepoint: Savepoint, table: &Table, row: RowId) -> Option<u64> {
+        self.writes().ordinal_since(savepoint.mark, table, row)
+    }
+
     /// Undoes everything since the savepoint, DDL included; the savepoint stays.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         self.undo_to(savepoint);

@@ -278,22 +278,30 @@ impl Insert {
         if bulk && !self.violates_not_null(table, batch) {
             run.writer.stop_if_cancelled()?;
             let columns = self.whole_columns(run, batch)?;
-            run.writer.transaction.insert_batch(&table.table, &columns, &pin())?;
+            let inserted = run.writer.transaction.insert_batch(&table.table, &columns, &pin());
+            inserted.map_err(|error| writer::explain_duplicate_in(error, table, &columns))?;
             run.outcome.count += batch.num_rows() as u64;
             return Ok(());
         }
         for position in 0..batch.num_rows() {
             let guard = pin();
-            let mut row = vec![Value::Null; table.columns.len()];
-            for (column, array) in self.columns.iter().zip(batch.columns()) {
-                let value = types::value_at(array, position)?;
-                let ty = table.columns[column.index()].ty;
-                row[column.index()] = writer::assign(value, ty, &run.writer.environment)?;
-            }
-            self.fill_defaults(&mut row, run)?;
-            self.insert(run, row, seen, &guard)?;
+            let inserted =
+                self.row_of(batch, position, run).and_then(|row| self.insert(run, row, seen, &guard));
+            inserted.map_err(|error| error.with_ordinal(position as u64))?;
         }
         Ok(())
+    }
+
+    fn row_of(&self, batch: &RecordBatch, position: usize, run: &Run<'_>) -> Result<Vec<Value>> {
+        let table = run.writer.set.root();
+        let mut row = vec![Value::Null; table.columns.len()];
+        for (column, array) in self.columns.iter().zip(batch.columns()) {
+            let value = types::value_at(array, position)?;
+            let ty = table.columns[column.index()].ty;
+            row[column.index()] = writer::assign(value, ty, &run.writer.environment)?;
+        }
+        self.fill_defaults(&mut row, run)?;
+        Ok(row)
     }
 
     /// Whether a column that must not be NULL is: then the rows go in one by one, to name the first.

@@ -13,6 +13,8 @@ use super::target::{Target, TargetSet};
 use crate::constraint::{self, Pending};
 use crate::expression::{Environment, Row};
 use crate::scan::cancelled;
+use crate::types;
+use datafusion::arrow::array::ArrayRef;
 use firn_base::{Cell, ColumnId, Error, Result, RowId, SqlState, SqlType, TimeZoneSetting, Value, coerce};
 use firn_storage::KeyBuffer;
 use firn_txn::{Check, Guard, Transaction};
@@ -293,6 +295,18 @@ fn null_violation(table: &Target, column: ColumnId, row: &[Value]) -> Error {
 /// Adds to an error of a unique index which key it was.
 #[cold]
 fn explain_duplicate(error: Error, table: &Target, cells: &[Cell<'_>]) -> Error {
+    let value = |column: ColumnId| Ok(cells[column.index()].to_value(table.columns[column.index()].ty));
+    explain_key(error, table, value)
+}
+
+/// As [`explain_duplicate`], of one of these rows.
+#[cold]
+pub(crate) fn explain_duplicate_in(error: Error, table: &Target, columns: &[ArrayRef]) -> Error {
+    let Some(row) = error.ordinal() else { return error };
+    explain_key(error, table, |column| types::value_at(&columns[column.index()], row as usize))
+}
+
+fn explain_key(error: Error, table: &Target, value: impl Fn(ColumnId) -> Result<Value>) -> Error {
     if error.state() != SqlState::UNIQUE_VIOLATION || error.detail().is_some() {
         return error;
     }
@@ -300,12 +314,12 @@ fn explain_duplicate(error: Error, table: &Target, cells: &[Cell<'_>]) -> Error 
     else {
         return error;
     };
-    let values: Vec<Value> = unique
-        .columns
-        .iter()
-        .map(|column| cells[column.index()].to_value(table.columns[column.index()].ty))
-        .collect();
-    error.with_detail(format!("Key {} already exists.", describe_key(table, &unique.columns, &values)))
+    let values: Result<Vec<Value>> = unique.columns.iter().copied().map(value).collect();
+    match values {
+        Ok(values) => error
+            .with_detail(format!("Key {} already exists.", describe_key(table, &unique.columns, &values))),
+        Err(_) => error,
+    }
 }
 
 /// `(a, b)=(1, x)`, as PostgreSQL's details name a key.
