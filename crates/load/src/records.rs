@@ -9,7 +9,7 @@ use crate::chunk::{CHUNK_BYTES, Chunk, Cutter};
 use crate::fault::Fault;
 use crate::field::{unescape, unquote};
 use crate::filling::{self, Filler, Filling, Source};
-use crate::options::{CopyFormat, CopyHeader, CopyOptions, OnError, forced};
+use crate::options::{CopyHeader, CopyOptions, OnError, RowFormat, forced};
 use crate::reader::Target;
 use crate::structure::{Dialect, Quoting, Structure};
 use arrow_array::ArrayRef;
@@ -27,6 +27,14 @@ const MOST_FILLED: usize = 64 << 20;
 
 /// A chunk has so many bytes however much that makes.
 const LEAST_CHUNK_BYTES: usize = 64;
+
+/// What a chunk of a file with such rows has at least, if nobody says otherwise.
+pub(crate) fn chunk_bytes(target: &Target) -> usize {
+    // Blanks that columns are filled up with may come to many times the file.
+    let filled: usize = target.columns.iter().map(|(_, ty)| filled_bytes(*ty)).sum();
+    let chunk_bytes = (MOST_FILLED / filled.max(1)).saturating_mul(target.columns.len().max(1));
+    chunk_bytes.clamp(LEAST_CHUNK_BYTES, CHUNK_BYTES)
+}
 
 /// What each value of a type is filled up to.
 fn filled_bytes(ty: SqlType) -> usize {
@@ -139,10 +147,7 @@ impl RecordReader {
     /// A reader of rows for columns of a table. Moments that name no zone are in `zone`.
     pub fn new(target: Target, options: CopyOptions, zone: TimeZoneSetting) -> RecordReader {
         let wanted = (0..target.columns.len()).collect();
-        // Blanks that columns are filled up with may come to many times the file.
-        let filled: usize = target.columns.iter().map(|(_, ty)| filled_bytes(*ty)).sum();
-        let chunk_bytes = (MOST_FILLED / filled.max(1)).saturating_mul(target.columns.len().max(1));
-        let chunk_bytes = chunk_bytes.clamp(LEAST_CHUNK_BYTES, CHUNK_BYTES);
+        let chunk_bytes = chunk_bytes(&target);
         RecordReader { target, options, zone, wanted, chunk_bytes }
     }
 
@@ -184,7 +189,7 @@ impl RecordReader {
     }
 
     fn is_csv(&self) -> bool {
-        self.options.format == CopyFormat::Csv
+        self.options.format == RowFormat::Csv
     }
 
     fn width(&self) -> usize {

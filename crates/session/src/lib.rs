@@ -69,6 +69,7 @@ mod cache;
 mod connection;
 mod copy;
 mod database;
+mod new_file;
 mod rest;
 mod rows;
 mod statement;
