@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// A directory with files.
-struct Folder(TempDir);
+pub(crate) struct Folder(TempDir);
 
 impl Folder {
-    fn new(files: &[(&str, &str)]) -> Folder {
+    pub(crate) fn new(files: &[(&str, &str)]) -> Folder {
         let folder = Folder(tempfile::tempdir().unwrap());
         for (name, content) in files {
             folder.write(name, content);
@@ -23,22 +23,22 @@ impl Folder {
         fs::write(self.path(name), content).unwrap();
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
     /// A statement with `@` for the directory.
-    fn sql(&self, text: &str) -> String {
+    pub(crate) fn sql(&self, text: &str) -> String {
         text.replace('@', &self.0.path().display().to_string())
     }
 }
 
-fn connection() -> Connection {
+pub(crate) fn connection() -> Connection {
     Database::memory().unwrap().connect()
 }
 
 /// The rows of a query, values parted by `|`.
-fn rows(connection: &mut Connection, sql: &str) -> Vec<String> {
+pub(crate) fn rows(connection: &mut Connection, sql: &str) -> Vec<String> {
     let statement = connection.prepare(sql).unwrap();
     let rows = connection.query_values(&statement, &[]).unwrap();
     let show = |value: &Value| match value {

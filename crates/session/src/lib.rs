@@ -84,6 +84,8 @@ mod deferred_tests;
 #[cfg(test)]
 mod file_tests;
 #[cfg(test)]
+mod format_tests;
+#[cfg(test)]
 mod locking_tests;
 #[cfg(test)]
 mod source_tests;
