@@ -2,8 +2,18 @@
 
 use crate::file_tests::{Folder, connection, rows};
 use crate::{Connection, Outcome};
+use arrow_array::types::Int32Type;
+use arrow_array::{
+    ArrayRef, Date64Array, Decimal256Array, DictionaryArray, Int8Array, LargeStringArray, ListArray,
+    NullArray, RecordBatch, StructArray, TimestampNanosecondArray, TimestampSecondArray, UInt64Array,
+};
+use arrow_buffer::i256;
+use arrow_schema::{DataType, Field};
 use firn_base::{Result, SqlState};
-use std::fs;
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
+use std::fs::{self, File};
+use std::sync::Arc;
 
 const FORMATS: [&str; 3] = ["parquet", "arrow", "json"];
 
@@ -377,6 +387,138 @@ fn mistakes_say_what_to_do() {
     ] {
         assert_eq!(told(&mut connection, &folder, sql), (state.to_owned(), message.to_owned()), "{sql}");
     }
+}
+
+/// A row and one of NULL, of types that SQL has not, or only something like it.
+fn foreign() -> RecordBatch {
+    let keys: DictionaryArray<Int32Type> = [Some("key"), None].into_iter().collect();
+    let list = ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(1), None]), None]);
+    let wide = Decimal256Array::from(vec![Some(i256::from_i128(-1234)), None]);
+    let inner: ArrayRef = Arc::new(Int8Array::from(vec![1, 2]));
+    let pair = StructArray::from(vec![(Arc::new(Field::new("x", DataType::Int8, true)), inner)]);
+    let columns: [(&str, ArrayRef); 11] = [
+        ("u", Arc::new(UInt64Array::from(vec![Some(u64::MAX), None]))),
+        ("i", Arc::new(Int8Array::from(vec![Some(-7), None]))),
+        ("k", Arc::new(keys)),
+        ("l", Arc::new(LargeStringArray::from(vec![Some("long"), None]))),
+        ("s", Arc::new(TimestampSecondArray::from(vec![Some(1), None]))),
+        ("z", Arc::new(TimestampNanosecondArray::from(vec![Some(1_999), None]).with_timezone("+02:00"))),
+        ("d", Arc::new(Date64Array::from(vec![Some(86_400_000), None]))),
+        ("w", Arc::new(wide.with_precision_and_scale(50, 2).unwrap())),
+        ("nothing", Arc::new(NullArray::new(2))),
+        ("list", Arc::new(list)),
+        ("pair", Arc::new(pair)),
+    ];
+    RecordBatch::try_from_iter(columns.map(|(name, column)| (name, column))).unwrap()
+}
+
+#[test]
+fn what_others_write_is_read_where_sql_has_something_like_it() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    let batch = foreign();
+    let file = || File::create(folder.path("foreign")).unwrap();
+    let parquet = || {
+        let mut writer = ArrowWriter::try_new(file(), batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+    };
+    let arrow = || {
+        let mut writer = arrow_ipc::writer::FileWriter::try_new(file(), &batch.schema()).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+    };
+    let stream = || {
+        let mut writer = arrow_ipc::writer::StreamWriter::try_new(file(), &batch.schema()).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+    };
+    let kinds: [(&str, &dyn Fn()); 3] = [("parquet", &parquet), ("arrow", &arrow), ("arrow", &stream)];
+    for (format, write) in kinds {
+        write();
+        let columns = "u, i, k, l, s::text, z::text, d::text, w, nothing, list[1]";
+        let read = folder.sql(&format!("SELECT {columns} FROM '@/foreign' ORDER BY u"));
+        assert_eq!(
+            rows(&mut connection, &read),
+            [
+                "Numeric { unscaled: 18446744073709551615, scale: 0 }|SmallInt(-7)|key|long|1970-01-01 00:00:01|\
+                 1970-01-01 00:00:00.000001+00|1970-01-02|Numeric { unscaled: -1234, scale: 2 }|Null|Integer(1)",
+                "Null|Null|Null|Null|Null|Null|Null|Null|Null|Null"
+            ],
+            "{format}"
+        );
+        // One column that cannot be read is in nobody's way who does not ask for it.
+        assert_eq!(rows(&mut connection, &folder.sql("SELECT count(*) FROM '@/foreign'")), ["BigInt(2)"]);
+        let (state, message) = told(&mut connection, &folder, "SELECT * FROM '@/foreign'");
+        assert_eq!(state, "0A000");
+        assert!(
+            message.starts_with("column \"pair\" of file \"@/foreign\": a column of Arrow type Struct"),
+            "{message}"
+        );
+        connection
+            .execute("CREATE TABLE t (i integer, l varchar(4), w numeric(9, 1), k char(5), pair text)")
+            .unwrap();
+        run(&mut connection, &folder, &format!("COPY t (w, i, l, k) FROM '@/foreign' (FORMAT {format})"))
+            .unwrap();
+        assert_eq!(
+            rows(&mut connection, "SELECT * FROM t WHERE i IS NOT NULL"),
+            ["Integer(-7)|long|Numeric { unscaled: -123, scale: 1 }|key  |Null"]
+        );
+        let copy = format!("COPY t (pair) FROM '@/foreign' (FORMAT {format})");
+        assert_eq!(told(&mut connection, &folder, &copy).0, "0A000");
+        connection.execute("DROP TABLE t").unwrap();
+    }
+}
+
+/// The second row group cannot be read, which only those notice who need it.
+#[test]
+fn row_groups_that_cannot_meet_a_condition_are_not_read() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    let rows_of = "SELECT n, 'key ' || n AS t, n::float8 AS f, n::numeric(9, 2) AS d, '2024-01-01'::date + n::integer AS day \
+                   FROM generate_series(1, 2000) AS s(n)";
+    let copy =
+        format!("COPY ({rows_of}) TO '@/a.parquet' (FORMAT parquet, COMPRESSION none, ROW_GROUP_SIZE 1000)");
+    run(&mut connection, &folder, &copy).unwrap();
+    let path = folder.path("a.parquet");
+    let read = File::open(&path).unwrap();
+    let metadata = parquet::file::metadata::ParquetMetaDataReader::new().parse_and_finish(&read).unwrap();
+    assert_eq!(metadata.num_row_groups(), 2);
+    let mut bytes = fs::read(&path).unwrap();
+    for column in metadata.row_group(1).columns() {
+        let (start, length) = column.byte_range();
+        bytes[start as usize..(start + length) as usize].fill(0xff);
+    }
+    fs::write(&path, bytes).unwrap();
+    for condition in [
+        "n = 7",
+        "n < 1000 AND n > 998",
+        "d = 10",
+        "day < '2024-02-01'",
+        "f < 500",
+        "n IN (3, 5)",
+        "n IS NULL",
+    ] {
+        let count = folder.sql(&format!("SELECT count(t) FROM '@/a.parquet' WHERE {condition}"));
+        connection.query(&count).unwrap_or_else(|error| panic!("{condition}: {error:?}"));
+    }
+    // NaN is larger than every number, and statistics do not tell of it.
+    for condition in ["true", "n = 1001", "n + 1 = 7", "t = 'key 1500'", "f > 5000"] {
+        let count = folder.sql(&format!("SELECT count(t) FROM '@/a.parquet' WHERE {condition}"));
+        let error = connection.query(&count).expect_err(condition);
+        assert_eq!(error.state(), SqlState::BAD_COPY_FILE_FORMAT, "{condition}");
+    }
+    // What other writers do not say is not taken for something.
+    let properties = WriterProperties::builder()
+        .set_statistics_enabled(parquet::file::properties::EnabledStatistics::None)
+        .build();
+    let batch = foreign().project(&[1, 3]).unwrap();
+    let mut writer =
+        ArrowWriter::try_new(File::create(&path).unwrap(), batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    assert_eq!(rows(&mut connection, &folder.sql("SELECT l FROM '@/a.parquet' WHERE i = -7")), ["long"]);
+    assert_eq!(rows(&mut connection, &folder.sql("SELECT l FROM '@/a.parquet' WHERE i IS NULL")), ["Null"]);
 }
 
 /// Every file that is cut off somewhere, and files of which bytes are wrong, either make an error or rows.

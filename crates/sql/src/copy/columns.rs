@@ -335,9 +335,7 @@ fn file_field(name: &str, ty: SqlType, is_parquet: bool) -> Field {
     match ty {
         // Parquet's own interval has no more than milliseconds.
         SqlType::Interval if is_parquet => field.with_data_type(DataType::Utf8),
-        SqlType::Uuid => {
-            field.with_metadata([(UUID_KEY.to_owned(), UUID.to_owned())].into())
-        },
+        SqlType::Uuid => field.with_metadata([(UUID_KEY.to_owned(), UUID.to_owned())].into()),
         _ => {
             let ty = exchanged(field.data_type());
             field.with_data_type(ty)

@@ -6,7 +6,7 @@
 
 use super::ipc::{ArrowFile, ArrowStream};
 use super::parquet::ParquetFile;
-use super::{Kind, file_error, spawn};
+use super::{FileVersion, Kind, file_error, spawn};
 use crate::arrow::{normalise, plain_field, refuse_claims};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
@@ -59,12 +59,43 @@ pub(crate) trait ColumnFile: Send + Sync {
 /// What takes batches.
 pub(crate) type Sink<'s> = &'s mut dyn FnMut(RecordBatch) -> Result<()>;
 
+/// Where a file is, and how it was when it was looked at: between then and when it is read it is not kept open, for a
+/// pattern may name more files than may be open at once.
+pub(super) struct Place {
+    pub path: PathBuf,
+    version: FileVersion,
+}
+
+impl Place {
+    fn of(path: &Path) -> Result<Place> {
+        let version = FileVersion::of(path.to_owned()).map_err(|error| file_error(path, &error))?;
+        Ok(Place { path: path.to_owned(), version })
+    }
+
+    /// Its length.
+    pub fn bytes(&self) -> u64 {
+        self.version.bytes
+    }
+
+    /// Opens it, if it still is what it was.
+    pub fn open(&self) -> Result<File> {
+        let file = File::open(&self.path).map_err(|error| file_error(&self.path, &error))?;
+        match FileVersion::of(self.path.clone()).is_ok_and(|now| now == self.version) {
+            true => Ok(file),
+            false => {
+                let message = format!("file \"{}\" has changed while it was read", self.path.display());
+                Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+                    .with_hint("Run the statement again."))
+            }
+        }
+    }
+}
+
 /// Opens a file.
 pub(crate) fn open(path: &Path, kind: Kind) -> Result<Box<dyn ColumnFile>> {
-    let failed = |error| file_error(path, &error);
-    let mut file = File::open(path).map_err(failed)?;
+    let place = Place::of(path)?;
     let mut first = Vec::with_capacity(8);
-    (&mut file).take(8).read_to_end(&mut first).map_err(failed)?;
+    place.open()?.take(8).read_to_end(&mut first).map_err(|error| file_error(path, &error))?;
     let found = Kind::by_bytes(&first);
     if found != Some(kind) {
         let is = found.map_or(String::new(), |found| format!("; it looks like {}", found.article()));
@@ -72,9 +103,9 @@ pub(crate) fn open(path: &Path, kind: Kind) -> Result<Box<dyn ColumnFile>> {
         return Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
     }
     Ok(match kind {
-        Kind::Parquet => Box::new(ParquetFile::open(path, file)?),
-        Kind::Arrow if first.starts_with(b"ARROW1") => Box::new(ArrowFile::open(path, file)?),
-        Kind::Arrow => Box::new(ArrowStream::open(path)?),
+        Kind::Parquet => Box::new(ParquetFile::open(place)?),
+        Kind::Arrow if first.starts_with(b"ARROW1") => Box::new(ArrowFile::open(place)?),
+        Kind::Arrow => Box::new(ArrowStream::open(place)?),
         Kind::Csv | Kind::Json => unreachable!("files of rows are read elsewhere"),
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! Lengths in the file are held against its size before memory is taken for what they announce.
 
-use super::columns::{ColumnFile, Sink, damaged, guarded};
+use super::columns::{ColumnFile, Place, Sink, damaged, guarded};
 use super::file_error;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::buffer::Buffer;
@@ -17,7 +17,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The length of the footer and what ends a file.
 const TRAILER_BYTES: usize = 10;
@@ -40,9 +40,7 @@ fn wrong(message: &str) -> ArrowError {
 
 /// A file in Arrow's file format.
 pub(super) struct ArrowFile {
-    path: PathBuf,
-    file: File,
-    bytes: u64,
+    place: Place,
     schema: SchemaRef,
     version: MetadataVersion,
     dictionaries: Vec<Block>,
@@ -50,9 +48,11 @@ pub(super) struct ArrowFile {
 }
 
 impl ArrowFile {
-    pub fn open(path: &Path, file: File) -> Result<ArrowFile> {
+    pub fn open(place: Place) -> Result<ArrowFile> {
+        let path = &place.path;
         let failed = |error| file_error(path, &error);
-        let bytes = file.metadata().map_err(failed)?.len();
+        let file = place.open()?;
+        let bytes = place.bytes();
         let mut trailer = [0; TRAILER_BYTES];
         let Some(end) = bytes.checked_sub(TRAILER_BYTES as u64) else {
             return Err(damaged(path, &"it is too short"));
@@ -64,42 +64,35 @@ impl ArrowFile {
         };
         let mut footer = vec![0; length];
         file.read_exact_at(&mut footer, start).map_err(failed)?;
-        guarded(path, || {
+        let (schema, version, dictionaries, batches) = guarded(path, || {
             let footer = root_as_footer(&footer).map_err(|error| wrong(&error.to_string()))?;
             let schema = footer.schema().ok_or_else(|| wrong("it has no schema"))?;
             if !schema.endianness().equals_to_target_endianness() {
                 return Err(wrong("its numbers are big-endian"));
             }
-            Ok(ArrowFile {
-                path: path.to_owned(),
-                file,
-                bytes,
-                schema: Arc::new(fb_to_schema(schema)),
-                version: footer.version(),
-                dictionaries: footer
-                    .dictionaries()
-                    .map_or(Vec::new(), |blocks| blocks.iter().copied().collect()),
-                batches: footer.recordBatches().map_or(Vec::new(), |blocks| blocks.iter().copied().collect()),
-            })
-        })
+            let dictionaries = footer.dictionaries().into_iter().flatten().copied().collect();
+            let batches = footer.recordBatches().into_iter().flatten().copied().collect();
+            Ok((Arc::new(fb_to_schema(schema)), footer.version(), dictionaries, batches))
+        })?;
+        Ok(ArrowFile { place, schema, version, dictionaries, batches })
     }
 
     /// The bytes of a message with its body.
-    fn block(&self, block: &Block) -> Result<Buffer> {
+    fn block(&self, file: &File, block: &Block) -> Result<Buffer> {
         let length = |length: i64| u64::try_from(length).ok();
         let all = || {
             let (meta, body) = (length(block.metaDataLength().into())?, length(block.bodyLength())?);
             let start = length(block.offset())?;
             let end = start.checked_add(meta)?.checked_add(body)?;
-            (meta >= 8 && end <= self.bytes).then_some((start, meta + body))
+            (meta >= 8 && end <= self.place.bytes()).then_some((start, meta + body))
         };
         let Some((start, bytes)) = all() else {
-            return Err(damaged(&self.path, &"a record batch reaches beyond its end"));
+            return Err(damaged(&self.place.path, &"a record batch reaches beyond its end"));
         };
         let mut buffer = vec![0; bytes as usize];
-        self.file.read_exact_at(&mut buffer, start).map_err(|error| file_error(&self.path, &error))?;
+        file.read_exact_at(&mut buffer, start).map_err(|error| file_error(&self.place.path, &error))?;
         let (meta, body) = buffer.split_at(block.metaDataLength() as usize);
-        guarded(&self.path, || check_message(meta, body))?;
+        guarded(&self.place.path, || check_message(meta, body))?;
         Ok(Buffer::from_vec(buffer))
     }
 }
@@ -114,16 +107,17 @@ impl ColumnFile for ArrowFile {
     }
 
     fn read(&self, columns: &[usize], parts: &[usize], _: usize, sink: Sink<'_>) -> Result<()> {
+        let file = self.place.open()?;
         let decoder = FileDecoder::new(self.schema.clone(), self.version);
         let mut decoder = decoder.with_projection(columns.to_vec());
         for block in &self.dictionaries {
-            let buffer = self.block(block)?;
-            guarded(&self.path, || decoder.read_dictionary(block, &buffer))?;
+            let buffer = self.block(&file, block)?;
+            guarded(&self.place.path, || decoder.read_dictionary(block, &buffer))?;
         }
         for part in parts {
             let block = &self.batches[*part];
-            let buffer = self.block(block)?;
-            if let Some(batch) = guarded(&self.path, || decoder.read_record_batch(block, &buffer))? {
+            let buffer = self.block(&file, block)?;
+            if let Some(batch) = guarded(&self.place.path, || decoder.read_record_batch(block, &buffer))? {
                 sink(batch)?;
             }
         }
@@ -234,21 +228,22 @@ fn first_message(bytes: &[u8]) -> std::result::Result<Option<usize>, ArrowError>
 
 /// A file that holds a stream. It is read from its beginning by one thread.
 pub(super) struct ArrowStream {
-    path: PathBuf,
+    place: Place,
     schema: SchemaRef,
 }
 
 impl ArrowStream {
-    pub fn open(path: &Path) -> Result<ArrowStream> {
-        let mut pieces = Pieces::open(path)?;
-        loop {
+    pub fn open(place: Place) -> Result<ArrowStream> {
+        let mut pieces = Pieces::open(&place)?;
+        let schema = loop {
             if let Some(schema) = pieces.reader.schema() {
-                return Ok(ArrowStream { path: path.to_owned(), schema });
+                break schema;
             }
             if !pieces.advance()? {
-                return Err(damaged(path, &"it has no schema"));
+                return Err(damaged(&place.path, &"it has no schema"));
             }
-        }
+        };
+        Ok(ArrowStream { place, schema })
     }
 }
 
@@ -265,10 +260,10 @@ impl ColumnFile for ArrowStream {
         if parts.is_empty() {
             return Ok(());
         }
-        let mut pieces = Pieces::open(&self.path)?;
+        let mut pieces = Pieces::open(&self.place)?;
         loop {
             while let Some(batch) = pieces.reader.next_batch() {
-                sink(guarded(&self.path, || batch.project(columns))?)?;
+                sink(guarded(&self.place.path, || batch.project(columns))?)?;
             }
             if !pieces.advance()? {
                 return Ok(());
@@ -286,9 +281,9 @@ struct Pieces<'p> {
 }
 
 impl Pieces<'_> {
-    fn open(path: &Path) -> Result<Pieces<'_>> {
-        let file = File::open(path).map_err(|error| file_error(path, &error))?;
-        Ok(Pieces { path, file, reader: StreamReader::default(), piece: vec![0; PIECE_BYTES] })
+    fn open(place: &Place) -> Result<Pieces<'_>> {
+        let file = place.open()?;
+        Ok(Pieces { path: &place.path, file, reader: StreamReader::default(), piece: vec![0; PIECE_BYTES] })
     }
 
     /// Reads on; whether there was more.

@@ -1,7 +1,7 @@
 //! Parquet files, by the `parquet` crate: their parts are row groups, which are passed over where the statistics that the
 //! file keeps of them say that no row meets the statement's condition.
 
-use super::columns::{ColumnFile, Sink, damaged, guarded};
+use super::columns::{ColumnFile, Place, Sink, guarded};
 use bytes::Bytes;
 use datafusion::arrow::array::{Array, ArrayRef, BooleanArray};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef, TimeUnit};
@@ -24,15 +24,13 @@ use parquet::schema::types::SchemaDescriptor;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::BufReader;
-use std::path::{Path, PathBuf};
 
 /// The key under which writers of Arrow keep its schema.
 const ARROW_SCHEMA: &str = "ARROW:schema";
 
 /// A Parquet file.
 pub(super) struct ParquetFile {
-    path: PathBuf,
-    source: Source,
+    place: Place,
     metadata: ArrowReaderMetadata,
     /// Columns of intervals whose months would be lost.
     intervals: Vec<usize>,
@@ -66,10 +64,16 @@ impl ChunkReader for Source {
     }
 }
 
+impl Source {
+    fn open(place: &Place) -> Result<Source> {
+        Ok(Source { file: Arc::new(place.open()?), bytes: place.bytes() })
+    }
+}
+
 impl ParquetFile {
-    pub fn open(path: &Path, file: File) -> Result<ParquetFile> {
-        let bytes = file.metadata().map_err(|error| damaged(path, &error))?.len();
-        let source = Source { file: Arc::new(file), bytes };
+    pub fn open(place: Place) -> Result<ParquetFile> {
+        let path = &place.path;
+        let source = Source::open(&place)?;
         let metadata = guarded(path, || {
             let found = ArrowReaderMetadata::load(&source, ArrowReaderOptions::new())?;
             let options = ArrowReaderOptions::new().with_schema(wanted_schema(&found));
@@ -83,7 +87,7 @@ impl ParquetFile {
         };
         let columns = 0..metadata.schema().fields().len();
         let intervals = if has_arrow_schema { Vec::new() } else { columns.filter(is_interval).collect() };
-        Ok(ParquetFile { path: path.to_owned(), source, metadata, intervals })
+        Ok(ParquetFile { place, metadata, intervals })
     }
 
     fn groups(&self) -> &[RowGroupMetaData] {
@@ -143,15 +147,17 @@ impl ColumnFile for ParquetFile {
         if parts.is_empty() {
             return Ok(());
         }
-        let mut reader = guarded(&self.path, || {
+        let path = &self.place.path;
+        let source = Source::open(&self.place)?;
+        let mut reader = guarded(path, || {
             let mask = ProjectionMask::roots(self.metadata.parquet_schema(), columns.iter().copied());
-            ParquetRecordBatchReaderBuilder::new_with_metadata(self.source.clone(), self.metadata.clone())
+            ParquetRecordBatchReaderBuilder::new_with_metadata(source, self.metadata.clone())
                 .with_projection(mask)
                 .with_row_groups(parts.to_vec())
                 .with_batch_size(batch_rows)
                 .build()
         })?;
-        while let Some(batch) = guarded(&self.path, || reader.next().transpose())? {
+        while let Some(batch) = guarded(path, || reader.next().transpose())? {
             sink(batch)?;
         }
         Ok(())
@@ -159,7 +165,7 @@ impl ColumnFile for ParquetFile {
 
     fn candidates(&self, predicate: &PruningPredicate, schema: &SchemaRef) -> Vec<usize> {
         let all = 0..self.parts();
-        let kept = guarded(&self.path, || predicate.prune(&Statistics { file: self, schema }));
+        let kept = guarded(&self.place.path, || predicate.prune(&Statistics { file: self, schema }));
         match kept {
             Ok(kept) if kept.len() == self.parts() => all.filter(|part| kept[*part]).collect(),
             // What cannot be judged is read.
