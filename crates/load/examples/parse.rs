@@ -4,7 +4,7 @@
 //! writes it, and is in memory before the clock starts.
 
 use firn_base::{SqlType, TimeZoneSetting};
-use firn_load::{CopyFormat, CopyHeader, CopyOptions, CopyReader};
+use firn_load::{CopyHeader, CopyOptions, CopyReader, RowFormat};
 use std::time::Instant;
 
 fn main() {
@@ -38,7 +38,7 @@ fn main() {
         .into_iter()
         .map(|(name, ty)| (name, if strings && matches!(ty, SqlType::Char(_)) { SqlType::Text } else { ty }))
         .collect();
-    let options = CopyOptions { header: CopyHeader::Yes, ..CopyOptions::new(CopyFormat::Csv) };
+    let options = CopyOptions { header: CopyHeader::Yes, ..CopyOptions::new(RowFormat::Csv) };
     for _ in 0..rounds {
         let mut reader =
             CopyReader::new("COPY lineitem", columns.clone(), options.clone(), TimeZoneSetting::UTC)

@@ -1,14 +1,30 @@
 //! Growing columns: text in, Arrow out, with no value in between for types of fixed width.
 
-use arrow_array::ArrayRef;
 use arrow_array::builder::{
     BinaryViewBuilder, BooleanBuilder, Date32Builder, Decimal128Builder, FixedSizeBinaryBuilder,
     Float32Builder, Float64Builder, Int16Builder, Int32Builder, Int64Builder, IntervalMonthDayNanoBuilder,
     StringViewBuilder, Time64MicrosecondBuilder, TimestampMicrosecondBuilder,
 };
+use arrow_array::{ArrayRef, StringViewArray};
 use arrow_buffer::IntervalMonthDayNano;
 use firn_base::sync::Arc;
-use firn_base::{Result, SqlType, TimeZoneSetting, Value, binary, datetime, interval, numeric, text};
+use firn_base::{Error, Result, SqlType, TimeZoneSetting, Value, binary, datetime, interval, numeric, text};
+
+/// Texts read as literals of a type. An error comes with the text.
+pub fn read_literals(
+    texts: &StringViewArray,
+    ty: SqlType,
+    zone: TimeZoneSetting,
+) -> std::result::Result<ArrayRef, (Error, String)> {
+    let mut builder = ColumnBuilder::new(ty, zone);
+    for text in texts {
+        match text {
+            Some(text) => builder.append(text).map_err(|error| (error, text.to_owned()))?,
+            None => builder.append_null(),
+        }
+    }
+    Ok(builder.finish())
+}
 
 /// The column of one type under construction.
 pub(crate) enum ColumnBuilder {

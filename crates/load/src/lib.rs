@@ -10,6 +10,7 @@ mod columns;
 mod fault;
 mod field;
 mod filling;
+pub mod json;
 mod number;
 pub mod options;
 mod parallel;
@@ -25,7 +26,8 @@ mod tests;
 
 pub use binary::end_of_first_row;
 pub use binary_rows::write_binary_rows;
-pub use options::{CopyFormat, CopyHeader, CopyOptions, OnError};
+pub use columns::read_literals;
+pub use options::{CopyHeader, CopyOptions, OnError, RowFormat};
 pub use reader::{BATCH_ROWS, CopyReader};
 pub use records::{Batch, RowLines};
 pub use writer::CopyWriter;

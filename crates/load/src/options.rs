@@ -2,15 +2,17 @@
 
 use firn_base::{Error, Result, SqlState};
 
-/// How records look.
+/// How rows look in a file that holds one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CopyFormat {
+pub enum RowFormat {
     /// One record per line, backslash escapes.
     Text,
     /// Comma-separated values with quotes.
     Csv,
     /// Values as the wire sends them, each with its length.
     Binary,
+    /// One JSON object per line, whose keys are the names of columns.
+    Json,
 }
 
 /// Whether the first line names the columns.
@@ -37,7 +39,7 @@ pub enum OnError {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CopyOptions {
     /// FORMAT
-    pub format: CopyFormat,
+    pub format: RowFormat,
     /// DELIMITER
     pub delimiter: u8,
     /// NULL
@@ -56,16 +58,18 @@ pub struct CopyOptions {
     pub force_null: Vec<bool>,
     /// ON_ERROR, not for binary files
     pub on_error: OnError,
+    /// Whether JSON objects may have keys that name no column, which are passed over.
+    pub other_keys: bool,
 }
 
 impl CopyOptions {
     /// A format with its defaults.
-    pub fn new(format: CopyFormat) -> CopyOptions {
+    pub fn new(format: RowFormat) -> CopyOptions {
         let (delimiter, null) = match format {
-            CopyFormat::Text => (b'\t', "\\N"),
-            CopyFormat::Csv => (b',', ""),
+            RowFormat::Text => (b'\t', "\\N"),
+            RowFormat::Csv => (b',', ""),
             // Nothing is delimited.
-            CopyFormat::Binary => (0, ""),
+            RowFormat::Binary | RowFormat::Json => (0, ""),
         };
         CopyOptions {
             format,
@@ -78,6 +82,7 @@ impl CopyOptions {
             force_not_null: Vec::new(),
             force_null: Vec::new(),
             on_error: OnError::Stop,
+            other_keys: false,
         }
     }
 
@@ -97,14 +102,14 @@ impl CopyOptions {
             return invalid("COPY delimiter must not appear in the NULL specification");
         }
         match self.format {
-            CopyFormat::Binary => {}
-            CopyFormat::Text => {
+            RowFormat::Binary | RowFormat::Json => {}
+            RowFormat::Text => {
                 // These would be mistaken for escapes.
                 if matches!(self.delimiter, b'\\' | b'.' | b'a'..=b'z' | b'0'..=b'9') {
                     return invalid(&format!("COPY delimiter cannot be \"{}\"", char::from(self.delimiter)));
                 }
             }
-            CopyFormat::Csv => {
+            RowFormat::Csv => {
                 if self.delimiter == self.quote {
                     return invalid("COPY delimiter and quote must be different");
                 }

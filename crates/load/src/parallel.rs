@@ -5,7 +5,8 @@
 //! that a slow caller costs no memory.
 
 use crate::chunk::{Chunk, Cutter, Uncut};
-use crate::records::{Batch, RecordReader, Scratch};
+use crate::reader::ChunkReader;
+use crate::records::{Batch, Scratch};
 use firn_base::sync::{Condvar, Mutex};
 use firn_base::{Error, Result, thread};
 use std::collections::BTreeMap;
@@ -69,7 +70,7 @@ struct Done {
 /// Reads `file` to its end on so many threads, and gives the rows to `sink` on this one. The first mistake in the file ends
 /// it, after all rows of chunks before it, as does an error of `sink`.
 pub(crate) fn read(
-    reader: &RecordReader,
+    reader: &ChunkReader,
     file: &mut (dyn Read + Send),
     failed: &(dyn Fn(&std::io::Error) -> Error + Sync),
     threads: usize,
@@ -103,7 +104,7 @@ pub(crate) fn read(
 }
 
 struct Crew<'f> {
-    reader: &'f RecordReader,
+    reader: &'f ChunkReader,
     feed: Mutex<Feed<'f>>,
     done: Mutex<Done>,
     /// A chunk has been read, or a worker has gone home.

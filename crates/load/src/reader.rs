@@ -3,7 +3,8 @@
 use crate::binary::BinaryReader;
 use crate::chunk::{Chunk, Cutter};
 use crate::columns::ColumnBuilder;
-use crate::options::{CopyFormat, CopyOptions};
+use crate::json::JsonReader;
+use crate::options::{CopyOptions, RowFormat};
 use crate::parallel;
 use crate::records::{Batch, RecordReader, Scratch};
 use firn_base::{Error, Result, SqlType, TimeZoneSetting};
@@ -20,7 +21,7 @@ const PIECE_BYTES: usize = 256 << 10;
 pub struct CopyReader(Reader);
 
 enum Reader {
-    Records(Box<Records>),
+    Chunks(Box<Chunks>),
     Binary(Box<BinaryReader>),
 }
 
@@ -49,27 +50,30 @@ impl CopyReader {
         options.check()?;
         let target = Target { place: place.to_owned(), columns };
         Ok(CopyReader(match options.format {
-            CopyFormat::Text | CopyFormat::Csv => {
-                Reader::Records(Box::new(Records::new(RecordReader::new(target, options, zone))))
-            }
-            CopyFormat::Binary => Reader::Binary(Box::new(BinaryReader::new(target, zone))),
+            RowFormat::Text | RowFormat::Csv => Reader::Chunks(Box::new(Chunks::new(ChunkReader::Records(
+                RecordReader::new(target, options, zone),
+            )))),
+            RowFormat::Json => Reader::Chunks(Box::new(Chunks::new(ChunkReader::Json(JsonReader::new(
+                target, &options, zone,
+            ))))),
+            RowFormat::Binary => Reader::Binary(Box::new(BinaryReader::new(target, zone))),
         }))
     }
 
-    /// Reads only some columns of text and CSV files, by position; batches hold them in that order. Fields of the others
+    /// Reads only some columns, by position, if the format is not the binary one; batches hold them in that order. Fields of the others
     /// may be anything.
     pub fn project(&mut self, columns: Vec<usize>) {
-        if let Reader::Records(records) = &mut self.0 {
-            records.reader.project(columns);
+        if let Reader::Chunks(chunks) = &mut self.0 {
+            chunks.reader.project(columns);
         }
     }
 
-    /// Has text and CSV files cut into chunks of at least so many bytes, half a megabyte if nobody says otherwise. Before
+    /// Has files that are not binary cut into chunks of at least so many bytes, half a megabyte if nobody says otherwise. Before
     /// anything is read.
     pub fn set_chunk_bytes(&mut self, bytes: usize) {
-        if let Reader::Records(records) = &mut self.0 {
-            records.reader.set_chunk_bytes(bytes);
-            records.cutter = records.reader.cutter();
+        if let Reader::Chunks(chunks) = &mut self.0 {
+            chunks.reader.set_chunk_bytes(bytes);
+            chunks.cutter = chunks.reader.cutter();
         }
     }
 
@@ -83,8 +87,8 @@ impl CopyReader {
         sink: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<()> {
         let mut binary = match self.0 {
-            Reader::Records(records) => {
-                return parallel::read(&records.reader, file, failed, threads.max(1), sink);
+            Reader::Chunks(chunks) => {
+                return parallel::read(&chunks.reader, file, failed, threads.max(1), sink);
             }
             Reader::Binary(reader) => reader,
         };
@@ -107,7 +111,7 @@ impl CopyReader {
     /// Takes the next piece of the file. After an error the reader is of no more use.
     pub fn push(&mut self, bytes: &[u8]) -> Result<()> {
         match &mut self.0 {
-            Reader::Records(reader) => reader.push(bytes),
+            Reader::Chunks(reader) => reader.push(bytes),
             Reader::Binary(reader) => reader.push(bytes),
         }
     }
@@ -115,7 +119,7 @@ impl CopyReader {
     /// The next batch, which may be without rows.
     pub fn next_batch(&mut self) -> Option<Batch> {
         match &mut self.0 {
-            Reader::Records(reader) => reader.next_batch(),
+            Reader::Chunks(reader) => reader.next_batch(),
             Reader::Binary(reader) => reader.next_batch(),
         }
     }
@@ -123,15 +127,72 @@ impl CopyReader {
     /// Says that the file has ended. Afterwards [`CopyReader::next_batch`] yields the last rows, too.
     pub fn finish(&mut self) -> Result<()> {
         match &mut self.0 {
-            Reader::Records(reader) => reader.finish(),
+            Reader::Chunks(reader) => reader.finish(),
             Reader::Binary(reader) => reader.finish(),
         }
     }
 }
 
-/// Text and CSV, one chunk after another.
-struct Records {
-    reader: RecordReader,
+/// What reads chunks of whole records, several at a time if several threads like.
+pub(crate) enum ChunkReader {
+    /// Text and CSV.
+    Records(RecordReader),
+    Json(JsonReader),
+}
+
+impl ChunkReader {
+    /// Reads these columns only.
+    fn project(&mut self, columns: Vec<usize>) {
+        match self {
+            ChunkReader::Records(reader) => reader.project(columns),
+            ChunkReader::Json(reader) => reader.project(columns),
+        }
+    }
+
+    /// What a chunk has at least, if it is not the last.
+    fn chunk_bytes(&self) -> usize {
+        match self {
+            ChunkReader::Records(reader) => reader.chunk_bytes(),
+            ChunkReader::Json(reader) => reader.chunk_bytes(),
+        }
+    }
+
+    /// Has files cut into chunks of so many bytes.
+    fn set_chunk_bytes(&mut self, bytes: usize) {
+        match self {
+            ChunkReader::Records(reader) => reader.set_chunk_bytes(bytes),
+            ChunkReader::Json(reader) => reader.set_chunk_bytes(bytes),
+        }
+    }
+
+    /// Who cuts files for it.
+    pub fn cutter(&self) -> Cutter {
+        match self {
+            ChunkReader::Records(reader) => reader.cutter(),
+            ChunkReader::Json(reader) => reader.cutter(),
+        }
+    }
+
+    /// What is read, as errors name it.
+    pub fn place(&self) -> &str {
+        match self {
+            ChunkReader::Records(reader) => reader.place(),
+            ChunkReader::Json(reader) => reader.place(),
+        }
+    }
+
+    /// Reads a chunk. Of several mistakes the first row's is told, or all are, and the rows left out.
+    pub fn read(&self, chunk: Chunk, scratch: &mut Scratch) -> Result<Batch> {
+        match self {
+            ChunkReader::Records(reader) => reader.read(chunk, scratch),
+            ChunkReader::Json(reader) => reader.read(&chunk),
+        }
+    }
+}
+
+/// One chunk after another.
+struct Chunks {
+    reader: ChunkReader,
     cutter: Cutter,
     scratch: Scratch,
     batches: VecDeque<Batch>,
@@ -139,9 +200,9 @@ struct Records {
     ended: bool,
 }
 
-impl Records {
-    fn new(reader: RecordReader) -> Records {
-        Records {
+impl Chunks {
+    fn new(reader: ChunkReader) -> Chunks {
+        Chunks {
             cutter: reader.cutter(),
             reader,
             scratch: Scratch::default(),

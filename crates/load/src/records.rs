@@ -9,7 +9,7 @@ use crate::chunk::{CHUNK_BYTES, Chunk, Cutter};
 use crate::fault::Fault;
 use crate::field::{unescape, unquote};
 use crate::filling::{self, Filler, Filling, Source};
-use crate::options::{CopyFormat, CopyHeader, CopyOptions, OnError, forced};
+use crate::options::{CopyHeader, CopyOptions, OnError, RowFormat, forced};
 use crate::reader::Target;
 use crate::structure::{Dialect, Quoting, Structure};
 use arrow_array::ArrayRef;
@@ -27,6 +27,14 @@ const MOST_FILLED: usize = 64 << 20;
 
 /// A chunk has so many bytes however much that makes.
 const LEAST_CHUNK_BYTES: usize = 64;
+
+/// What a chunk of a file with such rows has at least, if nobody says otherwise.
+pub(crate) fn chunk_bytes(target: &Target) -> usize {
+    // Blanks that columns are filled up with may come to many times the file.
+    let filled: usize = target.columns.iter().map(|(_, ty)| filled_bytes(*ty)).sum();
+    let chunk_bytes = (MOST_FILLED / filled.max(1)).saturating_mul(target.columns.len().max(1));
+    chunk_bytes.clamp(LEAST_CHUNK_BYTES, CHUNK_BYTES)
+}
 
 /// What each value of a type is filled up to.
 fn filled_bytes(ty: SqlType) -> usize {
@@ -73,12 +81,23 @@ pub struct RowLines {
     first: u64,
     /// Rows before which, or in which, there are more lines than one for each row; and how many more.
     jumps: Vec<(usize, u64)>,
+    /// All those together.
+    more: u64,
 }
 
 impl RowLines {
     /// Every row is on a line of its own, from that one on.
     pub(crate) fn from(first: u64) -> RowLines {
-        RowLines { first, jumps: Vec::new() }
+        RowLines { first, jumps: Vec::new(), more: 0 }
+    }
+
+    /// The next row is on that line.
+    pub(crate) fn note(&mut self, row: usize, line: u64) {
+        let more = line - (self.first + row as u64 + self.more);
+        if more > 0 {
+            self.jumps.push((row, more));
+            self.more += more;
+        }
     }
 
     /// The line that a row is on, from 1.
@@ -119,14 +138,8 @@ impl Lines {
     fn of_rows(&self, chunk: &[u8], ends: &[u32]) -> RowLines {
         let mut counter = self.counter(chunk);
         let mut lines = RowLines::from(self.before + 1);
-        let mut more = 0;
         for (row, end) in ends.iter().enumerate() {
-            let expected = lines.first + row as u64 + more;
-            let line = counter.at(*end as usize);
-            if line > expected {
-                lines.jumps.push((row, line - expected));
-                more += line - expected;
-            }
+            lines.note(row, counter.at(*end as usize));
         }
         lines
     }
@@ -182,10 +195,7 @@ impl RecordReader {
     /// A reader of rows for columns of a table. Moments that name no zone are in `zone`.
     pub fn new(target: Target, options: CopyOptions, zone: TimeZoneSetting) -> RecordReader {
         let wanted = (0..target.columns.len()).collect();
-        // Blanks that columns are filled up with may come to many times the file.
-        let filled: usize = target.columns.iter().map(|(_, ty)| filled_bytes(*ty)).sum();
-        let chunk_bytes = (MOST_FILLED / filled.max(1)).saturating_mul(target.columns.len().max(1));
-        let chunk_bytes = chunk_bytes.clamp(LEAST_CHUNK_BYTES, CHUNK_BYTES);
+        let chunk_bytes = chunk_bytes(&target);
         RecordReader { target, options, zone, wanted, chunk_bytes }
     }
 
@@ -227,7 +237,7 @@ impl RecordReader {
     }
 
     fn is_csv(&self) -> bool {
-        self.options.format == CopyFormat::Csv
+        self.options.format == RowFormat::Csv
     }
 
     fn width(&self) -> usize {

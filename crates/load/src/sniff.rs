@@ -6,7 +6,7 @@
 //! names.
 
 use crate::field::unquote;
-use crate::options::{CopyFormat, CopyHeader, CopyOptions};
+use crate::options::{CopyHeader, CopyOptions, RowFormat};
 use crate::structure::{Dialect, Quoting, Structure};
 use firn_base::{SqlType, TimeZoneSetting, datetime, text};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -69,7 +69,7 @@ pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
         quote,
         escape,
         null: known.null.clone().unwrap_or_default(),
-        ..CopyOptions::new(CopyFormat::Csv)
+        ..CopyOptions::new(RowFormat::Csv)
     };
     let records = layout.read(&sample, &options);
     let (has_header, types) = match known.header {

@@ -1,7 +1,7 @@
 //! The bytes of a file, unpacked if it is packed.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 /// Where bytes of a file come from.
@@ -30,10 +30,61 @@ pub fn open(path: &Path) -> io::Result<Source> {
     })
 }
 
+/// How what is written is packed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Packing {
+    /// As gzip does.
+    Gzip,
+    /// As zstd does.
+    Zstd,
+}
+
+/// Packs what is written, piece by piece.
+pub struct Packer(Encoder);
+
+enum Encoder {
+    Gzip(flate2::write::GzEncoder<Vec<u8>>),
+    Zstd(zstd::Encoder<'static, Vec<u8>>),
+}
+
+impl Packer {
+    /// Begins to pack.
+    pub fn new(packing: Packing) -> Packer {
+        Packer(match packing {
+            Packing::Gzip => {
+                Encoder::Gzip(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default()))
+            }
+            Packing::Zstd => Encoder::Zstd(
+                zstd::Encoder::new(Vec::new(), zstd::DEFAULT_COMPRESSION_LEVEL).expect("the level is known"),
+            ),
+        })
+    }
+
+    /// Takes the next bytes, and yields what is packed so far; after the last it is all.
+    pub fn pack(&mut self, bytes: &[u8], is_last: bool) -> Vec<u8> {
+        const TAKES_ALL: &str = "a vector takes everything";
+        match &mut self.0 {
+            Encoder::Gzip(encoder) => {
+                encoder.write_all(bytes).expect(TAKES_ALL);
+                if is_last {
+                    encoder.try_finish().expect(TAKES_ALL);
+                }
+                std::mem::take(encoder.get_mut())
+            }
+            Encoder::Zstd(encoder) => {
+                encoder.write_all(bytes).expect(TAKES_ALL);
+                if is_last {
+                    encoder.do_finish().expect(TAKES_ALL);
+                }
+                std::mem::take(encoder.get_mut())
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
 
     #[test]
     fn packed_files_are_unpacked() {

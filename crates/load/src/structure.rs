@@ -17,6 +17,8 @@ pub(crate) struct Dialect {
 /// How delimiters and line feeds lose their meaning.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Quoting {
+    /// Not at all: a line feed always ends a record.
+    Never,
     /// The text format: after a backslash.
     Backslash,
     /// CSV: between quotes. A doubled quote leaves the quotes and enters them again, which comes to the same.
@@ -280,6 +282,7 @@ impl Context {
     #[inline(always)]
     fn weigh(&mut self, masks: Masks, quoting: Quoting, count: usize) -> Found {
         let (void, seen) = match quoting {
+            Quoting::Never => (0, 0),
             Quoting::Backslash => (self.escaped(masks.escapes, count), masks.escapes),
             Quoting::Doubled(_) => (self.quoted(masks.quotes), masks.quotes),
             Quoting::Escaped { .. } => {
@@ -365,6 +368,7 @@ impl Dialect {
     #[inline(always)]
     fn needles(self) -> (u8, u8) {
         match self.quoting {
+            Quoting::Never => (self.delimiter, self.delimiter),
             Quoting::Backslash => (self.delimiter, b'\\'),
             Quoting::Doubled(quote) => (quote, self.delimiter),
             Quoting::Escaped { quote, escape } => (quote, escape),

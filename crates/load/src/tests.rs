@@ -2,8 +2,8 @@
 
 use crate::chunk::CHUNK_BYTES;
 use crate::{
-    BATCH_ROWS, Batch, CopyFormat, CopyHeader, CopyOptions, CopyReader, CopyWriter, OnError,
-    end_of_first_row, write_binary_rows,
+    BATCH_ROWS, Batch, CopyHeader, CopyOptions, CopyReader, CopyWriter, OnError, RowFormat, end_of_first_row,
+    write_binary_rows,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Decimal128Type, Int32Type};
@@ -12,9 +12,9 @@ use firn_base::random::Random;
 use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, Value};
 use std::io::Read;
 
-const TEXT: CopyFormat = CopyFormat::Text;
-const CSV: CopyFormat = CopyFormat::Csv;
-const BINARY: CopyFormat = CopyFormat::Binary;
+const TEXT: RowFormat = RowFormat::Text;
+const CSV: RowFormat = RowFormat::Csv;
+const BINARY: RowFormat = RowFormat::Binary;
 
 fn columns() -> Vec<(String, SqlType)> {
     vec![("a".to_owned(), SqlType::Integer), ("b".to_owned(), SqlType::Text)]

@@ -2,7 +2,8 @@
 //! was written.
 
 use crate::binary;
-use crate::options::{CopyFormat, CopyHeader, CopyOptions, forced};
+use crate::json;
+use crate::options::{CopyHeader, CopyOptions, RowFormat, forced};
 use firn_base::{Result, SqlType, TimeZoneSetting, Value, text};
 
 /// Turns rows into bytes.
@@ -27,10 +28,10 @@ impl CopyWriter {
 
     /// Appends the header, if there is to be one. Call it first.
     pub fn write_header(&mut self, out: &mut Vec<u8>) {
-        if self.options.format == CopyFormat::Binary {
+        if self.options.format == RowFormat::Binary {
             return binary::write_header(out);
         }
-        if self.options.header == CopyHeader::No {
+        if self.options.header == CopyHeader::No || self.options.format == RowFormat::Json {
             return;
         }
         for (position, (name, _)) in self.columns.iter().enumerate() {
@@ -38,9 +39,9 @@ impl CopyWriter {
                 out.push(self.options.delimiter);
             }
             match self.options.format {
-                CopyFormat::Text => write_escaped(name, self.options.delimiter, out),
-                CopyFormat::Binary => unreachable!("its header names no columns"),
-                CopyFormat::Csv => write_quoted(name, &self.options, false, self.columns.len() == 1, out),
+                RowFormat::Text => write_escaped(name, self.options.delimiter, out),
+                RowFormat::Binary | RowFormat::Json => unreachable!("no header names its columns"),
+                RowFormat::Csv => write_quoted(name, &self.options, false, self.columns.len() == 1, out),
             }
         }
         out.push(b'\n');
@@ -50,6 +51,9 @@ impl CopyWriter {
     /// from columns.
     pub fn write_row(&mut self, row: &[Value], out: &mut Vec<u8>) {
         assert_eq!(row.len(), self.columns.len());
+        if self.options.format == RowFormat::Json {
+            return json::write_row(&self.columns, row, &self.zone, &mut self.field, out);
+        }
         for (position, (value, (_, ty))) in row.iter().zip(&self.columns).enumerate() {
             if position > 0 {
                 out.push(self.options.delimiter);
@@ -67,9 +71,9 @@ impl CopyWriter {
                 }
             };
             match self.options.format {
-                CopyFormat::Binary => unreachable!("its rows are written from columns"),
-                CopyFormat::Text => write_escaped(field, self.options.delimiter, out),
-                CopyFormat::Csv => {
+                RowFormat::Binary | RowFormat::Json => unreachable!("its rows are written elsewhere"),
+                RowFormat::Text => write_escaped(field, self.options.delimiter, out),
+                RowFormat::Csv => {
                     let quote = forced(&self.options.force_quote, position);
                     write_quoted(field, &self.options, quote, self.columns.len() == 1, out);
                 }
@@ -82,7 +86,7 @@ impl CopyWriter {
 impl CopyWriter {
     /// Appends what ends a file, if its format has such a thing. Call it last.
     pub fn write_trailer(&mut self, out: &mut Vec<u8>) {
-        if self.options.format == CopyFormat::Binary {
+        if self.options.format == RowFormat::Binary {
             binary::write_trailer(out);
         }
     }

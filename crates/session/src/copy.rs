@@ -8,16 +8,15 @@ use crate::connection::{
     CommandTag, Connection, Outcome, check_deferred, internal_error, with_table_of_constraint,
 };
 use crate::database::Shared;
+use crate::new_file::NewFile;
 use crate::rows::Reading;
 use arrow_array::RecordBatch;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState};
 use firn_sql::RunOptions;
-use firn_sql::copy::{CopyFormat, CopyFrom, CopyTo, open_file};
+use firn_sql::copy::{CopyFormat, CopyFrom, CopyTo};
 use firn_sql::statement::{Copy, CopyEndpoint, CopyOption, CopySubject};
 use firn_txn::{Isolation, Savepoint, Transaction};
-use std::fs::File;
-use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Where a lent transaction returns to.
@@ -201,7 +200,7 @@ impl CopyOut {
         self.copy.format()
     }
 
-    /// The next bytes, whole rows; `None` at the end.
+    /// The next bytes, whole rows if the format has rows; `None` at the end.
     pub fn next_chunk(&mut self) -> Result<Option<Vec<u8>>> {
         let piece = catch_unwind(AssertUnwindSafe(|| self.copy.next_piece()))
             .unwrap_or_else(|panic| Err(internal_error(&*panic)));
@@ -240,10 +239,18 @@ enum Rows {
     Csv { quote: u8, escape: u8 },
     /// Its fields tell their lengths.
     Binary,
+    /// There are none: bytes are cut anywhere.
+    None,
 }
 
+/// Bytes of a piece of data without rows.
+const PIECE_BYTES: usize = 64 << 10;
+
 impl Rows {
-    fn of(copy: &Copy, format: CopyFormat) -> Rows {
+    fn of(copy: &Copy, to: &CopyTo) -> Rows {
+        if !to.has_whole_rows() {
+            return Rows::None;
+        }
         let option = |name: &str| {
             copy.options.iter().find_map(|(found, option)| match option {
                 CopyOption::Text(text) if found == name => Some(text.as_str()),
@@ -251,20 +258,24 @@ impl Rows {
             })
         };
         let character = |name: &str| option(name).and_then(|text| text.bytes().next());
-        match format {
-            CopyFormat::Text => Rows::Text,
+        match to.format() {
+            // Strings of JSON hold no line feeds.
+            CopyFormat::Text | CopyFormat::Json => Rows::Text,
             CopyFormat::Csv => {
                 let quote = character("quote").unwrap_or(b'"');
                 Rows::Csv { quote, escape: character("escape").unwrap_or(quote) }
             }
             CopyFormat::Binary => Rows::Binary,
+            CopyFormat::Parquet | CopyFormat::Arrow => Rows::None,
         }
     }
 
     /// How many bytes the first row has, its end included.
     fn end_of_first(self, text: &[u8]) -> usize {
-        if self == Rows::Binary {
-            return firn_sql::copy::end_of_first_row(text);
+        match self {
+            Rows::Binary => return firn_sql::copy::end_of_first_row(text),
+            Rows::None => return text.len().min(PIECE_BYTES),
+            Rows::Text | Rows::Csv { .. } => {}
         }
         let mut quoted = false;
         let mut escaped = false;
@@ -356,20 +367,19 @@ impl Connection {
             let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone);
             self.block.put_transaction(transaction);
             let to = to?;
-            return Ok(CopyOut { rows: Rows::of(copy, to.format()), copy: to, reading: None });
+            return Ok(CopyOut { rows: Rows::of(copy, &to), copy: to, reading: None });
         }
         let transaction = self.begin_transaction(Isolation::Snapshot)?;
         let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone)?;
         let reading = Reading { transaction, waits: self.synchronous_commit };
-        Ok(CopyOut { rows: Rows::of(copy, to.format()), copy: to, reading: Some(reading) })
+        Ok(CopyOut { rows: Rows::of(copy, &to), copy: to, reading: Some(reading) })
     }
 
     fn copy_from_file(&mut self, copy: &Copy, path: &str) -> Result<u64> {
         let mut copied = self.in_transaction(|connection, transaction| {
             let from = CopyFrom::new(transaction, &connection.facts, copy, connection.zone)?;
             let failed = |error: &std::io::Error| file_error(path, "for reading", error);
-            let mut file = open_file(path.as_ref()).map_err(|error| failed(&error))?;
-            from.read_file(transaction, &connection.options, &mut *file, &failed)
+            from.read_file(transaction, &connection.options, path.as_ref(), &failed)
         })?;
         self.notices.append(&mut copied.notices);
         Ok(copied.rows)
@@ -381,11 +391,11 @@ impl Connection {
         }
         let mut out = self.copy_out(copy)?;
         let failed = |error: std::io::Error| file_error(path, "for writing", &error);
-        let mut file = File::create(path).map_err(failed)?;
+        let mut file = NewFile::create(path.as_ref()).map_err(failed)?;
         while let Some(piece) = out.next_chunk()? {
-            file.write_all(&piece).map_err(failed)?;
+            file.write(&piece).map_err(failed)?;
         }
-        file.sync_all().map_err(failed)?;
+        file.finish().map_err(failed)?;
         Ok(out.tag().rows.unwrap_or(0))
     }
 }

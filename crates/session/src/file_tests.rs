@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// A directory with files.
-struct Folder(TempDir);
+pub(crate) struct Folder(TempDir);
 
 impl Folder {
-    fn new(files: &[(&str, &str)]) -> Folder {
+    pub(crate) fn new(files: &[(&str, &str)]) -> Folder {
         let folder = Folder(tempfile::tempdir().unwrap());
         for (name, content) in files {
             folder.write(name, content);
@@ -23,22 +23,22 @@ impl Folder {
         fs::write(self.path(name), content).unwrap();
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
     /// A statement with `@` for the directory.
-    fn sql(&self, text: &str) -> String {
+    pub(crate) fn sql(&self, text: &str) -> String {
         text.replace('@', &self.0.path().display().to_string())
     }
 }
 
-fn connection() -> Connection {
+pub(crate) fn connection() -> Connection {
     Database::memory().unwrap().connect()
 }
 
 /// The rows of a query, values parted by `|`.
-fn rows(connection: &mut Connection, sql: &str) -> Vec<String> {
+pub(crate) fn rows(connection: &mut Connection, sql: &str) -> Vec<String> {
     let statement = connection.prepare(sql).unwrap();
     let rows = connection.query_values(&statement, &[]).unwrap();
     let show = |value: &Value| match value {
@@ -236,4 +236,42 @@ fn rows_that_cannot_be_read_are_skipped_if_the_user_says_so() {
     // A key that is there already is not a row that cannot be read.
     let error = copy(&mut connection, ", ON_ERROR ignore").unwrap_err();
     assert_eq!(error.state(), SqlState::UNIQUE_VIOLATION);
+}
+
+#[test]
+fn a_row_that_a_table_does_not_take_is_named_by_its_line() {
+    let folder = Folder::new(&[
+        ("twice.csv", "id,name\n1,a\n2,\"b\nb\"\n3,c\n2,d\n"),
+        ("taken.csv", "5,e\n\"7\",\"f\n\"\n"),
+        ("null.csv", "8,\n9,i\n,j\n"),
+        ("negative.csv", "10,k\n-1,l\n"),
+        ("lines.json", "{\"id\": 20}\n\n{\"id\": 20}\n"),
+    ]);
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (id integer PRIMARY KEY, name text)").unwrap();
+    connection.execute("INSERT INTO t VALUES (7, 'g')").unwrap();
+    let mut copy = |sql: &str| connection.execute(&folder.sql(sql)).unwrap_err();
+
+    let error = copy("COPY t FROM '@/twice.csv' (FORMAT csv, HEADER)");
+    assert_eq!(error.state(), SqlState::UNIQUE_VIOLATION);
+    assert_eq!(error.detail(), Some("Key (id)=(2) already exists. The row on line 4 has it."));
+    assert_eq!(error.context(), Some("COPY t, line 6"));
+    let error = copy("COPY t FROM '@/taken.csv' (FORMAT csv)");
+    assert_eq!(error.detail(), Some("Key (id)=(7) already exists."));
+    assert_eq!(error.context(), Some("COPY t, line 3"));
+    let error = copy("COPY t FROM '@/null.csv' (FORMAT csv)");
+    assert_eq!((error.state(), error.context()), (SqlState::NOT_NULL_VIOLATION, Some("COPY t, line 3")));
+    let error = copy("COPY t (id) FROM '@/lines.json' (FORMAT json)");
+    assert_eq!(error.detail(), Some("Key (id)=(20) already exists. The row on line 1 has it."));
+    assert_eq!(error.context(), Some("COPY t, line 3"));
+
+    connection.execute("ALTER TABLE t ADD CHECK (id > 0)").unwrap();
+    let error = connection.execute(&folder.sql("COPY t FROM '@/negative.csv' (FORMAT csv)")).unwrap_err();
+    assert_eq!((error.state(), error.context()), (SqlState::CHECK_VIOLATION, Some("COPY t, line 2")));
+    // With a condition only some of the lines are rows.
+    let error = connection
+        .execute(&folder.sql("COPY t FROM '@/twice.csv' (FORMAT csv, HEADER) WHERE id = 2"))
+        .unwrap_err();
+    assert_eq!(error.detail(), Some("Key (id)=(2) already exists."));
+    assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(1)"]);
 }

@@ -69,6 +69,7 @@ mod cache;
 mod connection;
 mod copy;
 mod database;
+mod new_file;
 mod rest;
 mod rows;
 mod statement;
@@ -82,6 +83,8 @@ mod anomaly_tests;
 mod deferred_tests;
 #[cfg(test)]
 mod file_tests;
+#[cfg(test)]
+mod format_tests;
 #[cfg(test)]
 mod locking_tests;
 #[cfg(test)]

@@ -25,6 +25,18 @@ pub fn sql_type(field: &Field) -> Result<SqlType> {
         .ok_or_else(|| unsupported(field))
 }
 
+/// The field of a column that [`normalise`] makes of one with that field, for text if it has no type of its own.
+/// What is declared beside the Arrow type is left out.
+///
+/// Errors: 0A000 for types that no SQL type stands for.
+pub fn plain_field(field: &Field) -> Result<FieldRef> {
+    let plain = match field.data_type() {
+        DataType::Null => types::data_type(SqlType::Text),
+        ty => plain_type(ty).ok_or_else(|| unsupported(field))?,
+    };
+    Ok(Arc::new(Field::new(field.name(), plain, true)))
+}
+
 /// The batch with every column of a type that an SQL type has: dictionaries become what they stand for, every
 /// string a view, every time one of microseconds, unsigned numbers the next larger signed ones. A column
 /// without a type (nothing but NULL) becomes one of the type in `targets`, if they are given.

@@ -1,11 +1,18 @@
 //! COPY: the bridge between files' bytes and tables.
 //!
+//! [`options`] says what COPY can be told, [`columns`] reads and writes the formats of columns, `load` the others.
+//!
 //! Rows come in as batches and go through the same door as INSERT, so that defaults, constraints
 //! and foreign keys hold. Rows go out from a query's batches, value by value but for the binary format.
 
+mod columns;
+mod options;
+
 use crate::bind::{Binder, SessionFacts, columns_of};
+use crate::files::Kind;
 use crate::names::{Names, Relation, missing_column};
-use crate::statement::{Copy, CopyOption, CopySubject, QualifiedName, quote_ident};
+use crate::statement::{Copy, CopyEndpoint, CopySubject, QualifiedName, quote_ident};
+use columns::{ColumnWriter, ColumnsIn};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
@@ -18,24 +25,31 @@ use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, SqlState, SqlType, TimeZoneSetting, Value};
 use firn_exec::dml::{Change, DmlPlan, Insert, InsertSource, TargetSet};
 use firn_exec::{BatchStream, RunOptions};
-pub use firn_load::source::open as open_file;
-pub use firn_load::{CopyFormat, end_of_first_row};
-use firn_load::{CopyHeader, CopyOptions, CopyReader, CopyWriter, OnError, RowLines, write_binary_rows};
+pub use firn_load::end_of_first_row;
+use firn_load::source::{self, Packer, Packing};
+use firn_load::{CopyReader, CopyWriter, RowLines, write_binary_rows};
 use firn_txn::catalog::TableDef;
 use firn_txn::{Savepoint, Transaction};
-use std::io::Read;
-
-/// So many rows that were left out are told one by one.
-const MOST_NOTICES: usize = 1000;
+pub use options::CopyFormat;
+use options::{Compression, Options, Rejects};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
 
 /// Bytes of a piece of COPY TO.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// COPY … FROM in progress. It holds no transaction: every step is given the one to work in.
 pub struct CopyFrom {
-    reader: CopyReader,
+    reader: Reader,
     format: CopyFormat,
     store: Store,
+}
+
+/// What reads the data.
+enum Reader {
+    Rows(Box<CopyReader>),
+    Columns(Box<ColumnsIn>),
 }
 
 /// Where rows go.
@@ -65,65 +79,6 @@ pub struct Copied {
     pub notices: Vec<Error>,
 }
 
-/// Rows that could not be read.
-#[derive(Default)]
-struct Rejects {
-    /// REJECT_LIMIT
-    limit: Option<u64>,
-    verbosity: Verbosity,
-    rows: u64,
-    notices: Vec<Error>,
-}
-
-/// LOG_VERBOSITY
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Verbosity {
-    /// Not a word.
-    Silent,
-    /// How many rows have been left out.
-    #[default]
-    Default,
-    /// Which, and why.
-    Verbose,
-}
-
-impl Rejects {
-    /// Counts rows that have been left out; an error if that makes too many.
-    fn add(&mut self, rejected: Vec<Error>) -> Result<()> {
-        for error in rejected {
-            self.rows += 1;
-            if self.limit.is_some_and(|limit| self.rows > limit) {
-                let limit = self.limit.unwrap_or_default();
-                let message = format!(
-                    "skipped more than REJECT_LIMIT ({limit}) rows, the last for: {}",
-                    error.message()
-                );
-                return Err(retold(&error, error.state(), message));
-            }
-            if self.verbosity == Verbosity::Verbose && self.notices.len() < MOST_NOTICES {
-                let message = format!("skipping row: {}", error.message());
-                self.notices.push(retold(&error, SqlState::SUCCESSFUL_COMPLETION, message));
-            }
-        }
-        Ok(())
-    }
-
-    /// What the user is told in the end.
-    fn into_notices(mut self) -> Vec<Error> {
-        if self.rows > 0 && self.verbosity != Verbosity::Silent {
-            let were = if self.rows == 1 { "row was" } else { "rows were" };
-            let message = format!("{} {were} skipped because they could not be read", self.rows);
-            self.notices.push(Error::new(SqlState::SUCCESSFUL_COMPLETION, message));
-        }
-        self.notices
-    }
-}
-
-/// Other words at the same place.
-fn retold(error: &Error, state: SqlState, message: String) -> Error {
-    Error::new(state, message).with_context(error.context().unwrap_or_default())
-}
-
 impl CopyFrom {
     /// Checks the statement and gets ready for the data.
     pub fn new(
@@ -144,14 +99,30 @@ impl CopyFrom {
             }
         };
         let columns = columns(&table, names.as_deref())?;
-        let options = options(&copy.options, &columns)?;
-        let rejects = rejects(&copy.options, &options)?;
+        let Options { format, rows: mut options, .. } = options::options(&copy.options, &columns, true)?;
+        let rejects = options::rejects(&copy.options, &options)?;
+        options.other_keys = names.is_some();
+        if format == CopyFormat::Parquet && copy.endpoint == CopyEndpoint::Client {
+            return Err(Error::unsupported("COPY FROM STDIN of a Parquet file").with_hint(
+                "What a Parquet file holds stands at its end: copy it from a file of the server.",
+            ));
+        }
         let tables = |id| transaction.table(id);
         let binder = Binder::new(transaction.catalog(), &tables, facts);
         let set = crate::dml::target_set(&binder, transaction.catalog(), &table)?;
-        let format = options.format;
-        let reader_columns = columns.iter().map(|(_, name, ty)| (name.clone(), *ty)).collect();
-        let reader = CopyReader::new(&format!("COPY {}", table.name), reader_columns, options, zone)?;
+        let place = format!("COPY {}", table.name);
+        let reader = match format {
+            CopyFormat::Parquet => {
+                Reader::Columns(Box::new(ColumnsIn::new(Kind::Parquet, place, names.is_some(), zone)))
+            }
+            CopyFormat::Arrow => {
+                Reader::Columns(Box::new(ColumnsIn::new(Kind::Arrow, place, names.is_some(), zone)))
+            }
+            CopyFormat::Text | CopyFormat::Csv | CopyFormat::Binary | CopyFormat::Json => {
+                let columns = columns.iter().map(|(_, name, ty)| (name.clone(), *ty)).collect();
+                Reader::Rows(Box::new(CopyReader::new(&place, columns, options, zone)?))
+            }
+        };
         let fields: Vec<_> = columns.iter().map(|(_, name, ty)| firn_exec::types::field(name, *ty)).collect();
         let store = Store {
             table,
@@ -180,19 +151,26 @@ impl CopyFrom {
 
     /// Takes the next bytes, cut anywhere.
     pub fn write(&mut self, transaction: &mut Transaction, options: &RunOptions, data: &[u8]) -> Result<()> {
-        self.reader.push(data)?;
+        match &mut self.reader {
+            Reader::Rows(reader) => reader.push(data)?,
+            Reader::Columns(columns) => return columns.push(&mut self.store, transaction, options, data),
+        }
         self.store_read(transaction, options)
     }
 
     /// Ends the data.
     pub fn finish(mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<Copied> {
-        self.reader.finish()?;
+        match &mut self.reader {
+            Reader::Rows(reader) => reader.finish()?,
+            Reader::Columns(columns) => columns.finish()?,
+        }
         self.store_read(transaction, options)?;
         Ok(self.store.copied())
     }
 
     fn store_read(&mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<()> {
-        while let Some(batch) = self.reader.next_batch() {
+        let Reader::Rows(reader) = &mut self.reader else { return Ok(()) };
+        while let Some(batch) = reader.next_batch() {
             self.store.add(transaction, options, batch)?;
         }
         Ok(())
@@ -203,12 +181,24 @@ impl CopyFrom {
         self,
         transaction: &mut Transaction,
         options: &RunOptions,
-        file: &mut (dyn Read + Send),
-        failed: &(dyn Fn(&std::io::Error) -> Error + Sync),
+        path: &Path,
+        failed: &(dyn Fn(&io::Error) -> Error + Sync),
     ) -> Result<Copied> {
-        let CopyFrom { reader, mut store, .. } = self;
-        reader
-            .read_file(file, failed, options.threads, &mut |batch| store.add(transaction, options, batch))?;
+        let CopyFrom { reader, mut store, format } = self;
+        match reader {
+            Reader::Rows(reader) => {
+                if format != CopyFormat::Binary {
+                    refuse_other_kinds(path).map_err(|error| error.unwrap_or_else(|error| failed(&error)))?;
+                }
+                let mut file = source::open(path).map_err(|error| failed(&error))?;
+                let mut sink = |batch| store.add(transaction, options, batch);
+                reader.read_file(&mut *file, failed, options.threads, &mut sink)?;
+            }
+            Reader::Columns(columns) => {
+                File::open(path).map_err(|error| failed(&error))?;
+                columns.read_file(&mut store, transaction, options, path)?;
+            }
+        }
         Ok(store.copied())
     }
 
@@ -222,6 +212,25 @@ impl CopyFrom {
     ) -> Result<()> {
         self.store.assign(transaction, options, batch)
     }
+}
+
+/// Refuses a file that holds no text. `Err(Err(_))` if it cannot be read.
+fn refuse_other_kinds(path: &Path) -> std::result::Result<(), std::result::Result<Error, io::Error>> {
+    let file = File::open(path).map_err(Err)?;
+    if !file.metadata().map_err(Err)?.is_file() {
+        // What is read from a pipe is gone.
+        return Ok(());
+    }
+    let mut first = Vec::with_capacity(8);
+    file.take(8).read_to_end(&mut first).map_err(Err)?;
+    let format = match Kind::by_bytes(&first) {
+        Some(Kind::Parquet) => "parquet",
+        Some(Kind::Arrow) => "arrow",
+        _ => return Ok(()),
+    };
+    let message = format!("file \"{}\" holds no text", path.display());
+    let error = Error::new(SqlState::BAD_COPY_FILE_FORMAT, message);
+    Err(Ok(error.with_hint(format!("It looks like a file to be read WITH (FORMAT {format})."))))
 }
 
 impl Store {
@@ -267,13 +276,10 @@ impl Store {
         }
         let batch = RecordBatch::try_new(self.schema.clone(), read.columns)
             .map_err(|error| firn_exec::error::from_datafusion(error.into()))?;
-        if self.filter.is_some() {
-            let source = InsertSource::Query(Box::new(self.filtered(transaction, self.scan(batch)?)?));
-            return self.insert(transaction, options, source);
+        if self.filter.is_none() {
+            self.batches.push((self.rows, read.lines));
         }
-        self.batches.push((self.rows, read.lines));
-        let inserted = self.insert(transaction, options, InsertSource::Batch(batch));
-        inserted.map_err(|error| self.placed(transaction, error))
+        self.put(transaction, options, batch).map_err(|error| self.placed(transaction, error))
     }
 
     /// Adds to an error of a row of the last batch where that is, and where the row is that has its key if it is of the
@@ -281,25 +287,22 @@ impl Store {
     #[cold]
     fn placed(&self, transaction: &Transaction, error: Error) -> Error {
         let (Some(ordinal), None) = (error.ordinal(), error.context()) else { return error };
-        let (before, _) = self.batches.last().expect("of the last batch");
+        let Some((before, _)) = self.batches.last() else { return error };
         let line = self.line_of(before + ordinal);
         let table = transaction.table(self.table.storage());
         let other = error.other_row().and_then(|row| transaction.ordinal_since(self.begun, &table, row));
         // Of two rows with a key the later one is at fault, in whatever order the index has met them.
-        let other = other.map(|ordinal| self.line_of(ordinal));
-        let (line, other) = match other {
+        let (line, other) = match other.map(|ordinal| self.line_of(ordinal)) {
             Some(other) if other > line => (other, Some(line)),
             other => (line, other),
         };
-        let place = format!("COPY {}, line {line}", self.table.name);
-        let error = match (error.detail(), other) {
+        let error = match (error.detail().map(str::to_owned), other) {
             (Some(detail), Some(other)) => {
-                let detail = format!("{detail} The row on line {other} has it.");
-                error.with_detail(detail)
+                error.with_detail(format!("{detail} The row on line {other} has it."))
             }
             _ => error,
         };
-        error.with_context(place)
+        error.with_context(format!("COPY {}, line {line}", self.table.name))
     }
 
     /// The line that a row is on, of all that have been stored.
@@ -307,6 +310,15 @@ impl Store {
         let batch = self.batches.partition_point(|(before, _)| *before <= ordinal) - 1;
         let (before, lines) = &self.batches[batch];
         lines.line_of((ordinal - before) as usize)
+    }
+
+    /// Stores the rows of a batch of the columns' own types which the filter lets through.
+    fn put(&mut self, transaction: &mut Transaction, options: &RunOptions, batch: RecordBatch) -> Result<()> {
+        let source = match &self.filter {
+            None => InsertSource::Batch(batch),
+            Some(_) => InsertSource::Query(Box::new(self.filtered(transaction, self.scan(batch)?)?)),
+        };
+        self.insert(transaction, options, source)
     }
 
     fn insert(
@@ -373,10 +385,17 @@ enum Part {
 pub struct CopyTo {
     batches: BatchStream,
     types: Vec<SqlType>,
-    writer: CopyWriter,
+    writer: Writer,
+    packer: Option<Packer>,
     format: CopyFormat,
     part: Part,
     rows: u64,
+}
+
+/// What writes the data.
+enum Writer {
+    Rows(CopyWriter),
+    Columns(Box<ColumnWriter>),
 }
 
 impl CopyTo {
@@ -401,15 +420,33 @@ impl CopyTo {
             .enumerate()
             .map(|(position, (name, ty))| (ColumnId(position as u16), name.clone(), *ty))
             .collect();
-        let copy_options = self::options(&copy.options, &named)?;
+        let copy_options = options::options(&copy.options, &named, false)?;
         let format = copy_options.format;
-        if format == CopyFormat::Binary {
-            refuse_arrays(plan.schema().as_arrow())?;
+        match format {
+            CopyFormat::Text | CopyFormat::Csv => {}
+            CopyFormat::Binary => refuse_arrays(plan.schema().as_arrow())?,
+            CopyFormat::Json | CopyFormat::Parquet | CopyFormat::Arrow => refuse_equal_names(&columns)?,
         }
         let types = columns.iter().map(|(_, ty)| *ty).collect();
-        let writer = CopyWriter::new(columns, copy_options, zone)?;
+        let mut packer = None;
+        let writer = match format {
+            CopyFormat::Parquet | CopyFormat::Arrow => {
+                let is_file = copy.endpoint != CopyEndpoint::Client;
+                let schema = plan.schema().as_arrow();
+                let writer = ColumnWriter::new(&copy_options, schema, &columns, zone, is_file)?;
+                Writer::Columns(Box::new(writer))
+            }
+            CopyFormat::Text | CopyFormat::Csv | CopyFormat::Binary | CopyFormat::Json => {
+                packer = match copy_options.compression {
+                    Some(Compression::Gzip) => Some(Packer::new(Packing::Gzip)),
+                    Some(Compression::Zstd) => Some(Packer::new(Packing::Zstd)),
+                    _ => None,
+                };
+                Writer::Rows(CopyWriter::new(columns, copy_options.rows, zone)?)
+            }
+        };
         let batches = firn_exec::run(&plan, &[], transaction, options)?;
-        Ok(CopyTo { batches, types, writer, format, part: Part::Header, rows: 0 })
+        Ok(CopyTo { batches, types, writer, packer, format, part: Part::Header, rows: 0 })
     }
 
     /// How many columns the data has.
@@ -422,43 +459,84 @@ impl CopyTo {
         self.format
     }
 
+    /// Whether pieces hold whole rows: those of packed files and of files of columns do not.
+    pub fn has_whole_rows(&self) -> bool {
+        self.packer.is_none() && matches!(self.writer, Writer::Rows(_))
+    }
+
     /// How many rows have gone out.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// The next bytes, whole rows; `None` at the end.
+    /// The next bytes; `None` at the end.
     pub fn next_piece(&mut self) -> Result<Option<Vec<u8>>> {
+        loop {
+            if self.part == Part::Nothing {
+                return Ok(None);
+            }
+            let mut piece = self.next_written()?;
+            if let Some(packer) = &mut self.packer {
+                piece = packer.pack(&piece, self.part == Part::Nothing);
+            }
+            if !piece.is_empty() {
+                return Ok(Some(piece));
+            }
+        }
+    }
+
+    /// The next bytes before they are packed; none at the end, and perhaps before.
+    fn next_written(&mut self) -> Result<Vec<u8>> {
         let mut piece = Vec::new();
         if self.part == Part::Header {
-            self.writer.write_header(&mut piece);
+            if let Writer::Rows(writer) = &mut self.writer {
+                writer.write_header(&mut piece);
+            }
             self.part = Part::Rows;
         }
         let mut values = Vec::new();
         while self.part == Part::Rows && piece.len() < PIECE_BYTES {
             let Some(batch) = self.batches.next()? else {
-                self.writer.write_trailer(&mut piece);
+                match &mut self.writer {
+                    Writer::Rows(writer) => writer.write_trailer(&mut piece),
+                    Writer::Columns(writer) => writer.finish(&mut piece)?,
+                }
                 self.part = Part::Nothing;
                 break;
             };
-            if self.format == CopyFormat::Binary {
-                let columns = batch.columns().iter().zip(&self.types);
-                let columns =
-                    columns.map(|(column, ty)| as_declared(column, *ty)).collect::<Result<Vec<_>>>()?;
-                write_binary_rows(&columns, &self.types, batch.num_rows(), &mut piece);
-            } else {
-                values.clear();
-                values_of(&batch, &self.types, &mut values)?;
-                match self.types.len() {
-                    0 => (0..batch.num_rows()).for_each(|_| self.writer.write_row(&[], &mut piece)),
-                    width => {
-                        values.chunks_exact(width).for_each(|row| self.writer.write_row(row, &mut piece))
+            match &mut self.writer {
+                Writer::Columns(writer) => writer.write(&batch, &mut piece)?,
+                Writer::Rows(_) if self.format == CopyFormat::Binary => {
+                    let columns = batch.columns().iter().zip(&self.types);
+                    let columns =
+                        columns.map(|(column, ty)| as_declared(column, *ty)).collect::<Result<Vec<_>>>()?;
+                    write_binary_rows(&columns, &self.types, batch.num_rows(), &mut piece);
+                }
+                Writer::Rows(writer) => {
+                    values.clear();
+                    values_of(&batch, &self.types, &mut values)?;
+                    match self.types.len() {
+                        0 => (0..batch.num_rows()).for_each(|_| writer.write_row(&[], &mut piece)),
+                        width => values.chunks_exact(width).for_each(|row| writer.write_row(row, &mut piece)),
                     }
                 }
             }
             self.rows += batch.num_rows() as u64;
         }
-        Ok((!piece.is_empty()).then_some(piece))
+        Ok(piece)
+    }
+}
+
+/// Columns that files tell apart by their names must differ in them.
+fn refuse_equal_names(columns: &[(String, SqlType)]) -> Result<()> {
+    let mut seen = std::collections::HashSet::new();
+    match columns.iter().find(|(name, _)| !seen.insert(name)) {
+        None => Ok(()),
+        Some((name, _)) => {
+            let message = format!("column name \"{name}\" comes twice");
+            let error = Error::new(SqlState::DUPLICATE_COLUMN, message);
+            Err(error.with_hint("Columns of such a file go by their names: give them others with AS."))
+        }
     }
 }
 
@@ -524,184 +602,6 @@ fn columns(table: &TableDef, names: Option<&[String]>) -> Result<Vec<(ColumnId, 
         found.push((id, name.clone(), column.ty));
     }
     Ok(found)
-}
-
-/// Options as `load` wants them.
-fn options(given: &[(String, CopyOption)], columns: &[(ColumnId, String, SqlType)]) -> Result<CopyOptions> {
-    let syntax = |message: String| Error::new(SqlState::SYNTAX_ERROR, message);
-    let text = |name: &str, option: &CopyOption| match option {
-        CopyOption::Text(text) => Ok(text.clone()),
-        _ => Err(syntax(format!("COPY {} takes one value", name.to_uppercase()))),
-    };
-    let mut seen: Vec<&str> = Vec::new();
-    for (name, _) in given {
-        if seen.contains(&name.as_str()) {
-            return Err(syntax("conflicting or redundant options".into()));
-        }
-        seen.push(name);
-    }
-    let format = match given.iter().find(|(name, _)| name == "format") {
-        None => CopyFormat::Text,
-        Some((name, option)) => match text(name, option)?.to_lowercase().as_str() {
-            "text" => CopyFormat::Text,
-            "csv" => CopyFormat::Csv,
-            "binary" => CopyFormat::Binary,
-            other => {
-                return Err(Error::new(
-                    SqlState::INVALID_PARAMETER_VALUE,
-                    format!("COPY format \"{other}\" not recognized"),
-                ));
-            }
-        },
-    };
-    let mut options = CopyOptions::new(format);
-    let csv_only = |name: &str| match format {
-        CopyFormat::Csv => Ok(()),
-        CopyFormat::Text | CopyFormat::Binary => Err(Error::new(
-            SqlState::FEATURE_NOT_SUPPORTED,
-            format!("COPY {} available only in CSV mode", name.replace('_', " ")),
-        )),
-    };
-    let not_binary = |name: &str| match format {
-        CopyFormat::Text | CopyFormat::Csv => Ok(()),
-        CopyFormat::Binary => Err(syntax(format!("cannot specify {} in BINARY mode", name.to_uppercase()))),
-    };
-    for (name, option) in given {
-        let character = || -> Result<u8> {
-            match text(name, option)?.as_bytes() {
-                [byte] => Ok(*byte),
-                _ => Err(Error::new(
-                    SqlState::FEATURE_NOT_SUPPORTED,
-                    format!("COPY {name} must be a single one-byte character"),
-                )),
-            }
-        };
-        let by_column = || -> Result<Vec<bool>> {
-            match option {
-                CopyOption::All => Ok(vec![true; columns.len()]),
-                CopyOption::Columns(names) => {
-                    for wanted in names {
-                        if !columns.iter().any(|(_, name, _)| name == wanted) {
-                            return Err(Error::new(
-                                SqlState::INVALID_COLUMN_REFERENCE,
-                                format!("{} column \"{wanted}\" not referenced by COPY", name.to_uppercase()),
-                            ));
-                        }
-                    }
-                    Ok(columns.iter().map(|(_, name, _)| names.contains(name)).collect())
-                }
-                CopyOption::Text(_) => {
-                    Err(syntax(format!("argument to option \"{name}\" must be a list of column names")))
-                }
-            }
-        };
-        match name.as_str() {
-            "format" => {}
-            "delimiter" => {
-                not_binary(name)?;
-                options.delimiter = character()?;
-            }
-            "null" => {
-                not_binary(name)?;
-                options.null = text(name, option)?;
-            }
-            "header" => {
-                not_binary(name)?;
-                let value = text(name, option)?;
-                options.header = match (crate::settings::boolean(&value), value.as_str()) {
-                    (Some(true), _) => CopyHeader::Yes,
-                    (Some(false), _) => CopyHeader::No,
-                    (None, "match") => CopyHeader::Match,
-                    _ => return Err(syntax("header requires a Boolean value or \"match\"".into())),
-                };
-            }
-            "quote" => {
-                csv_only(name)?;
-                options.quote = character()?;
-                if !seen.contains(&"escape") {
-                    options.escape = options.quote;
-                }
-            }
-            "escape" => {
-                csv_only(name)?;
-                options.escape = character()?;
-            }
-            "force_quote" => {
-                csv_only(name)?;
-                options.force_quote = by_column()?;
-            }
-            "force_not_null" => {
-                csv_only(name)?;
-                options.force_not_null = by_column()?;
-            }
-            "force_null" => {
-                csv_only(name)?;
-                options.force_null = by_column()?;
-            }
-            "on_error" => {
-                not_binary(name)?;
-                options.on_error = match text(name, option)?.to_lowercase().as_str() {
-                    "stop" => OnError::Stop,
-                    "ignore" => OnError::Ignore,
-                    other => {
-                        return Err(Error::new(
-                            SqlState::INVALID_PARAMETER_VALUE,
-                            format!("COPY ON_ERROR \"{other}\" not recognized"),
-                        ));
-                    }
-                };
-            }
-            // They are of what is told, not of what is read.
-            "reject_limit" | "log_verbosity" => {}
-            "freeze" => {
-                if crate::settings::boolean(&text(name, option)?).is_none() {
-                    return Err(syntax("freeze requires a Boolean value".into()));
-                }
-            }
-            "encoding" => {
-                let encoding = text(name, option)?;
-                if !["utf8", "utf-8", "unicode"].contains(&encoding.to_lowercase().as_str()) {
-                    return Err(Error::unsupported(format!("COPY encoding {encoding}"))
-                        .with_hint("Convert the file to UTF-8."));
-                }
-            }
-            _ => return Err(syntax(format!("option \"{name}\" not recognized"))),
-        }
-    }
-    Ok(options)
-}
-
-/// What the options say of rows that cannot be read.
-fn rejects(given: &[(String, CopyOption)], options: &CopyOptions) -> Result<Rejects> {
-    let mut rejects = Rejects::default();
-    let invalid = |message: String| Error::new(SqlState::INVALID_PARAMETER_VALUE, message);
-    for (name, option) in given {
-        let CopyOption::Text(text) = option else { continue };
-        match name.as_str() {
-            "reject_limit" => {
-                let limit = text.parse().ok().filter(|limit| *limit > 0);
-                rejects.limit =
-                    Some(limit.ok_or_else(|| {
-                        invalid(format!("REJECT_LIMIT ({text}) must be greater than zero"))
-                    })?);
-                if options.on_error != OnError::Ignore {
-                    return Err(invalid(
-                        "COPY REJECT_LIMIT requires ON_ERROR to be set to IGNORE".to_owned(),
-                    ));
-                }
-            }
-            "log_verbosity" => {
-                rejects.verbosity = match text.to_lowercase().as_str() {
-                    "silent" => Verbosity::Silent,
-                    "default" => Verbosity::Default,
-                    "verbose" => Verbosity::Verbose,
-                    other => return Err(invalid(format!("COPY LOG_VERBOSITY \"{other}\" not recognized"))),
-                };
-            }
-            _ => {}
-        }
-    }
-    Ok(rejects)
 }
 
 /// Appends the values of a batch, row-major.

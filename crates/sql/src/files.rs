@@ -1,20 +1,25 @@
-//! Files as tables: `FROM 'orders.csv'` and `FROM read_csv('orders*.csv', delimiter => ';')`.
+//! Files as tables: `FROM 'orders.parquet'` and `FROM read_csv('orders*.csv', delimiter => ';')`.
 //!
 //! A file is looked at when a statement is bound, which tells its columns and their types, and read when the statement
-//! runs, of each record only the columns that the statement asks for. So a plan knows what its files looked like, and is
+//! runs, only the columns that the statement asks for: CSV and JSON by the code of COPY ([`lines`]), Parquet and Arrow by
+//! the crates of the Arrow project ([`columns`]). So a plan knows what its files looked like, and is
 //! made anew when one has changed since. The files are the server's, as those of COPY are.
 
+pub(crate) mod columns;
+pub(crate) mod ipc;
+mod lines;
+mod parquet;
+
 use async_trait::async_trait;
-use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::TableReference;
 use datafusion::datasource::provider_as_source;
-use datafusion::execution::TaskContext;
 use datafusion::logical_expr::planner::{
     PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
 };
-use datafusion::logical_expr::{Expr, LogicalPlanBuilder, TableType};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
@@ -22,9 +27,10 @@ use datafusion::sql::sqlparser::ast;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState, TimeZoneSetting};
 use firn_exec::error::to_datafusion;
-use firn_load::sniff::{Known, SAMPLE_BYTES, Sniffed, sniff};
-use firn_load::{CopyReader, source};
+use firn_load::sniff::{Known, Sniffed};
+use lines::LineStream;
 use std::fmt::{self, Debug};
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -35,8 +41,19 @@ const WAITING_BATCHES: usize = 4;
 /// Files have as many columns as tables, as in PostgreSQL.
 const MOST_COLUMNS: usize = 1600;
 
-/// The function that reads files.
+/// The function that reads CSV files.
 const READ_CSV: &str = "read_csv";
+
+/// How it is called.
+const CSV_USAGE: &str =
+    "read_csv('file.csv', delimiter => ';', quote => '\"', escape => '\"', null => 'NA', header => true)";
+
+/// Functions that read files of other kinds, and for each how it is called.
+const READERS: [(&str, Kind, &str); 3] = [
+    ("read_parquet", Kind::Parquet, "read_parquet('file.parquet')"),
+    ("read_arrow", Kind::Arrow, "read_arrow('file.arrow')"),
+    ("read_json", Kind::Json, "read_json('file.json')"),
+];
 
 /// Files that a statement reads, as they were when it was bound.
 #[derive(Clone, Default, Debug)]
@@ -49,14 +66,14 @@ impl Files {
     }
 
     /// The table that files make. A statement is bound more than once, and they are looked at once.
-    fn open(&self, pattern: &str, known: &Known, zone: TimeZoneSetting) -> Result<Arc<FileTable>> {
+    fn open(&self, pattern: &str, asked: &Asked, zone: TimeZoneSetting) -> Result<Arc<FileTable>> {
         let mut opened = self.0.lock();
         if let Some(table) =
-            opened.iter().find(|table| table.versions.pattern == pattern && table.known == *known)
+            opened.iter().find(|table| table.versions.pattern == pattern && table.asked == *asked)
         {
             return Ok(table.clone());
         }
-        let table = Arc::new(FileTable::open(pattern, known, zone)?);
+        let table = Arc::new(FileTable::open(pattern, asked, zone)?);
         opened.push(table.clone());
         Ok(table)
     }
@@ -103,13 +120,85 @@ impl FileVersion {
     }
 }
 
-/// CSV files of one kind, as a table.
+/// How files are asked for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Asked {
+    /// By name alone.
+    Named,
+    /// As CSV files of which something is known.
+    Csv(Known),
+    /// As files of another kind.
+    As(Kind),
+}
+
+/// What files are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// CSV.
+    Csv,
+    /// JSON lines.
+    Json,
+    /// Parquet.
+    Parquet,
+    /// Arrow's IPC format: files, or streams that were kept.
+    Arrow,
+}
+
+impl Kind {
+    /// What a file is: by its first bytes, or else by the end of its name.
+    fn of(path: &Path) -> std::io::Result<Kind> {
+        const ENDS: [&str; 3] = ["json", "jsonl", "ndjson"];
+        const PACKED: [&str; 3] = ["gz", "zst", "zstd"];
+        let mut first = Vec::with_capacity(8);
+        File::open(path)?.take(8).read_to_end(&mut first)?;
+        if let Some(kind) = Kind::by_bytes(&first) {
+            return Ok(kind);
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let mut ends = name.rsplit('.');
+        let mut end = ends.next();
+        if end.is_some_and(|end| PACKED.contains(&end)) {
+            end = ends.next();
+        }
+        Ok(if end.is_some_and(|end| ENDS.contains(&end)) { Kind::Json } else { Kind::Csv })
+    }
+
+    /// Its name in an error.
+    fn article(self) -> &'static str {
+        match self {
+            Kind::Csv => "a CSV file",
+            Kind::Json => "a JSON file",
+            Kind::Parquet => "a Parquet file",
+            Kind::Arrow => "an Arrow file",
+        }
+    }
+
+    /// What a file is that begins so, if it is none of text.
+    pub fn by_bytes(first: &[u8]) -> Option<Kind> {
+        match first {
+            // What follows is binary: so no text begins.
+            [b'P', b'A', b'R', b'1', next, ..] if next.is_ascii_control() => Some(Kind::Parquet),
+            [b'A', b'R', b'R', b'O', b'W', b'1', 0, ..] | [0xff, 0xff, 0xff, 0xff, ..] => Some(Kind::Arrow),
+            _ => None,
+        }
+    }
+}
+
+/// Files of one kind, as a table.
 pub struct FileTable {
     versions: FileVersions,
-    known: Known,
-    sniffed: Sniffed,
+    asked: Asked,
+    content: Content,
     schema: SchemaRef,
     zone: TimeZoneSetting,
+}
+
+/// What is in files, as the first of them tells.
+enum Content {
+    /// Rows, one after another.
+    Lines(Sniffed),
+    /// Columns.
+    Columns(Kind),
 }
 
 impl Debug for FileTable {
@@ -119,32 +208,41 @@ impl Debug for FileTable {
 }
 
 impl FileTable {
-    fn open(pattern: &str, known: &Known, zone: TimeZoneSetting) -> Result<FileTable> {
+    fn open(pattern: &str, asked: &Asked, zone: TimeZoneSetting) -> Result<FileTable> {
         // Before they are looked at: what changes from now on is found to have changed.
         let versions = FileVersions::of(pattern)?;
         let first = &versions.files.first().expect("a pattern matches some file").path;
-        let failed = |error| file_error(first, &error);
-        let mut sample = Vec::new();
-        let mut source = open_text(first).map_err(failed)?.take(SAMPLE_BYTES as u64);
-        source.read_to_end(&mut sample).map_err(failed)?;
-        let sniffed = sniff(&sample, known);
-        sniffed.options.check()?;
-        let wrong = |message: &str| {
-            let message = format!("file \"{}\" tells no columns: {message}", first.display());
-            Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message))
+        let kind = match asked {
+            Asked::Named => Kind::of(first).map_err(|error| file_error(first, &error))?,
+            Asked::Csv(_) => Kind::Csv,
+            Asked::As(kind) => *kind,
         };
-        match sniffed.columns.len() {
-            0 if sample.is_empty() => return wrong("it is empty"),
-            0 => return wrong("no record ends in its first megabyte"),
-            1..=MOST_COLUMNS => {}
+        let (content, schema) = match kind {
+            Kind::Csv | Kind::Json => {
+                let sniffed = lines::look(first, asked, kind)?;
+                let fields = sniffed.columns.iter().map(|(name, ty)| firn_exec::types::field(name, *ty));
+                let schema = Schema::new(fields.collect::<Vec<_>>());
+                (Content::Lines(sniffed), Arc::new(schema))
+            }
+            Kind::Parquet | Kind::Arrow => {
+                let file = columns::open(first, kind)?;
+                (Content::Columns(kind), columns::schema(&*file))
+            }
+        };
+        match schema.fields().len() {
+            0 => Err(no_columns(first, "it has none")),
+            1..=MOST_COLUMNS => Ok(FileTable { versions, asked: asked.clone(), content, schema, zone }),
             columns => {
-                return wrong(&format!("it seems to have {columns}, and tables have at most {MOST_COLUMNS}"));
+                let message = format!("it seems to have {columns}, and tables have at most {MOST_COLUMNS}");
+                Err(no_columns(first, &message))
             }
         }
-        let fields = sniffed.columns.iter().map(|(name, ty)| firn_exec::types::field(name, *ty));
-        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
-        Ok(FileTable { versions, known: known.clone(), sniffed, schema, zone })
     }
+}
+
+fn no_columns(path: &Path, why: &str) -> Error {
+    let message = format!("file \"{}\" tells no columns: {why}", path.display());
+    Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
 }
 
 /// The files that a pattern names, in the order of their names; 58P01 if there are none.
@@ -165,18 +263,6 @@ fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
         true => Err(Error::new(SqlState::UNDEFINED_FILE, format!("no files match \"{pattern}\""))),
         false => Ok(files),
     }
-}
-
-/// The bytes of a file, without the mark that some programs put before UTF-8.
-fn open_text(path: &Path) -> std::io::Result<source::Source> {
-    const MARK: &[u8] = b"\xef\xbb\xbf";
-    let mut file = source::open(path)?;
-    let mut begin = Vec::with_capacity(MARK.len());
-    (&mut file).take(MARK.len() as u64).read_to_end(&mut begin)?;
-    Ok(match begin == MARK {
-        true => file,
-        false => Box::new(std::io::Cursor::new(begin).chain(file)),
-    })
 }
 
 fn file_error(path: &Path, error: &std::io::Error) -> Error {
@@ -200,102 +286,66 @@ impl TableProvider for FileTable {
         TableType::Temporary
     }
 
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> datafusion::common::Result<Vec<TableProviderFilterPushDown>> {
+        let support = match self.content {
+            Content::Lines(_) => TableProviderFilterPushDown::Unsupported,
+            // Parts of files that cannot meet them are passed over.
+            Content::Columns(_) => TableProviderFilterPushDown::Inexact,
+        };
+        Ok(vec![support; filters.len()])
+    }
+
     async fn scan(
         &self,
-        _: &dyn Session,
+        session: &dyn Session,
         projection: Option<&Vec<usize>>,
-        _: &[Expr],
+        filters: &[Expr],
         limit: Option<usize>,
     ) -> datafusion::common::Result<Arc<dyn ExecutionPlan>> {
         let wanted = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let schema = Arc::new(self.schema.project(&wanted)?);
-        let stream = FileStream {
-            paths: self.versions.files.iter().map(|file| file.path.clone()).collect(),
-            sniffed: self.sniffed.clone(),
-            wanted,
-            schema: schema.clone(),
-            zone: self.zone,
-        };
-        let exec = StreamingTableExec::try_new(schema, vec![Arc::new(stream)], None, [], false, limit)?;
-        Ok(Arc::new(exec))
-    }
-}
-
-/// The rows of files, one after another.
-#[derive(Clone)]
-struct FileStream {
-    paths: Vec<PathBuf>,
-    sniffed: Sniffed,
-    /// The columns to read.
-    wanted: Vec<usize>,
-    schema: SchemaRef,
-    zone: TimeZoneSetting,
-}
-
-impl Debug for FileStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FileStream({:?})", self.paths)
-    }
-}
-
-impl PartitionStream for FileStream {
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
-
-    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let mut builder = RecordBatchReceiverStreamBuilder::new(self.schema.clone(), WAITING_BATCHES);
-        let (stream, rows) = (self.clone(), builder.tx());
-        let threads = context.session_config().target_partitions();
-        builder.spawn_blocking(move || {
-            let gone = || Error::new(SqlState::QUERY_CANCELED, "nobody wants the rows any more");
-            let mut send = |batch| rows.blocking_send(Ok(batch)).map_err(|_| gone());
-            match stream.read(threads, &mut send) {
-                // Whoever has gone does not hear of it either.
-                Err(error) if !rows.is_closed() => Err(to_datafusion(error)),
-                _ => Ok(()),
+        let paths = self.versions.files.iter().map(|file| file.path.clone()).collect();
+        let streams: Vec<Arc<dyn PartitionStream>> = match &self.content {
+            Content::Lines(sniffed) => {
+                let stream = LineStream {
+                    paths,
+                    sniffed: sniffed.clone(),
+                    wanted,
+                    schema: schema.clone(),
+                    zone: self.zone,
+                };
+                vec![Arc::new(stream)]
             }
-        });
-        builder.build()
+            Content::Columns(kind) => {
+                let predicate = columns::predicate(session, filters, &self.schema);
+                let partitions = session.config().target_partitions();
+                columns::streams(&paths, *kind, &schema, predicate.as_ref(), partitions)
+                    .map_err(to_datafusion)?
+            }
+        };
+        Ok(Arc::new(StreamingTableExec::try_new(schema, streams, None, [], false, limit)?))
     }
 }
 
-impl FileStream {
-    fn read(&self, threads: usize, sink: &mut dyn FnMut(RecordBatch) -> Result<()>) -> Result<()> {
-        for path in &self.paths {
-            let failed = |error: &std::io::Error| file_error(path, error);
-            let place = format!("file \"{}\"", path.display());
-            let Sniffed { options, columns } = self.sniffed.clone();
-            let mut reader = CopyReader::new(&place, columns, options, self.zone)?;
-            reader.project(self.wanted.clone());
-            let mut file = open_text(path).map_err(|error| failed(&error))?;
-            let read = reader.read_file(&mut *file, &failed, threads, &mut |read| {
-                if read.rows == 0 {
-                    return Ok(());
-                }
-                let options = RecordBatchOptions::new().with_row_count(Some(read.rows));
-                let batch = RecordBatch::try_new_with_options(self.schema.clone(), read.columns, &options);
-                sink(batch.map_err(|error| firn_exec::error::from_datafusion(error.into()))?)
-            });
-            read.map_err(|error| self.explained(error))?;
+/// Has another thread read rows and send them.
+fn spawn(
+    schema: SchemaRef,
+    read: impl FnOnce(&mut dyn FnMut(RecordBatch) -> Result<()>) -> Result<()> + Send + 'static,
+) -> SendableRecordBatchStream {
+    let mut builder = RecordBatchReceiverStreamBuilder::new(schema, WAITING_BATCHES);
+    let rows = builder.tx();
+    builder.spawn_blocking(move || {
+        let gone = || Error::new(SqlState::QUERY_CANCELED, "nobody wants the rows any more");
+        match read(&mut |batch| rows.blocking_send(Ok(batch)).map_err(|_| gone())) {
+            // Whoever has gone does not hear of it either.
+            Err(error) if !rows.is_closed() => Err(to_datafusion(error)),
+            _ => Ok(()),
         }
-        Ok(())
-    }
-
-    /// An error in a file, of which only the beginning was looked at.
-    fn explained(&self, error: Error) -> Error {
-        match error.state() {
-            SqlState::INVALID_TEXT_REPRESENTATION
-            | SqlState::NUMERIC_VALUE_OUT_OF_RANGE
-            | SqlState::INVALID_DATETIME_FORMAT
-            | SqlState::DATETIME_FIELD_OVERFLOW
-                if error.hint().is_none() => error.with_hint(
-                "The types of columns are told from the file's first megabyte. Where they do not hold for all of it, create \
-                 a table and COPY the file into it.",
-            ),
-            _ => error,
-        }
-    }
+    });
+    builder.build()
 }
 
 /// Plans files in FROM.
@@ -316,13 +366,13 @@ impl RelationPlanner for FilePlanner {
         let ast::TableFactor::Table { name, args, alias, sample, with_ordinality, .. } = &relation else {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
-        let Some((pattern, known)) = asked(name, args.as_ref()).map_err(to_datafusion)? else {
+        let Some((pattern, asked)) = asked(name, args.as_ref()).map_err(to_datafusion)? else {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
         if sample.is_some() || *with_ordinality {
             return Err(to_datafusion(Error::unsupported("TABLESAMPLE or WITH ORDINALITY of a file")));
         }
-        let table = self.files.open(&pattern, &known, self.zone).map_err(to_datafusion)?;
+        let table = self.files.open(&pattern, &asked, self.zone).map_err(to_datafusion)?;
         let plan = LogicalPlanBuilder::scan(scan_name(&pattern), provider_as_source(table), None)?.build()?;
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias.clone()))))
     }
@@ -332,12 +382,25 @@ impl RelationPlanner for FilePlanner {
 fn asked(
     name: &ast::ObjectName,
     arguments: Option<&ast::TableFunctionArgs>,
-) -> Result<Option<(String, Known)>> {
+) -> Result<Option<(String, Asked)>> {
     let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return Ok(None) };
     match arguments {
-        None if is_file(name) => Ok(Some((name.value.clone(), Known::default()))),
-        Some(arguments) if name.value.eq_ignore_ascii_case(READ_CSV) => read_csv(&arguments.args).map(Some),
-        _ => Ok(None),
+        None if is_file(name) => Ok(Some((name.value.clone(), Asked::Named))),
+        None => Ok(None),
+        Some(arguments) if name.value.eq_ignore_ascii_case(READ_CSV) => {
+            let (pattern, known) = read_csv(&arguments.args)?;
+            Ok(Some((pattern, Asked::Csv(known))))
+        }
+        Some(arguments) => {
+            let reader = READERS.iter().find(|(reader, ..)| name.value.eq_ignore_ascii_case(reader));
+            let Some((reader, kind, usage)) = reader else { return Ok(None) };
+            let [ast::FunctionArg::Unnamed(pattern)] = arguments.args.as_slice() else {
+                let message =
+                    format!("{reader}: it takes the name of a file, or a pattern, and nothing else");
+                return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message).with_hint(*usage));
+            };
+            Ok(Some((text(reader, usage, "file", pattern)?, Asked::As(*kind))))
+        }
     }
 }
 
@@ -351,9 +414,9 @@ pub fn columns_of(
     name: &ast::ObjectName,
     arguments: Option<&ast::TableFunctionArgs>,
 ) -> Result<Option<(String, Vec<String>)>> {
-    let Some((pattern, known)) = asked(name, arguments)? else { return Ok(None) };
-    let table = FileTable::open(&pattern, &known, TimeZoneSetting::default())?;
-    let names = table.sniffed.columns.into_iter().map(|(name, _)| name).collect();
+    let Some((pattern, asked)) = asked(name, arguments)? else { return Ok(None) };
+    let table = FileTable::open(&pattern, &asked, TimeZoneSetting::default())?;
+    let names = table.schema.fields().iter().map(|field| field.name().clone()).collect();
     Ok(Some((scan_name(&pattern).table().to_owned(), names)))
 }
 
@@ -370,7 +433,7 @@ fn read_csv(arguments: &[ast::FunctionArg]) -> Result<(String, Known)> {
     let mut known = Known::default();
     for argument in arguments {
         match argument {
-            ast::FunctionArg::Unnamed(value) if pattern.is_none() => pattern = Some(text("file", value)?),
+            ast::FunctionArg::Unnamed(value) if pattern.is_none() => pattern = Some(csv_text("file", value)?),
             ast::FunctionArg::Named { name, arg, .. } => {
                 set_known(&mut known, &name.value.to_lowercase(), arg)?;
             }
@@ -386,13 +449,12 @@ fn read_csv(arguments: &[ast::FunctionArg]) -> Result<(String, Known)> {
 }
 
 fn wrong_argument(message: impl Into<String>) -> Error {
-    Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("{READ_CSV}: {}", message.into())).with_hint(
-        "read_csv('file.csv', delimiter => ';', quote => '\"', escape => '\"', null => 'NA', header => true)",
-    )
+    Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("{READ_CSV}: {}", message.into()))
+        .with_hint(CSV_USAGE)
 }
 
 fn set_known(known: &mut Known, name: &str, value: &ast::FunctionArgExpr) -> Result<()> {
-    let byte = || match text(name, value)?.as_bytes() {
+    let byte = || match csv_text(name, value)?.as_bytes() {
         [byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r') => Ok(Some(*byte)),
         _ => Err(wrong_argument(format!("{name} is a single ASCII character"))),
     };
@@ -400,9 +462,9 @@ fn set_known(known: &mut Known, name: &str, value: &ast::FunctionArgExpr) -> Res
         "delimiter" | "delim" | "sep" => known.delimiter = byte()?,
         "quote" => known.quote = byte()?,
         "escape" => known.escape = byte()?,
-        "null" | "nullstr" => known.null = Some(text(name, value)?),
+        "null" | "nullstr" => known.null = Some(csv_text(name, value)?),
         "header" => {
-            let given = crate::settings::boolean(&text(name, value)?);
+            let given = crate::settings::boolean(&csv_text(name, value)?);
             known.header = Some(given.ok_or_else(|| wrong_argument("header is true or false"))?);
         }
         _ => return Err(wrong_argument(format!("there is no option \"{name}\""))),
@@ -410,8 +472,12 @@ fn set_known(known: &mut Known, name: &str, value: &ast::FunctionArgExpr) -> Res
     Ok(())
 }
 
+fn csv_text(name: &str, value: &ast::FunctionArgExpr) -> Result<String> {
+    text(READ_CSV, CSV_USAGE, name, value)
+}
+
 /// A literal as text.
-fn text(name: &str, value: &ast::FunctionArgExpr) -> Result<String> {
+fn text(function: &str, usage: &str, name: &str, value: &ast::FunctionArgExpr) -> Result<String> {
     let literal = match value {
         ast::FunctionArgExpr::Expr(ast::Expr::Value(literal)) => match &literal.value {
             ast::Value::SingleQuotedString(text) | ast::Value::EscapedStringLiteral(text) => {
@@ -422,5 +488,8 @@ fn text(name: &str, value: &ast::FunctionArgExpr) -> Result<String> {
         },
         _ => None,
     };
-    literal.ok_or_else(|| wrong_argument(format!("{name} is given as a literal")))
+    literal.ok_or_else(|| {
+        let message = format!("{function}: {name} is given as a literal");
+        Error::new(SqlState::INVALID_PARAMETER_VALUE, message).with_hint(usage)
+    })
 }

@@ -205,10 +205,9 @@ pub(crate) fn copy_data(output: &mut Output, data: &[u8]) {
     message(output, b'd', |output| output.extend_from_slice(data));
 }
 
-/// Starts COPY: `G` takes data in, `H` sends it out. The data is text or CSV, which the protocol
-/// does not tell apart.
+/// Starts COPY: `G` takes data in, `H` sends it out. Of its format the protocol tells only whether it is text.
 pub(crate) fn copy_response(output: &mut Output, tag: u8, columns: usize, format: CopyFormat) {
-    let code = u8::from(format == CopyFormat::Binary);
+    let code = u8::from(format.is_binary());
     message(output, tag, |output| {
         output.push(code);
         count(output, columns);

@@ -1,0 +1,565 @@
+//! What a session promises of Parquet, Arrow and JSON files: they are tables, what goes out comes back, and damage is an error.
+
+use crate::file_tests::{Folder, connection, rows};
+use crate::{Connection, Outcome};
+use arrow_array::types::Int32Type;
+use arrow_array::{
+    ArrayRef, Date64Array, Decimal256Array, DictionaryArray, Int8Array, LargeStringArray, ListArray,
+    NullArray, RecordBatch, StructArray, TimestampNanosecondArray, TimestampSecondArray, UInt64Array,
+};
+use arrow_buffer::i256;
+use arrow_schema::{DataType, Field};
+use firn_base::{Result, SqlState};
+use parquet::arrow::ArrowWriter;
+use parquet::file::properties::WriterProperties;
+use std::fs::{self, File};
+use std::sync::Arc;
+
+const FORMATS: [&str; 3] = ["parquet", "arrow", "json"];
+
+/// Runs a statement with `@` for the folder.
+fn run(connection: &mut Connection, folder: &Folder, sql: &str) -> Result<u64> {
+    connection.execute(&folder.sql(sql))
+}
+
+/// What an error says: state and message.
+fn told(connection: &mut Connection, folder: &Folder, sql: &str) -> (String, String) {
+    let error = run(connection, folder, sql).expect_err(sql);
+    (error.state().as_str().to_owned(), error.message().replace(&folder.sql("@"), "@"))
+}
+
+/// A table of every type, with the edges of each.
+const EVERY_TYPE: &str = "
+    CREATE TABLE every (
+        b boolean, i2 smallint, i4 integer, i8 bigint, r real, f double precision, n numeric(20, 5), m numeric,
+        t text, v varchar(5), c char(4), x bytea, d date, tm time, ts timestamp, tz timestamptz, iv interval, u uuid);
+    INSERT INTO every VALUES (true, -32768, 2147483647, -9223372036854775808, 1.5, 0.1, '123456789012345.54321', '0.0000000001', E'a\"b\\\\c\\nd ä€😀', 'abc', 'ab',
+         '\\x00ff10', '2024-02-29', '23:59:59.999999', '2024-02-29 12:34:56.789012', '2024-02-29 12:34:56.789012+02',
+         '1 year 2 months -3 days 04:05:06.000007', '00112233-4455-6677-8899-aabbccddeeff');
+    INSERT INTO every VALUES (false, 32767, -2147483648, 9223372036854775807, 'NaN', 'NaN', '-999999999999999.99999', '1234567890123456789012.5', '', '', '',
+         '', '0001-01-01', '00:00', '0044-03-15 10:00 BC', '0001-01-01 00:00+00', '-1 month', '00000000-0000-0000-0000-000000000000');
+    INSERT INTO every VALUES (NULL, 0, 0, 0, '-Infinity', 'Infinity', 0, 0, '{\"a\": 1}', 'äöüßx', 'wxyz', '\\x', '9999-12-31', '24:00:00', '262142-12-31 23:59:59.999999',
+         '4713-01-02 BC', '0', 'ffffffff-ffff-ffff-ffff-ffffffffffff');
+    INSERT INTO every VALUES (NULL, NULL, NULL, NULL, '-0', '1e300', NULL, NULL, NULL, NULL, NULL, NULL, '4713-11-24 BC', NULL, '12024-01-01', NULL, NULL, NULL);
+    INSERT INTO every VALUES (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)";
+
+#[test]
+fn values_of_every_type_come_back_as_they_went() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    connection.execute(EVERY_TYPE).unwrap();
+    connection.execute("SET timezone = 'Europe/Berlin'").unwrap();
+    let all = "SELECT * FROM every ORDER BY i2 NULLS LAST, r NULLS LAST";
+    let sent = rows(&mut connection, all);
+    assert_eq!(sent.len(), 5);
+    for (format, options) in [
+        ("parquet", ""),
+        ("parquet", ", COMPRESSION snappy, ROW_GROUP_SIZE 2"),
+        ("parquet", ", COMPRESSION gzip"),
+        ("parquet", ", COMPRESSION 'lz4'"),
+        ("parquet", ", COMPRESSION none"),
+        ("arrow", ""),
+        ("arrow", ", COMPRESSION zstd"),
+        ("arrow", ", COMPRESSION lz4"),
+        ("json", ""),
+        ("json", ", COMPRESSION gzip"),
+        ("csv", ", COMPRESSION zstd"),
+        ("text", ", COMPRESSION gzip"),
+        ("binary", ""),
+    ] {
+        let copied =
+            run(&mut connection, &folder, &format!("COPY every TO '@/every' (FORMAT {format}{options})"));
+        assert_eq!(copied.unwrap(), 5, "{format}{options}");
+        connection.execute("CREATE TABLE back (LIKE every)").unwrap();
+        let copied = run(&mut connection, &folder, &format!("COPY back FROM '@/every' (FORMAT {format})"));
+        assert_eq!(copied.unwrap_or_else(|error| panic!("{format}: {error:?}")), 5);
+        assert_eq!(rows(&mut connection, &all.replace("every", "back")), sent, "{format}{options}");
+        connection.execute("DROP TABLE back").unwrap();
+    }
+}
+
+#[test]
+fn files_are_tables_of_whatever_kind_they_are() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (id bigint, name text, total double precision, day date);
+             INSERT INTO t VALUES (1, 'Ada', 10.5, '2024-01-31'), (2, 'Alan', NULL, '2024-02-29'), (3, 'Ada', 7, NULL)").unwrap();
+    for (format, end, reader) in [
+        ("parquet", "parquet", "read_parquet"),
+        ("arrow", "feather", "read_arrow"),
+        ("json", "jsonl", "read_json"),
+        ("json", "ndjson.gz", "read_json"),
+    ] {
+        let packed = if end.ends_with("gz") { ", COMPRESSION gzip" } else { "" };
+        run(&mut connection, &folder, &format!("COPY t TO '@/t.{end}' (FORMAT {format}{packed})")).unwrap();
+        let mut ask =
+            |sql: &str| rows(&mut connection, &folder.sql(&sql.replace('#', &format!("'@/t.{end}'"))));
+        assert_eq!(
+            ask("SELECT id, name, total, day::text FROM # ORDER BY id"),
+            [
+                "BigInt(1)|Ada|Double(10.5)|2024-01-31",
+                "BigInt(2)|Alan|Null|2024-02-29",
+                "BigInt(3)|Ada|Double(7.0)|Null"
+            ],
+            "{end}"
+        );
+        assert_eq!(ask("SELECT count(*) FROM #"), ["BigInt(3)"]);
+        assert_eq!(ask(&format!("SELECT sum(total) FROM {reader}(#) WHERE name = 'Ada'")), ["Double(17.5)"]);
+        assert_eq!(ask("SELECT t.name FROM # JOIN # AS o ON o.id = t.id + 2"), ["Ada"]);
+        assert_eq!(ask("SELECT id FROM # LIMIT 1").len(), 1);
+    }
+    // A Parquet file keeps types that CSV would have to guess; a plan knows when the file has changed.
+    let prepared = connection.prepare(&folder.sql("SELECT count(*) FROM '@/t.parquet'")).unwrap();
+    let copy = "COPY (SELECT * FROM t WHERE id > 1) TO '@/t.parquet' (FORMAT parquet)";
+    run(&mut connection, &folder, copy).unwrap();
+    assert_eq!(connection.query_values(&prepared, &[]).unwrap()[0][0], firn_base::Value::BigInt(2));
+    run(&mut connection, &folder, "CREATE VIEW v AS SELECT * FROM '@/t.parquet'").unwrap();
+    run(&mut connection, &folder, "COPY (SELECT 1 AS x, * FROM t) TO '@/t.parquet' (FORMAT parquet)")
+        .unwrap();
+    assert_eq!(rows(&mut connection, "SELECT * FROM v WHERE id = 2"), ["BigInt(2)|Alan|Null|Date(19782)"]);
+}
+
+#[test]
+fn files_of_a_pattern_have_the_columns_of_the_first() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    for format in ["parquet", "arrow"] {
+        for (file, query) in [
+            ("a-1", "SELECT 1 AS n, 'x'::text AS t"),
+            ("a-2", "SELECT 'y'::text AS t, 2 AS n, true AS more"),
+            ("b-1", "SELECT 1 AS n"),
+            ("b-2", "SELECT 'one'::text AS n"),
+            ("c-1", "SELECT 1 AS n"),
+            ("c-2", "SELECT 1 AS m"),
+        ] {
+            let copy = format!("COPY ({query}) TO '@/{file}.{format}' (FORMAT {format})");
+            run(&mut connection, &folder, &copy).unwrap();
+        }
+        let all = folder.sql(&format!("SELECT n, t FROM '@/a-*.{format}' ORDER BY n"));
+        assert_eq!(rows(&mut connection, &all), ["Integer(1)|x", "Integer(2)|y"]);
+        assert_eq!(
+            told(&mut connection, &folder, &format!("SELECT n FROM '@/b-*.{format}'")),
+            (
+                "42804".to_owned(),
+                format!("file \"@/b-2.{format}\" has another type of column \"n\": Utf8View, not Int32")
+            )
+        );
+        assert_eq!(
+            told(&mut connection, &folder, &format!("SELECT n FROM '@/c-*.{format}'")),
+            ("42703".to_owned(), format!("file \"@/c-2.{format}\" has no column \"n\""))
+        );
+    }
+}
+
+#[test]
+fn columns_of_files_are_found_by_name() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (id serial, name text DEFAULT 'nobody', n numeric(5, 2))").unwrap();
+    for format in FORMATS {
+        let to = |query: &str| format!("COPY ({query}) TO '@/f' (FORMAT {format})");
+        run(&mut connection, &folder, &to("SELECT 1.5 AS n, 7 AS id")).unwrap();
+        let names = if format == "json" { "(n, id)" } else { "" };
+        run(&mut connection, &folder, &format!("COPY t {names} FROM '@/f' (FORMAT {format})")).unwrap();
+        run(&mut connection, &folder, &format!("COPY t (n) FROM '@/f' (FORMAT {format})")).unwrap();
+        run(&mut connection, &folder, &format!("COPY t (n) FROM '@/f' (FORMAT {format}) WHERE n > 2"))
+            .unwrap();
+        let all = rows(&mut connection, "DELETE FROM t RETURNING id > 0, name, n::text");
+        assert_eq!(all, ["Boolean(true)|nobody|1.50"; 2], "{format}");
+        // Text is read as a literal, what does not fit is told.
+        run(&mut connection, &folder, &to("SELECT '12.5'::text AS n, 'x'::text AS name")).unwrap();
+        run(&mut connection, &folder, &format!("COPY t (n, name) FROM '@/f' (FORMAT {format})")).unwrap();
+        assert_eq!(rows(&mut connection, "DELETE FROM t RETURNING n::text"), ["12.50"]);
+        run(&mut connection, &folder, &to("SELECT 'many'::text AS n")).unwrap();
+        let copy = folder.sql(&format!("COPY t (n) FROM '@/f' (FORMAT {format})"));
+        let error = connection.execute(&copy).unwrap_err();
+        assert_eq!(error.state(), SqlState::INVALID_TEXT_REPRESENTATION);
+        assert!(error.context().unwrap().ends_with("column n: \"many\""), "{:?}", error.context());
+        // The file has a column more, or one less.
+        run(&mut connection, &folder, &to("SELECT 1 AS n, 2 AS other")).unwrap();
+        assert_eq!(
+            told(&mut connection, &folder, &format!("COPY t FROM '@/f' (FORMAT {format})")),
+            ("42703".to_owned(), "there is no column \"other\" to copy to".to_owned())
+        );
+        run(&mut connection, &folder, &format!("COPY t (n) FROM '@/f' (FORMAT {format})")).unwrap();
+        let short = told(&mut connection, &folder, &to("SELECT 1 AS a, 2 AS a"));
+        assert_eq!(short, ("42701".to_owned(), "column name \"a\" comes twice".to_owned()));
+        connection.execute("DELETE FROM t").unwrap();
+    }
+    for format in ["parquet", "arrow"] {
+        run(&mut connection, &folder, &format!("COPY (SELECT 1 AS id) TO '@/f' (FORMAT {format})")).unwrap();
+        assert_eq!(
+            told(&mut connection, &folder, &format!("COPY t (id, name) FROM '@/f' (FORMAT {format})")),
+            ("42703".to_owned(), "the file has no column \"name\"".to_owned())
+        );
+    }
+    connection.execute("CREATE TABLE k (a integer NOT NULL, b smallint)").unwrap();
+    run(&mut connection, &folder, "COPY (SELECT 1 AS a, 70000 AS b) TO '@/f' (FORMAT parquet)").unwrap();
+    assert_eq!(told(&mut connection, &folder, "COPY k FROM '@/f' (FORMAT parquet)").0, "22003");
+    run(&mut connection, &folder, "COPY (SELECT 1 AS b) TO '@/f' (FORMAT arrow)").unwrap();
+    assert_eq!(told(&mut connection, &folder, "COPY k FROM '@/f' (FORMAT arrow)").0, "23502");
+}
+
+#[test]
+fn json_lines_are_read_as_they_are() {
+    let lines = concat!(
+        "{\"a\": 1, \"b\": \"x\", \"c\": {\"d\": [1, 2]}, \"n\": 1.0}\n",
+        "\n",
+        "  {\"b\": \"\\u00e4\\n\\ud83d\\ude00\", \"a\": 12345678901234567890, \"f\": true, \"n\": 2}\r\n",
+        "{}\n",
+        "{\"a\": null, \"c\": \"t\", \"f\": false, \"a\": 3}",
+    );
+    let folder = Folder::new(&[
+        ("a.json", lines),
+        ("array.json", "[{\"a\": 1},\n {\"a\": 2}]"),
+        ("broken.json", "{\"a\": 1}\n{\"a\": \n"),
+        ("empty.json", ""),
+        ("nothing.json", "{}\n{}\n"),
+        ("late.json", &("{\"a\": 1}\n".repeat(200_000) + "{\"a\": \"x\", \"z\": 1}\n")),
+    ]);
+    let mut connection = connection();
+    assert_eq!(
+        rows(&mut connection, &folder.sql("SELECT a, b, c, n, f FROM '@/a.json'")),
+        [
+            "1|x|{\"d\": [1, 2]}|Double(1.0)|Null",
+            "12345678901234567890|ä\n😀|Null|Double(2.0)|Boolean(true)",
+            "Null|Null|Null|Null|Null",
+            "3|Null|t|Null|Boolean(false)"
+        ]
+    );
+    for (file, message) in [
+        ("array", "a line is no JSON object"),
+        ("broken", "a line is no JSON object"),
+        ("empty", "file \"@/empty.json\" tells no columns: it is empty"),
+        ("nothing", "file \"@/nothing.json\" tells no columns: no row has any"),
+    ] {
+        let found = told(&mut connection, &folder, &format!("SELECT * FROM '@/{file}.json'"));
+        assert_eq!(found, ("22P04".to_owned(), message.to_owned()));
+    }
+    let error = connection.execute(&folder.sql("SELECT sum(a) FROM '@/late.json'")).unwrap_err();
+    assert_eq!(error.state(), SqlState::INVALID_TEXT_REPRESENTATION);
+    assert_eq!(error.context().unwrap(), folder.sql("file \"@/late.json\", line 200001, column a: \"x\""));
+    assert_eq!(rows(&mut connection, &folder.sql("SELECT count(*) FROM '@/late.json'")), ["BigInt(200001)"]);
+    // COPY is stricter, but for what it is told to leave out.
+    connection.execute("CREATE TABLE t (a integer)").unwrap();
+    let copied = run(&mut connection, &folder, "COPY t FROM '@/late.json' (FORMAT json, ON_ERROR ignore)");
+    assert_eq!(copied.unwrap(), 200_000);
+    assert_eq!(connection.take_notices().len(), 1);
+    let error = connection.execute(&folder.sql("COPY t FROM '@/broken.json' (FORMAT json)")).unwrap_err();
+    assert_eq!(error.context().unwrap(), "COPY t, line 2: \"{\"a\": \"");
+}
+
+fn begin(connection: &mut Connection, sql: &str) -> Outcome {
+    let statement = connection.prepare(sql).unwrap();
+    connection.run(&statement, &[]).unwrap()
+}
+
+/// Data of a COPY … TO STDOUT.
+fn sent(connection: &mut Connection, sql: &str) -> Vec<u8> {
+    let Outcome::CopyOut(mut copy) = begin(connection, sql) else { panic!("{sql}") };
+    let mut data = Vec::new();
+    while let Some(piece) = copy.next_chunk().unwrap() {
+        copy.rows(&piece).for_each(|row| data.extend_from_slice(row));
+    }
+    data
+}
+
+#[test]
+fn clients_send_and_get_the_same_formats() {
+    let mut connection = connection();
+    connection.execute(EVERY_TYPE).unwrap();
+    connection.execute("CREATE TABLE back (LIKE every)").unwrap();
+    let all = "SELECT * FROM every ORDER BY i2 NULLS LAST, r NULLS LAST";
+    let expected = rows(&mut connection, all);
+    for format in ["json", "arrow"] {
+        let data = sent(&mut connection, &format!("COPY every TO STDOUT (FORMAT {format})"));
+        for piece in [1, 7, data.len()] {
+            let sql = format!("COPY back FROM STDIN (FORMAT {format})");
+            let Outcome::CopyIn(mut copy) = begin(&mut connection, &sql) else { panic!("{sql}") };
+            data.chunks(piece).for_each(|piece| copy.write(piece).unwrap());
+            copy.finish().unwrap();
+            assert_eq!(rows(&mut connection, &all.replace("every", "back")), expected, "{format} {piece}");
+            connection.execute("DELETE FROM back").unwrap();
+        }
+        // What is cut off is not taken for whole.
+        let sql = format!("COPY back FROM STDIN (FORMAT {format})");
+        let Outcome::CopyIn(mut copy) = begin(&mut connection, &sql) else { panic!("{sql}") };
+        let cut = copy.write(&data[..data.len() / 2]).and_then(|()| copy.finish());
+        assert_eq!(cut.unwrap_err().state(), SqlState::BAD_COPY_FILE_FORMAT, "{format}");
+        assert_eq!(rows(&mut connection, "SELECT count(*) FROM back"), ["BigInt(0)"]);
+    }
+    assert!(sent(&mut connection, "COPY every TO STDOUT (FORMAT parquet)").ends_with(b"PAR1"));
+    let error = connection.execute("COPY back FROM STDIN (FORMAT parquet)").unwrap_err();
+    assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED);
+    let json = sent(
+        &mut connection,
+        "COPY (SELECT 1 AS a, 1.50 AS n, 'x\"y' AS t, 'NaN'::float8 AS f, 1e20::float8 AS g, '\\x01'::bytea AS b, \
+         '2024-01-31 10:00'::timestamp AS ts, '2024-01-31 10:00+00'::timestamptz AS tz, NULL AS z, true AS y) \
+         TO STDOUT (FORMAT json)",
+    );
+    assert_eq!(
+        String::from_utf8(json).unwrap(),
+        "{\"a\":1,\"n\":1.50,\"t\":\"x\\\"y\",\"f\":\"NaN\",\"g\":1e+20,\"b\":\"\\\\x01\",\"ts\":\"2024-01-31T10:00:00\",\
+         \"tz\":\"2024-01-31T10:00:00+00:00\",\"z\":null,\"y\":true}\n"
+    );
+}
+
+#[test]
+fn a_file_appears_when_it_is_whole() {
+    let folder = Folder::new(&[("old.csv", "as it was")]);
+    let mut connection = connection();
+    for format in ["text", "csv", "json", "parquet", "arrow"] {
+        let fails = "SELECT 1 / (n - 5000) AS q FROM generate_series(1, 10000) AS s(n)";
+        for name in ["old.csv", "new.csv"] {
+            let copy = format!("COPY ({fails}) TO '@/{name}' (FORMAT {format})");
+            assert_eq!(told(&mut connection, &folder, &copy).0, "22012");
+        }
+        assert_eq!(fs::read_to_string(folder.path("old.csv")).unwrap(), "as it was");
+        assert_eq!(fs::read_dir(folder.path("")).unwrap().count(), 1, "{format}");
+    }
+    run(&mut connection, &folder, "COPY (SELECT 1) TO '@/old.csv'").unwrap();
+    assert_eq!(fs::read_to_string(folder.path("old.csv")).unwrap(), "1\n");
+    assert_eq!(told(&mut connection, &folder, "COPY (SELECT 1) TO '@/no/such.csv'").0, "58P01");
+    assert_eq!(told(&mut connection, &folder, "COPY (SELECT 1) TO '@'").0, "42809");
+    run(&mut connection, &folder, "COPY (SELECT 1) TO '/dev/null'").unwrap();
+}
+
+#[test]
+fn mistakes_say_what_to_do() {
+    let folder = Folder::new(&[("a.csv", "n\n1\n")]);
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (n integer)").unwrap();
+    run(&mut connection, &folder, "COPY (SELECT 1 AS n) TO '@/a.parquet' (FORMAT parquet)").unwrap();
+    run(&mut connection, &folder, "COPY (SELECT 1 AS n) TO '@/a.arrow' (FORMAT arrow)").unwrap();
+    for (sql, state, message) in [
+        ("COPY t FROM '@/a.parquet'", "22P04", "file \"@/a.parquet\" holds no text"),
+        ("COPY t FROM '@/a.arrow' (FORMAT csv)", "22P04", "file \"@/a.arrow\" holds no text"),
+        ("COPY t FROM '@/a.csv' (FORMAT parquet)", "22P04", "file \"@/a.csv\" is not a Parquet file"),
+        (
+            "COPY t FROM '@/a.arrow' (FORMAT parquet)",
+            "22P04",
+            "file \"@/a.arrow\" is not a Parquet file; it looks like an Arrow file",
+        ),
+        ("SELECT * FROM read_arrow('@/a.csv')", "22P04", "file \"@/a.csv\" is not an Arrow file"),
+        (
+            "SELECT * FROM read_parquet('@/a.parquet', header => true)",
+            "22023",
+            "read_parquet: it takes the name of a file, or a pattern, and nothing else",
+        ),
+        ("SELECT * FROM read_json(1)", "22023", "read_json: file is given as a literal"),
+        (
+            "SELECT * FROM read_parquet('@/none')",
+            "58P01",
+            "could not read file \"@/none\": No such file or directory (os error 2)",
+        ),
+        (
+            "COPY t FROM '@/none' (FORMAT parquet)",
+            "58P01",
+            "could not open file \"@/none\" for reading: No such file or directory (os error 2)",
+        ),
+        (
+            "COPY t TO '@/x' (FORMAT parquet, DELIMITER ',')",
+            "42601",
+            "cannot specify DELIMITER in PARQUET mode",
+        ),
+        ("COPY t TO '@/x' (FORMAT json, HEADER)", "42601", "cannot specify HEADER in JSON mode"),
+        (
+            "COPY t TO '@/x' (FORMAT parquet, ROW_GROUP_SIZE 0)",
+            "22023",
+            "ROW_GROUP_SIZE (0) must be greater than zero",
+        ),
+        (
+            "COPY t TO '@/x' (FORMAT arrow, COMPRESSION gzip)",
+            "22023",
+            "COPY COMPRESSION \"gzip\" not recognized in ARROW mode",
+        ),
+        (
+            "COPY t FROM '@/a.csv' (COMPRESSION gzip)",
+            "42601",
+            "COPY COMPRESSION cannot be used with COPY FROM",
+        ),
+        ("COPY t TO '@/x' (FORMAT xml)", "22023", "COPY format \"xml\" not recognized"),
+        (
+            "COPY (SELECT FROM t) TO '@/x' (FORMAT parquet)",
+            "0A000",
+            "COPY of rows without columns in parquet format is not supported",
+        ),
+    ] {
+        assert_eq!(told(&mut connection, &folder, sql), (state.to_owned(), message.to_owned()), "{sql}");
+    }
+}
+
+/// A row and one of NULL, of types that SQL has not, or only something like it.
+fn foreign() -> RecordBatch {
+    let keys: DictionaryArray<Int32Type> = [Some("key"), None].into_iter().collect();
+    let list = ListArray::from_iter_primitive::<Int32Type, _, _>([Some([Some(1), None]), None]);
+    let wide = Decimal256Array::from(vec![Some(i256::from_i128(-1234)), None]);
+    let inner: ArrayRef = Arc::new(Int8Array::from(vec![1, 2]));
+    let pair = StructArray::from(vec![(Arc::new(Field::new("x", DataType::Int8, true)), inner)]);
+    let columns: [(&str, ArrayRef); 11] = [
+        ("u", Arc::new(UInt64Array::from(vec![Some(u64::MAX), None]))),
+        ("i", Arc::new(Int8Array::from(vec![Some(-7), None]))),
+        ("k", Arc::new(keys)),
+        ("l", Arc::new(LargeStringArray::from(vec![Some("long"), None]))),
+        ("s", Arc::new(TimestampSecondArray::from(vec![Some(1), None]))),
+        ("z", Arc::new(TimestampNanosecondArray::from(vec![Some(1_999), None]).with_timezone("+02:00"))),
+        ("d", Arc::new(Date64Array::from(vec![Some(86_400_000), None]))),
+        ("w", Arc::new(wide.with_precision_and_scale(50, 2).unwrap())),
+        ("nothing", Arc::new(NullArray::new(2))),
+        ("list", Arc::new(list)),
+        ("pair", Arc::new(pair)),
+    ];
+    RecordBatch::try_from_iter(columns.map(|(name, column)| (name, column))).unwrap()
+}
+
+#[test]
+fn what_others_write_is_read_where_sql_has_something_like_it() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    let batch = foreign();
+    let file = || File::create(folder.path("foreign")).unwrap();
+    let parquet = || {
+        let mut writer = ArrowWriter::try_new(file(), batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+    };
+    let arrow = || {
+        let mut writer = arrow_ipc::writer::FileWriter::try_new(file(), &batch.schema()).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+    };
+    let stream = || {
+        let mut writer = arrow_ipc::writer::StreamWriter::try_new(file(), &batch.schema()).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+    };
+    let kinds: [(&str, &dyn Fn()); 3] = [("parquet", &parquet), ("arrow", &arrow), ("arrow", &stream)];
+    for (format, write) in kinds {
+        write();
+        let columns = "u, i, k, l, s::text, z::text, d::text, w, nothing, list[1]";
+        let read = folder.sql(&format!("SELECT {columns} FROM '@/foreign' ORDER BY u"));
+        assert_eq!(
+            rows(&mut connection, &read),
+            [
+                "Numeric { unscaled: 18446744073709551615, scale: 0 }|SmallInt(-7)|key|long|1970-01-01 00:00:01|\
+                 1970-01-01 00:00:00.000001+00|1970-01-02|Numeric { unscaled: -1234, scale: 2 }|Null|Integer(1)",
+                "Null|Null|Null|Null|Null|Null|Null|Null|Null|Null"
+            ],
+            "{format}"
+        );
+        // One column that cannot be read is in nobody's way who does not ask for it.
+        assert_eq!(rows(&mut connection, &folder.sql("SELECT count(*) FROM '@/foreign'")), ["BigInt(2)"]);
+        let (state, message) = told(&mut connection, &folder, "SELECT * FROM '@/foreign'");
+        assert_eq!(state, "0A000");
+        assert!(
+            message.starts_with("column \"pair\" of file \"@/foreign\": a column of Arrow type Struct"),
+            "{message}"
+        );
+        connection
+            .execute("CREATE TABLE t (i integer, l varchar(4), w numeric(9, 1), k char(5), pair text)")
+            .unwrap();
+        run(&mut connection, &folder, &format!("COPY t (w, i, l, k) FROM '@/foreign' (FORMAT {format})"))
+            .unwrap();
+        assert_eq!(
+            rows(&mut connection, "SELECT * FROM t WHERE i IS NOT NULL"),
+            ["Integer(-7)|long|Numeric { unscaled: -123, scale: 1 }|key  |Null"]
+        );
+        let copy = format!("COPY t (pair) FROM '@/foreign' (FORMAT {format})");
+        assert_eq!(told(&mut connection, &folder, &copy).0, "0A000");
+        connection.execute("DROP TABLE t").unwrap();
+    }
+}
+
+/// The second row group cannot be read, which only those notice who need it.
+#[test]
+fn row_groups_that_cannot_meet_a_condition_are_not_read() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    let rows_of = "SELECT n, 'key ' || n AS t, n::float8 AS f, n::numeric(9, 2) AS d, '2024-01-01'::date + n::integer AS day \
+                   FROM generate_series(1, 2000) AS s(n)";
+    let copy =
+        format!("COPY ({rows_of}) TO '@/a.parquet' (FORMAT parquet, COMPRESSION none, ROW_GROUP_SIZE 1000)");
+    run(&mut connection, &folder, &copy).unwrap();
+    let path = folder.path("a.parquet");
+    let read = File::open(&path).unwrap();
+    let metadata = parquet::file::metadata::ParquetMetaDataReader::new().parse_and_finish(&read).unwrap();
+    assert_eq!(metadata.num_row_groups(), 2);
+    let mut bytes = fs::read(&path).unwrap();
+    for column in metadata.row_group(1).columns() {
+        let (start, length) = column.byte_range();
+        bytes[start as usize..(start + length) as usize].fill(0xff);
+    }
+    fs::write(&path, bytes).unwrap();
+    for condition in [
+        "n = 7",
+        "n < 1000 AND n > 998",
+        "d = 10",
+        "day < '2024-02-01'",
+        "f < 500",
+        "n IN (3, 5)",
+        "n IS NULL",
+    ] {
+        let count = folder.sql(&format!("SELECT count(t) FROM '@/a.parquet' WHERE {condition}"));
+        connection.query(&count).unwrap_or_else(|error| panic!("{condition}: {error:?}"));
+    }
+    // NaN is larger than every number, and statistics do not tell of it.
+    for condition in ["true", "n = 1001", "n + 1 = 7", "t = 'key 1500'", "f > 5000"] {
+        let count = folder.sql(&format!("SELECT count(t) FROM '@/a.parquet' WHERE {condition}"));
+        let error = connection.query(&count).expect_err(condition);
+        assert_eq!(error.state(), SqlState::BAD_COPY_FILE_FORMAT, "{condition}");
+    }
+    // What other writers do not say is not taken for something.
+    let properties = WriterProperties::builder()
+        .set_statistics_enabled(parquet::file::properties::EnabledStatistics::None)
+        .build();
+    let batch = foreign().project(&[1, 3]).unwrap();
+    let mut writer =
+        ArrowWriter::try_new(File::create(&path).unwrap(), batch.schema(), Some(properties)).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    assert_eq!(rows(&mut connection, &folder.sql("SELECT l FROM '@/a.parquet' WHERE i = -7")), ["long"]);
+    assert_eq!(rows(&mut connection, &folder.sql("SELECT l FROM '@/a.parquet' WHERE i IS NULL")), ["Null"]);
+}
+
+/// Every file that is cut off somewhere, and files of which bytes are wrong, either make an error or rows.
+#[test]
+fn damaged_files_make_errors() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    connection.execute(EVERY_TYPE).unwrap();
+    connection.execute("CREATE TABLE back (LIKE every)").unwrap();
+    let mut random = 1_u64;
+    let mut next = move |below: usize| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) as usize % below
+    };
+    for (format, options) in
+        [("parquet", ""), ("parquet", ", COMPRESSION none"), ("arrow", ""), ("arrow", ", COMPRESSION lz4")]
+    {
+        run(&mut connection, &folder, &format!("COPY every TO '@/whole' (FORMAT {format}{options})"))
+            .unwrap();
+        let whole = fs::read(folder.path("whole")).unwrap();
+        let read = folder.sql(&format!("SELECT * FROM read_{format}('@/damaged')"));
+        let copy = folder.sql(&format!("COPY back FROM '@/damaged' (FORMAT {format})"));
+        for cut in (0..whole.len()).step_by(41) {
+            fs::write(folder.path("damaged"), &whole[..cut]).unwrap();
+            let error = connection.execute(&read).unwrap_err();
+            assert_eq!(error.state(), SqlState::BAD_COPY_FILE_FORMAT, "{format} cut at {cut}: {error:?}");
+            assert_eq!(connection.execute(&copy).unwrap_err().state(), SqlState::BAD_COPY_FILE_FORMAT);
+        }
+        for round in 0..400 {
+            let mut bytes = whole.clone();
+            let place = next(bytes.len());
+            bytes[place] ^= 1 << next(8);
+            if round % 4 == 0 {
+                bytes[place] = 0xff;
+            }
+            fs::write(folder.path("damaged"), &bytes).unwrap();
+            for sql in [&read, &copy] {
+                if let Err(error) = connection.execute(sql) {
+                    assert_ne!(error.state(), SqlState::INTERNAL_ERROR, "{format} byte {place}: {error:?}");
+                }
+            }
+        }
+    }
+}

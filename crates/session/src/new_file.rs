@@ -1,0 +1,67 @@
+//! A file that has its name when it is whole: until then it is another one beside it, which goes if anything fails.
+
+use firn_base::sync::{AtomicU64, Ordering};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// A file that is being written.
+pub(crate) struct NewFile {
+    file: File,
+    /// Where it is and where it will be; `None` for what cannot be replaced, such as a pipe.
+    names: Option<(PathBuf, PathBuf)>,
+}
+
+impl NewFile {
+    /// Begins a file. One that is there already stays as it is until [`NewFile::finish`].
+    pub fn create(path: &Path) -> io::Result<NewFile> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let existing = match fs::metadata(path) {
+            Ok(metadata) => {
+                // Whoever may not write to it may not replace it either.
+                let file = OpenOptions::new().write(true).open(path)?;
+                if !metadata.is_file() {
+                    return Ok(NewFile { file, names: None });
+                }
+                Some(metadata.permissions())
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        // Behind a link, what it leads to is replaced.
+        let path = if existing.is_some() { path.canonicalize()? } else { path.to_owned() };
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let temporary = path.with_file_name(format!(".firn-copy-{}-{number}", std::process::id()));
+        let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+        let new = NewFile { file, names: Some((temporary, path)) };
+        if let Some(permissions) = existing {
+            new.file.set_permissions(permissions)?;
+        }
+        Ok(new)
+    }
+
+    /// Takes the next bytes.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)
+    }
+
+    /// Gives it its name.
+    pub fn finish(mut self) -> io::Result<()> {
+        let Some((temporary, path)) = &self.names else { return Ok(()) };
+        self.file.sync_all()?;
+        fs::rename(temporary, path)?;
+        let folder = path.parent().map(Path::to_owned);
+        self.names = None;
+        // The name is to last as the file does.
+        folder.map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if let Some((temporary, _)) = &self.names {
+            // Nobody could do anything about it.
+            let _ = fs::remove_file(temporary);
+        }
+    }
+}

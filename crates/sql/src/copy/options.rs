@@ -1,0 +1,378 @@
+//! What COPY can be told: formats and options, and what becomes of rows that cannot be read.
+
+use crate::statement::CopyOption;
+use firn_base::{ColumnId, Error, Result, SqlState, SqlType};
+use firn_load::{CopyHeader, CopyOptions, OnError, RowFormat};
+
+/// So many rows that were left out are told one by one.
+const MOST_NOTICES: usize = 1000;
+
+/// Rows of a row group of Parquet, if nobody says otherwise: few enough that several threads find work in a file, many
+/// enough that columns pack well.
+const ROW_GROUP_ROWS: usize = 1 << 17;
+
+/// How the data of a COPY is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CopyFormat {
+    /// One record per line, backslash escapes.
+    Text,
+    /// Comma-separated values with quotes.
+    Csv,
+    /// Values as the wire sends them, each with its length.
+    Binary,
+    /// One JSON object per line.
+    Json,
+    /// Parquet files.
+    Parquet,
+    /// Arrow's IPC format: files of the server have its file format, clients get and send its streams.
+    Arrow,
+}
+
+impl CopyFormat {
+    /// Its name in SQL.
+    pub fn word(self) -> &'static str {
+        match self {
+            CopyFormat::Text => "text",
+            CopyFormat::Csv => "csv",
+            CopyFormat::Binary => "binary",
+            CopyFormat::Json => "json",
+            CopyFormat::Parquet => "parquet",
+            CopyFormat::Arrow => "arrow",
+        }
+    }
+
+    /// Whether its bytes are no text.
+    pub fn is_binary(self) -> bool {
+        matches!(self, CopyFormat::Binary | CopyFormat::Parquet | CopyFormat::Arrow)
+    }
+
+    /// How rows follow one another, if they do.
+    pub(super) fn of_rows(self) -> Option<RowFormat> {
+        match self {
+            CopyFormat::Text => Some(RowFormat::Text),
+            CopyFormat::Csv => Some(RowFormat::Csv),
+            CopyFormat::Binary => Some(RowFormat::Binary),
+            CopyFormat::Json => Some(RowFormat::Json),
+            CopyFormat::Parquet | CopyFormat::Arrow => None,
+        }
+    }
+}
+
+/// How files are packed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Compression {
+    None,
+    Gzip,
+    Zstd,
+    Snappy,
+    Lz4,
+}
+
+/// The options of one COPY.
+pub(super) struct Options {
+    pub format: CopyFormat,
+    /// Of formats that hold one row after the other.
+    pub rows: CopyOptions,
+    /// COMPRESSION
+    pub compression: Option<Compression>,
+    /// ROW_GROUP_SIZE
+    pub row_group_rows: usize,
+}
+
+/// Rows that could not be read.
+#[derive(Default)]
+pub(super) struct Rejects {
+    /// REJECT_LIMIT
+    limit: Option<u64>,
+    verbosity: Verbosity,
+    rows: u64,
+    notices: Vec<Error>,
+}
+
+/// LOG_VERBOSITY
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Verbosity {
+    /// Not a word.
+    Silent,
+    /// How many rows have been left out.
+    #[default]
+    Default,
+    /// Which, and why.
+    Verbose,
+}
+
+impl Rejects {
+    /// Counts rows that have been left out; an error if that makes too many.
+    pub fn add(&mut self, rejected: Vec<Error>) -> Result<()> {
+        for error in rejected {
+            self.rows += 1;
+            if self.limit.is_some_and(|limit| self.rows > limit) {
+                let limit = self.limit.unwrap_or_default();
+                let message = format!(
+                    "skipped more than REJECT_LIMIT ({limit}) rows, the last for: {}",
+                    error.message()
+                );
+                return Err(retold(&error, error.state(), message));
+            }
+            if self.verbosity == Verbosity::Verbose && self.notices.len() < MOST_NOTICES {
+                let message = format!("skipping row: {}", error.message());
+                self.notices.push(retold(&error, SqlState::SUCCESSFUL_COMPLETION, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the user is told in the end.
+    pub fn into_notices(mut self) -> Vec<Error> {
+        if self.rows > 0 && self.verbosity != Verbosity::Silent {
+            let were = if self.rows == 1 { "row was" } else { "rows were" };
+            let message = format!("{} {were} skipped because they could not be read", self.rows);
+            self.notices.push(Error::new(SqlState::SUCCESSFUL_COMPLETION, message));
+        }
+        self.notices
+    }
+}
+
+/// Other words at the same place.
+fn retold(error: &Error, state: SqlState, message: String) -> Error {
+    Error::new(state, message).with_context(error.context().unwrap_or_default())
+}
+
+/// What the options say of the data.
+pub(super) fn options(
+    given: &[(String, CopyOption)],
+    columns: &[(ColumnId, String, SqlType)],
+    is_from: bool,
+) -> Result<Options> {
+    let syntax = |message: String| Error::new(SqlState::SYNTAX_ERROR, message);
+    let text = |name: &str, option: &CopyOption| match option {
+        CopyOption::Text(text) => Ok(text.clone()),
+        _ => Err(syntax(format!("COPY {} takes one value", name.to_uppercase()))),
+    };
+    let mut seen: Vec<&str> = Vec::new();
+    for (name, _) in given {
+        if seen.contains(&name.as_str()) {
+            return Err(syntax("conflicting or redundant options".into()));
+        }
+        seen.push(name);
+    }
+    let format = match given.iter().find(|(name, _)| name == "format") {
+        None => CopyFormat::Text,
+        Some((name, option)) => match text(name, option)?.to_lowercase().as_str() {
+            "text" => CopyFormat::Text,
+            "csv" => CopyFormat::Csv,
+            "binary" => CopyFormat::Binary,
+            "json" => CopyFormat::Json,
+            "parquet" => CopyFormat::Parquet,
+            "arrow" => CopyFormat::Arrow,
+            other => {
+                return Err(Error::new(
+                    SqlState::INVALID_PARAMETER_VALUE,
+                    format!("COPY format \"{other}\" not recognized"),
+                ));
+            }
+        },
+    };
+    // What files of columns are not asked for has the defaults of any other format.
+    let mut options = CopyOptions::new(format.of_rows().unwrap_or(RowFormat::Binary));
+    let mut compression = None;
+    let mut row_group_rows = ROW_GROUP_ROWS;
+    let csv_only = |name: &str| match format {
+        CopyFormat::Csv => Ok(()),
+        _ => Err(Error::new(
+            SqlState::FEATURE_NOT_SUPPORTED,
+            format!("COPY {} available only in CSV mode", name.replace('_', " ")),
+        )),
+    };
+    let not_in = |name: &str| {
+        Err(syntax(format!(
+            "cannot specify {} in {} mode",
+            name.to_uppercase(),
+            format.word().to_uppercase()
+        )))
+    };
+    let delimited = |name: &str| match format {
+        CopyFormat::Text | CopyFormat::Csv => Ok(()),
+        _ => not_in(name),
+    };
+    let of_lines = |name: &str| match format {
+        CopyFormat::Text | CopyFormat::Csv | CopyFormat::Json => Ok(()),
+        _ => not_in(name),
+    };
+    for (name, option) in given {
+        let character = || -> Result<u8> {
+            match text(name, option)?.as_bytes() {
+                [byte] => Ok(*byte),
+                _ => Err(Error::new(
+                    SqlState::FEATURE_NOT_SUPPORTED,
+                    format!("COPY {name} must be a single one-byte character"),
+                )),
+            }
+        };
+        let by_column = || -> Result<Vec<bool>> {
+            match option {
+                CopyOption::All => Ok(vec![true; columns.len()]),
+                CopyOption::Columns(names) => {
+                    for wanted in names {
+                        if !columns.iter().any(|(_, name, _)| name == wanted) {
+                            return Err(Error::new(
+                                SqlState::INVALID_COLUMN_REFERENCE,
+                                format!("{} column \"{wanted}\" not referenced by COPY", name.to_uppercase()),
+                            ));
+                        }
+                    }
+                    Ok(columns.iter().map(|(_, name, _)| names.contains(name)).collect())
+                }
+                CopyOption::Text(_) => {
+                    Err(syntax(format!("argument to option \"{name}\" must be a list of column names")))
+                }
+            }
+        };
+        match name.as_str() {
+            "format" => {}
+            "delimiter" => {
+                delimited(name)?;
+                options.delimiter = character()?;
+            }
+            "null" => {
+                delimited(name)?;
+                options.null = text(name, option)?;
+            }
+            "header" => {
+                delimited(name)?;
+                let value = text(name, option)?;
+                options.header = match (crate::settings::boolean(&value), value.as_str()) {
+                    (Some(true), _) => CopyHeader::Yes,
+                    (Some(false), _) => CopyHeader::No,
+                    (None, "match") => CopyHeader::Match,
+                    _ => return Err(syntax("header requires a Boolean value or \"match\"".into())),
+                };
+            }
+            "quote" => {
+                csv_only(name)?;
+                options.quote = character()?;
+                if !seen.contains(&"escape") {
+                    options.escape = options.quote;
+                }
+            }
+            "escape" => {
+                csv_only(name)?;
+                options.escape = character()?;
+            }
+            "force_quote" => {
+                csv_only(name)?;
+                options.force_quote = by_column()?;
+            }
+            "force_not_null" => {
+                csv_only(name)?;
+                options.force_not_null = by_column()?;
+            }
+            "force_null" => {
+                csv_only(name)?;
+                options.force_null = by_column()?;
+            }
+            "on_error" => {
+                of_lines(name)?;
+                options.on_error = match text(name, option)?.to_lowercase().as_str() {
+                    "stop" => OnError::Stop,
+                    "ignore" => OnError::Ignore,
+                    other => {
+                        return Err(Error::new(
+                            SqlState::INVALID_PARAMETER_VALUE,
+                            format!("COPY ON_ERROR \"{other}\" not recognized"),
+                        ));
+                    }
+                };
+            }
+            // They are of what is told, not of what is read.
+            "reject_limit" | "log_verbosity" => {}
+            "freeze" => {
+                if crate::settings::boolean(&text(name, option)?).is_none() {
+                    return Err(syntax("freeze requires a Boolean value".into()));
+                }
+            }
+            "encoding" => {
+                let encoding = text(name, option)?;
+                if !["utf8", "utf-8", "unicode"].contains(&encoding.to_lowercase().as_str()) {
+                    return Err(Error::unsupported(format!("COPY encoding {encoding}"))
+                        .with_hint("Convert the file to UTF-8."));
+                }
+            }
+            "compression" => compression = Some(self::compression(&text(name, option)?, format, is_from)?),
+            "row_group_size" => {
+                if format != CopyFormat::Parquet || is_from {
+                    return Err(syntax("COPY ROW_GROUP_SIZE is for COPY TO in PARQUET mode".into()));
+                }
+                let given = text(name, option)?;
+                row_group_rows = given.parse().ok().filter(|rows| *rows > 0).ok_or_else(|| {
+                    let message = format!("ROW_GROUP_SIZE ({given}) must be greater than zero");
+                    Error::new(SqlState::INVALID_PARAMETER_VALUE, message)
+                })?;
+            }
+            _ => return Err(syntax(format!("option \"{name}\" not recognized"))),
+        }
+    }
+    Ok(Options { format, rows: options, compression, row_group_rows })
+}
+
+/// COMPRESSION, as far as the format has it.
+fn compression(given: &str, format: CopyFormat, is_from: bool) -> Result<Compression> {
+    if is_from {
+        return Err(Error::new(SqlState::SYNTAX_ERROR, "COPY COMPRESSION cannot be used with COPY FROM")
+            .with_hint("How a file is packed is told from its first bytes."));
+    }
+    let found = match given.to_lowercase().as_str() {
+        "none" => Some(Compression::None),
+        "gzip" => Some(Compression::Gzip),
+        "zstd" => Some(Compression::Zstd),
+        "snappy" => Some(Compression::Snappy),
+        "lz4" => Some(Compression::Lz4),
+        _ => None,
+    };
+    let (known, list): (&[Compression], _) = match format {
+        CopyFormat::Parquet => (
+            &[Compression::Zstd, Compression::Snappy, Compression::Gzip, Compression::Lz4, Compression::None],
+            "zstd, snappy, gzip, lz4, none",
+        ),
+        CopyFormat::Arrow => (&[Compression::None, Compression::Zstd, Compression::Lz4], "none, zstd, lz4"),
+        _ => (&[Compression::None, Compression::Gzip, Compression::Zstd], "none, gzip, zstd"),
+    };
+    found.filter(|found| known.contains(found)).ok_or_else(|| {
+        let message =
+            format!("COPY COMPRESSION \"{given}\" not recognized in {} mode", format.word().to_uppercase());
+        Error::new(SqlState::INVALID_PARAMETER_VALUE, message).with_hint(format!("There are {list}."))
+    })
+}
+
+/// What the options say of rows that cannot be read.
+pub(super) fn rejects(given: &[(String, CopyOption)], options: &CopyOptions) -> Result<Rejects> {
+    let mut rejects = Rejects::default();
+    let invalid = |message: String| Error::new(SqlState::INVALID_PARAMETER_VALUE, message);
+    for (name, option) in given {
+        let CopyOption::Text(text) = option else { continue };
+        match name.as_str() {
+            "reject_limit" => {
+                let limit = text.parse().ok().filter(|limit| *limit > 0);
+                rejects.limit =
+                    Some(limit.ok_or_else(|| {
+                        invalid(format!("REJECT_LIMIT ({text}) must be greater than zero"))
+                    })?);
+                if options.on_error != OnError::Ignore {
+                    return Err(invalid(
+                        "COPY REJECT_LIMIT requires ON_ERROR to be set to IGNORE".to_owned(),
+                    ));
+                }
+            }
+            "log_verbosity" => {
+                rejects.verbosity = match text.to_lowercase().as_str() {
+                    "silent" => Verbosity::Silent,
+                    "default" => Verbosity::Default,
+                    "verbose" => Verbosity::Verbose,
+                    other => return Err(invalid(format!("COPY LOG_VERBOSITY \"{other}\" not recognized"))),
+                };
+            }
+            _ => {}
+        }
+    }
+    Ok(rejects)
+}

@@ -1,0 +1,307 @@
+//! Files of columns, Parquet and Arrow: what both have in common.
+//!
+//! A file has parts (row groups, record batches) that can be read independently of each other, and columns with types of
+//! Arrow's, of which those that SQL has something like are taken over as batches of other programs are ([`crate::arrow`]).
+//! Where files are damaged the crates that read them may panic rather than fail, so that each step is guarded.
+
+use super::ipc::{ArrowFile, ArrowStream};
+use super::parquet::ParquetFile;
+use super::{FileVersion, Kind, file_error, spawn};
+use crate::arrow::{normalise, plain_field, refuse_claims};
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
+use datafusion::arrow::error::ArrowError;
+use datafusion::catalog::Session;
+use datafusion::common::DFSchema;
+use datafusion::execution::TaskContext;
+use datafusion::logical_expr::Expr;
+use datafusion::logical_expr::utils::conjunction;
+use datafusion::physical_optimizer::pruning::{PruningPredicate, PruningPredicateBuilder};
+use datafusion::physical_plan::SendableRecordBatchStream;
+use datafusion::physical_plan::streaming::PartitionStream;
+use firn_base::sync::Arc;
+use firn_base::{Error, Result, SqlState, SqlType};
+use firn_exec::types;
+use std::fmt::{self, Debug, Display};
+use std::fs::File;
+use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+/// Memory that a batch may claim by a few bytes which say that something repeats.
+const MOST_CLAIMED: usize = 1 << 30;
+
+/// Rows of a batch that is handed on, if the file has larger ones.
+const MOST_ROWS: usize = 64 << 10;
+
+/// A file that has been opened.
+pub(crate) trait ColumnFile: Send + Sync {
+    /// Its columns.
+    fn schema(&self) -> &SchemaRef;
+
+    /// How many parts it has.
+    fn parts(&self) -> usize;
+
+    /// Refuses a column that cannot be read although its type looks like it.
+    fn check(&self, _column: usize) -> Result<()> {
+        Ok(())
+    }
+
+    /// Reads columns, by rising positions, of parts; batches have about so many rows if the file can be read so.
+    fn read(&self, columns: &[usize], parts: &[usize], batch_rows: usize, sink: Sink<'_>) -> Result<()>;
+
+    /// Which parts may have rows that meet a predicate over `schema`; all, where that cannot be told.
+    fn candidates(&self, _predicate: &PruningPredicate, _schema: &SchemaRef) -> Vec<usize> {
+        (0..self.parts()).collect()
+    }
+}
+
+/// What takes batches.
+pub(crate) type Sink<'s> = &'s mut dyn FnMut(RecordBatch) -> Result<()>;
+
+/// Where a file is, and how it was when it was looked at: between then and when it is read it is not kept open, for a
+/// pattern may name more files than may be open at once.
+pub(super) struct Place {
+    pub path: PathBuf,
+    version: FileVersion,
+}
+
+impl Place {
+    fn of(path: &Path) -> Result<Place> {
+        let version = FileVersion::of(path.to_owned()).map_err(|error| file_error(path, &error))?;
+        Ok(Place { path: path.to_owned(), version })
+    }
+
+    /// Its length.
+    pub fn bytes(&self) -> u64 {
+        self.version.bytes
+    }
+
+    /// Opens it, if it still is what it was.
+    pub fn open(&self) -> Result<File> {
+        let file = File::open(&self.path).map_err(|error| file_error(&self.path, &error))?;
+        match FileVersion::of(self.path.clone()).is_ok_and(|now| now == self.version) {
+            true => Ok(file),
+            false => {
+                let message = format!("file \"{}\" has changed while it was read", self.path.display());
+                Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+                    .with_hint("Run the statement again."))
+            }
+        }
+    }
+}
+
+/// Opens a file.
+pub(crate) fn open(path: &Path, kind: Kind) -> Result<Box<dyn ColumnFile>> {
+    let place = Place::of(path)?;
+    let mut first = Vec::with_capacity(8);
+    place.open()?.take(8).read_to_end(&mut first).map_err(|error| file_error(path, &error))?;
+    let found = Kind::by_bytes(&first);
+    if found != Some(kind) {
+        let is = found.map_or(String::new(), |found| format!("; it looks like {}", found.article()));
+        let message = format!("file \"{}\" is not {}{is}", path.display(), kind.article());
+        return Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
+    }
+    Ok(match kind {
+        Kind::Parquet => Box::new(ParquetFile::open(place)?),
+        Kind::Arrow if first.starts_with(b"ARROW1") => Box::new(ArrowFile::open(place)?),
+        Kind::Arrow => Box::new(ArrowStream::open(place)?),
+        Kind::Csv | Kind::Json => unreachable!("files of rows are read elsewhere"),
+    })
+}
+
+/// Does a step of reading a file, in which nothing but the file can be the reason for a panic.
+pub(super) fn guarded<T, E: Display>(
+    path: &Path,
+    step: impl FnOnce() -> std::result::Result<T, E>,
+) -> Result<T> {
+    match catch_unwind(AssertUnwindSafe(step)) {
+        Ok(done) => done.map_err(|error| damaged(path, &error)),
+        Err(_) => Err(damaged(path, &"what it says of itself does not hold")),
+    }
+}
+
+/// The error for a file that cannot be read.
+#[cold]
+pub(super) fn damaged(path: &Path, why: &dyn Display) -> Error {
+    let why = why.to_string();
+    let message = format!("file \"{}\" cannot be read", path.display());
+    Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
+        .with_detail(why.lines().next().unwrap_or_default())
+        .with_hint("The file may be damaged, or its writer may not have finished.")
+}
+
+/// The columns of a table that a file makes. A column of a type that SQL has nothing like looks like text, and is refused
+/// when it is asked for.
+pub(super) fn schema(file: &dyn ColumnFile) -> SchemaRef {
+    let field = |field: &FieldRef| match plain_field(field) {
+        Ok(field) => field,
+        Err(_) => types::field(field.name(), SqlType::Text),
+    };
+    Arc::new(Schema::new(file.schema().fields().iter().map(field).collect::<Vec<_>>()))
+}
+
+/// The condition that rows must meet, as far as parts of files can be judged by it.
+pub(super) fn predicate(
+    session: &dyn Session,
+    filters: &[Expr],
+    schema: &SchemaRef,
+) -> Option<PruningPredicate> {
+    let condition = conjunction(filters.iter().cloned())?;
+    let input = DFSchema::try_from(Schema::clone(schema)).ok()?;
+    let condition = session.create_physical_expr(condition, &input).ok()?;
+    PruningPredicateBuilder::new().with_file_schema(schema.clone()).try_build(condition).ok()
+}
+
+/// Streams of the rows of files that have columns as `schema` does, of the parts that may meet a predicate.
+pub(super) fn streams(
+    paths: &[PathBuf],
+    kind: Kind,
+    schema: &SchemaRef,
+    predicate: Option<&PruningPredicate>,
+    partitions: usize,
+) -> Result<Vec<Arc<dyn PartitionStream>>> {
+    let mut parts: Vec<(Arc<Fitted>, usize)> = Vec::new();
+    for path in paths {
+        let file = Arc::new(Fitted::open(path, kind, schema)?);
+        let candidates = match predicate {
+            Some(predicate) => file.file.candidates(predicate, predicate.schema()),
+            None => (0..file.file.parts()).collect(),
+        };
+        parts.extend(candidates.into_iter().map(|part| (file.clone(), part)));
+    }
+    let share = parts.len().div_ceil(partitions.max(1)).max(1);
+    let stream = |parts: &[(Arc<Fitted>, usize)]| {
+        let files = parts.chunk_by(|(one, _), (other, _)| Arc::ptr_eq(one, other));
+        let work = files.map(|parts| (parts[0].0.clone(), parts.iter().map(|(_, part)| *part).collect()));
+        Arc::new(ColumnStream { work: work.collect(), schema: schema.clone() }) as Arc<dyn PartitionStream>
+    };
+    match parts.is_empty() {
+        true => Ok(vec![stream(&[])]),
+        false => Ok(parts.chunks(share).map(stream).collect()),
+    }
+}
+
+/// A file whose columns have been found.
+pub(crate) struct Fitted {
+    path: PathBuf,
+    file: Box<dyn ColumnFile>,
+    /// The columns to read, rising.
+    columns: Vec<usize>,
+    /// Where each wanted column stands among them.
+    order: Vec<usize>,
+    schema: SchemaRef,
+    types: Vec<SqlType>,
+}
+
+impl Fitted {
+    /// Opens a file and finds in it the columns of a schema, by their names.
+    fn open(path: &Path, kind: Kind, schema: &SchemaRef) -> Result<Fitted> {
+        let file = open(path, kind)?;
+        let misfit = |message: String| {
+            Error::new(SqlState::DATATYPE_MISMATCH, format!("file \"{}\" {message}", path.display()))
+                .with_hint("The files of a pattern have the columns of the first, with the same types.")
+        };
+        let find = |wanted: &FieldRef| {
+            let found = file.schema().column_with_name(wanted.name());
+            let (column, found) = found.ok_or_else(|| {
+                let message = format!("file \"{}\" has no column \"{}\"", path.display(), wanted.name());
+                Error::new(SqlState::UNDEFINED_COLUMN, message)
+                    .with_hint("The files of a pattern have the columns of the first.")
+            })?;
+            let plain = readable(path, &*file, column)?;
+            match found.data_type().is_null() || plain.data_type() == wanted.data_type() {
+                true => Ok(column),
+                false => Err(misfit(format!(
+                    "has another type of column \"{}\": {}, not {}",
+                    wanted.name(),
+                    plain.data_type(),
+                    wanted.data_type()
+                ))),
+            }
+        };
+        let found = schema.fields().iter().map(find).collect::<Result<Vec<usize>>>()?;
+        Ok(Fitted::of(path, file, &found, schema.clone()))
+    }
+
+    /// A file of which columns are read as those of a schema.
+    pub(crate) fn of(path: &Path, file: Box<dyn ColumnFile>, found: &[usize], schema: SchemaRef) -> Fitted {
+        let mut columns = found.to_vec();
+        columns.sort_unstable();
+        let position = |column: &usize| columns.binary_search(column).expect("it is among them");
+        let order = found.iter().map(position).collect();
+        let ty = |field: &FieldRef| types::sql_type(field).unwrap_or(SqlType::Text);
+        let types = schema.fields().iter().map(ty).collect();
+        Fitted { path: path.to_owned(), file, columns, order, schema, types }
+    }
+
+    /// All parts.
+    pub(crate) fn all(&self) -> Vec<usize> {
+        (0..self.file.parts()).collect()
+    }
+
+    /// Reads parts, in batches of the schema's types.
+    pub(crate) fn read(&self, parts: &[usize], batch_rows: usize, sink: Sink<'_>) -> Result<()> {
+        self.file.read(&self.columns, parts, batch_rows, &mut |batch| {
+            let mut start = 0;
+            refuse_claims(&batch, MOST_CLAIMED).map_err(|error| self.told(error))?;
+            while start < batch.num_rows() {
+                let rows = (batch.num_rows() - start).min(MOST_ROWS);
+                sink(self.fit(&batch.slice(start, rows))?)?;
+                start += rows;
+            }
+            Ok(())
+        })
+    }
+
+    /// A batch of the file as one of the schema.
+    fn fit(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let external = |error: ArrowError| firn_exec::error::from_datafusion(error.into());
+        let batch = batch.project(&self.order).map_err(external)?;
+        let batch = normalise(&batch, Some(&self.types)).map_err(|error| self.told(error))?;
+        let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+        RecordBatch::try_new_with_options(self.schema.clone(), batch.columns().to_vec(), &options)
+            .map_err(|error| damaged(&self.path, &error))
+    }
+
+    fn told(&self, error: Error) -> Error {
+        error.with_context(format!("file \"{}\"", self.path.display()))
+    }
+}
+
+/// A column of a file as a table has it; 0A000 if there is nothing like it.
+pub(crate) fn readable(path: &Path, file: &dyn ColumnFile, column: usize) -> Result<FieldRef> {
+    let field: &Field = file.schema().field(column);
+    let refused = |why: &Error| {
+        let name = field.name();
+        let message = format!("column \"{name}\" of file \"{}\": {}", path.display(), why.message());
+        Error::new(why.state(), message).with_hint("Leave the column out.")
+    };
+    file.check(column).and_then(|()| plain_field(field)).map_err(|error| refused(&error))
+}
+
+/// The rows of parts of files, one after another.
+struct ColumnStream {
+    work: Vec<(Arc<Fitted>, Vec<usize>)>,
+    schema: SchemaRef,
+}
+
+impl Debug for ColumnStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.work.iter().map(|(file, parts)| (&file.path, parts))).finish()
+    }
+}
+
+impl PartitionStream for ColumnStream {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let work = self.work.clone();
+        let batch_rows = context.session_config().batch_size();
+        spawn(self.schema.clone(), move |sink| {
+            work.iter().try_for_each(|(file, parts)| file.read(parts, batch_rows, sink))
+        })
+    }
+}

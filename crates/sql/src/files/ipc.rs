@@ -1,0 +1,301 @@
+//! Arrow's IPC format, by the `arrow` crate: files, whose parts are record batches, and streams of messages.
+//!
+//! Lengths in the file are held against its size before memory is taken for what they announce.
+
+use super::columns::{ColumnFile, Place, Sink, damaged, guarded};
+use super::file_error;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::buffer::Buffer;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::arrow::error::ArrowError;
+use datafusion::arrow::ipc::convert::fb_to_schema;
+use datafusion::arrow::ipc::reader::{FileDecoder, StreamDecoder, read_footer_length};
+use datafusion::arrow::ipc::{Block, Message, MetadataVersion, root_as_footer, root_as_message};
+use firn_base::Result;
+use firn_base::sync::Arc;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// The length of the footer and what ends a file.
+const TRAILER_BYTES: usize = 10;
+
+/// What may precede the length of a message.
+const CONTINUATION: [u8; 4] = [0xff; 4];
+
+/// No compression makes more of a byte.
+const MOST_UNPACKED: u64 = 1 << 16;
+
+/// A buffer has at most so many bytes, unpacked.
+const MOST_BUFFER_BYTES: u64 = 4 << 30;
+
+/// Bytes of a stream that are read at once.
+const PIECE_BYTES: usize = 1 << 20;
+
+fn wrong(message: &str) -> ArrowError {
+    ArrowError::IpcError(message.to_owned())
+}
+
+/// A file in Arrow's file format.
+pub(super) struct ArrowFile {
+    place: Place,
+    schema: SchemaRef,
+    version: MetadataVersion,
+    dictionaries: Vec<Block>,
+    batches: Vec<Block>,
+}
+
+impl ArrowFile {
+    pub fn open(place: Place) -> Result<ArrowFile> {
+        let path = &place.path;
+        let failed = |error| file_error(path, &error);
+        let file = place.open()?;
+        let bytes = place.bytes();
+        let mut trailer = [0; TRAILER_BYTES];
+        let Some(end) = bytes.checked_sub(TRAILER_BYTES as u64) else {
+            return Err(damaged(path, &"it is too short"));
+        };
+        file.read_exact_at(&mut trailer, end).map_err(failed)?;
+        let length = guarded(path, || read_footer_length(trailer))?;
+        let Some(start) = end.checked_sub(length as u64) else {
+            return Err(damaged(path, &"its footer is longer than itself"));
+        };
+        let mut footer = vec![0; length];
+        file.read_exact_at(&mut footer, start).map_err(failed)?;
+        let (schema, version, dictionaries, batches) = guarded(path, || {
+            let footer = root_as_footer(&footer).map_err(|error| wrong(&error.to_string()))?;
+            let schema = footer.schema().ok_or_else(|| wrong("it has no schema"))?;
+            if !schema.endianness().equals_to_target_endianness() {
+                return Err(wrong("its numbers are big-endian"));
+            }
+            let dictionaries = footer.dictionaries().into_iter().flatten().copied().collect();
+            let batches = footer.recordBatches().into_iter().flatten().copied().collect();
+            Ok((Arc::new(fb_to_schema(schema)), footer.version(), dictionaries, batches))
+        })?;
+        Ok(ArrowFile { place, schema, version, dictionaries, batches })
+    }
+
+    /// The bytes of a message with its body.
+    fn block(&self, file: &File, block: &Block) -> Result<Buffer> {
+        let length = |length: i64| u64::try_from(length).ok();
+        let all = || {
+            let (meta, body) = (length(block.metaDataLength().into())?, length(block.bodyLength())?);
+            let start = length(block.offset())?;
+            let end = start.checked_add(meta)?.checked_add(body)?;
+            (meta >= 8 && end <= self.place.bytes()).then_some((start, meta + body))
+        };
+        let Some((start, bytes)) = all() else {
+            return Err(damaged(&self.place.path, &"a record batch reaches beyond its end"));
+        };
+        let mut buffer = vec![0; bytes as usize];
+        file.read_exact_at(&mut buffer, start).map_err(|error| file_error(&self.place.path, &error))?;
+        let (meta, body) = buffer.split_at(block.metaDataLength() as usize);
+        guarded(&self.place.path, || check_message(meta, body))?;
+        Ok(Buffer::from_vec(buffer))
+    }
+}
+
+impl ColumnFile for ArrowFile {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn parts(&self) -> usize {
+        self.batches.len()
+    }
+
+    fn read(&self, columns: &[usize], parts: &[usize], _: usize, sink: Sink<'_>) -> Result<()> {
+        let file = self.place.open()?;
+        let decoder = FileDecoder::new(self.schema.clone(), self.version);
+        let mut decoder = decoder.with_projection(columns.to_vec());
+        for block in &self.dictionaries {
+            let buffer = self.block(&file, block)?;
+            guarded(&self.place.path, || decoder.read_dictionary(block, &buffer))?;
+        }
+        for part in parts {
+            let block = &self.batches[*part];
+            let buffer = self.block(&file, block)?;
+            if let Some(batch) = guarded(&self.place.path, || decoder.read_record_batch(block, &buffer))? {
+                sink(batch)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Holds the lengths that a message announces against its body.
+fn check_message(meta: &[u8], body: &[u8]) -> std::result::Result<(), ArrowError> {
+    let start = if meta.starts_with(&CONTINUATION) { 8 } else { 4 };
+    let message = meta.get(start..).ok_or_else(|| wrong("a message is too short"))?;
+    let message = root_as_message(message).map_err(|error| wrong(&error.to_string()))?;
+    check_buffers(&message, body)
+}
+
+fn check_buffers(message: &Message<'_>, body: &[u8]) -> std::result::Result<(), ArrowError> {
+    let dictionary = message.header_as_dictionary_batch().and_then(|dictionary| dictionary.data());
+    let Some(batch) = message.header_as_record_batch().or(dictionary) else { return Ok(()) };
+    if batch.length() < 0 {
+        return Err(wrong("a record batch has fewer than no rows"));
+    }
+    for buffer in batch.buffers().into_iter().flatten() {
+        let bytes = usize::try_from(buffer.offset()).ok().and_then(|offset| {
+            let end = offset.checked_add(usize::try_from(buffer.length()).ok()?)?;
+            body.get(offset..end)
+        });
+        let bytes = bytes.ok_or_else(|| wrong("a buffer reaches beyond its message"))?;
+        if batch.compression().is_some()
+            && let Some((unpacked, packed)) = bytes.split_first_chunk()
+            && let Ok(unpacked) = u64::try_from(i64::from_le_bytes(*unpacked))
+            && unpacked > MOST_BUFFER_BYTES.min((packed.len() as u64).saturating_mul(MOST_UNPACKED))
+        {
+            return Err(wrong("a buffer announces more than it can hold"));
+        }
+    }
+    Ok(())
+}
+
+/// Takes the bytes of a stream in pieces cut anywhere, and yields its batches.
+#[derive(Default)]
+pub(crate) struct StreamReader {
+    decoder: StreamDecoder,
+    /// Bytes of messages that have not come as a whole.
+    carry: Vec<u8>,
+    batches: VecDeque<RecordBatch>,
+    has_ended: bool,
+}
+
+impl StreamReader {
+    /// Takes the next bytes.
+    pub fn push(&mut self, bytes: &[u8]) -> std::result::Result<(), ArrowError> {
+        if self.has_ended {
+            return Ok(());
+        }
+        self.carry.extend_from_slice(bytes);
+        let mut taken = 0;
+        while let Some(length) = first_message(&self.carry[taken..])? {
+            let mut message = Buffer::from(&self.carry[taken..taken + length]);
+            taken += length;
+            if length <= 8 {
+                self.has_ended = true;
+                break;
+            }
+            while !message.is_empty() {
+                self.batches.extend(self.decoder.decode(&mut message)?);
+            }
+        }
+        self.carry.drain(..taken);
+        Ok(())
+    }
+
+    /// The columns, once they are known.
+    pub fn schema(&self) -> Option<SchemaRef> {
+        self.decoder.schema()
+    }
+
+    /// The next batch.
+    pub fn next_batch(&mut self) -> Option<RecordBatch> {
+        self.batches.pop_front()
+    }
+
+    /// Says that there are no more bytes.
+    pub fn finish(&self) -> std::result::Result<(), ArrowError> {
+        match self.carry.is_empty() && self.schema().is_some() || self.has_ended {
+            true => Ok(()),
+            false => Err(wrong("it ends in the middle of a message")),
+        }
+    }
+}
+
+/// How many bytes the first message has, with its body, if all have come; 8 or fewer for what ends a stream.
+fn first_message(bytes: &[u8]) -> std::result::Result<Option<usize>, ArrowError> {
+    let start = if bytes.starts_with(&CONTINUATION) { 8 } else { 4 };
+    let Some(length) = bytes.get(start - 4..start) else { return Ok(None) };
+    let length = i32::from_le_bytes(length.try_into().expect("four bytes"));
+    if length == 0 {
+        return Ok(Some(start));
+    }
+    let end = usize::try_from(length).map_err(|_| wrong("a message has a negative length"))? + start;
+    let Some(message) = bytes.get(start..end) else { return Ok(None) };
+    let message = root_as_message(message).map_err(|error| wrong(&error.to_string()))?;
+    let body = usize::try_from(message.bodyLength()).map_err(|_| wrong("a body has a negative length"))?;
+    let all = end.checked_add(body).ok_or_else(|| wrong("a body is too long"))?;
+    let Some(body) = bytes.get(end..all) else { return Ok(None) };
+    check_buffers(&message, body)?;
+    Ok(Some(all))
+}
+
+/// A file that holds a stream. It is read from its beginning by one thread.
+pub(super) struct ArrowStream {
+    place: Place,
+    schema: SchemaRef,
+}
+
+impl ArrowStream {
+    pub fn open(place: Place) -> Result<ArrowStream> {
+        let mut pieces = Pieces::open(&place)?;
+        let schema = loop {
+            if let Some(schema) = pieces.reader.schema() {
+                break schema;
+            }
+            if !pieces.advance()? {
+                return Err(damaged(&place.path, &"it has no schema"));
+            }
+        };
+        Ok(ArrowStream { place, schema })
+    }
+}
+
+impl ColumnFile for ArrowStream {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn parts(&self) -> usize {
+        1
+    }
+
+    fn read(&self, columns: &[usize], parts: &[usize], _: usize, sink: Sink<'_>) -> Result<()> {
+        if parts.is_empty() {
+            return Ok(());
+        }
+        let mut pieces = Pieces::open(&self.place)?;
+        loop {
+            while let Some(batch) = pieces.reader.next_batch() {
+                sink(guarded(&self.place.path, || batch.project(columns))?)?;
+            }
+            if !pieces.advance()? {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// A stream that is read from a file.
+struct Pieces<'p> {
+    path: &'p Path,
+    file: File,
+    reader: StreamReader,
+    piece: Vec<u8>,
+}
+
+impl Pieces<'_> {
+    fn open(place: &Place) -> Result<Pieces<'_>> {
+        let file = place.open()?;
+        Ok(Pieces { path: &place.path, file, reader: StreamReader::default(), piece: vec![0; PIECE_BYTES] })
+    }
+
+    /// Reads on; whether there was more.
+    fn advance(&mut self) -> Result<bool> {
+        let length = loop {
+            match self.file.read(&mut self.piece) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                read => break read.map_err(|error| file_error(self.path, &error))?,
+            }
+        };
+        let (reader, piece) = (&mut self.reader, &self.piece[..length]);
+        guarded(self.path, || if length == 0 { reader.finish() } else { reader.push(piece) })?;
+        Ok(length > 0)
+    }
+}
