@@ -1,4 +1,4 @@
-//! File bytes to columns, and rows to file bytes: the formats of COPY.
+//! File bytes to columns, and rows to file bytes: the formats of COPY that hold one row after the other.
 //!
 //! [`CopyReader`] takes bytes in pieces cut anywhere and yields Arrow columns; [`CopyWriter`] takes
 //! values and appends bytes, [`write_binary_rows`] Arrow columns. None knows where bytes come from or go to.
