@@ -69,6 +69,8 @@ pub(crate) struct Cutter {
     /// Lines cut off.
     lines: u64,
     is_first: bool,
+    /// Whether a file without bytes has a record, an empty one.
+    has_record: bool,
 }
 
 impl Cutter {
@@ -80,7 +82,13 @@ impl Cutter {
             progress: Progress::default(),
             lines: 0,
             is_first: true,
+            has_record: false,
         }
+    }
+
+    /// Takes a file without bytes for an empty line.
+    pub fn demand_record(&mut self) {
+        self.has_record = true;
     }
 
     /// Takes the next bytes of the file.
@@ -121,7 +129,7 @@ impl Cutter {
             return Ok(Some(self.cut_whole()));
         }
         let mut record = std::mem::take(&mut self.bytes);
-        if record.is_empty() {
+        if record.is_empty() && !(self.is_first && self.has_record) {
             return Ok(None);
         }
         let Progress { context, lines_behind, .. } = std::mem::take(&mut self.progress);

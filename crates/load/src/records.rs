@@ -217,7 +217,11 @@ impl RecordReader {
 
     /// Who cuts files for it.
     pub fn cutter(&self) -> Cutter {
-        Cutter::new(self.dialect(), self.chunk_bytes)
+        let mut cutter = Cutter::new(self.dialect(), self.chunk_bytes);
+        if self.options.header == CopyHeader::Match {
+            cutter.demand_record();
+        }
+        cutter
     }
 
     /// How the files are written.
@@ -348,7 +352,6 @@ impl<'c> Outline<'c> {
             let (header, fields) = outline.first_record(reader, bytes, outline.ends);
             outline.ended = &bytes[header.clone()] == END_MARKER;
             if !outline.ended
-                && reader.options.header == CopyHeader::Match
                 && let Err(error) = reader.check_header(&bytes[header.clone()])
             {
                 let record = header.clone();
@@ -458,19 +461,8 @@ impl RecordReader {
         }
         let mut structure = Structure::default();
         structure.find(text, self.dialect());
-        if structure.carriage_returns > 0 {
-            let (message, hint) = match self.is_csv() {
-                true => (
-                    "unquoted carriage return found in data",
-                    "Use quoted CSV field to represent carriage return.",
-                ),
-                false => {
-                    ("literal carriage return found in data", "Use \"\\r\" to represent carriage return.")
-                }
-            };
-            let mut fault = Fault::of_record(record, message);
-            fault.error = fault.error.with_hint(hint);
-            return Some(fault);
+        if let Err(error) = self.check_returns(&structure) {
+            return Some(Fault { record, field: None, error, is_of_header: false });
         }
         match self.target.columns.get(fields) {
             Some((name, _)) => Some(Fault::of_record(record, format!("missing data for column \"{name}\""))),
@@ -481,17 +473,38 @@ impl RecordReader {
         }
     }
 
-    /// HEADER MATCH: the names must be those of the columns, in order.
+    /// Whether a record without its end has no carriage returns.
+    fn check_returns(&self, structure: &Structure) -> Result<()> {
+        if structure.carriage_returns == 0 {
+            return Ok(());
+        }
+        let (message, hint) = match self.is_csv() {
+            true => (
+                "unquoted carriage return found in data",
+                "Use quoted CSV field to represent carriage return.",
+            ),
+            false => ("literal carriage return found in data", "Use \"\\r\" to represent carriage return."),
+        };
+        Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message).with_hint(hint))
+    }
+
+    /// Whether this is a line that can be a header; for HEADER MATCH the names must be those of the columns, in order.
     fn check_header(&self, record: &[u8]) -> Result<()> {
-        utf8(record)?;
         let mut structure = Structure::default();
         structure.find(record, self.dialect());
+        // Of a file whose lines end so, the header would be all.
+        self.check_returns(&structure)?;
+        if self.options.header != CopyHeader::Match {
+            return Ok(());
+        }
+        utf8(record)?;
         let ends = [structure.ends(), &[record.len() as u32]].concat();
         let names = ends.windows(2).map(|ends| {
             let raw = &record[ends[0].wrapping_add(1) as usize..ends[1] as usize];
-            Ok(self.unwrapped(raw, &mut Vec::new())?.0.to_owned())
+            let is_null = *raw == *self.options.null.as_bytes();
+            Ok((!is_null).then_some(self.unwrapped(raw, &mut Vec::new())?.0.to_owned()))
         });
-        let names: Vec<String> = names.collect::<Result<_>>()?;
+        let names: Vec<Option<String>> = names.collect::<Result<_>>()?;
         let mismatch = |message| Err(Error::new(SqlState::BAD_COPY_FILE_FORMAT, message));
         if names.len() != self.width() {
             return mismatch(format!(
@@ -501,9 +514,13 @@ impl RecordReader {
             ));
         }
         for (position, (found, (expected, _))) in names.iter().zip(&self.target.columns).enumerate() {
-            if found != expected {
+            if found.as_ref() != Some(expected) {
+                let found = match found {
+                    Some(found) => format!("\"{found}\""),
+                    None => format!("null value (\"{}\")", self.options.null),
+                };
                 return mismatch(format!(
-                    "column name mismatch in header line field {}: got \"{found}\", expected \"{expected}\"",
+                    "column name mismatch in header line field {}: got {found}, expected \"{expected}\"",
                     position + 1
                 ));
             }

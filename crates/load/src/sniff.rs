@@ -159,8 +159,9 @@ const TYPES: [SqlType; 7] = [
     SqlType::TimestampTz,
 ];
 
-/// Whether a field looks like a value of one of [`TYPES`].
+/// Whether a field looks like a value of one of [`TYPES`]; blanks around it are no part of that.
 fn looks_like(field: &str, ty: SqlType) -> bool {
+    let field = field.trim_ascii();
     let unsigned = field.strip_prefix(['-', '+']).unwrap_or(field);
     // Numbers that begin with zeros are not counted with: they are codes.
     let is_number = unsigned.bytes().any(|byte| byte.is_ascii_digit())
@@ -168,10 +169,11 @@ fn looks_like(field: &str, ty: SqlType) -> bool {
         && !(unsigned.starts_with('0') && unsigned.as_bytes().get(1).is_some_and(u8::is_ascii_digit));
     let is_date =
         |text: &str| text.len() == 10 && text.as_bytes()[4] == b'-' && datetime::parse_date(text).is_ok();
+    // A day among moments is its beginning.
     let is_moment = || {
         let (date, time) = field.split_at_checked(10)?;
-        let time = time.strip_prefix([' ', 'T'])?;
-        (is_date(date) && time.as_bytes().get(2) == Some(&b':')).then_some(time)
+        let time = time.strip_prefix([' ', 'T']).or(time.is_empty().then_some(""))?;
+        (is_date(date) && (time.is_empty() || time.as_bytes().get(2) == Some(&b':'))).then_some(time)
     };
     let names_zone = |time: &str| time.contains(['+', '-', 'Z', 'z']);
     match ty {
@@ -241,20 +243,25 @@ fn names_of(header: Option<&Vec<Field>>, width: usize) -> Vec<String> {
     let (mut seen, mut numbers) = (HashSet::new(), HashMap::new());
     for column in 0..width {
         let given = header.and_then(|header| header[column].as_deref()).map_or("", str::trim);
-        let mut end = given.len().min(MOST_NAME_BYTES);
-        while !given.is_char_boundary(end) {
-            end -= 1;
-        }
-        let stem = if given.is_empty() { format!("column{}", column + 1) } else { given[..end].to_owned() };
+        let stem = if given.is_empty() { format!("column{}", column + 1) } else { name_of(given, "") };
         let mut name = stem.clone();
         while !seen.insert(name.clone()) {
             let number = numbers.entry(stem.clone()).or_insert(0);
             *number += 1;
-            name = format!("{stem}_{number}");
+            name = name_of(&stem, &format!("_{number}"));
         }
         names.push(name);
     }
     names
+}
+
+/// As much of a name as fits before what makes it different from others.
+fn name_of(stem: &str, suffix: &str) -> String {
+    let mut end = stem.len().min(MOST_NAME_BYTES - suffix.len());
+    while !stem.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{suffix}", &stem[..end])
 }
 
 #[cfg(test)]

@@ -1,5 +1,9 @@
 //! Reading and writing together: most cases go through both.
 
+mod sniffed;
+mod spectrum;
+mod values;
+
 use crate::chunk::CHUNK_BYTES;
 use crate::{
     BATCH_ROWS, Batch, CopyHeader, CopyOptions, CopyReader, CopyWriter, OnError, RowFormat, end_of_first_row,
