@@ -31,6 +31,9 @@ const MOST_UNPACKED: u64 = 1 << 16;
 /// A buffer has at most so many bytes, unpacked.
 const MOST_BUFFER_BYTES: u64 = 4 << 30;
 
+/// A message of a stream has at most so many bytes in its body: all of them are kept until it is whole.
+const MOST_MESSAGE_BYTES: usize = 2 << 30;
+
 /// Bytes of a stream that are read at once.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -220,7 +223,10 @@ fn first_message(bytes: &[u8]) -> std::result::Result<Option<usize>, ArrowError>
     let Some(message) = bytes.get(start..end) else { return Ok(None) };
     let message = root_as_message(message).map_err(|error| wrong(&error.to_string()))?;
     let body = usize::try_from(message.bodyLength()).map_err(|_| wrong("a body has a negative length"))?;
-    let all = end.checked_add(body).ok_or_else(|| wrong("a body is too long"))?;
+    if body > MOST_MESSAGE_BYTES {
+        return Err(wrong("a message is longer than 2 GiB"));
+    }
+    let all = end + body;
     let Some(body) = bytes.get(end..all) else { return Ok(None) };
     check_buffers(&message, body)?;
     Ok(Some(all))
