@@ -3,7 +3,7 @@
 
 use arrow_array::ArrayRef;
 use firn_base::{SqlType, TimeZoneSetting};
-use firn_load::{CopyFormat, CopyHeader, CopyOptions, CopyReader, OnError};
+use firn_load::{CopyHeader, CopyOptions, CopyReader, OnError, RowFormat};
 use libfuzzer_sys::fuzz_target;
 
 /// All rows, a value of one row for each column, or the message of the error.
@@ -29,7 +29,7 @@ fn read(
 
 fuzz_target!(|bytes: &[u8]| {
     let Some(([choice, delimiter, quote, escape, piece], file)) = bytes.split_first_chunk() else { return };
-    let formats = [CopyFormat::Text, CopyFormat::Csv, CopyFormat::Text, CopyFormat::Csv, CopyFormat::Binary];
+    let formats = [RowFormat::Text, RowFormat::Csv, RowFormat::Json, RowFormat::Csv, RowFormat::Binary];
     let format = formats[usize::from(choice >> 4) % formats.len()];
     let mut options = CopyOptions::new(format);
     if choice & 2 != 0 {
