@@ -98,6 +98,14 @@ pub fn parse(text: &str) -> Result<(i128, u8)> {
     Err(overflow())
 }
 
+/// Reads a number as [`parse`] does; `None` if it would lose digits.
+pub fn parse_exact(text: &str) -> Result<Option<(i128, u8)>> {
+    let literal = Literal::read(text)?;
+    let scale = literal.decimals().max(0);
+    let scale = u8::try_from(scale).ok().filter(|scale| *scale <= MAX_PRECISION);
+    Ok(scale.and_then(|scale| Some((literal.at_scale(scale)?, scale))))
+}
+
 /// Reads a number for `numeric(precision, scale)`.
 pub fn parse_as(text: &str, precision: u8, scale: u8) -> Result<i128> {
     if let Some(value) = parse_short(text.as_bytes(), scale)
@@ -665,6 +673,14 @@ mod tests {
         assert_eq!(text(from_f64(0.1, 15)), "0.1");
         assert_eq!(text(from_f64(1.0 / 3.0, 15)), "0.333333333333333");
         assert_eq!(text(from_f64(123456789012345680.0, 15)), "123456789012346000");
+        for (text, value) in
+            [("1e3", Some((1000, 0))), ("-1.5e-3", Some((-15, 4))), ("1e37", Some((POWERS[37], 0)))]
+        {
+            assert_eq!(parse_exact(text).unwrap(), value, "{text}");
+        }
+        for text in ["1e38", "1e-39", "1e300", "-1e-100", "1.5e-38"] {
+            assert_eq!(parse_exact(text).unwrap(), None, "{text}");
+        }
         assert_eq!(to_f64((1, 1)), 0.1);
         assert_eq!(to_f64((-(POWERS[38] - 1), 38)), -1.0);
     }

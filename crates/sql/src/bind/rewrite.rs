@@ -138,7 +138,7 @@ impl VisitorMut for Rewriter {
                 if let Value::Number(digits, _) = &value.value {
                     match number(digits, false)? {
                         Number::Integer => wrap(expression, DataType::Int4(None)),
-                        Number::Numeric(literal) => *expression = *literal,
+                        Number::Other(literal) => *expression = *literal,
                         Number::Plain => {}
                     }
                 }
@@ -294,8 +294,8 @@ fn wrap(expression: &mut Expr, ty: DataType) {
 enum Number {
     /// An integer.
     Integer,
-    /// A numeric that DataFusion would not read as one.
-    Numeric(Box<Expr>),
+    /// A number that DataFusion would not read as what it is.
+    Other(Box<Expr>),
     /// What DataFusion makes of it, too: a bigint or a numeric.
     Plain,
 }
@@ -308,8 +308,18 @@ fn number(digits: &str, negative: bool) -> ControlFlow<Error, Number> {
         Ok(magnitude) if magnitude <= limit(i64::from(i32::MAX)) => Number::Integer,
         Ok(magnitude) if magnitude <= limit(i64::MAX) => Number::Plain,
         _ if whole || digits.contains(['e', 'E']) => {
-            let (unscaled, scale) = match numeric::parse(&digits) {
-                Ok(parsed) => parsed,
+            let parsed = match whole {
+                true => numeric::parse(&digits).map(Some),
+                false => numeric::parse_exact(&digits),
+            };
+            let (unscaled, scale) = match parsed {
+                Ok(Some(parsed)) => parsed,
+                // Better approximate than cut off.
+                Ok(None) => {
+                    let text = Expr::Value(Value::SingleQuotedString(digits).with_empty_span());
+                    let double = DataType::Double(ast::ExactNumberInfo::None);
+                    return ControlFlow::Continue(Number::Other(Box::new(cast(text, double))));
+                }
                 Err(error) => return ControlFlow::Break(error),
             };
             let mut text = String::new();
@@ -321,7 +331,7 @@ fn number(digits: &str, negative: bool) -> ControlFlow<Error, Number> {
                 i64::from(scale),
             ));
             let text = Expr::Value(Value::SingleQuotedString(text).with_empty_span());
-            Number::Numeric(Box::new(cast(text, ty)))
+            Number::Other(Box::new(cast(text, ty)))
         }
         _ => Number::Plain,
     })

@@ -233,7 +233,11 @@ fn literal(expression: &ast::Expr, ty: SqlType) -> Option<Value> {
         ast::Value::Null => return Some(Value::Null),
         ast::Value::Boolean(value) => Value::Boolean(*value),
         ast::Value::Number(digits, _) => {
-            let (unscaled, scale) = numeric::parse(digits).ok()?;
+            if matches!(ty, SqlType::Real | SqlType::Double) {
+                let sign = if negative { "-" } else { "" };
+                return text::parse(&format!("{sign}{digits}"), ty, &TimeZoneSetting::UTC).ok();
+            }
+            let (unscaled, scale) = numeric::parse_exact(digits).ok()??;
             let unscaled = if negative { -unscaled } else { unscaled };
             match (scale, i64::try_from(unscaled)) {
                 (0, Ok(whole)) => Value::BigInt(whole),
