@@ -25,6 +25,12 @@ impl SqlState {
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).expect("codes are made from str")
     }
+
+    /// Whether what is told under this code, without anything having failed, is a warning: class 01, and statements about
+    /// transactions that came at the wrong time (class 25). The rest (such as "already exists, skipping") are notices.
+    pub fn is_warning(&self) -> bool {
+        matches!(&self.0[..2], b"01" | b"25")
+    }
 }
 
 impl fmt::Debug for SqlState {

@@ -930,9 +930,18 @@ impl Connection {
         self.services.set_facts(self.facts.clone());
     }
 
-    /// Warnings and notices since the last call, in order; an [`Error`] each, with SQLSTATE.
+    /// Warnings and notices since the last call, in order; an [`Error`] each, with SQLSTATE. Those that
+    /// `client_min_messages` leaves out are not among them.
     pub fn take_notices(&mut self) -> Vec<Error> {
-        std::mem::take(&mut self.notices)
+        let mut notices = std::mem::take(&mut self.notices);
+        if !notices.is_empty() {
+            match self.setting("client_min_messages").as_deref() {
+                Ok("error") => notices.clear(),
+                Ok("warning") => notices.retain(|notice| notice.state().is_warning()),
+                _ => {}
+            }
+        }
+        notices
     }
 
     /// Leaves it to the caller to end the connection when its client is idle for too long

@@ -513,6 +513,11 @@ fn notices_come_once_and_in_order() {
         ["table \"nothing\" does not exist, skipping", "there is no transaction in progress"]
     );
     assert!(connection.take_notices().is_empty());
+    for (least, told) in [("debug1", 2), ("notice", 2), ("warning", 1), ("error", 0)] {
+        connection.execute(&format!("SET client_min_messages = {least}")).unwrap();
+        connection.execute("DROP TABLE IF EXISTS nothing; COMMIT").unwrap();
+        assert_eq!(connection.take_notices().len(), told, "{least}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What the server sends, into bytes. Every message goes to the end of one output buffer, which the
 //! connection writes to its socket as rarely as the protocol allows.
 
-use firn_base::{Error, SqlState};
+use firn_base::Error;
 use firn_session::{Column, CommandTag, CopyFormat, TransactionStatus};
 
 use crate::decode::{Format, format_of};
@@ -118,7 +118,7 @@ pub(crate) fn error(output: &mut Output, severity: Severity, error: &Error) {
     let (tag, name) = match severity {
         Severity::Error => (b'E', "ERROR"),
         Severity::Fatal => (b'E', "FATAL"),
-        Severity::Notice if is_warning(error.state()) => (b'N', "WARNING"),
+        Severity::Notice if error.state().is_warning() => (b'N', "WARNING"),
         Severity::Notice => (b'N', "NOTICE"),
     };
     message(output, tag, |output| {
@@ -148,12 +148,6 @@ pub(crate) fn error(output: &mut Output, severity: Severity, error: &Error) {
         }
         output.push(0);
     });
-}
-
-/// Warnings are class 01, and statements about transactions that came at the wrong time (class 25);
-/// what is merely told (such as "already exists, skipping") is a notice.
-fn is_warning(state: SqlState) -> bool {
-    matches!(&state.as_str()[..2], "01" | "25")
 }
 
 /// Appends the tag as its `Display` shows it, without the formatter: it ends every statement.
@@ -250,6 +244,7 @@ pub(crate) fn row_description(output: &mut Output, columns: &[Column], formats: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firn_base::SqlState;
 
     #[test]
     fn an_error_carries_every_field_it_has() {
