@@ -4,10 +4,13 @@
 //! directory cannot be used; 4 the address cannot be listened on.
 
 mod bench;
+mod client;
 mod cooling;
 mod demo;
+mod dump;
 mod serve;
 mod shell;
+mod target;
 mod watch;
 
 use std::fmt::Display;
@@ -32,6 +35,10 @@ enum Command {
     Serve(serve::Options),
     /// Opens a shell on a database.
     Sql(shell::Options),
+    /// Writes all of a database to a folder of files.
+    Dump(dump::DumpOptions),
+    /// Reads what dump has written into a database.
+    Restore(dump::RestoreOptions),
     /// Runs a workload in this process and tells how fast it went.
     Bench(bench::Options),
     /// Shows orders coming in and analyses running over the same rows, then checks the books.
@@ -42,6 +49,8 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(options) => serve::run(options),
         Command::Sql(options) => shell::run(options),
+        Command::Dump(options) => dump::dump(options),
+        Command::Restore(options) => dump::restore(options),
         Command::Bench(options) => bench::run(options),
         Command::Demo(options) => demo::run(options),
     };

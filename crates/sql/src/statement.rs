@@ -306,6 +306,15 @@ pub enum TableOperation {
         /// When it is to be tested.
         characteristics: Option<ast::ConstraintCharacteristics>,
     },
+    /// ALTER COLUMN … ADD GENERATED … AS IDENTITY, whose options sqlparser knows in one order only.
+    AddIdentity {
+        /// The column.
+        column: String,
+        /// ALWAYS, not BY DEFAULT.
+        always: bool,
+        /// Those of the sequence.
+        options: Box<SequenceOptions>,
+    },
     /// SET (…)
     Set(Vec<Parameter>),
     /// RESET (…)
@@ -423,6 +432,15 @@ pub enum Ddl {
         /// CASCADE or RESTRICT
         behavior: Behavior,
     },
+    /// ALTER … OWNER TO: checked and forgotten, since nobody owns anything (docs/dialect.md).
+    Owner {
+        /// What changes hands; any relation passes for a table.
+        kind: ObjectKind,
+        /// IF EXISTS
+        if_exists: bool,
+        /// Its name.
+        name: QualifiedName,
+    },
     /// COMMENT ON: checked and forgotten (docs/dialect.md).
     Comment {
         /// What it is about.
@@ -486,6 +504,8 @@ pub struct SequenceOptions {
     pub restart: Option<Option<i64>>,
     /// CYCLE, NO CYCLE
     pub cycle: Option<bool>,
+    /// SEQUENCE NAME, of an identity column's sequence alone
+    pub name: Option<QualifiedName>,
     /// OWNED BY table.column; `Some(None)` for OWNED BY NONE
     pub owner: Option<Option<(QualifiedName, String)>>,
 }
@@ -528,7 +548,7 @@ impl Ddl {
             Ddl::CreateSequence { .. } => "CREATE SEQUENCE",
             Ddl::AlterSequence { .. } => "ALTER SEQUENCE",
             Ddl::AlterTable { .. } => "ALTER TABLE",
-            Ddl::Rename { kind, .. } | Ddl::SetSchema { kind, .. } => match kind {
+            Ddl::Rename { kind, .. } | Ddl::SetSchema { kind, .. } | Ddl::Owner { kind, .. } => match kind {
                 ObjectKind::Table => "ALTER TABLE",
                 ObjectKind::View => "ALTER VIEW",
                 ObjectKind::Index => "ALTER INDEX",

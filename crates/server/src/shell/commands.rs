@@ -5,9 +5,9 @@ use std::io::{self, BufWriter, Read, Write};
 
 use firn_base::clock;
 
-use super::client::{Client, Report};
 use super::table::Expanded;
 use super::{Shell, Stop, say, with_position};
+use crate::client::{Client, Report};
 
 const HELP: &str = r"\?                       this list
 \q                       leave
@@ -24,6 +24,8 @@ const HELP: &str = r"\?                       this list
 \pset null TEXT          what stands for NULL
 \echo TEXT               prints a text
 \conninfo                what this shell is connected to
+\restrict \unrestrict KEY
+                         no commands in between, as dumps of PostgreSQL have it
 \r \p                    forgets or shows the statement that has begun
 NAME may have * and ? in it. Statements end with a semicolon, with \g, or with \gx for one line per
 column.";
@@ -65,7 +67,20 @@ impl Shell {
         };
         // A semicolon behind a command is a habit, not a mistake.
         let argument = rest.trim_end_matches(';').trim_end();
+        if let Some(key) = &self.restricted
+            && (name != r"\unrestrict" || key != argument)
+        {
+            eprintln!(
+                "\\{}: only \\unrestrict with the right key is allowed here",
+                name.trim_start_matches('\\')
+            );
+            return Err(Stop);
+        }
         match name {
+            r"\restrict" if !argument.is_empty() => self.restricted = Some(argument.to_owned()),
+            r"\restrict" => return self.misused(r"\restrict KEY"),
+            r"\unrestrict" if self.restricted.is_some() => self.restricted = None,
+            r"\unrestrict" => return self.misused(r"\unrestrict after \restrict KEY"),
             r"\q" | r"\quit" => return Ok(After::Quit),
             r"\?" | r"\h" | r"\help" => say(HELP)?,
             r"\echo" => say(unquote(rest))?,

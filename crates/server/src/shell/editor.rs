@@ -11,8 +11,8 @@ use rustyline::error::ReadlineError;
 use rustyline::history::DefaultHistory;
 use rustyline::{CompletionType, Config, Context, Editor, Helper, Highlighter, Hinter, Validator};
 
-use super::client::{Client, Report};
 use super::query_rows;
+use crate::client::{Client, Report};
 
 /// What reading a line came to.
 pub enum Line {

@@ -7,7 +7,6 @@
 // Errors here are for a person, who does not notice how large they are in memory.
 #![allow(clippy::result_large_err)]
 
-mod client;
 mod commands;
 mod editor;
 mod splitter;
@@ -18,15 +17,14 @@ use std::io::{self, BufReader, IsTerminal, Write};
 
 use firn_base::clock::{self, Instant};
 use firn_base::sync::{Arc, Mutex};
-use firn_session::Database;
-use firn_wire::{Server, WireConfig};
 
-use client::{Address, Answer, Canceller, Client, Report, Target};
 use editor::{Line, Lines};
 use splitter::{Splitter, Statement};
 use table::{Expanded, Style, Table};
 
 use crate::Failure;
+use crate::client::{Address, Answer, Canceller, Client, Report, Target};
+use crate::target::{connect, is_new_directory};
 
 /// Arguments of `firn sql`.
 #[derive(clap::Args, Debug)]
@@ -52,6 +50,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
         style: Style { expanded: Expanded::Off, null: String::new(), width: None },
         running: Arc::new(Mutex::new(None)),
         depth: 0,
+        restricted: None,
     };
     shell.stop_statements_on_interrupt();
     let outcome = if !options.command.is_empty() {
@@ -79,31 +78,6 @@ pub fn run(options: Options) -> Result<(), Failure> {
     outcome.map_err(|Stop| Failure::silent())
 }
 
-/// A database in this process and the server in front of it.
-struct Host {
-    server: Server,
-    database: Database,
-    _directory: tempfile::TempDir,
-}
-
-impl Host {
-    fn close(self) -> Result<(), Failure> {
-        self.server.shutdown();
-        self.database.close().map_err(Failure::data)
-    }
-}
-
-/// Whether a database would be made in a directory, because nothing is there.
-fn is_new_directory(target: &str) -> bool {
-    !target.contains("://") && std::fs::read_dir(target).map_or(true, |mut files| files.next().is_none())
-}
-
-/// Whether a target that is no directory was meant to be a server's address.
-fn looks_like_an_address(target: &str) -> bool {
-    let port = |port: &str| port.parse::<u16>().is_ok();
-    target.rsplit_once(':').is_some_and(|(host, after)| !host.contains('/') && port(after))
-}
-
 fn place(target: Option<&str>) -> String {
     match target.map(|target| (target, Target::parse(target))) {
         None => "in memory".to_owned(),
@@ -113,39 +87,6 @@ fn place(target: Option<&str>) -> String {
         Some((_, Ok(Target { address: Address::Unix(path), .. }))) => format!("via {}", path.display()),
         Some((directory, Err(_))) => format!("in {directory}"),
     }
-}
-
-fn connect(target: Option<&str>) -> Result<(Client, Option<Host>), Failure> {
-    if let Some(address) = target.filter(|target| looks_like_an_address(target) && is_new_directory(target)) {
-        return Err(Failure::usage(format!(
-            "\"{address}\" is no directory\nHINT: For a server write postgres://{address}, for a new directory ./{address}."
-        )));
-    }
-    if let Some(url) = target.filter(|target| target.contains("://")) {
-        let target = Target::parse(url).map_err(Failure::usage)?;
-        return Ok((Client::connect(&target).map_err(|report| Failure::new(plain(&report)))?, None));
-    }
-    let database = match target {
-        None => Database::memory(),
-        Some(directory) => Database::open(directory),
-    }
-    .map_err(Failure::data)?;
-    let directory = tempfile::tempdir().map_err(Failure::new)?;
-    let config = WireConfig {
-        listen: Vec::new(),
-        socket_directory: Some(directory.path().to_owned()),
-        ..WireConfig::default()
-    };
-    let server = Server::start(database.clone(), config).map_err(Failure::new)?;
-    let socket = server.socket_path().expect("a directory was given").to_owned();
-    let target = Target {
-        address: Address::Unix(socket),
-        user: std::env::var("USER").unwrap_or_else(|_| "firn".to_owned()),
-        password: None,
-        database: "firn".to_owned(),
-    };
-    let client = Client::connect(&target).map_err(|report| Failure::new(plain(&report)))?;
-    Ok((client, Some(Host { server, database, _directory: directory })))
 }
 
 /// An error was printed, and there is no one at a terminal to go on.
@@ -163,6 +104,8 @@ struct Shell {
     running: Arc<Mutex<Option<Canceller>>>,
     /// How many files include each other.
     depth: usize,
+    /// The key that a dump of PostgreSQL has locked the commands with, so that its data runs none.
+    restricted: Option<String>,
 }
 
 impl Shell {
@@ -405,29 +348,8 @@ impl From<io::Error> for Trouble {
 }
 
 fn query_rows(client: &mut Client, sql: &str) -> Result<Table, Report> {
-    client.query(sql)?;
-    let mut table = Table { columns: Vec::new(), rows: Vec::new() };
-    let mut failure = None;
-    loop {
-        match client.next()? {
-            Answer::Columns(columns) => table.columns = columns,
-            Answer::Row(row) => table.rows.push(row),
-            Answer::Failed(report) => failure = Some(report),
-            Answer::Ready => return failure.map_or(Ok(table), Err),
-            _ => {}
-        }
-    }
-}
-
-/// A report with everything it says.
-fn plain(report: &Report) -> String {
-    let mut text = report.message.clone();
-    for (name, more) in [("DETAIL", &report.detail), ("HINT", &report.hint)] {
-        if let Some(more) = more {
-            text.push_str(&format!("\n{name}:  {more}"));
-        }
-    }
-    text
+    let (columns, rows) = client.rows(sql)?;
+    Ok(Table { columns, rows })
 }
 
 /// A report as psql prints it: with the line that it is about, and a caret under the place.

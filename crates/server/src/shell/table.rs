@@ -5,7 +5,7 @@ use std::fmt::Write;
 use firn_base::SqlType;
 use unicode_width::UnicodeWidthStr;
 
-use super::client::Column;
+use crate::client::Column;
 
 /// How results are printed.
 #[derive(Clone, Debug)]

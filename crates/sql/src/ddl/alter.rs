@@ -3,7 +3,9 @@
 use super::{Context, already_exists, column, constraint, drop, index, parameter, rewrite, sequence, view};
 use crate::data_type::sql_type;
 use crate::names::{NAME_BYTES, Relation, missing_relation};
-use crate::statement::{Behavior, ObjectKind, QualifiedName, TableOperation, fold, quote_ident};
+use crate::statement::{
+    Behavior, ObjectKind, QualifiedName, SequenceOptions, TableOperation, fold, quote_ident,
+};
 use datafusion::sql::sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation};
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, SqlState, SqlType};
@@ -41,6 +43,11 @@ pub(super) fn table(
             TableOperation::AlterConstraint { name, characteristics } => {
                 context.refuse_pending(&table, "ALTER TABLE")?;
                 constraint::alter(context, table, name, characteristics)?;
+            }
+            TableOperation::AddIdentity { column, always, options } => {
+                context.refuse_pending(&table, "ALTER TABLE")?;
+                let identity = if *always { Identity::Always } else { Identity::ByDefault };
+                add_identity(context, table, column, identity, options)?;
             }
             TableOperation::Set(parameters) => {
                 let settings = parameter::set(table.settings, parameters)?;
@@ -118,8 +125,10 @@ fn operate(context: &mut Context<'_>, mut table: TableDef, operation: &AlterTabl
                 ConstraintKind::PrimaryKey { .. } | ConstraintKind::Unique { .. } => Ok(()),
             }
         }
-        AlterTableOperation::OwnerTo { .. } => Err(Error::unsupported("OWNER TO")
-            .with_hint("Roles and privileges come with a later release; every user may do everything.")),
+        AlterTableOperation::OwnerTo { .. } => {
+            context.notice(SqlState::SUCCESSFUL_COMPLETION, OWNERS);
+            Ok(())
+        }
         AlterTableOperation::ReplicaIdentity { .. } => Ok(()),
         other => Err(Error::unsupported(format!("ALTER TABLE … {other}"))),
     }
@@ -327,41 +336,89 @@ fn alter_column(
         AlterColumnOperation::SetDataType { data_type, using, .. } => {
             set_type(context, table, position, sql_type(data_type)?, using.as_ref())
         }
-        AlterColumnOperation::AddGenerated { generated_as, sequence_options } => {
-            let identity = match generated_as {
-                Some(ast::GeneratedAs::ByDefault) => Identity::ByDefault,
-                _ => Identity::Always,
-            };
-            if !table.columns[column].not_null {
-                return Err(Error::new(
-                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                    format!(
-                        "column \"{name}\" of relation \"{}\" must be declared NOT NULL before identity can be added",
-                        table.name
-                    ),
-                ));
-            }
-            if table.columns[column].identity.is_some() || table.columns[column].default.is_some() {
-                return Err(Error::new(
-                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                    format!("column \"{name}\" of relation \"{}\" already has a default value", table.name),
-                ));
-            }
-            let ty = table.columns[column].ty;
-            if !matches!(ty, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt) {
-                return Err(Error::new(
-                    SqlState::INVALID_PARAMETER_VALUE,
-                    "identity column type must be smallint, integer, or bigint",
-                ));
-            }
-            let options = sequence::options_of_tree(sequence_options.as_deref().unwrap_or(&[]))?;
+        AlterColumnOperation::AddGenerated { .. } => unreachable!("the parser makes it AddIdentity"),
+    }
+}
+
+/// ALTER COLUMN … ADD GENERATED … AS IDENTITY
+fn add_identity(
+    context: &mut Context<'_>,
+    mut table: TableDef,
+    name: &str,
+    identity: Identity,
+    options: &SequenceOptions,
+) -> Result<()> {
+    let Some((position, found)) = table.column(name) else {
+        return Err(crate::names::missing_column(&table, name));
+    };
+    let (ty, not_null, has_value) =
+        (found.ty, found.not_null, found.identity.is_some() || found.default.is_some());
+    let refuse = |state, message: &str| {
+        Err(Error::new(state, format!("column \"{name}\" of relation \"{}\" {message}", table.name)))
+    };
+    if !not_null {
+        let message = "must be declared NOT NULL before identity can be added";
+        return refuse(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message);
+    }
+    if has_value {
+        return refuse(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "already has a default value");
+    }
+    if !matches!(ty, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt) {
+        return Err(Error::new(
+            SqlState::INVALID_PARAMETER_VALUE,
+            "identity column type must be smallint, integer, or bigint",
+        ));
+    }
+    let (schema, sequence) = match &options.name {
+        None => {
             let stem = format!("{}_{name}", table.name);
-            let sequence = context.names().fresh(table.schema, &stem, "seq", &[]);
-            sequence::add(context, table.schema, &sequence, ty, &options, Some((table.oid, position)))?;
-            table.columns[column].identity = Some(identity);
-            context.put_table(table)
+            (table.schema, context.names().fresh(table.schema, &stem, "seq", &[]))
+        }
+        Some(wanted) => {
+            let schema = context.names().creation_schema(wanted)?;
+            if context.names().relation_in(schema, &wanted.name).is_some() {
+                return Err(already_exists(ObjectKind::Sequence, &wanted.name));
+            }
+            (schema, wanted.name.clone())
+        }
+    };
+    if schema != table.schema {
+        return Err(Error::new(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "sequence must be in same schema as table it is linked to",
+        ));
+    }
+    sequence::add(context, schema, &sequence, ty, options, Some((table.oid, position.0)))?;
+    table.columns[position.index()].identity = Some(identity);
+    context.put_table(table)
+}
+
+const OWNERS: &str = "owners are not kept: every user may do everything";
+
+/// ALTER … OWNER TO: the object must exist.
+pub(super) fn owner(
+    context: &mut Context<'_>,
+    kind: ObjectKind,
+    if_exists: bool,
+    name: &QualifiedName,
+) -> Result<()> {
+    let found = match kind {
+        ObjectKind::Schema => context.names().schema(&name.name).map(|_| ()),
+        // As in PostgreSQL, whose dumps say TABLE of views and sequences too.
+        ObjectKind::Table => context.names().find(name).map(|_| ()).ok_or_else(|| missing_relation(name)),
+        _ => context.names().object(kind, name).map(|_| ()),
+    };
+    match found {
+        Err(_) if if_exists => {
+            let message = format!("relation \"{name}\" does not exist, skipping");
+            context.notice(SqlState::SUCCESSFUL_COMPLETION, message);
+        }
+        found => {
+            found?;
+            context.notice(SqlState::SUCCESSFUL_COMPLETION, OWNERS);
         }
     }
+    Ok(())
 }
 
 /// ALTER COLUMN TYPE: every row is written anew with the column cast.

@@ -15,7 +15,7 @@ mod modifier;
 pub(crate) mod parameter;
 mod rewrite;
 mod sequence;
-mod view;
+pub(crate) mod view;
 
 use crate::bind::{Binder, SessionFacts};
 use crate::names::Names;
@@ -74,6 +74,7 @@ pub fn execute(context: &mut Context<'_>, ddl: &Ddl) -> Result<Option<u64>> {
         Ddl::Truncate { names, restart_identity, behavior } => {
             drop::truncate(context, names, *restart_identity, *behavior)?;
         }
+        Ddl::Owner { kind, if_exists, name } => alter::owner(context, *kind, *if_exists, name)?,
         Ddl::Comment { kind, name, column } => comment(context, *kind, name, column.as_deref())?,
     }
     Ok(None)

@@ -95,7 +95,7 @@ fn keeps_columns(old: &ViewDef, new: &[(String, firn_base::SqlType)]) -> Result<
 }
 
 /// Every table and view that a view's text names.
-pub(super) fn dependencies(catalog: &Catalog, view: &ViewDef) -> Vec<Oid> {
+pub(crate) fn dependencies(catalog: &Catalog, view: &ViewDef) -> Vec<Oid> {
     let Ok(query) = crate::parse::parse_query(&view.query) else { return Vec::new() };
     let names = Names::qualified(catalog);
     let mut found = Vec::new();

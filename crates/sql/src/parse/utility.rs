@@ -369,43 +369,46 @@ impl Words<'_> {
     fn sequence_options(&mut self) -> Result<SequenceOptions> {
         let mut options = SequenceOptions::default();
         while !self.at_end() {
-            if self.word("as") {
-                options.ty = Some(self.data_type()?);
-            } else if self.word("increment") {
-                self.word("by");
-                options.increment = Some(self.integer()?);
-            } else if self.words(&["no", "minvalue"]) {
-                options.minimum = Some(None);
-            } else if self.words(&["no", "maxvalue"]) {
-                options.maximum = Some(None);
-            } else if self.words(&["no", "cycle"]) {
-                options.cycle = Some(false);
-            } else if self.word("minvalue") {
-                options.minimum = Some(Some(self.integer()?));
-            } else if self.word("maxvalue") {
-                options.maximum = Some(Some(self.integer()?));
-            } else if self.word("start") {
-                self.word("with");
-                options.start = Some(self.integer()?);
-            } else if self.word("restart") {
-                let with = self.word("with");
-                let number = matches!(
-                    self.parser.peek_token_ref().token,
-                    Token::Number(..) | Token::Minus | Token::Plus
-                );
-                options.restart = Some(if with || number { Some(self.integer()?) } else { None });
-            } else if self.word("cache") {
-                // Numbers are handed out from memory anyway.
-                self.integer()?;
-            } else if self.word("cycle") {
-                options.cycle = Some(true);
-            } else if self.words(&["owned", "by"]) {
-                options.owner = Some(self.owner()?);
-            } else {
-                return self.unexpected();
-            }
+            self.sequence_option(&mut options)?;
         }
         Ok(options)
+    }
+
+    fn sequence_option(&mut self, options: &mut SequenceOptions) -> Result<()> {
+        if self.word("as") {
+            options.ty = Some(self.data_type()?);
+        } else if self.word("increment") {
+            self.word("by");
+            options.increment = Some(self.integer()?);
+        } else if self.words(&["no", "minvalue"]) {
+            options.minimum = Some(None);
+        } else if self.words(&["no", "maxvalue"]) {
+            options.maximum = Some(None);
+        } else if self.words(&["no", "cycle"]) {
+            options.cycle = Some(false);
+        } else if self.word("minvalue") {
+            options.minimum = Some(Some(self.integer()?));
+        } else if self.word("maxvalue") {
+            options.maximum = Some(Some(self.integer()?));
+        } else if self.word("start") {
+            self.word("with");
+            options.start = Some(self.integer()?);
+        } else if self.word("restart") {
+            let with = self.word("with");
+            let number =
+                matches!(self.parser.peek_token_ref().token, Token::Number(..) | Token::Minus | Token::Plus);
+            options.restart = Some(if with || number { Some(self.integer()?) } else { None });
+        } else if self.word("cache") {
+            // Numbers are handed out from memory anyway.
+            self.integer()?;
+        } else if self.word("cycle") {
+            options.cycle = Some(true);
+        } else if self.words(&["owned", "by"]) {
+            options.owner = Some(self.owner()?);
+        } else {
+            return self.unexpected();
+        }
+        Ok(())
     }
 
     fn owner(&mut self) -> Result<Option<(QualifiedName, String)>> {
@@ -483,7 +486,8 @@ impl Words<'_> {
             return self.ddl(Ddl::SetSchema { kind, if_exists, name, schema });
         }
         if self.words(&["owner", "to"]) {
-            return Err(unsupported("owner to", ROLES));
+            self.identifier()?;
+            return self.ddl(Ddl::Owner { kind, if_exists, name });
         }
         match kind {
             ObjectKind::Sequence => {
@@ -492,6 +496,7 @@ impl Words<'_> {
             }
             ObjectKind::Table => {
                 let tokens = table::without_deferral_of_checks(self.rest())?;
+                let tokens = table::in_order_of_identity(self.source, &tokens)?;
                 let mut words = Words { source: self.source, parser: new_parser(&tokens), tokens: &tokens };
                 let operations = words.list(|words| {
                     if words.parser.peek_nth_token_ref(1).token == Token::LParen {
@@ -507,6 +512,9 @@ impl Words<'_> {
                         let characteristics = words.parser.parse_constraint_characteristics();
                         let characteristics = words.check(characteristics)?;
                         return Ok(TableOperation::AlterConstraint { name, characteristics });
+                    }
+                    if let Some(operation) = words.add_identity()? {
+                        return Ok(operation);
                     }
                     let operation = words.parser.parse_alter_table_operation();
                     words.check(operation).map(|operation| TableOperation::Tree(Box::new(operation)))

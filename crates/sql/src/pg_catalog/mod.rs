@@ -15,6 +15,7 @@ mod functions;
 pub(crate) mod relation;
 mod rewrite;
 pub(crate) mod rows;
+mod script;
 
 #[cfg(test)]
 mod tests;

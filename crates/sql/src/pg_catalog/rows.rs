@@ -1,7 +1,7 @@
 //! The rows of `pg_catalog`'s relations, one function each.
 
 use super::definitions::{Object, action_name, number};
-use super::{Cell, DATABASE, OWNER, Row, Source, activity, relation};
+use super::{Cell, DATABASE, OWNER, Row, Source, activity, relation, script};
 use firn_base::SqlType;
 use firn_txn::catalog::{
     ColumnDef, ConstraintDef, ConstraintKind, Deferral, IndexDef, Oid, ReferentialAction, TableDef,
@@ -118,6 +118,7 @@ pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
         "pg_sequence" => pg_sequence,
         "pg_sequences" => pg_sequences,
         "firn_blocks" => activity::firn_blocks,
+        "firn_dump" => script::firn_dump,
         "firn_stat_commit_latency" => activity::firn_stat_commit_latency,
         "firn_stat_engine" => activity::firn_stat_engine,
         "firn_stat_tables" => activity::firn_stat_tables,

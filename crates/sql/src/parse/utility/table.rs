@@ -1,7 +1,7 @@
 //! CREATE TABLE and ALTER TABLE: what sqlparser does not know of them.
 
 use super::{Words, is_word};
-use crate::parse::{new_parser, parse_tree};
+use crate::parse::{Source, new_parser, parse_tree};
 use crate::statement::*;
 use datafusion::sql::sqlparser::ast::Statement as Tree;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
@@ -37,6 +37,7 @@ impl Words<'_> {
         let list = match closing(after_name) {
             Some(end) => {
                 let elements = without_deferral_of_checks(&after_name[1..end])?;
+                let elements = in_order_of_identity(self.source, &elements)?;
                 [&after_name[..1], &elements, &after_name[end..]].concat()
             }
             None => after_name.to_vec(),
@@ -119,6 +120,36 @@ impl Words<'_> {
             name = format!("{name}.{}", self.identifier()?);
         }
         Ok(name)
+    }
+
+    /// `ALTER [COLUMN] name ADD GENERATED {ALWAYS | BY DEFAULT} AS IDENTITY [(…)]`, if it comes next.
+    pub(super) fn add_identity(&mut self) -> Result<Option<TableOperation>> {
+        let is = |words: &Self, at, word| is_word(&words.parser.peek_nth_token_ref(at).token, word);
+        // A column may be called column.
+        let named = if is(self, 1, "column") && !is(self, 2, "add") { 2 } else { 1 };
+        if !is(self, 0, "alter") || !is(self, named + 1, "add") || !is(self, named + 2, "generated") {
+            return Ok(None);
+        }
+        self.skip(named);
+        let column = self.identifier()?;
+        self.skip(2);
+        let always = self.word("always");
+        if !always && !self.words(&["by", "default"]) {
+            return self.unexpected();
+        }
+        self.expect("as")?;
+        self.expect("identity")?;
+        let mut options = SequenceOptions::default();
+        if self.symbol(&Token::LParen) {
+            while !self.symbol(&Token::RParen) {
+                if self.words(&["sequence", "name"]) {
+                    options.name = Some(self.name()?);
+                } else {
+                    self.sequence_option(&mut options)?;
+                }
+            }
+        }
+        Ok(Some(TableOperation::AddIdentity { column, always, options: Box::new(options) }))
     }
 
     /// Takes the LIKEs out of the list of columns with which `tokens` begin, and what is left.
@@ -243,6 +274,51 @@ pub(super) fn without_deferral_of_checks(tokens: &[TokenWithSpan]) -> Result<Vec
     }
     let kept = tokens.iter().enumerate().filter(|(at, _)| !superfluous.contains(at));
     Ok(kept.map(|(_, token)| token.clone()).collect())
+}
+
+/// Puts the options of identity columns into the one order in which sqlparser reads them. The tokens are elements of
+/// CREATE TABLE or actions of ALTER TABLE.
+pub(super) fn in_order_of_identity(
+    source: &Source<'_>,
+    tokens: &[TokenWithSpan],
+) -> Result<Vec<TokenWithSpan>> {
+    const ORDER: [&str; 7] = ["increment", "minvalue", "maxvalue", "start", "cache", "cycle", "sequence"];
+    let mut ordered = Vec::with_capacity(tokens.len());
+    let mut rest = tokens;
+    while let Some(at) = rest.iter().position(|token| is_word(&token.token, "identity")) {
+        let (before, after) = rest.split_at(at + 1);
+        ordered.extend_from_slice(before);
+        rest = after;
+        let is_identity = at > 0 && is_word(&before[at - 1].token, "as");
+        let Some(end) = closing(after).filter(|_| is_identity) else { continue };
+        let inside = &after[1..end];
+        let mut words = Words { source, parser: new_parser(inside), tokens: inside };
+        let mut options = Vec::new();
+        while !words.at_end() {
+            let begin = inside.len() - words.rest().len();
+            let no = usize::from(words.peek_is("no"));
+            let place = ORDER
+                .iter()
+                .position(|word| inside.get(begin + no).is_some_and(|token| is_word(&token.token, word)));
+            let Some(place) = place else { return words.unexpected() };
+            if words.words(&["sequence", "name"]) {
+                words.name()?;
+            } else {
+                words.sequence_option(&mut SequenceOptions::default())?;
+            }
+            options.push((place, &inside[begin..inside.len() - words.rest().len()]));
+        }
+        options.sort_by_key(|(place, _)| *place);
+        if options.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+            return Err(Error::new(SqlState::SYNTAX_ERROR, "conflicting or redundant options"));
+        }
+        ordered.push(after[0].clone());
+        options.into_iter().for_each(|(_, tokens)| ordered.extend_from_slice(tokens));
+        ordered.push(after[end].clone());
+        rest = &after[end + 1..];
+    }
+    ordered.extend_from_slice(rest);
+    Ok(ordered)
 }
 
 /// Where the parenthesis closes with which the tokens begin.

@@ -1,6 +1,9 @@
-//! The shell's side of the protocol: a blocking connection that sends scripts and yields what the
+//! A client's side of the protocol, for the shell and what else runs statements: a blocking connection that sends scripts and yields what the
 //! server answers, message by message. It keeps what higher clients drop and a shell shows: command
 //! tags, column types, notices, where in a statement an error is, and the transaction's state.
+
+// Errors here are for a person, who does not notice how large they are in memory.
+#![allow(clippy::result_large_err)]
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -125,7 +128,7 @@ impl Report {
     }
 
     /// A failure that the server did not report itself.
-    fn local(message: impl Into<String>) -> Report {
+    pub fn local(message: impl Into<String>) -> Report {
         Report {
             severity: "ERROR".into(),
             code: "08006".into(),
@@ -149,12 +152,15 @@ pub struct Column {
     pub type_oid: u32,
 }
 
+/// A row as text; `None` for NULL.
+pub type Row = Vec<Option<String>>;
+
 /// What the server says to a script.
 pub enum Answer {
     /// Rows with these columns follow.
     Columns(Vec<Column>),
     /// A row as text.
-    Row(Vec<Option<String>>),
+    Row(Row),
     /// A statement is done; its command tag.
     Complete(String),
     /// A statement or the script failed.
@@ -343,6 +349,78 @@ impl Client {
         }
     }
 
+    /// Runs a script and yields the rows of its last query with their columns; its error if it fails.
+    pub fn rows(&mut self, script: &str) -> Result<(Vec<Column>, Vec<Row>), Report> {
+        self.query(script)?;
+        let (mut columns, mut rows) = (Vec::new(), Vec::new());
+        let mut failure = None;
+        loop {
+            match self.next()? {
+                Answer::Columns(new) => (columns, rows) = (new, Vec::new()),
+                Answer::Row(row) => rows.push(row),
+                Answer::Failed(report) => failure = Some(report),
+                Answer::Ready => return failure.map_or(Ok((columns, rows)), Err),
+                Answer::CopyIn => self.copy_end(Some("there is no data to send"))?,
+                Answer::Complete(_) | Answer::Notice(_) | Answer::CopyData(_) => {}
+            }
+        }
+    }
+
+    /// Runs COPY … TO STDOUT and hands its data over; how many rows it says there were. What taking the data fails
+    /// with comes back when the server is done.
+    pub fn copy_out(
+        &mut self,
+        sql: &str,
+        take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> Result<u64, Report> {
+        self.query(sql)?;
+        let (mut taken, mut failure, mut rows) = (Ok(()), None, 0);
+        loop {
+            match self.next()? {
+                Answer::CopyData(data) => taken = taken.and_then(|()| take(&data)),
+                Answer::Complete(tag) => rows = copied(&tag),
+                Answer::Failed(report) => failure = Some(report),
+                Answer::Ready => break,
+                _ => {}
+            }
+        }
+        match (failure, taken) {
+            (Some(report), _) => Err(report),
+            (None, Err(error)) => Err(Report::local(error.to_string())),
+            (None, Ok(())) => Ok(rows),
+        }
+    }
+
+    /// Runs a statement that answers with nothing but its tag, or COPY … FROM STDIN with the data that `give` yields until
+    /// there is none; how many rows its tag tells.
+    pub fn copy_in(
+        &mut self,
+        sql: &str,
+        give: &mut dyn FnMut() -> Result<Option<Vec<u8>>, Report>,
+    ) -> Result<u64, Report> {
+        self.query(sql)?;
+        let (mut failure, mut rows) = (None, 0);
+        loop {
+            match self.next()? {
+                Answer::CopyIn => loop {
+                    match give() {
+                        Ok(Some(data)) => self.copy_data(&data)?,
+                        Ok(None) => break self.copy_end(None)?,
+                        Err(report) => {
+                            self.copy_end(Some(&report.message))?;
+                            failure = Some(report);
+                            break;
+                        }
+                    }
+                },
+                Answer::Complete(tag) => rows = copied(&tag),
+                Answer::Failed(report) => failure = failure.or(Some(report)),
+                Answer::Ready => return failure.map_or(Ok(rows), Err),
+                _ => {}
+            }
+        }
+    }
+
     /// Sends data for a COPY.
     pub fn copy_data(&mut self, data: &[u8]) -> io::Result<()> {
         frontend::CopyData::new(data)?.write(&mut self.output);
@@ -400,6 +478,11 @@ impl Drop for Client {
         frontend::terminate(&mut self.output);
         let _ = self.send(); // The server notices the closed socket as well.
     }
+}
+
+/// How many rows a tag such as `COPY 5` tells.
+fn copied(tag: &str) -> u64 {
+    tag.rsplit(' ').next().and_then(|rows| rows.parse().ok()).unwrap_or(0)
 }
 
 fn unexpected() -> Report {

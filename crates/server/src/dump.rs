@@ -1,0 +1,389 @@
+//! `firn dump` and `firn restore`: all of a database as a folder of files, and back.
+//!
+//! The folder holds `schema.sql` (what is made before the data), `data/` (a file of Arrow or Parquet for each table that
+//! any reader of them can open), `constraints.sql` (what is made over the data) and `dump.json`, which names the files
+//! and comes last: a folder without it is no dump. Dumps are of one snapshot, and restored in one transaction.
+
+// Errors here are for a person, who does not notice how large they are in memory.
+#![allow(clippy::result_large_err)]
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use firn_base::clock::{self, Instant};
+use firn_bench::{short_bytes, short_duration};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
+
+use crate::Failure;
+use crate::client::{Client, Report};
+use crate::target::{self, Host, plain};
+
+/// What makes a folder a dump.
+const MANIFEST: &str = "dump.json";
+
+const SCHEMA: &str = "schema.sql";
+const CONSTRAINTS: &str = "constraints.sql";
+
+/// The layout that is described above.
+const VERSION: u64 = 1;
+
+/// Pieces of data on their way from the process's own database to a server.
+const PIECES: usize = 64;
+
+/// Arguments of `firn dump`.
+#[derive(clap::Args, Debug)]
+pub struct DumpOptions {
+    /// A database directory, or a server as postgres://user@host:port/database.
+    target: String,
+    /// Where the dump goes: a folder that is empty or not there.
+    folder: PathBuf,
+    /// What the rows are written as.
+    #[arg(long, default_value = "arrow")]
+    format: Format,
+    /// How files are packed: none, lz4 or zstd for Arrow; none, snappy, gzip, lz4 or zstd for Parquet.
+    #[arg(long, value_name = "NAME")]
+    compression: Option<String>,
+    /// Only the definitions, no rows.
+    #[arg(long)]
+    schema_only: bool,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+enum Format {
+    Arrow,
+    Parquet,
+}
+
+impl Format {
+    fn name(self) -> &'static str {
+        match self {
+            Format::Arrow => "arrow",
+            Format::Parquet => "parquet",
+        }
+    }
+}
+
+/// Arguments of `firn restore`.
+#[derive(clap::Args, Debug)]
+pub struct RestoreOptions {
+    /// What `firn dump` has written.
+    folder: PathBuf,
+    /// A database directory, or a server as postgres://user@host:port/database. Nothing of the dump may be there yet.
+    target: String,
+}
+
+/// Writes all of a database to a folder.
+pub fn dump(options: DumpOptions) -> Result<(), Failure> {
+    if target::is_new_directory(&options.target) && !options.target.contains("://") {
+        return Err(Failure::usage(format!("there is no database in \"{}\"", options.target)));
+    }
+    let began = clock::now();
+    let data = options.folder.join("data");
+    if options.folder.read_dir().is_ok_and(|mut files| files.next().is_some()) {
+        return Err(Failure::usage(format!("\"{}\" is not empty", options.folder.display())));
+    }
+    let (client, host) = target::connect(Some(&options.target))?;
+    fs::create_dir_all(&data).map_err(|error| cannot(&data, "make", &error))?;
+    // The server may run in another directory.
+    let folder = options.folder.canonicalize().map_err(|error| cannot(&options.folder, "find", &error))?;
+    let counts = Dump { client, is_here: host.is_some(), folder, options: &options }.run()?;
+    host.map_or(Ok(()), Host::close)?;
+    counts.say("dumped", &options.folder, began);
+    Ok(())
+}
+
+/// What was done.
+#[derive(Default)]
+struct Counts {
+    tables: usize,
+    rows: u64,
+    bytes: u64,
+}
+
+impl Counts {
+    fn say(&self, done: &str, folder: &Path, began: Instant) {
+        let Counts { tables, rows, bytes } = self;
+        let (bytes, time) = (short_bytes(*bytes), short_duration(began.elapsed()));
+        println!("{done} {tables} tables, {rows} rows, {bytes} in {time}: {}", folder.display());
+    }
+}
+
+struct Dump<'o> {
+    client: Client,
+    /// Whether the database is one of this process, which writes files itself.
+    is_here: bool,
+    folder: PathBuf,
+    options: &'o DumpOptions,
+}
+
+/// A statement of the script that makes the database.
+struct Step {
+    section: String,
+    kind: String,
+    name: String,
+    statement: String,
+}
+
+impl Dump<'_> {
+    fn run(mut self) -> Result<Counts, Failure> {
+        self.client.rows("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").map_err(reported)?;
+        let (_, rows) = self
+            .client
+            .rows(
+                "SELECT section, kind, schemaname || '.' || relname, statement FROM pg_catalog.firn_dump ORDER BY position",
+            )
+            .map_err(reported)?;
+        let steps: Vec<Step> = rows
+            .into_iter()
+            .map(|row| {
+                let mut cells = row.into_iter().map(Option::unwrap_or_default);
+                let mut next = || cells.next().unwrap_or_default();
+                Step { section: next(), kind: next(), name: next(), statement: next() }
+            })
+            .collect();
+        let section = |name: &str| steps.iter().filter(move |step| step.section == name).collect::<Vec<_>>();
+        let (schema, constraints) = (section("pre-data"), section("post-data"));
+        let (tables, sequences): (Vec<_>, Vec<_>) =
+            section("data").into_iter().partition(|step| step.kind == "table");
+        self.write_script(SCHEMA, &schema)?;
+        // Sequences go on where they were, once the rows are there.
+        self.write_script(CONSTRAINTS, &[sequences, constraints].concat())?;
+        let mut counts = Counts { tables: tables.len(), ..Counts::default() };
+        let mut files = Vec::new();
+        if !self.options.schema_only {
+            let bar = bar(tables.len());
+            for (number, step) in tables.iter().enumerate() {
+                bar.set_message(step.name.clone());
+                let file = format!("data/{}.{}", number + 1, self.options.format.name());
+                let path = self.folder.join(&file);
+                let table =
+                    step.statement.strip_prefix("COPY ").and_then(|rest| rest.strip_suffix(" FROM STDIN"));
+                let table =
+                    table.ok_or_else(|| Failure::new("the server describes its data in words of its own"))?;
+                let rows = self.write_table(table, &path)?;
+                counts.rows += rows;
+                counts.bytes += fs::metadata(&path).map_err(|error| cannot(&path, "read", &error))?.len();
+                files.push(json!({ "table": step.name, "copy": table, "file": file, "rows": rows }));
+                bar.inc(1);
+            }
+            bar.finish_and_clear();
+        }
+        self.client.rows("COMMIT").map_err(reported)?;
+        let manifest = json!({
+            "version": VERSION,
+            "firn": env!("CARGO_PKG_VERSION"),
+            "format": self.options.format.name(),
+            "tables": files,
+        });
+        let mut text = serde_json::to_vec_pretty(&manifest).map_err(Failure::new)?;
+        text.push(b'\n');
+        self.write_file(&self.folder.join(MANIFEST), |file| file.write_all(&text))?;
+        drop(self.client);
+        Ok(counts)
+    }
+
+    fn write_script(&self, name: &str, steps: &[&Step]) -> Result<(), Failure> {
+        self.write_file(&self.folder.join(name), |file| {
+            steps.iter().try_for_each(|step| writeln!(file, "{};", step.statement))
+        })
+    }
+
+    /// Writes a file that lasts, and its name.
+    fn write_file(
+        &self,
+        path: &Path,
+        write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+    ) -> Result<(), Failure> {
+        let written = || {
+            let mut file = BufWriter::new(File::create_new(path)?);
+            write(&mut file)?;
+            file.into_inner()?.sync_all()?;
+            File::open(&self.folder)?.sync_all()
+        };
+        written().map_err(|error| cannot(path, "write", &error))
+    }
+
+    /// Writes the rows of a table, which is named as in COPY; how many there are.
+    fn write_table(&mut self, table: &str, path: &Path) -> Result<u64, Failure> {
+        let compression = self.options.compression.as_ref();
+        let compression =
+            compression.map(|name| format!(", COMPRESSION {}", literal(name))).unwrap_or_default();
+        let options = format!("(FORMAT {}{compression})", self.options.format.name());
+        if self.is_here {
+            let place = literal(text_of(path)?);
+            let mut none = || Ok(None);
+            return self
+                .client
+                .copy_in(&format!("COPY {table} TO {place} {options}"), &mut none)
+                .map_err(reported);
+        }
+        let mut rows = Ok(0);
+        let client = &mut self.client;
+        let sql = format!("COPY {table} TO STDOUT {options}");
+        let mut written = || {
+            let mut file = BufWriter::with_capacity(1 << 20, File::create_new(path)?);
+            rows = client.copy_out(&sql, &mut |data| file.write_all(data));
+            file.into_inner()?.sync_all()
+        };
+        written().map_err(|error| cannot(path, "write", &error))?;
+        rows.map_err(reported)
+    }
+}
+
+/// Reads a dump into a database.
+pub fn restore(options: RestoreOptions) -> Result<(), Failure> {
+    let began = clock::now();
+    let folder = options.folder.canonicalize().map_err(|error| cannot(&options.folder, "find", &error))?;
+    let manifest = Manifest::read(&folder)?;
+    let scripts = [SCHEMA, CONSTRAINTS].map(|name| {
+        let path = folder.join(name);
+        fs::read_to_string(&path).map_err(|error| cannot(&path, "read", &error))
+    });
+    let [schema, constraints] = scripts;
+    let (client, host) = target::connect(Some(&options.target))?;
+    let restore = Restore { client, is_here: host.is_some(), folder };
+    let counts = restore.run(&schema?, &manifest, &constraints?)?;
+    host.map_or(Ok(()), Host::close)?;
+    counts.say("restored", &options.folder, began);
+    Ok(())
+}
+
+struct Manifest {
+    format: String,
+    tables: Vec<TableFile>,
+}
+
+struct TableFile {
+    name: String,
+    /// The table and its columns, as COPY names them.
+    table: String,
+    file: String,
+    rows: u64,
+}
+
+impl Manifest {
+    fn read(folder: &Path) -> Result<Manifest, Failure> {
+        let path = folder.join(MANIFEST);
+        let text = fs::read(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => {
+                let what = format!("\"{}\" is no dump, or one that was not finished", folder.display());
+                Failure::data(format!("{what}: it has no {MANIFEST}"))
+            }
+            _ => cannot(&path, "read", &error),
+        })?;
+        let wrong = |what: &str| Failure::data(format!("{}: {what}", path.display()));
+        let value: Value = serde_json::from_slice(&text).map_err(|error| wrong(&error.to_string()))?;
+        match value["version"].as_u64() {
+            Some(VERSION) => {}
+            Some(other) => {
+                return Err(wrong(&format!("it is of version {other}, this program reads {VERSION}")));
+            }
+            None => return Err(wrong("it tells no version")),
+        }
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let table = |table: &Value| {
+            let (name, file) = (text(&table["table"])?, text(&table["file"])?);
+            Some(TableFile { name, table: text(&table["copy"])?, file, rows: table["rows"].as_u64()? })
+        };
+        let all = || {
+            let tables = value["tables"].as_array()?.iter().map(table).collect::<Option<Vec<_>>>()?;
+            Some(Manifest { format: text(&value["format"])?, tables })
+        };
+        all().ok_or_else(|| wrong("it does not tell all that it should"))
+    }
+}
+
+struct Restore {
+    client: Client,
+    /// Whether the database is one of this process, which reads files itself.
+    is_here: bool,
+    folder: PathBuf,
+}
+
+impl Restore {
+    fn run(mut self, schema: &str, manifest: &Manifest, constraints: &str) -> Result<Counts, Failure> {
+        let mut counts = Counts { tables: manifest.tables.len(), ..Counts::default() };
+        let bar = bar(manifest.tables.len());
+        // Nobody needs to hear what was left out of somebody else's dump, and nothing is visible before the end.
+        self.client.rows("SET client_min_messages = warning; BEGIN").map_err(reported)?;
+        self.client.rows(schema).map_err(|report| in_file(SCHEMA, report))?;
+        for table in &manifest.tables {
+            bar.set_message(table.name.clone());
+            let path = self.folder.join(&table.file);
+            counts.bytes += fs::metadata(&path).map_err(|error| cannot(&path, "read", &error))?.len();
+            let rows = self.read_table(table, &path, &manifest.format)?;
+            if rows != table.rows {
+                let (name, file, expected) = (&table.name, &table.file, table.rows);
+                return Err(Failure::data(format!(
+                    "{name} has {expected} rows in the dump, but {file} has {rows}"
+                )));
+            }
+            counts.rows += rows;
+            bar.inc(1);
+        }
+        bar.finish_and_clear();
+        self.client.rows(constraints).map_err(|report| in_file(CONSTRAINTS, report))?;
+        self.client.rows("COMMIT").map_err(reported)?;
+        drop(self.client);
+        Ok(counts)
+    }
+
+    fn read_table(&mut self, table: &TableFile, path: &Path, format: &str) -> Result<u64, Failure> {
+        let place = literal(text_of(path)?);
+        let in_file = |report| in_file(&table.file, report);
+        if self.is_here {
+            let sql = format!("COPY {} FROM {place} (FORMAT {})", table.table, literal(format));
+            return self.client.copy_in(&sql, &mut || Ok(None)).map_err(in_file);
+        }
+        // A server takes streams only: a database of this process makes one of the file.
+        let (sender, pieces) = std::sync::mpsc::sync_channel(PIECES);
+        let read = format!("COPY (SELECT * FROM read_{format}({place})) TO STDOUT (FORMAT arrow)");
+        let write = format!("COPY {} FROM STDIN (FORMAT arrow)", table.table);
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(move || {
+                let (mut client, host) = target::connect(None)?;
+                let gone = |_| io::Error::from(io::ErrorKind::BrokenPipe);
+                let send = |data: &[u8]| sender.send(Ok(data.to_vec())).map_err(gone);
+                if let Err(report) = client.copy_out(&read, &mut { send }) {
+                    let _ = sender.send(Err(report)); // Whoever does not listen has its own error.
+                }
+                drop(client);
+                host.map_or(Ok(()), Host::close)
+            });
+            let mut give = || pieces.recv().map_or(Ok(None), |piece| piece.map(Some));
+            let rows = self.client.copy_in(&write, &mut give);
+            drop(pieces);
+            let read = reader.join().expect("the thread does not panic");
+            let rows = rows.map_err(in_file)?;
+            read.map(|()| rows)
+        })
+    }
+}
+
+fn bar(tables: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} tables {elapsed} {msg}");
+    ProgressBar::new(tables as u64).with_style(style.expect("the template is well formed"))
+}
+
+fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+fn text_of(path: &Path) -> Result<&str, Failure> {
+    path.to_str().ok_or_else(|| Failure::usage(format!("\"{}\" is not UTF-8", path.display())))
+}
+
+fn cannot(path: &Path, what: &str, error: &io::Error) -> Failure {
+    Failure::new(format!("cannot {what} \"{}\": {error}", path.display()))
+}
+
+fn reported(report: Report) -> Failure {
+    Failure::new(plain(&report))
+}
+
+fn in_file(file: &str, report: Report) -> Failure {
+    let context = report.context.as_ref().map(|context| format!("\nCONTEXT:  {context}")).unwrap_or_default();
+    Failure::new(format!("{file}: {}{context}", plain(&report)))
+}

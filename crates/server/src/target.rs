@@ -1,0 +1,78 @@
+//! Where a command finds its database: in a directory or in memory, both behind a socket of this process, or at a server.
+
+use firn_session::Database;
+use firn_wire::{Server, WireConfig};
+
+use crate::Failure;
+use crate::client::{Address, Client, Report, Target};
+
+/// A database in this process and the server in front of it.
+pub struct Host {
+    server: Server,
+    database: Database,
+    _directory: tempfile::TempDir,
+}
+
+impl Host {
+    /// Closes the database, once its client has gone.
+    pub fn close(self) -> Result<(), Failure> {
+        self.server.shutdown();
+        self.database.close().map_err(Failure::data)
+    }
+}
+
+/// Whether a database would be made in a directory, because nothing is there.
+pub fn is_new_directory(target: &str) -> bool {
+    !target.contains("://") && std::fs::read_dir(target).map_or(true, |mut files| files.next().is_none())
+}
+
+/// Whether a target that is no directory was meant to be a server's address.
+fn looks_like_an_address(target: &str) -> bool {
+    let port = |port: &str| port.parse::<u16>().is_ok();
+    target.rsplit_once(':').is_some_and(|(host, after)| !host.contains('/') && port(after))
+}
+
+/// Connects to what a target names; a database in memory without one. What comes second is closed after the client.
+pub fn connect(target: Option<&str>) -> Result<(Client, Option<Host>), Failure> {
+    if let Some(address) = target.filter(|target| looks_like_an_address(target) && is_new_directory(target)) {
+        return Err(Failure::usage(format!(
+            "\"{address}\" is no directory\nHINT: For a server write postgres://{address}, for a new directory ./{address}."
+        )));
+    }
+    if let Some(url) = target.filter(|target| target.contains("://")) {
+        let target = Target::parse(url).map_err(Failure::usage)?;
+        return Ok((Client::connect(&target).map_err(|report| Failure::new(plain(&report)))?, None));
+    }
+    let database = match target {
+        None => Database::memory(),
+        Some(directory) => Database::open(directory),
+    }
+    .map_err(Failure::data)?;
+    let directory = tempfile::tempdir().map_err(Failure::new)?;
+    let config = WireConfig {
+        listen: Vec::new(),
+        socket_directory: Some(directory.path().to_owned()),
+        ..WireConfig::default()
+    };
+    let server = Server::start(database.clone(), config).map_err(Failure::new)?;
+    let socket = server.socket_path().expect("a directory was given").to_owned();
+    let target = Target {
+        address: Address::Unix(socket),
+        user: std::env::var("USER").unwrap_or_else(|_| "firn".to_owned()),
+        password: None,
+        database: "firn".to_owned(),
+    };
+    let client = Client::connect(&target).map_err(|report| Failure::new(plain(&report)))?;
+    Ok((client, Some(Host { server, database, _directory: directory })))
+}
+
+/// A report with everything it says.
+pub fn plain(report: &Report) -> String {
+    let mut text = report.message.clone();
+    for (name, more) in [("DETAIL", &report.detail), ("HINT", &report.hint)] {
+        if let Some(more) = more {
+            text.push_str(&format!("\n{name}:  {more}"));
+        }
+    }
+    text
+}

@@ -1,0 +1,201 @@
+//! `firn_dump`: the statements that make a database again, in the order in which they are to run, in the three sections
+//! of PostgreSQL's `pg_dump`: what comes before the data, the data, and what is made over it.
+//!
+//! Keys and checks are made with their tables, so that the load tests them and builds their indexes; other indexes,
+//! foreign keys, and views come after it. Every name in it is qualified, but for those in defaults, which are kept as
+//! they were written.
+
+use super::definitions::{Object, quote_identifier};
+use super::rows::row;
+use super::{Cell, Row, Source};
+use crate::ddl::parameter;
+use crate::ddl::view::dependencies;
+use crate::statement::quote_literal;
+use firn_base::sync::Arc;
+use firn_txn::catalog::{ConstraintKind, Identity, Oid, SequenceDef, TableDef, ViewDef};
+
+pub(super) fn firn_dump(source: &Source) -> Vec<Row> {
+    // Nothing is found without its schema.
+    let mut source = source.clone();
+    source.facts.search_path.clear();
+    let mut script = Script { source: &source, rows: Vec::new() };
+    script.before_data();
+    script.data();
+    script.after_data();
+    script.rows
+}
+
+struct Script<'s> {
+    source: &'s Source,
+    rows: Vec<Row>,
+}
+
+impl Script<'_> {
+    fn add(&mut self, section: &str, kind: &str, schema: Oid, name: &str, statement: String) {
+        self.rows.push(row! {
+            "position": self.rows.len() as i64 + 1,
+            "section": section,
+            "kind": kind,
+            "schemaname": self.source.schema_name(schema),
+            "relname": name,
+            "statement": statement,
+        });
+    }
+
+    fn before_data(&mut self) {
+        let section = "pre-data";
+        let catalog = self.source.catalog.clone();
+        for schema in catalog.schemas.values().filter(|schema| schema.oid >= Oid::FIRST_USER) {
+            let statement = format!("CREATE SCHEMA {}", quote_identifier(&schema.name));
+            self.add(section, "schema", schema.oid, "", statement);
+        }
+        let identity_of = |sequence: &SequenceDef| {
+            let (table, column) = sequence.owner?;
+            let table = catalog.tables.get(&table)?;
+            Some((table, &table.columns[usize::from(column)])).filter(|(_, column)| column.identity.is_some())
+        };
+        // Defaults name them.
+        for sequence in catalog.sequences.values().filter(|sequence| identity_of(sequence).is_none()) {
+            let (name, options) = (self.name(&Object::Sequence(sequence)), sequence_options(sequence));
+            let statement = format!("CREATE SEQUENCE {name} AS {}{options}", sequence.ty);
+            self.add(section, "sequence", sequence.schema, &sequence.name, statement);
+        }
+        for table in catalog.tables.values() {
+            let statement = self.create_table(table);
+            self.add(section, "table", table.schema, &table.name, statement);
+        }
+        for sequence in catalog.sequences.values() {
+            let name = self.name(&Object::Sequence(sequence));
+            let statement = match (identity_of(sequence), sequence.owner) {
+                (Some((table, column)), _) => format!(
+                    "ALTER TABLE {} ALTER COLUMN {} ADD GENERATED {} AS IDENTITY (SEQUENCE NAME {name}{})",
+                    self.name(&Object::Table(table)),
+                    quote_identifier(&column.name),
+                    if column.identity == Some(Identity::Always) { "ALWAYS" } else { "BY DEFAULT" },
+                    sequence_options(sequence),
+                ),
+                (None, Some((table, column))) => {
+                    let Some(table) = catalog.tables.get(&table) else { continue };
+                    let column = quote_identifier(&table.columns[usize::from(column)].name);
+                    let table = self.name(&Object::Table(table));
+                    format!("ALTER SEQUENCE {name} OWNED BY {table}.{column}")
+                }
+                (None, None) => continue,
+            };
+            self.add(section, "sequence", sequence.schema, &sequence.name, statement);
+        }
+    }
+
+    fn data(&mut self) {
+        let section = "data";
+        let catalog = self.source.catalog.clone();
+        for table in catalog.tables.values() {
+            let columns: Vec<String> =
+                table.visible_columns().map(|(_, column)| quote_identifier(&column.name)).collect();
+            let columns =
+                if columns.is_empty() { String::new() } else { format!(" ({})", columns.join(", ")) };
+            let statement = format!("COPY {}{columns} FROM STDIN", self.name(&Object::Table(table)));
+            self.add(section, "table", table.schema, &table.name, statement);
+        }
+        let Some(session) = self.source.session() else { return };
+        for sequence in catalog.sequences.values() {
+            let (value, is_called) = session.engine().last_value(sequence);
+            let name = quote_literal(&self.name(&Object::Sequence(sequence)));
+            let statement = format!("SELECT pg_catalog.setval({name}, {value}, {is_called})");
+            self.add(section, "sequence", sequence.schema, &sequence.name, statement);
+        }
+    }
+
+    fn after_data(&mut self) {
+        let section = "post-data";
+        let catalog = self.source.catalog.clone();
+        for table in catalog.tables.values() {
+            let is_of_constraint = |index: Oid| {
+                table.constraints.iter().any(|constraint| match constraint.kind {
+                    ConstraintKind::PrimaryKey { index: of } | ConstraintKind::Unique { index: of } => {
+                        of == index
+                    }
+                    ConstraintKind::Check { .. } | ConstraintKind::ForeignKey { .. } => false,
+                })
+            };
+            for index in table.indexes.iter().filter(|index| !is_of_constraint(index.oid)) {
+                let statement = self.source.index_definition(table, index);
+                self.add(section, "index", table.schema, &index.name, statement);
+            }
+        }
+        for table in catalog.tables.values() {
+            let is_reference = |kind: &ConstraintKind| matches!(kind, ConstraintKind::ForeignKey { .. });
+            for constraint in table.constraints.iter().filter(|constraint| is_reference(&constraint.kind)) {
+                let statement = format!(
+                    "ALTER TABLE {} ADD CONSTRAINT {} {}",
+                    self.name(&Object::Table(table)),
+                    quote_identifier(&constraint.name),
+                    self.source.constraint_definition(table, constraint),
+                );
+                self.add(section, "foreign key", table.schema, &constraint.name, statement);
+            }
+        }
+        for view in in_order(&catalog.views.values().cloned().collect::<Vec<_>>(), |view| {
+            dependencies(&catalog, view)
+        }) {
+            let columns: Vec<String> =
+                view.columns.iter().map(|column| quote_identifier(&column.name)).collect();
+            let columns =
+                if columns.is_empty() { String::new() } else { format!(" ({})", columns.join(", ")) };
+            let statement =
+                format!("CREATE VIEW {}{columns} AS {}", self.name(&Object::View(&view)), view.query);
+            self.add(section, "view", view.schema, &view.name, statement);
+        }
+    }
+
+    fn name(&self, object: &Object<'_>) -> String {
+        self.source.name_to_find(object)
+    }
+
+    fn create_table(&self, table: &TableDef) -> String {
+        let mut elements: Vec<String> = table
+            .visible_columns()
+            .map(|(_, column)| {
+                let default = super::rows::shown_default(column);
+                let default = default.map(|default| format!(" DEFAULT {default}")).unwrap_or_default();
+                let not_null = if column.not_null { " NOT NULL" } else { "" };
+                format!("{} {}{default}{not_null}", quote_identifier(&column.name), column.ty)
+            })
+            .collect();
+        for constraint in &table.constraints {
+            if !matches!(constraint.kind, ConstraintKind::ForeignKey { .. }) {
+                let definition = self.source.constraint_definition(table, constraint);
+                elements.push(format!("CONSTRAINT {} {definition}", quote_identifier(&constraint.name)));
+            }
+        }
+        let options: Vec<String> = parameter::options(&table.settings)
+            .iter()
+            .filter_map(|option| option.split_once('='))
+            .map(|(name, value)| format!("{name} = {}", quote_literal(value)))
+            .collect();
+        let with = if options.is_empty() { String::new() } else { format!(" WITH ({})", options.join(", ")) };
+        format!("CREATE TABLE {} ({}){with}", self.name(&Object::Table(table)), elements.join(", "))
+    }
+}
+
+fn sequence_options(sequence: &SequenceDef) -> String {
+    let SequenceDef { increment, minimum, maximum, start, .. } = sequence;
+    let cycle = if sequence.cycle { " CYCLE" } else { "" };
+    format!(" INCREMENT BY {increment} MINVALUE {minimum} MAXVALUE {maximum} START WITH {start}{cycle}")
+}
+
+/// Views, each after those that it is made of.
+fn in_order(views: &[Arc<ViewDef>], made_of: impl Fn(&ViewDef) -> Vec<Oid>) -> Vec<Arc<ViewDef>> {
+    let mut left: Vec<(Arc<ViewDef>, Vec<Oid>)> =
+        views.iter().map(|view| (Arc::clone(view), made_of(view))).collect();
+    let mut ordered = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        let waiting: Vec<Oid> = left.iter().map(|(view, _)| view.oid).collect();
+        let (ready, rest): (Vec<_>, Vec<_>) =
+            left.into_iter().partition(|(_, of)| !of.iter().any(|oid| waiting.contains(oid)));
+        assert!(!ready.is_empty(), "no view is made of itself");
+        ordered.extend(ready.into_iter().map(|(view, _)| view));
+        left = rest;
+    }
+    ordered
+}
