@@ -13,14 +13,20 @@ const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Opens a file. Whether it is packed, by gzip or zstd, its first bytes tell; one made of several packed ones is unpacked
 /// as a whole.
 pub fn open(path: &Path) -> io::Result<Source> {
+    open_watched(path, |_| ())
+}
+
+/// Opens a file as [`open`] does. `watch` is told of how many of its bytes, packed as they are, have been read each time.
+pub fn open_watched(path: &Path, watch: impl Fn(u64) + Send + 'static) -> io::Result<Source> {
     let mut file = File::open(path)?;
     if !file.metadata()?.is_file() {
         // A pipe cannot be read twice.
-        return Ok(Box::new(file));
+        return Ok(Box::new(Watched { file, watch }));
     }
     let mut first = Vec::with_capacity(ZSTD.len());
     (&mut file).take(ZSTD.len() as u64).read_to_end(&mut first)?;
     file.seek(SeekFrom::Start(0))?;
+    let file = Watched { file, watch };
     Ok(if first.starts_with(&GZIP) {
         Box::new(flate2::read::MultiGzDecoder::new(file))
     } else if first == ZSTD {
@@ -28,6 +34,20 @@ pub fn open(path: &Path) -> io::Result<Source> {
     } else {
         Box::new(file)
     })
+}
+
+/// A file that tells how much of it has been read.
+struct Watched<W> {
+    file: File,
+    watch: W,
+}
+
+impl<W: Fn(u64)> Read for Watched<W> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer)?;
+        (self.watch)(read as u64);
+        Ok(read)
+    }
 }
 
 /// How what is written is packed.
@@ -108,8 +128,11 @@ mod tests {
         ] {
             std::fs::write(&path, &file).unwrap();
             let mut read = Vec::new();
-            open(&path).unwrap().read_to_end(&mut read).unwrap();
+            let (sender, pieces) = std::sync::mpsc::channel();
+            let watch = move |bytes| sender.send(bytes).unwrap();
+            open_watched(&path, watch).unwrap().read_to_end(&mut read).unwrap();
             assert!(read == plain);
+            assert_eq!(pieces.iter().sum::<u64>(), file.len() as u64);
         }
         std::fs::remove_dir_all(&directory).unwrap();
     }

@@ -212,6 +212,7 @@ pub struct Client {
     stream: Stream,
     input: BytesMut,
     output: BytesMut,
+    target: Target,
     canceller: Canceller,
     status: u8,
     server_version: String,
@@ -251,6 +252,7 @@ impl Client {
             stream,
             input: BytesMut::new(),
             output: BytesMut::new(),
+            target: target.clone(),
             canceller: Canceller { address: target.address.clone(), process: 0, key: 0 },
             status: b'I',
             server_version: String::new(),
@@ -444,6 +446,16 @@ impl Client {
     /// What the server calls its version.
     pub fn server_version(&self) -> &str {
         &self.server_version
+    }
+
+    /// Where it is connected, and as whom.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The session's number, as `pg_backend_pid()` has it.
+    pub fn session(&self) -> i32 {
+        self.canceller.process
     }
 
     /// A handle to cancel with.

@@ -334,6 +334,7 @@ impl Connection {
                     return Err(error);
                 }
             };
+            self.activity.show_copy(from.progress());
             let home = Arc::new(Home::default());
             self.block.lend(home.clone());
             let end = End::Return { home, savepoint: transaction.savepoint() };
@@ -349,6 +350,7 @@ impl Connection {
         self.services.set_read_only(false);
         let transaction = self.begin_transaction(self.default_isolation)?;
         let from = CopyFrom::new(&transaction, &self.facts, copy, self.zone)?;
+        self.activity.show_copy(from.progress());
         let end = End::Commit { shared: self.shared.clone(), wait: self.synchronous_commit };
         Ok(Outcome::CopyIn(Box::new(CopyIn {
             columns: from.columns(),
@@ -367,10 +369,12 @@ impl Connection {
             let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone);
             self.block.put_transaction(transaction);
             let to = to?;
+            self.activity.show_copy(to.progress());
             return Ok(CopyOut { rows: Rows::of(copy, &to), copy: to, reading: None });
         }
         let transaction = self.begin_transaction(Isolation::Snapshot)?;
         let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone)?;
+        self.activity.show_copy(to.progress());
         let reading = Reading { transaction, waits: self.synchronous_commit };
         Ok(CopyOut { rows: Rows::of(copy, &to), copy: to, reading: Some(reading) })
     }
@@ -378,6 +382,7 @@ impl Connection {
     fn copy_from_file(&mut self, copy: &Copy, path: &str) -> Result<u64> {
         let mut copied = self.in_transaction(|connection, transaction| {
             let from = CopyFrom::new(transaction, &connection.facts, copy, connection.zone)?;
+            connection.activity.show_copy(from.progress());
             let failed = |error: &std::io::Error| file_error(path, "for reading", error);
             from.read_file(transaction, &connection.options, path.as_ref(), &failed)
         })?;

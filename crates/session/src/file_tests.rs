@@ -1,10 +1,11 @@
 //! What a session promises of files in queries: they are tables as their content says, and always as they are now.
 
-use crate::{Connection, Database};
+use crate::{Connection, Database, Outcome};
 use firn_base::{SqlState, Value};
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
+use std::process::Command;
 use tempfile::TempDir;
 
 /// A directory with files.
@@ -274,4 +275,60 @@ fn a_row_that_a_table_does_not_take_is_named_by_its_line() {
         .unwrap_err();
     assert_eq!(error.detail(), Some("Key (id)=(2) already exists."));
     assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(1)"]);
+}
+
+#[test]
+fn others_see_how_far_a_copy_is() {
+    let folder = Folder::new(&[]);
+    let database = Database::memory().unwrap();
+    let (mut copying, mut looking, mut holding) =
+        (database.connect(), database.connect(), database.connect());
+    holding.execute("CREATE TABLE t (i int PRIMARY KEY)").unwrap();
+    let seen = |looking: &mut Connection, relation: &str, columns: &str| {
+        rows(looking, &format!("SELECT {columns} FROM {relation}"))
+    };
+    let ours = "relname, command, type, bytes, bytes_in_all, rows, rows_excluded, rows_skipped";
+    let theirs = "relid = 't'::regclass, bytes_processed, bytes_total, tuples_processed, tuples_excluded";
+    // From a client.
+    let copy = copying.prepare("COPY t FROM STDIN (ON_ERROR ignore, FORMAT json) WHERE i > 1").unwrap();
+    let Outcome::CopyIn(mut copy) = copying.run(&copy, &[]).unwrap() else { panic!() };
+    let record = "{\"i\": 1}\n{\"i\": \"x\"}\n";
+    copy.write(record.as_bytes()).unwrap();
+    let line = |in_all: &str, rest: &str| format!("t|COPY FROM|{rest}").replace("@", in_all);
+    assert_eq!(
+        seen(&mut looking, "firn_stat_progress_copy", ours),
+        [line("Null", "PIPE|BigInt(20)|@|BigInt(0)|BigInt(0)|BigInt(0)")]
+    );
+    copy.finish().unwrap();
+    assert!(seen(&mut looking, "firn_stat_progress_copy", ours).is_empty());
+    // From a pipe that is not at its end; of a file it would be known how long it is.
+    assert!(Command::new("mkfifo").arg(folder.path("pipe")).status().unwrap().success());
+    std::thread::scope(|scope| {
+        let sql = folder.sql("COPY t FROM '@/pipe' (FORMAT csv)");
+        let copied = scope.spawn(move || copying.execute(&sql).map(|_| ()));
+        let mut pipe = fs::OpenOptions::new().write(true).open(folder.path("pipe")).unwrap();
+        pipe.write_all(b"5\n6\n7\n").unwrap();
+        let read = "SELECT count(*) FROM firn_stat_progress_copy WHERE bytes > 0";
+        while rows(&mut looking, read) != ["BigInt(1)"] && !copied.is_finished() {
+            std::thread::yield_now();
+        }
+        let (of_ours, of_theirs) = (
+            seen(&mut looking, "firn_stat_progress_copy", ours),
+            seen(&mut looking, "pg_stat_progress_copy", theirs),
+        );
+        // Nobody waits for ever if these are wrong.
+        drop(pipe);
+        copied.join().unwrap().unwrap();
+        assert_eq!(of_ours, [line("Null", "FILE|BigInt(6)|@|BigInt(0)|BigInt(0)|BigInt(0)")]);
+        assert_eq!(of_theirs, ["Boolean(true)|BigInt(6)|BigInt(0)|BigInt(0)|BigInt(0)"]);
+    });
+    assert!(seen(&mut looking, "firn_stat_progress_copy", ours).is_empty());
+    // To a client.
+    let copy = looking.prepare("COPY t TO STDOUT").unwrap();
+    let Outcome::CopyOut(mut copy) = looking.run(&copy, &[]).unwrap() else { panic!() };
+    assert_eq!(copy.next_chunk().unwrap().unwrap(), b"5\n6\n7\n");
+    assert_eq!(
+        seen(&mut holding, "firn_stat_progress_copy", "command, type, bytes, rows"),
+        ["COPY TO|PIPE|BigInt(6)|BigInt(3)"]
+    );
 }

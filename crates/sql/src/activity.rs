@@ -4,6 +4,7 @@
 //! contends for where the text of the statement differs from the one before. Moments are told by a clock
 //! that is some milliseconds coarse and costs a fifth of a fine one.
 
+use crate::copy::Progress;
 use firn_base::clock::coarse_wall_clock_micros;
 use firn_base::sync::{Arc, AtomicI64, AtomicU8, AtomicU32, Mutex, Ordering, Weak};
 use std::collections::BTreeMap;
@@ -67,6 +68,7 @@ pub struct Activity {
     transaction_begun: AtomicI64,
     query: Mutex<Option<Arc<dyn QueryText>>>,
     client: Mutex<Client>,
+    copy: Mutex<Weak<Progress>>,
 }
 
 impl Activity {
@@ -108,6 +110,16 @@ impl Activity {
     /// Changes who is.
     pub fn set_client(&self, change: impl FnOnce(&mut Client)) {
         change(&mut self.client.lock());
+    }
+
+    /// Has others see how far a COPY is while it lasts.
+    pub fn show_copy(&self, copy: &Arc<Progress>) {
+        *self.copy.lock() = Arc::downgrade(copy);
+    }
+
+    /// How far its COPY is, if it runs one.
+    pub fn copy(&self) -> Option<Arc<Progress>> {
+        self.copy.lock().upgrade()
     }
 
     /// A statement begins; `query` is given if it is not the same as last time.
@@ -174,6 +186,7 @@ impl Sessions {
             transaction_begun: AtomicI64::new(0),
             query: Mutex::new(None),
             client: Mutex::default(),
+            copy: Mutex::default(),
         });
         let mut all = self.all.lock();
         all.retain(|_, activity| activity.strong_count() > 0);

@@ -7,6 +7,7 @@
 
 mod columns;
 mod options;
+mod progress;
 
 use crate::bind::{Binder, SessionFacts, columns_of};
 use crate::files::Kind;
@@ -32,7 +33,8 @@ use firn_txn::catalog::TableDef;
 use firn_txn::{Savepoint, Transaction};
 pub use options::CopyFormat;
 use options::{Compression, Options, Rejects};
-use std::fs::File;
+pub use progress::{Channel, Progress};
+use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -68,6 +70,7 @@ struct Store {
     /// How many rows there were before each batch of a file, and where its own are.
     batches: Vec<(u64, RowLines)>,
     rejects: Rejects,
+    progress: Arc<Progress>,
 }
 
 /// What COPY … FROM came to.
@@ -124,6 +127,7 @@ impl CopyFrom {
             }
         };
         let fields: Vec<_> = columns.iter().map(|(_, name, ty)| firn_exec::types::field(name, *ty)).collect();
+        let progress = Arc::new(Progress::new("COPY FROM", channel(copy), Some(table.oid)));
         let store = Store {
             table,
             columns,
@@ -135,8 +139,14 @@ impl CopyFrom {
             begun: transaction.savepoint(),
             batches: Vec::new(),
             rejects,
+            progress,
         };
         Ok(CopyFrom { reader, format, store })
+    }
+
+    /// How far it is, for others to see.
+    pub fn progress(&self) -> &Arc<Progress> {
+        &self.store.progress
     }
 
     /// How many columns the data has.
@@ -151,6 +161,7 @@ impl CopyFrom {
 
     /// Takes the next bytes, cut anywhere.
     pub fn write(&mut self, transaction: &mut Transaction, options: &RunOptions, data: &[u8]) -> Result<()> {
+        self.store.progress.add_bytes(data.len() as u64);
         match &mut self.reader {
             Reader::Rows(reader) => reader.push(data)?,
             Reader::Columns(columns) => return columns.push(&mut self.store, transaction, options, data),
@@ -185,12 +196,17 @@ impl CopyFrom {
         failed: &(dyn Fn(&io::Error) -> Error + Sync),
     ) -> Result<Copied> {
         let CopyFrom { reader, mut store, format } = self;
+        // Of what cannot be read the error comes later.
+        let metadata = path.metadata().ok().filter(Metadata::is_file);
+        store.progress.set_bytes_in_all(metadata.map_or(0, |metadata| metadata.len()));
         match reader {
             Reader::Rows(reader) => {
                 if format != CopyFormat::Binary {
                     refuse_other_kinds(path).map_err(|error| error.unwrap_or_else(|error| failed(&error)))?;
                 }
-                let mut file = source::open(path).map_err(|error| failed(&error))?;
+                let progress = store.progress.clone();
+                let watch = move |bytes| progress.add_bytes(bytes);
+                let mut file = source::open_watched(path, watch).map_err(|error| failed(&error))?;
                 let mut sink = |batch| store.add(transaction, options, batch);
                 reader.read_file(&mut *file, failed, options.threads, &mut sink)?;
             }
@@ -211,6 +227,13 @@ impl CopyFrom {
         batch: &RecordBatch,
     ) -> Result<()> {
         self.store.assign(transaction, options, batch)
+    }
+}
+
+fn channel(copy: &Copy) -> Channel {
+    match copy.endpoint {
+        CopyEndpoint::File(_) => Channel::File,
+        CopyEndpoint::Client => Channel::Pipe,
     }
 }
 
@@ -249,6 +272,7 @@ impl Store {
         }
         let targets: Vec<SqlType> = self.columns.iter().map(|(_, _, ty)| *ty).collect();
         let batch = crate::arrow::normalise(batch, Some(&targets))?;
+        let batch_rows = batch.num_rows();
         let source = {
             let tables = |id| transaction.table(id);
             let binder = Binder::new(transaction.catalog(), &tables, &self.facts);
@@ -256,7 +280,7 @@ impl Store {
             let source = crate::bind::insert::assign(self.scan(batch)?, &columns, &binder)?;
             self.filtered(transaction, source)?
         };
-        self.insert(transaction, options, InsertSource::Query(Box::new(source)))
+        self.insert(transaction, options, InsertSource::Query(Box::new(source)), batch_rows)
     }
 
     fn copied(self) -> Copied {
@@ -270,6 +294,7 @@ impl Store {
         options: &RunOptions,
         read: firn_load::Batch,
     ) -> Result<()> {
+        self.progress.add_skipped(read.rejected.len() as u64);
         self.rejects.add(read.rejected)?;
         if read.rows == 0 {
             return if options.cancel.is_cancelled() { Err(firn_exec::cancelled()) } else { Ok(()) };
@@ -314,11 +339,12 @@ impl Store {
 
     /// Stores the rows of a batch of the columns' own types which the filter lets through.
     fn put(&mut self, transaction: &mut Transaction, options: &RunOptions, batch: RecordBatch) -> Result<()> {
+        let batch_rows = batch.num_rows();
         let source = match &self.filter {
             None => InsertSource::Batch(batch),
             Some(_) => InsertSource::Query(Box::new(self.filtered(transaction, self.scan(batch)?)?)),
         };
-        self.insert(transaction, options, source)
+        self.insert(transaction, options, source, batch_rows)
     }
 
     fn insert(
@@ -326,6 +352,7 @@ impl Store {
         transaction: &mut Transaction,
         options: &RunOptions,
         source: InsertSource,
+        batch_rows: usize,
     ) -> Result<()> {
         let plan = DmlPlan {
             picked: Vec::new(),
@@ -338,7 +365,10 @@ impl Store {
             returning: None,
             parameters: Vec::new(),
         };
-        self.rows += plan.execute(transaction, &[], options)?.count;
+        let rows = plan.execute(transaction, &[], options)?.count;
+        self.rows += rows;
+        self.progress.add_rows(rows);
+        self.progress.add_excluded((batch_rows as u64).saturating_sub(rows));
         Ok(())
     }
 
@@ -389,7 +419,7 @@ pub struct CopyTo {
     packer: Option<Packer>,
     format: CopyFormat,
     part: Part,
-    rows: u64,
+    progress: Arc<Progress>,
 }
 
 /// What writes the data.
@@ -407,10 +437,16 @@ impl CopyTo {
         options: &RunOptions,
         zone: TimeZoneSetting,
     ) -> Result<CopyTo> {
+        let mut table = None;
         let query = match &copy.subject {
             CopySubject::Into(..) => panic!("COPY TO reads"),
             CopySubject::Query(query) => query.clone(),
-            CopySubject::Table(name, names) => table_query(transaction, facts, name, names.as_deref())?,
+            CopySubject::Table(name, names) => {
+                if let Some(Relation::Table(found)) = Names::new(transaction.catalog(), facts).find(name) {
+                    table = Some(found.oid);
+                }
+                table_query(transaction, facts, name, names.as_deref())?
+            }
         };
         let tables = |id| transaction.table(id);
         let plan = Binder::new(transaction.catalog(), &tables, facts).query(&query)?;
@@ -446,7 +482,13 @@ impl CopyTo {
             }
         };
         let batches = firn_exec::run(&plan, &[], transaction, options)?;
-        Ok(CopyTo { batches, types, writer, packer, format, part: Part::Header, rows: 0 })
+        let progress = Arc::new(Progress::new("COPY TO", channel(copy), table));
+        Ok(CopyTo { batches, types, writer, packer, format, part: Part::Header, progress })
+    }
+
+    /// How far it is, for others to see.
+    pub fn progress(&self) -> &Arc<Progress> {
+        &self.progress
     }
 
     /// How many columns the data has.
@@ -466,7 +508,7 @@ impl CopyTo {
 
     /// How many rows have gone out.
     pub fn rows(&self) -> u64 {
-        self.rows
+        self.progress.rows()
     }
 
     /// The next bytes; `None` at the end.
@@ -480,6 +522,7 @@ impl CopyTo {
                 piece = packer.pack(&piece, self.part == Part::Nothing);
             }
             if !piece.is_empty() {
+                self.progress.add_bytes(piece.len() as u64);
                 return Ok(Some(piece));
             }
         }
@@ -521,7 +564,7 @@ impl CopyTo {
                     }
                 }
             }
-            self.rows += batch.num_rows() as u64;
+            self.progress.add_rows(batch.num_rows() as u64);
         }
         Ok(piece)
     }

@@ -1,10 +1,11 @@
 //! Commands that begin with a backslash.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, Read, Write};
 
 use firn_base::clock;
 
+use super::progress::Watch;
 use super::table::Expanded;
 use super::{Shell, Stop, say, with_position};
 use crate::client::{Client, Report};
@@ -338,15 +339,21 @@ impl Shell {
         if direction == "FROM" {
             let mut file = File::open(path).map_err(failed)?;
             let sql = format!("COPY {what} FROM STDIN {options}");
+            let metadata = file.metadata().ok().filter(Metadata::is_file);
+            let bytes_in_all = metadata.map(|metadata| metadata.len());
             let mut feed = |client: &mut Client| feed_file(&mut file, client);
+            let watch = Watch::start(&self.client, bytes_in_all);
             let outcome = self.run_script(&sql, &mut feed, &mut io::stdout());
+            drop(watch);
             Ok((sql, outcome))
         } else {
             let mut file = BufWriter::new(File::create(path).map_err(failed)?);
             let sql = format!("COPY {what} TO STDOUT {options}");
             // The command tag belongs on the terminal, not behind the data.
             let mut out = DataOnly { file: &mut file, tag: None };
+            let watch = Watch::start(&self.client, None);
             let outcome = self.run_script(&sql, &mut no_feed, &mut out);
+            drop(watch);
             if let Some(tag) = out.tag {
                 say(tag)?;
             }

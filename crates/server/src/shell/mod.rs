@@ -9,6 +9,7 @@
 
 mod commands;
 mod editor;
+mod progress;
 mod splitter;
 mod table;
 
@@ -19,6 +20,7 @@ use firn_base::clock::{self, Instant};
 use firn_base::sync::{Arc, Mutex};
 
 use editor::{Line, Lines};
+use progress::{Watch, is_copy_of_file};
 use splitter::{Splitter, Statement};
 use table::{Expanded, Style, Table};
 
@@ -203,7 +205,9 @@ impl Shell {
         if statement.expanded {
             self.style.expanded = Expanded::On;
         }
+        let watch = if is_copy_of_file(sql) { Watch::start(&self.client, None) } else { None };
         let outcome = self.run_script(sql, &mut |client| lines.feed_copy(client), &mut io::stdout());
+        drop(watch);
         self.style.expanded = expanded;
         self.after_statement(sql, outcome, began)?;
         lines.note_statement(sql);

@@ -33,6 +33,9 @@ const BATCH_ROWS: usize = 64 << 10;
 const UUID_KEY: &str = "ARROW:extension:name";
 const UUID: &str = "arrow.uuid";
 
+/// In so many shares a file is read, at most, after each of which it is told how far one is.
+const SHARES: usize = 32;
+
 /// Batches that may wait to be stored.
 const WAITING_BATCHES: usize = 2;
 
@@ -108,10 +111,19 @@ impl ColumnsIn {
         let schema = Arc::new(Schema::new(found.iter().map(field).collect::<Result<Vec<_>>>()?));
         let file = Fitted::of(path, file, &found, schema);
         let (sender, batches) = mpsc::sync_channel::<RecordBatch>(WAITING_BATCHES);
+        let progress = store.progress.clone();
         thread::scope(|scope| {
             let read = move || {
                 let gone = |_| Error::new(SqlState::QUERY_CANCELED, "nobody wants the rows any more");
-                file.read(&file.all(), BATCH_ROWS, &mut |batch| sender.send(batch).map_err(gone))
+                let parts = file.all();
+                // Each share opens the file and reads its dictionaries.
+                let shares = parts.chunks(parts.len().div_ceil(SHARES).max(1));
+                let share_bytes = progress.bytes_in_all() / shares.len().max(1) as u64;
+                for share in shares {
+                    file.read(share, BATCH_ROWS, &mut |batch| sender.send(batch).map_err(gone))?;
+                    progress.add_bytes(share_bytes);
+                }
+                Ok(())
             };
             let reader = thread::spawn_scoped(scope, "firn-load", read);
             for batch in batches {

@@ -4,6 +4,7 @@
 use super::rows::row;
 use super::{Cell, DATABASE, OWNER, Row, Source};
 use crate::activity::{Activity, State};
+use crate::copy::{Channel, Progress};
 use crate::pg_catalog::definitions::number;
 use crate::services::Services;
 use crate::settings::isolation_name;
@@ -65,6 +66,62 @@ pub(super) fn pg_stat_activity(source: &Source) -> Vec<Row> {
         }
     };
     asking.sessions().list().iter().map(row).collect()
+}
+
+/// The COPYs that run, each with its session.
+fn copies(source: &Source) -> Vec<(Arc<Activity>, Arc<Progress>)> {
+    let Some(asking) = source.session() else { return Vec::new() };
+    let copy = |session: Arc<Activity>| session.copy().map(|copy| (session, copy));
+    asking.sessions().list().into_iter().filter_map(copy).collect()
+}
+
+fn channel_name(copy: &Progress) -> &'static str {
+    match copy.channel {
+        Channel::File => "FILE",
+        Channel::Pipe => "PIPE",
+    }
+}
+
+pub(super) fn pg_stat_progress_copy(source: &Source) -> Vec<Row> {
+    let row = |(session, copy): (Arc<Activity>, Arc<Progress>)| {
+        row! {
+            "pid": i64::from(session.id()),
+            "datid": DATABASE,
+            "datname": source.facts.database.as_str(),
+            "relid": copy.table.map_or(0, number),
+            "command": copy.command,
+            "type": channel_name(&copy),
+            "bytes_processed": copy.bytes() as i64,
+            "bytes_total": copy.bytes_in_all() as i64,
+            "tuples_processed": copy.rows() as i64,
+            "tuples_excluded": copy.excluded() as i64,
+        }
+    };
+    copies(source).into_iter().map(row).collect()
+}
+
+pub(super) fn firn_stat_progress_copy(source: &Source) -> Vec<Row> {
+    let row = |(session, copy): (Arc<Activity>, Arc<Progress>)| {
+        let table = copy.table.and_then(|table| source.catalog.tables.get(&table));
+        let (bytes, seconds) = (copy.bytes(), copy.age().as_secs_f64());
+        let in_all = Some(copy.bytes_in_all()).filter(|bytes| *bytes > 0);
+        row! {
+            "pid": i64::from(session.id()),
+            "relid": table.map_or(Cell::Null, |table| number(table.oid).into()),
+            "schemaname": table.map_or(Cell::Null, |table| source.schema_name(table.schema).into()),
+            "relname": table.map_or(Cell::Null, |table| table.name.as_str().into()),
+            "command": copy.command,
+            "type": channel_name(&copy),
+            "elapsed_ms": copy.age().as_millis() as i64,
+            "bytes": bytes as i64,
+            "bytes_in_all": in_all.map(|bytes| bytes as i64),
+            "bytes_per_second": (bytes as f64 / seconds.max(1e-3)) as i64,
+            "rows": copy.rows() as i64,
+            "rows_excluded": copy.excluded() as i64,
+            "rows_skipped": copy.skipped() as i64,
+        }
+    };
+    copies(source).into_iter().map(row).collect()
 }
 
 /// What transactions hold, which is their own end, and whose end they wait for.
