@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from firndb import _errors, _firndb
+from firndb import _errors, _files, _firndb
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -260,6 +260,157 @@ class Connection:
     def unregister(self, name: str) -> None:
         """Takes a name back."""
         self._session.unregister(name)
+
+    # Files.
+
+    def read_csv(
+        self,
+        path: _files.Path,
+        *,
+        delimiter: str | None = None,
+        quote: str | None = None,
+        escape: str | None = None,
+        null: str | None = None,
+        header: bool | None = None,
+    ) -> Cursor:
+        """The rows of a CSV file, or of all whose names match a pattern (``orders-*.csv``).
+
+        What is not said is told from the first megabyte, the types of the columns too.
+        """
+        options = {"delimiter": delimiter, "quote": quote, "escape": escape, "null": null, "header": header}
+        return self._read("csv", path, options)
+
+    def read_parquet(self, path: _files.Path) -> Cursor:
+        """The rows of a Parquet file, or of all whose names match a pattern."""
+        return self._read("parquet", path, {})
+
+    def read_arrow(self, path: _files.Path) -> Cursor:
+        """The rows of a file in Arrow's IPC format or of a stream of it, or of all whose names match a pattern."""
+        return self._read("arrow", path, {})
+
+    def read_json(self, path: _files.Path) -> Cursor:
+        """The rows of a file with a JSON object on each line, or of all whose names match a pattern."""
+        return self._read("json", path, {})
+
+    def _read(self, kind: str, path: _files.Path, options: dict[str, _files.Option | None]) -> Cursor:
+        return self.execute(f"SELECT * FROM {_files.read(kind, path, options)}")
+
+    def load_csv(
+        self,
+        path: _files.Path,
+        table: str,
+        *,
+        schema: str | None = None,
+        columns: Sequence[str] | None = None,
+        create: bool = False,
+        delimiter: str | None = None,
+        quote: str | None = None,
+        escape: str | None = None,
+        null: str | None = None,
+        header: bool | Literal["match"] | None = None,
+        on_error: Literal["stop", "ignore"] | None = None,
+        reject_limit: int | None = None,
+    ) -> int:
+        """Loads a CSV file into a table, by ``COPY``; how many rows there were.
+
+        The file's columns are the table's, or ``columns``, in that order. It begins with a header, unless
+        ``header=False``; ``header="match"`` wants the names of the columns there. ``on_error="ignore"`` leaves out rows
+        that cannot be read, ``reject_limit`` so many at most; :meth:`notices` tells how many there were.
+
+        ``create=True`` makes the table, with the columns and types that :meth:`read_csv` tells.
+        """
+        options = {"delimiter": delimiter, "quote": quote, "escape": escape, "null": null, "header": header}
+        if create:
+            if columns is not None or on_error is not None or reject_limit is not None or header == "match":
+                raise ValueError("create=True has columns, on_error, reject_limit and header='match' left out")
+            return self._create("csv", path, _files.name(schema, table), options)
+        options["header"] = True if header is None else header
+        options |= {"on_error": on_error, "reject_limit": reject_limit}
+        return self._load("csv", path, _files.name(schema, table), columns, options)
+
+    def load_parquet(
+        self,
+        path: _files.Path,
+        table: str,
+        *,
+        schema: str | None = None,
+        columns: Sequence[str] | None = None,
+        create: bool = False,
+    ) -> int:
+        """Loads a Parquet file into a table; how many rows there were.
+
+        Columns are found by their names: all of the file, or ``columns``. ``create=True`` makes the table.
+        """
+        return self._load_or_create("parquet", path, _files.name(schema, table), columns, create)
+
+    def load_json(
+        self,
+        path: _files.Path,
+        table: str,
+        *,
+        schema: str | None = None,
+        columns: Sequence[str] | None = None,
+        create: bool = False,
+    ) -> int:
+        """Loads a file with a JSON object on each line, as :meth:`load_parquet` does."""
+        return self._load_or_create("json", path, _files.name(schema, table), columns, create)
+
+    def load_arrow(
+        self,
+        data: _files.Path | object,
+        table: str,
+        *,
+        schema: str | None = None,
+        columns: Sequence[str] | None = None,
+        create: bool = False,
+    ) -> int:
+        """Loads a file in Arrow's IPC format as :meth:`load_parquet` does, or a table of pyarrow, pandas or Polars.
+
+        Such a table is anything that :meth:`register` takes, and is not copied on its way.
+        """
+        into = _files.name(schema, table)
+        if isinstance(data, (str, os.PathLike)):
+            return self._load_or_create("arrow", data, into, columns, create)
+        source = f"firndb load {id(data)}"
+        self.register(source, data)
+        try:
+            rows = f"FROM {_files.identifier(source)}"
+            if create:
+                if columns is not None:
+                    raise ValueError("create=True has columns left out")
+                return self.execute(f"CREATE TABLE {into} AS SELECT * {rows}").rowcount
+            if columns is None:
+                with self.execute(f"SELECT * {rows} LIMIT 0") as cursor:
+                    columns = [column[0] for column in cursor.description or ()]
+            listed = _files.names(columns)
+            return self.execute(f"INSERT INTO {into} {listed} SELECT {listed[1:-1]} {rows}").rowcount
+        finally:
+            self.unregister(source)
+
+    def _load_or_create(
+        self, kind: str, path: _files.Path, into: str, columns: Sequence[str] | None, create: bool
+    ) -> int:
+        if not create:
+            return self._load(kind, path, into, columns, {})
+        if columns is not None:
+            raise ValueError("create=True has columns left out")
+        return self._create(kind, path, into, {})
+
+    def _load(
+        self,
+        kind: str,
+        path: _files.Path,
+        into: str,
+        columns: Sequence[str] | None,
+        options: dict[str, _files.Option | None],
+    ) -> int:
+        return self.execute(_files.load(kind, path, into, columns, options)).rowcount
+
+    def _create(
+        self, kind: str, path: _files.Path, into: str, options: dict[str, _files.Option | None]
+    ) -> int:
+        rows = _files.read(kind, path, options)
+        return self.execute(f"CREATE TABLE {into} AS SELECT * FROM {rows}").rowcount
 
     # The rest.
 

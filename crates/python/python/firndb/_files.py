@@ -1,0 +1,58 @@
+"""The SQL of statements that read files and load them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+Path = str | os.PathLike[str]
+Option = bool | int | str | Sequence[str]
+
+
+def name(schema: str | None, table: str) -> str:
+    """A table's name, taken as it is."""
+    return identifier(table) if schema is None else f"{identifier(schema)}.{identifier(table)}"
+
+
+def identifier(text: str) -> str:
+    """A name in quotes."""
+    return '"' + text.replace('"', '""') + '"'
+
+
+def names(columns: Sequence[str]) -> str:
+    """Names in parentheses."""
+    return "(" + ", ".join(map(identifier, columns)) + ")"
+
+
+def _literal(value: Option) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return names(value)
+
+
+def _place(path: Path) -> str:
+    # The engine is in this process, but nobody says that it is in this directory for ever.
+    return _literal(os.path.abspath(os.fspath(path)))
+
+
+def read(kind: str, path: Path, options: Mapping[str, Option | None]) -> str:
+    """A table function; options that are None are left to the engine."""
+    given = [f"{option} => {_literal(value)}" for option, value in options.items() if value is not None]
+    return f"read_{kind}({', '.join([_place(path), *given])})"
+
+
+def load(
+    kind: str,
+    path: Path,
+    table: str,
+    columns: Sequence[str] | None,
+    options: Mapping[str, Option | None],
+) -> str:
+    """COPY into a table whose name is SQL already."""
+    listed = "" if columns is None else f" {names(columns)}"
+    given = [f"{option.upper()} {_literal(value)}" for option, value in options.items() if value is not None]
+    return f"COPY {table}{listed} FROM {_place(path)} ({', '.join([f'FORMAT {kind}', *given])})"

@@ -1,0 +1,112 @@
+"""Files and tables of other packages become tables, and are read."""
+
+import datetime
+import decimal
+
+import firndb
+import pandas
+import polars
+import pyarrow
+import pyarrow.feather
+import pyarrow.parquet
+import pytest
+
+ORDERS = 'id;customer;total;day\n1;Ada;8.75;2024-02-01\n2;"Turing; Alan";99;2024-02-03\n3;;1e3;\n'
+TYPED = [
+    (1, "Ada", 8.75, datetime.date(2024, 2, 1)),
+    (2, "Turing; Alan", 99.0, datetime.date(2024, 2, 3)),
+    (3, None, 1000.0, None),
+]
+TABLE = pyarrow.table({"id": [1, 2], "name": ["one", None], "more": [0.5, 1.5]})
+
+
+@pytest.fixture
+def orders(tmp_path):
+    path = tmp_path / "it's orders.csv"
+    path.write_text(ORDERS)
+    return path
+
+
+def rows(connection, table):
+    return connection.execute(f"SELECT * FROM {table} ORDER BY 1").fetchall()
+
+
+def test_csv_files_are_read_and_made_tables(connection, orders):
+    assert connection.read_csv(orders).fetchall() == TYPED
+    assert connection.read_csv(str(orders), header=False).fetchone() == ("id", "customer", "total", "day")
+    assert connection.read_csv(orders, null="Ada").fetchone()[1] is None
+    assert connection.load_csv(orders, "Orders", create=True) == 3
+    assert rows(connection, '"Orders"') == TYPED
+    with pytest.raises(firndb.ProgrammingError, match="already exists"):
+        connection.load_csv(orders, "Orders", create=True)
+    connection.rollback()
+
+
+def test_csv_files_are_loaded(connection, orders):
+    connection.execute("CREATE SCHEMA shop")
+    connection.execute(
+        "CREATE TABLE shop.orders (total numeric(10,2), id int PRIMARY KEY, day date, customer text DEFAULT 'nobody')"
+    )
+    columns = ["id", "customer", "total", "day"]
+    load = {"schema": "shop", "columns": columns, "delimiter": ";"}
+    assert connection.load_csv(orders, "orders", header="match", **load) == 3
+    assert rows(connection, "shop.orders")[0] == (decimal.Decimal("8.75"), 1, TYPED[0][3], "Ada")
+    connection.commit()
+    with pytest.raises(firndb.IntegrityError) as caught:
+        connection.load_csv(orders, "orders", **load)
+    assert caught.value.sqlstate == "23505" and caught.value.context == "COPY orders, line 2"
+    connection.rollback()
+    orders.write_text("4;x;1;2024-01-01\nfive;x;1;2024-01-01\n")
+    assert connection.load_csv(orders, "orders", header=False, on_error="ignore", **load) == 1
+    assert any("skipped" in notice for notice in connection.notices())
+    with pytest.raises(firndb.ProgrammingError, match="does not exist"):
+        connection.load_csv(orders, "Orders")
+    with pytest.raises(ValueError):
+        connection.load_csv(orders, "new", create=True, on_error="ignore")
+    connection.rollback()
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "json"])
+def test_other_files_are_read_and_loaded(connection, tmp_path, kind):
+    path = tmp_path / f"rows.{kind}"
+    if kind == "parquet":
+        pyarrow.parquet.write_table(TABLE, path)
+    elif kind == "arrow":
+        pyarrow.feather.write_feather(TABLE, path)
+    else:
+        path.write_text('{"id": 1, "name": "one", "more": 0.5}\n{"id": 2, "more": 1.5}\n')
+    expected = [(1, "one", 0.5), (2, None, 1.5)]
+    assert getattr(connection, f"read_{kind}")(path).fetchall() == expected
+    load = getattr(connection, f"load_{kind}")
+    assert load(path, "made", create=True) == 2
+    assert rows(connection, "made") == expected
+    connection.execute("CREATE TABLE other (more real, id bigint)")
+    assert load(path, "other", columns=["id", "more"]) == 2
+    assert rows(connection, "other") == [(0.5, 1), (1.5, 2)]
+    connection.commit()
+    with pytest.raises(firndb.ProgrammingError) as caught:
+        load(path, "other")
+    assert caught.value.sqlstate == "42703"
+    connection.rollback()
+
+
+@pytest.mark.parametrize("of", [lambda table: table, polars.from_arrow, pyarrow.Table.to_pandas])
+def test_tables_of_other_packages_are_loaded(connection, of):
+    connection.execute('CREATE TABLE "My table" (more numeric(5,1), "name" text, id int, rest int DEFAULT 7)')
+    assert connection.load_arrow(of(TABLE), "My table") == 2
+    assert rows(connection, '"My table"') == [
+        (decimal.Decimal("0.5"), "one", 1, 7),
+        (decimal.Decimal("1.5"), None, 2, 7),
+    ]
+    assert connection.load_arrow(of(TABLE), "My table", columns=["id"]) == 2
+    assert connection.load_arrow(of(TABLE), "made", create=True) == 2
+    assert rows(connection, "made") == [(1, "one", 0.5), (2, None, 1.5)]
+    with pytest.raises(firndb.ProgrammingError):
+        connection.load_arrow(of(TABLE), "My table", columns=["nowhere"])
+    connection.rollback()
+
+
+def test_a_frame_of_pandas_comes_back(connection):
+    frame = pandas.DataFrame({"a": [1, 2, 3], "b": ["x", None, "z"]})
+    connection.load_arrow(frame, "frame", create=True)
+    assert connection.execute("SELECT * FROM frame ORDER BY a").fetchall() == [(1, "x"), (2, None), (3, "z")]
