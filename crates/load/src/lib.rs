@@ -11,6 +11,7 @@ mod fault;
 mod field;
 mod filling;
 pub mod json;
+mod lanes;
 mod number;
 pub mod options;
 mod parallel;

@@ -9,9 +9,10 @@ use crate::chunk::{CHUNK_BYTES, Chunk, Cutter};
 use crate::fault::Fault;
 use crate::field::{unescape, unquote};
 use crate::filling::{self, Filler, Filling, Source};
+use crate::lanes::{Eight, LANES};
 use crate::options::{CopyHeader, CopyOptions, OnError, RowFormat, forced};
 use crate::reader::Target;
-use crate::structure::{Dialect, Quoting, Structure};
+use crate::structure::{Dialect, Kernel, Quoting, Structure};
 use arrow_array::ArrayRef;
 use arrow_buffer::Buffer;
 use firn_base::binary::utf8;
@@ -302,9 +303,7 @@ impl RecordReader {
         let faults = columns.faults;
         let width = self.width();
         // After rows have been left out, lines are missing.
-        let is_plain = width == 0
-            || self.options.on_error == OnError::Stop
-                && (!structure.has_quoting || line_feeds(bytes) == structure.lines as u64);
+        let is_plain = width == 0 || self.options.on_error == OnError::Stop && structure.void_lines == 0;
         let ends = outline.ends[1..].iter().skip(width.saturating_sub(1)).step_by(width.max(1));
         let ends = (!is_plain).then(|| ends.take(outline.rows).copied().collect());
         Attempt { columns: arrays, rows: outline.rows, ends, ended: outline.ended, faults }
@@ -547,7 +546,13 @@ struct Columns<'c> {
 
 impl Columns<'_> {
     fn read(&mut self, is_ascii: bool) -> Vec<ArrayRef> {
-        let source = Source { chunk: self.bytes, is_ascii, rows: self.outline.rows, zone: self.reader.zone };
+        let source = Source {
+            chunk: self.bytes,
+            is_ascii,
+            rows: self.outline.rows,
+            quote: self.reader.options.quote,
+            zone: self.reader.zone,
+        };
         let reader = self.reader;
         let read = |&column: &usize| {
             let (_, ty) = reader.target.columns[column];
@@ -628,32 +633,82 @@ impl Filler for Fields<'_, '_> {
         let takes_quotes =
             takes_anything(into) || reader.is_csv() && (odd(options.quote) || odd(options.escape));
         let looks_inside = (columns.has_inner_quoting || force_null) && takes_quotes;
-        let fields = outline.ends[column..].windows(2).step_by(reader.width()).take(columns.rows);
-        for (row, ends) in fields.enumerate() {
-            let mut field = ends[0].wrapping_add(1) as usize..ends[1] as usize;
-            if has_returns {
-                field = reader.without_return(bytes, field);
-            }
-            if null.is_some_and(|null| bytes[field.clone()] == *null) {
-                into.null();
-                continue;
-            }
-            let mut plain = field.clone();
-            if columns.has_quoting
-                && !force_null
-                && let [first, .., last] = &bytes[field.clone()]
-                && quote == Some(*first)
-                && quote == Some(*last)
-                && field.len() > 1
+        // What means something else than its characters say is no number, but for what only a madman would choose.
+        let stands_for_number = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
+        let reads_eight = !force_null
+            && if takes_anything(into) {
+                !looks_inside && (reader.is_csv() || !has_returns)
+            } else {
+                !takes_quotes
+                    && !null.is_some_and(|null| !null.is_empty() && null.iter().all(stands_for_number))
+            };
+        let kernel = Kernel::best();
+        let mut strips_quotes = false;
+        let width = reader.width();
+        let mut row = 0;
+        while row < columns.rows {
+            let ends = &outline.ends[row * width + column..];
+            let mut read = 0;
+            let mut together = 1;
+            if reads_eight
+                && row + LANES <= columns.rows
+                && let Some(mut eight) = Eight::new(kernel, bytes, ends, width)
             {
-                plain = field.start + 1..field.end - 1;
-            }
-            let is_plain = !looks_inside || stands_for_itself(&bytes[plain.clone()]);
-            if !is_plain || !into.quick(bytes, plain) {
-                columns.read_long(column, row, field, into);
-                if row == columns.rows {
-                    return;
+                if has_returns {
+                    eight = eight.without_returns();
                 }
+                let nulls = match null {
+                    Some([]) if takes_anything(into) => eight.empty(),
+                    Some(null) if takes_anything(into) => eight.equal(null),
+                    _ => 0,
+                };
+                if strips_quotes && let Some(quote) = quote {
+                    eight = eight.without_quotes(quote);
+                }
+                read = into.eight(&eight) & !nulls;
+                together = LANES;
+                if read == u8::MAX {
+                    into.append_eight();
+                    row += LANES;
+                    continue;
+                }
+                // Where one has quotes around it, others may.
+                strips_quotes |= columns.has_quoting;
+            }
+            for lane in 0..together {
+                if read >> lane & 1 == 1 {
+                    into.append_lane(lane);
+                    row += 1;
+                    continue;
+                }
+                let ends = &ends[lane * width..];
+                let mut field = ends[0].wrapping_add(1) as usize..ends[1] as usize;
+                if has_returns {
+                    field = reader.without_return(bytes, field);
+                }
+                if null.is_some_and(|null| bytes[field.clone()] == *null) {
+                    into.null();
+                    row += 1;
+                    continue;
+                }
+                let mut plain = field.clone();
+                if columns.has_quoting
+                    && !force_null
+                    && let [first, .., last] = &bytes[field.clone()]
+                    && quote == Some(*first)
+                    && quote == Some(*last)
+                    && field.len() > 1
+                {
+                    plain = field.start + 1..field.end - 1;
+                }
+                let is_plain = !looks_inside || stands_for_itself(&bytes[plain.clone()]);
+                if !is_plain || !into.quick(bytes, plain) {
+                    columns.read_long(column, row, field, into);
+                    if row == columns.rows {
+                        return;
+                    }
+                }
+                row += 1;
             }
         }
     }

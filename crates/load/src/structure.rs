@@ -55,6 +55,8 @@ pub(crate) struct Structure {
     len: usize,
     /// How many of them are line feeds.
     pub lines: usize,
+    /// Line feeds that do not count, for being in quotes or after an escape.
+    pub void_lines: usize,
     /// Carriage returns outside quotes.
     pub carriage_returns: usize,
     /// Whether there is any quote, or in the text format any backslash.
@@ -93,13 +95,14 @@ impl Structure {
 
 impl Visit for Structure {
     #[inline(always)]
-    fn visit(&mut self, base: usize, found: Found) {
+    fn visit(&mut self, base: usize, found: Found, positions: impl Fn(u64, u32, &mut [u32; 64])) {
         self.carriage_returns += (found.carriage_returns & !found.void).count_ones() as usize;
         self.has_quoting |= found.quoting != 0;
         self.is_ascii &= found.high == 0;
         self.has_nul |= found.nul != 0;
         self.lines += (found.line_feeds & !found.void).count_ones() as usize;
-        let mut ends = (found.delimiters | found.line_feeds) & !found.void;
+        self.void_lines += (found.line_feeds & found.void).count_ones() as usize;
+        let ends = (found.delimiters | found.line_feeds) & !found.void;
         if found.quoting != 0 || self.closes {
             // A field has an even number of quotes, so if they touch its ends there are two, the first and the last.
             let bounds = ends | found.carriage_returns & !found.void;
@@ -114,14 +117,8 @@ impl Visit for Structure {
         if self.ends.len() < self.len + 64 {
             self.ends.resize((self.len + 64).next_power_of_two(), 0);
         }
-        let room: &mut [u32; 64] = (&mut self.ends[self.len..self.len + 64]).try_into().expect("just made");
-        // Eight at a time, whether there are as many or not: what is too much is written over.
-        for eight in room.chunks_exact_mut(8).take(count.div_ceil(8)) {
-            for place in eight {
-                *place = (base as u32).wrapping_add(ends.trailing_zeros());
-                ends &= ends.wrapping_sub(1);
-            }
-        }
+        let room = (&mut self.ends[self.len..self.len + 64]).try_into().expect("just made");
+        positions(ends, base as u32, room);
         self.len += count;
     }
 }
@@ -152,7 +149,7 @@ impl Progress {
 
 impl Visit for Progress {
     #[inline(always)]
-    fn visit(&mut self, base: usize, found: Found) {
+    fn visit(&mut self, base: usize, found: Found, _: impl Fn(u64, u32, &mut [u32; 64])) {
         let counting = found.line_feeds & !found.void;
         if counting == 0 {
             self.lines_behind += u64::from(found.line_feeds.count_ones());
@@ -182,8 +179,9 @@ struct Found {
 
 /// Who wants to know.
 trait Visit {
-    /// Of up to 64 bytes from `base` on.
-    fn visit(&mut self, base: usize, found: Found);
+    /// Of up to 64 bytes from `base` on. `positions` writes the places of the bits of a mask, counted from a base, to the
+    /// beginning of some room; what stands behind them then is of no account.
+    fn visit(&mut self, base: usize, found: Found, positions: impl Fn(u64, u32, &mut [u32; 64]));
 }
 
 /// Bits of 64 bytes, the first byte's the lowest.
@@ -200,7 +198,7 @@ struct Masks {
 
 /// How masks are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kernel {
+pub(crate) enum Kernel {
     #[cfg(target_arch = "x86_64")]
     Avx512,
     #[cfg(target_arch = "x86_64")]
@@ -210,7 +208,8 @@ enum Kernel {
 
 impl Kernel {
     /// The quickest that the processor has.
-    fn best() -> Kernel {
+    #[inline]
+    pub(crate) fn best() -> Kernel {
         #[cfg(target_arch = "x86_64")]
         {
             if x86::has_avx512() {
@@ -232,7 +231,7 @@ fn walk(kernel: Kernel, bytes: &[u8], dialect: Dialect, context: &mut Context, v
         // SAFETY: as above.
         #[cfg(target_arch = "x86_64")]
         Kernel::Avx2 => unsafe { x86::walk_avx2(bytes, dialect, context, visitor) },
-        Kernel::Words => walk_by(bytes, dialect, context, visitor, words),
+        Kernel::Words => walk_by(bytes, dialect, context, visitor, words, one_by_one),
     }
 }
 
@@ -244,12 +243,13 @@ fn walk_by(
     context: &mut Context,
     visitor: &mut impl Visit,
     masks: impl Fn(&[u8; 64], Dialect) -> Masks,
+    positions: impl Fn(u64, u32, &mut [u32; 64]),
 ) {
     let (blocks, rest) = bytes.as_chunks::<64>();
     let mut base = 0;
     for block in blocks {
         let found = context.weigh(masks(block, dialect), dialect.quoting, 64);
-        visitor.visit(base, found);
+        visitor.visit(base, found, &positions);
         base += 64;
     }
     if !rest.is_empty() {
@@ -258,7 +258,19 @@ fn walk_by(
         block[..rest.len()].copy_from_slice(rest);
         let masks = masks(&block, dialect).first(rest.len());
         let found = context.weigh(masks, dialect.quoting, rest.len());
-        visitor.visit(base, found);
+        visitor.visit(base, found, &positions);
+    }
+}
+
+/// Writes the places of bits, eight at a time, whether there are as many or not.
+#[inline(always)]
+fn one_by_one(mut mask: u64, base: u32, room: &mut [u32; 64]) {
+    let count = mask.count_ones() as usize;
+    for eight in room.chunks_exact_mut(8).take(count.div_ceil(8)) {
+        for place in eight {
+            *place = base.wrapping_add(mask.trailing_zeros());
+            mask &= mask.wrapping_sub(1);
+        }
     }
 }
 
@@ -409,15 +421,20 @@ fn words(block: &[u8; 64], dialect: Dialect) -> Masks {
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{Context, Dialect, Masks, Visit, walk_by};
+    use super::{Context, Dialect, Masks, Visit, one_by_one, walk_by};
     use std::arch::x86_64::{
         __m256i, _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_movemask_epi8, _mm256_set1_epi8,
-        _mm512_cmpeq_epi8_mask, _mm512_loadu_si512, _mm512_movepi8_mask, _mm512_set1_epi8,
+        _mm512_add_epi32, _mm512_cmpeq_epi8_mask, _mm512_loadu_si512, _mm512_maskz_compress_epi32,
+        _mm512_movepi8_mask, _mm512_set1_epi8, _mm512_set1_epi32, _mm512_setr_epi32, _mm512_storeu_si512,
     };
 
     /// Whether the processor has what [`walk_avx512`] is made of.
     pub(super) fn has_avx512() -> bool {
-        is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") && has_words()
+        is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+            && has_words()
     }
 
     /// Whether the processor has what [`walk_avx2`] is made of.
@@ -440,7 +457,7 @@ mod x86 {
         visitor: &mut impl Visit,
     ) {
         let (quote, escape) = dialect.needles();
-        walk_by(bytes, dialect, context, visitor, |block, dialect| {
+        let masks = |block: &[u8; 64], dialect: Dialect| {
             // SAFETY: the block has as many bytes as are read, aligned or not.
             let block = unsafe { _mm512_loadu_si512(block.as_ptr().cast()) };
             let equal = |byte: u8| _mm512_cmpeq_epi8_mask(block, _mm512_set1_epi8(byte as i8));
@@ -453,13 +470,29 @@ mod x86 {
                 nul: equal(0),
                 high: _mm512_movepi8_mask(block),
             }
-        });
+        };
+        // Sixteen places at a time are moved up to where bits are set.
+        let places = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        let positions = |mask: u64, base: u32, room: &mut [u32; 64]| {
+            let mut written = 0;
+            for quarter in 0..4 {
+                let bits = (mask >> (16 * quarter)) as u16;
+                let first = _mm512_set1_epi32(base.wrapping_add(16 * quarter) as i32);
+                let packed = _mm512_maskz_compress_epi32(bits, _mm512_add_epi32(places, first));
+                // At most sixteen of each quarter are before it.
+                let room = &mut room[written..written + 16];
+                // SAFETY: there is room for sixteen places, aligned or not.
+                unsafe { _mm512_storeu_si512(room.as_mut_ptr().cast(), packed) };
+                written += bits.count_ones() as usize;
+            }
+        };
+        walk_by(bytes, dialect, context, visitor, masks, positions);
     }
 
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
     pub(super) fn walk_avx2(bytes: &[u8], dialect: Dialect, context: &mut Context, visitor: &mut impl Visit) {
         let (quote, escape) = dialect.needles();
-        walk_by(bytes, dialect, context, visitor, |block, dialect| {
+        let masks = |block: &[u8; 64], dialect: Dialect| {
             // SAFETY: each half of the block has as many bytes as are read, aligned or not.
             let load = |half: &[u8]| unsafe { _mm256_loadu_si256(half[..32].as_ptr().cast::<__m256i>()) };
             let (low, high) = (load(&block[..32]), load(&block[32..]));
@@ -477,7 +510,8 @@ mod x86 {
                 nul: equal(0),
                 high: bits(low) | bits(high) << 32,
             }
-        });
+        };
+        walk_by(bytes, dialect, context, visitor, masks, one_by_one);
     }
 }
 

@@ -1,0 +1,471 @@
+//! Eight fields of a column at once, in the lanes of wide registers.
+//!
+//! A column is mostly numbers of one form, so that eight of them can be read by the same steps, without a branch. The steps
+//! are plain loops over arrays, which the compiler turns into instructions for eight lanes or four, as the processor has
+//! them. A lane that holds something else says so, and its field is read by itself (`number`), which the tests hold this against.
+//!
+//! Seed 000 §3.3.3 validates and folds the digits of one number by SIMD; that a column of a chunk is read as a whole lets lanes
+//! be rows.
+
+use crate::number::{FIRST_YEAR, MONTHS};
+use crate::structure::Kernel;
+use std::ops::Range;
+
+/// How many fields are read at once.
+pub(crate) const LANES: usize = 8;
+
+/// Fields of a column, in rows that follow each other.
+#[derive(Clone, Copy)]
+pub(crate) struct Eight<'c> {
+    kernel: Kernel,
+    chunk: &'c [u8],
+    /// Where they begin in the chunk, and where they end.
+    starts: [u32; LANES],
+    ends: [u32; LANES],
+}
+
+/// What eight fields came to.
+#[derive(Clone, Copy)]
+pub(crate) struct Read {
+    pub values: [i64; LANES],
+    /// Lanes of other bits than zero hold something that is not read here; their values are of no account.
+    pub odd: [u64; LANES],
+}
+
+impl Read {
+    /// The values as a column has them, where they fit; the lanes that hold one are the bits of a mask, the first the lowest.
+    #[inline(always)]
+    pub fn fitting<N>(self, fits: impl Fn(i64) -> bool, make: impl Fn(i64) -> N) -> (u8, [N; LANES]) {
+        let mut mask = 0;
+        for lane in 0..LANES {
+            mask |= u8::from(self.odd[lane] == 0 && fits(self.values[lane])) << lane;
+        }
+        (mask, self.values.map(make))
+    }
+}
+
+/// `0` eight times.
+const ZEROS: u64 = 0x3030_3030_3030_3030;
+
+/// The longest integers that are read here have two words.
+const WORD: u64 = 8;
+
+impl<'c> Eight<'c> {
+    /// The fields between ends: those of the first row stand at the beginning of `ends`, those of each other `width` further on.
+    /// Nothing if the words that hold them would begin before the chunk.
+    #[inline(always)]
+    pub fn new(kernel: Kernel, chunk: &'c [u8], ends: &[u32], width: usize) -> Option<Eight<'c>> {
+        let ends = &ends[..(LANES - 1) * width + 2];
+        let mut eight = Eight { kernel, chunk, starts: [0; LANES], ends: [0; LANES] };
+        for lane in 0..LANES {
+            eight.starts[lane] = ends[lane * width].wrapping_add(1);
+            eight.ends[lane] = ends[lane * width + 1];
+        }
+        (u64::from(eight.ends[0]) >= 2 * WORD).then_some(eight)
+    }
+
+    /// The bytes of a field.
+    #[inline(always)]
+    pub fn field(&self, lane: usize) -> Range<usize> {
+        self.starts[lane] as usize..self.ends[lane] as usize
+    }
+
+    /// The chunk that they are in.
+    pub fn chunk(&self) -> &'c [u8] {
+        self.chunk
+    }
+
+    /// Those without a byte, as bits of a mask, the first field's the lowest.
+    #[inline(always)]
+    pub fn empty(&self) -> u8 {
+        let mut mask = 0;
+        for lane in 0..LANES {
+            mask |= u8::from(self.starts[lane] == self.ends[lane]) << lane;
+        }
+        mask
+    }
+
+    /// Those that are `text`, as bits of a mask, the first field's the lowest.
+    #[inline(always)]
+    pub fn equal(&self, text: &[u8]) -> u8 {
+        let mut mask = 0;
+        for lane in 0..LANES {
+            let field = self.field(lane);
+            let is_equal = field.len() == text.len() && self.chunk[field] == *text;
+            mask |= u8::from(is_equal) << lane;
+        }
+        mask
+    }
+
+    /// Without the carriage returns at their ends.
+    #[inline(always)]
+    pub fn without_returns(mut self) -> Eight<'c> {
+        for lane in 0..LANES {
+            let field = self.field(lane);
+            let ends_in_return = self.chunk[field].last() == Some(&b'\r');
+            self.ends[lane] -= u32::from(ends_in_return);
+        }
+        self
+    }
+
+    /// Without the quotes around those that have them on both sides.
+    #[inline(always)]
+    pub fn without_quotes(mut self, quote: u8) -> Eight<'c> {
+        for lane in 0..LANES {
+            let field = &self.chunk[self.field(lane)];
+            let is_quoted = field.len() > 1 && field[0] == quote && field[field.len() - 1] == quote;
+            self.starts[lane] += u32::from(is_quoted);
+            self.ends[lane] -= u32::from(is_quoted);
+        }
+        self
+    }
+
+    /// The eight bytes that end `back` bytes before each field does, the first of them the lowest.
+    #[inline(always)]
+    fn words(&self, back: usize) -> [u64; LANES] {
+        let mut words = [0; LANES];
+        for (word, end) in words.iter_mut().zip(self.ends) {
+            let end = end as usize - back;
+            *word = u64::from_le_bytes(self.chunk[end - 8..end].try_into().expect("eight bytes"));
+        }
+        words
+    }
+
+    #[inline(always)]
+    fn lengths(&self) -> [u64; LANES] {
+        let mut lengths = [0; LANES];
+        for (lane, length) in lengths.iter_mut().enumerate() {
+            *length = u64::from(self.ends[lane] - self.starts[lane]);
+        }
+        lengths
+    }
+
+    /// Integers of up to sixteen bytes.
+    #[inline]
+    pub fn integers(&self) -> Read {
+        let (words, lengths) = (self.words(0), self.lengths());
+        match lengths.iter().all(|length| *length <= WORD) {
+            true => self.take(Steps::Short, &words, &words, &lengths),
+            false => self.take(Steps::Long, &words, &self.words(8), &lengths),
+        }
+    }
+
+    /// Decimals of up to eight digits, `scale` of them behind a point or none, in units of the last.
+    #[inline]
+    pub fn decimals(&self, scale: u32) -> Read {
+        self.take(Steps::Decimals(scale), &self.words(0), &self.words(1), &self.lengths())
+    }
+
+    /// Days `YYYY-MM-DD` since 1970-01-01, of the years that `number` knows.
+    #[inline]
+    pub fn dates(&self) -> Read {
+        let mut read = self.take(Steps::Dates, &self.words(0), &self.words(2), &self.lengths());
+        for lane in 0..LANES {
+            let (month, day) = ((read.values[lane] >> 32) as usize, read.values[lane] as u32);
+            let (before, length) = MONTHS[month % MONTHS.len()];
+            read.odd[lane] |= u64::from(day.wrapping_sub(1) >= length || month >= MONTHS.len());
+            read.values[lane] = i64::from(before) + i64::from(day);
+        }
+        read
+    }
+
+    /// Takes the steps in the widest registers that there are.
+    #[inline(always)]
+    fn take(
+        &self,
+        steps: Steps,
+        words: &[u64; LANES],
+        others: &[u64; LANES],
+        lengths: &[u64; LANES],
+    ) -> Read {
+        match self.kernel {
+            // SAFETY: the processor has these instructions, `Kernel::best` has asked it.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 => unsafe { x86::take_avx512(steps, words, others, lengths) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => unsafe { x86::take_avx2(steps, words, others, lengths) },
+            Kernel::Words => take(steps, words, others, lengths),
+        }
+    }
+}
+
+/// What is done to the lanes.
+#[derive(Clone, Copy)]
+enum Steps {
+    /// Integers of one word.
+    Short,
+    /// Integers of two.
+    Long,
+    /// Decimals of this scale.
+    Decimals(u32),
+    /// Days, to months of the table and days of the month.
+    Dates,
+}
+
+#[inline(always)]
+fn take(steps: Steps, words: &[u64; LANES], others: &[u64; LANES], lengths: &[u64; LANES]) -> Read {
+    let mut read = Read { values: [0; LANES], odd: [0; LANES] };
+    match steps {
+        Steps::Short => {
+            for lane in 0..LANES {
+                (read.values[lane], read.odd[lane]) = short_integer(words[lane], lengths[lane]);
+            }
+        }
+        Steps::Long => {
+            for lane in 0..LANES {
+                (read.values[lane], read.odd[lane]) = long_integer(words[lane], others[lane], lengths[lane]);
+            }
+        }
+        Steps::Decimals(scale) => {
+            let unit = 10_u64.pow(scale);
+            for lane in 0..LANES {
+                (read.values[lane], read.odd[lane]) =
+                    decimal(words[lane], others[lane], lengths[lane], scale, unit);
+            }
+        }
+        Steps::Dates => {
+            for lane in 0..LANES {
+                (read.values[lane], read.odd[lane]) = date(words[lane], others[lane], lengths[lane]);
+            }
+        }
+    }
+    read
+}
+
+/// The last `count` bytes of a word as digits, zeros before them; whether they are digits is told by [`odd_digits`].
+/// `count` counts modulo eight, zero for all.
+#[inline(always)]
+fn last_digits(word: u64, count: u64) -> u64 {
+    let foreign = (64_u64.wrapping_sub(count.wrapping_mul(8))) & 63;
+    (word ^ ZEROS) >> foreign << foreign
+}
+
+/// Not zero if some of eight digits is none.
+#[inline(always)]
+fn odd_digits(digits: u64) -> u64 {
+    // What is larger than nine reaches the high bit, or has it.
+    (digits | digits.wrapping_add(0x7676_7676_7676_7676)) & 0x8080_8080_8080_8080
+}
+
+/// Neighbours as pairs, in sixteen bits each. The first byte has the highest place.
+#[inline(always)]
+fn pairs(digits: u64) -> u64 {
+    digits.wrapping_mul((10 << 8) + 1) >> 8 & 0x00ff_00ff_00ff_00ff
+}
+
+/// The value of eight digits.
+#[inline(always)]
+fn value(digits: u64) -> u64 {
+    let fours = pairs(digits).wrapping_mul((100 << 16) + 1) >> 16 & 0x0000_ffff_0000_ffff;
+    fours.wrapping_mul((10_000 << 32) + 1) >> 32
+}
+
+/// The value with its sign, `negative` being 1 or 0.
+#[inline(always)]
+fn signed(magnitude: u64, negative: u64) -> i64 {
+    ((magnitude ^ negative.wrapping_neg()).wrapping_add(negative)) as i64
+}
+
+/// Whether a condition holds, as a number.
+#[inline(always)]
+fn bit(condition: bool) -> u64 {
+    u64::from(condition)
+}
+
+#[inline(always)]
+fn short_integer(word: u64, length: u64) -> (i64, u64) {
+    let first = word >> (64_u64.wrapping_sub(8 * length) & 63) & 0xff;
+    let negative = bit(first == u64::from(b'-'));
+    let count = length.wrapping_sub(negative);
+    let digits = last_digits(word, count);
+    let odd = odd_digits(digits) | bit(length > WORD) | bit(count.wrapping_sub(1) >= WORD);
+    (signed(value(digits), negative), odd)
+}
+
+/// `before` are the eight bytes before the last eight.
+#[inline(always)]
+fn long_integer(word: u64, before: u64, length: u64) -> (i64, u64) {
+    let is_long = bit(length > WORD);
+    // The word that the field begins in, and its first byte.
+    let front = if is_long == 1 { before } else { word };
+    let first = front >> (64_u64.wrapping_sub(8 * length) & 63) & 0xff;
+    let negative = bit(first == u64::from(b'-'));
+    let count = length.wrapping_sub(negative);
+    let has_two = count > WORD;
+    let low = last_digits(word, if has_two { WORD } else { count });
+    let high = if has_two { last_digits(before, count) } else { 0 };
+    // What is no digit may come to anything.
+    let magnitude = value(high).wrapping_mul(100_000_000).wrapping_add(value(low));
+    let odd = odd_digits(low) | odd_digits(high);
+    (signed(magnitude, negative), odd | bit(count.wrapping_sub(1) >= 2 * WORD) | bit(length > 2 * WORD))
+}
+
+/// `before` are the eight bytes that end one before the last.
+#[inline(always)]
+fn decimal(word: u64, before: u64, length: u64, scale: u32, unit: u64) -> (i64, u64) {
+    // The point, if there is one, stands before the last `scale` bytes; what precedes it moves up by one.
+    let behind = u64::MAX << (64 - 8 * scale);
+    let has_point = word >> (56 - 8 * scale) & 0xff == u64::from(b'.');
+    let has_point = has_point && length > u64::from(scale);
+    let point = bit(has_point);
+    let together = if has_point { word & behind | before & !behind } else { word };
+    // Where nine bytes have a point, the first is that of eight digits.
+    let count = length.wrapping_sub(point);
+    let first = together >> (64_u64.wrapping_sub(count.wrapping_mul(8)) & 63) & 0xff;
+    let negative = bit(first == u64::from(b'-'));
+    let count = count.wrapping_sub(negative);
+    let digits = last_digits(together, count);
+    // What is no digit may come to anything.
+    let magnitude = value(digits).wrapping_mul(if has_point { 1 } else { unit });
+    // There is a digit before a point.
+    let least = if has_point { u64::from(scale) + 1 } else { 1 };
+    let odd = odd_digits(digits) | bit(count > WORD) | bit((count as i64) < least as i64);
+    (signed(magnitude, negative), odd)
+}
+
+/// `front` are the first eight of ten bytes. Yields the place in the table of months, shifted, and the day.
+#[inline(always)]
+fn date(back: u64, front: u64, length: u64) -> (i64, u64) {
+    const DASHES: u64 = 0xff00_00ff_0000_0000;
+    let no_dashes = front & DASHES ^ 0x2d00_002d_0000_0000;
+    let year = front & 0xffff_ffff;
+    let month = front >> 8 & 0x0000_ffff_0000_0000;
+    let day = back & 0xffff_0000_0000_0000;
+    let digits = (year | month | day) ^ ZEROS;
+    let pairs = pairs(digits);
+    let year = (pairs & 0xff) * 100 + (pairs >> 16 & 0xff);
+    let month = (pairs >> 32 & 0xff).wrapping_sub(1);
+    let place = year.wrapping_sub(u64::from(FIRST_YEAR)).wrapping_mul(12).wrapping_add(month);
+    let odd =
+        odd_digits(digits) | no_dashes | length ^ 10 | bit(month >= 12) | bit(place >= MONTHS.len() as u64);
+    ((place << 32 | pairs >> 48) as i64, odd)
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{LANES, Read, Steps, take};
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,lzcnt,popcnt")]
+    pub(super) fn take_avx512(
+        steps: Steps,
+        words: &[u64; LANES],
+        others: &[u64; LANES],
+        lengths: &[u64; LANES],
+    ) -> Read {
+        take(steps, words, others, lengths)
+    }
+
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    pub(super) fn take_avx2(
+        steps: Steps,
+        words: &[u64; LANES],
+        others: &[u64; LANES],
+        lengths: &[u64; LANES],
+    ) -> Read {
+        take(steps, words, others, lengths)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::number;
+    use firn_base::random::Random;
+
+    fn kernels() -> Vec<Kernel> {
+        let mut kernels = vec![Kernel::Words];
+        if Kernel::best() != Kernel::Words {
+            kernels.push(Kernel::best());
+        }
+        #[cfg(target_arch = "x86_64")]
+        if Kernel::best() == Kernel::Avx512 {
+            kernels.push(Kernel::Avx2);
+        }
+        kernels
+    }
+
+    /// Eight fields, behind enough of others: what lanes read is what is read by itself.
+    fn check(fields: &[String; LANES]) {
+        let mut chunk = b"9999-99.99-99999,".to_vec();
+        let mut ends = vec![chunk.len() as u32 - 1];
+        for field in fields {
+            chunk.extend_from_slice(field.as_bytes());
+            ends.push(chunk.len() as u32);
+            chunk.push(b',');
+        }
+        for kernel in kernels() {
+            let eight = Eight::new(kernel, &chunk, &ends, 1).expect("there is enough before them");
+            let hold = |read: Read, by_itself: &dyn Fn(Range<usize>) -> Option<i64>, what: &str| {
+                for lane in 0..LANES {
+                    if read.odd[lane] == 0 {
+                        let value = Some(read.values[lane]);
+                        assert_eq!(by_itself(eight.field(lane)), value, "{what} of {fields:?}, {lane}");
+                    }
+                }
+            };
+            hold(eight.integers(), &|field| number::integer(&chunk, field), "integers");
+            hold(eight.dates(), &|field| number::date(&chunk, field).map(i64::from), "dates");
+            for scale in 1..8 {
+                let by_itself = |field| number::decimal(&chunk, field, scale as usize);
+                hold(eight.decimals(scale), &by_itself, "decimals");
+            }
+        }
+    }
+
+    #[test]
+    fn what_lanes_read_is_what_is_read_one_by_one() {
+        let mut random = Random::seeded(11);
+        let alphabet = b"0123456789-. /:\"";
+        for _ in 0..if cfg!(miri) { 20 } else { 20_000 } {
+            let most = random.uniform(9, alphabet.len() as i64 - 1);
+            check(&std::array::from_fn(|_| match random.uniform(0, 4) {
+                0 => (0..random.uniform(0, 18))
+                    .map(|_| alphabet[random.uniform(0, most) as usize] as char)
+                    .collect(),
+                1 => (random.uniform(i64::MIN / 2, i64::MAX / 2) >> random.uniform(0, 62)).to_string(),
+                2 => {
+                    let (whole, scale) = (random.uniform(-9_999_999, 9_999_999), random.uniform(1, 8));
+                    let parts = random.uniform(0, 10_i64.pow(scale as u32) - 1);
+                    format!("{}.{parts:0width$}", whole >> random.uniform(0, 24), width = scale as usize)
+                }
+                _ => {
+                    let (year, month) = (random.uniform(1890, 2170), random.uniform(0, 13));
+                    format!("{year:04}-{month:02}-{:02}", random.uniform(0, 32))
+                }
+            }));
+        }
+    }
+
+    #[test]
+    fn what_is_common_is_read_in_lanes() {
+        let of = |fields: [&str; LANES]| {
+            let mut chunk = b"0123456789abcdef,".to_vec();
+            let mut ends = vec![chunk.len() as u32 - 1];
+            for field in fields {
+                chunk.extend_from_slice(field.as_bytes());
+                ends.push(chunk.len() as u32);
+                chunk.push(b'\n');
+            }
+            (chunk, ends)
+        };
+        for kernel in kernels() {
+            let (chunk, ends) =
+                of(["1", "-1", "12345678", "-1234567", "0", "123456789012", "-42", "9999999999999999"]);
+            let eight = Eight::new(kernel, &chunk, &ends, 1).unwrap();
+            let (read, values) = eight.integers().fitting(|_| true, |value| value);
+            let expected = [1, -1, 12_345_678, -1_234_567, 0, 123_456_789_012, -42, 9_999_999_999_999_999];
+            assert_eq!((read, values), (0xff, expected));
+            let (chunk, ends) = of(["0.04", "17", "-1.50", "123456.78", "21168.23", "-0.01", "-99", "0.00"]);
+            let eight = Eight::new(kernel, &chunk, &ends, 1).unwrap();
+            let (read, values) = eight.decimals(2).fitting(|_| true, |value| value);
+            assert_eq!((read, values), (0xff, [4, 1700, -150, 12_345_678, 2_116_823, -1, -9900, 0]));
+            let days = ["1970-01-01", "1996-03-13", "2000-02-29", "1999-12-31"];
+            let (chunk, ends) =
+                of([days[0], days[1], days[2], days[3], "1999-02-29", "1999-13-01", "19990-1-1", "x"]);
+            let eight = Eight::new(kernel, &chunk, &ends, 1).unwrap();
+            let (read, values) = eight.dates().fitting(|_| true, |value| value);
+            assert_eq!((read, &values[..4]), (0x0f, &[0, 9568, 11_016, 10_956][..]));
+        }
+    }
+}
