@@ -254,7 +254,7 @@ enum Form {
     Plain(usize),
     /// Filled up with blanks to this length, which fits a view.
     Short(usize),
-    /// Filled up with blanks to this length, which fits a [`Block`].
+    /// Filled up with blanks to this length, which fits [`BLOCK_BYTES`].
     Long(usize),
     /// One by one.
     Other,

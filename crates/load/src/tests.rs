@@ -10,7 +10,7 @@ use crate::{
     write_binary_rows,
 };
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Date32Type, Decimal128Type, Int32Type};
+use arrow_array::types::{Date32Type, Decimal128Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef};
 use firn_base::random::Random;
 use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, Value};
@@ -102,6 +102,37 @@ fn csv_files_are_read_with_quotes_and_line_breaks_inside_them() {
     check(&header, "x,y\n", &[]);
     let header = CopyOptions { header: CopyHeader::Match, ..options };
     check(&header, "a,\"b\"\n1,one\n", &[("1", "one")]);
+}
+
+/// Where fields are read eight at a time, words that hold their ends may reach back to where the chunk begins.
+#[test]
+fn csv_files_may_begin_with_numbers_of_any_length() {
+    for length in 1..=18 {
+        for (quote, end) in [("", "\n"), ("", "\r\n"), ("\"", "\n"), ("\"", "\r\n")] {
+            let numbers: Vec<i64> = (0..20).map(|row| 10_i64.pow(length - 1) + row % 9).collect();
+            let file: String = numbers.iter().map(|number| format!("{quote}{number}{quote}{end}")).collect();
+            for ty in [SqlType::BigInt, SqlType::Numeric { precision: 20, scale: 0 }, SqlType::Text] {
+                let columns = vec![("a".to_owned(), ty)];
+                let mut reader =
+                    CopyReader::new("COPY t", columns, CopyOptions::new(CSV), TimeZoneSetting::UTC).unwrap();
+                reader.push(file.as_bytes()).unwrap();
+                reader.finish().unwrap();
+                let batch = reader.next_batch().unwrap();
+                let read: Vec<i64> = match ty {
+                    SqlType::BigInt => batch.columns[0].as_primitive::<Int64Type>().values().to_vec(),
+                    SqlType::Text => {
+                        let texts = batch.columns[0].as_string_view();
+                        texts.iter().map(|text| text.unwrap().parse().unwrap()).collect()
+                    }
+                    _ => {
+                        let decimals = batch.columns[0].as_primitive::<Decimal128Type>();
+                        decimals.values().iter().map(|value| *value as i64).collect()
+                    }
+                };
+                assert_eq!(read, numbers, "{ty:?} of {length} digits, {quote:?}, {end:?}");
+            }
+        }
+    }
 }
 
 #[test]
