@@ -5,7 +5,8 @@ use crate::time_zone::TimeZoneSetting;
 use crate::types::SqlType;
 use crate::value::Value;
 use crate::{array, datetime, interval, numeric};
-use std::fmt::{Display, Write};
+use std::fmt::{Display, LowerExp, Write};
+use std::io;
 
 /// Reads a value of type `ty`. Moments that name no zone are in `zone`.
 pub fn parse(text: &str, ty: SqlType, zone: &TimeZoneSetting) -> Result<Value> {
@@ -38,9 +39,9 @@ pub fn write(value: &Value, ty: SqlType, zone: &TimeZoneSetting, out: &mut Strin
     match value {
         Value::Null => {}
         Value::Boolean(value) => out.push(if *value { 't' } else { 'f' }),
-        Value::SmallInt(value) => display(value, out),
-        Value::Integer(value) => display(value, out),
-        Value::BigInt(value) => display(value, out),
+        Value::SmallInt(value) => write_integer(i64::from(*value), out),
+        Value::Integer(value) => write_integer(i64::from(*value), out),
+        Value::BigInt(value) => write_integer(*value, out),
         Value::Real(value) => write_real(*value, out),
         Value::Double(value) => write_double(*value, out),
         Value::Numeric { unscaled, scale } => {
@@ -59,8 +60,34 @@ pub fn write(value: &Value, ty: SqlType, zone: &TimeZoneSetting, out: &mut Strin
     }
 }
 
-fn display(value: impl Display, out: &mut String) {
-    write!(out, "{value}").expect("strings take everything");
+/// Appends a whole number.
+pub fn write_integer(value: i64, out: &mut String) {
+    const PAIRS: [[u8; 2]; 100] = {
+        let mut pairs = [[0; 2]; 100];
+        let mut number = 0;
+        while number < 100 {
+            pairs[number] = [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+            number += 1;
+        }
+        pairs
+    };
+    let mut digits = [0; 20];
+    let mut start = digits.len();
+    let mut rest = value.unsigned_abs();
+    while rest >= 10 {
+        start -= 2;
+        digits[start..start + 2].copy_from_slice(&PAIRS[(rest % 100) as usize]);
+        rest /= 100;
+    }
+    // What is left is the first digit, or nothing if a pair ended with it; zero has one digit, too.
+    if rest > 0 || start == digits.len() {
+        start -= 1;
+        digits[start] = b'0' + rest as u8;
+    }
+    if value < 0 {
+        out.push('-');
+    }
+    out.push_str(std::str::from_utf8(&digits[start..]).expect("digits are ASCII"));
 }
 
 #[cold]
@@ -176,7 +203,7 @@ fn float_out_of_range(ty: SqlType, text: &str) -> Error {
 /// Appends the shortest digits that read back as the same double.
 pub fn write_double(value: f64, out: &mut String) {
     if value.is_finite() {
-        shortest(&format!("{value:e}"), 15, out);
+        shortest(scientific(&value, &mut [0; _]), 15, out);
     } else {
         not_finite(value, out);
     }
@@ -185,7 +212,7 @@ pub fn write_double(value: f64, out: &mut String) {
 /// Appends the shortest digits that read back as the same real.
 pub fn write_real(value: f32, out: &mut String) {
     if value.is_finite() {
-        shortest(&format!("{value:e}"), 6, out);
+        shortest(scientific(&value, &mut [0; _]), 6, out);
     } else {
         not_finite(f64::from(value), out);
     }
@@ -199,6 +226,17 @@ fn not_finite(value: f64, out: &mut String) {
     } else {
         "-Infinity"
     });
+}
+
+/// The longest is `-1.2345678901234567e-308`.
+const SCIENTIFIC_BYTES: usize = 24;
+
+/// A number as Rust's `d.ddde±x`, without a string of its own for each.
+fn scientific<'b>(value: &dyn LowerExp, buffer: &'b mut [u8; SCIENTIFIC_BYTES]) -> &'b str {
+    let mut rest = &mut buffer[..];
+    io::Write::write_fmt(&mut rest, format_args!("{value:e}")).expect("the longest fits");
+    let length = SCIENTIFIC_BYTES - rest.len();
+    std::str::from_utf8(&buffer[..length]).expect("digits are ASCII")
 }
 
 /// Rust's `d.ddde±x` in PostgreSQL's form: plain digits for exponents from -4 to below `limit`, else
@@ -393,6 +431,20 @@ mod tests {
             Err(error) => out = format!("{} {}", error.state(), error.message()),
         }
         out
+    }
+
+    #[test]
+    fn whole_numbers_are_written_as_rust_writes_them() {
+        let powers = (0..19).map(|exponent| 10i64.pow(exponent));
+        let around =
+            powers.flat_map(|power| [power - 1, power, power + 1, power * 9, power.wrapping_mul(37)]);
+        for value in around.chain([i64::MAX, i64::MIN, i64::MIN + 1]) {
+            for value in [value, value.wrapping_neg()] {
+                let mut out = String::from("=");
+                write_integer(value, &mut out);
+                assert_eq!(out, format!("={value}"));
+            }
+        }
     }
 
     #[test]

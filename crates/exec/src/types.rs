@@ -3,9 +3,11 @@
 //! The Arrow type of an SQL type is storage's affair ([`firn_storage::arrow`]); a field's metadata
 //! keeps apart what Arrow does not, such as `text` and `varchar(10)`.
 
-use datafusion::arrow::array::{Array, AsArray, ListArray};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray};
 use datafusion::arrow::buffer::OffsetBuffer;
+use datafusion::arrow::compute::{cast, take};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, IntervalMonthDayNano, Schema};
+use datafusion::arrow::error::ArrowError;
 use datafusion::common::ScalarValue;
 use firn_base::{Error, ParameterType, Result, SqlType, Value};
 use std::sync::Arc;
@@ -165,8 +167,73 @@ pub fn value_at(array: &dyn Array, row: usize) -> Result<Value> {
     }
 }
 
+/// An array of the same values in the Arrow type that their SQL type is stored in, as [`value_at`] reads them. Plans
+/// yield others: counts without a sign, strings with offsets, arrays, which are text.
+pub fn stored(array: &ArrayRef) -> Result<ArrayRef> {
+    let external = |error: ArrowError| crate::error::from_datafusion(error.into());
+    let ty = array.data_type();
+    let Some(natural) = sql_type(&Field::new("", ty.clone(), true)) else {
+        return Err(Error::unsupported(format!("a value of type {ty}")));
+    };
+    let wanted = data_type(natural);
+    match (ty, &wanted) {
+        (ty, wanted) if ty == wanted => Ok(array.clone()),
+        // Whatever the zone is called, moments are the same.
+        (DataType::Timestamp(unit, Some(_)), DataType::Timestamp(wanted, Some(_))) if unit == wanted => {
+            Ok(array.clone())
+        }
+        (DataType::Dictionary(..), _) => {
+            let dictionary = array.as_any_dictionary();
+            stored(&take(dictionary.values(), dictionary.keys(), None).map_err(external)?)
+        }
+        (DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary, _) => {
+            cast(array, &wanted).map_err(external)
+        }
+        _ => {
+            let value = |row| firn_storage::arrow::array_value(array, row, natural);
+            let values: Vec<Value> = (0..array.len()).map(value).collect();
+            Ok(firn_storage::arrow::values_to_array(&values, natural))
+        }
+    }
+}
+
 /// A moment in microseconds since 1970 as DataFusion's libraries write it; `None` far outside the
 /// years that SQL knows.
 pub(crate) fn date_time(micros: i64) -> Option<chrono::DateTime<chrono::Utc>> {
     chrono::DateTime::from_timestamp_micros(micros)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use datafusion::arrow::array::{
+        DictionaryArray, DurationMicrosecondArray, Int8Array, NullArray, StringArray,
+        TimestampNanosecondArray, TimestampSecondArray, UInt64Array,
+    };
+    use datafusion::arrow::datatypes::{Int32Type, Int64Type};
+
+    #[test]
+    fn arrays_of_every_type_are_stored_with_the_values_that_they_have() {
+        let keys: DictionaryArray<Int32Type> = [Some("a"), None, Some("b"), Some("a")].into_iter().collect();
+        let lists = ListArray::from_iter_primitive::<Int64Type, _, _>([Some([Some(1), None]), None]);
+        let arrays: [ArrayRef; 9] = [
+            Arc::new(UInt64Array::from(vec![Some(7), None, Some(u64::MAX)])),
+            Arc::new(Int8Array::from(vec![-1])),
+            Arc::new(StringArray::from(vec![Some("firn"), None])),
+            Arc::new(keys.slice(1, 3)),
+            Arc::new(lists),
+            Arc::new(NullArray::new(2)),
+            Arc::new(TimestampNanosecondArray::from(vec![-1])),
+            Arc::new(TimestampSecondArray::from(vec![Some(1), None]).with_timezone("+02:00")),
+            Arc::new(DurationMicrosecondArray::from(vec![86_400_000_001])),
+        ];
+        for array in arrays {
+            let stored = stored(&array).unwrap();
+            let ty = sql_type(&Field::new("", stored.data_type().clone(), true)).unwrap();
+            assert_eq!(*stored.data_type(), data_type(ty));
+            for row in 0..array.len() {
+                assert_eq!(value_at(&stored, row).unwrap(), value_at(&array, row).unwrap(), "{array:?}");
+            }
+        }
+    }
 }

@@ -19,7 +19,7 @@ const NULL: [u8; LENGTH_BYTES] = (-1i32).to_be_bytes();
 
 /// Appends `rows` rows of columns that have the Arrow types of `types`, but for the scale of numerics, which is the
 /// array's. Panics if one has another type.
-pub fn write_binary_rows(columns: &[ArrayRef], types: &[SqlType], rows: usize, out: &mut Vec<u8>) {
+pub(crate) fn write(columns: &[ArrayRef], types: &[SqlType], rows: usize, out: &mut Vec<u8>) {
     assert_eq!(columns.len(), types.len());
     let mut writer = RowsWriter { count: (columns.len() as i16).to_be_bytes(), ends: Vec::new() };
     for first in (0..rows).step_by(TOGETHER) {

@@ -13,7 +13,7 @@ use crate::records::{self, Batch, RowLines};
 use crate::sniff::SAMPLE_BYTES;
 use crate::structure::{Dialect, Quoting};
 use firn_base::binary::utf8;
-use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, Value, text};
+use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, text};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::collections::HashMap;
@@ -325,59 +325,4 @@ fn type_of(raw: &str) -> Option<SqlType> {
         }
         _ => Some(SqlType::Text),
     }
-}
-
-/// Appends a row as an object. `scratch` is for a value.
-pub(crate) fn write_row(
-    columns: &[(String, SqlType)],
-    row: &[Value],
-    zone: &TimeZoneSetting,
-    scratch: &mut String,
-    out: &mut Vec<u8>,
-) {
-    let mut before = b'{';
-    for ((name, ty), value) in columns.iter().zip(row) {
-        out.push(before);
-        before = b',';
-        write_string(name, out);
-        out.push(b':');
-        write_value(value, *ty, zone, scratch, out);
-    }
-    let end: &[u8] = if columns.is_empty() { b"{}\n" } else { b"}\n" };
-    out.extend_from_slice(end);
-}
-
-fn write_value(value: &Value, ty: SqlType, zone: &TimeZoneSetting, scratch: &mut String, out: &mut Vec<u8>) {
-    scratch.clear();
-    match value {
-        Value::Null => return out.extend_from_slice(b"null"),
-        Value::Boolean(value) => return out.extend_from_slice(if *value { b"true" } else { b"false" }),
-        Value::Text(text) => return write_string(text, out),
-        value => text::write(value, ty, zone, scratch),
-    }
-    let is_number = match value {
-        Value::SmallInt(_) | Value::Integer(_) | Value::BigInt(_) | Value::Numeric { .. } => true,
-        Value::Real(value) => value.is_finite(),
-        Value::Double(value) => value.is_finite(),
-        _ => false,
-    };
-    if is_number {
-        return out.extend_from_slice(scratch.as_bytes());
-    }
-    if let Value::Timestamp(_) | Value::TimestampTz(_) = value
-        && let Some(blank) = scratch.find(' ')
-    {
-        // As ISO 8601 and PostgreSQL's JSON functions have it.
-        scratch.replace_range(blank..=blank, "T");
-        let offset = scratch.len().saturating_sub("+00".len());
-        if matches!(value, Value::TimestampTz(_)) && matches!(scratch.as_bytes()[offset], b'+' | b'-') {
-            scratch.push_str(":00");
-        }
-    }
-    write_string(scratch, out);
-}
-
-/// A string in quotes.
-fn write_string(text: &str, out: &mut Vec<u8>) {
-    serde_json::to_writer(out, text).expect("a vector takes every string");
 }

@@ -1,7 +1,7 @@
 //! File bytes to columns, and rows to file bytes: the formats of COPY that hold one row after the other.
 //!
 //! [`CopyReader`] takes bytes in pieces cut anywhere and yields Arrow columns; [`CopyWriter`] takes
-//! values and appends bytes, [`write_binary_rows`] Arrow columns. None knows where bytes come from or go to.
+//! Arrow columns and appends bytes. Neither knows where bytes come from or go to.
 
 mod binary;
 mod binary_rows;
@@ -20,13 +20,13 @@ mod records;
 pub mod sniff;
 pub mod source;
 mod structure;
+mod text_rows;
 pub mod writer;
 
 #[cfg(test)]
 mod tests;
 
 pub use binary::end_of_first_row;
-pub use binary_rows::write_binary_rows;
 pub use columns::read_literals;
 pub use options::{CopyHeader, CopyOptions, OnError, RowFormat};
 pub use reader::{BATCH_ROWS, CopyReader};

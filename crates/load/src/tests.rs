@@ -3,11 +3,11 @@
 mod sniffed;
 mod spectrum;
 mod values;
+mod written;
 
 use crate::chunk::CHUNK_BYTES;
 use crate::{
     BATCH_ROWS, Batch, CopyHeader, CopyOptions, CopyReader, CopyWriter, OnError, RowFormat, end_of_first_row,
-    write_binary_rows,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Decimal128Type, Int32Type, Int64Type};
@@ -15,6 +15,7 @@ use arrow_array::{Array, ArrayRef};
 use firn_base::random::Random;
 use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, Value};
 use std::io::Read;
+use written::file_of;
 
 const TEXT: RowFormat = RowFormat::Text;
 const CSV: RowFormat = RowFormat::Csv;
@@ -553,12 +554,7 @@ fn what_is_written_reads_back() {
     variants.push(CopyOptions { delimiter: b'|', escape: b'\\', ..CopyOptions::new(CSV) });
     variants.push(CopyOptions { force_quote: vec![true, true], quote: b'\'', ..CopyOptions::new(CSV) });
     for options in variants {
-        let mut writer = CopyWriter::new(columns(), options.clone(), TimeZoneSetting::UTC).unwrap();
-        let mut file = Vec::new();
-        writer.write_header(&mut file);
-        for row in &rows {
-            writer.write_row(row, &mut file);
-        }
+        let file = file_of(&columns(), &options, &rows);
         let back = read(&options, &file, 3).unwrap();
         for (row, (number, text)) in rows.iter().zip(back) {
             assert_eq!(row[0], number.map_or(Value::Null, Value::Integer), "{options:?}");
@@ -570,11 +566,7 @@ fn what_is_written_reads_back() {
 #[test]
 fn files_look_like_those_of_postgres() {
     let written = |options: CopyOptions, row: &[Value]| {
-        let mut writer = CopyWriter::new(columns(), options, TimeZoneSetting::UTC).unwrap();
-        let mut file = Vec::new();
-        writer.write_header(&mut file);
-        writer.write_row(row, &mut file);
-        String::from_utf8(file).unwrap()
+        String::from_utf8(file_of(&columns(), &options, &[row.to_vec()])).unwrap()
     };
     let row = [Value::Null, Value::Text("a,\"b\"\t".to_owned())];
     assert_eq!(written(CopyOptions::new(TEXT), &row), "\\N\ta,\"b\"\\t\n");
@@ -703,17 +695,14 @@ fn binary_files_hold_values_of_every_type() {
             row.iter().map(or_null).collect()
         }))
         .collect();
-    let mut writer = CopyWriter::new(columns.clone(), CopyOptions::new(TEXT), zone).unwrap();
-    let mut text = Vec::new();
-    rows.iter().for_each(|row| writer.write_row(row, &mut text));
-    let of_text = batches(TEXT, &text);
+    let of_text = batches(TEXT, &file_of(&columns, &CopyOptions::new(TEXT), &rows));
 
-    let mut writer = CopyWriter::new(columns.clone(), CopyOptions::new(BINARY), zone).unwrap();
+    let writer = CopyWriter::new(columns.clone(), CopyOptions::new(BINARY), zone).unwrap();
     let mut file = Vec::new();
     writer.write_header(&mut file);
     let header = file.len();
     for batch in &of_text {
-        write_binary_rows(batch, &types, batch[0].len(), &mut file);
+        writer.write_rows(batch, batch[0].len(), &mut file);
     }
     let trailer = file.len();
     writer.write_trailer(&mut file);

@@ -3,7 +3,7 @@
 //! [`options`] says what COPY can be told, [`columns`] reads and writes the formats of columns, `load` the others.
 //!
 //! Rows come in as batches and go through the same door as INSERT, so that defaults, constraints
-//! and foreign keys hold. Rows go out from a query's batches, value by value but for the binary format.
+//! and foreign keys hold. Rows go out from a query's batches, by columns.
 
 mod columns;
 mod options;
@@ -28,7 +28,7 @@ use firn_exec::dml::{Change, DmlPlan, Insert, InsertSource, TargetSet};
 use firn_exec::{BatchStream, RunOptions};
 pub use firn_load::end_of_first_row;
 use firn_load::source::{self, Packer, Packing};
-use firn_load::{CopyReader, CopyWriter, RowLines, write_binary_rows};
+use firn_load::{CopyReader, CopyWriter, RowLines};
 use firn_txn::catalog::TableDef;
 use firn_txn::{Savepoint, Transaction};
 pub use options::CopyFormat;
@@ -532,12 +532,11 @@ impl CopyTo {
     fn next_written(&mut self) -> Result<Vec<u8>> {
         let mut piece = Vec::new();
         if self.part == Part::Header {
-            if let Writer::Rows(writer) = &mut self.writer {
+            if let Writer::Rows(writer) = &self.writer {
                 writer.write_header(&mut piece);
             }
             self.part = Part::Rows;
         }
-        let mut values = Vec::new();
         while self.part == Part::Rows && piece.len() < PIECE_BYTES {
             let Some(batch) = self.batches.next()? else {
                 match &mut self.writer {
@@ -549,19 +548,14 @@ impl CopyTo {
             };
             match &mut self.writer {
                 Writer::Columns(writer) => writer.write(&batch, &mut piece)?,
-                Writer::Rows(_) if self.format == CopyFormat::Binary => {
-                    let columns = batch.columns().iter().zip(&self.types);
-                    let columns =
-                        columns.map(|(column, ty)| as_declared(column, *ty)).collect::<Result<Vec<_>>>()?;
-                    write_binary_rows(&columns, &self.types, batch.num_rows(), &mut piece);
-                }
                 Writer::Rows(writer) => {
-                    values.clear();
-                    values_of(&batch, &self.types, &mut values)?;
-                    match self.types.len() {
-                        0 => (0..batch.num_rows()).for_each(|_| writer.write_row(&[], &mut piece)),
-                        width => values.chunks_exact(width).for_each(|row| writer.write_row(row, &mut piece)),
-                    }
+                    let is_binary = self.format == CopyFormat::Binary;
+                    let column = |(column, ty): (&ArrayRef, &SqlType)| match is_binary {
+                        true => as_declared(column, *ty),
+                        false => firn_exec::types::stored(column),
+                    };
+                    let columns = batch.columns().iter().zip(&self.types).map(column);
+                    writer.write_rows(&columns.collect::<Result<Vec<_>>>()?, batch.num_rows(), &mut piece);
                 }
             }
             self.progress.add_rows(batch.num_rows() as u64);

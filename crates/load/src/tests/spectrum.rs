@@ -4,7 +4,7 @@
 //! contents are ours. What must come is what PostgreSQL 15 makes of them, except where a case says so.
 
 use super::CSV;
-use crate::{Batch, CopyHeader, CopyOptions, CopyReader, write_binary_rows};
+use crate::{Batch, CopyHeader, CopyOptions, CopyReader, binary_rows};
 use firn_base::SqlType::{self, Integer, Text};
 use firn_base::{Error, Result, SqlState, TimeZoneSetting, binary, text};
 
@@ -84,7 +84,7 @@ fn read(reader: CopyReader, types: &[SqlType], mut file: &[u8], threads: usize) 
 /// Rows as texts, by way of the binary format.
 fn rows_of(batch: &Batch, types: &[SqlType]) -> Vec<Vec<String>> {
     let mut bytes = Vec::new();
-    write_binary_rows(&batch.columns, types, batch.rows, &mut bytes);
+    binary_rows::write(&batch.columns, types, batch.rows, &mut bytes);
     let mut rest = bytes.as_slice();
     let row = |_| {
         rest = &rest[2..];
