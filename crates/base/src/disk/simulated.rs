@@ -53,6 +53,8 @@ struct State {
     bytes_left: Option<(u64, Fault)>,
     /// Changes (writes, syncs, name changes) that may still happen, and what meets the one after.
     operations_left: Option<(u64, Fault)>,
+    /// By how many bytes files may still grow.
+    room: Option<u64>,
     operations: u64,
     syncs: u64,
     sync_time: Duration,
@@ -132,6 +134,25 @@ impl State {
         }
     }
 
+    /// The bytes of a file are no longer needed.
+    fn give_back(&mut self, id: u64) {
+        let bytes = self.files[&id].current.len() as u64;
+        if let Some(room) = &mut self.room {
+            *room += bytes;
+        }
+    }
+
+    /// How many of `length` bytes there is room for at `offset` of a file; takes the room.
+    fn take_room(&mut self, id: u64, offset: u64, length: usize) -> usize {
+        let there = self.files[&id].current.len() as u64;
+        let Some(room) = &mut self.room else { return length };
+        let fits = length.min((there + *room).saturating_sub(offset) as usize);
+        if fits > 0 {
+            *room -= (offset + fits as u64).saturating_sub(there);
+        }
+        fits
+    }
+
     fn change_name(&mut self, change: NameChange) {
         change.apply(&mut self.names);
         self.pending_names.push(change);
@@ -166,11 +187,18 @@ impl SimulatedDisk {
         self.0.lock().operations_left = Some((operations, fault));
     }
 
+    /// Lets files grow by so many bytes in all: what is written beyond that meets a full disk, as [`Fault::Full`]. As
+    /// on real disks, what is written over takes no room, and a file that is removed or emptied gives its back.
+    pub fn leave_room(&self, bytes: u64) {
+        self.0.lock().room = Some(bytes);
+    }
+
     /// Ends the failing.
     pub fn heal(&self) {
         let mut state = self.0.lock();
         state.bytes_left = None;
         state.operations_left = None;
+        state.room = None;
     }
 
     /// Lets every sync of a file take this long.
@@ -297,6 +325,7 @@ impl Disk for SimulatedDisk {
             return Err(io_error("create file", path, &missing()));
         }
         if let Some(id) = state.names.get(path).copied() {
+            state.give_back(id);
             let file = state.files.get_mut(&id).expect("a name has a file");
             file.current.clear();
             file.pending.push(Change::Length(0));
@@ -332,9 +361,10 @@ impl Disk for SimulatedDisk {
     fn remove(&self, path: &Path) -> Result<()> {
         let mut state = self.0.lock();
         state.operate("remove file", path)?;
-        if !state.names.contains_key(path) {
+        let Some(id) = state.names.get(path).copied() else {
             return Err(io_error("remove file", path, &missing()));
-        }
+        };
+        state.give_back(id);
         state.change_name(NameChange::Remove(path.to_owned()));
         Ok(())
     }
@@ -431,6 +461,10 @@ impl DiskFile for SimulatedFile {
             }
             None => (bytes.len(), None),
         };
+        let (length, fault) = match state.take_room(self.id, offset, length) {
+            fits if fits < length => (fits, Some(Fault::Full)),
+            _ => (length, fault),
+        };
         let file = state.files.get_mut(&self.id).expect("files stay while handles live");
         let change = Change::Write(offset, bytes[..length].to_owned());
         change.apply(&mut file.current);
@@ -526,5 +560,26 @@ mod tests {
         disk.fail_after_operations(1, Fault::Broken);
         file.write_at(b"g", 6).unwrap();
         assert_eq!(file.sync().unwrap_err().state(), SqlState::IO_ERROR);
+    }
+
+    #[test]
+    fn files_grow_only_where_there_is_room() {
+        let root = Path::new("/d");
+        let disk = SimulatedDisk::new();
+        disk.create_directory(root).unwrap();
+        let file = disk.create(&root.join("a")).unwrap();
+        file.write_at(b"abcd", 0).unwrap();
+        disk.leave_room(2);
+        file.write_at(b"ABCD", 0).unwrap();
+        file.write_at(b"DE", 3).unwrap();
+        assert_eq!(file.write_at(b"EFG", 4).unwrap_err().state(), SqlState::DISK_FULL);
+        assert_eq!((&*disk as &dyn Disk).read(&root.join("a")).unwrap(), b"ABCDEF");
+        file.write_at(b"e", 4).unwrap();
+        let other = disk.create(&root.join("b")).unwrap();
+        assert_eq!(other.write_at(b"x", 0).unwrap_err().state(), SqlState::DISK_FULL);
+        disk.remove(&root.join("a")).unwrap();
+        other.write_at(b"xyz", 0).unwrap();
+        disk.heal();
+        other.write_at(&[1; 100], 3).unwrap();
     }
 }
