@@ -86,6 +86,8 @@ mod file_tests;
 #[cfg(test)]
 mod format_tests;
 #[cfg(test)]
+mod interrupted_tests;
+#[cfg(test)]
 mod locking_tests;
 #[cfg(test)]
 mod source_tests;

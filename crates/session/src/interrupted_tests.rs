@@ -1,0 +1,266 @@
+//! What comes of loads that are cut off, and of those that the disk has no room for: all of a load or nothing of it.
+//!
+//! Loads of two sizes, from files and from the client. Redo of the small one waits in memory for the commit, that of
+//! the large one goes to a spill file long before.
+
+use crate::file_tests::Folder;
+use crate::{Config, Connection, Database, Outcome};
+use firn_base::disk::{Disk, Fault, SimulatedDisk};
+use firn_base::random::Random;
+use firn_base::sync::Arc;
+use firn_base::{Result, SqlState, Value};
+use firn_txn::Engine;
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Duration;
+
+const LOG: &str = "/data/db/log";
+
+/// Redo of this length goes to a spill file; a COPY hands on what it has read every 512 KiB.
+const SPILL_BYTES: usize = 64 << 10;
+
+/// About how long a row is.
+const ROW_BYTES: usize = 1000;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Way {
+    File,
+    Client,
+}
+
+/// A load: rows `(load, row, text)` with a primary key over the first two and an index over the last.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Load {
+    number: i32,
+    rows: i32,
+}
+
+const SMALL: i32 = 40;
+const LARGE: i32 = 1200;
+
+impl Load {
+    fn text(self, row: i32) -> String {
+        format!("{:>4} {:>4}: and so on. ", self.number, row).repeat(ROW_BYTES / 20 - 1)
+    }
+
+    fn csv(self) -> String {
+        let mut csv = String::new();
+        for row in 0..self.rows {
+            writeln!(csv, "{},{row},\"{}\"", self.number, self.text(row)).unwrap();
+        }
+        csv
+    }
+
+    fn run(self, connection: &mut Connection, way: Way) -> Result<()> {
+        let csv = self.csv();
+        match way {
+            Way::File => {
+                let folder = Folder::new(&[("rows.csv", &csv)]);
+                connection.execute(&folder.sql("COPY loaded FROM '@/rows.csv' (FORMAT csv)")).map(drop)
+            }
+            Way::Client => {
+                let statement = connection.prepare("COPY loaded FROM STDIN (FORMAT csv)").unwrap();
+                let Outcome::CopyIn(mut copy) = connection.run(&statement, &[])? else { panic!() };
+                csv.as_bytes().chunks(100_000).try_for_each(|piece| copy.write(piece))?;
+                copy.finish().map(drop)
+            }
+        }
+    }
+}
+
+fn open(disk: &Arc<SimulatedDisk>) -> Database {
+    let mut config = Config { directory: Some("/data/db".into()), block_bytes: 1, ..Config::default() };
+    (config.log.spill_bytes, config.log.segment_bytes) = (SPILL_BYTES, 32 << 10);
+    Database::with_engine(Engine::open_on(disk.clone(), config).unwrap())
+}
+
+/// A database that has one load in its checkpoint and another in its log.
+fn database() -> (Arc<SimulatedDisk>, Database, Vec<Load>) {
+    let disk = SimulatedDisk::new();
+    let database = open(&disk);
+    let mut connection = database.connect();
+    connection
+        .execute(
+            "CREATE TABLE loaded (load integer, row integer, text text, PRIMARY KEY (load, row));
+             CREATE INDEX ON loaded (text)",
+        )
+        .unwrap();
+    let loads = vec![Load { number: 0, rows: 20 }, Load { number: 1, rows: 200 }];
+    loads[0].run(&mut connection, Way::File).unwrap();
+    database.checkpoint().unwrap();
+    loads[1].run(&mut connection, Way::Client).unwrap();
+    (disk, database, loads)
+}
+
+fn spills(disk: &SimulatedDisk) -> usize {
+    disk.list(Path::new(LOG)).unwrap().iter().filter(|name| name.ends_with(".spill")).count()
+}
+
+/// The loads of which there are rows; each must be there as a whole, and in every index.
+fn loads_in(database: &Database, possible: &[Load]) -> Vec<Load> {
+    let mut connection = database.connect();
+    let all = connection.prepare("SELECT load, row, text FROM loaded ORDER BY load, row").unwrap();
+    let all = connection.query_values(&all, &[]).unwrap();
+    let mut rest = &all[..];
+    let mut found = Vec::new();
+    while let Some([Value::Integer(number), ..]) = rest.first().map(Vec::as_slice) {
+        let load = possible.iter().find(|load| load.number == *number).expect("a load that there was");
+        let (rows, later) = rest.split_at_checked(load.rows as usize).expect("all rows of a load");
+        for (row, at) in (0..load.rows).zip(rows) {
+            assert_eq!(*at, [Value::Integer(*number), Value::Integer(row), Value::Text(load.text(row))]);
+        }
+        found.push(*load);
+        rest = later;
+    }
+    // By each index every row is found, and nothing else is in it.
+    for (sql, of) in [
+        ("SELECT text FROM loaded WHERE load = $1 AND row = $2", 0..2),
+        ("SELECT row FROM loaded WHERE text = $1", 2..3),
+    ] {
+        let statement = connection.prepare(sql).unwrap();
+        for row in &all {
+            assert_eq!(connection.query_values(&statement, &row[of.clone()]).unwrap().len(), 1);
+        }
+    }
+    let engine = database.engine();
+    while engine.garbage_backlog() > 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let tx = engine.begin();
+    for definition in tx.catalog().tables.values() {
+        let table = tx.table(definition.storage());
+        assert_eq!(table.indexes().len(), 2);
+        for index in table.indexes().iter() {
+            index.verify();
+            assert_eq!(index.len(), all.len(), "entries of {}", index.spec().name);
+        }
+    }
+    found
+}
+
+/// Opens what a crash has left. A load that was acknowledged is there, one that was not is there as a whole or not at
+/// all, and then nothing is left of it that a second try would meet.
+fn check_after_crash(disk: &Arc<SimulatedDisk>, before: &[Load], load: Load, acknowledged: bool) {
+    let database = open(disk);
+    let with = [before, &[load]].concat();
+    let mut found = loads_in(&database, &with);
+    if !acknowledged && found == before {
+        load.run(&mut database.connect(), Way::Client).unwrap();
+        found = loads_in(&database, &with);
+    }
+    assert_eq!(found, with);
+    database.checkpoint().unwrap();
+    assert_eq!(spills(disk), 0, "a spill file that nobody needs");
+    assert_eq!(loads_in(&open(&disk.after_kill()), &with), with);
+}
+
+#[test]
+fn a_load_that_is_cut_off_anywhere_is_there_as_a_whole_or_not_at_all() {
+    let seed = Random::from_entropy().next_u64();
+    println!("seed {seed}");
+    let mut random = Random::seeded(seed);
+    for (rows, way) in [(SMALL, Way::File), (SMALL, Way::Client), (LARGE, Way::File), (LARGE, Way::Client)] {
+        let load = Load { number: 2, rows };
+        let (disk, whole, _) = database();
+        let (begin, spilled) = (disk.operations(), spills(&disk));
+        load.run(&mut whole.connect(), way).unwrap();
+        let committed = disk.operations() - begin;
+        assert_eq!(rows == LARGE, spills(&disk) > spilled, "only the large one is spilled");
+        whole.checkpoint().unwrap();
+        let all = disk.operations() - begin;
+        // The operations up to the commit, all of them if they are few, and some of the checkpoint's.
+        let mut at = 0;
+        while at <= all + 1 {
+            let (disk, database, before) = database();
+            // From here on nothing reaches the disk, as after a kill.
+            disk.fail_after_operations(at, Fault::Broken);
+            let acknowledged = load.run(&mut database.connect(), way).is_ok();
+            let _ = database.checkpoint();
+            check_after_crash(&disk.after_kill(), &before, load, acknowledged);
+            check_after_crash(&disk.after_power_cut(&mut random), &before, load, acknowledged);
+            at += if at + 5 < committed { (committed / 8).max(1) } else { 1 + (all - committed) / 12 };
+        }
+    }
+}
+
+#[test]
+fn a_load_whose_client_is_still_sending_leaves_nothing_after_a_crash() {
+    let load = Load { number: 2, rows: 2 * LARGE };
+    let (disk, database, before) = database();
+    let mut connection = database.connect();
+    let statement = connection.prepare("COPY loaded FROM STDIN (FORMAT csv)").unwrap();
+    let Outcome::CopyIn(mut copy) = connection.run(&statement, &[]).unwrap() else { panic!() };
+    let (spilled, mut has_spilled) = (spills(&disk), false);
+    for piece in load.csv().as_bytes().chunks(400_000) {
+        copy.write(piece).unwrap();
+        let killed = disk.after_kill();
+        has_spilled |= spills(&killed) > spilled;
+        let with = [&before[..], &[load]].concat();
+        assert_eq!(loads_in(&open(&killed), &with), before);
+        check_after_crash(&killed, &before, load, false);
+    }
+    assert!(has_spilled, "the kill has met a spill file");
+    copy.finish().unwrap();
+    check_after_crash(&disk.after_kill(), &before, load, true);
+}
+
+#[test]
+fn a_long_load_that_the_disk_has_no_room_for_fails_and_others_go_on() {
+    let load = Load { number: 2, rows: LARGE };
+    let bytes = load.csv().len() as u64;
+    for way in [Way::File, Way::Client] {
+        let mut room = 0;
+        loop {
+            let (disk, database, before) = database();
+            let with = [&before[..], &[load]].concat();
+            let spilled = spills(&disk);
+            disk.leave_room(room);
+            let Err(error) = load.run(&mut database.connect(), way) else { break };
+            assert_eq!(error.state(), SqlState::DISK_FULL, "{error}");
+            assert!(error.hint().is_some(), "{error:?}");
+            assert_eq!(spills(&disk), spilled, "its spill file is gone");
+            // Nothing of it is there, and others write as before, while the disk is as full as it was.
+            assert_eq!(loads_in(&database, &with), before);
+            let mut other = database.connect();
+            other.execute("INSERT INTO loaded VALUES (2, 0, 'somebody else''s')").unwrap();
+            other.execute("DELETE FROM loaded WHERE load = 2").unwrap();
+            // Nor does it come back; and it works once there is room.
+            assert_eq!(loads_in(&open(&disk.after_kill()), &with), before);
+            disk.heal();
+            load.run(&mut other, way).unwrap();
+            assert_eq!(loads_in(&database, &with), with);
+            check_after_crash(&disk.after_kill(), &before, load, true);
+            room += bytes / 7;
+        }
+        assert!(room >= bytes, "it takes as much room as it has bytes");
+    }
+}
+
+#[test]
+fn a_short_load_that_the_log_has_no_room_for_is_not_there_once_the_database_is_opened_again() {
+    for way in [Way::File, Way::Client] {
+        let (disk, database, mut before) = database();
+        disk.leave_room(0);
+        let mut connection = database.connect();
+        // The segments that there are take some.
+        let (load, error) = loop {
+            let load = Load { number: before.len() as i32, rows: SMALL };
+            match load.run(&mut connection, way) {
+                Ok(()) => before.push(load),
+                Err(error) => break (load, error),
+            }
+        };
+        assert_eq!(error.state(), SqlState::DISK_FULL, "{error}");
+        assert!(error.hint().is_some_and(|hint| hint.contains("restart")), "{error:?}");
+        // Reading goes on, and shows what may be lost; nobody writes until the database is opened again.
+        disk.heal();
+        let with = [&before[..], &[load]].concat();
+        assert_eq!(loads_in(&database, &with), with);
+        let mut other = database.connect();
+        let error = other.execute("INSERT INTO loaded VALUES (-1, 0, '')").unwrap_err();
+        assert_eq!(error.state(), SqlState::DISK_FULL);
+        drop((connection, other, database));
+        assert_eq!(loads_in(&open(&disk.after_kill()), &with), before);
+        check_after_crash(&disk, &before, load, false);
+    }
+}
