@@ -5,6 +5,7 @@ mod answers;
 mod crash;
 mod echo;
 mod isolation;
+mod loads;
 mod pipeline;
 mod point_reads;
 mod restart;

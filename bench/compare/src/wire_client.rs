@@ -47,6 +47,35 @@ impl WireClient {
         Ok(client)
     }
 
+    /// Runs a COPY … FROM STDIN with these pieces of data.
+    pub fn copy_in<'p>(&mut self, sql: &str, pieces: impl Iterator<Item = &'p [u8]>) -> Result<()> {
+        let mut out = BytesMut::new();
+        frontend::query(sql, &mut out).map_err(gone)?;
+        self.stream.write_all(&out).map_err(gone)?;
+        // The server asks for the data before it says that it is ready for the next query.
+        loop {
+            match Message::parse(&mut self.received).map_err(gone)? {
+                Some(Message::CopyInResponse(_)) => break,
+                Some(Message::ErrorResponse(body)) => {
+                    let error = translate(body.fields()).map_err(gone)?;
+                    self.receive(&mut |_| Ok(()))?;
+                    return Err(error);
+                }
+                Some(_) => {}
+                None => self.receive_more().map_err(gone)?,
+            }
+        }
+        for piece in pieces {
+            out.clear();
+            frontend::CopyData::new(piece).map_err(gone)?.write(&mut out);
+            self.stream.write_all(&out).map_err(gone)?;
+        }
+        out.clear();
+        frontend::copy_done(&mut out);
+        self.stream.write_all(&out).map_err(gone)?;
+        self.receive(&mut |_| Ok(()))
+    }
+
     /// Hands every message up to ReadyForQuery to `visit`. The server's error, if it sends one, is
     /// the result.
     fn receive(&mut self, visit: &mut dyn FnMut(Message) -> io::Result<()>) -> Result<()> {
