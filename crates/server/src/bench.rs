@@ -12,7 +12,7 @@ use firn_bench::driver::{self, Live};
 use firn_bench::temperature::{Temperature, cool, row_bytes};
 use firn_bench::tpcc::input::Terminal;
 use firn_bench::tpcc::load::LoadProgress;
-use firn_bench::tpcc::{Scale, consistency, native};
+use firn_bench::tpcc::{Scale, beside, consistency, native};
 use firn_bench::{
     ch, compact, freeze, geometric_mean, median, merge, queries, rows, short_duration, tatp, temperature,
     tpcc, tpch,
@@ -49,6 +49,13 @@ enum Workload {
         /// while it is under way.
         #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1_000))]
         interleaved: u16,
+        /// Run twice, without and with this CSV file (with a header) being copied into a table of the same database
+        /// again and again.
+        #[arg(long, value_name = "FILE", value_parser = file_of_rows, conflicts_with = "settle")]
+        load: Option<String>,
+        /// The columns of that table's primary key, separated by commas. The first column if left out.
+        #[arg(long, value_name = "COLUMNS", value_delimiter = ',', requires = "load")]
+        load_key: Vec<String>,
     },
     /// TATP's seven transactions.
     Tatp {
@@ -207,16 +214,25 @@ fn empty_directory(text: &str) -> Result<PathBuf, String> {
     }
 }
 
+/// The whole path of a file.
+fn file_of_rows(text: &str) -> Result<String, String> {
+    let path = std::fs::canonicalize(text).map_err(|error| error.to_string())?;
+    path.into_os_string().into_string().map_err(|_| "the path is no UTF-8".to_owned())
+}
+
 /// Runs a workload.
 pub fn run(options: Options) -> Result<(), Failure> {
     match options.workload {
-        Workload::Tpcc { warehouses, run, isolation, settle, interleaved } => {
+        Workload::Tpcc { warehouses, run, isolation, settle, interleaved, load, load_key } => {
             let isolation = match isolation {
                 IsolationLevel::Serializable => native::Isolation::Serializable,
                 IsolationLevel::Snapshot => native::Isolation::Snapshot,
             };
             let mode = native::Mode { isolation, interleaved: usize::from(interleaved) };
-            run_tpcc(warehouses, &run, mode, settle)
+            match load {
+                None => run_tpcc(warehouses, &run, mode, settle),
+                Some(file) => run_tpcc_beside(warehouses, &run, mode, &beside::Load { file, key: load_key }),
+            }
         }
         Workload::Rows { rows, runs } => run_rows(rows as usize, usize::from(runs)),
         Workload::Merge { main, delta, threads, runs } => run_merge(merge::Options {
@@ -258,6 +274,65 @@ fn run_tpcc(
         }
     }
     check(&database, scale)
+}
+
+fn run_tpcc_beside(
+    warehouses: i32,
+    run: &Transactional,
+    mode: native::Mode,
+    load: &beside::Load,
+) -> Result<(), Failure> {
+    let (database, _directory) = open(run)?;
+    let scale = Scale::warehouses(warehouses);
+    load_tpcc(&database, scale)?;
+    let tables = native::Tpcc::open(database.engine()).map_err(Failure::new)?;
+    let terminal = |number| Terminal::new(scale, 1, number, usize::from(run.threads));
+    let client = |number| Ok(native::Worker::with(&tables, terminal(number), mode));
+    let engine = (run.log == Log::On).then(|| database.engine());
+    let mut reports = Vec::new();
+    for load in [None, Some(load)] {
+        println!("{}", if load.is_some() { "With the load" } else { "Without the load" });
+        let bar = bar("running", run.seconds * 10);
+        let mut tick = |elapsed: Duration| bar.set_position(elapsed.as_millis() as u64 / 100);
+        let report = beside::run(&database, &client, engine, driver_options(run), load, &mut tick)
+            .map_err(Failure::new)?;
+        bar.finish_and_clear();
+        println!("{}", report.transactions);
+        check(&database, scale)?;
+        println!();
+        reports.push(report);
+    }
+    let [without, with] = &reports[..] else { panic!("two runs") };
+    let loaded = with.load.as_ref().expect("the second run has a load");
+    println!(
+        "{} loads of {} rows: copied in {} each (median), committed in {}, the longest in {}; checksum {}",
+        loaded.loads,
+        loaded.rows,
+        short_duration(loaded.copies.percentile(0.5)),
+        short_duration(loaded.commits.percentile(0.5)),
+        short_duration(loaded.commits.percentile(1.0)),
+        loaded.checksum,
+    );
+    println!("{:<36}{:>12}{:>12}{:>12}{:>12}", "calls of transactions", "count", "p50", "p99", "longest");
+    for (what, calls) in [
+        ("without the load", &without.calls.all),
+        ("with it", &with.calls.all),
+        ("those that a commit of it has met", &with.calls.beside_commits),
+    ] {
+        println!(
+            "{what:<36}{:>12}{:>12}{:>12}{:>12}",
+            calls.count(),
+            short_duration(calls.percentile(0.5)),
+            short_duration(calls.percentile(0.99)),
+            short_duration(calls.percentile(1.0)),
+        );
+    }
+    let (without, with) = (without.transactions.per_second(), with.transactions.per_second());
+    println!(
+        "{without:.0} tx/s without the load, {with:.0} tx/s with it: {:.1} % lost",
+        (1.0 - with / without) * 100.0
+    );
+    Ok(())
 }
 
 fn run_tatp(subscribers: i32, run: &Transactional, sql: bool, queued: usize) -> Result<(), Failure> {
@@ -497,17 +572,18 @@ fn run_ch(warehouses: i32, run: &Transactional, without_queries: bool) -> Result
     Ok(())
 }
 
+fn driver_options(run: &Transactional) -> driver::Options {
+    let (clients, duration) = (usize::from(run.threads), Duration::from_secs(run.seconds));
+    driver::Options { clients, duration, core: None }
+}
+
 /// Runs the clients of a transactional workload under a progress bar.
 fn drive<C: driver::Client>(
     database: &Database,
     run: &Transactional,
     client: &(dyn Fn(usize) -> firn_base::Result<C> + Sync),
 ) -> Result<driver::Report, Failure> {
-    let options = driver::Options {
-        clients: usize::from(run.threads),
-        duration: Duration::from_secs(run.seconds),
-        core: None,
-    };
+    let options = driver_options(run);
     let live = Live::default();
     let engine = (run.log == Log::On).then(|| database.engine());
     let bar = bar("running", run.seconds * 10);

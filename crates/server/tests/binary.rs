@@ -170,6 +170,7 @@ fn wrong_arguments_are_explained_and_have_their_own_exit_code() {
         (&["sql", "localhost:5432"], "postgres://localhost:5432"),
         (&["sql", "mysql://localhost"], "postgres://"),
         (&["bench", "tpcc", "--warehouses", "0"], "--warehouses"),
+        (&["bench", "tpcc", "--load", "/no/such/file"], "No such file"),
         (&["bench", "tpch", "--scale", "0"], "--scale"),
         (&["bench", "tatp", "--data", "src"], "not empty"),
         (&["bench", "tpcc", "--log", "memory", "--data", "/no/such/directory"], "--log memory"),

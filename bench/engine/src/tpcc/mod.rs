@@ -1,9 +1,10 @@
 //! TPC-C, specification 5.11: an order desk. Five transactions over nine tables, no think time.
 //!
 //! [`schema`] the tables, [`input`] what terminals enter, [`load`] the initial population,
-//! [`native`] the transactions over the transaction API, [`sql`] in SQL,
+//! [`native`] the transactions over the transaction API, [`sql`] in SQL, [`beside`] them beside a load of a file,
 //! [`consistency`] the twelve conditions that hold at every moment.
 
+pub mod beside;
 pub mod consistency;
 pub mod input;
 pub mod load;
