@@ -219,7 +219,14 @@ impl BinaryReader {
             let columns = self.builders.iter_mut().map(ColumnBuilder::finish).collect();
             let lines = RowLines::from(self.batched + 1);
             let rejected = Vec::new();
-            self.batches.push_back(Batch { columns, rows: self.rows, lines, rejected, ended: false });
+            self.batches.push_back(Batch {
+                columns,
+                rows: self.rows,
+                kept: None,
+                lines,
+                rejected,
+                ended: false,
+            });
             self.batched += self.rows as u64;
             self.rows = 0;
         }

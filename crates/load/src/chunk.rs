@@ -24,6 +24,31 @@ pub(crate) struct Chunk {
     pub lines_before: u64,
     /// Whether it begins the file.
     pub is_first: bool,
+    /// Where it is in the file.
+    pub extent: Extent,
+}
+
+/// Where a chunk is in its file, so that it can be read again without what is before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// Bytes of the file before it.
+    pub offset: u64,
+    /// Its bytes in the file, whose last line may lack its end.
+    pub bytes: u64,
+    /// Lines of the file before it.
+    pub lines_before: u64,
+}
+
+impl Chunk {
+    /// The chunk of a CSV or JSON file that was cut off there before. In the text format the bytes alone would not do: the last line
+    /// feed of a file may follow a backslash.
+    pub fn again(extent: Extent, mut bytes: Vec<u8>) -> Chunk {
+        debug_assert_eq!(bytes.len() as u64, extent.bytes);
+        if !bytes.ends_with(b"\n") {
+            bytes.push(b'\n');
+        }
+        Chunk { bytes, lines_before: extent.lines_before, is_first: extent.offset == 0, extent }
+    }
 }
 
 /// Why there is no next chunk.
@@ -66,6 +91,8 @@ pub(crate) struct Cutter {
     /// Bytes not cut off yet.
     bytes: Vec<u8>,
     progress: Progress,
+    /// Bytes cut off.
+    offset: u64,
     /// Lines cut off.
     lines: u64,
     is_first: bool,
@@ -80,6 +107,7 @@ impl Cutter {
             chunk_bytes,
             bytes: Vec::new(),
             progress: Progress::default(),
+            offset: 0,
             lines: 0,
             is_first: true,
             has_record: false,
@@ -136,12 +164,13 @@ impl Cutter {
         if context.in_quotes {
             return Err(Uncut::Unterminated { line: self.lines + lines_behind + 1, record });
         }
+        let in_file = record.len();
         if context.is_escaped() {
             // It stands for itself, rather than take away the meaning of the line feed.
             record.push(b'\\');
         }
         record.push(b'\n');
-        Ok(Some(self.chunk(record, 1 + lines_behind)))
+        Ok(Some(self.chunk(record, in_file, 1 + lines_behind)))
     }
 
     /// The whole records.
@@ -152,14 +181,16 @@ impl Cutter {
         self.bytes.truncate(whole);
         let bytes = std::mem::replace(&mut self.bytes, rest);
         self.progress = Progress { context, searched: self.bytes.len(), whole: 0, lines: 0, lines_behind };
-        self.chunk(bytes, lines)
+        self.chunk(bytes, whole, lines)
     }
 
-    fn chunk(&mut self, bytes: Vec<u8>, lines: u64) -> Chunk {
-        let chunk = Chunk { bytes, lines_before: self.lines, is_first: self.is_first };
+    /// The next chunk, which has so many bytes in the file.
+    fn chunk(&mut self, bytes: Vec<u8>, in_file: usize, lines: u64) -> Chunk {
+        let extent = Extent { offset: self.offset, bytes: in_file as u64, lines_before: self.lines };
+        let is_first = std::mem::replace(&mut self.is_first, false);
+        self.offset += extent.bytes;
         self.lines += lines;
-        self.is_first = false;
-        chunk
+        Chunk { bytes, lines_before: extent.lines_before, is_first, extent }
     }
 }
 
@@ -199,6 +230,11 @@ mod tests {
             for chunk in &chunks {
                 let lines = together.iter().filter(|byte| **byte == b'\n').count() as u64;
                 assert_eq!((chunk.lines_before, chunk.is_first), (lines, together.is_empty()));
+                let Extent { offset, bytes, lines_before } = chunk.extent;
+                assert_eq!((offset, lines_before), (together.len() as u64, lines));
+                let again = &file[offset as usize..(offset + bytes) as usize];
+                let again = Chunk::again(chunk.extent, again.to_vec());
+                assert_eq!((&again.bytes, again.is_first), (&chunk.bytes, chunk.is_first));
                 let in_quotes = chunk.bytes.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
                 assert!(chunk.bytes.ends_with(b"\n") && !in_quotes);
                 together.extend_from_slice(&chunk.bytes);

@@ -116,7 +116,7 @@ impl JsonReader {
             }
         }
         let columns = builders.iter_mut().map(ColumnBuilder::finish).collect();
-        Ok(Batch { columns, rows, lines: placed, rejected, ended: false })
+        Ok(Batch { columns, rows, kept: None, lines: placed, rejected, ended: false })
     }
 
     /// Finds the values of a line for the columns that are read.

@@ -4,62 +4,47 @@
 //! others. The caller gets the rows in the order of the file; workers that are a window of chunks ahead of it wait, so
 //! that a slow caller costs no memory.
 
-use crate::chunk::{Chunk, Cutter, Uncut};
-use crate::reader::ChunkReader;
-use crate::records::{Batch, Scratch};
+use crate::chunk::Chunk;
+use crate::records::Scratch;
 use firn_base::sync::{Condvar, Mutex};
-use firn_base::{Error, Result, thread};
+use firn_base::{Result, thread};
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::ops::ControlFlow;
 
 /// So many chunks for each thread may be ahead of the caller.
 const WINDOW: u64 = 3;
 
-/// The file, of which one thread at a time takes the next chunk.
+/// Where chunks come from.
+pub(crate) type Source<'s> = &'s mut (dyn FnMut() -> Result<Option<Chunk>> + Send);
+
+/// Of which one thread at a time takes the next chunk.
 struct Feed<'f> {
-    cutter: Cutter,
-    file: &'f mut (dyn Read + Send),
-    /// What a failure to read is to the user.
-    failed: &'f (dyn Fn(&std::io::Error) -> Error + Sync),
-    at_end: bool,
-    /// Whether there is no more to take: after an error nobody asks the file again.
+    source: Source<'f>,
+    /// Whether there is no more to take: after an error nobody asks the source again.
     broken: bool,
     /// Chunks taken.
     taken: u64,
 }
 
 impl Feed<'_> {
-    /// The next chunk with its number.
-    fn next(&mut self, file: &str) -> Result<Option<(u64, Chunk)>> {
-        match self.broken {
-            true => Ok(None),
-            false => self.take(file).inspect_err(|_| self.broken = true),
+    fn next(&mut self) -> Result<Option<Chunk>> {
+        if self.broken {
+            return Ok(None);
         }
-    }
-
-    fn take(&mut self, file: &str) -> Result<Option<(u64, Chunk)>> {
-        let uncut = |uncut: Uncut| uncut.into_error(file);
-        let chunk = loop {
-            if let Some(chunk) = self.cutter.next().map_err(uncut)? {
-                break Some(chunk);
-            }
-            if self.at_end {
-                break self.cutter.last().map_err(uncut)?;
-            }
-            self.at_end = self.cutter.read(self.file).map_err(|error| (self.failed)(&error))?;
-        };
-        Ok(chunk.map(|chunk| {
-            self.taken += 1;
-            (self.taken - 1, chunk)
-        }))
+        let next = (self.source)();
+        self.broken = next.is_err();
+        self.taken += u64::from(matches!(next, Ok(Some(_))));
+        next
     }
 }
 
+/// What a worker makes of a chunk.
+pub(crate) type Work<'w, T> = &'w (dyn Fn(Chunk, &mut Scratch) -> Result<T> + Sync);
+
 /// What workers have done and the caller has not taken.
-#[derive(Default)]
-struct Done {
+struct Done<T> {
     /// By number of the chunk. An error to get a chunk has the number that this would have had.
-    rows: BTreeMap<u64, Result<Batch>>,
+    read: BTreeMap<u64, Result<T>>,
     /// Chunks that the caller has taken.
     consumed: u64,
     workers: usize,
@@ -67,20 +52,18 @@ struct Done {
     stopped: bool,
 }
 
-/// Reads `file` to its end on so many threads, and gives the rows to `sink` on this one. The first mistake in the file ends
-/// it, after all rows of chunks before it, as does an error of `sink`.
-pub(crate) fn read(
-    reader: &ChunkReader,
-    file: &mut (dyn Read + Send),
-    failed: &(dyn Fn(&std::io::Error) -> Error + Sync),
+/// Reads all chunks on so many threads, and gives what `work` makes of them to `sink` on this one, until that breaks off. The first
+/// mistake in the file ends it, after all chunks before it, as does an error of `sink`.
+pub(crate) fn read<T: Send>(
+    source: Source<'_>,
+    work: Work<'_, T>,
     threads: usize,
-    sink: &mut dyn FnMut(Batch) -> Result<()>,
+    sink: &mut dyn FnMut(T) -> Result<ControlFlow<()>>,
 ) -> Result<()> {
-    let feed = Feed { cutter: reader.cutter(), file, failed, at_end: false, broken: false, taken: 0 };
     let crew = Crew {
-        reader,
-        feed: Mutex::new(feed),
-        done: Mutex::new(Done { workers: threads, ..Done::default() }),
+        work,
+        feed: Mutex::new(Feed { source, broken: false, taken: 0 }),
+        done: Mutex::new(Done { read: BTreeMap::new(), consumed: 0, workers: threads, stopped: false }),
         came: Condvar::new(),
         left: Condvar::new(),
         window: WINDOW * threads as u64,
@@ -91,11 +74,8 @@ pub(crate) fn read(
         for _ in 0..threads {
             thread::spawn_scoped(scope, "firn-load", || crew.work());
         }
-        while let Some(rows) = crew.next() {
-            let rows = rows?;
-            let ended = rows.ended;
-            sink(rows)?;
-            if ended {
+        while let Some(read) = crew.next() {
+            if sink(read?)?.is_break() {
                 break;
             }
         }
@@ -103,10 +83,10 @@ pub(crate) fn read(
     })
 }
 
-struct Crew<'f> {
-    reader: &'f ChunkReader,
+struct Crew<'f, T> {
+    work: Work<'f, T>,
     feed: Mutex<Feed<'f>>,
-    done: Mutex<Done>,
+    done: Mutex<Done<T>>,
     /// A chunk has been read, or a worker has gone home.
     came: Condvar,
     /// A chunk has been taken.
@@ -114,30 +94,30 @@ struct Crew<'f> {
     window: u64,
 }
 
-impl Crew<'_> {
+impl<T: Send> Crew<'_, T> {
     /// What a worker does until the file ends or nobody wants more.
     fn work(&self) {
         let _leave = Leave(self);
         let mut scratch = Scratch::default();
         loop {
-            let (number, rows) = {
+            let (number, read) = {
                 let mut feed = self.feed.lock();
                 let number = feed.taken;
                 if !self.waits_for_room(number) {
                     return;
                 }
-                match feed.next(self.reader.place()) {
+                match feed.next() {
                     Ok(None) => return,
-                    Ok(Some((number, chunk))) => {
+                    Ok(Some(chunk)) => {
                         drop(feed);
-                        (number, self.reader.read(chunk, &mut scratch))
+                        (number, (self.work)(chunk, &mut scratch))
                     }
                     Err(error) => (number, Err(error)),
                 }
             };
-            let failed = rows.is_err();
+            let failed = read.is_err();
             let mut done = self.done.lock();
-            done.rows.insert(number, rows);
+            done.read.insert(number, read);
             drop(done);
             self.came.notify_all();
             if failed {
@@ -155,15 +135,15 @@ impl Crew<'_> {
         !done.stopped
     }
 
-    /// The next chunk's rows, in the order of the file.
-    fn next(&self) -> Option<Result<Batch>> {
+    /// What has been made of the next chunk, in the order of the file.
+    fn next(&self) -> Option<Result<T>> {
         let mut done = self.done.lock();
         loop {
             let next = done.consumed;
-            if let Some(rows) = done.rows.remove(&next) {
+            if let Some(read) = done.read.remove(&next) {
                 done.consumed += 1;
                 self.left.notify_all();
-                return Some(rows);
+                return Some(read);
             }
             if done.workers == 0 || done.stopped {
                 return None;
@@ -174,9 +154,9 @@ impl Crew<'_> {
 }
 
 /// Tells the workers, when it is dropped, that nobody wants more.
-struct Stop<'c, 'f>(&'c Crew<'f>);
+struct Stop<'c, 'f, T>(&'c Crew<'f, T>);
 
-impl Drop for Stop<'_, '_> {
+impl<T> Drop for Stop<'_, '_, T> {
     fn drop(&mut self) {
         self.0.done.lock().stopped = true;
         self.0.left.notify_all();
@@ -185,9 +165,9 @@ impl Drop for Stop<'_, '_> {
 
 /// Tells the caller, when it is dropped, that a worker has gone home. After a panic all go, for its chunk will not come,
 /// and the panic goes on in the caller.
-struct Leave<'c, 'f>(&'c Crew<'f>);
+struct Leave<'c, 'f, T>(&'c Crew<'f, T>);
 
-impl Drop for Leave<'_, '_> {
+impl<T> Drop for Leave<'_, '_, T> {
     fn drop(&mut self) {
         let mut done = self.0.done.lock();
         done.workers -= 1;

@@ -1,15 +1,17 @@
 //! Reading files of any format: the reader that the options ask for.
 
 use crate::binary::BinaryReader;
-use crate::chunk::{Chunk, Cutter};
+use crate::chunk::{Chunk, Cutter, Extent};
 use crate::columns::ColumnBuilder;
+use crate::feed::{self, Feed};
 use crate::json::JsonReader;
 use crate::options::{CopyOptions, RowFormat};
 use crate::parallel;
-use crate::records::{Batch, RecordReader, Scratch};
+use crate::records::{Batch, RecordReader, Scratch, Sieve};
 use firn_base::{Error, Result, SqlType, TimeZoneSetting};
 use std::collections::VecDeque;
 use std::io::Read;
+use std::ops::ControlFlow;
 
 /// Rows in a batch of a binary file; of others a batch is some half a megabyte of the file.
 pub const BATCH_ROWS: usize = 8_192;
@@ -68,6 +70,16 @@ impl CopyReader {
         }
     }
 
+    /// Reads of text and CSV files, of the columns behind the sieve's, which come first, only the rows that it keeps. Of other files
+    /// all are read.
+    pub fn set_sieve(&mut self, sieve: Sieve) {
+        if let Reader::Chunks(chunks) = &mut self.0
+            && let ChunkReader::Records(reader) = &mut chunks.reader
+        {
+            reader.set_sieve(sieve);
+        }
+    }
+
     /// Has files that are not binary cut into chunks of at least so many bytes, half a megabyte if nobody says otherwise. Before
     /// anything is read.
     pub fn set_chunk_bytes(&mut self, bytes: usize) {
@@ -87,8 +99,9 @@ impl CopyReader {
         sink: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<()> {
         let mut binary = match self.0 {
-            Reader::Chunks(chunks) => {
-                return parallel::read(&chunks.reader, file, failed, threads.max(1), sink);
+            Reader::Chunks(_) => {
+                let digest = |_, batch| batch;
+                return self.read_chunks(Feed::Whole(file), failed, threads, &digest, sink);
             }
             Reader::Binary(reader) => reader,
         };
@@ -106,6 +119,30 @@ impl CopyReader {
                 return Ok(());
             }
         }
+    }
+
+    /// Reads the chunks of a file that is not binary as [`CopyReader::read_file`] does. `digest` makes of each what `sink` is to have, on the
+    /// thread that has read it.
+    pub fn read_chunks<T: Send>(
+        self,
+        feed: Feed<'_>,
+        failed: &(dyn Fn(&std::io::Error) -> Error + Sync),
+        threads: usize,
+        digest: &(dyn Fn(Extent, Batch) -> T + Sync),
+        sink: &mut dyn FnMut(T) -> Result<()>,
+    ) -> Result<()> {
+        let Reader::Chunks(chunks) = self.0 else { panic!("binary files have no chunks") };
+        let reader = chunks.reader;
+        let work = |chunk: Chunk, scratch: &mut Scratch| {
+            let extent = chunk.extent;
+            let batch = reader.read(chunk, scratch)?;
+            let flow = if batch.ended { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+            Ok((digest(extent, batch), flow))
+        };
+        let mut sink = |(digested, flow)| sink(digested).map(|()| flow);
+        let mut chunks = feed::Chunks::new(feed, reader.cutter());
+        let mut source = || chunks.next(reader.place(), failed);
+        parallel::read(&mut source, &work, threads.max(1), &mut sink)
     }
 
     /// Takes the next piece of the file. After an error the reader is of no more use.

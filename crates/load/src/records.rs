@@ -14,7 +14,7 @@ use crate::options::{CopyHeader, CopyOptions, OnError, RowFormat, forced};
 use crate::reader::Target;
 use crate::structure::{Dialect, Kernel, Quoting, Structure};
 use arrow_array::ArrayRef;
-use arrow_buffer::Buffer;
+use arrow_buffer::{BooleanBuffer, Buffer};
 use firn_base::binary::utf8;
 use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting};
 use std::collections::BTreeMap;
@@ -49,23 +49,38 @@ pub(crate) struct RecordReader {
     zone: TimeZoneSetting,
     /// The columns to read.
     wanted: Vec<usize>,
+    sieve: Option<Sieve>,
     chunk_bytes: usize,
 }
+
+/// Tells by the first columns of a chunk which of its rows are of use: the others' values of the rest are not looked at.
+pub struct Sieve {
+    /// How many columns, of those that are read, it looks at.
+    pub columns: usize,
+    /// What it does.
+    pub keeps: Keeps,
+}
+
+/// The rows, of so many, that are of use; `None` if all may be.
+pub type Keeps = Box<dyn Fn(&[ArrayRef], usize) -> Option<BooleanBuffer> + Send + Sync>;
 
 /// What reading takes for a while, and the next chunk may use again.
 #[derive(Default)]
 pub(crate) struct Scratch {
     structure: Structure,
     field: Vec<u8>,
+    ends: Vec<u32>,
 }
 
 /// What a chunk of a file came to.
 #[derive(Debug)]
 pub struct Batch {
-    /// One array for each column, all of one length.
+    /// One array for each column, all of one length unless there is a [`Sieve`].
     pub columns: Vec<ArrayRef>,
     /// That length, also where no columns are read.
     pub rows: usize,
+    /// Which rows a sieve has kept, if not all of them: its columns have all of them, the others these alone.
+    pub kept: Option<BooleanBuffer>,
     /// Where the rows are in the file.
     pub lines: RowLines,
     /// What was wrong with rows that have been left out, in their order.
@@ -112,6 +127,7 @@ impl RowLines {
 struct Attempt {
     columns: Vec<ArrayRef>,
     rows: usize,
+    kept: Option<BooleanBuffer>,
     /// Where the lines of the rows end, if some rows may have more than one.
     ends: Option<Vec<u32>>,
     ended: bool,
@@ -197,13 +213,19 @@ impl RecordReader {
     pub fn new(target: Target, options: CopyOptions, zone: TimeZoneSetting) -> RecordReader {
         let wanted = (0..target.columns.len()).collect();
         let chunk_bytes = chunk_bytes(&target);
-        RecordReader { target, options, zone, wanted, chunk_bytes }
+        RecordReader { target, options, zone, wanted, sieve: None, chunk_bytes }
     }
 
     /// Reads these columns only.
     pub fn project(&mut self, columns: Vec<usize>) {
         assert!(columns.iter().all(|column| *column < self.width()), "there is no such column");
         self.wanted = columns;
+    }
+
+    /// Reads of the columns behind the sieve's only the rows that it keeps.
+    pub fn set_sieve(&mut self, sieve: Sieve) {
+        assert!(sieve.columns <= self.wanted.len(), "it looks at what is read");
+        self.sieve = Some(sieve);
     }
 
     /// What a chunk has at least, if it is not the last.
@@ -255,7 +277,7 @@ impl RecordReader {
         let mut lines = Lines { before: chunk.lines_before, left_out: Vec::new() };
         let mut rejected = Vec::new();
         loop {
-            let Attempt { columns, rows, ends, ended, mut faults } =
+            let Attempt { columns, rows, kept, ends, ended, mut faults } =
                 self.attempt(&bytes, chunk.is_first, scratch);
             if faults.is_empty() {
                 let has_header = chunk.is_first && self.options.header != CopyHeader::No;
@@ -265,7 +287,7 @@ impl RecordReader {
                 };
                 rejected.sort_by_key(|(line, _)| *line);
                 let rejected = rejected.into_iter().map(|(_, error)| error).collect();
-                return Ok(Batch { columns, rows, lines, ended, rejected });
+                return Ok(Batch { columns, rows, kept, lines, ended, rejected });
             }
             let mut line = lines.counter(&bytes);
             let mut told = |fault: Fault| {
@@ -285,7 +307,7 @@ impl RecordReader {
 
     /// Reads a chunk as far as it can be read.
     fn attempt(&self, bytes: &Buffer, is_first: bool, scratch: &mut Scratch) -> Attempt {
-        let Scratch { structure, field } = scratch;
+        let Scratch { structure, field, ends: kept_ends } = scratch;
         structure.find(bytes, self.dialect());
         let mut outline = Outline::of(self, bytes, structure, is_first);
         let faults = std::mem::take(&mut outline.faults);
@@ -299,14 +321,25 @@ impl RecordReader {
             faults,
             scratch: field,
         };
-        let arrays = columns.read(structure.is_ascii);
+        let (first, rest) = self.wanted.split_at(self.sieve.as_ref().map_or(0, |sieve| sieve.columns));
+        let mut arrays = columns.read(first, structure.is_ascii);
+        // After a mistake in these columns all are read: the first row that has one is told, and another column may have it.
+        let sieve = self.sieve.as_ref().filter(|_| columns.faults.is_empty());
+        let kept = sieve.and_then(|sieve| (sieve.keeps)(&arrays, columns.rows));
+        let sifted;
+        if let Some(kept) = &kept {
+            sifted = outline.sifted(kept, kept_ends, self.width());
+            columns.outline = &sifted;
+            columns.rows = sifted.rows;
+        }
+        arrays.extend(columns.read(rest, structure.is_ascii));
         let faults = columns.faults;
         let width = self.width();
         // After rows have been left out, lines are missing.
         let is_plain = width == 0 || self.options.on_error == OnError::Stop && structure.void_lines == 0;
         let ends = outline.ends[1..].iter().skip(width.saturating_sub(1)).step_by(width.max(1));
         let ends = (!is_plain).then(|| ends.take(outline.rows).copied().collect());
-        Attempt { columns: arrays, rows: outline.rows, ends, ended: outline.ended, faults }
+        Attempt { columns: arrays, rows: outline.rows, kept, ends, ended: outline.ended, faults }
     }
 
     /// Takes quotes or escapes off a field: what is left, and whether there were quotes.
@@ -327,6 +360,8 @@ impl RecordReader {
 struct Outline<'c> {
     /// Where their fields end: as many for each as there are columns, behind the end of what stands before the first.
     ends: &'c [u32],
+    /// From one record's ends to the next one's: as many as there are columns, unless records are missing in between.
+    stride: usize,
     rows: usize,
     /// Whether some records end in carriage returns.
     has_returns: bool,
@@ -340,6 +375,7 @@ impl<'c> Outline<'c> {
     fn of(reader: &RecordReader, bytes: &[u8], structure: &'c Structure, is_first: bool) -> Outline<'c> {
         let mut outline = Outline {
             ends: structure.ends(),
+            stride: reader.width(),
             rows: 0,
             has_returns: structure.carriage_returns > 0,
             ended: false,
@@ -371,6 +407,18 @@ impl<'c> Outline<'c> {
             false => outline.go_through(reader, bytes),
         }
         outline
+    }
+
+    /// Some of the rows. `ends` is where their fields' ends are put.
+    fn sifted<'e>(&self, kept: &BooleanBuffer, ends: &'e mut Vec<u32>, width: usize) -> Outline<'e> {
+        ends.clear();
+        for row in kept.set_indices() {
+            // What precedes a record is not the end of another any more.
+            ends.extend_from_slice(&self.ends[row * width..=(row + 1) * width]);
+        }
+        let Outline { has_returns, ended, .. } = *self;
+        let rows = kept.count_set_bits();
+        Outline { ends, stride: width + 1, rows, has_returns, ended, faults: Faults::new() }
     }
 
     /// Whether every record is as it should be, and no more than that, as far as can be told without looking at all.
@@ -545,7 +593,7 @@ struct Columns<'c> {
 }
 
 impl Columns<'_> {
-    fn read(&mut self, is_ascii: bool) -> Vec<ArrayRef> {
+    fn read(&mut self, wanted: &[usize], is_ascii: bool) -> Vec<ArrayRef> {
         let source = Source {
             chunk: self.bytes,
             is_ascii,
@@ -558,7 +606,7 @@ impl Columns<'_> {
             let (_, ty) = reader.target.columns[column];
             filling::column(ty, source, &mut Fields { column, columns: self })
         };
-        reader.wanted.iter().map(read).collect()
+        wanted.iter().map(read).collect()
     }
 
     /// Reads the field of a row the long way.
@@ -576,8 +624,8 @@ impl Columns<'_> {
         });
         if let Err((error, value)) = outcome {
             let value = value.unwrap_or_else(|| String::from_utf8_lossy(self.scratch).into_owned());
-            let width = reader.width();
-            let ends = &self.outline.ends[row * width..=(row + 1) * width];
+            let (width, stride) = (reader.width(), self.outline.stride);
+            let ends = &self.outline.ends[row * stride..=row * stride + width];
             let mut record = ends[0].wrapping_add(1) as usize..ends[width] as usize;
             if self.outline.has_returns {
                 record = reader.without_return(self.bytes, record);
@@ -644,15 +692,15 @@ impl Filler for Fields<'_, '_> {
             };
         let kernel = Kernel::best();
         let mut strips_quotes = false;
-        let width = reader.width();
+        let stride = outline.stride;
         let mut row = 0;
         while row < columns.rows {
-            let ends = &outline.ends[row * width + column..];
+            let ends = &outline.ends[row * stride + column..];
             let mut read = 0;
             let mut together = 1;
             if reads_eight
                 && row + LANES <= columns.rows
-                && let Some(mut eight) = Eight::new(kernel, bytes, ends, width)
+                && let Some(mut eight) = Eight::new(kernel, bytes, ends, stride)
             {
                 if has_returns {
                     eight = eight.without_returns();
@@ -681,7 +729,7 @@ impl Filler for Fields<'_, '_> {
                     row += 1;
                     continue;
                 }
-                let ends = &ends[lane * width..];
+                let ends = &ends[lane * stride..];
                 let mut field = ends[0].wrapping_add(1) as usize..ends[1] as usize;
                 if has_returns {
                     field = reader.without_return(bytes, field);

@@ -1,5 +1,6 @@
 //! Reading and writing together: most cases go through both.
 
+mod chunks;
 mod sniffed;
 mod spectrum;
 mod values;
