@@ -8,7 +8,7 @@ use std::fmt;
 const MAX_OFFSET: i32 = 15 * 3600 + 59 * 60 + 59;
 
 /// The session setting `TimeZone`, or the zone written in a timestamp.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum TimeZoneSetting {
     /// Seconds east of Greenwich.
     Fixed(i32),

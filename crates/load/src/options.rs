@@ -3,7 +3,7 @@
 use firn_base::{Error, Result, SqlState};
 
 /// How rows look in a file that holds one after the other.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RowFormat {
     /// One record per line, backslash escapes.
     Text,
@@ -16,7 +16,7 @@ pub enum RowFormat {
 }
 
 /// Whether the first line names the columns.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CopyHeader {
     /// There is none.
     No,
@@ -27,7 +27,7 @@ pub enum CopyHeader {
 }
 
 /// What becomes of a file with rows that cannot be read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OnError {
     /// The first of them is an error.
     Stop,
@@ -36,7 +36,7 @@ pub enum OnError {
 }
 
 /// The options of one COPY.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CopyOptions {
     /// FORMAT
     pub format: RowFormat,

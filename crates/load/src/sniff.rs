@@ -39,7 +39,7 @@ pub struct Known {
 }
 
 /// What a file looks like.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Sniffed {
     /// How to read it.
     pub options: CopyOptions,

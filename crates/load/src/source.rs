@@ -23,16 +23,26 @@ pub fn open_watched(path: &Path, watch: impl Fn(u64) + Send + 'static) -> io::Re
         // A pipe cannot be read twice.
         return Ok(Box::new(Watched { file, watch }));
     }
-    let mut first = Vec::with_capacity(ZSTD.len());
-    (&mut file).take(ZSTD.len() as u64).read_to_end(&mut first)?;
-    file.seek(SeekFrom::Start(0))?;
+    let packing = packing(&mut file)?;
     let file = Watched { file, watch };
+    Ok(match packing {
+        Some(Packing::Gzip) => Box::new(flate2::read::MultiGzDecoder::new(file)),
+        Some(Packing::Zstd) => Box::new(zstd::Decoder::new(file)?),
+        None => Box::new(file),
+    })
+}
+
+/// How a file is packed, if it is. It stands at its beginning again.
+pub fn packing(file: &mut File) -> io::Result<Option<Packing>> {
+    let mut first = Vec::with_capacity(ZSTD.len());
+    file.take(ZSTD.len() as u64).read_to_end(&mut first)?;
+    file.seek(SeekFrom::Start(0))?;
     Ok(if first.starts_with(&GZIP) {
-        Box::new(flate2::read::MultiGzDecoder::new(file))
+        Some(Packing::Gzip)
     } else if first == ZSTD {
-        Box::new(zstd::Decoder::new(file)?)
+        Some(Packing::Zstd)
     } else {
-        Box::new(file)
+        None
     })
 }
 

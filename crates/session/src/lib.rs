@@ -95,6 +95,8 @@ mod source_tests;
 mod tests;
 #[cfg(test)]
 mod waiting_tests;
+#[cfg(test)]
+mod zone_tests;
 
 /// Rows without SQL: access paths with the types of their values, and transactions as closures.
 pub mod native {

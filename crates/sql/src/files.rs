@@ -2,15 +2,21 @@
 //!
 //! A file is looked at when a statement is bound, which tells its columns and their types, and read when the statement
 //! runs, only the columns that the statement asks for: CSV and JSON by the code of COPY ([`lines`]), Parquet and Arrow by
-//! the crates of the Arrow project ([`columns`]). So a plan knows what its files looked like, and is
+//! the crates of the Arrow project ([`columns`]). Of CSV and JSON what statements find out is kept for later ones ([`zones`]). So a plan knows what its files looked like, and is
 //! made anew when one has changed since. The files are the server's, as those of COPY are.
 
 pub(crate) mod columns;
+mod condition;
 pub(crate) mod ipc;
+mod line_scan;
 mod lines;
 mod parquet;
+mod zones;
+
+pub use zones::ZoneMaps;
 
 use async_trait::async_trait;
+use condition::Condition;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
@@ -21,22 +27,27 @@ use datafusion::logical_expr::planner::{
 };
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
-use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use datafusion::physical_plan::streaming::StreamingTableExec;
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 use datafusion::sql::sqlparser::ast;
 use firn_base::sync::{Arc, Mutex};
-use firn_base::{Error, Result, SqlState, TimeZoneSetting};
+use firn_base::{Error, Result, SqlState, TimeZoneSetting, clock};
 use firn_exec::error::to_datafusion;
-use firn_load::sniff::{Known, Sniffed};
-use lines::LineStream;
+use firn_load::sniff::Known;
+use line_scan::LineScan;
+use lines::Lines;
 use std::fmt::{self, Debug};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use zones::Reading;
 
 /// Batches that may wait for who reads them.
 const WAITING_BATCHES: usize = 4;
+
+/// Times of files are told apart that differ by so much, whatever the file system.
+const SETTLED_AFTER: Duration = Duration::from_secs(2);
 
 /// Files have as many columns as tables, as in PostgreSQL.
 const MOST_COLUMNS: usize = 1600;
@@ -66,14 +77,20 @@ impl Files {
     }
 
     /// The table that files make. A statement is bound more than once, and they are looked at once.
-    fn open(&self, pattern: &str, asked: &Asked, zone: TimeZoneSetting) -> Result<Arc<FileTable>> {
+    fn open(
+        &self,
+        pattern: &str,
+        asked: &Asked,
+        zone: TimeZoneSetting,
+        zones: &ZoneMaps,
+    ) -> Result<Arc<FileTable>> {
         let mut opened = self.0.lock();
         if let Some(table) =
             opened.iter().find(|table| table.versions.pattern == pattern && table.asked == *asked)
         {
             return Ok(table.clone());
         }
-        let table = Arc::new(FileTable::open(pattern, asked, zone)?);
+        let table = Arc::new(FileTable::open(pattern, asked, zone, zones)?);
         opened.push(table.clone());
         Ok(table)
     }
@@ -102,7 +119,7 @@ impl FileVersions {
 }
 
 /// A file as it was at some time.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct FileVersion {
     path: PathBuf,
     bytes: u64,
@@ -112,11 +129,30 @@ struct FileVersion {
 impl FileVersion {
     fn of(path: PathBuf) -> std::io::Result<FileVersion> {
         let metadata = std::fs::metadata(&path)?;
+        FileVersion::told(path, &metadata)
+    }
+
+    /// The version of a file that is open.
+    fn of_file(path: &Path, file: &File) -> std::io::Result<FileVersion> {
+        FileVersion::told(path.to_owned(), &file.metadata()?)
+    }
+
+    fn told(path: PathBuf, metadata: &Metadata) -> std::io::Result<FileVersion> {
         if !metadata.is_file() {
             // What is read from a pipe to look at it is gone.
             return Err(std::io::Error::new(std::io::ErrorKind::IsADirectory, "it is no regular file"));
         }
         Ok(FileVersion { path, bytes: metadata.len(), modified: metadata.modified().ok() })
+    }
+
+    /// Whether who writes to the file from now on changes its version: the clocks of file systems are coarse, and two writes
+    /// that follow each other closely may be of the same time.
+    fn is_settled(&self) -> bool {
+        let Some(since) = self.modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok()) else {
+            return false;
+        };
+        let now = clock::wall_clock_micros();
+        i128::from(now) - since.as_micros() as i128 >= SETTLED_AFTER.as_micros() as i128
     }
 }
 
@@ -190,13 +226,13 @@ pub struct FileTable {
     asked: Asked,
     content: Content,
     schema: SchemaRef,
-    zone: TimeZoneSetting,
+    zones: ZoneMaps,
 }
 
 /// What is in files, as the first of them tells.
 enum Content {
     /// Rows, one after another.
-    Lines(Sniffed),
+    Lines(Arc<Reading>),
     /// Columns.
     Columns(Kind),
 }
@@ -208,7 +244,7 @@ impl Debug for FileTable {
 }
 
 impl FileTable {
-    fn open(pattern: &str, asked: &Asked, zone: TimeZoneSetting) -> Result<FileTable> {
+    fn open(pattern: &str, asked: &Asked, zone: TimeZoneSetting, zones: &ZoneMaps) -> Result<FileTable> {
         // Before they are looked at: what changes from now on is found to have changed.
         let versions = FileVersions::of(pattern)?;
         let first = &versions.files.first().expect("a pattern matches some file").path;
@@ -222,7 +258,8 @@ impl FileTable {
                 let sniffed = lines::look(first, asked, kind)?;
                 let fields = sniffed.columns.iter().map(|(name, ty)| firn_exec::types::field(name, *ty));
                 let schema = Schema::new(fields.collect::<Vec<_>>());
-                (Content::Lines(sniffed), Arc::new(schema))
+                let reading = Reading { sniffed, zone, chunk_bytes: zones.chunk_bytes() };
+                (Content::Lines(Arc::new(reading)), Arc::new(schema))
             }
             Kind::Parquet | Kind::Arrow => {
                 let file = columns::open(first, kind)?;
@@ -231,7 +268,10 @@ impl FileTable {
         };
         match schema.fields().len() {
             0 => Err(no_columns(first, "it has none")),
-            1..=MOST_COLUMNS => Ok(FileTable { versions, asked: asked.clone(), content, schema, zone }),
+            1..=MOST_COLUMNS => {
+                let (asked, zones) = (asked.clone(), zones.clone());
+                Ok(FileTable { versions, asked, content, schema, zones })
+            }
             columns => {
                 let message = format!("it seems to have {columns}, and tables have at most {MOST_COLUMNS}");
                 Err(no_columns(first, &message))
@@ -290,12 +330,8 @@ impl TableProvider for FileTable {
         &self,
         filters: &[&Expr],
     ) -> datafusion::common::Result<Vec<TableProviderFilterPushDown>> {
-        let support = match self.content {
-            Content::Lines(_) => TableProviderFilterPushDown::Unsupported,
-            // Parts of files that cannot meet them are passed over.
-            Content::Columns(_) => TableProviderFilterPushDown::Inexact,
-        };
-        Ok(vec![support; filters.len()])
+        // What cannot meet them is passed over, and they are asked again.
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
     }
 
     async fn scan(
@@ -308,26 +344,32 @@ impl TableProvider for FileTable {
         let wanted = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
         let schema = Arc::new(self.schema.project(&wanted)?);
         let paths = self.versions.files.iter().map(|file| file.path.clone()).collect();
-        let streams: Vec<Arc<dyn PartitionStream>> = match &self.content {
-            Content::Lines(sniffed) => {
-                let stream = LineStream {
-                    paths,
-                    sniffed: sniffed.clone(),
-                    wanted,
-                    schema: schema.clone(),
-                    zone: self.zone,
-                };
-                vec![Arc::new(stream)]
-            }
+        match &self.content {
+            Content::Lines(reading) => Ok(Arc::new(LineScan::new(Lines {
+                pattern: self.versions.pattern.clone(),
+                paths,
+                reading: reading.clone(),
+                zones: self.zones.clone(),
+                condition: Condition::new(session, filters, &self.schema),
+                columns: self.schema.clone(),
+                wanted,
+                schema,
+            }))),
             Content::Columns(kind) => {
                 let predicate = columns::predicate(session, filters, &self.schema);
                 let partitions = session.config().target_partitions();
-                columns::streams(&paths, *kind, &schema, predicate.as_ref(), partitions)
-                    .map_err(to_datafusion)?
+                let streams = columns::streams(&paths, *kind, &schema, predicate.as_ref(), partitions)
+                    .map_err(to_datafusion)?;
+                Ok(Arc::new(StreamingTableExec::try_new(schema, streams, None, [], false, limit)?))
             }
-        };
-        Ok(Arc::new(StreamingTableExec::try_new(schema, streams, None, [], false, limit)?))
+        }
     }
+}
+
+/// The error for a file that somebody has written to.
+fn changed(path: &Path) -> Error {
+    let message = format!("file \"{}\" has changed while it was read", path.display());
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).with_hint("Run the statement again.")
 }
 
 /// Has another thread read rows and send them.
@@ -355,6 +397,8 @@ pub struct FilePlanner {
     pub files: Files,
     /// What moments are in that name no zone.
     pub zone: TimeZoneSetting,
+    /// What is known of files that have been read before.
+    pub zones: ZoneMaps,
 }
 
 impl RelationPlanner for FilePlanner {
@@ -372,7 +416,7 @@ impl RelationPlanner for FilePlanner {
         if sample.is_some() || *with_ordinality {
             return Err(to_datafusion(Error::unsupported("TABLESAMPLE or WITH ORDINALITY of a file")));
         }
-        let table = self.files.open(&pattern, &asked, self.zone).map_err(to_datafusion)?;
+        let table = self.files.open(&pattern, &asked, self.zone, &self.zones).map_err(to_datafusion)?;
         let plan = LogicalPlanBuilder::scan(scan_name(&pattern), provider_as_source(table), None)?.build()?;
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias.clone()))))
     }
@@ -415,7 +459,7 @@ pub fn columns_of(
     arguments: Option<&ast::TableFunctionArgs>,
 ) -> Result<Option<(String, Vec<String>)>> {
     let Some((pattern, asked)) = asked(name, arguments)? else { return Ok(None) };
-    let table = FileTable::open(&pattern, &asked, TimeZoneSetting::default())?;
+    let table = FileTable::open(&pattern, &asked, TimeZoneSetting::default(), &ZoneMaps::default())?;
     let names = table.schema.fields().iter().map(|field| field.name().clone()).collect();
     Ok(Some((scan_name(&pattern).table().to_owned(), names)))
 }

@@ -66,7 +66,11 @@ impl<'b> Context<'b> {
     pub fn new(binder: &'b Binder<'_>) -> Context<'b> {
         let state = planning_state();
         let operators = Operators::new(binder.parameters.clone(), binder.zone().unwrap_or_default());
-        let files = FilePlanner { files: binder.files.clone(), zone: binder.zone().unwrap_or_default() };
+        let files = FilePlanner {
+            files: binder.files.clone(),
+            zone: binder.zone().unwrap_or_default(),
+            zones: binder.facts.zones.clone(),
+        };
         let mut expression_planners: Vec<Arc<dyn ExprPlanner>> = vec![Arc::new(operators)];
         expression_planners.extend(state.expr_planners().iter().cloned());
         Context {

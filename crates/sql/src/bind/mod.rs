@@ -31,7 +31,7 @@ pub use firn_exec::types::columns_of;
 
 use self::context::Context;
 use self::parameters::Parameters;
-use crate::files::Files;
+use crate::files::{Files, ZoneMaps};
 use crate::names::Names;
 use crate::pg_catalog;
 use crate::sources::Sources;
@@ -64,6 +64,8 @@ pub struct SessionFacts {
     pub time_zone: String,
     /// What names stand for before they are looked up in any schema.
     pub sources: Sources,
+    /// What is known of files that statements have read: the database's, whatever the session.
+    pub zones: ZoneMaps,
 }
 
 impl Default for SessionFacts {
@@ -74,6 +76,7 @@ impl Default for SessionFacts {
             database: "firn".to_owned(),
             time_zone: "UTC".to_owned(),
             sources: Sources::default(),
+            zones: ZoneMaps::default(),
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::ipc::{ArrowFile, ArrowStream};
 use super::parquet::ParquetFile;
-use super::{FileVersion, Kind, file_error, spawn};
+use super::{FileVersion, Kind, changed, file_error, spawn};
 use crate::arrow::{normalise, plain_field, refuse_claims};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
@@ -82,11 +82,7 @@ impl Place {
         let file = File::open(&self.path).map_err(|error| file_error(&self.path, &error))?;
         match FileVersion::of(self.path.clone()).is_ok_and(|now| now == self.version) {
             true => Ok(file),
-            false => {
-                let message = format!("file \"{}\" has changed while it was read", self.path.display());
-                Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
-                    .with_hint("Run the statement again."))
-            }
+            false => Err(changed(&self.path)),
         }
     }
 }

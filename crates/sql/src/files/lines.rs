@@ -1,18 +1,28 @@
 //! Files of rows, CSV and JSON lines, as tables: read by the code of COPY, of each row the columns that are asked for.
+//!
+//! A condition spares reading in two ways. Chunks that cannot have rows which meet it, by what statements before have
+//! found out ([`super::zones`]), are not read at all; of the others its columns are read first, and of the rest only the rows
+//! that meet it.
 
-use super::{Asked, Kind, file_error, no_columns};
-use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use super::columns::Sink;
+use super::condition::Condition;
+use super::zones::{ChunkZones, Key, Reading, Zone, ZoneMaps, Zones};
+use super::{Asked, FileVersion, Kind, changed, file_error, no_columns};
+use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
+use datafusion::arrow::compute::filter;
 use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::execution::TaskContext;
-use datafusion::physical_plan::SendableRecordBatchStream;
-use datafusion::physical_plan::streaming::PartitionStream;
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState, TimeZoneSetting};
+use firn_base::{Error, Result, SqlState};
+use firn_exec::error::from_datafusion;
 use firn_load::sniff::{Known, SAMPLE_BYTES, Sniffed, sniff};
-use firn_load::{CopyOptions, CopyReader, RowFormat, json, source};
+use firn_load::{Batch, CopyOptions, CopyReader, Extent, Feed, RowFormat, json, source};
 use std::fmt::{self, Debug};
-use std::io::Read;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+
+/// What some programs put before UTF-8.
+const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// What the beginning of the first file tells.
 pub(super) fn look(path: &Path, asked: &Asked, kind: Kind) -> Result<Sniffed> {
@@ -40,9 +50,8 @@ pub(super) fn look(path: &Path, asked: &Asked, kind: Kind) -> Result<Sniffed> {
     }
 }
 
-/// The bytes of a file, without the mark that some programs put before UTF-8.
+/// The bytes of a file, unpacked and without the mark.
 fn open_text(path: &Path) -> std::io::Result<source::Source> {
-    const MARK: &[u8] = b"\xef\xbb\xbf";
     let mut file = source::open(path)?;
     let mut begin = Vec::with_capacity(MARK.len());
     (&mut file).take(MARK.len() as u64).read_to_end(&mut begin)?;
@@ -52,59 +61,243 @@ fn open_text(path: &Path) -> std::io::Result<source::Source> {
     })
 }
 
+/// Where the text of a file begins that is not packed. The file stands there afterwards.
+fn text_begins(file: &mut File) -> std::io::Result<u64> {
+    let mut begin = Vec::with_capacity(MARK.len());
+    file.take(MARK.len() as u64).read_to_end(&mut begin)?;
+    file.seek(SeekFrom::Start(if begin == MARK { MARK.len() as u64 } else { 0 }))
+}
+
 fn place(path: &Path) -> String {
     format!("file \"{}\"", path.display())
 }
 
 /// The rows of files, one after another.
-#[derive(Clone)]
-pub(super) struct LineStream {
+pub(super) struct Lines {
+    /// What names the files.
+    pub pattern: String,
     pub paths: Vec<PathBuf>,
-    pub sniffed: Sniffed,
-    /// The columns to read.
+    pub reading: Arc<Reading>,
+    pub zones: ZoneMaps,
+    /// All columns of the files.
+    pub columns: SchemaRef,
+    /// Those to read.
     pub wanted: Vec<usize>,
+    /// What they are.
     pub schema: SchemaRef,
-    pub zone: TimeZoneSetting,
+    pub condition: Option<Condition>,
 }
 
-impl Debug for LineStream {
+/// What reading some of the rows has come to.
+#[derive(Default)]
+pub(super) struct Told {
+    /// Those that are handed on.
+    pub rows: usize,
+    /// Those that cannot meet the condition, or do not.
+    pub rows_passed_over: usize,
+    pub bytes_read: usize,
+}
+
+/// What becomes of a chunk on the thread that has read it.
+struct Digested {
+    batch: RecordBatch,
+    told: Told,
+    zones: Option<ChunkZones>,
+}
+
+impl Debug for Lines {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LineStream({:?})", self.paths)
+        write!(f, "Lines({:?})", self.pattern)
     }
 }
 
-impl PartitionStream for LineStream {
-    fn schema(&self) -> &SchemaRef {
-        &self.schema
-    }
+/// Whom is told how reading goes.
+type Tell<'t> = &'t dyn Fn(Told);
 
-    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let stream = self.clone();
-        let threads = context.session_config().target_partitions();
-        super::spawn(self.schema.clone(), move |sink| stream.read(threads, sink))
-    }
-}
-
-impl LineStream {
-    fn read(&self, threads: usize, sink: &mut dyn FnMut(RecordBatch) -> Result<()>) -> Result<()> {
+impl Lines {
+    /// Reads the files on so many threads.
+    pub fn read(&self, threads: usize, tell: Tell<'_>, sink: Sink<'_>) -> Result<()> {
         for path in &self.paths {
-            let failed = |error: &std::io::Error| file_error(path, error);
-            let place = place(path);
-            let Sniffed { options, columns } = self.sniffed.clone();
-            let mut reader = CopyReader::new(&place, columns, options, self.zone)?;
-            reader.project(self.wanted.clone());
-            let mut file = open_text(path).map_err(|error| failed(&error))?;
-            let read = reader.read_file(&mut *file, &failed, threads, &mut |read| {
-                if read.rows == 0 {
-                    return Ok(());
+            let failed = |error| file_error(path, &error);
+            let mut file = File::open(path).map_err(failed)?;
+            match source::packing(&mut file).map_err(failed)? {
+                None => self.read_plain(path, file, threads, tell, sink)?,
+                Some(_) => {
+                    // Nobody can go to places in it.
+                    let mut text = open_text(path).map_err(failed)?;
+                    self.read_chunks(path, Feed::Whole(&mut *text), threads, None, tell, sink)?;
                 }
-                let options = RecordBatchOptions::new().with_row_count(Some(read.rows));
-                let batch = RecordBatch::try_new_with_options(self.schema.clone(), read.columns, &options);
-                sink(batch.map_err(|error| firn_exec::error::from_datafusion(error.into()))?)
-            });
-            read.map_err(|error| self.explained(error))?;
+            }
         }
         Ok(())
+    }
+
+    /// Reads a file that is not packed, but for what is known to be of no use, and remembers what it finds out.
+    fn read_plain(
+        &self,
+        path: &Path,
+        mut file: File,
+        threads: usize,
+        tell: Tell<'_>,
+        sink: Sink<'_>,
+    ) -> Result<()> {
+        let failed = |error| file_error(path, &error);
+        let begin = text_begins(&mut file).map_err(failed)?;
+        let version = FileVersion::of_file(path, &file).map_err(failed)?;
+        let mut feed = Feed::Whole(&mut file);
+        if !version.is_settled() {
+            return self.read_chunks(path, feed, threads, None, tell, sink);
+        }
+        let key = Key { file: version, reading: self.reading.clone() };
+        let known = self.zones.get(&key);
+        let extents;
+        if let Some(known) = &known {
+            if self.wanted.is_empty() && self.condition.is_none() {
+                return self.count(known, tell, sink);
+            }
+            extents = self.candidates(known, tell);
+            feed = Feed::Extents { file: &mut file, begin, extents: &extents };
+        }
+        let mut gathered = Gathered { known, chunks: Vec::new() };
+        let read = self.read_chunks(path, feed, threads, Some(&mut gathered), tell, sink);
+        let is_same = FileVersion::of_file(path, &file).is_ok_and(|now| now == key.file);
+        match read {
+            Err(_) if gathered.known.is_some() && !is_same => Err(changed(path)),
+            read if is_same && gathered.has_news() => {
+                self.zones.add(&key, &self.columns, gathered.chunks, read.is_ok());
+                read
+            }
+            read => read,
+        }
+    }
+
+    /// As many rows of no columns as a file has.
+    fn count(&self, known: &Zones, tell: Tell<'_>, sink: Sink<'_>) -> Result<()> {
+        for chunk in 0..known.extents().len() {
+            let rows = known.rows(chunk);
+            tell(Told { rows, ..Told::default() });
+            sink(self.batch(Vec::new(), rows)?)?;
+        }
+        Ok(())
+    }
+
+    /// The chunks that may have rows which meet the condition. A chunk is passed over only if what would be read of it could be read
+    /// before: so a mistake is found whether somebody was here before or not.
+    fn candidates(&self, known: &Zones, tell: Tell<'_>) -> Vec<Extent> {
+        let Some((condition, pruning)) =
+            self.condition.as_ref().and_then(|condition| Some((condition, condition.pruning.as_ref()?)))
+        else {
+            return known.extents().to_vec();
+        };
+        let candidates = match self.has_sieve() {
+            true => known.candidates(pruning, &condition.columns),
+            false => known.candidates(pruning, &self.order()),
+        };
+        let passed_over = (0..candidates.len()).filter(|chunk| !candidates[*chunk]);
+        let rows_passed_over = passed_over.map(|chunk| known.rows(chunk)).sum();
+        tell(Told { rows_passed_over, ..Told::default() });
+        known
+            .extents()
+            .iter()
+            .zip(&candidates)
+            .filter(|(_, kept)| **kept)
+            .map(|(extent, _)| *extent)
+            .collect()
+    }
+
+    /// Whether of rows that do not meet the condition its columns alone are read. Lines of JSON are read whole.
+    fn has_sieve(&self) -> bool {
+        self.condition.is_some() && self.reading.sniffed.options.format == RowFormat::Csv
+    }
+
+    /// The columns as they are read: those of the condition first.
+    fn order(&self) -> Vec<usize> {
+        let mut order = self.condition.as_ref().map_or(Vec::new(), |condition| condition.columns.clone());
+        let others = self.wanted.iter().filter(|column| !order.contains(column));
+        let others: Vec<usize> = others.copied().collect();
+        order.extend(others);
+        order
+    }
+
+    /// Reads chunks of a file, and gathers what there is to know of them if somebody wants it.
+    fn read_chunks(
+        &self,
+        path: &Path,
+        feed: Feed<'_>,
+        threads: usize,
+        mut gathered: Option<&mut Gathered>,
+        tell: Tell<'_>,
+        sink: Sink<'_>,
+    ) -> Result<()> {
+        let Reading { sniffed: Sniffed { options, columns }, zone, chunk_bytes } = &*self.reading;
+        let mut reader = CopyReader::new(&place(path), columns.clone(), options.clone(), *zone)?;
+        let order = self.order();
+        reader.project(order.clone());
+        if let Some(condition) = self.condition.as_ref().filter(|_| self.has_sieve()) {
+            reader.set_sieve(condition.sieve());
+        }
+        if let Some(bytes) = chunk_bytes {
+            reader.set_chunk_bytes(*bytes);
+        }
+        let gathers = gathered.is_some();
+        let known = gathered.as_ref().and_then(|gathered| gathered.known.clone());
+        let digest =
+            |extent: Extent, batch: Batch| self.digest(extent, batch, &order, gathers, known.as_deref());
+        let failed = |error: &std::io::Error| file_error(path, error);
+        let read = reader.read_chunks(feed, &failed, threads, &digest, &mut |digested| {
+            let Digested { batch, told, zones } = digested?;
+            if let Some(gathered) = &mut gathered {
+                gathered.chunks.extend(zones);
+            }
+            tell(told);
+            if batch.num_rows() == 0 { Ok(()) } else { sink(batch) }
+        });
+        read.map_err(|error| self.explained(error))
+    }
+
+    /// What becomes of a chunk of which columns have been read in that order.
+    fn digest(
+        &self,
+        extent: Extent,
+        read: Batch,
+        order: &[usize],
+        gathers: bool,
+        known: Option<&Zones>,
+    ) -> Result<Digested> {
+        let Batch { mut columns, rows: in_all, kept, .. } = read;
+        // Of columns behind the sieve not all values have been read.
+        let whole = match (&kept, &self.condition) {
+            (Some(_), Some(condition)) => condition.columns.len(),
+            _ => columns.len(),
+        };
+        let zones = gathers.then(|| {
+            let unknown = order.iter().zip(&columns[..whole]);
+            let unknown =
+                unknown.filter(|(column, _)| !known.is_some_and(|known| known.knows(extent, **column)));
+            let zones = unknown.filter_map(|(column, values)| Some((*column, Zone::of(values)?)));
+            ChunkZones { extent, rows: in_all, columns: zones.collect() }
+        });
+        let mut rows = in_all;
+        if let Some(kept) = kept {
+            rows = kept.count_set_bits();
+            let kept = BooleanArray::from(kept);
+            for column in &mut columns[..whole] {
+                *column = filter(column, &kept).map_err(|error| from_datafusion(error.into()))?;
+            }
+        }
+        let column = |wanted: &usize| {
+            let place = order.iter().position(|column| column == wanted).expect("what is wanted is read");
+            columns[place].clone()
+        };
+        let batch = self.batch(self.wanted.iter().map(column).collect(), rows)?;
+        let told = Told { rows, rows_passed_over: in_all - rows, bytes_read: extent.bytes as usize };
+        Ok(Digested { batch, told, zones })
+    }
+
+    fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
+            .map_err(|error| from_datafusion(error.into()))
     }
 
     /// An error in a file, of which only the beginning was looked at.
@@ -120,5 +313,18 @@ impl LineStream {
             ),
             _ => error,
         }
+    }
+}
+
+/// What a statement finds out about a file.
+struct Gathered {
+    /// What was known before.
+    known: Option<Arc<Zones>>,
+    chunks: Vec<ChunkZones>,
+}
+
+impl Gathered {
+    fn has_news(&self) -> bool {
+        self.known.is_none() || self.chunks.iter().any(|chunk| !chunk.columns.is_empty())
     }
 }

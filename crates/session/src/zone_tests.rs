@@ -1,0 +1,301 @@
+//! What a session promises of files that have been read before: the same answers, of less of the file.
+
+use crate::file_tests::{Folder, rows};
+use crate::{Connection, Database};
+use firn_base::SqlState;
+use firn_base::random::Random;
+use std::fs;
+use std::ops::Range;
+use std::time::{Duration, SystemTime};
+
+/// A database that cuts files into chunks of so many bytes.
+fn database(chunk_bytes: usize) -> Database {
+    let database = Database::memory().unwrap();
+    database.shared.facts.zones.set_chunk_bytes(chunk_bytes);
+    database
+}
+
+/// How many files it knows.
+fn known(database: &Database) -> usize {
+    database.shared.facts.zones.len()
+}
+
+/// Writes a file as if that had been so many seconds ago: those of this moment are not remembered.
+fn write(folder: &Folder, name: &str, content: &str, seconds_ago: u64) {
+    fs::write(folder.path(name), content).unwrap();
+    let file = fs::File::options().write(true).open(folder.path(name)).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(seconds_ago)).unwrap();
+}
+
+/// What EXPLAIN ANALYZE tells of files that a query reads: rows passed over, and bytes read.
+fn told(connection: &mut Connection, sql: &str) -> (u64, u64) {
+    let plan = rows(connection, &format!("EXPLAIN ANALYZE {sql}")).join("\n");
+    let number = |name: &str| {
+        let rest = plan.split(&format!("{name}=")).nth(1).unwrap_or_else(|| panic!("{name} in {plan}"));
+        let text = rest.split([',', ']']).next().unwrap();
+        // Large ones are rounded.
+        let (digits, unit) = text.split_once(' ').unwrap_or((text, ""));
+        let factor = match unit.trim() {
+            "K" => 1e3,
+            "M" => 1e6,
+            _ => 1.0,
+        };
+        (digits.parse::<f64>().unwrap_or_else(|_| panic!("{name}={text} in {plan}")) * factor) as u64
+    };
+    (number("rows_passed_over"), number("bytes_read"))
+}
+
+/// Rows with rising numbers.
+fn rising(rows: Range<u32>) -> String {
+    rows.map(|row| format!("{row},day {row:03},{}\n", row % 7)).collect()
+}
+
+#[test]
+fn a_later_query_reads_only_chunks_that_may_meet_its_condition() {
+    let folder = Folder::new(&[]);
+    let content = format!("n,t,d\n{}", rising(0..500));
+    write(&folder, "a.csv", &content, 60);
+    let database = database(200);
+    let mut connection = database.connect();
+    let read = |condition: &str| folder.sql(&format!("SELECT n, t FROM '@/a.csv' WHERE {condition}"));
+    let whole = content.len() as u64;
+    // The first query reads all of the file, but of the rows that it does not want the condition's column alone.
+    let (passed_over, bytes) = told(&mut connection, &read("n = 450"));
+    assert!(
+        passed_over == 499 && bytes.abs_diff(whole) < 100,
+        "{passed_over} rows, {bytes} of {whole} bytes"
+    );
+    for (condition, most) in [
+        ("n = 450", 500),
+        ("n BETWEEN 100 AND 110", 800),
+        ("n IN (1, 450, 499)", 1_500),
+        ("n < 0", 0),
+        ("n IS NULL", 0),
+        ("n > 490 AND n % 2 = 0", 800),
+    ] {
+        let (passed_over, bytes) = told(&mut connection, &read(condition));
+        assert!(bytes <= most && passed_over >= 400, "{condition}: {passed_over} rows, {bytes} bytes");
+    }
+    assert_eq!(rows(&mut connection, &read("n = 450")), ["BigInt(450)|day 450"]);
+    // Nobody has looked at this column as a whole; from then on it is known as well, to every session.
+    assert!(told(&mut connection, &read("t = 'day 007'")).1.abs_diff(whole) < 100);
+    assert!(told(&mut database.connect(), &read("t = 'day 007'")).1 <= 500);
+    assert!(told(&mut database.connect(), &read("t LIKE 'day 00%' AND n < 300")).1 <= 800);
+    // How many rows there are is known, too.
+    let count = folder.sql("SELECT count(*) FROM '@/a.csv'");
+    assert_eq!(told(&mut connection, &count), (0, 0));
+    assert_eq!(rows(&mut connection, &count), ["BigInt(500)"]);
+}
+
+/// A value of each of four columns, as CSV and as JSON have it. Neighbours are alike, so that some chunks are out of question.
+fn random_values(random: &mut Random, row: i64) -> [(String, String); 4] {
+    let mut pick = |values: &[(&str, &str)]| {
+        let (csv, json) = values[random.uniform(0, values.len() as i64 - 1) as usize];
+        (csv.to_owned(), json.to_owned())
+    };
+    let near = row / 20;
+    let double = match near % 4 {
+        0 => pick(&[("NaN", "\"NaN\""), ("1.5", "1.5"), ("-0.0", "-0.0")]),
+        1 => pick(&[("0.0", "0.0"), ("-2.5", "-2.5"), ("", "null")]),
+        2 => pick(&[("NaN", "\"NaN\"")]),
+        _ => pick(&[("1e300", "1e300"), ("Infinity", "\"Infinity\""), ("7", "7.0")]),
+    };
+    let text = match near % 3 {
+        0 => pick(&[("\"a\nb\"", "\"a\\nb\""), ("\"\"\"\"", "\"\\\"\""), ("b", "\"b\"")]),
+        1 => {
+            let (long, highest) =
+                ("\"a, long one, of which not all is kept\"", format!("\"{}\"", "\u{10ffff}".repeat(20)));
+            pick(&[(long, long), ("zz", "\"zz\""), (&highest, &highest)])
+        }
+        _ => pick(&[("", "null"), ("\"\"", "\"\""), ("ü", "\"ü\"")]),
+    };
+    let day = match near % 5 {
+        4 => (String::new(), "null".to_owned()),
+        _ => (format!("2024-02-{:02}", 1 + near % 28), format!("\"2024-02-{:02}\"", 1 + near % 28)),
+    };
+    [(row.to_string(), row.to_string()), double, text, day]
+}
+
+/// A condition over the columns n, x, t and d.
+fn random_condition(random: &mut Random) -> String {
+    let number = random.uniform(-5, 305);
+    let day = random.uniform(1, 28);
+    let comparison = ["=", "<>", "<", "<=", ">", ">="][random.uniform(0, 5) as usize];
+    let double = ["'NaN'", "'0'", "'-0.0'", "'1.5'", "'Infinity'", "'-3'"][random.uniform(0, 5) as usize];
+    let texts = ["'a'", "'b'", "''", "'a, long one, of which not all is kept'", "'zz'", "E'a\\nb'", "'ü'"];
+    let text = texts[random.uniform(0, 6) as usize];
+    match random.uniform(0, 12) {
+        0 => format!("n {comparison} {number}"),
+        1 => format!("n BETWEEN {number} AND {}", number + 30),
+        2 => format!("n IN ({number}, 17, 250)"),
+        3 => format!("x {comparison} {double}::double precision"),
+        4 => "x IS NULL".to_owned(),
+        5 => format!("t {comparison} {text}"),
+        6 => "t IS NOT NULL AND t LIKE 'a%'".to_owned(),
+        7 => format!("d {comparison} '2024-02-{day:02}'"),
+        8 => format!("({}) AND {}", random_condition(random), random_condition(random)),
+        9 => format!("({} OR {})", random_condition(random), random_condition(random)),
+        10 => format!("NOT ({})", random_condition(random)),
+        11 => format!("n > (SELECT min(n) + {number} FROM model)"),
+        _ => format!("n + 1 {comparison} {number} AND length(t) < 5"),
+    }
+}
+
+#[test]
+fn answers_are_the_same_however_much_is_known() {
+    // A table with the same rows is the model.
+    for seed in 0..12 {
+        let mut random = Random::seeded(seed);
+        let folder = Folder::new(&[]);
+        let is_json = seed % 4 == 3;
+        let (name, mut file) = match is_json {
+            true => ("a.json", String::new()),
+            false => ("a.csv", "n,x,t,d\n".to_owned()),
+        };
+        for row in 0..300 {
+            let [n, x, t, d] = random_values(&mut random, row);
+            let line = match is_json {
+                true => format!("{{\"n\": {}, \"x\": {}, \"t\": {}, \"d\": {}}}\n", n.1, x.1, t.1, d.1),
+                false => format!("{},{},{},{}\n", n.0, x.0, t.0, d.0),
+            };
+            file.push_str(&line);
+        }
+        write(&folder, name, &file, 60);
+        let database = database(random.uniform(1, 600) as usize);
+        let mut connection = database.connect();
+        // In JSON doubles that are no numbers, and days, are texts.
+        let typed = format!("SELECT n, x::double precision AS x, t, d::date AS d FROM '@/{name}'");
+        connection.execute(&folder.sql(&format!("CREATE TABLE model AS {typed}"))).unwrap();
+        connection.execute(&folder.sql(&format!("CREATE VIEW file AS {typed}"))).unwrap();
+        for _ in 0..60 {
+            let condition = random_condition(&mut random);
+            let wanted = ["n", "n, t", "n, x, t, d", "n, d"][random.uniform(0, 3) as usize];
+            let mut of = |relation: &str| {
+                let sql = format!("SELECT {wanted} FROM {relation} WHERE {condition} ORDER BY n");
+                rows(&mut connection, &sql)
+            };
+            assert_eq!(of("file"), of("model"), "seed {seed}: {condition}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_has_changed_is_read_anew() {
+    let folder = Folder::new(&[]);
+    let database = database(50);
+    let mut connection = database.connect();
+    let sql = folder.sql("SELECT column2 FROM '@/a.csv' WHERE column1 = 5");
+    write(&folder, "a.csv", &rising(0..40), 60);
+    for _ in 0..2 {
+        assert_eq!(rows(&mut connection, &sql), ["day 005"]);
+    }
+    // As many bytes of another time, and fewer of the same.
+    write(&folder, "a.csv", &rising(0..40).replace("\n5,", "\n6,"), 50);
+    assert!(rows(&mut connection, &sql).is_empty());
+    write(&folder, "a.csv", &rising(0..30), 50);
+    assert_eq!(rows(&mut connection, &sql), ["day 005"]);
+    // What has just been written may be written again without a trace.
+    let files = known(&database);
+    for number in 100..110 {
+        write(&folder, "new.csv", &format!("{number},x\n"), 0);
+        let sql = folder.sql(&format!("SELECT count(column2) FROM '@/new.csv' WHERE column1 = {number}"));
+        assert_eq!(rows(&mut connection, &sql), ["BigInt(1)"]);
+    }
+    assert_eq!(known(&database), files);
+}
+
+#[test]
+fn mistakes_are_found_whether_somebody_was_here_before_or_not() {
+    let folder = Folder::new(&[]);
+    // The sample is a megabyte, behind which anything may come.
+    let mut content = String::from("n,m\n");
+    content.extend((0..150_000).map(|row| format!("{row},{row}\n")));
+    content.push_str("200000,many\n");
+    write(&folder, "a.csv", &content, 60);
+    let database = database(100_000);
+    let mut connection = database.connect();
+    let judged = folder.sql("SELECT sum(n) FROM '@/a.csv' WHERE m < 10");
+    let met = folder.sql("SELECT count(m) FROM '@/a.csv' WHERE n > 199999");
+    let left_out = folder.sql("SELECT count(m) FROM '@/a.csv' WHERE n < 10");
+    for _ in 0..3 {
+        for failing in [&judged, &met] {
+            let error = connection.query(failing).unwrap_err();
+            assert_eq!(error.state(), SqlState::INVALID_TEXT_REPRESENTATION);
+            assert!(error.context().unwrap().ends_with("line 150002, column m: \"many\""), "{error:?}");
+        }
+        // Of rows that the condition leaves out nothing else is read.
+        assert_eq!(rows(&mut connection, &left_out), ["BigInt(10)"]);
+    }
+}
+
+#[test]
+fn a_query_that_breaks_off_leaves_nothing_that_could_mislead() {
+    let folder = Folder::new(&[]);
+    let content = rising(0..30_000);
+    write(&folder, "a.csv", &content, 60);
+    let database = database(1000);
+    let mut connection = database.connect();
+    let first = folder.sql("SELECT column1 FROM '@/a.csv' LIMIT 1");
+    for _ in 0..3 {
+        assert_eq!(rows(&mut connection, &first), ["BigInt(0)"]);
+    }
+    let count = folder.sql("SELECT count(*) FROM '@/a.csv' WHERE column1 >= 29990");
+    assert_eq!(rows(&mut connection, &count), ["BigInt(10)"]);
+    // One that breaks off later adds what it has come to: of its column some chunks are known, and others are read.
+    let part = folder.sql("SELECT column3 FROM '@/a.csv' LIMIT 1");
+    assert_eq!(rows(&mut connection, &part), ["BigInt(0)"]);
+    let of_part = folder.sql("SELECT count(*) FROM '@/a.csv' WHERE column3 = 6");
+    assert_eq!(rows(&mut connection, &of_part), ["BigInt(4285)"]);
+    assert_eq!(rows(&mut connection, &count), ["BigInt(10)"]);
+    assert!(told(&mut connection, &count).1 < content.len() as u64 / 10);
+}
+
+#[test]
+fn files_of_a_pattern_are_each_known() {
+    let folder = Folder::new(&[]);
+    for file in 0..5 {
+        let content = format!("n,t,d\n{}", rising(file * 100..file * 100 + 100));
+        write(&folder, &format!("part-{file}.csv"), &content, 60);
+    }
+    let database = database(100_000);
+    let mut connection = database.connect();
+    let read = folder.sql("SELECT n FROM '@/part-*.csv' WHERE n IN (99, 100, 250) ORDER BY n");
+    let (_, first) = told(&mut connection, &read);
+    let (passed_over, second) = told(&mut connection, &read);
+    assert_eq!((passed_over, known(&database)), (497, 5));
+    assert!(second < first * 2 / 3, "{second} bytes of {first}");
+    assert_eq!(rows(&mut connection, &read), ["BigInt(99)", "BigInt(100)", "BigInt(250)"]);
+    // The mark at the beginning of some files is none of their text.
+    write(&folder, "marked.csv", &format!("\u{feff}n,t,d\n{}", rising(0..9)), 60);
+    let marked = folder.sql("SELECT n FROM '@/marked.csv' WHERE t = 'day 008'");
+    for _ in 0..3 {
+        assert_eq!(rows(&mut connection, &marked), ["BigInt(8)"]);
+    }
+}
+
+#[test]
+fn queries_at_the_same_time_leave_each_other_what_they_find() {
+    let folder = Folder::new(&[]);
+    write(&folder, "a.csv", &rising(0..5000), 60);
+    let database = database(300);
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let mut connection = database.connect();
+            let folder = &folder;
+            scope.spawn(move || {
+                for round in 0..25_u32 {
+                    let number = (round * 331 + thread * 97) % 5000;
+                    let (column, value) = match (round + thread) % 3 {
+                        0 => ("column1", number.to_string()),
+                        1 => ("column2", format!("'day {number:03}'")),
+                        _ => ("column1 * 2", (number * 2).to_string()),
+                    };
+                    let sql = format!("SELECT column1, column3 FROM '@/a.csv' WHERE {column} = {value}");
+                    let read = rows(&mut connection, &folder.sql(&sql));
+                    assert_eq!(read, [format!("BigInt({number})|BigInt({})", number % 7)], "{sql}");
+                }
+            });
+        }
+    });
+    assert_eq!(known(&database), 1);
+}
