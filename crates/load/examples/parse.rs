@@ -33,11 +33,6 @@ fn main() {
     ]
     .map(|(name, ty)| (name.to_owned(), ty))
     .into();
-    let strings = std::env::var("STRINGS").is_ok();
-    let columns: Vec<_> = columns
-        .into_iter()
-        .map(|(name, ty)| (name, if strings && matches!(ty, SqlType::Char(_)) { SqlType::Text } else { ty }))
-        .collect();
     let options = CopyOptions { header: CopyHeader::Yes, ..CopyOptions::new(RowFormat::Csv) };
     for _ in 0..rounds {
         let mut reader =

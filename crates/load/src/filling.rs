@@ -3,7 +3,7 @@
 //! Most fields are taken the quick way, by code for the type alone; what that does not know is read as everywhere else.
 
 use crate::columns::ColumnBuilder;
-use crate::lanes::{Eight, LANES};
+use crate::lanes::{Eight, LANES, Read};
 use crate::number;
 use arrow_array::builder::{NullBufferBuilder, PrimitiveBuilder};
 use arrow_array::types::{
@@ -14,7 +14,7 @@ use arrow_array::{ArrayRef, StringViewArray};
 use arrow_buffer::{Buffer, ScalarBuffer};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, datetime, numeric, text};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// A column under construction.
 pub(crate) trait Filling {
@@ -43,12 +43,44 @@ pub(crate) trait Filling {
 
     /// Appends a value, or says what is wrong with it.
     fn long(&mut self, field: &str) -> Result<()>;
+
+    /// The column.
+    fn finish(self) -> ArrayRef;
 }
 
 /// Whoever fills columns, whatever their types.
 pub(crate) trait Filler {
-    /// Appends the fields of so many rows.
-    fn fill(&mut self, column: &mut impl Filling);
+    /// Appends the fields of some rows. `strips_quotes` is kept between calls for a column: whether fields are looked at as if
+    /// they were in quotes.
+    fn fill(&mut self, column: &mut impl Filling, strips_quotes: &mut bool);
+}
+
+/// A column under construction, of any type.
+pub(crate) trait Column<F> {
+    /// Appends the fields that the filler is at.
+    fn fill(&mut self, filler: &mut F);
+
+    /// The column.
+    fn finish(self: Box<Self>) -> ArrayRef;
+}
+
+struct Typed<C> {
+    filling: C,
+    strips_quotes: bool,
+}
+
+impl<F: Filler, C: Filling> Column<F> for Typed<C> {
+    fn fill(&mut self, filler: &mut F) {
+        filler.fill(&mut self.filling, &mut self.strips_quotes);
+    }
+
+    fn finish(self: Box<Self>) -> ArrayRef {
+        self.filling.finish()
+    }
+}
+
+fn boxed<'c, F: Filler>(filling: impl Filling + 'c) -> Box<dyn Column<F> + 'c> {
+    Box::new(Typed { filling, strips_quotes: false })
 }
 
 /// What fields are read from.
@@ -65,130 +97,181 @@ pub(crate) struct Source<'c> {
     pub zone: TimeZoneSetting,
 }
 
-/// Has a column of a type filled.
-pub(crate) fn column(ty: SqlType, source: Source<'_>, filler: &mut impl Filler) -> ArrayRef {
+/// A column of a type, to be filled.
+pub(crate) fn column<'c, F: Filler>(ty: SqlType, source: Source<'c>) -> Box<dyn Column<F> + 'c> {
     let Source { rows, zone, .. } = source;
     match ty {
-        SqlType::SmallInt => numbers::<Int16Type>(
+        SqlType::SmallInt => numbers::<Int16Type, F>(
             PrimitiveBuilder::with_capacity(rows),
-            |fields| fields.integers().fitting(|value| i16::try_from(value).is_ok(), |value| value as i16),
+            Integers(i16::MIN.into()..=i16::MAX.into()),
             |chunk, field| number::integer(chunk, field)?.try_into().ok(),
-            |field| text::parse_integer(field, ty),
-            filler,
+            move |field| text::parse_integer(field, ty),
         ),
-        SqlType::Integer => numbers::<Int32Type>(
+        SqlType::Integer => numbers::<Int32Type, F>(
             PrimitiveBuilder::with_capacity(rows),
-            |fields| fields.integers().fitting(|value| i32::try_from(value).is_ok(), |value| value as i32),
+            Integers(i32::MIN.into()..=i32::MAX.into()),
             |chunk, field| number::integer(chunk, field)?.try_into().ok(),
-            |field| text::parse_integer(field, ty),
-            filler,
+            move |field| text::parse_integer(field, ty),
         ),
-        SqlType::BigInt => numbers::<Int64Type>(
+        SqlType::BigInt => numbers::<Int64Type, F>(
             PrimitiveBuilder::with_capacity(rows),
-            |fields| fields.integers().fitting(|_| true, |value| value),
+            Integers(i64::MIN..=i64::MAX),
             number::integer,
-            |field| text::parse_integer(field, ty),
-            filler,
+            move |field| text::parse_integer(field, ty),
         ),
-        SqlType::Real => numbers::<Float32Type>(
+        SqlType::Real => numbers::<Float32Type, F>(
             PrimitiveBuilder::with_capacity(rows),
-            one_by_one,
+            OneByOne,
             |_, _| None,
             text::parse_real,
-            filler,
         ),
-        SqlType::Double => numbers::<Float64Type>(
+        SqlType::Double => numbers::<Float64Type, F>(
             PrimitiveBuilder::with_capacity(rows),
-            one_by_one,
+            OneByOne,
             number::double,
             text::parse_double,
-            filler,
         ),
         SqlType::Numeric { precision, scale } => {
             let decimals = PrimitiveBuilder::<Decimal128Type>::with_capacity(rows)
                 .with_precision_and_scale(precision, scale as i8)
                 .expect("SqlType keeps precision and scale in range");
             // What is read quickly has sixteen digits at most.
-            let bound = 10_u64.pow(u32::from(precision.min(18)));
-            let fits = move |value: i64| value.unsigned_abs() < bound;
+            let most = 10_i64.pow(u32::from(precision.min(18))) - 1;
+            let range = -most..=most;
+            let quick_range = range.clone();
             numbers(
                 decimals,
-                |fields| match scale {
-                    0 => fields.integers().fitting(fits, i128::from),
-                    1..8 => fields.decimals(scale.into()).fitting(fits, i128::from),
-                    _ => one_by_one(fields),
-                },
-                |chunk, field| {
+                Decimals { scale, range },
+                move |chunk, field| {
                     let value = number::decimal(chunk, field, usize::from(scale))?;
-                    fits(value).then_some(i128::from(value))
+                    quick_range.contains(&value).then_some(i128::from(value))
                 },
-                |field| numeric::parse_as(field, precision, scale),
-                filler,
+                move |field| numeric::parse_as(field, precision, scale),
             )
         }
-        SqlType::Date => numbers::<Date32Type>(
+        SqlType::Date => numbers::<Date32Type, F>(
             PrimitiveBuilder::with_capacity(rows),
-            |fields| fields.dates().fitting(|_| true, |value| value as i32),
+            Dates,
             number::date,
             datetime::parse_date,
-            filler,
         ),
-        SqlType::Timestamp => numbers::<TimestampMicrosecondType>(
+        SqlType::Timestamp => numbers::<TimestampMicrosecondType, F>(
             PrimitiveBuilder::with_capacity(rows),
-            one_by_one,
+            OneByOne,
             number::timestamp,
             datetime::parse_timestamp,
-            filler,
         ),
-        SqlType::TimestampTz => numbers::<TimestampMicrosecondType>(
+        SqlType::TimestampTz => numbers::<TimestampMicrosecondType, F>(
             PrimitiveBuilder::with_capacity(rows).with_timezone("UTC"),
-            one_by_one,
+            OneByOne,
             |_, _| None,
-            |field| datetime::parse_timestamptz(field, &zone),
-            filler,
+            move |field| datetime::parse_timestamptz(field, &zone),
         ),
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => {
-            let mut strings = Strings {
-                ty,
-                form: Form::of(ty, source.is_ascii),
-                source,
-                waiting: [0; LANES],
-                views: Vec::with_capacity(rows),
-                nulls: NullBufferBuilder::new(rows),
-                rewritten: Vec::new(),
-            };
-            filler.fill(&mut strings);
-            strings.finish()
-        }
+        SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => boxed(Strings {
+            ty,
+            form: Form::of(ty, source.is_ascii),
+            source,
+            waiting: [0; LANES],
+            views: Vec::with_capacity(rows),
+            nulls: NullBufferBuilder::new(rows),
+            rewritten: Vec::new(),
+        }),
         SqlType::Boolean | SqlType::Bytea | SqlType::Time | SqlType::Interval | SqlType::Uuid => {
-            let mut builder = ColumnBuilder::new(ty, zone);
-            filler.fill(&mut builder);
-            builder.finish()
+            boxed(ColumnBuilder::new(ty, zone))
         }
     }
 }
 
-/// What reads no fields together.
-fn one_by_one<N: Default + Copy>(_: &Eight<'_>) -> (u8, [N; LANES]) {
-    (0, [N::default(); LANES])
+/// How fields of a column of numbers are read together.
+trait Together<N> {
+    fn read(&self, fields: &Eight<'_>) -> (u8, [N; LANES]);
 }
 
-fn numbers<T: ArrowPrimitiveType>(
+/// A number of a column, as lanes have it.
+trait FromLane: Copy {
+    fn from_lane(value: i64) -> Self;
+}
+
+macro_rules! from_lane {
+    ($($number:ty),*) => {$(
+        impl FromLane for $number {
+            #[inline(always)]
+            fn from_lane(value: i64) -> $number {
+                value as $number
+            }
+        }
+    )*};
+}
+
+from_lane!(i16, i32, i64, i128);
+
+#[inline(always)]
+fn made<N: FromLane>((read, values): Read) -> (u8, [N; LANES]) {
+    let mut made = [N::from_lane(0); LANES];
+    for lane in 0..LANES {
+        made[lane] = N::from_lane(values[lane]);
+    }
+    (read, made)
+}
+
+struct Integers(RangeInclusive<i64>);
+
+impl<N: FromLane> Together<N> for Integers {
+    #[inline(always)]
+    fn read(&self, fields: &Eight<'_>) -> (u8, [N; LANES]) {
+        made(fields.integers(self.0.clone()))
+    }
+}
+
+struct Decimals {
+    scale: u8,
+    /// In units of the last digit.
+    range: RangeInclusive<i64>,
+}
+
+impl Together<i128> for Decimals {
+    #[inline(always)]
+    fn read(&self, fields: &Eight<'_>) -> (u8, [i128; LANES]) {
+        made(match self.scale {
+            0 => fields.integers(self.range.clone()),
+            1..8 => fields.decimals(self.scale.into(), self.range.clone()),
+            _ => (0, [0; LANES]),
+        })
+    }
+}
+
+struct Dates;
+
+impl Together<i32> for Dates {
+    #[inline(always)]
+    fn read(&self, fields: &Eight<'_>) -> (u8, [i32; LANES]) {
+        made(fields.dates())
+    }
+}
+
+/// What reads no fields together.
+struct OneByOne;
+
+impl<N: Default + Copy> Together<N> for OneByOne {
+    #[inline(always)]
+    fn read(&self, _: &Eight<'_>) -> (u8, [N; LANES]) {
+        (0, [N::default(); LANES])
+    }
+}
+
+fn numbers<'c, T: ArrowPrimitiveType, F: Filler>(
     builder: PrimitiveBuilder<T>,
-    eight: impl Fn(&Eight<'_>) -> (u8, [T::Native; LANES]),
-    quick: impl Fn(&[u8], Range<usize>) -> Option<T::Native>,
-    long: impl Fn(&str) -> Result<T::Native>,
-    filler: &mut impl Filler,
-) -> ArrayRef {
-    let mut numbers = Numbers { builder, waiting: [T::Native::default(); LANES], eight, quick, long };
-    filler.fill(&mut numbers);
-    Arc::new(numbers.builder.finish())
+    together: impl Together<T::Native> + 'c,
+    quick: impl Fn(&[u8], Range<usize>) -> Option<T::Native> + 'c,
+    long: impl Fn(&str) -> Result<T::Native> + 'c,
+) -> Box<dyn Column<F> + 'c> {
+    boxed(Numbers { builder, waiting: [T::Native::default(); LANES], together, quick, long })
 }
 
 struct Numbers<T: ArrowPrimitiveType, E, Q, L> {
     builder: PrimitiveBuilder<T>,
     waiting: [T::Native; LANES],
-    eight: E,
+    together: E,
     quick: Q,
     long: L,
 }
@@ -196,7 +279,7 @@ struct Numbers<T: ArrowPrimitiveType, E, Q, L> {
 impl<T, E, Q, L> Filling for Numbers<T, E, Q, L>
 where
     T: ArrowPrimitiveType,
-    E: Fn(&Eight<'_>) -> (u8, [T::Native; LANES]),
+    E: Together<T::Native>,
     Q: Fn(&[u8], Range<usize>) -> Option<T::Native>,
     L: Fn(&str) -> Result<T::Native>,
 {
@@ -207,7 +290,7 @@ where
 
     #[inline(always)]
     fn eight(&mut self, fields: &Eight<'_>) -> u8 {
-        let (read, values) = (self.eight)(fields);
+        let (read, values) = self.together.read(fields);
         self.waiting = values;
         read
     }
@@ -233,6 +316,10 @@ where
         self.builder.append_value((self.long)(field)?);
         Ok(())
     }
+
+    fn finish(mut self) -> ArrayRef {
+        Arc::new(self.builder.finish())
+    }
 }
 
 /// Strings, left where they are as far as possible.
@@ -248,27 +335,32 @@ struct Strings<'c> {
 }
 
 /// How strings are read that are plain bytes of the chunk.
-#[derive(Clone, Copy)]
 enum Form {
-    /// As they are, up to this length.
-    Plain(usize),
-    /// Filled up with blanks to this length, which fits a view.
-    Short(usize),
-    /// Filled up with blanks to this length, which fits [`BLOCK_BYTES`].
-    Long(usize),
+    /// As they are, up to so many bytes.
+    Plain { most: usize, tails: Tails },
+    /// Filled up with blanks to so many bytes, which fit a view.
+    Short { exactly: usize, tails: Tails },
+    /// Filled up with blanks to so many bytes, which fit [`BLOCK_BYTES`].
+    Long { exactly: usize },
     /// One by one.
     Other,
 }
 
 impl Form {
     fn of(ty: SqlType, is_ascii: bool) -> Form {
+        let plain = |most| Form::Plain { most, tails: std::array::from_fn(|length| length as u128) };
         match ty {
             // Never more characters than bytes.
-            SqlType::Varchar(Some(most)) => Form::Plain(most as usize),
+            SqlType::Varchar(Some(most)) => plain(most as usize),
             SqlType::Char(exactly) if !is_ascii || exactly as usize > BLOCK_BYTES => Form::Other,
-            SqlType::Char(exactly) if exactly as usize <= INLINE_BYTES => Form::Short(exactly as usize),
-            SqlType::Char(exactly) => Form::Long(exactly as usize),
-            _ => Form::Plain(usize::MAX),
+            SqlType::Char(exactly) if exactly as usize <= INLINE_BYTES => {
+                let exactly = exactly as usize;
+                let blanks = u128::from_le_bytes([b' '; 16]) & KEPT[exactly];
+                let tails = std::array::from_fn(|length| blanks & !KEPT[length] | exactly as u128);
+                Form::Short { exactly, tails }
+            }
+            SqlType::Char(exactly) => Form::Long { exactly: exactly as usize },
+            _ => plain(usize::MAX),
         }
     }
 }
@@ -278,6 +370,34 @@ const BLOCK_BYTES: usize = 32;
 
 /// Strings up to this length lie in their views.
 const INLINE_BYTES: usize = 12;
+
+/// One more than the longest of them stands for all that are longer.
+const LENGTHS: usize = INLINE_BYTES + 2;
+
+/// What the string itself is of a view, by its length; of long ones the first four bytes.
+static KEPT: [u128; LENGTHS] = {
+    let mut kept = [0xffff_ffff << 32; LENGTHS];
+    let mut length = 0;
+    while length <= INLINE_BYTES {
+        kept[length] = if length == 0 { 0 } else { u128::MAX >> (128 - 8 * length) << 32 };
+        length += 1;
+    }
+    kept
+};
+
+/// What else is in a view, by the length of the string.
+type Tails = [u128; LENGTHS];
+
+/// So many bytes that are kept, and as many that are not.
+static KEPT_OF_BLOCK: [u8; 2 * BLOCK_BYTES] = {
+    let mut kept = [0; 2 * BLOCK_BYTES];
+    let mut at = 0;
+    while at < BLOCK_BYTES {
+        kept[at] = 0xff;
+        at += 1;
+    }
+    kept
+};
 
 /// So far offsets in a buffer go.
 const MOST_REWRITTEN: usize = i32::MAX as usize;
@@ -329,27 +449,17 @@ impl Strings<'_> {
         self.rewritten.resize(end, b' ');
         Some(view(&self.rewritten[offset..], 1, offset as u32))
     }
-
-    fn finish(mut self) -> ArrayRef {
-        let buffers = match self.rewritten.is_empty() {
-            true => vec![self.source.chunk.clone()],
-            false => vec![self.source.chunk.clone(), Buffer::from_vec(self.rewritten)],
-        };
-        let views = ScalarBuffer::from(self.views);
-        // SAFETY: short strings lie in their views, padded with zeros; long ones at the offsets and of the lengths that
-        // their views say, the chunk's in buffer 0 and the rewritten ones in buffer 1, with their first bytes in the
-        // view. The rewritten ones were `str`; the chunk's are parts of a chunk that is UTF-8 as far as rows are read
-        // from it, cut at delimiters, quotes and line ends, which are ASCII.
-        Arc::new(unsafe { StringViewArray::new_unchecked(views, buffers, self.nulls.finish()) })
-    }
 }
 
-/// The first `length` of sixteen bytes, blanks behind them.
+/// The first `length` of some bytes, blanks behind them.
 #[inline(always)]
-fn with_blanks(bytes: [u8; 16], length: usize) -> [u8; 16] {
-    let blanks = u128::from_le_bytes([b' '; 16]);
-    let kept = if length < 16 { (1_u128 << (8 * length)) - 1 } else { u128::MAX };
-    (u128::from_le_bytes(bytes) & kept | blanks & !kept).to_le_bytes()
+fn with_blanks(bytes: &[u8; BLOCK_BYTES], length: usize) -> [u8; BLOCK_BYTES] {
+    let kept = &KEPT_OF_BLOCK[BLOCK_BYTES - length.min(BLOCK_BYTES)..][..BLOCK_BYTES];
+    let mut filled = [0; BLOCK_BYTES];
+    for at in 0..BLOCK_BYTES {
+        filled[at] = bytes[at] & kept[at] | b' ' & !kept[at];
+    }
+    filled
 }
 
 impl Filling for Strings<'_> {
@@ -360,55 +470,53 @@ impl Filling for Strings<'_> {
         let mut read = 0;
         let quote = self.source.quote;
         // Each step is the same for all lanes, so that no lane is a surprise to the processor.
-        match self.form {
+        match &self.form {
             Form::Other => {}
-            Form::Plain(most) => {
+            Form::Plain { most, tails } => {
                 for lane in 0..LANES {
                     let field = fields.field(lane);
                     let (length, offset) = (field.len(), field.start);
                     let Some(bytes) = fields.chunk()[offset..].first_chunk::<16>() else { continue };
-                    let bytes = u128::from_le_bytes(*bytes);
-                    let kept = (1_u128 << (8 * length.min(INLINE_BYTES))) - 1;
-                    let short = (bytes & kept) << 32;
-                    let long = (bytes & 0xffff_ffff) << 32 | (offset as u128) << 96;
-                    self.waiting[lane] = length as u128 | if length <= INLINE_BYTES { short } else { long };
-                    read |= u8::from(length <= most && (bytes as u8 != quote || length == 0)) << lane;
+                    let place = length.min(LENGTHS - 1);
+                    let inside = u128::from_le_bytes(*bytes) << 32 & KEPT[place];
+                    let is_long = length > INLINE_BYTES;
+                    let outside =
+                        if is_long { (offset as u128) << 96 | length as u128 } else { tails[place] };
+                    self.waiting[lane] = inside | outside;
+                    read |= u8::from(length <= *most && (bytes[0] != quote || length == 0)) << lane;
                 }
             }
-            Form::Short(exactly) => {
+            Form::Short { exactly, tails } => {
                 for lane in 0..LANES {
                     let field = fields.field(lane);
                     let Some(bytes) = fields.chunk()[field.start..].first_chunk::<16>() else { continue };
-                    let filled = u128::from_le_bytes(with_blanks(*bytes, field.len()));
-                    let kept = (1_u128 << (8 * exactly)) - 1;
-                    self.waiting[lane] = exactly as u128 | (filled & kept) << 32;
+                    let place = field.len().min(LENGTHS - 1);
+                    self.waiting[lane] = u128::from_le_bytes(*bytes) << 32 & KEPT[place] | tails[place];
+                    read |=
+                        u8::from(field.len() <= *exactly && (bytes[0] != quote || field.is_empty())) << lane;
+                }
+            }
+            Form::Long { exactly } => {
+                let exactly = *exactly;
+                let begin = self.rewritten.len();
+                if begin > MOST_REWRITTEN - LANES * BLOCK_BYTES {
+                    return 0;
+                }
+                // Of a lane that is not read what is written stays unused.
+                let mut written = [0; LANES * BLOCK_BYTES];
+                for lane in 0..LANES {
+                    let field = fields.field(lane);
+                    let Some(bytes) = fields.chunk()[field.start..].first_chunk() else { continue };
+                    let filled = with_blanks(bytes, field.len());
+                    written[lane * exactly..][..BLOCK_BYTES].copy_from_slice(&filled);
+                    let prefix = u32::from_le_bytes(*filled.first_chunk().expect("it is longer"));
+                    let offset = begin + lane * exactly;
+                    self.waiting[lane] =
+                        exactly as u128 | u128::from(prefix) << 32 | 1 << 64 | (offset as u128) << 96;
                     read |=
                         u8::from(field.len() <= exactly && (bytes[0] != quote || field.is_empty())) << lane;
                 }
-            }
-            Form::Long(exactly) => {
-                for lane in 0..LANES {
-                    let field = fields.field(lane);
-                    let length = field.len();
-                    let Some(bytes) = fields.chunk()[field.start..].first_chunk::<BLOCK_BYTES>() else {
-                        continue;
-                    };
-                    let offset = self.rewritten.len();
-                    let is_quoted = bytes[0] == quote && length > 0;
-                    if length > exactly || is_quoted || offset > MOST_REWRITTEN - BLOCK_BYTES {
-                        continue;
-                    }
-                    let (front, back) = bytes.split_at(16);
-                    let front = with_blanks(front.try_into().expect("sixteen bytes"), length);
-                    let back =
-                        with_blanks(back.try_into().expect("sixteen bytes"), length.saturating_sub(16));
-                    self.rewritten.extend_from_slice([front, back].as_flattened());
-                    self.rewritten.truncate(offset + exactly);
-                    let prefix = u32::from_le_bytes(*front.first_chunk().expect("it is longer"));
-                    self.waiting[lane] =
-                        exactly as u128 | u128::from(prefix) << 32 | 1 << 64 | (offset as u128) << 96;
-                    read |= 1 << lane;
-                }
+                self.rewritten.extend_from_slice(&written[..LANES * exactly]);
             }
         }
         read
@@ -479,6 +587,19 @@ impl Filling for Strings<'_> {
         self.nulls.append_non_null();
         Ok(())
     }
+
+    fn finish(mut self) -> ArrayRef {
+        let buffers = match self.rewritten.is_empty() {
+            true => vec![self.source.chunk.clone()],
+            false => vec![self.source.chunk.clone(), Buffer::from_vec(self.rewritten)],
+        };
+        let views = ScalarBuffer::from(self.views);
+        // SAFETY: short strings lie in their views, padded with zeros; long ones at the offsets and of the lengths that
+        // their views say, the chunk's in buffer 0 and the rewritten ones in buffer 1, with their first bytes in the
+        // view. The rewritten ones were `str`; the chunk's are parts of a chunk that is UTF-8 as far as rows are read
+        // from it, cut at delimiters, quotes and line ends, which are ASCII.
+        Arc::new(unsafe { StringViewArray::new_unchecked(views, buffers, self.nulls.finish()) })
+    }
 }
 
 impl Filling for ColumnBuilder {
@@ -492,5 +613,9 @@ impl Filling for ColumnBuilder {
 
     fn long(&mut self, field: &str) -> Result<()> {
         self.append(field)
+    }
+
+    fn finish(mut self) -> ArrayRef {
+        ColumnBuilder::finish(&mut self)
     }
 }

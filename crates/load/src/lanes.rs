@@ -2,14 +2,14 @@
 //!
 //! A column is mostly numbers of one form, so that eight of them can be read by the same steps, without a branch. The steps
 //! are plain loops over arrays, which the compiler turns into instructions for eight lanes or four, as the processor has
-//! them. A lane that holds something else says so, and its field is read by itself (`number`), which the tests hold this against.
+//! them: all is inlined into whoever is compiled for it ([`Kernel`]). A lane that holds something else says so, and its field is read by itself (`number`), which the tests hold this against.
 //!
 //! Seed 000 §3.3.3 validates and folds the digits of one number by SIMD; that a column of a chunk is read as a whole lets lanes
 //! be rows.
 
-use crate::number::{FIRST_YEAR, MONTHS};
+use crate::number::{FIRST_YEAR, YEARS};
 use crate::structure::Kernel;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// How many fields are read at once.
 pub(crate) const LANES: usize = 8;
@@ -24,25 +24,9 @@ pub(crate) struct Eight<'c> {
     ends: [u32; LANES],
 }
 
-/// What eight fields came to.
-#[derive(Clone, Copy)]
-pub(crate) struct Read {
-    pub values: [i64; LANES],
-    /// Lanes of other bits than zero hold something that is not read here; their values are of no account.
-    pub odd: [u64; LANES],
-}
-
-impl Read {
-    /// The values as a column has them, where they fit; the lanes that hold one are the bits of a mask, the first the lowest.
-    #[inline(always)]
-    pub fn fitting<N>(self, fits: impl Fn(i64) -> bool, make: impl Fn(i64) -> N) -> (u8, [N; LANES]) {
-        let mut mask = 0;
-        for lane in 0..LANES {
-            mask |= u8::from(self.odd[lane] == 0 && fits(self.values[lane])) << lane;
-        }
-        (mask, self.values.map(make))
-    }
-}
+/// What eight fields came to: the values, and as bits of a mask, the first field's the lowest, which of them count. Others hold
+/// something that is not read here.
+pub(crate) type Read = (u8, [i64; LANES]);
 
 /// `0` eight times.
 const ZEROS: u64 = 0x3030_3030_3030_3030;
@@ -59,11 +43,22 @@ impl<'c> Eight<'c> {
     #[inline(always)]
     pub fn new(kernel: Kernel, chunk: &'c [u8], ends: &[u32], width: usize) -> Option<Eight<'c>> {
         let ends = &ends[..(LANES - 1) * width + 2];
-        let mut eight = Eight { kernel, chunk, starts: [0; LANES], ends: [0; LANES] };
-        for lane in 0..LANES {
-            eight.starts[lane] = ends[lane * width].wrapping_add(1);
-            eight.ends[lane] = ends[lane * width + 1];
+        let mut pairs = [0; LANES];
+        for (lane, pair) in pairs.iter_mut().enumerate() {
+            let [before, end] = *ends[lane * width..].first_chunk().expect("two ends");
+            *pair = u64::from(before) | u64::from(end) << 32;
         }
+        #[cfg(target_arch = "x86_64")]
+        if kernel == Kernel::Avx512 {
+            // SAFETY: as in `words`.
+            pairs = unsafe { x86::together(pairs) };
+        }
+        let (mut starts, mut ends) = ([0; LANES], [0; LANES]);
+        for lane in 0..LANES {
+            starts[lane] = (pairs[lane] as u32).wrapping_add(1);
+            ends[lane] = (pairs[lane] >> 32) as u32;
+        }
+        let eight = Eight { kernel, chunk, starts, ends };
         (u64::from(eight.ends[0]) >= 2 * WORD + TRIMMED).then_some(eight)
     }
 
@@ -131,7 +126,12 @@ impl<'c> Eight<'c> {
             let end = end as usize - back;
             *word = u64::from_le_bytes(self.chunk[end - 8..end].try_into().expect("eight bytes"));
         }
-        words
+        match self.kernel {
+            // SAFETY: the processor has these instructions, `Kernel::best` has asked it.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 => unsafe { x86::together(words) },
+            _ => words,
+        }
     }
 
     #[inline(always)]
@@ -144,52 +144,44 @@ impl<'c> Eight<'c> {
     }
 
     /// Integers of up to sixteen bytes.
-    #[inline]
-    pub fn integers(&self) -> Read {
-        let (words, lengths) = (self.words(0), self.lengths());
-        match lengths.iter().all(|length| *length <= WORD) {
-            true => self.take(Steps::Short, &words, &words, &lengths),
-            false => self.take(Steps::Long, &words, &self.words(8), &lengths),
+    #[inline(always)]
+    pub fn integers(&self, range: RangeInclusive<i64>) -> Read {
+        let mut is_short = true;
+        for lane in 0..LANES {
+            is_short &= self.ends[lane] - self.starts[lane] <= WORD as u32;
         }
+        self.take(if is_short { Steps::Short } else { Steps::Long }, range)
     }
 
     /// Decimals of up to eight digits, `scale` of them behind a point or none, in units of the last.
-    #[inline]
-    pub fn decimals(&self, scale: u32) -> Read {
-        self.take(Steps::Decimals(scale), &self.words(0), &self.words(1), &self.lengths())
+    #[inline(always)]
+    pub fn decimals(&self, scale: u32, range: RangeInclusive<i64>) -> Read {
+        self.take(Steps::Decimals(scale), range)
     }
 
     /// Days `YYYY-MM-DD` since 1970-01-01, of the years that `number` knows.
-    #[inline]
+    #[inline(always)]
     pub fn dates(&self) -> Read {
-        let mut read = self.take(Steps::Dates, &self.words(0), &self.words(2), &self.lengths());
-        for lane in 0..LANES {
-            let (month, day) = ((read.values[lane] >> 32) as usize, read.values[lane] as u32);
-            let (before, length) = MONTHS[month % MONTHS.len()];
-            read.odd[lane] |= u64::from(day.wrapping_sub(1) >= length || month >= MONTHS.len());
-            read.values[lane] = i64::from(before) + i64::from(day);
-        }
-        read
+        self.take(Steps::Dates, i64::MIN..=i64::MAX)
     }
 
-    /// Takes the steps in the widest registers that there are.
+    /// Values out of the range do not count.
     #[inline(always)]
-    fn take(
-        &self,
-        steps: Steps,
-        words: &[u64; LANES],
-        others: &[u64; LANES],
-        lengths: &[u64; LANES],
-    ) -> Read {
-        match self.kernel {
+    fn take(&self, steps: Steps, range: RangeInclusive<i64>) -> Read {
+        let (values, odd) = take(steps, &self.words(0), &self.words(steps.back()), &self.lengths());
+        let mask = match self.kernel {
             // SAFETY: the processor has these instructions, `Kernel::best` has asked it.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Avx512 => unsafe { x86::take_avx512(steps, words, others, lengths) },
-            // SAFETY: as above.
-            #[cfg(target_arch = "x86_64")]
-            Kernel::Avx2 => unsafe { x86::take_avx2(steps, words, others, lengths) },
-            Kernel::Words => take(steps, words, others, lengths),
-        }
+            Kernel::Avx512 => unsafe { x86::counting(values, odd, *range.start(), *range.end()) },
+            _ => {
+                let mut mask = 0;
+                for lane in 0..LANES {
+                    mask |= u8::from(odd[lane] == 0 && range.contains(&values[lane])) << lane;
+                }
+                mask
+            }
+        };
+        (mask, values)
     }
 }
 
@@ -202,38 +194,54 @@ enum Steps {
     Long,
     /// Decimals of this scale.
     Decimals(u32),
-    /// Days, to months of the table and days of the month.
+    /// Days.
     Dates,
 }
 
+impl Steps {
+    /// How far before the end of a field the second word ends that they look at.
+    #[inline(always)]
+    fn back(self) -> usize {
+        match self {
+            Steps::Short => 0,
+            Steps::Decimals(_) => 1,
+            Steps::Dates => 2,
+            Steps::Long => 8,
+        }
+    }
+}
+
+/// The values of lanes, and of each whether it holds something else: zero if not.
+type Lanes = ([i64; LANES], [u64; LANES]);
+
+/// `words` are the last eight bytes of fields, `others` those that end [`Steps::back`] before.
 #[inline(always)]
-fn take(steps: Steps, words: &[u64; LANES], others: &[u64; LANES], lengths: &[u64; LANES]) -> Read {
-    let mut read = Read { values: [0; LANES], odd: [0; LANES] };
+fn take(steps: Steps, words: &[u64; LANES], others: &[u64; LANES], lengths: &[u64; LANES]) -> Lanes {
+    let (mut values, mut odd) = ([0; LANES], [0; LANES]);
     match steps {
         Steps::Short => {
             for lane in 0..LANES {
-                (read.values[lane], read.odd[lane]) = short_integer(words[lane], lengths[lane]);
+                (values[lane], odd[lane]) = short_integer(words[lane], lengths[lane]);
             }
         }
         Steps::Long => {
             for lane in 0..LANES {
-                (read.values[lane], read.odd[lane]) = long_integer(words[lane], others[lane], lengths[lane]);
+                (values[lane], odd[lane]) = long_integer(words[lane], others[lane], lengths[lane]);
             }
         }
         Steps::Decimals(scale) => {
             let unit = 10_u64.pow(scale);
             for lane in 0..LANES {
-                (read.values[lane], read.odd[lane]) =
-                    decimal(words[lane], others[lane], lengths[lane], scale, unit);
+                (values[lane], odd[lane]) = decimal(words[lane], others[lane], lengths[lane], scale, unit);
             }
         }
         Steps::Dates => {
             for lane in 0..LANES {
-                (read.values[lane], read.odd[lane]) = date(words[lane], others[lane], lengths[lane]);
+                (values[lane], odd[lane]) = date(words[lane], others[lane], lengths[lane]);
             }
         }
     }
-    read
+    (values, odd)
 }
 
 /// The last `count` bytes of a word as digits, zeros before them; whether they are digits is told by [`odd_digits`].
@@ -327,7 +335,10 @@ fn decimal(word: u64, before: u64, length: u64, scale: u32, unit: u64) -> (i64, 
     (signed(magnitude, negative), odd)
 }
 
-/// `front` are the first eight of ten bytes. Yields the place in the table of months, shifted, and the day.
+/// From the first of March of the year 400 before ours to the last day of 1969.
+const DAYS_BEFORE: i64 = 719_469 + 146_097;
+
+/// `front` are the first eight of ten bytes.
 #[inline(always)]
 fn date(back: u64, front: u64, length: u64) -> (i64, u64) {
     const DASHES: u64 = 0xff00_00ff_0000_0000;
@@ -338,35 +349,60 @@ fn date(back: u64, front: u64, length: u64) -> (i64, u64) {
     let digits = (year | month | day) ^ ZEROS;
     let pairs = pairs(digits);
     let year = (pairs & 0xff) * 100 + (pairs >> 16 & 0xff);
-    let month = (pairs >> 32 & 0xff).wrapping_sub(1);
-    let place = year.wrapping_sub(u64::from(FIRST_YEAR)).wrapping_mul(12).wrapping_add(month);
-    let odd =
-        odd_digits(digits) | no_dashes | length ^ 10 | bit(month >= 12) | bit(place >= MONTHS.len() as u64);
-    ((place << 32 | pairs >> 48) as i64, odd)
+    let (month, day) = (pairs >> 32 & 0xff, pairs >> 48);
+    // Quotients by multiplication, for no processor divides lanes: 5243 / 2^19 is little more than a hundredth, 13108 / 2^16 than a
+    // fifth; both are right for what comes here.
+    let hundreds = |year: u64| (year * 5243) >> 19;
+    let century = hundreds(year);
+    let is_leap = bit(year & 3 == 0 && (century * 100 != year || century & 3 == 0));
+    let length_of_month = if month == 2 { 28 + is_leap } else { 30 + ((month ^ month >> 3) & 1) };
+    // Years that begin in March (Fliegel and van Flandern, Communications of the ACM 11, 1968), so that the leap day is the last;
+    // 400 more, so that none is negative.
+    let early = bit(month < 3);
+    let year_of_march = year + 400 - early;
+    let months = month + 12 * early - 3;
+    let century = hundreds(year_of_march);
+    let days = year_of_march * 365 + (year_of_march >> 2) - century + (century >> 2);
+    let days = days + (((months * 153 + 2) * 13_108) >> 16) + day;
+    let odd = odd_digits(digits)
+        | no_dashes
+        | length ^ 10
+        | bit(month.wrapping_sub(1) >= 12)
+        | bit(day.wrapping_sub(1) >= length_of_month)
+        | bit(year.wrapping_sub(u64::from(FIRST_YEAR)) >= u64::from(YEARS));
+    (days as i64 - DAYS_BEFORE, odd)
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86 {
-    use super::{LANES, Read, Steps, take};
+    use super::LANES;
+    use std::arch::x86_64::{
+        __m512i, _mm512_cmpge_epi64_mask, _mm512_cmple_epi64_mask, _mm512_set_epi64, _mm512_set1_epi64,
+        _mm512_testn_epi64_mask,
+    };
+    use std::mem::transmute;
 
+    /// The same in one register. Left to itself, the compiler puts them into memory one by one, and whoever loads them together
+    /// has to wait for that.
+    #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,lzcnt,popcnt")]
-    pub(super) fn take_avx512(
-        steps: Steps,
-        words: &[u64; LANES],
-        others: &[u64; LANES],
-        lengths: &[u64; LANES],
-    ) -> Read {
-        take(steps, words, others, lengths)
+    pub(super) fn together(values: [u64; LANES]) -> [u64; LANES] {
+        let [a, b, c, d, e, f, g, h] = values.map(|value| value as i64);
+        // SAFETY: both are 64 bytes, of which any will do.
+        unsafe { transmute(_mm512_set_epi64(h, g, f, e, d, c, b, a)) }
     }
 
-    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-    pub(super) fn take_avx2(
-        steps: Steps,
-        words: &[u64; LANES],
-        others: &[u64; LANES],
-        lengths: &[u64; LANES],
-    ) -> Read {
-        take(steps, words, others, lengths)
+    /// As bits of a mask, which values are in a range and not odd.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,lzcnt,popcnt")]
+    pub(super) fn counting(values: [i64; LANES], odd: [u64; LANES], least: i64, most: i64) -> u8 {
+        // SAFETY: as in `together`.
+        let values = unsafe { transmute::<[i64; LANES], __m512i>(values) };
+        // SAFETY: as above.
+        let odd = unsafe { transmute::<[u64; LANES], __m512i>(odd) };
+        _mm512_testn_epi64_mask(odd, odd)
+            & _mm512_cmpge_epi64_mask(values, _mm512_set1_epi64(least))
+            & _mm512_cmple_epi64_mask(values, _mm512_set1_epi64(most))
     }
 }
 
@@ -399,19 +435,23 @@ mod tests {
         }
         for kernel in kernels() {
             let eight = Eight::new(kernel, &chunk, &ends, 1).expect("there is enough before them");
-            let hold = |read: Read, by_itself: &dyn Fn(Range<usize>) -> Option<i64>, what: &str| {
-                for lane in 0..LANES {
-                    if read.odd[lane] == 0 {
-                        let value = Some(read.values[lane]);
-                        assert_eq!(by_itself(eight.field(lane)), value, "{what} of {fields:?}, {lane}");
-                    }
+            let hold = |(read, values): Read, by_itself: &dyn Fn(Range<usize>) -> Option<i64>, what: &str| {
+                for lane in (0..LANES).filter(|lane| read >> lane & 1 == 1) {
+                    let value = Some(values[lane]);
+                    assert_eq!(by_itself(eight.field(lane)), value, "{what} of {fields:?}, {lane}");
                 }
             };
-            hold(eight.integers(), &|field| number::integer(&chunk, field), "integers");
+            let all = i64::MIN..=i64::MAX;
+            hold(eight.integers(all.clone()), &|field| number::integer(&chunk, field), "integers");
+            let (read, values) = eight.integers(all.clone());
+            let (fitting, _) = eight.integers(-9999..=120);
+            let fits = |lane: &usize| (-9999..=120).contains(&values[*lane]);
+            let those = (0..LANES).filter(fits).fold(0, |mask, lane| mask | 1 << lane);
+            assert_eq!(fitting, read & those, "{fields:?}");
             hold(eight.dates(), &|field| number::date(&chunk, field).map(i64::from), "dates");
             for scale in 1..8 {
                 let by_itself = |field| number::decimal(&chunk, field, scale as usize);
-                hold(eight.decimals(scale), &by_itself, "decimals");
+                hold(eight.decimals(scale, all.clone()), &by_itself, "decimals");
             }
         }
     }
@@ -456,18 +496,18 @@ mod tests {
             let (chunk, ends) =
                 of(["1", "-1", "12345678", "-1234567", "0", "123456789012", "-42", "9999999999999999"]);
             let eight = Eight::new(kernel, &chunk, &ends, 1).unwrap();
-            let (read, values) = eight.integers().fitting(|_| true, |value| value);
+            let (read, values) = eight.integers(i64::MIN..=i64::MAX);
             let expected = [1, -1, 12_345_678, -1_234_567, 0, 123_456_789_012, -42, 9_999_999_999_999_999];
             assert_eq!((read, values), (0xff, expected));
             let (chunk, ends) = of(["0.04", "17", "-1.50", "123456.78", "21168.23", "-0.01", "-99", "0.00"]);
             let eight = Eight::new(kernel, &chunk, &ends, 1).unwrap();
-            let (read, values) = eight.decimals(2).fitting(|_| true, |value| value);
+            let (read, values) = eight.decimals(2, i64::MIN..=i64::MAX);
             assert_eq!((read, values), (0xff, [4, 1700, -150, 12_345_678, 2_116_823, -1, -9900, 0]));
             let days = ["1970-01-01", "1996-03-13", "2000-02-29", "1999-12-31"];
             let (chunk, ends) =
                 of([days[0], days[1], days[2], days[3], "1999-02-29", "1999-13-01", "19990-1-1", "x"]);
             let eight = Eight::new(kernel, &chunk, &ends, 1).unwrap();
-            let (read, values) = eight.dates().fitting(|_| true, |value| value);
+            let (read, values) = eight.dates();
             assert_eq!((read, &values[..4]), (0x0f, &[0, 9568, 11_016, 10_956][..]));
         }
     }

@@ -172,10 +172,10 @@ fn few_digits_mask(count: usize) -> u64 {
 
 /// The first year of the table of months.
 pub(crate) const FIRST_YEAR: u32 = 1900;
-const YEARS: u32 = 256;
+pub(crate) const YEARS: u32 = 256;
 
 /// For each month the day before it begins, counted from 1970-01-01, and how many days it has.
-pub(crate) static MONTHS: [(i32, u32); 12 * YEARS as usize] = {
+static MONTHS: [(i32, u32); 12 * YEARS as usize] = {
     let mut months = [(0, 0); 12 * YEARS as usize];
     let mut position = 0;
     while position < months.len() as u32 {

@@ -8,7 +8,7 @@
 use crate::chunk::{CHUNK_BYTES, Chunk, Cutter};
 use crate::fault::Fault;
 use crate::field::{unescape, unquote};
-use crate::filling::{self, Filler, Filling, Source};
+use crate::filling::{self, Column, Filler, Filling, Source};
 use crate::lanes::{Eight, LANES};
 use crate::options::{CopyHeader, CopyOptions, OnError, RowFormat, forced};
 use crate::reader::Target;
@@ -318,6 +318,8 @@ impl RecordReader {
             has_quoting: structure.has_quoting,
             has_inner_quoting: structure.has_inner_quoting,
             rows: outline.rows,
+            stretch: 0..0,
+            column: 0,
             faults,
             scratch: field,
         };
@@ -576,7 +578,11 @@ impl RecordReader {
     }
 }
 
-/// The columns of a chunk, as they are read one after another.
+/// About so many bytes of a chunk are read into all columns before the next: they and where their fields end stay in the
+/// processor's nearest cache meanwhile.
+const STRETCH_BYTES: usize = 16 << 10;
+
+/// The columns of a chunk, as they are read.
 struct Columns<'c> {
     reader: &'c RecordReader,
     bytes: &'c Buffer,
@@ -587,6 +593,10 @@ struct Columns<'c> {
     has_inner_quoting: bool,
     /// How many rows are read: up to the first that has something wrong in it.
     rows: usize,
+    /// The rows that are being read.
+    stretch: Range<usize>,
+    /// The column that is being read.
+    column: usize,
     /// What is wrong with the row that follows; if rows may be left out, with any.
     faults: Faults,
     scratch: &'c mut Vec<u8>,
@@ -601,18 +611,26 @@ impl Columns<'_> {
             quote: self.reader.options.quote,
             zone: self.reader.zone,
         };
-        let reader = self.reader;
-        let read = |&column: &usize| {
-            let (_, ty) = reader.target.columns[column];
-            filling::column(ty, source, &mut Fields { column, columns: self })
+        let start = |column: &usize| {
+            let (_, ty) = self.reader.target.columns[*column];
+            (*column, filling::column::<Columns<'_>>(ty, source))
         };
-        wanted.iter().map(read).collect()
+        let mut columns: Vec<(usize, Box<dyn Column<Self> + '_>)> = wanted.iter().map(start).collect();
+        let row_bytes = self.bytes.len() / self.outline.rows.max(1) + 1;
+        let together = (STRETCH_BYTES / row_bytes).next_multiple_of(LANES).max(4 * LANES);
+        for first in (0..self.outline.rows).step_by(together) {
+            for (position, column) in &mut columns {
+                (self.column, self.stretch) = (*position, first..self.rows.min(first + together));
+                column.fill(self);
+            }
+        }
+        columns.into_iter().map(|(_, column)| column.finish()).collect()
     }
 
     /// Reads the field of a row the long way.
     #[cold]
-    fn read_long(&mut self, column: usize, row: usize, raw: Range<usize>, into: &mut impl Filling) {
-        let reader = self.reader;
+    fn read_long(&mut self, row: usize, raw: Range<usize>, into: &mut impl Filling) {
+        let (reader, column) = (self.reader, self.column);
         let raw = &self.bytes[raw];
         let outcome = reader.unwrapped(raw, self.scratch).map_err(|error| (error, None));
         let outcome = outcome.and_then(|(value, quoted)| {
@@ -647,21 +665,31 @@ impl Columns<'_> {
     }
 }
 
-/// The fields of one column.
-struct Fields<'f, 'c> {
-    column: usize,
-    columns: &'f mut Columns<'c>,
-}
-
 fn takes_anything<F: Filling>(_: &F) -> bool {
     F::TAKES_ANYTHING
 }
 
-impl Filler for Fields<'_, '_> {
-    fn fill(&mut self, into: &mut impl Filling) {
-        let Fields { column, ref mut columns } = *self;
-        let (reader, outline, bytes) = (columns.reader, columns.outline, columns.bytes.as_slice());
-        if columns.rows == 0 {
+impl Filler for Columns<'_> {
+    fn fill(&mut self, into: &mut impl Filling, strips_quotes: &mut bool) {
+        match Kernel::best() {
+            // SAFETY: the processor has these instructions, `Kernel::best` has asked it.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx512 => unsafe { x86::fill_avx512(self, into, strips_quotes) },
+            // SAFETY: as above.
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Avx2 => unsafe { x86::fill_avx2(self, into, strips_quotes) },
+            Kernel::Words => self.fill_by(Kernel::Words, into, strips_quotes),
+        }
+    }
+}
+
+impl Columns<'_> {
+    /// [`Filler::fill`], compiled once for each kernel.
+    #[inline(always)]
+    fn fill_by(&mut self, kernel: Kernel, into: &mut impl Filling, strips_quotes: &mut bool) {
+        let (reader, outline, bytes, column) =
+            (self.reader, self.outline, self.bytes.as_slice(), self.column);
+        if self.stretch.is_empty() {
             return;
         }
         let options = &reader.options;
@@ -675,12 +703,12 @@ impl Filler for Fields<'_, '_> {
         let stands_for_itself = |text: &[u8]| {
             memchr::memchr(special, text).is_none() && escape.is_none_or(|escape| !text.contains(&escape))
         };
-        let force_null = columns.has_quoting && forced(&options.force_null, column);
+        let force_null = self.has_quoting && forced(&options.force_null, column);
         // Quotes may even be what numbers are made of.
         let odd = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b':' | b' ');
         let takes_quotes =
             takes_anything(into) || reader.is_csv() && (odd(options.quote) || odd(options.escape));
-        let looks_inside = (columns.has_inner_quoting || force_null) && takes_quotes;
+        let looks_inside = (self.has_inner_quoting || force_null) && takes_quotes;
         // What means something else than its characters say is no number, but for what only a madman would choose.
         let stands_for_number = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
         let reads_eight = !force_null
@@ -690,16 +718,14 @@ impl Filler for Fields<'_, '_> {
                 !takes_quotes
                     && !null.is_some_and(|null| !null.is_empty() && null.iter().all(stands_for_number))
             };
-        let kernel = Kernel::best();
-        let mut strips_quotes = false;
         let stride = outline.stride;
-        let mut row = 0;
-        while row < columns.rows {
+        let Range { start: mut row, end } = self.stretch;
+        while row < end {
             let ends = &outline.ends[row * stride + column..];
             let mut read = 0;
             let mut together = 1;
             if reads_eight
-                && row + LANES <= columns.rows
+                && row + LANES <= end
                 && let Some(mut eight) = Eight::new(kernel, bytes, ends, stride)
             {
                 if has_returns {
@@ -710,7 +736,7 @@ impl Filler for Fields<'_, '_> {
                     Some(null) if takes_anything(into) => eight.equal(null),
                     _ => 0,
                 };
-                if strips_quotes && let Some(quote) = quote {
+                if *strips_quotes && let Some(quote) = quote {
                     eight = eight.without_quotes(quote);
                 }
                 read = into.eight(&eight) & !nulls;
@@ -721,7 +747,7 @@ impl Filler for Fields<'_, '_> {
                     continue;
                 }
                 // Where one has quotes around it, others may.
-                strips_quotes |= columns.has_quoting;
+                *strips_quotes |= self.has_quoting;
             }
             for lane in 0..together {
                 if read >> lane & 1 == 1 {
@@ -740,7 +766,7 @@ impl Filler for Fields<'_, '_> {
                     continue;
                 }
                 let mut plain = field.clone();
-                if columns.has_quoting
+                if self.has_quoting
                     && !force_null
                     && let [first, .., last] = &bytes[field.clone()]
                     && quote == Some(*first)
@@ -751,13 +777,28 @@ impl Filler for Fields<'_, '_> {
                 }
                 let is_plain = !looks_inside || stands_for_itself(&bytes[plain.clone()]);
                 if !is_plain || !into.quick(bytes, plain) {
-                    columns.read_long(column, row, field, into);
-                    if row == columns.rows {
+                    self.read_long(row, field, into);
+                    if row == self.rows {
                         return;
                     }
                 }
                 row += 1;
             }
         }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod x86 {
+    use super::{Columns, Filling, Kernel};
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,bmi1,bmi2,lzcnt,popcnt")]
+    pub(super) fn fill_avx512(columns: &mut Columns<'_>, into: &mut impl Filling, strips_quotes: &mut bool) {
+        columns.fill_by(Kernel::Avx512, into, strips_quotes);
+    }
+
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    pub(super) fn fill_avx2(columns: &mut Columns<'_>, into: &mut impl Filling, strips_quotes: &mut bool) {
+        columns.fill_by(Kernel::Avx2, into, strips_quotes);
     }
 }

@@ -352,7 +352,7 @@ impl Special {
         let found = |word: [u8; 8]| {
             let word = u64::from_le_bytes(word);
             let is_below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word;
-            let is = |byte: u8| is_below(word ^ ONES * u64::from(byte), 1);
+            let is = |byte: u8| is_below(word ^ (ONES * u64::from(byte)), 1);
             (is_below(word, self.below) | is(self.first) | is(self.second)) & HIGH
         };
         let mut any = 0;
