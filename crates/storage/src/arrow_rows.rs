@@ -10,6 +10,7 @@ use arrow_array::types::{
 };
 use arrow_array::{Array, ArrayRef, BinaryViewArray, BooleanArray, FixedSizeBinaryArray, StringViewArray};
 use arrow_buffer::{Buffer, IntervalMonthDayNano, NullBuffer};
+use firn_base::sync::Ordering::Relaxed;
 use firn_base::{Cell, ColumnId, Slot, SqlType};
 use firn_log::CellWriter;
 use std::ops::Range;
@@ -154,43 +155,54 @@ impl<'a> Rows<'a> for BatchRows<'a> {
     }
 
     fn store(&self, from: usize, count: u32, block: &Block, first: Slot) {
+        let range = from..from + count as usize;
         for (position, column) in self.columns.iter().enumerate() {
             let id = ColumnId(position as u16);
-            match (&column.values, column.nulls) {
-                // The widths that most columns have, without NULLs, in plain loops.
-                (Values::Four(values), None) => {
-                    for (slot, value) in
-                        block.u32s(id)[first.index()..].iter().zip(&values[from..][..count as usize])
-                    {
-                        slot.store(*value as u32, firn_base::sync::Ordering::Relaxed);
-                    }
-                    self.mark_valid(block, id, first, count);
+            let nulls = column.nulls.map(|nulls| nulls.slice(from, range.len()));
+            let nulls = nulls.as_ref();
+            // The widths that most columns have, in plain loops.
+            match &column.values {
+                Values::Four(values) => {
+                    let slots = &block.u32s(id)[first.index()..];
+                    put(&values[range.clone()], nulls, |at, value| slots[at].store(value as u32, Relaxed));
+                    block.store_validities(first, count, id, nulls);
                 }
-                (Values::Eight(values), None) => {
-                    for (slot, value) in
-                        block.u64s(id)[first.index()..].iter().zip(&values[from..][..count as usize])
-                    {
-                        slot.store(*value as u64, firn_base::sync::Ordering::Relaxed);
-                    }
-                    self.mark_valid(block, id, first, count);
+                Values::Eight(values) => {
+                    let slots = &block.u64s(id)[first.index()..];
+                    put(&values[range.clone()], nulls, |at, value| slots[at].store(value as u64, Relaxed));
+                    block.store_validities(first, count, id, nulls);
                 }
-                (Values::NarrowDecimal(values), None) => {
-                    for (slot, value) in
-                        block.u64s(id)[first.index()..].iter().zip(&values[from..][..count as usize])
-                    {
-                        slot.store(*value as u64, firn_base::sync::Ordering::Relaxed);
-                    }
-                    self.mark_valid(block, id, first, count);
+                Values::NarrowDecimal(values) => {
+                    let slots = &block.u64s(id)[first.index()..];
+                    put(&values[range.clone()], nulls, |at, value| slots[at].store(value as u64, Relaxed));
+                    block.store_validities(first, count, id, nulls);
                 }
-                (Values::Text(array), None) => {
-                    let strings = (from..from + count as usize).map(|row| Some(array.value(row).as_bytes()));
-                    block.store_strings_column(first, count, id, strings);
+                Values::Text(array) => {
+                    let views = &array.views()[range.clone()];
+                    block.store_views(first, id, views, array.data_buffers(), nulls);
+                }
+                Values::Bytes(array) => {
+                    let views = &array.views()[range.clone()];
+                    block.store_views(first, id, views, array.data_buffers(), nulls);
                 }
                 _ => {
-                    let cells = (from..from + count as usize).map(|row| self.cell(row, position));
+                    let cells = range.clone().map(|row| self.cell(row, position));
                     block.store_column(first, count, id, cells);
                 }
             }
+        }
+    }
+}
+
+/// Hands on values with their positions; what stands for NULL is zero.
+#[inline(always)]
+fn put<T: Copy + Default>(values: &[T], nulls: Option<&NullBuffer>, store: impl Fn(usize, T)) {
+    match nulls {
+        None => values.iter().enumerate().for_each(|(at, value)| store(at, *value)),
+        Some(nulls) => {
+            let valid = values.iter().zip(nulls);
+            let value = |(value, is_valid): (&T, bool)| if is_valid { *value } else { T::default() };
+            valid.map(value).enumerate().for_each(|(at, value)| store(at, value));
         }
     }
 }
@@ -205,10 +217,156 @@ impl BatchRows<'_> {
         };
         self.columns.iter().map(bytes).sum()
     }
+}
 
-    fn mark_valid(&self, block: &Block, column: ColumnId, first: Slot, count: u32) {
-        if let Some(validity) = block.validity(column) {
-            crate::block::set_bits(validity, first, count);
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::TableOptions;
+    use crate::{Table, WriteSet, pin};
+    use arrow_array::builder::StringViewBuilder;
+    use arrow_array::cast::AsArray;
+    use firn_base::random::Random;
+    use firn_base::sync::Arc;
+    use firn_base::{BlockNumber, Snapshot, Stamp, TableId, Time, Value};
+
+    const TYPES: [SqlType; 7] = [
+        SqlType::Boolean,
+        SqlType::SmallInt,
+        SqlType::Integer,
+        SqlType::BigInt,
+        SqlType::Numeric { precision: 12, scale: 2 },
+        SqlType::Text,
+        SqlType::Bytea,
+    ];
+
+    /// Strings that often come again, of every length around that of views.
+    fn any_string(random: &mut Random) -> String {
+        let length = random.uniform(0, 40) as usize;
+        let first = char::from(b'a' + random.uniform(0, 2) as u8);
+        std::iter::repeat_n(first, length).chain([char::from(b'0' + random.uniform(0, 1) as u8)]).collect()
+    }
+
+    fn any_value(ty: SqlType, random: &mut Random) -> Value {
+        let number = random.uniform(-30_000, 30_000);
+        match ty {
+            SqlType::Boolean => Value::Boolean(number > 0),
+            SqlType::SmallInt => Value::SmallInt(number as i16),
+            SqlType::Integer => Value::Integer(number as i32),
+            SqlType::BigInt => Value::BigInt(number),
+            SqlType::Text => Value::Text(any_string(random)),
+            SqlType::Bytea => Value::Bytea(any_string(random).into_bytes()),
+            _ => Value::Numeric { unscaled: number.into(), scale: 2 },
+        }
+    }
+
+    fn snapshot() -> Snapshot {
+        Snapshot { read_time: Time(1), owner: Stamp::transaction(1) }
+    }
+
+    /// A table with what its rows' versions lead to.
+    struct Bench(Arc<Table>, WriteSet);
+
+    impl Bench {
+        fn new(specs: Vec<ColumnSpec>, block_bytes: usize) -> Bench {
+            let options = TableOptions { block_bytes, ..TableOptions::default() };
+            Bench(Table::new(TableId(1), "t", specs, options), WriteSet::new(snapshot().owner, None))
+        }
+
+        fn insert(&mut self, columns: &[ArrayRef]) {
+            self.0.insert_batch(&mut self.1, snapshot(), columns, &pin()).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_is_stored_of_a_batch_is_what_it_holds() {
+        let seed = Random::from_entropy().next_u64();
+        println!("seed {seed}");
+        let mut random = Random::seeded(seed);
+        for _ in 0..if cfg!(miri) { 2 } else { 100 } {
+            let specs: Vec<ColumnSpec> = [false, true]
+                .iter()
+                .flat_map(|&nullable| TYPES.map(|ty| ColumnSpec { ty, nullable }))
+                .collect();
+            let mut bench = Bench::new(specs.clone(), 1);
+            let mut stored: Vec<Vec<Value>> = vec![Vec::new(); specs.len()];
+            for _ in 0..random.uniform(1, 4) {
+                let rows = random.uniform(1, if cfg!(miri) { 30 } else { 700 });
+                let column = |spec: &ColumnSpec, random: &mut Random| -> Vec<Value> {
+                    let nulls = if spec.nullable { random.uniform(0, 3) } else { 0 };
+                    let is_null = |random: &mut Random| random.uniform(0, 3) < nulls;
+                    (0..rows)
+                        .map(|_| if is_null(random) { Value::Null } else { any_value(spec.ty, random) })
+                        .collect()
+                };
+                let values: Vec<Vec<Value>> = specs.iter().map(|spec| column(spec, &mut random)).collect();
+                let arrays = specs.iter().zip(&values);
+                let arrays: Vec<ArrayRef> =
+                    arrays.map(|(spec, values)| crate::arrow::values_to_array(values, spec.ty)).collect();
+                // Also when the array begins somewhere else.
+                let from = random.uniform(0, rows - 1) as usize;
+                let count = rows as usize - from;
+                let arrays: Vec<ArrayRef> = arrays.iter().map(|array| array.slice(from, count)).collect();
+                bench.insert(&arrays);
+                for (stored, values) in stored.iter_mut().zip(&values) {
+                    stored.extend_from_slice(&values[from..]);
+                }
+            }
+            let columns: Vec<ColumnId> = (0..specs.len() as u16).map(ColumnId).collect();
+            let scan = bench.0.scan(snapshot(), &columns, false);
+            let mut at = 0;
+            while let Some(batch) = scan.next_batch(&pin()) {
+                for row in 0..batch.columns[0].len() {
+                    for ((array, spec), stored) in batch.columns.iter().zip(&specs).zip(&stored) {
+                        assert_eq!(
+                            crate::arrow::array_value(array, row, spec.ty),
+                            stored[at],
+                            "{spec:?} {at}"
+                        );
+                    }
+                    at += 1;
+                }
+            }
+            assert_eq!(at, stored[0].len());
+        }
+    }
+
+    #[test]
+    fn strings_that_repeat_are_stored_once_and_what_is_behind_short_ones_is_not_kept() {
+        let specs = vec![ColumnSpec { ty: SqlType::Text, nullable: true }];
+        let mut bench = Bench::new(specs, 1 << 20);
+        let mut builder = StringViewBuilder::new();
+        for row in 0..900 {
+            builder.append_value(["DELIVER IN PERSON", "TAKE BACK RETURN", "DELIVER AT NIGHT!"][row % 3]);
+        }
+        bench.insert(&[Arc::new(builder.finish())]);
+        let block = bench.0.blocks().get(BlockNumber(0)).unwrap();
+        assert_eq!(block.heap().appended_bytes(), 17 + 16 + 17);
+
+        let untidy = u128::from_le_bytes(*b"\x02\0\0\0ab and more.");
+        // SAFETY: a short string needs no buffer; that zeros follow it is what is in question.
+        let array = unsafe { StringViewArray::new_unchecked(vec![untidy].into(), Vec::new(), None) };
+        bench.insert(&[Arc::new(array)]);
+        let scan = bench.0.scan(snapshot(), &[ColumnId(0)], false);
+        let mut last = None;
+        while let Some(batch) = scan.next_batch(&pin()) {
+            last = batch.columns[0].as_string_view().views().last().copied();
+        }
+        assert_eq!(last, Some(u128::from_le_bytes(*b"\x02\0\0\0ab\0\0\0\0\0\0\0\0\0\0")));
+    }
+
+    #[test]
+    fn a_block_has_one_buffer_for_as_many_strings_as_the_one_before() {
+        let specs = vec![ColumnSpec { ty: SqlType::Text, nullable: false }];
+        let mut bench = Bench::new(specs, 1 << 16);
+        let strings: Vec<Value> =
+            (0..20_000).map(|row| Value::Text(format!("string of row {row:>8}"))).collect();
+        bench.insert(&[crate::arrow::values_to_array(&strings, SqlType::Text)]);
+        let blocks: Vec<_> = bench.0.blocks().iter().collect();
+        assert!(blocks.len() > 3);
+        for block in &blocks[1..blocks.len() - 1] {
+            let (appended, allocated) = (block.heap().appended_bytes(), block.heap().allocated_bytes());
+            assert!(allocated <= appended + appended / 16, "{appended} of {allocated}");
         }
     }
 }

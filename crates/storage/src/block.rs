@@ -18,12 +18,13 @@ use crate::Guard;
 use crate::budget::{Held, MemoryBudget};
 use crate::compact::CompactPointer;
 use crate::freeze::Life;
-use crate::heap::{self, Appender, Heap, INLINE_BYTES};
+use crate::heap::{self, Appender, Heap, INLINE_BYTES, Recent};
 use crate::layout::{ColumnLayout, Layout, PART_ALIGN, RANGE_SLOTS, Unit};
 use crate::memory::{Memory, Span, prefetch, prefetch_to_write};
 use crate::position::{Position, Reset};
 use crate::shared::{CountedMemory, SharedMemory};
 use crate::version::{Record, UndoHeader, undo_unseen};
+use arrow_buffer::{Buffer, NullBuffer};
 use firn_base::sync::{Arc, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use firn_base::{BlockNumber, Cell, ColumnId, RowId, Slot, Snapshot, TableId, visible};
 use smallvec::SmallVec;
@@ -464,6 +465,62 @@ impl Block {
                     _ => self.store_checked(Slot(at as u32), layout, &cell),
                 }
             }
+        }
+    }
+
+    /// As [`Block::store_column`], for strings that Arrow views lead to. Strings that repeat are stored once.
+    pub fn store_views(
+        &self,
+        first: Slot,
+        column: ColumnId,
+        views: &[u128],
+        buffers: &[Buffer],
+        nulls: Option<&NullBuffer>,
+    ) {
+        let rows = views.len() as u32;
+        let layout = self.layout.column(column);
+        self.prepare_column(first, rows, layout);
+        let mut appender = None;
+        let mut recent = Recent::new();
+        let pairs = self.pairs(column)[2 * first.index()..].as_chunks::<2>().0;
+        for (row, ([low, high], view)) in pairs.iter().zip(views).enumerate() {
+            let length = *view as u32 as usize;
+            let words = if nulls.is_some_and(|nulls| nulls.is_null(row)) {
+                [0, 0]
+            } else if length <= INLINE_BYTES {
+                // Nothing but zeros behind the string, whoever has made the view.
+                let view = view & (u128::MAX >> (8 * (INLINE_BYTES - length)));
+                [view as u64, (view >> 64) as u64]
+            } else {
+                let (buffer, offset) = ((view >> 64) as u32 as usize, (view >> 96) as usize);
+                let appender = appender.get_or_insert_with(|| self.heap.appender());
+                appender.append_part(&buffers[buffer], offset..offset + length, &mut recent)
+            };
+            low.store(words[0], Ordering::Relaxed);
+            high.store(words[1], Ordering::Relaxed);
+        }
+        self.store_validities(first, rows, column, nulls);
+    }
+
+    /// Sets which of the rows have a value in a column; all if there are no `nulls`.
+    pub fn store_validities(&self, first: Slot, rows: u32, column: ColumnId, nulls: Option<&NullBuffer>) {
+        let Some(validity) = self.validity(column) else {
+            let missing = nulls.map_or(0, NullBuffer::null_count);
+            return assert_eq!(missing, 0, "NULL in a column that is not nullable");
+        };
+        let Some(nulls) = nulls else { return set_bits(validity, first, rows) };
+        let (mut next, end) = (first.0, first.0 + rows);
+        while next < end {
+            let within = next % 64;
+            let taken = (64 - within).min(end - next);
+            let bits = nulls.inner().slice((next - first.0) as usize, taken as usize);
+            let bits = bits.bit_chunks().iter_padded().next().expect("there is a bit") << within;
+            let mask = (u64::MAX >> (64 - taken)) << within;
+            // Others may have rows beside these.
+            let word = &validity[next as usize / 64];
+            word.fetch_or(bits & mask, Ordering::Relaxed);
+            word.fetch_and(bits | !mask, Ordering::Relaxed);
+            next += taken;
         }
     }
 

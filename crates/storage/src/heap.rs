@@ -9,6 +9,7 @@
 //! ```
 //! Invariant: bytes of a buffer that are `filled` never change, so that Arrow arrays may share them.
 //! Bytes are written before that grows, under a lock that makes appenders take turns.
+//! Strings of a column that are stored together and repeat [share](Recent) their bytes.
 //! What updates leave behind is garbage until the block is frozen: then what is left may be [gathered](Gathering)
 //! in one buffer, and the others *leave*: they go once every guard of that time has gone, since who has loaded
 //! a view by then may follow it still. Until then no other buffer gets their numbers. The heap of a compact block has
@@ -28,6 +29,7 @@ use crate::region::PLACE_BYTES;
 use arrow_buffer::Buffer;
 use firn_base::Cell;
 use firn_base::sync::{Arc, AtomicPtr, AtomicU32, Mutex, MutexGuard, Ordering};
+use std::ops::Range;
 use std::ptr;
 
 /// The longest string that lies wholly inside its view.
@@ -256,6 +258,16 @@ impl Heap {
         buffers.all[..count].iter().enumerate().map(shared).collect()
     }
 
+    /// Bytes of strings that have been appended, less those that leave.
+    pub fn appended_bytes(&self) -> usize {
+        let buffers = self.buffers.lock();
+        let is_own = |number: &usize| {
+            let own = buffers.all[*number].as_ref().is_some_and(|buffer| buffer.own_bytes() > 0);
+            own && buffers.leaving >> number & 1 == 0
+        };
+        (0..BUFFERS).filter(is_own).map(|number| self.filled[number].load(Ordering::Relaxed) as usize).sum()
+    }
+
     /// Bytes allocated, less those of buffers that leave and of those that are not its own.
     pub fn allocated_bytes(&self) -> usize {
         let buffers = self.buffers.lock();
@@ -322,7 +334,62 @@ pub(crate) struct Appender<'h> {
     filling: MutexGuard<'h, Filling>,
 }
 
+/// Strings that were appended last, so that the next ones that are the same share their bytes: of names of states, ways
+/// and the like there are few, and they come again and again.
+pub(crate) struct Recent([[u64; 2]; Recent::STRINGS]);
+
+impl Recent {
+    const STRINGS: usize = 64;
+
+    pub fn new() -> Recent {
+        Recent([[0; 2]; Recent::STRINGS])
+    }
+
+    /// Where a string is kept whose view begins with that word.
+    #[inline(always)]
+    fn place(&mut self, low: u64, bytes: &[u8]) -> &mut [u64; 2] {
+        // Length, beginning and end: what comes again and again often begins alike.
+        let last = u64::from_le_bytes(*bytes.last_chunk().expect("longer than 12 bytes"));
+        // Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4).
+        let hash = (low ^ last.rotate_left(29)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        &mut self.0[(hash >> (64 - Recent::STRINGS.ilog2())) as usize]
+    }
+}
+
 impl Appender<'_> {
+    /// As [`Appender::append`] for a part of some bytes, unless it is the same as a recent one of this heap.
+    #[inline(always)]
+    pub fn append_part(&mut self, all: &[u8], part: Range<usize>, recent: &mut Recent) -> [u64; 2] {
+        let bytes = &all[part.clone()];
+        let [low, _] = long_view(bytes, 0, 0);
+        let place = recent.place(low, bytes);
+        if place[0] == low && self.heap.bytes(*place) == bytes {
+            return *place;
+        }
+        *place = self.append_with_room(all, part);
+        *place
+    }
+
+    /// As [`Appender::append`] for a part of some bytes. If what surrounds it allows, as much is copied as needs no count of bytes.
+    #[inline(always)]
+    fn append_with_room(&mut self, all: &[u8], part: Range<usize>) -> [u64; 2] {
+        const TOGETHER: usize = 64;
+        let bytes = &all[part.clone()];
+        let Filling { number, bytes: room, .. } = *self.filling;
+        let offset = if room > 0 { self.heap.filled[number].load(Ordering::Relaxed) as usize } else { 0 };
+        let Some(together) = all[part.start..].first_chunk::<TOGETHER>() else { return self.append(bytes) };
+        if bytes.len() > TOGETHER || room - offset < TOGETHER {
+            return self.append(bytes);
+        }
+        let to = self.heap.starts[number].load(Ordering::Relaxed);
+        // SAFETY: in bounds by the check; nobody else writes (the lock) or reads (beyond what is filled) there. What is
+        // copied too much is written over by the next string.
+        unsafe { to.add(offset).cast::<[u8; TOGETHER]>().write_unaligned(*together) };
+        // Release: as in `append`.
+        self.heap.filled[number].store((offset + bytes.len()) as u32, Ordering::Release);
+        long_view(bytes, number as u32, offset as u32)
+    }
+
     /// The view of `bytes`, more than [`INLINE_BYTES`], which are stored.
     #[inline]
     pub fn append(&mut self, bytes: &[u8]) -> [u64; 2] {

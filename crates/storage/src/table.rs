@@ -22,6 +22,7 @@ use crate::directory::Directory;
 use crate::gate::Gate;
 use crate::index::{AT_ONCE, IndexList, Runs, Verdict};
 use crate::layout::Layout;
+use crate::region::PLACE_BYTES;
 use crate::row_lock::{RowLock, Sharers};
 use crate::shared::CountedMemory;
 use crate::version::{Change, Record, restore_columns};
@@ -557,6 +558,11 @@ impl Table {
         while done < rows.len() {
             let wanted = u32::try_from(rows.len() - done).unwrap_or(u32::MAX);
             let (block, first, count) = self.allocate_slots(wanted)?;
+            if first == Slot(0) && count > 1 {
+                // Larger ones come in pieces whose pages are made ready ahead.
+                let expected = self.expected_string_bytes(block).filter(|bytes| *bytes <= PLACE_BYTES);
+                block.heap().reserve_first(expected.unwrap_or(0));
+            }
             let record = write_set.push_insert_many(block, first, count);
             block.prepare_write();
             block.link_many(record, first, count);
@@ -590,6 +596,13 @@ impl Table {
             done += count as usize;
         }
         Ok(())
+    }
+
+    /// How many bytes of strings a block will have, by the one before it.
+    fn expected_string_bytes(&self, block: &Block) -> Option<usize> {
+        let before = self.blocks.get(BlockNumber(block.number.0.checked_sub(1)?))?;
+        let bytes = before.heap().appended_bytes();
+        (bytes > 0).then(|| bytes + bytes / 32)
     }
 
     /// Counts rows that come.

@@ -44,7 +44,9 @@ impl Table {
             let count = (1..rows.len() - from).take_while(follow).count() as u32 + 1;
             let block = self.restore_block(*first);
             assert!(first.slot().0 + count <= self.layout.slots, "the rows of a block lie in its slots");
-            block.heap().reserve_first(batch.string_bytes(from, count as usize));
+            // Those that repeat share their bytes.
+            let expected = self.expected_string_bytes(block).unwrap_or(usize::MAX);
+            block.heap().reserve_first(expected.min(batch.string_bytes(from, count as usize)));
             block.allocate_through(Slot(first.slot().0 + count - 1));
             batch.store(from, count, block, first.slot());
             set_bits(block.present_words(), first.slot(), count);
