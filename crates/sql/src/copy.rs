@@ -23,6 +23,7 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{ExprSchemable, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast;
 use firn_base::sync::Arc;
+use firn_base::thread::{self, Behind};
 use firn_base::{ColumnId, Error, Result, SqlState, SqlType, TimeZoneSetting, Value};
 use firn_exec::dml::{Change, DmlPlan, Insert, InsertSource, TargetSet};
 use firn_exec::{BatchStream, RunOptions};
@@ -187,8 +188,27 @@ impl CopyFrom {
         Ok(())
     }
 
-    /// Takes all of a file, which several threads read. `failed` says what a failure to read is to the user.
+    /// Takes all of a file, which several threads read. They leave cores to transactions and queries that want them, and so does
+    /// the one that stores (docs/decisions/0011-queries-are-nice.md). `failed` says what a failure to read is to the user.
     pub fn read_file(
+        self,
+        transaction: &mut Transaction,
+        options: &RunOptions,
+        path: &Path,
+        failed: &(dyn Fn(&io::Error) -> Error + Sync),
+    ) -> Result<Copied> {
+        thread::scope(|scope| {
+            let read = || {
+                thread::stand_back(Behind::Queries);
+                self.read_here(transaction, options, path, failed)
+            };
+            let read = thread::spawn_scoped(scope, "firn-copy", read).join();
+            read.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// [`CopyFrom::read_file`] on this thread.
+    fn read_here(
         self,
         transaction: &mut Transaction,
         options: &RunOptions,
