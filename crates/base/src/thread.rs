@@ -54,6 +54,9 @@ pub enum Behind {
     Transactions,
     /// Queries as well: it gets a quarter where a query runs, a tenth where a transaction does.
     Queries,
+    /// Whatever else there is to do: it gets a tenth where a query runs, a thirtieth where a transaction does. For what has several
+    /// threads, of which each gets that much.
+    Everything,
 }
 
 /// Makes the calling thread, and those that it starts from now on, leave contended cores to others
@@ -63,6 +66,7 @@ pub fn stand_back(behind: Behind) {
     let niceness = match behind {
         Behind::Transactions => 5,
         Behind::Queries => 10,
+        Behind::Everything => 15,
     };
     #[cfg(target_os = "linux")]
     // SAFETY: the call reads and writes nothing of ours. On Linux process 0 is the calling thread alone.

@@ -17,6 +17,19 @@ pub(crate) struct Fault {
     pub is_of_header: bool,
 }
 
+/// A row that was left out.
+#[derive(Debug)]
+pub struct Rejected {
+    /// What is wrong with it, and where.
+    pub error: Error,
+    /// The line on which it ends.
+    pub line: u64,
+    /// The column whose field is wrong and what stands there; without one it is all of the record.
+    pub field: Option<(String, String)>,
+    /// The record as it stands in the file; what is not UTF-8 is U+FFFD.
+    pub record: String,
+}
+
 impl Fault {
     /// Something wrong with a record as such.
     #[cold]
@@ -27,6 +40,14 @@ impl Fault {
             error: Error::new(SqlState::BAD_COPY_FILE_FORMAT, message),
             is_of_header: false,
         }
+    }
+
+    /// What is told of a row that is left out.
+    #[cold]
+    pub fn into_rejected(self, file: &str, line: u64, chunk: &[u8]) -> Rejected {
+        let field = self.field.clone();
+        let record = String::from_utf8_lossy(&chunk[self.record.clone()]).into_owned();
+        Rejected { error: self.into_error(file, line, chunk), line, field, record }
     }
 
     /// The error, which names the place.

@@ -107,10 +107,10 @@ impl JsonReader {
                 }
                 Err((error, field)) => {
                     let fault = Fault { record, field, error, is_of_header: false };
-                    let error = fault.into_error(self.place(), chunk.lines_before + number, &chunk.bytes);
+                    let (place, line) = (self.place(), chunk.lines_before + number);
                     match self.on_error {
-                        OnError::Stop => return Err(error),
-                        OnError::Ignore => rejected.push(error),
+                        OnError::Stop => return Err(fault.into_error(place, line, &chunk.bytes)),
+                        OnError::Ignore => rejected.push(fault.into_rejected(place, line, &chunk.bytes)),
                     }
                 }
             }

@@ -30,6 +30,7 @@ mod tests;
 pub use binary::end_of_first_row;
 pub use chunk::Extent;
 pub use columns::read_literals;
+pub use fault::Rejected;
 pub use feed::{Feed, Places};
 pub use options::{CopyHeader, CopyOptions, OnError, RowFormat};
 pub use reader::{BATCH_ROWS, CopyReader};

@@ -6,7 +6,7 @@
 //! Strings that need neither stay where they are: the column's views lead into the chunk.
 
 use crate::chunk::{CHUNK_BYTES, Chunk, Cutter};
-use crate::fault::Fault;
+use crate::fault::{Fault, Rejected};
 use crate::field::{unescape, unquote};
 use crate::filling::{self, Column, Filler, Filling, Source};
 use crate::lanes::{Eight, LANES};
@@ -84,7 +84,7 @@ pub struct Batch {
     /// Where the rows are in the file.
     pub lines: RowLines,
     /// What was wrong with rows that have been left out, in their order.
-    pub rejected: Vec<Error>,
+    pub rejected: Vec<Rejected>,
     /// Whether `\.` was read: whatever follows does not count.
     pub(crate) ended: bool,
 }
@@ -285,22 +285,21 @@ impl RecordReader {
                     Some(ends) => lines.of_rows(&bytes, &ends),
                     None => RowLines::from(chunk.lines_before + 1 + u64::from(has_header)),
                 };
-                rejected.sort_by_key(|(line, _)| *line);
-                let rejected = rejected.into_iter().map(|(_, error)| error).collect();
+                rejected.sort_by_key(|rejected: &Rejected| rejected.line);
                 return Ok(Batch { columns, rows, kept, lines, ended, rejected });
             }
             let mut line = lines.counter(&bytes);
-            let mut told = |fault: Fault| {
-                let line = line.at(fault.record.end);
-                (line, fault.into_error(self.place(), line, &bytes))
-            };
             if self.options.on_error == OnError::Stop || faults.values().any(|fault| fault.is_of_header) {
                 let (_, first) = faults.pop_first().expect("there is one");
-                return Err(told(first).1);
+                let line = line.at(first.record.end);
+                return Err(first.into_error(self.place(), line, &bytes));
             }
             // Without their records, all others are as they were.
             let records: Vec<Range<usize>> = faults.values().map(|fault| fault.record.clone()).collect();
-            rejected.extend(faults.into_values().map(told));
+            rejected.extend(faults.into_values().map(|fault| {
+                let line = line.at(fault.record.end);
+                fault.into_rejected(self.place(), line, &bytes)
+            }));
             bytes = lines.leave_out(&bytes, &records);
         }
     }

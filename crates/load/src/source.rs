@@ -69,46 +69,16 @@ pub enum Packing {
     Zstd,
 }
 
-/// Packs what is written, piece by piece.
-pub struct Packer(Encoder);
-
-enum Encoder {
-    Gzip(flate2::write::GzEncoder<Vec<u8>>),
-    Zstd(zstd::Encoder<'static, Vec<u8>>),
-}
-
-impl Packer {
-    /// Begins to pack.
-    pub fn new(packing: Packing) -> Packer {
-        Packer(match packing {
-            Packing::Gzip => {
-                Encoder::Gzip(flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default()))
-            }
-            Packing::Zstd => Encoder::Zstd(
-                zstd::Encoder::new(Vec::new(), zstd::DEFAULT_COMPRESSION_LEVEL).expect("the level is known"),
-            ),
-        })
-    }
-
-    /// Takes the next bytes, and yields what is packed so far; after the last it is all.
-    pub fn pack(&mut self, bytes: &[u8], is_last: bool) -> Vec<u8> {
-        const TAKES_ALL: &str = "a vector takes everything";
-        match &mut self.0 {
-            Encoder::Gzip(encoder) => {
-                encoder.write_all(bytes).expect(TAKES_ALL);
-                if is_last {
-                    encoder.try_finish().expect(TAKES_ALL);
-                }
-                std::mem::take(encoder.get_mut())
-            }
-            Encoder::Zstd(encoder) => {
-                encoder.write_all(bytes).expect(TAKES_ALL);
-                if is_last {
-                    encoder.do_finish().expect(TAKES_ALL);
-                }
-                std::mem::take(encoder.get_mut())
-            }
+/// Bytes packed by themselves. Several such one after another are as if all had been packed together.
+pub fn packed(packing: Packing, bytes: &[u8]) -> Vec<u8> {
+    const TAKES_ALL: &str = "a vector takes everything";
+    match packing {
+        Packing::Gzip => {
+            let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+            encoder.write_all(bytes).expect(TAKES_ALL);
+            encoder.finish().expect(TAKES_ALL)
         }
+        Packing::Zstd => zstd::bulk::compress(bytes, zstd::DEFAULT_COMPRESSION_LEVEL).expect(TAKES_ALL),
     }
 }
 

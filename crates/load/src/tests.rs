@@ -326,7 +326,10 @@ fn rows_that_cannot_be_read_are_left_out_where_that_is_wanted() {
         assert_eq!(rows, expected, "{file:?}");
         let rejected: Vec<_> = batches.iter().flat_map(|batch| &batch.rejected).collect();
         assert_eq!(rejected.len(), wrong.len(), "{file:?}");
-        for (error, (line, problem)) in rejected.iter().zip(&wrong) {
+        for (rejected, (line, problem)) in rejected.iter().zip(&wrong) {
+            let error = &rejected.error;
+            assert_eq!(*line, format!("line {}", rejected.line), "{file:?}");
+            assert!(file.contains(&rejected.record), "{rejected:?} of {file:?}");
             let context = error.context().unwrap();
             assert!(
                 context.split([',', ':']).any(|part| part.trim() == line),

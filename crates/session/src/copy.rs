@@ -15,6 +15,7 @@ use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState};
 use firn_sql::RunOptions;
 use firn_sql::copy::{CopyFormat, CopyFrom, CopyTo};
+use firn_sql::ddl;
 use firn_sql::statement::{Copy, CopyEndpoint, CopyOption, CopySubject};
 use firn_txn::{Isolation, Savepoint, Transaction};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -324,9 +325,10 @@ impl Connection {
     fn copy_in(&mut self, copy: &Copy) -> Result<Outcome> {
         let options = self.options.clone();
         self.begin_statement();
-        if let Some(transaction) = self.block.take_transaction() {
+        if let Some(mut transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
-            let from = CopyFrom::new(&transaction, &self.facts, copy, self.zone);
+            let savepoint = transaction.savepoint();
+            let from = self.copy_from(&mut transaction, copy);
             let from = match from {
                 Ok(from) => from,
                 Err(error) => {
@@ -337,7 +339,7 @@ impl Connection {
             self.activity.show_copy(from.progress());
             let home = Arc::new(Home::default());
             self.block.lend(home.clone());
-            let end = End::Return { home, savepoint: transaction.savepoint() };
+            let end = End::Return { home, savepoint };
             return Ok(Outcome::CopyIn(Box::new(CopyIn {
                 columns: from.columns(),
                 format: from.format(),
@@ -348,8 +350,8 @@ impl Connection {
             })));
         }
         self.services.set_read_only(false);
-        let transaction = self.begin_transaction(self.default_isolation)?;
-        let from = CopyFrom::new(&transaction, &self.facts, copy, self.zone)?;
+        let mut transaction = self.begin_transaction(self.default_isolation)?;
+        let from = self.copy_from(&mut transaction, copy)?;
         self.activity.show_copy(from.progress());
         let end = End::Commit { shared: self.shared.clone(), wait: self.synchronous_commit };
         Ok(Outcome::CopyIn(Box::new(CopyIn {
@@ -360,6 +362,22 @@ impl Connection {
             options,
             end,
         })))
+    }
+
+    /// Makes ready what takes the rows, also of those that are left out.
+    fn copy_from(&mut self, transaction: &mut Transaction, copy: &Copy) -> Result<CopyFrom> {
+        if copy.rejects_table().is_some() {
+            let mut context = ddl::Context {
+                engine: &self.shared.engine,
+                transaction,
+                facts: &self.facts,
+                options: &self.options,
+                notices: &mut self.notices,
+            };
+            firn_sql::copy::make_rejects_table(&mut context, copy)?;
+            self.note_ddl(transaction);
+        }
+        CopyFrom::new(transaction, &self.facts, copy, self.zone)
     }
 
     fn copy_out(&mut self, copy: &Copy) -> Result<CopyOut> {
@@ -381,7 +399,7 @@ impl Connection {
 
     fn copy_from_file(&mut self, copy: &Copy, path: &str) -> Result<u64> {
         let mut copied = self.in_transaction(|connection, transaction| {
-            let from = CopyFrom::new(transaction, &connection.facts, copy, connection.zone)?;
+            let from = connection.copy_from(transaction, copy)?;
             connection.activity.show_copy(from.progress());
             let failed = |error: &std::io::Error| file_error(path, "for reading", error);
             from.read_file(transaction, &connection.options, path.as_ref(), &failed)

@@ -2,6 +2,7 @@
 
 use crate::{Connection, Database, Outcome};
 use firn_base::{SqlState, Value};
+use std::fmt::Write as _;
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -237,6 +238,131 @@ fn rows_that_cannot_be_read_are_skipped_if_the_user_says_so() {
     // A key that is there already is not a row that cannot be read.
     let error = copy(&mut connection, ", ON_ERROR ignore").unwrap_err();
     assert_eq!(error.state(), SqlState::UNIQUE_VIOLATION);
+}
+
+#[test]
+fn what_several_threads_write_is_in_order_and_whole() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    connection
+        .execute(
+            "CREATE TABLE t AS SELECT n, 'row ' || n AS t, n % 7 = 0 AS b FROM generate_series(1, 100000) AS g(n);
+             CREATE TABLE back (n bigint, t text, b boolean)",
+        )
+        .unwrap();
+    let sql = "COPY (SELECT * FROM t ORDER BY n) TO '@/t.csv' (FORMAT csv, HEADER)";
+    assert_eq!(connection.execute(&folder.sql(sql)).unwrap(), 100_000);
+    let mut expected = "n,t,b\n".to_owned();
+    for n in 1..=100_000 {
+        writeln!(expected, "{n},row {n},{}", if n % 7 == 0 { 't' } else { 'f' }).unwrap();
+    }
+    assert!(fs::read_to_string(folder.path("t.csv")).unwrap() == expected);
+    for format in [
+        "csv, COMPRESSION gzip",
+        "csv, COMPRESSION zstd",
+        "text",
+        "binary",
+        "json",
+        "json, COMPRESSION zstd",
+        "arrow",
+        "parquet, ROW_GROUP_SIZE 7001",
+        "parquet",
+    ] {
+        let to = format!("COPY (SELECT * FROM t ORDER BY n) TO '@/file' (FORMAT {format})");
+        assert_eq!(connection.execute(&folder.sql(&to)).unwrap(), 100_000, "{format}");
+        let name = format.split(',').next().unwrap();
+        let from = format!("TRUNCATE back; COPY back FROM '@/file' (FORMAT {name})");
+        connection.execute(&folder.sql(&from)).unwrap();
+        let differ = "SELECT (SELECT count(*) FROM back), count(*) FROM (SELECT * FROM t EXCEPT SELECT * FROM back) AS d";
+        assert_eq!(rows(&mut connection, differ), ["BigInt(100000)|BigInt(0)"], "{format}");
+    }
+    let groups = folder.sql("SELECT count(*) FROM read_parquet('@/file') WHERE n > 99990");
+    assert_eq!(rows(&mut connection, &groups), ["BigInt(10)"]);
+
+    // Also of no rows there is a file, and an error in the middle leaves none.
+    for format in ["csv", "csv, COMPRESSION gzip", "json, COMPRESSION zstd", "parquet", "arrow"] {
+        let to = format!("COPY (SELECT n FROM t WHERE n < 0) TO '@/none' (FORMAT {format})");
+        assert_eq!(connection.execute(&folder.sql(&to)).unwrap(), 0);
+        let name = format.split(',').next().unwrap();
+        let from = format!("COPY back (n) FROM '@/none' (FORMAT {name})");
+        assert_eq!(connection.execute(&folder.sql(&from)).unwrap(), 0, "{format}");
+        let fails = format!("COPY (SELECT 1 / (n - 90000) FROM t ORDER BY n) TO '@/fails' (FORMAT {format})");
+        let error = connection.execute(&folder.sql(&fails)).unwrap_err();
+        assert_eq!(error.state(), SqlState::DIVISION_BY_ZERO, "{format}");
+        assert!(!folder.path("fails").exists());
+    }
+}
+
+#[test]
+fn rows_that_are_left_out_are_kept_in_a_table() {
+    let folder = Folder::new(&[
+        ("t.csv", "n,t\n1,a\ntwo,\"b\nb\"\n3\n4,d\n"),
+        ("t.json", "{\"n\": 5, \"t\": \"e\"}\n{\"n\": []}\nno object\n"),
+    ]);
+    fs::write(folder.path("odd.csv"), b"6,f\n7,\xff\x00\n").unwrap();
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (n integer PRIMARY KEY, t text)").unwrap();
+    let copy = |connection: &mut Connection, sql: &str| connection.execute(&folder.sql(sql));
+    let kept = "SELECT line, column_name, value, reason, sqlstate, record FROM rejected ORDER BY line";
+
+    // Rolled back, nothing of it is left.
+    let csv = "COPY t FROM '@/t.csv' (FORMAT csv, HEADER, ON_ERROR ignore, REJECTS_TABLE rejected";
+    copy(&mut connection, &format!("{csv}, REJECT_LIMIT 1)")).unwrap_err();
+    assert_eq!(connection.prepare(kept).err().unwrap().state(), SqlState::UNDEFINED_TABLE);
+    connection.execute("BEGIN").unwrap();
+    assert_eq!(copy(&mut connection, &format!("{csv})")).unwrap(), 2);
+    assert_eq!(rows(&mut connection, "SELECT count(*) FROM rejected"), ["BigInt(2)"]);
+    connection.execute("ROLLBACK").unwrap();
+    assert_eq!(connection.prepare(kept).err().unwrap().state(), SqlState::UNDEFINED_TABLE);
+
+    assert_eq!(copy(&mut connection, &format!("{csv})")).unwrap(), 2);
+    let of_csv = [
+        "BigInt(4)|n|two|invalid input syntax for type integer: \"two\"|22P02|two,\"b\nb\"",
+        "BigInt(5)|Null|Null|missing data for column \"t\"|22P04|3",
+    ];
+    assert_eq!(rows(&mut connection, kept), of_csv);
+    let file = folder.sql("SELECT DISTINCT file = '@/t.csv' FROM rejected");
+    assert_eq!(rows(&mut connection, &file), ["Boolean(true)"]);
+
+    // One that is there takes them as well, and columns of its own have their defaults.
+    connection.execute("TRUNCATE rejected; ALTER TABLE rejected ADD COLUMN at integer DEFAULT 7").unwrap();
+    copy(
+        &mut connection,
+        "COPY t FROM '@/t.json' (FORMAT json, ON_ERROR ignore, REJECTS_TABLE public.rejected)",
+    )
+    .unwrap();
+    let of_json =
+        rows(&mut connection, "SELECT line, column_name, value, record, at FROM rejected ORDER BY line");
+    assert_eq!(
+        of_json,
+        ["BigInt(2)|n|[]|{\"n\": []}|Integer(7)", "BigInt(3)|Null|Null|no object|Integer(7)"]
+    );
+    connection.execute("TRUNCATE rejected").unwrap();
+    copy(&mut connection, "COPY t FROM '@/odd.csv' (FORMAT csv, ON_ERROR ignore, REJECTS_TABLE rejected)")
+        .unwrap();
+    assert_eq!(rows(&mut connection, "SELECT line, record FROM rejected"), ["BigInt(2)|7,\u{fffd}\u{fffd}"]);
+
+    // From a client.
+    connection.execute("TRUNCATE rejected").unwrap();
+    let statement =
+        connection.prepare("COPY t FROM STDIN (ON_ERROR ignore, REJECTS_TABLE rejected)").unwrap();
+    let Outcome::CopyIn(mut stdin) = connection.run(&statement, &[]).unwrap() else { panic!() };
+    stdin.write(b"8\th\nnine\ti\n").unwrap();
+    connection.finish_copy(*stdin).unwrap();
+    let of_client = rows(&mut connection, "SELECT file, line, record FROM rejected");
+    assert_eq!(of_client, ["STDIN|BigInt(2)|nine\ti"]);
+    assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(5)"]);
+
+    connection.execute("CREATE TABLE odd (file text, line integer); CREATE VIEW view AS SELECT 1").unwrap();
+    for (table, state) in [
+        ("odd", SqlState::DATATYPE_MISMATCH),
+        ("view", SqlState::WRONG_OBJECT_TYPE),
+        ("t", SqlState::INVALID_PARAMETER_VALUE),
+        ("nowhere.t", SqlState::new("3F000")),
+    ] {
+        let sql = format!("COPY t FROM '@/t.csv' (FORMAT csv, ON_ERROR ignore, REJECTS_TABLE {table})");
+        assert_eq!(copy(&mut connection, &sql).unwrap_err().state(), state, "{table}");
+    }
 }
 
 #[test]

@@ -7,7 +7,11 @@
 
 mod columns;
 mod options;
+mod parquet_out;
 mod progress;
+mod rejects;
+mod rows_out;
+mod workers;
 
 use crate::bind::{Binder, SessionFacts, columns_of};
 use crate::files::Kind;
@@ -28,19 +32,19 @@ use firn_base::{ColumnId, Error, Result, SqlState, SqlType, TimeZoneSetting, Val
 use firn_exec::dml::{Change, DmlPlan, Insert, InsertSource, TargetSet};
 use firn_exec::{BatchStream, RunOptions};
 pub use firn_load::end_of_first_row;
-use firn_load::source::{self, Packer, Packing};
+use firn_load::source::{self, Packing};
 use firn_load::{CopyReader, CopyWriter, RowLines};
 use firn_txn::catalog::TableDef;
 use firn_txn::{Savepoint, Transaction};
 pub use options::CopyFormat;
-use options::{Compression, Options, Rejects};
+use options::{Compression, Options};
 pub use progress::{Channel, Progress};
+pub use rejects::make_rejects_table;
+use rejects::{Rejects, RejectsTable};
+use rows_out::{Piece, RowsOut};
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
-
-/// Bytes of a piece of COPY TO.
-const PIECE_BYTES: usize = 64 << 10;
 
 /// COPY … FROM in progress. It holds no transaction: every step is given the one to work in.
 pub struct CopyFrom {
@@ -71,6 +75,7 @@ struct Store {
     /// How many rows there were before each batch of a file, and where its own are.
     batches: Vec<(u64, RowLines)>,
     rejects: Rejects,
+    rejects_table: Option<RejectsTable>,
     progress: Arc<Progress>,
 }
 
@@ -104,7 +109,8 @@ impl CopyFrom {
         };
         let columns = columns(&table, names.as_deref())?;
         let Options { format, rows: mut options, .. } = options::options(&copy.options, &columns, true)?;
-        let rejects = options::rejects(&copy.options, &options)?;
+        let rejects = rejects::rejects(&copy.options, &options)?;
+        let rejects_table = RejectsTable::of(transaction, facts, copy)?;
         options.other_keys = names.is_some();
         if format == CopyFormat::Parquet && copy.endpoint == CopyEndpoint::Client {
             return Err(Error::unsupported("COPY FROM STDIN of a Parquet file").with_hint(
@@ -140,6 +146,7 @@ impl CopyFrom {
             begun: transaction.savepoint(),
             batches: Vec::new(),
             rejects,
+            rejects_table,
             progress,
         };
         Ok(CopyFrom { reader, format, store })
@@ -199,7 +206,7 @@ impl CopyFrom {
     ) -> Result<Copied> {
         thread::scope(|scope| {
             let read = || {
-                thread::stand_back(Behind::Queries);
+                thread::stand_back(Behind::Everything);
                 self.read_here(transaction, options, path, failed)
             };
             let read = thread::spawn_scoped(scope, "firn-copy", read).join();
@@ -315,7 +322,10 @@ impl Store {
         read: firn_load::Batch,
     ) -> Result<()> {
         self.progress.add_skipped(read.rejected.len() as u64);
-        self.rejects.add(read.rejected)?;
+        self.rejects.add(&read.rejected)?;
+        if let Some(table) = &self.rejects_table {
+            table.put(transaction, options, &read.rejected)?;
+        }
         if read.rows == 0 {
             return if options.cancel.is_cancelled() { Err(firn_exec::cancelled()) } else { Ok(()) };
         }
@@ -374,17 +384,8 @@ impl Store {
         source: InsertSource,
         batch_rows: usize,
     ) -> Result<()> {
-        let plan = DmlPlan {
-            picked: Vec::new(),
-            set: self.set.clone(),
-            change: Change::Insert(Insert {
-                columns: self.columns.iter().map(|(id, ..)| *id).collect(),
-                source,
-                on_conflict: None,
-            }),
-            returning: None,
-            parameters: Vec::new(),
-        };
+        let columns = self.columns.iter().map(|(id, ..)| *id).collect();
+        let plan = insert_plan(&self.set, columns, source);
         let rows = plan.execute(transaction, &[], options)?.count;
         self.rows += rows;
         self.progress.add_rows(rows);
@@ -423,29 +424,31 @@ impl Store {
     }
 }
 
-/// Which part of a file is to be written next.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Header,
-    Rows,
-    Nothing,
+/// A plan that inserts rows into columns of a table.
+fn insert_plan(set: &Arc<TargetSet>, columns: Vec<ColumnId>, source: InsertSource) -> DmlPlan {
+    DmlPlan {
+        picked: Vec::new(),
+        set: set.clone(),
+        change: Change::Insert(Insert { columns, source, on_conflict: None }),
+        returning: None,
+        parameters: Vec::new(),
+    }
 }
 
 /// COPY … TO in progress.
 pub struct CopyTo {
     batches: BatchStream,
-    types: Vec<SqlType>,
+    columns: usize,
     writer: Writer,
-    packer: Option<Packer>,
     format: CopyFormat,
-    part: Part,
     progress: Arc<Progress>,
 }
 
 /// What writes the data.
 enum Writer {
-    Rows(CopyWriter),
-    Columns(Box<ColumnWriter>),
+    Rows(RowsOut),
+    /// Nothing when all has been written.
+    Columns(Option<Box<ColumnWriter>>),
 }
 
 impl CopyTo {
@@ -483,27 +486,30 @@ impl CopyTo {
             CopyFormat::Binary => refuse_arrays(plan.schema().as_arrow())?,
             CopyFormat::Json | CopyFormat::Parquet | CopyFormat::Arrow => refuse_equal_names(&columns)?,
         }
-        let types = columns.iter().map(|(_, ty)| *ty).collect();
-        let mut packer = None;
+        let types: Vec<SqlType> = columns.iter().map(|(_, ty)| *ty).collect();
+        let width = types.len();
         let writer = match format {
             CopyFormat::Parquet | CopyFormat::Arrow => {
                 let is_file = copy.endpoint != CopyEndpoint::Client;
                 let schema = plan.schema().as_arrow();
-                let writer = ColumnWriter::new(&copy_options, schema, &columns, zone, is_file)?;
-                Writer::Columns(Box::new(writer))
+                let writer =
+                    ColumnWriter::new(&copy_options, schema, &columns, zone, is_file, options.threads)?;
+                Writer::Columns(Some(Box::new(writer)))
             }
             CopyFormat::Text | CopyFormat::Csv | CopyFormat::Binary | CopyFormat::Json => {
-                packer = match copy_options.compression {
-                    Some(Compression::Gzip) => Some(Packer::new(Packing::Gzip)),
-                    Some(Compression::Zstd) => Some(Packer::new(Packing::Zstd)),
+                let packing = match copy_options.compression {
+                    Some(Compression::Gzip) => Some(Packing::Gzip),
+                    Some(Compression::Zstd) => Some(Packing::Zstd),
                     _ => None,
                 };
-                Writer::Rows(CopyWriter::new(columns, copy_options.rows, zone)?)
+                let is_binary = format == CopyFormat::Binary;
+                let writer = CopyWriter::new(columns, copy_options.rows, zone)?;
+                Writer::Rows(RowsOut::new(writer, types, is_binary, packing, options.threads))
             }
         };
         let batches = firn_exec::run(&plan, &[], transaction, options)?;
         let progress = Arc::new(Progress::new("COPY TO", channel(copy), table));
-        Ok(CopyTo { batches, types, writer, packer, format, part: Part::Header, progress })
+        Ok(CopyTo { batches, columns: width, writer, format, progress })
     }
 
     /// How far it is, for others to see.
@@ -513,7 +519,7 @@ impl CopyTo {
 
     /// How many columns the data has.
     pub fn columns(&self) -> usize {
-        self.types.len()
+        self.columns
     }
 
     /// How the data is written.
@@ -523,7 +529,7 @@ impl CopyTo {
 
     /// Whether pieces hold whole rows: those of packed files and of files of columns do not.
     pub fn has_whole_rows(&self) -> bool {
-        self.packer.is_none() && matches!(self.writer, Writer::Rows(_))
+        matches!(&self.writer, Writer::Rows(rows) if rows.has_whole_rows())
     }
 
     /// How many rows have gone out.
@@ -534,53 +540,17 @@ impl CopyTo {
     /// The next bytes; `None` at the end.
     pub fn next_piece(&mut self) -> Result<Option<Vec<u8>>> {
         loop {
-            if self.part == Part::Nothing {
-                return Ok(None);
-            }
-            let mut piece = self.next_written()?;
-            if let Some(packer) = &mut self.packer {
-                piece = packer.pack(&piece, self.part == Part::Nothing);
-            }
-            if !piece.is_empty() {
-                self.progress.add_bytes(piece.len() as u64);
-                return Ok(Some(piece));
-            }
-        }
-    }
-
-    /// The next bytes before they are packed; none at the end, and perhaps before.
-    fn next_written(&mut self) -> Result<Vec<u8>> {
-        let mut piece = Vec::new();
-        if self.part == Part::Header {
-            if let Writer::Rows(writer) = &self.writer {
-                writer.write_header(&mut piece);
-            }
-            self.part = Part::Rows;
-        }
-        while self.part == Part::Rows && piece.len() < PIECE_BYTES {
-            let Some(batch) = self.batches.next()? else {
-                match &mut self.writer {
-                    Writer::Rows(writer) => writer.write_trailer(&mut piece),
-                    Writer::Columns(writer) => writer.finish(&mut piece)?,
-                }
-                self.part = Part::Nothing;
-                break;
+            let piece = match &mut self.writer {
+                Writer::Rows(rows) => rows.next(&mut self.batches)?,
+                Writer::Columns(writer) => columns::next_piece(writer, &mut self.batches)?,
             };
-            match &mut self.writer {
-                Writer::Columns(writer) => writer.write(&batch, &mut piece)?,
-                Writer::Rows(writer) => {
-                    let is_binary = self.format == CopyFormat::Binary;
-                    let column = |(column, ty): (&ArrayRef, &SqlType)| match is_binary {
-                        true => as_declared(column, *ty),
-                        false => firn_exec::types::stored(column),
-                    };
-                    let columns = batch.columns().iter().zip(&self.types).map(column);
-                    writer.write_rows(&columns.collect::<Result<Vec<_>>>()?, batch.num_rows(), &mut piece);
-                }
+            let Some(Piece { bytes, rows, .. }) = piece else { return Ok(None) };
+            self.progress.add_rows(rows as u64);
+            if !bytes.is_empty() {
+                self.progress.add_bytes(bytes.len() as u64);
+                return Ok(Some(bytes));
             }
-            self.progress.add_rows(batch.num_rows() as u64);
         }
-        Ok(piece)
     }
 }
 

@@ -219,6 +219,16 @@ pub struct Copy {
     pub filter: Option<ast::Expr>,
 }
 
+impl Copy {
+    /// The table that rows are put into which are left out: `REJECTS_TABLE`.
+    pub fn rejects_table(&self) -> Option<&QualifiedName> {
+        self.options.iter().find_map(|(_, option)| match option {
+            CopyOption::Name(name) => Some(name),
+            _ => None,
+        })
+    }
+}
+
 /// The database's side of a COPY.
 #[derive(Clone, Debug)]
 pub enum CopySubject {
@@ -248,6 +258,8 @@ pub enum CopyOption {
     Columns(Vec<String>),
     /// `*`
     All,
+    /// The name of a table.
+    Name(QualifiedName),
 }
 
 /// DROP's and TRUNCATE's way with what depends on their object.

@@ -4,6 +4,8 @@
 //! as text; text that comes in for a column of another type is read as a literal of that.
 
 use super::options::{Compression, CopyFormat, Options};
+use super::parquet_out::ParquetOut;
+use super::rows_out::Piece;
 use super::{Store, as_declared};
 use crate::arrow::converted;
 use crate::files::Kind;
@@ -16,18 +18,17 @@ use datafusion::arrow::ipc::CompressionType;
 use datafusion::arrow::ipc::writer::{FileWriter, IpcWriteOptions, StreamWriter};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, text, thread};
-use firn_exec::{RunOptions, types};
+use firn_exec::{BatchStream, RunOptions, types};
 use firn_txn::Transaction;
-use parquet::arrow::ArrowWriter;
-use parquet::basic::{GzipLevel, ZstdLevel};
-use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::mpsc;
 
 /// Rows of a batch that is stored at once: each takes a plan.
 const BATCH_ROWS: usize = 64 << 10;
+
+/// What a piece of a file that goes out has at least.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// How Arrow and, behind it, Parquet tell uuids from other values of 16 bytes.
 const UUID_KEY: &str = "ARROW:extension:name";
@@ -220,20 +221,43 @@ fn external(error: ArrowError) -> Error {
 }
 
 /// Columns that go out.
-pub(super) struct ColumnWriter {
-    columns: Vec<Option<SqlType>>,
-    schema: SchemaRef,
-    zone: TimeZoneSetting,
-    sink: Sink,
-}
+pub(super) struct ColumnWriter(Sink);
 
 /// What writes them.
 enum Sink {
-    Parquet(Box<ArrowWriter<Vec<u8>>>),
-    File(Box<FileWriter<Vec<u8>>>),
-    Stream(Box<StreamWriter<Vec<u8>>>),
-    /// All has been written.
-    Ended,
+    Parquet(Box<ParquetOut>),
+    File(Form, Box<FileWriter<Vec<u8>>>),
+    Stream(Form, Box<StreamWriter<Vec<u8>>>),
+}
+
+/// How rows of a query become those of a file.
+pub(super) struct Form {
+    columns: Vec<Option<SqlType>>,
+    /// The file's.
+    pub schema: SchemaRef,
+    zone: TimeZoneSetting,
+}
+
+/// What a writer yields of the next batches: nothing once it has ended.
+pub(super) fn next_piece(
+    writer: &mut Option<Box<ColumnWriter>>,
+    batches: &mut BatchStream,
+) -> Result<Option<Piece>> {
+    let Some(columns) = writer else { return Ok(None) };
+    let (mut bytes, mut rows) = (Vec::new(), 0);
+    while bytes.len() < PIECE_BYTES {
+        match batches.next()? {
+            Some(batch) => {
+                columns.write(&batch, &mut bytes)?;
+                rows += batch.num_rows();
+            }
+            None => {
+                writer.take().expect("it has not ended").finish(&mut bytes)?;
+                break;
+            }
+        }
+    }
+    Ok(Some(Piece { written: bytes.len(), bytes, rows }))
 }
 
 impl ColumnWriter {
@@ -244,6 +268,7 @@ impl ColumnWriter {
         columns: &[(String, SqlType)],
         zone: TimeZoneSetting,
         is_file: bool,
+        threads: usize,
     ) -> Result<ColumnWriter> {
         if columns.is_empty() {
             return Err(Error::unsupported(format!(
@@ -263,24 +288,58 @@ impl ColumnWriter {
         };
         let types = plan.fields().iter().zip(columns).map(ty).collect();
         let schema = Arc::new(Schema::new(fields));
-        let sink = match (is_parquet, is_file) {
-            (true, _) => parquet_sink(options, &schema).map_err(unwritten)?,
+        let form = Form { columns: types, schema, zone };
+        Ok(ColumnWriter(match (is_parquet, is_file) {
+            (true, _) => Sink::Parquet(Box::new(ParquetOut::new(options, form, threads)?)),
             (false, true) => {
                 let options = ipc_options(options).map_err(external)?;
-                let writer = FileWriter::try_new_with_options(Vec::new(), &schema, options);
-                Sink::File(Box::new(writer.map_err(external)?))
+                let writer = FileWriter::try_new_with_options(Vec::new(), &form.schema, options);
+                Sink::File(form, Box::new(writer.map_err(external)?))
             }
             (false, false) => {
                 let options = ipc_options(options).map_err(external)?;
-                let writer = StreamWriter::try_new_with_options(Vec::new(), &schema, options);
-                Sink::Stream(Box::new(writer.map_err(external)?))
+                let writer = StreamWriter::try_new_with_options(Vec::new(), &form.schema, options);
+                Sink::Stream(form, Box::new(writer.map_err(external)?))
             }
-        };
-        Ok(ColumnWriter { columns: types, schema, zone, sink })
+        }))
     }
 
     /// Takes a batch, and appends what can be written.
-    pub fn write(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
+    fn write(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
+        match &mut self.0 {
+            Sink::Parquet(writer) => writer.write(batch, out)?,
+            Sink::File(form, writer) => {
+                writer.write(&form.of_file(batch)?).map_err(external)?;
+                out.append(writer.get_mut());
+            }
+            Sink::Stream(form, writer) => {
+                writer.write(&form.of_file(batch)?).map_err(external)?;
+                out.append(writer.get_mut());
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends what is left.
+    fn finish(self, out: &mut Vec<u8>) -> Result<()> {
+        match self.0 {
+            Sink::Parquet(writer) => writer.finish(out)?,
+            Sink::File(_, mut writer) => {
+                writer.finish().map_err(external)?;
+                out.append(writer.get_mut());
+            }
+            Sink::Stream(_, mut writer) => {
+                writer.finish().map_err(external)?;
+                out.append(writer.get_mut());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Form {
+    /// The rows of a batch as the file has them.
+    pub fn of_file(&self, batch: &RecordBatch) -> Result<RecordBatch> {
         let columns = batch.columns().iter().zip(&self.columns).zip(self.schema.fields());
         let columns = columns.map(|((column, ty), field)| match ty {
             Some(ty) => self.written(column, *ty, field.data_type()),
@@ -288,24 +347,7 @@ impl ColumnWriter {
         });
         let rows = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         let columns = columns.collect::<Result<Vec<_>>>()?;
-        let batch =
-            RecordBatch::try_new_with_options(self.schema.clone(), columns, &rows).map_err(external)?;
-        match &mut self.sink {
-            Sink::Parquet(writer) => {
-                writer.write(&batch).map_err(unwritten)?;
-                out.append(writer.inner_mut());
-            }
-            Sink::File(writer) => {
-                writer.write(&batch).map_err(external)?;
-                out.append(writer.get_mut());
-            }
-            Sink::Stream(writer) => {
-                writer.write(&batch).map_err(external)?;
-                out.append(writer.get_mut());
-            }
-            Sink::Ended => panic!("all has been written"),
-        }
-        Ok(())
+        RecordBatch::try_new_with_options(self.schema.clone(), columns, &rows).map_err(external)
     }
 
     /// A column of a result in the type that the file has for it.
@@ -321,23 +363,6 @@ impl ColumnWriter {
         };
         let texts = (0..column.len()).map(text).collect::<Result<StringArray>>()?;
         Ok(Arc::new(texts))
-    }
-
-    /// Appends what is left.
-    pub fn finish(&mut self, out: &mut Vec<u8>) -> Result<()> {
-        match std::mem::replace(&mut self.sink, Sink::Ended) {
-            Sink::Parquet(writer) => out.append(&mut writer.into_inner().map_err(unwritten)?),
-            Sink::File(mut writer) => {
-                writer.finish().map_err(external)?;
-                out.append(writer.get_mut());
-            }
-            Sink::Stream(mut writer) => {
-                writer.finish().map_err(external)?;
-                out.append(writer.get_mut());
-            }
-            Sink::Ended => {}
-        }
-        Ok(())
     }
 }
 
@@ -367,32 +392,10 @@ fn exchanged(ty: &DataType) -> DataType {
     }
 }
 
-fn parquet_sink(options: &Options, schema: &SchemaRef) -> std::result::Result<Sink, ParquetError> {
-    let compression = match options.compression.unwrap_or(Compression::Zstd) {
-        Compression::None => parquet::basic::Compression::UNCOMPRESSED,
-        Compression::Gzip => parquet::basic::Compression::GZIP(GzipLevel::default()),
-        Compression::Zstd => parquet::basic::Compression::ZSTD(ZstdLevel::default()),
-        Compression::Snappy => parquet::basic::Compression::SNAPPY,
-        Compression::Lz4 => parquet::basic::Compression::LZ4_RAW,
-    };
-    let properties = WriterProperties::builder()
-        .set_compression(compression)
-        .set_max_row_group_row_count(Some(options.row_group_rows))
-        .set_created_by(format!("FirnDB {}", env!("CARGO_PKG_VERSION")))
-        .build();
-    Ok(Sink::Parquet(Box::new(ArrowWriter::try_new(Vec::new(), schema.clone(), Some(properties))?)))
-}
-
 fn ipc_options(options: &Options) -> std::result::Result<IpcWriteOptions, ArrowError> {
     IpcWriteOptions::default().try_with_compression(match options.compression {
         Some(Compression::Zstd) => Some(CompressionType::ZSTD),
         Some(Compression::Lz4) => Some(CompressionType::LZ4_FRAME),
         _ => None,
     })
-}
-
-#[cold]
-fn unwritten(error: ParquetError) -> Error {
-    Error::new(SqlState::FEATURE_NOT_SUPPORTED, "the rows cannot be written as a Parquet file")
-        .with_detail(error.to_string())
 }

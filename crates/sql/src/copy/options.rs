@@ -1,11 +1,8 @@
-//! What COPY can be told: formats and options, and what becomes of rows that cannot be read.
+//! What COPY can be told: formats and options.
 
 use crate::statement::CopyOption;
 use firn_base::{ColumnId, Error, Result, SqlState, SqlType};
 use firn_load::{CopyHeader, CopyOptions, OnError, RowFormat};
-
-/// So many rows that were left out are told one by one.
-const MOST_NOTICES: usize = 1000;
 
 /// Rows of a row group of Parquet, if nobody says otherwise: few enough that several threads find work in a file, many
 /// enough that columns pack well.
@@ -77,65 +74,6 @@ pub(super) struct Options {
     pub compression: Option<Compression>,
     /// ROW_GROUP_SIZE
     pub row_group_rows: usize,
-}
-
-/// Rows that could not be read.
-#[derive(Default)]
-pub(super) struct Rejects {
-    /// REJECT_LIMIT
-    limit: Option<u64>,
-    verbosity: Verbosity,
-    rows: u64,
-    notices: Vec<Error>,
-}
-
-/// LOG_VERBOSITY
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Verbosity {
-    /// Not a word.
-    Silent,
-    /// How many rows have been left out.
-    #[default]
-    Default,
-    /// Which, and why.
-    Verbose,
-}
-
-impl Rejects {
-    /// Counts rows that have been left out; an error if that makes too many.
-    pub fn add(&mut self, rejected: Vec<Error>) -> Result<()> {
-        for error in rejected {
-            self.rows += 1;
-            if self.limit.is_some_and(|limit| self.rows > limit) {
-                let limit = self.limit.unwrap_or_default();
-                let message = format!(
-                    "skipped more than REJECT_LIMIT ({limit}) rows, the last for: {}",
-                    error.message()
-                );
-                return Err(retold(&error, error.state(), message));
-            }
-            if self.verbosity == Verbosity::Verbose && self.notices.len() < MOST_NOTICES {
-                let message = format!("skipping row: {}", error.message());
-                self.notices.push(retold(&error, SqlState::SUCCESSFUL_COMPLETION, message));
-            }
-        }
-        Ok(())
-    }
-
-    /// What the user is told in the end.
-    pub fn into_notices(mut self) -> Vec<Error> {
-        if self.rows > 0 && self.verbosity != Verbosity::Silent {
-            let were = if self.rows == 1 { "row was" } else { "rows were" };
-            let message = format!("{} {were} skipped because they could not be read", self.rows);
-            self.notices.push(Error::new(SqlState::SUCCESSFUL_COMPLETION, message));
-        }
-        self.notices
-    }
-}
-
-/// Other words at the same place.
-fn retold(error: &Error, state: SqlState, message: String) -> Error {
-    Error::new(state, message).with_context(error.context().unwrap_or_default())
 }
 
 /// What the options say of the data.
@@ -223,7 +161,7 @@ pub(super) fn options(
                     }
                     Ok(columns.iter().map(|(_, name, _)| names.contains(name)).collect())
                 }
-                CopyOption::Text(_) => {
+                CopyOption::Text(_) | CopyOption::Name(_) => {
                     Err(syntax(format!("argument to option \"{name}\" must be a list of column names")))
                 }
             }
@@ -284,8 +222,14 @@ pub(super) fn options(
                     }
                 };
             }
-            // They are of what is told, not of what is read.
+            // They are of what becomes of rows that are left out, not of what is read.
             "reject_limit" | "log_verbosity" => {}
+            "rejects_table" => {
+                of_lines(name)?;
+                if !is_from {
+                    return Err(syntax("COPY REJECTS_TABLE cannot be used with COPY TO".into()));
+                }
+            }
             "freeze" => {
                 if crate::settings::boolean(&text(name, option)?).is_none() {
                     return Err(syntax("freeze requires a Boolean value".into()));
@@ -342,37 +286,4 @@ fn compression(given: &str, format: CopyFormat, is_from: bool) -> Result<Compres
             format!("COPY COMPRESSION \"{given}\" not recognized in {} mode", format.word().to_uppercase());
         Error::new(SqlState::INVALID_PARAMETER_VALUE, message).with_hint(format!("There are {list}."))
     })
-}
-
-/// What the options say of rows that cannot be read.
-pub(super) fn rejects(given: &[(String, CopyOption)], options: &CopyOptions) -> Result<Rejects> {
-    let mut rejects = Rejects::default();
-    let invalid = |message: String| Error::new(SqlState::INVALID_PARAMETER_VALUE, message);
-    for (name, option) in given {
-        let CopyOption::Text(text) = option else { continue };
-        match name.as_str() {
-            "reject_limit" => {
-                let limit = text.parse().ok().filter(|limit| *limit > 0);
-                rejects.limit =
-                    Some(limit.ok_or_else(|| {
-                        invalid(format!("REJECT_LIMIT ({text}) must be greater than zero"))
-                    })?);
-                if options.on_error != OnError::Ignore {
-                    return Err(invalid(
-                        "COPY REJECT_LIMIT requires ON_ERROR to be set to IGNORE".to_owned(),
-                    ));
-                }
-            }
-            "log_verbosity" => {
-                rejects.verbosity = match text.to_lowercase().as_str() {
-                    "silent" => Verbosity::Silent,
-                    "default" => Verbosity::Default,
-                    "verbose" => Verbosity::Verbose,
-                    other => return Err(invalid(format!("COPY LOG_VERBOSITY \"{other}\" not recognized"))),
-                };
-            }
-            _ => {}
-        }
-    }
-    Ok(rejects)
 }

@@ -151,6 +151,22 @@ fn add(
     Ok(table)
 }
 
+/// A table of columns that have a type and nothing else.
+pub(crate) fn plain_table(
+    context: &mut Context<'_>,
+    name: &QualifiedName,
+    columns: &[(&str, SqlType)],
+) -> Result<()> {
+    let schema = place(context, name, false)?.expect("an error if it exists");
+    let columns = columns.iter().map(|(name, ty)| plain_column(name, *ty)).collect();
+    let oid = context.allocate();
+    add(context, oid, schema, &name.name, columns, TableSettings::default()).map(drop)
+}
+
+fn plain_column(name: &str, ty: SqlType) -> ColumnDef {
+    ColumnDef { name: name.to_owned(), ty, not_null: false, default: None, identity: None, dropped: false }
+}
+
 /// CREATE TABLE AS, SELECT INTO; how many rows it stored.
 pub(super) fn table_as(
     context: &mut Context<'_>,
@@ -164,17 +180,7 @@ pub(super) fn table_as(
     let Some(schema) = place(context, name, if_not_exists)? else { return Ok(None) };
     let columns = output_columns(context, query, names)?;
     refuse_duplicates(columns.iter().map(|(name, _)| name.as_str()))?;
-    let definitions = columns
-        .iter()
-        .map(|(name, ty)| ColumnDef {
-            name: name.clone(),
-            ty: *ty,
-            not_null: false,
-            default: None,
-            identity: None,
-            dropped: false,
-        })
-        .collect();
+    let definitions = columns.iter().map(|(name, ty)| plain_column(name, *ty)).collect();
     let oid = context.allocate();
     let table = add(context, oid, schema, &name.name, definitions, settings)?;
     let mut rows = 0;

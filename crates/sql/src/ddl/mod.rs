@@ -20,6 +20,7 @@ pub(crate) mod view;
 use crate::bind::{Binder, SessionFacts};
 use crate::names::Names;
 use crate::statement::{Ddl, ObjectKind, QualifiedName, quote_ident};
+pub(crate) use create::plain_table;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast;
 use firn_base::sync::Arc;
@@ -105,7 +106,7 @@ fn drop_value<T>(result: Result<T>) -> Result<()> {
 }
 
 impl Context<'_> {
-    fn names(&self) -> Names<'_> {
+    pub(crate) fn names(&self) -> Names<'_> {
         Names::new(self.transaction.catalog(), self.facts)
     }
 

@@ -886,6 +886,9 @@ impl Words<'_> {
 
     fn copy_option(&mut self) -> Result<(String, CopyOption)> {
         let name = self.identifier()?;
+        if name == "rejects_table" {
+            return Ok((name, CopyOption::Name(self.name()?)));
+        }
         let value = match self.parser.peek_token().token {
             Token::Comma | Token::RParen => CopyOption::Text("true".to_owned()),
             Token::Mul => {

@@ -1,0 +1,159 @@
+//! Parquet files that go out, on several threads: each row group is encoded and packed by one while others do so with the
+//! next ones.
+
+use super::columns::Form;
+use super::options::{Compression, Options};
+use super::workers::Workers;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::arrow::datatypes::SchemaRef;
+use firn_base::sync::Arc;
+use firn_base::{Error, Result, SqlState};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::{ArrowColumnChunk, ArrowRowGroupWriterFactory, compute_leaves};
+use parquet::basic::{GzipLevel, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+
+/// A file under way.
+pub(super) struct ParquetOut {
+    writer: SerializedFileWriter<Vec<u8>>,
+    encoder: Arc<Encoder>,
+    /// Rows of a row group.
+    group_rows: usize,
+    /// What the next row group has so far.
+    batches: Vec<RecordBatch>,
+    rows: usize,
+    /// Row groups begun.
+    begun: usize,
+    threads: usize,
+    workers: Option<Workers<Job, Result<Vec<ArrowColumnChunk>>>>,
+}
+
+/// What all threads know.
+struct Encoder {
+    form: Form,
+    groups: ArrowRowGroupWriterFactory,
+}
+
+/// What becomes a row group.
+struct Job {
+    number: usize,
+    batches: Vec<RecordBatch>,
+}
+
+impl Encoder {
+    fn encode(&self, job: &Job) -> Result<Vec<ArrowColumnChunk>> {
+        let mut writers = self.groups.create_column_writers(job.number).map_err(unwritten)?;
+        for batch in &job.batches {
+            let batch = self.form.of_file(batch)?;
+            let mut leaves = writers.iter_mut();
+            for (field, column) in self.form.schema.fields().iter().zip(batch.columns()) {
+                for leaf in compute_leaves(field, column).map_err(unwritten)? {
+                    let writer = leaves.next().expect("a leaf has a writer");
+                    writer.write(&leaf).map_err(unwritten)?;
+                }
+            }
+        }
+        writers.into_iter().map(|writer| writer.close().map_err(unwritten)).collect()
+    }
+}
+
+impl ParquetOut {
+    pub fn new(options: &Options, form: Form, threads: usize) -> Result<ParquetOut> {
+        let (writer, groups) = begin(options, &form.schema).map_err(unwritten)?;
+        Ok(ParquetOut {
+            writer,
+            encoder: Arc::new(Encoder { form, groups }),
+            group_rows: options.row_group_rows,
+            batches: Vec::new(),
+            rows: 0,
+            begun: 0,
+            threads,
+            workers: None,
+        })
+    }
+
+    /// Takes a batch, and appends what can be written.
+    pub fn write(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
+        let mut from = 0;
+        while from < batch.num_rows() {
+            let taken = (self.group_rows - self.rows).min(batch.num_rows() - from);
+            self.batches.push(batch.slice(from, taken));
+            self.rows += taken;
+            from += taken;
+            if self.rows == self.group_rows {
+                self.end_group()?;
+            }
+        }
+        out.append(self.writer.inner_mut());
+        Ok(())
+    }
+
+    /// Has the row group encoded.
+    fn end_group(&mut self) -> Result<()> {
+        let job = Job { number: self.begun, batches: std::mem::take(&mut self.batches) };
+        self.rows = 0;
+        self.begun += 1;
+        // The first is not worth other threads: perhaps there is no second.
+        if self.threads == 1 || job.number == 0 {
+            let chunks = self.encoder.encode(&job)?;
+            return self.append(chunks);
+        }
+        let mut workers = self.workers.take().unwrap_or_else(|| {
+            let encoder = self.encoder.clone();
+            Workers::start("firn-copy", self.threads, move |job: Job| encoder.encode(&job))
+        });
+        workers.give(job);
+        while workers.under_way() > self.threads {
+            self.append(workers.next().expect("some are under way")?)?;
+        }
+        self.workers = Some(workers);
+        Ok(())
+    }
+
+    fn append(&mut self, chunks: Vec<ArrowColumnChunk>) -> Result<()> {
+        let mut group = self.writer.next_row_group().map_err(unwritten)?;
+        for chunk in chunks {
+            chunk.append_to_row_group(&mut group).map_err(unwritten)?;
+        }
+        group.close().map(drop).map_err(unwritten)
+    }
+
+    /// Appends what is left.
+    pub fn finish(mut self, out: &mut Vec<u8>) -> Result<()> {
+        if self.rows > 0 {
+            self.end_group()?;
+        }
+        if let Some(mut workers) = self.workers.take() {
+            while let Some(chunks) = workers.next() {
+                self.append(chunks?)?;
+            }
+        }
+        out.append(&mut self.writer.into_inner().map_err(unwritten)?);
+        Ok(())
+    }
+}
+
+type Begun = (SerializedFileWriter<Vec<u8>>, ArrowRowGroupWriterFactory);
+
+fn begin(options: &Options, schema: &SchemaRef) -> std::result::Result<Begun, ParquetError> {
+    let compression = match options.compression.unwrap_or(Compression::Zstd) {
+        Compression::None => parquet::basic::Compression::UNCOMPRESSED,
+        Compression::Gzip => parquet::basic::Compression::GZIP(GzipLevel::default()),
+        Compression::Zstd => parquet::basic::Compression::ZSTD(ZstdLevel::default()),
+        Compression::Snappy => parquet::basic::Compression::SNAPPY,
+        Compression::Lz4 => parquet::basic::Compression::LZ4_RAW,
+    };
+    let properties = WriterProperties::builder()
+        .set_compression(compression)
+        .set_created_by(format!("FirnDB {}", env!("CARGO_PKG_VERSION")))
+        .build();
+    ArrowWriter::try_new(Vec::new(), schema.clone(), Some(properties))?.into_serialized_writer()
+}
+
+#[cold]
+fn unwritten(error: ParquetError) -> Error {
+    Error::new(SqlState::FEATURE_NOT_SUPPORTED, "the rows cannot be written as a Parquet file")
+        .with_detail(error.to_string())
+}

@@ -1,0 +1,164 @@
+//! Rows that go out one after another, on several threads: a thread turns some batches of a query into a piece of the file
+//! while others do so with the next ones.
+//!
+//! What is packed is made of many members (gzip, RFC 1952 §2.2) or frames (zstd, RFC 8878 §3.1), one for each piece: whoever
+//! unpacks takes them as one.
+
+use super::as_declared;
+use super::workers::Workers;
+use datafusion::arrow::array::{ArrayRef, RecordBatch};
+use firn_base::sync::Arc;
+use firn_base::{Result, SqlType};
+use firn_exec::BatchStream;
+use firn_load::CopyWriter;
+use firn_load::source::{Packing, packed};
+
+/// About what a piece has, before it is packed.
+const PIECE_BYTES: usize = 256 << 10;
+/// The same where pieces are packed, each by itself.
+const PACKED_PIECE_BYTES: usize = 1 << 20;
+
+/// So many pieces are written on this thread, before it is worth while to start others.
+const FIRST_PIECES: usize = 2;
+
+/// For each thread so many pieces are under way.
+const AHEAD: usize = 2;
+
+/// How rows become pieces.
+pub(super) struct RowsOut {
+    form: Arc<Form>,
+    /// Threads to use.
+    threads: usize,
+    workers: Option<Workers<Job, Result<Piece>>>,
+    /// Jobs begun, and pieces taken.
+    given: usize,
+    pieces: usize,
+    /// About what a row has; 0 before the first.
+    row_bytes: usize,
+    /// Whether all batches have been taken.
+    at_end: bool,
+}
+
+/// What all threads know.
+struct Form {
+    writer: CopyWriter,
+    types: Vec<SqlType>,
+    is_binary: bool,
+    packing: Option<Packing>,
+}
+
+/// What becomes a piece.
+struct Job {
+    batches: Vec<RecordBatch>,
+    is_first: bool,
+    is_last: bool,
+}
+
+/// A piece of the file.
+pub(super) struct Piece {
+    /// What goes out.
+    pub bytes: Vec<u8>,
+    /// How many rows that are.
+    pub rows: usize,
+    /// How long that was before it was packed.
+    pub written: usize,
+}
+
+impl Form {
+    fn write(&self, job: &Job) -> Result<Piece> {
+        let mut written = Vec::new();
+        if job.is_first {
+            self.writer.write_header(&mut written);
+        }
+        let mut rows = 0;
+        for batch in &job.batches {
+            let column = |(column, ty): (&ArrayRef, &SqlType)| match self.is_binary {
+                true => as_declared(column, *ty),
+                false => firn_exec::types::stored(column),
+            };
+            let columns = batch.columns().iter().zip(&self.types).map(column).collect::<Result<Vec<_>>>()?;
+            self.writer.write_rows(&columns, batch.num_rows(), &mut written);
+            rows += batch.num_rows();
+        }
+        if job.is_last {
+            self.writer.write_trailer(&mut written);
+        }
+        let length = written.len();
+        let bytes = match self.packing {
+            // An empty file is packed as well.
+            Some(packing) if length > 0 || job.is_first && job.is_last => packed(packing, &written),
+            _ => written,
+        };
+        Ok(Piece { bytes, rows, written: length })
+    }
+}
+
+impl RowsOut {
+    pub fn new(
+        writer: CopyWriter,
+        types: Vec<SqlType>,
+        is_binary: bool,
+        packing: Option<Packing>,
+        threads: usize,
+    ) -> RowsOut {
+        let form = Arc::new(Form { writer, types, is_binary, packing });
+        RowsOut { form, threads, workers: None, given: 0, pieces: 0, row_bytes: 0, at_end: false }
+    }
+
+    /// Whether pieces hold whole rows: those of packed files do not.
+    pub fn has_whole_rows(&self) -> bool {
+        self.form.packing.is_none()
+    }
+
+    /// The next piece, perhaps an empty one; nothing after the last.
+    pub fn next(&mut self, batches: &mut BatchStream) -> Result<Option<Piece>> {
+        let piece = if self.threads > 1 && (self.pieces >= FIRST_PIECES || self.workers.is_some()) {
+            self.next_of_workers(batches)?
+        } else {
+            self.job(batches)?.map(|job| self.form.write(&job)).transpose()?
+        };
+        if let Some(piece) = &piece {
+            self.pieces += 1;
+            let row_bytes = piece.written.checked_div(piece.rows);
+            self.row_bytes = row_bytes.map_or(self.row_bytes, |bytes| bytes.max(1));
+        }
+        Ok(piece)
+    }
+
+    fn next_of_workers(&mut self, batches: &mut BatchStream) -> Result<Option<Piece>> {
+        let mut workers = self.workers.take().unwrap_or_else(|| {
+            let form = self.form.clone();
+            Workers::start("firn-copy", self.threads, move |job: Job| form.write(&job))
+        });
+        while workers.under_way() < AHEAD * self.threads {
+            let Some(job) = self.job(batches)? else { break };
+            workers.give(job);
+        }
+        let piece = workers.next().transpose();
+        self.workers = Some(workers);
+        piece
+    }
+
+    /// The next batches that make up a piece; nothing after the last.
+    fn job(&mut self, batches: &mut BatchStream) -> Result<Option<Job>> {
+        if self.at_end {
+            return Ok(None);
+        }
+        let enough = if self.form.packing.is_some() { PACKED_PIECE_BYTES } else { PIECE_BYTES };
+        let mut job = Job { batches: Vec::new(), is_first: self.given == 0, is_last: false };
+        let mut rows = 0;
+        while job.batches.is_empty() || rows * self.row_bytes < enough {
+            let Some(batch) = batches.next()? else {
+                (job.is_last, self.at_end) = (true, true);
+                break;
+            };
+            rows += batch.num_rows();
+            job.batches.push(batch);
+            if self.row_bytes == 0 {
+                break;
+            }
+        }
+        self.given += 1;
+        Ok(Some(job))
+    }
+}

@@ -1,0 +1,165 @@
+//! Threads that work on items and give the results back in the order of the items.
+
+use firn_base::sync::{Arc, Condvar, Mutex};
+use firn_base::thread::{self, Behind, JoinHandle};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Some threads.
+pub(super) struct Workers<I, O> {
+    shared: Arc<Shared<I, O>>,
+    threads: Vec<JoinHandle<()>>,
+    /// Items given, and results taken.
+    given: u64,
+    taken: u64,
+}
+
+struct Shared<I, O> {
+    state: Mutex<State<I, O>>,
+    /// An item has been given, or there will be no more.
+    given: Condvar,
+    /// An item is done.
+    done: Condvar,
+}
+
+struct State<I, O> {
+    items: VecDeque<(u64, I)>,
+    results: BTreeMap<u64, O>,
+    stopped: bool,
+    /// Whether a thread has panicked: the result of its item will not come.
+    panicked: bool,
+}
+
+impl<I: Send + 'static, O: Send + 'static> Workers<I, O> {
+    /// Starts so many threads. They leave cores to transactions, as queries do.
+    pub fn start(name: &str, threads: usize, work: impl Fn(I) -> O + Send + Sync + 'static) -> Workers<I, O> {
+        let state =
+            State { items: VecDeque::new(), results: BTreeMap::new(), stopped: false, panicked: false };
+        let shared =
+            Arc::new(Shared { state: Mutex::new(state), given: Condvar::new(), done: Condvar::new() });
+        let work = Arc::new(work);
+        let start = |_| {
+            let (shared, work) = (shared.clone(), work.clone());
+            thread::spawn(name, move || {
+                thread::stand_back(Behind::Transactions);
+                shared.work(&*work);
+            })
+        };
+        Workers { threads: (0..threads).map(start).collect(), shared, given: 0, taken: 0 }
+    }
+
+    /// How many results have not been taken.
+    pub fn under_way(&self) -> usize {
+        (self.given - self.taken) as usize
+    }
+
+    /// Gives them an item.
+    pub fn give(&mut self, item: I) {
+        self.shared.state.lock().items.push_back((self.given, item));
+        self.given += 1;
+        self.shared.given.notify_one();
+    }
+
+    /// The result of the first item whose result has not been taken, when it is done; nothing if there is none. Panics if a thread has.
+    pub fn next(&mut self) -> Option<O> {
+        if self.taken == self.given {
+            return None;
+        }
+        let mut state = self.shared.state.lock();
+        loop {
+            if let Some(result) = state.results.remove(&self.taken) {
+                self.taken += 1;
+                return Some(result);
+            }
+            assert!(!state.panicked, "a worker panicked");
+            self.shared.done.wait(&mut state);
+        }
+    }
+}
+
+impl<I, O> Shared<I, O> {
+    fn work(&self, work: &dyn Fn(I) -> O) {
+        let _end = End(self);
+        while let Some((number, item)) = self.item() {
+            let result = work(item);
+            self.state.lock().results.insert(number, result);
+            self.done.notify_all();
+        }
+    }
+
+    /// The next item; nothing when there will be none.
+    fn item(&self) -> Option<(u64, I)> {
+        let mut state = self.state.lock();
+        loop {
+            if state.stopped {
+                return None;
+            }
+            if let Some(item) = state.items.pop_front() {
+                return Some(item);
+            }
+            self.given.wait(&mut state);
+        }
+    }
+}
+
+/// Tells of a panic, when it is dropped.
+struct End<'s, I, O>(&'s Shared<I, O>);
+
+impl<I, O> Drop for End<'_, I, O> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.state.lock().panicked = true;
+            self.0.done.notify_all();
+        }
+    }
+}
+
+impl<I, O> Drop for Workers<I, O> {
+    fn drop(&mut self) {
+        self.shared.state.lock().stopped = true;
+        self.shared.given.notify_all();
+        for thread in self.threads.drain(..) {
+            // Whoever waited for its result has heard of a panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_base::random::Random;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn results_come_in_the_order_of_the_items() {
+        let mut random = Random::seeded(3);
+        for threads in 1..4 {
+            let mut workers = Workers::start("test", threads, |item: u64| {
+                if item.is_multiple_of(7) {
+                    firn_base::thread::yield_now();
+                }
+                item * item
+            });
+            let mut results = Vec::new();
+            for item in 0..500 {
+                workers.give(item);
+                while workers.under_way() > random.uniform(0, 8) as usize {
+                    results.extend(workers.next());
+                }
+            }
+            results.extend(std::iter::from_fn(|| workers.next()));
+            assert_eq!(results, (0..500).map(|item| item * item).collect::<Vec<u64>>());
+            assert_eq!(workers.next(), None);
+            // Nobody waits for what is under way.
+            workers.give(1);
+        }
+    }
+
+    #[test]
+    fn a_panic_of_a_worker_is_one_of_who_waits_for_it() {
+        let mut workers = Workers::start("test", 2, |item: u64| assert_ne!(item, 3));
+        (0..5).for_each(|item| workers.give(item));
+        let taken = catch_unwind(AssertUnwindSafe(|| (0..5).for_each(|_| assert!(workers.next().is_some()))));
+        assert!(taken.is_err());
+    }
+}
