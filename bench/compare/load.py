@@ -14,6 +14,9 @@ query    SELECT count(*), sum(l_extendedprice) FROM 'lineitem.csv' WHERE l_shipd
 pgbench  pgbench -i -s 100 (--scale), FirnDB with its log and PostgreSQL.
 dump     `firn dump` of a server that holds lineitem, and `firn restore` into another one, as Arrow and Parquet.
 
+A virtual machine's host takes back memory that nobody uses, and to get it again takes ten times as long as to clear it. So before each
+run a process takes --warm-memory megabytes and lets them go: all engines find them where they were.
+
 Each figure is the median of the rounds, each in a process of its own; the answers are compared. An engine that is not
 installed is left out, which is said. FirnDB is a server that psql talks to, the others run in a Python process.
 
@@ -24,6 +27,7 @@ their part; duckdb, tableauhyperapi, polars and pyarrow from PyPI.
 import argparse
 import importlib.util
 import json
+import mmap
 import pathlib
 import re
 import shutil
@@ -79,6 +83,8 @@ def create(key):
 
 def main():
     arguments = parse()
+    if arguments.take:
+        return take_memory(arguments.take)
     if arguments.child:
         print(json.dumps(CHILDREN[arguments.child](arguments.file)))
         return
@@ -104,8 +110,10 @@ def parse():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--parts", type=lambda text: text.split(","), default=PARTS)
     parser.add_argument("--scale", type=int, default=100, help="pgbench's")
+    parser.add_argument("--warm-memory", type=int, default=4096, metavar="MB", help="4096; 0 for none")
     parser.add_argument("--postgres-bin", default=wire.newest_postgres())
     parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--take", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     for part in arguments.parts:
         if part not in PARTS:
@@ -133,6 +141,7 @@ def table(title, part, arguments, megabytes):
     wanted = engines(part)
     for _ in range(arguments.rounds):
         for name, child in wanted:
+            warm_memory(arguments)
             found = firn(part, arguments) if child is None else in_child(child, arguments)
             runs.setdefault(name, []).append(found)
     answers = {json.dumps(run["answer"]) for of_engine in runs.values() for run in of_engine}
@@ -194,6 +203,19 @@ def firn(part, arguments):
         rows, _ = psql(server.port, CHECK)
         beyond = peak - before - int(size[0]) / 1e6
         return {"seconds": seconds, "answer": rows[0].split("|"), "peak": peak, "beyond": beyond}
+
+
+def warm_memory(arguments):
+    """Has a process of its own touch memory, so that the machine has it."""
+    if arguments.warm_memory:
+        wire.run([sys.executable, __file__, arguments.file, "--take", str(arguments.warm_memory)])
+
+
+def take_memory(megabytes):
+    with mmap.mmap(-1, megabytes << 20) as memory:
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        for _ in range(megabytes):
+            memory.write(bytes(1 << 20))
 
 
 def in_child(child, arguments):
@@ -299,6 +321,7 @@ def measure_pgbench(arguments):
             with tempfile.TemporaryDirectory(prefix="firn-load") as directory:
                 directory = pathlib.Path(directory)
                 directory.chmod(0o755)
+                warm_memory(arguments)
                 server = kind(arguments, directory)
                 try:
                     server.start()
@@ -331,10 +354,12 @@ def measure_dump(arguments):
             for _ in range(arguments.rounds):
                 for form in ("arrow", "parquet"):
                     folder = directory / "dump"
+                    warm_memory(arguments)
                     took = timed([arguments.firn, "dump", "--format", form, url(source), str(folder)])
                     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()) / 1e6
                     into = directory / "restored"
                     into.mkdir()
+                    warm_memory(arguments)
                     target = wire.Firn(arguments, into)
                     try:
                         target.start()
