@@ -190,9 +190,9 @@ def test_what_is_no_value_is_refused_by_both_and_named_by_its_line(auto, other, 
             by_duckdb(other, file, told(file))
         with pytest.raises(firndb.Error) as error:
             copied(auto, file)
-        # The line on which the record begins.
-        before = "".join(field for row in file.written[:number] for field in row)
-        line = 2 + number + before.count("\n")
+        # The line on which the record ends.
+        so_far = "".join(field for row in file.written[: number + 1] for field in row)
+        line = 2 + number + so_far.count("\n")
         said = re.search(r"COPY t, line (\d+), column (\w+)", error.value.context)
         assert said and said.groups() == (str(line), f"c{at}"), f"{error.value!r} instead of line {line}\n{file}"
         assert auto.execute("SELECT * FROM t").fetchall() == [], file

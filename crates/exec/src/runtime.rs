@@ -37,6 +37,12 @@ pub fn workers() -> &'static tokio::runtime::Runtime {
     })
 }
 
+/// Starts the threads that run partitions of plans, unless they have been. They are as nice as the first who asks for them, at
+/// least: whoever stands back has this done before.
+pub fn start_workers() {
+    workers();
+}
+
 /// Bytes that all running plans together may hold in their hash tables and sort buffers. Half of
 /// the machine's memory: the tables themselves live in the rest.
 fn memory_budget() -> usize {

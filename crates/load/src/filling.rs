@@ -596,8 +596,9 @@ impl Filling for Strings<'_> {
         let views = ScalarBuffer::from(self.views);
         // SAFETY: short strings lie in their views, padded with zeros; long ones at the offsets and of the lengths that
         // their views say, the chunk's in buffer 0 and the rewritten ones in buffer 1, with their first bytes in the
-        // view. The rewritten ones were `str`; the chunk's are parts of a chunk that is UTF-8 as far as rows are read
-        // from it, cut at delimiters, quotes and line ends, which are ASCII.
+        // view. The rewritten ones that a view leads to were `str`, or are parts of a chunk of ASCII with blanks behind
+        // them; what else is in that buffer nobody sees. The chunk's are parts of a chunk that is UTF-8 as far as rows
+        // are read from it, cut at delimiters, quotes and line ends, which are ASCII.
         Arc::new(unsafe { StringViewArray::new_unchecked(views, buffers, self.nulls.finish()) })
     }
 }

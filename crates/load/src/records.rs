@@ -1,7 +1,7 @@
 //! Chunks of records to columns.
 //!
-//! When the ends of all fields are known (see `structure`), a chunk is read column by column: one loop for each, of code
-//! for its type alone, and the chunk stays in the cache meanwhile. A field is tried the quick way first, which knows
+//! When the ends of all fields are known (see `structure`), a stretch of rows that the nearest cache holds is read column by
+//! column: one loop for each, of code for its type alone and compiled for the processor at hand. A field is tried the quick way first, which knows
 //! what files mostly hold; the long way takes quotes and escapes off and then reads as the rest of the engine does.
 //! Strings that need neither stay where they are: the column's views lead into the chunk.
 

@@ -39,7 +39,6 @@ enum Style {
 }
 
 impl TextRows {
-    /// `names` are the columns' as JSON has them.
     pub(crate) fn new(
         columns: &[(String, SqlType)],
         options: &CopyOptions,

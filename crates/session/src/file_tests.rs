@@ -246,15 +246,15 @@ fn what_several_threads_write_is_in_order_and_whole() {
     let mut connection = connection();
     connection
         .execute(
-            "CREATE TABLE t AS SELECT n, 'row ' || n AS t, n % 7 = 0 AS b FROM generate_series(1, 100000) AS g(n);
-             CREATE TABLE back (n bigint, t text, b boolean)",
+            "CREATE TABLE t AS SELECT n, 'row ' || n || repeat('-', 60) AS t, n % 7 = 0 AS b FROM generate_series(1, 100000) AS g(n);
+             CREATE TABLE back (n bigint, t text, b boolean, place bigserial)",
         )
         .unwrap();
     let sql = "COPY (SELECT * FROM t ORDER BY n) TO '@/t.csv' (FORMAT csv, HEADER)";
     assert_eq!(connection.execute(&folder.sql(sql)).unwrap(), 100_000);
     let mut expected = "n,t,b\n".to_owned();
     for n in 1..=100_000 {
-        writeln!(expected, "{n},row {n},{}", if n % 7 == 0 { 't' } else { 'f' }).unwrap();
+        writeln!(expected, "{n},row {n}{},{}", "-".repeat(60), if n % 7 == 0 { 't' } else { 'f' }).unwrap();
     }
     assert!(fs::read_to_string(folder.path("t.csv")).unwrap() == expected);
     for format in [
@@ -271,9 +271,10 @@ fn what_several_threads_write_is_in_order_and_whole() {
         let to = format!("COPY (SELECT * FROM t ORDER BY n) TO '@/file' (FORMAT {format})");
         assert_eq!(connection.execute(&folder.sql(&to)).unwrap(), 100_000, "{format}");
         let name = format.split(',').next().unwrap();
-        let from = format!("TRUNCATE back; COPY back FROM '@/file' (FORMAT {name})");
+        let from =
+            format!("TRUNCATE back RESTART IDENTITY; COPY back (n, t, b) FROM '@/file' (FORMAT {name})");
         connection.execute(&folder.sql(&from)).unwrap();
-        let differ = "SELECT (SELECT count(*) FROM back), count(*) FROM (SELECT * FROM t EXCEPT SELECT * FROM back) AS d";
+        let differ = "SELECT (SELECT count(*) FROM back WHERE n = place), count(*) FROM (SELECT * FROM t EXCEPT SELECT n, t, b FROM back) AS d";
         assert_eq!(rows(&mut connection, differ), ["BigInt(100000)|BigInt(0)"], "{format}");
     }
     let groups = folder.sql("SELECT count(*) FROM read_parquet('@/file') WHERE n > 99990");
@@ -291,6 +292,28 @@ fn what_several_threads_write_is_in_order_and_whole() {
         assert_eq!(error.state(), SqlState::DIVISION_BY_ZERO, "{format}");
         assert!(!folder.path("fails").exists());
     }
+}
+
+#[test]
+fn strings_of_files_fit_columns_that_have_a_length() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    connection
+        .execute(
+            "CREATE TABLE t (c char(4), v varchar(3)); CREATE TABLE u (c text, v text);
+             INSERT INTO u VALUES ('ab', 'xyz'), ('äöüß', 'äöü'), ('abcd  ', 'abc   '), (NULL, NULL), ('', '')",
+        )
+        .unwrap();
+    connection.execute(&folder.sql("COPY u TO '@/u.arrow' (FORMAT arrow)")).unwrap();
+    connection.execute(&folder.sql("COPY t FROM '@/u.arrow' (FORMAT arrow)")).unwrap();
+    let stored = rows(&mut connection, "SELECT octet_length(c), v FROM t");
+    assert_eq!(stored, ["Integer(4)|xyz", "Integer(8)|äöü", "Integer(4)|abc", "Null|Null", "Integer(4)|"]);
+    // The first row that does not fit is named, and nothing is stored.
+    connection.execute("INSERT INTO u VALUES ('abcde', ''), ('', 'abcd')").unwrap();
+    connection.execute(&folder.sql("COPY u TO '@/u.arrow' (FORMAT arrow)")).unwrap();
+    let error = connection.execute(&folder.sql("COPY t FROM '@/u.arrow' (FORMAT arrow)")).unwrap_err();
+    assert_eq!(error.message(), "value too long for type character(4)");
+    assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(5)"]);
 }
 
 #[test]

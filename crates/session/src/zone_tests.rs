@@ -20,11 +20,12 @@ fn known(database: &Database) -> usize {
     database.shared.facts.zones.len()
 }
 
-/// Writes a file as if that had been so many seconds ago: those of this moment are not remembered.
-fn write(folder: &Folder, name: &str, content: &str, seconds_ago: u64) {
+/// Writes a file as if that had been so many seconds ago, or were to be: those of this moment are not remembered.
+fn write(folder: &Folder, name: &str, content: &str, seconds_ago: i64) {
     fs::write(folder.path(name), content).unwrap();
     let file = fs::File::options().write(true).open(folder.path(name)).unwrap();
-    file.set_modified(SystemTime::now() - Duration::from_secs(seconds_ago)).unwrap();
+    let (now, distance) = (SystemTime::now(), Duration::from_secs(seconds_ago.unsigned_abs()));
+    file.set_modified(if seconds_ago < 0 { now + distance } else { now - distance }).unwrap();
 }
 
 /// What EXPLAIN ANALYZE tells of files that a query reads: rows passed over, and bytes read.
@@ -197,7 +198,7 @@ fn a_file_that_has_changed_is_read_anew() {
     // What has just been written may be written again without a trace.
     let files = known(&database);
     for number in 100..110 {
-        write(&folder, "new.csv", &format!("{number},x\n"), 0);
+        write(&folder, "new.csv", &format!("{number},x\n"), -60);
         let sql = folder.sql(&format!("SELECT count(column2) FROM '@/new.csv' WHERE column1 = {number}"));
         assert_eq!(rows(&mut connection, &sql), ["BigInt(1)"]);
     }

@@ -196,7 +196,8 @@ impl CopyFrom {
     }
 
     /// Takes all of a file, which several threads read. They leave cores to transactions and queries that want them, and so does
-    /// the one that stores (docs/decisions/0011-queries-are-nice.md). `failed` says what a failure to read is to the user.
+    /// the one that stores (docs/decisions/0011-queries-are-nice.md), unless rows are looked at by a plan. `failed` says what a
+    /// failure to read is to the user.
     pub fn read_file(
         self,
         transaction: &mut Transaction,
@@ -204,6 +205,11 @@ impl CopyFrom {
         path: &Path,
         failed: &(dyn Fn(&io::Error) -> Error + Sync),
     ) -> Result<Copied> {
+        // Threads that plans start are as nice as the one that starts them, and stay there for queries.
+        if self.store.filter.is_some() || matches!(self.reader, Reader::Columns(_)) {
+            return self.read_here(transaction, options, path, failed);
+        }
+        firn_exec::runtime::start_workers();
         thread::scope(|scope| {
             let read = || {
                 thread::stand_back(Behind::Everything);

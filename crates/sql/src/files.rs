@@ -124,6 +124,21 @@ struct FileVersion {
     path: PathBuf,
     bytes: u64,
     modified: Option<SystemTime>,
+    /// Which file that is, and when anything about it was last changed, as far as the system tells: another file of the same length
+    /// and time may be moved to where one was.
+    identity: [u64; 4],
+}
+
+/// Device, number and time of change of a file.
+#[cfg(unix)]
+fn identity(metadata: &Metadata) -> [u64; 4] {
+    use std::os::unix::fs::MetadataExt;
+    [metadata.dev(), metadata.ino(), metadata.ctime() as u64, metadata.ctime_nsec() as u64]
+}
+
+#[cfg(not(unix))]
+fn identity(_: &Metadata) -> [u64; 4] {
+    [0; 4]
 }
 
 impl FileVersion {
@@ -142,7 +157,12 @@ impl FileVersion {
             // What is read from a pipe to look at it is gone.
             return Err(std::io::Error::new(std::io::ErrorKind::IsADirectory, "it is no regular file"));
         }
-        Ok(FileVersion { path, bytes: metadata.len(), modified: metadata.modified().ok() })
+        Ok(FileVersion {
+            path,
+            bytes: metadata.len(),
+            modified: metadata.modified().ok(),
+            identity: identity(metadata),
+        })
     }
 
     /// Whether who writes to the file from now on changes its version: the clocks of file systems are coarse, and two writes

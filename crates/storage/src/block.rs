@@ -42,6 +42,9 @@ const HEAD_BYTES: usize = size_of::<AtomicPtr<UndoHeader>>();
 /// How many rows ahead of the one that is filled memory is asked for.
 const AHEAD: usize = 8;
 
+/// From so many rows on it is worth while to look for strings that repeat.
+const ENOUGH_TO_SHARE: u32 = 16;
+
 /// A block of rows.
 pub(crate) struct Block {
     pub table: TableId,
@@ -460,8 +463,10 @@ impl Block {
             // SAFETY: the slots have just been checked.
             unsafe {
                 match (layout.unit(), &cell) {
-                    (Unit::View, Cell::Null) => self.put_string(at, layout, None, &mut appender),
-                    (Unit::View, cell) => self.put_string(at, layout, Some(cell.bytes()), &mut appender),
+                    (Unit::View, Cell::Null) => self.put_string(at, layout, None, &mut appender, None),
+                    (Unit::View, cell) => {
+                        self.put_string(at, layout, Some(cell.bytes()), &mut appender, None);
+                    }
                     _ => self.store_checked(Slot(at as u32), layout, &cell),
                 }
             }
@@ -479,6 +484,7 @@ impl Block {
     ) {
         let rows = views.len() as u32;
         let layout = self.layout.column(column);
+        assert!(layout.unit() == Unit::View, "the column holds no strings");
         self.prepare_column(first, rows, layout);
         let mut appender = None;
         let mut recent = Recent::new();
@@ -537,9 +543,10 @@ impl Block {
         self.prepare_column(first, rows, column);
         assert!(column.unit() == Unit::View, "the column holds no strings");
         let mut appender = None;
+        let mut recent = (rows >= ENOUGH_TO_SHARE).then(Recent::new);
         for (at, string) in (first.index()..first.index() + rows as usize).zip(strings) {
             // SAFETY: the slots have just been checked.
-            unsafe { self.put_string(at, column, string, &mut appender) };
+            unsafe { self.put_string(at, column, string, &mut appender, recent.as_mut()) };
         }
     }
 
@@ -554,11 +561,18 @@ impl Block {
         column: ColumnLayout,
         string: Option<&[u8]>,
         appender: &mut Option<Appender<'b>>,
+        recent: Option<&mut Recent>,
     ) {
         let view = match string {
             None => [0, 0],
             Some(bytes) if bytes.len() <= INLINE_BYTES => heap::inline_view(bytes),
-            Some(bytes) => appender.get_or_insert_with(|| self.heap.appender()).append(bytes),
+            Some(bytes) => {
+                let appender = appender.get_or_insert_with(|| self.heap.appender());
+                match recent {
+                    Some(recent) => appender.append_part(bytes, 0..bytes.len(), recent),
+                    None => appender.append(bytes),
+                }
+            }
         };
         // SAFETY: by the caller.
         unsafe {

@@ -9,7 +9,8 @@
 //! ```
 //! Invariant: bytes of a buffer that are `filled` never change, so that Arrow arrays may share them.
 //! Bytes are written before that grows, under a lock that makes appenders take turns.
-//! Strings of a column that are stored together and repeat [share](Recent) their bytes.
+//! Strings of a column that are stored together and repeat [share](Recent) their bytes, until they are gathered. Who decides whether to
+//! gather counts them as if each had its own, and so does it somewhat late.
 //! What updates leave behind is garbage until the block is frozen: then what is left may be [gathered](Gathering)
 //! in one buffer, and the others *leave*: they go once every guard of that time has gone, since who has loaded
 //! a view by then may follow it still. Until then no other buffer gets their numbers. The heap of a compact block has
@@ -230,7 +231,7 @@ impl Heap {
     pub fn reserve_first(&self, bytes: usize) {
         let mut appender = self.appender();
         if bytes > 0 && appender.filling.begun == 0 {
-            appender.begin_buffer(bytes.min(LARGEST_BUFFER_BYTES));
+            appender.begin_buffer(Piece::good_size(bytes.min(LARGEST_BUFFER_BYTES)));
         }
     }
 

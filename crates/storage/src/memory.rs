@@ -199,6 +199,14 @@ impl Piece {
         Piece { start: allocate(bytes), bytes, origin: Origin::Allocator }
     }
 
+    /// A size of at least `bytes` that comes from huge pages, if there is one that leaves no more than a quarter of it unused; else
+    /// `bytes`.
+    pub fn good_size(bytes: usize) -> usize {
+        let sizes = PIECES.iter().map(|slab| slab.bytes).chain([PLACE_BYTES]);
+        let enough = sizes.filter(|size| *size >= bytes).min();
+        enough.filter(|size| size - bytes <= size / 4).unwrap_or(bytes)
+    }
+
     /// A piece of a slab's size: from the slab, unless it has cut `most` pieces and all are in use.
     pub fn of_slab(slab: &'static Slab, most: usize) -> Piece {
         let bytes = slab.bytes;
@@ -358,8 +366,15 @@ fn allocate(bytes: usize) -> NonNull<u8> {
 }
 
 /// Pieces of heaps smaller than a place.
-static PIECES: [Slab; 4] =
-    [Slab::new(64 << 10), Slab::new(128 << 10), Slab::new(256 << 10), Slab::new(512 << 10)];
+static PIECES: [Slab; 7] = [
+    Slab::new(64 << 10),
+    Slab::new(96 << 10),
+    Slab::new(128 << 10),
+    Slab::new(192 << 10),
+    Slab::new(256 << 10),
+    Slab::new(320 << 10),
+    Slab::new(512 << 10),
+];
 
 /// The slab for a size that comes with the layout of a table; `None` for sizes beyond half a place.
 fn slab_of(bytes: usize) -> Option<&'static Slab> {

@@ -152,8 +152,11 @@ pub fn run<C: Client>(
             }
         }
         shared.stop.store(true, Ordering::Relaxed);
-        if let Some(cancel) = &*shared.cancel.lock() {
+        // Between two statements nothing is there to be cancelled.
+        while loader.as_ref().is_some_and(|loader| !loader.is_finished()) {
+            let Some(cancel) = shared.cancel.lock().clone() else { break };
             cancel.cancel();
+            sleep(TICK);
         }
         let transactions = runner.join().expect("clients do not panic");
         (transactions, loader.map(|loader| loader.join().expect("loading does not panic")))
@@ -199,6 +202,8 @@ impl<'l> Loader<'l> {
                 Err(error) => return Err(error),
             }
         }
+        // What follows is not to be cancelled.
+        *self.shared.cancel.lock() = None;
         report.checksum = self.check(report.rows)?;
         Ok(report)
     }

@@ -6,12 +6,15 @@ use super::writer::{self, Cells};
 use crate::expression::{Row, RowExpression};
 use crate::scan::FirnTable;
 use crate::{query, types};
-use datafusion::arrow::array::{ArrayRef, RecordBatch, new_null_array};
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, StringViewArray, new_null_array};
 use datafusion::arrow::datatypes::Fields;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::{LogicalPlan, TableType};
-use firn_base::{Cell, ColumnId, Error, Result, RowId, Snapshot, SqlState, Stamp, Time, Value};
+use firn_base::sync::Arc;
+use firn_base::{
+    Cell, ColumnId, Error, Result, RowId, Snapshot, SqlState, SqlType, Stamp, Time, Value, text,
+};
 use firn_txn::{Guard, pin};
 use smallvec::SmallVec;
 use std::collections::HashSet;
@@ -258,7 +261,9 @@ impl Insert {
             && run.returning.is_none()
             && self.columns.iter().zip(fields).all(|(column, field)| {
                 let ty = table.columns[column.index()].ty;
-                types::sql_type(field) == Some(ty) && *field.data_type() == firn_storage::arrow::data_type(ty)
+                let fits =
+                    types::sql_type(field).is_some_and(|source| source == ty || is_to_be_fitted(source, ty));
+                fits && *field.data_type() == firn_storage::arrow::data_type(ty)
             })
             && table.all_columns.iter().all(|column| {
                 let default = &table.columns[column.index()].default;
@@ -275,9 +280,11 @@ impl Insert {
     ) -> Result<()> {
         let set = run.writer.set;
         let table = set.root();
-        if bulk && !self.violates_not_null(table, batch) {
+        if bulk
+            && !self.violates_not_null(table, batch)
+            && let Some(columns) = self.whole_columns(run, batch)?
+        {
             run.writer.stop_if_cancelled()?;
-            let columns = self.whole_columns(run, batch)?;
             let inserted = run.writer.transaction.insert_batch(&table.table, &columns, &pin());
             inserted.map_err(|error| writer::explain_duplicate_in(error, table, &columns))?;
             run.outcome.count += batch.num_rows() as u64;
@@ -316,25 +323,60 @@ impl Insert {
         })
     }
 
-    fn whole_columns(&self, run: &Run<'_>, batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+    /// All columns of the table; nothing if a string is too long for its column: then the rows go in one by one, to name
+    /// the first.
+    fn whole_columns(&self, run: &Run<'_>, batch: &RecordBatch) -> Result<Option<Vec<ArrayRef>>> {
         let table = run.writer.set.root();
         table
             .all_columns
             .iter()
             .map(|column| {
-                if let Some(position) = self.columns.iter().position(|given| given == column) {
-                    return Ok(batch.column(position).clone());
-                }
                 let ty = table.columns[column.index()].ty;
+                if let Some(position) = self.columns.iter().position(|given| given == column) {
+                    let (given, schema) = (batch.column(position), batch.schema_ref());
+                    let fits = types::sql_type(schema.field(position)) == Some(ty);
+                    return Ok(if fits { Some(given.clone()) } else { fitted(given, ty) });
+                }
                 match table.default_value(*column, &run.writer.environment)? {
-                    Value::Null => Ok(new_null_array(&firn_storage::arrow::data_type(ty), batch.num_rows())),
+                    Value::Null => {
+                        Ok(Some(new_null_array(&firn_storage::arrow::data_type(ty), batch.num_rows())))
+                    }
                     value => types::scalar(&value, ty)
                         .to_array_of_size(batch.num_rows())
+                        .map(Some)
                         .map_err(crate::error::from_datafusion),
                 }
             })
             .collect()
     }
+}
+
+/// Whether strings of a type may have another length than those of a column.
+fn is_to_be_fitted(source: SqlType, ty: SqlType) -> bool {
+    let has_length = matches!(ty, SqlType::Varchar(Some(_)) | SqlType::Char(_));
+    has_length && matches!(source, SqlType::Text | SqlType::Varchar(None))
+}
+
+/// Strings as a column with a length has them; nothing if one is too long.
+fn fitted(strings: &ArrayRef, ty: SqlType) -> Option<ArrayRef> {
+    let array = strings.as_string_view();
+    let is_fitting = |text: &str| match ty {
+        // Never more characters than bytes.
+        SqlType::Varchar(Some(most)) => text.len() <= most as usize,
+        SqlType::Char(exactly) => text.len() == exactly as usize && text.is_ascii(),
+        _ => true,
+    };
+    if array.iter().flatten().all(is_fitting) {
+        return Some(strings.clone());
+    }
+    let fit = |text: &str| match ty {
+        SqlType::Varchar(Some(most)) => text::fit_varchar(text, most).map(str::to_owned),
+        SqlType::Char(exactly) => text::fit_char(text, exactly),
+        _ => Ok(text.to_owned()),
+    };
+    let fitted = array.iter().map(|string| string.map(fit).transpose());
+    let fitted = fitted.collect::<Result<StringViewArray>>().ok()?;
+    Some(Arc::new(fitted))
 }
 
 impl OnConflict {

@@ -6,6 +6,7 @@
 use super::options::{Compression, CopyFormat, Options};
 use super::parquet_out::ParquetOut;
 use super::rows_out::Piece;
+use super::workers::{Workers, bytes_of};
 use super::{Store, as_declared};
 use crate::arrow::converted;
 use crate::files::Kind;
@@ -26,6 +27,9 @@ use std::sync::mpsc;
 
 /// Rows of a batch that is stored at once: each takes a plan.
 const BATCH_ROWS: usize = 64 << 10;
+
+/// What a message of Arrow's has beside its values, about.
+const ROOM_BESIDE: usize = 4 << 10;
 
 /// What a piece of a file that goes out has at least.
 const PIECE_BYTES: usize = 64 << 10;
@@ -226,8 +230,52 @@ pub(super) struct ColumnWriter(Sink);
 /// What writes them.
 enum Sink {
     Parquet(Box<ParquetOut>),
-    File(Form, Box<FileWriter<Vec<u8>>>),
-    Stream(Form, Box<StreamWriter<Vec<u8>>>),
+    File(Formed, Box<FileWriter<Vec<u8>>>),
+    Stream(Formed, Box<StreamWriter<Vec<u8>>>),
+}
+
+/// Batches as a file has them, which several threads make of those of a query.
+struct Formed {
+    form: Arc<Form>,
+    threads: usize,
+    workers: Option<Workers<RecordBatch, Result<RecordBatch>>>,
+    /// How many have been taken.
+    taken: usize,
+}
+
+impl Formed {
+    /// So many are made on this thread, before it is worth while to start others.
+    const FIRST: usize = 4;
+
+    fn new(form: Form, threads: usize) -> Formed {
+        Formed { form: Arc::new(form), threads, workers: None, taken: 0 }
+    }
+
+    /// Takes a batch, and hands on those that are ready, in their order.
+    fn take(&mut self, batch: &RecordBatch, mut write: impl FnMut(&RecordBatch) -> Result<()>) -> Result<()> {
+        self.taken += 1;
+        if self.threads == 1 || self.taken <= Formed::FIRST {
+            return write(&self.form.of_file(batch)?);
+        }
+        let workers = self.workers.get_or_insert_with(|| {
+            let form = self.form.clone();
+            Workers::start("firn-copy", self.threads, move |batch: RecordBatch| form.of_file(&batch))
+        });
+        while workers.is_enough() {
+            write(&workers.next().expect("some are under way")?)?;
+        }
+        workers.give(batch.clone(), bytes_of(batch));
+        Ok(())
+    }
+
+    /// Hands on what is left.
+    fn finish(self, mut write: impl FnMut(&RecordBatch) -> Result<()>) -> Result<()> {
+        let Some(mut workers) = self.workers else { return Ok(()) };
+        while let Some(batch) = workers.next() {
+            write(&batch?)?;
+        }
+        Ok(())
+    }
 }
 
 /// How rows of a query become those of a file.
@@ -257,7 +305,7 @@ pub(super) fn next_piece(
             }
         }
     }
-    Ok(Some(Piece { written: bytes.len(), bytes, rows }))
+    Ok(Some(Piece { bytes, rows }))
 }
 
 impl ColumnWriter {
@@ -294,12 +342,12 @@ impl ColumnWriter {
             (false, true) => {
                 let options = ipc_options(options).map_err(external)?;
                 let writer = FileWriter::try_new_with_options(Vec::new(), &form.schema, options);
-                Sink::File(form, Box::new(writer.map_err(external)?))
+                Sink::File(Formed::new(form, threads), Box::new(writer.map_err(external)?))
             }
             (false, false) => {
                 let options = ipc_options(options).map_err(external)?;
                 let writer = StreamWriter::try_new_with_options(Vec::new(), &form.schema, options);
-                Sink::Stream(form, Box::new(writer.map_err(external)?))
+                Sink::Stream(Formed::new(form, threads), Box::new(writer.map_err(external)?))
             }
         }))
     }
@@ -308,13 +356,19 @@ impl ColumnWriter {
     fn write(&mut self, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
         match &mut self.0 {
             Sink::Parquet(writer) => writer.write(batch, out)?,
-            Sink::File(form, writer) => {
-                writer.write(&form.of_file(batch)?).map_err(external)?;
-                out.append(writer.get_mut());
+            Sink::File(formed, writer) => {
+                formed.take(batch, |batch| {
+                    writer.get_mut().reserve(bytes_of(batch) + ROOM_BESIDE);
+                    writer.write(batch).map_err(external)
+                })?;
+                append(out, writer.get_mut());
             }
-            Sink::Stream(form, writer) => {
-                writer.write(&form.of_file(batch)?).map_err(external)?;
-                out.append(writer.get_mut());
+            Sink::Stream(formed, writer) => {
+                formed.take(batch, |batch| {
+                    writer.get_mut().reserve(bytes_of(batch) + ROOM_BESIDE);
+                    writer.write(batch).map_err(external)
+                })?;
+                append(out, writer.get_mut());
             }
         }
         Ok(())
@@ -324,16 +378,26 @@ impl ColumnWriter {
     fn finish(self, out: &mut Vec<u8>) -> Result<()> {
         match self.0 {
             Sink::Parquet(writer) => writer.finish(out)?,
-            Sink::File(_, mut writer) => {
+            Sink::File(formed, mut writer) => {
+                formed.finish(|batch| writer.write(batch).map_err(external))?;
                 writer.finish().map_err(external)?;
-                out.append(writer.get_mut());
+                append(out, writer.get_mut());
             }
-            Sink::Stream(_, mut writer) => {
+            Sink::Stream(formed, mut writer) => {
+                formed.finish(|batch| writer.write(batch).map_err(external))?;
                 writer.finish().map_err(external)?;
-                out.append(writer.get_mut());
+                append(out, writer.get_mut());
             }
         }
         Ok(())
+    }
+}
+
+/// Appends what has been written; mostly there is nothing yet that it would have to be copied behind.
+fn append(out: &mut Vec<u8>, written: &mut Vec<u8>) {
+    match out.is_empty() {
+        true => *out = std::mem::take(written),
+        false => out.append(written),
     }
 }
 

@@ -137,6 +137,13 @@ pub(super) fn options(
         CopyFormat::Text | CopyFormat::Csv | CopyFormat::Json => Ok(()),
         _ => not_in(name),
     };
+    let only_from = |name: &str| match is_from {
+        true => Ok(()),
+        false => {
+            let message = format!("COPY {} cannot be used with COPY TO", name.to_uppercase());
+            Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message))
+        }
+    };
     for (name, option) in given {
         let character = || -> Result<u8> {
             match text(name, option)?.as_bytes() {
@@ -211,6 +218,7 @@ pub(super) fn options(
             }
             "on_error" => {
                 of_lines(name)?;
+                only_from(name)?;
                 options.on_error = match text(name, option)?.to_lowercase().as_str() {
                     "stop" => OnError::Stop,
                     "ignore" => OnError::Ignore,
@@ -223,12 +231,11 @@ pub(super) fn options(
                 };
             }
             // They are of what becomes of rows that are left out, not of what is read.
-            "reject_limit" | "log_verbosity" => {}
+            "log_verbosity" => {}
+            "reject_limit" => only_from(name)?,
             "rejects_table" => {
                 of_lines(name)?;
-                if !is_from {
-                    return Err(syntax("COPY REJECTS_TABLE cannot be used with COPY TO".into()));
-                }
+                only_from(name)?;
             }
             "freeze" => {
                 if crate::settings::boolean(&text(name, option)?).is_none() {

@@ -3,7 +3,7 @@
 
 use super::columns::Form;
 use super::options::{Compression, Options};
-use super::workers::Workers;
+use super::workers::{Workers, bytes_of};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use firn_base::sync::Arc;
@@ -15,6 +15,9 @@ use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 
+/// A row group has no more than this before it is encoded, however few rows that are.
+const GROUP_BYTES: usize = 128 << 20;
+
 /// A file under way.
 pub(super) struct ParquetOut {
     writer: SerializedFileWriter<Vec<u8>>,
@@ -24,6 +27,7 @@ pub(super) struct ParquetOut {
     /// What the next row group has so far.
     batches: Vec<RecordBatch>,
     rows: usize,
+    bytes: usize,
     /// Row groups begun.
     begun: usize,
     threads: usize,
@@ -68,6 +72,7 @@ impl ParquetOut {
             group_rows: options.row_group_rows,
             batches: Vec::new(),
             rows: 0,
+            bytes: 0,
             begun: 0,
             threads,
             workers: None,
@@ -79,10 +84,12 @@ impl ParquetOut {
         let mut from = 0;
         while from < batch.num_rows() {
             let taken = (self.group_rows - self.rows).min(batch.num_rows() - from);
-            self.batches.push(batch.slice(from, taken));
+            let part = batch.slice(from, taken);
+            self.bytes += bytes_of(&part);
+            self.batches.push(part);
             self.rows += taken;
             from += taken;
-            if self.rows == self.group_rows {
+            if self.rows == self.group_rows || self.bytes >= GROUP_BYTES {
                 self.end_group()?;
             }
         }
@@ -93,6 +100,7 @@ impl ParquetOut {
     /// Has the row group encoded.
     fn end_group(&mut self) -> Result<()> {
         let job = Job { number: self.begun, batches: std::mem::take(&mut self.batches) };
+        let bytes = std::mem::take(&mut self.bytes);
         self.rows = 0;
         self.begun += 1;
         // The first is not worth other threads: perhaps there is no second.
@@ -104,10 +112,10 @@ impl ParquetOut {
             let encoder = self.encoder.clone();
             Workers::start("firn-copy", self.threads, move |job: Job| encoder.encode(&job))
         });
-        workers.give(job);
-        while workers.under_way() > self.threads {
+        while workers.is_enough() {
             self.append(workers.next().expect("some are under way")?)?;
         }
+        workers.give(job, bytes);
         self.workers = Some(workers);
         Ok(())
     }

@@ -135,7 +135,10 @@ pub(super) struct RejectsTable {
 /// Makes the table for rows that are left out, if COPY asks for one that is not there.
 pub fn make_rejects_table(context: &mut ddl::Context<'_>, copy: &Copy) -> Result<()> {
     match (copy.rejects_table(), &copy.subject) {
-        (Some(name), CopySubject::Into(..)) if context.names().find(name).is_none() => {
+        // Where there is no table to copy to, there is no COPY.
+        (Some(name), CopySubject::Into(target, _))
+            if context.names().find(name).is_none() && context.names().find(target).is_some() =>
+        {
             ddl::plain_table(context, name, &COLUMNS)
         }
         _ => Ok(()),

@@ -5,7 +5,7 @@
 //! unpacks takes them as one.
 
 use super::as_declared;
-use super::workers::Workers;
+use super::workers::{Workers, bytes_of};
 use datafusion::arrow::array::{ArrayRef, RecordBatch};
 use firn_base::sync::Arc;
 use firn_base::{Result, SqlType};
@@ -21,9 +21,6 @@ const PACKED_PIECE_BYTES: usize = 1 << 20;
 /// So many pieces are written on this thread, before it is worth while to start others.
 const FIRST_PIECES: usize = 2;
 
-/// For each thread so many pieces are under way.
-const AHEAD: usize = 2;
-
 /// How rows become pieces.
 pub(super) struct RowsOut {
     form: Arc<Form>,
@@ -33,8 +30,8 @@ pub(super) struct RowsOut {
     /// Jobs begun, and pieces taken.
     given: usize,
     pieces: usize,
-    /// About what a row has; 0 before the first.
-    row_bytes: usize,
+    /// What is left of a batch of which a part is under way.
+    rest: Option<RecordBatch>,
     /// Whether all batches have been taken.
     at_end: bool,
 }
@@ -60,8 +57,6 @@ pub(super) struct Piece {
     pub bytes: Vec<u8>,
     /// How many rows that are.
     pub rows: usize,
-    /// How long that was before it was packed.
-    pub written: usize,
 }
 
 impl Form {
@@ -89,7 +84,7 @@ impl Form {
             Some(packing) if length > 0 || job.is_first && job.is_last => packed(packing, &written),
             _ => written,
         };
-        Ok(Piece { bytes, rows, written: length })
+        Ok(Piece { bytes, rows })
     }
 }
 
@@ -102,7 +97,7 @@ impl RowsOut {
         threads: usize,
     ) -> RowsOut {
         let form = Arc::new(Form { writer, types, is_binary, packing });
-        RowsOut { form, threads, workers: None, given: 0, pieces: 0, row_bytes: 0, at_end: false }
+        RowsOut { form, threads, workers: None, given: 0, pieces: 0, rest: None, at_end: false }
     }
 
     /// Whether pieces hold whole rows: those of packed files do not.
@@ -117,11 +112,7 @@ impl RowsOut {
         } else {
             self.job(batches)?.map(|job| self.form.write(&job)).transpose()?
         };
-        if let Some(piece) = &piece {
-            self.pieces += 1;
-            let row_bytes = piece.written.checked_div(piece.rows);
-            self.row_bytes = row_bytes.map_or(self.row_bytes, |bytes| bytes.max(1));
-        }
+        self.pieces += usize::from(piece.is_some());
         Ok(piece)
     }
 
@@ -130,9 +121,10 @@ impl RowsOut {
             let form = self.form.clone();
             Workers::start("firn-copy", self.threads, move |job: Job| form.write(&job))
         });
-        while workers.under_way() < AHEAD * self.threads {
+        while !workers.is_enough() {
             let Some(job) = self.job(batches)? else { break };
-            workers.give(job);
+            let bytes = job.batches.iter().map(bytes_of).sum();
+            workers.give(job, bytes);
         }
         let piece = workers.next().transpose();
         self.workers = Some(workers);
@@ -146,17 +138,25 @@ impl RowsOut {
         }
         let enough = if self.form.packing.is_some() { PACKED_PIECE_BYTES } else { PIECE_BYTES };
         let mut job = Job { batches: Vec::new(), is_first: self.given == 0, is_last: false };
-        let mut rows = 0;
-        while job.batches.is_empty() || rows * self.row_bytes < enough {
-            let Some(batch) = batches.next()? else {
+        let mut bytes = 0;
+        while bytes < enough {
+            let next = match self.rest.take() {
+                Some(rest) => Some(rest),
+                None => batches.next()?,
+            };
+            let Some(mut batch) = next else {
                 (job.is_last, self.at_end) = (true, true);
                 break;
             };
-            rows += batch.num_rows();
-            job.batches.push(batch);
-            if self.row_bytes == 0 {
-                break;
+            let (rows, batch_bytes) = (batch.num_rows(), bytes_of(&batch));
+            if batch_bytes > 2 * enough && rows > 1 {
+                // About as many of its rows as make a piece.
+                let first = (rows * enough / batch_bytes).clamp(1, rows - 1);
+                self.rest = Some(batch.slice(first, rows - first));
+                batch = batch.slice(0, first);
             }
+            bytes += batch_bytes;
+            job.batches.push(batch);
         }
         self.given += 1;
         Ok(Some(job))

@@ -1,5 +1,7 @@
 //! Threads that work on items and give the results back in the order of the items.
 
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use datafusion::arrow::datatypes::DataType;
 use firn_base::sync::{Arc, Condvar, Mutex};
 use firn_base::thread::{self, Behind, JoinHandle};
 use std::collections::{BTreeMap, VecDeque};
@@ -11,6 +13,8 @@ pub(super) struct Workers<I, O> {
     /// Items given, and results taken.
     given: u64,
     taken: u64,
+    /// How large the items are whose results have not been taken.
+    sizes: VecDeque<usize>,
 }
 
 struct Shared<I, O> {
@@ -37,14 +41,16 @@ impl<I: Send + 'static, O: Send + 'static> Workers<I, O> {
         let shared =
             Arc::new(Shared { state: Mutex::new(state), given: Condvar::new(), done: Condvar::new() });
         let work = Arc::new(work);
-        let start = |_| {
-            let (shared, work) = (shared.clone(), work.clone());
-            thread::spawn(name, move || {
+        // Those that have been started end with it, should one not start.
+        let mut workers = Workers { shared, threads: Vec::new(), given: 0, taken: 0, sizes: VecDeque::new() };
+        for _ in 0..threads {
+            let (shared, work) = (workers.shared.clone(), work.clone());
+            workers.threads.push(thread::spawn(name, move || {
                 thread::stand_back(Behind::Transactions);
                 shared.work(&*work);
-            })
-        };
-        Workers { threads: (0..threads).map(start).collect(), shared, given: 0, taken: 0 }
+            }));
+        }
+        workers
     }
 
     /// How many results have not been taken.
@@ -52,8 +58,17 @@ impl<I: Send + 'static, O: Send + 'static> Workers<I, O> {
         (self.given - self.taken) as usize
     }
 
-    /// Gives them an item.
-    pub fn give(&mut self, item: I) {
+    /// Whether as much is under way as is good for so many threads: a few items for each, but of large ones fewer.
+    pub fn is_enough(&self) -> bool {
+        const ITEMS: usize = 2;
+        const BYTES: usize = 128 << 20;
+        let bytes: usize = self.sizes.iter().sum();
+        self.under_way() >= ITEMS * self.threads.len() || bytes >= BYTES && self.under_way() > 0
+    }
+
+    /// Gives them an item of about so many bytes.
+    pub fn give(&mut self, item: I, bytes: usize) {
+        self.sizes.push_back(bytes);
         self.shared.state.lock().items.push_back((self.given, item));
         self.given += 1;
         self.shared.given.notify_one();
@@ -68,6 +83,7 @@ impl<I: Send + 'static, O: Send + 'static> Workers<I, O> {
         loop {
             if let Some(result) = state.results.remove(&self.taken) {
                 self.taken += 1;
+                self.sizes.pop_front();
                 return Some(result);
             }
             assert!(!state.panicked, "a worker panicked");
@@ -124,6 +140,16 @@ impl<I, O> Drop for Workers<I, O> {
     }
 }
 
+/// About the bytes of a batch's values.
+pub(super) fn bytes_of(batch: &RecordBatch) -> usize {
+    let bytes = |column: &ArrayRef| match column.data_type() {
+        DataType::Utf8View => 16 * column.len() + column.as_string_view().total_buffer_bytes_used(),
+        DataType::BinaryView => 16 * column.len() + column.as_binary_view().total_buffer_bytes_used(),
+        _ => column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()),
+    };
+    batch.columns().iter().map(bytes).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,7 +168,7 @@ mod tests {
             });
             let mut results = Vec::new();
             for item in 0..500 {
-                workers.give(item);
+                workers.give(item, 1);
                 while workers.under_way() > random.uniform(0, 8) as usize {
                     results.extend(workers.next());
                 }
@@ -151,14 +177,14 @@ mod tests {
             assert_eq!(results, (0..500).map(|item| item * item).collect::<Vec<u64>>());
             assert_eq!(workers.next(), None);
             // Nobody waits for what is under way.
-            workers.give(1);
+            workers.give(1, 1);
         }
     }
 
     #[test]
     fn a_panic_of_a_worker_is_one_of_who_waits_for_it() {
         let mut workers = Workers::start("test", 2, |item: u64| assert_ne!(item, 3));
-        (0..5).for_each(|item| workers.give(item));
+        (0..5).for_each(|item| workers.give(item, 1));
         let taken = catch_unwind(AssertUnwindSafe(|| (0..5).for_each(|_| assert!(workers.next().is_some()))));
         assert!(taken.is_err());
     }

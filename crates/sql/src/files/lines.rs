@@ -6,7 +6,7 @@
 
 use super::columns::Sink;
 use super::condition::Condition;
-use super::zones::{ChunkZones, Key, Reading, Zone, ZoneMaps, Zones};
+use super::zones::{ChunkZones, Key, MOST_GATHERED_BYTES, Reading, Zone, ZoneMaps, Zones};
 use super::{Asked, FileVersion, Kind, changed, file_error, no_columns};
 use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::filter;
@@ -158,13 +158,15 @@ impl Lines {
             extents = self.candidates(known, tell);
             feed = Feed::Extents { file: &mut file, begin, extents: &extents };
         }
-        let mut gathered = Gathered { known, chunks: Vec::new() };
+        let mut gathered = Gathered { known, chunks: Vec::new(), bytes: 0 };
         let read = self.read_chunks(path, feed, threads, Some(&mut gathered), tell, sink);
         let is_same = FileVersion::of_file(path, &file).is_ok_and(|now| now == key.file);
         match read {
-            Err(_) if gathered.known.is_some() && !is_same => Err(changed(path)),
+            // Places that were known are those of another file.
+            _ if gathered.known.is_some() && !is_same => Err(changed(path)),
             read if is_same && gathered.has_news() => {
-                self.zones.add(&key, &self.columns, gathered.chunks, read.is_ok());
+                let is_whole = gathered.known.is_none() && read.is_ok();
+                self.zones.add(&key, &self.columns, gathered.chunks, is_whole);
                 read
             }
             read => read,
@@ -247,10 +249,11 @@ impl Lines {
         let read = reader.read_chunks(feed, &failed, threads, &digest, &mut |digested| {
             let Digested { batch, told, zones } = digested?;
             if let Some(gathered) = &mut gathered {
-                gathered.chunks.extend(zones);
+                gathered.add(zones);
             }
             tell(told);
-            if batch.num_rows() == 0 { Ok(()) } else { sink(batch) }
+            // Also without rows, so that whoever wants no more can say so.
+            sink(batch)
         });
         read.map_err(|error| self.explained(error))
     }
@@ -321,9 +324,22 @@ struct Gathered {
     /// What was known before.
     known: Option<Arc<Zones>>,
     chunks: Vec<ChunkZones>,
+    /// What they take.
+    bytes: usize,
 }
 
 impl Gathered {
+    fn add(&mut self, zones: Option<ChunkZones>) {
+        let Some(mut zones) = zones else { return };
+        self.bytes += zones.bytes();
+        if self.bytes > MOST_GATHERED_BYTES {
+            // Where chunks are is of use as well, and takes little.
+            zones.columns.clear();
+            self.chunks.iter_mut().for_each(|chunk| chunk.columns.clear());
+        }
+        self.chunks.push(zones);
+    }
+
     fn has_news(&self) -> bool {
         self.known.is_none() || self.chunks.iter().any(|chunk| !chunk.columns.is_empty())
     }

@@ -20,8 +20,8 @@ use datafusion::common::pruning::PruningStatistics;
 use datafusion::common::{Column, Result};
 use datafusion::physical_optimizer::pruning::PruningPredicate;
 use datafusion::scalar::ScalarValue;
-use firn_base::TimeZoneSetting;
 use firn_base::sync::{Arc, AtomicUsize, Mutex, Ordering};
+use firn_base::{SqlType, TimeZoneSetting};
 use firn_load::Extent;
 use firn_load::sniff::Sniffed;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -29,6 +29,9 @@ use std::fmt::{self, Debug};
 
 /// Memory that zone maps take at most.
 const MOST_BYTES: usize = 64 << 20;
+
+/// Memory that a statement gathers zones in at most; of a file that would take more only the places of chunks are kept.
+pub(super) const MOST_GATHERED_BYTES: usize = MOST_BYTES / 4;
 
 /// Files that have one at most.
 const MOST_FILES: usize = 4096;
@@ -92,6 +95,14 @@ pub(super) struct Reading {
     pub chunk_bytes: Option<usize>,
 }
 
+impl Key {
+    fn bytes(&self) -> usize {
+        let names =
+            self.reading.sniffed.columns.iter().map(|(name, _)| name.len() + size_of::<(String, SqlType)>());
+        size_of::<Key>() + size_of::<Reading>() + self.file.path.as_os_str().len() + names.sum::<usize>()
+    }
+}
+
 impl ZoneMaps {
     /// Has files cut into chunks of at least so many bytes from now on, which tests like to be few.
     pub fn set_chunk_bytes(&self, bytes: usize) {
@@ -143,7 +154,11 @@ impl Kept {
 
     fn put(&mut self, key: &Key, zones: Zones, most_files: usize, most_bytes: usize) {
         self.uses += 1;
-        let bytes = zones.bytes() + size_of::<Key>() + size_of::<Entry>();
+        let bytes = zones.bytes() + key.bytes() + size_of::<Entry>();
+        if bytes > most_bytes / 2 {
+            // Nobody else's are given up for one that is so large.
+            return;
+        }
         self.bytes += bytes;
         let entry = Entry { zones: Arc::new(zones), bytes, last_use: self.uses };
         if let Some(before) = self.files.insert(key.clone(), entry) {
@@ -183,9 +198,23 @@ pub(super) struct ChunkZones {
     pub columns: Vec<(usize, Zone)>,
 }
 
+impl ChunkZones {
+    /// About what it takes.
+    pub fn bytes(&self) -> usize {
+        let column =
+            |(_, zone): &(usize, Zone)| size_of::<(usize, Zone)>() + zone.lower.size() + zone.upper.size();
+        size_of::<ChunkZones>() + self.columns.iter().map(column).sum::<usize>()
+    }
+}
+
 impl Zones {
-    /// Chunks of which no column is known.
+    /// Chunks of which no column is known, all that a file has.
     fn new(chunks: &[ChunkZones]) -> Zones {
+        let mut end = 0;
+        for ChunkZones { extent, .. } in chunks {
+            assert_eq!(extent.offset, end, "the chunks of a file follow each other");
+            end += extent.bytes;
+        }
         Zones {
             extents: chunks.iter().map(|chunk| chunk.extent).collect(),
             rows: chunks.iter().map(|chunk| Some(chunk.rows as u64)).collect(),
@@ -478,7 +507,7 @@ mod tests {
         let options = CopyOptions::new(RowFormat::Csv);
         let sniffed = Sniffed { options, columns: Vec::new() };
         let reading = Reading { sniffed, zone: TimeZoneSetting::UTC, chunk_bytes: None };
-        let file = FileVersion { path: PathBuf::from(name), bytes: 4, modified: None };
+        let file = FileVersion { path: PathBuf::from(name), bytes: 4, modified: None, identity: [0; 4] };
         Key { file, reading: Arc::new(reading) }
     }
 
