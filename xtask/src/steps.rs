@@ -73,6 +73,7 @@ pub fn test(root: &Path) -> bool {
             "spare::",
             "heap::",
             "arrow::",
+            "arrow_rows::",
             "views::",
             "encoding::",
             "encoded_scan::",
@@ -87,7 +88,7 @@ pub fn test(root: &Path) -> bool {
             return storage;
         }
         // Views into chunks; of the kernels the one that any processor has.
-        let files = ["structure::", "tests::csv", "tests::text_files", "tests::random_files"];
+        let files = ["structure::", "lanes::", "tests::csv", "tests::text_files", "tests::random_files"];
         let load = miri(&[&["-p", "firn-load", "--lib", "--"][..], &files].concat());
         if load != Outcome::Passed {
             return load;

@@ -356,6 +356,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "too many rows")]
     fn a_block_has_one_buffer_for_as_many_strings_as_the_one_before() {
         let specs = vec![ColumnSpec { ty: SqlType::Text, nullable: false }];
         let mut bench = Bench::new(specs, 1 << 16);
