@@ -88,7 +88,6 @@ fn boxed<'c, F: Filler>(filling: impl Filling + 'c) -> Box<dyn Column<F> + 'c> {
 pub(crate) struct Source<'c> {
     /// The memory that strings may stay in.
     pub chunk: &'c Buffer,
-    pub is_ascii: bool,
     /// How many rows there are.
     pub rows: usize,
     /// What a field does not begin with that stands for itself.
@@ -169,7 +168,7 @@ pub(crate) fn column<'c, F: Filler>(ty: SqlType, source: Source<'c>) -> Box<dyn 
         ),
         SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_) => boxed(Strings {
             ty,
-            form: Form::of(ty, source.is_ascii),
+            form: Form::of(ty),
             source,
             waiting: [0; LANES],
             views: Vec::with_capacity(rows),
@@ -338,21 +337,21 @@ struct Strings<'c> {
 enum Form {
     /// As they are, up to so many bytes.
     Plain { most: usize, tails: Tails },
-    /// Filled up with blanks to so many bytes, which fit a view.
+    /// ASCII, filled up with blanks to so many bytes, which fit a view.
     Short { exactly: usize, tails: Tails },
-    /// Filled up with blanks to so many bytes, which fit [`BLOCK_BYTES`].
+    /// ASCII, filled up with blanks to so many bytes, which fit [`BLOCK_BYTES`].
     Long { exactly: usize },
     /// One by one.
     Other,
 }
 
 impl Form {
-    fn of(ty: SqlType, is_ascii: bool) -> Form {
+    fn of(ty: SqlType) -> Form {
         let plain = |most| Form::Plain { most, tails: std::array::from_fn(|length| length as u128) };
         match ty {
             // Never more characters than bytes.
             SqlType::Varchar(Some(most)) => plain(most as usize),
-            SqlType::Char(exactly) if !is_ascii || exactly as usize > BLOCK_BYTES => Form::Other,
+            SqlType::Char(exactly) if exactly as usize > BLOCK_BYTES => Form::Other,
             SqlType::Char(exactly) if exactly as usize <= INLINE_BYTES => {
                 let exactly = exactly as usize;
                 let blanks = u128::from_le_bytes([b' '; 16]) & KEPT[exactly];
@@ -384,6 +383,9 @@ static KEPT: [u128; LENGTHS] = {
     }
     kept
 };
+
+/// Set in bytes that are not ASCII.
+const HIGH: u128 = u128::from_le_bytes([0x80; 16]);
 
 /// What else is in a view, by the length of the string.
 type Tails = [u128; LENGTHS];
@@ -425,13 +427,13 @@ fn padded(view: u128, length: usize, blanks: usize) -> u128 {
 impl Strings<'_> {
     /// How many blanks to put behind a string of the chunk, so that it fits the type; nothing if that takes more thought.
     #[inline]
-    fn blanks(&self, length: usize) -> Option<usize> {
+    fn blanks(&self, string: &[u8]) -> Option<usize> {
         match self.ty {
             // Never more characters than bytes.
-            SqlType::Varchar(Some(most)) => (length <= most as usize).then_some(0),
+            SqlType::Varchar(Some(most)) => (string.len() <= most as usize).then_some(0),
             SqlType::Char(exactly) => {
-                let blanks = (exactly as usize).checked_sub(length)?;
-                self.source.is_ascii.then_some(blanks)
+                let blanks = (exactly as usize).checked_sub(string.len())?;
+                string.is_ascii().then_some(blanks)
             }
             _ => Some(0),
         }
@@ -491,9 +493,10 @@ impl Filling for Strings<'_> {
                     let field = fields.field(lane);
                     let Some(bytes) = fields.chunk()[field.start..].first_chunk::<16>() else { continue };
                     let place = field.len().min(LENGTHS - 1);
-                    self.waiting[lane] = u128::from_le_bytes(*bytes) << 32 & KEPT[place] | tails[place];
-                    read |=
-                        u8::from(field.len() <= *exactly && (bytes[0] != quote || field.is_empty())) << lane;
+                    let inside = u128::from_le_bytes(*bytes) << 32 & KEPT[place];
+                    self.waiting[lane] = inside | tails[place];
+                    let is_plain = bytes[0] != quote || field.is_empty();
+                    read |= u8::from(field.len() <= *exactly && is_plain && inside & HIGH == 0) << lane;
                 }
             }
             Form::Long { exactly } => {
@@ -513,8 +516,12 @@ impl Filling for Strings<'_> {
                     let offset = begin + lane * exactly;
                     self.waiting[lane] =
                         exactly as u128 | u128::from(prefix) << 32 | 1 << 64 | (offset as u128) << 96;
-                    read |=
-                        u8::from(field.len() <= exactly && (bytes[0] != quote || field.is_empty())) << lane;
+                    let mut all = 0;
+                    for byte in filled {
+                        all |= byte;
+                    }
+                    let is_plain = bytes[0] != quote || field.is_empty();
+                    read |= u8::from(field.len() <= exactly && is_plain && all.is_ascii()) << lane;
                 }
                 self.rewritten.extend_from_slice(&written[..LANES * exactly]);
             }
@@ -543,7 +550,7 @@ impl Filling for Strings<'_> {
     #[inline]
     fn quick(&mut self, chunk: &[u8], field: Range<usize>) -> bool {
         let length = field.len();
-        let Some(blanks) = self.blanks(length) else { return false };
+        let Some(blanks) = self.blanks(&chunk[field.clone()]) else { return false };
         let view = match chunk.get(field.start..field.start + 16) {
             // Short ones are masked rather than copied byte by byte.
             Some(around) if length <= INLINE_BYTES => {
@@ -596,7 +603,7 @@ impl Filling for Strings<'_> {
         let views = ScalarBuffer::from(self.views);
         // SAFETY: short strings lie in their views, padded with zeros; long ones at the offsets and of the lengths that
         // their views say, the chunk's in buffer 0 and the rewritten ones in buffer 1, with their first bytes in the
-        // view. The rewritten ones that a view leads to were `str`, or are parts of a chunk of ASCII with blanks behind
+        // view. The rewritten ones that a view leads to were `str`, or are ASCII of the chunk with blanks behind
         // them; what else is in that buffer nobody sees. The chunk's are parts of a chunk that is UTF-8 as far as rows
         // are read from it, cut at delimiters, quotes and line ends, which are ASCII.
         Arc::new(unsafe { StringViewArray::new_unchecked(views, buffers, self.nulls.finish()) })

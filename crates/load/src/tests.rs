@@ -545,6 +545,60 @@ fn columns_have_the_arrow_types_of_tables() {
 }
 
 #[test]
+fn strings_have_the_length_of_their_columns() {
+    let seed = Random::from_entropy().next_u64();
+    println!("seed {seed}");
+    let mut random = Random::seeded(seed);
+    let types = [1, 3, 12, 13, 20, 32, 33, 60].map(SqlType::Char);
+    let types =
+        [&types[..], &[SqlType::Varchar(Some(7)), SqlType::Varchar(Some(20)), SqlType::Text]].concat();
+    let columns: Vec<_> = types.iter().map(|ty| (ty.to_string(), *ty)).collect();
+    for _ in 0..if cfg!(miri) { 1 } else { 200 } {
+        let rare = random.uniform(2, 30);
+        let (mut file, mut expected) = (String::new(), Vec::new());
+        for _ in 0..random.uniform(1, 60) {
+            for (at, ty) in types.iter().enumerate() {
+                let most = match ty {
+                    SqlType::Char(length) | SqlType::Varchar(Some(length)) => i64::from(*length),
+                    _ => 50,
+                };
+                let character = |random: &mut Random| match random.uniform(0, rare) {
+                    0 => 'ü',
+                    1 => '京',
+                    2 => ' ',
+                    _ => char::from(b'a' + random.uniform(0, 25) as u8),
+                };
+                let field: String = (0..random.uniform(0, most)).map(|_| character(&mut random)).collect();
+                let is_quoted = random.uniform(0, 2 * rare) == 0;
+                file += if at > 0 { "," } else { "" };
+                file += &if is_quoted { format!("\"{field}\"") } else { field.clone() };
+                expected.push(match ty {
+                    _ if field.is_empty() && !is_quoted => None,
+                    SqlType::Char(length) => Some(firn_base::text::fit_char(&field, *length).unwrap()),
+                    _ => Some(field),
+                });
+            }
+            file.push('\n');
+        }
+        let mut reader =
+            CopyReader::new("COPY t", columns.clone(), CopyOptions::new(CSV), TimeZoneSetting::UTC).unwrap();
+        reader.set_chunk_bytes(random.uniform(1, 20_000) as usize);
+        reader.push(file.as_bytes()).unwrap();
+        reader.finish().unwrap();
+        let mut read = Vec::new();
+        while let Some(batch) = reader.next_batch() {
+            for row in 0..batch.rows {
+                for column in &batch.columns {
+                    let strings = column.as_string_view();
+                    read.push(strings.is_valid(row).then(|| strings.value(row).to_owned()));
+                }
+            }
+        }
+        assert_eq!(read, expected, "{file:?}");
+    }
+}
+
+#[test]
 fn what_is_written_reads_back() {
     let rows = [
         vec![Value::Integer(1), Value::Text("a\tb\nc\\d\r\"e\",|".to_owned())],
