@@ -527,8 +527,10 @@ mod tests {
         assert!(kept.touch(&key("c")).is_none());
         assert!(["a", "d", "e"].iter().all(|name| kept.touch(&key(name)).is_some()));
         assert_eq!(kept.bytes, kept.files.values().map(|entry| entry.bytes).sum::<usize>());
-        kept.put(&key("a"), zones(), 100, 0);
-        assert_eq!((kept.files.len(), kept.bytes), (0, 0));
+        // For one that would take most of it nobody else's is given up.
+        kept.put(&key("f"), zones(), 100, bytes / 3);
+        assert!(kept.touch(&key("f")).is_none());
+        assert_eq!((kept.files.len(), kept.bytes), (3, bytes));
     }
 
     #[test]
