@@ -88,6 +88,7 @@ fn boxed<'c, F: Filler>(filling: impl Filling + 'c) -> Box<dyn Column<F> + 'c> {
 pub(crate) struct Source<'c> {
     /// The memory that strings may stay in.
     pub chunk: &'c Buffer,
+    pub is_ascii: bool,
     /// How many rows there are.
     pub rows: usize,
     /// What a field does not begin with that stands for itself.
@@ -493,10 +494,15 @@ impl Filling for Strings<'_> {
                     let field = fields.field(lane);
                     let Some(bytes) = fields.chunk()[field.start..].first_chunk::<16>() else { continue };
                     let place = field.len().min(LENGTHS - 1);
-                    let inside = u128::from_le_bytes(*bytes) << 32 & KEPT[place];
-                    self.waiting[lane] = inside | tails[place];
-                    let is_plain = bytes[0] != quote || field.is_empty();
-                    read |= u8::from(field.len() <= *exactly && is_plain && inside & HIGH == 0) << lane;
+                    self.waiting[lane] = u128::from_le_bytes(*bytes) << 32 & KEPT[place] | tails[place];
+                    read |=
+                        u8::from(field.len() <= *exactly && (bytes[0] != quote || field.is_empty())) << lane;
+                }
+                if !self.source.is_ascii {
+                    for lane in 0..LANES {
+                        // What precedes the string is its length, less than any that would look so.
+                        read &= !(u8::from(self.waiting[lane] & HIGH != 0) << lane);
+                    }
                 }
             }
             Form::Long { exactly } => {
@@ -516,12 +522,14 @@ impl Filling for Strings<'_> {
                     let offset = begin + lane * exactly;
                     self.waiting[lane] =
                         exactly as u128 | u128::from(prefix) << 32 | 1 << 64 | (offset as u128) << 96;
-                    let mut all = 0;
-                    for byte in filled {
-                        all |= byte;
+                    read |=
+                        u8::from(field.len() <= exactly && (bytes[0] != quote || field.is_empty())) << lane;
+                }
+                if !self.source.is_ascii {
+                    for lane in 0..LANES {
+                        let is_ascii = written[lane * exactly..][..exactly].is_ascii();
+                        read &= !(u8::from(!is_ascii) << lane);
                     }
-                    let is_plain = bytes[0] != quote || field.is_empty();
-                    read |= u8::from(field.len() <= exactly && is_plain && all.is_ascii()) << lane;
                 }
                 self.rewritten.extend_from_slice(&written[..LANES * exactly]);
             }

@@ -323,7 +323,7 @@ impl RecordReader {
             scratch: field,
         };
         let (first, rest) = self.wanted.split_at(self.sieve.as_ref().map_or(0, |sieve| sieve.columns));
-        let mut arrays = columns.read(first);
+        let mut arrays = columns.read(first, structure.is_ascii);
         // After a mistake in these columns all are read: the first row that has one is told, and another column may have it.
         let sieve = self.sieve.as_ref().filter(|_| columns.faults.is_empty());
         let kept = sieve.and_then(|sieve| (sieve.keeps)(&arrays, columns.rows));
@@ -333,7 +333,7 @@ impl RecordReader {
             columns.outline = &sifted;
             columns.rows = sifted.rows;
         }
-        arrays.extend(columns.read(rest));
+        arrays.extend(columns.read(rest, structure.is_ascii));
         let faults = columns.faults;
         let width = self.width();
         // After rows have been left out, lines are missing.
@@ -602,9 +602,10 @@ struct Columns<'c> {
 }
 
 impl Columns<'_> {
-    fn read(&mut self, wanted: &[usize]) -> Vec<ArrayRef> {
+    fn read(&mut self, wanted: &[usize], is_ascii: bool) -> Vec<ArrayRef> {
         let source = Source {
             chunk: self.bytes,
+            is_ascii,
             rows: self.outline.rows,
             quote: self.reader.options.quote,
             zone: self.reader.zone,
