@@ -89,6 +89,9 @@ pub fn try_spawn<T: Send + 'static>(
     thread.map(Into::into)
 }
 
+/// Stack of threads that work for a statement: what users write may nest deeply.
+const SCOPED_STACK_BYTES: usize = 8 << 20;
+
 /// Starts a named thread that may borrow from outside its [`scope`].
 pub fn spawn_scoped<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
@@ -97,6 +100,7 @@ pub fn spawn_scoped<'scope, T: Send + 'scope>(
 ) -> ScopedJoinHandle<'scope, T> {
     std::thread::Builder::new()
         .name(name.to_owned())
+        .stack_size(SCOPED_STACK_BYTES)
         .spawn_scoped(scope, body)
         .expect("the operating system starts a thread")
 }

@@ -374,8 +374,9 @@ impl Connection {
                 options: &self.options,
                 notices: &mut self.notices,
             };
-            firn_sql::copy::make_rejects_table(&mut context, copy)?;
-            self.note_ddl(transaction);
+            if firn_sql::copy::make_rejects_table(&mut context, copy)? {
+                self.note_ddl(transaction);
+            }
         }
         CopyFrom::new(transaction, &self.facts, copy, self.zone)
     }

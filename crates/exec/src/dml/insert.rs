@@ -253,7 +253,7 @@ impl Insert {
     }
 
     /// Whether batches with these columns can go in as they are: nothing looks at single rows, and their
-    /// types are the table's.
+    /// types are the table's, but for the length of strings.
     fn takes_batches(&self, fields: &Fields, run: &Run<'_>) -> bool {
         let table = run.writer.set.root();
         table.takes_batches()

@@ -132,16 +132,16 @@ pub(super) struct RejectsTable {
     set: Arc<TargetSet>,
 }
 
-/// Makes the table for rows that are left out, if COPY asks for one that is not there.
-pub fn make_rejects_table(context: &mut ddl::Context<'_>, copy: &Copy) -> Result<()> {
+/// Makes the table for rows that are left out, if COPY asks for one that is not there; whether it has.
+pub fn make_rejects_table(context: &mut ddl::Context<'_>, copy: &Copy) -> Result<bool> {
     match (copy.rejects_table(), &copy.subject) {
         // Where there is no table to copy to, there is no COPY.
         (Some(name), CopySubject::Into(target, _))
             if context.names().find(name).is_none() && context.names().find(target).is_some() =>
         {
-            ddl::plain_table(context, name, &COLUMNS)
+            ddl::plain_table(context, name, &COLUMNS).map(|()| true)
         }
-        _ => Ok(()),
+        _ => Ok(false),
     }
 }
 

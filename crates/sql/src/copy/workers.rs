@@ -140,14 +140,14 @@ impl<I, O> Drop for Workers<I, O> {
     }
 }
 
-/// About the bytes of a batch's values.
+/// About the bytes of a batch's values, and no fewer than it has rows: those of no columns, or of nothing but NULL, go out as well.
 pub(super) fn bytes_of(batch: &RecordBatch) -> usize {
     let bytes = |column: &ArrayRef| match column.data_type() {
         DataType::Utf8View => 16 * column.len() + column.as_string_view().total_buffer_bytes_used(),
         DataType::BinaryView => 16 * column.len() + column.as_binary_view().total_buffer_bytes_used(),
         _ => column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size()),
     };
-    batch.columns().iter().map(bytes).sum()
+    batch.columns().iter().map(bytes).sum::<usize>().max(batch.num_rows())
 }
 
 #[cfg(test)]
