@@ -13,12 +13,12 @@ const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Opens a file. Whether it is packed, by gzip or zstd, its first bytes tell; one made of several packed ones is unpacked
 /// as a whole.
 pub fn open(path: &Path) -> io::Result<Source> {
-    open_watched(path, |_| ())
+    watched(File::open(path)?, |_| ())
 }
 
-/// Opens a file as [`open`] does. `watch` is told of how many of its bytes, packed as they are, have been read each time.
-pub fn open_watched(path: &Path, watch: impl Fn(u64) + Send + 'static) -> io::Result<Source> {
-    let mut file = File::open(path)?;
+/// The bytes of an open file that stands at its beginning, unpacked as [`open`] does. `watch` is told of how many of its
+/// bytes, packed as they are, have been read each time.
+pub fn watched(mut file: File, watch: impl Fn(u64) + Send + 'static) -> io::Result<Source> {
     if !file.metadata()?.is_file() {
         // A pipe cannot be read twice.
         return Ok(Box::new(Watched { file, watch }));
@@ -110,7 +110,7 @@ mod tests {
             let mut read = Vec::new();
             let (sender, pieces) = std::sync::mpsc::channel();
             let watch = move |bytes| sender.send(bytes).unwrap();
-            open_watched(&path, watch).unwrap().read_to_end(&mut read).unwrap();
+            watched(File::open(&path).unwrap(), watch).unwrap().read_to_end(&mut read).unwrap();
             assert!(read == plain);
             assert_eq!(pieces.iter().sum::<u64>(), file.len() as u64);
         }

@@ -43,7 +43,7 @@ pub use rejects::make_rejects_table;
 use rejects::{Rejects, RejectsTable};
 use rows_out::{Piece, RowsOut};
 use std::fs::{File, Metadata};
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::path::Path;
 
 /// COPY … FROM in progress. It holds no transaction: every step is given the one to work in.
@@ -234,12 +234,16 @@ impl CopyFrom {
         store.progress.set_bytes_in_all(metadata.map_or(0, |metadata| metadata.len()));
         match reader {
             Reader::Rows(reader) => {
+                // Once: who writes into a pipe would be told that nobody reads any more if it were closed again.
+                let mut file = File::open(path).map_err(|error| failed(&error))?;
                 if format != CopyFormat::Binary {
-                    refuse_other_kinds(path).map_err(|error| error.unwrap_or_else(|error| failed(&error)))?;
+                    if let Some(error) = of_other_kind(&mut file, path).map_err(|error| failed(&error))? {
+                        return Err(error);
+                    }
                 }
                 let progress = store.progress.clone();
                 let watch = move |bytes| progress.add_bytes(bytes);
-                let mut file = source::open_watched(path, watch).map_err(|error| failed(&error))?;
+                let mut file = source::watched(file, watch).map_err(|error| failed(&error))?;
                 let mut sink = |batch| store.add(transaction, options, batch);
                 reader.read_file(&mut *file, failed, options.threads, &mut sink)?;
             }
@@ -270,23 +274,23 @@ fn channel(copy: &Copy) -> Channel {
     }
 }
 
-/// Refuses a file that holds no text. `Err(Err(_))` if it cannot be read.
-fn refuse_other_kinds(path: &Path) -> std::result::Result<(), std::result::Result<Error, io::Error>> {
-    let file = File::open(path).map_err(Err)?;
-    if !file.metadata().map_err(Err)?.is_file() {
+/// What is wrong with a file that holds no text. It stands at its beginning again.
+fn of_other_kind(file: &mut File, path: &Path) -> io::Result<Option<Error>> {
+    if !file.metadata()?.is_file() {
         // What is read from a pipe is gone.
-        return Ok(());
+        return Ok(None);
     }
     let mut first = Vec::with_capacity(8);
-    file.take(8).read_to_end(&mut first).map_err(Err)?;
+    file.take(8).read_to_end(&mut first)?;
+    file.rewind()?;
     let format = match Kind::by_bytes(&first) {
         Some(Kind::Parquet) => "parquet",
         Some(Kind::Arrow) => "arrow",
-        _ => return Ok(()),
+        _ => return Ok(None),
     };
     let message = format!("file \"{}\" holds no text", path.display());
     let error = Error::new(SqlState::BAD_COPY_FILE_FORMAT, message);
-    Err(Ok(error.with_hint(format!("It looks like a file to be read WITH (FORMAT {format})."))))
+    Ok(Some(error.with_hint(format!("It looks like a file to be read WITH (FORMAT {format})."))))
 }
 
 impl Store {
