@@ -23,7 +23,7 @@ use crate::layout::{ColumnLayout, Layout, PART_ALIGN, RANGE_SLOTS, Unit};
 use crate::memory::{Memory, Span, prefetch, prefetch_to_write};
 use crate::position::{Position, Reset};
 use crate::shared::{CountedMemory, SharedMemory};
-use crate::version::{Record, UndoHeader, undo_unseen};
+use crate::version::{Change, Record, UndoHeader, undo_unseen};
 use arrow_buffer::{Buffer, NullBuffer};
 use firn_base::sync::{Arc, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use firn_base::{BlockNumber, Cell, ColumnId, RowId, Slot, Snapshot, TableId, visible};
@@ -869,6 +869,22 @@ impl Block {
             Record::prefetch_at(record);
             bits | 1 << at
         })
+    }
+
+    /// The record of several rows that came together, if that is the newest record of `first` and of rows that follow
+    /// it, and where those end, at `end` at most.
+    pub fn shared_head<'g>(&self, first: u32, end: u32, guard: &'g Guard) -> Option<(Record<'g>, u32)> {
+        let heads: &[AtomicPtr<UndoHeader>] =
+            self.versions.get()?.pointers(first as usize * HEAD_BYTES, (end - first) as usize);
+        let [newest, next, ..] = heads else { return None };
+        let record = Record::load(newest, guard)?;
+        // Mostly this tells, and the record is not fetched.
+        if next.load(Ordering::Relaxed) != record.as_ptr() {
+            return None;
+        }
+        debug_assert!(record.change() == Change::InsertMany, "no other record is of several rows");
+        let rows = heads.iter().take_while(|head| head.load(Ordering::Relaxed) == record.as_ptr()).count();
+        Some((record, first + rows as u32))
     }
 
     /// Finishes the reset of the positions of the range that begins at `start`, if it still has no

@@ -5,7 +5,8 @@
 //! (seed 000 §2.2.6). Afterwards the positions are read again: if the stretch has widened meanwhile, what
 //! was taken is forgotten, and the range is read again by the stretch's rules. Ranges without versions are
 //! taken several at a time. Within a stretch the chain heads of 64 rows tell: rows without one are taken
-//! likewise, others one by one through the version chains.
+//! likewise, others one by one through the version chains. Rows that came together, which share the record of that, are
+//! taken likewise if the snapshot sees it, and passed over if not: so a table that was loaded a moment ago is read by columns.
 //!
 //! Changed rows are mostly few and far apart, and what they lead to is in no cache. To wait for it, record by
 //! record, would cost as much as a thousand rows without versions. So if the order of the rows does not matter,
@@ -290,6 +291,12 @@ impl<'a> Walk<'a> {
         let mut found = false;
         let mut next = start;
         while next < end {
+            let to = self.came_together(next, end, sink);
+            if to > next {
+                found = true;
+                next = to;
+                continue;
+            }
             let to = end.min((next / STEP + 1) * STEP);
             let heads = self.block.heads_of(next, to);
             found |= heads != 0;
@@ -317,6 +324,29 @@ impl<'a> Walk<'a> {
             sink.forget(mark);
         }
         clean
+    }
+
+    /// Takes the rows from `start` on whose only record says that they came together, or passes over them if the snapshot
+    /// does not see it. Returns where they end: at `start` if there are none, or if somebody changes them meanwhile.
+    fn came_together(&self, start: u32, end: u32, sink: &mut impl Sink) -> u32 {
+        let Some((record, to)) = self.block.shared_head(start, end, self.guard) else { return start };
+        let stamp = record.stamp();
+        if !visible(stamp, self.snapshot) {
+            return to;
+        }
+        if stamp.time().is_none() {
+            // Our own transaction may still be writing them.
+            return start;
+        }
+        let mark = sink.mark();
+        self.clean(start, to, sink);
+        // As in `clean_by_heads`: had a value been taken that was written since, its row would have another head.
+        fence(Ordering::Acquire);
+        if self.block.shared_head(start, to, self.guard) == Some((record, to)) {
+            return to;
+        }
+        sink.forget(mark);
+        start
     }
 
     /// Takes at most [`STEP`] rows, of which those in `heads` have versions. False, and none is taken, if more

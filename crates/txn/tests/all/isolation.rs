@@ -1,8 +1,10 @@
 //! What one transaction sees of another, case by case.
 
 use crate::support::{Bank, commit};
+use firn_base::random::Random;
 use firn_base::{Cell, SqlState};
 use firn_txn::{Transaction, pin};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 fn bank_with(accounts: &[(i32, i64)]) -> Bank {
@@ -90,6 +92,50 @@ fn rows_inserted_together_come_and_go_together() {
         (bank.balance(&new, 2 * ROWS - 1), bank.balance(&old, ROWS)),
         (Some(2 * i64::from(ROWS) - 1), None)
     );
+}
+
+/// While an old snapshot keeps the records of rows that came together, and others change some of them.
+#[test]
+fn every_snapshot_sees_rows_that_came_together_as_they_were_then() {
+    const ROWS: i32 = if cfg!(miri) { 70 } else { 2_500 };
+    let bank = Bank::open();
+    let load = |keys: Range<i32>| {
+        let names: Vec<String> = keys.clone().map(Bank::name).collect();
+        let rows: Vec<[Cell<'_>; 3]> =
+            (keys.zip(&names)).map(|(key, name)| [Cell::i32(key), Cell::i64(0), Cell::text(name)]).collect();
+        let mut tx = bank.engine.begin();
+        tx.insert_rows(&bank.accounts, &rows, &pin()).unwrap();
+        tx
+    };
+    let mut random = Random::seeded(7);
+    let mut model: BTreeMap<i32, i64> = BTreeMap::new();
+    let mut snapshots = vec![(bank.engine.begin(), model.clone())];
+    for round in 0..6_i32 {
+        let keys = round * ROWS..(round + 1) * ROWS;
+        load(-ROWS..0).rollback();
+        let running = load(-ROWS..0);
+        commit(load(keys.clone()));
+        model.extend(keys.clone().map(|key| (key, 0)));
+        for changed in 0..round * 3 {
+            let key = random.uniform(0, i64::from(keys.end) - 1) as i32;
+            let mut tx = bank.engine.begin();
+            let is_there = model.contains_key(&key);
+            if is_there && changed % 3 == 0 {
+                bank.delete(&mut tx, key).unwrap();
+                model.remove(&key);
+            } else if is_there {
+                bank.set_balance(&mut tx, key, i64::from(changed)).unwrap();
+                model.insert(key, i64::from(changed));
+            }
+            commit(tx);
+        }
+        snapshots.push((bank.engine.begin(), model.clone()));
+        running.rollback();
+        for (tx, model) in &snapshots {
+            let expected: Vec<(i32, i64)> = model.iter().map(|(key, balance)| (*key, *balance)).collect();
+            assert!(bank.scan(tx) == expected, "round {round}");
+        }
+    }
 }
 
 #[test]

@@ -1,11 +1,14 @@
-//! Install × read × abort, and collecting × walking a chain: a reader sees whole rows, of committed
+//! Install × read × abort, collecting × walking a chain, loading × scan × change: a reader sees whole rows, of committed
 //! transactions, and the same ones again as long as its snapshot lasts.
 
 use crate::schedule::explore;
-use crate::support::{BALANCE, Bank, NAME, commit};
+use crate::support::{BALANCE, Bank, KEY, NAME, commit};
 use crate::{bank_with, join, task};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type};
 use firn_base::{Cell, Result};
 use firn_txn::{Transaction, pin};
+use std::ops::Range;
 
 /// Sets an account to a balance with a name that goes with it, too long to lie in the row.
 fn set_both(bank: &Bank, tx: &mut Transaction, key: i32, balance: i64) -> Result<()> {
@@ -121,4 +124,75 @@ fn collects() {
 #[test]
 fn versions_stay_as_long_as_a_snapshot_needs_them() {
     explore(collects);
+}
+
+/// Five accounts come together; one is then changed, and one goes.
+fn loads() {
+    let bank = bank_with([]);
+    let insert = |bank: &Bank, tx: &mut Transaction, keys: Range<i32>| {
+        let name = Bank::name(0);
+        let rows: Vec<_> = keys.map(|key| [Cell::i32(key), Cell::i64(0), Cell::text(&name)]).collect();
+        tx.insert_rows(&bank.accounts, &rows, &pin()).expect("nobody else has these keys");
+    };
+    let loading = task(&bank, move |bank| {
+        let mut tx = bank.engine.begin();
+        insert(bank, &mut tx, 1..6);
+        commit(tx);
+        let mut tx = bank.engine.begin();
+        insert(bank, &mut tx, 6..9);
+        tx.rollback();
+    });
+    let changing = task(&bank, |bank| {
+        for balance in [1, 2] {
+            let mut tx = bank.engine.begin();
+            if bank.find(&tx, 2, &pin()).is_some() {
+                set_both(bank, &mut tx, 2, balance).expect("nobody else writes to it");
+                if balance == 2 {
+                    bank.delete(&mut tx, 4).expect("nobody else writes to it");
+                }
+                commit(tx);
+            }
+        }
+    });
+    let readers = [1, 2].map(|rounds| {
+        task(&bank, move |bank| {
+            for _ in 0..rounds {
+                let tx = bank.engine.begin_read_only();
+                let rows = scan_both(bank, &tx);
+                assert!(
+                    match rows[..] {
+                        [] => true,
+                        [(1, 0), (2, 0 | 1), (3, 0), (4, 0), (5, 0)] => true,
+                        [(1, 0), (2, 2), (3, 0), (5, 0)] => true,
+                        _ => false,
+                    },
+                    "{rows:?}"
+                );
+                assert_eq!(scan_both(bank, &tx), rows, "a snapshot does not change");
+            }
+        })
+    });
+    join([loading, changing]);
+    join(readers);
+}
+
+/// All accounts, whose names must go with their balances.
+fn scan_both(bank: &Bank, tx: &Transaction) -> Vec<(i32, i64)> {
+    let scan = bank.accounts.scan(tx.snapshot(), &[KEY, BALANCE, NAME], false);
+    let mut rows = Vec::new();
+    while let Some(batch) = scan.next_batch(&pin()) {
+        let keys = batch.columns[0].as_primitive::<Int32Type>();
+        let balances = batch.columns[1].as_primitive::<Int64Type>();
+        for (row, name) in batch.columns[2].as_string_view().iter().enumerate() {
+            let (key, balance) = (keys.value(row), balances.value(row));
+            assert_eq!(name, Some(&*Bank::name(balance as i32)), "half a row");
+            rows.push((key, balance));
+        }
+    }
+    rows
+}
+
+#[test]
+fn rows_that_come_together_are_seen_together_and_each_as_it_is() {
+    explore(loads);
 }
