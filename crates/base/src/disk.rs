@@ -7,8 +7,10 @@
 //! the operation: a full disk is 53100, a missing file 58P01, a refused one 42501, a directory in
 //! use 55006, the rest 58030.
 
+mod direct;
 mod simulated;
 
+pub use direct::{PAGE_BYTES, PageBuffer};
 pub use simulated::{Fault, SimulatedDisk};
 
 use crate::sync::Arc;
@@ -26,6 +28,12 @@ pub trait Disk: Send + Sync + Debug {
 
     /// Creates an empty file for reading and writing; an existing one is emptied.
     fn create(&self, path: &Path) -> Result<Arc<dyn DiskFile>>;
+
+    /// Creates a file as [`Disk::create`] does, for bytes that need no place in memory: writes of whole pages from a
+    /// [`PageBuffer`] go past the operating system's cache, where there is a way.
+    fn create_direct(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
+        self.create(path)
+    }
 
     /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> Result<Arc<dyn DiskFile>>;
@@ -170,6 +178,10 @@ impl Disk for RealDisk {
     fn create(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
         let opened = fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
         opened.map(|file| RealFile::handle(file, path)).map_err(|error| io_error("create file", path, &error))
+    }
+
+    fn create_direct(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
+        direct::create(path)
     }
 
     fn open(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {

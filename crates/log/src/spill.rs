@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! spill file     | header | chunk | chunk | …            chunk: redo records, as a buffer held them
+//!                                                        each begins at a page and is written past the page cache
 //!
 //! header         0        8         12    16       24        40
 //!                | magic  | version | crc | number | database |
@@ -16,7 +17,7 @@
 //! is and its CRC32C stand in the log; so a rollback to a savepoint touches no file.
 
 use crate::DatabaseId;
-use firn_base::disk::{Disk, DiskFile};
+use firn_base::disk::{Disk, DiskFile, PageBuffer};
 use firn_base::sync::{Arc, AtomicU64, Mutex, Ordering};
 use firn_base::{Error, Lsn, Result, SqlState};
 use std::path::{Path, PathBuf};
@@ -26,6 +27,8 @@ const SUFFIX: &str = ".spill";
 const MAGIC: [u8; 8] = *b"FIRNSPIL";
 const VERSION: u32 = 1;
 const HEADER_LEN: usize = 40;
+/// How much is written at once.
+const WRITE_BYTES: usize = 1 << 20;
 
 /// The spill files of one log.
 #[derive(Debug)]
@@ -70,6 +73,7 @@ pub struct Chunk {
 pub(crate) struct Spill {
     spills: Arc<Spills>,
     file: Arc<dyn DiskFile>,
+    buffer: PageBuffer,
     number: u64,
     /// Where the next chunk goes.
     end: u64,
@@ -138,18 +142,19 @@ impl Spills {
 impl Spill {
     pub fn create(spills: &Arc<Spills>) -> Result<Spill> {
         let number = spills.next.fetch_add(1, Ordering::Relaxed);
-        let file = spills.disk.create(&spills.path(number))?;
+        let file = spills.disk.create_direct(&spills.path(number))?;
         // From here on dropping it removes the file.
-        let spill = Spill {
+        let mut spill = Spill {
             spills: spills.clone(),
             file,
+            buffer: PageBuffer::new(WRITE_BYTES),
             number,
-            end: HEADER_LEN as u64,
+            end: 0,
             chunks: Vec::new(),
             bytes: 0,
             kept: false,
         };
-        spill.file.write_at(&spills.header(number), 0)?;
+        spill.end = spill.write(&spills.header(number))?;
         Ok(spill)
     }
 
@@ -170,12 +175,26 @@ impl Spill {
 
     /// Appends redo records. After an error nothing has changed.
     pub fn append(&mut self, records: &[u8]) -> Result<()> {
-        self.file.write_at(records, self.end)?;
+        let end = self.write(records)?;
         let stored = records.len() as u64;
         self.chunks.push(Chunk { offset: self.end, stored, used: stored, crc: crc32c::crc32c(records) });
-        self.end += stored;
+        self.end = end;
         self.bytes += stored;
         Ok(())
+    }
+
+    /// Writes bytes at the end, with zeros behind them up to a page: where the next ones go.
+    fn write(&mut self, mut bytes: &[u8]) -> Result<u64> {
+        let mut end = self.end;
+        while !bytes.is_empty() {
+            self.buffer.clear();
+            let taken = self.buffer.fill(bytes);
+            self.buffer.pad();
+            self.file.write_at(self.buffer.bytes(), end)?;
+            end += self.buffer.bytes().len() as u64;
+            bytes = &bytes[taken..];
+        }
+        Ok(end)
     }
 
     /// Keeps so many bytes of redo only.

@@ -1,7 +1,7 @@
 //! Transactions that write more than memory should hold: their redo goes to files of its own before they commit.
 
 use crate::durable::{State, commit, config, create_table, delete, files, insert, open, state, update};
-use firn_base::disk::{Disk, Fault, SimulatedDisk};
+use firn_base::disk::{Disk, Fault, PAGE_BYTES, SimulatedDisk};
 use firn_base::random::Random;
 use firn_base::sync::Arc;
 use firn_base::{SqlState, SqlType, Value};
@@ -226,7 +226,10 @@ fn a_missing_or_damaged_file_that_the_log_names_stops_the_engine() {
         assert!(error.message().contains(path.file_name().unwrap().to_str().unwrap()), "{error}");
         assert!(error.hint().is_some());
     };
-    for at in (0..content.len()).step_by(37) {
+    // Behind the header and each chunk are zeros up to a page, which nobody reads.
+    let is_filler =
+        |at: usize| content[at..at / PAGE_BYTES * PAGE_BYTES + PAGE_BYTES].iter().all(|byte| *byte == 0);
+    for at in (0..content.len()).step_by(37).filter(|at| !is_filler(*at)) {
         let damaged = disk.after_kill();
         damaged.open(&path).unwrap().write_at(&[content[at] ^ 0x40], at as u64).unwrap();
         fails(&damaged, "a flipped bit");

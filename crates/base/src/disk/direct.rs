@@ -1,0 +1,164 @@
+//! Writing past the operating system's page cache (direct I/O).
+//!
+//! Bytes that are written once, many of them, and read again after a crash at most do not belong there: the kernel clears
+//! pages for them, copies them, pushes out pages that somebody reads, and writes them at a fraction of the disk's speed.
+//! Writes go past it if their place, their length and their address in memory are multiples of [`PAGE_BYTES`]; a
+//! [`PageBuffer`] has such an address. Where a file system knows no direct I/O they go the usual way.
+
+use super::{DiskFile, RealFile, io_error};
+use crate::Result;
+use crate::sync::Arc;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+/// What place, length and address of a direct write are multiples of. No disk asks for more.
+pub const PAGE_BYTES: usize = 4096;
+
+/// A file whose whole pages are written past the cache.
+#[derive(Debug)]
+struct DirectFile {
+    direct: fs::File,
+    cached: RealFile,
+}
+
+/// Creates a file to be written past the cache, if its file system can.
+pub(super) fn create(path: &Path) -> Result<Arc<dyn DiskFile>> {
+    let failed = |error| io_error("create file", path, &error);
+    let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
+    let cached = RealFile { file: file.map_err(failed)?, path: path.to_owned() };
+    match fs::OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path) {
+        Ok(direct) => Ok(Arc::new(DirectFile { direct, cached })),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(Arc::new(cached)),
+        Err(error) => Err(failed(error)),
+    }
+}
+
+impl DiskFile for DirectFile {
+    fn len(&self) -> Result<u64> {
+        self.cached.len()
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        self.cached.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
+        let is_whole = |number: usize| number.is_multiple_of(PAGE_BYTES);
+        if !(is_whole(bytes.as_ptr().addr()) && is_whole(bytes.len()) && is_whole(offset as usize)) {
+            return self.cached.write_at(bytes, offset);
+        }
+        match self.direct.write_all_at(bytes, offset) {
+            // A file system that asks for larger pages, or took back what it said.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.cached.write_at(bytes, offset),
+            Err(error) => Err(io_error("write file", &self.cached.path, &error)),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    fn set_len(&self, length: u64) -> Result<()> {
+        self.cached.set_len(length)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.cached.sync()
+    }
+}
+
+/// Bytes at an address that direct writes may come from.
+#[derive(Debug)]
+pub struct PageBuffer {
+    /// Longer than the buffer by a page, so that it can begin at one.
+    bytes: Vec<u8>,
+    start: usize,
+    used: usize,
+}
+
+impl PageBuffer {
+    /// An empty one with room for so many bytes, which are whole pages.
+    pub fn new(capacity: usize) -> PageBuffer {
+        assert!(capacity.is_multiple_of(PAGE_BYTES), "{capacity} bytes are no whole pages");
+        let bytes = vec![0; capacity + PAGE_BYTES];
+        let start = bytes.as_ptr().align_offset(PAGE_BYTES);
+        PageBuffer { bytes, start, used: 0 }
+    }
+
+    /// Takes bytes from the front of `from` while there is room: how many.
+    pub fn fill(&mut self, from: &[u8]) -> usize {
+        let taken = from.len().min(self.capacity() - self.used);
+        self.bytes[self.start + self.used..][..taken].copy_from_slice(&from[..taken]);
+        self.used += taken;
+        taken
+    }
+
+    /// Adds zeros up to a whole page.
+    pub fn pad(&mut self) {
+        let end = self.used.next_multiple_of(PAGE_BYTES);
+        self.bytes[self.start..][self.used..end].fill(0);
+        self.used = end;
+    }
+
+    /// What is in it.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[self.start..][..self.used]
+    }
+
+    /// Empties it.
+    pub fn clear(&mut self) {
+        self.used = 0;
+    }
+
+    fn capacity(&self) -> usize {
+        self.bytes.len() - PAGE_BYTES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{Disk, RealDisk};
+
+    #[test]
+    fn a_page_buffer_takes_what_it_has_room_for_and_lies_at_a_page() {
+        let mut buffer = PageBuffer::new(2 * PAGE_BYTES);
+        assert_eq!(buffer.fill(&[1; 5000]), 5000);
+        assert_eq!(buffer.fill(&[2; 5000]), 3192);
+        assert_eq!(buffer.fill(&[3]), 0);
+        assert_eq!((buffer.bytes().len(), buffer.bytes()[4999], buffer.bytes()[5000]), (8192, 1, 2));
+        assert_eq!(buffer.bytes().as_ptr().align_offset(PAGE_BYTES), 0);
+        buffer.clear();
+        buffer.fill(&[4; 10]);
+        buffer.pad();
+        assert_eq!(buffer.bytes().len(), PAGE_BYTES);
+        assert_eq!((buffer.bytes()[9], &buffer.bytes()[10..]), (4, &[0; PAGE_BYTES - 10][..]));
+        buffer.pad();
+        assert_eq!(buffer.bytes().len(), PAGE_BYTES);
+    }
+
+    #[test]
+    fn what_is_written_by_pages_and_otherwise_is_one_file() {
+        let path = std::env::temp_dir().join(format!("firn-direct-{}", std::process::id()));
+        let file = RealDisk.create_direct(&path).unwrap();
+        let mut buffer = PageBuffer::new(PAGE_BYTES);
+        for page in 0..4_u8 {
+            buffer.clear();
+            buffer.fill(&[page; PAGE_BYTES]);
+            file.write_at(buffer.bytes(), u64::from(page) * PAGE_BYTES as u64).unwrap();
+        }
+        file.write_at(b"x", 5000).unwrap();
+        file.write_at(buffer.bytes(), 3 * PAGE_BYTES as u64).unwrap();
+        file.write_at(&[9; 100], 4 * PAGE_BYTES as u64).unwrap();
+        file.set_len(4 * PAGE_BYTES as u64 + 10).unwrap();
+        file.sync().unwrap();
+        assert_eq!(file.len().unwrap(), 4 * PAGE_BYTES as u64 + 10);
+        let mut expected: Vec<u8> = (0..4).flat_map(|page| [page; PAGE_BYTES]).collect();
+        expected[5000] = b'x';
+        expected.extend([9; 10]);
+        assert!(fs::read(&path).unwrap() == expected);
+        let mut read = [0; 3];
+        assert_eq!(file.read_at(&mut read, 4999).unwrap(), 3);
+        assert_eq!(read, [1, b'x', 1]);
+        fs::remove_file(&path).unwrap();
+    }
+}
