@@ -26,6 +26,7 @@ use datafusion::common::ScalarValue;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{ExprSchemable, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast;
+use firn_base::clock::{self, Instant};
 use firn_base::sync::Arc;
 use firn_base::thread::{self, Behind};
 use firn_base::{ColumnId, Error, Result, SqlState, SqlType, TimeZoneSetting, Value};
@@ -45,6 +46,7 @@ use rows_out::{Piece, RowsOut};
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek};
 use std::path::Path;
+use std::time::Duration;
 
 /// COPY … FROM in progress. It holds no transaction: every step is given the one to work in.
 pub struct CopyFrom {
@@ -77,7 +79,12 @@ struct Store {
     rejects: Rejects,
     rejects_table: Option<RejectsTable>,
     progress: Arc<Progress>,
+    /// When the transaction last kept up with others; `None` once it cannot.
+    kept_up: Option<Instant>,
 }
+
+/// How long a COPY keeps others' old versions from being collected.
+const KEEPS_UP_AFTER: Duration = Duration::from_millis(10);
 
 /// What COPY … FROM came to.
 #[derive(Debug)]
@@ -148,6 +155,7 @@ impl CopyFrom {
             rejects,
             rejects_table,
             progress,
+            kept_up: Some(clock::now()),
         };
         Ok(CopyFrom { reader, format, store })
     }
@@ -394,6 +402,9 @@ impl Store {
         source: InsertSource,
         batch_rows: usize,
     ) -> Result<()> {
+        if self.kept_up.is_some_and(|then| then.elapsed() >= KEEPS_UP_AFTER) {
+            self.kept_up = transaction.keep_up().then(clock::now);
+        }
         let columns = self.columns.iter().map(|(id, ..)| *id).collect();
         let plan = insert_plan(&self.set, columns, source);
         let rows = plan.execute(transaction, &[], options)?.count;

@@ -843,13 +843,17 @@ impl Transaction {
             self.refresh();
             return Ok(());
         }
-        let reads = self.reads.get_mut();
-        reads.truncate(&statement.reads);
+        self.reads.get_mut().truncate(&statement.reads);
+        self.move_if_same()
+    }
+
+    /// Moves a serializable transaction on to the newest committed state, if all that it has read still reads the same there.
+    fn move_if_same(&mut self) -> Result<()> {
         let before = self.snapshot.read_time;
         let active = self.engine.active();
         // Both what it has read and what it will read is kept meanwhile.
         active.advance(&self.slot, before, self.engine.last());
-        let moved = self.engine.validate(reads, self.snapshot, before);
+        let moved = self.engine.validate(self.reads.get_mut(), self.snapshot, before);
         let read_time = *moved.as_ref().unwrap_or(&before);
         active.settle(&self.slot, read_time);
         moved?;
@@ -857,6 +861,21 @@ impl Transaction {
         self.seen = self.engine.last_position();
         self.catalog = OnceLock::new();
         Ok(())
+    }
+
+    /// Lets a statement that takes long and reads little keep up with the others, so that what they leave behind can be
+    /// collected: it moves on to the newest committed state as [`Transaction::restart`] does. False, and it stays where it
+    /// is, if what it has read reads differently there, in which case its commit is going to fail, or if it keeps to its
+    /// snapshot.
+    ///
+    /// No rows may be left to be read of this statement or of earlier ones.
+    pub fn keep_up(&mut self) -> bool {
+        match self.isolation {
+            Isolation::Serializable => return self.move_if_same().is_ok(),
+            Isolation::ReadCommitted => self.move_on(),
+            Isolation::Snapshot => return false,
+        }
+        true
     }
 
     /// Waits for another running transaction's end, for a while: [`Error::blocker`] names it.

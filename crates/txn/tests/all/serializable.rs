@@ -442,6 +442,45 @@ fn a_statement_that_is_run_again_forgets_only_its_own_reads() {
     }
 }
 
+/// What a long load does between its batches.
+#[test]
+fn who_keeps_up_sees_the_newest_state_unless_what_it_has_read_has_changed() {
+    for isolation in [Isolation::Serializable, Isolation::ReadCommitted, Isolation::Snapshot] {
+        let bank = bank_with(&[(1, 10), (2, 20), (5, 50)]);
+        let set = |key, balance| {
+            let mut tx = bank.engine.begin();
+            bank.set_balance(&mut tx, key, balance).unwrap();
+            commit(tx);
+        };
+        let moves = isolation != Isolation::Snapshot;
+        let mut long = bank.engine.try_begin(isolation).unwrap();
+        assert_eq!(bank.balance(&long, 1), Some(10));
+        insert(&bank, &mut long, 3, 30);
+        set(2, 21);
+        assert_eq!(long.keep_up(), moves);
+        assert_eq!(bank.balance(&long, 2), Some(if moves { 21 } else { 20 }), "{isolation:?}");
+        assert_eq!(bank.balance(&long, 3), Some(30), "its own changes stay");
+        assert_eq!(bank.balance(&bank.engine.begin(), 3), None);
+        for balance in 0..100 {
+            set(5, balance);
+            assert_eq!(long.keep_up(), moves);
+        }
+        let backlog = bank.engine.garbage_backlog();
+        assert_eq!(backlog < 50, moves, "{backlog} write sets are left to collect");
+        set(1, 11);
+        let sees = isolation == Isolation::ReadCommitted;
+        assert_eq!(long.keep_up(), sees);
+        assert_eq!(bank.balance(&long, 1), Some(if sees { 11 } else { 10 }), "{isolation:?}");
+        insert(&bank, &mut long, 4, 40);
+        match isolation {
+            Isolation::Serializable => refused(long),
+            Isolation::ReadCommitted | Isolation::Snapshot => commit(long),
+        }
+        let kept = isolation != Isolation::Serializable;
+        assert_eq!(bank.balance(&bank.engine.begin(), 4), kept.then_some(40));
+    }
+}
+
 #[test]
 fn a_table_that_changed_its_shape_or_went_fails_who_read_it() {
     let bank = bank_with(&[(1, 10)]);
