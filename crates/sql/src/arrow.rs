@@ -6,12 +6,13 @@ use datafusion::arrow::array::{
 use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{
-    DataType, Field, FieldRef, Int16Type, Int32Type, Int64Type, IntervalUnit, Schema, TimeUnit,
+    BinaryViewType, DataType, Field, FieldRef, Int16Type, Int32Type, Int64Type, IntervalUnit, Schema,
+    StringViewType, TimeUnit,
 };
 use datafusion::arrow::error::ArrowError;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType, Value};
-use firn_exec::types;
+use firn_exec::{types, views_of};
 
 pub use firn_exec::tightened;
 
@@ -238,7 +239,15 @@ fn normal(field: &Field, column: &ArrayRef) -> Result<ArrayRef> {
 /// A cast that fails on what does not fit. Arrow's own default makes NULL of it, which would lose it without a
 /// word.
 fn cast(column: &ArrayRef, ty: &DataType) -> std::result::Result<ArrayRef, ArrowError> {
-    cast_with_options(column, ty, &CastOptions { safe: false, ..CastOptions::default() })
+    match (column.data_type(), ty) {
+        (DataType::Utf8, DataType::Utf8View) => {
+            Ok(Arc::new(views_of::<_, StringViewType>(column.as_string::<i32>())))
+        }
+        (DataType::Binary, DataType::BinaryView) => {
+            Ok(Arc::new(views_of::<_, BinaryViewType>(column.as_binary::<i32>())))
+        }
+        _ => cast_with_options(column, ty, &CastOptions { safe: false, ..CastOptions::default() }),
+    }
 }
 
 /// A column of a result as one of the type that it was announced with: 22003 if a value does not fit, which

@@ -15,7 +15,7 @@ use firn_base::Result;
 use firn_base::sync::Arc;
 use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -81,7 +81,7 @@ impl ArrowFile {
     }
 
     /// The bytes of a message with its body.
-    fn block(&self, file: &File, block: &Block) -> Result<Buffer> {
+    fn block(&self, mut file: &File, block: &Block) -> Result<Buffer> {
         let length = |length: i64| u64::try_from(length).ok();
         let all = || {
             let (meta, body) = (length(block.metaDataLength().into())?, length(block.bodyLength())?);
@@ -92,8 +92,16 @@ impl ArrowFile {
         let Some((start, bytes)) = all() else {
             return Err(damaged(&self.place.path, &"a record batch reaches beyond its end"));
         };
-        let mut buffer = vec![0; bytes as usize];
-        file.read_exact_at(&mut buffer, start).map_err(|error| file_error(&self.place.path, &error))?;
+        // Not into zeros, which would have to be written first.
+        let mut buffer = Vec::with_capacity(bytes as usize);
+        let mut read = || {
+            file.seek(SeekFrom::Start(start))?;
+            match file.take(bytes).read_to_end(&mut buffer)? as u64 == bytes {
+                true => Ok(()),
+                false => Err(io::ErrorKind::UnexpectedEof.into()),
+            }
+        };
+        read().map_err(|error| file_error(&self.place.path, &error))?;
         let (meta, body) = buffer.split_at(block.metaDataLength() as usize);
         guarded(&self.place.path, || check_message(meta, body))?;
         Ok(Buffer::from_vec(buffer))
