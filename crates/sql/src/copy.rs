@@ -244,10 +244,10 @@ impl CopyFrom {
             Reader::Rows(reader) => {
                 // Once: who writes into a pipe would be told that nobody reads any more if it were closed again.
                 let mut file = File::open(path).map_err(|error| failed(&error))?;
-                if format != CopyFormat::Binary {
-                    if let Some(error) = of_other_kind(&mut file, path).map_err(|error| failed(&error))? {
-                        return Err(error);
-                    }
+                if format != CopyFormat::Binary
+                    && let Some(error) = of_other_kind(&mut file, path).map_err(|error| failed(&error))?
+                {
+                    return Err(error);
                 }
                 let progress = store.progress.clone();
                 let watch = move |bytes| progress.add_bytes(bytes);
