@@ -159,15 +159,11 @@ fn loads() {
             for _ in 0..rounds {
                 let tx = bank.engine.begin_read_only();
                 let rows = scan_both(bank, &tx);
-                assert!(
-                    match rows[..] {
-                        [] => true,
-                        [(1, 0), (2, 0 | 1), (3, 0), (4, 0), (5, 0)] => true,
-                        [(1, 0), (2, 2), (3, 0), (5, 0)] => true,
-                        _ => false,
-                    },
-                    "{rows:?}"
+                let is_a_state = matches!(
+                    rows[..],
+                    [] | [(1, 0), (2, 0 | 1), (3, 0), (4, 0), (5, 0)] | [(1, 0), (2, 2), (3, 0), (5, 0)]
                 );
+                assert!(is_a_state, "{rows:?}");
                 assert_eq!(scan_both(bank, &tx), rows, "a snapshot does not change");
             }
         })
