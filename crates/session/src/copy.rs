@@ -383,8 +383,10 @@ impl Connection {
 
     fn copy_out(&mut self, copy: &Copy) -> Result<CopyOut> {
         self.begin_statement();
-        if let Some(transaction) = self.block.take_transaction() {
+        if let Some(mut transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
+            // Its rows are drawn beside later statements.
+            transaction.stay();
             let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone);
             self.block.put_transaction(transaction);
             let to = to?;
@@ -399,7 +401,12 @@ impl Connection {
     }
 
     fn copy_from_file(&mut self, copy: &Copy, path: &str) -> Result<u64> {
+        let is_pipe = std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file());
+        let mut has_begun = false;
         let mut copied = self.in_transaction(|connection, transaction| {
+            if is_pipe && std::mem::replace(&mut has_begun, true) {
+                return Err(read_once(path));
+            }
             let from = connection.copy_from(transaction, copy)?;
             connection.activity.show_copy(from.progress());
             let failed = |error: &std::io::Error| file_error(path, "for reading", error);
@@ -422,6 +429,15 @@ impl Connection {
         file.finish().map_err(failed)?;
         Ok(out.tag().rows.unwrap_or(0))
     }
+}
+
+/// The error of a statement that would have to be run again, after a conflict, but cannot.
+#[cold]
+fn read_once(path: &str) -> Error {
+    let message = format!("a conflict with another transaction, and \"{path}\" cannot be read again");
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+        .with_detail("Nothing of it was stored. It is no file but a pipe: what has been read of it is gone.")
+        .with_hint("Run the COPY again, with the data from its beginning.")
 }
 
 fn file_error(path: &str, purpose: &str, error: &std::io::Error) -> Error {

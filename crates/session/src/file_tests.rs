@@ -481,3 +481,54 @@ fn others_see_how_far_a_copy_is() {
         ["COPY TO|PIPE|BigInt(6)|BigInt(3)"]
     );
 }
+
+/// What stands in the table must be what its constraints say, whenever they came.
+#[test]
+fn a_copy_does_not_keep_up_beyond_a_change_of_its_table() {
+    for isolation in ["SERIALIZABLE", "READ COMMITTED", "REPEATABLE READ"] {
+        let database = Database::memory().unwrap();
+        let (mut copying, mut changing) = (database.connect(), database.connect());
+        changing.execute("CREATE TABLE t (i int)").unwrap();
+        copying.execute(&format!("BEGIN ISOLATION LEVEL {isolation}")).unwrap();
+        let copy = copying.prepare("COPY t FROM STDIN").unwrap();
+        let Outcome::CopyIn(mut copy) = copying.run(&copy, &[]).unwrap() else { panic!() };
+        changing.execute("ALTER TABLE t ADD CHECK (i > 0)").unwrap();
+        // Long enough for it to keep up before its first row.
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        let outcome = copy.write(b"-1\n").and_then(|()| copy.finish()).map(|_| ());
+        let error = outcome.unwrap_err();
+        assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE, "{isolation}: {error}");
+        copying.execute("ROLLBACK").unwrap();
+        assert_eq!(rows(&mut changing, "SELECT count(*) FROM t"), ["BigInt(0)"]);
+    }
+}
+
+/// What has been read of a pipe cannot be read again, so that the statement is not run again.
+#[test]
+fn a_copy_of_a_pipe_that_meets_a_conflict_stores_nothing() {
+    let folder = Folder::new(&[]);
+    let database = Database::memory().unwrap();
+    let (mut copying, mut holding) = (database.connect(), database.connect());
+    holding.execute("CREATE TABLE t (i int PRIMARY KEY)").unwrap();
+    holding.execute("BEGIN").unwrap();
+    holding.execute("INSERT INTO t VALUES (2)").unwrap();
+    assert!(Command::new("mkfifo").arg(folder.path("pipe")).status().unwrap().success());
+    std::thread::scope(|scope| {
+        let sql = folder.sql("COPY t FROM '@/pipe' (FORMAT csv)");
+        let copied = scope.spawn(move || copying.execute(&sql).map(|_| ()));
+        let mut pipe = fs::OpenOptions::new().write(true).open(folder.path("pipe")).unwrap();
+        pipe.write_all(b"1\n2\n3\n").unwrap();
+        drop(pipe);
+        // It waits for the other's end by now, or comes later and finds its row gone.
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        holding.execute("ROLLBACK").unwrap();
+        let outcome = copied.join().unwrap();
+        if let Err(error) = outcome {
+            assert_eq!(error.state(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "{error}");
+            assert!(error.hint().is_some());
+            assert_eq!(rows(&mut holding, "SELECT count(*) FROM t"), ["BigInt(0)"]);
+        } else {
+            assert_eq!(rows(&mut holding, "SELECT count(*) FROM t"), ["BigInt(3)"]);
+        }
+    });
+}

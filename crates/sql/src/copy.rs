@@ -83,7 +83,7 @@ struct Store {
     kept_up: Option<Instant>,
 }
 
-/// How long a COPY keeps others' old versions from being collected.
+/// How long a COPY stays at one state at least.
 const KEEPS_UP_AFTER: Duration = Duration::from_millis(10);
 
 /// What COPY … FROM came to.
@@ -155,7 +155,8 @@ impl CopyFrom {
             rejects,
             rejects_table,
             progress,
-            kept_up: Some(clock::now()),
+            // A condition may read tables, all of whose rows it is to see in one state.
+            kept_up: copy.filter.is_none().then(clock::now),
         };
         Ok(CopyFrom { reader, format, store })
     }

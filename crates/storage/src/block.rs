@@ -883,7 +883,8 @@ impl Block {
             return None;
         }
         debug_assert!(record.change() == Change::InsertMany, "no other record is of several rows");
-        let rows = heads.iter().take_while(|head| head.load(Ordering::Relaxed) == record.as_ptr()).count();
+        // Acquire: as in `Record::load`.
+        let rows = heads.iter().take_while(|head| head.load(Ordering::Acquire) == record.as_ptr()).count();
         Some((record, first + rows as u32))
     }
 

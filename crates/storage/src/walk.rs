@@ -30,6 +30,8 @@ const MOST_TOGETHER: u32 = 16 * RANGE_SLOTS;
 /// Stretches up to this length are put off. Longer ones are those of rows that came together, and mostly have
 /// no heads any more.
 const PUT_OFF: u32 = STEP;
+/// Rows that came together are taken so if they are as many: of fewer it is quicker to look at each.
+const LEAST_TOGETHER: u32 = if cfg!(feature = "models") { 2 } else { 32 };
 /// Records of a chain that are fetched before it is walked.
 const FETCHED: usize = 4;
 
@@ -330,6 +332,9 @@ impl<'a> Walk<'a> {
     /// does not see it. Returns where they end: at `start` if there are none, or if somebody changes them meanwhile.
     fn came_together(&self, start: u32, end: u32, sink: &mut impl Sink) -> u32 {
         let Some((record, to)) = self.block.shared_head(start, end, self.guard) else { return start };
+        if to - start < LEAST_TOGETHER {
+            return start;
+        }
         let stamp = record.stamp();
         if !visible(stamp, self.snapshot) {
             return to;

@@ -484,6 +484,11 @@ impl Engine {
         Ok(now)
     }
 
+    /// Whether the committed catalog is another one than at that time.
+    pub(crate) fn has_changed_catalog_since(&self, time: Time) -> bool {
+        self.catalog_time.load(Ordering::Acquire) > time.0
+    }
+
     /// What [`Engine::validate`] does before the critical section: until little is left for that.
     pub(crate) fn validate_ahead(
         &self,

@@ -68,6 +68,8 @@ pub struct Transaction {
     read_only: bool,
     /// Whether what it reads is noted to find out whether that may be lost.
     asks_what_may_be_lost: bool,
+    /// Whether it does not [keep up](Transaction::keep_up).
+    stays: bool,
     /// What it has read, if it is serializable and may write, or asks.
     reads: RefCell<PredicateLog>,
 }
@@ -139,6 +141,7 @@ impl Transaction {
             isolation,
             read_only: false,
             asks_what_may_be_lost: false,
+            stays: false,
             reads: RefCell::new(SPARE_READS.take()),
         }
     }
@@ -844,11 +847,6 @@ impl Transaction {
             return Ok(());
         }
         self.reads.get_mut().truncate(&statement.reads);
-        self.move_if_same()
-    }
-
-    /// Moves a serializable transaction on to the newest committed state, if all that it has read still reads the same there.
-    fn move_if_same(&mut self) -> Result<()> {
         let before = self.snapshot.read_time;
         let active = self.engine.active();
         // Both what it has read and what it will read is kept meanwhile.
@@ -865,17 +863,34 @@ impl Transaction {
 
     /// Lets a statement that takes long and reads little keep up with the others, so that what they leave behind can be
     /// collected: it moves on to the newest committed state as [`Transaction::restart`] does. False, and it stays where it
-    /// is, if what it has read reads differently there, in which case its commit is going to fail, or if it keeps to its
-    /// snapshot.
+    /// is, if what it has read reads differently there, if the catalog has changed, by which its statement was compiled, or if
+    /// it keeps to its snapshot.
     ///
     /// No rows may be left to be read of this statement or of earlier ones.
     pub fn keep_up(&mut self) -> bool {
-        match self.isolation {
-            Isolation::Serializable => return self.move_if_same().is_ok(),
-            Isolation::ReadCommitted => self.move_on(),
-            Isolation::Snapshot => return false,
+        if self.isolation == Isolation::Snapshot || self.stays {
+            return false;
         }
+        let before = self.snapshot.read_time;
+        let active = self.engine.active();
+        // As in `restart`.
+        let newest = active.advance(&self.slot, before, self.engine.last());
+        let moved = match self.isolation {
+            Isolation::Serializable => self.engine.validate(self.reads.get_mut(), self.snapshot, before).ok(),
+            Isolation::ReadCommitted | Isolation::Snapshot => Some(newest),
+        };
+        // Looked at after the newest time was: a change of the catalog is known before its time is published.
+        let moved = moved.filter(|_| !self.engine.has_changed_catalog_since(before));
+        active.settle(&self.slot, moved.unwrap_or(before));
+        let Some(read_time) = moved else { return false };
+        self.snapshot.read_time = read_time;
+        self.seen = self.engine.last_position();
         true
+    }
+
+    /// Has it not keep up any more: somebody reads what its snapshot shows beside its statements.
+    pub fn stay(&mut self) {
+        self.stays = true;
     }
 
     /// Waits for another running transaction's end, for a while: [`Error::blocker`] names it.

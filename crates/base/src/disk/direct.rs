@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-/// What place, length and address of a direct write are multiples of. No disk asks for more.
+/// What place, length and address of a direct write are multiples of. Hardly any disk asks for more.
 pub const PAGE_BYTES: usize = 4096;
 
 /// A file whose whole pages are written past the cache.
@@ -28,11 +28,12 @@ pub(super) fn create(path: &Path) -> Result<Arc<dyn DiskFile>> {
     let failed = |error| io_error("create file", path, &error);
     let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
     let cached = RealFile { file: file.map_err(failed)?, path: path.to_owned() };
-    match fs::OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path) {
-        Ok(direct) => Ok(Arc::new(DirectFile { direct, cached })),
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(Arc::new(cached)),
-        Err(error) => Err(failed(error)),
-    }
+    let direct = fs::OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path);
+    // Where that cannot be, for whatever reason, the usual way is as good.
+    Ok(match direct {
+        Ok(direct) => Arc::new(DirectFile { direct, cached }),
+        Err(_) => Arc::new(cached),
+    })
 }
 
 impl DiskFile for DirectFile {
