@@ -16,6 +16,7 @@
 //!   SequenceAdvance         nothing (count = was called, table = oid, row = value)
 //!   Spilled                 per chunk: offset, stored, used as u64, CRC32C as u32 (row = number of the spill file;
 //!                           the records there come before those that follow this one; see `spill`)
+//!   Loaded                  bytes that name files of rows, for whoever knows such files (count, table, row are 0)
 //! ```
 //!
 //! A cell is a tag and what the tag says follows. Words are stored zero-extended in the fewest of
@@ -41,6 +42,7 @@ const KIND_DELETE: u8 = 4;
 const KIND_CATALOG_CHANGE: u8 = 5;
 const KIND_SEQUENCE_ADVANCE: u8 = 6;
 const KIND_SPILLED: u8 = 7;
+const KIND_LOADED: u8 = 8;
 
 /// Bytes of what a record says of one chunk of a spill file.
 const CHUNK_LEN: usize = 28;
@@ -241,6 +243,11 @@ impl RedoBuffer {
     /// Appends a change of the catalog.
     pub fn catalog_change(&mut self, bytes: &[u8]) {
         self.plain(KIND_CATALOG_CHANGE, 0, 0, 0, bytes);
+    }
+
+    /// Appends that rows have come which lie in files of their own, not in redo. After [`RedoBuffer::seal`].
+    pub fn loaded(&mut self, bytes: &[u8]) {
+        self.plain(KIND_LOADED, 0, 0, 0, bytes);
     }
 
     /// Appends the new state of a sequence: `value` is the last one given if `called`, else the
@@ -490,6 +497,8 @@ pub enum Record<'a> {
         /// Where they lie there.
         chunks: SpilledChunks<'a>,
     },
+    /// Rows came that lie in files, which the bytes name.
+    Loaded(&'a [u8]),
 }
 
 impl Record<'_> {
@@ -501,7 +510,10 @@ impl Record<'_> {
             | Record::InsertBatch { table, first: row, .. }
             | Record::Update { table, row, .. }
             | Record::Delete { table, row } => Some((*table, *row)),
-            Record::CatalogChange(_) | Record::SequenceAdvance { .. } | Record::Spilled { .. } => None,
+            Record::CatalogChange(_)
+            | Record::SequenceAdvance { .. }
+            | Record::Spilled { .. }
+            | Record::Loaded(_) => None,
         }
     }
 }
@@ -677,6 +689,7 @@ impl<'a> RawRecord<'a> {
             KIND_UPDATE => Ok(Record::Update { table, row, cells: UpdatedCells { rest: body, left: count } }),
             KIND_DELETE if body.is_empty() => Ok(Record::Delete { table, row }),
             KIND_CATALOG_CHANGE => Ok(Record::CatalogChange(body)),
+            KIND_LOADED => Ok(Record::Loaded(body)),
             KIND_SPILLED => Ok(Record::Spilled { number: bits, chunks: SpilledChunks { rest: body } }),
             _ => Err(malformed("unknown kind")),
         }
@@ -993,12 +1006,14 @@ mod tests {
         redo.delete(TABLE, row(1));
         redo.catalog_change(b"cat");
         redo.sequence_advance(0x4000, -1, true);
+        redo.loaded(b"f");
         redo.insert_batch(TableId(1), row(2), 2, 2, |column, cells| {
             cells.extend([Cell::Word(u64::from(column.0)), Cell::Null].into_iter());
         });
         let mut expected = vec![20, 0, 0, 0, 4, 0, 0, 0, 0x0d, 0x0c, 0x0b, 0x0a, 1, 0, 0, 0, 0, 0, 0, 0];
         expected.extend([23, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b'c', b'a', b't']);
         expected.extend([20, 0, 0, 0, 6, 0, 1, 0, 0, 0x40, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255]);
+        expected.extend([21, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b'f']);
         expected.extend([37, 0, 0, 0, 2, 0, 2, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0]);
         expected.extend([2, 0, 0, 0, 1, 0, 3, 0, 0, 0, 2, 1, 0]);
         assert_eq!(redo.as_bytes(), expected);
@@ -1043,6 +1058,7 @@ mod tests {
         });
         redo.catalog_change(b"{}");
         redo.sequence_advance(3, i64::MIN, false);
+        redo.loaded(b"[]");
         redo.delete(TABLE, row(9));
         redo
     }
@@ -1051,7 +1067,7 @@ mod tests {
     fn what_is_written_is_read_back_and_a_mark_cuts_it_off_again() {
         let mut redo = sample();
         let whole = show(redo.as_bytes()).unwrap();
-        assert_eq!(whole.len(), 6);
+        assert_eq!(whole.len(), 7);
         assert!(
             whole[0].contains("Word(70000), Wide([1, 18446744073709551615]), Bytes([102, 105, 114, 110])")
         );

@@ -32,7 +32,7 @@
 //!   a time that it also stands for: the stamp is as good as any of these times.
 
 use crate::Guard;
-use crate::collect::{Garbage, clean_up, prefetch_after, replace, unlink};
+use crate::collect::{Garbage, clean_up, inserted_by, prefetch_after, replace, unlink};
 use crate::memory::prefetch;
 use crate::table::{ReplacedKeys, Table};
 use crate::undo::OwnRecord;
@@ -156,10 +156,12 @@ impl Attic {
                 continue;
             }
             match record.change() {
+                // In no chain: who reads at an earlier time does not know of the table.
+                Change::Insert | Change::InsertMany if record.is_out() => {}
                 Change::Insert | Change::InsertMany => {
                     let shared = self.inserts_with(table, record, active, guard);
-                    rows_of(record).for_each(|slot| {
-                        replace(record, slot, Some(shared), guard);
+                    inserted_by(record).for_each(|row| {
+                        replace(record, row.slot(), Some(shared), guard);
                     });
                 }
                 Change::Lock => {
@@ -601,19 +603,14 @@ fn take_out_undone<'a>(retired: &'a Retired, first: usize, dead: &mut Dead<'a>, 
         }
         if record.is_insert() {
             let table = table_of(&retired.tables, record);
-            rows_of(record).for_each(|slot| {
-                unlink(record, slot, guard);
-                dead.push((table, record.block().row(slot)));
+            inserted_by(record).for_each(|row| {
+                unlink(record, row.slot(), guard);
+                dead.push((table, row));
             });
         } else {
             replace(record, record.slot(), record.older(guard), guard);
         }
     }
-}
-
-/// The rows that came to be.
-fn rows_of(record: Record<'_>) -> impl Iterator<Item = Slot> {
-    (record.slot().0..record.slot().0 + record.inserted_rows()).map(Slot)
 }
 
 /// When the change was committed that a record is of, or as good as.

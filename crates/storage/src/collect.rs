@@ -47,12 +47,17 @@ impl Retired {
             let record: Record<'_> = unsafe { Record::from_raw(*at) };
             let table = table_of(&tables, record);
             match record.change() {
+                // In no chain: nobody knew of the table.
+                Change::Insert | Change::InsertMany if record.is_out() => {
+                    if record.undone() {
+                        dead.extend(inserted_by(record).map(|row| (table, row)));
+                    }
+                }
                 Change::InsertMany => {
-                    let first = record.slot().0;
-                    for slot in first..first + record.inserted_rows() {
-                        unlink(record, Slot(slot), guard);
+                    for row in inserted_by(record) {
+                        unlink(record, row.slot(), guard);
                         if record.undone() {
-                            dead.push((table, record.block().row(Slot(slot))));
+                            dead.push((table, row));
                         }
                     }
                 }
@@ -101,6 +106,12 @@ pub(crate) fn prefetch_after(records: &[NonNull<UndoHeader>], position: usize) -
     let record: Record<'_> = unsafe { Record::from_raw(*record) };
     record.block().prefetch_head(record.slot());
     Some(record)
+}
+
+/// The rows that came to be by a record.
+pub(crate) fn inserted_by(record: Record<'_>) -> impl Iterator<Item = RowId> {
+    let slots = record.slot().0..record.slot().0 + record.inserted_rows();
+    slots.map(move |slot| record.block().row(Slot(slot)))
 }
 
 /// Takes `record`, the oldest of its chain, out of it.

@@ -12,6 +12,7 @@ mod duplicates;
 mod keys;
 mod locks;
 mod main;
+mod private;
 mod restore;
 mod slots;
 
@@ -161,6 +162,8 @@ pub struct Table {
     /// needs no second look at the key.
     keys_changed: AtomicBool,
     gate: Gate,
+    /// Whether others than the transaction that has made it may know of it.
+    published: AtomicBool,
     sharers: Sharers,
     main: main::Main,
     budget: Arc<MemoryBudget>,
@@ -189,6 +192,7 @@ impl Table {
             key_locks: [const { Mutex::new(()) }; KEY_LOCKS],
             keys_changed: AtomicBool::new(false),
             gate: Gate::default(),
+            published: AtomicBool::new(true),
             sharers: Sharers::default(),
             main: main::Main::default(),
             budget: options.budget,
@@ -311,14 +315,14 @@ impl Table {
         debug_assert_eq!(row.len(), self.columns.len());
         let record = write_set.push_plain(block, slot, Change::Insert);
         block.prepare_write();
-        block.link_fresh(record);
+        self.link_fresh(block, record);
         self.rows.fetch_add(1, Ordering::Relaxed);
         block.store_row(slot, row);
         // Last: an index that was read a moment ago may still name the slot for the row that was here
         // before, and whoever follows it shall not meet half a row.
         block.set_present(slot, true);
         let id = block.row(slot);
-        if let Some(redo) = write_set.redo() {
+        if let Some(redo) = write_set.redo_of(self) {
             redo.insert(self.id, id, row);
         }
         write_set.count_row(&self.budget);
@@ -565,12 +569,12 @@ impl Table {
             }
             let record = write_set.push_insert_many(block, first, count);
             block.prepare_write();
-            block.link_many(record, first, count);
+            self.link_many(block, record);
             self.rows.fetch_add(i64::from(count), Ordering::Relaxed);
             rows.store(done, count, block, first);
             set_bits(block.present_words(), first, count);
             let stretch = done..done + count as usize;
-            if let Some(redo) = write_set.redo() {
+            if let Some(redo) = write_set.redo_of(self) {
                 redo.insert_batch(
                     self.id,
                     block.row(first),
@@ -712,7 +716,7 @@ impl Table {
                 self.enter(index, &key, row, snapshot, guard)?;
             }
         }
-        if let Some(redo) = write_set.redo() {
+        if let Some(redo) = write_set.redo_of(self) {
             redo.update(self.id, row, columns, cells);
         }
         write_set.count_row(&self.budget);
@@ -759,7 +763,7 @@ impl Table {
         assert!(block.is_present(slot), "only rows that the snapshot sees are deleted");
         block.set_present(slot, false);
         self.rows.fetch_sub(1, Ordering::Relaxed);
-        if let Some(redo) = write_set.redo() {
+        if let Some(redo) = write_set.redo_of(self) {
             redo.delete(self.id, row);
         }
         write_set.count_row(&self.budget);

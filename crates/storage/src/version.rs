@@ -69,7 +69,8 @@ pub(crate) struct UndoHeader {
 
 /// In `flags`: the change has been taken back.
 const UNDONE: u8 = 1;
-/// In `flags`, of a record of the attic: it is in no chain any more.
+/// In `flags`: it is in no chain. So are records of the attic in the end, and those of rows whose table nobody else knows
+/// of ([`Table::publish`](crate::Table::publish)) from the beginning.
 const OUT: u8 = 2;
 
 pub(crate) const HEADER_LEN: usize = 40;
@@ -211,10 +212,10 @@ impl<'g> Record<'g> {
     }
 
     pub fn set_undone(self) {
-        self.header().flags.store(UNDONE, Ordering::Release);
+        self.header().flags.fetch_or(UNDONE, Ordering::Release);
     }
 
-    /// Whether the collector, which alone asks, has taken this record of the attic out of its chain.
+    /// Whether it is in no chain: asked by its transaction and by the collector, who alone say so.
     pub fn is_out(self) -> bool {
         self.header().flags.load(Ordering::Relaxed) & OUT != 0
     }

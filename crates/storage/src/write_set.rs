@@ -159,6 +159,13 @@ impl WriteSet {
         self.redo.as_mut()
     }
 
+    /// The redo images, to append a change of a row of `table`; `None` as well if nobody else knows of the table yet: what is
+    /// in it then is logged with the commit.
+    #[inline]
+    pub(crate) fn redo_of(&mut self, table: &Table) -> Option<&mut RedoBuffer> {
+        self.redo.as_mut().filter(|_| table.is_published())
+    }
+
     /// Whether its redo in memory has grown to so many bytes.
     #[inline]
     pub fn has_long_redo(&self, bytes: usize) -> bool {
@@ -247,9 +254,13 @@ impl WriteSet {
         }
     }
 
-    /// Undoes everything. What is left in the redo buffer no longer counts.
+    /// Undoes everything. What is left in the redo buffer no longer counts. Tables that only this transaction knows of keep
+    /// the rows that it has inserted: they are given up as wholes.
     pub fn roll_back_all(&mut self, guard: &Guard) {
-        self.roll_back(Mark { records: 0, redo: None }, guard);
+        for record in self.records().rev().filter(|record| !record.undone() && !record.is_out()) {
+            self.table_of(record).undo(record, guard);
+            record.set_undone();
+        }
     }
 
     /// Of the rows that it has inserted into a table since `mark`, which one a row is, from 0; `None` if it is none of

@@ -14,7 +14,11 @@
 //! Invariant: a table is known to the workers before a group that names it is handed to them.
 
 use crate::catalog::{Catalog, CatalogChange, IdMarks, Oid, StorageDef};
+use crate::loads;
+use crate::manifest::TableFile;
 use crate::sequence::SequenceState;
+use crate::table_file;
+use firn_base::disk::Disk;
 use firn_base::sync::{Arc, RwLock, mpsc};
 use firn_base::types::Width;
 use firn_base::{Cell, ColumnId, Error, Lsn, Result, RowId, SqlState, SqlType, TableId, Time, thread};
@@ -22,6 +26,7 @@ use firn_log::{CellReader, Entry, Group, Kept, RawRecord, Reader, Record, Record
 use firn_storage::{LONGEST_STRING_BYTES, Restored, Table, TableOptions};
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
+use std::path::Path;
 
 /// Bytes of the log that are handed to the workers at once.
 const BATCH_BYTES: u64 = 1 << 20;
@@ -46,6 +51,17 @@ pub(crate) struct Rebuilt {
     pub options: TableOptions,
     /// The spill files that the log names.
     pub spilled: Vec<Kept>,
+    /// The files of loads that the log names, with the times of their commits.
+    pub loaded: Vec<(Time, TableFile)>,
+}
+
+/// What the log has put beside itself.
+#[derive(Clone, Copy)]
+pub(crate) struct Beside<'a> {
+    pub spills: SpillReader<'a>,
+    pub disk: &'a dyn Disk,
+    /// The directory of the files of loads.
+    pub loads: &'a Path,
 }
 
 impl Rebuilt {
@@ -57,7 +73,7 @@ impl Rebuilt {
     }
 
     /// Applies every commit that `reader` yields. Those up to `last` are in it already.
-    pub fn replay(&mut self, reader: &mut Reader, spills: SpillReader<'_>, threads: usize) -> Result<()> {
+    pub fn replay(&mut self, reader: &mut Reader, beside: Beside<'_>, threads: usize) -> Result<()> {
         let known = self.last;
         let shares = threads.max(1) as u32;
         let tables = self.tables.clone();
@@ -65,13 +81,14 @@ impl Rebuilt {
             let (senders, workers): (Vec<_>, Vec<_>) = (0..shares)
                 .map(|share| {
                     let (sender, receiver) = mpsc::sync_channel::<Groups>(WAITING_BATCHES);
+                    let spills = beside.spills;
                     let mut worker =
                         Worker { tables: &tables, spills, known, share, shares, mine: Vec::new() };
                     let body = move || worker.run(&receiver).map(|()| worker.changed());
                     (sender, thread::spawn_scoped(scope, "firn-replay", body))
                 })
                 .unzip();
-            let read = self.read(reader, &senders);
+            let read = self.read(reader, beside, &senders);
             drop(senders);
             let applied: Vec<Result<HashSet<TableId>>> = workers
                 .into_iter()
@@ -85,7 +102,12 @@ impl Rebuilt {
         read
     }
 
-    fn read(&mut self, reader: &mut Reader, workers: &[mpsc::SyncSender<Groups>]) -> Result<()> {
+    fn read(
+        &mut self,
+        reader: &mut Reader,
+        beside: Beside<'_>,
+        workers: &[mpsc::SyncSender<Groups>],
+    ) -> Result<()> {
         let known = self.last;
         let (mut batch, mut bytes) = (Vec::new(), 0);
         loop {
@@ -93,7 +115,7 @@ impl Rebuilt {
             let ended = group.is_none();
             if let Some(group) = group {
                 for entry in group.entries() {
-                    self.apply_to_all(entry, group.end, known)?;
+                    self.apply_to_all(entry, group.end, known, beside, workers.len())?;
                 }
                 bytes += group.end.0 - group.begin.0;
                 batch.push(group);
@@ -115,8 +137,16 @@ impl Rebuilt {
     }
 
     /// Applies what is not rows. The entry is of a group that ends at `end`.
-    fn apply_to_all(&mut self, entry: Entry<'_>, end: Lsn, known: Time) -> Result<()> {
+    fn apply_to_all(
+        &mut self,
+        entry: Entry<'_>,
+        end: Lsn,
+        known: Time,
+        beside: Beside<'_>,
+        threads: usize,
+    ) -> Result<()> {
         self.last = self.last.max(entry.time);
+        let mut loaded = Vec::new();
         for record in entry.records() {
             match record.map_err(|error| in_commit(error, entry.time))? {
                 Record::CatalogChange(bytes) if entry.time > known => {
@@ -142,9 +172,29 @@ impl Rebuilt {
                     let bytes = bytes.map_err(|error| in_commit(error, entry.time))?;
                     self.spilled.push(Kept { number, needed_to: end, bytes });
                 }
+                Record::Loaded(bytes) if entry.time > known => {
+                    loaded = loads::named_by(bytes).map_err(|error| in_commit(error, entry.time))?;
+                }
                 _ => {}
             }
         }
+        if loaded.is_empty() {
+            return Ok(());
+        }
+        self.load(&loaded, beside, threads).map_err(|error| in_commit(error, entry.time))?;
+        self.loaded.extend(loaded.into_iter().map(|file| (entry.time, file)));
+        Ok(())
+    }
+
+    /// Puts the rows of files back whose tables the same entry has made. No worker knows of these before it gets the entry.
+    fn load(&mut self, files: &[TableFile], beside: Beside<'_>, threads: usize) -> Result<()> {
+        let tables = self.tables.read().clone();
+        thread::for_each("firn-load", threads, files, |file| {
+            let table = tables.get(&TableId(file.table));
+            let table = table.ok_or_else(|| misfit(format!("it loads physical table {}", file.table)))?;
+            table_file::load(beside.disk, beside.loads, file, table)
+        })?;
+        self.changed.extend(files.iter().map(|file| TableId(file.table)));
         Ok(())
     }
 }
@@ -360,7 +410,10 @@ impl Target {
                 Some(restored) => restored.delete(),
                 None => return Err(misfit(format!("it deletes row {row:?}, which is not there"))),
             },
-            Record::CatalogChange(_) | Record::SequenceAdvance { .. } | Record::Spilled { .. } => {}
+            Record::CatalogChange(_)
+            | Record::SequenceAdvance { .. }
+            | Record::Spilled { .. }
+            | Record::Loaded(_) => {}
         }
         Ok(())
     }

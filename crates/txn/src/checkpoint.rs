@@ -20,6 +20,7 @@
 use crate::active::ActiveSlot;
 use crate::catalog::{Catalog, IdMarks, TableDef};
 use crate::engine::Engine;
+use crate::loads::{LoadedFile, Loads};
 use crate::manifest::{FileBlock, Manifest, SequenceEntry, TableFile, checkpoint_directory};
 use crate::table_file::{self, Content};
 use firn_base::disk::{Disk, DiskLock};
@@ -27,9 +28,9 @@ use firn_base::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
 use firn_base::thread::{self, Behind, JoinHandle};
 use firn_base::{BlockNumber, ColumnId, Lsn, Result, Snapshot, Stamp, TableId, Time};
 use firn_log::Log;
-use firn_storage::{Cold, Table, TableScan};
+use firn_storage::{Table, TableScan};
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// After a failed checkpoint the next one is tried when the log has grown by this part of what
 /// makes a checkpoint due.
@@ -58,6 +59,7 @@ pub(crate) struct Store {
     _lock: DiskLock,
     /// Locked while a checkpoint is written.
     newest: Mutex<Newest>,
+    loads: Loads,
     /// So many bytes of redo ([`Log::bytes_at`]) had been written at the last one: those since make a checkpoint due.
     counted_from: AtomicU64,
     worker: Mutex<Option<JoinHandle<()>>>,
@@ -152,25 +154,33 @@ impl Plan {
         for block in kept.iter().flat_map(|file| file.blocks.iter().flatten()) {
             cold.remove(&BlockNumber(block.0));
         }
-        Plan { kept, cold: grouped(cold), rest, rest_bytes }
+        let mut left: Vec<_> = cold.iter().map(|(number, (_, bytes))| (*number, *bytes)).collect();
+        left.sort_unstable_by_key(|(number, _)| number.0);
+        let with_generation =
+            |number: BlockNumber| ColdBlock { number, generation: cold[&number].0.generation };
+        let group = |group: Vec<BlockNumber>| group.into_iter().map(with_generation).collect();
+        Plan { kept, cold: grouped(left).into_iter().map(group).collect(), rest, rest_bytes }
     }
 }
 
-/// Blocks in their order, as many together as make up a file.
-fn grouped(blocks: HashMap<BlockNumber, (Cold, u64)>) -> Vec<Vec<ColdBlock>> {
-    let mut blocks: Vec<_> = blocks.into_iter().collect();
-    blocks.sort_by_key(|(number, _)| number.0);
-    let mut groups: Vec<Vec<ColdBlock>> = Vec::new();
+/// Blocks with their bytes, as many together as make up a file.
+pub(crate) fn grouped(blocks: impl IntoIterator<Item = (BlockNumber, u64)>) -> Vec<Vec<BlockNumber>> {
+    let mut groups: Vec<Vec<BlockNumber>> = Vec::new();
     let mut bytes = SPLIT_BYTES;
-    for (number, (cold, more)) in blocks {
+    for (number, more) in blocks {
         if bytes >= SPLIT_BYTES {
             groups.push(Vec::new());
             bytes = 0;
         }
         bytes += more;
-        groups.last_mut().expect("just begun").push(ColdBlock { number, generation: cold.generation });
+        groups.last_mut().expect("just begun").push(number);
     }
     groups
+}
+
+/// The columns of a table, dropped ones included.
+pub(crate) fn all_columns(table: &Table) -> Vec<ColumnId> {
+    (0..table.columns().len()).map(|position| ColumnId(position as u16)).collect()
 }
 
 /// What one file of a table will hold.
@@ -186,8 +196,7 @@ struct Part<'c> {
 impl<'c> Part<'c> {
     /// The parts of a table, but for what is kept.
     fn of(table: &'c CutTable, plan: Plan, snapshot: Snapshot) -> Vec<Part<'c>> {
-        let columns: Vec<ColumnId> =
-            (0..table.table.columns().len()).map(|position| ColumnId(position as u16)).collect();
+        let columns = all_columns(&table.table);
         let scan = |blocks| Arc::new(table.table.scan(snapshot, &columns, true).of_blocks(blocks));
         let cold = plan.cold.into_iter().map(|cold| {
             let scan = scan(cold.iter().map(|block| block.number).collect());
@@ -213,7 +222,8 @@ impl Drop for Cut<'_> {
 }
 
 impl Store {
-    /// The directory as recovery leaves it, which has put its rows into `tables` and changed those that are `replayed`.
+    /// The directory as recovery leaves it, which has put its rows into `tables` and changed those that are `replayed`, by
+    /// `loaded` files as well.
     pub fn new(
         disk: Arc<dyn Disk>,
         directory: PathBuf,
@@ -221,7 +231,13 @@ impl Store {
         manifest: Manifest,
         tables: &HashMap<TableId, Arc<Table>>,
         replayed: HashSet<TableId>,
+        loaded: Vec<(Time, TableFile)>,
     ) -> Store {
+        let loads = Loads::default();
+        for (time, file) in loaded {
+            let table = tables.get(&TableId(file.table));
+            loads.list_recovered(time, vec![LoadedFile::restored(file, table)]);
+        }
         let mut generations = Generations::new();
         for (table, block) in manifest.files.iter().flat_map(blocks_of) {
             // A block that has been replayed into is hot.
@@ -234,8 +250,14 @@ impl Store {
             _lock: lock,
             counted_from: AtomicU64::new(manifest.position),
             newest: Mutex::new(Newest { begun: manifest.checkpoint, manifest, replayed, generations }),
+            loads,
             worker: Mutex::new(None),
         }
+    }
+
+    /// The files of loads that no checkpoint has taken over yet.
+    pub fn loads(&self) -> &Loads {
+        &self.loads
     }
 
     /// Writes a checkpoint that somebody waits for.
@@ -265,10 +287,16 @@ impl Store {
         }
         // The largest first, so that no thread is left alone with it at the end.
         changed.sort_by_key(|table| std::cmp::Reverse(table.table.memory_bytes()));
+        let loaded = self.loads.between(newest.manifest.time(), cut.snapshot.read_time);
+        for LoadedFile { file, generations } in &loaded {
+            let of_block = |(block, generation): &_| ((TableId(file.table), *block), *generation);
+            newest.generations.extend(generations.iter().map(of_block));
+        }
         let mut parts: Vec<Part<'_>> = Vec::new();
         for table in changed {
             let id = table.table.id();
-            let before = newest.manifest.files.iter().filter(|file| file.table == id.0);
+            let known = newest.manifest.files.iter().chain(loaded.iter().map(|loaded| &loaded.file));
+            let before = known.filter(|file| file.table == id.0);
             let plan = Plan::new(&table.table, before, &newest.generations);
             files.extend(plan.kept.iter().cloned());
             parts.extend(Part::of(table, plan, cut.snapshot));
@@ -315,8 +343,28 @@ impl Store {
         newest.replayed.clear();
         newest.generations = generations;
         engine.statistics().checkpoints.count();
-        remove_unnamed_files(&*self.disk, &directory, &newest.manifest.files)?;
+        self.loads.forget_until(newest.manifest.time());
+        self.remove_files_but(&newest.manifest)?;
         log.truncate_before(newest.manifest.position())
+    }
+
+    /// Removes the files that neither the newest manifest names nor a load: after recovery.
+    pub fn remove_unnamed_files(&self) -> Result<()> {
+        self.remove_files_but(&self.newest.lock().manifest)
+    }
+
+    fn remove_files_but(&self, manifest: &Manifest) -> Result<()> {
+        let directory = checkpoint_directory(&self.directory);
+        let named: HashSet<&str> = manifest.files.iter().map(|file| file.name.as_str()).collect();
+        let mut removed = false;
+        // Listed first: what a load makes later is not among them, and what it has made by then is known.
+        for name in self.disk.list(&directory)? {
+            if !named.contains(name.as_str()) && !self.loads.lists(&name) {
+                self.disk.remove(&directory.join(name))?;
+                removed = true;
+            }
+        }
+        if removed { self.disk.sync_directory(&directory) } else { Ok(()) }
     }
 
     /// Begins a checkpoint on a thread of its own if the log has grown by so much.
@@ -407,27 +455,14 @@ impl Engine {
 }
 
 /// The blocks of a file of cold blocks that count.
-fn blocks_of(file: &TableFile) -> impl Iterator<Item = (TableId, BlockNumber)> {
+pub(crate) fn blocks_of(file: &TableFile) -> impl Iterator<Item = (TableId, BlockNumber)> {
     file.blocks.iter().flatten().map(|block| (TableId(file.table), BlockNumber(block.0)))
 }
 
 /// Names for readers other than us, all different.
-fn column_names(definition: &TableDef) -> Vec<String> {
+pub(crate) fn column_names(definition: &TableDef) -> Vec<String> {
     let name = |(position, column): (usize, &crate::catalog::ColumnDef)| {
         if column.dropped { format!("_dropped_{position}") } else { column.name.clone() }
     };
     definition.columns.iter().enumerate().map(name).collect()
-}
-
-/// Removes the checkpoint files that the manifest does not name.
-pub(crate) fn remove_unnamed_files(disk: &dyn Disk, directory: &Path, named: &[TableFile]) -> Result<()> {
-    let named: HashSet<&str> = named.iter().map(|file| file.name.as_str()).collect();
-    let mut removed = false;
-    for name in disk.list(directory)? {
-        if !named.contains(name.as_str()) {
-            disk.remove(&directory.join(name))?;
-            removed = true;
-        }
-    }
-    if removed { disk.sync_directory(directory) } else { Ok(()) }
 }

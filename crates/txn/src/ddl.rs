@@ -53,7 +53,8 @@ impl Ddl {
                     engine.drop_table_after(*id, time);
                 }
                 Action::DropIndex(table, index) => table.remove_index(index),
-                Action::CreateStorage(_) | Action::CreateIndex(..) => {}
+                Action::CreateStorage(table) => table.publish(),
+                Action::CreateIndex(..) => {}
             }
         }
         for table in &self.exclusive {

@@ -295,9 +295,9 @@ impl Engine {
         self.log.is_some()
     }
 
-    /// Every physical table.
+    /// Every physical table that more than one transaction may know of.
     pub fn tables(&self) -> Vec<Arc<Table>> {
-        self.tables.read().values().cloned().collect()
+        self.tables.read().values().filter(|table| table.is_published()).cloned().collect()
     }
 
     /// A fresh object id; never given again, also after a crash.
@@ -519,6 +519,12 @@ impl Engine {
         self.log.as_ref().map_or(Ok(()), |log| write_set.spill_redo(log.spills()))
     }
 
+    /// Moves redo to disk if it has grown long.
+    #[inline]
+    pub(crate) fn spill_if_long(&self, write_set: &mut WriteSet) -> Result<()> {
+        if write_set.has_long_redo(self.config.log.spill_bytes) { self.spill_redo(write_set) } else { Ok(()) }
+    }
+
     /// Before a commit: makes safe what has been moved to disk.
     #[inline]
     pub(crate) fn seal_redo(&self, write_set: &mut WriteSet) -> Result<()> {
@@ -727,6 +733,7 @@ impl Engine {
         let id = TableId(self.next_table.fetch_add(1, Ordering::Relaxed));
         let options = TableOptions { block_bytes: self.config.block_bytes, budget: self.memory.clone() };
         let table = Table::new(id, name, columns, options);
+        table.keep_private();
         self.tables.write().insert(id, table.clone());
         table
     }

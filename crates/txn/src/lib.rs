@@ -19,6 +19,7 @@ mod statistics;
 
 mod apply;
 mod checkpoint;
+mod loads;
 mod manifest;
 mod merger;
 mod recovery;

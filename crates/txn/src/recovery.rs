@@ -13,8 +13,8 @@
 //! |  9 | no manifest, but files that are none of ours | 55000: not a database directory |
 //! | 10 | a manifest of a version that is not known | 55000, says which |
 //! | 11 | a damaged manifest | XX001 |
-//! | 12 | a checkpoint file missing, shorter, longer or changed; a spill file that the log names likewise | XX001 |
-//! | 13 | files that the manifest does not name: of a checkpoint cut short, or of the one before; spill files that the log does not name: of transactions that did not commit | removed |
+//! | 12 | a checkpoint file missing, shorter, longer or changed; a spill file or a load's file that the log names likewise | XX001 |
+//! | 13 | files that the manifest does not name: of a checkpoint cut short, or of the one before; spill files and loads' files that the log does not name: of transactions that did not commit | removed |
 //! | 14 | redo that does not fit the checkpoint, rows that break a unique index | XX001 |
 //! | 15 | the directory open elsewhere | 55006 |
 //! | 16 | no right to it, a full or broken disk | 42501, 53100, 58030 |
@@ -22,9 +22,9 @@
 //! Nothing is changed in the directory before everything in it was found good, but for 1 and 2;
 //! so after an error one may look at it, repair it and try again.
 
-use crate::apply::Rebuilt;
+use crate::apply::{Beside, Rebuilt};
 use crate::catalog::{Catalog, IndexDef, Oid};
-use crate::checkpoint::{Store, remove_unnamed_files};
+use crate::checkpoint::Store;
 use crate::engine::{Config, Recovered};
 use crate::manifest::{LOCK, MANIFEST, MANIFEST_TEMPORARY, Manifest, checkpoint_directory, log_directory};
 use crate::sequence::SequenceState;
@@ -69,19 +69,22 @@ pub(crate) fn open(
     check_that_there_is_a_log(&*disk, &log_directory)?;
     let mut reader = Reader::open(&*disk, &log_directory, manifest.database, manifest.position())?;
     let spills = SpillReader { disk: &*disk, directory: &log_directory, database: manifest.database };
-    rebuilt.replay(&mut reader, spills, config.threads)?;
+    let checkpoint_directory = checkpoint_directory(directory);
+    let beside = Beside { spills, disk: &*disk, loads: &checkpoint_directory };
+    rebuilt.replay(&mut reader, beside, config.threads)?;
     let tables = finish(&rebuilt, config.threads)?;
-    let Rebuilt { catalog, mut sequences, spilled, .. } = rebuilt;
+    let Rebuilt { catalog, mut sequences, spilled, loaded, .. } = rebuilt;
     sequences.retain(|oid, _| catalog.sequences.contains_key(oid));
 
     // From here on the directory is changed.
     if disk.exists(&directory.join(MANIFEST_TEMPORARY))? {
         disk.remove(&directory.join(MANIFEST_TEMPORARY))?;
     }
-    remove_unnamed_files(&*disk, &checkpoint_directory(directory), &manifest.files)?;
     let log = Log::open(disk.clone(), &log_directory, manifest.database, reader.position(), config.log)?;
     log.retain_spills(spilled)?;
-    let store = Store::new(disk, directory.to_owned(), lock, manifest, &tables, rebuilt.changed);
+    let store =
+        Store::new(disk.clone(), directory.to_owned(), lock, manifest, &tables, rebuilt.changed, loaded);
+    store.remove_unnamed_files()?;
     Ok(Recovered {
         last: rebuilt.last,
         tables,
@@ -136,7 +139,8 @@ fn create(disk: Arc<dyn Disk>, directory: &Path, lock: DiskLock, config: &Config
     if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         disk.sync_directory(parent)?;
     }
-    let store = Store::new(disk, directory.to_owned(), lock, manifest, &HashMap::new(), HashSet::new());
+    let (tables, changed, loaded) = (HashMap::new(), HashSet::new(), Vec::new());
+    let store = Store::new(disk, directory.to_owned(), lock, manifest, &tables, changed, loaded);
     Ok(Recovered { log: Some(log), store: Some(store), ..new })
 }
 
@@ -199,6 +203,7 @@ fn load(
         changed: HashSet::new(),
         options: TableOptions { block_bytes: manifest.block_bytes as usize, budget: memory.clone() },
         spilled: Vec::new(),
+        loaded: Vec::new(),
     };
     for definition in &manifest.catalog.created {
         rebuilt.create_table(definition);

@@ -8,6 +8,7 @@ use crate::catalog::Catalog;
 use crate::ddl::{Action, Ddl};
 use crate::deferred::{Deferred, DeferredMark};
 use crate::engine::{Engine, keep_redo, wait_until};
+use crate::loads;
 use crate::predicates::{PredicateLog, ReadMark};
 use arrow_array::ArrayRef;
 use firn_base::sync::{Arc, OnceLock};
@@ -270,11 +271,8 @@ impl Transaction {
         if !self.writes().has_touched(table) {
             self.join(table)?;
         }
-        let engine = &self.engine;
         let write_set = self.write_set.as_mut().expect("running");
-        if write_set.has_long_redo(engine.config().log.spill_bytes) {
-            engine.spill_redo(write_set)?;
-        }
+        self.engine.spill_if_long(write_set)?;
         Ok(write_set)
     }
 
@@ -979,7 +977,19 @@ impl Transaction {
             }
             return Ok(Ticket { time: self.snapshot.read_time, lsn });
         }
-        self.engine.seal_redo(self.write_set.as_mut().expect("running"))?;
+        let write_set = self.write_set.as_mut().expect("running");
+        let engine;
+        let loaded = match &self.ddl {
+            Some(ddl) => {
+                engine = self.engine.clone();
+                loads::write(&engine, ddl, self.snapshot, write_set)?
+            }
+            None => None,
+        };
+        self.engine.seal_redo(write_set)?;
+        if let (Some(loaded), Some(redo)) = (&loaded, write_set.redo()) {
+            redo.loaded(&loaded.to_bytes());
+        }
         // What it read is validated if it writes: otherwise it has run at its read time.
         let reads = self.reads.get_mut();
         let mut to_validate = None;
@@ -990,6 +1000,9 @@ impl Transaction {
         let write_set = self.write_set.take().expect("running");
         match self.engine.commit_section(write_set, self.ddl.as_deref(), to_validate) {
             Ok(ticket) => {
+                if let Some(loaded) = loaded {
+                    loaded.keep(ticket.time);
+                }
                 self.end_ddl();
                 Ok(ticket)
             }

@@ -1,5 +1,6 @@
 //! Recovery: rows are put back where they were. One thread per row, no readers, no versions, no indexes yet.
 
+use super::private::side_by_side;
 use super::slots::NONE;
 use super::{Rows, Table};
 use crate::arrow_rows::BatchRows;
@@ -40,8 +41,7 @@ impl Table {
         let batch = BatchRows::new(columns, &self.columns);
         let mut from = 0;
         while let Some(first) = rows.get(from) {
-            let follow = |offset: &usize| rows[from + offset].to_bits() == first.to_bits() + *offset as u64;
-            let count = (1..rows.len() - from).take_while(follow).count() as u32 + 1;
+            let count = side_by_side(&rows[from..]);
             let block = self.restore_block(*first);
             assert!(first.slot().0 + count <= self.layout.slots, "the rows of a block lie in its slots");
             // Those that repeat share their bytes.

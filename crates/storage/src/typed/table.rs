@@ -308,7 +308,7 @@ impl Table {
         block.check(slot);
         let record = write_set.push_plain(block, slot, Change::Insert);
         block.prepare_write();
-        block.link_fresh(record);
+        self.link_fresh(block, record);
         self.count_rows(1);
         let place = Place { block, at: slot.index() };
         let layouts = projection.layouts(block);
@@ -319,7 +319,7 @@ impl Table {
         // Last; see `Table::insert`.
         block.set_present(slot, true);
         let id = block.row(slot);
-        if let Some(redo) = write_set.redo() {
+        if let Some(redo) = write_set.redo_of(self) {
             redo.insert(self.id(), id, cells.as_ref());
         }
         write_set.count_row(self.budget());
@@ -354,14 +354,14 @@ impl Table {
             let (stretch, rest) = rows.split_at(count as usize);
             let record = write_set.push_insert_many(block, first, count);
             block.prepare_write();
-            block.link_many(record, first, count);
+            self.link_many(block, record);
             self.count_rows(i64::from(count));
             let layouts = projection.layouts(block);
             block.prefetch_to_write(Slot(first.0 + count), layouts.as_ref());
             // SAFETY: the slots are checked, the columns are this block's, and the rows are ours.
             unsafe { R::store_rows(Place { block, at: first.index() }, layouts, stretch) };
             set_bits(block.present_words(), first, count);
-            if let Some(redo) = write_set.redo() {
+            if let Some(redo) = write_set.redo_of(self) {
                 redo.insert_batch(self.id(), block.row(first), count, R::LEN as u16, |column, cells| {
                     R::log_column(stretch, column.index(), cells);
                 });
@@ -426,7 +426,7 @@ impl Table {
         assert!(block.is_present(slot), "only rows that the snapshot sees are updated");
         // SAFETY: as above, and the row is ours.
         unsafe { R::store(place, layouts, values) };
-        if let Some(redo) = write_set.redo() {
+        if let Some(redo) = write_set.redo_of(self) {
             redo.update(self.id(), row, projection.columns(), cells.as_ref());
         }
         write_set.count_row(self.budget());

@@ -9,6 +9,7 @@ mod histories;
 mod history;
 mod isolation;
 mod killed;
+mod loads;
 mod locks;
 mod losable;
 mod memory;

@@ -1,0 +1,95 @@
+//! Tables that are private: only the transaction knows of one that has made it.
+//!
+//! | what rows need beside themselves | why it can be done without |
+//! |---|---|
+//! | a version, for who must not see them | whoever can name the table sees what its transaction has left there |
+//! | redo as they come | nothing of them is to be recovered but what is there in the end, which the commit logs as a whole |
+//! | to be thawed for a rollback | the table is given up with them |
+//!
+//! So rows come at the price of their columns and index entries, and their blocks can be frozen with the commit. There are
+//! undo records of them all the same, in no chain: by these savepoints find what to take back.
+//!
+//! Invariant: no block of a private table is frozen before its transaction has written its last row. The freezer and the
+//! merger leave private tables alone.
+
+use super::{Rows, Table};
+use crate::arrow_rows::BatchRows;
+use crate::block::Block;
+use crate::cold::Cold;
+use crate::version::Record;
+use crate::{Frozen, WriteSet, pin};
+use arrow_array::ArrayRef;
+use firn_base::sync::Ordering;
+use firn_base::{BlockNumber, RowId};
+
+impl Table {
+    /// Makes a table private that nobody knows of yet.
+    pub fn keep_private(&self) {
+        self.published.store(false, Ordering::Relaxed);
+    }
+
+    /// Lets others know of it: its transaction commits, and has logged what is in it.
+    pub fn publish(&self) {
+        // Release: with what its transaction has done.
+        self.published.store(true, Ordering::Release);
+    }
+
+    /// Whether it is not private.
+    #[inline]
+    pub fn is_published(&self) -> bool {
+        // Acquire: pairs with `publish`, for the freezer, which comes to tables otherwise than through the catalog.
+        self.published.load(Ordering::Acquire)
+    }
+
+    /// Links the record of a row in a slot that was just given out, if it needs a version.
+    #[inline]
+    pub(crate) fn link_fresh(&self, block: &Block, record: Record<'_>) {
+        if self.is_published() { block.link_fresh(record) } else { record.set_out() }
+    }
+
+    /// As [`Table::link_fresh`], of several rows.
+    pub(crate) fn link_many(&self, block: &Block, record: Record<'_>) {
+        if self.is_published() {
+            block.link_many(record, record.slot(), record.inserted_rows());
+        } else {
+            record.set_out();
+        }
+    }
+
+    /// Freezes a block of a private table that its transaction writes no more to, if it is full and none of its rows has a
+    /// version; what is known of it then.
+    pub fn freeze_full(&self, number: BlockNumber) -> Option<Cold> {
+        debug_assert!(!self.is_published());
+        let block = self.blocks.get(number)?;
+        // There is no guard to be waited for: nobody else writes.
+        let is_full = block.rows_present() == self.layout.slots;
+        if !is_full || !block.cool() {
+            return None;
+        }
+        if block.freeze(&pin()) != Frozen::Yes {
+            block.thaw();
+            return None;
+        }
+        self.cold(number)
+    }
+
+    /// Logs that rows came, which a scan of all columns has yielded: row `i` at `rows[i]`.
+    pub fn log_rows(&self, write_set: &mut WriteSet, rows: &[RowId], columns: &[ArrayRef]) {
+        let Some(redo) = write_set.redo() else { return };
+        let batch = BatchRows::new(columns, &self.columns);
+        let mut from = 0;
+        while let Some(first) = rows.get(from) {
+            let count = side_by_side(&rows[from..]);
+            redo.insert_batch(self.id, *first, count, self.columns.len() as u16, |column, cells| {
+                batch.log(from..from + count as usize, column.index(), cells);
+            });
+            from += count as usize;
+        }
+    }
+}
+
+/// How many of the rows lie side by side, the first of them first.
+pub(super) fn side_by_side(rows: &[RowId]) -> u32 {
+    let first = rows[0].to_bits();
+    (0..).zip(rows).take_while(|(offset, row)| row.to_bits() == first + offset).count() as u32
+}
