@@ -20,8 +20,6 @@ pub struct BlockContent {
     pub number: BlockNumber,
     /// The bytes of its rows, as they are when they are not encoded.
     pub bytes: u64,
-    /// Whether each of its slots holds a row.
-    pub is_full: bool,
     /// What is known of it if it is cold and has rows.
     pub cold: Option<Cold>,
 }
@@ -51,12 +49,7 @@ impl Table {
     pub fn contents(&self) -> impl Iterator<Item = BlockContent> {
         self.blocks().iter().map(|block| {
             let guard = pin();
-            BlockContent {
-                number: block.number,
-                bytes: block.raw_bytes() as u64,
-                is_full: block.rows_present() == self.layout().slots,
-                cold: block.cold(&guard),
-            }
+            BlockContent { number: block.number, bytes: block.raw_bytes() as u64, cold: block.cold(&guard) }
         })
     }
 

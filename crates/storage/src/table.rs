@@ -1008,6 +1008,7 @@ impl Table {
         let slot = record.slot();
         match record.change() {
             Change::Insert => {
+                block.prepare_write();
                 if block.is_present(slot) {
                     self.rows.fetch_sub(1, Ordering::Relaxed);
                 }
@@ -1015,6 +1016,7 @@ impl Table {
                 self.remove_entries(block.row(slot), guard);
             }
             Change::InsertMany => {
+                block.prepare_write();
                 for slot in (slot.0..slot.0 + record.inserted_rows()).map(Slot) {
                     if block.is_present(slot) {
                         self.rows.fetch_sub(1, Ordering::Relaxed);

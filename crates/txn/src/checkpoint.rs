@@ -28,7 +28,7 @@ use firn_base::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
 use firn_base::thread::{self, Behind, JoinHandle};
 use firn_base::{BlockNumber, ColumnId, Lsn, Result, Snapshot, Stamp, TableId, Time};
 use firn_log::Log;
-use firn_storage::{Table, TableScan};
+use firn_storage::{Cold, Table, TableScan};
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
@@ -41,7 +41,7 @@ const THREADS_PART: usize = 4;
 
 /// A file of a table ends when it has so many bytes, so that several threads can write and load one table.
 /// Tiny under test, where splitting is to be common.
-const SPLIT_BYTES: u64 = if cfg!(debug_assertions) { 64 << 10 } else { 32 << 20 };
+pub(crate) const SPLIT_BYTES: u64 = if cfg!(debug_assertions) { 64 << 10 } else { 32 << 20 };
 
 /// A file of cold blocks is not kept if fewer of its rows count than one in so many: then what counts is written again.
 const LEAST_PART: u64 = 2;
@@ -154,26 +154,23 @@ impl Plan {
         for block in kept.iter().flat_map(|file| file.blocks.iter().flatten()) {
             cold.remove(&BlockNumber(block.0));
         }
-        let mut left: Vec<_> = cold.iter().map(|(number, (_, bytes))| (*number, *bytes)).collect();
-        left.sort_unstable_by_key(|(number, _)| number.0);
-        let with_generation =
-            |number: BlockNumber| ColdBlock { number, generation: cold[&number].0.generation };
-        let group = |group: Vec<BlockNumber>| group.into_iter().map(with_generation).collect();
-        Plan { kept, cold: grouped(left).into_iter().map(group).collect(), rest, rest_bytes }
+        Plan { kept, cold: grouped(cold), rest, rest_bytes }
     }
 }
 
-/// Blocks with their bytes, as many together as make up a file.
-pub(crate) fn grouped(blocks: impl IntoIterator<Item = (BlockNumber, u64)>) -> Vec<Vec<BlockNumber>> {
-    let mut groups: Vec<Vec<BlockNumber>> = Vec::new();
+/// Blocks in their order, as many together as make up a file.
+fn grouped(blocks: HashMap<BlockNumber, (Cold, u64)>) -> Vec<Vec<ColdBlock>> {
+    let mut blocks: Vec<_> = blocks.into_iter().collect();
+    blocks.sort_by_key(|(number, _)| number.0);
+    let mut groups: Vec<Vec<ColdBlock>> = Vec::new();
     let mut bytes = SPLIT_BYTES;
-    for (number, more) in blocks {
+    for (number, (cold, more)) in blocks {
         if bytes >= SPLIT_BYTES {
             groups.push(Vec::new());
             bytes = 0;
         }
         bytes += more;
-        groups.last_mut().expect("just begun").push(number);
+        groups.last_mut().expect("just begun").push(ColdBlock { number, generation: cold.generation });
     }
     groups
 }
@@ -304,8 +301,9 @@ impl Store {
         let written = thread::for_each("firn-checkpoint", threads, &parts, |part| {
             let name = format!("{}-{number}-{}.arrow", part.table.table.id().0, part.number);
             let columns = column_names(&part.table.definition);
-            let content =
-                Content { scan: &part.scan, most_bytes: part.most_bytes, by_block: !part.cold.is_empty() };
+            let (most_bytes, by_block) = (part.most_bytes, !part.cold.is_empty());
+            // Through the cache, from which it is read if the process dies.
+            let content = Content { scan: &part.scan, most_bytes, by_block, past_cache: false };
             table_file::write(&*self.disk, &directory, name, &part.table.table, &columns, &content)
         })?;
         files.extend(written.into_iter().flatten());

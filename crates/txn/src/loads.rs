@@ -1,12 +1,14 @@
 //! Loads: how rows of tables become durable that their own transaction has made (DESIGN §8, offline loads).
 //!
-//! Such a table is [private](Table::keep_private): rows get no versions and no redo as they come. When the transaction commits,
-//! what is there becomes durable as a whole:
+//! Such a table is [private](Table::keep_private): rows get no versions and no redo as they come. What is there when the
+//! transaction commits becomes durable as a whole, most of it ahead of that:
 //!
 //! ```text
-//! 1  freeze   every full block without gaps and without versions
-//! 2  write    files of these, as a checkpoint writes cold blocks, and sync them
-//! 3  log      the other rows, as redo; and, in the same entry, the names of the files
+//! 1  freeze   a block that has been filled by a batch of rows, without gaps and without versions
+//! 2  write    such blocks into files, as a checkpoint writes cold ones, on a thread beside the load
+//!    commit:
+//! 3  compare  the blocks in files with what has become of them: those that have been written to since no longer count
+//! 4  log      the rows of all other blocks, as redo; and, in the same entry, the names of the files
 //! ```
 //! So rows of full blocks are written once. The next checkpoint keeps the files as it keeps its own; until then recovery puts
 //! their rows back when it comes to the entry.
@@ -15,33 +17,42 @@
 //! checkpoints remove what is neither named by them nor listed here. What a crash leaves of a transaction that did not commit is
 //! removed when the database is opened.
 
-use crate::catalog::TableDef;
-use crate::checkpoint::{Store, all_columns, blocks_of, column_names, grouped};
+use crate::catalog::Catalog;
+use crate::checkpoint::{SPLIT_BYTES, Store, all_columns, blocks_of, column_names};
 use crate::ddl::{Action, Ddl};
 use crate::engine::Engine;
 use crate::manifest::{TableFile, checkpoint_directory};
 use crate::table_file::{self, Content};
-use firn_base::disk::Disk;
-use firn_base::sync::{Arc, Mutex};
-use firn_base::{BlockNumber, Error, Result, RowId, Snapshot, SqlState, TableId, Time, thread};
-use firn_storage::{Cold, Table, WriteSet, pin};
-use std::collections::HashSet;
-use std::path::Path;
+use firn_base::sync::{Arc, Condvar, Mutex};
+use firn_base::thread::{self, JoinHandle};
+use firn_base::{BlockNumber, Error, Result, RowId, Snapshot, SqlState, TableId, Time};
+use firn_storage::{Table, WriteSet, pin};
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// Whether files are written on a thread beside the load. Models have enough to interleave.
+const BESIDE: bool = cfg!(not(feature = "models"));
 
 /// The files of loads that no checkpoint has taken over yet.
 #[derive(Default, Debug)]
-pub(crate) struct Loads(Mutex<Vec<Load>>);
+pub(crate) struct Loads(Mutex<Listed>);
+
+#[derive(Default, Debug)]
+struct Listed {
+    begun: u64,
+    loads: Vec<Load>,
+}
 
 /// Files that one transaction has written.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Load {
+    number: u64,
     /// Their names, from before they are made.
     names: Vec<String>,
     /// Once it has committed: when, and what is in them.
     committed: Option<(Time, Vec<LoadedFile>)>,
 }
 
-/// A file of a load that has committed.
+/// A file of a load.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadedFile {
     pub file: TableFile,
@@ -55,19 +66,33 @@ impl LoadedFile {
         let cold = |(_, block)| Some((block, table?.cold(block)?.generation));
         LoadedFile { generations: blocks_of(&file).filter_map(cold).collect(), file }
     }
+
+    /// Drops the blocks that have been written to since. Whether any is left.
+    fn drop_changed(&mut self, table: &Table) -> bool {
+        let generations: HashMap<BlockNumber, u64> = self.generations.iter().copied().collect();
+        let is_same = |number: BlockNumber, rows: u32| {
+            let then = generations.get(&number);
+            table.cold(number).is_some_and(|now| Some(&now.generation) == then && now.rows == rows)
+        };
+        let blocks = self.file.blocks.as_mut().expect("it was written by blocks");
+        blocks.retain(|block| is_same(BlockNumber(block.0), block.1));
+        !blocks.is_empty()
+    }
 }
 
 impl Loads {
     /// Lists what recovery has found in the log.
     pub fn list_recovered(&self, time: Time, files: Vec<LoadedFile>) {
         let names = files.iter().map(|loaded| loaded.file.name.clone()).collect();
-        self.0.lock().push(Load { names, committed: Some((time, files)) });
+        let mut listed = self.0.lock();
+        let number = listed.begin();
+        listed.loads.push(Load { number, names, committed: Some((time, files)) });
     }
 
     /// The files of loads that committed later than one checkpoint and not later than the next.
     pub fn between(&self, last: Time, next: Time) -> Vec<LoadedFile> {
-        let loads = self.0.lock();
-        let committed = loads.iter().filter_map(|load| load.committed.as_ref());
+        let listed = self.0.lock();
+        let committed = listed.loads.iter().filter_map(|load| load.committed.as_ref());
         let theirs = committed.filter(|(time, _)| last < *time && *time <= next);
         theirs.flat_map(|(_, files)| files.iter().cloned()).collect()
     }
@@ -75,138 +100,325 @@ impl Loads {
     /// Forgets those that a checkpoint of that time has taken over, or does without.
     pub fn forget_until(&self, checkpoint: Time) {
         let is_later = |load: &Load| load.committed.as_ref().is_none_or(|(time, _)| checkpoint < *time);
-        self.0.lock().retain(is_later);
+        self.0.lock().loads.retain(is_later);
     }
 
     /// Whether a file is listed.
     pub fn lists(&self, name: &str) -> bool {
-        self.0.lock().iter().any(|load| load.names.iter().any(|listed| listed == name))
+        self.0.lock().loads.iter().any(|load| load.names.iter().any(|listed| listed == name))
+    }
+
+    /// Lists a load that begins.
+    fn begin(&self) -> u64 {
+        let mut listed = self.0.lock();
+        let number = listed.begin();
+        listed.loads.push(Load { number, names: Vec::new(), committed: None });
+        number
+    }
+
+    fn change(&self, number: u64, change: impl FnOnce(&mut Load)) {
+        let mut listed = self.0.lock();
+        let load = listed.loads.iter_mut().find(|load| load.number == number);
+        change(load.expect("a load is listed as long as its transaction runs"));
     }
 }
 
-/// The files of a transaction that is about to commit. Dropping it removes them.
-pub(crate) struct Written<'e> {
-    store: &'e Store,
-    names: Vec<String>,
-    files: Vec<LoadedFile>,
-}
-
-impl Written<'_> {
-    /// What the log says of them.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let files: Vec<&TableFile> = self.files.iter().map(|loaded| &loaded.file).collect();
-        serde_json::to_vec(&files).expect("names and numbers")
-    }
-
-    /// They belong to a commit.
-    pub fn keep(mut self, time: Time) {
-        let names = std::mem::take(&mut self.names);
-        let files = std::mem::take(&mut self.files);
-        let mut loads = self.store.loads().0.lock();
-        let load = loads.iter_mut().find(|load| load.names == names);
-        load.expect("listed before they were written").committed = Some((time, files));
+impl Listed {
+    fn begin(&mut self) -> u64 {
+        self.begun += 1;
+        self.begun
     }
 }
 
-impl Drop for Written<'_> {
-    fn drop(&mut self) {
-        if self.names.is_empty() {
-            return;
-        }
-        for name in &self.names {
-            // What stays behind, or was never made, is of no account: opening removes it.
-            let _ = self.store.disk.remove(&checkpoint_directory(&self.store.directory).join(name));
-        }
-        self.store.loads().0.lock().retain(|load| load.names != self.names);
-    }
-}
-
-/// The tables that a transaction has made and keeps, and what its catalog says of them.
-fn made(ddl: &Ddl) -> Vec<(Arc<Table>, Arc<TableDef>)> {
-    let definition = |id: TableId| ddl.catalog.tables.values().find(|table| table.storage() == id).cloned();
-    let made = ddl.actions.iter().filter_map(|action| match action {
-        Action::CreateStorage(table) => Some((table.clone(), definition(table.id())?)),
-        _ => None,
-    });
-    made.collect()
-}
-
-/// Blocks of one private table that may go into a file.
-struct Part<'t> {
-    table: &'t Arc<Table>,
-    columns: &'t [String],
+/// Blocks of a private table that go into one file.
+struct Part {
+    table: Arc<Table>,
+    columns: Arc<[String]>,
     name: String,
     blocks: Vec<BlockNumber>,
 }
 
-/// Makes what a transaction has put into tables of its own ready to be committed. `None` if that needs no files.
-pub(crate) fn write<'e>(
-    engine: &'e Engine,
+/// The parts that are to be written, and those that have been.
+#[derive(Default)]
+struct Queue {
+    state: Mutex<QueueState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct QueueState {
+    parts: VecDeque<Part>,
+    /// No more are coming.
+    closed: bool,
+    written: Vec<(Arc<Table>, LoadedFile)>,
+    failure: Option<Error>,
+}
+
+impl Queue {
+    /// Writes parts as they come, until the queue is closed and empty, or something fails.
+    fn work(&self, store: &Store, snapshot: Snapshot) {
+        loop {
+            let mut state = self.state.lock();
+            let part = loop {
+                if state.failure.is_some() {
+                    return;
+                }
+                match state.parts.pop_front() {
+                    Some(part) => break part,
+                    None if state.closed => return,
+                    None => self.changed.wait(&mut state),
+                }
+            };
+            drop(state);
+            let written = part.write(store, snapshot);
+            let mut state = self.state.lock();
+            match written {
+                Ok(Some(loaded)) => state.written.push((part.table, loaded)),
+                Ok(None) => {}
+                Err(error) => state.failure = Some(error),
+            }
+        }
+    }
+
+    fn put(&self, part: Part) {
+        self.state.lock().parts.push_back(part);
+        self.changed.notify_all();
+    }
+
+    /// No more parts are coming; those that wait are given up if they are not wanted any more.
+    fn close(&self, wanted: bool) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        if !wanted {
+            state.parts.clear();
+        }
+        self.changed.notify_all();
+    }
+
+    /// The error of a part, if there was one.
+    fn check(&self) -> Result<()> {
+        self.state.lock().failure.clone().map_or(Ok(()), Err)
+    }
+}
+
+impl Part {
+    /// Freezes the blocks as far as that can be done, and writes them.
+    fn write(&self, store: &Store, snapshot: Snapshot) -> Result<Option<LoadedFile>> {
+        let frozen = |number: &BlockNumber| Some((*number, self.table.freeze_cooling(*number)?.generation));
+        let generations: Vec<(BlockNumber, u64)> = self.blocks.iter().filter_map(frozen).collect();
+        if generations.is_empty() {
+            return Ok(None);
+        }
+        let blocks = generations.iter().map(|(number, _)| *number).collect();
+        let scan = self.table.scan(snapshot, &all_columns(&self.table), true).of_blocks(blocks);
+        let content = Content { scan: &scan, most_bytes: u64::MAX, by_block: true, past_cache: true };
+        let (directory, name) = (checkpoint_directory(&store.directory), self.name.clone());
+        let file = table_file::write(&*store.disk, &directory, name, &self.table, &self.columns, &content)?;
+        Ok(file.map(|file| LoadedFile { file, generations }))
+    }
+}
+
+/// The files of a transaction that has made tables and fills them. Dropping it removes them.
+pub(crate) struct Loading {
+    engine: Arc<Engine>,
+    number: u64,
+    snapshot: Snapshot,
+    tables: Vec<LoadedTable>,
+    queue: Arc<Queue>,
+    writer: Option<JoinHandle<()>>,
+    /// How many files there are, by which they are named.
+    parts: usize,
+    /// What the files hold, once all are written.
+    files: Vec<LoadedFile>,
+    kept: bool,
+}
+
+/// How far a private table has been handed to the writer.
+struct LoadedTable {
+    table: Arc<Table>,
+    columns: Arc<[String]>,
+    /// The block to look at next.
+    next: BlockNumber,
+    /// Full blocks that together do not make up a file yet, with their bytes.
+    blocks: Vec<BlockNumber>,
+    bytes: u64,
+}
+
+impl Loading {
+    fn new(engine: &Arc<Engine>, store: &Store, snapshot: Snapshot) -> Loading {
+        let (tables, queue) = (Vec::new(), Arc::new(Queue::default()));
+        let (engine, number) = (engine.clone(), store.loads().begin());
+        let writer = None;
+        Loading { engine, number, snapshot, tables, queue, writer, parts: 0, files: Vec::new(), kept: false }
+    }
+
+    fn store(&self) -> &Store {
+        self.engine.store_and_log().expect("there is no load without one").0
+    }
+
+    /// Takes blocks of a table that have been filled since, but for the newest, and has them written when they make up a
+    /// file. Its transaction does not write to them meanwhile. Error: of a file before.
+    fn take_full(&mut self, table: &Arc<Table>, catalog: &Catalog, most: u64) -> Result<()> {
+        let known = self.tables.iter().position(|known| Arc::ptr_eq(&known.table, table));
+        let at = match known {
+            Some(at) => at,
+            None => {
+                let definition = catalog.tables.values().find(|found| found.storage() == table.id());
+                // Nobody will know of it either.
+                let Some(definition) = definition else { return Ok(()) };
+                let (columns, next) = (column_names(definition).into(), BlockNumber(0));
+                let (table, blocks) = (table.clone(), Vec::new());
+                self.tables.push(LoadedTable { table, columns, next, blocks, bytes: 0 });
+                self.tables.len() - 1
+            }
+        };
+        while self.tables[at].next.0 < most {
+            let known = &mut self.tables[at];
+            if let Some(bytes) = known.table.cool_full(known.next) {
+                known.blocks.push(known.next);
+                known.bytes += bytes;
+            }
+            known.next.0 += 1;
+            if known.bytes >= SPLIT_BYTES {
+                self.hand_over(at);
+            }
+        }
+        self.queue.check()
+    }
+
+    /// Has the blocks of a table that have been taken be written.
+    fn hand_over(&mut self, at: usize) {
+        let known = &mut self.tables[at];
+        if known.blocks.is_empty() {
+            return;
+        }
+        known.bytes = 0;
+        let name = format!("{}-load-{}.arrow", known.table.id().0, self.parts);
+        let blocks = std::mem::take(&mut known.blocks);
+        let part =
+            Part { table: known.table.clone(), columns: known.columns.clone(), name: name.clone(), blocks };
+        self.parts += 1;
+        self.store().loads().change(self.number, |load| load.names.push(name));
+        self.queue.put(part);
+        if BESIDE && self.writer.is_none() {
+            let (engine, queue, snapshot) = (self.engine.clone(), self.queue.clone(), self.snapshot);
+            self.writer = Some(thread::spawn("firn-load-write", move || {
+                let (store, _) = engine.store_and_log().expect("there is no load without one");
+                queue.work(store, snapshot);
+            }));
+        }
+    }
+
+    /// Has all be written that is left, and finds what of it counts.
+    fn finish(&mut self) -> Result<()> {
+        (0..self.tables.len()).for_each(|at| self.hand_over(at));
+        self.queue.close(true);
+        self.queue.work(self.store(), self.snapshot);
+        self.join();
+        self.queue.check()?;
+        let written = std::mem::take(&mut self.queue.state.lock().written);
+        let counts =
+            |(table, mut loaded): (Arc<Table>, LoadedFile)| loaded.drop_changed(&table).then_some(loaded);
+        self.files = written.into_iter().filter_map(counts).collect();
+        if self.parts > 0 {
+            self.store().disk.sync_directory(&checkpoint_directory(&self.store().directory))?;
+        }
+        Ok(())
+    }
+
+    fn join(&mut self) {
+        if let Some(writer) = self.writer.take() {
+            writer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+    }
+
+    /// What the log says of the files; nothing if there are none.
+    pub fn to_bytes(&self) -> Option<Vec<u8>> {
+        let files: Vec<&TableFile> = self.files.iter().map(|loaded| &loaded.file).collect();
+        (!files.is_empty()).then(|| serde_json::to_vec(&files).expect("names and numbers"))
+    }
+
+    /// They belong to a commit.
+    pub fn keep(mut self, time: Time) {
+        let files = std::mem::take(&mut self.files);
+        self.store().loads().change(self.number, |load| load.committed = Some((time, files)));
+        self.kept = true;
+    }
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        if self.kept {
+            return;
+        }
+        self.queue.close(false);
+        if let Some(writer) = self.writer.take() {
+            // A panic of it was reported where it happened.
+            let _ = writer.join();
+        }
+        let mut names = Vec::new();
+        self.store().loads().change(self.number, |load| names.clone_from(&load.names));
+        for name in &names {
+            // What stays behind, or was never made, is of no account: opening removes it.
+            let _ = self.store().disk.remove(&checkpoint_directory(&self.store().directory).join(name));
+        }
+        self.store().loads().0.lock().loads.retain(|load| load.number != self.number);
+    }
+}
+
+/// A batch of rows has come to a private table: has blocks that are full be written, if there is a log.
+pub(crate) fn write_ahead(
+    engine: &Arc<Engine>,
+    loading: &mut Option<Box<Loading>>,
+    catalog: &Catalog,
+    table: &Arc<Table>,
+    snapshot: Snapshot,
+) -> Result<()> {
+    let Some((store, _)) = engine.store_and_log() else { return Ok(()) };
+    // The newest is still being filled.
+    let full = table.block_count().saturating_sub(1);
+    if full == 0 {
+        return Ok(());
+    }
+    let loading = loading.get_or_insert_with(|| Box::new(Loading::new(engine, store, snapshot)));
+    loading.take_full(table, catalog, full)
+}
+
+/// Makes what a transaction has put into tables of its own ready to be committed.
+pub(crate) fn write(
+    engine: &Arc<Engine>,
+    loading: &mut Option<Box<Loading>>,
     ddl: &Ddl,
     snapshot: Snapshot,
     write_set: &mut WriteSet,
-) -> Result<Option<Written<'e>>> {
-    let Some((store, _)) = engine.store_and_log() else { return Ok(None) };
-    let made = made(ddl);
-    let columns: Vec<Vec<String>> = made.iter().map(|(_, definition)| column_names(definition)).collect();
-    let mut parts: Vec<Part<'_>> = Vec::new();
-    for ((table, _), columns) in made.iter().zip(&columns) {
-        let full = table.contents().filter(|block| block.is_full).map(|block| (block.number, block.bytes));
-        for (part, blocks) in grouped(full).into_iter().enumerate() {
-            let name = format!("{}-load-{part}.arrow", table.id().0);
-            parts.push(Part { table, columns, name, blocks });
+) -> Result<()> {
+    let Some((store, _)) = engine.store_and_log() else { return Ok(()) };
+    let is_named = |id: TableId| ddl.catalog.tables.values().any(|table| table.storage() == id);
+    let made = ddl.actions.iter().filter_map(|action| match action {
+        Action::CreateStorage(table) if is_named(table.id()) => Some(table),
+        _ => None,
+    });
+    let made: Vec<&Arc<Table>> = made.collect();
+    for table in &made {
+        if table.approximate_rows() == 0 {
+            continue;
         }
+        let loading = loading.get_or_insert_with(|| Box::new(Loading::new(engine, store, snapshot)));
+        loading.take_full(table, &ddl.catalog, table.block_count())?;
     }
-    let written = match parts.is_empty() {
-        true => None,
-        false => Some(write_files(engine, store, &parts, snapshot)?),
-    };
-    let files = written.iter().flat_map(|written| &written.files);
+    if let Some(loading) = loading {
+        // Tables that have been dropped again, or made anew, are of no account.
+        loading.tables.retain(|known| made.iter().any(|table| Arc::ptr_eq(table, &known.table)));
+        loading.finish()?;
+        loading.files.retain(|loaded| is_named(TableId(loaded.file.table)));
+    }
+    let files = loading.iter().flat_map(|loading| &loading.files);
     let in_files: HashSet<(TableId, BlockNumber)> =
         files.flat_map(|loaded| blocks_of(&loaded.file)).collect();
-    for (table, _) in &made {
+    for table in made {
         log_rest(engine, table, &in_files, snapshot, write_set)?;
     }
-    Ok(written)
-}
-
-fn write_files<'e>(
-    engine: &Engine,
-    store: &'e Store,
-    parts: &[Part<'_>],
-    snapshot: Snapshot,
-) -> Result<Written<'e>> {
-    let names: Vec<String> = parts.iter().map(|part| part.name.clone()).collect();
-    store.loads().0.lock().push(Load { names: names.clone(), committed: None });
-    // From here on dropping it removes them.
-    let mut written = Written { store, names, files: Vec::new() };
-    let directory = checkpoint_directory(&store.directory);
-    let files = thread::for_each("firn-load", engine.config().threads, parts, |part| {
-        write_file(&*store.disk, &directory, part, snapshot)
-    })?;
-    written.files = files.into_iter().flatten().collect();
-    store.disk.sync_directory(&directory)?;
-    Ok(written)
-}
-
-/// Freezes the blocks of a part as far as that can be done, and writes them.
-fn write_file(
-    disk: &dyn Disk,
-    directory: &Path,
-    part: &Part<'_>,
-    snapshot: Snapshot,
-) -> Result<Option<LoadedFile>> {
-    let frozen = |number: &BlockNumber| Some((*number, part.table.freeze_full(*number)?));
-    let frozen: Vec<(BlockNumber, Cold)> = part.blocks.iter().filter_map(frozen).collect();
-    if frozen.is_empty() {
-        return Ok(None);
-    }
-    let blocks = frozen.iter().map(|(number, _)| *number).collect();
-    let scan = part.table.scan(snapshot, &all_columns(part.table), true).of_blocks(blocks);
-    let content = Content { scan: &scan, most_bytes: u64::MAX, by_block: true };
-    let file = table_file::write(disk, directory, part.name.clone(), part.table, part.columns, &content)?;
-    let generations = frozen.iter().map(|(number, cold)| (*number, cold.generation)).collect();
-    Ok(file.map(|file| LoadedFile { file, generations }))
+    Ok(())
 }
 
 /// Logs the rows of the other blocks.
@@ -217,7 +429,7 @@ fn log_rest(
     snapshot: Snapshot,
     write_set: &mut WriteSet,
 ) -> Result<()> {
-    let numbers = table.contents().map(|block| block.number);
+    let numbers = (0..table.block_count()).map(BlockNumber);
     let others = numbers.filter(|number| !in_files.contains(&(table.id(), *number))).collect();
     let scan = table.scan(snapshot, &all_columns(table), true).of_blocks(others);
     while let Some(batch) = scan.next_batch(&pin()) {

@@ -11,7 +11,7 @@ use arrow_array::{Array, ArrayRef, RecordBatch, UInt64Array};
 use arrow_ipc::reader::FileReader;
 use arrow_ipc::writer::FileWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use firn_base::disk::{Disk, DiskFile};
+use firn_base::disk::{Disk, DiskFile, PageBuffer};
 use firn_base::sync::Arc;
 use firn_base::{BlockNumber, Error, Result, RowId, SqlState};
 use firn_storage::views::tightened;
@@ -33,6 +33,8 @@ pub(crate) struct Content<'c> {
     pub most_bytes: u64,
     /// Whether the scan goes through whole blocks, for the file to say which.
     pub by_block: bool,
+    /// Whether it is written past the operating system's page cache: quicker, and slower to read soon after.
+    pub past_cache: bool,
 }
 
 /// Writes a file of a table, and makes it safe but for its name. `columns` are the names for readers other than us.
@@ -53,9 +55,9 @@ pub(crate) fn write(
     let schema: SchemaRef =
         Arc::new(Schema::new(std::iter::once(row_id).chain(fields).collect::<Vec<Field>>()));
     let path = directory.join(&name);
-    let file = disk.create(&path)?;
-    let output =
-        Output { file: &*file, buffer: Vec::with_capacity(CHUNK_BYTES), at: 0, crc: 0, failure: None };
+    let file = if content.past_cache { disk.create_direct(&path)? } else { disk.create(&path)? };
+    let buffer = PageBuffer::new(CHUNK_BYTES);
+    let output = Output { file: &*file, buffer, at: 0, crc: 0, failure: None };
     let mut writer = FileWriter::try_new(output, &schema).map_err(|error| unexpected(&path, &error))?;
     let mut rows = 0;
     let mut blocks: Vec<FileBlock> = Vec::new();
@@ -79,14 +81,14 @@ pub(crate) fn write(
         }
         rows += scanned.rows as u64;
         let output = writer.get_ref();
-        let is_full = output.at + output.buffer.len() as u64 >= content.most_bytes;
+        let is_full = output.at + output.buffer.bytes().len() as u64 >= content.most_bytes;
         batch = if is_full { None } else { content.scan.next_batch(&pin()) };
     }
     if let Err(error) = writer.finish() {
         return Err(failure(&mut writer, &path, &error));
     }
     let output = writer.get_mut();
-    output.write_out()?;
+    output.finish()?;
     let (bytes, crc) = (output.at, output.crc);
     file.sync()?;
     let blocks = content.by_block.then_some(blocks);
@@ -189,7 +191,7 @@ fn failure(writer: &mut FileWriter<Output<'_>>, path: &Path, error: &ArrowError)
 /// A file being written from front to back, with its checksum.
 struct Output<'f> {
     file: &'f dyn DiskFile,
-    buffer: Vec<u8>,
+    buffer: PageBuffer,
     at: u64,
     crc: u32,
     /// What went wrong, which `io::Error` cannot say.
@@ -198,24 +200,35 @@ struct Output<'f> {
 
 impl Output<'_> {
     fn write_out(&mut self) -> Result<()> {
-        self.file.write_at(&self.buffer, self.at)?;
-        self.crc = crc32c::crc32c_append(self.crc, &self.buffer);
-        self.at += self.buffer.len() as u64;
+        self.file.write_at(self.buffer.bytes(), self.at)?;
+        self.crc = crc32c::crc32c_append(self.crc, self.buffer.bytes());
+        self.at += self.buffer.bytes().len() as u64;
         self.buffer.clear();
         Ok(())
+    }
+
+    /// Writes what is left, as a whole page of which the rest is cut off again.
+    fn finish(&mut self) -> Result<()> {
+        let left = self.buffer.bytes();
+        let (start, end) = (self.at, self.at + left.len() as u64);
+        self.crc = crc32c::crc32c_append(self.crc, left);
+        self.buffer.pad();
+        self.file.write_at(self.buffer.bytes(), start)?;
+        self.at = end;
+        self.file.set_len(end)
     }
 }
 
 impl Write for Output<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= CHUNK_BYTES
+        let taken = self.buffer.fill(bytes);
+        if self.buffer.bytes().len() == CHUNK_BYTES
             && let Err(error) = self.write_out()
         {
             self.failure = Some(error);
             return Err(io::Error::other("the disk failed"));
         }
-        Ok(bytes.len())
+        Ok(taken)
     }
 
     /// Nothing: the bytes go out when they are many or the file ends.

@@ -8,7 +8,7 @@ use crate::catalog::Catalog;
 use crate::ddl::{Action, Ddl};
 use crate::deferred::{Deferred, DeferredMark};
 use crate::engine::{Engine, keep_redo, wait_until};
-use crate::loads;
+use crate::loads::{self, Loading};
 use crate::predicates::{PredicateLog, ReadMark};
 use arrow_array::ArrayRef;
 use firn_base::sync::{Arc, OnceLock};
@@ -62,6 +62,8 @@ pub struct Transaction {
     /// The committed catalog of the snapshot, once asked for.
     catalog: OnceLock<Arc<Catalog>>,
     ddl: Option<Box<Ddl>>,
+    /// What it has put into files of tables that it has made.
+    loading: Option<Box<Loading>>,
     /// Checks that were put off, if there ever were any, and whether they are to be.
     pub(crate) deferred: Option<Box<Deferred>>,
     may_advance: bool,
@@ -137,6 +139,7 @@ impl Transaction {
             shared: Vec::new(),
             catalog: OnceLock::new(),
             ddl: None,
+            loading: None,
             deferred: None,
             may_advance: false,
             isolation,
@@ -417,7 +420,14 @@ impl Transaction {
     pub fn insert_batch(&mut self, table: &Arc<Table>, columns: &[ArrayRef], guard: &Guard) -> Result<()> {
         self.ask_for_room(table, Change::Insert, || table.has_strings())?;
         let snapshot = self.snapshot;
-        self.insert_in_room(table, guard, |writes| table.insert_batch(writes, snapshot, columns, guard))
+        self.insert_in_room(table, guard, |writes| table.insert_batch(writes, snapshot, columns, guard))?;
+        if table.is_published() { Ok(()) } else { self.write_ahead(table) }
+    }
+
+    /// Has blocks of a table that it has made be written to files, which it has filled.
+    fn write_ahead(&mut self, table: &Arc<Table>) -> Result<()> {
+        let ddl = self.ddl.as_ref().expect("it has made the table");
+        loads::write_ahead(&self.engine, &mut self.loading, &ddl.catalog, table, self.snapshot)
     }
 
     /// Inserts rows, once more if there was no memory for all: while the collector works what it frees may
@@ -978,17 +988,14 @@ impl Transaction {
             return Ok(Ticket { time: self.snapshot.read_time, lsn });
         }
         let write_set = self.write_set.as_mut().expect("running");
-        let engine;
-        let loaded = match &self.ddl {
-            Some(ddl) => {
-                engine = self.engine.clone();
-                loads::write(&engine, ddl, self.snapshot, write_set)?
-            }
-            None => None,
-        };
+        if let Some(ddl) = &self.ddl {
+            loads::write(&self.engine, &mut self.loading, ddl, self.snapshot, write_set)?;
+        }
         self.engine.seal_redo(write_set)?;
-        if let (Some(loaded), Some(redo)) = (&loaded, write_set.redo()) {
-            redo.loaded(&loaded.to_bytes());
+        if let Some(loading) = &self.loading
+            && let (Some(bytes), Some(redo)) = (loading.to_bytes(), write_set.redo())
+        {
+            redo.loaded(&bytes);
         }
         // What it read is validated if it writes: otherwise it has run at its read time.
         let reads = self.reads.get_mut();
@@ -1000,8 +1007,8 @@ impl Transaction {
         let write_set = self.write_set.take().expect("running");
         match self.engine.commit_section(write_set, self.ddl.as_deref(), to_validate) {
             Ok(ticket) => {
-                if let Some(loaded) = loaded {
-                    loaded.keep(ticket.time);
+                if let Some(loading) = self.loading.take() {
+                    loading.keep(ticket.time);
                 }
                 self.end_ddl();
                 Ok(ticket)
@@ -1030,6 +1037,8 @@ impl Transaction {
 
 impl Drop for Transaction {
     fn drop(&mut self) {
+        // First, since it reads what is taken back.
+        self.loading = None;
         if let Some(mut write_set) = self.write_set.take() {
             if write_set.is_empty() {
                 if let Some(redo) = write_set.give_up() {

@@ -4,13 +4,13 @@
 //! |---|---|
 //! | a version, for who must not see them | whoever can name the table sees what its transaction has left there |
 //! | redo as they come | nothing of them is to be recovered but what is there in the end, which the commit logs as a whole |
-//! | to be thawed for a rollback | the table is given up with them |
+//! | to be taken back by a rollback | the table is given up with them |
 //!
 //! So rows come at the price of their columns and index entries, and their blocks can be frozen with the commit. There are
 //! undo records of them all the same, in no chain: by these savepoints find what to take back.
 //!
-//! Invariant: no block of a private table is frozen before its transaction has written its last row. The freezer and the
-//! merger leave private tables alone.
+//! Invariant: the freezer and the merger leave private tables alone. Which of their blocks are frozen says their transaction,
+//! which thaws them as anybody does if it writes to them again.
 
 use super::{Rows, Table};
 use crate::arrow_rows::BatchRows;
@@ -56,21 +56,25 @@ impl Table {
         }
     }
 
-    /// Freezes a block of a private table that its transaction writes no more to, if it is full and none of its rows has a
-    /// version; what is known of it then.
-    pub fn freeze_full(&self, number: BlockNumber) -> Option<Cold> {
+    /// How many blocks there are.
+    pub fn block_count(&self) -> u64 {
+        self.blocks.len()
+    }
+
+    /// For the transaction of a private table: has a block cool that is full, and tells its bytes. From now on it may be
+    /// [frozen](Table::freeze_cooling) unless the transaction writes to it again. There are no guards to be waited for first:
+    /// nobody else has seen it hot.
+    pub fn cool_full(&self, number: BlockNumber) -> Option<u64> {
         debug_assert!(!self.is_published());
         let block = self.blocks.get(number)?;
-        // There is no guard to be waited for: nobody else writes.
         let is_full = block.rows_present() == self.layout.slots;
-        if !is_full || !block.cool() {
-            return None;
-        }
-        if block.freeze(&pin()) != Frozen::Yes {
-            block.thaw();
-            return None;
-        }
-        self.cold(number)
+        (is_full && block.cool()).then(|| block.raw_bytes() as u64)
+    }
+
+    /// Freezes such a block, unless it has been written to since or a row of it has versions; what is known of it then.
+    pub fn freeze_cooling(&self, number: BlockNumber) -> Option<Cold> {
+        let frozen = self.freeze(number, &pin()) == Frozen::Yes;
+        frozen.then(|| self.cold(number)).flatten()
     }
 
     /// Logs that rows came, which a scan of all columns has yielded: row `i` at `rows[i]`.
