@@ -15,7 +15,7 @@ pgbench  pgbench -i -s 100 (--scale), FirnDB with its log and PostgreSQL.
 dump     `firn dump` of a server that holds lineitem, and `firn restore` into another one, as Arrow and Parquet.
 
 A virtual machine's host takes back memory that nobody uses, and to get it again takes ten times as long as to clear it. So before each
-run a process takes --warm-memory megabytes and lets them go: all engines find them where they were.
+run a process takes --warm-memory megabytes and lets them go, and the file is read once: all engines find both where they were.
 
 Each figure is the median of the rounds, each in a process of its own; the answers are compared. An engine that is not
 installed is left out, which is said. FirnDB is a server that psql talks to, the others run in a Python process.
@@ -206,9 +206,12 @@ def firn(part, arguments):
 
 
 def warm_memory(arguments):
-    """Has a process of its own touch memory, so that the machine has it."""
+    """Has a process of its own touch memory, so that the machine has it, and then reads the file, of which it may have taken pages."""
     if arguments.warm_memory:
         wire.run([sys.executable, __file__, arguments.file, "--take", str(arguments.warm_memory)])
+    with open(arguments.file, "rb", buffering=0) as file:
+        while file.read(1 << 20):
+            pass
 
 
 def take_memory(megabytes):

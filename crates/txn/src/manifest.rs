@@ -5,6 +5,7 @@
 //!   LOCK                      locked while the database is open
 //!   MANIFEST                  this file; replaced as a whole by every checkpoint
 //!   checkpoint/12-3-0.arrow   rows of physical table 12 as of checkpoint 3, first part
+//!   checkpoint/13-load-0.arrow rows of table 13, written by the transaction that made it
 //!   log/….redo                redo since the manifest's position
 //! ```
 //!
