@@ -3,6 +3,7 @@
 //! Exit codes: 0 fine; 1 a statement or anything else failed; 2 wrong arguments; 3 the database
 //! directory cannot be used; 4 the address cannot be listened on.
 
+mod allocator;
 mod bench;
 mod client;
 mod cooling;
@@ -17,9 +18,6 @@ use std::fmt::Display;
 use std::process::ExitCode;
 
 use clap::Parser;
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// FirnDB: transactions and analyses over one copy of the data, in memory.
 #[derive(Parser)]
@@ -46,6 +44,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    allocator::keep_what_is_freed();
     let outcome = match Arguments::parse().command {
         Command::Serve(options) => serve::run(options),
         Command::Sql(options) => shell::run(options),
