@@ -29,7 +29,10 @@ mod tests {
     #[test]
     fn the_option_is_the_purge_delay() {
         // SAFETY: as above. A second is what it is unless somebody has set it.
-        assert!(std::env::var_os("MIMALLOC_PURGE_DELAY").is_some() || unsafe { mi_option_get(PURGE_DELAY) } == 1000);
+        assert!(
+            std::env::var_os("MIMALLOC_PURGE_DELAY").is_some()
+                || unsafe { mi_option_get(PURGE_DELAY) } == 1000
+        );
         keep_what_is_freed();
         // SAFETY: as above.
         assert_eq!(unsafe { mi_option_get(PURGE_DELAY) }, KEPT_MS);

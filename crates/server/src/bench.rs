@@ -174,6 +174,9 @@ struct Transactional {
     /// Directory for the database, which must be empty. A temporary one if left out.
     #[arg(long, value_name = "DIR", value_parser = empty_directory)]
     data: Option<PathBuf>,
+    /// Memory for rows and indexes that is taken at the start, such as 4GiB, and kept.
+    #[arg(long, value_name = "SIZE", value_parser = crate::serve::size, default_value = "0")]
+    reserve_memory: u64,
     #[command(flatten)]
     cooling: Cooling,
 }
@@ -610,7 +613,8 @@ fn open(run: &Transactional) -> Result<(Database, Option<tempfile::TempDir>), Fa
         _ => Some(tempfile::Builder::new().prefix("firn-bench").tempdir().map_err(Failure::new)?),
     };
     let directory = temporary.as_ref().map(|directory| directory.path().to_owned()).or(run.data.clone());
-    let config = run.cooling.apply(Config { directory, ..Config::default() });
+    let reserve_memory = run.reserve_memory;
+    let config = run.cooling.apply(Config { directory, reserve_memory, ..Config::default() });
     Ok((Database::open_with(config).map_err(Failure::data)?, temporary))
 }
 

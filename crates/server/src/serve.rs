@@ -56,6 +56,10 @@ pub struct Options {
     /// machine's memory. Without it the store takes what it needs.
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     memory_limit: Option<u64>,
+    /// Memory for rows and indexes that is taken at the start, such as 8GiB, and kept, so that nobody waits for the operating
+    /// system to find some, which on virtual machines may take longer than thousands of transactions.
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "0")]
+    reserve_memory: u64,
     #[command(flatten)]
     cooling: Cooling,
     /// Report transactions on standard error that run for longer than so many seconds, if they keep old
@@ -85,8 +89,9 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let tls = certificate(&options)?;
     // Before the database opens, so that a signal never leaves it half open.
     let stop = wait_for_signals()?;
+    let (memory_limit, reserve_memory) = (options.memory_limit, options.reserve_memory);
     let config =
-        Config { directory: options.data.clone(), memory_limit: options.memory_limit, ..Config::default() };
+        Config { directory: options.data.clone(), memory_limit, reserve_memory, ..Config::default() };
     let database = Database::open_with(options.cooling.apply(config)).map_err(Failure::data)?;
     for setting in &options.set {
         let (name, value) = setting
@@ -191,10 +196,15 @@ fn certificate(options: &Options) -> Result<Option<FlightTls>, Failure> {
 
 /// The argument of --memory-limit.
 fn memory(text: &str) -> Result<u64, String> {
-    parse_memory(text)
-        .filter(|bytes| *bytes > 0)
-        .ok_or_else(|| "write a size such as 512MB or 8GiB".to_owned())
+    size(text).and_then(|bytes| if bytes > 0 { Ok(bytes) } else { Err(NO_SIZE.to_owned()) })
 }
+
+/// The argument of --reserve-memory.
+pub fn size(text: &str) -> Result<u64, String> {
+    parse_memory(text).ok_or_else(|| NO_SIZE.to_owned())
+}
+
+const NO_SIZE: &str = "write a size such as 512MB or 8GiB";
 
 /// Prints a line, even if whoever started the server no longer listens.
 fn say(text: impl std::fmt::Display) {

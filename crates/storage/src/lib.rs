@@ -51,7 +51,7 @@ pub use gate::Gate;
 pub use guard::{Guard, pin};
 pub use heap::{LONGEST_STRING_BYTES, is_long_string};
 pub use index::{Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, summary, summary_is_exact};
-pub use region::Provider;
+pub use region::{Provider, reserve};
 pub use row_lock::RowLock;
 pub use scan::{ScanBatch, TableScan};
 pub use state::BlockState;

@@ -4,6 +4,9 @@
 //! machine whose host must find the memory first 5 ms and more. That is thousands of transactions, so a
 //! [`Provider`] keeps some places ready, with their pages, on a thread of its own. Whoever takes memory
 //! faster than it provides gets places without pages, as if there were none.
+//!
+//! Places that are [reserved](reserve) have their pages from the beginning and keep them when they are given back: then they
+//! are cleared, by the provider if it comes first.
 
 use firn_base::sync::unmodelled::{AtomicBool, Condvar, Mutex, MutexGuard};
 use firn_base::sync::{Arc, Ordering, Weak, in_model};
@@ -26,7 +29,14 @@ const MOST_READY: usize = 32;
 
 /// Places that nobody uses. Regions are never unmapped: a database that has once needed the memory will
 /// need it again, and places that were given back keep no pages.
-static STOCK: Mutex<Stock> = Mutex::new(Stock { ready: Vec::new(), bare: Vec::new(), used: 0, waiting: 0 });
+static STOCK: Mutex<Stock> = Mutex::new(Stock {
+    ready: Vec::new(),
+    stale: Vec::new(),
+    bare: Vec::new(),
+    used: 0,
+    reserved: 0,
+    waiting: 0,
+});
 
 /// Wakes providers.
 static LOW: Condvar = Condvar::new();
@@ -34,10 +44,14 @@ static LOW: Condvar = Condvar::new();
 struct Stock {
     /// With their pages.
     ready: Vec<Place>,
+    /// With their pages, to be cleared.
+    stale: Vec<Place>,
     /// Without.
     bare: Vec<Place>,
     /// Places in use.
     used: usize,
+    /// So many there are to be with their pages, those in use included.
+    reserved: usize,
     /// Providers that have nothing to do.
     waiting: usize,
 }
@@ -49,7 +63,13 @@ unsafe impl Send for Place {}
 impl Stock {
     /// How many places are to be ready.
     fn wanted(&self) -> usize {
-        (self.used / USED_PER_READY).min(MOST_READY)
+        let ahead = (self.used / USED_PER_READY).min(MOST_READY);
+        ahead.max(self.reserved.saturating_sub(self.used))
+    }
+
+    /// A place that is to be made ready.
+    fn unready(&mut self) -> Option<Unready> {
+        self.stale.pop().map(Unready::Stale).or_else(|| self.bare().map(Unready::Bare))
     }
 
     fn bare(&mut self) -> Option<Place> {
@@ -71,16 +91,75 @@ pub(crate) fn take(bytes: usize) -> Option<NonNull<u8>> {
         return None;
     }
     let mut stock = STOCK.lock();
-    let place = stock.ready.pop().or_else(|| stock.bare())?;
+    let place = stock.ready.pop().map(Unready::Bare).or_else(|| stock.unready())?;
     stock.used += 1;
     if stock.waiting > 0 && stock.ready.len() <= stock.wanted() / 2 {
         LOW.notify_one();
     }
-    Some(place.0)
+    drop(stock);
+    Some(match place {
+        Unready::Bare(place) => place.0,
+        Unready::Stale(place) => {
+            clear(&place);
+            place.0
+        }
+    })
 }
 
-/// Takes a place back and lets its pages go, so that it is zero when next taken.
+/// A place that is not ready.
+enum Unready {
+    Stale(Place),
+    /// Zero, with its pages or without.
+    Bare(Place),
+}
+
+impl Unready {
+    fn make_ready(self) -> Place {
+        match self {
+            Unready::Stale(place) => {
+                clear(&place);
+                place
+            }
+            Unready::Bare(place) => {
+                populate(&place);
+                place
+            }
+        }
+    }
+}
+
+/// Takes so many bytes for the process, with their pages, on so many threads, and keeps them from then on whether they are in
+/// use or not: whoever needs them later has no page to wait for. What is reserved already counts; what there is no address space
+/// for is left out.
+pub fn reserve(bytes: u64, threads: usize) {
+    if cfg!(miri) || in_model() {
+        return;
+    }
+    let places = usize::try_from(bytes / PLACE_BYTES as u64).expect("64-bit addresses");
+    let mut stock = STOCK.lock();
+    stock.reserved = stock.reserved.max(places);
+    let missing = stock.wanted().saturating_sub(stock.ready.len());
+    let unready: Vec<Mutex<Option<Unready>>> =
+        (0..missing).map_while(|_| stock.unready().map(Some).map(Mutex::new)).collect();
+    drop(stock);
+    let taken = |unready: &Mutex<Option<Unready>>| unready.lock().take().expect("taken once").make_ready();
+    let ready = thread::for_each("firn-memory", threads, &unready, |unready| Ok(taken(unready)));
+    STOCK.lock().ready.extend(ready.expect("it does not fail"));
+}
+
+/// Takes a place back and lets its pages go, so that it is zero when next taken, unless it is among those reserved.
 pub(crate) fn give_back(start: NonNull<u8>) {
+    {
+        let mut stock = STOCK.lock();
+        if stock.used + stock.ready.len() + stock.stale.len() <= stock.reserved {
+            stock.stale.push(Place(start));
+            stock.used -= 1;
+            if stock.waiting > 0 {
+                LOW.notify_one();
+            }
+            return;
+        }
+    }
     // SAFETY: the place is ours again; dropping the pages of an anonymous private mapping makes it read
     // as zeros.
     let result = unsafe { libc::madvise(start.as_ptr().cast(), PLACE_BYTES, libc::MADV_DONTNEED) };
@@ -152,11 +231,11 @@ fn provide(stopping: &AtomicBool) {
     thread::stand_back(Behind::Queries);
     let mut stock = STOCK.lock();
     while !stopping.load(Ordering::Relaxed) {
-        let place = if stock.ready.len() < stock.wanted() { stock.bare() } else { None };
-        match place {
-            Some(place) => {
-                MutexGuard::unlocked(&mut stock, || populate(&place));
-                stock.ready.push(place);
+        let unready = if stock.ready.len() < stock.wanted() { stock.unready() } else { None };
+        match unready {
+            Some(unready) => {
+                let ready = MutexGuard::unlocked(&mut stock, || unready.make_ready());
+                stock.ready.push(ready);
             }
             None => {
                 stock.waiting += 1;
@@ -165,6 +244,12 @@ fn provide(stopping: &AtomicBool) {
             }
         }
     }
+}
+
+/// Makes a place zero that was in use.
+fn clear(place: &Place) {
+    // SAFETY: the place is in a mapping of ours and nobody's.
+    unsafe { place.0.as_ptr().write_bytes(0, PLACE_BYTES) };
 }
 
 /// Has the kernel give the place its pages. Without harm if it does not know how, before Linux 5.14, or
@@ -240,6 +325,30 @@ mod tests {
         }
         // SAFETY: as in `fill`.
         assert!(held.0.iter().all(|start| unsafe { start.read() } == 1));
+    }
+
+    #[test]
+    fn what_is_reserved_keeps_its_pages_and_is_zero_when_it_is_taken_again() {
+        let places = 300;
+        reserve((places * PLACE_BYTES) as u64, 2);
+        let all = |stock: &Stock| stock.used + stock.ready.len() + stock.stale.len();
+        assert!(all(&STOCK.lock()) >= places);
+        let before = resident(&STOCK.lock());
+        for _ in 0..3 {
+            // Asserts that they are zero, and writes to them.
+            Taken::take(places / 2).fill();
+        }
+        let stock = STOCK.lock();
+        // Tests beside this one take and give back places too, some of them from here.
+        assert!(all(&stock) >= places);
+        assert!(
+            resident(&stock) + stock.used * PLACE_BYTES / PAGE >= before.min(places * PLACE_BYTES / PAGE)
+        );
+    }
+
+    /// Pages of the places that nobody has taken.
+    fn resident(stock: &Stock) -> usize {
+        stock.ready.iter().chain(&stock.stale).map(|place| resident_pages(place.0)).sum()
     }
 
     #[test]

@@ -62,6 +62,9 @@ pub struct Config {
     /// Bytes that the store may hold: blocks, indexes, old versions, and what running transactions have
     /// written. Beyond, statements that need more fail with 53200. Without, it takes what it needs.
     pub memory_limit: Option<u64>,
+    /// Bytes that are taken for rows and indexes when the database is opened, with the pages of memory behind them, and not given
+    /// back to the operating system: [`firn_storage::reserve`]. They are the process's.
+    pub reserve_memory: u64,
     /// How long nobody must have written to a block before it is [frozen](firn_storage::Frozen); `None` for never.
     pub freeze_after: Option<Duration>,
     /// How long a block must have been frozen before it is encoded; `None` for never.
@@ -78,6 +81,7 @@ impl Default for Config {
             log: LogOptions::default(),
             granularity: Granularity::default(),
             memory_limit: None,
+            reserve_memory: 0,
             freeze_after: Some(Duration::from_secs(5)),
             compact_after: Some(Duration::from_secs(60)),
         }
@@ -166,6 +170,7 @@ impl Engine {
 
     /// As [`Engine::open`], on a disk of the caller's, which tests can break.
     pub fn open_on(disk: Arc<dyn Disk>, mut config: Config) -> Result<Arc<Engine>> {
+        firn_storage::reserve(config.reserve_memory, config.threads);
         let memory = Arc::new(MemoryBudget::new(config.memory_limit));
         let recovered = match config.directory.clone() {
             None => Recovered::nothing(),
