@@ -2,7 +2,8 @@
 //!
 //! Every change goes the same way: check for a conflict, write an undo record, link it, change the
 //! row in place, append the redo image, maintain the indexes. After an error the caller rolls the
-//! write set back to a mark it took before; a change half done is undone by the same walk.
+//! write set back to a mark it took before; a change half done is undone by the same walk. Rows that come to a
+//! private table (`table/private.rs`) are not linked, and no change of one is logged.
 //!
 //! Invariants:
 //! - An index holds an entry for every key that any version of a row has; more only until collected.

@@ -26,7 +26,7 @@ use crate::table_file::{self, Content};
 use firn_base::disk::{Disk, DiskLock};
 use firn_base::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
 use firn_base::thread::{self, Behind, JoinHandle};
-use firn_base::{BlockNumber, ColumnId, Lsn, Result, Snapshot, Stamp, TableId, Time};
+use firn_base::{BlockNumber, ColumnId, Lsn, Result, Snapshot, SqlState, Stamp, TableId, Time};
 use firn_log::Log;
 use firn_storage::{Cold, Table, TableScan};
 use std::collections::{HashMap, HashSet};
@@ -60,7 +60,8 @@ pub(crate) struct Store {
     /// Locked while a checkpoint is written.
     newest: Mutex<Newest>,
     loads: Loads,
-    /// So many bytes of redo ([`Log::bytes_at`]) had been written at the last one: those since make a checkpoint due.
+    /// So many bytes of redo ([`Log::bytes_at`]) and of loads' files had been written at the last one: those since make a
+    /// checkpoint due.
     counted_from: AtomicU64,
     worker: Mutex<Option<JoinHandle<()>>>,
 }
@@ -85,7 +86,7 @@ struct Cut<'e> {
     slot: ActiveSlot,
     snapshot: Snapshot,
     position: Lsn,
-    /// Bytes of redo up to there.
+    /// Bytes of redo up to there, and of loads' files.
     redo_bytes: u64,
     catalog: Arc<Catalog>,
     marks: IdMarks,
@@ -358,7 +359,11 @@ impl Store {
         // Listed first: what a load makes later is not among them, and what it has made by then is known.
         for name in self.disk.list(&directory)? {
             if !named.contains(name.as_str()) && !self.loads.lists(&name) {
-                self.disk.remove(&directory.join(name))?;
+                match self.disk.remove(&directory.join(name)) {
+                    // A load that rolls back was quicker.
+                    Err(error) if error.state() == SqlState::UNDEFINED_FILE => {}
+                    outcome => outcome?,
+                }
                 removed = true;
             }
         }
@@ -367,7 +372,7 @@ impl Store {
 
     /// Begins a checkpoint on a thread of its own if the log has grown by so much.
     pub fn checkpoint_if_due(&self, engine: &Arc<Engine>, log: &Log, after_bytes: u64) {
-        let written = log.bytes_at(log.appended_lsn());
+        let written = log.bytes_at(log.appended_lsn()) + self.loads.bytes();
         if written.saturating_sub(self.counted_from.load(Ordering::Relaxed)) < after_bytes {
             return;
         }
@@ -426,12 +431,13 @@ impl Engine {
             })
             .collect();
         let position = log.reader_start();
+        let loaded_bytes = self.store_and_log().map_or(0, |(store, _)| store.loads.bytes());
         Ok(Cut {
             engine: self,
             slot,
             snapshot,
             position,
-            redo_bytes: log.bytes_at(position),
+            redo_bytes: log.bytes_at(position) + loaded_bytes,
             catalog,
             marks: self.id_marks(),
             tables,

@@ -53,7 +53,11 @@ impl Ddl {
                     engine.drop_table_after(*id, time);
                 }
                 Action::DropIndex(table, index) => table.remove_index(index),
-                Action::CreateStorage(table) => table.publish(),
+                Action::CreateStorage(table) => {
+                    // Its rows have no versions, by which older snapshots would know that they must not see them.
+                    table.gate().set_changed_at(time);
+                    table.publish();
+                }
                 Action::CreateIndex(..) => {}
             }
         }

@@ -25,12 +25,15 @@ use crate::manifest::{TableFile, checkpoint_directory};
 use crate::table_file::{self, Content};
 use firn_base::sync::{Arc, Condvar, Mutex};
 use firn_base::thread::{self, JoinHandle};
-use firn_base::{BlockNumber, Error, Result, RowId, Snapshot, SqlState, TableId, Time};
+use firn_base::{BlockNumber, Error, Result, RowId, Snapshot, SqlState, Stamp, TableId, Time};
 use firn_storage::{Table, WriteSet, pin};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Whether files are written on a thread beside the load. Models have enough to interleave.
 const BESIDE: bool = cfg!(not(feature = "models"));
+
+/// What is left in the end is logged as redo, rather than written to a file of its own, if it has fewer bytes.
+const SMALL_BYTES: u64 = SPLIT_BYTES / 4;
 
 /// The files of loads that no checkpoint has taken over yet.
 #[derive(Default, Debug)]
@@ -40,6 +43,8 @@ pub(crate) struct Loads(Mutex<Listed>);
 struct Listed {
     begun: u64,
     loads: Vec<Load>,
+    /// Bytes of all files that were written since the database was opened, and of those that recovery found.
+    bytes: u64,
 }
 
 /// Files that one transaction has written.
@@ -86,7 +91,14 @@ impl Loads {
         let names = files.iter().map(|loaded| loaded.file.name.clone()).collect();
         let mut listed = self.0.lock();
         let number = listed.begin();
+        listed.bytes += files.iter().map(|loaded| loaded.file.bytes).sum::<u64>();
         listed.loads.push(Load { number, names, committed: Some((time, files)) });
+    }
+
+    /// Bytes of all files that were written since the database was opened, and of those that recovery found. Many make a
+    /// checkpoint due, which takes them over, or removes what is of no use any more.
+    pub fn bytes(&self) -> u64 {
+        self.0.lock().bytes
     }
 
     /// The files of loads that committed later than one checkpoint and not later than the next.
@@ -116,10 +128,24 @@ impl Loads {
         number
     }
 
-    fn change(&self, number: u64, change: impl FnOnce(&mut Load)) {
+    /// Lists a file that is about to be made.
+    fn list(&self, number: u64, name: String) {
+        self.0.lock().of(number).names.push(name);
+    }
+
+    /// Notes that a load has written so many bytes.
+    fn count(&self, bytes: u64) {
+        self.0.lock().bytes += bytes;
+    }
+
+    /// A load has committed.
+    fn commit(&self, number: u64, time: Time, files: Vec<LoadedFile>) {
         let mut listed = self.0.lock();
-        let load = listed.loads.iter_mut().find(|load| load.number == number);
-        change(load.expect("a load is listed as long as its transaction runs"));
+        let load = listed.of(number);
+        load.committed = Some((time, files));
+        if load.names.is_empty() {
+            listed.take_off(number);
+        }
     }
 }
 
@@ -127,6 +153,16 @@ impl Listed {
     fn begin(&mut self) -> u64 {
         self.begun += 1;
         self.begun
+    }
+
+    /// A load that has been begun; most likely the newest.
+    fn of(&mut self, number: u64) -> &mut Load {
+        let load = self.loads.iter_mut().rfind(|load| load.number == number);
+        load.expect("a load is listed as long as its transaction runs")
+    }
+
+    fn take_off(&mut self, number: u64) {
+        self.loads.retain(|load| load.number != number);
     }
 }
 
@@ -173,7 +209,10 @@ impl Queue {
             let written = part.write(store, snapshot);
             let mut state = self.state.lock();
             match written {
-                Ok(Some(loaded)) => state.written.push((part.table, loaded)),
+                Ok(Some(loaded)) => {
+                    store.loads().count(loaded.file.bytes);
+                    state.written.push((part.table, loaded));
+                }
                 Ok(None) => {}
                 Err(error) => state.failure = Some(error),
             }
@@ -210,6 +249,8 @@ impl Part {
             return Ok(None);
         }
         let blocks = generations.iter().map(|(number, _)| *number).collect();
+        // As nobody: of a block that its transaction has begun to change again it would believe half a change of its own.
+        let snapshot = Snapshot { owner: Stamp::committed(Time(0)), ..snapshot };
         let scan = self.table.scan(snapshot, &all_columns(&self.table), true).of_blocks(blocks);
         let content = Content { scan: &scan, most_bytes: u64::MAX, by_block: true, past_cache: true };
         let (directory, name) = (checkpoint_directory(&store.directory), self.name.clone());
@@ -264,7 +305,7 @@ impl Loading {
             Some(at) => at,
             None => {
                 let definition = catalog.tables.values().find(|found| found.storage() == table.id());
-                // Nobody will know of it either.
+                // Not there yet if a table is being written anew: then all of it is written by the commit.
                 let Some(definition) = definition else { return Ok(()) };
                 let (columns, next) = (column_names(definition).into(), BlockNumber(0));
                 let (table, blocks) = (table.clone(), Vec::new());
@@ -298,7 +339,7 @@ impl Loading {
         let part =
             Part { table: known.table.clone(), columns: known.columns.clone(), name: name.clone(), blocks };
         self.parts += 1;
-        self.store().loads().change(self.number, |load| load.names.push(name));
+        self.store().loads().list(self.number, name);
         self.queue.put(part);
         if BESIDE && self.writer.is_none() {
             let (engine, queue, snapshot) = (self.engine.clone(), self.queue.clone(), self.snapshot);
@@ -309,9 +350,17 @@ impl Loading {
         }
     }
 
-    /// Has all be written that is left, and finds what of it counts.
-    fn finish(&mut self) -> Result<()> {
-        (0..self.tables.len()).for_each(|at| self.hand_over(at));
+    /// Has all be written that is left of the tables that its transaction keeps, and finds what of it counts.
+    fn finish(&mut self, made: &[&Arc<Table>]) -> Result<()> {
+        // Tables that have been dropped again, or made anew, are of no account.
+        let is_made = |table: &Arc<Table>| made.iter().any(|made| Arc::ptr_eq(made, table));
+        self.tables.retain(|known| is_made(&known.table));
+        self.queue.state.lock().parts.retain(|part| is_made(&part.table));
+        for at in 0..self.tables.len() {
+            if self.tables[at].bytes >= SMALL_BYTES {
+                self.hand_over(at);
+            }
+        }
         self.queue.close(true);
         self.queue.work(self.store(), self.snapshot);
         self.join();
@@ -319,7 +368,7 @@ impl Loading {
         let written = std::mem::take(&mut self.queue.state.lock().written);
         let counts =
             |(table, mut loaded): (Arc<Table>, LoadedFile)| loaded.drop_changed(&table).then_some(loaded);
-        self.files = written.into_iter().filter_map(counts).collect();
+        self.files = written.into_iter().filter(|(table, _)| is_made(table)).filter_map(counts).collect();
         if self.parts > 0 {
             self.store().disk.sync_directory(&checkpoint_directory(&self.store().directory))?;
         }
@@ -341,8 +390,14 @@ impl Loading {
     /// They belong to a commit.
     pub fn keep(mut self, time: Time) {
         let files = std::mem::take(&mut self.files);
-        self.store().loads().change(self.number, |load| load.committed = Some((time, files)));
+        self.store().loads().commit(self.number, time, files);
         self.kept = true;
+    }
+
+    /// Whether a file could not be written. The load is to be dropped then when the statement is taken back that has failed
+    /// by it: what its files would have held goes into redo.
+    pub fn has_failed(&self) -> bool {
+        self.queue.check().is_err()
     }
 }
 
@@ -356,13 +411,13 @@ impl Drop for Loading {
             // A panic of it was reported where it happened.
             let _ = writer.join();
         }
-        let mut names = Vec::new();
-        self.store().loads().change(self.number, |load| names.clone_from(&load.names));
+        let names = self.store().loads().0.lock().of(self.number).names.clone();
         for name in &names {
             // What stays behind, or was never made, is of no account: opening removes it.
             let _ = self.store().disk.remove(&checkpoint_directory(&self.store().directory).join(name));
         }
-        self.store().loads().0.lock().loads.retain(|load| load.number != self.number);
+        // Last: a checkpoint leaves listed files alone.
+        self.store().loads().0.lock().take_off(self.number);
     }
 }
 
@@ -407,10 +462,7 @@ pub(crate) fn write(
         loading.take_full(table, &ddl.catalog, table.block_count())?;
     }
     if let Some(loading) = loading {
-        // Tables that have been dropped again, or made anew, are of no account.
-        loading.tables.retain(|known| made.iter().any(|table| Arc::ptr_eq(table, &known.table)));
-        loading.finish()?;
-        loading.files.retain(|loaded| is_named(TableId(loaded.file.table)));
+        loading.finish(&made)?;
     }
     let files = loading.iter().flat_map(|loading| &loading.files);
     let in_files: HashSet<(TableId, BlockNumber)> =
@@ -432,13 +484,17 @@ fn log_rest(
     let numbers = (0..table.block_count()).map(BlockNumber);
     let others = numbers.filter(|number| !in_files.contains(&(table.id(), *number))).collect();
     let scan = table.scan(snapshot, &all_columns(table), true).of_blocks(others);
-    while let Some(batch) = scan.next_batch(&pin()) {
+    loop {
+        // No guard is held while the disk is waited for.
+        let Some(batch) = scan.next_batch(&pin()) else { return Ok(()) };
         let rows = batch.row_ids.expect("asked for");
         let rows: Vec<RowId> = rows.values().iter().map(|bits| RowId::from_bits(*bits)).collect();
-        table.log_rows(write_set, &rows, &batch.columns);
-        engine.spill_if_long(write_set)?;
+        let mut logged = 0;
+        while logged < rows.len() {
+            logged += table.log_rows(write_set, &rows, &batch.columns, logged);
+            engine.spill_if_long(write_set)?;
+        }
     }
-    Ok(())
 }
 
 /// The files that an entry of the log names. Error: XX001.

@@ -957,6 +957,9 @@ impl Transaction {
     }
 
     fn undo_to(&mut self, savepoint: Savepoint) {
+        if self.loading.as_ref().is_some_and(|loading| loading.has_failed()) {
+            self.loading = None;
+        }
         self.write_set.as_mut().expect("running").roll_back(savepoint.mark, &pin());
         if let Some(deferred) = &mut self.deferred {
             deferred.roll_back(savepoint.deferred);

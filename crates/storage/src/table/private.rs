@@ -22,6 +22,9 @@ use arrow_array::ArrayRef;
 use firn_base::sync::Ordering;
 use firn_base::{BlockNumber, RowId};
 
+/// More bytes of strings than that do not go into one record of redo, unless one row has more.
+const LOGGED_BYTES: usize = if cfg!(debug_assertions) { 4 << 10 } else { 1 << 20 };
+
 impl Table {
     /// Makes a table private that nobody knows of yet.
     pub fn keep_private(&self) {
@@ -77,18 +80,32 @@ impl Table {
         frozen.then(|| self.cold(number)).flatten()
     }
 
-    /// Logs that rows came, which a scan of all columns has yielded: row `i` at `rows[i]`.
-    pub fn log_rows(&self, write_set: &mut WriteSet, rows: &[RowId], columns: &[ArrayRef]) {
-        let Some(redo) = write_set.redo() else { return };
+    /// Logs, by one record, that rows came which a scan of all columns has yielded, row `i` at `rows[i]`: those from `from` on
+    /// that lie side by side, but no more than have some bytes of strings. How many.
+    pub fn log_rows(
+        &self,
+        write_set: &mut WriteSet,
+        rows: &[RowId],
+        columns: &[ArrayRef],
+        from: usize,
+    ) -> usize {
         let batch = BatchRows::new(columns, &self.columns);
-        let mut from = 0;
-        while let Some(first) = rows.get(from) {
-            let count = side_by_side(&rows[from..]);
-            redo.insert_batch(self.id, *first, count, self.columns.len() as u16, |column, cells| {
-                batch.log(from..from + count as usize, column.index(), cells);
-            });
-            from += count as usize;
+        let mut count = side_by_side(&rows[from..]) as usize;
+        while count > 1 && batch.string_bytes(from, count) > LOGGED_BYTES {
+            count /= 2;
         }
+        if let Some(redo) = write_set.redo() {
+            redo.insert_batch(
+                self.id,
+                rows[from],
+                count as u32,
+                self.columns.len() as u16,
+                |column, cells| {
+                    batch.log(from..from + count, column.index(), cells);
+                },
+            );
+        }
+        count
     }
 }
 

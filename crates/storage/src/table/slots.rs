@@ -11,7 +11,7 @@
 //! row at that moment has a conflict, which is rare with rows that have been left alone for long.
 //!
 //! A slot that holds no row, and no version, is in the list of free slots, or somebody has taken it from there to fill
-//! it. Whoever plans moves takes those that are to be filled, so that nobody else does.
+//! it, or it was filled in a private table by what its transaction has taken back, until the collector comes. Whoever plans moves takes those that are to be filled, so that nobody else does.
 
 use super::Table;
 use crate::block::Block;

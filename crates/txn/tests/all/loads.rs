@@ -2,16 +2,19 @@
 //! checkpoints keep.
 
 use crate::durable::{
-    State, commit, create_table, delete, drop_table, find, insert, open, state, table, try_commit, update,
+    State, commit, config, create_table, delete, drop_table, find, insert, open, state, table, try_commit,
+    update,
 };
 use firn_base::disk::{Disk, Fault, SimulatedDisk};
 use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicBool, Ordering};
-use firn_base::{SqlState, SqlType, Value, thread};
+use firn_base::{Result, SqlState, SqlType, Value, clock, thread};
 use firn_storage::{BlockState, Table};
-use firn_txn::{Engine, Transaction, pin};
+use firn_txn::{Config, Engine, Transaction, pin};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::PathBuf;
+use std::time::Duration;
 
 const ITEM: [(SqlType, bool); 3] =
     [(SqlType::Integer, false), (SqlType::BigInt, true), (SqlType::Text, true)];
@@ -28,14 +31,18 @@ fn item(key: i32, number: i64) -> Vec<Value> {
     vec![Value::Integer(key), Value::BigInt(number), text]
 }
 
-fn insert_many(tx: &mut Transaction, table: &Arc<Table>, keys: std::ops::Range<i32>) {
+fn insert_many(tx: &mut Transaction, table: &Arc<Table>, keys: Range<i32>) {
+    try_insert_many(tx, table, keys).unwrap();
+}
+
+fn try_insert_many(tx: &mut Transaction, table: &Arc<Table>, keys: Range<i32>) -> Result<()> {
     let rows: Vec<Vec<Value>> = keys.map(|key| item(key, 0)).collect();
     let column = |(column, (ty, _)): (usize, &(SqlType, bool))| {
         let values: Vec<Value> = rows.iter().map(|row| row[column].clone()).collect();
         firn_storage::arrow::values_to_array(&values, *ty)
     };
     let columns: Vec<_> = ITEM.iter().enumerate().map(column).collect();
-    tx.insert_batch(table, &columns, &pin()).unwrap();
+    tx.insert_batch(table, &columns, &pin())
 }
 
 /// The files of loads that there are.
@@ -104,9 +111,10 @@ fn full_blocks_go_into_files_and_the_next_checkpoint_keeps_them() {
     commit(tx);
     let expected = state(&engine);
     assert_eq!(reopened(&disk), expected);
-    // A file of which less than half counts is not kept.
     engine.checkpoint().unwrap();
     assert_eq!(reopened(&disk), expected);
+    // The first file holds two blocks, which have both been written to, the second one that has not.
+    assert_eq!(load_files(&disk), written[1..]);
     let mut tx = engine.begin();
     drop_table(&mut tx, "items");
     commit(tx);
@@ -355,6 +363,81 @@ fn a_load_takes_the_room_of_its_rows_once() {
     // Nothing else is lost by it.
     let disk = load_and_checkpoint(&disk, &engine).unwrap();
     assert_eq!(reopened(&disk), state(&engine));
+}
+
+#[test]
+fn loads_make_a_checkpoint_due_so_that_the_files_of_dropped_tables_go() {
+    let disk = SimulatedDisk::new();
+    let due = Config { checkpoint_after_bytes: 300 << 10, ..config() };
+    let engine = Engine::open_on(disk.clone(), due).unwrap();
+    for _ in 0..30 {
+        let mut tx = engine.begin();
+        load(&mut tx);
+        commit(tx);
+        let mut tx = engine.begin();
+        drop_table(&mut tx, "items");
+        commit(tx);
+    }
+    let deadline = clock::now() + Duration::from_secs(20);
+    while load_files(&disk).len() > 10 {
+        assert!(clock::now() < deadline, "{:?}", load_files(&disk));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_load_that_the_disk_has_no_room_for_is_taken_back_and_the_transaction_goes_on() {
+    let (disk, engine) = database();
+    let mut tx = engine.begin();
+    let other = table(&tx, "other");
+    insert(&mut tx, &other, &item(2, 2));
+    let savepoint = tx.savepoint();
+    disk.leave_room(10 << 10);
+    let items = create_table(&mut tx, "items", &ITEM);
+    let failed = (0..100).find_map(|part| {
+        std::thread::sleep(Duration::from_millis(1));
+        try_insert_many(&mut tx, &items, part * MANY..(part + 1) * MANY).err()
+    });
+    assert_eq!(failed.expect("the disk is full").state(), SqlState::DISK_FULL);
+    tx.rollback_to(savepoint);
+    assert_eq!(load_files(&disk), Vec::<PathBuf>::new());
+    disk.heal();
+    load(&mut tx);
+    commit(tx);
+    let expected = state(&engine);
+    assert_eq!((expected["other"].1.len(), expected["items"].1.len()), (2, MANY as usize));
+    assert_eq!(reopened(&disk), expected);
+}
+
+#[test]
+fn long_strings_are_logged_by_few_rows_at_a_time() {
+    let (disk, engine) = database();
+    let mut tx = engine.begin();
+    let items = create_table(&mut tx, "items", &ITEM);
+    for key in 0..100 {
+        let text = Value::Text(format!("{key:>3}").repeat(1000));
+        insert(&mut tx, &items, &[Value::Integer(key), Value::Null, text]);
+    }
+    commit(tx);
+    let expected = state(&engine);
+    assert_eq!(expected["items"].1.len(), 100);
+    assert_eq!(reopened(&disk), expected);
+}
+
+#[test]
+fn a_database_without_a_log_has_no_files_of_loads() {
+    let engine = Engine::open(Config { directory: None, ..config() }).unwrap();
+    let mut tx = engine.begin();
+    let items = load(&mut tx);
+    let savepoint = tx.savepoint();
+    insert_many(&mut tx, &items, MANY..2 * MANY);
+    tx.rollback_to(savepoint);
+    let _ = tx.commit().unwrap();
+    assert_eq!(state(&engine)["items"].1.len(), MANY as usize);
+    let mut tx = engine.begin();
+    update(&mut tx, &items, &Value::Integer(5), 1, &Value::BigInt(5));
+    let _ = tx.commit().unwrap();
+    assert_eq!(state(&engine)["items"].1.len(), MANY as usize);
 }
 
 /// Checkpoints remove files that nobody names, at every moment of a load.
