@@ -26,15 +26,16 @@ mod tests {
     use super::*;
     use libmimalloc_sys::mi_option_get;
 
+    fn purge_delay() -> i64 {
+        // SAFETY: as above.
+        unsafe { mi_option_get(PURGE_DELAY) }
+    }
+
     #[test]
     fn the_option_is_the_purge_delay() {
-        // SAFETY: as above. A second is what it is unless somebody has set it.
-        assert!(
-            std::env::var_os("MIMALLOC_PURGE_DELAY").is_some()
-                || unsafe { mi_option_get(PURGE_DELAY) } == 1000
-        );
+        // A second is what it is unless somebody has said otherwise.
+        assert!(std::env::var_os("MIMALLOC_PURGE_DELAY").is_some() || purge_delay() == 1000);
         keep_what_is_freed();
-        // SAFETY: as above.
-        assert_eq!(unsafe { mi_option_get(PURGE_DELAY) }, KEPT_MS);
+        assert_eq!(purge_delay(), KEPT_MS);
     }
 }

@@ -484,6 +484,10 @@ fn who_keeps_up_sees_the_newest_state_unless_what_it_has_read_has_changed() {
 #[test]
 fn a_table_that_changed_its_shape_or_went_fails_who_read_it() {
     let bank = bank_with(&[(1, 10)]);
+    let mut before = bank.engine.begin();
+    let own = before.create_storage("own", bank.accounts.columns().to_vec()).unwrap();
+    let own = before.table(own);
+    commit(before);
     let mut reader = bank.engine.begin();
     assert_eq!(bank.balance(&reader, 1), Some(10));
     let mut other = bank.engine.begin();
@@ -497,9 +501,10 @@ fn a_table_that_changed_its_shape_or_went_fails_who_read_it() {
     let new = truncating.create_storage("accounts", bank.accounts.columns().to_vec()).unwrap();
     let table = truncating.table(new);
     commit(truncating);
-    reader
-        .insert(&table, &[Cell::i32(1), Cell::i64(1), Cell::Null], &pin())
-        .unwrap_or_else(|error| panic!("{error}"));
+    let row = [Cell::i32(1), Cell::i64(1), Cell::Null];
+    let error = reader.insert(&table, &row, &pin()).expect_err("it does not see the new table's rows either");
+    assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE);
+    reader.insert(&own, &row, &pin()).unwrap_or_else(|error| panic!("{error}"));
     refused(reader);
 }
 
