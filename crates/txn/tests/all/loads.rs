@@ -394,8 +394,9 @@ fn a_load_that_the_disk_has_no_room_for_is_taken_back_and_the_transaction_goes_o
     let savepoint = tx.savepoint();
     disk.leave_room(10 << 10);
     let items = create_table(&mut tx, "items", &ITEM);
-    let failed = (0..100).find_map(|part| {
-        std::thread::sleep(Duration::from_millis(1));
+    let failed = (0..300).find_map(|part| {
+        // The writer's thread comes to it when it gets a core.
+        std::thread::sleep(Duration::from_millis(10));
         try_insert_many(&mut tx, &items, part * MANY..(part + 1) * MANY).err()
     });
     assert_eq!(failed.expect("the disk is full").state(), SqlState::DISK_FULL);
