@@ -28,7 +28,7 @@ const USED_PER_READY: usize = 16;
 const MOST_READY: usize = 32;
 
 /// Places that nobody uses. Regions are never unmapped: a database that has once needed the memory will
-/// need it again, and places that were given back keep no pages.
+/// need it again, and places that were given back keep no pages but for those reserved.
 static STOCK: Mutex<Stock> = Mutex::new(Stock {
     ready: Vec::new(),
     stale: Vec::new(),
