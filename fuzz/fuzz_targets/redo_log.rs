@@ -19,7 +19,10 @@ fn walk(records: Records<'_>) {
             Record::Insert { cells, .. } => cells.for_each(drop),
             Record::InsertBatch { columns, .. } => columns.flatten().for_each(|cells| cells.for_each(drop)),
             Record::Update { cells, .. } => cells.for_each(drop),
-            Record::Delete { .. } | Record::CatalogChange(_) | Record::SequenceAdvance { .. } => {}
+            Record::Delete { .. }
+            | Record::CatalogChange(_)
+            | Record::SequenceAdvance { .. }
+            | Record::Loaded(_) => {}
             Record::Spilled { chunks, .. } => chunks.for_each(drop),
         }
     }
