@@ -77,6 +77,7 @@ fn load_avx2<A: Number>(source: &[A; LANES]) -> [A::Plain; LANES] {
         // written lies within the values. Without `pure`, so that it is not done twice.
         unsafe {
             asm!(
+                "prefetcht0 [{place} + 4096]",
                 "vmovdqu {vector}, [{place}]",
                 vector = lateout(ymm_reg) vector,
                 place = in(reg) source.as_ptr().cast::<__m256i>().add(part),

@@ -25,12 +25,9 @@ const ASKED: u64 = 1 << 32;
 const NEXT_RESET: u64 = 1 << 33;
 const EDGES: u64 = ASKED - 1;
 
-/// Stretches begin and end at multiples of this once they have been widened, so that rows which are inserted
-/// or changed one after another do not widen them one after another …
+/// Stretches are widened to multiples of this, so that rows which are inserted or changed one after another do not
+/// widen them one after another. What is empty becomes just what was changed: scans pass by a single row.
 const STEP: u32 = 64;
-/// … and before that at multiples of this: a single row that was changed costs scans a look at one cache
-/// line of chain heads.
-const FIRST_STEP: u32 = 8;
 
 /// A word that changes by compare-and-swap: an atomic, or a model of one.
 pub(crate) trait Word: Default {
@@ -75,14 +72,14 @@ impl<W: Word> Position<W> {
 
     #[cold]
     fn widen(&self, first: u32, end: u32) {
-        let in_steps = |step| (first / step * step, end.next_multiple_of(step));
+        let in_steps = (first / STEP * STEP, end.next_multiple_of(STEP));
         let mut entry = self.0.load(Ordering::Relaxed);
         loop {
             let (from, to) = match edges(entry) {
-                (_, 0) => in_steps(FIRST_STEP),
+                (_, 0) => (first, end),
                 (from, to) if from <= first && end <= to => (from, to),
                 (from, to) => {
-                    let (first, end) = in_steps(STEP);
+                    let (first, end) = in_steps;
                     (from.min(first), to.max(end))
                 }
             };
@@ -145,17 +142,17 @@ mod tests {
         let position: Position = Position::default();
         assert_eq!(position.stretch(), (0, 0));
         position.cover(Slot(5 * RANGE_SLOTS + 100), 1);
-        assert_eq!(position.stretch(), (96, 104));
+        assert_eq!(position.stretch(), (100, 101));
         position.cover(Slot(1000), 24);
-        assert_eq!(position.stretch(), (96, 1024));
-        let reset = position.ask((96, 1024)).unwrap();
-        assert!(position.ask((96, 1024)).is_none(), "it has been asked for");
+        assert_eq!(position.stretch(), (100, 1024));
+        let reset = position.ask((100, 1024)).unwrap();
+        assert!(position.ask((100, 1024)).is_none(), "it has been asked for");
         position.cover(Slot(100), 1);
         position.finish(reset);
-        assert_eq!(position.stretch(), (96, 1024), "a writer came first");
-        let again = position.ask((96, 1024)).unwrap();
+        assert_eq!(position.stretch(), (100, 1024), "a writer came first");
+        let again = position.ask((100, 1024)).unwrap();
         position.finish(reset);
-        assert_eq!(position.stretch(), (96, 1024), "that was not the one asked for");
+        assert_eq!(position.stretch(), (100, 1024), "that was not the one asked for");
         position.cover(Slot(95), 1);
         assert_eq!(position.stretch(), (64, 1024));
         position.finish(again);
