@@ -303,8 +303,7 @@ impl Store {
             let name = format!("{}-{number}-{}.arrow", part.table.table.id().0, part.number);
             let columns = column_names(&part.table.definition);
             let (most_bytes, by_block) = (part.most_bytes, !part.cold.is_empty());
-            // Through the cache, from which it is read if the process dies.
-            let content = Content { scan: &part.scan, most_bytes, by_block, past_cache: false };
+            let content = Content { scan: &part.scan, most_bytes, by_block };
             table_file::write(&*self.disk, &directory, name, &part.table.table, &columns, &content)
         })?;
         files.extend(written.into_iter().flatten());
