@@ -2,8 +2,8 @@
 //! they are held up when that load commits.
 //!
 //! The table is made by the file: its columns are what the file is found to hold, its primary key the columns that the
-//! caller names. The load is one COPY in a transaction block, so that its COMMIT can be told from the rest. It
-//! repeats, each time into a table of its own, until the transactions have run for their time; they run on until the
+//! caller names. The load is online: one COPY into a table that others know of, in a transaction block, so that its COMMIT
+//! can be told from the rest. It repeats, each time into a table of its own, until the transactions have run for their time; they run on until the
 //! first one is in.
 //!
 //! A transaction is held up if its call lasts: calls are timed from outside, and those that were under way at
@@ -212,12 +212,13 @@ impl<'l> Loader<'l> {
     fn load_once(&mut self, report: &mut LoadReport) -> Result<()> {
         let file = literal(&self.load.file);
         let connection = &mut self.connection;
+        // Others know of the table, so that the load is online.
+        connection.execute("DROP TABLE IF EXISTS loading")?;
+        connection.execute(&format!("CREATE TABLE loading AS SELECT * FROM {file} WITH NO DATA"))?;
+        connection.execute(&format!("ALTER TABLE loading ADD PRIMARY KEY ({})", self.key))?;
         connection.execute("BEGIN")?;
-        connection.execute("DROP TABLE IF EXISTS loaded")?;
-        connection.execute(&format!("CREATE TABLE loaded AS SELECT * FROM {file} WITH NO DATA"))?;
-        connection.execute(&format!("ALTER TABLE loaded ADD PRIMARY KEY ({})", self.key))?;
         let began = now();
-        let rows = connection.execute(&format!("COPY loaded FROM {file} (FORMAT csv, HEADER)"))?;
+        let rows = connection.execute(&format!("COPY loading FROM {file} (FORMAT csv, HEADER)"))?;
         report.copies.record(began.elapsed());
         let began = now();
         self.shared.commits.fetch_add(1, Ordering::AcqRel);
@@ -225,6 +226,11 @@ impl<'l> Loader<'l> {
         self.shared.commits.fetch_add(1, Ordering::AcqRel);
         committed?;
         report.commits.record(began.elapsed());
+        // Not to be cancelled in between.
+        let cancel = self.shared.cancel.lock().take();
+        connection.execute("DROP TABLE IF EXISTS loaded")?;
+        connection.execute("ALTER TABLE loading RENAME TO loaded")?;
+        *self.shared.cancel.lock() = cancel;
         report.rows = rows;
         report.loads += 1;
         Ok(())
