@@ -137,7 +137,7 @@ impl CopyIn {
             Ok(copied) => copied,
             Err(error) => return Err(self.failed(error)),
         };
-        let transaction = self.transaction.take().expect("it has just been used");
+        let mut transaction = self.transaction.take().expect("it has just been used");
         match &self.end {
             End::Commit { shared, wait } => {
                 let ticket = transaction.commit()?;
@@ -145,7 +145,10 @@ impl CopyIn {
                     shared.engine.wait(ticket)?;
                 }
             }
-            End::Return { home, .. } => home.bring(transaction, false),
+            End::Return { home, .. } => {
+                transaction.take_snapshot_again();
+                home.bring(transaction, false);
+            }
         }
         Ok((CommandTag { verb: "COPY", rows: Some(copied.rows) }, copied.notices))
     }
@@ -337,6 +340,7 @@ impl Connection {
                 }
             };
             self.activity.show_copy(from.progress());
+            from.forgo_snapshot(&mut transaction);
             let home = Arc::new(Home::default());
             self.block.lend(home.clone());
             let end = End::Return { home, savepoint };
@@ -353,6 +357,7 @@ impl Connection {
         let mut transaction = self.begin_transaction(self.default_isolation)?;
         let from = self.copy_from(&mut transaction, copy)?;
         self.activity.show_copy(from.progress());
+        from.forgo_snapshot(&mut transaction);
         let end = End::Commit { shared: self.shared.clone(), wait: self.synchronous_commit };
         Ok(Outcome::CopyIn(Box::new(CopyIn {
             columns: from.columns(),
@@ -409,8 +414,11 @@ impl Connection {
             }
             let from = connection.copy_from(transaction, copy)?;
             connection.activity.show_copy(from.progress());
+            from.forgo_snapshot(transaction);
             let failed = |error: &std::io::Error| file_error(path, "for reading", error);
-            from.read_file(transaction, &connection.options, path.as_ref(), &failed)
+            let copied = from.read_file(transaction, &connection.options, path.as_ref(), &failed);
+            transaction.take_snapshot_again();
+            copied
         })?;
         self.notices.append(&mut copied.notices);
         Ok(copied.rows)

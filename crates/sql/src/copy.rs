@@ -161,6 +161,13 @@ impl CopyFrom {
         Ok(CopyFrom { reader, format, store })
     }
 
+    /// Has the transaction do without a snapshot until the COPY ends, if rows can be stored without one.
+    pub fn forgo_snapshot(&self, transaction: &mut Transaction) {
+        if self.store.filter.is_none() && self.store.set.inserts_blindly() {
+            transaction.forgo_snapshot();
+        }
+    }
+
     /// How far it is, for others to see.
     pub fn progress(&self) -> &Arc<Progress> {
         &self.store.progress

@@ -27,6 +27,8 @@ const SLOT_BITS: u32 = SLOTS.ilog2();
 const IDLE: u64 = u64::MAX;
 /// While a transaction that begins draws its read time: it may lie anywhere.
 const DRAWING: u64 = IDLE - 1;
+/// While a transaction runs that reads by no snapshot: nothing is kept for it.
+const READS_NOTHING: u64 = IDLE - 2;
 /// Set in the read time of a transaction that is about to move on from it: what it will read next may lie
 /// anywhere after it.
 const ADVANCING: u64 = 1 << 62;
@@ -174,14 +176,15 @@ impl ActiveSet {
             }
             let number = |stamp: u64| Stamp::from_bits(stamp).sequence();
             let traits = slot.traits.load(Ordering::Relaxed);
-            let read_time = read_time & !ADVANCING;
+            let now_read = last.load(Ordering::SeqCst);
+            let read_time = if read_time == READS_NOTHING { now_read } else { read_time & !ADVANCING };
             let running = Running {
                 id: uses << SLOT_BITS | at as u64,
                 session: slot.session.load(Ordering::Relaxed),
                 isolation: Isolation::from_number(traits % WRITES),
                 age: Duration::from_micros(now.saturating_sub(slot.begun.load(Ordering::Relaxed))),
                 read_time: Time(read_time),
-                commits_behind: last.load(Ordering::SeqCst).saturating_sub(read_time),
+                commits_behind: now_read.saturating_sub(read_time),
                 writes: traits & WRITES != 0,
                 records: slot.records.load(Ordering::Relaxed),
                 waits_for: Some(slot.waits_for.load(Ordering::SeqCst))
@@ -211,6 +214,21 @@ impl ActiveSet {
     /// Says at what time it reads from now on.
     pub fn settle(&self, slot: &ActiveSlot, read_time: Time) {
         self.slots[slot.0].read_time.store(read_time.0, Ordering::SeqCst);
+    }
+
+    /// Says that from now on it reads by no snapshot.
+    pub fn forgo(&self, slot: &ActiveSlot) {
+        self.slots[slot.0].read_time.store(READS_NOTHING, Ordering::SeqCst);
+    }
+
+    /// Has a transaction that has [forgone](ActiveSet::forgo) its snapshot read at the newest published commit, which is
+    /// returned, as one that begins now.
+    pub fn read_again(&self, slot: &ActiveSlot, last: &AtomicU64) -> Time {
+        let own = &self.slots[slot.0].read_time;
+        own.store(DRAWING, Ordering::SeqCst);
+        let read_time = last.load(Ordering::SeqCst);
+        own.store(read_time, Ordering::SeqCst);
+        Time(read_time)
     }
 
     /// Counts a transaction off.
@@ -321,7 +339,7 @@ impl ActiveSet {
         self.slots[..used]
             .iter()
             .map(|slot| slot.read_time.load(Ordering::SeqCst))
-            .filter(|time| *time != IDLE)
+            .filter(|time| !matches!(*time, IDLE | READS_NOTHING))
     }
 }
 
@@ -361,6 +379,25 @@ mod tests {
         active.settle(&slot, Time(9));
         assert_eq!(active.horizon(&last), Time(9));
         assert_eq!(active.snapshot_times(&last), Some((vec![Time(9)], Time(12))));
+    }
+
+    #[test]
+    fn for_who_has_forgone_its_snapshot_nothing_is_kept_until_it_reads_again() {
+        let last = AtomicU64::new(5);
+        let active = ActiveSet::new();
+        let (slot, snapshot) = active.enter(&last, Isolation::Serializable, 0).unwrap();
+        active.forgo(&slot);
+        last.store(9, Ordering::SeqCst);
+        assert_eq!(active.horizon(&last), Time(9));
+        assert_eq!(active.snapshot_times(&last), Some((vec![], Time(9))));
+        // It runs, and others wait for it.
+        assert_eq!(active.running_now(&last, 0)[0].commits_behind, 0);
+        assert!(active.running(snapshot.owner.to_bits()).is_some());
+        assert_eq!(active.read_again(&slot, &last), Time(9));
+        last.store(12, Ordering::SeqCst);
+        assert_eq!(active.horizon(&last), Time(9));
+        active.leave(&slot);
+        assert_eq!(active.horizon(&last), Time(12));
     }
 
     #[test]

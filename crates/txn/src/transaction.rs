@@ -11,7 +11,7 @@ use crate::engine::{Engine, keep_redo, wait_until};
 use crate::loads::{self, Loading};
 use crate::predicates::{PredicateLog, ReadMark};
 use arrow_array::ArrayRef;
-use firn_base::sync::{Arc, OnceLock};
+use firn_base::sync::{Arc, OnceLock, Ordering};
 use firn_base::{
     Cell, ColumnId, ColumnSet, Error, Lsn, Result, RowId, Snapshot, SqlState, Stamp, TableId, Time,
 };
@@ -73,6 +73,8 @@ pub struct Transaction {
     asks_what_may_be_lost: bool,
     /// Whether it does not [keep up](Transaction::keep_up).
     stays: bool,
+    /// Whether it reads by no snapshot; see [`Transaction::forgo_snapshot`].
+    reads_nothing: bool,
     /// What it has read, if it is serializable and may write, or asks.
     reads: RefCell<PredicateLog>,
 }
@@ -146,6 +148,7 @@ impl Transaction {
             read_only: false,
             asks_what_may_be_lost: false,
             stays: false,
+            reads_nothing: false,
             reads: RefCell::new(SPARE_READS.take()),
         }
     }
@@ -208,6 +211,7 @@ impl Transaction {
     /// Notes what it reads, if anybody is to know.
     #[inline]
     pub(crate) fn note(&self, read: impl FnOnce(&mut PredicateLog)) {
+        debug_assert!(!self.reads_nothing, "it has forgone its snapshot");
         if self.notes_reads() {
             read(&mut self.reads.borrow_mut());
         }
@@ -399,6 +403,10 @@ impl Transaction {
         let index = indexes.iter().find(|index| error.constraint() == Some(&index.spec().name));
         let index = index.expect("a violation names its index");
         // Without the key, that any key was.
+        if self.reads_nothing {
+            // What is taken back needs no reason that others could take away.
+            return;
+        }
         let key = key(index);
         let bound = || key.as_ref().map_or(Bound::Unbounded, |key| Bound::Included(key.as_slice()));
         self.note(|reads| reads.range(table.id(), index, bound(), bound(), index.columns()));
@@ -804,6 +812,7 @@ impl Transaction {
 
     /// Begins a statement, which may be [restarted](Transaction::restart).
     pub fn begin_statement(&mut self) -> StatementStart {
+        self.take_snapshot_again();
         StatementStart { savepoint: self.savepoint(), reads: self.reads.get_mut().mark() }
     }
 
@@ -850,6 +859,10 @@ impl Transaction {
         }
         // Whoever was met may have stamped its changes and not yet published its time.
         drop(self.engine.commit.lock());
+        if self.reads_nothing {
+            self.take_snapshot_again();
+            return Ok(());
+        }
         if self.isolation == Isolation::ReadCommitted {
             self.refresh();
             return Ok(());
@@ -881,6 +894,15 @@ impl Transaction {
         }
         let before = self.snapshot.read_time;
         let active = self.engine.active();
+        if self.reads_nothing {
+            let newest = Time(self.engine.last().load(Ordering::SeqCst));
+            if self.engine.has_changed_catalog_since(before) {
+                return false;
+            }
+            self.snapshot.read_time = newest;
+            self.seen = self.engine.last_position();
+            return true;
+        }
         // As in `restart`.
         let newest = active.advance(&self.slot, before, self.engine.last());
         let moved = match self.isolation {
@@ -894,6 +916,33 @@ impl Transaction {
         self.snapshot.read_time = read_time;
         self.seen = self.engine.last_position();
         true
+    }
+
+    /// Lets go of its snapshot: until it [has one again](Transaction::take_snapshot_again) it only inserts rows, and reads none but
+    /// those that stand under their keys. So no version is kept for it, and committers go on to collect what they have written
+    /// while that is in their cache: beside a snapshot of a few milliseconds TPC-C runs at seven eighths of its speed.
+    ///
+    /// Nothing if it has read something, or keeps to its snapshot.
+    ///
+    /// No rows may be left to be read of earlier statements.
+    pub fn forgo_snapshot(&mut self) {
+        let keeps_it = self.isolation == Isolation::Snapshot || self.stays || self.asks_what_may_be_lost;
+        if keeps_it || !self.reads.get_mut().is_empty() {
+            return;
+        }
+        // By it the statement finds its tables.
+        self.catalog();
+        self.reads_nothing = true;
+        self.engine.active().forgo(&self.slot);
+    }
+
+    /// Goes on as if it began now, but for what it has inserted, if it has [let go](Transaction::forgo_snapshot) of its snapshot.
+    pub fn take_snapshot_again(&mut self) {
+        if std::mem::take(&mut self.reads_nothing) {
+            self.snapshot.read_time = self.engine.active().read_again(&self.slot, self.engine.last());
+            self.seen = self.engine.last_position();
+            self.catalog = OnceLock::new();
+        }
     }
 
     /// Has it not keep up any more: somebody reads what its snapshot shows beside its statements.
@@ -952,6 +1001,7 @@ impl Transaction {
 
     /// Undoes everything since the savepoint, DDL included; the savepoint stays.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
+        self.take_snapshot_again();
         self.undo_to(savepoint);
         self.unshare(savepoint.shared);
     }

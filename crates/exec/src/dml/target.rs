@@ -183,6 +183,12 @@ impl TargetSet {
         self.targets.iter().any(|target| target.definition.oid == table)
     }
 
+    /// Whether rows can be inserted into the table that the statement names without a look at any other row but those under
+    /// their keys: neither foreign keys nor keys that are tested later ask for one.
+    pub fn inserts_blindly(&self) -> bool {
+        self.root().references.is_empty() && self.root().late_keys.is_empty()
+    }
+
     /// The table that the statement names.
     pub fn root(&self) -> &Target {
         &self.targets[0]

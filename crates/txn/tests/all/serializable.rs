@@ -481,6 +481,49 @@ fn who_keeps_up_sees_the_newest_state_unless_what_it_has_read_has_changed() {
     }
 }
 
+/// What a load of its own does from the beginning.
+#[test]
+fn for_who_only_inserts_no_version_is_kept_and_keys_are_what_they_are_now() {
+    let bank = bank_with(&[(1, 10), (2, 20)]);
+    let mut inserting = bank.engine.begin();
+    inserting.forgo_snapshot();
+    insert(&bank, &mut inserting, 3, 30);
+    for balance in 0..100 {
+        let mut tx = bank.engine.begin();
+        bank.set_balance(&mut tx, 1, balance).unwrap();
+        commit(tx);
+    }
+    let mut tx = bank.engine.begin();
+    bank.delete(&mut tx, 2).unwrap();
+    insert(&bank, &mut tx, 4, 40);
+    commit(tx);
+    let begun = std::time::Instant::now();
+    while bank.engine.garbage_backlog() > 0 {
+        assert!(begun.elapsed().as_secs() < 60, "something is kept for it");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    // A key that was given up since it began is free, and one that was taken since is taken.
+    let mut statement = inserting.begin_statement();
+    insert(&bank, &mut inserting, 2, 21);
+    let error = bank.insert(&mut inserting, 4, 41).unwrap_err();
+    assert_eq!(error.state(), SqlState::UNIQUE_VIOLATION);
+    // It may take another run, and then reads as one that begins now.
+    inserting.restart(&statement).unwrap();
+    assert_eq!(bank.balance(&inserting, 1), Some(99));
+    assert_eq!(bank.balance(&inserting, 2), None, "taken back");
+    assert_eq!(bank.balance(&inserting, 3), Some(30));
+    // It has read by now, and keeps its snapshot.
+    statement = inserting.begin_statement();
+    inserting.forgo_snapshot();
+    let mut tx = bank.engine.begin();
+    bank.set_balance(&mut tx, 1, 7).unwrap();
+    commit(tx);
+    assert_eq!(bank.balance(&inserting, 1), Some(99));
+    inserting.restart(&statement).expect_err("what it has read has changed");
+    drop(inserting);
+    assert_eq!(bank.balance(&bank.engine.begin(), 3), None);
+}
+
 #[test]
 fn a_table_that_changed_its_shape_or_went_fails_who_read_it() {
     let bank = bank_with(&[(1, 10)]);

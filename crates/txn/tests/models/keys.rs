@@ -81,6 +81,9 @@ fn claims() {
             let mut inserted = 0;
             for round in 0..2 {
                 let mut tx = bank.engine.begin();
+                if balance == 20 {
+                    tx.forgo_snapshot();
+                }
                 match bank.insert(&mut tx, 5, balance + round) {
                     Ok(_) if round == 0 => tx.rollback(),
                     Ok(_) => inserted += i64::from(tx.commit().is_ok()),
