@@ -5,13 +5,19 @@
 //! [`Provider`] keeps some places ready, with their pages, on a thread of its own. Whoever takes memory
 //! faster than it provides gets places without pages, as if there were none.
 //!
+//! Huge pages are of memory that lay free in large pieces, and that is what a virtual machine's host takes back: where it has,
+//! 1.5 GB of huge pages took 3.2 s to get, and of small ones 0.47 (0.07 and 0.47 where it had not). So who is in a hurry, as
+//! a load is, gets small pages as long as huge ones are found to be slow. The kernel puts them together in its time.
+//!
 //! Places that are [reserved](reserve) have their pages from the beginning and keep them when they are given back: then they
 //! are cleared, by the provider if it comes first.
 
+use firn_base::clock::now;
 use firn_base::sync::unmodelled::{AtomicBool, Condvar, Mutex, MutexGuard};
 use firn_base::sync::{Arc, Ordering, Weak, in_model};
 use firn_base::thread::{self, Behind, JoinHandle};
 use std::ptr::NonNull;
+use std::time::Duration;
 
 /// Size of a place.
 pub(crate) const PLACE_BYTES: usize = 1 << 20;
@@ -27,6 +33,14 @@ const USED_PER_READY: usize = 16;
 /// … but no more than these.
 const MOST_READY: usize = 32;
 
+/// Huge pages are slow if a place takes longer to get its own: small ones take a little less where memory is at hand.
+const SLOW: Duration = Duration::from_micros(500);
+
+/// So many places get small pages after somebody was in a hurry, …
+const HURRIED: u32 = 64;
+/// … but for one in so many, which shows whether huge ones are still slow.
+const TRIED: u32 = 32;
+
 /// Places that nobody uses. Regions are never unmapped: a database that has once needed the memory will
 /// need it again, and places that were given back keep no pages but for those reserved.
 static STOCK: Mutex<Stock> = Mutex::new(Stock {
@@ -36,6 +50,8 @@ static STOCK: Mutex<Stock> = Mutex::new(Stock {
     used: 0,
     reserved: 0,
     waiting: 0,
+    huge_cost: Duration::ZERO,
+    hurried: 0,
 });
 
 /// Wakes providers.
@@ -54,6 +70,17 @@ struct Stock {
     reserved: usize,
     /// Providers that have nothing to do.
     waiting: usize,
+    /// How long a place takes to get huge pages, about.
+    huge_cost: Duration,
+    /// So many places are to get small pages.
+    hurried: u32,
+}
+
+/// Of which size pages are to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pages {
+    Huge,
+    Small,
 }
 
 struct Place(NonNull<u8>);
@@ -65,6 +92,20 @@ impl Stock {
     fn wanted(&self) -> usize {
         let ahead = (self.used / USED_PER_READY).min(MOST_READY);
         ahead.max(self.reserved.saturating_sub(self.used))
+    }
+
+    /// Which pages the next place is to get.
+    fn pages(&mut self) -> Pages {
+        if self.hurried == 0 || self.huge_cost < SLOW {
+            return Pages::Huge;
+        }
+        self.hurried -= 1;
+        if self.hurried.is_multiple_of(TRIED) { Pages::Huge } else { Pages::Small }
+    }
+
+    /// Notes how long a place took to get huge pages: one in two gets those of its neighbour as well.
+    fn note_huge(&mut self, cost: Duration) {
+        self.huge_cost = (self.huge_cost * 7 + cost) / 8;
     }
 
     /// A place that is to be made ready.
@@ -91,14 +132,25 @@ pub(crate) fn take(bytes: usize) -> Option<NonNull<u8>> {
         return None;
     }
     let mut stock = STOCK.lock();
-    let place = stock.ready.pop().map(Unready::Bare).or_else(|| stock.unready())?;
+    let ready = stock.ready.pop();
+    let is_ready = ready.is_some();
+    let place = ready.map(Unready::Bare).or_else(|| stock.unready())?;
     stock.used += 1;
     if stock.waiting > 0 && stock.ready.len() <= stock.wanted() / 2 {
         LOW.notify_one();
     }
+    let is_slow = !is_ready && stock.huge_cost >= SLOW;
+    if is_slow {
+        stock.hurried = HURRIED;
+    }
     drop(stock);
     Some(match place {
-        Unready::Bare(place) => place.0,
+        Unready::Bare(place) => {
+            if is_slow {
+                populate(&place, Pages::Small);
+            }
+            place.0
+        }
         Unready::Stale(place) => {
             clear(&place);
             place.0
@@ -114,14 +166,14 @@ enum Unready {
 }
 
 impl Unready {
-    fn make_ready(self) -> Place {
+    fn make_ready(self, pages: Pages) -> Place {
         match self {
             Unready::Stale(place) => {
                 clear(&place);
                 place
             }
             Unready::Bare(place) => {
-                populate(&place);
+                populate(&place, pages);
                 place
             }
         }
@@ -142,7 +194,8 @@ pub fn reserve(bytes: u64, threads: usize) {
     let unready: Vec<Mutex<Option<Unready>>> =
         (0..missing).map_while(|_| stock.unready().map(Some).map(Mutex::new)).collect();
     drop(stock);
-    let taken = |unready: &Mutex<Option<Unready>>| unready.lock().take().expect("taken once").make_ready();
+    let taken =
+        |unready: &Mutex<Option<Unready>>| unready.lock().take().expect("taken once").make_ready(Pages::Huge);
     let ready = thread::for_each("firn-memory", threads, &unready, |unready| Ok(taken(unready)));
     STOCK.lock().ready.extend(ready.expect("it does not fail"));
 }
@@ -234,7 +287,15 @@ fn provide(stopping: &AtomicBool) {
         let unready = if stock.ready.len() < stock.wanted() { stock.unready() } else { None };
         match unready {
             Some(unready) => {
-                let ready = MutexGuard::unlocked(&mut stock, || unready.make_ready());
+                let is_bare = matches!(unready, Unready::Bare(_));
+                let pages = if is_bare { stock.pages() } else { Pages::Huge };
+                let (ready, cost) = MutexGuard::unlocked(&mut stock, || {
+                    let begun = now();
+                    (unready.make_ready(pages), begun.elapsed())
+                });
+                if is_bare && pages == Pages::Huge {
+                    stock.note_huge(cost);
+                }
                 stock.ready.push(ready);
             }
             None => {
@@ -254,16 +315,23 @@ fn clear(place: &Place) {
 
 /// Has the kernel give the place its pages. Without harm if it does not know how, before Linux 5.14, or
 /// has none: then they come, or fail to, at the first touch.
-fn populate(place: &Place) {
-    // SAFETY: the place is in a mapping of ours and nobody's yet; nothing that it holds is changed.
-    unsafe { libc::madvise(place.0.as_ptr().cast(), PLACE_BYTES, libc::MADV_POPULATE_WRITE) };
+fn populate(place: &Place, pages: Pages) {
+    let advise = |advice| {
+        // SAFETY: the place is in a mapping of ours and nobody's yet; nothing that it holds is changed.
+        unsafe { libc::madvise(place.0.as_ptr().cast(), PLACE_BYTES, advice) };
+    };
+    if pages == Pages::Small {
+        advise(libc::MADV_NOHUGEPAGE);
+    }
+    advise(libc::MADV_POPULATE_WRITE);
+    if pages == Pages::Small {
+        advise(libc::MADV_HUGEPAGE);
+    }
 }
 
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
-    use firn_base::clock::now;
-    use std::time::Duration;
 
     const PAGE: usize = 4096;
 
@@ -351,6 +419,41 @@ mod tests {
             Taken::take(places / 2).fill();
             wait_until_they_are_there();
         }
+    }
+
+    #[test]
+    fn small_pages_are_for_who_is_in_a_hurry_while_huge_ones_are_slow() {
+        let mut stock = Stock {
+            ready: Vec::new(),
+            stale: Vec::new(),
+            bare: Vec::new(),
+            used: 0,
+            reserved: 0,
+            waiting: 0,
+            huge_cost: Duration::ZERO,
+            hurried: HURRIED,
+        };
+        assert!(stock.pages() == Pages::Huge, "they are quick as far as anybody knows");
+        (0..20).for_each(|_| stock.note_huge(2 * SLOW));
+        let chosen: Vec<bool> = (0..HURRIED + 5).map(|_| stock.pages() == Pages::Small).collect();
+        let small = chosen.iter().filter(|small| **small).count() as u32;
+        assert_eq!(small, HURRIED - HURRIED / TRIED, "all but those that are tried");
+        assert!(!chosen[HURRIED as usize..].contains(&true), "nobody is in a hurry any more");
+        stock.hurried = HURRIED;
+        (0..20).for_each(|_| stock.note_huge(SLOW / 10));
+        assert!(stock.pages() == Pages::Huge, "they are quick again");
+    }
+
+    #[test]
+    fn places_with_small_pages_are_as_others() {
+        let place = Place(take(PLACE_BYTES).expect("there is room"));
+        // Without pages.
+        // SAFETY: the place is ours.
+        unsafe { libc::madvise(place.0.as_ptr().cast(), PLACE_BYTES, libc::MADV_DONTNEED) };
+        populate(&place, Pages::Small);
+        assert_eq!(resident_pages(place.0), PLACE_BYTES / PAGE);
+        let mut taken = Taken(vec![place.0]);
+        taken.fill();
     }
 
     #[test]

@@ -497,6 +497,10 @@ impl Transaction {
             self.engine().collect_now();
             inserted = table.insert_as(self.writes_to(table)?, snapshot, projection, values, guard);
         }
+        if inserted.as_ref().is_err_and(|error| self.looks_again(error)) {
+            let snapshot = self.snapshot();
+            inserted = table.insert_as(self.writes_to(table)?, snapshot, projection, values, guard);
+        }
         if let Err(error) = &inserted {
             self.note_violation(table, error, |index| {
                 let mut key = KeyBuffer::new();
@@ -517,9 +521,9 @@ impl Transaction {
         guard: &Guard,
     ) -> Result<()> {
         columns.check_writable(self.engine())?;
-        let (snapshot, Columns { table, projection, .. }) = (self.snapshot(), columns);
+        let Columns { table, projection, .. } = columns;
         self.ask_for_room(table, Change::Insert, || table.has_strings())?;
-        self.insert_in_room(table, guard, |writes| {
+        self.insert_in_room(table, guard, |writes, snapshot| {
             table.insert_rows_as(writes, snapshot, projection, rows, guard)
         })
     }

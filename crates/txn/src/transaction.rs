@@ -367,6 +367,10 @@ impl Transaction {
             self.engine.collect_now();
             inserted = table.insert(self.writes_to(table)?, snapshot, row, guard);
         }
+        if inserted.as_ref().is_err_and(|error| self.looks_again(error)) {
+            let snapshot = self.snapshot;
+            inserted = table.insert(self.writes_to(table)?, snapshot, row, guard);
+        }
         if let Err(error) = &inserted {
             self.note_violation(table, error, |index| {
                 let mut key = KeyBuffer::new();
@@ -375,6 +379,17 @@ impl Transaction {
             });
         }
         inserted
+    }
+
+    /// Whether a change is to be tried once more, by a snapshot: a key is taken, and the transaction reads by none. Whoever is
+    /// told of that has read it, and it must be noted.
+    #[cold]
+    pub(crate) fn looks_again(&mut self, error: &Error) -> bool {
+        let looks_again = self.reads_nothing && error.state() == SqlState::UNIQUE_VIOLATION;
+        if looks_again {
+            self.take_snapshot_again();
+        }
+        looks_again
     }
 
     #[cold]
@@ -403,10 +418,6 @@ impl Transaction {
         let index = indexes.iter().find(|index| error.constraint() == Some(&index.spec().name));
         let index = index.expect("a violation names its index");
         // Without the key, that any key was.
-        if self.reads_nothing {
-            // What is taken back needs no reason that others could take away.
-            return;
-        }
         let key = key(index);
         let bound = || key.as_ref().map_or(Bound::Unbounded, |key| Bound::Included(key.as_slice()));
         self.note(|reads| reads.range(table.id(), index, bound(), bound(), index.columns()));
@@ -420,15 +431,15 @@ impl Transaction {
         guard: &Guard,
     ) -> Result<()> {
         self.ask_for_room(table, Change::Insert, || rows.iter().flatten().any(is_long_string))?;
-        let snapshot = self.snapshot;
-        self.insert_in_room(table, guard, |writes| table.insert_rows(writes, snapshot, rows, guard))
+        self.insert_in_room(table, guard, |writes, snapshot| table.insert_rows(writes, snapshot, rows, guard))
     }
 
     /// Inserts whole columns; see [`Table::insert_batch`].
     pub fn insert_batch(&mut self, table: &Arc<Table>, columns: &[ArrayRef], guard: &Guard) -> Result<()> {
         self.ask_for_room(table, Change::Insert, || table.has_strings())?;
-        let snapshot = self.snapshot;
-        self.insert_in_room(table, guard, |writes| table.insert_batch(writes, snapshot, columns, guard))?;
+        self.insert_in_room(table, guard, |writes, snapshot| {
+            table.insert_batch(writes, snapshot, columns, guard)
+        })?;
         if table.is_published() { Ok(()) } else { self.write_ahead(table) }
     }
 
@@ -439,20 +450,25 @@ impl Transaction {
     }
 
     /// Inserts rows, once more if there was no memory for all: while the collector works what it frees may
-    /// not be there yet.
+    /// not be there yet; and once more if it [looks again](Transaction::looks_again).
     pub(crate) fn insert_in_room(
         &mut self,
         table: &Arc<Table>,
         guard: &Guard,
-        insert: impl Fn(&mut WriteSet) -> Result<()>,
+        insert: impl Fn(&mut WriteSet, Snapshot) -> Result<()>,
     ) -> Result<()> {
-        let writes = self.writes_to(table)?;
-        let mark = writes.mark();
-        let mut inserted = insert(writes);
+        let mark = self.writes_to(table)?.mark();
+        let snapshot = self.snapshot;
+        let mut inserted = insert(self.writes_to(table)?, snapshot);
         if inserted.as_ref().is_err_and(|error| error.state() == SqlState::OUT_OF_MEMORY) {
-            writes.roll_back(mark, guard);
+            self.write_set.as_mut().expect("running").roll_back(mark, guard);
             self.engine.collect_now();
-            inserted = insert(self.writes_to(table)?);
+            inserted = insert(self.writes_to(table)?, snapshot);
+        }
+        if inserted.as_ref().is_err_and(|error| self.looks_again(error)) {
+            self.write_set.as_mut().expect("running").roll_back(mark, guard);
+            let snapshot = self.snapshot;
+            inserted = insert(self.writes_to(table)?, snapshot);
         }
         inserted.inspect_err(|error| self.note_violation(table, error, |_| None))
     }

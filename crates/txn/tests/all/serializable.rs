@@ -481,6 +481,27 @@ fn who_keeps_up_sees_the_newest_state_unless_what_it_has_read_has_changed() {
     }
 }
 
+/// That a key was taken is read like anything else, also by who reads by no snapshot.
+#[test]
+fn who_was_told_that_a_key_is_taken_fails_if_it_no_longer_is() {
+    for goes in [false, true] {
+        let bank = bank_with(&[(1, 10)]);
+        let mut inserting = bank.engine.begin();
+        inserting.forgo_snapshot();
+        let savepoint = inserting.savepoint();
+        let error = bank.insert(&mut inserting, 1, 11).unwrap_err();
+        assert_eq!(error.state(), SqlState::UNIQUE_VIOLATION);
+        inserting.rollback_to(savepoint);
+        if goes {
+            let mut tx = bank.engine.begin();
+            bank.delete(&mut tx, 1).unwrap();
+            commit(tx);
+        }
+        insert(&bank, &mut inserting, 2, 20);
+        if goes { refused(inserting) } else { commit(inserting) }
+    }
+}
+
 /// What a load of its own does from the beginning.
 #[test]
 fn for_who_only_inserts_no_version_is_kept_and_keys_are_what_they_are_now() {
