@@ -552,6 +552,55 @@ fn a_copy_of_its_own_holds_no_versions_back() {
     }
 }
 
+/// That a key is taken is read, also by a COPY without a snapshot: who goes on after he was told of it relies on it.
+#[test]
+fn a_copy_that_found_a_key_taken_has_read_that() {
+    // With a CHECK rows go in one by one, without as a batch.
+    for check in ["", ", CHECK (a > 0)"] {
+        for goes in [false, true] {
+            let database = Database::memory().unwrap();
+            let (mut copying, mut changing) = (database.connect(), database.connect());
+            changing.execute(&format!("CREATE TABLE t (a int PRIMARY KEY, b int UNIQUE{check})")).unwrap();
+            changing.execute("INSERT INTO t VALUES (1, 1)").unwrap();
+            copying.execute("BEGIN").unwrap();
+            copying.execute("SAVEPOINT s").unwrap();
+            let copy = copying.prepare("COPY t FROM STDIN").unwrap();
+            let Outcome::CopyIn(mut copy) = copying.run(&copy, &[]).unwrap() else { panic!() };
+            let outcome = copy.write(b"2\t1\n").and_then(|()| copying.finish_copy(copy).map(|_| ()));
+            let error = outcome.unwrap_err();
+            assert_eq!((error.state(), error.constraint()), (SqlState::UNIQUE_VIOLATION, Some("t_b_key")));
+            copying.execute("ROLLBACK TO s").unwrap();
+            if goes {
+                changing.execute("DELETE FROM t").unwrap();
+            }
+            copying.execute("INSERT INTO t VALUES (3, 3)").unwrap();
+            let committed = copying.execute("COMMIT").map(|_| ());
+            match goes {
+                true => assert_eq!(committed.unwrap_err().state(), SqlState::SERIALIZATION_FAILURE),
+                false => committed.unwrap(),
+            }
+        }
+    }
+}
+
+/// Nothing keeps a table for a COPY that has not stored a row yet.
+#[test]
+fn a_copy_whose_table_was_dropped_before_its_first_row_says_so() {
+    for check in ["", ", CHECK (i > 0)"] {
+        let database = Database::memory().unwrap();
+        let (mut copying, mut changing) = (database.connect(), database.connect());
+        changing.execute(&format!("CREATE TABLE t (i int{check})")).unwrap();
+        let copy = copying.prepare("COPY t FROM STDIN").unwrap();
+        let Outcome::CopyIn(mut copy) = copying.run(&copy, &[]).unwrap() else { panic!() };
+        changing.execute("DROP TABLE t").unwrap();
+        // Until it is forgotten.
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let error = copy.write(b"-1\n").and_then(|()| copy.finish().map(|_| ())).unwrap_err();
+        assert_ne!(error.state(), SqlState::INTERNAL_ERROR, "{error}");
+        assert_eq!(rows(&mut copying, "SELECT 1"), ["Integer(1)"]);
+    }
+}
+
 /// What has been read of a pipe cannot be read again, so that the statement is not run again.
 #[test]
 fn a_copy_of_a_pipe_that_meets_a_conflict_stores_nothing() {

@@ -163,7 +163,8 @@ impl CopyFrom {
 
     /// Has the transaction do without a snapshot until the COPY ends, if rows can be stored without one.
     pub fn forgo_snapshot(&self, transaction: &mut Transaction) {
-        if self.store.filter.is_none() && self.store.set.inserts_blindly() {
+        let Store { filter, rejects_table, set, .. } = &self.store;
+        if filter.is_none() && rejects_table.is_none() && set.inserts_blindly() {
             transaction.forgo_snapshot();
         }
     }
@@ -370,8 +371,10 @@ impl Store {
         let (Some(ordinal), None) = (error.ordinal(), error.context()) else { return error };
         let Some((before, _)) = self.batches.last() else { return error };
         let line = self.line_of(before + ordinal);
-        let table = transaction.table(self.table.storage());
-        let other = error.other_row().and_then(|row| transaction.ordinal_since(self.begun, &table, row));
+        // Somebody may have dropped it before the first row came.
+        let table = transaction.engine().find_table(self.table.storage());
+        let other = error.other_row().zip(table);
+        let other = other.and_then(|(row, table)| transaction.ordinal_since(self.begun, &table, row));
         // Of two rows with a key the later one is at fault, in whatever order the index has met them.
         let (line, other) = match other.map(|ordinal| self.line_of(ordinal)) {
             Some(other) if other > line => (other, Some(line)),

@@ -847,7 +847,8 @@ impl Block {
     /// Asks the processor to fetch the chain heads of rows from `first` up to but not including `end`.
     pub fn prefetch_heads(&self, first: u32, end: u32) {
         let Some(versions) = self.versions.get() else { return };
-        for line in (first as usize * HEAD_BYTES..end as usize * HEAD_BYTES).step_by(PART_ALIGN) {
+        let from = first as usize * HEAD_BYTES / PART_ALIGN * PART_ALIGN;
+        for line in (from..end as usize * HEAD_BYTES).step_by(PART_ALIGN) {
             versions.prefetch(line);
         }
     }

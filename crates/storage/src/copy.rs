@@ -74,7 +74,8 @@ fn load_avx2<A: Number>(source: &[A; LANES]) -> [A::Plain; LANES] {
     for part in 0..size_of::<[A; LANES]>() / size_of::<__m256i>() {
         let vector: __m256i;
         // SAFETY: the part lies within the atomics, of which it is loads, several at a time; and what is
-        // written lies within the values. Without `pure`, so that it is not done twice.
+        // written lies within the values. Without `pure`, so that it is not done twice. What is fetched lies a page
+        // further, where the processor's own prefetching ends; there may be nothing, which does no harm.
         unsafe {
             asm!(
                 "prefetcht0 [{place} + 4096]",

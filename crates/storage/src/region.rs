@@ -3,7 +3,7 @@
 //! The first touch of a page is the kernel's work: to clear 2 MiB takes it 0.2 ms, and in a virtual
 //! machine whose host must find the memory first 5 ms and more. That is thousands of transactions, so a
 //! [`Provider`] keeps some places ready, with their pages, on a thread of its own. Whoever takes memory
-//! faster than it provides gets places without pages, as if there were none.
+//! faster than it provides gets places without pages, as if there were none, or gets the pages itself.
 //!
 //! Huge pages are of memory that lay free in large pieces, and that is what a virtual machine's host takes back: where it has,
 //! 1.5 GB of huge pages took 3.2 s to get, and of small ones 0.47 (0.07 and 0.47 where it had not). So who is in a hurry, as
@@ -12,7 +12,7 @@
 //! Places that are [reserved](reserve) have their pages from the beginning and keep them when they are given back: then they
 //! are cleared, by the provider if it comes first.
 
-use firn_base::clock::now;
+use firn_base::clock::thread_cpu_time;
 use firn_base::sync::unmodelled::{AtomicBool, Condvar, Mutex, MutexGuard};
 use firn_base::sync::{Arc, Ordering, Weak, in_model};
 use firn_base::thread::{self, Behind, JoinHandle};
@@ -52,6 +52,7 @@ static STOCK: Mutex<Stock> = Mutex::new(Stock {
     waiting: 0,
     huge_cost: Duration::ZERO,
     hurried: 0,
+    small: 0,
 });
 
 /// Wakes providers.
@@ -74,6 +75,8 @@ struct Stock {
     huge_cost: Duration,
     /// So many places are to get small pages.
     hurried: u32,
+    /// Counts them.
+    small: u32,
 }
 
 /// Of which size pages are to be.
@@ -100,7 +103,8 @@ impl Stock {
             return Pages::Huge;
         }
         self.hurried -= 1;
-        if self.hurried.is_multiple_of(TRIED) { Pages::Huge } else { Pages::Small }
+        self.small = self.small.wrapping_add(1);
+        if self.small.is_multiple_of(TRIED) { Pages::Huge } else { Pages::Small }
     }
 
     /// Notes how long a place took to get huge pages: one in two gets those of its neighbour as well.
@@ -290,8 +294,9 @@ fn provide(stopping: &AtomicBool) {
                 let is_bare = matches!(unready, Unready::Bare(_));
                 let pages = if is_bare { stock.pages() } else { Pages::Huge };
                 let (ready, cost) = MutexGuard::unlocked(&mut stock, || {
-                    let begun = now();
-                    (unready.make_ready(pages), begun.elapsed())
+                    // Not the time in which others had the core.
+                    let begun = thread_cpu_time();
+                    (unready.make_ready(pages), thread_cpu_time() - begun)
                 });
                 if is_bare && pages == Pages::Huge {
                     stock.note_huge(cost);
@@ -332,6 +337,7 @@ fn populate(place: &Place, pages: Pages) {
 #[cfg(all(test, not(miri)))]
 mod tests {
     use super::*;
+    use firn_base::clock::now;
 
     const PAGE: usize = 4096;
 
@@ -432,6 +438,7 @@ mod tests {
             waiting: 0,
             huge_cost: Duration::ZERO,
             hurried: HURRIED,
+            small: 0,
         };
         assert!(stock.pages() == Pages::Huge, "they are quick as far as anybody knows");
         (0..20).for_each(|_| stock.note_huge(2 * SLOW));
@@ -439,6 +446,12 @@ mod tests {
         let small = chosen.iter().filter(|small| **small).count() as u32;
         assert_eq!(small, HURRIED - HURRIED / TRIED, "all but those that are tried");
         assert!(!chosen[HURRIED as usize..].contains(&true), "nobody is in a hurry any more");
+        // Who is in a hurry all the time has them tried, too.
+        let tried = (0..3 * TRIED).filter(|_| {
+            stock.hurried = HURRIED;
+            stock.pages() == Pages::Huge
+        });
+        assert_eq!(tried.count(), 3);
         stock.hurried = HURRIED;
         (0..20).for_each(|_| stock.note_huge(SLOW / 10));
         assert!(stock.pages() == Pages::Huge, "they are quick again");

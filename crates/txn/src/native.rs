@@ -490,6 +490,7 @@ impl Transaction {
     ) -> Result<RowId> {
         columns.check_writable(self.engine())?;
         let (snapshot, Columns { table, projection, .. }) = (self.snapshot(), columns);
+        let before = self.mark_without_snapshot();
         self.ask_for_room(table, Change::Insert, || R::cells(values).as_ref().iter().any(is_long_string))?;
         let mut inserted = table.insert_as(self.writes_to(table)?, snapshot, projection, values, guard);
         if inserted.as_ref().is_err_and(|error| error.state() == SqlState::OUT_OF_MEMORY) {
@@ -497,7 +498,7 @@ impl Transaction {
             self.engine().collect_now();
             inserted = table.insert_as(self.writes_to(table)?, snapshot, projection, values, guard);
         }
-        if inserted.as_ref().is_err_and(|error| self.looks_again(error)) {
+        if inserted.as_ref().is_err_and(|error| self.looks_again(error, before, guard)) {
             let snapshot = self.snapshot();
             inserted = table.insert_as(self.writes_to(table)?, snapshot, projection, values, guard);
         }

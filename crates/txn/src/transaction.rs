@@ -360,14 +360,14 @@ impl Transaction {
     #[inline]
     pub fn insert(&mut self, table: &Arc<Table>, row: &[Cell<'_>], guard: &Guard) -> Result<RowId> {
         self.ask_for_room(table, Change::Insert, || row.iter().any(is_long_string))?;
-        let snapshot = self.snapshot;
+        let (snapshot, before) = (self.snapshot, self.mark_without_snapshot());
         let mut inserted = table.insert(self.writes_to(table)?, snapshot, row, guard);
         if inserted.as_ref().is_err_and(|error| error.state() == SqlState::OUT_OF_MEMORY) {
             // Nothing has happened yet; what the collector is freeing just now may be enough.
             self.engine.collect_now();
             inserted = table.insert(self.writes_to(table)?, snapshot, row, guard);
         }
-        if inserted.as_ref().is_err_and(|error| self.looks_again(error)) {
+        if inserted.as_ref().is_err_and(|error| self.looks_again(error, before, guard)) {
             let snapshot = self.snapshot;
             inserted = table.insert(self.writes_to(table)?, snapshot, row, guard);
         }
@@ -381,15 +381,25 @@ impl Transaction {
         inserted
     }
 
-    /// Whether a change is to be tried once more, by a snapshot: a key is taken, and the transaction reads by none. Whoever is
-    /// told of that has read it, and it must be noted.
+    /// What to go back to if a row is [to be inserted again](Transaction::looks_again).
+    #[inline]
+    pub(crate) fn mark_without_snapshot(&self) -> Option<Mark> {
+        self.reads_nothing.then(|| self.writes().mark())
+    }
+
+    /// Whether rows are to be inserted once more, by a snapshot: a key is taken, and the transaction had none when it was
+    /// `before` them. Whoever is told of that has read it, and it must be noted. What has been inserted is taken back.
+    ///
+    /// The catalog may have changed by the new snapshot, but not what the statement relies on: it has joined its table's
+    /// gate by now, and writes to no other.
     #[cold]
-    pub(crate) fn looks_again(&mut self, error: &Error) -> bool {
-        let looks_again = self.reads_nothing && error.state() == SqlState::UNIQUE_VIOLATION;
-        if looks_again {
-            self.take_snapshot_again();
-        }
-        looks_again
+    pub(crate) fn looks_again(&mut self, error: &Error, before: Option<Mark>, guard: &Guard) -> bool {
+        let Some(before) = before.filter(|_| error.state() == SqlState::UNIQUE_VIOLATION) else {
+            return false;
+        };
+        self.write_set.as_mut().expect("running").roll_back(before, guard);
+        self.take_snapshot_again();
+        true
     }
 
     #[cold]
@@ -458,15 +468,14 @@ impl Transaction {
         insert: impl Fn(&mut WriteSet, Snapshot) -> Result<()>,
     ) -> Result<()> {
         let mark = self.writes_to(table)?.mark();
-        let snapshot = self.snapshot;
+        let (snapshot, before) = (self.snapshot, self.mark_without_snapshot());
         let mut inserted = insert(self.writes_to(table)?, snapshot);
         if inserted.as_ref().is_err_and(|error| error.state() == SqlState::OUT_OF_MEMORY) {
             self.write_set.as_mut().expect("running").roll_back(mark, guard);
             self.engine.collect_now();
             inserted = insert(self.writes_to(table)?, snapshot);
         }
-        if inserted.as_ref().is_err_and(|error| self.looks_again(error)) {
-            self.write_set.as_mut().expect("running").roll_back(mark, guard);
+        if inserted.as_ref().is_err_and(|error| self.looks_again(error, before, guard)) {
             let snapshot = self.snapshot;
             inserted = insert(self.writes_to(table)?, snapshot);
         }
@@ -955,6 +964,8 @@ impl Transaction {
     /// Goes on as if it began now, but for what it has inserted, if it has [let go](Transaction::forgo_snapshot) of its snapshot.
     pub fn take_snapshot_again(&mut self) {
         if std::mem::take(&mut self.reads_nothing) {
+            // Whoever's change was found at a key may have stamped it and not yet published its time.
+            drop(self.engine.commit.lock());
             self.snapshot.read_time = self.engine.active().read_again(&self.slot, self.engine.last());
             self.seen = self.engine.last_position();
             self.catalog = OnceLock::new();
@@ -1069,6 +1080,7 @@ impl Transaction {
         // What it read is validated if it writes: otherwise it has run at its read time.
         let reads = self.reads.get_mut();
         let mut to_validate = None;
+        assert!(reads.is_empty() || !self.reads_nothing, "it has read without a snapshot");
         if !reads.is_empty() {
             let validated = self.engine.validate_ahead(&self.slot, reads, self.snapshot)?;
             to_validate = Some((reads, self.snapshot, validated));

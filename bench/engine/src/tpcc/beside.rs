@@ -154,8 +154,12 @@ pub fn run<C: Client>(
         shared.stop.store(true, Ordering::Relaxed);
         // Between two statements nothing is there to be cancelled.
         while loader.as_ref().is_some_and(|loader| !loader.is_finished()) {
-            let Some(cancel) = shared.cancel.lock().clone() else { break };
-            cancel.cancel();
+            {
+                // Under the lock: the loader takes the handle away from what is not to be cancelled.
+                let cancel = shared.cancel.lock();
+                let Some(cancel) = &*cancel else { break };
+                cancel.cancel();
+            }
             sleep(TICK);
         }
         let transactions = runner.join().expect("clients do not panic");

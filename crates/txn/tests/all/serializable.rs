@@ -525,6 +525,7 @@ fn for_who_only_inserts_no_version_is_kept_and_keys_are_what_they_are_now() {
     }
     // A key that was given up since it began is free, and one that was taken since is taken.
     let mut statement = inserting.begin_statement();
+    inserting.forgo_snapshot();
     insert(&bank, &mut inserting, 2, 21);
     let error = bank.insert(&mut inserting, 4, 41).unwrap_err();
     assert_eq!(error.state(), SqlState::UNIQUE_VIOLATION);
