@@ -540,7 +540,7 @@ fn a_copy_of_its_own_holds_no_versions_back() {
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         assert_eq!(database.engine().garbage_backlog() > 100, holds_back);
-        copying.finish_copy(copy).unwrap();
+        copying.finish_copy(*copy).unwrap();
         if in_block {
             // From here on it reads, what stands there now.
             assert_eq!(rows(&mut copying, "SELECT count(*) FROM hot"), ["BigInt(1)"]);
@@ -566,7 +566,7 @@ fn a_copy_that_found_a_key_taken_has_read_that() {
             copying.execute("SAVEPOINT s").unwrap();
             let copy = copying.prepare("COPY t FROM STDIN").unwrap();
             let Outcome::CopyIn(mut copy) = copying.run(&copy, &[]).unwrap() else { panic!() };
-            let outcome = copy.write(b"2\t1\n").and_then(|()| copying.finish_copy(copy).map(|_| ()));
+            let outcome = copy.write(b"2\t1\n").and_then(|()| copying.finish_copy(*copy).map(|_| ()));
             let error = outcome.unwrap_err();
             assert_eq!((error.state(), error.constraint()), (SqlState::UNIQUE_VIOLATION, Some("t_b_key")));
             copying.execute("ROLLBACK TO s").unwrap();
