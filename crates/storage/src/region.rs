@@ -3,7 +3,7 @@
 //! The first touch of a page is the kernel's work: to clear 2 MiB takes it 0.2 ms, and in a virtual
 //! machine whose host must find the memory first 5 ms and more. That is thousands of transactions, so a
 //! [`Provider`] keeps some places ready, with their pages, on a thread of its own. Whoever takes memory
-//! faster than it provides gets places without pages, as if there were none, or gets the pages itself.
+//! faster than it provides has the pages got at once.
 //!
 //! Huge pages are of memory that lay free in large pieces, and that is what a virtual machine's host takes back: where it has,
 //! 1.5 GB of huge pages took 3.2 s to get, and of small ones 0.47 (0.07 and 0.47 where it had not). So who is in a hurry, as
@@ -137,29 +137,20 @@ pub(crate) fn take(bytes: usize) -> Option<NonNull<u8>> {
     }
     let mut stock = STOCK.lock();
     let ready = stock.ready.pop();
-    let is_ready = ready.is_some();
-    let place = ready.map(Unready::Bare).or_else(|| stock.unready())?;
+    let unready = if ready.is_none() { Some(stock.unready()?) } else { None };
     stock.used += 1;
     if stock.waiting > 0 && stock.ready.len() <= stock.wanted() / 2 {
         LOW.notify_one();
     }
-    let is_slow = !is_ready && stock.huge_cost >= SLOW;
-    if is_slow {
-        stock.hurried = HURRIED;
-    }
+    let Some(unready) = unready else { return ready.map(|place| place.0) };
+    stock.hurried = HURRIED;
+    let pages = stock.pages();
     drop(stock);
-    Some(match place {
-        Unready::Bare(place) => {
-            if is_slow {
-                populate(&place, Pages::Small);
-            }
-            place.0
-        }
-        Unready::Stale(place) => {
-            clear(&place);
-            place.0
-        }
-    })
+    let (place, huge_cost) = unready.make_ready(pages);
+    if let Some(cost) = huge_cost {
+        STOCK.lock().note_huge(cost);
+    }
+    Some(place.0)
 }
 
 /// A place that is not ready.
@@ -170,15 +161,19 @@ enum Unready {
 }
 
 impl Unready {
-    fn make_ready(self, pages: Pages) -> Place {
+    /// The place with its pages, of that size if it has none yet, and how long huge ones took.
+    fn make_ready(self, pages: Pages) -> (Place, Option<Duration>) {
         match self {
             Unready::Stale(place) => {
                 clear(&place);
-                place
+                (place, None)
             }
             Unready::Bare(place) => {
+                // Not the time in which others had the core.
+                let begun = thread_cpu_time();
                 populate(&place, pages);
-                place
+                let cost = (pages == Pages::Huge).then(|| thread_cpu_time() - begun);
+                (place, cost)
             }
         }
     }
@@ -198,8 +193,9 @@ pub fn reserve(bytes: u64, threads: usize) {
     let unready: Vec<Mutex<Option<Unready>>> =
         (0..missing).map_while(|_| stock.unready().map(Some).map(Mutex::new)).collect();
     drop(stock);
-    let taken =
-        |unready: &Mutex<Option<Unready>>| unready.lock().take().expect("taken once").make_ready(Pages::Huge);
+    let taken = |unready: &Mutex<Option<Unready>>| {
+        unready.lock().take().expect("taken once").make_ready(Pages::Huge).0
+    };
     let ready = thread::for_each("firn-memory", threads, &unready, |unready| Ok(taken(unready)));
     STOCK.lock().ready.extend(ready.expect("it does not fail"));
 }
@@ -291,16 +287,9 @@ fn provide(stopping: &AtomicBool) {
         let unready = if stock.ready.len() < stock.wanted() { stock.unready() } else { None };
         match unready {
             Some(unready) => {
-                let is_bare = matches!(unready, Unready::Bare(_));
-                let pages = if is_bare { stock.pages() } else { Pages::Huge };
-                let (ready, cost) = MutexGuard::unlocked(&mut stock, || {
-                    // Not the time in which others had the core.
-                    let begun = thread_cpu_time();
-                    (unready.make_ready(pages), thread_cpu_time() - begun)
-                });
-                if is_bare && pages == Pages::Huge {
-                    stock.note_huge(cost);
-                }
+                let pages = stock.pages();
+                let (ready, huge_cost) = MutexGuard::unlocked(&mut stock, || unready.make_ready(pages));
+                huge_cost.into_iter().for_each(|cost| stock.note_huge(cost));
                 stock.ready.push(ready);
             }
             None => {
@@ -460,7 +449,7 @@ mod tests {
     #[test]
     fn places_with_small_pages_are_as_others() {
         let place = Place(take(PLACE_BYTES).expect("there is room"));
-        // Without pages.
+        // Without the pages that it has.
         // SAFETY: the place is ours.
         unsafe { libc::madvise(place.0.as_ptr().cast(), PLACE_BYTES, libc::MADV_DONTNEED) };
         populate(&place, Pages::Small);
