@@ -972,6 +972,14 @@ impl Transaction {
         }
     }
 
+    /// Sees to it that its own write set is not collected before it has let go of that: what ends after the read time of a
+    /// running transaction stays.
+    fn keep_what_it_leaves(&mut self) {
+        if std::mem::take(&mut self.reads_nothing) {
+            self.snapshot.read_time = self.engine.active().read_again(&self.slot, self.engine.last());
+        }
+    }
+
     /// Has it not keep up any more: somebody reads what its snapshot shows beside its statements.
     pub fn stay(&mut self) {
         self.stays = true;
@@ -1078,9 +1086,10 @@ impl Transaction {
             redo.loaded(&bytes);
         }
         // What it read is validated if it writes: otherwise it has run at its read time.
+        assert!(self.reads.get_mut().is_empty() || !self.reads_nothing, "it has read without a snapshot");
+        self.keep_what_it_leaves();
         let reads = self.reads.get_mut();
         let mut to_validate = None;
-        assert!(reads.is_empty() || !self.reads_nothing, "it has read without a snapshot");
         if !reads.is_empty() {
             let validated = self.engine.validate_ahead(&self.slot, reads, self.snapshot)?;
             to_validate = Some((reads, self.snapshot, validated));
@@ -1127,6 +1136,7 @@ impl Drop for Transaction {
                 }
             } else {
                 write_set.roll_back_all(&pin());
+                self.keep_what_it_leaves();
                 self.engine.rollback_section(write_set);
             }
             if let Some(ddl) = &mut self.ddl {
