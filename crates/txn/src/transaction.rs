@@ -972,14 +972,6 @@ impl Transaction {
         }
     }
 
-    /// Sees to it that its own write set is not collected before it has let go of that: what ends after the read time of a
-    /// running transaction stays.
-    fn keep_what_it_leaves(&mut self) {
-        if std::mem::take(&mut self.reads_nothing) {
-            self.snapshot.read_time = self.engine.active().read_again(&self.slot, self.engine.last());
-        }
-    }
-
     /// Has it not keep up any more: somebody reads what its snapshot shows beside its statements.
     pub fn stay(&mut self) {
         self.stays = true;
@@ -1087,7 +1079,8 @@ impl Transaction {
         }
         // What it read is validated if it writes: otherwise it has run at its read time.
         assert!(self.reads.get_mut().is_empty() || !self.reads_nothing, "it has read without a snapshot");
-        self.keep_what_it_leaves();
+        // Its own write set is collected no earlier than it ends only if it has a snapshot.
+        self.take_snapshot_again();
         let reads = self.reads.get_mut();
         let mut to_validate = None;
         if !reads.is_empty() {
@@ -1136,7 +1129,8 @@ impl Drop for Transaction {
                 }
             } else {
                 write_set.roll_back_all(&pin());
-                self.keep_what_it_leaves();
+                // As in `commit`.
+                self.take_snapshot_again();
                 self.engine.rollback_section(write_set);
             }
             if let Some(ddl) = &mut self.ddl {
