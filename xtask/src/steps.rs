@@ -223,11 +223,27 @@ impl Run<'_> {
             let line = String::from_utf8_lossy(&line);
             println!("{line}");
             self.count.add(&line);
-            if line.starts_with("SKIPPED ") {
+            // The summary repeats them: often it is all that is kept of a run.
+            let is_remark = line.starts_with("SKIPPED ")
+                || line.starts_with("FAILED ")
+                || (line.starts_with("test ") && line.ends_with(" ... FAILED"));
+            if is_remark {
                 self.remarks.push(line.into_owned());
             }
         }
-        passed(child.wait().is_ok_and(|status| status.success()))
+        match child.wait() {
+            Ok(status) if status.success() => Outcome::Passed,
+            Ok(status) => {
+                // One that was ended by a signal has said nothing else.
+                let program = command.get_program().to_string_lossy();
+                self.remarks.push(format!("FAILED {program}: {status}"));
+                Outcome::Failed
+            }
+            Err(error) => {
+                println!("{error}");
+                Outcome::Failed
+            }
+        }
     }
 
     fn finish(self) -> bool {
