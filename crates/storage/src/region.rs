@@ -7,12 +7,13 @@
 //!
 //! Huge pages are of memory that lay free in large pieces, and that is what a virtual machine's host takes back: where it has,
 //! 1.5 GB of huge pages took 3.2 s to get, and of small ones 0.47 (0.07 and 0.47 where it had not). So who is in a hurry, as
-//! a load is, gets small pages as long as huge ones are found to be slow. The kernel puts them together in its time.
+//! a load is, gets small pages as long as huge ones are found to be slow, and so does the provider on a core that others want.
+//! The kernel puts them together in its time.
 //!
 //! Places that are [reserved](reserve) have their pages from the beginning and keep them when they are given back: then they
 //! are cleared, by the provider if it comes first.
 
-use firn_base::clock::thread_cpu_time;
+use firn_base::clock::{now, thread_cpu_time};
 use firn_base::sync::unmodelled::{AtomicBool, Condvar, Mutex, MutexGuard};
 use firn_base::sync::{Arc, Ordering, Weak, in_model};
 use firn_base::thread::{self, Behind, JoinHandle};
@@ -36,7 +37,7 @@ const MOST_READY: usize = 32;
 /// Huge pages are slow if a place takes longer to get its own: small ones take a little less where memory is at hand.
 const SLOW: Duration = Duration::from_micros(500);
 
-/// So many places get small pages after somebody was in a hurry, …
+/// So many places get small pages after somebody was in a hurry, or the provider had less than half of a core, …
 const HURRIED: u32 = 64;
 /// … but for one in so many, which shows whether huge ones are still slow.
 const TRIED: u32 = 32;
@@ -73,7 +74,7 @@ struct Stock {
     waiting: usize,
     /// How long a place takes to get huge pages, about.
     huge_cost: Duration,
-    /// So many places are to get small pages.
+    /// So many places are to get small pages while huge ones are slow.
     hurried: u32,
     /// Counts them.
     small: u32,
@@ -146,11 +147,20 @@ pub(crate) fn take(bytes: usize) -> Option<NonNull<u8>> {
     stock.hurried = HURRIED;
     let pages = stock.pages();
     drop(stock);
-    let (place, huge_cost) = unready.make_ready(pages);
-    if let Some(cost) = huge_cost {
+    let made = unready.make_ready(pages);
+    if let Some(cost) = made.huge_cost {
         STOCK.lock().note_huge(cost);
     }
-    Some(place.0)
+    Some(made.place.0)
+}
+
+/// A place that has been made ready.
+struct Made {
+    place: Place,
+    /// How long its huge pages took to get, if it had none and got such.
+    huge_cost: Option<Duration>,
+    /// Whether others had the core for more than half of the time.
+    stood_back: bool,
 }
 
 /// A place that is not ready.
@@ -161,21 +171,22 @@ enum Unready {
 }
 
 impl Unready {
-    /// The place with its pages, of that size if it has none yet, and how long huge ones took.
-    fn make_ready(self, pages: Pages) -> (Place, Option<Duration>) {
-        match self {
+    /// The place with its pages, of that size if it has none yet.
+    fn make_ready(self, pages: Pages) -> Made {
+        let (begun, worked) = (now(), thread_cpu_time());
+        let (place, is_huge) = match self {
             Unready::Stale(place) => {
                 clear(&place);
-                (place, None)
+                (place, false)
             }
             Unready::Bare(place) => {
-                // Not the time in which others had the core.
-                let begun = thread_cpu_time();
                 populate(&place, pages);
-                let cost = (pages == Pages::Huge).then(|| thread_cpu_time() - begun);
-                (place, cost)
+                (place, pages == Pages::Huge)
             }
-        }
+        };
+        // What the pages cost is not the time in which others had the core.
+        let worked = thread_cpu_time() - worked;
+        Made { place, huge_cost: is_huge.then_some(worked), stood_back: begun.elapsed() > 2 * worked }
     }
 }
 
@@ -194,7 +205,7 @@ pub fn reserve(bytes: u64, threads: usize) {
         (0..missing).map_while(|_| stock.unready().map(Some).map(Mutex::new)).collect();
     drop(stock);
     let taken = |unready: &Mutex<Option<Unready>>| {
-        unready.lock().take().expect("taken once").make_ready(Pages::Huge).0
+        unready.lock().take().expect("taken once").make_ready(Pages::Huge).place
     };
     let ready = thread::for_each("firn-memory", threads, &unready, |unready| Ok(taken(unready)));
     STOCK.lock().ready.extend(ready.expect("it does not fail"));
@@ -288,9 +299,12 @@ fn provide(stopping: &AtomicBool) {
         match unready {
             Some(unready) => {
                 let pages = stock.pages();
-                let (ready, huge_cost) = MutexGuard::unlocked(&mut stock, || unready.make_ready(pages));
-                huge_cost.into_iter().for_each(|cost| stock.note_huge(cost));
-                stock.ready.push(ready);
+                let made = MutexGuard::unlocked(&mut stock, || unready.make_ready(pages));
+                made.huge_cost.into_iter().for_each(|cost| stock.note_huge(cost));
+                if made.stood_back {
+                    stock.hurried = HURRIED;
+                }
+                stock.ready.push(made.place);
             }
             None => {
                 stock.waiting += 1;

@@ -44,8 +44,10 @@ pub(crate) struct Rebuilt {
     pub catalog: Catalog,
     pub marks: IdMarks,
     pub sequences: HashMap<Oid, SequenceState>,
-    /// The newest commit in it.
+    /// The newest commit of which everything is in it.
     pub last: Time,
+    /// Rows may show some or all of later commits up to this time.
+    pub shown_until: Time,
     /// Tables that the log has changed.
     pub changed: HashSet<TableId>,
     pub options: TableOptions,
@@ -74,7 +76,7 @@ impl Rebuilt {
 
     /// Applies every commit that `reader` yields. Those up to `last` are in it already.
     pub fn replay(&mut self, reader: &mut Reader, beside: Beside<'_>, threads: usize) -> Result<()> {
-        let known = self.last;
+        let (known, shown_until) = (self.last, self.shown_until);
         let shares = threads.max(1) as u32;
         let tables = self.tables.clone();
         let (read, applied) = thread::scope(|scope| {
@@ -82,8 +84,9 @@ impl Rebuilt {
                 .map(|share| {
                     let (sender, receiver) = mpsc::sync_channel::<Groups>(WAITING_BATCHES);
                     let spills = beside.spills;
+                    let tables = &tables;
                     let mut worker =
-                        Worker { tables: &tables, spills, known, share, shares, mine: Vec::new() };
+                        Worker { tables, spills, known, shown_until, share, shares, mine: Vec::new() };
                     let body = move || worker.run(&receiver).map(|()| worker.changed());
                     (sender, thread::spawn_scoped(scope, "firn-replay", body))
                 })
@@ -205,6 +208,8 @@ struct Worker<'a> {
     spills: SpillReader<'a>,
     /// Commits up to this time are in the tables already.
     known: Time,
+    /// Of those later up to this time some rows may be.
+    shown_until: Time,
     share: u32,
     shares: u32,
     /// The tables it has changed, by number.
@@ -222,11 +227,12 @@ impl Worker<'_> {
             let mut ahead = Ahead { entries: entries(), records: Records::new(&[]) };
             (0..AHEAD).for_each(|_| self.prefetch(&mut ahead));
             for entry in entries() {
+                let shown = if entry.time <= self.shown_until { Shown::Maybe } else { Shown::No };
                 let mut records = entry.records();
                 while let Some(record) = records.next_raw() {
                     self.prefetch(&mut ahead);
                     record
-                        .and_then(|record| self.apply(record))
+                        .and_then(|record| self.apply(record, shown))
                         .map_err(|error| in_commit(error, entry.time))?;
                 }
             }
@@ -241,17 +247,17 @@ impl Worker<'_> {
     }
 
     #[inline]
-    fn apply(&mut self, record: RawRecord<'_>) -> Result<()> {
+    fn apply(&mut self, record: RawRecord<'_>, shown: Shown) -> Result<()> {
         match record.row() {
-            Some((id, row)) if self.owns(id, row) => self.target(id)?.apply(record.read()?),
+            Some((id, row)) if self.owns(id, row) => self.target(id)?.apply(record.read()?, shown),
             Some(_) => Ok(()),
-            None => self.apply_other(record.read()?),
+            None => self.apply_other(record.read()?, shown),
         }
     }
 
     /// Applies what is not of one row, but for what the reader has applied.
     #[cold]
-    fn apply_other(&mut self, record: Record<'_>) -> Result<()> {
+    fn apply_other(&mut self, record: Record<'_>, shown: Shown) -> Result<()> {
         let Record::Spilled { number, chunks } = record else { return Ok(()) };
         let spills = self.spills;
         spills.read(number, chunks, |records| {
@@ -261,7 +267,7 @@ impl Worker<'_> {
                 if record.row().is_none() {
                     return Err(misfit("a spill file holds what is no change of a row".to_owned()));
                 }
-                self.apply(record)?;
+                self.apply(record, shown)?;
             }
             Ok(())
         })
@@ -301,6 +307,17 @@ impl Worker<'_> {
     fn changed(&self) -> HashSet<TableId> {
         self.mine.iter().flatten().map(|target| target.table.id()).collect()
     }
+}
+
+/// Whether a checkpoint, which reads block by block, may have found in a row what a record does to it, and more that was
+/// done later. Later records tell of that as well, so that in the end the row is what it was.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// A row that is there need not be inserted: what was there before is deleted by then. One that is not there has been
+    /// deleted since.
+    Maybe,
+    /// Whatever does not fit is damage.
+    No,
 }
 
 /// The records that are applied soon. Of a damaged one whoever applies it tells.
@@ -371,10 +388,13 @@ impl Target {
 
     /// Does to the rows what `record` says. After an error the table is of no more use.
     #[inline(always)]
-    fn apply(&self, record: Record<'_>) -> Result<()> {
+    fn apply(&self, record: Record<'_>, shown: Shown) -> Result<()> {
         match record {
             Record::Insert { row, cells, .. } => {
                 self.check_rows(row, 1, cells.len())?;
+                if shown == Shown::Maybe && self.table.has_restored(row, 1) {
+                    return Ok(());
+                }
                 let (restored, mut reader) = (self.table.restore_rows(row, 1), cells.reader());
                 for (number, column) in (0..).zip(&self.columns) {
                     set(&restored, ColumnId(number), column, &mut reader)?;
@@ -384,6 +404,9 @@ impl Target {
             }
             Record::InsertBatch { first, rows, mut columns, .. } => {
                 self.check_rows(first, rows, columns.len())?;
+                if shown == Shown::Maybe && self.table.has_restored(first, rows) {
+                    return Ok(());
+                }
                 let restored = self.table.restore_rows(first, rows);
                 for ((number, column), cells) in (0..).zip(&self.columns).zip(&mut columns) {
                     set_all(&restored, ColumnId(number), column, cells?.reader())?;
@@ -394,7 +417,7 @@ impl Target {
             }
             Record::Update { row, cells, .. } => {
                 let Some(restored) = self.table.restored(row) else {
-                    return Err(misfit(format!("it updates row {row:?}, which is not there")));
+                    return self.missing(row, "updates", shown);
                 };
                 let mut reader = cells.reader();
                 for _ in 0..cells.len() {
@@ -408,7 +431,7 @@ impl Target {
             }
             Record::Delete { row, .. } => match self.table.restored(row) {
                 Some(restored) => restored.delete(),
-                None => return Err(misfit(format!("it deletes row {row:?}, which is not there"))),
+                None => return self.missing(row, "deletes", shown),
             },
             Record::CatalogChange(_)
             | Record::SequenceAdvance { .. }
@@ -416,6 +439,15 @@ impl Target {
             | Record::Loaded(_) => {}
         }
         Ok(())
+    }
+
+    /// What comes of a change of a row that is not there.
+    #[cold]
+    fn missing(&self, row: RowId, what: &str, shown: Shown) -> Result<()> {
+        match shown {
+            Shown::Maybe if self.table.has_slots(row, 1) => Ok(()),
+            _ => Err(misfit(format!("it {what} row {row:?}, which is not there"))),
+        }
     }
 
     fn check_rows(&self, first: RowId, rows: u32, columns: usize) -> Result<()> {
@@ -529,7 +561,7 @@ mod tests {
     fn apply(target: &Target, write: impl FnOnce(&mut RedoBuffer)) -> Result<()> {
         let mut redo = RedoBuffer::new();
         write(&mut redo);
-        Records::new(redo.as_bytes()).try_for_each(|record| target.apply(record?))
+        Records::new(redo.as_bytes()).try_for_each(|record| target.apply(record?, Shown::No))
     }
 
     #[test]

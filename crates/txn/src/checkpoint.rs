@@ -3,9 +3,9 @@
 //! ```text
 //!  1  cut       in the commit section: draw a snapshot and the log position that goes with it
 //!  2  write     every table that has changed since the last checkpoint, beside running
-//!               transactions, but for its blocks that have been cold since they were written;
-//!               the others keep their files
-//!  3  wait      until the log is durable up to the position
+//!               transactions, each block by a snapshot of its own, but for its blocks that have
+//!               been cold since they were written; the others keep their files
+//!  3  wait      until the log is durable up to the newest commit that a block may show
 //!  4  switch    replace the manifest: from here on the new checkpoint counts
 //!  5  clean up  remove the files that only the old one named, give up the log before the position
 //! ```
@@ -16,6 +16,11 @@
 //! (Some earlier ones may have theirs there too; recovery skips them by their times.) Sequences run
 //! beside commit times: their states are read after the cut, and whatever is logged later than that
 //! lies behind the position as well.
+//!
+//! Invariant of the rows: a block shows everything up to the cut, and of later commits what there was when it was read. Their
+//! redo lies behind the position, so recovery does it again, and a row ends as what was last done to it. By
+//! one snapshot for all of it, transactions would lose as much as to any query that runs for seconds
+//! (docs/decisions/0039-checkpoints-read-block-by-block.md).
 
 use crate::active::ActiveSlot;
 use crate::catalog::{Catalog, IdMarks, TableDef};
@@ -24,13 +29,13 @@ use crate::loads::{LoadedFile, Loads};
 use crate::manifest::{FileBlock, Manifest, SequenceEntry, TableFile, checkpoint_directory};
 use crate::table_file::{self, Content};
 use firn_base::disk::{Disk, DiskLock};
-use firn_base::sync::{Arc, AtomicU64, Mutex, Ordering, Weak};
+use firn_base::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Weak};
 use firn_base::thread::{self, Behind, JoinHandle};
 use firn_base::{BlockNumber, ColumnId, Lsn, Result, Snapshot, SqlState, Stamp, TableId, Time};
 use firn_log::Log;
-use firn_storage::{Cold, Table, TableScan};
+use firn_storage::{Cold, ScanBatch, Table, pin};
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// After a failed checkpoint the next one is tried when the log has grown by this part of what
 /// makes a checkpoint due.
@@ -82,8 +87,8 @@ type Generations = HashMap<(TableId, BlockNumber), u64>;
 
 /// One moment of the database.
 struct Cut<'e> {
-    engine: &'e Engine,
-    slot: ActiveSlot,
+    /// Reads by the snapshot until it is known what is to be written.
+    reader: Reader<'e>,
     snapshot: Snapshot,
     position: Lsn,
     /// Bytes of redo up to there, and of loads' files.
@@ -184,8 +189,8 @@ pub(crate) fn all_columns(table: &Table) -> Vec<ColumnId> {
 /// What one file of a table will hold.
 struct Part<'c> {
     table: &'c CutTable,
-    /// Cold blocks go into it as wholes, of others what the files before it leave of the scan.
-    scan: Arc<TableScan>,
+    /// Cold blocks go into it as wholes, of others those that the files before it leave.
+    blocks: Arc<Blocks>,
     cold: Vec<ColdBlock>,
     number: usize,
     most_bytes: u64,
@@ -193,27 +198,89 @@ struct Part<'c> {
 
 impl<'c> Part<'c> {
     /// The parts of a table, but for what is kept.
-    fn of(table: &'c CutTable, plan: Plan, snapshot: Snapshot) -> Vec<Part<'c>> {
-        let columns = all_columns(&table.table);
-        let scan = |blocks| Arc::new(table.table.scan(snapshot, &columns, true).of_blocks(blocks));
+    fn of(table: &'c CutTable, plan: Plan) -> Vec<Part<'c>> {
+        let blocks = |numbers| Arc::new(Blocks { numbers, next: AtomicUsize::new(0) });
         let cold = plan.cold.into_iter().map(|cold| {
-            let scan = scan(cold.iter().map(|block| block.number).collect());
-            Part { table, scan, cold, number: 0, most_bytes: u64::MAX }
+            let blocks = blocks(cold.iter().map(|block| block.number).collect());
+            Part { table, blocks, cold, number: 0, most_bytes: u64::MAX }
         });
         let last = usize::try_from(plan.rest_bytes / SPLIT_BYTES).expect("memory can be counted");
-        let rest = scan(plan.rest);
+        let rest = blocks(plan.rest);
         let rest = (0..=last).map(|number| {
             // The number of parts is an estimate; what it misses goes into the last one.
             let most_bytes = if number == last { u64::MAX } else { SPLIT_BYTES };
-            Part { table, scan: rest.clone(), cold: Vec::new(), number: 0, most_bytes }
+            Part { table, blocks: rest.clone(), cold: Vec::new(), number: 0, most_bytes }
         });
         let mut parts: Vec<Part<'_>> = cold.chain(rest).collect();
         parts.iter_mut().enumerate().for_each(|(number, part)| part.number = number);
         parts
     }
+
+    /// Writes the file, if a row is left for it.
+    fn write(
+        &self,
+        engine: &Engine,
+        disk: &dyn Disk,
+        directory: &Path,
+        name: String,
+    ) -> Result<Option<TableFile>> {
+        let reader = Reader::enter(engine)?.0;
+        reader.rest();
+        let all = all_columns(&self.table.table);
+        let read = |number| {
+            let scan = self.table.table.scan(reader.now(), &all, true).of_blocks(vec![number]);
+            let batches: Vec<ScanBatch> = std::iter::from_fn(|| scan.next_batch(&pin())).collect();
+            reader.rest();
+            batches
+        };
+        let more = || Ok(self.blocks.take().map(read).find(|batches| !batches.is_empty()));
+        let content = Content { more: &more, most_bytes: self.most_bytes, by_block: !self.cold.is_empty() };
+        let columns = column_names(&self.table.definition);
+        table_file::write(disk, directory, name, &self.table.table, &columns, &content)
+    }
 }
 
-impl Drop for Cut<'_> {
+/// Blocks of a table. Several files may be made of them, by threads beside each other.
+struct Blocks {
+    numbers: Vec<BlockNumber>,
+    next: AtomicUsize,
+}
+
+impl Blocks {
+    /// Those that nobody has taken yet, one after the other.
+    fn take(&self) -> impl Iterator<Item = BlockNumber> {
+        // ORDERING: the number of a block is all that it gives.
+        std::iter::from_fn(|| self.numbers.get(self.next.fetch_add(1, Ordering::Relaxed)).copied())
+    }
+}
+
+/// One who reads what is committed, by a snapshot or, between two of them, by none.
+struct Reader<'e> {
+    engine: &'e Engine,
+    slot: ActiveSlot,
+    owner: Stamp,
+}
+
+impl<'e> Reader<'e> {
+    /// Begins with a snapshot.
+    fn enter(engine: &'e Engine) -> Result<(Reader<'e>, Snapshot)> {
+        let (slot, snapshot) = engine.enter()?;
+        Ok((Reader { engine, slot, owner: snapshot.owner }, snapshot))
+    }
+
+    /// Lets go of its snapshot.
+    fn rest(&self) {
+        self.engine.active().forgo(&self.slot);
+    }
+
+    /// Draws a new one.
+    fn now(&self) -> Snapshot {
+        let read_time = self.engine.active().read_again(&self.slot, self.engine.last());
+        Snapshot { read_time, owner: self.owner }
+    }
+}
+
+impl Drop for Reader<'_> {
     fn drop(&mut self) {
         self.engine.leave(&self.slot);
     }
@@ -297,15 +364,16 @@ impl Store {
             let before = known.filter(|file| file.table == id.0);
             let plan = Plan::new(&table.table, before, &newest.generations);
             files.extend(plan.kept.iter().cloned());
-            parts.extend(Part::of(table, plan, cut.snapshot));
+            parts.extend(Part::of(table, plan));
         }
+        cut.reader.rest();
         let written = thread::for_each("firn-checkpoint", threads, &parts, |part| {
             let name = format!("{}-{number}-{}.arrow", part.table.table.id().0, part.number);
-            let columns = column_names(&part.table.definition);
-            let (most_bytes, by_block) = (part.most_bytes, !part.cold.is_empty());
-            let content = Content { scan: &part.scan, most_bytes, by_block };
-            table_file::write(&*self.disk, &directory, name, &part.table.table, &columns, &content)
+            part.write(engine, &*self.disk, &directory, name)
         })?;
+        // In this order: the position covers all that was published by then.
+        let until = engine.now();
+        let needed = engine.last_position().max(cut.position);
         files.extend(written.into_iter().flatten());
         let mut generations: Generations = files
             .iter()
@@ -325,7 +393,9 @@ impl Store {
             complete: true,
             checkpoint: number,
             time: cut.snapshot.read_time.0,
+            until: until.0,
             position: cut.position.0,
+            needed: needed.0,
             block_bytes: newest.manifest.block_bytes,
             catalog: cut.catalog.to_change(storage, cut.marks),
             sequences: engine.sequence_entries(),
@@ -333,7 +403,7 @@ impl Store {
         };
         let redo_bytes = cut.redo_bytes;
         drop(cut);
-        log.wait_durable(manifest.position())?;
+        log.wait_durable(needed)?;
         manifest.write(&*self.disk, &self.directory)?;
 
         self.counted_from.store(redo_bytes, Ordering::Relaxed);
@@ -417,7 +487,7 @@ impl Engine {
         // Nobody commits meanwhile: what is not in the snapshot is appended behind the position,
         // and whatever has been written to a table shows at its gate.
         let _turn = self.commit.lock();
-        let (slot, snapshot) = self.enter()?;
+        let (reader, snapshot) = Reader::enter(self)?;
         let catalog = self.catalog_at(snapshot);
         let then = Snapshot { read_time: last, owner: Stamp::committed(Time(0)) };
         let tables = catalog
@@ -432,8 +502,7 @@ impl Engine {
         let position = log.reader_start();
         let loaded_bytes = self.store_and_log().map_or(0, |(store, _)| store.loads.bytes());
         Ok(Cut {
-            engine: self,
-            slot,
+            reader,
             snapshot,
             position,
             redo_bytes: log.bytes_at(position) + loaded_bytes,

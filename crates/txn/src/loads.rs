@@ -252,7 +252,8 @@ impl Part {
         // As nobody: of a block that its transaction has begun to change again it would believe half a change of its own.
         let snapshot = Snapshot { owner: Stamp::committed(Time(0)), ..snapshot };
         let scan = self.table.scan(snapshot, &all_columns(&self.table), true).of_blocks(blocks);
-        let content = Content { scan: &scan, most_bytes: u64::MAX, by_block: true };
+        let more = || Ok(scan.next_batch(&pin()).map(|batch| vec![batch]));
+        let content = Content { more: &more, most_bytes: u64::MAX, by_block: true };
         let (directory, name) = (checkpoint_directory(&store.directory), self.name.clone());
         let file = table_file::write(&*store.disk, &directory, name, &self.table, &self.columns, &content)?;
         Ok(file.map(|file| LoadedFile { file, generations }))

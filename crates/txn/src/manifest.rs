@@ -12,8 +12,8 @@
 //! One line that any version can read, then JSON:
 //!
 //! ```text
-//! FIRNDB 2 crc32c=0011aabb
-//! {"database":"…","checkpoint":3,"time":99,"position":4711,…}
+//! FIRNDB 3 crc32c=0011aabb
+//! {"database":"…","checkpoint":3,"time":99,"until":102,"position":4711,…}
 //! ```
 //!
 //! Whatever the manifest does not name is not part of the database: leftovers of a crash.
@@ -27,9 +27,10 @@ use std::path::{Path, PathBuf};
 
 /// The version of the format of a database directory that this code writes and reads. It covers the
 /// manifest, the checkpoint files and the layout of blocks, which row ids depend on.
-pub const DIRECTORY_VERSION: u32 = 2;
+pub const DIRECTORY_VERSION: u32 = 3;
 
-/// The first version that can still be read: it knew no files of which only some blocks count.
+/// The first version that can still be read: it knew no files of which only some blocks count. The second showed in its files
+/// nothing later than the checkpoint's time.
 const FIRST_DIRECTORY_VERSION: u32 = 1;
 
 /// The manifest's name in the directory.
@@ -61,10 +62,16 @@ pub struct Manifest {
     pub complete: bool,
     /// How many checkpoints were begun; names their files.
     pub checkpoint: u64,
-    /// The checkpoint holds everything committed up to this time and nothing later.
+    /// The checkpoint holds everything committed up to this time. Of later commits the catalog shows nothing, …
     pub time: u64,
+    /// … and the rows only such as were committed up to this time, of each some or all: their redo is to be done once more.
+    #[serde(default)]
+    pub until: u64,
     /// Where in the log to look for later commits.
     pub position: u64,
+    /// How far the log must reach, for them to be whole.
+    #[serde(default)]
+    pub needed: u64,
     /// Bytes of a block, which row ids depend on.
     pub block_bytes: u64,
     /// The catalog and the physical tables, as a change of nothing.
@@ -118,6 +125,11 @@ impl Manifest {
     /// The commit time of the checkpoint.
     pub fn time(&self) -> Time {
         Time(self.time)
+    }
+
+    /// The commit time up to which the rows may show some of what the log says as well.
+    pub fn until(&self) -> Time {
+        Time(self.until.max(self.time))
     }
 
     /// Its bytes.
@@ -238,7 +250,9 @@ mod tests {
             complete: true,
             checkpoint: 3,
             time: 99,
+            until: 102,
             position: 4711,
+            needed: 4900,
             block_bytes: 1 << 20,
             catalog: Catalog::bootstrap().to_change(std::iter::empty(), marks),
             sequences: vec![SequenceEntry { oid: 7, value: -1, called: true }],
@@ -253,16 +267,26 @@ mod tests {
     fn a_manifest_is_a_line_for_every_version_and_json() {
         let bytes = manifest().encode();
         let text = std::str::from_utf8(&bytes).unwrap();
-        assert!(text.starts_with("FIRNDB 2 crc32c="), "{text}");
+        assert!(text.starts_with("FIRNDB 3 crc32c="), "{text}");
         assert!(text.contains("\"database\": \"abababababababababababababababab\""), "{text}");
         assert_eq!(Manifest::decode(&bytes, Path::new("MANIFEST")).unwrap(), manifest());
     }
 
     #[test]
-    fn the_version_before_can_be_read() {
+    fn the_versions_before_can_be_read() {
         let bytes = manifest().encode();
-        let before = [b"FIRNDB 1", &bytes[8..]].concat();
-        assert_eq!(Manifest::decode(&before, Path::new("MANIFEST")).unwrap(), manifest());
+        for version in ["FIRNDB 1", "FIRNDB 2"] {
+            let before = [version.as_bytes(), &bytes[8..]].concat();
+            assert_eq!(Manifest::decode(&before, Path::new("MANIFEST")).unwrap(), manifest());
+        }
+        // They knew neither of these, and nothing in their files was later than the checkpoint.
+        let body = std::str::from_utf8(&bytes).unwrap().split_once('\n').unwrap().1;
+        let lines = body.lines().filter(|line| !line.contains("\"until\"") && !line.contains("\"needed\""));
+        let body = lines.collect::<Vec<_>>().join("\n");
+        let before = format!("FIRNDB 2 crc32c={:08x}\n{body}", crc32c::crc32c(body.as_bytes()));
+        let read = Manifest::decode(before.as_bytes(), Path::new("MANIFEST")).unwrap();
+        assert_eq!((read.until(), read.needed), (read.time(), 0));
+        assert_eq!(read, Manifest { until: 0, needed: 0, ..manifest() });
     }
 
     #[test]

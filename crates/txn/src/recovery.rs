@@ -7,7 +7,7 @@
 //! |  3 | manifest, log ends behind a whole group | load the checkpoint, replay the log, continue there |
 //! |  4 | the last group is torn | as 3; the log continues at the torn group |
 //! |  5 | damage before whole groups | XX001 with file and byte ([`firn_log::Reader`]) |
-//! |  6 | log segments missing, all or some | XX001 |
+//! |  6 | log segments missing, all or some; the log ends before what the checkpoint needs of it | XX001 |
 //! |  7 | a segment of another database, or of another format version | XX001, 55000 |
 //! |  8 | no manifest, but log segments or checkpoint files | XX001: the manifest was lost |
 //! |  9 | no manifest, but files that are none of ours | 55000: not a database directory |
@@ -72,6 +72,7 @@ pub(crate) fn open(
     let checkpoint_directory = checkpoint_directory(directory);
     let beside = Beside { spills, disk: &*disk, loads: &checkpoint_directory };
     rebuilt.replay(&mut reader, beside, config.threads)?;
+    check_that_the_log_reaches(reader.position(), &manifest, &log_directory)?;
     let tables = finish(&rebuilt, config.threads)?;
     let Rebuilt { catalog, mut sequences, spilled, loaded, .. } = rebuilt;
     sequences.retain(|oid, _| catalog.sequences.contains_key(oid));
@@ -120,7 +121,9 @@ fn create(disk: Arc<dyn Disk>, directory: &Path, lock: DiskLock, config: &Config
         complete: false,
         checkpoint: 0,
         time: 0,
+        until: 0,
         position: 0,
+        needed: 0,
         block_bytes: config.block_bytes as u64,
         catalog: new.catalog.to_change(std::iter::empty(), new.marks),
         sequences: Vec::new(),
@@ -186,6 +189,22 @@ fn check_that_there_is_a_log(disk: &dyn Disk, log_directory: &Path) -> Result<()
     .with_hint("Put its files back from a backup of this database."))
 }
 
+/// The checkpoint's files show rows of commits that the log told of when it was written.
+fn check_that_the_log_reaches(end: Lsn, manifest: &Manifest, log_directory: &Path) -> Result<()> {
+    if end.0 >= manifest.needed {
+        return Ok(());
+    }
+    Err(Error::new(
+        SqlState::DATA_CORRUPTED,
+        format!("the log in \"{}\" ends before what the checkpoint needs of it", log_directory.display()),
+    )
+    .with_detail(format!(
+        "It ends at byte {}, the checkpoint needs it up to byte {}.",
+        end.0, manifest.needed
+    ))
+    .with_hint("Restore the database directory from a backup."))
+}
+
 /// What the checkpoint holds.
 fn load(
     disk: &dyn Disk,
@@ -200,6 +219,7 @@ fn load(
         marks: manifest.catalog.marks,
         sequences: HashMap::new(),
         last: manifest.time(),
+        shown_until: manifest.until(),
         changed: HashSet::new(),
         options: TableOptions { block_bytes: manifest.block_bytes as usize, budget: memory.clone() },
         spilled: Vec::new(),

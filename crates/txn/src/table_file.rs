@@ -16,7 +16,7 @@ use firn_base::disk::{Disk, DiskFile, PageBuffer};
 use firn_base::sync::Arc;
 use firn_base::{BlockNumber, Error, Result, RowId, SqlState};
 use firn_storage::views::tightened;
-use firn_storage::{Table, TableScan, arrow, pin};
+use firn_storage::{ScanBatch, Table, arrow};
 use std::collections::HashMap;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -28,16 +28,16 @@ const CHUNK_BYTES: usize = 1 << 20;
 
 /// What goes into one file.
 pub(crate) struct Content<'c> {
-    /// Scans all columns, with row ids.
-    pub scan: &'c TableScan,
-    /// The file ends when it has so many bytes. What the scan has left goes into others.
+    /// Gives all columns of some more rows, with their ids; none of nothing, and nothing at the end.
+    pub more: &'c dyn Fn() -> Result<Option<Vec<ScanBatch>>>,
+    /// The file ends when it has so many bytes. What is left then goes into others.
     pub most_bytes: u64,
-    /// Whether the scan goes through whole blocks, for the file to say which.
+    /// Whether whole blocks are given, for the file to say which.
     pub by_block: bool,
 }
 
 /// Writes a file of a table, and makes it safe but for its name. `columns` are the names for readers other than us.
-/// `None`, and no file, if the scan has no row left.
+/// `None`, and no file, if there is no row left.
 pub(crate) fn write(
     disk: &dyn Disk,
     directory: &Path,
@@ -47,7 +47,7 @@ pub(crate) fn write(
     content: &Content<'_>,
 ) -> Result<Option<TableFile>> {
     let specs = table.columns();
-    let Some(first) = content.scan.next_batch(&pin()) else { return Ok(None) };
+    let Some(first) = (content.more)()? else { return Ok(None) };
 
     let row_id = Field::new(ROW_ID, DataType::UInt64, false);
     let fields = specs.iter().zip(columns).map(|(spec, name)| arrow::field(name, spec.ty, spec.nullable));
@@ -60,28 +60,30 @@ pub(crate) fn write(
     let mut writer = FileWriter::try_new(output, &schema).map_err(|error| unexpected(&path, &error))?;
     let mut rows = 0;
     let mut blocks: Vec<FileBlock> = Vec::new();
-    let mut batch = Some(first);
-    while let Some(scanned) = batch {
-        let row_ids = scanned.row_ids.expect("asked for");
-        if content.by_block {
-            let (block, more) = (block_of(&row_ids), scanned.rows as u32);
-            match blocks.last_mut().filter(|last| last.0 == block) {
-                Some(last) => last.1 += more,
-                None => blocks.push(FileBlock(block, more)),
+    let mut next = Some(first);
+    while let Some(batches) = next {
+        for scanned in batches {
+            let row_ids = scanned.row_ids.expect("asked for");
+            if content.by_block {
+                let (block, more) = (block_of(&row_ids), scanned.rows as u32);
+                match blocks.last_mut().filter(|last| last.0 == block) {
+                    Some(last) => last.1 += more,
+                    None => blocks.push(FileBlock(block, more)),
+                }
             }
+            let row_ids: ArrayRef = Arc::new(row_ids);
+            // The heap of a block is not to be written once per column and batch.
+            let arrays = std::iter::once(row_ids).chain(scanned.columns.iter().map(tightened)).collect();
+            let record_batch =
+                RecordBatch::try_new(schema.clone(), arrays).expect("the scan yields the table's types");
+            if let Err(error) = writer.write(&record_batch) {
+                return Err(failure(&mut writer, &path, &error));
+            }
+            rows += scanned.rows as u64;
         }
-        let row_ids: ArrayRef = Arc::new(row_ids);
-        // The heap of a block is not to be written once per column and batch.
-        let arrays = std::iter::once(row_ids).chain(scanned.columns.iter().map(tightened)).collect();
-        let record_batch =
-            RecordBatch::try_new(schema.clone(), arrays).expect("the scan yields the table's types");
-        if let Err(error) = writer.write(&record_batch) {
-            return Err(failure(&mut writer, &path, &error));
-        }
-        rows += scanned.rows as u64;
         let output = writer.get_ref();
         let is_full = output.at + output.buffer.bytes().len() as u64 >= content.most_bytes;
-        batch = if is_full { None } else { content.scan.next_batch(&pin()) };
+        next = if is_full { None } else { (content.more)()? };
     }
     if let Err(error) = writer.finish() {
         return Err(failure(&mut writer, &path, &error));

@@ -35,6 +35,15 @@ impl Table {
         block.is_present(row.slot()).then_some(Restored { block, slot: row.slot(), rows: 1 })
     }
 
+    /// Whether all of some rows that lie side by side are there.
+    pub fn has_restored(&self, first: RowId, rows: u32) -> bool {
+        let Some(block) = self.blocks.get(first.block()).filter(|_| self.has_slots(first, rows)) else {
+            return false;
+        };
+        let slots = first.slot().0..first.slot().0 + rows;
+        slots.map(Slot).all(|slot| block.is_present(slot))
+    }
+
     /// Puts whole columns where a checkpoint says they were: row `i` at `rows[i]`. Rows that lie side
     /// by side, which nearly all do, are copied by column.
     pub fn restore_batch(&self, rows: &[RowId], columns: &[ArrayRef]) {

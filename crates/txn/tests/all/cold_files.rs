@@ -11,10 +11,10 @@ use firn_txn::{Config, Engine, Progress, pin};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-const ITEM: [(SqlType, bool); 3] =
+pub const ITEM: [(SqlType, bool); 3] =
     [(SqlType::Integer, false), (SqlType::BigInt, true), (SqlType::Text, true)];
 
-fn item(key: i32, number: i64) -> Vec<Value> {
+pub fn item(key: i32, number: i64) -> Vec<Value> {
     let text = match key % 3 {
         0 => Value::Null,
         1 => Value::Text("short".into()),
@@ -24,7 +24,7 @@ fn item(key: i32, number: i64) -> Vec<Value> {
 }
 
 /// The rows of the table by their keys, without their places, which may change.
-fn rows(engine: &Arc<Engine>) -> BTreeMap<i32, Vec<Value>> {
+pub fn rows(engine: &Arc<Engine>) -> BTreeMap<i32, Vec<Value>> {
     let (_, rows) = state(engine).remove("items").expect("the table is there");
     let keyed = rows.into_values().map(|row| match row[0] {
         Value::Integer(key) => (key, row),
@@ -289,6 +289,6 @@ fn power_cuts_beside_everything_that_moves_rows_lose_nothing_and_halve_nothing()
     engine.close().unwrap();
 }
 
-fn below(random: &mut Random, end: u64) -> u64 {
+pub fn below(random: &mut Random, end: u64) -> u64 {
     random.uniform(0, end as i64 - 1) as u64
 }

@@ -1,5 +1,6 @@
 //! Integration tests of the transaction engine: one binary.
 
+mod changing;
 mod cold_files;
 mod compacting;
 mod durability;
