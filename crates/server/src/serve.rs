@@ -125,7 +125,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     if options.checkpoint_at_stop && options.data.is_some() {
         database.checkpoint().map_err(Failure::data)?;
     }
-    database.close().map_err(Failure::data)
+    database.close_at_end().map_err(Failure::data)
 }
 
 fn serve_postgres(options: &Options, database: &Database, auth: Auth) -> Result<Server, Failure> {

@@ -14,10 +14,10 @@ pub struct Host {
 }
 
 impl Host {
-    /// Closes the database, once its client has gone.
+    /// Closes the database, once its client has gone, at the end of the process.
     pub fn close(self) -> Result<(), Failure> {
         self.server.shutdown();
-        self.database.close().map_err(Failure::data)
+        self.database.close_at_end().map_err(Failure::data)
     }
 }
 

@@ -38,9 +38,9 @@ const MOST_READY: usize = 32;
 const SLOW: Duration = Duration::from_micros(500);
 
 /// So many places get small pages after somebody was in a hurry, or the provider had less than half of a core, …
-const HURRIED: u32 = 64;
+const HURRIED: u32 = 256;
 /// … but for one in so many, which shows whether huge ones are still slow.
-const TRIED: u32 = 32;
+const TRIED: u32 = 64;
 
 /// Places that nobody uses. Regions are never unmapped: a database that has once needed the memory will
 /// need it again, and places that were given back keep no pages but for those reserved.
