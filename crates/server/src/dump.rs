@@ -89,7 +89,7 @@ pub fn dump(options: DumpOptions) -> Result<(), Failure> {
     // The server may run in another directory.
     let folder = options.folder.canonicalize().map_err(|error| cannot(&options.folder, "find", &error))?;
     let counts = Dump { client, is_here: host.is_some(), folder, options: &options }.run()?;
-    host.map_or(Ok(()), Host::close)?;
+    host.map_or(Ok(()), Host::close_at_end)?;
     counts.say("dumped", &options.folder, began);
     Ok(())
 }
@@ -245,7 +245,7 @@ pub fn restore(options: RestoreOptions) -> Result<(), Failure> {
     let (client, host) = target::connect(Some(&options.target))?;
     let restore = Restore { client, is_here: host.is_some(), folder };
     let counts = restore.run(&schema?, &manifest, &constraints?)?;
-    host.map_or(Ok(()), Host::close)?;
+    host.map_or(Ok(()), Host::close_at_end)?;
     counts.say("restored", &options.folder, began);
     Ok(())
 }

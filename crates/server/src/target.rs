@@ -14,8 +14,14 @@ pub struct Host {
 }
 
 impl Host {
-    /// Closes the database, once its client has gone, at the end of the process.
+    /// Closes the database, once its client has gone.
     pub fn close(self) -> Result<(), Failure> {
+        self.server.shutdown();
+        self.database.close().map_err(Failure::data)
+    }
+
+    /// The same at the end of the process: [`Database::close_at_end`].
+    pub fn close_at_end(self) -> Result<(), Failure> {
         self.server.shutdown();
         self.database.close_at_end().map_err(Failure::data)
     }

@@ -102,7 +102,10 @@ impl Rebuilt {
         for changed in applied {
             self.changed.extend(changed?);
         }
-        read
+        read?;
+        // Times go on behind what rows may show, so that it ends here what they show of later records.
+        self.last = self.last.max(shown_until);
+        Ok(())
     }
 
     fn read(

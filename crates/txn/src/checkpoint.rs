@@ -1,4 +1,4 @@
-//! Checkpoints: the committed state of one moment in files, so that the log before it can go.
+//! Checkpoints: what is committed, in files, so that the log before it can go.
 //!
 //! ```text
 //!  1  cut       in the commit section: draw a snapshot and the log position that goes with it

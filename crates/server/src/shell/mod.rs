@@ -74,7 +74,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     };
     drop(shell);
     if let Some(host) = host {
-        host.close()?;
+        host.close_at_end()?;
     }
     // A statement's error has been printed where it happened.
     outcome.map_err(|Stop| Failure::silent())

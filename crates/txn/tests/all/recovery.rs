@@ -139,6 +139,31 @@ fn case_6_missing_segments_stop_the_engine() {
 }
 
 #[test]
+fn case_6_a_log_that_ends_before_what_the_checkpoint_needs_stops_the_engine() {
+    let (disk, expected) = database();
+    let text = String::from_utf8((&*disk as &dyn Disk).read(&manifest()).unwrap()).unwrap();
+    let (_, body) = text.split_once('\n').unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(body).unwrap();
+    // As far as the log goes, and one byte further.
+    let engine = open(&disk.after_kill()).unwrap();
+    let end = engine.log_bytes().0;
+    for (needed, is_there) in [(end, true), (end + 1, false)] {
+        json["needed"] = needed.into();
+        let body = serde_json::to_vec(&json).unwrap();
+        let mut forged = format!("FIRNDB 3 crc32c={:08x}\n", crc32c::crc32c(&body)).into_bytes();
+        forged.extend(body);
+        let copy = disk.after_kill();
+        let file = copy.open(&manifest()).unwrap();
+        file.set_len(0).unwrap();
+        file.write_at(&forged, 0).unwrap();
+        match is_there {
+            true => assert_eq!(state(&open(&copy).unwrap()), expected),
+            false => drop(fails(&copy, SqlState::DATA_CORRUPTED, "ends before what the checkpoint needs")),
+        }
+    }
+}
+
+#[test]
 fn case_7_a_segment_of_another_database_is_refused() {
     let (disk, _) = database();
     let (other, _) = database();
