@@ -562,9 +562,13 @@ mod tests {
     }
 
     fn apply(target: &Target, write: impl FnOnce(&mut RedoBuffer)) -> Result<()> {
+        apply_to(target, Shown::No, write)
+    }
+
+    fn apply_to(target: &Target, shown: Shown, write: impl FnOnce(&mut RedoBuffer)) -> Result<()> {
         let mut redo = RedoBuffer::new();
         write(&mut redo);
-        Records::new(redo.as_bytes()).try_for_each(|record| target.apply(record?, Shown::No))
+        Records::new(redo.as_bytes()).try_for_each(|record| target.apply(record?, shown))
     }
 
     #[test]
@@ -590,6 +594,49 @@ mod tests {
         .unwrap();
         target.table.finish_restore();
         assert_eq!(target.table.approximate_rows(), 2);
+    }
+
+    /// Four rows come, change and go, and one takes the place of another; the table is as after any part of that.
+    #[test]
+    fn redo_of_what_is_shown_already_ends_the_same() {
+        let row = |slot| RowId::new(BlockNumber(0), Slot(slot));
+        let cells = |number| [Cell::i32(number), Cell::text("a text of more than twelve bytes"), Cell::Null];
+        type Write = Box<dyn Fn(&mut RedoBuffer)>;
+        let history: Vec<Write> = vec![
+            Box::new(move |redo| {
+                redo.insert_batch(ID, row(0), 3, 3, |column, cells| {
+                    cells.extend((0..3).map(|row| if column.0 == 0 { Cell::i32(row) } else { Cell::Null }));
+                });
+            }),
+            Box::new(move |redo| redo.insert(ID, row(3), &cells(3))),
+            Box::new(move |redo| redo.update(ID, row(1), &[ColumnId(0)], &[Cell::i32(11)])),
+            Box::new(move |redo| redo.update(ID, row(2), &[ColumnId(0)], &[Cell::i32(12)])),
+            Box::new(move |redo| redo.delete(ID, row(2))),
+            Box::new(move |redo| redo.delete(ID, row(3))),
+            Box::new(move |redo| redo.insert(ID, row(3), &cells(33))),
+            Box::new(move |redo| redo.update(ID, row(1), &[ColumnId(1)], &[Cell::text("the last")])),
+        ];
+        let rows = |target: &Target| {
+            let columns = [ColumnId(0), ColumnId(1)];
+            let snapshot =
+                firn_base::Snapshot { read_time: Time(1), owner: firn_base::Stamp::committed(Time(0)) };
+            let scan = target.table.scan(snapshot, &columns, true);
+            let batch = scan.next_batch(&firn_storage::pin()).expect("rows are there");
+            let ids = batch.row_ids.expect("asked for").values().to_vec();
+            format!("{ids:?} {:?}", batch.columns)
+        };
+        let whole = target();
+        history.iter().for_each(|write| apply(&whole, write).unwrap());
+        let expected = rows(&whole);
+        for shown in 1..=history.len() {
+            let target = target();
+            history[..shown].iter().for_each(|write| apply(&target, write).unwrap());
+            history.iter().for_each(|write| apply_to(&target, Shown::Maybe, write).unwrap());
+            assert_eq!(rows(&target), expected, "{shown} had been shown");
+        }
+        // What no block has room for is damage all the same.
+        let beyond = RowId::new(BlockNumber(0), Slot((1 << 20) - 1));
+        assert!(apply_to(&whole, Shown::Maybe, |redo| redo.delete(ID, beyond)).is_err());
     }
 
     #[test]

@@ -47,7 +47,12 @@ impl Message {
         pieces.small.put_slice(header);
         if body_bytes > 0 {
             pieces.field(DATA_BODY, body_bytes);
-            body.into_iter().for_each(|buffer| pieces.buffer(buffer));
+            let mut left = body_bytes as usize;
+            for buffer in body {
+                let length = buffer.len();
+                pieces.buffer(buffer, left);
+                left -= length;
+            }
         }
         pieces.end_small();
         debug_assert_eq!(
@@ -87,13 +92,14 @@ impl Pieces {
         encode_varint(length, &mut self.small);
     }
 
-    fn buffer(&mut self, buffer: Buffer) {
+    /// A buffer, the first of so many bytes that are left.
+    fn buffer(&mut self, buffer: Buffer, left: usize) {
         if buffer.len() < SMALL_BYTES {
             if self.small.len() + buffer.len() > PIECE_BYTES {
                 self.end_small();
             }
             if self.small.capacity() - self.small.len() < buffer.len() {
-                self.small.reserve(PIECE_BYTES);
+                self.small.reserve(left.min(PIECE_BYTES));
             }
             return self.small.put_slice(&buffer);
         }
@@ -140,6 +146,7 @@ mod tests {
         for body in [
             vec![],
             vec![Buffer::from(&[1_u8, 2][..]), large.clone(), Buffer::from(&[3_u8][..]), large.clone()],
+            (1..40).map(|at| Buffer::from_vec(vec![at as u8; at * PIECE_BYTES / 50])).collect(),
         ] {
             let bytes = Message::new(b"header", body.clone()).unwrap().bytes();
             let (prefix, message) = bytes.split_at(PREFIX_BYTES);
