@@ -4,8 +4,8 @@
     flight.py --firn target/release/firn [--scale 1] [--rounds 5] [--postgres-bin /usr/lib/postgresql/15/bin]
 
 The table is TPC-H's lineitem (tpchgen-cli), ingested over Flight SQL. The bare server (pyarrow's) holds the batches that
-FirnDB has sent and sends them again and again, so that both send the same bytes; the client of both is pyarrow's. What
-FirnDB does beyond the bare server is reading the blocks and making the batches. Strings go out as Utf8 and, on a line
+FirnDB has sent and sends them again and again, so that both send the same bytes, each from a process of its own; the client
+of both is pyarrow's. What FirnDB does beyond the bare server is reading the blocks and making the batches. Strings go out as Utf8 and, on a line
 of its own, as views, each beside a bare server with just those. ADBC's drivers come last: for Flight SQL, and for
 PostgreSQL's binary COPY, from FirnDB and from PostgreSQL itself, with the processor time that the driver takes in this
 process; and the same COPY with psql, which throws it away: what the servers take. The medians of the rounds, in GB of Arrow
@@ -20,8 +20,8 @@ import pathlib
 import re
 import statistics
 import subprocess
+import sys
 import tempfile
-import threading
 import time
 
 import wire
@@ -32,6 +32,9 @@ import pyarrow.flight
 import pyarrow.parquet
 
 QUERY = "SELECT * FROM lineitem"
+
+# What this program is called with to be the bare server.
+BARE = "--bare"
 
 # Frozen, and not encoded later on.
 COLD = ["--freeze-after", "10", "--compact-after", "0"]
@@ -51,6 +54,13 @@ def command(query):
     return pyarrow.flight.FlightDescriptor.for_command(field(1, url) + field(2, field(1, query.encode())))
 
 
+def fetched(client, strings):
+    """The table as FirnDB sends it."""
+    options = pyarrow.flight.FlightCallOptions(headers=[(b"x-firn-strings", strings.encode())])
+    info = client.get_flight_info(command(QUERY), options)
+    return client.do_get(info.endpoints[0].ticket, options).read_all()
+
+
 class Bare(pyarrow.flight.FlightServerBase):
     """Sends batches that it holds."""
 
@@ -60,6 +70,14 @@ class Bare(pyarrow.flight.FlightServerBase):
 
     def do_get(self, context, ticket):
         return pyarrow.flight.RecordBatchStream(self.tables[ticket.ticket.decode()])
+
+
+def serve_bare(firn):
+    """Serves what FirnDB at a port sends, and says where."""
+    client = pyarrow.flight.connect(f"grpc://127.0.0.1:{firn}")
+    bare = Bare({strings: fetched(client, strings) for strings in ("plain", "view")})
+    print(bare.port, flush=True)
+    bare.serve()
 
 
 class Firn:
@@ -125,14 +143,20 @@ def measure(firn, postgres, lineitem, arguments):
     client = pyarrow.flight.connect(f"grpc://127.0.0.1:{firn.flight}")
 
     def from_firn(strings):
-        options = pyarrow.flight.FlightCallOptions(headers=[(b"x-firn-strings", strings.encode())])
-        info = client.get_flight_info(command(QUERY), options)
-        return client.do_get(info.endpoints[0].ticket, options).read_all()
+        return fetched(client, strings)
 
-    tables = {strings: from_firn(strings) for strings in ("plain", "view")}
-    bare = Bare(tables)
-    threading.Thread(target=bare.serve, daemon=True).start()
-    bare_client = pyarrow.flight.connect(f"grpc://127.0.0.1:{bare.port}")
+    bare = subprocess.Popen([sys.executable, __file__, BARE, firn.flight], stdout=subprocess.PIPE, text=True)
+    try:
+        bare_client = pyarrow.flight.connect(f"grpc://127.0.0.1:{int(bare.stdout.readline())}")
+        compare(firn, postgres, arguments, rows, (cursor, copy_cursor, postgres_cursor), from_firn, bare_client)
+    finally:
+        bare.terminate()
+        bare.wait(30)
+
+
+def compare(firn, postgres, arguments, rows, cursors, from_firn, bare_client):
+    cursor, copy_cursor, postgres_cursor = cursors
+    size = from_firn("plain").nbytes
 
     def from_bare(strings):
         return bare_client.do_get(pyarrow.flight.Ticket(strings.encode())).read_all()
@@ -161,7 +185,6 @@ def measure(firn, postgres, lineitem, arguments):
     }
     seconds = {way: [] for way in ways}
     busy = {way: [] for way in ways}
-    size = tables["plain"].nbytes
     for _ in range(arguments.rounds):
         for way, fetch in ways.items():
             began, busy_before = time.monotonic(), time.process_time()
@@ -172,8 +195,7 @@ def measure(firn, postgres, lineitem, arguments):
             del table
     for way, taken in seconds.items():
         median = statistics.median(taken)
-        is_apart = "bare" not in way and "psql" not in way
-        its_own = f"  client busy {statistics.median(busy[way]):6.3f} s" if is_apart else ""
+        its_own = f"  client busy {statistics.median(busy[way]):6.3f} s" if "psql" not in way else ""
         print(f"{way:24} {median:7.3f} s {size / median / 1e9:6.2f} GB/s{its_own}")
     ratio = statistics.median(seconds["bare, the same"]) / statistics.median(seconds["FirnDB, Utf8"])
     views = statistics.median(seconds["bare, the same views"]) / statistics.median(seconds["FirnDB, views"])
@@ -192,7 +214,6 @@ def measure(firn, postgres, lineitem, arguments):
             taken.append(time.monotonic() - began)
         median = statistics.median(taken)
         print(f"{hot_share(copy_cursor):4.0%} of the blocks hot: {median:7.3f} s {size / median / 1e9:6.2f} GB/s, views")
-    bare.shutdown()
 
 
 def heat(cursor, share):
@@ -220,4 +241,7 @@ def wait_until_frozen(cursor):
         time.sleep(0.2)
 
 
-main()
+if sys.argv[1:2] == [BARE]:
+    serve_bare(sys.argv[2])
+else:
+    main()

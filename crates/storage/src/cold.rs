@@ -6,7 +6,8 @@
 //!
 //! Which of two moments a scan shows is of no account: a block becomes cold only when no snapshot in use tells its rows
 //! apart. Deletes from a compact one are the exception, and all that one can make of the number of rows that are there
-//! *now* is that no snapshot in use sees fewer. Hence the comparison: a scan gave so many, and so many are still there.
+//! *now* is that no snapshot in use sees fewer. Hence the comparison: a scan gave so many, and so many are still there. A block
+//! that was thawed before the scan came to it has another generation when it is cold again.
 
 use crate::block::Block;
 use crate::state::BlockState;
