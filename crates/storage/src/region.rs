@@ -32,7 +32,7 @@ const REGION_BYTES: usize = 32 << 20;
 /// A place is kept ready for so many that are in use, …
 const USED_PER_READY: usize = 16;
 /// … but no more than these.
-const MOST_READY: usize = 32;
+const MOST_READY: usize = 16;
 
 /// Huge pages are slow if a place takes longer to get its own: small ones take a little less where memory is at hand.
 const SLOW: Duration = Duration::from_micros(500);
