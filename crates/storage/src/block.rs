@@ -844,15 +844,6 @@ impl Block {
         heads.iter().any(|head| !head.load(Ordering::Acquire).is_null())
     }
 
-    /// Asks the processor to fetch the chain heads of rows from `first` up to but not including `end`.
-    pub fn prefetch_heads(&self, first: u32, end: u32) {
-        let Some(versions) = self.versions.get() else { return };
-        let from = first as usize * HEAD_BYTES / PART_ALIGN * PART_ALIGN;
-        for line in (from..end as usize * HEAD_BYTES).step_by(PART_ALIGN) {
-            versions.prefetch(line);
-        }
-    }
-
     /// Which of at most 64 rows from `first` up to but not including `end` have versions, the first one
     /// lowest. Fetches the newest of each.
     #[inline]
@@ -1119,11 +1110,11 @@ impl Block {
 
     /// Within how many slots rows may have versions.
     pub fn versioned_slots(&self) -> u32 {
-        let stretch = |position: &Position| {
-            let (first, end) = position.stretch();
-            end.saturating_sub(first)
-        };
-        self.positions.iter().map(stretch).sum()
+        self.positions
+            .iter()
+            .flat_map(|position| position.versioned().stretches())
+            .map(|rows| rows.len() as u32)
+            .sum()
     }
 }
 

@@ -39,7 +39,7 @@ impl TableScan {
     pub(crate) fn encoded(&self, block: &Block, first: u32, end: u32) -> Encoded {
         let is_clean = || {
             let ranges = (first..end).step_by(RANGE_SLOTS as usize);
-            ranges.map(Slot).all(|start| block.position(start).stretch() == (0, 0))
+            ranges.map(Slot).all(|start| block.position(start).versioned().is_empty())
         };
         if !is_clean() {
             return Encoded::MayHaveVersions;

@@ -258,7 +258,8 @@ impl Block {
 
     pub fn may_have_versions(&self) -> bool {
         (0..self.allocated()).step_by(RANGE_SLOTS as usize).any(|start| {
-            self.position(Slot(start)).stretch() != (0, 0) && self.has_versions(start, start + RANGE_SLOTS)
+            !self.position(Slot(start)).versioned().is_empty()
+                && self.has_versions(start, start + RANGE_SLOTS)
         })
     }
 

@@ -1,33 +1,146 @@
-//! Versioned positions (seed 000 §2.2.6): within which stretch of a range of rows versions may hang, so
-//! that scans read all else in place without looking for them.
+//! Versioned positions (seed 000 §2.2.6): which rows of a range may have versions, so that scans read all else
+//! in place without looking for them.
 //!
 //! ```text
-//! | times that a reset was asked for 31 | asked 1 | first 16 | last + 1 16 |
+//! | times that a reset was asked for 20 | asked 1 | how many rows 3 | row 10 | row 10 | row 10 | row 10 |
+//! | times that a reset was asked for 20 | asked 1 | 7               | 0 8    | a bit per group of rows 32 |
 //! ```
-//! Writers only widen the stretch, and mostly find it wide enough: then they write nothing, where a count
-//! of the rows would cost every change of a row two atomic additions. A scan that meets a stretch without
-//! any version asks for it to be reset:
+//! Up to four rows are listed, in order: mostly few of a range are changed, and these lie anywhere. If there are more
+//! the range is told by groups, of which there are 32.
+//!
+//! Writers only add rows, and mostly find theirs there: then they write nothing, where a count
+//! of the rows would cost every change of a row two atomic additions. A scan that meets rows of which none has
+//! a version asks for them to be reset:
 //!
 //! ```text
 //! scan: sees no version ── asks ──> … until every guard of that time has gone … ──> finishes
 //! ```
-//! A writer that began before the scan asked, and may have found the stretch wide enough, has linked its
+//! A writer that began before the scan asked, and may have found its row there, has linked its
 //! record by then, and finishing sees it; one that began later sees that a reset was asked for, and takes
 //! that back. So whoever finishes resets nothing that somebody relies on.
 //!
-//! Invariant: a row whose chain head is set lies in its range's stretch.
+//! Invariant: a row whose chain head is set is one of those that its range's position tells.
 
 use crate::layout::RANGE_SLOTS;
 use firn_base::Slot;
 use firn_base::sync::{AtomicU64, Ordering};
+use std::ops::Range;
 
-const ASKED: u64 = 1 << 32;
-const NEXT_RESET: u64 = 1 << 33;
-const EDGES: u64 = ASKED - 1;
+const COUNT_SHIFT: u32 = 40;
+const ROW_BITS: u32 = 10;
+/// Rows that are listed at most.
+const LISTED: u32 = 4;
+/// Rows of a group.
+const GROUP: u32 = RANGE_SLOTS / u32::BITS;
+/// In the place of their number: they are told by groups.
+const GROUPS: u64 = 7 << COUNT_SHIFT;
+const ASKED: u64 = 1 << 43;
+const NEXT_RESET: u64 = 1 << 44;
+const VERSIONED: u64 = ASKED - 1;
 
-/// Stretches are widened to multiples of this, so that rows which are inserted or changed one after another do not
-/// widen them one after another. What is empty becomes just what was changed: scans pass by a single row.
-const STEP: u32 = 64;
+const _: () = assert!(RANGE_SLOTS <= 1 << ROW_BITS && LISTED * ROW_BITS == COUNT_SHIFT);
+
+/// The rows of a range that may have versions, by their number in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Versioned(u64);
+
+impl Versioned {
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline]
+    fn by_groups(self) -> bool {
+        self.0 & GROUPS == GROUPS
+    }
+
+    #[inline]
+    fn count(self) -> u32 {
+        (self.0 >> COUNT_SHIFT) as u32
+    }
+
+    #[inline]
+    fn listed(self) -> impl Iterator<Item = u32> {
+        (0..self.count()).map(move |at| (self.0 >> (at * ROW_BITS)) as u32 & (RANGE_SLOTS - 1))
+    }
+
+    /// The groups in which they lie.
+    #[inline]
+    fn groups(self) -> u32 {
+        if self.by_groups() {
+            self.0 as u32
+        } else {
+            self.listed().fold(0, |groups, row| groups | 1 << (row / GROUP))
+        }
+    }
+
+    /// Whether all of these rows are among them.
+    #[inline]
+    fn has(self, rows: &Range<u32>) -> bool {
+        if self.by_groups() {
+            groups(rows) & !(self.0 as u32) == 0
+        } else {
+            self.count() > 0 && rows.len() == 1 && self.listed().any(|listed| listed == rows.start)
+        }
+    }
+
+    /// With these rows as well.
+    fn with(self, rows: &Range<u32>) -> Versioned {
+        if self.has(rows) {
+            return self;
+        }
+        if rows.len() > 1 || self.by_groups() || self.count() == LISTED {
+            return Versioned(GROUPS | u64::from(self.groups() | groups(rows)));
+        }
+        let before = self.listed().take_while(|listed| *listed < rows.start).count() as u32;
+        let [low, high] = [0, 1].map(|more| (before + more) * ROW_BITS);
+        let list = self.0 & ((1 << COUNT_SHIFT) - 1);
+        let beyond = list >> low << high;
+        let count = u64::from(self.count() + 1) << COUNT_SHIFT;
+        Versioned(count | beyond | u64::from(rows.start) << low | list & ((1 << low) - 1))
+    }
+
+    /// The stretches in which they lie, in order.
+    #[inline]
+    pub fn stretches(self) -> Stretches {
+        Stretches(self)
+    }
+}
+
+/// The groups in which some rows lie.
+#[inline]
+fn groups(rows: &Range<u32>) -> u32 {
+    let last = (rows.end - 1) / GROUP;
+    (u32::MAX >> (u32::BITS - 1 - last)) & (u32::MAX << (rows.start / GROUP))
+}
+
+/// See [`Versioned::stretches`]. What is left of them.
+pub(crate) struct Stretches(Versioned);
+
+impl Iterator for Stretches {
+    type Item = Range<u32>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Range<u32>> {
+        let Stretches(left) = self;
+        if left.by_groups() {
+            let groups = left.0 as u32;
+            if groups == 0 {
+                return None;
+            }
+            let first = groups.trailing_zeros();
+            let end = first + (groups >> first).trailing_ones();
+            *left = Versioned(GROUPS | u64::from(groups & u32::MAX.checked_shl(end).unwrap_or(0)));
+            return Some(first * GROUP..end * GROUP);
+        }
+        let row = left.listed().next()?;
+        let list = left.0 & ((1 << COUNT_SHIFT) - 1);
+        *left = Versioned(u64::from(left.count() - 1) << COUNT_SHIFT | list >> ROW_BITS);
+        Some(row..row + 1)
+    }
+}
 
 /// A word that changes by compare-and-swap: an atomic, or a model of one.
 pub(crate) trait Word: Default {
@@ -56,79 +169,64 @@ pub(crate) struct Position<W = AtomicU64>(W);
 pub(crate) struct Reset(u64);
 
 impl<W: Word> Position<W> {
-    /// Sees to it that the stretch covers `rows` rows from `slot` on, before their records are linked and
+    /// Sees to it that `rows` rows from `slot` on are among those told, before their records are linked and
     /// under the guard under which they are.
     #[inline]
     pub fn cover(&self, slot: Slot, rows: u32) {
         let first = slot.0 % RANGE_SLOTS;
-        let end = first + rows;
-        debug_assert!(end <= RANGE_SLOTS);
+        let rows = first..first + rows;
+        debug_assert!(rows.end <= RANGE_SLOTS);
         let entry = self.0.load(Ordering::Relaxed);
-        let (from, to) = edges(entry);
-        if entry & ASKED != 0 || first < from || end > to {
-            self.widen(first, end);
+        if entry & ASKED != 0 || !Versioned(entry & VERSIONED).has(&rows) {
+            self.add(&rows);
         }
     }
 
     #[cold]
-    fn widen(&self, first: u32, end: u32) {
-        let in_steps = (first / STEP * STEP, end.next_multiple_of(STEP));
+    fn add(&self, rows: &Range<u32>) {
         let mut entry = self.0.load(Ordering::Relaxed);
         loop {
-            let (from, to) = match edges(entry) {
-                (_, 0) => (first, end),
-                (from, to) if from <= first && end <= to => (from, to),
-                (from, to) => {
-                    let (first, end) = in_steps;
-                    (from.min(first), to.max(end))
-                }
-            };
-            let widened = entry & !EDGES & !ASKED | u64::from(from) << 16 | u64::from(to);
-            match self.0.compare_exchange(entry, widened, Ordering::AcqRel) {
+            let Versioned(with) = Versioned(entry & VERSIONED).with(rows);
+            match self.0.compare_exchange(entry, entry & !VERSIONED & !ASKED | with, Ordering::AcqRel) {
                 Ok(_) => return,
                 Err(now) => entry = now,
             }
         }
     }
 
-    /// Empties the stretch of a range that nobody writes to.
+    /// Notes that no row of the range has versions. Nobody writes to it.
     pub fn clear(&self) {
         let mut entry = self.0.load(Ordering::Relaxed);
         // As in `finish`; somebody may ask for a reset just now.
-        while let Err(now) = self.0.compare_exchange(entry, entry & !EDGES & !ASKED, Ordering::AcqRel) {
+        while let Err(now) = self.0.compare_exchange(entry, entry & !VERSIONED & !ASKED, Ordering::AcqRel) {
             entry = now;
         }
     }
 
-    /// The stretch of the range (relative to its start) outside which no row has versions.
+    /// The rows of the range of which some may have versions; all others have none.
     #[inline]
-    pub fn stretch(&self) -> (u32, u32) {
+    pub fn versioned(&self) -> Versioned {
         // Acquire: what a scan copies next is not older than this.
-        edges(self.0.load(Ordering::Acquire))
+        Versioned(self.0.load(Ordering::Acquire) & VERSIONED)
     }
 
-    /// Asks for a stretch without versions to be reset. `None` if it has been asked for already, or is
+    /// Asks for rows without versions to be reset. `None` if that has been asked for already, or they are
     /// no longer what the caller saw.
-    pub fn ask(&self, stretch: (u32, u32)) -> Option<Reset> {
+    pub fn ask(&self, versioned: Versioned) -> Option<Reset> {
         let entry = self.0.load(Ordering::Relaxed);
-        if entry & ASKED != 0 || edges(entry) != stretch {
+        if entry & ASKED != 0 || entry & VERSIONED != versioned.0 {
             return None;
         }
         let asked = entry.wrapping_add(NEXT_RESET) | ASKED;
         self.0.compare_exchange(entry, asked, Ordering::AcqRel).is_ok().then_some(Reset(asked))
     }
 
-    /// Empties the stretch, unless a writer has come since that was asked for. The caller has waited for
-    /// every guard of that time, and has found no version in the stretch since.
+    /// Resets the rows, unless a writer has come since that was asked for. The caller has waited for
+    /// every guard of that time, and has found no version in the range since.
     pub fn finish(&self, reset: Reset) {
-        // Acquire and release: what comes after an empty stretch comes after the versions before it.
-        let _overtaken = self.0.compare_exchange(reset.0, reset.0 & !EDGES & !ASKED, Ordering::AcqRel);
+        // Acquire and release: what comes after an empty position comes after the versions before it.
+        let _overtaken = self.0.compare_exchange(reset.0, reset.0 & !VERSIONED & !ASKED, Ordering::AcqRel);
     }
-}
-
-#[inline]
-fn edges(entry: u64) -> (u32, u32) {
-    ((entry >> 16 & 0xffff) as u32, (entry & 0xffff) as u32)
 }
 
 #[cfg(test)]
@@ -137,30 +235,79 @@ mod tests {
     use loom::sync::atomic::{AtomicBool, fence};
     use loom::sync::{Arc, RwLock};
 
+    fn stretches(position: &Position) -> Vec<Range<u32>> {
+        position.versioned().stretches().collect()
+    }
+
     #[test]
-    fn a_stretch_covers_what_was_asked_for_and_only_a_reset_empties_it() {
+    fn rows_are_listed_up_to_four_and_then_told_by_groups() {
         let position: Position = Position::default();
-        assert_eq!(position.stretch(), (0, 0));
+        let of_third_range = |row: u32| Slot(3 * RANGE_SLOTS + row);
+        let (mut rows, last) = (Vec::new(), RANGE_SLOTS - 1);
+        for row in [20, last, 0, 21] {
+            position.cover(of_third_range(row), 1);
+            position.cover(of_third_range(row), 1);
+            rows.push(row..row + 1);
+            rows.sort_by_key(|rows| rows.start);
+            assert_eq!(stretches(&position), rows);
+        }
+        position.cover(of_third_range(GROUP), 1);
+        let group_of_20 = 20 / GROUP * GROUP;
+        let to = if group_of_20 == 0 { 2 * GROUP } else { GROUP };
+        assert_eq!(stretches(&position)[0], 0..to);
+        assert_eq!(stretches(&position).last(), Some(&(RANGE_SLOTS - GROUP..RANGE_SLOTS)));
+        position.cover(of_third_range(0), RANGE_SLOTS);
+        assert_eq!(stretches(&position), [0..RANGE_SLOTS]);
+    }
+
+    #[test]
+    fn every_row_that_was_added_is_told() {
+        let random = &mut firn_base::random::Random::seeded(1);
+        for _ in 0..if cfg!(miri) { 30 } else { 2_000 } {
+            let position: Position = Position::default();
+            let mut added = vec![false; RANGE_SLOTS as usize];
+            for _ in 0..random.uniform(1, 12) {
+                let first = random.uniform(0, i64::from(RANGE_SLOTS) - 1) as u32;
+                let most = if random.unit() < 0.7 { 1 } else { i64::from(RANGE_SLOTS - first) };
+                let rows = random.uniform(1, most) as u32;
+                position.cover(Slot(first), rows);
+                added[first as usize..(first + rows) as usize].fill(true);
+                let told = stretches(&position);
+                assert!(told.iter().zip(&told[1..]).all(|(one, next)| one.end <= next.start), "{told:?}");
+                for (row, _) in added.iter().enumerate().filter(|(_, added)| **added) {
+                    assert!(told.iter().any(|rows| rows.contains(&(row as u32))), "{row} is not of {told:?}");
+                }
+                let telling: u32 = told.iter().map(|rows| rows.len() as u32).sum();
+                let count = added.iter().filter(|added| **added).count() as u32;
+                assert!(telling <= GROUP * count, "{told:?} for {count}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_reset_that_no_writer_overtakes_empties_it() {
+        let position: Position = Position::default();
+        assert!(position.versioned().is_empty());
         position.cover(Slot(5 * RANGE_SLOTS + 100), 1);
-        assert_eq!(position.stretch(), (100, 101));
-        position.cover(Slot(1000), 24);
-        assert_eq!(position.stretch(), (100, 1024));
-        let reset = position.ask((100, 1024)).unwrap();
-        assert!(position.ask((100, 1024)).is_none(), "it has been asked for");
+        let first = position.versioned();
+        let reset = position.ask(first).unwrap();
+        assert!(position.ask(first).is_none(), "it has been asked for");
         position.cover(Slot(100), 1);
         position.finish(reset);
-        assert_eq!(position.stretch(), (100, 1024), "a writer came first");
-        let again = position.ask((100, 1024)).unwrap();
+        assert_eq!(position.versioned(), first, "a writer came first");
+        let again = position.ask(first).unwrap();
         position.finish(reset);
-        assert_eq!(position.stretch(), (100, 1024), "that was not the one asked for");
+        assert_eq!(position.versioned(), first, "that was not the one asked for");
         position.cover(Slot(95), 1);
-        assert_eq!(position.stretch(), (64, 1024));
+        let both = position.versioned();
+        assert_eq!(stretches(&position), [95..96, 100..101]);
+        assert!(position.ask(first).is_none(), "there are more by now");
         position.finish(again);
-        assert_eq!(position.stretch(), (64, 1024), "a writer came first");
-        let last = position.ask((64, 1024)).unwrap();
+        assert_eq!(position.versioned(), both, "a writer came first");
+        let last = position.ask(both).unwrap();
         position.finish(last);
-        assert_eq!(position.stretch(), (0, 0));
-        assert!(position.ask((64, 1024)).is_none(), "it is empty already");
+        assert!(position.versioned().is_empty());
+        assert!(position.ask(both).is_none(), "it is empty already");
     }
 
     #[derive(Default)]
@@ -176,7 +323,7 @@ mod tests {
         }
     }
 
-    /// A range with two rows, whose stretch covers both of them.
+    /// A range with two rows, of which its position tells both.
     struct Model {
         position: Position<ModelWord>,
         heads: [AtomicBool; 2],
@@ -208,8 +355,8 @@ mod tests {
         fn reset(&self) {
             let asked = {
                 let _pin = self.pins.read().unwrap();
-                let stretch = self.position.stretch();
-                if stretch == (0, 0) || self.has_versions() { None } else { self.position.ask(stretch) }
+                let versioned = self.position.versioned();
+                if versioned.is_empty() || self.has_versions() { None } else { self.position.ask(versioned) }
             };
             let Some(asked) = asked else { return };
             drop(self.pins.write().unwrap());
@@ -224,11 +371,11 @@ mod tests {
 
         /// As a scan does it; whether it takes a row as it lies there that has a version.
         fn reads_what_it_must_not(&self) -> bool {
-            let before = self.position.stretch();
+            let before = self.position.versioned();
             let seen = [0, 1].map(|row: usize| self.cells[row].load(Ordering::Relaxed));
             fence(Ordering::Acquire);
-            let now = self.position.stretch();
-            before == (0, 0) && now == (0, 0) && seen.contains(&true)
+            let now = self.position.versioned();
+            before.is_empty() && now.is_empty() && seen.contains(&true)
         }
     }
 
@@ -240,7 +387,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "loom switches stacks")]
-    fn a_version_is_never_outside_the_stretch() {
+    fn a_row_with_a_version_is_always_told() {
         explore(|| {
             let model = Arc::new(Model::new());
             let writer = {
@@ -254,7 +401,7 @@ mod tests {
             model.reset();
             writer.join().unwrap();
             reader.join().unwrap();
-            assert_ne!(model.position.stretch(), (0, 0), "the version of row 0 is not covered");
+            assert!(!model.position.versioned().is_empty(), "the version of row 0 is not covered");
         });
     }
 
@@ -269,7 +416,7 @@ mod tests {
             });
             model.reset();
             others.into_iter().for_each(|other| other.join().unwrap());
-            assert_ne!(model.position.stretch(), (0, 0), "the version of row 0 is not covered");
+            assert!(!model.position.versioned().is_empty(), "the version of row 0 is not covered");
         });
     }
 }

@@ -24,6 +24,9 @@ use firn_base::{BlockNumber, ColumnId, Slot, Snapshot, SqlType};
 /// Rows of one batch at most.
 pub const BATCH_ROWS: usize = 8192;
 
+/// Of more, what was put off has left the second cache when it is taken.
+const MOST_BLOCKS_AT_ONCE: u64 = 4;
+
 const RANGES_PER_BATCH: u32 = BATCH_ROWS as u32 / RANGE_SLOTS;
 
 /// Rows of one stretch of a table.
@@ -121,7 +124,7 @@ impl TableScan {
                 visit(&mut gather.columns.iter().map(|column| &column.values));
             }
         }
-        walk.finish();
+        walk.finish(&mut gather);
         gather.columns.into_iter().for_each(Column::keep);
         true
     }
@@ -130,6 +133,11 @@ impl TableScan {
     pub(crate) fn next_whole_block(&self) -> Option<&Block> {
         assert!(self.as_stored, "the scan was begun for batches");
         self.block(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// How many blocks whoever draws from the scan may take at once, so that others have their share.
+    pub(crate) fn blocks_at_once(&self) -> u64 {
+        (self.blocks / 32).clamp(1, MOST_BLOCKS_AT_ONCE)
     }
 
     /// The block whose turn it is after so many others.
@@ -193,7 +201,7 @@ impl TableScan {
         let mut gather = self.gather(block, end - first);
         let mut walk = self.walk(block, guard);
         walk.rows(first, end, &mut gather);
-        walk.finish();
+        walk.finish(&mut gather);
         gather.finish()
     }
 
@@ -257,7 +265,8 @@ impl Sink for Gather<'_> {
         self.rows = rows;
     }
 
-    fn take(&mut self, from: u32, to: u32) {
+    fn take(&mut self, block: &Block, from: u32, to: u32) {
+        debug_assert!(std::ptr::eq(block, self.block));
         for column in &mut self.columns {
             column.copy(from as usize, to as usize);
         }
@@ -591,9 +600,10 @@ mod tests {
             sum
         }
 
-        fn stretches(&self) -> Vec<(u32, u32)> {
+        /// Of the first two ranges.
+        fn stretches(&self) -> [Vec<std::ops::Range<u32>>; 2] {
             let block = self.table.blocks().get(BlockNumber(0)).unwrap();
-            (0..2).map(|range| block.position(Slot(range * RANGE_SLOTS)).stretch()).collect()
+            [0, 1].map(|range| block.position(Slot(range * RANGE_SLOTS)).versioned().stretches().collect())
         }
     }
 
@@ -606,7 +616,8 @@ mod tests {
         bench.commit(|table, writes, snapshot, guard| {
             table.insert_rows(writes, snapshot, &rows, guard).unwrap();
         });
-        assert_eq!(bench.stretches(), [(0, RANGE_SLOTS); 2]);
+        let (all, none) = (vec![0..RANGE_SLOTS], vec![]);
+        assert_eq!(bench.stretches(), [all.clone(), all]);
         let update = |row: u32, to| {
             let row = RowId::new(BlockNumber(0), Slot(row));
             move |table: &Table, writes: &mut WriteSet, snapshot, guard: &Guard| {
@@ -617,13 +628,13 @@ mod tests {
             assert_eq!(bench.sum(bench.snapshot()), 2 * i64::from(RANGE_SLOTS) + round);
             // The reset waits for the guards of its time, of other tests' threads as well. Whoever pins
             // memory now and then finishes it.
-            while bench.stretches() != [(0, 0); 2] {
+            while bench.stretches() != [none.clone(), none.clone()] {
                 drop(pin());
                 firn_base::thread::yield_now();
             }
             assert_eq!(bench.sum(bench.snapshot()), 2 * i64::from(RANGE_SLOTS) + round);
             bench.commit(update(RANGE_SLOTS + 70, 2 + round as i32));
-            assert_eq!(bench.stretches(), [(0, 0), (70, 71)]);
+            assert_eq!(bench.stretches(), [none.clone(), vec![70..71]]);
         }
 
         // A version that somebody needs keeps the stretch, and what others see.
@@ -636,18 +647,28 @@ mod tests {
             assert_eq!(bench.sum(newer) - bench.sum(old), 96);
             pin().flush();
         }
-        assert_eq!(bench.stretches()[1], (70, 71));
+        assert_eq!(bench.stretches()[1], [70..71]);
         writes.roll_back_all(&pin());
         assert_eq!(bench.sum(newer), bench.sum(old));
     }
 
-    /// Moves amounts between rows while others add them up: every sum is that of its snapshot.
     #[test]
     fn folds_see_one_state_while_others_change_the_rows() {
+        move_amounts_beside_folds(6 * RANGE_SLOTS);
+    }
+
+    /// Rows with versions are put off over several blocks.
+    #[test]
+    #[cfg_attr(miri, ignore = "too many rows")]
+    fn folds_of_many_blocks_see_one_state_while_others_change_the_rows() {
+        move_amounts_beside_folds(2 * 32 * 2 * 3 * RANGE_SLOTS);
+    }
+
+    /// Moves amounts between rows while others add them up: every sum is that of its snapshot.
+    fn move_amounts_beside_folds(count: u32) {
         let spec = ColumnSpec { ty: SqlType::Integer, nullable: false };
         let options = TableOptions { block_bytes: 1 << 14, ..TableOptions::default() };
         let mut bench = Bench { table: Table::new(TableId(1), "t", vec![spec], options), now: 1 };
-        let count = 6 * RANGE_SLOTS;
         let rows = vec![[Cell::i32(100)]; count as usize];
         let mut ids = Vec::new();
         bench.commit(|table, writes, snapshot, guard| {
@@ -657,6 +678,8 @@ mod tests {
         while let Some(batch) = scan.next_batch(&pin()) {
             ids.extend(batch.row_ids.unwrap().values().iter().map(|id| RowId::from_bits(*id)));
         }
+        let blocks_at_once = scan.blocks_at_once();
+        assert_eq!(blocks_at_once > 1, count > 64 * RANGE_SLOTS);
         drop(scan);
         let total = 100 * i64::from(count);
         let old = bench.snapshot();

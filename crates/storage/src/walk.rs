@@ -1,25 +1,26 @@
 //! How a scan goes through a block: the protocol, whatever is made of the rows.
 //!
-//! The versioned positions of a range of 1,024 slots tell within which stretch rows may have versions
-//! ([`crate::position`]); everything outside it is taken as it lies, by columns, as fast as memory allows
-//! (seed 000 §2.2.6). Afterwards the positions are read again: if the stretch has widened meanwhile, what
-//! was taken is forgotten, and the range is read again by the stretch's rules. Ranges without versions are
+//! The versioned positions of a range of 1,024 slots tell in which stretches rows may have versions
+//! ([`crate::position`]); everything outside them is taken as it lies, by columns, as fast as memory allows
+//! (seed 000 §2.2.6). Afterwards the positions are read again: if there are more meanwhile, what
+//! was taken is forgotten, and the range is read again by the stretches' rules. Ranges without versions are
 //! taken several at a time. Within a stretch the chain heads of 64 rows tell: rows without one are taken
 //! likewise, others one by one through the version chains. Rows that came together, which share the record of that, are
 //! taken likewise if the snapshot sees it, and passed over if not: so a table that was loaded a moment ago is read by columns.
 //!
 //! Changed rows are mostly few and far apart, and what they lead to is in no cache. To wait for it, record by
 //! record, would cost as much as a thousand rows without versions. So if the order of the rows does not matter,
-//! short stretches are put off until the end of the block, and then waited for all at once.
+//! short stretches are put off until the end of a few blocks, and then waited for all at once.
 
 use crate::block::{Block, RawCell};
 use crate::layout::RANGE_SLOTS;
-use crate::position::Position;
+use crate::position::{Position, Versioned};
 use crate::version::Record;
 use crate::{Guard, Table};
 use firn_base::sync::{Arc, Ordering, fence};
 use firn_base::{ColumnId, Slot, Snapshot, visible};
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// Rows within a stretch that are looked at together.
 const STEP: u32 = 64;
@@ -29,7 +30,7 @@ const MOST_TOGETHER: u32 = 16 * RANGE_SLOTS;
 
 /// Stretches up to this length are put off. Longer ones are those of rows that came together, and mostly have
 /// no heads any more.
-const PUT_OFF: u32 = STEP;
+const PUT_OFF: usize = STEP as usize;
 /// Rows that came together are taken so if they are as many: of fewer it is quicker to look at each.
 const LEAST_TOGETHER: u32 = if cfg!(feature = "models") { 2 } else { 32 };
 /// Records of a chain that are fetched before it is walked.
@@ -48,15 +49,15 @@ pub(crate) trait Sink {
     /// Forgets what was taken since.
     fn forget(&mut self, since: Self::Mark);
 
-    /// Takes the rows in slots `from..to` as they lie there. Somebody may be changing them: if so they will
-    /// be forgotten.
-    fn take(&mut self, from: u32, to: u32);
+    /// Takes the rows in slots `from..to` of a block as they lie there. Somebody may be changing them: if so they
+    /// will be forgotten.
+    fn take(&mut self, block: &Block, from: u32, to: u32);
 
     /// Takes a row as the snapshot sees it.
     fn take_row(&mut self, slot: Slot, cells: &[RawCell]);
 }
 
-/// A walk through one block.
+/// A walk through some blocks, one after another.
 pub(crate) struct Walk<'a> {
     table: &'a Arc<Table>,
     block: &'a Block,
@@ -65,15 +66,16 @@ pub(crate) struct Walk<'a> {
     guard: &'a Guard,
     raw: Vec<RawCell>,
     asked_for_reset: bool,
-    put_off: Vec<PutOff>,
+    put_off: Vec<PutOff<'a>>,
 }
 
 /// A stretch that was put off.
-struct PutOff {
+struct PutOff<'a> {
+    block: &'a Block,
     /// Where its range begins.
     start: u32,
-    /// As its position gives it.
-    stretch: (u32, u32),
+    /// What its position told.
+    versioned: Versioned,
     /// In slots, cut to what was given out.
     from: u32,
     to: u32,
@@ -102,18 +104,24 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Gives the sink what the snapshot sees in the slots `start..end`, which begin with a range.
+    /// Goes on in another block of the table.
+    pub fn turn_to(&mut self, block: &'a Block) {
+        self.block = block;
+    }
+
+    /// Gives the sink what the snapshot sees in the slots `start..end`, which begin with a range. If their order
+    /// does not matter to it, some rows may be put off until the walk ends.
     pub fn rows(&mut self, start: u32, end: u32, sink: &mut impl Sink) {
         debug_assert!(start.is_multiple_of(RANGE_SLOTS));
         let mut next = start;
         while next < end {
             next = self.ranges(next, end, sink);
         }
-        self.take_put_off(sink);
     }
 
     /// Ends the walk.
-    pub fn finish(self) {
+    pub fn finish(mut self, sink: &mut impl Sink) {
+        self.take_put_off(sink);
         if self.asked_for_reset {
             // Threads of a pool might not defer enough for that to happen by itself.
             self.guard.flush();
@@ -125,7 +133,7 @@ impl<'a> Walk<'a> {
     fn ranges(&mut self, start: u32, end: u32, sink: &mut impl Sink) -> u32 {
         let end = end.min(start + MOST_TOGETHER);
         let ranges = |to: u32| (start..to).step_by(RANGE_SLOTS as usize);
-        let is_clean = |start: &u32| self.block.position(Slot(*start)).stretch() == (0, 0);
+        let is_clean = |start: &u32| self.block.position(Slot(*start)).versioned().is_empty();
         let clean = ranges(end).take_while(is_clean).count() as u32;
         let to = end.min(start + clean.max(1) * RANGE_SLOTS);
         if clean > 0 {
@@ -147,30 +155,35 @@ impl<'a> Walk<'a> {
     /// Takes one range.
     fn range<S: Sink>(&mut self, start: u32, end: u32, sink: &mut S) {
         let position = self.block.position(Slot(start));
-        let stretch = position.stretch();
+        let versioned = position.versioned();
         let mark = sink.mark();
-        // The stretch in slots, cut to what was given out.
-        let (from, to) = if stretch == (0, 0) {
-            (end, end)
-        } else {
-            ((start + stretch.0).min(end), (start + stretch.1).min(end))
-        };
-        let put_off = const { !S::IN_ORDER } && (1..=PUT_OFF).contains(&(stretch.1 - stretch.0));
-        self.clean(start, from, sink);
-        let found = put_off || self.versioned(from, to, sink);
-        self.clean(to, end, sink);
+        let put_off_before = self.put_off.len();
+        let mut found = versioned.is_empty();
+        let mut next = start;
+        self.prefetch_present(start);
+        for stretch in versioned.stretches() {
+            // In slots, cut to what was given out.
+            let (from, to) = ((start + stretch.start).min(end), (start + stretch.end).min(end));
+            self.clean(next, from, sink);
+            if const { !S::IN_ORDER } && stretch.len() <= PUT_OFF {
+                self.put_off.push(PutOff { block: self.block, start, versioned, from, to, heads: 0 });
+                found = true;
+            } else {
+                found |= self.versioned(from, to, sink);
+            }
+            next = to;
+        }
+        self.clean(next, end, sink);
         // Pairs with the release fence in `Block::link`: had a value been taken that was written since, the
-        // writer's position would show.
+        // writer's row would be among those told.
         fence(Ordering::Acquire);
-        let now = position.stretch();
-        let widened = now != (0, 0) && (stretch == (0, 0) || now.0 < stretch.0 || now.1 > stretch.1);
-        if widened {
+        let now = position.versioned();
+        if now != versioned && !now.is_empty() {
             sink.forget(mark);
+            self.put_off.truncate(put_off_before);
             self.versioned(start, end, sink);
-        } else if put_off {
-            self.put_off.push(PutOff { start, stretch, from, to, heads: 0 });
-        } else if !found && stretch != (0, 0) {
-            self.ask_for_reset(position, stretch, start);
+        } else if !found {
+            self.ask_for_reset(position, versioned, start);
         }
     }
 
@@ -180,17 +193,16 @@ impl<'a> Walk<'a> {
             return;
         }
         let mut put_off = std::mem::take(&mut self.put_off);
-        for stretch in &mut put_off {
-            self.block.prefetch_heads(stretch.from, stretch.to);
-        }
+        // Mostly they are of one row.
+        put_off.iter().for_each(|stretch| stretch.block.prefetch(Slot(stretch.from), self.columns));
         // One record of every chain after another.
         let mut chains: SmallVec<[Record<'_>; 32]> = SmallVec::new();
         for stretch in &mut put_off {
-            stretch.heads = self.block.heads_of(stretch.from, stretch.to);
+            stretch.heads = stretch.block.heads_of(stretch.from, stretch.to);
             let mut heads = stretch.heads;
             while heads != 0 {
                 let slot = Slot(stretch.from + heads.trailing_zeros());
-                chains.extend(self.block.head(slot, self.guard));
+                chains.extend(stretch.block.head(slot, self.guard));
                 heads &= heads - 1;
             }
         }
@@ -207,20 +219,23 @@ impl<'a> Walk<'a> {
                 }
             });
         }
-        for PutOff { start, stretch, from, to, heads } in put_off {
+        for PutOff { block, start, versioned, from, to, heads } in put_off {
+            self.block = block;
             if !self.mixed(from, to, heads, sink) {
                 self.row_by_row(from, to, sink);
             }
-            if heads == 0 {
-                self.ask_for_reset(self.block.position(Slot(start)), stretch, start);
+            let has_versions =
+                |stretch: Range<u32>| self.block.has_versions(start + stretch.start, start + stretch.end);
+            if heads == 0 && !versioned.stretches().any(has_versions) {
+                self.ask_for_reset(self.block.position(Slot(start)), versioned, start);
             }
         }
     }
 
     /// Sees to it that the next scan need not look for versions here, where there are none any more.
     #[cold]
-    fn ask_for_reset(&mut self, position: &Position, stretch: (u32, u32), start: u32) {
-        if let Some(reset) = position.ask(stretch) {
+    fn ask_for_reset(&mut self, position: &Position, versioned: Versioned, start: u32) {
+        if let Some(reset) = position.ask(versioned) {
             // A table that is dropped meanwhile shall not be kept for this.
             let (table, number) = (Arc::downgrade(self.table), self.block.number);
             self.guard.defer(move || {
@@ -231,6 +246,13 @@ impl<'a> Walk<'a> {
             });
             self.asked_for_reset = true;
         }
+    }
+
+    /// Fetches which rows are present of a range as far ahead as it takes to come: two cache lines.
+    #[inline]
+    fn prefetch_present(&self, start: u32) {
+        self.block.prefetch_present((start + 8 * RANGE_SLOTS) as usize);
+        self.block.prefetch_present((start + 8 * RANGE_SLOTS + RANGE_SLOTS / 2) as usize);
     }
 
     /// Takes rows without versions: whatever is present.
@@ -248,9 +270,7 @@ impl<'a> Walk<'a> {
             // Mostly all are there.
             let from = next;
             while is_full(next) {
-                // The two cache lines of a range as far ahead as it takes to come.
-                self.block.prefetch_present((next + 8 * RANGE_SLOTS) as usize);
-                self.block.prefetch_present((next + 8 * RANGE_SLOTS + RANGE_SLOTS / 2) as usize);
+                self.prefetch_present(next);
                 next += RANGE_SLOTS;
                 // Copies like to be long; what reads rows where they lie has the bits at hand one range ahead.
                 if !S::IN_ORDER {
@@ -258,7 +278,7 @@ impl<'a> Walk<'a> {
                 }
             }
             if from < next {
-                sink.take(from, next);
+                sink.take(self.block, from, next);
                 continue;
             }
             // A word of the bitmap at a time; runs of rows within it, or over several full words.
@@ -280,7 +300,7 @@ impl<'a> Walk<'a> {
                     to += 64;
                 }
             }
-            sink.take(from, to);
+            sink.take(self.block, from, to);
             next = to;
         }
     }

@@ -202,7 +202,6 @@ fn fold<R: Vectors, S: Copy>(
 
 /// A fold in progress.
 struct Folding<'a, S, F, R> {
-    block: &'a Block,
     columns: &'a [ColumnId],
     state: S,
     fold: &'a F,
@@ -225,17 +224,17 @@ impl<R: Vectors, S: Copy, F: Fn(&mut S, R)> Sink for Folding<'_, S, F, R> {
     }
 
     #[inline]
-    fn take(&mut self, from: u32, to: u32) {
-        if self.block.is_compact() {
+    fn take(&mut self, block: &Block, from: u32, to: u32) {
+        if block.is_compact() {
             // By parts of which the decoded values stay in a cache.
             return (from..to).step_by(VECTOR_ROWS as usize).for_each(|first| {
                 let rows = (to - first).min(VECTOR_ROWS);
-                let columns = scan::decode(self.block, self.columns, first, first + rows);
+                let columns = scan::decode(block, self.columns, first, first + rows);
                 let slices = R::slices(&mut columns.iter());
                 R::fold_slices(&slices, rows as usize, &mut self.state, self.fold);
             });
         }
-        let first = Place { block: self.block, at: from as usize };
+        let first = Place { block, at: from as usize };
         fold(first, self.columns, (to - from) as usize, &mut self.state, self.fold);
     }
 
@@ -263,8 +262,8 @@ impl TableScan {
     pub fn next_vectors<R: Vectors>(&self, guard: &Guard, visit: &mut impl FnMut(R::Slices<'_>)) -> bool {
         self.next_block(guard, &mut |columns| visit(R::slices(columns)))
     }
-    /// Calls `fold` with a state and each of the next rows, as far as the block goes that they lie in; false
-    /// if the table is through. Several threads may share the scan, each with its own state.
+    /// Calls `fold` with a state and each row of the next few blocks; false if the table is through. Several
+    /// threads may share the scan, each with its own state.
     ///
     /// Rows are read in place. If somebody turns out to have changed some of them meanwhile, the state of
     /// before is put back, and they are read once more, as the snapshot sees them. So `fold` may be called
@@ -277,10 +276,14 @@ impl TableScan {
         fold: &impl Fn(&mut S, R),
     ) -> bool {
         let Some(block) = self.next_whole_block() else { return false };
-        let mut folding = Folding { block, columns: self.columns(), state: *state, fold, row: PhantomData };
+        let mut folding = Folding { columns: self.columns(), state: *state, fold, row: PhantomData };
         let mut walk = self.walk(block, guard);
         walk.rows(0, block.allocated(), &mut folding);
-        walk.finish();
+        for block in (1..self.blocks_at_once()).map_while(|_| self.next_whole_block()) {
+            walk.turn_to(block);
+            walk.rows(0, block.allocated(), &mut folding);
+        }
+        walk.finish(&mut folding);
         *state = folding.state;
         true
     }

@@ -1,13 +1,13 @@
-//! Install × read × abort, collecting × walking a chain, loading × scan × change: a reader sees whole rows, of committed
+//! Install × read × abort, collecting × walking a chain, loading × scan × change, folding × change: a reader sees whole rows, of committed
 //! transactions, and the same ones again as long as its snapshot lasts.
 
 use crate::schedule::explore;
 use crate::support::{BALANCE, Bank, KEY, NAME, commit};
-use crate::{bank_with, join, task};
+use crate::{bank_with, committed, join, statement, task};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use firn_base::{Cell, Result};
-use firn_txn::{Transaction, pin};
+use firn_txn::{Isolation, Transaction, pin};
 use std::ops::Range;
 
 /// Sets an account to a balance with a name that goes with it, too long to lie in the row.
@@ -191,4 +191,44 @@ fn scan_both(bank: &Bank, tx: &Transaction) -> Vec<(i32, i64)> {
 #[test]
 fn rows_that_come_together_are_seen_together_and_each_as_it_is() {
     explore(loads);
+}
+
+/// Each account is deleted and comes again in one transaction, so the keys always have the same sum.
+fn folds() {
+    let bank = bank_with((1..=3).map(|key| (key, 0)));
+    let writers = [[1, 2], [3, 3]].map(|keys| {
+        task(&bank, move |bank| {
+            for key in keys {
+                committed(bank, Isolation::Serializable, |tx| {
+                    statement(tx, |tx| bank.delete(tx, key))?;
+                    // The slot of its former row, which the index still knows, may be another's just now.
+                    statement(tx, |tx| bank.insert(tx, key, 0).map(drop))
+                });
+            }
+        })
+    });
+    let readers = [1, 2].map(|rounds| {
+        task(&bank, move |bank| {
+            let keys = bank.accounts.projection::<(i32,)>(&[KEY]).expect("keys are numbers");
+            for _ in 0..rounds {
+                let tx = bank.engine.begin_read_only();
+                for _ in 0..2 {
+                    let scan = bank.accounts.scan_as(tx.snapshot(), &keys);
+                    let mut rows = (0, 0);
+                    let add = |(count, sum): &mut (i32, i32), (key,): (i32,)| {
+                        (*count, *sum) = (*count + 1, sum.wrapping_add(key));
+                    };
+                    while scan.fold_next(&pin(), &mut rows, &add) {}
+                    assert_eq!(rows, (3, 6), "rows and the sum of their keys");
+                }
+            }
+        })
+    });
+    join(writers);
+    join(readers);
+}
+
+#[test]
+fn a_fold_sees_each_row_once_whoever_changes_it() {
+    explore(folds);
 }
