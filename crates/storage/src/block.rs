@@ -18,14 +18,15 @@ use crate::Guard;
 use crate::budget::{Held, MemoryBudget};
 use crate::compact::CompactPointer;
 use crate::freeze::Life;
+use crate::heads::Heads;
 use crate::heap::{self, Appender, Heap, INLINE_BYTES, Recent};
 use crate::layout::{ColumnLayout, Layout, PART_ALIGN, RANGE_SLOTS, Unit};
-use crate::memory::{Memory, Span, prefetch, prefetch_to_write};
-use crate::position::{Position, Reset};
+use crate::memory::{Memory, Span, prefetch};
+use crate::position::Position;
 use crate::shared::{CountedMemory, SharedMemory};
-use crate::version::{Change, Record, UndoHeader, undo_unseen};
+use crate::version::undo_unseen;
 use arrow_buffer::{Buffer, NullBuffer};
-use firn_base::sync::{Arc, AtomicPtr, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
+use firn_base::sync::{Arc, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use firn_base::{BlockNumber, Cell, ColumnId, RowId, Slot, Snapshot, TableId, visible};
 use smallvec::SmallVec;
 
@@ -36,11 +37,8 @@ pub struct RawCell {
     pub words: [u64; 2],
 }
 
-/// Bytes of a chain head.
-const HEAD_BYTES: usize = size_of::<AtomicPtr<UndoHeader>>();
-
 /// How many rows ahead of the one that is filled memory is asked for.
-const AHEAD: usize = 8;
+pub(crate) const AHEAD: usize = 8;
 
 /// From so many rows on it is worth while to look for strings that repeat.
 const ENOUGH_TO_SHARE: u32 = 16;
@@ -54,8 +52,8 @@ pub(crate) struct Block {
     pub(crate) compact: CompactPointer,
     pub(crate) heap: Heap,
     pub(crate) life: Life,
-    /// Chain heads, one per slot; made when the first version is, and given up when the block is frozen.
-    pub(crate) versions: SharedMemory,
+    /// Where the version chains of its rows begin.
+    pub(crate) heads: Heads,
     positions: Box<[Position]>,
     /// Slots given out, from 0.
     allocated: AtomicU32,
@@ -74,7 +72,7 @@ impl Block {
             heap: Heap::new(budget.clone()),
             budget,
             life: Life::default(),
-            versions: SharedMemory::none(layout.slots as usize * HEAD_BYTES),
+            heads: Heads::none(layout.slots),
             positions: (0..layout.slots / RANGE_SLOTS).map(|_| Position::default()).collect(),
             allocated: AtomicU32::new(0),
             layout,
@@ -748,159 +746,6 @@ impl Block {
         }
     }
 
-    // ---- versions ----
-
-    /// The chain heads.
-    #[inline]
-    pub fn versions(&self) -> &[AtomicPtr<UndoHeader>] {
-        let slots = self.layout.slots as usize;
-        self.versions.get().unwrap_or_else(|| self.make_versions()).pointers(0, slots)
-    }
-
-    #[cold]
-    fn make_versions(&self) -> Span<'_> {
-        let bytes = self.layout.slots as usize * HEAD_BYTES;
-        self.versions.get_or_make(|| {
-            // A small table shall not take a place of 1 MiB for them.
-            let is_one_of_many = self.number.0 >= 4;
-            let heads = if is_one_of_many { Memory::zeroed_of_many(bytes) } else { Memory::zeroed(bytes) };
-            CountedMemory::new(heads, Held::Heads, &self.budget)
-        })
-    }
-
-    /// The newest record of a row.
-    #[inline]
-    pub fn head<'g>(&self, slot: Slot, guard: &'g Guard) -> Option<Record<'g>> {
-        let versions = self.versions.get()?;
-        self.check(slot);
-        // SAFETY: there is a head for every slot.
-        Record::load(unsafe { versions.at(slot.index() * HEAD_BYTES) }, guard)
-    }
-
-    /// Links `record` as the newest of its row, whose newest was `head`. False if that changed.
-    /// After true the caller may change the row in place.
-    #[inline]
-    pub fn link<'g>(&self, record: Record<'g>, head: Option<Record<'g>>) -> bool {
-        let slot = record.slot();
-        record.set_older(head);
-        // A row that has versions is covered, and stays so as long as its chain has a head.
-        if head.is_none() {
-            self.position(slot).cover(slot, 1);
-        }
-        let expected = head.map_or(std::ptr::null_mut(), Record::as_ptr);
-        let linked = self.versions()[slot.index()]
-            // The record's content goes with it, and older ones are followed from here. In sequential order
-            // with the writer's look at who shares the row (`row_lock.rs`).
-            .compare_exchange(expected, record.as_ptr(), Ordering::SeqCst, Ordering::Relaxed)
-            .is_ok();
-        if let (true, Some(head)) = (linked, head) {
-            head.set_newer(Some(record));
-        }
-        // Pairs with the reader's acquire fence: whoever sees a change sees the link.
-        fence(Ordering::Release);
-        linked
-    }
-
-    /// Links the record of an insert into a slot that was just given out.
-    #[inline]
-    pub fn link_fresh(&self, record: Record<'_>) {
-        let slot = record.slot();
-        self.position(slot).cover(slot, 1);
-        let heads = self.versions();
-        let head = &heads[slot.index()];
-        if let Some(ahead) = heads.get(slot.index() + AHEAD) {
-            prefetch_to_write(std::ptr::from_ref(ahead).cast());
-        }
-        debug_assert!(head.load(Ordering::Relaxed).is_null(), "a slot is given out without versions");
-        // Release: the record's content goes with it.
-        head.store(record.as_ptr(), Ordering::Release);
-        // As in `link`.
-        fence(Ordering::Release);
-    }
-
-    /// Links one record as the only one of `rows` fresh rows.
-    pub fn link_many(&self, record: Record<'_>, first: Slot, rows: u32) {
-        let mut slot = first.0;
-        while slot < first.0 + rows {
-            let end = (slot / RANGE_SLOTS + 1).saturating_mul(RANGE_SLOTS).min(first.0 + rows);
-            self.position(Slot(slot)).cover(Slot(slot), end - slot);
-            slot = end;
-        }
-        for head in &self.versions()[first.index()..(first.0 + rows) as usize] {
-            debug_assert!(head.load(Ordering::Relaxed).is_null(), "a fresh slot has no versions");
-            // Release: the record's content goes with it.
-            head.store(record.as_ptr(), Ordering::Release);
-        }
-        fence(Ordering::Release);
-    }
-
-    /// Whether some row from `first` up to but not including `end` has versions.
-    #[inline]
-    pub fn has_versions(&self, first: u32, end: u32) -> bool {
-        let Some(versions) = self.versions.get() else { return false };
-        let heads: &[AtomicPtr<UndoHeader>] =
-            versions.pointers(first as usize * HEAD_BYTES, (end - first) as usize);
-        // Acquire: as in `Record::load`.
-        heads.iter().any(|head| !head.load(Ordering::Acquire).is_null())
-    }
-
-    /// Which of at most 64 rows from `first` up to but not including `end` have versions, the first one
-    /// lowest. Fetches the newest of each.
-    #[inline]
-    pub fn heads_of(&self, first: u32, end: u32) -> u64 {
-        debug_assert!(end - first <= 64);
-        let Some(versions) = self.versions.get() else { return 0 };
-        let heads: &[AtomicPtr<UndoHeader>] =
-            versions.pointers(first as usize * HEAD_BYTES, (end - first) as usize);
-        heads.iter().enumerate().fold(0, |bits, (at, head)| {
-            // Acquire: as in `Record::load`.
-            let record = head.load(Ordering::Acquire);
-            if record.is_null() {
-                return bits;
-            }
-            Record::prefetch_at(record);
-            bits | 1 << at
-        })
-    }
-
-    /// The record of several rows that came together, if that is the newest record of `first` and of rows that follow
-    /// it, and where those end, at `end` at most.
-    pub fn shared_head<'g>(&self, first: u32, end: u32, guard: &'g Guard) -> Option<(Record<'g>, u32)> {
-        let heads: &[AtomicPtr<UndoHeader>] =
-            self.versions.get()?.pointers(first as usize * HEAD_BYTES, (end - first) as usize);
-        let [newest, next, ..] = heads else { return None };
-        let record = Record::load(newest, guard)?;
-        // Mostly this tells, and the record is not fetched.
-        if next.load(Ordering::Relaxed) != record.as_ptr() {
-            return None;
-        }
-        debug_assert!(record.change() == Change::InsertMany, "no other record is of several rows");
-        // Acquire: as in `Record::load`.
-        let rows = heads.iter().take_while(|head| head.load(Ordering::Acquire) == record.as_ptr()).count();
-        Some((record, first + rows as u32))
-    }
-
-    /// Finishes the reset of the positions of the range that begins at `start`, if it still has no
-    /// versions. Every guard that was held when it was asked for has gone.
-    pub fn finish_reset(&self, start: u32, reset: Reset) {
-        if !self.has_versions(start, start + RANGE_SLOTS) {
-            self.position(Slot(start)).finish(reset);
-        }
-    }
-
-    /// Puts another record, or nothing, into the place of the newest record of a row, if it still is that.
-    pub fn replace_head(&self, slot: Slot, record: Record<'_>, instead: Option<Record<'_>>) -> bool {
-        let Some(versions) = self.versions.get() else { return false };
-        let head = &versions.pointers(0, self.layout.slots as usize)[slot.index()];
-        let instead = instead.map_or(std::ptr::null_mut(), Record::as_ptr);
-        // A look first: the heads of rows that are changed all the time lie in their writers' caches.
-        head.load(Ordering::Relaxed) == record.as_ptr()
-            && head
-                // Acquire and release: what `instead` holds goes with it, as when it is linked.
-                .compare_exchange(record.as_ptr(), instead, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-    }
-
     /// The versioned positions of the range that `slot` lies in.
     #[inline]
     pub fn position(&self, slot: Slot) -> &Position {
@@ -931,14 +776,6 @@ impl Block {
                 return undo_unseen(head, snapshot, present, columns, cells, guard);
             }
             std::hint::spin_loop();
-        }
-    }
-
-    /// Asks the processor to fetch the chain head of a row.
-    #[inline]
-    pub fn prefetch_head(&self, slot: Slot) {
-        if let Some(versions) = self.versions.get() {
-            versions.prefetch(slot.index() * HEAD_BYTES);
         }
     }
 
@@ -1094,7 +931,7 @@ impl Block {
             None if self.has_given_up_rows() => 0,
             None => self.layout.bytes,
         };
-        [rows, self.heap.allocated_bytes(), self.versions.get().map_or(0, Span::len)]
+        [rows, self.heap.allocated_bytes(), self.heads.bytes()]
     }
 
     /// Bytes of its rows and their long strings as they would be if they were not encoded.

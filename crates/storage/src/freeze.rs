@@ -171,7 +171,7 @@ impl Block {
 
     /// Notes that it has so many rows, none of which has versions.
     pub fn forget_versions(&self, rows: u32, guard: &Guard) {
-        self.versions.take_off(guard);
+        self.heads.clear(guard);
         for start in (0..self.layout.slots).step_by(RANGE_SLOTS as usize) {
             self.position(Slot(start)).clear();
         }
@@ -402,6 +402,12 @@ impl Table {
     /// every guard of that time had gone.
     pub fn freeze(&self, block: BlockNumber, guard: &Guard) -> Frozen {
         self.blocks().get(block).expect("block numbers name existing blocks").freeze(guard)
+    }
+
+    /// Gives up the chain heads of a block that has versions, if one record of all rows tells as much. The caller has
+    /// waited as for [`Table::freeze`], and nobody collects meanwhile.
+    pub fn share_heads(&self, block: BlockNumber, guard: &Guard) {
+        self.blocks().get(block).expect("block numbers name existing blocks").share_heads(guard);
     }
 
     /// Its blocks, in their order.

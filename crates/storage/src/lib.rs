@@ -27,6 +27,7 @@ mod encoded_scan;
 mod freeze;
 mod gate;
 mod guard;
+mod heads;
 mod heap;
 mod layout;
 mod memory;

@@ -77,7 +77,6 @@ impl Memory {
     }
 
     /// All of it.
-    #[cfg(test)]
     pub fn span(&self) -> Span<'_> {
         // SAFETY: so many bytes are there as long as it is.
         unsafe { Span::new(self.start, self.bytes) }

@@ -94,6 +94,12 @@ impl SharedMemory {
         unsafe { Span::new(memory.start(), self.bytes) }
     }
 
+    /// Does something while there is no memory and nobody makes any; nothing if there is some.
+    pub fn while_none<T>(&self, body: impl FnOnce() -> T) -> Option<T> {
+        let owner = self.owner.lock();
+        owner.is_none().then(body)
+    }
+
     /// The right to keep the memory as long as one likes. The caller sees to it that nobody writes to it as
     /// long as it [is held](SharedMemory::is_held).
     pub fn hold(&self) -> Option<Arc<CountedMemory>> {

@@ -166,6 +166,12 @@ impl Collector {
             && newer.into_iter().all(|waiting| holds(&waiting.retired))
     }
 
+    /// Does something while nobody collects.
+    pub fn wait(&self, body: impl FnOnce()) {
+        let _turn = self.turn.lock();
+        body();
+    }
+
     /// Calls `look` with the attic, which stays as it is meanwhile, and with the time until which what ended
     /// is in it.
     pub fn look_in_attic<T>(&self, look: impl FnOnce(&Attic, Time) -> T) -> T {

@@ -689,6 +689,11 @@ impl Engine {
         self.forget_dropped_tables();
     }
 
+    /// Does something while nobody collects.
+    pub(crate) fn while_nobody_collects(&self, body: impl FnOnce()) {
+        self.collector.wait(body);
+    }
+
     /// What the background thread does; whether there was anything to collect.
     fn tick(self: &Arc<Self>) -> bool {
         self.slow_clock.store(self.opened.elapsed().as_micros() as u64, Ordering::Relaxed);

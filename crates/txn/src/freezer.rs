@@ -200,7 +200,8 @@ impl Round {
             match table.freeze(block, &guard) {
                 Frozen::Empty => empty.push(block),
                 Frozen::HasGaps if gaps.len() < GROUP => gaps.push(block),
-                Frozen::Yes | Frozen::HasGaps | Frozen::HasVersions | Frozen::Hot => {}
+                Frozen::HasVersions => engine.while_nobody_collects(|| table.share_heads(block, &guard)),
+                Frozen::Yes | Frozen::HasGaps | Frozen::Hot => {}
             }
         }
         if looked_at > 0 {

@@ -1,5 +1,6 @@
 //! Writing × freezing × reading × keeping what was read: blocks are frozen whenever nobody has a version in them, and
-//! thawed by whoever writes, in a copy if somebody keeps their rows. And rows move to where others were deleted.
+//! thawed by whoever writes, in a copy if somebody keeps their rows. Rows move to where others were deleted. And blocks of
+//! which all rows came behind a reader give up their chain heads, which are made again by whoever writes.
 
 use crate::schedule::explore;
 use crate::support::{BALANCE, Bank, NAME, commit};
@@ -7,7 +8,7 @@ use crate::{committed, freezing_bank_with, join, statement, task};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use firn_base::{Cell, Result};
-use firn_storage::ScanBatch;
+use firn_storage::{Held, ScanBatch};
 use firn_txn::{Isolation, Transaction, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -166,4 +167,84 @@ fn rows_that_move_are_found_and_no_change_of_them_is_lost() {
     explore(moves);
     let repeated = std::env::var("FIRN_MODEL_SEED").is_ok();
     assert!(repeated || MOVED.load(Ordering::Relaxed) > 0, "no row has moved");
+}
+
+/// How often a block had versions and no heads.
+static SHARED: AtomicUsize = AtomicUsize::new(0);
+
+/// Of two blocks with versions, each of 64 rows.
+fn has_given_up_heads(bank: &Bank) -> bool {
+    bank.engine.memory().held(Held::Heads) < 2 * 64 * size_of::<usize>() as u64
+}
+
+/// As many accounts as a block holds come behind a reader; one is changed, and one goes.
+fn shares() {
+    const COUNT: i32 = 64;
+    let bank = freezing_bank_with([]);
+    let old = bank.engine.begin_read_only();
+    let mut tx = bank.engine.begin();
+    let name = Bank::name(0);
+    let rows: Vec<_> = (1..=COUNT).map(|key| [Cell::i32(key), Cell::i64(0), Cell::text(&name)]).collect();
+    tx.insert_rows(&bank.accounts, &rows, &pin()).unwrap();
+    commit(tx);
+    // So that what came before goes to the attic.
+    for key in [COUNT + 1, COUNT + 2] {
+        let mut tx = bank.engine.begin();
+        bank.insert(&mut tx, key, 0).unwrap();
+        commit(tx);
+    }
+    let freezer = task(&bank, |bank| {
+        for _ in 0..6 {
+            bank.engine.freeze(Duration::ZERO);
+        }
+    });
+    let writer = task(&bank, |bank| {
+        // At about the time when the old reader ends.
+        (0..20).take_while(|_| !has_given_up_heads(bank)).for_each(|_| firn_base::thread::yield_now());
+        for last in [false, true] {
+            committed(bank, Isolation::Serializable, |tx| {
+                statement(tx, |tx| bank.set_balance(tx, 1, 1 + i64::from(last)))?;
+                if last { statement(tx, |tx| bank.delete(tx, 4)) } else { Ok(()) }
+            });
+        }
+    });
+    let newer = task(&bank, |bank| {
+        for _ in 0..3 {
+            let tx = bank.engine.begin_read_only();
+            let rows = bank.scan(&tx);
+            let changed: i64 = rows.iter().map(|(_, balance)| balance).sum();
+            assert!(matches!((rows.len() as i32 - COUNT, changed), (2, 0 | 1) | (1, 2)), "{rows:?}");
+            assert_eq!(bank.scan(&tx), rows, "a snapshot does not change");
+            assert_eq!(bank.balance(&tx, 1), Some(changed), "a snapshot does not change");
+        }
+    });
+    for _ in 0..20 {
+        assert_eq!(bank.balance(&old, 2), None, "it came later");
+        if has_given_up_heads(&bank) {
+            SHARED.fetch_add(1, Ordering::Relaxed);
+            break;
+        }
+        firn_base::thread::yield_now();
+    }
+    assert_eq!(bank.scan(&old), [], "they came later");
+    // The record that all of them have goes while others read and write.
+    old.rollback();
+    join([freezer, writer]);
+    join([newer]);
+    let rows = bank.scan(&bank.engine.begin());
+    assert_eq!((rows.len() as i32, rows[0]), (COUNT + 1, (1, 2)));
+    // Nobody needs a version any more, and none is forgotten.
+    let is_left = |_: &i32| bank.engine.memory().held(Held::Heads) > 0;
+    for _ in (0..1000).take_while(is_left) {
+        bank.engine.freeze(Duration::ZERO);
+        firn_base::thread::yield_now();
+    }
+    assert_eq!(bank.engine.memory().held(Held::Heads), 0);
+}
+
+#[test]
+fn rows_that_share_their_head_are_seen_by_the_same_as_before() {
+    explore(shares);
+    let repeated = std::env::var("FIRN_MODEL_SEED").is_ok();
+    assert!(repeated || SHARED.load(Ordering::Relaxed) > 0, "no block gave up its heads");
 }
