@@ -144,7 +144,7 @@ impl Attic {
         let mut undone_is_out = false;
         for (position, at) in retired.records.iter().enumerate() {
             if let Some(soon) = prefetch_after(&retired.records, position) {
-                soon.older(guard).iter().for_each(|older| prefetch(older.as_ptr().cast()));
+                soon.older(guard).iter().for_each(|older| older.prefetch_header());
             }
             // SAFETY: lies in the write set's memory.
             let record: Record<'_> = unsafe { Record::from_raw(*at) };

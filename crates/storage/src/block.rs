@@ -21,7 +21,7 @@ use crate::freeze::Life;
 use crate::heads::Heads;
 use crate::heap::{self, Appender, Heap, INLINE_BYTES, Recent};
 use crate::layout::{ColumnLayout, Layout, PART_ALIGN, RANGE_SLOTS, Unit};
-use crate::memory::{Memory, Span, prefetch};
+use crate::memory::{Memory, Span};
 use crate::position::Position;
 use crate::shared::{CountedMemory, SharedMemory};
 use crate::version::undo_unseen;
@@ -800,7 +800,7 @@ impl Block {
     pub fn prefetch_further(&self, slot: Slot, columns: &[ColumnId], guard: &Guard) {
         self.check(slot);
         if let Some(record) = self.head(slot, guard) {
-            prefetch(record.as_ptr().cast());
+            record.prefetch_header();
         }
         for column in columns {
             let column = self.layout.column(*column);

@@ -4,7 +4,6 @@
 use super::{Misfit, Place, Projection, Row};
 use crate::block::{Block, RawCell, set_bits};
 use crate::index::{AT_ONCE, Runs};
-use crate::memory::prefetch;
 use crate::row_lock::RowLock;
 use crate::version::Change;
 use crate::{Guard, Index, KeyBuffer, Table, WriteSet};
@@ -82,7 +81,7 @@ impl Block {
     fn prefetch_further_as<R: Row>(&self, slot: Slot, projection: &Projection<R>, guard: &Guard) {
         self.check(slot);
         if let Some(record) = self.head(slot, guard) {
-            prefetch(record.as_ptr().cast());
+            record.prefetch_header();
         }
         let place = Place { block: self, at: slot.index() };
         // SAFETY: just checked, and the columns are this block's.
