@@ -219,6 +219,7 @@ impl<'a> Walk<'a> {
                 }
             });
         }
+        let mut range_before = None;
         for PutOff { block, start, versioned, from, to, heads } in put_off {
             self.block = block;
             if !self.mixed(from, to, heads, sink) {
@@ -226,7 +227,9 @@ impl<'a> Walk<'a> {
             }
             let has_versions =
                 |stretch: Range<u32>| self.block.has_versions(start + stretch.start, start + stretch.end);
-            if heads == 0 && !versioned.stretches().any(has_versions) {
+            // Asked once a range: of many stretches the last alone may have one.
+            let is_first = range_before.replace((block.number, start)) != Some((block.number, start));
+            if is_first && heads == 0 && !versioned.stretches().any(has_versions) {
                 self.ask_for_reset(self.block.position(Slot(start)), versioned, start);
             }
         }
