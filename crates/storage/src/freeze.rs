@@ -56,7 +56,7 @@ const FEWEST_BUFFERS: usize = 4;
 #[derive(Default)]
 pub(crate) struct Life {
     state: AtomicU8,
-    /// Held while the block is being frozen, thawed, encoded, or handed out.
+    /// Held while the block is being frozen, thawed, encoded, or handed out, and while it gives up its chain heads.
     turn: Mutex<Turn>,
     /// Whether a writer waits for the freezer.
     wanted: AtomicBool,
@@ -404,8 +404,13 @@ impl Table {
         self.blocks().get(block).expect("block numbers name existing blocks").freeze(guard)
     }
 
-    /// Gives up the chain heads of a block that has versions, if one record of all rows tells as much. The caller has
-    /// waited as for [`Table::freeze`], and nobody collects meanwhile.
+    /// Whether a block that has versions may give up its chain heads.
+    pub fn may_share_heads(&self, block: BlockNumber, guard: &Guard) -> bool {
+        self.blocks().get(block).expect("block numbers name existing blocks").may_share_heads(guard)
+    }
+
+    /// Has it do so, if one record of all rows tells as much. The caller has waited as for [`Table::freeze`], and
+    /// nobody collects meanwhile.
     pub fn share_heads(&self, block: BlockNumber, guard: &Guard) {
         self.blocks().get(block).expect("block numbers name existing blocks").share_heads(guard);
     }

@@ -235,15 +235,14 @@ impl Block {
     /// Puts another record, or nothing, into the place of the newest record of a row, if it still is that. Nothing
     /// takes the place of a common record for all rows at once: the collector, who alone does this, goes on with the others.
     pub fn replace_head(&self, slot: Slot, record: Record<'_>, instead: Option<Record<'_>>) -> bool {
-        if self.heads.each.get().is_none() {
-            if self.heads.common.load(Ordering::Relaxed) != record.as_ptr() {
-                return false;
-            }
-            if instead.is_none() && self.heads.take_common_out(record) {
-                return true;
-            }
-        }
-        let head = &self.heads()[slot.index()];
+        // Looked for once: the freezer may take the array of a block without versions off just now.
+        let heads = match self.heads.some(0, self.layout.slots) {
+            Some(heads) => heads,
+            None if self.heads.common.load(Ordering::Relaxed) != record.as_ptr() => return false,
+            None if instead.is_none() && self.heads.take_common_out(record) => return true,
+            None => self.heads(),
+        };
+        let head = &heads[slot.index()];
         let instead = instead.map_or(std::ptr::null_mut(), Record::as_ptr);
         // A look first: the heads of rows that are changed all the time lie in their writers' caches.
         head.load(Ordering::Relaxed) == record.as_ptr()
@@ -253,17 +252,26 @@ impl Block {
                 .is_ok()
     }
 
-    /// Gives up the array of a full cooling block, if all heads are one record of a change that has been committed. The
-    /// caller has waited as for [`Block::freeze`], and nobody collects meanwhile.
+    /// The record that all heads of the array are, if there is one, and it is of rows whose coming has been committed.
+    fn one_head<'g>(&self, guard: &'g Guard) -> Option<Record<'g>> {
+        let heads = self.heads.some(0, self.layout.slots)?;
+        let record = Record::load(&heads[0], guard)?;
+        let is_it = |head: &AtomicPtr<UndoHeader>| head.load(Ordering::Acquire) == record.as_ptr();
+        let is_of_all = heads.iter().all(is_it)
+            && record.is_insert()
+            && !record.undone()
+            && record.stamp().time().is_some();
+        is_of_all.then_some(record)
+    }
+
+    /// Whether [`Block::share_heads`] is worth while.
+    pub fn may_share_heads(&self, guard: &Guard) -> bool {
+        self.one_head(guard).is_some()
+    }
+
+    /// Gives up the array of a full cooling block, if all heads are one record. The caller has waited as for
+    /// [`Block::freeze`], and nobody collects meanwhile.
     pub fn share_heads(&self, guard: &Guard) {
-        let slots = self.layout.slots;
-        let Some(heads) = self.heads.some(0, slots) else { return };
-        let all_are =
-            |record: Record<'_>| heads.iter().all(|head| head.load(Ordering::Acquire) == record.as_ptr());
-        let Some(record) = Record::load(&heads[0], guard).filter(|record| all_are(*record)) else { return };
-        if !record.is_insert() || record.undone() || record.stamp().time().is_none() {
-            return;
-        }
         let _turn = self.life.turn();
         if self.life.state() != BlockState::Cooling
             || !self.life.step(BlockState::Cooling, BlockEvent::VersionsGone)
@@ -271,7 +279,9 @@ impl Block {
             return;
         }
         // From here on who wants to write waits for the turn.
-        if all_are(record) && self.rows_present() == slots {
+        if let Some(record) = self.one_head(guard)
+            && self.rows_present() == self.layout.slots
+        {
             // First: who finds no array looks there.
             self.heads.common.store(record.as_ptr(), Ordering::Release);
             self.heads.each.take_off(guard);

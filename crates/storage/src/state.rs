@@ -16,7 +16,7 @@ pub enum BlockState {
     Hot = 0,
     /// Nobody has written for a while; the next write makes it hot again.
     Cooling = 1,
-    /// Being made canonical; writers wait for a moment or take it back.
+    /// Being made canonical, or giving up its chain heads; writers wait for a moment or take it back.
     Freezing = 2,
     /// Canonical Arrow, handed out uncopied.
     Frozen = 3,
@@ -54,7 +54,8 @@ pub enum BlockEvent {
     Write,
     /// A round of the freezer begins: whoever writes until its end takes that back.
     GoneCold,
-    /// Nobody has written for `freeze_after`, no row has a version chain, and no slot before a row is empty.
+    /// Nobody has written for `freeze_after`, no row has a version chain, and no slot before a row is empty; or one
+    /// record is all that any chain holds (`heads.rs`).
     VersionsGone,
     /// Its canonical form stands.
     Canonical,

@@ -167,7 +167,7 @@ impl Collector {
     }
 
     /// Does something while nobody collects.
-    pub fn wait(&self, body: impl FnOnce()) {
+    pub fn while_nobody_collects(&self, body: impl FnOnce()) {
         let _turn = self.turn.lock();
         body();
     }

@@ -691,7 +691,7 @@ impl Engine {
 
     /// Does something while nobody collects.
     pub(crate) fn while_nobody_collects(&self, body: impl FnOnce()) {
-        self.collector.wait(body);
+        self.collector.while_nobody_collects(body);
     }
 
     /// What the background thread does; whether there was anything to collect.

@@ -200,8 +200,10 @@ impl Round {
             match table.freeze(block, &guard) {
                 Frozen::Empty => empty.push(block),
                 Frozen::HasGaps if gaps.len() < GROUP => gaps.push(block),
-                Frozen::HasVersions => engine.while_nobody_collects(|| table.share_heads(block, &guard)),
-                Frozen::Yes | Frozen::HasGaps | Frozen::Hot => {}
+                Frozen::HasVersions if table.may_share_heads(block, &guard) => {
+                    engine.while_nobody_collects(|| table.share_heads(block, &guard));
+                }
+                Frozen::Yes | Frozen::HasGaps | Frozen::HasVersions | Frozen::Hot => {}
             }
         }
         if looked_at > 0 {
