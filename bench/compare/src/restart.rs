@@ -112,7 +112,7 @@ fn run_and_crash(directory: &Path, options: &Options) -> Outcome {
     let tpcc = Tpcc::open(database.engine())?;
     let client = |number| Ok(Worker::new(&tpcc, Terminal::new(scale, 1, number, 1)));
     let duration = Duration::from_secs(options.seconds);
-    let driver = driver::Options { clients: 1, duration, core: None };
+    let driver = driver::Options { clients: 1, duration, core: None, rate: None };
     let report = driver::run(&client, Some(database.engine()), driver, &Live::default())?;
     println!("{:.0} tx/s before the crash", report.per_second());
     exit(CRASHED)

@@ -22,7 +22,7 @@ fn main() -> firn_base::Result<()> {
 
     let tpcc = Tpcc::open(&engine)?;
     let duration = Duration::from_secs(seconds);
-    let options = Options { clients: clients as usize, duration, core: None };
+    let options = Options { clients: clients as usize, duration, core: None, rate: None };
     let client = |number| Ok(Worker::new(&tpcc, Terminal::new(scale, 1, number, clients as usize)));
     println!("{}", driver::run(&client, Some(&engine), options, &Live::default())?);
 

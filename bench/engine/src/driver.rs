@@ -7,7 +7,7 @@
 //! that look. What is not durable when time is up does not count.
 
 use crate::histogram::Histogram;
-use firn_base::clock::{Instant, now, thread_cpu_time};
+use firn_base::clock::{Instant, now, sleep, thread_cpu_time};
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 use firn_base::{Lsn, Result};
 use firn_txn::Engine;
@@ -51,7 +51,12 @@ pub struct Options {
     pub duration: Duration,
     /// Pins the clients to this core.
     pub core: Option<usize>,
+    /// How many transactions all clients together begin in a second at most.
+    pub rate: Option<u64>,
 }
+
+/// Clients that are ahead of their rate by less than this go on: to sleep for less costs more than it is for.
+const AHEAD: Duration = Duration::from_millis(2);
 
 /// What all clients have done so far; read by whoever shows it.
 #[derive(Default)]
@@ -202,6 +207,9 @@ fn run_client<C: Client>(
         checksum: 0,
     };
     let mut pending = VecDeque::with_capacity(1 << 12);
+    let interval = options.rate.map(|rate| Duration::from_secs(options.clients as u64) / rate.max(1) as u32);
+    // When the next transaction is due.
+    let mut due = now();
     let processor_start = thread_cpu_time();
     let start = now();
     let end = start + options.duration;
@@ -236,6 +244,14 @@ fn run_client<C: Client>(
             }
         }
         began = ended;
+        if let Some(interval) = interval {
+            // What was lost to something that took long is not made up for.
+            due = (due + interval).max(ended - AHEAD);
+            if let Some(ahead) = due.checked_duration_since(ended).filter(|ahead| *ahead > AHEAD) {
+                sleep(ahead);
+                began = now();
+            }
+        }
     }
     report.elapsed = began - start;
     report.processor_time = thread_cpu_time() - processor_start;

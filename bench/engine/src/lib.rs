@@ -6,6 +6,7 @@
 pub mod columns;
 pub mod driver;
 pub mod histogram;
+pub mod memory;
 pub mod queries;
 pub mod schema;
 pub mod sql_client;

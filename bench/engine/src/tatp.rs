@@ -541,7 +541,7 @@ mod tests {
         let engine = Engine::open(Config::default()).unwrap();
         load(&engine, 1_000, 1, 1, &LoadProgress::default()).unwrap();
         let tatp = Tatp::open(&engine).unwrap();
-        let options = Options { clients: 1, duration: Duration::from_millis(200), core: None };
+        let options = Options { clients: 1, duration: Duration::from_millis(200), core: None, rate: None };
         let client = |number| Ok(Worker::new(&tatp, 1, number, 1));
         let report = driver::run(&client, Some(&engine), options, &Live::default()).unwrap();
         assert!(report.latencies.iter().all(|latencies| latencies.count() > 0));

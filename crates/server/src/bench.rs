@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use firn_base::sync::Ordering;
 use firn_bench::ch::mixed;
 use firn_bench::driver::{self, Live};
+use firn_bench::memory::MemoryUsage;
 use firn_bench::temperature::{Temperature, cool, row_bytes};
+use firn_bench::tpcc::consistency::HeldSnapshot;
 use firn_bench::tpcc::input::Terminal;
 use firn_bench::tpcc::load::LoadProgress;
 use firn_bench::tpcc::{Scale, beside, consistency, native};
@@ -45,6 +47,13 @@ enum Workload {
         /// Say in what blocks the rows lie, when nobody has been writing for so many seconds.
         #[arg(long, value_name = "SECONDS")]
         settle: Option<u64>,
+        /// Hold a snapshot from before the first transaction until after the last one; in the end it must be
+        /// what it was.
+        #[arg(long, conflicts_with = "load")]
+        hold_snapshot: bool,
+        /// Say ten times how much memory is held, and what for.
+        #[arg(long, conflicts_with = "load")]
+        memory: bool,
         /// How many transactions each client begins before it runs the first of them, so that others commit
         /// while it is under way.
         #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1_000))]
@@ -168,6 +177,9 @@ struct Transactional {
     /// For how long.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..))]
     seconds: u64,
+    /// How many transactions a second all clients together begin at most; as many as they can if left out.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    rate: Option<u64>,
     /// When a transaction counts: once it is on disk, once it has committed, or without any log.
     #[arg(long, value_enum, default_value = "on")]
     log: Log,
@@ -226,14 +238,24 @@ fn file_of_rows(text: &str) -> Result<String, String> {
 /// Runs a workload.
 pub fn run(options: Options) -> Result<(), Failure> {
     match options.workload {
-        Workload::Tpcc { warehouses, run, isolation, settle, interleaved, load, load_key } => {
+        Workload::Tpcc {
+            warehouses,
+            run,
+            isolation,
+            settle,
+            hold_snapshot,
+            memory,
+            interleaved,
+            load,
+            load_key,
+        } => {
             let isolation = match isolation {
                 IsolationLevel::Serializable => native::Isolation::Serializable,
                 IsolationLevel::Snapshot => native::Isolation::Snapshot,
             };
             let mode = native::Mode { isolation, interleaved: usize::from(interleaved) };
             match load {
-                None => run_tpcc(warehouses, &run, mode, settle),
+                None => run_tpcc(warehouses, &run, mode, Besides { settle, hold_snapshot, memory }),
                 Some(file) => run_tpcc_beside(warehouses, &run, mode, &beside::Load { file, key: load_key }),
             }
         }
@@ -256,11 +278,19 @@ pub fn run(options: Options) -> Result<(), Failure> {
     }
 }
 
+/// What else TPC-C is to show.
+#[derive(Clone, Copy)]
+struct Besides {
+    settle: Option<u64>,
+    hold_snapshot: bool,
+    memory: bool,
+}
+
 fn run_tpcc(
     warehouses: i32,
     run: &Transactional,
     mode: native::Mode,
-    settle: Option<u64>,
+    besides: Besides,
 ) -> Result<(), Failure> {
     let (database, _directory) = open(run)?;
     let scale = Scale::warehouses(warehouses);
@@ -268,9 +298,26 @@ fn run_tpcc(
     let tables = native::Tpcc::open(database.engine()).map_err(Failure::new)?;
     let terminal = |number| Terminal::new(scale, 1, number, usize::from(run.threads));
     let client = |number| Ok(native::Worker::with(&tables, terminal(number), mode));
-    let report = drive(&database, run, &client)?;
+    let engine = database.engine();
+    let snapshot = besides.hold_snapshot.then(|| HeldSnapshot::take(engine, scale));
+    let snapshot = snapshot.transpose().map_err(Failure::new)?;
+    let mut usages = Vec::new();
+    let report = drive(&database, run, &client, &mut |elapsed, live| {
+        let due = Duration::from_millis(run.seconds * 100 * (usages.len() as u64 + 1));
+        if besides.memory && elapsed >= due {
+            usages.push(MemoryUsage::now(engine.memory(), live));
+        }
+    })?;
     println!("{report}");
-    if let Some(seconds) = settle {
+    if besides.memory {
+        println!("{}", MemoryUsage::TITLE);
+        usages.iter().for_each(|usage| println!("{usage}"));
+    }
+    if let Some(snapshot) = snapshot {
+        report_violations(snapshot.violations(engine).map_err(Failure::new)?)?;
+        println!("the snapshot that was held is what it was");
+    }
+    if let Some(seconds) = besides.settle {
         std::thread::sleep(Duration::from_secs(seconds));
         for (table, shares) in temperature::shares(database.engine()) {
             println!("{table:<12} {shares}");
@@ -345,16 +392,18 @@ fn run_tatp(subscribers: i32, run: &Transactional, sql: bool, queued: usize) -> 
         tatp::load(engine, subscribers, 1, loaders(), progress)
     })?;
     let report = if sql {
-        drive(&database, run, &|number| {
+        let client = |number| {
             let mut connection = database.connect();
             if run.log == Log::Off {
                 connection.execute("SET synchronous_commit = off")?;
             }
             tatp::sql::SqlWorker::new(connection, subscribers, 1, number)
-        })?
+        };
+        drive(&database, run, &client, &mut |_, _| {})?
     } else {
         let tables = tatp::Tatp::open(engine).map_err(Failure::new)?;
-        drive(&database, run, &|number| Ok(tatp::Worker::new(&tables, 1, number, queued)))?
+        let client = |number| Ok(tatp::Worker::new(&tables, 1, number, queued));
+        drive(&database, run, &client, &mut |_, _| {})?
     };
     println!("{report}");
     Ok(())
@@ -550,6 +599,7 @@ fn run_ch(warehouses: i32, run: &Transactional, without_queries: bool) -> Result
             scale,
             clients: usize::from(run.threads),
             duration: Duration::from_secs(run.seconds),
+            rate: run.rate,
             queries,
             pinned: true,
         };
@@ -577,14 +627,16 @@ fn run_ch(warehouses: i32, run: &Transactional, without_queries: bool) -> Result
 
 fn driver_options(run: &Transactional) -> driver::Options {
     let (clients, duration) = (usize::from(run.threads), Duration::from_secs(run.seconds));
-    driver::Options { clients, duration, core: None }
+    driver::Options { clients, duration, core: None, rate: run.rate }
 }
 
-/// Runs the clients of a transactional workload under a progress bar.
+/// Runs the clients of a transactional workload under a progress bar. Calls `tick` some times a second with the time
+/// since the start.
 fn drive<C: driver::Client>(
     database: &Database,
     run: &Transactional,
     client: &(dyn Fn(usize) -> firn_base::Result<C> + Sync),
+    tick: &mut dyn FnMut(Duration, &Live),
 ) -> Result<driver::Report, Failure> {
     let options = driver_options(run);
     let live = Live::default();
@@ -594,9 +646,12 @@ fn drive<C: driver::Client>(
         let runner = scope.spawn(|| driver::run(client, engine, options, &live));
         let start = Instant::now();
         while !runner.is_finished() {
-            bar.set_position(start.elapsed().as_millis() as u64 / 100);
+            let elapsed = start.elapsed();
+            bar.set_position(elapsed.as_millis() as u64 / 100);
+            tick(elapsed, &live);
             std::thread::sleep(Duration::from_millis(50));
         }
+        tick(start.elapsed(), &live);
         runner.join().expect("clients do not panic")
     });
     bar.finish_and_clear();
@@ -634,8 +689,13 @@ pub(crate) fn load_ch(database: &Database, scale: Scale) -> Result<(), Failure> 
 /// Checks TPC-C's consistency conditions and says so.
 pub(crate) fn check(database: &Database, scale: Scale) -> Result<(), Failure> {
     let violations = consistency::violations(database.engine(), scale).map_err(Failure::new)?;
+    report_violations(violations)?;
+    println!("all 12 consistency conditions hold");
+    Ok(())
+}
+
+fn report_violations(violations: Vec<String>) -> Result<(), Failure> {
     if violations.is_empty() {
-        println!("all 12 consistency conditions hold");
         return Ok(());
     }
     violations.iter().for_each(|violation| eprintln!("{violation}"));

@@ -69,6 +69,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
         scale,
         clients: usize::from(options.clients),
         duration: Duration::from_secs(options.seconds),
+        rate: None,
         queries: !options.without_queries,
         pinned: std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1),
     };

@@ -33,6 +33,8 @@ pub struct Options {
     pub clients: usize,
     /// For how long.
     pub duration: Duration,
+    /// How many transactions they begin in a second at most.
+    pub rate: Option<u64>,
     /// Whether queries run as well.
     pub queries: bool,
     /// Keeps transactions on the first core and queries on the second.
@@ -96,7 +98,8 @@ pub fn run(
             let client =
                 |number| Ok(Worker::new(tpcc, Terminal::new(options.scale, 1, number, options.clients)));
             let core = options.pinned.then_some(0);
-            let driver = driver::Options { clients: options.clients, duration: options.duration, core };
+            let Options { clients, duration, rate, .. } = options;
+            let driver = driver::Options { clients, duration, core, rate };
             driver::run(&client, Some(tpcc.engine()), driver, live)
         });
         let queries = options.queries.then(|| {
@@ -203,8 +206,14 @@ mod tests {
         ch::load(database.engine(), 1).unwrap();
         let (live, query_live) = (Live::default(), QueryLive::default());
         // Until every query has run once, however slow the machine is.
-        let options =
-            Options { scale, clients: 1, duration: Duration::from_secs(300), queries: true, pinned: false };
+        let options = Options {
+            scale,
+            clients: 1,
+            duration: Duration::from_secs(300),
+            rate: None,
+            queries: true,
+            pinned: false,
+        };
         let report = run(&database, options, &live, &query_live, &mut |_| {
             let last = query_live.runs[QUERIES - 1].load(Ordering::Relaxed);
             if last > 0 {

@@ -303,7 +303,7 @@ mod tests {
         let tables = Tpcc::open(database.engine()).unwrap();
         let client = |number| Ok(Worker::new(&tables, Terminal::new(scale, 1, number, 2)));
         // Until a load is in.
-        let options = driver::Options { clients: 2, duration: Duration::ZERO, core: None };
+        let options = driver::Options { clients: 2, duration: Duration::ZERO, core: None, rate: None };
         let key = vec!["id".to_owned(), "part".to_owned()];
         let right = Load { file: file.display().to_string(), key };
         let mut checksums = Vec::new();

@@ -18,14 +18,14 @@ use firn_txn::{Engine, Transaction};
 /// Of each condition, so many violations are told.
 const TOLD: usize = 3;
 
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 struct WarehouseSums {
     ytd: i128,
     district_ytd: i128,
     payments: i128,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 struct DistrictSums {
     ytd: i128,
     next_order: i32,
@@ -42,7 +42,7 @@ struct DistrictSums {
     deliveries: i64,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 struct Order {
     customer: i32,
     line_count: i32,
@@ -52,7 +52,7 @@ struct Order {
     new: bool,
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone, Default, PartialEq)]
 struct CustomerSums {
     balance: i128,
     ytd_payment: i128,
@@ -85,7 +85,35 @@ pub fn violations(engine: &Arc<Engine>, scale: Scale) -> Result<Vec<String>> {
     Ok(database.check(scale))
 }
 
+/// A snapshot that is held while others go on, and what it saw at the beginning.
+pub struct HeldSnapshot {
+    transaction: Transaction,
+    sums: Sums,
+    scale: Scale,
+}
+
+impl HeldSnapshot {
+    /// Takes one and reads all of it.
+    pub fn take(engine: &Arc<Engine>, scale: Scale) -> Result<HeldSnapshot> {
+        let transaction = engine.begin_read_only();
+        let sums = Sums::read(engine, &transaction, scale)?;
+        Ok(HeldSnapshot { transaction, sums, scale })
+    }
+
+    /// Reads it again and lets it go: everything that is wrong with it, as of [`violations`]; or that it has
+    /// changed.
+    pub fn violations(self, engine: &Arc<Engine>) -> Result<Vec<String>> {
+        let now = Sums::read(engine, &self.transaction, self.scale)?;
+        self.transaction.rollback();
+        let has_changed = now != self.sums;
+        let mut told = now.check(self.scale);
+        told.extend(has_changed.then(|| "the snapshot that was held has changed".to_owned()));
+        Ok(told)
+    }
+}
+
 /// All that the conditions speak of.
+#[derive(PartialEq)]
 struct Sums {
     warehouses: Vec<WarehouseSums>,
     districts: Vec<DistrictSums>,

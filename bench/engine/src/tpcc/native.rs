@@ -741,7 +741,7 @@ mod tests {
         assert_eq!(consistency::violations(&engine, scale).unwrap(), Vec::<String>::new());
 
         // More clients than warehouses, so that they meet.
-        let options = Options { clients: 3, duration: Duration::from_millis(500), core: None };
+        let options = Options { clients: 3, duration: Duration::from_millis(500), core: None, rate: None };
         let client = |number| Ok(Worker::new(&tpcc, Terminal::new(scale, 1, number, 3)));
         let report = driver::run(&client, Some(&engine), options, &Live::default()).unwrap();
         assert!(report.latencies.iter().all(|latencies| latencies.count() > 0));

@@ -517,7 +517,7 @@ mod tests {
             let worker = SqlWorker::new(database.connect(), Terminal::new(scale, 1, number, 2))?;
             Ok(Shared(worker, &acknowledged))
         };
-        let options = Options { clients: 2, duration: Duration::from_secs(2), core: None };
+        let options = Options { clients: 2, duration: Duration::from_secs(2), core: None, rate: None };
         let report = driver::run(&client, None, options, &Live::default()).unwrap();
         assert!(report.latencies.iter().all(|latencies| latencies.count() > 0));
         assert_eq!(consistency::violations(database.engine(), scale).unwrap(), Vec::<String>::new());
