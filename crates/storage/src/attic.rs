@@ -135,9 +135,18 @@ impl Attic {
     ///
     /// `active` are the read times of all active snapshots, ascending. The caller guarantees that all others
     /// read at this write set's time or later, that write sets are taken in in the order of their times, those
-    /// in between having been collected, and that no guard is held that was held when it ended.
-    pub fn take_in(&mut self, retired: &Retired, active: &[Time], garbage: &mut Garbage, guard: &Guard) {
-        debug_assert!(self.until <= retired.time);
+    /// in between having been collected, and that no guard is held that was held when it ended. Whoever reads at
+    /// `until` or later, which is that time or later, need not look at what is kept: the fewer of these there are,
+    /// the less is written beside what all read.
+    pub fn take_in(
+        &mut self,
+        retired: &Retired,
+        active: &[Time],
+        until: Time,
+        garbage: &mut Garbage,
+        guard: &Guard,
+    ) {
+        debug_assert!(self.until <= retired.time && retired.time <= until);
         let active = Snapshots(active);
         // As in `Retired::collect`.
         let mut dead = Dead::new();
@@ -149,6 +158,7 @@ impl Attic {
             // SAFETY: lies in the write set's memory.
             let record: Record<'_> = unsafe { Record::from_raw(*at) };
             let table = table_of(&retired.tables, record);
+            record.block().keep_until(until);
             if record.undone() {
                 if !std::mem::replace(&mut undone_is_out, true) {
                     take_out_undone(retired, position, &mut dead, guard);
@@ -175,7 +185,7 @@ impl Attic {
             }
         }
         for (table, row) in dead {
-            debug_assert!(table.block(row).head(row.slot(), guard).is_none(), "a dead row has no versions");
+            debug_assert!(table.block(row).newest(row.slot(), guard).is_none(), "a dead row has no versions");
             table.free_slot(row);
         }
         self.until = retired.time;
@@ -579,7 +589,7 @@ impl Attic {
         let record = inserts.record.record(guard);
         let block = record.block();
         (inserts.first..inserts.end).map(Slot).all(|slot| {
-            let mut chain = std::iter::successors(block.head(slot, guard), |record| record.older(guard));
+            let mut chain = std::iter::successors(block.newest(slot, guard), |record| record.older(guard));
             !chain.any(|other| other == record)
                 || visit(Changed {
                     table: &self.tables[&block.table].0,

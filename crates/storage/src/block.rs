@@ -27,7 +27,7 @@ use crate::shared::{CountedMemory, SharedMemory};
 use crate::version::undo_unseen;
 use arrow_buffer::{Buffer, NullBuffer};
 use firn_base::sync::{Arc, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
-use firn_base::{BlockNumber, Cell, ColumnId, RowId, Slot, Snapshot, TableId, visible};
+use firn_base::{BlockNumber, Cell, ColumnId, RowId, Slot, Snapshot, TableId};
 use smallvec::SmallVec;
 
 /// A cell as it lies in a block: zero-extended bits, or a view into the block's heap.
@@ -773,7 +773,8 @@ impl Block {
             // Pairs with the release fence in `link`.
             fence(Ordering::Acquire);
             if self.head(slot, guard) == head {
-                return undo_unseen(head, snapshot, present, columns, cells, guard);
+                return self.sees_newest(head, snapshot) && present
+                    || undo_unseen(head.record(), snapshot, present, columns, cells, guard);
             }
             std::hint::spin_loop();
         }
@@ -799,9 +800,7 @@ impl Block {
     #[inline]
     pub fn prefetch_further(&self, slot: Slot, columns: &[ColumnId], guard: &Guard) {
         self.check(slot);
-        if let Some(record) = self.head(slot, guard) {
-            record.prefetch_header();
-        }
+        self.prefetch_newest(slot, guard);
         for column in columns {
             let column = self.layout.column(*column);
             if column.unit() == Unit::View
@@ -828,7 +827,7 @@ impl Block {
         let layouts = &self.layout.columns[..];
         loop {
             let head = self.head(slot, guard);
-            if head.is_some_and(|record| !visible(record.stamp(), snapshot)) || self.is_compact() {
+            if !self.sees_newest(head, snapshot) || self.is_compact() {
                 return self.read_slowly(slot, snapshot, columns, cells, guard);
             }
             let present = self.is_present(slot);

@@ -145,8 +145,8 @@ pub(crate) fn before<'g>(record: Record<'g>, slot: Slot, guard: &'g Guard) -> Op
         debug_assert!(newer.older(guard) == Some(record), "neighbours name each other");
         return Some(newer);
     }
-    // Linked a moment ago, or a record of many rows.
-    let mut next = record.block().head(slot, guard);
+    // Linked a moment ago, or to a record of the attic; or a record of many rows.
+    let mut next = record.block().newest(slot, guard);
     while let Some(newer) = next {
         let older = newer.older(guard);
         if older == Some(record) {

@@ -14,6 +14,15 @@
 //! it); the array is freed once every guard of that time has gone. The collector takes the common record out while
 //! nobody makes the array.
 //!
+//! What a head leads to is mostly in no cache behind a long reader, and mostly is nothing to who reads: it is one of the
+//! records that the attic keeps for readers who began long ago. So a head tells that without a look at the record:
+//!
+//! ```text
+//! | pointer to the newest record 63 | kept 1 |      8 bytes; null if the row has no versions
+//! ```
+//! and the block until when the changes were committed whose records of its rows are kept. Whoever reads at that time or
+//! later sees the row as it lies there. The time rises before a head that leads to such a record is put in its place.
+//!
 //! Readers look for the array first. If there is none, and one is made before they look for the common record, they
 //! find the record that stood for all rows until then: as if they had looked a moment before, and as always they look at the head again
 //! after they have copied the row.
@@ -27,11 +36,54 @@ use crate::position::Reset;
 use crate::shared::{CountedMemory, SharedMemory};
 use crate::state::{BlockEvent, BlockState};
 use crate::version::{Change, Record, UndoHeader};
-use firn_base::sync::{Arc, AtomicPtr, Ordering, fence};
-use firn_base::{BlockNumber, Slot};
+use firn_base::sync::{Arc, AtomicPtr, AtomicU64, Ordering, fence};
+use firn_base::{BlockNumber, Slot, Snapshot, Time, visible};
+use std::marker::PhantomData;
+use std::ptr::NonNull;
 
 /// Bytes of a chain head.
 const HEAD_BYTES: usize = size_of::<AtomicPtr<UndoHeader>>();
+
+/// In a head: the record is kept in the attic. The alignment of records leaves the bit.
+const KEPT: usize = 1;
+const _: () = assert!(align_of::<UndoHeader>() > KEPT);
+
+/// A row's chain head, as it was at some moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Head<'g> {
+    word: *mut UndoHeader,
+    life: PhantomData<&'g Guard>,
+}
+
+impl<'g> Head<'g> {
+    #[inline]
+    fn load(head: &AtomicPtr<UndoHeader>, _guard: &'g Guard) -> Head<'g> {
+        // Acquire: pairs with the store that put the record there, so that its content is there.
+        Head { word: head.load(Ordering::Acquire), life: PhantomData }
+    }
+
+    /// That leads to a record.
+    #[inline]
+    fn to(record: Record<'g>) -> Head<'g> {
+        let word = record.as_ptr();
+        let word = if record.is_kept() { word.map_addr(|address| address | KEPT) } else { word };
+        Head { word, life: PhantomData }
+    }
+
+    /// The row's newest record.
+    #[inline]
+    pub fn record(self) -> Option<Record<'g>> {
+        let at = NonNull::new(self.word.map_addr(|address| address & !KEPT));
+        // SAFETY: whoever set a head to it had linked or was linking it, and it is freed through guards.
+        at.map(|at| unsafe { Record::from_raw(at) })
+    }
+
+    /// Whether the record is kept in the attic.
+    #[inline]
+    pub fn is_kept(self) -> bool {
+        self.word.addr() & KEPT != 0
+    }
+}
 
 /// The chain heads of a block.
 pub(crate) struct Heads {
@@ -39,6 +91,8 @@ pub(crate) struct Heads {
     /// Means nothing while there is an array.
     common: AtomicPtr<UndoHeader>,
     slots: usize,
+    /// Until when the changes were committed whose records of these rows are kept in the attic, or later.
+    kept_until: AtomicU64,
 }
 
 impl Heads {
@@ -46,7 +100,8 @@ impl Heads {
     pub fn none(slots: u32) -> Heads {
         let slots = slots as usize;
         let each = SharedMemory::none(slots * HEAD_BYTES);
-        Heads { each, common: AtomicPtr::new(std::ptr::null_mut()), slots }
+        let common = AtomicPtr::new(std::ptr::null_mut());
+        Heads { each, common, slots, kept_until: AtomicU64::new(0) }
     }
 
     /// Bytes of the array.
@@ -62,8 +117,8 @@ impl Heads {
 
     /// The head of all rows, if there is no array.
     #[inline]
-    fn common<'g>(&self, guard: &'g Guard) -> Option<Record<'g>> {
-        Record::load(&self.common, guard)
+    fn common<'g>(&self, guard: &'g Guard) -> Head<'g> {
+        Head::load(&self.common, guard)
     }
 
     #[cold]
@@ -91,9 +146,9 @@ impl Heads {
     }
 
     /// Takes the common record out, if it is that. False if it is not, or there is an array.
-    fn take_common_out(&self, record: Record<'_>) -> bool {
+    fn take_common_out(&self, head: Head<'_>) -> bool {
         let take_out = || {
-            let is_it = self.common.load(Ordering::Relaxed) == record.as_ptr();
+            let is_it = self.common.load(Ordering::Relaxed) == head.word;
             if is_it {
                 self.common.store(std::ptr::null_mut(), Ordering::Release);
             }
@@ -111,33 +166,69 @@ impl Block {
         each.pointers(0, self.heads.slots)
     }
 
-    /// The newest record of a row.
+    /// The chain head of a row.
     #[inline]
-    pub fn head<'g>(&self, slot: Slot, guard: &'g Guard) -> Option<Record<'g>> {
+    pub fn head<'g>(&self, slot: Slot, guard: &'g Guard) -> Head<'g> {
         let Some(each) = self.heads.each.get() else { return self.heads.common(guard) };
         self.check(slot);
         // SAFETY: there is a head for every slot.
-        Record::load(unsafe { each.at(slot.index() * HEAD_BYTES) }, guard)
+        Head::load(unsafe { each.at(slot.index() * HEAD_BYTES) }, guard)
     }
 
-    /// Links `record` as the newest of its row, whose newest was `head`. False if that changed.
+    /// The newest record of a row.
+    #[inline]
+    pub fn newest<'g>(&self, slot: Slot, guard: &'g Guard) -> Option<Record<'g>> {
+        self.head(slot, guard).record()
+    }
+
+    /// Whether a snapshot sees the row with this head as it lies there.
+    #[inline]
+    pub fn sees_newest(&self, head: Head<'_>, snapshot: Snapshot) -> bool {
+        match head.record() {
+            None => true,
+            Some(_) if self.is_as_kept(head, snapshot) => true,
+            Some(record) => visible(record.stamp(), snapshot),
+        }
+    }
+
+    /// Whether the head leads to a record of the attic, and none of those of this block is anything to the snapshot.
+    #[inline]
+    fn is_as_kept(&self, head: Head<'_>, snapshot: Snapshot) -> bool {
+        // Relaxed: at least what it was when the head was set.
+        head.is_kept() && self.heads.kept_until.load(Ordering::Relaxed) <= snapshot.read_time.0
+    }
+
+    /// Notes that records of changes up to then are about to be kept. Called by the collector.
+    #[inline]
+    pub fn keep_until(&self, until: Time) {
+        let kept_until = &self.heads.kept_until;
+        // A look first: it lies beside what everybody reads.
+        if kept_until.load(Ordering::Relaxed) < until.0 {
+            kept_until.store(until.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Links `record` as the newest of its row, whose head was that. False if that changed.
     /// After true the caller may change the row in place.
     #[inline]
-    pub fn link<'g>(&self, record: Record<'g>, head: Option<Record<'g>>) -> bool {
+    pub fn link<'g>(&self, record: Record<'g>, head: Head<'g>) -> bool {
         let slot = record.slot();
-        record.set_older(head);
+        let older = head.record();
+        record.set_older(older);
         // A row that has versions is covered, and stays so as long as its chain has a head.
-        if head.is_none() {
+        if older.is_none() {
             self.position(slot).cover(slot, 1);
         }
-        let expected = head.map_or(std::ptr::null_mut(), Record::as_ptr);
         let linked = self.heads()[slot.index()]
             // The record's content goes with it, and older ones are followed from here. In sequential order
             // with the writer's look at who shares the row (`row_lock.rs`).
-            .compare_exchange(expected, record.as_ptr(), Ordering::SeqCst, Ordering::Relaxed)
+            .compare_exchange(head.word, record.as_ptr(), Ordering::SeqCst, Ordering::Relaxed)
             .is_ok();
-        if let (true, Some(head)) = (linked, head) {
-            head.set_newer(Some(record));
+        // Records of the attic are far away, and the collector seldom asks them.
+        if let (true, Some(older)) = (linked, older)
+            && !head.is_kept()
+        {
+            older.set_newer(Some(record));
         }
         // Pairs with the reader's acquire fence: whoever sees a change sees the link.
         fence(Ordering::Release);
@@ -188,39 +279,63 @@ impl Block {
         }
     }
 
-    /// Which of at most 64 rows from `first` up to but not including `end` have versions, the first one
-    /// lowest. Fetches the newest of each.
+    /// Whether some row from `first` up to but not including `end` may be another to the snapshot than it lies there;
+    /// and whether some has versions.
     #[inline]
-    pub fn heads_of(&self, first: u32, end: u32) -> u64 {
+    pub fn differs(&self, first: u32, end: u32, snapshot: Snapshot, guard: &Guard) -> (bool, bool) {
+        // Without a look at records.
+        let differs = |head: Head<'_>| head.record().is_some() && !self.is_as_kept(head, snapshot);
+        let Some(heads) = self.heads.some(first, end) else {
+            let head = self.heads.common(guard);
+            return (differs(head), head.record().is_some());
+        };
+        let mut some = false;
+        let differ = heads.iter().any(|head| {
+            let head = Head::load(head, guard);
+            some |= head.record().is_some();
+            differs(head)
+        });
+        (differ, some)
+    }
+
+    /// Which of at most 64 rows from `first` up to but not including `end` may be others to the snapshot than they lie
+    /// there, the first one lowest; and whether some have versions. Fetches the newest of each.
+    #[inline]
+    pub fn differing(&self, first: u32, end: u32, snapshot: Snapshot, guard: &Guard) -> (u64, bool) {
         debug_assert!(end - first <= 64);
         let Some(heads) = self.heads.some(first, end) else {
-            let is_common = self.has_versions(first, end);
-            return if is_common && first < end { u64::MAX >> (64 - (end - first)) } else { 0 };
+            let (differ, some) = self.differs(first, end, snapshot, guard);
+            return (if differ && first < end { u64::MAX >> (64 - (end - first)) } else { 0 }, some);
         };
-        heads.iter().enumerate().fold(0, |bits, (at, head)| {
-            // Acquire: as in `Record::load`.
-            let record = head.load(Ordering::Acquire);
-            if record.is_null() {
+        let mut some = false;
+        let differing = heads.iter().enumerate().fold(0, |bits, (at, head)| {
+            let head = Head::load(head, guard);
+            let Some(record) = head.record() else { return bits };
+            some = true;
+            if self.is_as_kept(head, snapshot) {
                 return bits;
             }
-            Record::prefetch_at(record);
+            record.prefetch();
             bits | 1 << at
-        })
+        });
+        (differing, some)
     }
 
     /// The record of several rows that came together, if that is the newest record of `first` and of rows that follow
     /// it, and where those end, at `end` at most.
     pub fn shared_head<'g>(&self, first: u32, end: u32, guard: &'g Guard) -> Option<(Record<'g>, u32)> {
-        let Some(heads) = self.heads.some(first, end) else { return Some((self.heads.common(guard)?, end)) };
+        let Some(heads) = self.heads.some(first, end) else {
+            return Some((self.heads.common(guard).record()?, end));
+        };
         let [newest, next, ..] = heads else { return None };
-        let record = Record::load(newest, guard)?;
+        let shared = Head::load(newest, guard);
+        let record = shared.record()?;
         // Mostly this tells, and the record is not fetched.
-        if next.load(Ordering::Relaxed) != record.as_ptr() {
+        if next.load(Ordering::Relaxed) != shared.word {
             return None;
         }
         debug_assert!(record.change() == Change::InsertMany, "no other record is of several rows");
-        // Acquire: as in `Record::load`.
-        let rows = heads.iter().take_while(|head| head.load(Ordering::Acquire) == record.as_ptr()).count();
+        let rows = heads.iter().take_while(|head| Head::load(head, guard) == shared).count();
         Some((record, first + rows as u32))
     }
 
@@ -235,33 +350,34 @@ impl Block {
     /// Puts another record, or nothing, into the place of the newest record of a row, if it still is that. Nothing
     /// takes the place of a common record for all rows at once: the collector, who alone does this, goes on with the others.
     pub fn replace_head(&self, slot: Slot, record: Record<'_>, instead: Option<Record<'_>>) -> bool {
+        let out = Head::to(record);
         // Looked for once: the freezer may take the array of a block without versions off just now.
         let heads = match self.heads.some(0, self.layout.slots) {
             Some(heads) => heads,
-            None if self.heads.common.load(Ordering::Relaxed) != record.as_ptr() => return false,
-            None if instead.is_none() && self.heads.take_common_out(record) => return true,
+            None if self.heads.common.load(Ordering::Relaxed) != out.word => return false,
+            None if instead.is_none() && self.heads.take_common_out(out) => return true,
             None => self.heads(),
         };
         let head = &heads[slot.index()];
-        let instead = instead.map_or(std::ptr::null_mut(), Record::as_ptr);
+        let instead = instead.map_or(std::ptr::null_mut(), |instead| Head::to(instead).word);
         // A look first: the heads of rows that are changed all the time lie in their writers' caches.
-        head.load(Ordering::Relaxed) == record.as_ptr()
+        head.load(Ordering::Relaxed) == out.word
             && head
                 // Acquire and release: what `instead` holds goes with it, as when it is linked.
-                .compare_exchange(record.as_ptr(), instead, Ordering::AcqRel, Ordering::Relaxed)
+                .compare_exchange(out.word, instead, Ordering::AcqRel, Ordering::Relaxed)
                 .is_ok()
     }
 
-    /// The record that all heads of the array are, if there is one, and it is of rows whose coming has been committed.
-    fn one_head<'g>(&self, guard: &'g Guard) -> Option<Record<'g>> {
+    /// What all heads of the array are, if they are the same, and of rows whose coming has been committed.
+    fn one_head<'g>(&self, guard: &'g Guard) -> Option<Head<'g>> {
         let heads = self.heads.some(0, self.layout.slots)?;
-        let record = Record::load(&heads[0], guard)?;
-        let is_it = |head: &AtomicPtr<UndoHeader>| head.load(Ordering::Acquire) == record.as_ptr();
-        let is_of_all = heads.iter().all(is_it)
+        let one = Head::load(&heads[0], guard);
+        let record = one.record()?;
+        let is_of_all = heads.iter().all(|head| Head::load(head, guard) == one)
             && record.is_insert()
             && !record.undone()
             && record.stamp().time().is_some();
-        is_of_all.then_some(record)
+        is_of_all.then_some(one)
     }
 
     /// Whether [`Block::share_heads`] is worth while.
@@ -279,15 +395,26 @@ impl Block {
             return;
         }
         // From here on who wants to write waits for the turn.
-        if let Some(record) = self.one_head(guard)
+        if let Some(head) = self.one_head(guard)
             && self.rows_present() == self.layout.slots
         {
             // First: who finds no array looks there.
-            self.heads.common.store(record.as_ptr(), Ordering::Release);
+            self.heads.common.store(head.word, Ordering::Release);
             self.heads.each.take_off(guard);
         }
         let hot = self.life.step(BlockState::Freezing, BlockEvent::Write);
         assert!(hot, "whoever wants a block that is being frozen waits for his turn");
+    }
+
+    /// Asks the processor to fetch the newest record of a row, unless it is one of the attic: mostly nobody looks at that.
+    #[inline]
+    pub fn prefetch_newest(&self, slot: Slot, guard: &Guard) {
+        let head = self.head(slot, guard);
+        if let Some(record) = head.record()
+            && !head.is_kept()
+        {
+            record.prefetch_header();
+        }
     }
 
     /// Asks the processor to fetch the chain head of a row.

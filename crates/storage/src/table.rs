@@ -22,6 +22,7 @@ use crate::block::{Block, RawCell, set_bits};
 use crate::budget::MemoryBudget;
 use crate::directory::Directory;
 use crate::gate::Gate;
+use crate::heads::Head;
 use crate::index::{AT_ONCE, IndexList, Runs, Verdict};
 use crate::layout::Layout;
 use crate::region::PLACE_BYTES;
@@ -419,7 +420,7 @@ impl Table {
     /// That a row is in the way, and of the transaction that is changing it just now, if one is.
     #[cold]
     pub fn conflict(&self, row: RowId, snapshot: Snapshot, guard: &Guard) -> Error {
-        self.conflict_over(self.block(row).head(row.slot(), guard), snapshot, RowLock::Update, guard)
+        self.conflict_over(self.block(row).newest(row.slot(), guard), snapshot, RowLock::Update, guard)
     }
 
     /// The conflict of `lock` with the row whose newest record is `head`. It names nobody to wait for if,
@@ -503,7 +504,7 @@ impl Table {
         for (column, cell) in columns.iter().zip(&mut raw) {
             *cell = block.load_cell(slot, *column);
         }
-        let mut next = block.head(slot, guard);
+        let mut next = block.newest(slot, guard);
         let mut pending = false;
         while let Some(record) = next
             && (record.is_void() || record.stamp().time().is_none() && record.stamp() != snapshot.owner)
@@ -641,12 +642,17 @@ impl Table {
     #[inline]
     pub(crate) fn check_conflict(
         &self,
-        head: Option<Record<'_>>,
+        block: &Block,
+        head: Head<'_>,
         snapshot: Snapshot,
         lock: RowLock,
         guard: &Guard,
     ) -> Result<()> {
-        let mut next = head;
+        // Nothing behind it is younger.
+        if block.sees_newest(head, snapshot) {
+            return Ok(());
+        }
+        let mut next = head.record();
         while let Some(record) = next {
             if !record.is_void() {
                 if visible(record.stamp(), snapshot) {
@@ -684,7 +690,7 @@ impl Table {
         }
         loop {
             let head = block.head(slot, guard);
-            self.check_conflict(head, snapshot, RowLock::Update, guard)?;
+            self.check_conflict(block, head, snapshot, RowLock::Update, guard)?;
             self.check_sharers(row, snapshot, wanted)?;
             // What another writer changes under our eyes here, linking finds out.
             let record = write_set.push_update(block, slot, columns.len(), |entries| {
@@ -749,7 +755,7 @@ impl Table {
         block.prepare_write();
         loop {
             let head = block.head(slot, guard);
-            self.check_conflict(head, snapshot, RowLock::Update, guard)?;
+            self.check_conflict(block, head, snapshot, RowLock::Update, guard)?;
             self.check_sharers(row, snapshot, || RowLock::Update)?;
             let record = match to {
                 None => write_set.push_plain(block, slot, Change::Delete),
@@ -928,8 +934,9 @@ impl Table {
     /// What another transaction has done to a row that `snapshot` may or may not see: true if it
     /// has changed, deleted or inserted it, or holds it locked, and the snapshot does not see that.
     pub fn changed_unseen(&self, row: RowId, snapshot: Snapshot, guard: &Guard) -> bool {
-        self.check_conflict(self.block(row).head(row.slot(), guard), snapshot, RowLock::Update, guard)
-            .is_err()
+        let block = self.block(row);
+        let head = block.head(row.slot(), guard);
+        self.check_conflict(block, head, snapshot, RowLock::Update, guard).is_err()
     }
 
     /// Whether what lies in place, committed or not, is a row whose key in `index` is `key`.
@@ -947,7 +954,7 @@ impl Table {
         snapshot: Snapshot,
         guard: &Guard,
     ) -> bool {
-        let head = || self.block(row).head(row.slot(), guard).map(Record::as_ptr);
+        let head = || self.block(row).head(row.slot(), guard);
         loop {
             let before = head();
             if self.is_pending_under(index, key, row, snapshot, guard)
@@ -1103,7 +1110,7 @@ impl Table {
             for (column, cell) in columns.iter().zip(&mut raw) {
                 *cell = block.load_cell(slot, *column);
             }
-            let mut next = block.head(slot, guard);
+            let mut next = block.newest(slot, guard);
             while let Some(newer) = next {
                 restore_columns(newer, &columns, &mut raw);
                 next = if newer == record { None } else { newer.older(guard) };
@@ -1135,7 +1142,7 @@ impl Table {
         }
         // What was taken back makes no versions: what such a record remembers may never have been anybody's but
         // its transaction's.
-        let chain = std::iter::successors(block.head(slot, guard), |record| record.older(guard));
+        let chain = std::iter::successors(block.newest(slot, guard), |record| record.older(guard));
         for record in chain.filter(|record| !record.undone()) {
             if key_of(block, index, &raw).as_slice() == key {
                 return true;
@@ -1157,7 +1164,7 @@ fn image_before(block: &Block, record: Record<'_>, columns: &[ColumnId], raw: &m
     for (column, cell) in columns.iter().zip(&mut *raw) {
         *cell = block.load_cell(slot, *column);
     }
-    let mut next = block.head(slot, guard);
+    let mut next = block.newest(slot, guard);
     while let Some(newer) = next {
         restore_columns(newer, columns, raw);
         next = newer.older(guard);

@@ -235,7 +235,7 @@ impl OwnRecord {
     pub fn of_inserts(stamp: Stamp, block: &Block) -> OwnRecord {
         let place = Place { owner: stamp, block, slot: Slot(0) };
         // SAFETY: just allocated, with so much room.
-        OwnRecord(unsafe { place.write_insert_many(allocate(version::INSERT_MANY_LEN), 0) })
+        OwnRecord::new(unsafe { place.write_insert_many(allocate(version::INSERT_MANY_LEN), 0) })
     }
 
     /// A copy of a record, of an update or a delete.
@@ -245,7 +245,7 @@ impl OwnRecord {
             change => {
                 let place = Place { owner: record.stamp(), block: record.block(), slot: record.slot() };
                 // SAFETY: just allocated, with so much room.
-                OwnRecord(unsafe { place.write_plain(allocate(version::HEADER_LEN), change) })
+                OwnRecord::new(unsafe { place.write_plain(allocate(version::HEADER_LEN), change) })
             }
         }
     }
@@ -273,6 +273,12 @@ impl OwnRecord {
             })
         };
         assert!(written == version::HEADER_LEN + bytes);
+        OwnRecord::new(record)
+    }
+
+    fn new(record: NonNull<UndoHeader>) -> OwnRecord {
+        // SAFETY: nobody else knows of it yet.
+        unsafe { Record::from_raw(record) }.set_kept();
         OwnRecord(record)
     }
 

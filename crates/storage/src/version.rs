@@ -23,7 +23,8 @@
 //!   were it unlinked at once, a reader that copied the row while it was dirty would find the same
 //!   chain head again and believe its copy.
 //! - `newer` is null or names the record whose `older` names this one. Whoever links a record sets it
-//!   right afterwards, so it may still be null then; in a record of several rows it always is.
+//!   right afterwards, so it may still be null then, and stays so in a record of the attic, to which its writer need
+//!   not come; in a record of several rows it always is.
 //! - Everything in a record but `stamp`, `older`, `newer` and `flags` is written before it is linked,
 //!   and never again.
 
@@ -72,6 +73,8 @@ const UNDONE: u8 = 1;
 /// In `flags`: it is in no chain. So are records of the attic in the end, and those of rows whose table nobody else knows
 /// of ([`Table::publish`](crate::Table::publish)) from the beginning.
 const OUT: u8 = 2;
+/// In `flags`: it is kept in the attic.
+const KEPT: u8 = 4;
 
 pub(crate) const HEADER_LEN: usize = 40;
 const _: () = assert!(HEADER_LEN.is_multiple_of(8) && size_of::<UndoHeader>() == HEADER_LEN);
@@ -230,7 +233,24 @@ impl<'g> Record<'g> {
     /// Notes that. The attic keeps no records of changes that were taken back.
     pub fn set_out(self) {
         debug_assert!(!self.undone());
-        self.header().flags.store(OUT, Ordering::Relaxed);
+        self.add_flag(OUT);
+    }
+
+    /// Whether it is kept in the attic.
+    #[inline]
+    pub fn is_kept(self) -> bool {
+        self.header().flags.load(Ordering::Relaxed) & KEPT != 0
+    }
+
+    /// Notes that, before it is linked.
+    pub fn set_kept(self) {
+        self.add_flag(KEPT);
+    }
+
+    /// The caller is the only one to write to the flags.
+    fn add_flag(self, flag: u8) {
+        let flags = &self.header().flags;
+        flags.store(flags.load(Ordering::Relaxed) | flag, Ordering::Relaxed);
     }
 
     /// Whether rows came to be.

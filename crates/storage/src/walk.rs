@@ -198,11 +198,11 @@ impl<'a> Walk<'a> {
         // One record of every chain after another.
         let mut chains: SmallVec<[Record<'_>; 32]> = SmallVec::new();
         for stretch in &mut put_off {
-            stretch.heads = stretch.block.heads_of(stretch.from, stretch.to);
+            (stretch.heads, _) = stretch.block.differing(stretch.from, stretch.to, self.snapshot, self.guard);
             let mut heads = stretch.heads;
             while heads != 0 {
                 let slot = Slot(stretch.from + heads.trailing_zeros());
-                chains.extend(stretch.block.head(slot, self.guard));
+                chains.extend(stretch.block.newest(slot, self.guard));
                 heads &= heads - 1;
             }
         }
@@ -310,8 +310,10 @@ impl<'a> Walk<'a> {
 
     /// Takes rows that may have versions; whether some have.
     fn versioned(&mut self, start: u32, end: u32, sink: &mut impl Sink) -> bool {
-        if end - start > STEP && self.clean_by_heads(start, end, sink) {
-            return false;
+        if end - start > STEP
+            && let Some(found) = self.clean_by_heads(start, end, sink)
+        {
+            return found;
         }
         let mut found = false;
         let mut next = start;
@@ -323,8 +325,8 @@ impl<'a> Walk<'a> {
                 continue;
             }
             let to = end.min((next / STEP + 1) * STEP);
-            let heads = self.block.heads_of(next, to);
-            found |= heads != 0;
+            let (heads, some) = self.block.differing(next, to, self.snapshot, self.guard);
+            found |= some;
             if !self.mixed(next, to, heads, sink) {
                 self.row_by_row(next, to, sink);
             }
@@ -333,22 +335,23 @@ impl<'a> Walk<'a> {
         found
     }
 
-    /// Takes rows without versions, after a look at each one's chain head. False, and none is taken, if
-    /// one has some.
-    fn clean_by_heads(&mut self, start: u32, end: u32, sink: &mut impl Sink) -> bool {
-        if self.block.has_versions(start, end) {
-            return false;
+    /// Takes rows of which none has versions that are anything to the snapshot, after a look at each one's chain head.
+    /// Whether some has versions; `None`, and none is taken, if they are something to it.
+    fn clean_by_heads(&mut self, start: u32, end: u32, sink: &mut impl Sink) -> Option<bool> {
+        let (differs, found) = self.block.differs(start, end, self.snapshot, self.guard);
+        if differs {
+            return None;
         }
         let mark = sink.mark();
         self.clean(start, end, sink);
         // Pairs with the release fence in `Block::link`: had a value been taken that was written since, there
         // would be a head, which stays as long as our snapshot needs it.
         fence(Ordering::Acquire);
-        let clean = !self.block.has_versions(start, end);
-        if !clean {
+        let (differs, _) = self.block.differs(start, end, self.snapshot, self.guard);
+        if differs {
             sink.forget(mark);
         }
-        clean
+        (!differs).then_some(found)
     }
 
     /// Takes the rows from `start` on whose only record says that they came together, or passes over them if the snapshot
@@ -391,7 +394,7 @@ impl<'a> Walk<'a> {
         }
         // As in `clean_by_heads`.
         fence(Ordering::Acquire);
-        let unchanged = self.block.heads_of(start, end) & !heads == 0;
+        let unchanged = self.block.differing(start, end, self.snapshot, self.guard).0 & !heads == 0;
         if !unchanged {
             sink.forget(mark);
         }

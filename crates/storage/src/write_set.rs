@@ -131,7 +131,7 @@ impl WriteSet {
         let guard = &crate::pin();
         // Unless that was taken back.
         let moved_to = |row: RowId| {
-            let head = table.block(row).head(row.slot(), guard)?;
+            let head = table.block(row).newest(row.slot(), guard)?;
             head.moved_to().filter(|_| head.stamp() == self.owner && !head.undone())
         };
         while let Some(to) = moved_to(row) {

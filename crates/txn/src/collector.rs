@@ -279,7 +279,7 @@ impl Collector {
             let before = turn.attic.kept();
             for (at, retired) in few.iter().enumerate() {
                 few.get(at + 1).iter().for_each(|next| next.prefetch());
-                turn.attic.take_in(retired, times, &mut garbage, &guard);
+                turn.attic.take_in(retired, times, until, &mut garbage, &guard);
             }
             turn.leaving.extend(few);
             let freed = turn.let_leave(&mut garbage);

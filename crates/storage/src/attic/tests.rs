@@ -442,7 +442,7 @@ impl Bench {
             if oldest.time <= horizon {
                 oldest.collect(&mut garbage, guard);
             } else {
-                self.attic.take_in(&oldest, &times, &mut garbage, guard);
+                self.attic.take_in(&oldest, &times, oldest.time, &mut garbage, guard);
                 oldest.discard(&mut garbage);
             }
         }

@@ -1,6 +1,7 @@
 //! Locking rows of a table: by records of their chains, and by sharing them ([`crate::row_lock`]).
 
 use super::Table;
+use crate::heads::Head;
 use crate::row_lock::RowLock;
 use crate::version::{Change, Record};
 use crate::{Guard, WriteSet};
@@ -64,7 +65,7 @@ impl Table {
         block.prepare_write();
         loop {
             let head = block.head(slot, guard);
-            if self.holds(head, snapshot, lock, guard) {
+            if self.holds(head.record(), snapshot, lock, guard) {
                 return Ok(());
             }
             self.check_lockable(row, head, snapshot, lock, guard)?;
@@ -84,7 +85,7 @@ impl Table {
         debug_assert!(lock.is_shared());
         let block = self.block(row);
         let head = || block.head(row.slot(), guard);
-        if self.holds(head(), snapshot, lock, guard) {
+        if self.holds(head().record(), snapshot, lock, guard) {
             return Ok(false);
         }
         self.sharers
@@ -96,13 +97,14 @@ impl Table {
     fn check_lockable(
         &self,
         row: RowId,
-        head: Option<Record<'_>>,
+        head: Head<'_>,
         snapshot: Snapshot,
         lock: RowLock,
         guard: &Guard,
     ) -> Result<()> {
-        self.check_conflict(head, snapshot, lock, guard)?;
-        match self.block(row).is_present(row.slot()) {
+        let block = self.block(row);
+        self.check_conflict(block, head, snapshot, lock, guard)?;
+        match block.is_present(row.slot()) {
             true => Ok(()),
             false => Err(Error::write_conflict(&self.name())),
         }

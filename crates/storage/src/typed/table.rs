@@ -8,7 +8,7 @@ use crate::row_lock::RowLock;
 use crate::version::Change;
 use crate::{Guard, Index, KeyBuffer, Table, WriteSet};
 use firn_base::sync::{Ordering, fence};
-use firn_base::{ColumnId, Result, RowId, Slot, Snapshot, visible};
+use firn_base::{ColumnId, Result, RowId, Slot, Snapshot};
 use smallvec::SmallVec;
 use std::ops::Bound;
 
@@ -40,7 +40,7 @@ impl Block {
         let place = Place { block: self, at: slot.index() };
         loop {
             let head = self.head(slot, guard);
-            if head.is_some_and(|record| !visible(record.stamp(), snapshot)) || self.is_compact() {
+            if !self.sees_newest(head, snapshot) || self.is_compact() {
                 return self.read_slowly_as(slot, snapshot, projection, guard);
             }
             let present = self.is_present(slot);
@@ -80,9 +80,7 @@ impl Block {
     #[inline(always)]
     fn prefetch_further_as<R: Row>(&self, slot: Slot, projection: &Projection<R>, guard: &Guard) {
         self.check(slot);
-        if let Some(record) = self.head(slot, guard) {
-            record.prefetch_header();
-        }
+        self.prefetch_newest(slot, guard);
         let place = Place { block: self, at: slot.index() };
         // SAFETY: just checked, and the columns are this block's.
         unsafe { R::prefetch_further(place, projection.layouts(self)) };
@@ -212,7 +210,8 @@ impl Table {
     #[inline(always)]
     fn is_headed_by(&self, row: RowId, snapshot: Snapshot, guard: &Guard) -> bool {
         let head = self.block(row).head(row.slot(), guard);
-        head.is_some_and(|record| record.stamp() == snapshot.owner)
+        // The attic keeps nothing of transactions that run.
+        !head.is_kept() && head.record().is_some_and(|record| record.stamp() == snapshot.owner)
     }
 
     /// As [`Table::find_as`] for any number of keys; calls `visit` in their order. While some rows are
@@ -408,7 +407,7 @@ impl Table {
         }
         loop {
             let head = block.head(slot, guard);
-            self.check_conflict(head, snapshot, RowLock::Update, guard)?;
+            self.check_conflict(block, head, snapshot, RowLock::Update, guard)?;
             self.check_sharers(row, snapshot, || RowLock::NoKeyUpdate)?;
             // What another writer changes under our eyes here, linking finds out.
             let record = write_set.push_update(block, slot, R::LEN, |entries| {
