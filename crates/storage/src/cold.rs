@@ -5,7 +5,7 @@
 //! generation tells, which each freezing counts up.
 //!
 //! Which of two moments a scan shows is of no account: a block becomes cold only when no snapshot in use tells its rows
-//! apart. Deletes from a compact one are the exception, and all that one can make of the number of rows that are there
+//! apart, though some may see none of them. Deletes from a compact one are the exception, and all that one can make of the number of rows that are there
 //! *now* is that no snapshot in use sees fewer. Hence the comparison: a scan gave so many, and so many are still there. A block
 //! that was thawed before the scan came to it has another generation when it is cold again.
 

@@ -328,7 +328,8 @@ impl Block {
             return false;
         }
         assert!(!self.may_have_versions() && self.rows_present() == 0, "dead rows have no versions");
-        self.forget_versions(0, guard);
+        self.forget_versions(guard);
+        self.life.set_rows(0);
         // First what is there without the columns: who does not find them any more goes there.
         self.rows.change_for(nothing, guard);
         self.compact.replace(None, guard);

@@ -3,6 +3,7 @@
 //!
 //! That is for batches of which no row has versions; others go the way of all blocks, through [`crate::walk`].
 
+use crate::Guard;
 use crate::block::Block;
 use crate::compact::Compact;
 use crate::encoding::{self, EncodedColumn, Form};
@@ -35,11 +36,12 @@ pub(crate) enum Encoded {
 }
 
 impl TableScan {
-    /// Rows of a compact block, if none has versions.
-    pub(crate) fn encoded(&self, block: &Block, first: u32, end: u32) -> Encoded {
+    /// Rows of a compact block, if none has versions, or all one head and the snapshot sees them.
+    pub(crate) fn encoded(&self, block: &Block, first: u32, end: u32, guard: &Guard) -> Encoded {
         let is_clean = || {
-            let ranges = (first..end).step_by(RANGE_SLOTS as usize);
-            ranges.map(Slot).all(|start| block.position(start).versioned().is_empty())
+            let mut ranges = (first..end).step_by(RANGE_SLOTS as usize).map(Slot);
+            ranges.all(|start| block.position(start).versioned().is_empty())
+                || block.sees_all(self.snapshot(), guard) == Some(true)
         };
         if !is_clean() {
             return Encoded::MayHaveVersions;

@@ -19,9 +19,10 @@
 //! Who takes rows out of a frozen block gets arrays that share its memory and hold it. The block itself is never
 //! held: whoever writes next leaves that memory to the arrays and goes on in a copy.
 //!
-//! Invariants: a frozen block has no version, and its rows lie in its first slots without a gap; of its memory
-//! nothing changes as long as it is frozen or held. A row without versions is the same to everybody, so
-//! nobody's snapshot need be asked about a frozen block.
+//! Invariants: the rows of a frozen block lie in its first slots without a gap, and of its memory nothing changes as long
+//! as it is frozen or held. They have no versions, and are the same to everybody; or they have come since a long reader
+//! began, and are all that they ever were since then: so the one record that they have in common says
+//! ([`crate::heads`]). Then a snapshot sees all of them or none.
 
 use crate::block::Block;
 use crate::budget::Held;
@@ -40,7 +41,7 @@ use arrow_array::{ArrayRef, BinaryViewArray, BooleanArray, PrimitiveArray, Strin
 use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use arrow_data::ArrayData;
 use firn_base::sync::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering};
-use firn_base::{BlockNumber, ColumnId, Slot, SqlType, clock};
+use firn_base::{BlockNumber, ColumnId, Slot, Snapshot, SqlType, clock};
 use std::time::Duration;
 
 /// Heaps may hold so much more than their strings, in all and as a part of them, before they are gathered.
@@ -87,6 +88,11 @@ impl Life {
     /// The state just now.
     pub fn state(&self) -> BlockState {
         BlockState::from_bits(self.state.load(Ordering::Acquire))
+    }
+
+    /// Notes how many rows the block has, which is about to be frozen.
+    pub fn set_rows(&self, rows: u32) {
+        self.rows.store(rows, Ordering::Relaxed);
     }
 
     /// How often the block has been frozen. The caller has the turn.
@@ -137,7 +143,7 @@ impl Block {
         if self.life.state() != BlockState::Cooling {
             return Frozen::Hot;
         }
-        if self.may_have_versions() {
+        if !self.heads.are_one_kept(guard) && self.may_have_versions() {
             return Frozen::HasVersions;
         }
         // Who fills another slot from now on prepares to write before.
@@ -157,25 +163,27 @@ impl Block {
             assert!(hot, "whoever wants a block that is being frozen waits for his turn");
             return Frozen::Hot;
         }
-        self.become_frozen(rows, guard);
+        if !self.heads.are_one_kept(guard) {
+            self.forget_versions(guard);
+        }
+        self.become_frozen(rows);
         turn.encoded_after = Some(clock::now());
         Frozen::Yes
     }
 
-    fn become_frozen(&self, rows: u32, guard: &Guard) {
-        self.forget_versions(rows, guard);
+    fn become_frozen(&self, rows: u32) {
+        self.life.set_rows(rows);
         self.life.generation.fetch_add(1, Ordering::Relaxed);
         let frozen = self.life.step(BlockState::Freezing, BlockEvent::Canonical);
         assert!(frozen, "whoever wants a block that is being frozen waits for his turn");
     }
 
-    /// Notes that it has so many rows, none of which has versions.
-    pub fn forget_versions(&self, rows: u32, guard: &Guard) {
+    /// Notes that no row has versions.
+    pub fn forget_versions(&self, guard: &Guard) {
         self.heads.clear(guard);
         for start in (0..self.layout.slots).step_by(RANGE_SLOTS as usize) {
             self.position(Slot(start)).clear();
         }
-        self.life.rows.store(rows, Ordering::Relaxed);
     }
 
     /// Gives up the memory of a cooling block without rows for `nothing`, which it shares with others, and freezes it:
@@ -193,7 +201,8 @@ impl Block {
         self.heap.gather(0).finish(guard);
         self.rows.change_for(nothing, guard);
         self.take_back_slots();
-        self.become_frozen(0, guard);
+        self.forget_versions(guard);
+        self.become_frozen(0);
         true
     }
 
@@ -335,8 +344,14 @@ impl Block {
         self.life.wanted.load(Ordering::Relaxed)
     }
 
-    /// The rows, to keep as long as one likes, if the block is frozen.
-    pub fn hand_out(&self, strings: bool, conditions: &[Condition]) -> HandedOut {
+    /// The rows, to keep as long as one likes, if the block is frozen and the snapshot sees them.
+    pub fn hand_out(
+        &self,
+        snapshot: Snapshot,
+        strings: bool,
+        conditions: &[Condition],
+        guard: &Guard,
+    ) -> HandedOut {
         let is_cold = || matches!(self.life.state(), BlockState::Frozen | BlockState::Compact);
         if !is_cold() {
             return HandedOut::NotCold;
@@ -352,6 +367,7 @@ impl Block {
         }
         match self.life.state() {
             BlockState::Compact => HandedOut::Encoded,
+            _ if self.sees_all(snapshot, guard) == Some(false) => HandedOut::NotSeen,
             _ => HandedOut::Rows(self.frozen_rows(strings)),
         }
     }
@@ -461,6 +477,8 @@ pub(crate) enum HandedOut {
     NotCold,
     /// It is frozen or compact, and none of its rows meets all conditions.
     NothingMeets,
+    /// It is frozen, and the snapshot sees none of its rows.
+    NotSeen,
     /// All rows of a frozen one.
     Rows(FrozenRows),
     /// Nothing, since it is compact.

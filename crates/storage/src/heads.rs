@@ -9,7 +9,9 @@
 //! each: an array  → the head of a row stands in it
 //! each: none      → it is `common`: one record for all rows, or null, no row has versions
 //! ```
-//! Whoever links a record then makes the array again, filled with the common record. The freezer goes from the array to
+//! So the block can be frozen and encoded all the same: a snapshot sees all its rows or none.
+//!
+//! Whoever links a record makes the array again, filled with the common record. The freezer goes from the array to
 //! the common record, in whose turn nobody links ([`crate::freeze`]) and nobody collects (the transaction manager sees to
 //! it); the array is freed once every guard of that time has gone. The collector takes the common record out while
 //! nobody makes the array.
@@ -138,6 +140,11 @@ impl Heads {
         })
     }
 
+    /// Whether all rows have one head, and that of the attic: they came to be, and all else is known to everybody.
+    pub fn are_one_kept(&self, guard: &Guard) -> bool {
+        self.each.get().is_none() && self.common(guard).is_kept()
+    }
+
     /// Notes that no row has versions.
     pub fn clear(&self, guard: &Guard) {
         // First: who finds no array looks there.
@@ -189,6 +196,12 @@ impl Block {
             Some(_) if self.is_as_kept(head, snapshot) => true,
             Some(record) => visible(record.stamp(), snapshot),
         }
+    }
+
+    /// Whether a snapshot sees the rows of a block as they lie there, which have one head or no versions; `None` if each has
+    /// a head of its own.
+    pub fn sees_all(&self, snapshot: Snapshot, guard: &Guard) -> Option<bool> {
+        self.heads.each.get().is_none().then(|| self.sees_newest(self.heads.common(guard), snapshot))
     }
 
     /// Whether the head leads to a record of the attic, and none of those of this block is anything to the snapshot.

@@ -147,6 +147,11 @@ impl TableScan {
         Some(self.table.blocks().get(number).expect("counted when the scan began"))
     }
 
+    /// What it reads by.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        self.snapshot
+    }
+
     /// The columns that it shows.
     pub(crate) fn columns(&self) -> &[ColumnId] {
         &self.columns
@@ -185,13 +190,15 @@ impl TableScan {
     fn read(&self, block: &Block, first: u32, end: u32, guard: &Guard) -> Option<ScanBatch> {
         debug_assert!(end - first <= RANGES_PER_BATCH * RANGE_SLOTS);
         let is_string = |column: &ColumnId| block.layout.column(*column).unit() == Unit::View;
-        match block.hand_out(self.columns.iter().any(is_string), &self.conditions) {
+        let strings = self.columns.iter().any(is_string);
+        match block.hand_out(self.snapshot, strings, &self.conditions, guard) {
             HandedOut::Rows(frozen) => return self.frozen(&frozen, block, first, end),
             HandedOut::NothingMeets => {
                 self.pass_over((end - first) as usize);
                 return None;
             }
-            HandedOut::Encoded => match self.encoded(block, first, end) {
+            HandedOut::NotSeen => return None,
+            HandedOut::Encoded => match self.encoded(block, first, end, guard) {
                 Encoded::Rows(batch) => return Some(batch),
                 Encoded::NothingMeets => return None,
                 Encoded::MayHaveVersions => {}

@@ -54,8 +54,8 @@ pub enum BlockEvent {
     Write,
     /// A round of the freezer begins: whoever writes until its end takes that back.
     GoneCold,
-    /// Nobody has written for `freeze_after`, no row has a version chain, and no slot before a row is empty; or one
-    /// record is all that any chain holds (`heads.rs`).
+    /// Nobody has written for `freeze_after`, no row has a version chain or one record stands for all (`heads.rs`), and
+    /// no slot before a row is empty.
     VersionsGone,
     /// Its canonical form stands.
     Canonical,

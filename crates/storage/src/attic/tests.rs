@@ -59,6 +59,8 @@ struct Bench {
     left: usize,
     /// How often blocks gave up their heads for one.
     shared: usize,
+    /// How often such blocks were frozen, and were compact when this was looked at.
+    cold_with_one_head: [usize; 2],
     /// Rows that scans under conditions did not read.
     passed_over: std::cell::Cell<u64>,
 }
@@ -118,6 +120,7 @@ impl Bench {
             compacted: 0,
             left: 0,
             shared: 0,
+            cold_with_one_head: [0, 0],
             passed_over: std::cell::Cell::default(),
         }
     }
@@ -133,7 +136,10 @@ impl Bench {
         let (mut gaps, mut empty) = (Vec::new(), Vec::new());
         for block in cooling {
             match self.table.freeze(block, &pin()) {
-                Frozen::Yes => self.freezes += 1,
+                Frozen::Yes => {
+                    self.freezes += 1;
+                    self.cold_with_one_head[0] += usize::from(self.has_one_head(block));
+                }
                 Frozen::HasGaps => gaps.push(block),
                 Frozen::Empty => empty.push(block),
                 Frozen::HasVersions => {
@@ -156,11 +162,17 @@ impl Bench {
         }
     }
 
+    fn has_one_head(&self, block: BlockNumber) -> bool {
+        self.table.blocks().get(block).expect("there is such a block").heads.are_one_kept(&pin())
+    }
+
     /// What the merger does.
     fn compact(&mut self) {
         // Full blocks alone, or all.
         let frozen_for = Duration::from_nanos(self.at_most(1) as u64);
         self.compacted += self.table.compact(frozen_for, 1, &|| true);
+        let compact = self.table.blocks().iter().filter(|block| block.is_compact());
+        self.cold_with_one_head[1] += compact.filter(|block| self.has_one_head(block.number)).count();
         self.left += self.table.give_up_left();
         if self.running.is_empty() {
             let most = self.at_most(100) + 1;
@@ -467,12 +479,22 @@ impl Bench {
         self.table.find(&self.by_key, &buffer, snapshot, &[], &mut [], &pin())
     }
 
-    /// Asserts that a snapshot sees just this, by a scan and by both indexes.
+    /// Asserts that a snapshot sees just this, by a scan, by a fold, and by both indexes.
     fn assert_sees(&self, snapshot: Snapshot, state: &State) {
         let scan = self.table.scan(snapshot, &[KEY, A, B, NAME], false);
         let batches: Vec<_> = std::iter::from_fn(|| scan.next_batch(&pin())).collect();
         assert_eq!(&shown(&batches), state, "at {snapshot:?}");
         self.assert_sees_under_condition(snapshot, state);
+        let projection = self.table.projection::<(i64, i64)>(&[A, B]).expect("both are of that type");
+        let scan = self.table.scan_as(snapshot, &projection);
+        let mut sums = (0, 0_i64, 0_i64);
+        let add = |sums: &mut (usize, i64, i64), (a, b): (i64, i64)| {
+            *sums = (sums.0 + 1, sums.1.wrapping_add(a), sums.2.wrapping_add(b.wrapping_mul(a)));
+        };
+        while scan.fold_next(&pin(), &mut sums, &add) {}
+        let mut expected = (0, 0, 0);
+        state.values().for_each(|values| add(&mut expected, *values));
+        assert_eq!(sums, expected, "folded at {snapshot:?}");
         let everything = (Bound::Unbounded, Bound::Unbounded);
         for index in [&self.by_key, &self.by_values] {
             let mut found = State::new();
@@ -660,6 +682,7 @@ fn rows_move_together_and_empty_blocks_are_filled_again() {
 fn blocks_whose_rows_all_came_behind_the_same_readers_have_one_head() {
     let (seeds, steps) = if cfg!(miri) { (1, 6) } else { (12, 60) };
     let mut shared = 0;
+    let mut cold = [0, 0];
     for seed in 0..seeds {
         println!("seed {seed}");
         let mut bench = Bench::new(seed);
@@ -685,7 +708,12 @@ fn blocks_whose_rows_all_came_behind_the_same_readers_have_one_head() {
             bench.check();
         }
         shared += bench.shared;
+        cold.iter_mut().zip(bench.cold_with_one_head).for_each(|(all, more)| *all += more);
         bench.finish();
     }
-    assert!(cfg!(miri) || shared >= seeds as usize, "{shared}");
+    println!("blocks had one head, and were frozen and compact with it, so often: {shared} {cold:?}");
+    assert!(
+        cfg!(miri) || shared >= seeds as usize && cold.iter().all(|times| *times > 0),
+        "{shared} {cold:?}"
+    );
 }

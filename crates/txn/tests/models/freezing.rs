@@ -1,6 +1,7 @@
 //! Writing × freezing × reading × keeping what was read: blocks are frozen whenever nobody has a version in them, and
 //! thawed by whoever writes, in a copy if somebody keeps their rows. Rows move to where others were deleted. And blocks of
-//! which all rows came behind a reader give up their chain heads, which are made again by whoever writes.
+//! which all rows came behind a reader give up their chain heads, which are made again by whoever writes, and are frozen all
+//! the same.
 
 use crate::schedule::explore;
 use crate::support::{BALANCE, Bank, NAME, commit};
@@ -8,7 +9,7 @@ use crate::{committed, freezing_bank_with, join, statement, task};
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use firn_base::{Cell, Result};
-use firn_storage::{Held, ScanBatch};
+use firn_storage::{BlockState, Held, ScanBatch};
 use firn_txn::{Isolation, Transaction, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -172,6 +173,9 @@ fn rows_that_move_are_found_and_no_change_of_them_is_lost() {
 /// How often a block had versions and no heads.
 static SHARED: AtomicUsize = AtomicUsize::new(0);
 
+/// How often such a block was frozen.
+static COLD: AtomicUsize = AtomicUsize::new(0);
+
 /// Of two blocks with versions, each of 64 rows.
 fn has_given_up_heads(bank: &Bank) -> bool {
     bank.engine.memory().held(Held::Heads) < 2 * 64 * size_of::<usize>() as u64
@@ -194,7 +198,7 @@ fn shares() {
         commit(tx);
     }
     let freezer = task(&bank, |bank| {
-        for _ in 0..6 {
+        for _ in 0..8 {
             bank.engine.freeze(Duration::ZERO);
         }
     });
@@ -227,6 +231,14 @@ fn shares() {
         firn_base::thread::yield_now();
     }
     assert_eq!(bank.scan(&old), [], "they came later");
+    for _ in 0..20 {
+        if bank.accounts.block_usage().any(|block| block.state == BlockState::Frozen) {
+            COLD.fetch_add(1, Ordering::Relaxed);
+            break;
+        }
+        firn_base::thread::yield_now();
+    }
+    assert_eq!(bank.scan(&old), [], "they came later");
     // The record that all of them have goes while others read and write.
     old.rollback();
     join([freezer, writer]);
@@ -247,4 +259,5 @@ fn rows_that_share_their_head_are_seen_by_the_same_as_before() {
     explore(shares);
     let repeated = std::env::var("FIRN_MODEL_SEED").is_ok();
     assert!(repeated || SHARED.load(Ordering::Relaxed) > 0, "no block gave up its heads");
+    assert!(repeated || COLD.load(Ordering::Relaxed) > 0, "no such block was frozen");
 }
