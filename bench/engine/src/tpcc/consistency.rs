@@ -401,3 +401,31 @@ impl Arrays {
         self.0[column].is_null(row)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::Client;
+    use crate::tpcc::input::Terminal;
+    use crate::tpcc::load;
+    use crate::tpcc::native::{Tpcc, Worker};
+    use firn_txn::Config;
+
+    #[test]
+    fn a_snapshot_that_is_held_stays_and_another_in_its_place_is_noticed() {
+        let engine = Engine::open(Config::default()).unwrap();
+        let scale = Scale::small(1);
+        load::load(&engine, scale, 1, 1, &load::LoadProgress::default()).unwrap();
+        let [held, mut other] = [(); 2].map(|_| HeldSnapshot::take(&engine, scale).unwrap());
+        let tpcc = Tpcc::open(&engine).unwrap();
+        let mut worker = Worker::new(&tpcc, Terminal::new(scale, 1, 0, 1));
+        for _ in 0..100 {
+            worker.next_input();
+            worker.run().unwrap();
+        }
+        assert_eq!(held.violations(&engine).unwrap(), Vec::<String>::new());
+        other.transaction = engine.begin_read_only();
+        let told = other.violations(&engine).unwrap();
+        assert_eq!(told.last().unwrap(), "the snapshot that was held has changed");
+    }
+}

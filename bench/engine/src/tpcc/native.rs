@@ -718,6 +718,8 @@ fn bad_credit_data(text: &mut [u8; 500], numbers: [i64; 6], old: &[u8]) -> usize
 mod tests {
     use super::*;
     use crate::driver::{self, Live, Options};
+    use crate::histogram::Histogram;
+    use crate::tpcc::consistency::HeldSnapshot;
     use crate::tpcc::{consistency, load};
     use firn_txn::Config;
     use std::time::Duration;
@@ -740,12 +742,21 @@ mod tests {
         assert_eq!(tpcc.scale(), scale);
         assert_eq!(consistency::violations(&engine, scale).unwrap(), Vec::<String>::new());
 
+        let held = HeldSnapshot::take(&engine, scale).unwrap();
         // More clients than warehouses, so that they meet.
         let options = Options { clients: 3, duration: Duration::from_millis(500), core: None, rate: None };
         let client = |number| Ok(Worker::new(&tpcc, Terminal::new(scale, 1, number, 3)));
         let report = driver::run(&client, Some(&engine), options, &Live::default()).unwrap();
         assert!(report.latencies.iter().all(|latencies| latencies.count() > 0));
         assert_eq!(consistency::violations(&engine, scale).unwrap(), Vec::<String>::new());
+        assert_eq!(held.violations(&engine).unwrap(), Vec::<String>::new());
+
+        let options = Options { rate: Some(300), ..options };
+        let report = driver::run(&client, None, options, &Live::default()).unwrap();
+        // Each client may be ahead by one that has just begun, and by some milliseconds.
+        let most = 300.0 * (report.elapsed.as_secs_f64() + 0.01) + 3.0;
+        let begun = report.latencies.iter().map(Histogram::count).sum::<u64>() + report.rollbacks;
+        assert!(begun > 0 && begun as f64 <= most, "{begun} in {:?}", report.elapsed);
     }
 
     #[test]
