@@ -2,6 +2,7 @@
 
 use crate::block::Block;
 use crate::heap::INLINE_BYTES;
+use crate::index::{Packed, append_packed};
 use crate::table::{ColumnSpec, Rows};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
@@ -131,6 +132,19 @@ impl<'a> Rows<'a> for BatchRows<'a> {
             }
             Values::Text(array) => Cell::Bytes(array.value(row).as_bytes()),
             Values::Bytes(array) => Cell::Bytes(array.value(row)),
+        }
+    }
+
+    fn append_to_keys(&self, rows: Range<usize>, column: usize, bytes: usize, keys: &mut [Packed]) {
+        fn append<T: Copy>(values: &[T], bytes: usize, keys: &mut [Packed], word: impl Fn(T) -> u64) {
+            keys.iter_mut().zip(values).for_each(|(key, value)| append_packed(key, word(*value), bytes));
+        }
+        match &self.columns[column].values {
+            Values::Two(values) => append(&values[rows], 2, keys, |value| value as u64),
+            Values::Four(values) => append(&values[rows], 4, keys, |value| value as u64),
+            Values::Eight(values) => append(&values[rows], 8, keys, |value| value as u64),
+            Values::NarrowDecimal(values) => append(&values[rows], bytes, keys, |value| value as u64),
+            _ => panic!("plain keys are of numbers"),
         }
     }
 

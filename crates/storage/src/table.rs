@@ -23,7 +23,7 @@ use crate::budget::MemoryBudget;
 use crate::directory::Directory;
 use crate::gate::Gate;
 use crate::heads::Head;
-use crate::index::{AT_ONCE, IndexList, Runs, Verdict};
+use crate::index::{AT_ONCE, IndexList, Packed, Runs, Verdict, append_packed};
 use crate::layout::Layout;
 use crate::region::PLACE_BYTES;
 use crate::row_lock::{RowLock, Sharers};
@@ -65,6 +65,12 @@ pub(crate) trait Rows<'c> {
     /// Writes one column of some rows as cells of redo.
     fn log(&self, rows: Range<usize>, column: usize, cells: &mut CellWriter<'_>) {
         cells.extend(rows.map(|row| self.cell(row, column)));
+    }
+    /// Appends a column of so many bytes to keys of some rows; see [`append_packed`].
+    fn append_to_keys(&self, rows: Range<usize>, column: usize, bytes: usize, keys: &mut [Packed]) {
+        keys.iter_mut()
+            .zip(rows)
+            .for_each(|(key, row)| append_packed(key, self.cell(row, column).word(), bytes));
     }
 }
 
@@ -592,6 +598,11 @@ impl Table {
                     let ordinal = stretch.start as u64 + u64::from(row.slot().0 - first.0);
                     self.enter(index, key, row, snapshot, guard).map_err(|error| error.with_ordinal(ordinal))
                 };
+                if let Some(width) = index.packed_width() {
+                    let keys = keys::packed_keys(rows, stretch.clone(), index);
+                    runs.add_packed(&keys, width, block.row(first), guard, &mut enter)?;
+                    continue;
+                }
                 for (offset, row) in (0..).zip(stretch.clone()) {
                     key.clear();
                     index.encode_with(|column| rows.cell(row, column.index()), &mut key);

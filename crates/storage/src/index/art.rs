@@ -5,10 +5,10 @@
 
 use super::posting::{self, Entries, Lists, Posting, Rows, SUFFIXED};
 use super::radix::{AT_ONCE, Sighting, Tree};
+use super::runs::Run;
 use super::{EVERYTHING, KeyBuffer, OrderedIndex, ROW_ID_BYTES, Span, Verdict, split, with_row};
 use crate::Guard;
 use firn_base::RowId;
-use smallvec::SmallVec;
 
 /// A unique index.
 pub(super) struct UniqueTree {
@@ -60,10 +60,8 @@ impl UniqueTree {
     }
 
     /// Lists rows under keys of which none is there; see [`super::Index::claim_run`].
-    pub(super) fn claim_run(&self, key: &[u8], rows: &[(u8, RowId)], guard: &Guard) -> bool {
-        let entries: SmallVec<[(u8, u64); 16]> =
-            rows.iter().map(|(last, row)| (*last, posting::single(*row))).collect();
-        self.tree.insert_run(key, &entries, guard)
+    pub(super) fn claim_run(&self, key: &[u8], run: &Run, guard: &Guard) -> bool {
+        self.tree.insert_run(key, run, guard)
     }
 
     /// See [`posting::remove`].

@@ -88,6 +88,16 @@ impl KeyBuffer {
         }
     }
 
+    /// Makes it the lowest `width` bytes of a number, the highest first.
+    #[inline]
+    pub(super) fn set_packed(&mut self, number: u128, width: usize) {
+        let bytes = (number << (8 * (16 - width))).to_be_bytes();
+        let (high, low) = bytes.split_at(8);
+        self.clear();
+        self.push_word(high.try_into().expect("8 bytes"), width.min(8));
+        self.push_word(low.try_into().expect("8 bytes"), width.saturating_sub(8));
+    }
+
     /// Appends bytes.
     #[inline]
     pub(super) fn extend_from_slice(&mut self, bytes: &[u8]) {

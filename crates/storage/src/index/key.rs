@@ -76,6 +76,13 @@ impl Codec {
         self.columns.iter().all(|(_, word)| word.is_some_and(|word| word.flip == 1 << 63))
     }
 
+    /// The bytes of a key, if they are those of a number of [`Packed`]: plain, and not too many.
+    pub(super) fn packed_width(&self) -> Option<usize> {
+        let bytes = |(_, word): &(IndexColumn, Option<Word>)| word.map_or(0, |word| usize::from(word.length));
+        let width = self.columns.iter().map(bytes).sum();
+        (self.is_plain() && width <= size_of::<Packed>()).then_some(width)
+    }
+
     /// Appends the first `count` columns to a key, in order.
     #[inline(always)]
     pub(super) fn encode<'c>(
@@ -95,6 +102,16 @@ impl Codec {
             }
         }
     }
+}
+
+/// A plain key as a number, whose lowest bytes it has, the highest first.
+pub(crate) type Packed = u128;
+
+/// Appends the value of a column of so many bytes to a plain key, which is a number. Of the word the lowest bytes count.
+#[inline(always)]
+pub(crate) fn append_packed(key: &mut Packed, word: u64, bytes: usize) {
+    let shift = 64 - 8 * bytes;
+    *key = *key << (8 * bytes) | Packed::from((word << shift ^ 1 << 63) >> shift);
 }
 
 /// The first 8 bytes of a value as it stands in a key, as a number: where the numbers of two values

@@ -33,11 +33,13 @@ pub use buffer::KeyBuffer;
 use firn_base::sync::{Arc, AtomicI64, OnceLock, Ordering, Weak};
 use firn_base::{BlockNumber, Cell, ColumnId, ColumnSet, RowId, SqlType};
 use key::Codec;
+pub(crate) use key::{Packed, append_packed};
 pub use key::{summary, summary_is_exact};
 pub(crate) use list::IndexList;
 use locked::LockedIndex;
 pub(crate) use radix::AT_ONCE;
 use radix::Tree;
+use runs::Run;
 pub(crate) use runs::Runs;
 use smallvec::SmallVec;
 use std::ops::Bound;
@@ -290,6 +292,11 @@ impl Index {
         self.codec.encode(|_| *next.next().expect("as many as are asked for"), cells.len(), key);
     }
 
+    /// Of an index of plain keys that are [numbers](Packed): how many bytes they have.
+    pub(crate) fn packed_width(&self) -> Option<usize> {
+        self.codec.packed_width()
+    }
+
     /// Appends the full key of a row, whose cells are asked for in index order.
     #[inline]
     pub fn encode_with<'c>(&self, mut cell: impl FnMut(ColumnId) -> Cell<'c>, key: &mut KeyBuffer) {
@@ -341,12 +348,12 @@ impl Index {
     }
 
     /// Lists rows under full keys that differ from `key` in their last byte alone, given by that byte,
-    /// ascending. False, and nothing has happened, unless nobody else can be in their way and they go
+    /// ascending, and what stands for the row ([`posting::single`]). False, and nothing has happened, unless nobody else can be in their way and they go
     /// in together.
-    fn claim_run(&self, key: &[u8], rows: &[(u8, RowId)], guard: &Guard) -> bool {
+    fn claim_run(&self, key: &[u8], run: &Run, guard: &Guard) -> bool {
         match &self.kind {
             Kind::Unique(index) if !self.nullable => {
-                let claimed = index.claim_run(key, rows, guard);
+                let claimed = index.claim_run(key, run, guard);
                 self.settle();
                 claimed
             }

@@ -1,23 +1,29 @@
 //! Many keys for one index, entered in runs: keys that follow each other and differ in their last byte
 //! alone, as numbers that count up do, go into the tree together.
+//!
+//! Plain keys of up to 16 bytes are [numbers](Packed) until then: where a run ends, one look at two of them tells.
 
-use super::{Index, KeyBuffer};
+use super::posting::single;
+use super::{Index, KeyBuffer, Packed};
 use crate::Guard;
 use firn_base::RowId;
 use smallvec::SmallVec;
 
+/// Of each key of a run the last byte, and what stands for its row.
+pub(super) type Run = SmallVec<[(u8, u64); 16]>;
+
 /// Keys and rows that wait until the run of them ends.
 pub(crate) struct Runs<'i> {
     index: &'i Index,
-    /// The first key of the run, and of each key the last byte and the row.
+    /// The first key of the run.
     key: KeyBuffer,
-    run: SmallVec<[(u8, RowId); 16]>,
+    run: Run,
 }
 
 impl<'i> Runs<'i> {
     /// Runs for this index, none as yet.
     pub fn new(index: &'i Index) -> Runs<'i> {
-        Runs { index, key: KeyBuffer::new(), run: SmallVec::new() }
+        Runs { index, key: KeyBuffer::new(), run: Run::new() }
     }
 
     /// The index.
@@ -40,13 +46,35 @@ impl<'i> Runs<'i> {
             && known < last
             && self.key[..key.len() - 1] == *shared
         {
-            self.run.push((*last, row));
+            self.run.push((*last, single(row)));
             return Ok(());
         }
         self.finish(guard, enter)?;
         self.key.clear();
         self.key.extend_from_slice(key);
-        self.run.extend(key.last().map(|last| (*last, row)));
+        self.run.extend(key.last().map(|last| (*last, single(row))));
+        Ok(())
+    }
+
+    /// Adds plain keys, of so many bytes, of rows in slots that follow each other from that of `first` on, and enters all.
+    /// As [`Runs::add`].
+    pub fn add_packed<E>(
+        &mut self,
+        keys: &[Packed],
+        width: usize,
+        first: RowId,
+        guard: &Guard,
+        mut enter: impl FnMut(&[u8], RowId) -> Result<(), E>,
+    ) -> Result<(), E> {
+        // The slot is the lowest part of an id.
+        let mut row = single(first);
+        let follows = |a: &Packed, b: &Packed| a < b && (a ^ b) >> 8 == 0;
+        for run in keys.chunk_by(follows) {
+            self.key.set_packed(run[0], width);
+            self.run.extend(run.iter().map(|key| *key as u8).zip(row..));
+            row += run.len() as u64;
+            self.finish(guard, &mut enter)?;
+        }
         Ok(())
     }
 
@@ -56,14 +84,102 @@ impl<'i> Runs<'i> {
         guard: &Guard,
         mut enter: impl FnMut(&[u8], RowId) -> Result<(), E>,
     ) -> Result<(), E> {
-        let run = std::mem::take(&mut self.run);
-        if run.len() > 1 && self.index.claim_run(&self.key, &run, guard) {
-            return Ok(());
+        let entered = if self.run.len() > 1 && self.index.claim_run(&self.key, &self.run, guard) {
+            Ok(())
+        } else {
+            self.run.iter().try_for_each(|(last, row)| {
+                *self.key.last_mut().expect("a key of a run has a last byte") = *last;
+                enter(&self.key, RowId::from_bits(*row))
+            })
+        };
+        self.run.clear();
+        entered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::{IndexColumn, IndexId, IndexSpec, Verdict, append_packed};
+    use crate::pin;
+    use firn_base::random::Random;
+    use firn_base::types::Width;
+    use firn_base::{BlockNumber, Cell, ColumnId, Slot, SqlType};
+    use std::convert::Infallible;
+
+    #[test]
+    fn packed_keys_are_the_keys_of_their_rows_and_all_are_found() {
+        let narrow = SqlType::Numeric { precision: 12, scale: 2 };
+        let guard = &pin();
+        let random = &mut Random::seeded(5);
+        for types in [
+            &[SqlType::BigInt, SqlType::Integer][..],
+            &[SqlType::SmallInt],
+            &[SqlType::SmallInt, SqlType::Date, SqlType::SmallInt, SqlType::Integer],
+            &[narrow, SqlType::Timestamp],
+        ] {
+            let column = |(at, ty): (usize, &SqlType)| IndexColumn {
+                column: ColumnId(at as u16),
+                ty: *ty,
+                nullable: false,
+                descending: false,
+                nulls_first: false,
+            };
+            let columns = types.iter().enumerate().map(column).collect();
+            let index = Index::new(IndexSpec {
+                id: IndexId(1),
+                name: "index".to_owned(),
+                columns,
+                unique: true,
+                values: true,
+            });
+            // Of few numbers near zero: many runs, of either sign, and keys that are not in order.
+            let most = |at: usize| if at + 1 < types.len() { 1 } else { 300 };
+            let mut value = |at: usize| random.uniform(-most(at), most(at));
+            let mut rows: Vec<Vec<i64>> = (0..if cfg!(miri) { 60 } else { 3000 })
+                .map(|_| (0..types.len()).map(&mut value).collect())
+                .collect();
+            let half = rows.len() / 2;
+            rows[half..].sort();
+            rows.dedup();
+            let mut seen = std::collections::HashSet::new();
+            rows.retain(|row| seen.insert(row.clone()));
+            let cell = |value: i64, ty: &SqlType| match ty.width() {
+                Width::Fixed(2) => Cell::i16(value as i16),
+                Width::Fixed(4) => Cell::i32(value as i32),
+                _ => Cell::i64(value),
+            };
+            let mut packed = Vec::new();
+            let mut keys = Vec::new();
+            for row in &rows {
+                let cells: Vec<Cell<'_>> =
+                    row.iter().zip(types).map(|(value, ty)| cell(*value, ty)).collect();
+                let (mut number, mut key) = (0, KeyBuffer::new());
+                for (cell, ty) in cells.iter().zip(types) {
+                    let Width::Fixed(bytes) = ty.width() else { unreachable!() };
+                    append_packed(&mut number, cell.word(), bytes.into());
+                }
+                index.encode(&cells, &mut key);
+                packed.push(number);
+                keys.push(key);
+            }
+            let width = index.packed_width().unwrap();
+            let first = RowId::new(BlockNumber(3), Slot(7));
+            let mut alone = 0;
+            let mut enter = |key: &[u8], row: RowId| {
+                alone += 1;
+                index.claim(key, row, guard, &mut |_| Ok::<_, Infallible>(Verdict::Dead))
+            };
+            Runs::new(&index).add_packed(&packed, width, first, guard, &mut enter).unwrap();
+            assert!(alone > 0 && alone < keys.len(), "{alone} of {} were entered alone", keys.len());
+            for (at, key) in keys.iter().enumerate() {
+                let mut found = Vec::new();
+                index.lookup(key, guard, &mut |row| {
+                    found.push(row);
+                    true
+                });
+                assert_eq!(found, [RowId::new(BlockNumber(3), Slot(7 + at as u32))], "{:?}", rows[at]);
+            }
         }
-        for (last, row) in run {
-            *self.key.last_mut().expect("a key of a run has a last byte") = last;
-            enter(&self.key, row)?;
-        }
-        Ok(())
     }
 }

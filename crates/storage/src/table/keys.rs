@@ -1,11 +1,14 @@
 //! The keys that rows have in indexes, read from where they lie.
 
-use super::Table;
+use super::{Rows, Table};
 use crate::block::{Block, RawCell};
 use crate::decoded::Scratch;
+use crate::index::Packed;
 use crate::{Index, KeyBuffer};
+use firn_base::types::Width;
 use firn_base::{ColumnId, RowId, Slot};
 use smallvec::SmallVec;
+use std::ops::Range;
 
 impl Table {
     /// Every row in place with the key it has in `index`: what building that index needs. No
@@ -42,6 +45,16 @@ impl Table {
         }
         Ok(())
     }
+}
+
+/// The keys of some rows in an index where they are numbers.
+pub(super) fn packed_keys<'c>(rows: &impl Rows<'c>, stretch: Range<usize>, index: &Index) -> Vec<Packed> {
+    let mut keys = vec![0; stretch.len()];
+    for part in &index.spec().columns {
+        let Width::Fixed(bytes) = part.ty.width() else { panic!("plain keys are of numbers") };
+        rows.append_to_keys(stretch.clone(), part.column.index(), usize::from(bytes), &mut keys);
+    }
+    keys
 }
 
 pub(super) fn key_columns(index: &Index) -> (SmallVec<[ColumnId; 8]>, SmallVec<[RawCell; 8]>) {
