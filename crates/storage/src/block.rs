@@ -773,8 +773,10 @@ impl Block {
             // Pairs with the release fence in `link`.
             fence(Ordering::Acquire);
             if self.head(slot, guard) == head {
-                return self.sees_newest(head, snapshot) && present
-                    || undo_unseen(head.record(), snapshot, present, columns, cells, guard);
+                if self.sees_newest(head, snapshot) {
+                    return present;
+                }
+                return undo_unseen(head.record(), snapshot, present, columns, cells, guard);
             }
             std::hint::spin_loop();
         }

@@ -5,8 +5,8 @@
 //! generation tells, which each freezing counts up.
 //!
 //! Which of two moments a scan shows is of no account: a block becomes cold only when no snapshot in use tells its rows
-//! apart, though some may see none of them. Deletes from a compact one are the exception, and all that one can make of the number of rows that are there
-//! *now* is that no snapshot in use sees fewer. Hence the comparison: a scan gave so many, and so many are still there. A block
+//! apart, though some may see none of them. Deletes from a compact one are the exception, and all that one can make of the
+//! number of rows that are there *now* is that no snapshot in use that sees any sees fewer. Hence the comparison: a scan gave so many, and so many are still there. A block
 //! that was thawed before the scan came to it has another generation when it is cold again.
 
 use crate::block::Block;
@@ -30,7 +30,7 @@ pub struct BlockContent {
 pub struct Cold {
     /// How often the block had been frozen when it became cold.
     pub generation: u64,
-    /// How many rows are there; no snapshot in use sees fewer.
+    /// How many rows are there; no snapshot in use sees fewer, unless it sees none.
     pub rows: u32,
 }
 

@@ -2,7 +2,8 @@
 //!
 //! The columns never change. What may change is which rows are still there: a delete clears the bit of its row and
 //! links an undo record, as in any block, and an update deletes the row here and inserts it, changed, elsewhere. So the
-//! chain of a row of a compact block has records of deletes and locks alone, and whoever sees the row sees the same
+//! chain of a row of a compact block has records of deletes and locks alone, and at its end perhaps the one that all rows have in
+//! common ([`crate::heads`]), and whoever sees the row sees the same
 //! values. Slots without a row are not given out before the whole block is used again.
 //!
 //! Readers and writers find out whether a block is compact *after* they have loaded the chain head, or the versioned

@@ -1,7 +1,8 @@
 //! Scans of compact blocks: conditions are judged on the encoded columns, and only rows that meet them are decoded
 //! (seed 001 §3.4; Abadi, Myers, DeWitt and Madden call that late materialisation, ICDE 2007).
 //!
-//! That is for batches of which no row has versions; others go the way of all blocks, through [`crate::walk`].
+//! That is for batches of which no row has versions that are anything to the snapshot; others go the way of all blocks,
+//! through [`crate::walk`].
 
 use crate::Guard;
 use crate::block::Block;
@@ -36,12 +37,14 @@ pub(crate) enum Encoded {
 }
 
 impl TableScan {
-    /// Rows of a compact block, if none has versions, or all one head and the snapshot sees them.
+    /// Rows of a compact block, if the snapshot sees what is left of them as it lies there.
     pub(crate) fn encoded(&self, block: &Block, first: u32, end: u32, guard: &Guard) -> Encoded {
         let is_clean = || {
             let mut ranges = (first..end).step_by(RANGE_SLOTS as usize).map(Slot);
             ranges.all(|start| block.position(start).versioned().is_empty())
-                || block.sees_all(self.snapshot(), guard) == Some(true)
+                || block
+                    .sees_all(self.snapshot(), guard)
+                    .unwrap_or_else(|| !block.differs(first, end, self.snapshot(), guard).0)
         };
         if !is_clean() {
             return Encoded::MayHaveVersions;

@@ -7,7 +7,7 @@
 //! freezer                                        writer
 //! hot → cooling
 //! waits until every guard of that time has gone  (who saw the block hot has linked his record by then)
-//! sees no version, and no gap                    state not hot: thaws, by what it is
+//! sees no version but a common one, and no gap   state not hot: thaws, by what it is
 //! cooling → freezing                               cooling → hot: the freezer's next step fails
 //!   strings gathered, views under NULLs cleared,    freezing: asks, and waits until the freezer has stopped
 //!   zones found
@@ -122,7 +122,7 @@ pub enum Frozen {
     Yes,
     /// Somebody has written, or wants to.
     Hot,
-    /// Some row has versions.
+    /// Some row has versions of its own.
     HasVersions,
     /// Some slot before a row holds none.
     HasGaps,
@@ -360,6 +360,11 @@ impl Block {
         if !is_cold() {
             return HandedOut::NotCold;
         }
+        // For good: what the snapshot does not see it will not see.
+        let seen = self.sees_all(snapshot, guard);
+        if seen == Some(false) {
+            return HandedOut::NotSeen;
+        }
         // Of a block that has given up its rows they are of no account, if there are any.
         let zone = |condition: &Condition| turn.zones.get(condition.column.index());
         if conditions.iter().any(|condition| zone(condition).is_some_and(|zone| !zone.may_meet(condition))) {
@@ -367,7 +372,10 @@ impl Block {
         }
         match self.life.state() {
             BlockState::Compact => HandedOut::Encoded,
-            _ if self.sees_all(snapshot, guard) == Some(false) => HandedOut::NotSeen,
+            _ if seen.is_none() => {
+                debug_assert!(false, "the rows of a frozen block have no heads of their own");
+                HandedOut::NotCold
+            }
             _ => HandedOut::Rows(self.frozen_rows(strings)),
         }
     }
@@ -477,7 +485,7 @@ pub(crate) enum HandedOut {
     NotCold,
     /// It is frozen or compact, and none of its rows meets all conditions.
     NothingMeets,
-    /// It is frozen, and the snapshot sees none of its rows.
+    /// It is frozen or compact, and the snapshot sees none of its rows.
     NotSeen,
     /// All rows of a frozen one.
     Rows(FrozenRows),

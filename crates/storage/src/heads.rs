@@ -381,15 +381,13 @@ impl Block {
                 .is_ok()
     }
 
-    /// What all heads of the array are, if they are the same, and of rows whose coming has been committed.
+    /// What all heads of the array are, if they are the same, a record of the attic that says that the rows came to be.
     fn one_head<'g>(&self, guard: &'g Guard) -> Option<Head<'g>> {
         let heads = self.heads.some(0, self.layout.slots)?;
         let one = Head::load(&heads[0], guard);
-        let record = one.record()?;
-        let is_of_all = heads.iter().all(|head| Head::load(head, guard) == one)
-            && record.is_insert()
-            && !record.undone()
-            && record.stamp().time().is_some();
+        let is_of_all = one.is_kept()
+            && heads.iter().all(|head| Head::load(head, guard) == one)
+            && one.record()?.is_insert();
         is_of_all.then_some(one)
     }
 

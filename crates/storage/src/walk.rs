@@ -79,7 +79,7 @@ struct PutOff<'a> {
     /// In slots, cut to what was given out.
     from: u32,
     to: u32,
-    /// Which of its rows have versions.
+    /// Which of its rows may be others to the snapshot than they lie there.
     heads: u64,
 }
 
@@ -380,7 +380,7 @@ impl<'a> Walk<'a> {
         start
     }
 
-    /// Takes at most [`STEP`] rows, of which those in `heads` have versions. False, and none is taken, if more
+    /// Takes at most [`STEP`] rows, of which those in `heads` may be others to the snapshot than they lie there. False, and none is taken, if more
     /// come to have some meanwhile.
     fn mixed(&mut self, start: u32, end: u32, heads: u64, sink: &mut impl Sink) -> bool {
         let mark = sink.mark();

@@ -123,7 +123,8 @@ struct ColdBlock {
 }
 
 impl Plan {
-    /// For a table of which there are these files. The caller holds a snapshot at least as old as that of the checkpoint.
+    /// For a table of which there are these files. The caller holds a snapshot at least as old as that of the checkpoint; blocks that
+    /// are cold by now may have been filled since, and are no different from others then.
     fn new<'f>(table: &Table, files: impl Iterator<Item = &'f TableFile>, generations: &Generations) -> Plan {
         let (mut cold, mut rest, mut rest_bytes) = (HashMap::new(), Vec::new(), 0);
         for block in table.contents() {

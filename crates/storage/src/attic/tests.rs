@@ -454,7 +454,8 @@ impl Bench {
             if oldest.time <= horizon {
                 oldest.collect(&mut garbage, guard);
             } else {
-                self.attic.take_in(&oldest, &times, oldest.time, &mut garbage, guard);
+                let until = Time(self.random.uniform(oldest.time.0 as i64, self.now as i64) as u64);
+                self.attic.take_in(&oldest, &times, until, &mut garbage, guard);
                 oldest.discard(&mut garbage);
             }
         }
