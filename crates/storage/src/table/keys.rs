@@ -48,8 +48,12 @@ impl Table {
 }
 
 /// The keys of some rows in an index where they are numbers.
-pub(super) fn packed_keys<'c>(rows: &impl Rows<'c>, stretch: Range<usize>, index: &Index) -> Vec<Packed> {
-    let mut keys = vec![0; stretch.len()];
+pub(super) fn packed_keys<'c>(
+    rows: &impl Rows<'c>,
+    stretch: Range<usize>,
+    index: &Index,
+) -> SmallVec<[Packed; 16]> {
+    let mut keys = SmallVec::from_elem(0, stretch.len());
     for part in &index.spec().columns {
         let Width::Fixed(bytes) = part.ty.width() else { panic!("plain keys are of numbers") };
         rows.append_to_keys(stretch.clone(), part.column.index(), usize::from(bytes), &mut keys);
