@@ -55,7 +55,8 @@ pub struct Options {
     pub rate: Option<u64>,
 }
 
-/// Clients that are ahead of their rate by less than this go on: to sleep for less costs more than it is for.
+/// Clients that are ahead of their rate by less than this go on: to sleep for less costs more than it is for. Others
+/// look so often how far the log has come, and whether the run has ended.
 const AHEAD: Duration = Duration::from_millis(2);
 
 /// What all clients have done so far; read by whoever shows it.
@@ -235,21 +236,15 @@ fn run_client<C: Client>(
         } else {
             report.add(kind, ended - began, live);
         }
-        if let Some(engine) = engine
-            && !pending.is_empty()
-        {
-            let durable = engine.durable_lsn();
-            while let Some(first) = pending.pop_front_if(|first: &mut Pending| first.lsn <= durable) {
-                report.add(first.kind, ended - first.began, live);
-            }
-        }
+        report.add_durable(&mut pending, engine, ended, live);
         began = ended;
         if let Some(interval) = interval {
             // What was lost to something that took long is not made up for.
             due = (due + interval).max(ended - AHEAD);
-            if let Some(ahead) = due.checked_duration_since(ended).filter(|ahead| *ahead > AHEAD) {
-                sleep(ahead);
+            while due > began + AHEAD && began < end && !live.stop.load(Ordering::Relaxed) {
+                sleep(AHEAD);
                 began = now();
+                report.add_durable(&mut pending, engine, began, live);
             }
         }
     }
@@ -259,6 +254,21 @@ fn run_client<C: Client>(
 }
 
 impl Report {
+    /// Adds those that have become durable.
+    fn add_durable(
+        &mut self,
+        pending: &mut VecDeque<Pending>,
+        engine: Option<&Arc<Engine>>,
+        now: Instant,
+        live: &Live,
+    ) {
+        let Some(engine) = engine.filter(|_| !pending.is_empty()) else { return };
+        let durable = engine.durable_lsn();
+        while let Some(first) = pending.pop_front_if(|first| first.lsn <= durable) {
+            self.add(first.kind, now - first.began, live);
+        }
+    }
+
     fn add(&mut self, kind: usize, latency: Duration, live: &Live) {
         self.latencies[kind].record(latency);
         // ORDERING: statistics; nothing is read on the strength of them.

@@ -303,8 +303,7 @@ fn run_tpcc(
     let snapshot = snapshot.transpose().map_err(Failure::new)?;
     let mut usages = Vec::new();
     let report = drive(&database, run, &client, &mut |elapsed, live| {
-        let due = Duration::from_millis(run.seconds * 100 * (usages.len() as u64 + 1));
-        if besides.memory && elapsed >= due {
+        if besides.memory && elapsed >= Duration::from_secs(run.seconds) / 10 * (usages.len() as u32 + 1) {
             usages.push(MemoryUsage::now(engine.memory(), live));
         }
     })?;

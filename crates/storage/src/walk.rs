@@ -380,8 +380,8 @@ impl<'a> Walk<'a> {
         start
     }
 
-    /// Takes at most [`STEP`] rows, of which those in `heads` may be others to the snapshot than they lie there. False, and none is taken, if more
-    /// come to have some meanwhile.
+    /// Takes at most [`STEP`] rows, of which those in `heads` may be others to the snapshot than they lie there. False,
+    /// and none is taken, if more may be meanwhile.
     fn mixed(&mut self, start: u32, end: u32, heads: u64, sink: &mut impl Sink) -> bool {
         let mark = sink.mark();
         let mut next = start;
