@@ -263,6 +263,7 @@ impl Block {
         if !self.publish(columns, Arc::new(rows), guard) {
             return Joined::NoRoom;
         }
+        self.hold_heads();
         let compact = self.life.step(BlockState::Frozen, BlockEvent::Encoded);
         assert!(compact, "nobody but who has the turn leaves this state");
         Joined::Yes

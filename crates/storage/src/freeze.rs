@@ -16,6 +16,9 @@
 //! Readers are not concerned: freezing moves strings, of which they find either place, and a thaw copies what
 //! does not change.
 //!
+//! A compact block stays what it is whoever deletes a row of it. What the freezer waits for are its chain heads, which it
+//! gives up when nobody has written to it for as long and no version is left.
+//!
 //! Who takes rows out of a frozen block gets arrays that share its memory and hold it. The block itself is never
 //! held: whoever writes next leaves that memory to the arrays and goes on in a copy.
 //!
@@ -128,6 +131,8 @@ pub enum Frozen {
     HasGaps,
     /// It holds no row.
     Empty,
+    /// It is compact, and has given up its chain heads if it could.
+    Compact,
 }
 
 impl Block {
@@ -140,8 +145,13 @@ impl Block {
     /// time had gone.
     pub fn freeze(&self, guard: &Guard) -> Frozen {
         let mut turn = self.life.turn.lock();
-        if self.life.state() != BlockState::Cooling {
-            return Frozen::Hot;
+        match self.life.state() {
+            BlockState::Cooling => {}
+            BlockState::Compact => {
+                self.give_up_heads(guard);
+                return Frozen::Compact;
+            }
+            _ => return Frozen::Hot,
         }
         if !self.heads.are_one_kept(guard) && self.may_have_versions() {
             return Frozen::HasVersions;
@@ -184,6 +194,7 @@ impl Block {
         for start in (0..self.layout.slots).step_by(RANGE_SLOTS as usize) {
             self.position(Slot(start)).clear();
         }
+        self.hold_heads();
     }
 
     /// Gives up the memory of a cooling block without rows for `nothing`, which it shares with others, and freezes it:
@@ -231,7 +242,7 @@ impl Block {
                     }
                 }
                 // Rows are deleted where they are, and inserted elsewhere.
-                BlockState::Compact => return,
+                BlockState::Compact => return self.keep_heads(),
             }
         }
     }
@@ -413,16 +424,17 @@ impl Block {
 }
 
 impl Table {
-    /// Has all hot blocks begin to cool, and adds the numbers of all that cool to `cooling`.
+    /// Has all hot blocks begin to cool, and the chain heads of compact ones, and adds the numbers of all that cool to
+    /// `cooling`.
     pub fn cool(&self, cooling: &mut Vec<BlockNumber>) {
         for block in self.blocks().iter() {
-            if block.cool() || block.life.state() == BlockState::Cooling {
+            if block.cool() || block.life.state() == BlockState::Cooling || block.cool_heads() {
                 cooling.push(block.number);
             }
         }
     }
 
-    /// Freezes a block, if nobody has written to it since it began to cool. The caller has waited since then until
+    /// Freezes a block, if nobody has written to it since it began to cool; has a compact one give up its chain heads. The caller has waited since then until
     /// every guard of that time had gone.
     pub fn freeze(&self, block: BlockNumber, guard: &Guard) -> Frozen {
         self.blocks().get(block).expect("block numbers name existing blocks").freeze(guard)

@@ -16,6 +16,10 @@
 //! it); the array is freed once every guard of that time has gone. The collector takes the common record out while
 //! nobody makes the array.
 //!
+//! A compact block whose row is deleted has an array from then on, and stays compact. So the freezer asks for it by a mark of
+//! its own, which whoever writes takes back, as the state of a hot block; the array goes at the end of a round if nobody
+//! has and no row has versions. Otherwise one deleted row would cost eight bytes for each of the others, for ever.
+//!
 //! What a head leads to is mostly in no cache behind a long reader, and mostly is nothing to who reads: it is one of the
 //! records that the attic keeps for readers who began long ago. So a head tells that without a look at the record:
 //!
@@ -38,7 +42,7 @@ use crate::position::Reset;
 use crate::shared::{CountedMemory, SharedMemory};
 use crate::state::{BlockEvent, BlockState};
 use crate::version::{Change, Record, UndoHeader};
-use firn_base::sync::{Arc, AtomicPtr, AtomicU64, Ordering, fence};
+use firn_base::sync::{Arc, AtomicPtr, AtomicU8, AtomicU64, Ordering, fence};
 use firn_base::{BlockNumber, Slot, Snapshot, Time, visible};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -49,6 +53,11 @@ const HEAD_BYTES: usize = size_of::<AtomicPtr<UndoHeader>>();
 /// In a head: the record is kept in the attic. The alignment of records leaves the bit.
 const KEPT: usize = 1;
 const _: () = assert!(align_of::<UndoHeader>() > KEPT);
+
+/// What becomes of the array of a compact block: it stays; it goes unless somebody writes; it is being taken off.
+const STAYS: u8 = 0;
+const COOLS: u8 = 1;
+const GOES: u8 = 2;
 
 /// A row's chain head, as it was at some moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,6 +102,8 @@ pub(crate) struct Heads {
     /// Means nothing while there is an array.
     common: AtomicPtr<UndoHeader>,
     slots: usize,
+    /// What becomes of the array of a compact block, whose state writers leave as it is.
+    array: AtomicU8,
     /// Until when the changes were committed whose records of these rows are kept in the attic, or later.
     kept_until: AtomicU64,
 }
@@ -103,7 +114,7 @@ impl Heads {
         let slots = slots as usize;
         let each = SharedMemory::none(slots * HEAD_BYTES);
         let common = AtomicPtr::new(std::ptr::null_mut());
-        Heads { each, common, slots, kept_until: AtomicU64::new(0) }
+        Heads { each, common, slots, array: AtomicU8::new(STAYS), kept_until: AtomicU64::new(0) }
     }
 
     /// Bytes of the array.
@@ -389,6 +400,50 @@ impl Block {
             && heads.iter().all(|head| Head::load(head, guard) == one)
             && one.record()?.is_insert();
         is_of_all.then_some(one)
+    }
+
+    /// From now on it is known whether somebody writes to a compact block. False if it is not, or has no array.
+    pub fn cool_heads(&self) -> bool {
+        let has_array = self.life.state() == BlockState::Compact && self.heads.each.get().is_some();
+        if has_array {
+            self.heads.array.store(COOLS, Ordering::Release);
+        }
+        has_array
+    }
+
+    /// The array of a block that becomes compact, or has forgotten its versions, stays as long as it is not to cool.
+    pub fn hold_heads(&self) {
+        // Release: who finds it so goes on in what there is without the array.
+        self.heads.array.store(STAYS, Ordering::Release);
+    }
+
+    /// Called by whoever writes to a compact block: its array stays, and nobody is just taking it off.
+    pub fn keep_heads(&self) {
+        let array = &self.heads.array;
+        loop {
+            match array.load(Ordering::Acquire) {
+                STAYS => return,
+                COOLS => {
+                    // Failure: it is about to go, or another writer was here.
+                    let _ = array.compare_exchange(COOLS, STAYS, Ordering::AcqRel, Ordering::Relaxed);
+                }
+                _ => drop(self.life.turn()),
+            }
+        }
+    }
+
+    /// Gives up the array of a compact block without versions, unless somebody has written to it since
+    /// [`Block::cool_heads`]. The caller has the turn, and has waited as for [`Block::freeze`].
+    pub fn give_up_heads(&self, guard: &Guard) {
+        let array = &self.heads.array;
+        if self.may_have_versions()
+            || array.compare_exchange(COOLS, GOES, Ordering::AcqRel, Ordering::Relaxed).is_err()
+        {
+            return;
+        }
+        // From here on who wants to write waits for the turn. Whoever did before took it back, and so none of the
+        // versions that were not there has come.
+        self.forget_versions(guard);
     }
 
     /// Whether [`Block::share_heads`] is worth while.

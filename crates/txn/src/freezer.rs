@@ -3,7 +3,8 @@
 //! It goes in rounds. At the beginning of a round every hot block begins to *cool*: whoever writes to one takes
 //! that back, so that what still cools at the end of the round has not been written to for as long as that took
 //! ([`Config::freeze_after`](crate::Config::freeze_after), or what was said of the table alone). So a transaction does no more for this than to look at
-//! the state of the blocks it writes to, which it does anyway.
+//! the state of the blocks it writes to, which it does anyway. Compact blocks take part with their chain heads alone, which
+//! they give up instead.
 //!
 //! Blocks are frozen a few at a time, so that the collector, which has the same thread, is not kept waiting. At the
 //! end of a round rows are moved between the blocks of a table that would be frozen but for their gaps, in small
@@ -203,7 +204,7 @@ impl Round {
                 Frozen::HasVersions if table.may_share_heads(block, &guard) => {
                     engine.while_nobody_collects(|| table.share_heads(block, &guard));
                 }
-                Frozen::Yes | Frozen::HasGaps | Frozen::HasVersions | Frozen::Hot => {}
+                Frozen::Yes | Frozen::HasGaps | Frozen::HasVersions | Frozen::Hot | Frozen::Compact => {}
             }
         }
         if looked_at > 0 {

@@ -11,6 +11,7 @@ use arrow_array::types::Int64Type;
 use firn_base::{Cell, Result};
 use firn_storage::{BlockState, Held, ScanBatch};
 use firn_txn::{Isolation, Transaction, pin};
+use shuttle::rand::RngCore;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -173,17 +174,28 @@ fn rows_that_move_are_found_and_no_change_of_them_is_lost() {
 /// How often a block had versions and no heads.
 static SHARED: AtomicUsize = AtomicUsize::new(0);
 
-/// How often such a block was frozen.
-static COLD: AtomicUsize = AtomicUsize::new(0);
+/// How often such a block was frozen, and compact.
+static FROZE: AtomicUsize = AtomicUsize::new(0);
+static COMPACTED: AtomicUsize = AtomicUsize::new(0);
 
 /// Of two blocks with versions, each of 64 rows.
 fn has_given_up_heads(bank: &Bank) -> bool {
     bank.engine.memory().held(Held::Heads) < 2 * 64 * size_of::<usize>() as u64
 }
 
-/// As many accounts as a block holds come behind a reader; one is changed, and one goes.
+fn has_block(bank: &Bank, state: BlockState) -> bool {
+    bank.accounts.block_usage().any(|block| block.state == state)
+}
+
+/// As many accounts as a block holds come behind a reader; one is changed, and one goes: when the block has given up its
+/// heads, has been frozen, or compact.
 fn shares() {
     const COUNT: i32 = 64;
+    let what_for = match shuttle::rand::thread_rng().next_u64() % 4 {
+        0 | 1 => None,
+        2 => Some(BlockState::Frozen),
+        _ => Some(BlockState::Compact),
+    };
     let bank = freezing_bank_with([]);
     let old = bank.engine.begin_read_only();
     let mut tx = bank.engine.begin();
@@ -197,14 +209,28 @@ fn shares() {
         bank.insert(&mut tx, key, 0).unwrap();
         commit(tx);
     }
-    let freezer = task(&bank, |bank| {
-        for _ in 0..8 {
+    let is_time =
+        move |bank: &Bank| what_for.map_or_else(|| has_given_up_heads(bank), |state| has_block(bank, state));
+    // To be frozen it needs that nobody holds a guard, and those who read or write step by step hold theirs for long.
+    let is_patient = what_for.is_some();
+    let times = if is_patient { 100 } else { 20 };
+    let wait = move |bank: &Bank| {
+        (0..times).take_while(|_| !is_time(bank)).for_each(|_| firn_base::thread::yield_now());
+    };
+    let freezer = task(&bank, move |bank| {
+        for _ in (0..times).take_while(|turn| *turn < 8 || !is_time(bank)) {
             bank.engine.freeze(Duration::ZERO);
+            if is_patient {
+                if what_for == Some(BlockState::Compact) {
+                    bank.engine.compact(Duration::ZERO);
+                }
+                firn_base::thread::yield_now();
+            }
         }
     });
-    let writer = task(&bank, |bank| {
+    let writer = task(&bank, move |bank| {
         // At about the time when the old reader ends.
-        (0..20).take_while(|_| !has_given_up_heads(bank)).for_each(|_| firn_base::thread::yield_now());
+        wait(bank);
         for last in [false, true] {
             committed(bank, Isolation::Serializable, |tx| {
                 statement(tx, |tx| bank.set_balance(tx, 1, 1 + i64::from(last)))?;
@@ -212,7 +238,10 @@ fn shares() {
             });
         }
     });
-    let newer = task(&bank, |bank| {
+    let newer = task(&bank, move |bank| {
+        if is_patient {
+            wait(bank);
+        }
         for _ in 0..3 {
             let tx = bank.engine.begin_read_only();
             let rows = bank.scan(&tx);
@@ -222,21 +251,13 @@ fn shares() {
             assert_eq!(bank.balance(&tx, 1), Some(changed), "a snapshot does not change");
         }
     });
-    for _ in 0..20 {
-        assert_eq!(bank.balance(&old, 2), None, "it came later");
-        if has_given_up_heads(&bank) {
-            SHARED.fetch_add(1, Ordering::Relaxed);
-            break;
-        }
+    for _ in (0..times).take_while(|_| !is_time(&bank)) {
+        assert!(is_patient || bank.balance(&old, 2).is_none(), "it came later");
         firn_base::thread::yield_now();
     }
-    assert_eq!(bank.scan(&old), [], "they came later");
-    for _ in 0..20 {
-        if bank.accounts.block_usage().any(|block| block.state == BlockState::Frozen) {
-            COLD.fetch_add(1, Ordering::Relaxed);
-            break;
-        }
-        firn_base::thread::yield_now();
+    SHARED.fetch_add(usize::from(has_given_up_heads(&bank)), Ordering::Relaxed);
+    for (state, count) in [(BlockState::Frozen, &FROZE), (BlockState::Compact, &COMPACTED)] {
+        count.fetch_add(usize::from(has_block(&bank, state)), Ordering::Relaxed);
     }
     assert_eq!(bank.scan(&old), [], "they came later");
     // The record that all of them have goes while others read and write.
@@ -259,5 +280,6 @@ fn rows_that_share_their_head_are_seen_by_the_same_as_before() {
     explore(shares);
     let repeated = std::env::var("FIRN_MODEL_SEED").is_ok();
     assert!(repeated || SHARED.load(Ordering::Relaxed) > 0, "no block gave up its heads");
-    assert!(repeated || COLD.load(Ordering::Relaxed) > 0, "no such block was frozen");
+    assert!(repeated || FROZE.load(Ordering::Relaxed) > 0, "no such block was frozen");
+    assert!(repeated || COMPACTED.load(Ordering::Relaxed) > 0, "no such block became compact");
 }
