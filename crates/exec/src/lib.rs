@@ -27,7 +27,7 @@ pub mod dml;
 pub mod locking;
 
 pub use firn_storage::Table;
-pub use firn_storage::views::{tightened, views_of};
+pub use firn_storage::views::{strings_of, tightened, views_of};
 pub use query::{BatchStream, Cancel, RunOptions, explain, run};
 pub use scan::{FirnTable, ROW_ID_COLUMN, cancelled};
 pub use session::{NoSession, SessionServices};

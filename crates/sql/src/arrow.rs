@@ -14,7 +14,7 @@ use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType, Value};
 use firn_exec::{types, views_of};
 
-pub use firn_exec::tightened;
+pub use firn_exec::{strings_of, tightened};
 
 /// The SQL type of a column of a table that is made for a field of somebody's Arrow schema.
 ///

@@ -32,7 +32,7 @@ use crate::budget::Held;
 use crate::compact::Compact;
 use crate::encoding::widen::widen;
 use crate::encoding::{EncodedColumn, Encoding, Piece, Source};
-use crate::heap::{INLINE_BYTES, view_len};
+use crate::heap::INLINE_BYTES;
 use crate::layout::{RANGE_SLOTS, Unit};
 use crate::memory::Memory;
 use crate::shared::CountedMemory;
@@ -46,15 +46,6 @@ use arrow_data::ArrayData;
 use firn_base::sync::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering};
 use firn_base::{BlockNumber, ColumnId, Slot, Snapshot, SqlType, clock};
 use std::time::Duration;
-
-/// Heaps may hold so much more than their strings, in all and as a part of them, before they are gathered.
-const SLACK_BYTES: usize = if cfg!(any(test, feature = "models")) { 0 } else { 16 << 10 };
-const SLACK_PART: usize = 4;
-
-/// With fewer buffers left, whoever wants to write waits until strings have been gathered. With less than that they are
-/// left to those who write.
-const MANY_BUFFERS: usize = 32;
-const FEWEST_BUFFERS: usize = 4;
 
 /// In which state a block is, and whose turn it is to change that.
 #[derive(Default)]
@@ -75,6 +66,8 @@ pub(crate) struct Life {
 pub(crate) struct Turn {
     /// The zones of its columns.
     zones: Box<[Zone]>,
+    /// In which buffers of the heap the strings of each column lie, a bit each.
+    buffers: Arc<[u64]>,
     /// When it was frozen, unless it cannot be encoded.
     encoded_after: Option<clock::Instant>,
 }
@@ -168,11 +161,13 @@ impl Block {
         if !self.life.step(BlockState::Cooling, BlockEvent::VersionsGone) {
             return Frozen::Hot;
         }
-        if !self.tidy_strings(rows, guard) || !self.find_zones(rows, &mut turn.zones) {
+        let buffers = self.tidy_strings(rows, guard).filter(|_| self.find_zones(rows, &mut turn.zones));
+        let Some(buffers) = buffers else {
             let hot = self.life.step(BlockState::Freezing, BlockEvent::Write);
             assert!(hot, "whoever wants a block that is being frozen waits for his turn");
             return Frozen::Hot;
-        }
+        };
+        turn.buffers = buffers;
         if !self.heads.are_one_kept(guard) {
             self.forget_versions(guard);
         }
@@ -209,7 +204,7 @@ impl Block {
         {
             return false;
         }
-        self.heap.gather(0).finish(guard);
+        self.heap.gather().finish(guard);
         self.rows.change_for(nothing, guard);
         self.take_back_slots();
         self.forget_versions(guard);
@@ -283,65 +278,6 @@ impl Block {
         })
     }
 
-    /// Gathers the strings, if that is worth it, and clears what lies under NULLs, which Arrow would follow. False
-    /// if somebody wants to write; what is done by then is done.
-    fn tidy_strings(&self, rows: u32, guard: &Guard) -> bool {
-        let is_view = |column: &ColumnId| self.layout.column(*column).unit() == Unit::View;
-        let columns: Vec<ColumnId> =
-            (0..self.layout.columns.len()).map(|at| ColumnId(at as u16)).filter(is_view).collect();
-        let ranges = || {
-            (0..rows)
-                .step_by(RANGE_SLOTS as usize)
-                .map(|start| start as usize..rows.min(start + RANGE_SLOTS) as usize)
-        };
-        let mut bytes = 0;
-        for column in &columns {
-            let views = self.pairs(*column);
-            let nullable = self.layout.column(*column).validity().is_some();
-            for range in ranges() {
-                if self.is_wanted() {
-                    return false;
-                }
-                for at in range {
-                    if nullable && self.load_cell(Slot(at as u32), *column).null {
-                        views[2 * at].store(0, Ordering::Relaxed);
-                        views[2 * at + 1].store(0, Ordering::Relaxed);
-                        continue;
-                    }
-                    let length = views[2 * at].load(Ordering::Relaxed) as u32 as usize;
-                    bytes += if length > INLINE_BYTES { length } else { 0 };
-                }
-            }
-        }
-        if self.heap.allocated_bytes() <= bytes + bytes / SLACK_PART + SLACK_BYTES
-            || bytes > crate::LONGEST_STRING_BYTES
-            || self.heap.buffers_left() < FEWEST_BUFFERS
-        {
-            return true;
-        }
-        // Each time that this is broken off leaves a buffer behind.
-        let may_be_broken_off = self.heap.buffers_left() > MANY_BUFFERS;
-        let mut gathering = self.heap.gather(bytes);
-        for column in &columns {
-            let views = self.pairs(*column);
-            for range in ranges() {
-                if may_be_broken_off && self.is_wanted() {
-                    return false;
-                }
-                for at in range {
-                    let view = [&views[2 * at], &views[2 * at + 1]].map(|word| word.load(Ordering::Relaxed));
-                    if view_len(view) > INLINE_BYTES {
-                        // Release: the string is there for whoever finds this place. Its other word stays as it
-                        // is, so that nobody reads a part of each.
-                        views[2 * at + 1].store(gathering.copy(view)[1], Ordering::Release);
-                    }
-                }
-            }
-        }
-        gathering.finish(guard);
-        true
-    }
-
     /// Finds the zones of all columns. False if somebody wants to write.
     fn find_zones(&self, rows: u32, zones: &mut Box<[Zone]>) -> bool {
         let columns = 0..self.layout.columns.len() as u16;
@@ -351,7 +287,7 @@ impl Block {
         zones.len() == self.layout.columns.len()
     }
 
-    fn is_wanted(&self) -> bool {
+    pub fn is_wanted(&self) -> bool {
         self.life.wanted.load(Ordering::Relaxed)
     }
 
@@ -387,7 +323,7 @@ impl Block {
                 debug_assert!(false, "the rows of a frozen block have no heads of their own");
                 HandedOut::NotCold
             }
-            _ => HandedOut::Rows(self.frozen_rows(strings)),
+            _ => HandedOut::Rows(self.frozen_rows(&turn, strings)),
         }
     }
 
@@ -399,7 +335,7 @@ impl Block {
     /// The rows of such a block.
     pub fn rows_to_encode(&self, frozen_for: Duration, least: u32) -> Option<FrozenRows> {
         let turn = self.life.turn();
-        self.is_due(&turn, frozen_for, least).then(|| self.frozen_rows(true))
+        self.is_due(&turn, frozen_for, least).then(|| self.frozen_rows(&turn, true))
     }
 
     fn is_due(&self, turn: &Turn, frozen_for: Duration, least: u32) -> bool {
@@ -414,10 +350,11 @@ impl Block {
     }
 
     /// In the turn.
-    fn frozen_rows(&self, strings: bool) -> FrozenRows {
+    fn frozen_rows(&self, turn: &Turn, strings: bool) -> FrozenRows {
         FrozenRows {
             memory: self.rows.hold().expect("a block has memory"),
-            heap: if strings { self.heap.arrow_buffers(false).into() } else { [].into() },
+            heap: if strings { self.heap.arrow_buffers(false) } else { Vec::new() },
+            buffers: turn.buffers.clone(),
             rows: self.life.rows.load(Ordering::Relaxed),
         }
     }
@@ -508,7 +445,9 @@ pub(crate) enum HandedOut {
 /// The rows of a frozen block as they were when they were handed out.
 pub(crate) struct FrozenRows {
     pub memory: Arc<CountedMemory>,
-    heap: Arc<[Buffer]>,
+    heap: Vec<Buffer>,
+    /// Those of each column, a bit each.
+    buffers: Arc<[u64]>,
     /// How many there are.
     pub rows: u32,
 }
@@ -530,9 +469,9 @@ impl FrozenRows {
             Unit::Bit => Arc::new(BooleanArray::new(self.bits(block, layout.values(), at, rows), nulls)),
             Unit::View => {
                 let views = ScalarBuffer::new(values(), 0, rows);
-                let heap = self.heap.clone();
+                let heap = self.buffers_of(column);
                 // SAFETY: the views were written by `Heap::store` of this block, and those under NULLs are
-                // empty; its buffers are `heap`. Text is UTF-8 on every way in.
+                // empty; the buffers that they lead to are in `heap`. Text is UTF-8 on every way in.
                 unsafe {
                     if ty == SqlType::Bytea {
                         Arc::new(BinaryViewArray::new_unchecked(views, heap, nulls))
@@ -557,6 +496,16 @@ impl FrozenRows {
                 make_array(unsafe { data.build_unchecked() })
             }
         }
+    }
+
+    /// The buffers of the heap where strings of a column lie, with empty ones in the place of those before them that are
+    /// others'.
+    fn buffers_of(&self, column: ColumnId) -> Arc<[Buffer]> {
+        let own = self.buffers[column.index()];
+        let buffer = |number: usize| {
+            if own >> number & 1 == 1 { self.heap[number].clone() } else { Buffer::from(&[]) }
+        };
+        (0..(u64::BITS - own.leading_zeros()) as usize).map(buffer).collect()
     }
 
     /// A column of all rows, to be encoded.

@@ -9,10 +9,9 @@
 //! ```
 //! Invariant: bytes of a buffer that are `filled` never change, so that Arrow arrays may share them.
 //! Bytes are written before that grows, under a lock that makes appenders take turns.
-//! Strings of a column that are stored together and repeat [share](Recent) their bytes, until they are gathered. Who decides whether to
-//! gather counts them as if each had its own, and so does it somewhat late.
+//! Strings of a column that are stored together and repeat [share](Recent) their bytes.
 //! What updates leave behind is garbage until the block is frozen: then what is left may be [gathered](Gathering)
-//! in one buffer, and the others *leave*: they go once every guard of that time has gone, since who has loaded
+//! in new buffers ([`crate::tidy`]), and the others *leave*: they go once every guard of that time has gone, since who has loaded
 //! a view by then may follow it still. Until then no other buffer gets their numbers. The heap of a compact block has
 //! none but buffers of encoded columns, which it [adopts](Heap::adopt), so that their strings have views like others. A
 //! string that had to be decoded lies in none: its view, which nobody keeps longer than a guard, has the address itself.
@@ -298,32 +297,37 @@ impl Heap {
         self.appender().give_up_all_but(numbers.iter().fold(0, |bits, number| bits | 1 << number), guard);
     }
 
-    /// Begins to gather strings of so many bytes in all.
-    pub fn gather(&self, bytes: usize) -> Gathering<'_> {
-        let mut appender = self.appender();
-        if bytes > 0 {
-            appender.begin_buffer(bytes);
-        }
-        Gathering { keeps: if bytes > 0 { 1 << appender.filling.number } else { 0 }, appender }
+    /// Begins to gather strings.
+    pub fn gather(&self) -> Gathering<'_> {
+        Gathering { keeps: 0, appender: self.appender() }
     }
 }
 
-/// Strings of a heap on their way into one new buffer.
+/// Strings of a heap on their way into new buffers.
 pub(crate) struct Gathering<'h> {
     appender: Appender<'h>,
-    /// The number of the new one, as a bit.
+    /// The numbers of these, a bit each.
     keeps: u64,
 }
 
 impl Gathering<'_> {
-    /// The view of a string of more than [`INLINE_BYTES`] in its new place. It differs in its second word only.
+    /// Goes on in a new buffer, for strings of so many bytes.
+    pub fn begin(&mut self, bytes: usize) {
+        self.appender.begin_buffer(bytes);
+        self.keeps |= 1 << self.appender.filling.number;
+    }
+
+    /// The view of a string of more than [`INLINE_BYTES`] in its new place, in the buffer that was begun last. It differs
+    /// in its second word only.
     pub fn copy(&mut self, view: [u64; 2]) -> [u64; 2] {
-        let moved = self.appender.append(self.appender.heap.bytes(view));
-        debug_assert!(moved[0] == view[0] && 1 << moved[1] as u32 == self.keeps);
+        let (start, length) = ((view[1] >> 32) as usize, view_len(view));
+        let all = self.appender.heap.filled(view[1] as u32 as usize);
+        let moved = self.appender.append_with_room(all, start..start + length);
+        debug_assert!(moved[0] == view[0] && moved[1] as u32 == self.appender.filling.number as u32);
         moved
     }
 
-    /// Gives up all buffers but the new one. No view leads to them any more.
+    /// Gives up all buffers but the new ones. No view leads to them any more.
     pub fn finish(mut self, guard: &Guard) {
         self.appender.give_up_all_but(self.keeps, guard);
     }
@@ -554,7 +558,8 @@ mod tests {
             assert!(heap.arrow_buffers(true).len() > 1);
             let kept: Vec<usize> = (0..50).filter(|at| at % 3 == round % 3).collect();
             let bytes = kept.iter().map(|at| string(*at).len()).sum();
-            let mut gathering = heap.gather(bytes);
+            let mut gathering = heap.gather();
+            gathering.begin(bytes);
             for at in &kept {
                 let before = views[*at];
                 views[*at] = gathering.copy(before);

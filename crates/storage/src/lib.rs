@@ -37,6 +37,7 @@ mod row_lock;
 mod shared;
 mod spare;
 pub mod state;
+mod tidy;
 mod undo;
 mod version;
 pub mod views;

@@ -1,4 +1,4 @@
-//! Arrays of string views: of strings that lie side by side, and without what their views do not lead to.
+//! Arrays of string views: of strings that lie side by side and back, and without what their views do not lead to.
 //!
 //! The strings of all columns of a block lie in the same few buffers, and every array that is made of them names those
 //! buffers. Whoever writes such an array somewhere, with its buffers, would write the strings of other columns and rows
@@ -8,9 +8,10 @@
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ByteArrayType, ByteViewType};
 use arrow_array::{Array, ArrayRef, GenericByteArray, GenericByteViewArray};
-use arrow_buffer::{Buffer, ScalarBuffer};
+use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::DataType;
 use firn_base::sync::Arc;
+use std::hint::select_unpredictable;
 use std::ops::Range;
 
 use crate::heap::INLINE_BYTES;
@@ -20,6 +21,12 @@ const SLACK: usize = 2;
 
 /// Bytes that are loaded at once: more than lie in a view.
 const LOADED_BYTES: usize = 16;
+
+const VIEW_BYTES: usize = size_of::<u128>();
+
+/// So many bytes are copied at once: the first if no string is longer.
+const SHORT_STEP: usize = 32;
+const LONGEST_STEP: usize = 64;
 
 /// Views of strings that lie side by side, in the buffer where they are. Arrow's own cast does the same, value by value
 /// with a jump for each length, which cannot be foretold.
@@ -54,6 +61,70 @@ where
     }
 }
 
+/// The strings that views stand for, side by side; `None` if they have more than `most` bytes together. In two passes, the
+/// first of which finds where each begins: so none waits for the one before, and nothing depends on which are short, which
+/// cannot be foretold.
+pub fn strings_of<V, T>(array: &GenericByteViewArray<V>, most: i32) -> Option<GenericByteArray<T>>
+where
+    V: ByteViewType + ?Sized,
+    T: ByteArrayType<Offset = i32, Native = V::Native>,
+{
+    let views = match array.nulls().filter(|nulls| nulls.null_count() > 0) {
+        None => array.views().clone(),
+        // What the view of a NULL says is not to be followed.
+        Some(nulls) => {
+            let view = |(view, is_valid): (&u128, bool)| if is_valid { *view } else { 0 };
+            array.views().iter().zip(nulls).map(view).collect()
+        }
+    };
+    let mut offsets = vec![0; views.len() + 1];
+    let (mut end, mut longest) = (0, 0);
+    for (view, offset) in views.iter().zip(&mut offsets[1..]) {
+        let length = *view as u32;
+        longest = longest.max(length);
+        end += u64::from(length);
+        *offset = end as i32;
+    }
+    if end > most as u64 {
+        return None;
+    }
+    // What is copied beyond the end of a string, the next one covers.
+    let mut bytes = vec![0; end as usize + LONGEST_STEP];
+    if longest as usize <= INLINE_BYTES {
+        for (view, offset) in views.iter().zip(&offsets) {
+            bytes[*offset as usize..][..VIEW_BYTES].copy_from_slice(&(view >> 32).to_le_bytes());
+        }
+    } else {
+        let sources: Vec<&[u8]> =
+            array.data_buffers().iter().map(|buffer| &**buffer).chain([&**views.inner()]).collect();
+        match longest as usize {
+            ..=SHORT_STEP => copy_to::<SHORT_STEP>(&offsets, &views, &sources, &mut bytes),
+            _ => copy_to::<LONGEST_STEP>(&offsets, &views, &sources, &mut bytes),
+        }
+    }
+    bytes.truncate(end as usize);
+    let offsets = OffsetBuffer::new(offsets.into());
+    // SAFETY: there is an offset more than views; they rise, from zero to the end of the bytes. What lies between two is what a
+    // view stands for, of an array that vouches for its strings, or nothing.
+    Some(unsafe { GenericByteArray::new_unchecked(offsets, bytes.into(), array.nulls().cloned()) })
+}
+
+/// Copies the strings of views to their places, mostly in one step each. The last of the sources are the views themselves.
+fn copy_to<const STEP: usize>(places: &[i32], views: &[u128], sources: &[&[u8]], bytes: &mut [u8]) {
+    let in_views = sources.len() - 1;
+    for (at, (view, place)) in views.iter().zip(places).enumerate() {
+        let ((length, buffer, offset), place) = (parts(*view), *place as usize);
+        let (length, is_long) = (length as usize, length > INLINE_BYTES as u64);
+        let buffer = select_unpredictable(is_long, buffer, in_views);
+        let offset = select_unpredictable(is_long, offset as usize, at * VIEW_BYTES + size_of::<u32>());
+        let source = &sources[buffer][offset..];
+        match source.first_chunk::<STEP>() {
+            Some(step) if length <= STEP => bytes[place..][..STEP].copy_from_slice(step),
+            _ => bytes[place..][..length].copy_from_slice(&source[..length]),
+        }
+    }
+}
+
 /// The same strings, if it is an array of views, with buffers that hold hardly anything else. They are copied only if
 /// they lie far from each other.
 pub fn tightened(array: &ArrayRef) -> ArrayRef {
@@ -69,17 +140,22 @@ fn tight<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> GenericBy
     if there.is_empty() {
         return array.clone();
     }
-    let longest = views.iter().map(|view| *view as u32).max().unwrap_or(0);
-    let (views, buffers) = if longest as usize <= INLINE_BYTES {
+    let long = |view: &u128| if *view as u32 as usize > INLINE_BYTES { *view as u32 as usize } else { 0 };
+    let led_to = views.iter().map(long).sum::<usize>();
+    let holds_little_else = led_to > 0 && there.iter().map(Buffer::len).sum::<usize>() <= SLACK * led_to;
+    // What the view of a NULL says is looked at below: it shall not go out if it leads nowhere.
+    if holds_little_else && array.null_count() == 0 {
+        return array.clone();
+    }
+    let (views, buffers) = if led_to == 0 {
         (views.clone(), Vec::new())
     } else {
         let Some(stretches) = Stretches::of(views, there) else { return copied(array) };
-        let bytes: usize = stretches.each.iter().map(Range::len).sum();
-        if bytes > SLACK * stretches.led_to {
-            return copied(array);
-        }
-        if there.iter().map(Buffer::len).sum::<usize>() <= SLACK * stretches.led_to {
+        if holds_little_else {
             return array.clone();
+        }
+        if stretches.each.iter().map(Range::len).sum::<usize>() > SLACK * led_to {
+            return copied(array);
         }
         (stretches.views(views), stretches.buffers(there))
     };
@@ -96,12 +172,9 @@ fn copied<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> GenericB
     }
 }
 
-/// Where the long strings of an array lie.
+/// Where the long strings of an array lie: the part of each buffer that views lead to; empty if none does.
 struct Stretches {
-    /// The part of each buffer that views lead to; empty if none does.
     each: Vec<Range<usize>>,
-    /// How many bytes they lead to, together.
-    led_to: usize,
 }
 
 impl Stretches {
@@ -111,7 +184,6 @@ impl Stretches {
         // be foretold. What leads to no buffer is counted for one behind that.
         let (short, none) = (buffers.len(), buffers.len() + 1);
         let mut each = vec![(u64::MAX, 0); none + 1];
-        let mut led_to = 0;
         for view in views {
             let (length, buffer, offset) = parts(*view);
             let is_long = length > INLINE_BYTES as u64;
@@ -119,14 +191,13 @@ impl Stretches {
             let (start, end) = &mut each[if is_long { at } else { short }];
             *start = offset.min(*start);
             *end = (offset + length).max(*end);
-            led_to += if is_long { length as usize } else { 0 };
         }
         let fits = |(at, buffer): (usize, &Buffer)| each[at].1 <= buffer.len() as u64;
         if each[none].1 > 0 || !buffers.iter().enumerate().all(fits) {
             return None;
         }
         let range = |(start, end): &(u64, u64)| *start.min(end) as usize..*end as usize;
-        Some(Stretches { each: each[..short].iter().map(range).collect(), led_to })
+        Some(Stretches { each: each[..short].iter().map(range).collect() })
     }
 
     /// Those parts of the buffers.
@@ -162,6 +233,7 @@ fn parts(view: u128) -> (u64, usize, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use arrow_array::types::Utf8Type;
     use arrow_array::{BinaryArray, BinaryViewArray, StringArray, StringViewArray};
     use firn_base::random::Random;
 
@@ -198,6 +270,28 @@ mod tests {
             let views: BinaryViewArray = views_of(&bytes);
             views.to_data().validate_full().unwrap();
             assert!(views.iter().eq(bytes.iter()));
+        }
+    }
+
+    #[test]
+    fn strings_come_side_by_side() {
+        let mut random = Random::seeded(3);
+        for round in 0..if cfg!(miri) { 8 } else { 400 } {
+            let most = [1, 12, 13, 32, 33, 64, 65, 200][round % 8];
+            let string = |random: &mut Random| {
+                let length = random.uniform(0, most) as usize;
+                let string: String = "äb\u{0}cdefgh".chars().cycle().skip(length % 5).take(length).collect();
+                (random.uniform(0, 9) > 0 || round % 3 == 0).then_some(string)
+            };
+            let rows = random.uniform(0, 60) as usize;
+            let all: StringViewArray = (0..rows).map(|_| string(&mut random)).collect();
+            let from = random.uniform(0, rows as i64) as usize;
+            let part = all.slice(from, random.uniform(0, (rows - from) as i64) as usize);
+            let bytes = part.iter().flatten().map(str::len).sum::<usize>() as i32;
+            assert!(bytes == 0 || strings_of::<_, Utf8Type>(&part, bytes - 1).is_none());
+            let strings: StringArray = strings_of(&part, bytes).unwrap();
+            strings.to_data().validate_full().unwrap();
+            assert!(strings.iter().eq(part.iter()), "{part:?}");
         }
     }
 
@@ -259,6 +353,8 @@ mod tests {
         let array: ArrayRef = Arc::new(array);
         let tight = tightened(&array);
         assert_eq!((tight.is_null(0), tight.as_string_view().value(1)), (true, ""));
+        let strings: StringArray = strings_of(array.as_string_view(), 100).unwrap();
+        assert_eq!((strings.is_null(0), strings.value(1), strings.values().len()), (true, "", 0));
         tight.to_data().validate_full().unwrap();
     }
 }

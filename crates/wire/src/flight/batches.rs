@@ -6,11 +6,9 @@
 //! ([`Strings::Views`]), with buffers that hold hardly anything else.
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::ByteViewType;
-use arrow_array::{
-    Array, ArrayRef, BinaryArray, GenericByteViewArray, RecordBatch, RecordBatchOptions, StringArray,
-};
-use arrow_buffer::{Buffer, OffsetBuffer};
+use arrow_array::types::{BinaryType, Utf8Type};
+use arrow_array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow_buffer::Buffer;
 use arrow_flight::{FlightData, IpcMessage, SchemaAsIpc};
 use arrow_ipc::writer::{IpcWriteOptions, StreamEncoder};
 use arrow_schema::{ArrowError, DataType, Field, FieldRef, IntervalUnit, Schema, SchemaRef, TimeUnit};
@@ -25,13 +23,6 @@ use super::state::CATALOG;
 
 /// The bytes of data that a message holds at most, unless a single row has more. ADBC takes 16 MiB.
 const MESSAGE_BYTES: usize = 4 << 20;
-
-/// The bytes of a string that a view has room for.
-const INLINE_BYTES: usize = 12;
-
-/// So many bytes are copied at once.
-const SHORT_STEP: usize = 32;
-const LONGEST_STEP: usize = 64;
 
 /// The schema that clients get for the columns of a result.
 pub(super) fn schema_of(columns: &[Column], strings: Strings) -> SchemaRef {
@@ -129,10 +120,18 @@ impl Encoder {
 
     /// Gives the messages for a batch to `send`, until that says that nobody wants more.
     pub fn batch(&mut self, batch: &RecordBatch, send: &mut impl FnMut(Message) -> bool) -> Result<bool> {
-        let parts = batch.columns().iter().map(|column| data_bytes(column.as_ref())).sum::<usize>();
-        let parts = parts.div_ceil(MESSAGE_BYTES).clamp(1, batch.num_rows().max(1));
+        let columns = || batch.columns().iter().map(|column| &**column);
+        // Mostly it shows without a look at each string that there is not too much.
+        if columns().map(sent_bytes).sum::<usize>() <= MESSAGE_BYTES
+            && let Some(converted) = self.convert(batch, MESSAGE_BYTES)?
+        {
+            return self.message(&converted, send);
+        }
+        let parts = columns().map(data_bytes).sum::<usize>().div_ceil(MESSAGE_BYTES);
+        let parts = parts.clamp(1, batch.num_rows().max(1));
         if parts == 1 {
-            return self.message(batch, send);
+            let converted = self.convert(batch, usize::MAX)?.expect("there is no limit");
+            return self.message(&converted, send);
         }
         // Rows may differ in size: a part that is still too large is cut again.
         let rows = batch.num_rows().div_ceil(parts);
@@ -146,13 +145,12 @@ impl Encoder {
     }
 
     fn message(&mut self, batch: &RecordBatch, send: &mut impl FnMut(Message) -> bool) -> Result<bool> {
-        let batch = self.convert(batch)?;
-        let pieces = self.stream.encode(&batch).map_err(internal)?;
+        let pieces = self.stream.encode(batch).map_err(internal)?;
         Ok(send(flight_message(pieces)?))
     }
 
-    /// The batch with the schema that clients get.
-    fn convert(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+    /// The batch with the schema that clients get; `None` if it turns out to have more than `most` bytes.
+    fn convert(&self, batch: &RecordBatch, most: usize) -> Result<Option<RecordBatch>> {
         let fields = self.schema.fields();
         if fields.len() != batch.num_columns() {
             return Err(Error::new(
@@ -164,11 +162,16 @@ impl Encoder {
                 ),
             ));
         }
-        let columns = fields.iter().zip(batch.columns());
-        let columns: Result<Vec<ArrayRef>> =
-            columns.map(|(field, column)| converted(column, field.data_type())).collect();
+        let mut left = most;
+        let mut columns = Vec::with_capacity(fields.len());
+        for (field, column) in fields.iter().zip(batch.columns()) {
+            let Some(column) = converted(column, field.data_type(), left)? else { return Ok(None) };
+            let Some(rest) = left.checked_sub(sent_bytes(&column)) else { return Ok(None) };
+            left = rest;
+            columns.push(column);
+        }
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-        RecordBatch::try_new_with_options(self.schema.clone(), columns?, &options).map_err(internal)
+        RecordBatch::try_new_with_options(self.schema.clone(), columns, &options).map(Some).map_err(internal)
     }
 }
 
@@ -187,20 +190,17 @@ fn flight_message(pieces: Vec<Buffer>) -> Result<Message> {
     Message::new(&header, pieces.collect())
 }
 
-/// The array as one of the type that clients get.
-fn converted(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef> {
-    Ok(match (array.data_type(), wanted) {
+/// The array as one of the type that clients get; `None` if the strings of its views have more than `most` bytes.
+fn converted(array: &ArrayRef, wanted: &DataType, most: usize) -> Result<Option<ArrayRef>> {
+    let most = i32::try_from(most).unwrap_or(i32::MAX);
+    Ok(Some(match (array.data_type(), wanted) {
         (DataType::Utf8View, DataType::Utf8) => {
-            let views = array.as_string_view();
-            let (offsets, bytes) = joined(views);
-            let joined = StringArray::try_new(offsets, bytes, views.nulls().cloned());
-            Arc::new(joined.expect("strings side by side are strings"))
+            let strings = arrow::strings_of::<_, Utf8Type>(array.as_string_view(), most);
+            return Ok(strings.map(|strings| Arc::new(strings) as ArrayRef));
         }
         (DataType::BinaryView, DataType::Binary) => {
-            let views = array.as_binary_view();
-            let (offsets, bytes) = joined(views);
-            let joined = BinaryArray::try_new(offsets, bytes, views.nulls().cloned());
-            Arc::new(joined.expect("bytes side by side are bytes"))
+            let strings = arrow::strings_of::<_, BinaryType>(array.as_binary_view(), most);
+            return Ok(strings.map(|strings| Arc::new(strings) as ArrayRef));
         }
         // Views of a few rows or of one column of a block would bring the whole block's strings along.
         (DataType::Utf8View, DataType::Utf8View) | (DataType::BinaryView, DataType::BinaryView) => {
@@ -209,49 +209,17 @@ fn converted(array: &ArrayRef, wanted: &DataType) -> Result<ArrayRef> {
         (given, wanted) if given == wanted => array.clone(),
         // Lists, and what an operator has left in another form than its column's.
         (_, wanted) => arrow::converted(array, wanted)?,
-    })
+    }))
 }
 
-/// What views lead to, side by side.
-fn joined<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> (OffsetBuffer<i32>, Buffer) {
-    match array.nulls().filter(|nulls| nulls.null_count() > 0) {
-        None => join(array.views(), array.data_buffers(), |_| true),
-        // What the view of a NULL says is not to be followed.
-        Some(nulls) => join(array.views(), array.data_buffers(), |at| nulls.is_valid(at)),
+/// The bytes of an array that goes out as it is. Views may stand for more.
+fn sent_bytes(array: &dyn Array) -> usize {
+    let buffers = |buffers: &[Buffer]| buffers.iter().map(Buffer::len).sum::<usize>();
+    match array.data_type() {
+        DataType::Utf8View => buffers(array.as_string_view().data_buffers()) + 16 * array.len(),
+        DataType::BinaryView => buffers(array.as_binary_view().data_buffers()) + 16 * array.len(),
+        _ => data_bytes(array),
     }
-}
-
-fn join(views: &[u128], buffers: &[Buffer], is_valid: impl Fn(usize) -> bool) -> (OffsetBuffer<i32>, Buffer) {
-    let length = |(at, view): (usize, &u128)| if is_valid(at) { *view as u32 as usize } else { 0 };
-    let total: usize = views.iter().enumerate().map(length).sum();
-    // What is copied beyond the end of a string, the next one covers.
-    let mut bytes = vec![0; total + LONGEST_STEP];
-    let mut ends: Vec<i32> = Vec::with_capacity(views.len() + 1);
-    ends.push(0);
-    let mut end = 0;
-    for (at, view) in views.iter().enumerate() {
-        let length = length((at, view));
-        let target = &mut bytes[end..];
-        if length <= INLINE_BYTES {
-            target[..INLINE_BYTES].copy_from_slice(&view.to_le_bytes()[size_of::<u32>()..]);
-        } else {
-            let source = &buffers[(view >> 64) as u32 as usize][(view >> 96) as usize..];
-            // Steps of a known length are a few instructions; as many bytes as are meant would be a call.
-            match length {
-                ..=SHORT_STEP if source.len() >= SHORT_STEP => {
-                    target[..SHORT_STEP].copy_from_slice(&source[..SHORT_STEP]);
-                }
-                ..=LONGEST_STEP if source.len() >= LONGEST_STEP => {
-                    target[..LONGEST_STEP].copy_from_slice(&source[..LONGEST_STEP]);
-                }
-                _ => target[..length].copy_from_slice(&source[..length]),
-            }
-        }
-        end += length;
-        ends.push(i32::try_from(end).expect("a message has less, and so has a value"));
-    }
-    bytes.truncate(end);
-    (OffsetBuffer::new(ends.into()), bytes.into())
 }
 
 /// About how many bytes of data an array has, when it goes out.
@@ -339,6 +307,21 @@ mod tests {
     }
 
     #[test]
+    fn strings_that_share_their_bytes_are_counted_as_they_go_out() {
+        let columns = [Column::new("text", SqlType::Text)];
+        let shared = vec![b'x'; 10_000];
+        let view = arrow_array::builder::make_view(&shared, 0, 0);
+        let texts = StringViewArray::try_new(vec![view; 2000].into(), vec![shared.into()], None).unwrap();
+        let batch = RecordBatch::try_from_iter([("text", Arc::new(texts) as ArrayRef)]).unwrap();
+        let plain = messages(&batch, &columns, Strings::Plain);
+        assert!(plain.len() >= 5 && body(&plain) >= 20_000_000);
+        assert!(plain.iter().all(|message| message.data_body.len() <= MESSAGE_BYTES + 20_000));
+        // As views they share them.
+        let views = messages(&batch, &columns, Strings::Views);
+        assert!(views.len() == 1 && body(&views) < 50_000);
+    }
+
+    #[test]
     fn sending_ends_when_nobody_wants_more() {
         let schema = schema_of(&[Column::new("text", SqlType::Text)], Strings::Plain);
         let (mut encoder, _) = Encoder::new(schema).unwrap();
@@ -353,7 +336,7 @@ mod tests {
     #[test]
     fn a_value_that_does_not_fit_what_was_announced_goes_out_as_an_error() {
         let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, i64::MAX]));
-        let error = converted(&numbers, &DataType::Int32).unwrap_err();
+        let error = converted(&numbers, &DataType::Int32, usize::MAX).unwrap_err();
         assert_eq!(error.state(), SqlState::NUMERIC_VALUE_OUT_OF_RANGE);
     }
 
@@ -363,7 +346,7 @@ mod tests {
         let views: StringViewArray = (0..400).map(text).collect();
         for part in [views.slice(0, 400), views.slice(17, 100), views.slice(1, 3), views.slice(3, 0)] {
             let part: ArrayRef = Arc::new(part);
-            let plain = converted(&part, &DataType::Utf8).unwrap();
+            let plain = converted(&part, &DataType::Utf8, usize::MAX).unwrap().unwrap();
             assert!(plain.as_string::<i32>().iter().eq(part.as_string_view().iter()));
             plain.to_data().validate_full().unwrap();
         }
@@ -372,7 +355,7 @@ mod tests {
     #[test]
     fn numbers_go_out_as_they_are() {
         let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
-        let kept = converted(&numbers, &DataType::Int64).unwrap();
+        let kept = converted(&numbers, &DataType::Int64, usize::MAX).unwrap().unwrap();
         assert!(Arc::ptr_eq(&numbers, &kept));
     }
 }

@@ -1,0 +1,253 @@
+//! Tidying: how the strings of a block come to lie when it is frozen.
+//!
+//! Rows come with strings for several columns, and updates leave garbage behind. A frozen block's strings are *tidy* if there
+//! is little garbage among them and each column has buffers of its own: then the array of a column goes with these
+//! alone, and whoever keeps it or writes it somewhere has no strings of other columns along. Where it is not so they are
+//! gathered, column by column, each in one new buffer.
+//!
+//! Strings that share their bytes ([`Recent`](crate::heap::Recent)) go on doing so, if the last of them came not long before:
+//! whoever has a view of the same place as a recent one has the same string.
+
+use crate::block::Block;
+use crate::heap::{INLINE_BYTES, view_len};
+use crate::layout::{RANGE_SLOTS, Unit};
+use crate::{Guard, LONGEST_STRING_BYTES};
+use firn_base::sync::{Arc, Ordering};
+use firn_base::{ColumnId, Slot};
+use std::ops::Range;
+
+/// Heaps may hold so much more than their strings, in all and as a part of them, before they are gathered. With fewer bytes
+/// of strings columns may share a buffer.
+const SLACK_BYTES: usize = if cfg!(any(test, feature = "models")) { 0 } else { 16 << 10 };
+const SLACK_PART: usize = 4;
+
+/// With fewer buffers left, whoever wants to write waits until strings have been gathered. With less than that they are
+/// left to those who write.
+const MANY_BUFFERS: usize = 32;
+const FEWEST_BUFFERS: usize = 4;
+
+/// What is known of the strings of a column.
+struct Strings {
+    column: ColumnId,
+    /// The bytes of the long ones, those that share them counted once.
+    bytes: usize,
+    /// The buffers where they lie, a bit each.
+    buffers: u64,
+}
+
+/// Places of strings that came last, and where these lie now.
+struct Places([Place; Places::COUNT]);
+
+#[derive(Clone, Copy)]
+struct Place {
+    before: [u64; 2],
+    now: u64,
+}
+
+impl Places {
+    const COUNT: usize = 64;
+
+    fn new() -> Places {
+        // No long string has that view.
+        Places([Place { before: [0; 2], now: 0 }; Places::COUNT])
+    }
+
+    /// The second word of a view now that was the other one before: as `moved` says, unless it was the same as a recent one.
+    #[inline(always)]
+    fn moved(&mut self, before: [u64; 2], moved: impl FnOnce() -> u64) -> u64 {
+        // Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4).
+        let hash = before[1].wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let known = &mut self.0[(hash >> (64 - Places::COUNT.ilog2())) as usize];
+        if known.before != before {
+            *known = Place { before, now: moved() };
+        }
+        known.now
+    }
+}
+
+impl Block {
+    /// Has the strings be tidy, if that is worth it, and clears what lies under NULLs, which Arrow would follow. Which buffers
+    /// each column has, a bit each; `None` if somebody wants to write: what is done by then is done.
+    pub fn tidy_strings(&self, rows: u32, guard: &Guard) -> Option<Arc<[u64]>> {
+        let mut all = Vec::new();
+        for column in (0..self.layout.columns.len()).map(|at| ColumnId(at as u16)) {
+            if self.layout.column(column).unit() == Unit::View {
+                all.push(self.look_through(column, rows)?);
+            }
+        }
+        let bytes = all.iter().map(|strings| strings.bytes).sum::<usize>();
+        let apart = all.iter().filter(|strings| strings.bytes > 0).count();
+        let is_dense = self.heap.allocated_bytes() <= bytes + bytes / SLACK_PART + SLACK_BYTES;
+        let all_buffers = all.iter().fold(0, |buffers, strings| buffers | strings.buffers);
+        let own =
+            all.iter().map(|strings| strings.buffers.count_ones()).sum::<u32>() == all_buffers.count_ones();
+        let left = self.heap.buffers_left();
+        let may_be_apart = left >= apart + FEWEST_BUFFERS && (!own && bytes > SLACK_BYTES || !is_dense);
+        let is_worth_it = may_be_apart || !is_dense && left >= FEWEST_BUFFERS;
+        if is_worth_it && bytes <= LONGEST_STRING_BYTES {
+            self.gather_strings(&mut all, rows, may_be_apart, guard)?;
+        }
+        let mut buffers = vec![0; self.layout.columns.len()];
+        all.iter().for_each(|strings| buffers[strings.column.index()] = strings.buffers);
+        Some(buffers.into())
+    }
+
+    fn look_through(&self, column: ColumnId, rows: u32) -> Option<Strings> {
+        let views = self.pairs(column);
+        let nullable = self.layout.column(column).validity().is_some();
+        let mut strings = Strings { column, bytes: 0, buffers: 0 };
+        let mut places = Places::new();
+        for range in ranges(rows) {
+            if self.is_wanted() {
+                return None;
+            }
+            for at in range {
+                if nullable && self.load_cell(Slot(at as u32), column).null {
+                    views[2 * at].store(0, Ordering::Relaxed);
+                    views[2 * at + 1].store(0, Ordering::Relaxed);
+                    continue;
+                }
+                let view = [&views[2 * at], &views[2 * at + 1]].map(|word| word.load(Ordering::Relaxed));
+                if view_len(view) > INLINE_BYTES {
+                    strings.buffers |= 1 << (view[1] as u32);
+                    places.moved(view, || {
+                        strings.bytes += view_len(view);
+                        0
+                    });
+                }
+            }
+        }
+        Some(strings)
+    }
+
+    /// Gathers the strings, each column's in a buffer of its own if they `are_apart`, and notes which.
+    fn gather_strings(&self, all: &mut [Strings], rows: u32, are_apart: bool, guard: &Guard) -> Option<()> {
+        let with_strings = || all.iter().filter(|strings| strings.bytes > 0);
+        // Each time that this is broken off leaves buffers behind.
+        let may_be_broken_off = self.heap.buffers_left() > MANY_BUFFERS + with_strings().count();
+        let bytes = with_strings().map(|strings| strings.bytes).sum();
+        let mut gathering = self.heap.gather();
+        if !are_apart {
+            gathering.begin(bytes);
+        }
+        for strings in all.iter_mut().filter(|strings| strings.bytes > 0) {
+            let views = self.pairs(strings.column);
+            if are_apart {
+                gathering.begin(strings.bytes);
+            }
+            strings.buffers = 0;
+            let mut places = Places::new();
+            for range in ranges(rows) {
+                if may_be_broken_off && self.is_wanted() {
+                    return None;
+                }
+                for at in range {
+                    let view = [&views[2 * at], &views[2 * at + 1]].map(|word| word.load(Ordering::Relaxed));
+                    if view_len(view) > INLINE_BYTES {
+                        let moved = places.moved(view, || gathering.copy(view)[1]);
+                        strings.buffers |= 1 << (moved as u32);
+                        // Release: the string is there for whoever finds this place. Its other word stays as it
+                        // is, so that nobody reads a part of each.
+                        views[2 * at + 1].store(moved, Ordering::Release);
+                    }
+                }
+            }
+        }
+        gathering.finish(guard);
+        Some(())
+    }
+}
+
+/// The rows in stretches, between which a writer is thought of.
+fn ranges(rows: u32) -> impl Iterator<Item = Range<usize>> {
+    let range = move |start| start as usize..rows.min(start + RANGE_SLOTS) as usize;
+    (0..rows).step_by(RANGE_SLOTS as usize).map(range)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::table::TableOptions;
+    use crate::{ColumnSpec, Frozen, Garbage, ScanBatch, Table, WriteSet, pin};
+    use arrow_array::cast::AsArray;
+    use arrow_array::{ArrayRef, Int32Array, StringViewArray};
+    use arrow_buffer::Buffer;
+    use firn_base::sync::Arc;
+    use firn_base::{BlockNumber, ColumnId, Snapshot, SqlType, Stamp, TableId, Time};
+
+    const ALL: [ColumnId; 4] = [ColumnId(0), ColumnId(1), ColumnId(2), ColumnId(3)];
+
+    /// Which of a few ways a row takes; often NULL.
+    fn way(key: i32) -> Option<String> {
+        (key % 5 > 0).then(|| format!("{} is the way", ["ship", "rail", "lorry"][key as usize % 3]))
+    }
+
+    fn comment(key: i32) -> String {
+        format!("{key} is the key of this row")
+    }
+
+    fn rows(keys: std::ops::Range<i32>) -> Vec<ArrayRef> {
+        vec![
+            Arc::new(Int32Array::from_iter_values(keys.clone())),
+            Arc::new(keys.clone().map(way).collect::<StringViewArray>()),
+            Arc::new(StringViewArray::from_iter_values(keys.clone().map(comment))),
+            Arc::new(StringViewArray::from_iter_values(keys.map(|key| format!("no {key}")))),
+        ]
+    }
+
+    fn at(time: u64, owner: u64) -> Snapshot {
+        Snapshot { read_time: Time(time), owner: Stamp::transaction(owner) }
+    }
+
+    fn scan(table: &Arc<Table>, time: u64) -> ScanBatch {
+        let scan = table.scan(at(time, 9), &ALL, false);
+        let batch = scan.next_batch(&pin()).expect("there are rows");
+        assert!(scan.next_batch(&pin()).is_none(), "they are in one block");
+        batch
+    }
+
+    fn buffers(batch: &ScanBatch, column: usize) -> Vec<Buffer> {
+        let buffers = batch.columns[column].as_string_view().data_buffers();
+        buffers.iter().filter(|buffer| !buffer.is_empty()).cloned().collect()
+    }
+
+    #[test]
+    fn columns_of_a_frozen_block_have_buffers_of_their_own_and_strings_go_on_sharing_their_bytes() {
+        let column = |(ty, nullable)| ColumnSpec { ty, nullable };
+        let types = [
+            (SqlType::Integer, false),
+            (SqlType::Text, true),
+            (SqlType::Text, false),
+            (SqlType::Text, false),
+        ];
+        let table = Table::new(TableId(1), "t", types.map(column).into(), TableOptions::default());
+        for (time, keys) in [(1, 0..500), (2, 500..1000)] {
+            let mut writes = WriteSet::new(Stamp::transaction(time), None);
+            writes.touch(&table);
+            table.insert_batch(&mut writes, at(time - 1, time), &rows(keys), &pin()).unwrap();
+            writes.stamp(Time(time));
+            let mut garbage = Garbage::default();
+            writes.retire(Time(time)).0.collect(&mut garbage, &pin());
+            garbage.free(&pin());
+        }
+        let is_right = |batch: &ScanBatch| {
+            batch.columns.iter().zip(rows(0..1000)).all(|(found, expected)| **found == *expected)
+        };
+        let hot = scan(&table, 2);
+        assert!(is_right(&hot) && buffers(&hot, 1).iter().map(Buffer::len).sum::<usize>() > 25_000);
+        let mut cooling = Vec::new();
+        table.cool(&mut cooling);
+        assert_eq!(table.freeze(BlockNumber(0), &pin()), Frozen::Yes);
+        let frozen = scan(&table, 2);
+        assert!(is_right(&frozen));
+        let bytes = [1, 2, 3].map(|column| buffers(&frozen, column).iter().map(Buffer::len).sum::<usize>());
+        // Three ways in each of two batches.
+        assert_eq!(bytes, [2 * (15 + 15 + 16), (0..1000).map(|key| comment(key).len()).sum(), 0]);
+        // Without versions and garbage nothing is gathered twice.
+        let place = buffers(&frozen, 2)[0].as_ptr();
+        table.blocks().get(BlockNumber(0)).unwrap().thaw();
+        drop(frozen);
+        table.cool(&mut cooling);
+        assert_eq!(table.freeze(BlockNumber(0), &pin()), Frozen::Yes);
+        assert_eq!(buffers(&scan(&table, 2), 2)[0].as_ptr(), place);
+    }
+}
