@@ -7,16 +7,15 @@
 //! It is also the way out for rows, whose messages tonic would copy.
 
 use std::convert::Infallible;
-use std::task::{Context, Poll};
 
 use arrow_flight::flight_service_server::FlightServiceServer;
 use firn_base::sync::Arc;
 use tonic::body::Body;
-use tonic::codegen::{BoxFuture, Service as Answer, http};
-use tonic::server::NamedService;
+use tonic::codegen::{Service as _, http};
 use tonic::{Request, Status};
 
 use super::auth::Caller;
+use super::connections::Reply;
 use super::service::{Fetched, Service};
 use super::state::State;
 use super::status::status;
@@ -48,42 +47,26 @@ impl Door {
             handshakes: server(MOST_HANDSHAKE_BYTES),
         }
     }
-}
 
-impl NamedService for Door {
-    const NAME: &'static str = <FlightServiceServer<Service> as NamedService>::NAME;
-}
-
-impl Answer<http::Request<Body>> for Door {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<Self::Response, Infallible>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+    /// Answers a call.
+    pub async fn answer(mut self, request: http::Request<Body>) -> Result<http::Response<Reply>, Infallible> {
         if request.uri().path() == HANDSHAKE {
-            return self.handshakes.call(request);
+            return Ok(self.handshakes.call(request).await?.map(Reply::Call));
         }
-        let (state, mut calls) = (self.state.clone(), self.calls.clone());
-        Box::pin(async move {
-            let (mut parts, body) = request.into_parts();
-            let headers = Request::from_http(http::Request::from_parts(parts.clone(), ()));
-            match caller(&state, &headers).await {
-                Ok(caller) => {
-                    parts.extensions.insert(caller);
-                    let mut response = calls.call(http::Request::from_parts(parts, body)).await?;
-                    let fetched = response.extensions_mut().remove::<Fetched>();
-                    if let Some(answer) = fetched.and_then(|fetched| fetched.take()) {
-                        *response.body_mut() = Body::new(answer);
-                    }
-                    Ok(response)
-                }
-                Err(status) => Ok(status.into_http()),
+        let (mut parts, body) = request.into_parts();
+        let headers = Request::from_http(http::Request::from_parts(parts.clone(), ()));
+        match caller(&self.state, &headers).await {
+            Ok(caller) => {
+                parts.extensions.insert(caller);
+                let mut response = self.calls.call(http::Request::from_parts(parts, body)).await?;
+                let fetched = response.extensions_mut().remove::<Fetched>();
+                Ok(match fetched.and_then(|fetched| fetched.take()) {
+                    Some(rows) => response.map(|_| Reply::Rows(rows)),
+                    None => response.map(Reply::Call),
+                })
             }
-        })
+            Err(status) => Ok(status.into_http().map(Reply::Call)),
+        }
     }
 }
 

@@ -2,12 +2,14 @@
 //!
 //! gRPC's usual way copies a batch twice, into the message and from there into the frames of HTTP, and the socket
 //! copies it once more. A message here is a list of pieces: what goes before the data and the small buffers, copied side by
-//! side, and each of the batch's large buffers, which hold the blocks that they are parts of. HTTP takes them as they are.
+//! side, and each of the batch's large buffers, which hold the blocks that they are parts of. HTTP takes them as they are, many
+//! at once.
 
 use std::collections::VecDeque;
+use std::io::IoSlice;
 
 use arrow_buffer::Buffer;
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use firn_base::{Error, Result, SqlState};
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
 
@@ -18,16 +20,16 @@ const DATA_BODY: u32 = 1000;
 /// What gRPC puts before a message: whether it is compressed, and its length.
 const PREFIX_BYTES: usize = 5;
 
-/// A shorter buffer is copied to others, …
-const SMALL_BYTES: usize = 64 << 10;
-/// … up to so many bytes: each piece becomes a frame and a call to the system of its own, by which the client is woken. Of a block
-/// of TPC-H's lineitem, buffers of 25 and 50 kB are copied, which costs the server no more and the client less; those of 100 kB,
-/// views and numerics, are not, which takes a twentieth off what the server does.
-const PIECE_BYTES: usize = 256 << 10;
+/// A shorter buffer is copied to others: the system takes a few tens of pieces at a time.
+const SMALL_BYTES: usize = 8 << 10;
+/// So many bytes of them come together.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// A message, in pieces.
 pub(super) struct Message {
     pieces: VecDeque<Bytes>,
+    /// Their bytes.
+    left: usize,
 }
 
 impl Message {
@@ -56,16 +58,43 @@ impl Message {
             }
         }
         pieces.end_small();
-        debug_assert_eq!(
-            pieces.done.iter().map(|piece| piece.len() as u64).sum::<u64>(),
-            all + PREFIX_BYTES as u64
-        );
-        Ok(Message { pieces: pieces.done })
+        let left = pieces.done.iter().map(Bytes::len).sum();
+        debug_assert_eq!(left as u64, all + PREFIX_BYTES as u64);
+        Ok(Message { pieces: pieces.done, left })
+    }
+}
+
+impl From<Bytes> for Message {
+    /// A part of another answer of gRPC.
+    fn from(bytes: Bytes) -> Message {
+        Message { left: bytes.len(), pieces: VecDeque::from([bytes]) }
+    }
+}
+
+impl Buf for Message {
+    fn remaining(&self) -> usize {
+        self.left
     }
 
-    /// Takes the next piece off.
-    pub fn next(&mut self) -> Option<Bytes> {
-        self.pieces.pop_front()
+    fn chunk(&self) -> &[u8] {
+        self.pieces.front().map_or(&[], |piece| piece)
+    }
+
+    fn chunks_vectored<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let filled = self.pieces.iter().zip(slices);
+        filled.map(|(piece, slice)| *slice = IoSlice::new(piece)).count()
+    }
+
+    fn advance(&mut self, mut bytes: usize) {
+        assert!(bytes <= self.left, "{bytes} of {} bytes", self.left);
+        self.left -= bytes;
+        while let Some(piece) = self.pieces.front_mut() {
+            if bytes < piece.len() {
+                return piece.advance(bytes);
+            }
+            bytes -= piece.len();
+            self.pieces.pop_front();
+        }
     }
 }
 
@@ -131,8 +160,8 @@ mod tests {
     use prost::Message as _;
 
     impl Message {
-        fn bytes(mut self) -> Vec<u8> {
-            std::iter::from_fn(|| self.next()).flatten().collect()
+        fn bytes(self) -> Vec<u8> {
+            self.pieces.into_iter().flatten().collect()
         }
 
         /// As its client has it.
@@ -169,8 +198,29 @@ mod tests {
     fn large_buffers_are_not_copied() {
         let large = Buffer::from_vec(vec![7_u8; SMALL_BYTES]);
         let address = large.as_ptr();
-        let mut message = Message::new(b"header", vec![large]).unwrap();
-        message.next().unwrap();
-        assert_eq!(message.next().unwrap().as_ptr(), address);
+        let message = Message::new(b"header", vec![large]).unwrap();
+        assert_eq!(message.pieces[1].as_ptr(), address);
+    }
+
+    #[test]
+    fn a_message_is_taken_in_steps_of_any_length() {
+        let buffer = |at: u8| Buffer::from_vec(vec![at; SMALL_BYTES * usize::from(at % 3) + 3]);
+        let body: Vec<Buffer> = (0..9).map(buffer).collect();
+        let whole = Message::new(b"header", body.clone()).unwrap().bytes();
+        for step in [1, 7, SMALL_BYTES, SMALL_BYTES + 3, 2 * SMALL_BYTES + 11, whole.len()] {
+            let mut message = Message::new(b"header", body.clone()).unwrap();
+            let mut taken = Vec::new();
+            while message.has_remaining() {
+                assert_eq!(message.remaining(), whole.len() - taken.len());
+                let mut slices = [IoSlice::new(&[]); 3];
+                let count = message.chunks_vectored(&mut slices);
+                assert_eq!(&*slices[0], message.chunk());
+                let there: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect();
+                let step = step.min(there.len());
+                taken.extend_from_slice(&there[..step]);
+                message.advance(step);
+            }
+            assert_eq!(taken, whole);
+        }
     }
 }

@@ -22,6 +22,7 @@ mod info;
 mod metadata;
 mod state;
 
+mod connections;
 mod door;
 mod ingest;
 mod options;
@@ -37,14 +38,14 @@ use std::time::Duration;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, thread};
 use firn_session::Database;
-use futures::{StreamExt, stream};
+use futures::StreamExt;
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tonic::transport::server::TcpIncoming;
-use tonic::transport::{Identity, Server, ServerTlsConfig};
 
 use crate::server::{Auth, bind_tcp};
+use connections::Connections;
 use door::Door;
 use state::State;
 
@@ -156,25 +157,11 @@ impl FlightServer {
         };
         let address = listener.local_addr().map_err(failed)?;
         refuse_open_passwords(&config, address)?;
-        // More calls would find no place, but for those that need none.
-        let most_calls = config.max_statements + config.max_transactions + 32;
-        let mut builder = Server::builder()
-            .max_concurrent_streams(Some(u32::try_from(most_calls).unwrap_or(u32::MAX)))
-            .http2_keepalive_interval(Some(KEEPALIVE))
-            // Windows for what clients send: of a size that keeps a fast local link busy.
-            .initial_stream_window_size(Some(8 << 20))
-            .initial_connection_window_size(Some(16 << 20))
-            .max_frame_size(Some(1 << 20));
-        if let Some(tls) = &config.tls {
-            let identity = Identity::from_pem(&tls.certificate, &tls.key);
-            builder = builder
-                .tls_config(ServerTlsConfig::new().identity(identity))
-                .map_err(|error| cannot_use_certificate(&error))?;
-        }
+        let connections = Connections::new(&config)?;
         let state = Arc::new(State::new(database, config));
         let (mut threads, mut places) = (Vec::new(), Vec::new());
         for _ in 0..GRPC_THREADS {
-            let (thread, place) = ServingThread::start(builder.clone(), &state).map_err(failed)?;
+            let (thread, place) = ServingThread::start(connections.clone(), &state).map_err(failed)?;
             threads.push(thread);
             places.push(place);
         }
@@ -227,7 +214,7 @@ impl FlightServer {
 
 impl ServingThread {
     /// A thread, and where it takes its connections from.
-    fn start(mut builder: Server, state: &Arc<State>) -> io::Result<(ServingThread, Place)> {
+    fn start(connections: Connections, state: &Arc<State>) -> io::Result<(ServingThread, Place)> {
         let config = &state.config;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -238,19 +225,9 @@ impl ServingThread {
             .thread_stack_size(STACK_BYTES)
             .enable_all()
             .build()?;
-        let (place, mut dealt) = mpsc::unbounded_channel::<TcpStream>();
-        // Each is registered where it is served.
-        let incoming = stream::poll_fn(move |context| {
-            dealt.poll_recv(context).map(|stream| stream.map(tokio::net::TcpStream::from_std))
-        });
+        let (place, dealt) = mpsc::unbounded_channel::<TcpStream>();
         let (stop, stopped) = oneshot::channel::<()>();
-        let router = builder.add_service(Door::new(state));
-        let serving = runtime.spawn(async move {
-            let stopped = async { drop(stopped.await) };
-            if let Err(error) = router.serve_with_incoming_shutdown(incoming, stopped).await {
-                eprintln!("firn: the Flight SQL server has failed: {error}");
-            }
-        });
+        let serving = runtime.spawn(connections.serve(Door::new(state), dealt, stopped));
         Ok((ServingThread { runtime, stop, serving }, place))
     }
 }
@@ -298,10 +275,4 @@ fn refuse_open_passwords(config: &FlightConfig, address: SocketAddr) -> Result<(
         .with_hint("Give a certificate and its key, or listen on the loopback interface.")),
         _ => Ok(()),
     }
-}
-
-fn cannot_use_certificate(error: &tonic::transport::Error) -> Error {
-    let cause = std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string);
-    Error::new(SqlState::CONFIG_FILE_ERROR, format!("the certificate or its key cannot be used: {cause}"))
-        .with_hint("Both are PEM files, the key PKCS #8, PKCS #1 or SEC 1, without a password.")
 }

@@ -5,21 +5,17 @@
 //! not want, has to give, and expect it to be done all the same.
 
 use std::any::Any;
-use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use bytes::Bytes;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, clock, text};
 use firn_session::{CommandTag, Connection, Outcome, Rows, Statement, TransactionStatus};
 use http_body::Frame;
 use tokio::sync::{OwnedSemaphorePermit, TryAcquireError, mpsc};
-use tonic::codegen::Body;
 use tonic::codegen::http::{HeaderMap, HeaderValue};
 use tonic::{Code, Status};
 
@@ -369,44 +365,32 @@ impl Output {
 /// Messages on their way to a client, as the body of an answer in HTTP. Dropping it stops what makes them.
 pub(super) struct Answer {
     queue: Arc<Queue>,
-    /// What of a message has not been taken yet.
-    current: Option<Message>,
     has_ended: bool,
     _stop: StopOnDrop,
 }
 
-impl Body for Answer {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<std::result::Result<Frame<Bytes>, Infallible>>> {
-        let answer = self.get_mut();
-        let end = loop {
-            if let Some(piece) = answer.current.as_mut().and_then(Message::next) {
-                return Poll::Ready(Some(Ok(Frame::data(piece))));
-            }
-            if answer.has_ended {
-                return Poll::Ready(None);
-            }
-            match ready!(answer.queue.poll(context)) {
-                Some(Ok(message)) => answer.current = Some(message),
-                Some(Err(status)) => break status,
-                None => break Status::ok(""),
-            }
+impl Answer {
+    /// The next message, and after the last how it ended.
+    pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Frame<Message>>> {
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        let end = match ready!(self.queue.poll(context)) {
+            Some(Ok(message)) => return Poll::Ready(Some(Frame::data(message))),
+            Some(Err(status)) => status,
+            None => Status::ok(""),
         };
-        answer.has_ended = true;
+        self.has_ended = true;
         let mut trailers = HeaderMap::new();
         if end.add_header(&mut trailers).is_err() {
             // What it says cannot be sent; that something is wrong can.
             trailers.insert(Status::GRPC_STATUS, HeaderValue::from(i32::from(Code::Internal)));
         }
-        Poll::Ready(Some(Ok(Frame::trailers(trailers))))
+        Poll::Ready(Some(Frame::trailers(trailers)))
     }
 
-    fn is_end_stream(&self) -> bool {
+    /// Whether all of it has been taken.
+    pub fn has_ended(&self) -> bool {
         self.has_ended
     }
 }
@@ -510,7 +494,7 @@ pub(super) fn answer(
         drop(run);
         drop(output);
     });
-    Ok(Answer { queue, current: None, has_ended: false, _stop: stop })
+    Ok(Answer { queue, has_ended: false, _stop: stop })
 }
 
 /// A panic is a mistake of ours and ends this call and nothing else. What was cancelled because the server

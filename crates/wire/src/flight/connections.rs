@@ -1,0 +1,186 @@
+//! The connections of gRPC's clients: HTTP/2 by hyper, whose bodies may come in many pieces of memory at once.
+//!
+//! tonic's own server takes bodies of one piece at a time. Each piece becomes a frame and a call to the system of its own, by
+//! which the client is woken, or has to be copied to others first. Here a message with rows is one chunk of a body, however many
+//! buffers it consists of, and the system takes several with each call from where they lie.
+
+use std::net::TcpStream;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use firn_base::sync::Arc;
+use firn_base::{Error, Result, SqlState};
+use http_body::Frame;
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{self, ServerConfig};
+use tonic::Status;
+use tonic::body::Body;
+use tonic::codegen::http::Request;
+use tonic::transport::server::{Connected, TcpConnectInfo};
+
+use super::door::Door;
+use super::message::Message;
+use super::statements::Answer;
+use super::{FlightConfig, FlightTls};
+
+/// How long a client's silence may last before its machine is asked whether it is still there.
+const KEEPALIVE: Duration = Duration::from_secs(60);
+
+/// How long a client may take until it is known how to speak in secret.
+const HANDSHAKE: Duration = Duration::from_secs(30);
+
+/// How connections are served.
+#[derive(Clone)]
+pub(super) struct Connections {
+    http: http2::Builder<TokioExecutor>,
+    tls: Option<TlsAcceptor>,
+}
+
+impl Connections {
+    /// Error: F0000 if certificate and key are not such.
+    pub fn new(config: &FlightConfig) -> Result<Connections> {
+        // More calls would find no place, but for those that need none.
+        let most_calls = config.max_statements + config.max_transactions + 32;
+        let mut http = http2::Builder::new(TokioExecutor::new());
+        http.timer(TokioTimer::new())
+            .max_concurrent_streams(u32::try_from(most_calls).unwrap_or(u32::MAX))
+            .keep_alive_interval(KEEPALIVE)
+            // Windows for what clients send: of a size that keeps a fast local link busy.
+            .initial_stream_window_size(8 << 20)
+            .initial_connection_window_size(16 << 20)
+            .max_frame_size(1 << 20);
+        let tls =
+            config.tls.as_ref().map(acceptor).transpose().map_err(|error| cannot_use_certificate(&*error))?;
+        Ok(Connections { http, tls })
+    }
+
+    /// Serves what is dealt until it is told to stop, and then until clients have taken what they are told last.
+    pub async fn serve(
+        self,
+        door: Door,
+        mut dealt: mpsc::UnboundedReceiver<TcpStream>,
+        mut stopped: oneshot::Receiver<()>,
+    ) {
+        let (stop, stopping) = watch::channel(());
+        let mut serving = JoinSet::new();
+        loop {
+            let stream = tokio::select! {
+                _ = &mut stopped => break,
+                Some(_) = serving.join_next() => continue,
+                stream = dealt.recv() => stream,
+            };
+            let Some(stream) = stream else { break };
+            // Each is registered where it is served.
+            let Ok(stream) = tokio::net::TcpStream::from_std(stream) else { continue };
+            serving.spawn(self.clone().connection(door.clone(), stream, stopping.clone()));
+        }
+        drop((dealt, stop));
+        while serving.join_next().await.is_some() {}
+    }
+
+    async fn connection(self, door: Door, stream: tokio::net::TcpStream, stopping: watch::Receiver<()>) {
+        let peer = stream.connect_info();
+        match &self.tls {
+            None => self.converse(door, stream, peer, stopping).await,
+            Some(tls) => {
+                // Whoever does not know how to has gone, or will.
+                if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
+                    self.converse(door, stream, peer, stopping).await;
+                }
+            }
+        }
+    }
+
+    async fn converse(
+        &self,
+        door: Door,
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        peer: TcpConnectInfo,
+        mut stopping: watch::Receiver<()>,
+    ) {
+        let service = service_fn(move |request: Request<Incoming>| {
+            let mut request = request.map(Body::new);
+            request.extensions_mut().insert(peer.clone());
+            door.clone().answer(request)
+        });
+        let mut connection = pin!(self.http.serve_connection(TokioIo::new(stream), service));
+        let mut is_told = false;
+        loop {
+            tokio::select! {
+                // What went wrong with it its client knows, or has caused.
+                _ = &mut connection => return,
+                _ = stopping.changed(), if !is_told => {
+                    is_told = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+            }
+        }
+    }
+}
+
+/// What a call is answered with.
+pub(super) enum Reply {
+    Call(Body),
+    Rows(Answer),
+}
+
+impl http_body::Body for Reply {
+    type Data = Message;
+    type Error = Status;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<std::result::Result<Frame<Message>, Status>>> {
+        match self.get_mut() {
+            Reply::Call(body) => {
+                let next = Pin::new(body).poll_frame(context);
+                next.map_ok(|frame| frame.map_data(|bytes: Bytes| Message::from(bytes)))
+            }
+            Reply::Rows(answer) => answer.poll(context).map(|frame| frame.map(Ok)),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Reply::Call(body) => body.is_end_stream(),
+            Reply::Rows(answer) => answer.has_ended(),
+        }
+    }
+}
+
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+fn acceptor(tls: &FlightTls) -> std::result::Result<TlsAcceptor, Cause> {
+    let certificates = CertificateDer::pem_slice_iter(tls.certificate.as_bytes());
+    let certificates: Vec<_> = certificates.collect::<std::result::Result<_, _>>()?;
+    let key = PrivateKeyDer::from_pem_slice(tls.key.as_bytes())?;
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(certificates, key)?;
+    config.alpn_protocols.push(b"h2".to_vec());
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+#[cold]
+fn cannot_use_certificate(error: &(dyn std::error::Error + 'static)) -> Error {
+    let cause = match error.downcast_ref::<rustls::Error>() {
+        Some(rustls::Error::NoCertificatesPresented) => "there is no certificate in it".to_owned(),
+        _ => error.to_string(),
+    };
+    Error::new(SqlState::CONFIG_FILE_ERROR, format!("the certificate or its key cannot be used: {cause}"))
+        .with_hint("Both are PEM files, the key PKCS #8, PKCS #1 or SEC 1, without a password.")
+}
