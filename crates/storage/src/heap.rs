@@ -268,6 +268,12 @@ impl Heap {
         (0..BUFFERS).filter(is_own).map(|number| self.filled[number].load(Ordering::Relaxed) as usize).sum()
     }
 
+    /// Bytes of strings in some buffers, a bit each.
+    pub fn filled_bytes(&self, buffers: u64) -> usize {
+        let numbers = (0..BUFFERS).filter(|number| buffers >> number & 1 == 1);
+        numbers.map(|number| self.filled[number].load(Ordering::Relaxed) as usize).sum()
+    }
+
     /// Bytes allocated, less those of buffers that leave and of those that are not its own.
     pub fn allocated_bytes(&self) -> usize {
         let buffers = self.buffers.lock();

@@ -1,7 +1,7 @@
 //! Tidying: how the strings of a block come to lie when it is frozen.
 //!
 //! Rows come with strings for several columns, and updates leave garbage behind. A frozen block's strings are *tidy* if there
-//! is little garbage among them and each column has buffers of its own: then the array of a column goes with these
+//! is little garbage among them and, but for a few, each column has buffers of its own: then the array of a column goes with these
 //! alone, and whoever keeps it or writes it somewhere has no strings of other columns along. Where it is not so they are
 //! gathered, column by column, each in one new buffer.
 //!
@@ -9,22 +9,26 @@
 //! whoever has a view of the same place as a recent one has the same string.
 
 use crate::block::Block;
-use crate::heap::{INLINE_BYTES, view_len};
+use crate::heap::{BUFFERS, INLINE_BYTES, view_len};
 use crate::layout::{RANGE_SLOTS, Unit};
 use crate::{Guard, LONGEST_STRING_BYTES};
 use firn_base::sync::{Arc, Ordering};
 use firn_base::{ColumnId, Slot};
 use std::ops::Range;
 
-/// Heaps may hold so much more than their strings, in all and as a part of them, before they are gathered. With fewer bytes
-/// of strings columns may share a buffer.
+/// Heaps may hold so much more than their strings, in all and as a part of them, before they are gathered; and buffers that
+/// columns share may have as much.
 const SLACK_BYTES: usize = if cfg!(any(test, feature = "models")) { 0 } else { 16 << 10 };
 const SLACK_PART: usize = 4;
 
-/// With fewer buffers left, whoever wants to write waits until strings have been gathered. With less than that they are
-/// left to those who write.
+/// With fewer buffers left, whoever wants to write waits until strings have been gathered, and columns get none of their own.
+/// With less than that they are left to those who write.
 const MANY_BUFFERS: usize = 32;
 const FEWEST_BUFFERS: usize = 4;
+
+/// Columns of strings, those with long ones counted twice, that may have buffers of their own: when the block is encoded each may
+/// need another.
+const MOST_APART: usize = BUFFERS / 2;
 
 /// What is known of the strings of a column.
 struct Strings {
@@ -76,15 +80,16 @@ impl Block {
             }
         }
         let bytes = all.iter().map(|strings| strings.bytes).sum::<usize>();
-        let apart = all.iter().filter(|strings| strings.bytes > 0).count();
         let is_dense = self.heap.allocated_bytes() <= bytes + bytes / SLACK_PART + SLACK_BYTES;
-        let all_buffers = all.iter().fold(0, |buffers, strings| buffers | strings.buffers);
-        let own =
-            all.iter().map(|strings| strings.buffers.count_ones()).sum::<u32>() == all_buffers.count_ones();
         let left = self.heap.buffers_left();
-        let may_be_apart = left >= apart + FEWEST_BUFFERS && (!own && bytes > SLACK_BYTES || !is_dense);
-        let is_worth_it = may_be_apart || !is_dense && left >= FEWEST_BUFFERS;
-        if is_worth_it && bytes <= LONGEST_STRING_BYTES {
+        // Numbers have to be left to whoever writes next, and to the encoded columns of strings.
+        let count = all.iter().filter(|strings| strings.bytes > 0).count();
+        let may_be_apart = count + all.len() <= MOST_APART && left >= count + MANY_BUFFERS;
+        // One that repeats and was found again where it was stored may not be found here.
+        let stays_small = bytes <= self.heap.appended_bytes();
+        let are_mixed = self.heap.filled_bytes(shared(&all)) > bytes / SLACK_PART + SLACK_BYTES;
+        let is_worth_it = !is_dense || may_be_apart && are_mixed && stays_small || left < MANY_BUFFERS / 2;
+        if is_worth_it && bytes <= LONGEST_STRING_BYTES && left >= FEWEST_BUFFERS {
             self.gather_strings(&mut all, rows, may_be_apart, guard)?;
         }
         let mut buffers = vec![0; self.layout.columns.len()];
@@ -158,6 +163,14 @@ impl Block {
     }
 }
 
+/// The buffers that several columns have, a bit each.
+fn shared(all: &[Strings]) -> u64 {
+    let (_, shared) = all
+        .iter()
+        .fold((0, 0), |(known, shared), strings| (known | strings.buffers, shared | known & strings.buffers));
+    shared
+}
+
 /// The rows in stretches, between which a writer is thought of.
 fn ranges(rows: u32) -> impl Iterator<Item = Range<usize>> {
     let range = move |start| start as usize..rows.min(start + RANGE_SLOTS) as usize;
@@ -221,13 +234,7 @@ mod tests {
         ];
         let table = Table::new(TableId(1), "t", types.map(column).into(), TableOptions::default());
         for (time, keys) in [(1, 0..500), (2, 500..1000)] {
-            let mut writes = WriteSet::new(Stamp::transaction(time), None);
-            writes.touch(&table);
-            table.insert_batch(&mut writes, at(time - 1, time), &rows(keys), &pin()).unwrap();
-            writes.stamp(Time(time));
-            let mut garbage = Garbage::default();
-            writes.retire(Time(time)).0.collect(&mut garbage, &pin());
-            garbage.free(&pin());
+            insert(&table, time, &rows(keys));
         }
         let is_right = |batch: &ScanBatch| {
             batch.columns.iter().zip(rows(0..1000)).all(|(found, expected)| **found == *expected)
@@ -249,5 +256,53 @@ mod tests {
         table.cool(&mut cooling);
         assert_eq!(table.freeze(BlockNumber(0), &pin()), Frozen::Yes);
         assert_eq!(buffers(&scan(&table, 2), 2)[0].as_ptr(), place);
+    }
+
+    /// A table with so many columns of strings, and rows that have long ones in the first of them.
+    fn wide(columns: usize, long: usize) -> (Arc<Table>, Vec<ArrayRef>) {
+        let column = ColumnSpec { ty: SqlType::Text, nullable: false };
+        let table = Table::new(TableId(1), "t", vec![column; columns], TableOptions::default());
+        let string = |column: usize, row: usize| {
+            let rest = if column < long { ", and more than lies in a view" } else { "" };
+            format!("{row} of {column}{rest}")
+        };
+        let values = |column| (0..10).map(move |row| string(column, row));
+        let column = |column| Arc::new(StringViewArray::from_iter_values(values(column))) as ArrayRef;
+        (table, (0..columns).map(column).collect())
+    }
+
+    fn insert(table: &Arc<Table>, time: u64, rows: &[ArrayRef]) {
+        let mut writes = WriteSet::new(Stamp::transaction(time), None);
+        writes.touch(table);
+        table.insert_batch(&mut writes, at(time - 1, time), rows, &pin()).unwrap();
+        writes.stamp(Time(time));
+        let mut garbage = Garbage::default();
+        writes.retire(Time(time)).0.collect(&mut garbage, &pin());
+        garbage.free(&pin());
+    }
+
+    #[test]
+    fn tables_with_many_columns_of_strings_can_be_written_to_after_they_were_frozen_and_become_compact() {
+        for (columns, long) in [(3, 3), (17, 17), (32, 32), (56, 56), (40, 8), (50, 17), (60, 2)] {
+            let (table, rows) = wide(columns, long);
+            let mut time = 0;
+            for _ in 0..3 {
+                for _ in 0..if cfg!(miri) { 2 } else { 60 } {
+                    time += 1;
+                    insert(&table, time, &rows);
+                }
+                let mut cooling = Vec::new();
+                table.cool(&mut cooling);
+                for block in cooling {
+                    assert_eq!(table.freeze(block, &pin()), Frozen::Yes, "{columns} columns");
+                    let left = table.blocks().get(block).unwrap().heap().buffers_left();
+                    assert!(left >= super::MANY_BUFFERS / 2, "{left} left, {columns} columns");
+                }
+                // Numbers come back once all guards of now have gone.
+                (0..3).for_each(|_| pin().flush());
+            }
+            let blocks = table.blocks().iter().count();
+            assert_eq!(table.compact(std::time::Duration::ZERO, 1, &|| true), blocks, "{columns} columns");
+        }
     }
 }

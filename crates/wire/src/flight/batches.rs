@@ -225,8 +225,8 @@ fn sent_bytes(array: &dyn Array) -> usize {
 /// About how many bytes of data an array has, when it goes out.
 fn data_bytes(array: &dyn Array) -> usize {
     match array.data_type() {
-        DataType::Utf8View => lengths(array.as_string_view().views()) + 4 * array.len(),
-        DataType::BinaryView => lengths(array.as_binary_view().views()) + 4 * array.len(),
+        DataType::Utf8View => lengths(array.as_string_view().views()) + 16 * array.len(),
+        DataType::BinaryView => lengths(array.as_binary_view().views()) + 16 * array.len(),
         DataType::Utf8 => {
             let offsets = array.as_string::<i32>().value_offsets();
             (offsets[array.len()] - offsets[0]) as usize + 4 * array.len()

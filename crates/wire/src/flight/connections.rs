@@ -33,10 +33,7 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 use super::door::Door;
 use super::message::Message;
 use super::statements::Answer;
-use super::{FlightConfig, FlightTls};
-
-/// How long a client's silence may last before its machine is asked whether it is still there.
-const KEEPALIVE: Duration = Duration::from_secs(60);
+use super::{FlightConfig, FlightTls, KEEPALIVE};
 
 /// How long a client may take until it is known how to speak in secret.
 const HANDSHAKE: Duration = Duration::from_secs(30);
@@ -90,13 +87,17 @@ impl Connections {
         while serving.join_next().await.is_some() {}
     }
 
-    async fn connection(self, door: Door, stream: tokio::net::TcpStream, stopping: watch::Receiver<()>) {
+    async fn connection(self, door: Door, stream: tokio::net::TcpStream, mut stopping: watch::Receiver<()>) {
         let peer = stream.connect_info();
         match &self.tls {
             None => self.converse(door, stream, peer, stopping).await,
             Some(tls) => {
+                let stream = tokio::select! {
+                    _ = stopping.changed() => return,
+                    stream = tokio::time::timeout(HANDSHAKE, tls.accept(stream)) => stream,
+                };
                 // Whoever does not know how to has gone, or will.
-                if let Ok(Ok(stream)) = tokio::time::timeout(HANDSHAKE, tls.accept(stream)).await {
+                if let Ok(Ok(stream)) = stream {
                     self.converse(door, stream, peer, stopping).await;
                 }
             }

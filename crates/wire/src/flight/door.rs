@@ -7,6 +7,7 @@
 //! It is also the way out for rows, whose messages tonic would copy.
 
 use std::convert::Infallible;
+use std::time::Duration;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
 use firn_base::sync::Arc;
@@ -23,6 +24,8 @@ use super::status::status;
 /// A user name and a password are shorter.
 const MOST_HANDSHAKE_BYTES: usize = 64 << 10;
 
+/// What all calls have before their names.
+const SERVICE: &str = "/arrow.flight.protocol.FlightService/";
 const HANDSHAKE: &str = "/arrow.flight.protocol.FlightService/Handshake";
 
 /// Lets calls in whose callers are known.
@@ -48,8 +51,20 @@ impl Door {
         }
     }
 
-    /// Answers a call.
-    pub async fn answer(mut self, request: http::Request<Body>) -> Result<http::Response<Reply>, Infallible> {
+    /// Answers a call, within the time that its client gives it.
+    pub async fn answer(self, request: http::Request<Body>) -> Result<http::Response<Reply>, Infallible> {
+        if !request.uri().path().starts_with(SERVICE) {
+            return Ok(Status::unimplemented("").into_http().map(Reply::Call));
+        }
+        let Some(longest) = timeout_of(request.headers()) else { return self.call(request).await };
+        tokio::time::timeout(longest, self.call(request)).await.unwrap_or_else(|_| {
+            Ok(Status::deadline_exceeded("the time that the client gave it is over")
+                .into_http()
+                .map(Reply::Call))
+        })
+    }
+
+    async fn call(mut self, request: http::Request<Body>) -> Result<http::Response<Reply>, Infallible> {
         if request.uri().path() == HANDSHAKE {
             return Ok(self.handshakes.call(request).await?.map(Reply::Call));
         }
@@ -70,6 +85,22 @@ impl Door {
     }
 }
 
+/// How long the client of a call waits for it (gRPC over HTTP/2, Timeout).
+fn timeout_of(headers: &http::HeaderMap) -> Option<Duration> {
+    let value = headers.get("grpc-timeout")?.to_str().ok()?;
+    let (number, unit) = value.split_at_checked(value.len().checked_sub(1)?)?;
+    let number = number.parse().ok().filter(|_| number.len() <= 8)?;
+    Some(match unit {
+        "H" => Duration::from_secs(3600 * number),
+        "M" => Duration::from_secs(60 * number),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
+
 /// Who calls.
 async fn caller(state: &Arc<State>, request: &Request<()>) -> Result<Caller, Status> {
     let (headers, address) = (request.metadata(), request.remote_addr());
@@ -79,4 +110,29 @@ async fn caller(state: &Arc<State>, request: &Request<()>) -> Result<Caller, Sta
     let (state, headers) = (state.clone(), headers.clone());
     let identified = tokio::task::spawn_blocking(move || Caller::identify(&state, &headers, address)).await;
     identified.map_err(|error| Status::internal(error.to_string()))?.map_err(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_say_how_long_they_wait() {
+        let of = |value: &str| {
+            timeout_of(&http::HeaderMap::from_iter([(
+                "grpc-timeout".parse().unwrap(),
+                value.parse().unwrap(),
+            )]))
+        };
+        assert_eq!(of("2H"), Some(Duration::from_secs(7200)));
+        assert_eq!(of("3M"), Some(Duration::from_secs(180)));
+        assert_eq!(of("99999999S"), Some(Duration::from_secs(99_999_999)));
+        assert_eq!(of("1500m"), Some(Duration::from_millis(1500)));
+        assert_eq!(of("7u"), Some(Duration::from_micros(7)));
+        assert_eq!(of("0n"), Some(Duration::ZERO));
+        for wrong in ["", "S", "1", "1x", "123456789S", "-1S", "1.5S"] {
+            assert_eq!(of(wrong), None, "{wrong}");
+        }
+        assert_eq!(timeout_of(&http::HeaderMap::new()), None);
+    }
 }

@@ -25,7 +25,11 @@ const SMALL_BYTES: usize = 8 << 10;
 /// So many bytes of them come together.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A message, in pieces.
+/// So many bytes of a message are given away at once, unless a piece has more: HTTP/2 takes less than 2 GiB.
+const CHUNK_BYTES: usize = if cfg!(test) { 1 << 20 } else { 64 << 20 };
+
+/// A message, or a part of one, in pieces.
+#[derive(Default)]
 pub(super) struct Message {
     pieces: VecDeque<Bytes>,
     /// Their bytes.
@@ -61,6 +65,19 @@ impl Message {
         let left = pieces.done.iter().map(Bytes::len).sum();
         debug_assert_eq!(left as u64, all + PREFIX_BYTES as u64);
         Ok(Message { pieces: pieces.done, left })
+    }
+
+    /// Takes the next part off that may be given away at once; none if all have been.
+    pub fn next_chunk(&mut self) -> Option<Message> {
+        let mut chunk = Message::default();
+        while let Some(piece) = self.pieces.front()
+            && (chunk.left == 0 || chunk.left + piece.len() <= CHUNK_BYTES)
+        {
+            chunk.left += piece.len();
+            chunk.pieces.extend(self.pieces.pop_front());
+        }
+        self.left -= chunk.left;
+        (chunk.left > 0).then_some(chunk)
     }
 }
 
@@ -200,6 +217,20 @@ mod tests {
         let address = large.as_ptr();
         let message = Message::new(b"header", vec![large]).unwrap();
         assert_eq!(message.pieces[1].as_ptr(), address);
+    }
+
+    #[test]
+    fn a_message_is_given_away_in_chunks() {
+        let body: Vec<Buffer> =
+            [1, CHUNK_BYTES, 5, CHUNK_BYTES / 2, CHUNK_BYTES / 3, 2 * CHUNK_BYTES, SMALL_BYTES]
+                .map(|bytes| Buffer::from_vec(vec![7_u8; bytes]))
+                .into();
+        let whole = Message::new(b"header", body.clone()).unwrap().bytes();
+        let mut message = Message::new(b"header", body).unwrap();
+        let chunks: Vec<Message> = std::iter::from_fn(|| message.next_chunk()).collect();
+        assert!(!message.has_remaining() && chunks.len() == 5);
+        assert!(chunks.iter().all(|chunk| chunk.pieces.len() == 1 || chunk.remaining() <= CHUNK_BYTES));
+        assert!(chunks.into_iter().flat_map(Message::bytes).eq(whole));
     }
 
     #[test]

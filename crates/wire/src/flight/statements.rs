@@ -365,20 +365,27 @@ impl Output {
 /// Messages on their way to a client, as the body of an answer in HTTP. Dropping it stops what makes them.
 pub(super) struct Answer {
     queue: Arc<Queue>,
+    /// What of a message has not been taken yet.
+    current: Message,
     has_ended: bool,
     _stop: StopOnDrop,
 }
 
 impl Answer {
-    /// The next message, and after the last how it ended.
+    /// The next of its messages or a part of one, and after the last how it ended.
     pub fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Frame<Message>>> {
-        if self.has_ended {
-            return Poll::Ready(None);
-        }
-        let end = match ready!(self.queue.poll(context)) {
-            Some(Ok(message)) => return Poll::Ready(Some(Frame::data(message))),
-            Some(Err(status)) => status,
-            None => Status::ok(""),
+        let end = loop {
+            if let Some(chunk) = self.current.next_chunk() {
+                return Poll::Ready(Some(Frame::data(chunk)));
+            }
+            if self.has_ended {
+                return Poll::Ready(None);
+            }
+            match ready!(self.queue.poll(context)) {
+                Some(Ok(message)) => self.current = message,
+                Some(Err(status)) => break status,
+                None => break Status::ok(""),
+            }
         };
         self.has_ended = true;
         let mut trailers = HeaderMap::new();
@@ -494,7 +501,7 @@ pub(super) fn answer(
         drop(run);
         drop(output);
     });
-    Ok(Answer { queue, has_ended: false, _stop: stop })
+    Ok(Answer { queue, current: Message::default(), has_ended: false, _stop: stop })
 }
 
 /// A panic is a mistake of ours and ends this call and nothing else. What was cancelled because the server
