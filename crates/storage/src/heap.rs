@@ -287,6 +287,12 @@ impl Heap {
         self.buffers.lock().all.iter().filter(|buffer| buffer.is_none()).count()
     }
 
+    /// Whether buffers leave just now.
+    #[cfg(test)]
+    pub fn has_leaving(&self) -> bool {
+        self.buffers.lock().leaving != 0
+    }
+
     /// Takes in strings that lie elsewhere: the numbers of their buffers, in their order. `None`, and nothing is done,
     /// if there are not so many left.
     pub fn adopt(&self, all: &[&Buffer]) -> Option<Vec<u32>> {
@@ -579,7 +585,7 @@ mod tests {
             let [_, place] = views[kept[0]];
             assert_eq!(arrow[place as u32 as usize][(place >> 32) as usize], kept[0] as u8);
             // Numbers come back once all guards of now have gone, also those of other tests.
-            while heap.buffers.lock().leaving != 0 {
+            while heap.has_leaving() {
                 crate::pin().flush();
                 firn_base::thread::yield_now();
             }

@@ -39,8 +39,8 @@ struct Strings {
     buffers: u64,
 }
 
-/// Places of strings that came last, and where these lie now.
-struct Places([Place; Places::COUNT]);
+/// Places of strings that came last, and where these lie now: two for each of some sets, the last one first.
+struct Places([[Place; 2]; Places::SETS]);
 
 #[derive(Clone, Copy)]
 struct Place {
@@ -49,11 +49,11 @@ struct Place {
 }
 
 impl Places {
-    const COUNT: usize = 64;
+    const SETS: usize = 32;
 
     fn new() -> Places {
         // No long string has that view.
-        Places([Place { before: [0; 2], now: 0 }; Places::COUNT])
+        Places([[Place { before: [0; 2], now: 0 }; 2]; Places::SETS])
     }
 
     /// The second word of a view now that was the other one before: as `moved` says, unless it was the same as a recent one.
@@ -61,11 +61,15 @@ impl Places {
     fn moved(&mut self, before: [u64; 2], moved: impl FnOnce() -> u64) -> u64 {
         // Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4).
         let hash = before[1].wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let known = &mut self.0[(hash >> (64 - Places::COUNT.ilog2())) as usize];
-        if known.before != before {
-            *known = Place { before, now: moved() };
+        let [last, other] = &mut self.0[(hash >> (64 - Places::SETS.ilog2())) as usize];
+        if last.before == before {
+            return last.now;
         }
-        known.now
+        if other.before != before {
+            *other = Place { before, now: moved() };
+        }
+        std::mem::swap(last, other);
+        last.now
     }
 }
 
@@ -298,8 +302,11 @@ mod tests {
                     let left = table.blocks().get(block).unwrap().heap().buffers_left();
                     assert!(left >= super::MANY_BUFFERS / 2, "{left} left, {columns} columns");
                 }
-                // Numbers come back once all guards of now have gone.
-                (0..3).for_each(|_| pin().flush());
+                // Numbers come back once all guards of now have gone, also those of other tests.
+                while table.blocks().iter().any(|block| block.heap().has_leaving()) {
+                    pin().flush();
+                    firn_base::thread::yield_now();
+                }
             }
             let blocks = table.blocks().iter().count();
             assert_eq!(table.compact(std::time::Duration::ZERO, 1, &|| true), blocks, "{columns} columns");
