@@ -2,8 +2,8 @@
 //!
 //! Every scan of an optimised plan is noted with the columns it yields and the conditions that lead to
 //! it, before the plan runs: as one predicate, however many rows it comes to and whichever way they
-//! are found (seed 000 §2.2.3). Conditions that say nothing about one column and literals are left out,
-//! which makes the predicate wider than what is read, never narrower: the columns they look at are
+//! are found (seed 000 §2.2.3). What is not about one column and literals is left out, and so are comparisons of
+//! floating-point numbers, which makes the predicate wider than what is read, never narrower: the columns they look at are
 //! among those that the scan yields.
 
 use crate::scan::FirnTable;
@@ -15,9 +15,9 @@ use datafusion::logical_expr::expr::{Between, InList, Like};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, TableScan};
 use firn_base::{ColumnId, ColumnSet, SqlType, Value};
-use firn_storage::{summary, summary_is_exact};
+use firn_storage::{Condition, summary, summary_is_exact};
 use firn_txn::catalog::TableDef;
-use firn_txn::{Condition, Transaction};
+use firn_txn::{Restriction, Transaction};
 
 /// Notes in a transaction what a plan reads, if that is to be validated.
 pub(crate) fn note(plan: &LogicalPlan, transaction: &Transaction) -> Result<()> {
@@ -50,88 +50,142 @@ fn note_scan(scan: &TableScan, table: &FirnTable, transaction: &Transaction) {
         Some(wanted) => wanted.iter().filter_map(|position| visible.get(*position).copied()).collect(),
         None => visible.iter().copied().collect(),
     };
-    transaction.note_scan(table.table(), &implied(definition, &scan.filters), columns);
+    let columns_of = Columns(&|expression| column(definition, expression));
+    transaction.note_scan(table.table(), &columns_of.restrictions(&scan.filters), columns);
 }
 
 /// The conditions on single columns that predicates imply, all of them together.
 pub(crate) fn implied(definition: &TableDef, predicates: &[Expr]) -> Vec<Condition> {
-    let parts = predicates.iter().flat_map(split_conjunction);
-    parts.flat_map(|part| conditions(definition, part)).collect()
+    let restrictions = Columns(&|expression| column(definition, expression)).restrictions(predicates);
+    restrictions.iter().filter_map(Restriction::hull).collect()
 }
 
 /// Whether a predicate narrows what is noted.
 pub(crate) fn narrows(definition: &TableDef, predicate: &Expr) -> bool {
-    split_conjunction(predicate).into_iter().any(|part| !conditions(definition, part).is_empty())
+    let columns = Columns(&|expression| column(definition, expression));
+    !columns.restrictions(std::slice::from_ref(predicate)).is_empty()
 }
 
-/// The conditions that a predicate implies.
-fn conditions(definition: &TableDef, predicate: &Expr) -> Vec<Condition> {
-    let one = match predicate {
-        // What IN is made of, if its list is short.
-        Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
-            match (&conditions(definition, left)[..], &conditions(definition, right)[..]) {
-                ([one], [other]) if one.column == other.column => Some(either(*one, *other)),
+/// What tells columns of a table from other expressions: which one it is, and its type.
+pub(crate) struct Columns<'a>(pub &'a dyn Fn(&Expr) -> Option<(ColumnId, SqlType)>);
+
+impl Columns<'_> {
+    /// What predicates ask of single columns, all of them together.
+    pub(crate) fn restrictions(&self, predicates: &[Expr]) -> Vec<Restriction> {
+        let parts = predicates.iter().flat_map(split_conjunction);
+        parts.filter_map(|part| self.restriction(part)).collect()
+    }
+
+    /// What a predicate asks of the only column that it is about, if that is told by literals.
+    pub(crate) fn restriction(&self, predicate: &Expr) -> Option<Restriction> {
+        match predicate {
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::Or, right }) => {
+                Restriction::any([self.restriction(left)?, self.restriction(right)?])
+            }
+            // Below OR; elsewhere a conjunction comes in its parts. One part alone is wider, but narrow enough.
+            Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
+                match (self.restriction(left), self.restriction(right)) {
+                    (Some(left), Some(right)) => left.and(&right).or(Some(left)),
+                    (one, other) => one.or(other),
+                }
+            }
+            Expr::BinaryExpr(BinaryExpr { left, op, right }) => match (left.as_ref(), right.as_ref()) {
+                (_, Expr::Literal(scalar, _)) => self.compared(left, *op, scalar),
+                (Expr::Literal(scalar, _), _) => self.compared(right, op.swap()?, scalar),
                 _ => None,
-            }
-        }
-        Expr::BinaryExpr(BinaryExpr { left, op, right }) => match (left.as_ref(), right.as_ref()) {
-            (Expr::Column(_), Expr::Literal(scalar, _)) => compared(definition, left, *op, scalar),
-            (Expr::Literal(scalar, _), Expr::Column(_)) => {
-                op.swap().and_then(|swapped| compared(definition, right, swapped, scalar))
-            }
-            _ => None,
-        },
-        Expr::Between(Between { expr, negated: false, low, high }) => {
-            let ends = [(Operator::GtEq, low), (Operator::LtEq, high)];
-            return ends
-                .into_iter()
-                .filter_map(|(operator, end)| match end.as_ref() {
-                    Expr::Literal(scalar, _) => compared(definition, expr, operator, scalar),
+            },
+            Expr::Between(Between { expr, negated, low, high }) => {
+                let [first, last] = [low, high].map(|end| match end.as_ref() {
+                    Expr::Literal(scalar, _) => Some(scalar),
                     _ => None,
-                })
-                .collect();
-        }
-        Expr::InList(InList { expr, list, negated: false }) => {
-            let each = list.iter().map(|item| match item {
-                Expr::Literal(scalar, _) => compared(definition, expr, Operator::Eq, scalar),
-                _ => None,
-            });
-            each.collect::<Option<Vec<Condition>>>().and_then(|each| each.into_iter().reduce(either))
-        }
-        Expr::Like(Like { negated: false, expr, pattern, escape_char: None, case_insensitive: false }) => {
-            match pattern.as_ref() {
-                Expr::Literal(scalar, _) => begins_like(definition, expr, scalar),
-                _ => None,
+                });
+                let end = |operator, scalar: Option<&ScalarValue>| self.compared(expr, operator, scalar?);
+                if *negated {
+                    return Restriction::any([end(Operator::Lt, first)?, end(Operator::Gt, last)?]);
+                }
+                match (end(Operator::GtEq, first), end(Operator::LtEq, last)) {
+                    (Some(above), Some(below)) => above.and(&below),
+                    (one, other) => one.or(other),
+                }
             }
+            Expr::InList(InList { expr, list, negated }) => {
+                let each = list.iter().map(|item| match item {
+                    Expr::Literal(scalar, _) => self.compared(expr, Operator::Eq, scalar),
+                    _ => None,
+                });
+                let any = Restriction::any(each.collect::<Option<Vec<Restriction>>>()?)?;
+                if *negated { self.negation(expr, &any) } else { Some(any) }
+            }
+            Expr::Like(Like {
+                negated: false,
+                expr,
+                pattern,
+                escape_char: None,
+                case_insensitive: false,
+            }) => match pattern.as_ref() {
+                Expr::Literal(scalar, _) => self.begins_like(expr, scalar),
+                _ => None,
+            },
+            Expr::IsNotNull(expr) | Expr::IsNotUnknown(expr) => {
+                Some(Restriction::not_null((self.0)(expr)?.0))
+            }
+            Expr::IsNull(expr) | Expr::IsUnknown(expr) => Some(Restriction::null((self.0)(expr)?.0)),
+            Expr::IsTrue(flag) => self.flag(flag, true),
+            Expr::IsFalse(flag) | Expr::Not(flag) => self.flag(flag, false),
+            Expr::IsNotTrue(flag) => self.flag_or_null(flag, false),
+            Expr::IsNotFalse(flag) => self.flag_or_null(flag, true),
+            Expr::Column(_) => self.flag(predicate, true),
+            _ => None,
         }
-        Expr::IsNotNull(expr) => {
-            column(definition, expr).map(|(column, _)| Condition { column, low: 0, high: u64::MAX })
+    }
+
+    /// A column of booleans that is true, or false.
+    fn flag(&self, expression: &Expr, wanted: bool) -> Option<Restriction> {
+        self.compared(expression, Operator::Eq, &ScalarValue::Boolean(Some(wanted)))
+    }
+
+    fn flag_or_null(&self, expression: &Expr, wanted: bool) -> Option<Restriction> {
+        let flag = self.flag(expression, wanted)?;
+        let null = Restriction::null(flag.column());
+        Restriction::any([flag, null])
+    }
+
+    /// The values of the expression that are not among these, and not NULL.
+    fn negation(&self, expression: &Expr, of: &Restriction) -> Option<Restriction> {
+        let (column, ty) = (self.0)(expression)?;
+        Some(if summary_is_exact(ty) { of.others() } else { Restriction::not_null(column) })
+    }
+
+    /// `expression operator scalar`, if the expression is a column and the scalar of just its type.
+    fn compared(&self, expression: &Expr, operator: Operator, scalar: &ScalarValue) -> Option<Restriction> {
+        let (column, ty) = (self.0)(expression)?;
+        restriction_of(column, ty, operator, &fitting(scalar, ty)?)
+    }
+
+    /// `expression LIKE pattern`, by the characters before the pattern's first wildcard.
+    fn begins_like(&self, expression: &Expr, pattern: &ScalarValue) -> Option<Restriction> {
+        let (column, ty) = (self.0)(expression)?;
+        if !matches!(ty, SqlType::Text | SqlType::Varchar(_)) {
+            return None;
         }
-        _ => None,
-    };
-    one.into_iter().collect()
+        let pattern = pattern.try_as_str().flatten()?;
+        let prefix = pattern.split(['%', '_', '\\']).next().filter(|prefix| !prefix.is_empty())?;
+        let at = |text: &str| summary(ty, &firn_base::Cell::text(text));
+        // Whatever follows the prefix, up to the last that eight bytes can tell.
+        let known = at(prefix)?;
+        let rest = 8usize.saturating_sub(prefix.len()) * 8;
+        let high = if rest == 0 { known } else { known | (u64::MAX >> (64 - rest)) };
+        prefix.bytes().all(|byte| byte > 1).then(|| Restriction::within(column, known, high))
+    }
 }
 
-/// What holds if one of two conditions on a column does.
-fn either(one: Condition, other: Condition) -> Condition {
-    Condition { low: one.low.min(other.low), high: one.high.max(other.high), ..one }
-}
-
-/// The column that an expression is, and its type.
-fn column(definition: &TableDef, expression: &Expr) -> Option<(ColumnId, SqlType)> {
-    let Expr::Column(column) = expression else { return None };
-    let (id, column) = definition.column(&column.name)?;
-    Some((id, column.ty))
-}
-
-/// `expression operator scalar`, if the scalar is of just the column's type.
-fn compared(
-    definition: &TableDef,
-    expression: &Expr,
+/// What `column operator value` asks of a column, whose type the value has.
+pub(crate) fn restriction_of(
+    column: ColumnId,
+    ty: SqlType,
     operator: Operator,
-    scalar: &ScalarValue,
-) -> Option<Condition> {
-    let (column, ty) = column(definition, expression)?;
+    value: &Value,
+) -> Option<Restriction> {
     match ty {
         // Plans compare zeros and NaNs in another order than keys do.
         SqlType::Real | SqlType::Double => return None,
@@ -139,34 +193,28 @@ fn compared(
         SqlType::Char(_) if operator != Operator::Eq => return None,
         _ => {}
     }
-    let value = fitting(scalar, ty)?;
     let at = summary(ty, &value.as_cell(ty))?;
-    let (all, exact) = (Condition { column, low: 0, high: u64::MAX }, summary_is_exact(ty));
+    let within = |low, high| Restriction::within(column, low, high);
+    // Where other values have the same summary, it stays in.
+    let beyond = |next: Option<u64>| if summary_is_exact(ty) { next } else { Some(at) };
+    let none = Restriction::within(column, 1, 0);
     Some(match operator {
-        Operator::Eq => Condition { low: at, high: at, ..all },
-        Operator::GtEq => Condition { low: at, ..all },
-        Operator::LtEq => Condition { high: at, ..all },
-        // Where other values have the same summary, it stays in.
-        Operator::Gt => Condition { low: if exact { at.checked_add(1)? } else { at }, ..all },
-        Operator::Lt => Condition { high: if exact { at.checked_sub(1)? } else { at }, ..all },
+        Operator::Eq => within(at, at),
+        Operator::NotEq if summary_is_exact(ty) => within(at, at).others(),
+        Operator::NotEq => Restriction::not_null(column),
+        Operator::GtEq => within(at, u64::MAX),
+        Operator::LtEq => within(0, at),
+        Operator::Gt => beyond(at.checked_add(1)).map_or(none, |low| within(low, u64::MAX)),
+        Operator::Lt => beyond(at.checked_sub(1)).map_or(none, |high| within(0, high)),
         _ => return None,
     })
 }
 
-/// `expression LIKE pattern`, by the characters before the pattern's first wildcard.
-fn begins_like(definition: &TableDef, expression: &Expr, pattern: &ScalarValue) -> Option<Condition> {
-    let (column, ty) = column(definition, expression)?;
-    if !matches!(ty, SqlType::Text | SqlType::Varchar(_)) {
-        return None;
-    }
-    let pattern = pattern.try_as_str().flatten()?;
-    let prefix = pattern.split(['%', '_', '\\']).next().filter(|prefix| !prefix.is_empty())?;
-    let at = |text: &str| summary(ty, &firn_base::Cell::text(text));
-    // Whatever follows the prefix, up to the last that eight bytes can tell.
-    let known = at(prefix)?;
-    let rest = 8usize.saturating_sub(prefix.len()) * 8;
-    let high = if rest == 0 { known } else { known | (u64::MAX >> (64 - rest)) };
-    prefix.bytes().all(|byte| byte > 1).then_some(Condition { column, low: known, high })
+/// The column that an expression is, and its type.
+fn column(definition: &TableDef, expression: &Expr) -> Option<(ColumnId, SqlType)> {
+    let Expr::Column(column) = expression else { return None };
+    let (id, column) = definition.column(&column.name)?;
+    Some((id, column.ty))
 }
 
 /// The scalar as a value of exactly this type, if it is one.

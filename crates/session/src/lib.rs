@@ -90,6 +90,8 @@ mod interrupted_tests;
 #[cfg(test)]
 mod locking_tests;
 #[cfg(test)]
+mod precision_tests;
+#[cfg(test)]
 mod source_tests;
 #[cfg(test)]
 mod tests;
@@ -101,7 +103,7 @@ mod zone_tests;
 /// Rows without SQL: access paths with the types of their values, and transactions as closures.
 pub mod native {
     pub use firn_txn::native::*;
-    pub use firn_txn::{Guard, Str, Text, Ticket, Transaction, pin};
+    pub use firn_txn::{Guard, Isolation, Str, Text, Ticket, Transaction, pin};
 }
 
 pub use connection::{
@@ -115,7 +117,7 @@ pub use firn_sql::arrow;
 pub use firn_sql::copy::CopyFormat;
 pub use firn_sql::parse::{Numbered, number_parameters};
 pub use firn_sql::settings::parse_memory;
-pub use firn_txn::{Config, Progress, Running};
+pub use firn_txn::{Config, Granularity, Isolation, Progress, Running};
 pub use rows::{RowChunk, Rows};
 pub use statement::Statement;
 pub use transaction::Transaction;

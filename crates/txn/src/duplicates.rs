@@ -33,7 +33,7 @@ impl Transaction {
             Ok(true) => {
                 self.engine().statistics().unique_violations.count();
                 let key = Bound::Included(key);
-                self.note(|reads| reads.range(table.id(), index, key, key, index.columns()));
+                self.note(|reads| reads.range(table, index, (key, key), &[], index.columns()));
             }
             Ok(false) => {}
             Err(_) => self.engine().statistics().write_conflicts.count(),

@@ -42,7 +42,7 @@ const VALIDATED_AHEAD: usize = if cfg!(feature = "models") { 2 } else { 8 };
 const LEFT_TO_VALIDATE: u64 = if cfg!(feature = "models") { 0 } else { 4 };
 
 /// How long DDL waits for other DDL, or for the writers of its table.
-const DDL_PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const DDL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How to open a database.
 #[derive(Clone, Debug)]
@@ -809,7 +809,7 @@ impl Drop for Engine {
 }
 
 /// Tries until it succeeds or patience ends.
-pub(crate) fn wait_until(mut attempt: impl FnMut() -> bool) -> bool {
+fn wait_until(mut attempt: impl FnMut() -> bool) -> bool {
     // Nearly always at once, without asking the clock.
     if attempt() {
         return true;

@@ -14,6 +14,7 @@ mod deferred;
 mod duplicates;
 mod freezer;
 mod predicates;
+mod restriction;
 mod sequence;
 mod statistics;
 
@@ -37,5 +38,6 @@ pub use firn_storage::{
 pub use freezer::Progress;
 pub use native::{Columns, Key, TableAccess};
 pub use predicates::Granularity;
+pub use restriction::Restriction;
 pub use statistics::{Counter, Running, Statistics};
-pub use transaction::{Isolation, Savepoint, StatementStart, Ticket, Transaction};
+pub use transaction::{Isolation, Patience, Savepoint, StatementStart, Ticket, Transaction};

@@ -48,13 +48,13 @@
 //!
 //! Unique keys are kept, as is NOT NULL by the types. CHECK and FOREIGN KEY constraints are SQL's to check, and so
 //! are deferrable keys: a table that has some, or comes to have some, can be read but not written to this way
-//! (0A000). Deleting rows that others' foreign keys point to is up to the program.
+//! (0A000). Nor can rows be deleted, or the columns set, that others' foreign keys point to.
 //!
 //! Access paths are of the table as it is: after ALTER TABLE or DROP TABLE whoever writes through them is
 //! told to prepare them again (55000), and reading shows what was there before.
 
 use crate::active::Waited;
-use crate::catalog::{ConstraintDef, ConstraintKind, Deferral, Oid, TableDef};
+use crate::catalog::{Catalog, ConstraintDef, ConstraintKind, Deferral, Oid, TableDef};
 use crate::engine::Engine;
 use crate::transaction::{Change, Isolation, Ticket, Transaction};
 use firn_base::random::Random;
@@ -64,6 +64,7 @@ use firn_storage::{
     Guard, Index, KeyBuffer, Misfit, Projection, Row, Rows, Table, Vectors, is_long_string, pin,
 };
 use smallvec::SmallVec;
+use std::iter::repeat;
 use std::marker::PhantomData;
 use std::ops::Bound;
 use std::time::Duration;
@@ -71,8 +72,6 @@ use std::time::Duration;
 /// A table, found by its name.
 pub struct TableAccess {
     definition: Arc<TableDef>,
-    /// The catalog's version that this is of.
-    as_of: u64,
     table: Arc<Table>,
 }
 
@@ -81,8 +80,7 @@ pub struct Columns<R: Row> {
     table: Arc<Table>,
     projection: Projection<R>,
     definition: Oid,
-    /// Whether only SQL checks a constraint of the table, and of which version of the catalog that is true:
-    /// see [`known`].
+    /// What a constraint keeps from being done this way, and of which version of the catalog that is true: see [`known`].
     known: AtomicU64,
 }
 
@@ -101,7 +99,7 @@ impl TableAccess {
             Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
         })?;
         let table = engine.table(definition.storage());
-        Ok(TableAccess { definition: definition.clone(), as_of: catalog.version, table })
+        Ok(TableAccess { definition: definition.clone(), table })
     }
 
     /// The table itself.
@@ -137,7 +135,8 @@ impl TableAccess {
             table: self.table.clone(),
             projection,
             definition: self.definition.oid,
-            known: AtomicU64::new(known(self.as_of, unchecked(&self.definition).is_some())),
+            // Nothing, of no version.
+            known: AtomicU64::new(0),
         })
     }
 
@@ -175,28 +174,65 @@ impl<R: Row> Columns<R> {
         &self.table
     }
 
-    /// Whether rows may be written; 0A000 if a constraint would go unchecked.
+    /// Whether rows may be written so; 0A000 if a constraint would go unchecked.
     #[inline]
-    fn check_writable(&self, engine: &Engine) -> Result<()> {
+    fn check_writable(&self, engine: &Engine, way: Way) -> Result<()> {
         // Relaxed: who has a snapshot has what was stored before it was published, the version among it.
-        let is_fine = self.known.load(Ordering::Relaxed) == known(engine.catalog_version(), false);
-        if is_fine { Ok(()) } else { self.check_again(engine) }
+        let word = self.known.load(Ordering::Relaxed);
+        let is_fine = word >> WAYS == engine.catalog_version() && word & way as u64 == 0;
+        if is_fine { Ok(()) } else { self.check_again(engine, way) }
     }
 
     /// As [`Columns::check_writable`], by a look into the newest catalog.
     #[cold]
-    fn check_again(&self, engine: &Engine) -> Result<()> {
+    fn check_again(&self, engine: &Engine, way: Way) -> Result<()> {
         let catalog = engine.catalog();
         // Of a table that is no more its gate will tell.
         let definition = catalog.tables.get(&self.definition);
-        let constraint = definition.and_then(|definition| unchecked(definition));
-        self.known.store(known(catalog.version, constraint.is_some()), Ordering::Relaxed);
-        let Some(constraint) = constraint else { return Ok(()) };
+        let in_the_way = |way| definition.and_then(|definition| self.unchecked(&catalog, definition, way));
+        let closed =
+            [Way::Insert, Way::Update, Way::Delete].into_iter().filter(|way| in_the_way(*way).is_some());
+        self.known.store(known(catalog.version, closed), Ordering::Relaxed);
+        let Some((table, constraint)) = in_the_way(way) else { return Ok(()) };
         Err(Error::new(
             SqlState::FEATURE_NOT_SUPPORTED,
-            format!("table \"{}\" has constraint \"{constraint}\", which only SQL checks", self.table.name()),
+            format!("table \"{table}\" has constraint \"{constraint}\", which only SQL checks"),
         )
-        .with_hint("Write to it by SQL statements."))
+        .with_hint(format!("Write to table \"{}\" by SQL statements.", self.table.name())))
+    }
+
+    /// A constraint that only SQL checks and that a change might break, with the table that has it.
+    fn unchecked<'c>(
+        &self,
+        catalog: &'c Catalog,
+        definition: &'c TableDef,
+        way: Way,
+    ) -> Option<(&'c str, &'c str)> {
+        let is_sqls = |constraint: &&ConstraintDef| match constraint.kind {
+            ConstraintKind::Check { .. } | ConstraintKind::ForeignKey { .. } => way != Way::Delete,
+            ConstraintKind::PrimaryKey { .. } | ConstraintKind::Unique { .. } => {
+                way != Way::Delete && definition.deferral(constraint) != Deferral::Never
+            }
+        };
+        let own = definition.constraints.iter().find(is_sqls).map(|own| (&*definition.name, &*own.name));
+        let set = self.projection.set();
+        own.or_else(|| {
+            let others =
+                catalog.tables.values().flat_map(|table| table.constraints.iter().zip(repeat(table)));
+            others
+                .filter(|(constraint, _)| match &constraint.kind {
+                    ConstraintKind::ForeignKey { parent, parent_columns, .. }
+                        if *parent == self.definition =>
+                    {
+                        way == Way::Delete
+                            || way == Way::Update
+                                && parent_columns.iter().any(|column| set.contains(ColumnId(*column)))
+                    }
+                    _ => false,
+                })
+                .map(|(constraint, table)| (&*table.name, &*constraint.name))
+                .next()
+        })
     }
 
     /// Has fetched what reading or setting them touches in rows of the same table that were looked for.
@@ -211,21 +247,20 @@ impl<R: Row> Columns<R> {
     }
 }
 
-/// A version of the catalog, and whether only SQL checks a constraint then, in one word.
-#[inline]
-fn known(version: u64, is_unchecked: bool) -> u64 {
-    version << 1 | u64::from(is_unchecked)
+/// A way to change a table, as a bit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Insert = 1,
+    Update = 2,
+    Delete = 4,
 }
 
-/// A constraint that only SQL checks, if the table has one.
-fn unchecked(definition: &TableDef) -> Option<&str> {
-    let is_sqls = |constraint: &&ConstraintDef| match constraint.kind {
-        ConstraintKind::Check { .. } | ConstraintKind::ForeignKey { .. } => true,
-        ConstraintKind::PrimaryKey { .. } | ConstraintKind::Unique { .. } => {
-            definition.deferral(constraint) != Deferral::Never
-        }
-    };
-    definition.constraints.iter().find(is_sqls).map(|constraint| constraint.name.as_str())
+/// Bits of ways.
+const WAYS: u32 = 3;
+
+/// A version of the catalog, and what a constraint that only SQL checks keeps from being done then, in one word.
+fn known(version: u64, closed: impl Iterator<Item = Way>) -> u64 {
+    closed.fold(version << WAYS, |word, way| word | way as u64)
 }
 
 impl<K: Row> Key<K> {
@@ -424,7 +459,7 @@ impl Transaction {
         let bounds = (low.as_ref().map(KeyBuffer::as_slice), high.as_ref().map(KeyBuffer::as_slice));
         let (table, projection) = (&columns.table, &columns.projection);
         let end = table.range_as(&key.index, bounds, reverse, self.snapshot(), projection, guard, &mut visit);
-        self.note_range(table, &key.index, bounds, reverse, end.as_ref(), projection.set());
+        self.note_range(table, &key.index, bounds, reverse, end.as_ref(), &[], projection.set());
     }
 
     /// As [`Transaction::range_as`] for all keys that begin with some values, in key order.
@@ -488,7 +523,7 @@ impl Transaction {
         values: &R::Values<'_>,
         guard: &Guard,
     ) -> Result<RowId> {
-        columns.check_writable(self.engine())?;
+        columns.check_writable(self.engine(), Way::Insert)?;
         let (snapshot, Columns { table, projection, .. }) = (self.snapshot(), columns);
         let before = self.mark_without_snapshot();
         self.ask_for_room(table, Change::Insert, || R::cells(values).as_ref().iter().any(is_long_string))?;
@@ -521,7 +556,7 @@ impl Transaction {
         rows: &[R::Values<'_>],
         guard: &Guard,
     ) -> Result<()> {
-        columns.check_writable(self.engine())?;
+        columns.check_writable(self.engine(), Way::Insert)?;
         let Columns { table, projection, .. } = columns;
         self.ask_for_room(table, Change::Insert, || table.has_strings())?;
         self.insert_in_room(table, guard, |writes, snapshot| {
@@ -538,7 +573,7 @@ impl Transaction {
         values: &R::Values<'_>,
         guard: &Guard,
     ) -> Result<()> {
-        columns.check_writable(self.engine())?;
+        columns.check_writable(self.engine(), Way::Update)?;
         let (snapshot, table) = (self.snapshot(), &columns.table);
         self.ask_for_room(table, Change::Update, || R::cells(values).as_ref().iter().any(is_long_string))?;
         let row = self.place_of(table, row);
@@ -550,6 +585,13 @@ impl Transaction {
             updated = table.update_as(self.writes_to(table)?, snapshot, row, projection, values, guard);
         }
         updated.inspect_err(|error| self.note_violation(table, error, |_| None))
+    }
+
+    /// Deletes a visible row of the columns' table; see [`Table::delete`] for the errors.
+    #[inline]
+    pub fn delete_as<R: Row>(&mut self, columns: &Columns<R>, row: RowId, guard: &Guard) -> Result<()> {
+        columns.check_writable(self.engine(), Way::Delete)?;
+        self.delete(&columns.table, row, guard)
     }
 }
 
@@ -564,8 +606,20 @@ impl Engine {
     /// `work` should change nothing else. Any other error rolls it back and is returned, as is a conflict
     /// that it met a hundred times.
     pub fn transact<T>(self: &Arc<Self>, work: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
-        let (value, ticket) = self.transact_ahead(work)?;
+        self.transact_at(Isolation::Serializable, work)
+    }
+
+    /// As [`Engine::transact`], at another isolation level.
+    pub fn transact_at<T>(
+        self: &Arc<Self>,
+        isolation: Isolation,
+        work: impl FnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<T> {
+        let (value, ticket, begun) = self.attempt(isolation, self.has_log(), work)?;
         self.wait(ticket)?;
+        if let Some(begun) = begun {
+            self.statistics().note_latency(begun.elapsed());
+        }
         Ok(value)
     }
 
@@ -573,13 +627,37 @@ impl Engine {
     /// ticket.
     pub fn transact_ahead<T>(
         self: &Arc<Self>,
-        mut work: impl FnMut(&mut Transaction) -> Result<T>,
+        work: impl FnMut(&mut Transaction) -> Result<T>,
     ) -> Result<(T, Ticket)> {
+        let (value, ticket, _) = self.attempt(Isolation::Serializable, false, work)?;
+        Ok((value, ticket))
+    }
+
+    /// Runs `work` in a transaction that only reads: it sees one state, needs no validation and meets no conflict. Waits until
+    /// what it has seen is on disk.
+    pub fn read<T>(self: &Arc<Self>, work: impl FnOnce(&Transaction) -> Result<T>) -> Result<T> {
+        let mut transaction = self.try_begin(Isolation::Serializable)?;
+        transaction.set_read_only();
+        let value = work(&transaction)?;
+        self.wait(transaction.commit()?)?;
+        Ok(value)
+    }
+
+    /// Runs `work` until it commits; if it is timed and has written, with the moment before the commit.
+    fn attempt<T>(
+        self: &Arc<Self>,
+        isolation: Isolation,
+        is_timed: bool,
+        mut work: impl FnMut(&mut Transaction) -> Result<T>,
+    ) -> Result<(T, Ticket, Option<clock::Instant>)> {
         let mut retries = 0;
         loop {
-            let mut transaction = self.try_begin(Isolation::Serializable)?;
+            let mut transaction = self.try_begin(isolation)?;
             let outcome = match work(&mut transaction) {
-                Ok(value) => transaction.commit().map(|ticket| (value, ticket)),
+                Ok(value) => {
+                    let begun = (is_timed && transaction.has_writes()).then(clock::now);
+                    transaction.commit().map(|ticket| (value, ticket, begun))
+                }
                 Err(error) => {
                     transaction.rollback();
                     Err(error)

@@ -9,19 +9,19 @@
 //! | read | predicate | conflicts with |
 //! |---|---|---|
 //! | a row, by its id or under a key of a unique index | the row | its end; a new value in a column read, or in the key |
-//! | nothing under a key; a stretch of an index | a range of keys | a row that comes into it or leaves it; a new value of a column read of one in it |
-//! | a table, under conditions | a range of each column's [`summary`] | likewise |
+//! | nothing under a key; a stretch of an index, under conditions | a range of keys, and a [`Restriction`] of each column | a row that comes into it or leaves it; a new value of a column read of one in it |
+//! | a table, under conditions | a restriction of each column | likewise |
 //!
 //! Rows are compared as the snapshot saw them and as they are committed now, whatever happened in
 //! between: a value that was set and set back makes no difference to anybody's reads. That is finer
 //! than the seed, which looks at every before- and after-image. A range only knows what it can tell
 //! from keys or summaries; columns of conditions beyond that count as read.
 
+use crate::restriction::Restriction;
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, ColumnSet, Error, Result, RowId, Snapshot, TableId, Time};
 use firn_storage::{
-    Attic, Changed, Condition, Guard, Index, IndexId, KeyBuffer, Retired, Table, pin, summary,
-    summary_is_exact,
+    Attic, Changed, Guard, Index, IndexId, KeyBuffer, Retired, Table, pin, summary, summary_is_exact,
 };
 use smallvec::SmallVec;
 use std::collections::HashSet;
@@ -89,19 +89,20 @@ struct RowRead {
     columns: ColumnSet,
 }
 
-/// A stretch of an index, and what was read of the rows in it.
+/// A stretch of an index, and what was read of those rows in it that meet all restrictions.
 #[derive(Debug)]
 struct KeyRange {
     index: IndexId,
     low: Bound<KeyBuffer>,
     high: Bound<KeyBuffer>,
+    restrictions: Box<[Restriction]>,
     columns: ColumnSet,
 }
 
-/// All rows that meet all conditions.
+/// All rows that meet all restrictions.
 #[derive(Debug)]
 struct Scan {
-    conditions: Box<[Condition]>,
+    restrictions: Box<[Restriction]>,
     columns: ColumnSet,
 }
 
@@ -186,48 +187,43 @@ impl PredicateLog {
 
     /// Nothing was found under a key or a prefix of keys.
     pub fn nothing(&mut self, table: TableId, index: &Index, key: &[u8]) {
-        self.range(table, index, Bound::Included(key), Bound::Included(key), ColumnSet::NONE);
+        let table_reads = self.of(table);
+        table_reads.range(
+            index,
+            (Bound::Included(key), Bound::Included(key)),
+            Box::default(),
+            ColumnSet::NONE,
+        );
     }
 
-    /// All rows in a stretch of an index were found, with `columns` of each.
+    /// All rows in a stretch of an index that meet the restrictions were found, with `columns` of each.
     pub fn range(
         &mut self,
-        table: TableId,
+        table: &Table,
         index: &Index,
-        low: Bound<&[u8]>,
-        high: Bound<&[u8]>,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        restrictions: &[Restriction],
         columns: ColumnSet,
     ) {
-        let reads = self.of(table);
-        reads.columns = reads.columns.union(columns).union(index.columns());
-        if reads.key_ranges.len() >= MOST_KEY_RANGES {
-            reads.widen_key_ranges();
-        }
-        let (low, high) = (low.map(KeyBuffer::from_slice), high.map(KeyBuffer::from_slice));
-        reads.key_ranges.push(KeyRange { index: index.spec().id, low, high, columns });
+        let reads = self.of(table.id());
+        let columns = reads.restricted(table, restrictions, columns);
+        reads.range(index, bounds, restrictions.into(), columns);
     }
 
-    /// All rows that meet the conditions were found, with `columns` of each.
-    pub fn scan(&mut self, table: &Table, conditions: &[Condition], columns: ColumnSet) {
+    /// All rows that meet the restrictions were found, with `columns` of each.
+    pub fn scan(&mut self, table: &Table, restrictions: &[Restriction], columns: ColumnSet) {
         let reads = self.of(table.id());
-        // What a condition cannot tell exactly, it may have been told by reading the column.
-        let inexact = conditions
-            .iter()
-            .map(|condition| condition.column)
-            .filter(|column| !summary_is_exact(table.columns()[column.index()].ty));
-        let columns = columns.union(inexact.collect());
-        let restricted: ColumnSet = conditions.iter().map(|condition| condition.column).collect();
-        reads.columns = reads.columns.union(columns).union(restricted);
-        if let Some(same) = reads.scans.iter_mut().find(|scan| *scan.conditions == *conditions) {
+        let columns = reads.restricted(table, restrictions, columns);
+        if let Some(same) = reads.scans.iter_mut().find(|scan| *scan.restrictions == *restrictions) {
             same.columns = same.columns.union(columns);
             return;
         }
         if reads.scans.len() == MOST_SCANS {
-            // Their conditions count as read, then.
+            // Their restrictions count as read, then.
             reads.scans.clear();
-            reads.scans.push(Scan { conditions: Box::default(), columns: reads.columns });
+            reads.scans.push(Scan { restrictions: Box::default(), columns: reads.columns });
         }
-        reads.scans.push(Scan { conditions: conditions.into(), columns });
+        reads.scans.push(Scan { restrictions: restrictions.into(), columns });
     }
 
     /// Whether what was read in `snapshot` reads the same at the time `now`, as far as these write sets go,
@@ -352,6 +348,32 @@ impl TableReads {
         }
     }
 
+    /// Counts `columns`, and those that are restricted, among the columns read; yields those whose values matter.
+    fn restricted(&mut self, table: &Table, restrictions: &[Restriction], columns: ColumnSet) -> ColumnSet {
+        let restricted = restrictions.iter().map(Restriction::column);
+        // What a restriction cannot tell exactly, it may have been told by reading the column.
+        let inexact =
+            restricted.clone().filter(|column| !summary_is_exact(table.columns()[column.index()].ty));
+        let columns = columns.union(inexact.collect());
+        self.columns = self.columns.union(columns).union(restricted.collect());
+        columns
+    }
+
+    fn range(
+        &mut self,
+        index: &Index,
+        (low, high): (Bound<&[u8]>, Bound<&[u8]>),
+        restrictions: Box<[Restriction]>,
+        columns: ColumnSet,
+    ) {
+        self.columns = self.columns.union(columns).union(index.columns());
+        if self.key_ranges.len() >= MOST_KEY_RANGES {
+            self.widen_key_ranges();
+        }
+        let (low, high) = (low.map(KeyBuffer::from_slice), high.map(KeyBuffer::from_slice));
+        self.key_ranges.push(KeyRange { index: index.spec().id, low, high, restrictions, columns });
+    }
+
     fn mark(&self) -> TableMark {
         TableMark {
             rows: self.rows.len(),
@@ -430,8 +452,12 @@ impl TableReads {
                 let last = last
                     .flatten()
                     .map_or(Bound::Unbounded, |key| Bound::Included(KeyBuffer::from_slice(key)));
-                let columns = neighbours.iter().fold(ColumnSet::NONE, |all, range| all.union(range.columns));
-                wider.push(KeyRange { index: ranges[0].index, low: first, high: last, columns });
+                // What they ask of the rows in them counts as read.
+                let restricted = neighbours.iter().flat_map(|range| &range.restrictions);
+                let restricted: ColumnSet = restricted.map(Restriction::column).collect();
+                let columns = neighbours.iter().fold(restricted, |all, range| all.union(range.columns));
+                let (index, restrictions) = (ranges[0].index, Box::default());
+                wider.push(KeyRange { index, low: first, high: last, restrictions, columns });
             }
         }
         self.key_ranges = wider;
@@ -501,10 +527,10 @@ impl TableReads {
             let difference = Difference::of(table, row, &wanted, before, after, guard);
             by_id.is_some_and(|columns| difference.matters([true, true], columns, granularity))
                 || self.is_in_a_range_that_minds(table, &difference, granularity)
-                || self
-                    .scans
-                    .iter()
-                    .any(|scan| difference.matters(scan.holds(table, &difference), scan.columns, granularity))
+                || self.scans.iter().any(|scan| {
+                    let meets = difference.meets(table, &scan.restrictions);
+                    difference.matters(meets, scan.columns, granularity)
+                })
         })
     }
 
@@ -526,9 +552,13 @@ impl TableReads {
                 keys = Some((range.index, difference.keys(index)));
             }
             let (_, keys) = keys.as_ref().expect("just made");
-            let holds =
+            let [before, after] =
                 keys.each_ref().map(|key| key.as_ref().is_some_and(|key| range.contains(key.as_slice())));
-            difference.matters(holds, range.columns, granularity)
+            if !before && !after {
+                return false;
+            }
+            let meets = difference.meets(table, &range.restrictions);
+            difference.matters([before && meets[0], after && meets[1]], range.columns, granularity)
         })
     }
 }
@@ -576,6 +606,18 @@ impl<'g> Difference<'g> {
         }
     }
 
+    /// Whether each image meets all restrictions, if there is one.
+    fn meets(&self, table: &Table, restrictions: &[Restriction]) -> [bool; 2] {
+        self.images.each_ref().map(|image| {
+            let Some(image) = image else { return false };
+            restrictions.iter().all(|restriction| {
+                let column = restriction.column();
+                let ty = table.columns()[column.index()].ty;
+                restriction.admits(summary(ty, &self.cell(image, column)))
+            })
+        })
+    }
+
     /// The keys of both images in an index.
     fn keys(&self, index: &Index) -> [Option<KeyBuffer>; 2] {
         self.images.each_ref().map(|image| {
@@ -606,20 +648,5 @@ impl KeyRange {
                 Bound::Included(high) => key <= high.as_slice() || key.starts_with(high.as_slice()),
                 Bound::Excluded(high) => key < high.as_slice(),
             }
-    }
-}
-
-impl Scan {
-    /// Whether each image meets the conditions.
-    fn holds(&self, table: &Table, difference: &Difference<'_>) -> [bool; 2] {
-        difference.images.each_ref().map(|image| {
-            image.as_ref().is_some_and(|image| {
-                self.conditions.iter().all(|condition| {
-                    let ty = table.columns()[condition.column.index()].ty;
-                    let summary = summary(ty, &difference.cell(image, condition.column));
-                    summary.is_some_and(|summary| (condition.low..=condition.high).contains(&summary))
-                })
-            })
-        })
     }
 }

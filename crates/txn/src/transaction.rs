@@ -3,24 +3,26 @@
 //! Reads take a [`Guard`], which pins what they return; hold it for one operation or one short
 //! transaction, never across a wait. Dropping a transaction rolls it back.
 
+mod locking;
+mod reading;
+
+pub use locking::Patience;
+
 use crate::active::{ActiveSlot, Waited};
 use crate::catalog::Catalog;
 use crate::ddl::{Action, Ddl};
 use crate::deferred::{Deferred, DeferredMark};
-use crate::engine::{Engine, keep_redo, wait_until};
+use crate::engine::{Engine, keep_redo};
 use crate::loads::{self, Loading};
 use crate::predicates::{PredicateLog, ReadMark};
 use arrow_array::ArrayRef;
 use firn_base::sync::{Arc, OnceLock, Ordering};
-use firn_base::{
-    Cell, ColumnId, ColumnSet, Error, Lsn, Result, RowId, Snapshot, SqlState, Stamp, TableId, Time,
-};
+use firn_base::{Cell, ColumnId, Error, Lsn, Result, RowId, Snapshot, SqlState, Stamp, TableId, Time};
 use firn_log::RedoBuffer;
 use firn_storage::{
-    ColumnSpec, Condition, Found, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, MemoryBudget, Move,
-    Pressure, RowLock, Table, WriteSet, is_long_string, pin,
+    ColumnSpec, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, MemoryBudget, Move, Pressure, RowLock,
+    Table, WriteSet, is_long_string, pin,
 };
-use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::ops::Bound;
 use std::time::Duration;
@@ -59,6 +61,12 @@ pub struct Transaction {
     write_set: Option<WriteSet>,
     /// The rows that it keeps others from changing and not from sharing, in the order of their locks.
     shared: Vec<(Arc<Table>, RowId, RowLock)>,
+    /// The tables that it keeps others from writing to.
+    closed: Vec<Arc<Table>>,
+    /// Whether its statement locks rows before it changes them, and which conflict it went on behind; see
+    /// [`Transaction::lock_before_changes`].
+    locks_first: bool,
+    missed: Option<Error>,
     /// The committed catalog of the snapshot, once asked for.
     catalog: OnceLock<Arc<Catalog>>,
     ddl: Option<Box<Ddl>>,
@@ -139,6 +147,9 @@ impl Transaction {
             seen,
             write_set,
             shared: Vec::new(),
+            closed: Vec::new(),
+            locks_first: false,
+            missed: None,
             catalog: OnceLock::new(),
             ddl: None,
             loading: None,
@@ -289,41 +300,9 @@ impl Transaction {
             return Ok(());
         }
         if !table.gate().try_join() {
-            return Err(busy(table));
+            return Err(locking::busy(table));
         }
         self.joined(table)
-    }
-
-    #[cold]
-    fn join(&mut self, table: &Arc<Table>) -> Result<()> {
-        assert!(!self.read_only, "a transaction that was begun to read does not write");
-        let gate = table.gate();
-        if self.has_closed(table) {
-            gate.join_closed();
-        } else if !wait_until(|| gate.try_join()) {
-            return Err(busy(table));
-        }
-        self.joined(table)
-    }
-
-    /// Goes on after it has joined the writers of a table.
-    fn joined(&mut self, table: &Arc<Table>) -> Result<()> {
-        let gate = table.gate();
-        if !self.has_closed(table) && !gate.admits(self.snapshot) {
-            gate.leave(None);
-            return Err(if gate.is_retired() {
-                retired(table)
-            } else {
-                Error::write_conflict(&table.name())
-            });
-        }
-        self.write_set.as_mut().expect("running").touch(table);
-        self.engine.active().set_writes(&self.slot);
-        Ok(())
-    }
-
-    fn has_closed(&self, table: &Arc<Table>) -> bool {
-        self.ddl.as_ref().is_some_and(|ddl| ddl.exclusive.iter().any(|closed| Arc::ptr_eq(closed, table)))
     }
 
     /// Sees to it that there is memory for a change, as far as that can be told beforehand: 53200 if it
@@ -429,8 +408,8 @@ impl Transaction {
         let index = index.expect("a violation names its index");
         // Without the key, that any key was.
         let key = key(index);
-        let bound = || key.as_ref().map_or(Bound::Unbounded, |key| Bound::Included(key.as_slice()));
-        self.note(|reads| reads.range(table.id(), index, bound(), bound(), index.columns()));
+        let bound = key.as_ref().map_or(Bound::Unbounded, |key| Bound::Included(key.as_slice()));
+        self.note(|reads| reads.range(table, index, (bound, bound), &[], index.columns()));
     }
 
     /// Inserts several rows, quicker than one by one; see [`Table::insert_rows`].
@@ -493,6 +472,9 @@ impl Transaction {
         guard: &Guard,
     ) -> Result<()> {
         self.ask_for_room(table, Change::Update, || cells.iter().any(is_long_string))?;
+        if self.locks_first && !self.locks_to_change(table, row, guard)? {
+            return Ok(());
+        }
         let (snapshot, row) = (self.snapshot, self.place_of(table, row));
         let mut updated = table.update(self.writes_to(table)?, snapshot, row, columns, cells, guard);
         if updated.as_ref().is_err_and(|error| error.state() == SqlState::OUT_OF_MEMORY) {
@@ -512,6 +494,9 @@ impl Transaction {
 
     /// Deletes a visible row; see [`Table::delete`].
     pub fn delete(&mut self, table: &Arc<Table>, row: RowId, guard: &Guard) -> Result<()> {
+        if self.locks_first && !self.locks_to_change(table, row, guard)? {
+            return Ok(());
+        }
         let (snapshot, row) = (self.snapshot, self.place_of(table, row));
         let deleted = table.delete(self.writes_to(table)?, snapshot, row, guard);
         deleted.inspect_err(|error| self.count_failure(error))
@@ -530,252 +515,9 @@ impl Transaction {
         }
     }
 
-    /// Locks a visible row until the transaction ends, or a savepoint from before is rolled back to: then
-    /// others may share it at once, and have it when the transaction has ended. 40001 if another transaction's
-    /// lock or change is in the way, with [who that is](Error::blocker) if it still runs.
-    pub fn lock(&mut self, table: &Arc<Table>, row: RowId, lock: RowLock, guard: &Guard) -> Result<()> {
-        self.lock_as_seen_by(self.snapshot, table, row, lock, guard)
-    }
-
-    /// Locks a row that has changed since the snapshot as it is committed now, so that nobody else comes first
-    /// when the statement is run again, moved on to a snapshot that sees it so. Until then what was read of
-    /// the row is out of date. Errors as for [`Transaction::lock`]; 40001 also if the row has gone.
-    pub fn lock_newest(
-        &mut self,
-        table: &Arc<Table>,
-        row: RowId,
-        lock: RowLock,
-        guard: &Guard,
-    ) -> Result<()> {
-        debug_assert!(self.can_move_on());
-        let newest = Snapshot { read_time: Time::LATEST, ..self.snapshot };
-        self.lock_as_seen_by(newest, table, row, lock, guard)
-    }
-
-    fn lock_as_seen_by(
-        &mut self,
-        snapshot: Snapshot,
-        table: &Arc<Table>,
-        row: RowId,
-        lock: RowLock,
-        guard: &Guard,
-    ) -> Result<()> {
-        let row = self.place_of(table, row);
-        let write_set = self.writes_to(table)?;
-        if !lock.is_shared() {
-            return table.lock(write_set, snapshot, row, lock, guard);
-        }
-        if table.share(snapshot, row, lock, guard)? {
-            self.shared.push((table.clone(), row, lock));
-        }
-        Ok(())
-    }
-
-    /// Takes back the shared locks since there were `kept`.
-    fn unshare(&mut self, kept: usize) {
-        for (table, row, lock) in self.shared.drain(kept..) {
-            table.unshare(row, self.snapshot.owner, lock);
-        }
-    }
-
-    /// Reads columns of a row; false if this transaction does not see it.
-    #[inline]
-    pub fn read<'g>(
-        &self,
-        table: &'g Table,
-        row: RowId,
-        columns: &[ColumnId],
-        cells: &mut [Cell<'g>],
-        guard: &'g Guard,
-    ) -> bool {
-        let row = self.place_of(table, row);
-        let seen = table.read(self.snapshot, row, columns, cells, guard);
-        if seen {
-            self.note(|reads| reads.row(table.id(), row, columns.iter().copied().collect()));
-        }
-        seen
-    }
-
-    /// The visible row under a full key of a unique index.
-    #[inline]
-    pub fn get(&self, table: &Table, index: &Index, key: &[u8], guard: &Guard) -> Option<RowId> {
-        self.find(table, index, key, &[], &mut [], guard)
-    }
-
-    /// The visible row under a full key of a unique index, with columns of it.
-    #[inline]
-    pub fn find<'g>(
-        &self,
-        table: &'g Table,
-        index: &Index,
-        key: &[u8],
-        columns: &[ColumnId],
-        cells: &mut [Cell<'g>],
-        guard: &'g Guard,
-    ) -> Option<RowId> {
-        let found = table.find(index, key, self.snapshot, columns, cells, guard);
-        self.note(|reads| match found {
-            Some(row) => {
-                let columns: ColumnSet = columns.iter().copied().collect();
-                reads.row(table.id(), row, columns.union(index.columns()));
-            }
-            None => reads.nothing(table.id(), index, key),
-        });
-        found
-    }
-
-    /// The visible rows under `count` full keys of a unique index, with columns of them; see
-    /// [`Table::find_many`]. Quicker than one after another when the rows are not in a cache.
-    #[allow(clippy::too_many_arguments)]
-    pub fn find_many<'g, const N: usize>(
-        &self,
-        table: &'g Table,
-        index: &Index,
-        count: usize,
-        encode: &mut dyn FnMut(usize, &mut KeyBuffer),
-        columns: &[ColumnId; N],
-        guard: &'g Guard,
-        visit: &mut dyn FnMut(usize, Found<'_, 'g, N>),
-    ) {
-        let read = columns.iter().copied().collect::<ColumnSet>().union(index.columns());
-        let mut missing: SmallVec<[usize; 4]> = SmallVec::new();
-        table.find_many(index, count, encode, self.snapshot, columns, guard, &mut |number, found| {
-            match &found {
-                Some((row, _)) => self.note(|reads| reads.row(table.id(), *row, read)),
-                None => missing.push(number),
-            }
-            visit(number, found);
-        });
-        for number in missing {
-            let mut key = KeyBuffer::new();
-            encode(number, &mut key);
-            self.note(|reads| reads.nothing(table.id(), index, &key));
-        }
-    }
-
-    /// Asks the processor to fetch what reading or changing `columns` of a row touches. It comes while the
-    /// transaction does something else; a row that is in no cache costs a microsecond otherwise.
-    #[inline]
-    pub fn prefetch(&self, table: &Table, row: RowId, columns: &[ColumnId]) {
-        table.prefetch(row, columns);
-    }
-
-    /// Calls `visit` with every visible row whose key lies in the bounds, in key order or against
-    /// it, until `visit` returns false. Bounds as for [`Index::range`].
-    #[allow(clippy::too_many_arguments)]
-    pub fn range(
-        &self,
-        table: &Table,
-        index: &Index,
-        low: Bound<&[u8]>,
-        high: Bound<&[u8]>,
-        reverse: bool,
-        guard: &Guard,
-        visit: &mut dyn FnMut(RowId) -> bool,
-    ) {
-        let mut end = None;
-        index.range(low, high, reverse, guard, &mut |key, row| {
-            let goes_on = !table.sees(index, key, row, self.snapshot, guard) || visit(row);
-            if !goes_on {
-                end = Some(KeyBuffer::from_slice(key));
-            }
-            goes_on
-        });
-        self.note_range(table, index, (low, high), reverse, end.as_ref(), ColumnSet::NONE);
-    }
-
-    /// Notes the part of a stretch of an index that was read: as far as `end`, if it was left there.
-    pub(crate) fn note_range(
-        &self,
-        table: &Table,
-        index: &Index,
-        (low, high): (Bound<&[u8]>, Bound<&[u8]>),
-        reverse: bool,
-        end: Option<&KeyBuffer>,
-        columns: ColumnSet,
-    ) {
-        let (low, high) = match end.map(|key| Bound::Included(key.as_slice())) {
-            None => (low, high),
-            Some(end) if reverse => (end, high),
-            Some(end) => (low, end),
-        };
-        self.note(|reads| reads.range(table.id(), index, low, high, columns));
-    }
-
-    /// As [`Transaction::range`], and reads `columns` of each row into `cells` before `visit` gets it.
-    #[allow(clippy::too_many_arguments)]
-    pub fn range_read<'g, const N: usize>(
-        &self,
-        table: &'g Table,
-        index: &Index,
-        (low, high): (Bound<&[u8]>, Bound<&[u8]>),
-        reverse: bool,
-        columns: &[ColumnId; N],
-        guard: &'g Guard,
-        visit: &mut dyn FnMut(RowId, &[Cell<'g>; N]) -> bool,
-    ) {
-        let end = table.range(index, (low, high), reverse, self.snapshot, columns, guard, visit);
-        let read = columns.iter().copied().collect();
-        self.note_range(table, index, (low, high), reverse, end.as_ref(), read);
-    }
-
     /// Forgets what it has read since a statement began: it relies on nothing of that.
     pub fn forget_reads(&mut self, statement: &StatementStart) {
         self.reads.get_mut().truncate(&statement.reads);
-    }
-
-    /// Notes that it has read every row that meets the conditions, `columns` of each.
-    pub fn note_scan(&self, table: &Table, conditions: &[Condition], columns: ColumnSet) {
-        self.note(|reads| reads.scan(table, conditions, columns));
-    }
-
-    /// Whether a row that this transaction sees stands under a full key of a unique index: what a
-    /// foreign key asks before it points there. 40001 if another transaction is deleting or moving
-    /// that row, or has since this one began.
-    ///
-    /// Ask after inserting the pointing row: of a concurrent delete and this, at least one then
-    /// sees the other (seed 000 §2.2.5, and its missing direction below).
-    pub fn reference_target_exists(
-        &self,
-        table: &Table,
-        index: &Index,
-        key: &[u8],
-        guard: &Guard,
-    ) -> Result<bool> {
-        let Some(row) = self.get(table, index, key, guard) else { return Ok(false) };
-        if table.stands_in_place(index, key, row) {
-            return Ok(true);
-        }
-        Err(table.conflict(row, self.snapshot, guard))
-    }
-
-    /// Whether a row that this transaction sees has a key that begins with `prefix`: what deleting
-    /// a referenced row asks of the referencing table, after the delete. 40001 if another
-    /// transaction is inserting such a row, or has since this one began.
-    pub fn referencing_row_exists(
-        &self,
-        table: &Table,
-        index: &Index,
-        prefix: &[u8],
-        guard: &Guard,
-    ) -> Result<bool> {
-        let mut outcome = Ok(false);
-        let bounds = (Bound::Included(prefix), Bound::Included(prefix));
-        index.range(bounds.0, bounds.1, false, guard, &mut |key, row| {
-            if table.sees(index, key, row, self.snapshot, guard) {
-                outcome = Ok(true);
-            } else if table.changed_unseen(row, self.snapshot, guard)
-                && table.may_come_to_stand(index, key, row, self.snapshot, guard)
-            {
-                outcome = Err(table.conflict(row, self.snapshot, guard));
-            }
-            matches!(outcome, Ok(false))
-        });
-        if let Ok(true) = outcome {
-            // That there is none is kept so by the conflict above, that there is one is not.
-            self.note_range(table, index, bounds, false, None, ColumnSet::NONE);
-        }
-        outcome
     }
 
     /// Makes an empty physical table, which goes away again if the transaction rolls back.
@@ -795,49 +537,10 @@ impl Transaction {
         Ok(())
     }
 
-    /// Keeps every other transaction from writing to the table until this one ends: for ALTER,
-    /// CREATE INDEX, TRUNCATE, DROP. 55P03 if others that have written to it do not end in time,
-    /// 40001 if one changed it that this transaction does not see.
-    pub fn lock_exclusive(&mut self, table: &Arc<Table>) -> Result<()> {
-        self.ddl_mut()?;
-        if self.has_closed(table) {
-            return Ok(());
-        }
-        let gate = table.gate();
-        if !wait_until(|| gate.try_close()) {
-            return Err(busy(table));
-        }
-        let own = u64::from(self.writes().has_touched(table));
-        let outcome = if !wait_until(|| gate.is_alone(own)) {
-            Err(busy(table))
-        } else if !gate.admits(self.snapshot) || !self.catch_up(table) {
-            Err(Error::write_conflict(&table.name()))
-        } else {
-            Ok(())
-        };
-        match outcome {
-            Ok(()) => self.ddl_mut()?.exclusive.push(table.clone()),
-            Err(_) => gate.open(),
-        }
-        outcome
-    }
-
-    /// Whether this transaction sees everything committed to a table that it has closed. If it may,
-    /// it moves its snapshot on so that it does.
-    fn catch_up(&mut self, table: &Table) -> bool {
-        if table.gate().is_current(self.snapshot) {
-            return true;
-        }
-        let may_move = self.may_advance && self.writes().is_empty();
-        if may_move {
-            self.move_on();
-        }
-        may_move
-    }
-
     /// Begins a statement, which may be [restarted](Transaction::restart).
     pub fn begin_statement(&mut self) -> StatementStart {
         self.take_snapshot_again();
+        (self.locks_first, self.missed) = (false, None);
         StatementStart { savepoint: self.savepoint(), reads: self.reads.get_mut().mark() }
     }
 
@@ -1111,8 +814,8 @@ impl Transaction {
     }
 
     fn end_ddl(&mut self) {
-        if let Some(ddl) = self.ddl.take() {
-            ddl.exclusive.iter().for_each(|table| table.gate().open());
+        self.open_tables();
+        if self.ddl.take().is_some() {
             self.engine.end_ddl();
         }
     }
@@ -1146,22 +849,6 @@ impl Drop for Transaction {
         reads.clear();
         SPARE_READS.set(reads);
     }
-}
-
-fn busy(table: &Table) -> Error {
-    Error::new(
-        SqlState::LOCK_NOT_AVAILABLE,
-        format!("could not obtain the lock on table \"{}\" in time", table.name()),
-    )
-    .with_hint("Other transactions are using the table; retry when they have ended.")
-}
-
-fn retired(table: &Table) -> Error {
-    Error::new(
-        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-        format!("table \"{}\" has been dropped or has changed its shape", table.name()),
-    )
-    .with_hint("Prepare the access paths to it again.")
 }
 
 /// Rows after which whoever builds an index looks whether there is memory for it.

@@ -10,7 +10,7 @@ use arrow_array::types::Int64Type;
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, ColumnSet, Result, RowId, SqlState, SqlType};
 use firn_storage::{ColumnSpec, Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, Table, summary};
-use firn_txn::{Condition, Engine, Isolation, Transaction, pin};
+use firn_txn::{Engine, Isolation, Restriction, Transaction, pin};
 use std::ops::Bound;
 
 const KEY: ColumnId = ColumnId(0);
@@ -121,7 +121,7 @@ impl NativeTransactions<'_> {
     fn scan(&self, tx: &Transaction, first: i64, last: i64) -> Vec<(RowId, i64, String)> {
         let Lists { table, .. } = self.lists;
         let bound = |key: i64| summary(SqlType::BigInt, &Cell::i64(key)).expect("numbers have one");
-        let condition = Condition { column: WIDE, low: bound(first), high: bound(last) };
+        let condition = Restriction::within(WIDE, bound(first), bound(last));
         tx.note_scan(table, &[condition], ColumnSet::NONE.with(WIDE).with(ELEMENTS));
         let scan = table.scan(tx.snapshot(), &[WIDE, ELEMENTS], true);
         let mut found = Vec::new();

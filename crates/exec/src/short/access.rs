@@ -7,16 +7,17 @@
 //! one. There are no statistics in this; a program that turns out to touch many rows gives up.
 
 use super::aggregate::{Aggregate, AggregateFunction};
-use super::flatten::Flat;
-use super::lookup::{KeyPart, KeyValue, Lookup, Lookups, RangeEnd};
+use super::flatten::{Flat, FlatColumn};
+use super::lookup::{Asked, Given, KeyPart, KeyValue, Lookup, Lookups, RangeEnd};
 use super::{Body, Output, ShortProgram, SortKey};
 use crate::dml::target::find_physical_index;
 use crate::expression::RowExpression;
 use crate::lower::quantified::{Comparison, Quantifier, quantifier_of};
+use crate::reads::Columns;
 use crate::types;
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::expr::{Between, Cast, InList, ScalarFunction};
-use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, SortExpr};
+use datafusion::logical_expr::{BinaryExpr, Expr, ExprSchemable, Operator, SortExpr, lit};
 use firn_base::{ColumnId, SqlType};
 use firn_txn::catalog::IndexDef;
 use std::collections::HashSet;
@@ -35,6 +36,18 @@ struct Candidate<'f> {
     needs: HashSet<usize>,
     /// Whether the index decides the condition alone, so that no filter has to.
     is_exact: bool,
+}
+
+impl Candidate<'_> {
+    /// Whether it is told by the text of the query alone.
+    fn is_literal(&self) -> bool {
+        let is_literal = |expression: &Expr| matches!(expression, Expr::Literal(..));
+        match self.value {
+            Wanted::One(value) => is_literal(value),
+            Wanted::OneOf(values) => values.iter().all(is_literal),
+            Wanted::Element(_) => false,
+        }
+    }
 }
 
 /// What a column is compared with.
@@ -84,12 +97,84 @@ pub(super) fn compile(flat: Flat) -> Option<ShortProgram> {
     if flat.tables.len() > MOST_TABLES {
         return None;
     }
+    extremes(&flat).or_else(|| compile_look_ups(&flat))
+}
+
+/// A query for nothing but the least or the greatest values of columns whose order an index keeps. Each is the first row of
+/// a look-up, which reads no further, and notes no more as read: whoever only knows the greatest number given so far does not
+/// mind rows below it.
+fn extremes(flat: &Flat) -> Option<ShortProgram> {
+    let (calls, results) = flat.aggregate.as_ref()?;
+    if flat.tables.len() > 1 {
+        return None;
+    }
+    let ways = calls.iter().zip(results.fields());
+    let programs = ways
+        .map(|(call, field)| extreme(flat, call, types::sql_type(field)?))
+        .collect::<Option<Vec<ShortProgram>>>()?;
+    let body = Body::Extremes {
+        programs,
+        types: results.fields().iter().map(|field| types::sql_type(field)).collect::<Option<_>>()?,
+        outputs: over_results(flat, results)?,
+    };
+    let count = |count: &Option<Expr>| match count {
+        None => Some(None),
+        Some(count) => row_count(RowExpression::compile(count, &flat.schema(), &|_| None)?).map(Some),
+    };
+    let lookups = Lookups { lookups: Vec::new(), cells: 0 };
+    let (skip, fetch) = (count(&flat.skip)?, count(&flat.fetch)?);
+    Some(ShortProgram { lookups, body, width: flat.outputs.len(), skip, fetch })
+}
+
+/// A program whose only row has the least or the greatest value of a column, if there is any; `None` if no index finds it.
+fn extreme(flat: &Flat, call: &Expr, result: SqlType) -> Option<ShortProgram> {
+    let aggregate = aggregate(call, result, &|argument| {
+        let column = |position: usize| flat.columns[position].column.map(|_| position);
+        RowExpression::compile(argument, &flat.schema(), &column)
+    })?;
+    let is_least = match aggregate.function {
+        AggregateFunction::Smallest => true,
+        AggregateFunction::Largest => false,
+        _ => return None,
+    };
+    let argument = argument_of(call)?;
+    let column = flat.column_of(argument)?;
+    let FlatColumn { table, column, .. } = &flat.columns[column];
+    let nullable = !flat.tables[*table].definition.columns[(*column)?.index()].not_null;
+    let mut conditions = flat.conditions.clone();
+    conditions.extend(nullable.then(|| argument.clone().is_not_null()));
+    // NULLs are passed over on whichever side the index has them.
+    [false, true].into_iter().find_map(|nulls_first| {
+        let first = Flat {
+            conditions: conditions.clone(),
+            outputs: vec![argument.clone()],
+            order: vec![SortExpr { expr: argument.clone(), asc: is_least, nulls_first }],
+            skip: None,
+            fetch: Some(lit(1i64)),
+            aggregate: None,
+            ..flat.clone()
+        };
+        let program = compile_look_ups(&first)?;
+        matches!(&program.body, Body::Rows { sort, .. } if sort.is_empty()).then_some(program)
+    })
+}
+
+/// What an aggregate of one argument is over.
+fn argument_of(call: &Expr) -> Option<&Expr> {
+    match call {
+        Expr::Alias(alias) => argument_of(&alias.expr),
+        Expr::AggregateFunction(call) => call.params.args.first(),
+        _ => None,
+    }
+}
+
+fn compile_look_ups(flat: &Flat) -> Option<ShortProgram> {
     let schema = flat.schema();
     let mut candidates = Vec::new();
     for (position, condition) in flat.conditions.iter().enumerate() {
-        add_candidates(&flat, &schema, position, condition, &mut candidates);
+        add_candidates(flat, &schema, position, condition, &mut candidates);
     }
-    let choices = choose(&flat, &candidates)?;
+    let choices = choose(flat, &candidates)?;
 
     // Conditions that no index decides alone become filters of the first look-up that can test them.
     let decided: HashSet<usize> = choices
@@ -101,17 +186,17 @@ pub(super) fn compile(flat: Flat) -> Option<ShortProgram> {
     let order: Vec<usize> = choices.iter().map(|choice| choice.table).collect();
     let depth_of =
         |table: usize| order.iter().position(|placed| *placed == table).expect("every table is placed");
-    let mut filters: Vec<Vec<&Expr>> = vec![Vec::new(); choices.len()];
+    let mut filters: Vec<Vec<(usize, &Expr)>> = vec![Vec::new(); choices.len()];
     for (position, condition) in flat.conditions.iter().enumerate() {
         if !decided.contains(&position) {
-            let depth = tables_of(&flat, condition).into_iter().map(depth_of).max().unwrap_or(0);
-            filters[depth].push(condition);
+            let depth = tables_of(flat, condition).into_iter().map(depth_of).max().unwrap_or(0);
+            filters[depth].push((position, condition));
         }
     }
 
     // The index may yield the wanted order by itself.
     let (needs_sort, reverse) = match choices.as_slice() {
-        [only] => match order_by_index(&flat, only) {
+        [only] => match order_by_index(flat, only) {
             Some(reverse) => (false, reverse),
             None => (!flat.order.is_empty(), false),
         },
@@ -131,10 +216,10 @@ pub(super) fn compile(flat: Flat) -> Option<ShortProgram> {
         .iter()
         .chain(calls)
         .chain(sort.iter().map(|key| &key.expr))
-        .chain(filters.iter().flatten().copied())
+        .chain(filters.iter().flatten().map(|(_, filter)| *filter))
         .chain(keys)
     {
-        used.extend(columns_of(&flat, expression));
+        used.extend(columns_of(flat, expression));
     }
     let mut positions = vec![None; flat.columns.len()];
     let mut cells = 0;
@@ -160,6 +245,16 @@ pub(super) fn compile(flat: Flat) -> Option<ShortProgram> {
     for ((choice, (offset, columns)), filters) in choices.iter().zip(spans).zip(filters) {
         let table = &flat.tables[choice.table];
         let range_column = choice.index.columns.get(choice.key.len());
+        let part = |candidate: &Candidate<'_>| {
+            let value = match candidate.value {
+                Wanted::One(value) => KeyValue::One(expression(value)?),
+                Wanted::OneOf(values) => {
+                    KeyValue::OneOf(values.iter().map(expression).collect::<Option<_>>()?)
+                }
+                Wanted::Element(array) => KeyValue::Element(expression(array)?),
+            };
+            Some(KeyPart { value, ty: flat.column_type(candidate.column)? })
+        };
         let end = |candidate: Option<&Candidate<'_>>| match candidate {
             None => Some(None),
             Some(candidate) => Some(Some(RangeEnd {
@@ -168,29 +263,40 @@ pub(super) fn compile(flat: Flat) -> Option<ShortProgram> {
                 inclusive: matches!(candidate.operator, Operator::GtEq | Operator::LtEq),
             })),
         };
-        let filter = filters.into_iter().cloned().reduce(Expr::and);
+        let (positions, filters): (Vec<usize>, Vec<Expr>) =
+            filters.into_iter().map(|(position, filter)| (position, filter.clone())).unzip();
+        let own = Columns(&|expression| {
+            let column = flat.column_of(expression)?;
+            let described = &flat.columns[column];
+            Some((described.column.filter(|_| described.table == choice.table)?, flat.column_type(column)?))
+        });
+        let known = own.restrictions(&filters);
+        // The others among the candidates that the filter is made of.
+        let given = candidates
+            .iter()
+            .filter(|candidate| {
+                flat.columns[candidate.column].table == choice.table
+                    && positions.contains(&candidate.condition)
+                    && !candidate.is_literal()
+            })
+            .map(|candidate| {
+                let column = flat.columns[candidate.column].column?;
+                let what = match candidate.operator {
+                    Operator::Eq => Asked::Equal(part(candidate)?),
+                    Operator::Gt | Operator::GtEq => Asked::Above(end(Some(candidate))??),
+                    _ => Asked::Below(end(Some(candidate))??),
+                };
+                Some(Given { column, what })
+            })
+            .collect::<Option<_>>()?;
+        let filter = filters.into_iter().reduce(Expr::and);
         lookups.push(Lookup {
             table: table.table.clone(),
             // Without it the table is scanned.
             index: find_physical_index(&table.table, choice.index)?,
             columns,
             offset,
-            key: choice
-                .key
-                .iter()
-                .map(|candidate| {
-                    Some(KeyPart {
-                        value: match candidate.value {
-                            Wanted::One(value) => KeyValue::One(expression(value)?),
-                            Wanted::OneOf(values) => {
-                                KeyValue::OneOf(values.iter().map(expression).collect::<Option<_>>()?)
-                            }
-                            Wanted::Element(array) => KeyValue::Element(expression(array)?),
-                        },
-                        ty: flat.column_type(candidate.column)?,
-                    })
-                })
-                .collect::<Option<_>>()?,
+            key: choice.key.iter().copied().map(part).collect::<Option<_>>()?,
             is_point: choice.is_point,
             low: end(choice.low)?,
             high: end(choice.high)?,
@@ -200,22 +306,19 @@ pub(super) fn compile(flat: Flat) -> Option<ShortProgram> {
                 Some(filter) => Some(expression(&filter)?),
                 None => None,
             },
+            known,
+            given,
         });
     }
 
     let width = flat.outputs.len();
-    let count = |limit: &Option<Expr>| match limit {
+    let count = |count: &Option<Expr>| match count {
         None => Some(None),
-        Some(limit) => {
-            let compiled = expression(limit)?;
-            let is_count =
-                matches!(compiled.ty(), None | Some(SqlType::SmallInt | SqlType::Integer | SqlType::BigInt));
-            (compiled.is_constant() && is_count).then_some(Some(compiled))
-        }
+        Some(count) => row_count(expression(count)?).map(Some),
     };
     let (skip, fetch) = (count(&flat.skip)?, count(&flat.fetch)?);
     let body = match &flat.aggregate {
-        Some((calls, results)) => aggregate_body(&flat, calls, results, &expression)?,
+        Some((calls, results)) => aggregate_body(flat, calls, results, &expression)?,
         None => Body::Rows {
             outputs: flat
                 .outputs
@@ -242,6 +345,13 @@ pub(super) fn compile(flat: Flat) -> Option<ShortProgram> {
     Some(ShortProgram { lookups: Lookups { lookups, cells }, body, width, skip, fetch })
 }
 
+/// The expression, if it is a count of rows that depends on no row.
+fn row_count(expression: RowExpression) -> Option<RowExpression> {
+    let is_count =
+        matches!(expression.ty(), None | Some(SqlType::SmallInt | SqlType::Integer | SqlType::BigInt));
+    (expression.is_constant() && is_count).then_some(expression)
+}
+
 fn aggregate_body(
     flat: &Flat,
     calls: &[Expr],
@@ -255,12 +365,12 @@ fn aggregate_body(
         aggregates.push(aggregate(call, result, expression)?);
         result_types.push(result);
     }
-    let outputs = flat
-        .outputs
-        .iter()
-        .map(|output| RowExpression::compile(output, results, &Some))
-        .collect::<Option<_>>()?;
-    Some(Body::Aggregate { aggregates, types: result_types, outputs })
+    Some(Body::Aggregate { aggregates, types: result_types, outputs: over_results(flat, results)? })
+}
+
+/// The outputs, which are over the results of aggregates.
+fn over_results(flat: &Flat, results: &DFSchema) -> Option<Vec<RowExpression>> {
+    flat.outputs.iter().map(|output| RowExpression::compile(output, results, &Some)).collect()
 }
 
 fn aggregate(
@@ -512,7 +622,9 @@ fn best_index<'f>(
         let choice = Choice { table, index, key, low, high, is_point };
         (choice.rank() > (false, 0, true, 0) || follows_order(flat, &choice)).then_some(choice)
     });
-    possible.max_by_key(Choice::rank)
+    // Of those that are as good as each other, one in the wanted order.
+    let follows = |choice: &Choice<'f>| flat.tables.len() == 1 && order_by_index(flat, choice).is_some();
+    possible.max_by_key(|choice| (choice.rank(), follows(choice)))
 }
 
 /// Whether a look-up without any key is still worth it: the first rows in the index's order.

@@ -17,6 +17,7 @@ use firn_storage::Table;
 use firn_txn::catalog::TableDef;
 
 /// A plan taken apart.
+#[derive(Clone)]
 pub(super) struct Flat {
     pub tables: Vec<FlatTable>,
     /// What [`Flat::schema`]'s columns are.
@@ -32,12 +33,14 @@ pub(super) struct Flat {
 }
 
 /// A table of the query.
+#[derive(Clone)]
 pub(super) struct FlatTable {
     pub definition: Arc<TableDef>,
     pub table: Arc<Table>,
 }
 
 /// A column of one of the tables.
+#[derive(Clone)]
 pub(super) struct FlatColumn {
     pub table: usize,
     /// `None` for the row id.

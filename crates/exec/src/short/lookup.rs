@@ -5,10 +5,12 @@
 //! of the look-ups around it, the filter also its own.
 
 use crate::expression::{Environment, Row, RowExpression};
+use crate::reads;
+use datafusion::logical_expr::Operator;
 use firn_base::sync::Arc;
-use firn_base::{Cell, ColumnId, Result, RowId, SqlType, Value, numeric};
+use firn_base::{Cell, ColumnId, ColumnSet, Result, RowId, SqlType, Value, numeric};
 use firn_storage::{Index, KeyBuffer, Table};
-use firn_txn::{Guard, Transaction};
+use firn_txn::{Guard, Restriction, Transaction};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::ops::Bound;
@@ -39,6 +41,65 @@ pub(super) struct Lookup {
     pub reverse: bool,
     /// What else must hold of the rows.
     pub filter: Option<RowExpression>,
+    /// What of that is about one column: told by literals, and by what is evaluated for each look-up. Rows that are
+    /// passed over for it need not be noted as read.
+    pub known: Vec<Restriction>,
+    pub given: Vec<Given>,
+}
+
+/// What a column must be.
+#[derive(Debug)]
+pub(super) struct Given {
+    pub column: ColumnId,
+    pub what: Asked,
+}
+
+/// Like what.
+#[derive(Debug)]
+pub(super) enum Asked {
+    Equal(KeyPart),
+    Above(RangeEnd),
+    Below(RangeEnd),
+}
+
+impl Given {
+    /// What it comes to; `None` if summaries cannot tell.
+    fn restriction(&self, row: Row<'_>) -> Result<Option<Restriction>> {
+        let none = || Some(Restriction::within(self.column, 1, 0));
+        let compared = |ty, operator, value: &Value| reads::restriction_of(self.column, ty, operator, value);
+        Ok(match &self.what {
+            Asked::Equal(part @ KeyPart { value: KeyValue::One(value), ty }) => {
+                match exactly(value.evaluate(row)?, *ty) {
+                    Some(value) => compared(part.ty, Operator::Eq, &value),
+                    None => none(),
+                }
+            }
+            Asked::Equal(part) => {
+                let values = part.several(row)?.expect("it is a part with several");
+                let each = values.iter().map(|value| compared(part.ty, Operator::Eq, value));
+                match each.collect::<Option<Vec<Restriction>>>() {
+                    Some(each) if each.is_empty() => none(),
+                    each => each.and_then(Restriction::any),
+                }
+            }
+            Asked::Above(end) | Asked::Below(end) => {
+                let is_low = matches!(self.what, Asked::Above(_));
+                match end.limit(row, is_low)? {
+                    Limit::Nothing => none(),
+                    Limit::Beyond => None,
+                    Limit::At(value, inclusive) => {
+                        let operator = match (is_low, inclusive) {
+                            (true, true) => Operator::GtEq,
+                            (true, false) => Operator::Gt,
+                            (false, true) => Operator::LtEq,
+                            (false, false) => Operator::Lt,
+                        };
+                        compared(end.ty, operator, &value)
+                    }
+                }
+            }
+        })
+    }
 }
 
 /// What a column of the key must equal.
@@ -206,30 +267,51 @@ impl<'g> Run<'_, 'g> {
         });
         let mut outcome = Ok(End::Through);
         let (transaction, guard) = (self.transaction, self.guard);
-        transaction.range(
+        let mut restrictions = SmallVec::<[Restriction; 2]>::new();
+        if transaction.notes_reads() && lookup.filter.is_some() {
+            let row = Row { cells: &self.cells, environment: self.environment };
+            restrictions.extend(lookup.known.iter().cloned());
+            for given in &lookup.given {
+                restrictions.extend(given.restriction(row)?);
+            }
+        }
+        // Of many stretches the rows are noted one by one, since stretches come to be noted as fewer that are wider.
+        let alone = depth == 0 && in_turn.is_none();
+        let read: ColumnSet = lookup.columns.iter().copied().filter(|_| alone).collect();
+        transaction.range_under(
             &lookup.table,
             &lookup.index,
-            borrow(&low),
-            borrow(&high),
+            (borrow(&low), borrow(&high)),
             lookup.reverse,
+            &restrictions,
+            read,
             guard,
             &mut |id| {
-                outcome = self.visit(depth, lookup, id, sink);
+                outcome = self.visit(depth, lookup, alone, id, sink);
                 matches!(outcome, Ok(End::Through))
             },
         );
         outcome
     }
 
-    /// Reads a row of a range and goes on with it.
-    fn visit(&mut self, depth: usize, lookup: &'g Lookup, id: RowId, sink: Sink<'_>) -> Result<End> {
+    /// Reads a row of a range, by itself unless it has been noted with the range, and goes on with it.
+    fn visit(
+        &mut self,
+        depth: usize,
+        lookup: &'g Lookup,
+        is_noted: bool,
+        id: RowId,
+        sink: Sink<'_>,
+    ) -> Result<End> {
         let cells = &mut self.cells[lookup.offset..lookup.offset + lookup.columns.len()];
-        if !lookup.columns.is_empty()
-            && !self.transaction.read(&lookup.table, id, &lookup.columns, cells, self.guard)
-        {
-            return Ok(End::Through);
-        }
-        self.accept(depth, lookup, id, sink)
+        let (transaction, table, columns) = (self.transaction, &lookup.table, &lookup.columns);
+        let is_seen = columns.is_empty()
+            || if is_noted {
+                transaction.peek(table, id, columns, cells, self.guard)
+            } else {
+                transaction.read(table, id, columns, cells, self.guard)
+            };
+        if is_seen { self.accept(depth, lookup, id, sink) } else { Ok(End::Through) }
     }
 
     /// Goes on with a row that has been read.

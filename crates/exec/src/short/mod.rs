@@ -39,13 +39,15 @@ pub struct ShortProgram {
 }
 
 /// What happens to the rows that come through the look-ups.
-#[derive(Debug)]
 enum Body {
     /// Each becomes a row of the result, in the order of the last sort key that is not kept by the
     /// index anyway.
     Rows { outputs: Vec<Output>, sort: Vec<SortKey> },
     /// All together become one row: expressions over the aggregates' results.
     Aggregate { aggregates: Vec<Aggregate>, types: Vec<SqlType>, outputs: Vec<RowExpression> },
+    /// Likewise, but each result is the first row of a program of its own, which follows an index: the least or
+    /// greatest value of a column. There are no other look-ups.
+    Extremes { programs: Vec<ShortProgram>, types: Vec<SqlType>, outputs: Vec<RowExpression> },
 }
 
 /// A column of the result.
@@ -89,7 +91,10 @@ impl ShortProgram {
 
     /// What EXPLAIN says of it, a line per look-up.
     pub fn describe(&self) -> Vec<String> {
-        self.lookups.lookups.iter().map(lookup::Lookup::describe).collect()
+        match &self.body {
+            Body::Extremes { programs, .. } => programs.iter().flat_map(ShortProgram::describe).collect(),
+            _ => self.lookups.lookups.iter().map(lookup::Lookup::describe).collect(),
+        }
     }
 
     /// Runs it and appends the rows to `result`, row-major.
@@ -148,21 +153,21 @@ impl ShortProgram {
                 if !finished {
                     return Ok(Completion::GaveUp);
                 }
-                if skip > 0 || fetch == 0 {
-                    return Ok(Completion::Done { rows: 0 });
+                let results = aggregates.iter().zip(states).map(|(aggregate, state)| aggregate.finish(state));
+                let results: Vec<Value> = results.collect::<Result<_>>()?;
+                one_row(&results, types, outputs, environment, skip, fetch, result)
+            }
+            Body::Extremes { programs, types, outputs } => {
+                let mut results = Vec::with_capacity(programs.len());
+                for (position, program) in programs.iter().enumerate() {
+                    let Environment { parameters, options } = *environment;
+                    let completion = program.run(transaction, parameters, options, &mut results)?;
+                    if completion == Completion::GaveUp {
+                        return Ok(Completion::GaveUp);
+                    }
+                    results.resize(position + 1, Value::Null);
                 }
-                let values = aggregates
-                    .iter()
-                    .zip(states)
-                    .map(|(aggregate, state)| aggregate.finish(state))
-                    .collect::<Result<Vec<Value>>>()?;
-                let cells: Vec<Cell<'_>> =
-                    values.iter().zip(types).map(|(value, ty)| value.as_cell(*ty)).collect();
-                let row = Row { cells: &cells, environment };
-                for output in outputs {
-                    result.push(output.evaluate(row)?.into_owned());
-                }
-                Ok(Completion::Done { rows: 1 })
+                one_row(&results, types, outputs, environment, skip, fetch, result)
             }
         }
     }
@@ -240,6 +245,27 @@ impl ShortProgram {
         }
         Ok(Completion::Done { rows })
     }
+}
+
+/// The one row of aggregates' results, unless LIMIT or OFFSET leave it out.
+fn one_row(
+    results: &[Value],
+    types: &[SqlType],
+    outputs: &[RowExpression],
+    environment: &Environment<'_>,
+    skip: usize,
+    fetch: usize,
+    result: &mut Vec<Value>,
+) -> Result<Completion> {
+    if skip > 0 || fetch == 0 {
+        return Ok(Completion::Done { rows: 0 });
+    }
+    let cells: Vec<Cell<'_>> = results.iter().zip(types).map(|(value, ty)| value.as_cell(*ty)).collect();
+    let row = Row { cells: &cells, environment };
+    for output in outputs {
+        result.push(output.evaluate(row)?.into_owned());
+    }
+    Ok(Completion::Done { rows: 1 })
 }
 
 impl Output {

@@ -54,6 +54,15 @@ fn statements_over_few_rows_take_the_short_path() {
         "SELECT d, id FROM o WHERE w = 1 AND d = ANY ('{3,1}') AND id > 17 ORDER BY d DESC, id LIMIT 4",
         "SELECT name FROM i WHERE id IN (5, 2) ORDER BY id DESC",
         "SELECT o.id, name FROM i, o WHERE i.id IN (1, 2) AND w = 1 AND c = i.id ORDER BY o.id",
+        "SELECT max(id) FROM i",
+        "SELECT min(id) + 1 AS next, max(id), min(id) FROM i WHERE id > 2",
+        "SELECT max(amount) FROM o",
+        "SELECT min(amount) FROM o WHERE note = 'n1'",
+        "SELECT max(id) FROM o WHERE w = 2 AND d = 3",
+        "SELECT max(d) FROM o WHERE w = 2",
+        "SELECT min(id) FROM o WHERE w = 2 AND d = 9",
+        "SELECT max(id) FROM i WHERE id < 0 OFFSET 1",
+        "SELECT max(id) FROM i LIMIT 0",
     ] {
         let answer = db.run(sql);
         assert!(answer.was_short, "{sql}");
@@ -65,6 +74,8 @@ fn statements_over_few_rows_take_the_short_path() {
         "SELECT id FROM o WHERE c = 1",
         "SELECT id FROM o WHERE w = 1 AND d NOT IN (1, 2) OR id = 4",
         "SELECT w, count(*) FROM o WHERE w = 1 GROUP BY w",
+        "SELECT max(id) FROM o",
+        "SELECT max(id), count(*) FROM i",
     ] {
         assert!(!db.run(sql).was_short, "{sql}");
     }

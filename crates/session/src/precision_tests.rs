@@ -1,0 +1,246 @@
+//! What a query of a serializable transaction counts as having read: changes that it would not have seen go by, others
+//! fail its commit. Each query is asked with its values in the text and with parameters, of a table with an index and of
+//! the same without one, so that the ways through an index, through a plan and through prepared statements are all held to it.
+
+use crate::{Connection, Database};
+use firn_base::{Result, SqlState, Value, thread};
+
+/// `id`, `a` (1 to 5, in order), `b` (10 times that, NULL where `a` is 3), `s`, `f` (whether `a` is odd).
+fn database(indexed: bool) -> Database {
+    let database = Database::memory().unwrap();
+    let mut connection = database.connect();
+    let mut run = |sql: &str| connection.execute(sql).map(drop).unwrap();
+    run("CREATE TABLE t (id int PRIMARY KEY, a int NOT NULL, b int, s text, f boolean)");
+    run("CREATE TABLE log (id int PRIMARY KEY)");
+    if indexed {
+        run("CREATE INDEX t_a ON t (a)");
+        run("CREATE INDEX t_b ON t (b)");
+    }
+    run("INSERT INTO t VALUES (1, 1, 10, 'apple', true), (2, 2, 20, 'banana', false), (3, 3, NULL, 'cherry', true),
+         (4, 4, 40, 'damson', false), (5, 5, 50, NULL, true)");
+    database
+}
+
+/// Whether the transaction that asks still commits if the change is made meanwhile.
+fn holds(database: &Database, query: &str, parameters: &[Value], change: &str) -> bool {
+    let run = |connection: &mut Connection, sql: &str| -> Result<()> { connection.execute(sql).map(drop) };
+    let mut reader = database.connect();
+    run(&mut reader, "BEGIN").unwrap();
+    let statement = reader.prepare(query).unwrap();
+    reader.query_values(&statement, parameters).unwrap();
+    run(&mut database.connect(), change).unwrap();
+    run(&mut reader, "INSERT INTO log SELECT count(*) FROM log").unwrap();
+    match run(&mut reader, "COMMIT") {
+        Ok(()) => true,
+        Err(error) => {
+            assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE, "{query}: {error}");
+            false
+        }
+    }
+}
+
+/// A condition with `$1`, … for its values, these, changes that go by, and changes that do not.
+type Case = (&'static str, &'static [i32], &'static [&'static str], &'static [&'static str]);
+
+const CASES: [Case; 12] = [
+    (
+        "a = $1",
+        &[2],
+        &["UPDATE t SET a = 9 WHERE a = 4", "DELETE FROM t WHERE a = 1", "INSERT INTO t VALUES (9, 3)"],
+        &["UPDATE t SET a = 9 WHERE a = 2", "UPDATE t SET a = 2 WHERE a = 4", "INSERT INTO t VALUES (9, 2)"],
+    ),
+    (
+        "a IN ($1, $2)",
+        &[1, 5],
+        &["INSERT INTO t VALUES (9, 3)", "UPDATE t SET a = 4 WHERE a = 2", "DELETE FROM t WHERE a = 3"],
+        &["INSERT INTO t VALUES (9, 5)", "DELETE FROM t WHERE a = 1", "UPDATE t SET a = 5 WHERE a = 3"],
+    ),
+    (
+        "a > $1 AND a <= $2",
+        &[1, 3],
+        &["INSERT INTO t VALUES (9, 1)", "UPDATE t SET a = 1 WHERE a = 5", "INSERT INTO t VALUES (9, 4)"],
+        &["INSERT INTO t VALUES (9, 3)", "UPDATE t SET a = 2 WHERE a = 5", "UPDATE t SET a = 4 WHERE a = 2"],
+    ),
+    (
+        "a BETWEEN $1 AND $2 AND b < $3",
+        &[1, 4, 20],
+        &[
+            "UPDATE t SET b = 30 WHERE a = 4",
+            "INSERT INTO t VALUES (9, 3, 20)",
+            "UPDATE t SET b = 20 WHERE a = 3",
+            "DELETE FROM t WHERE a = 2",
+        ],
+        &["UPDATE t SET b = 19 WHERE a = 4", "INSERT INTO t VALUES (9, 3, 5)", "DELETE FROM t WHERE a = 1"],
+    ),
+    (
+        "a >= $1 AND b IN ($2, $3)",
+        &[2, 20, 40],
+        &[
+            "UPDATE t SET b = 30 WHERE a = 5",
+            "INSERT INTO t VALUES (9, 9, 30)",
+            "UPDATE t SET b = 20 WHERE a = 1",
+        ],
+        &[
+            "UPDATE t SET b = 40 WHERE a = 5",
+            "INSERT INTO t VALUES (9, 9, 20)",
+            "UPDATE t SET b = 41 WHERE a = 4",
+        ],
+    ),
+    (
+        "b <> $1",
+        &[20],
+        &[
+            "INSERT INTO t VALUES (9, 9, 20)",
+            "INSERT INTO t VALUES (9, 9, NULL)",
+            "DELETE FROM t WHERE a = 2",
+        ],
+        &[
+            "INSERT INTO t VALUES (9, 9, 21)",
+            "UPDATE t SET b = 1 WHERE a = 2",
+            "UPDATE t SET b = 20 WHERE a = 4",
+        ],
+    ),
+    (
+        "b NOT IN ($1, $2)",
+        &[20, 40],
+        &[
+            "INSERT INTO t VALUES (9, 9, 40)",
+            "UPDATE t SET b = 40 WHERE a = 2",
+            "UPDATE t SET b = 20 WHERE a = 3",
+        ],
+        &["INSERT INTO t VALUES (9, 9, 30)", "UPDATE t SET b = 30 WHERE a = 2", "DELETE FROM t WHERE a = 1"],
+    ),
+    (
+        "b < $1 OR b >= $2",
+        &[20, 50],
+        &["INSERT INTO t VALUES (9, 9, 20)", "UPDATE t SET b = 49 WHERE a = 4", "DELETE FROM t WHERE a = 3"],
+        &[
+            "INSERT INTO t VALUES (9, 9, 19)",
+            "UPDATE t SET b = 50 WHERE a = 4",
+            "UPDATE t SET b = 9 WHERE a = 3",
+        ],
+    ),
+    (
+        "b IS NULL",
+        &[],
+        &["INSERT INTO t VALUES (9, 9, 1)", "UPDATE t SET b = 11 WHERE a = 1", "DELETE FROM t WHERE a = 2"],
+        &[
+            "INSERT INTO t VALUES (9, 9)",
+            "UPDATE t SET b = 11 WHERE a = 3",
+            "UPDATE t SET b = NULL WHERE a = 2",
+        ],
+    ),
+    (
+        "s LIKE 'b%'",
+        &[],
+        &["INSERT INTO t VALUES (9, 9, 9, 'cranberry')", "UPDATE t SET s = 'elder' WHERE a = 4"],
+        &["INSERT INTO t VALUES (9, 9, 9, 'bilberry')", "UPDATE t SET s = 'bean' WHERE a = 4"],
+    ),
+    (
+        "f AND a > $1",
+        &[1],
+        &["INSERT INTO t VALUES (9, 9, 9, 'x', false)", "DELETE FROM t WHERE a = 4"],
+        &["INSERT INTO t VALUES (9, 9, 9, 'x', true)", "UPDATE t SET f = true WHERE a = 4"],
+    ),
+    (
+        "NOT f",
+        &[],
+        &[
+            "INSERT INTO t VALUES (9, 9, 9, 'x', true)",
+            "INSERT INTO t VALUES (9, 9)",
+            "DELETE FROM t WHERE a = 1",
+        ],
+        &["INSERT INTO t VALUES (9, 9, 9, 'x', false)", "UPDATE t SET f = true WHERE a = 4"],
+    ),
+];
+
+/// Runs the cases whose number leaves `part` when it is divided by two.
+fn judge(part: usize) {
+    let mut wrong = Vec::new();
+    for (condition, values, passing, failing) in CASES.iter().skip(part).step_by(2) {
+        let mut in_text = (*condition).to_owned();
+        for (number, value) in values.iter().enumerate() {
+            in_text = in_text.replace(&format!("${}", number + 1), &value.to_string());
+        }
+        let parameters: Vec<Value> = values.iter().map(|value| Value::Integer(*value)).collect();
+        for indexed in [true, false] {
+            for (condition, parameters) in [(*condition, &parameters[..]), (&in_text, &[])] {
+                let query = format!("SELECT id FROM t WHERE {condition}");
+                for (changes, expected) in [(passing, true), (failing, false)] {
+                    for change in *changes {
+                        if holds(&database(indexed), &query, parameters, change) != expected {
+                            wrong.push(format!("{query} {parameters:?}, indexed: {indexed}; {change}"));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn changes_that_a_query_would_not_have_seen_go_by() {
+    thread::scope(|scope| {
+        thread::spawn_scoped(scope, "even", || judge(0));
+        judge(1);
+    });
+}
+
+/// Whoever asks for the greatest value has read no row below it.
+#[test]
+fn the_least_and_the_greatest_are_read_from_their_end() {
+    let cases: [(&str, &[&str], &[&str]); 7] = [
+        (
+            "SELECT max(id) FROM t",
+            &[
+                "DELETE FROM t WHERE id = 2",
+                "INSERT INTO t VALUES (0, 9)",
+                "UPDATE t SET id = -1 WHERE id = 4",
+            ],
+            &[
+                "INSERT INTO t VALUES (6, 9)",
+                "DELETE FROM t WHERE id = 5",
+                "UPDATE t SET id = 9 WHERE id = 1",
+            ],
+        ),
+        (
+            "SELECT min(id), max(id) + 1 FROM t",
+            &["DELETE FROM t WHERE id = 2", "UPDATE t SET b = 0"],
+            &["INSERT INTO t VALUES (0, 9)", "INSERT INTO t VALUES (6, 9)"],
+        ),
+        (
+            "SELECT min(b) FROM t",
+            &["INSERT INTO t VALUES (9, 9, 11)", "INSERT INTO t VALUES (9, 9)", "DELETE FROM t WHERE a = 5"],
+            &["INSERT INTO t VALUES (9, 9, 9)", "UPDATE t SET b = NULL WHERE a = 1"],
+        ),
+        (
+            "SELECT max(b) FROM t",
+            &["INSERT INTO t VALUES (9, 9, 11)", "DELETE FROM t WHERE a = 1"],
+            &["INSERT INTO t VALUES (9, 9, 51)", "DELETE FROM t WHERE a = 5"],
+        ),
+        (
+            "SELECT max(a) FROM t WHERE a < 4",
+            &["INSERT INTO t VALUES (9, 4)", "INSERT INTO t VALUES (9, 2)", "DELETE FROM t WHERE a = 5"],
+            &["INSERT INTO t VALUES (9, 3)", "DELETE FROM t WHERE a = 3"],
+        ),
+        (
+            "SELECT max(a) FROM t WHERE f = false",
+            &["INSERT INTO t VALUES (9, 3, 1, 'x', false)", "INSERT INTO t VALUES (9, 9, 1, 'x', true)"],
+            &["INSERT INTO t VALUES (9, 5, 1, 'x', false)", "UPDATE t SET f = false WHERE a = 5"],
+        ),
+        // What is not there is not there from end to end.
+        (
+            "SELECT min(a) FROM t WHERE a > 7",
+            &["INSERT INTO t VALUES (9, 6)", "DELETE FROM t"],
+            &["INSERT INTO t VALUES (9, 8)", "UPDATE t SET a = 100 WHERE a = 1"],
+        ),
+    ];
+    for (query, passing, failing) in cases {
+        for (changes, expected) in [(passing, true), (failing, false)] {
+            for change in changes {
+                assert_eq!(holds(&database(true), query, &[], change), expected, "{query}; {change}");
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Locks of rows and of whole tables, and what of them outlives a statement that is run again.
+
+use super::Transaction;
+use crate::engine::DDL_PATIENCE;
+use firn_base::sync::Arc;
+use firn_base::{Error, Result, RowId, Snapshot, SqlState, Time, clock};
+use firn_storage::{Guard, RowLock, Table};
+use std::time::Duration;
+
+/// What somebody who waits for a table is asked between attempts, with the time for which he has waited: an error if he
+/// gives up.
+pub type Patience<'p> = &'p mut dyn FnMut(Duration) -> Result<()>;
+
+impl Transaction {
+    /// Locks a visible row until the transaction ends, or a savepoint from before is rolled back to: then
+    /// others may share it at once, and have it when the transaction has ended. 40001 if another transaction's
+    /// lock or change is in the way, with [who that is](Error::blocker) if it still runs.
+    pub fn lock(&mut self, table: &Arc<Table>, row: RowId, lock: RowLock, guard: &Guard) -> Result<()> {
+        self.lock_as_seen_by(self.snapshot, table, row, lock, guard)
+    }
+
+    /// Locks a row that has changed since the snapshot as it is committed now, so that nobody else comes first
+    /// when the statement is run again, moved on to a snapshot that sees it so. Until then what was read of
+    /// the row is out of date. Errors as for [`Transaction::lock`]; 40001 also if the row has gone.
+    pub fn lock_newest(
+        &mut self,
+        table: &Arc<Table>,
+        row: RowId,
+        lock: RowLock,
+        guard: &Guard,
+    ) -> Result<()> {
+        debug_assert!(self.can_move_on());
+        let newest = Snapshot { read_time: Time::LATEST, ..self.snapshot };
+        self.lock_as_seen_by(newest, table, row, lock, guard)
+    }
+
+    fn lock_as_seen_by(
+        &mut self,
+        snapshot: Snapshot,
+        table: &Arc<Table>,
+        row: RowId,
+        lock: RowLock,
+        guard: &Guard,
+    ) -> Result<()> {
+        let row = self.place_of(table, row);
+        let write_set = self.writes_to(table)?;
+        if !lock.is_shared() {
+            return table.lock(write_set, snapshot, row, lock, guard);
+        }
+        if table.share(snapshot, row, lock, guard)? {
+            self.shared.push((table.clone(), row, lock));
+        }
+        Ok(())
+    }
+
+    /// Takes back the shared locks since there were `kept`.
+    pub(super) fn unshare(&mut self, kept: usize) {
+        for (table, row, lock) in self.shared.drain(kept..) {
+            table.unshare(row, self.snapshot.owner, lock);
+        }
+    }
+
+    /// The write set of a table may be had once it has joined those who write there.
+    #[cold]
+    pub(super) fn join(&mut self, table: &Arc<Table>) -> Result<()> {
+        self.join_writers(table, &mut usual(table))
+    }
+
+    /// Joins those who write to a table, which keeps others from [locking](Transaction::lock_table) it. 40001 if the table has
+    /// changed its shape since the snapshot.
+    pub fn join_writers(&mut self, table: &Arc<Table>, patience: Patience<'_>) -> Result<()> {
+        assert!(!self.read_only, "a transaction that was begun to read does not write");
+        if self.writes().has_touched(table) {
+            return Ok(());
+        }
+        let gate = table.gate();
+        if self.has_closed(table) {
+            gate.join_closed();
+        } else {
+            wait_until(|| gate.try_join(), patience)?;
+        }
+        self.joined(table)
+    }
+
+    /// Goes on after it has joined the writers of a table.
+    pub(super) fn joined(&mut self, table: &Arc<Table>) -> Result<()> {
+        let gate = table.gate();
+        if !self.has_closed(table) && !gate.admits(self.snapshot) {
+            gate.leave(None);
+            return Err(if gate.is_retired() {
+                retired(table)
+            } else {
+                Error::write_conflict(&table.name())
+            });
+        }
+        self.write_set.as_mut().expect("running").touch(table);
+        self.engine.active().set_writes(&self.slot);
+        Ok(())
+    }
+
+    fn has_closed(&self, table: &Arc<Table>) -> bool {
+        self.closed.iter().any(|closed| Arc::ptr_eq(closed, table))
+    }
+
+    /// Keeps every other transaction from writing to the table until this one ends: SQL's LOCK TABLE. Nobody is kept from
+    /// reading. Errors: patience's; 40001 if the table has changed its shape since the snapshot.
+    pub fn lock_table(&mut self, table: &Arc<Table>, patience: Patience<'_>) -> Result<()> {
+        if self.has_closed(table) {
+            return Ok(());
+        }
+        let gate = table.gate();
+        wait_until(|| gate.try_close(), patience)?;
+        let own = u64::from(self.writes().has_touched(table));
+        let alone =
+            wait_until(|| gate.is_alone(own), patience).and_then(|()| match gate.admits(self.snapshot) {
+                true => Ok(()),
+                false if gate.is_retired() => Err(retired(table)),
+                false => Err(Error::write_conflict(&table.name())),
+            });
+        if alone.is_err() {
+            gate.open();
+            return alone;
+        }
+        self.closed.push(table.clone());
+        // What others have committed meanwhile is seen if nothing has been read before.
+        self.catch_up(table);
+        Ok(())
+    }
+
+    /// As [`Transaction::lock_table`], to change the shape of the table or all of it: for ALTER, CREATE INDEX, TRUNCATE, DROP.
+    /// 55P03 if others that have written to it do not end in time, 40001 if one changed it that this transaction does not see.
+    pub fn lock_exclusive(&mut self, table: &Arc<Table>) -> Result<()> {
+        self.ddl_mut()?;
+        let was_closed = self.has_closed(table);
+        self.lock_table(table, &mut usual(table))?;
+        if !self.catch_up(table) {
+            if !was_closed {
+                self.closed.pop().expect("just closed").gate().open();
+            }
+            return Err(Error::write_conflict(&table.name()));
+        }
+        let ddl = self.ddl_mut()?;
+        if !ddl.exclusive.iter().any(|known| Arc::ptr_eq(known, table)) {
+            ddl.exclusive.push(table.clone());
+        }
+        Ok(())
+    }
+
+    /// Whether this transaction sees everything committed to a table that it has closed. If it may,
+    /// it moves its snapshot on so that it does.
+    fn catch_up(&mut self, table: &Table) -> bool {
+        if table.gate().is_current(self.snapshot) {
+            return true;
+        }
+        let may_move = self.may_advance && self.writes().is_empty();
+        if may_move {
+            self.move_on();
+        }
+        may_move
+    }
+
+    /// Lets others write to the tables that it has locked.
+    pub(super) fn open_tables(&mut self) {
+        self.closed.drain(..).for_each(|table| table.gate().open());
+    }
+
+    /// From now on the statement that is being run again locks each row before it changes it, and goes on behind one
+    /// that others have changed once it has locked that, too: so that it has them all after few attempts, however often
+    /// others change them. What comes of such an attempt does not count: see [`Transaction::take_missed`].
+    pub fn lock_before_changes(&mut self) {
+        debug_assert!(self.can_move_on());
+        self.locks_first = true;
+    }
+
+    /// The first conflict that an attempt of the statement has gone on behind. The statement is to be run again, whatever
+    /// has come of it.
+    pub fn take_missed(&mut self) -> Option<Error> {
+        self.missed.take()
+    }
+
+    /// Locks a row that is about to be changed; false if the change is to be left out of this attempt.
+    #[cold]
+    pub(super) fn locks_to_change(&mut self, table: &Arc<Table>, row: RowId, guard: &Guard) -> Result<bool> {
+        let lock = RowLock::Update;
+        let Err(error) = self.lock(table, row, lock, guard) else { return Ok(true) };
+        if error.state() != SqlState::SERIALIZATION_FAILURE || error.blocker().is_some() {
+            return Err(error);
+        }
+        // A row that has gone is not met again.
+        match self.lock_newest(table, row, lock, guard) {
+            Err(newest) if newest.blocker().is_some() => Err(newest),
+            _ => {
+                self.missed.get_or_insert(error);
+                Ok(false)
+            }
+        }
+    }
+}
+
+/// Tries until it succeeds or patience ends.
+fn wait_until(mut attempt: impl FnMut() -> bool, patience: Patience<'_>) -> Result<()> {
+    // Nearly always at once, without asking the clock.
+    if attempt() {
+        return Ok(());
+    }
+    let begun = clock::now();
+    while !attempt() {
+        patience(begun.elapsed())?;
+        clock::sleep(Duration::from_micros(200));
+    }
+    Ok(())
+}
+
+/// The patience of somebody who has been given none.
+fn usual(table: &Table) -> impl FnMut(Duration) -> Result<()> {
+    move |waited| if waited > DDL_PATIENCE { Err(busy(table)) } else { Ok(()) }
+}
+
+/// 55P03: others use the table.
+pub(super) fn busy(table: &Table) -> Error {
+    Error::new(
+        SqlState::LOCK_NOT_AVAILABLE,
+        format!("could not obtain the lock on table \"{}\" in time", table.name()),
+    )
+    .with_hint("Other transactions are using the table; retry when they have ended.")
+}
+
+fn retired(table: &Table) -> Error {
+    Error::new(
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("table \"{}\" has been dropped or has changed its shape", table.name()),
+    )
+    .with_hint("Prepare the access paths to it again.")
+}
