@@ -94,7 +94,7 @@ pub fn writes(rows: usize) -> Result<Writes> {
     let mut left = ids.clone();
     let delete_inserts = per_second(&engine, changes, |tx, number| {
         let gone = left.swap_remove(random.uniform(0, left.len() as i64 - 1) as usize);
-        tx.delete(access.table(), gone, &pin())?;
+        tx.delete_as(&whole, gone, &pin())?;
         tx.insert_as(&whole, &[number as i32; 10], &pin()).map(drop)
     })?;
     Ok(Writes { inserts: inserted, updates_of_one, updates_of_five, updates_of_ten, delete_inserts })

@@ -452,7 +452,7 @@ impl<'t> Worker<'t> {
         let (_, (s_id,)) = self.by_number(&tx, &number, &tatp.subscriber_id, guard);
         let found = tx.find_as(&tatp.call_forwarding, &(s_id, sf_type, start), &tatp.destination, guard);
         let Some((row, _)) = found else { return nothing(tx) };
-        tx.delete(tatp.call_forwarding.table(), row, guard)?;
+        tx.delete_as(&tatp.destination, row, guard)?;
         done(tx, 1)
     }
 

@@ -24,6 +24,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Failure;
 use crate::cooling::Cooling;
+use crate::validation::Validation;
 
 /// Arguments of `firn bench`.
 #[derive(clap::Args, Debug)]
@@ -191,6 +192,8 @@ struct Transactional {
     reserve_memory: u64,
     #[command(flatten)]
     cooling: Cooling,
+    #[command(flatten)]
+    validation: Validation,
 }
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug)]
@@ -668,7 +671,8 @@ fn open(run: &Transactional) -> Result<(Database, Option<tempfile::TempDir>), Fa
     };
     let directory = temporary.as_ref().map(|directory| directory.path().to_owned()).or(run.data.clone());
     let reserve_memory = run.reserve_memory;
-    let config = run.cooling.apply(Config { directory, reserve_memory, ..Config::default() });
+    let config = Config { directory, reserve_memory, ..Config::default() };
+    let config = run.validation.apply(run.cooling.apply(config));
     Ok((Database::open_with(config).map_err(Failure::data)?, temporary))
 }
 

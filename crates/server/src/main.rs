@@ -12,6 +12,7 @@ mod dump;
 mod serve;
 mod shell;
 mod target;
+mod validation;
 mod watch;
 
 use std::fmt::Display;

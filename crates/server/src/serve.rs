@@ -12,6 +12,7 @@ use firn_wire::{Auth, FlightConfig, FlightServer, FlightTls, Server, Users, Veri
 
 use crate::Failure;
 use crate::cooling::Cooling;
+use crate::validation::Validation;
 use crate::watch::Watch;
 
 /// Arguments of `firn serve`.
@@ -62,6 +63,8 @@ pub struct Options {
     reserve_memory: u64,
     #[command(flatten)]
     cooling: Cooling,
+    #[command(flatten)]
+    validation: Validation,
     /// Report transactions on standard error that run for longer than so many seconds, if they keep old
     /// versions or have written; 0 for never.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
@@ -92,7 +95,8 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let (memory_limit, reserve_memory) = (options.memory_limit, options.reserve_memory);
     let config =
         Config { directory: options.data.clone(), memory_limit, reserve_memory, ..Config::default() };
-    let database = Database::open_with(options.cooling.apply(config)).map_err(Failure::data)?;
+    let database = Database::open_with(options.validation.apply(options.cooling.apply(config)))
+        .map_err(Failure::data)?;
     for setting in &options.set {
         let (name, value) = setting
             .split_once('=')

@@ -39,6 +39,10 @@ use std::time::Duration;
 
 /// How often a statement outside a block is run again after conflicts.
 const MOST_RETRIES: u32 = 20;
+
+/// After how many attempts a statement locks rows before it changes them, so that it need not begin anew for each that others
+/// change meanwhile.
+const ATTEMPTS_WITHOUT_LOCKS: u32 = 2;
 /// The longest pause before a retry; the first is a few microseconds and each may be twice as long.
 const LONGEST_PAUSE: Duration = Duration::from_millis(20);
 /// Of commits that wait for no disk one in so many is timed: a look at a clock costs a part of them.
@@ -607,18 +611,26 @@ impl Connection {
         work: &mut dyn FnMut(&mut Self, &mut Transaction) -> Result<T>,
     ) -> Result<T> {
         let start = transaction.begin_statement();
-        let mut retries = 0;
+        let (mut attempts, mut retries) = (0, 0);
         loop {
-            let error = match work(self, transaction) {
-                Ok(value) => return Ok(value),
-                Err(error) => error,
+            let outcome = work(self, transaction);
+            let error = match (outcome, transaction.take_missed()) {
+                // Whatever came of it without the rows that it left out.
+                (Ok(_), Some(missed)) => missed,
+                (Err(error), Some(missed)) if error.blocker().is_none() => missed,
+                (Ok(value), None) => return Ok(value),
+                (Err(error), _) => error,
             };
             transaction.take_back(&start);
             match error.blocker() {
                 Some(blocker) => {
                     self.wait_until_ended(|longest| transaction.wait_for(blocker, longest))?;
                 }
-                None if error.is_retryable() && transaction.can_move_on() && retries < MOST_RETRIES => {
+                // Who reads what is committed never has to give up.
+                None if error.is_retryable()
+                    && transaction.can_move_on()
+                    && (retries < MOST_RETRIES || transaction.isolation() == Isolation::ReadCommitted) =>
+                {
                     retries += 1;
                     self.pause(retries)?;
                 }
@@ -626,6 +638,18 @@ impl Connection {
             }
             self.shared.engine.statistics().restarts.count();
             transaction.restart(&start)?;
+            attempts += 1;
+            if attempts >= ATTEMPTS_WITHOUT_LOCKS && transaction.can_move_on() {
+                transaction.lock_before_changes();
+            }
+        }
+    }
+
+    /// 57014 if the statement is cancelled.
+    pub(crate) fn check_cancel(&self) -> Result<()> {
+        match self.options.cancel.is_cancelled() {
+            true => Err(Error::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")),
+            false => Ok(()),
         }
     }
 
@@ -636,9 +660,7 @@ impl Connection {
         let statistics = self.shared.engine.statistics();
         statistics.waits.count();
         loop {
-            if self.options.cancel.is_cancelled() {
-                return Err(Error::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"));
-            }
+            self.check_cancel()?;
             let left = self.lock_timeout.map(|longest| longest.saturating_sub(begun.elapsed()));
             if left == Some(Duration::ZERO) {
                 statistics.lock_timeouts.count();
@@ -702,9 +724,7 @@ impl Connection {
     /// Lets others go ahead before a retry, for a random while that may double each time.
     #[cold]
     fn pause(&mut self, retries: u32) -> Result<()> {
-        if self.options.cancel.is_cancelled() {
-            return Err(Error::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"));
-        }
+        self.check_cancel()?;
         let longest = LONGEST_PAUSE.min(Duration::from_micros(4 << retries.min(20)));
         clock::sleep(Duration::from_nanos(self.random.uniform(0, longest.as_nanos() as i64) as u64));
         Ok(())

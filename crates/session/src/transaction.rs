@@ -2,7 +2,7 @@
 
 use crate::connection::Connection;
 use firn_base::Result;
-use firn_sql::statement::TransactionModes;
+use firn_sql::statement::{Isolation, TransactionModes};
 use std::ops::{Deref, DerefMut};
 
 /// A transaction block that rolls back when it is dropped before [`Transaction::commit`].
@@ -37,8 +37,17 @@ impl Connection {
     /// Begins a transaction. An error inside it fails it; conflicts with other transactions
     /// (`Error::is_retryable`) are the caller's to retry from the beginning.
     pub fn transaction(&mut self) -> Result<Transaction<'_>> {
+        self.transaction_with(TransactionModes::default())
+    }
+
+    /// As [`Connection::transaction`], at an isolation level: BEGIN ISOLATION LEVEL.
+    pub fn transaction_at(&mut self, isolation: Isolation) -> Result<Transaction<'_>> {
+        self.transaction_with(TransactionModes { isolation: Some(isolation), read_only: None })
+    }
+
+    fn transaction_with(&mut self, modes: TransactionModes) -> Result<Transaction<'_>> {
         self.recall();
-        let begun = self.begin(TransactionModes::default());
+        let begun = self.begin(modes);
         self.rest();
         begun?;
         Ok(Transaction { connection: self, ended: false })

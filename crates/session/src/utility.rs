@@ -13,10 +13,16 @@ use firn_sql::plan::arguments;
 use firn_sql::settings::Settings;
 use firn_sql::sources::Sources;
 use firn_sql::statement::{
-    Ddl, Parsed, QualifiedName, SettingStatement, Statement as Parse, TransactionControl, TransactionModes,
+    Ddl, Parsed, QualifiedName, SettingStatement, Statement as Parse, TableLock, TransactionControl,
+    TransactionModes,
 };
 use firn_sql::{ddl, deferred as deferred_checks, settings};
 use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How long LOCK TABLE waits where `lock_timeout` does not say: whoever waits for a table does not know for whom, so that rings
+/// of them are not found, but end.
+const TABLE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A cursor of DECLARE.
 pub(crate) struct Cursor {
@@ -130,7 +136,7 @@ impl Connection {
             Parse::Explain { analyze, statement: inner } => self.explain(statement, *analyze, inner),
             Parse::Copy(copy) => self.copy(copy),
             Parse::Ddl(ddl) => self.run_ddl(ddl),
-            Parse::Lock(names) => self.lock(names),
+            Parse::Lock { tables, mode, nowait } => self.lock(tables, *mode, *nowait),
             Parse::SetConstraints { names, deferred } => self.set_constraints(names.as_deref(), *deferred),
             Parse::Checkpoint => {
                 self.shared.engine.checkpoint()?;
@@ -432,7 +438,7 @@ impl Connection {
         done("SET CONSTRAINTS")
     }
 
-    fn lock(&mut self, names: &[QualifiedName]) -> Result<Outcome> {
+    fn lock(&mut self, names: &[QualifiedName], mode: TableLock, nowait: bool) -> Result<Outcome> {
         if !self.in_block() {
             return Err(Error::new(
                 SqlState::NO_ACTIVE_SQL_TRANSACTION,
@@ -443,11 +449,31 @@ impl Connection {
             for name in names {
                 let table = Names::new(transaction.catalog(), &connection.facts).table(name)?;
                 let storage = transaction.table(table.storage());
-                transaction.lock_exclusive(&storage)?;
+                let mut patience = |waited| connection.waits_for_table(&name.name, waited, nowait);
+                match mode {
+                    TableLock::Reading => {}
+                    TableLock::Writing => transaction.join_writers(&storage, &mut patience)?,
+                    TableLock::Alone => transaction.lock_table(&storage, &mut patience)?,
+                }
             }
             Ok(())
         })?;
         done("LOCK TABLE")
+    }
+
+    /// Whether to go on waiting for a table: 55P03 if not, or no longer; 57014 if the statement is cancelled.
+    fn waits_for_table(&self, name: &str, waited: Duration, nowait: bool) -> Result<()> {
+        self.check_cancel()?;
+        let error = if nowait {
+            format!("could not obtain lock on relation \"{name}\"")
+        } else if waited > self.lock_timeout.unwrap_or(TABLE_PATIENCE) {
+            self.shared.engine.statistics().lock_timeouts.count();
+            "canceling statement due to lock timeout".to_owned()
+        } else {
+            return Ok(());
+        };
+        Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, error)
+            .with_hint(format!("Other transactions write to table \"{name}\", or one has locked it; set lock_timeout to wait longer.")))
     }
 }
 

@@ -487,3 +487,104 @@ fn a_block_in_use_is_not_ended() {
     assert_eq!(rows(&database)[0], (1, 20));
     assert_eq!(connection.setting("idle_in_transaction_session_timeout").unwrap(), "200ms");
 }
+
+/// However often others change the rows that it comes to last.
+#[test]
+fn a_wide_update_gets_through_beside_small_ones() {
+    for level in ["READ COMMITTED", "SERIALIZABLE"] {
+        let database = Database::memory().unwrap();
+        let mut connection = database.connect();
+        run(
+            &mut connection,
+            &[
+                "CREATE TABLE t (a integer PRIMARY KEY, b integer)",
+                "INSERT INTO t SELECT g, 0 FROM generate_series(0, 20006) AS s(g)",
+            ],
+        )
+        .unwrap();
+        let small = std::sync::atomic::AtomicU32::new(0);
+        let done = std::sync::atomic::AtomicBool::new(false);
+        let relaxed = std::sync::atomic::Ordering::Relaxed;
+        let wide = thread::scope(|scope| {
+            for clerk in 0..2 {
+                let (database, small, done) = (&database, &small, &done);
+                thread::spawn_scoped(scope, "clerk", move || {
+                    let mut connection = database.connect();
+                    let add = connection.prepare("UPDATE t SET b = b + 1 WHERE a = $1").unwrap();
+                    let mut at = 1 + clerk;
+                    while !done.load(relaxed) {
+                        connection.run(&add, &[Value::Integer(20_000 + at)]).unwrap();
+                        small.fetch_add(1, relaxed);
+                        at = at * 5 % 7;
+                    }
+                });
+            }
+            until(|| small.load(relaxed) > 100);
+            let begin = format!("BEGIN ISOLATION LEVEL {level}");
+            let wide = run(&mut connection, &[&begin, "UPDATE t SET b = b + 1", "COMMIT"]);
+            done.store(true, relaxed);
+            wide
+        });
+        wide.unwrap();
+        let sum: i64 = rows(&database).iter().map(|(_, b)| i64::from(*b)).sum();
+        assert_eq!(sum, 20_007 + i64::from(small.into_inner()), "{level}");
+    }
+}
+
+#[test]
+fn tables_are_locked_as_they_are_asked_to_be() {
+    let database = database();
+    let mut holder = database.connect();
+    let mut other = database.connect();
+    let refused = |connection: &mut Connection, sql: &str| {
+        run(connection, &["BEGIN"]).unwrap();
+        let state = state(run(connection, &[sql]));
+        run(connection, &["ROLLBACK"]).unwrap();
+        state
+    };
+    let modes = ["ACCESS SHARE", "ROW SHARE", "ROW EXCLUSIVE", "SHARE UPDATE EXCLUSIVE", "SHARE"];
+    let stronger = ["SHARE ROW EXCLUSIVE", "EXCLUSIVE", "ACCESS EXCLUSIVE"];
+    for (number, mode) in modes.into_iter().chain(stronger).enumerate() {
+        run(&mut holder, &["BEGIN", &format!("LOCK TABLE ONLY child, t IN {mode} MODE NOWAIT")]).unwrap();
+        // Whoever reads is never in the way.
+        run(&mut other, &["BEGIN", "LOCK t IN ACCESS SHARE MODE NOWAIT", "SELECT * FROM t", "COMMIT"])
+            .unwrap();
+        run(&mut other, &["SET lock_timeout = '20ms'"]).unwrap();
+        for wanted in ["LOCK TABLE t IN ROW EXCLUSIVE MODE NOWAIT", "LOCK TABLE t IN ROW EXCLUSIVE MODE"] {
+            match number < 4 {
+                true => run(&mut other, &["BEGIN", wanted, ADD_ONE, "ROLLBACK"]).unwrap(),
+                false => assert_eq!(refused(&mut other, wanted), SqlState::LOCK_NOT_AVAILABLE, "{mode}"),
+            }
+        }
+        for wanted in ["LOCK TABLE t NOWAIT", "LOCK TABLE t", "LOCK t IN SHARE MODE"] {
+            match number < 2 {
+                true => run(&mut other, &["BEGIN", wanted, ADD_ONE, "ROLLBACK"]).unwrap(),
+                false => assert_eq!(refused(&mut other, wanted), SqlState::LOCK_NOT_AVAILABLE, "{mode}"),
+            }
+        }
+        run(&mut holder, &["UPDATE t SET b = b + 1 WHERE a = 2", "COMMIT"]).unwrap();
+    }
+    assert_eq!(rows(&database), [(1, 0), (2, 8), (3, 0)]);
+    for unknown in
+        ["LOCK TABLE t IN LOUD MODE", "LOCK TABLE t IN SHARE", "LOCK TABLE t IN ROW MODE", "LOCK t WAIT"]
+    {
+        assert_eq!(refused(&mut other, unknown), SqlState::SYNTAX_ERROR, "{unknown}");
+    }
+    assert_eq!(refused(&mut other, "LOCK TABLE nowhere"), SqlState::UNDEFINED_TABLE);
+
+    // Who waits is let in when the table is free, or can be told to stop.
+    run(&mut holder, &["BEGIN", "LOCK TABLE t"]).unwrap();
+    run(&mut other, &["SET lock_timeout = 0", "SET statement_timeout = '20ms'"]).unwrap();
+    assert_eq!(refused(&mut other, "LOCK TABLE t"), SqlState::QUERY_CANCELED);
+    run(&mut other, &["SET statement_timeout = 0"]).unwrap();
+    thread::scope(|scope| {
+        let waiting = thread::spawn_scoped(scope, "waiting", || {
+            run(&mut other, &["BEGIN", "LOCK TABLE t", ADD_ONE, "COMMIT"])
+        });
+        clock::sleep(Duration::from_millis(20));
+        assert!(!waiting.is_finished(), "it waits");
+        run(&mut holder, &[ADD_TEN, "COMMIT"]).unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+    assert_eq!(rows(&database)[0], (1, 11));
+}

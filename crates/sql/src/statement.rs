@@ -26,6 +26,17 @@ impl fmt::Display for QualifiedName {
     }
 }
 
+/// Whom LOCK TABLE keeps out. Nobody is ever kept from reading.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TableLock {
+    /// Nobody: who reads a snapshot is not in the way of others.
+    Reading,
+    /// Those who want to write to the table alone, or to change its shape.
+    Writing,
+    /// All who write to the table.
+    Alone,
+}
+
 /// One statement with the text it came from.
 #[derive(Clone, Debug)]
 pub struct Parsed {
@@ -100,7 +111,14 @@ pub enum Statement {
     /// CREATE, ALTER, DROP, TRUNCATE, COMMENT
     Ddl(Box<Ddl>),
     /// LOCK TABLE
-    Lock(Vec<QualifiedName>),
+    Lock {
+        /// Which.
+        tables: Vec<QualifiedName>,
+        /// Whom it keeps out.
+        mode: TableLock,
+        /// Whether it fails rather than wait.
+        nowait: bool,
+    },
     /// SET CONSTRAINTS
     SetConstraints {
         /// Which; all of them without names.
@@ -542,7 +560,7 @@ impl Statement {
             Statement::Ddl(ddl) => Some(ddl.tag()),
             Statement::Copy(copy) if matches!(copy.subject, CopySubject::Into(..)) => Some("COPY FROM"),
             Statement::Explain { analyze: true, statement } => statement.statement.writes(),
-            Statement::Lock(_) => Some("LOCK TABLE"),
+            Statement::Lock { .. } => Some("LOCK TABLE"),
             _ => None,
         }
     }

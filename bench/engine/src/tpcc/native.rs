@@ -535,7 +535,7 @@ impl<'t> Worker<'t> {
             );
             // The specification skips a district whose orders are all delivered.
             let Some((oldest, o_id)) = oldest else { continue };
-            tx.delete(new_order.key.table(), oldest, guard)?;
+            tx.delete_as(&new_order.order, oldest, guard)?;
             queued[count] = (w, district, o_id);
             count += 1;
             displayed += i64::from(o_id);

@@ -16,6 +16,18 @@ use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use firn_base::{Error, ParameterType, Result, SqlType};
 
+/// PostgreSQL's modes of LOCK TABLE: each with what it comes to where readers are in nobody's way.
+const TABLE_LOCKS: [(&[&str], TableLock); 8] = [
+    (&["access", "share"], TableLock::Reading),
+    (&["row", "share"], TableLock::Reading),
+    (&["row", "exclusive"], TableLock::Writing),
+    (&["share", "update", "exclusive"], TableLock::Writing),
+    (&["share", "row", "exclusive"], TableLock::Alone),
+    (&["share"], TableLock::Alone),
+    (&["exclusive"], TableLock::Alone),
+    (&["access", "exclusive"], TableLock::Alone),
+];
+
 /// What the tokens of one statement ask for.
 pub(super) fn statement(source: &Source<'_>, tokens: &[TokenWithSpan]) -> Result<Statement> {
     let mut words = Words { source, parser: new_parser(tokens), tokens };
@@ -801,13 +813,17 @@ impl Words<'_> {
             words.word("only");
             words.name()
         })?;
+        let mut mode = TableLock::Alone;
         if self.word("in") {
-            while !self.word("mode") {
-                self.identifier()?;
+            let known = TABLE_LOCKS.iter().find(|(words, _)| self.words(words));
+            let Some((_, known)) = known else { return self.unexpected() };
+            mode = *known;
+            if !self.word("mode") {
+                return self.unexpected();
             }
         }
-        self.word("nowait");
-        self.done(Statement::Lock(names))
+        let nowait = self.word("nowait");
+        self.done(Statement::Lock { tables: names, mode, nowait })
     }
 
     fn housekeeping(&mut self, tag: &'static str) -> Result<Statement> {

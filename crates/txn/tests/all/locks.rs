@@ -1,9 +1,10 @@
 //! Row locks, case by case.
 
 use crate::support::{Bank, commit};
-use firn_base::{Result, SqlState};
+use firn_base::{Error, Result, SqlState};
 use firn_txn::{Engine, Isolation, RowLock, Transaction, pin};
 use std::sync::Arc;
+use std::time::Duration;
 
 const ALL: [RowLock; 4] = [RowLock::KeyShare, RowLock::Share, RowLock::NoKeyUpdate, RowLock::Update];
 
@@ -312,4 +313,88 @@ fn what_is_read_under_a_lock_stays_so_until_the_end() {
         adders.into_iter().for_each(|adder| adder.join().unwrap());
         assert_eq!(bank.balance(&bank.engine.begin(), 1), Some(10 + 3 * ROUNDS), "{lock:?}");
     }
+}
+
+/// As a statement changes what it finds.
+fn set_if_there(bank: &Bank, tx: &mut Transaction, key: i32, balance: i64) {
+    if bank.find(tx, key, &pin()).is_some() {
+        bank.set_balance(tx, key, balance).unwrap();
+    }
+}
+
+/// What a statement does that meets changed rows again and again: it locks what it changes, and goes on.
+#[test]
+fn a_statement_that_locks_before_it_changes_is_through_at_the_second_attempt() {
+    for isolation in [Isolation::ReadCommitted, Isolation::Serializable] {
+        let bank = bank();
+        let mut tx = bank.engine.try_begin(isolation).unwrap();
+        let start = tx.begin_statement();
+        let by_others = |key: i32| bank.engine.transact(|other| bank.set_balance(other, key, 100));
+        by_others(2).unwrap();
+        by_others(3).unwrap();
+        bank.engine.transact(|other| bank.insert(other, 4, 40)).unwrap();
+        tx.lock_before_changes();
+        // The first passes; the others have changed, and are passed over.
+        for key in [1, 3, 5] {
+            set_if_there(&bank, &mut tx, key, 1);
+        }
+        let missed = tx.take_missed().expect("one has changed");
+        assert_eq!(missed.state(), SqlState::SERIALIZATION_FAILURE);
+        assert!(tx.take_missed().is_none(), "it is told once");
+        tx.restart(&start).unwrap();
+        // Nobody comes first.
+        for key in [1, 3] {
+            assert_blocked(bank.set_balance(&mut snapshot(&bank.engine), key, 7), &tx);
+        }
+        tx.lock_before_changes();
+        for key in [1, 3] {
+            set_if_there(&bank, &mut tx, key, 1);
+        }
+        assert!(tx.take_missed().is_none());
+        commit(tx);
+        let reader = bank.engine.begin_read_only();
+        assert_eq!(bank.scan(&reader), [(1, 1), (2, 100), (3, 1), (4, 40)]);
+    }
+}
+
+/// Tables that are locked are nobody's business but of those who write there.
+#[test]
+fn a_locked_table_keeps_writers_out_and_nobody_else() {
+    let bank = bank();
+    let other = {
+        let mut tx = bank.engine.begin();
+        let id = tx.create_storage("other", bank.accounts.columns().to_vec()).unwrap();
+        commit(tx);
+        bank.engine.table(id)
+    };
+    let impatient = || |_: Duration| Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, "no"));
+    let mut first = bank.engine.begin();
+    first.lock_table(&bank.accounts, &mut impatient()).unwrap();
+    first.lock_table(&bank.accounts, &mut impatient()).unwrap();
+    bank.set_balance(&mut first, 1, 11).unwrap();
+
+    // Another table is another's, and so is the catalog.
+    let mut second = bank.engine.begin();
+    second.lock_table(&other, &mut impatient()).unwrap();
+    let refused = second.lock_table(&bank.accounts, &mut impatient()).unwrap_err();
+    assert_eq!(refused.state(), SqlState::LOCK_NOT_AVAILABLE);
+    let refused = second.join_writers(&bank.accounts, &mut impatient()).unwrap_err();
+    assert_eq!(refused.state(), SqlState::LOCK_NOT_AVAILABLE);
+    assert_eq!(bank.scan(&second).len(), 3);
+    let mut ddl = bank.engine.begin();
+    ddl.create_storage("third", bank.accounts.columns().to_vec()).unwrap();
+    commit(ddl);
+    commit(first);
+
+    // It lets go as it ends, and whoever waited goes on although its snapshot is older.
+    second.join_writers(&bank.accounts, &mut impatient()).unwrap();
+    bank.set_balance(&mut second, 2, 22).unwrap();
+    let mut third = bank.engine.begin();
+    let refused = third.lock_table(&bank.accounts, &mut impatient()).unwrap_err();
+    assert_eq!(refused.state(), SqlState::LOCK_NOT_AVAILABLE);
+    // Who has given up keeps nobody out.
+    bank.engine.transact(|tx| bank.set_balance(tx, 3, 33)).unwrap();
+    second.rollback();
+    third.lock_table(&other, &mut impatient()).unwrap();
+    assert_eq!(bank.scan(&bank.engine.begin_read_only()), [(1, 11), (2, 20), (3, 33)]);
 }

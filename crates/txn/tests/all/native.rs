@@ -1,9 +1,12 @@
 //! Access paths and transactions as closures. That they read and write as the untyped interface does is
 //! tested with everything else: see [`Bank`].
 
+use crate::durable;
 use crate::support::{Bank, Typed, commit};
+use firn_base::disk::SimulatedDisk;
 use firn_base::{Error, Result, SqlState, thread};
-use firn_txn::{Str, TableAccess, Text, Transaction, pin};
+use firn_txn::catalog::{ConstraintDef, ConstraintKind, Deferral, Oid, ReferentialAction};
+use firn_txn::{Columns, Isolation, Str, TableAccess, Text, Transaction, pin};
 
 fn state<T>(result: Result<T>) -> SqlState {
     result.err().expect("it is refused").state()
@@ -147,4 +150,110 @@ fn reads_of_tuples_are_validated() {
     bank.engine.transact(|other| bank.insert(other, 2, 1)).unwrap();
     bank.set_balance(&mut tx, 3, 31).unwrap();
     assert_eq!(state(tx.commit()), SqlState::SERIALIZATION_FAILURE);
+}
+
+/// Whoever reads all rows minds those that come, and new values of the columns that he reads.
+#[test]
+fn scans_of_tuples_are_validated() {
+    type Scan = fn(&Transaction, &Columns<(i32,)>);
+    let scans: [Scan; 2] = [
+        |tx, keys| tx.scan_as(keys, |_| ()),
+        |tx, keys| assert_eq!(tx.fold_as(keys, 0, |sum, (key,)| *sum = i32::wrapping_add(*sum, key)), 5),
+    ];
+    for (number, scan) in scans.into_iter().enumerate() {
+        type Change = fn(&Bank, &mut Transaction) -> Result<()>;
+        let changes: [(Change, bool); 3] = [
+            (|bank, tx| bank.insert(tx, 4, 40).map(drop), true),
+            (|bank, tx| bank.set_key(tx, 3, 7), true),
+            (|bank, tx| bank.set_balance(tx, 3, 31), false),
+        ];
+        for (at, (change, fails)) in changes.into_iter().enumerate() {
+            let bank = bank_with(&[(2, 20), (3, 30)]);
+            let accounts = TableAccess::open(&bank.engine, "accounts").unwrap();
+            let mut tx = bank.engine.begin();
+            scan(&tx, &accounts.columns(&["key"]).unwrap());
+            bank.engine.transact(|other| change(&bank, other)).unwrap();
+            bank.set_balance(&mut tx, 2, 21).unwrap();
+            assert_eq!(tx.commit().is_err(), fails, "scan {number}, change {at}");
+        }
+    }
+}
+
+/// A foreign key of another table is SQL's to check, at both of its ends.
+#[test]
+fn what_others_point_to_is_neither_deleted_nor_given_another_key() {
+    let bank = bank_with(&[(2, 20), (4, 40)]);
+    let accounts = TableAccess::open(&bank.engine, "accounts").unwrap();
+    let key = accounts.columns::<(i32,)>(&["key"]).unwrap();
+    let row_of = |tx: &Transaction, key: i32| bank.find(tx, key, &pin()).unwrap();
+    bank.engine.transact(|tx| tx.update_as(&key, row_of(tx, 4), &(6,), &pin())).unwrap();
+    bank.engine.transact(|tx| tx.delete_as(&key, row_of(tx, 6), &pin())).unwrap();
+
+    let mut ddl = bank.engine.begin();
+    let catalog = ddl.catalog_mut().unwrap();
+    let mut table = (**catalog.table(Oid::PUBLIC, "accounts").unwrap()).clone();
+    let (parent, oid) = (table.oid, bank.engine.allocate_oid());
+    table.oid = oid;
+    table.name = "transfers".into();
+    table.indexes.clear();
+    table.constraints = vec![ConstraintDef {
+        oid: bank.engine.allocate_oid(),
+        name: "transfers_account_fkey".into(),
+        kind: ConstraintKind::ForeignKey {
+            columns: vec![0],
+            parent,
+            parent_columns: vec![0],
+            on_delete: ReferentialAction::NoAction,
+            on_update: ReferentialAction::NoAction,
+            deferral: Deferral::Never,
+        },
+    }];
+    catalog.tables.insert(oid, table.into());
+    commit(ddl);
+
+    let refused = bank.engine.transact(|tx| tx.delete_as(&key, row_of(tx, 2), &pin())).unwrap_err();
+    assert_eq!(refused.state(), SqlState::FEATURE_NOT_SUPPORTED);
+    assert!(
+        refused.message().contains("\"transfers\" has constraint \"transfers_account_fkey\""),
+        "{refused}"
+    );
+    let refused = bank.engine.transact(|tx| tx.update_as(&key, row_of(tx, 2), &(8,), &pin()));
+    assert_eq!(state(refused), SqlState::FEATURE_NOT_SUPPORTED);
+    bank.engine.transact(|tx| bank.set_balance(tx, 2, 21)).unwrap();
+    bank.engine.transact(|tx| bank.insert(tx, 10, 100)).unwrap();
+    assert_eq!(bank.scan(&bank.engine.begin_read_only()), [(2, 21), (10, 100)]);
+}
+
+#[test]
+fn closures_run_at_the_level_that_they_ask_for_or_only_read() {
+    let bank = bank_with(&[(2, 20), (4, 40)]);
+    for (isolation, skews) in [(Isolation::Snapshot, true), (Isolation::Serializable, false)] {
+        let mut attempts = 0;
+        let written = bank.engine.transact_at(isolation, |tx| {
+            attempts += 1;
+            let balance = bank.balance(tx, 2).unwrap();
+            if attempts == 1 {
+                bank.engine.transact(|other| bank.set_balance(other, 2, balance + 1))?;
+            }
+            bank.set_balance(tx, 4, balance)?;
+            Ok(balance)
+        });
+        let now = bank.engine.read(|tx| Ok(bank.balance(tx, 2).unwrap())).unwrap();
+        assert_eq!((attempts, now - written.unwrap()), if skews { (1, 1) } else { (2, 0) });
+    }
+    let refused = bank.engine.read(|_| Err::<(), Error>(Error::new(SqlState::CHECK_VIOLATION, "no")));
+    assert_eq!(state(refused), SqlState::CHECK_VIOLATION);
+}
+
+/// From the beginning of the commit until it is on disk.
+#[test]
+fn commits_of_closures_are_timed_if_they_wait_for_a_disk() {
+    let bank = Bank::on(durable::open(&SimulatedDisk::new()).unwrap());
+    let timed = || bank.engine.statistics().latencies().map(|(_, commits)| commits).sum::<u64>();
+    assert_eq!(timed(), 0);
+    bank.engine.transact(|tx| bank.insert(tx, 1, 10)).unwrap();
+    bank.engine.transact(|tx| Ok(bank.balance(tx, 1))).unwrap();
+    bank.engine.read(|tx| Ok(bank.balance(tx, 1))).unwrap();
+    bank.engine.transact(|tx| bank.set_balance(tx, 1, 11)).unwrap();
+    assert_eq!(timed(), 2);
 }
