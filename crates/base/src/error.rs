@@ -147,6 +147,7 @@ struct Fields {
     table: Option<String>,
     column: Option<String>,
     blocker: Option<Stamp>,
+    is_of_reads: bool,
     ordinal: Option<u64>,
     other_row: Option<RowId>,
 }
@@ -167,6 +168,7 @@ impl Error {
             table: None,
             column: None,
             blocker: None,
+            is_of_reads: false,
             ordinal: None,
             other_row: None,
         }))
@@ -251,6 +253,17 @@ impl Error {
             format!("could not serialize access: what was read of table \"{table}\" has changed since"),
         )
         .with_hint("Retry the transaction.")
+        .of_reads()
+    }
+
+    fn of_reads(mut self) -> Error {
+        self.0.is_of_reads = true;
+        self
+    }
+
+    /// Whether it is [of what was read](Error::read_conflict).
+    pub fn is_read_conflict(&self) -> bool {
+        self.0.is_of_reads
     }
 
     /// A request that FirnDB does not serve (yet): SQLSTATE 0A000.

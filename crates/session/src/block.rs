@@ -11,7 +11,7 @@
 use crate::connection::{CommandTag, Connection, Outcome, TransactionStatus};
 use crate::copy::Home;
 use crate::rest::{self, Resting};
-use firn_base::sync::{Arc, Ordering};
+use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, clock};
 use firn_sql::settings::{Settings, isolation_name};
 use firn_sql::statement::{TransactionControl, TransactionModes};
@@ -44,6 +44,8 @@ pub(crate) struct Open {
     pub changed_catalog: bool,
     /// What ROLLBACK returns the settings to.
     settings: Settings,
+    /// What it has failed of, if it has.
+    failure: Option<Error>,
 }
 
 struct NamedSavepoint {
@@ -193,9 +195,20 @@ impl Connection {
                         self.fail_block();
                     }
                 }
-            } else if self.stream_failure.load(Ordering::Relaxed) {
-                self.fail_block();
+            } else if let Some(error) = self.stream_failure.lower() {
+                self.fail_block_of(&error);
             }
+        }
+    }
+
+    /// As [`Connection::fail_block`], for an error that the session has met.
+    pub(crate) fn fail_block_of(&mut self, error: &Error) {
+        let is_open = matches!(self.block, Block::Open(_));
+        self.fail_block();
+        if let Block::Failed(open) = &mut self.block
+            && is_open
+        {
+            open.failure = Some(error.clone());
         }
     }
 
@@ -268,8 +281,8 @@ impl Connection {
             work(self)
         }));
         let result = caught.unwrap_or_else(|panic| Err(self.after_panic(&*panic)));
-        if result.is_err() {
-            self.fail_block();
+        if let Err(error) = &result {
+            self.fail_block_of(error);
         }
         self.tell_idle();
         self.rest();
@@ -353,7 +366,7 @@ impl Connection {
         });
         self.services.set_read_only(read_only);
         self.options.now = clock::wall_clock_micros();
-        self.stream_failure.store(false, Ordering::Relaxed);
+        self.stream_failure.lower();
         self.block = Block::Open(Box::new(Open {
             transaction: Some(transaction),
             resting: None,
@@ -363,6 +376,7 @@ impl Connection {
             read_only,
             isolation,
             used: false,
+            failure: None,
             changed_catalog: false,
             settings,
         }));
@@ -483,12 +497,13 @@ impl Connection {
             true => self.streams.read_ahead(),
             false => self.streams.abandon(),
         }
-        self.stream_failure.store(false, Ordering::Relaxed);
+        self.stream_failure.lower();
         let open = match std::mem::replace(&mut self.block, Block::Idle) {
             Block::Idle => return Ok(()),
             Block::Open(open) | Block::Failed(open) => *open,
         };
-        let Open { transaction, settings, changed_catalog, .. } = open;
+        let failure = if open.timed_out { Some(rest::ended()) } else { open.failure };
+        let Open { transaction, settings, changed_catalog, isolation, .. } = open;
         let mut begun = None;
         let result = match transaction {
             Some(mut transaction) if commit => match self.make_deferred_checks(&mut transaction) {
@@ -507,6 +522,10 @@ impl Connection {
             }
             None => Ok(None),
         };
+        if !matches!(result, Ok(Some(_))) {
+            let why = result.as_ref().err().or(failure.as_ref());
+            self.shared.engine.statistics().note_abort(isolation, why);
+        }
         if changed_catalog {
             self.services.set_catalog(None);
         }
@@ -552,12 +571,15 @@ impl Connection {
             self.services.set_catalog(Some(transaction.catalog().clone()));
         }
         self.block = match std::mem::replace(&mut self.block, Block::Idle) {
-            Block::Failed(open) => Block::Open(open),
+            Block::Failed(mut open) => {
+                open.failure = None;
+                Block::Open(open)
+            }
             other => other,
         };
         self.services.with_settings(|current| *current = settings);
         self.heed_settings();
-        self.stream_failure.store(false, Ordering::Relaxed);
+        self.stream_failure.lower();
         Ok(())
     }
 

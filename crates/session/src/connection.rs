@@ -11,14 +11,14 @@
 use crate::block::Block;
 use crate::copy::{CopyIn, CopyOut};
 use crate::database::Shared;
-use crate::rows::{Drawing, OpenStreams, Reading, RowChunk, Rows};
+use crate::rows::{Drawing, OpenStreams, Reading, RowChunk, Rows, StreamFailure};
 use crate::statement::{Prepared, Statement};
 use crate::timer::Alarm;
 use crate::utility::Cursor;
 use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use firn_base::random::Random;
-use firn_base::sync::{Arc, AtomicBool, Ordering};
+use firn_base::sync::Arc;
 use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, clock, coerce};
 use firn_sql::activity::{Activity, State};
 use firn_sql::bind::SessionFacts;
@@ -174,7 +174,7 @@ pub struct Connection {
     pub(crate) cursors: HashMap<String, Cursor>,
     pub(crate) notices: Vec<Error>,
     /// Raised by rows of the block that have met an error.
-    pub(crate) stream_failure: Arc<AtomicBool>,
+    pub(crate) stream_failure: Arc<StreamFailure>,
     random: Random,
 }
 
@@ -209,7 +209,7 @@ impl Connection {
             prepared: HashMap::new(),
             cursors: HashMap::new(),
             notices: Vec::new(),
-            stream_failure: Arc::new(AtomicBool::new(false)),
+            stream_failure: Arc::default(),
             random: Random::from_entropy(),
         };
         connection.heed_settings();
@@ -228,8 +228,8 @@ impl Connection {
     /// they cannot be). An empty text is fine.
     pub fn prepare_typed(&mut self, sql: &str, types: &[Option<ParameterType>]) -> Result<Statement> {
         let prepared = self.try_prepare(sql, types);
-        if prepared.is_err() {
-            self.fail_block();
+        if let Err(error) = &prepared {
+            self.fail_block_of(error);
         }
         prepared
     }
@@ -469,8 +469,8 @@ impl Connection {
         if self.services.take_touched() {
             self.heed_settings();
         }
-        if result.is_err() {
-            self.fail_block();
+        if let Err(error) = &result {
+            self.fail_block_of(error);
         }
         result
     }
@@ -716,7 +716,10 @@ impl Connection {
                     retries += 1;
                     self.pause(retries)?;
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.shared.engine.statistics().note_abort(self.default_isolation, Some(&error));
+                    return Err(error);
+                }
             }
         }
     }
@@ -791,7 +794,7 @@ impl Connection {
         let statements = match parse::parse(sql) {
             Ok(statements) => statements,
             Err(error) => {
-                self.fail_block();
+                self.fail_block_of(&error);
                 return Err(error);
             }
         };
@@ -1049,8 +1052,7 @@ impl Connection {
         match &self.block {
             Block::Idle => TransactionStatus::Idle,
             Block::Failed(_) => TransactionStatus::Failed,
-            // Relaxed: rows and connection are used by one thread at a time.
-            Block::Open(_) if self.stream_failure.load(Ordering::Relaxed) => TransactionStatus::Failed,
+            Block::Open(_) if self.stream_failure.is_raised() => TransactionStatus::Failed,
             Block::Open(block) if block.has_failed_meanwhile() => TransactionStatus::Failed,
             Block::Open(_) => TransactionStatus::InBlock,
         }

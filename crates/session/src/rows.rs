@@ -80,11 +80,40 @@ struct OwnStream {
     drawing: Option<Drawing>,
 }
 
+/// Says that a block has failed because its rows could not be drawn: the connection looks at it.
+#[derive(Default)]
+pub(crate) struct StreamFailure {
+    // Relaxed: rows and connection are used by one thread at a time.
+    is_raised: AtomicBool,
+    error: Mutex<Option<Error>>,
+}
+
+impl StreamFailure {
+    fn raise(&self, error: &Error) {
+        *self.error.lock() = Some(error.clone());
+        self.is_raised.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it does.
+    #[inline]
+    pub fn is_raised(&self) -> bool {
+        self.is_raised.load(Ordering::Relaxed)
+    }
+
+    /// Takes it back; with the error, if it was raised.
+    pub fn lower(&self) -> Option<Error> {
+        if !self.is_raised() {
+            return None;
+        }
+        self.is_raised.store(false, Ordering::Relaxed);
+        self.error.lock().take()
+    }
+}
+
 /// A stream in a block's transaction, which the connection can reach as well.
 pub(crate) struct SharedStream {
     state: Mutex<SharedState>,
-    /// Raised on an error: the block has failed. The connection looks at it.
-    failure: Arc<AtomicBool>,
+    failure: Arc<StreamFailure>,
 }
 
 struct SharedState {
@@ -138,9 +167,8 @@ impl SharedStream {
         if stream.is_none() {
             *drawing = None;
         }
-        if next.is_err() {
-            // Relaxed: the connection and its rows are used by one thread at a time.
-            self.failure.store(true, Ordering::Relaxed);
+        if let Err(error) = &next {
+            self.failure.raise(error);
         }
         next
     }
@@ -212,7 +240,7 @@ impl Rows {
         verb: &'static str,
         stream: BatchStream,
         alarm: Option<Alarm>,
-        failure: Arc<AtomicBool>,
+        failure: Arc<StreamFailure>,
         drawing: Drawing,
     ) -> (Rows, Weak<SharedStream>) {
         let drawn = Some(stream.schema());

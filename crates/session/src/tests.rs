@@ -759,6 +759,54 @@ fn a_session_is_active_until_its_rows_are_drawn() {
 }
 
 #[test]
+fn transactions_that_come_to_nothing_are_told_by_cause() {
+    let database = filled(3);
+    let (mut a, mut b) = (database.connect(), database.connect());
+    let run = |connection: &mut Connection, sql: &str| connection.execute(sql).map(drop);
+    // By themselves, and in a block of which it is the first error that counts.
+    assert_eq!(state(a.execute("INSERT INTO t VALUES (1, 1)")), SqlState::UNIQUE_VIOLATION);
+    run(&mut a, "BEGIN").unwrap();
+    assert_eq!(state(a.execute("INSERT INTO t VALUES (2, 1)")), SqlState::UNIQUE_VIOLATION);
+    assert!(run(&mut a, "SELECT 1").is_err());
+    run(&mut a, "COMMIT").unwrap();
+    // One that a savepoint helps over does not.
+    run(&mut a, "BEGIN; SAVEPOINT s").unwrap();
+    assert!(run(&mut a, "SELECT 1 / 0").is_err());
+    run(&mut a, "ROLLBACK TO s; UPDATE t SET b = 7 WHERE a = 1; COMMIT").unwrap();
+    run(&mut a, "BEGIN; UPDATE t SET b = 8 WHERE a = 1; ROLLBACK").unwrap();
+
+    run(&mut a, "BEGIN; SELECT b FROM t WHERE a = 2; UPDATE t SET b = 5 WHERE a = 1").unwrap();
+    run(&mut b, "UPDATE t SET b = 9 WHERE a = 2; SET lock_timeout = '5ms'").unwrap();
+    run(&mut b, "BEGIN ISOLATION LEVEL READ COMMITTED").unwrap();
+    assert_eq!(state(b.execute("UPDATE t SET b = 9 WHERE a = 1")), SqlState::LOCK_NOT_AVAILABLE);
+    run(&mut b, "ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM t").unwrap();
+    assert_eq!(state(a.execute("COMMIT")), SqlState::SERIALIZATION_FAILURE);
+    run(&mut a, "UPDATE t SET b = 6 WHERE a = 2").unwrap();
+    assert_eq!(state(b.execute("UPDATE t SET b = 9 WHERE a = 2")), SqlState::SERIALIZATION_FAILURE);
+    run(&mut b, "ROLLBACK; SET statement_timeout = '5ms'").unwrap();
+    run(&mut b, "BEGIN").unwrap();
+    let long = "SELECT x FROM generate_series(1, 100000) AS a(x), generate_series(1, 100000) AS b(y)";
+    assert_eq!(state(b.execute(long)), SqlState::QUERY_CANCELED);
+    run(&mut b, "ROLLBACK").unwrap();
+
+    let sql =
+        "SELECT isolation, sqlstate, cause, transactions FROM firn_stat_aborts ORDER BY isolation, sqlstate";
+    assert_eq!(
+        texts(&mut a, sql),
+        [
+            "read committed|55P03|lock not available|1",
+            "repeatable read|40001|changed what was to be written|1",
+            "serializable|23505|constraint|2",
+            "serializable|40001|changed what was read|1",
+            "serializable|57014|cancelled|1",
+            "serializable|-|rolled back|1",
+        ]
+    );
+    let conflicts = "SELECT conflicts FROM pg_stat_database";
+    assert_eq!(texts(&mut a, conflicts), ["2"]);
+}
+
+#[test]
 fn the_engine_counts_what_happens_by_cause() {
     let database = filled(3);
     let mut looking = database.connect();

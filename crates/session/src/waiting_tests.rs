@@ -290,6 +290,9 @@ fn of_two_that_wait_for_each_other_one_is_told() {
         assert_eq!(failed.len(), 1, "{failed:?}");
         assert_eq!(failed[0].state(), SqlState::DEADLOCK_DETECTED);
     });
+    let statistics = database.engine().statistics();
+    assert_eq!(statistics.deadlocks.get(), 1);
+    assert!(statistics.restarts.get() > 0, "who waited was run again");
     let rows = rows(&database);
     assert_eq!(rows[0].1, rows[1].1, "one did both");
 }

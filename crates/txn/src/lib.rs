@@ -39,5 +39,5 @@ pub use freezer::Progress;
 pub use native::{Columns, Key, TableAccess};
 pub use predicates::Granularity;
 pub use restriction::Restriction;
-pub use statistics::{Counter, Running, Statistics};
+pub use statistics::{Abort, Counter, Running, Statistics};
 pub use transaction::{Isolation, Patience, Savepoint, StatementStart, Ticket, Transaction};

@@ -663,6 +663,9 @@ impl Engine {
                     Err(error)
                 }
             };
+            if let Err(error) = &outcome {
+                self.statistics().note_abort(isolation, Some(error));
+            }
             match outcome {
                 Err(error) if error.is_retryable() && retries < MOST_RETRIES => {
                     self.pause(&error, retries);

@@ -5,8 +5,8 @@
 //! wrong, and whoever waits, can afford a shared counter.
 
 use crate::transaction::Isolation;
-use firn_base::Time;
-use firn_base::sync::{AtomicU64, Ordering};
+use firn_base::sync::{AtomicU64, Mutex, Ordering};
+use firn_base::{Error, SqlState, Time};
 use std::time::Duration;
 
 /// Upper bounds of the classes of commit latencies: powers of two in microseconds; what takes longer than
@@ -46,7 +46,8 @@ pub struct Statistics {
     /// Changes that met a row which another transaction was changing, or had changed since the snapshot. Most
     /// are waited for, or the transaction moves on.
     pub write_conflicts: Counter,
-    /// Transactions of which the validation found that what they had read has changed (40001).
+    /// Validations that found that what was read has changed: of transactions that fail then (40001), or stay where they are
+    /// although they would rather move on.
     pub validation_failures: Counter,
     /// Times that a transaction waited for another's end.
     pub waits: Counter,
@@ -65,9 +66,38 @@ pub struct Statistics {
     /// Checkpoints written.
     pub checkpoints: Counter,
     latencies: [AtomicU64; LATENCY_CLASSES + 1],
+    aborts: Mutex<Vec<(Abort, u64)>>,
+}
+
+/// Why a transaction was rolled back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Abort {
+    /// What it was kept apart from.
+    pub isolation: Isolation,
+    /// Of which error; `None` if its client, or whoever ran it, asked for it.
+    pub state: Option<SqlState>,
+    /// Whether what it had read had changed, if that is 40001; else what it was to change had.
+    pub is_of_reads: bool,
 }
 
 impl Statistics {
+    /// A transaction was rolled back, for an error or because it was to be.
+    #[cold]
+    pub fn note_abort(&self, isolation: Isolation, error: Option<&Error>) {
+        let is_of_reads = error.is_some_and(Error::is_read_conflict);
+        let abort = Abort { isolation, state: error.map(Error::state), is_of_reads };
+        let mut aborts = self.aborts.lock();
+        match aborts.iter_mut().find(|(known, _)| *known == abort) {
+            Some((_, count)) => *count += 1,
+            None => aborts.push((abort, 1)),
+        }
+    }
+
+    /// How many transactions were rolled back, by what for.
+    pub fn aborts(&self) -> Vec<(Abort, u64)> {
+        self.aborts.lock().clone()
+    }
+
     /// A commit took so long, until it was on disk if somebody waited for that.
     pub fn note_latency(&self, taken: Duration) {
         let micros = taken.as_micros().clamp(1, u128::from(u64::MAX)) as u64;

@@ -8,8 +8,9 @@ use crate::copy::{Channel, Progress};
 use crate::pg_catalog::definitions::number;
 use crate::services::Services;
 use crate::settings::isolation_name;
+use firn_base::SqlState;
 use firn_base::sync::Arc;
-use firn_txn::{BlockUsage, Held, Running};
+use firn_txn::{Abort, BlockUsage, Held, Running};
 
 /// A moment that may be none.
 fn moment(micros: i64) -> Option<i64> {
@@ -160,7 +161,9 @@ pub(super) fn pg_stat_database(source: &Source) -> Vec<Row> {
     let Some(asking) = source.session() else { return Vec::new() };
     let statistics = asking.engine().statistics();
     let rollbacks = statistics.rollbacks.get();
-    let conflicts = statistics.write_conflicts.get() + statistics.validation_failures.get();
+    let is_conflict = |abort: &Abort| abort.state == Some(SqlState::SERIALIZATION_FAILURE);
+    let conflicts: u64 =
+        statistics.aborts().iter().filter(|(abort, _)| is_conflict(abort)).map(|(_, count)| count).sum();
     vec![row! {
         "datid": DATABASE,
         "datname": source.facts.database.as_str(),
@@ -268,6 +271,36 @@ pub(super) fn firn_stat_commit_latency(source: &Source) -> Vec<Row> {
             |(upto, commits)| row! { "upto_us": upto.map(|micros| micros as i64), "commits": commits as i64 },
         )
         .collect()
+}
+
+/// Transactions that came to nothing, by what for.
+pub(super) fn firn_stat_aborts(source: &Source) -> Vec<Row> {
+    let Some(asking) = source.session() else { return Vec::new() };
+    let row = |(abort, count): (Abort, u64)| {
+        row! {
+            "isolation": isolation_name(abort.isolation),
+            "sqlstate": abort.state.map(|state| state.as_str().to_owned()),
+            "cause": cause(&abort),
+            "transactions": count as i64,
+        }
+    };
+    asking.engine().statistics().aborts().into_iter().map(row).collect()
+}
+
+/// What an abort is called.
+fn cause(abort: &Abort) -> &'static str {
+    let Some(state) = abort.state else { return "rolled back" };
+    match state {
+        SqlState::SERIALIZATION_FAILURE if abort.is_of_reads => "changed what was read",
+        SqlState::SERIALIZATION_FAILURE => "changed what was to be written",
+        SqlState::DEADLOCK_DETECTED => "deadlock",
+        SqlState::LOCK_NOT_AVAILABLE => "lock not available",
+        SqlState::QUERY_CANCELED => "cancelled",
+        SqlState::OUT_OF_MEMORY => "out of memory",
+        SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT => "idle",
+        state if state.as_str().starts_with("23") => "constraint",
+        _ => "error",
+    }
 }
 
 pub(super) fn firn_stat_engine(source: &Source) -> Vec<Row> {

@@ -119,6 +119,7 @@ pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
         "pg_sequences" => pg_sequences,
         "firn_blocks" => activity::firn_blocks,
         "firn_dump" => script::firn_dump,
+        "firn_stat_aborts" => activity::firn_stat_aborts,
         "firn_stat_commit_latency" => activity::firn_stat_commit_latency,
         "firn_stat_engine" => activity::firn_stat_engine,
         "firn_stat_progress_copy" => activity::firn_stat_progress_copy,
