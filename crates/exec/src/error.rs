@@ -24,11 +24,14 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
         DataFusionError::NotImplemented(message) => {
             Error::new(SqlState::FEATURE_NOT_SUPPORTED, first_line(&message))
         }
-        DataFusionError::ResourcesExhausted(message) => {
-            Error::new(SqlState::OUT_OF_MEMORY, "the query needs more memory than it may use")
-                .with_detail(first_line(&message))
-                .with_hint("Raise the memory limit or let the query keep fewer rows at a time.")
-        }
+        DataFusionError::ResourcesExhausted(message) => Error::new(
+            SqlState::OUT_OF_MEMORY,
+            "the query needs more memory than it may use",
+        )
+        .with_detail(first_line(&message))
+        .with_hint(
+            "Raise query_memory (firn serve --query-memory), or let the query keep fewer rows at a time.",
+        ),
         DataFusionError::Plan(message)
         | DataFusionError::Execution(message)
         | DataFusionError::Configuration(message) => from_message(&message),

@@ -53,10 +53,15 @@ pub struct Options {
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
     max_connections: u16,
     /// Most memory that the store may hold, such as 8GiB: rows, indexes, old versions. Statements that need
-    /// more then fail (53200) and the server goes on. Queries have a budget of their own beside it, half the
-    /// machine's memory. Without it the store takes what it needs.
+    /// more then fail (53200) and the server goes on. Queries have a budget of their own beside it. Without it
+    /// the store takes what it needs.
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     memory_limit: Option<u64>,
+    /// Most memory that running queries may hold together in hash tables and sort buffers, such as 8GiB. Those that
+    /// need more write to temporary files, or fail (53200). Half the memory of the machine, or of the control group
+    /// that the server runs in, if left out.
+    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    query_memory: Option<u64>,
     /// Memory for rows and indexes that is taken at the start, such as 8GiB, and kept, so that nobody waits for the operating
     /// system to find some, which on virtual machines may take longer than thousands of transactions.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "0")]
@@ -92,6 +97,9 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let tls = certificate(&options)?;
     // Before the database opens, so that a signal never leaves it half open.
     let stop = wait_for_signals()?;
+    if let Some(bytes) = options.query_memory {
+        firn_session::limit_query_memory(bytes).map_err(Failure::usage)?;
+    }
     let (memory_limit, reserve_memory) = (options.memory_limit, options.reserve_memory);
     let config =
         Config { directory: options.data.clone(), memory_limit, reserve_memory, ..Config::default() };

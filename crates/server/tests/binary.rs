@@ -94,17 +94,28 @@ fn a_directory_keeps_its_data_between_shells_and_opens_once() {
 
 #[test]
 fn a_server_keeps_to_the_limits_that_it_is_given() {
-    let limits = ["--memory-limit", "64MiB", "--set", "idle_in_transaction_session_timeout=5min"];
+    let limits = [
+        "--memory-limit",
+        "64MiB",
+        "--query-memory",
+        "24MiB",
+        "--set",
+        "idle_in_transaction_session_timeout=5min",
+    ];
     let served = Served::start(&limits);
-    let shown = "SHOW memory_limit; SHOW idle_in_transaction_session_timeout; \
+    let shown = "SHOW memory_limit; SHOW query_memory; SHOW idle_in_transaction_session_timeout; \
                  SELECT usename, client_addr FROM pg_stat_activity;";
     let printed = stdout(&shell(&[&served.url], shown));
-    for text in ["64MB", "5min", " tester  | 127.0.0.1"] {
+    for text in ["64MB", "24MB", "5min", " tester  | 127.0.0.1"] {
         assert!(printed.contains(text), "{text} is missing in\n{printed}");
     }
     let full = "CREATE TABLE t AS SELECT g FROM generate_series(1, 100000000) g;";
     let refused = stderr(&shell(&[&served.url], full));
     assert!(refused.contains("memory_limit") && refused.contains("64.0 MiB"), "{refused}");
+    // What is joined must fit.
+    let joined = "SELECT count(*) FROM generate_series(1, 2000000) s(a), generate_series(1, 2000000) t(b) WHERE a = b;";
+    let refused = stderr(&shell(&[&served.url], joined));
+    assert!(refused.contains("53200") && refused.contains("--query-memory"), "{refused}");
     assert!(stdout(&shell(&[&served.url], "SELECT 1 AS one;")).contains("one"));
     assert_eq!(served.terminate(), 0);
     for wrong in [["--memory-limit", "much"], ["--set", "idle_session_timeout"], ["--set", "nonsense=1"]] {

@@ -62,6 +62,7 @@ impl Database {
     pub fn with_engine(engine: Arc<Engine>) -> Database {
         let mut defaults = Settings::new();
         defaults.fix("memory_limit", print_memory(engine.memory().limit().unwrap_or(0)));
+        defaults.fix("query_memory", print_memory(firn_sql::query_memory()));
         Database {
             shared: Arc::new(Shared {
                 engine,

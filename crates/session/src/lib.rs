@@ -119,5 +119,19 @@ pub use firn_sql::parse::{Numbered, number_parameters};
 pub use firn_sql::settings::parse_memory;
 pub use firn_txn::{Config, Granularity, Isolation, Progress, Running};
 pub use rows::{RowChunk, Rows};
+
+/// Says how many bytes the queries that run in this process may hold together in their hash tables and sort buffers: those that
+/// need more write to temporary files, or fail (53200). To be said before the first database is opened, else 55000; half of the
+/// process's memory if it is not.
+pub fn limit_query_memory(bytes: u64) -> base::Result<()> {
+    match firn_sql::limit_query_memory(bytes) {
+        true => Ok(()),
+        false => Err(base::Error::new(
+            base::SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "the memory of queries cannot be limited any more",
+        )
+        .with_hint("Say it once, before the first database is opened.")),
+    }
+}
 pub use statement::Statement;
 pub use transaction::Transaction;

@@ -60,7 +60,8 @@ const fn parameter(name: &'static str, default: &'static str, kind: Kind, about:
     Parameter { name, default, kind, about }
 }
 
-const ISOLATION: Kind = Kind::Choice(&["repeatable read", "read committed", "read uncommitted"]);
+const ISOLATION: Kind =
+    Kind::Choice(&["serializable", "repeatable read", "read committed", "read uncommitted"]);
 
 /// Every setting, sorted by lower-case name. Those that only PostgreSQL's internals would heed are
 /// here because drivers and tools send them.
@@ -125,6 +126,12 @@ static PARAMETERS: &[Parameter] = &[
     parameter("max_index_keys", "32", Kind::Fixed, "Columns of an index."),
     parameter("max_parallel_workers_per_gather", "2", Kind::Integer(0, 1024), "Accepted; has no effect."),
     parameter("memory_limit", "0", Kind::Fixed, "Most memory that the store may hold; 0 for no limit."),
+    parameter(
+        "query_memory",
+        "0",
+        Kind::Fixed,
+        "Most memory that running queries may hold together in hash tables and sort buffers.",
+    ),
     parameter("random_page_cost", "4", Kind::Real, "Accepted; has no effect."),
     parameter("role", "none", Kind::Choice(&["none"]), "Roles come with a later release."),
     parameter("row_security", "on", Kind::Boolean, "Accepted; has no effect."),
