@@ -167,6 +167,7 @@ fn wrong_arguments_are_explained_and_have_their_own_exit_code() {
         (&["serve", "--auth", "scram", "--user", "ada:/no/such/file"], "/no/such/file"),
         (&["serve", "--listen", "nowhere"], "host:port"),
         (&["serve", "--max-connections", "0"], "--max-connections"),
+        (&["serve", "--freeze-after", "soon"], "500ms"),
         (&["sql", "localhost:5432"], "postgres://localhost:5432"),
         (&["sql", "mysql://localhost"], "postgres://"),
         (&["bench", "tpcc", "--warehouses", "0"], "--warehouses"),
