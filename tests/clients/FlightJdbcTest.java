@@ -143,6 +143,29 @@ public class FlightJdbcTest {
         }
         var metadata = connection.getMetaData();
         same(metadata.getDatabaseProductName(), "FirnDB");
+        // What the driver takes for false, 0 and nothing if the server does not tell.
+        same(metadata.supportsGroupBy(), true);
+        same(metadata.supportsGroupByUnrelated(), true);
+        same(metadata.supportsUnion() && metadata.supportsUnionAll(), true);
+        same(metadata.supportsOuterJoins(), true);
+        same(metadata.supportsFullOuterJoins() && metadata.supportsLimitedOuterJoins(), true);
+        same(metadata.supportsSubqueriesInIns() && metadata.supportsSubqueriesInQuantifieds(), true);
+        same(metadata.supportsMinimumSQLGrammar() && metadata.supportsANSI92EntryLevelSQL(), true);
+        same(metadata.supportsANSI92FullSQL(), false);
+        same(metadata.supportsSchemasInIndexDefinitions(), true);
+        same(metadata.supportsPositionedUpdate(), false);
+        same(metadata.supportsResultSetType(ResultSet.TYPE_FORWARD_ONLY), true);
+        same(metadata.supportsResultSetType(ResultSet.TYPE_SCROLL_SENSITIVE), false);
+        same(metadata.supportsTransactionIsolationLevel(Connection.TRANSACTION_SERIALIZABLE), true);
+        same(metadata.supportsTransactionIsolationLevel(Connection.TRANSACTION_READ_UNCOMMITTED), false);
+        same(metadata.getMaxColumnsInTable(), 1600);
+        same(metadata.getMaxColumnNameLength(), 0);
+        same(metadata.getExtraNameCharacters(), "$");
+        same(List.of(metadata.getSQLKeywords().split(", ")).contains("ilike"), true);
+        same(List.of(metadata.getNumericFunctions().split(", ")).contains("power"), true);
+        same(List.of(metadata.getStringFunctions().split(", ")).contains("substring"), true);
+        same(List.of(metadata.getSystemFunctions().split(", ")).contains("version"), true);
+        same(List.of(metadata.getTimeDateFunctions().split(", ")).contains("date_trunc"), true);
         same(column(metadata.getTables(null, "public", "%", null), "TABLE_NAME"), List.of("t"));
         same(column(metadata.getColumns(null, "public", "t", "n"), "TYPE_NAME"), List.of("numeric(12,2)"));
         same(column(metadata.getPrimaryKeys(null, "public", "t"), "COLUMN_NAME"), List.of("id"));

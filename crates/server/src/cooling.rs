@@ -1,24 +1,59 @@
 //! When rows become cold, as the server and the benchmarks are told.
 
-use firn_session::Config;
+use firn_session::{Config, parse_duration_ms};
 use std::time::Duration;
 
 /// After which times blocks are frozen and encoded.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct Cooling {
-    /// Freeze blocks of rows that nobody has written to for so many seconds, so that scans and clients get
-    /// them without a copy; 0 for never.
-    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
-    freeze_after: u64,
-    /// Encode blocks that have been frozen for so many seconds, so that they take less memory; 0 for never.
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    compact_after: u64,
+    /// Freeze blocks of rows that nobody has written to for so long, so that scans and clients get them without a copy:
+    /// seconds, or a time such as 500ms or 1min; 0 or never for never, 0ms for at once.
+    #[arg(long, value_name = "TIME", default_value = "5", value_parser = after)]
+    freeze_after: After,
+    /// Encode blocks that have been frozen for so long, so that they take less memory; likewise.
+    #[arg(long, value_name = "TIME", default_value = "60", value_parser = after)]
+    compact_after: After,
 }
+
+/// A time, or never.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct After(Option<Duration>);
 
 impl Cooling {
     /// The configuration with these times.
     pub fn apply(self, config: Config) -> Config {
-        let after = |seconds: u64| (seconds > 0).then(|| Duration::from_secs(seconds));
-        Config { freeze_after: after(self.freeze_after), compact_after: after(self.compact_after), ..config }
+        Config { freeze_after: self.freeze_after.0, compact_after: self.compact_after.0, ..config }
+    }
+}
+
+/// The words of `ALTER TABLE … SET (freeze_after = …)`, but a number alone is one of seconds, and 0 has always been never.
+fn after(text: &str) -> Result<After, String> {
+    if text.eq_ignore_ascii_case("never") {
+        return Ok(After(None));
+    }
+    if let Ok(seconds) = text.parse::<u32>() {
+        return Ok(After((seconds > 0).then(|| Duration::from_secs(seconds.into()))));
+    }
+    let has_unit = text.contains(char::is_alphabetic);
+    let ms = if has_unit { parse_duration_ms(text) } else { parse_duration_ms(&format!("{text}s")) };
+    let ms = ms.and_then(|ms| u64::try_from(ms).ok());
+    ms.map(|ms| After(Some(Duration::from_millis(ms))))
+        .ok_or_else(|| "this is a number of seconds, a time such as 500ms, 10s or 1h, or never".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_seconds_or_have_a_unit() {
+        let ms = |text: &str| after(text).unwrap().0.map(|time| time.as_millis());
+        assert_eq!([ms("0"), ms("never"), ms("NEVER")], [None; 3]);
+        assert_eq!([ms("0ms"), ms("0s"), ms("5")], [Some(0), Some(0), Some(5000)]);
+        assert_eq!([ms("500ms"), ms("1.5s"), ms("1min")], [Some(500), Some(1500), Some(60_000)]);
+        assert_eq!([ms("1.5"), ms("4000000")], [Some(1500), Some(4_000_000_000)]);
+        for wrong in ["", "soon", "-1", "-1s", "1 week", "99999999999"] {
+            assert!(after(wrong).is_err(), "{wrong}");
+        }
     }
 }

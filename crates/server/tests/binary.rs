@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 fn firn(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_firn"));
@@ -115,7 +116,10 @@ fn a_server_keeps_to_the_limits_that_it_is_given() {
     // What is joined must fit.
     let joined = "SELECT count(*) FROM generate_series(1, 2000000) s(a), generate_series(1, 2000000) t(b) WHERE a = b;";
     let refused = stderr(&shell(&[&served.url], joined));
-    assert!(refused.contains("53200") && refused.contains("--query-memory"), "{refused}");
+    assert!(
+        refused.contains("the query needs more memory") && refused.contains("--query-memory"),
+        "{refused}"
+    );
     assert!(stdout(&shell(&[&served.url], "SELECT 1 AS one;")).contains("one"));
     assert_eq!(served.terminate(), 0);
     for wrong in [["--memory-limit", "much"], ["--set", "idle_session_timeout"], ["--set", "nonsense=1"]] {
@@ -161,6 +165,41 @@ fn backslash_commands_list_what_is_there() {
 }
 
 #[test]
+fn the_shell_shows_how_cold_tables_are() {
+    let served = Served::start(&["--freeze-after", "never", "--compact-after", "100ms"]);
+    let made = shell(
+        &[&served.url],
+        "CREATE SCHEMA shop;\nCREATE TABLE shop.item (a int);\nINSERT INTO shop.item VALUES (1), (2), (3);\n\
+         CREATE TABLE orders (a int) WITH (freeze_after = 0, compact_after = 'never');\n\
+         INSERT INTO orders VALUES (1);\n\
+         CREATE TABLE lines (a int) WITH (freeze_after = 0, compact_after = 0);\n\
+         INSERT INTO lines VALUES (1), (2);\nCREATE TABLE nothing (a int);\n",
+    );
+    assert_eq!((stderr(&made), made.status.code()), (String::new(), Some(0)));
+    let [hot, frozen, compact] = ["█", "░", "·"].map(|sign| sign.repeat(40));
+    let legend = "█ hot  ▓ cooling  ▒ freezing  ░ frozen  · compact\n";
+    let item = format!("shop.item {hot} 3 rows: 1 hot\n");
+    let expected =
+        format!("lines     {compact} 2 rows: 1 compact\norders    {frozen} 1 rows: 1 frozen\n{item}{legend}");
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let output = shell(&[&served.url], "\\temperature\n");
+        if stdout(&output) == expected {
+            break;
+        }
+        assert!(Instant::now() < until, "{}{}", stdout(&output), stderr(&output));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let some = shell(&[&served.url], "\\temperature shop.*\n\\temperature nothing\n");
+    assert_eq!(
+        stdout(&some),
+        format!("{item}{legend}Did not find any tables with rows.\n"),
+        "{}",
+        stderr(&some)
+    );
+}
+
+#[test]
 fn an_address_in_use_has_its_own_exit_code() {
     let served = Served::start(&[]);
     let address = served.url.split(['@', '/']).nth(3).unwrap().to_owned();
@@ -178,6 +217,7 @@ fn wrong_arguments_are_explained_and_have_their_own_exit_code() {
         (&["serve", "--auth", "scram", "--user", "ada:/no/such/file"], "/no/such/file"),
         (&["serve", "--listen", "nowhere"], "host:port"),
         (&["serve", "--max-connections", "0"], "--max-connections"),
+        (&["serve", "--freeze-after", "soon"], "500ms"),
         (&["sql", "localhost:5432"], "postgres://localhost:5432"),
         (&["sql", "mysql://localhost"], "postgres://"),
         (&["bench", "tpcc", "--warehouses", "0"], "--warehouses"),

@@ -116,9 +116,11 @@ pub use firn_sql::Column;
 pub use firn_sql::arrow;
 pub use firn_sql::copy::CopyFormat;
 pub use firn_sql::parse::{Numbered, number_parameters};
-pub use firn_sql::settings::parse_memory;
+pub use firn_sql::settings::{duration_ms as parse_duration_ms, parse_memory};
 pub use firn_txn::{Config, Granularity, Isolation, Progress, Running};
 pub use rows::{RowChunk, Rows};
+pub use statement::Statement;
+pub use transaction::Transaction;
 
 /// Says how many bytes the queries that run in this process may hold together in their hash tables and sort buffers: those that
 /// need more write to temporary files, or fail (53200). To be said before the first database is opened, else 55000; half of the
@@ -133,5 +135,3 @@ pub fn limit_query_memory(bytes: u64) -> base::Result<()> {
         .with_hint("Say it once, before the first database is opened.")),
     }
 }
-pub use statement::Statement;
-pub use transaction::Transaction;

@@ -275,6 +275,50 @@ fn tables_are_frozen_after_a_time_of_their_own() {
 }
 
 #[test]
+fn tables_become_compact_after_a_time_of_their_own() {
+    for (of_all, own, others, own_state) in
+        [(Some(Duration::ZERO), "'never'", "compact", "frozen"), (None, "0", "frozen", "compact")]
+    {
+        let freeze_after = Some(Duration::ZERO);
+        let config = crate::Config { freeze_after, compact_after: of_all, ..crate::Config::default() };
+        let database = Database::open_with(config).unwrap();
+        let mut connection = database.connect();
+        let mut run = |sql: &str| connection.execute(sql).map(drop).unwrap();
+        run(&format!("CREATE TABLE a (n integer); CREATE TABLE b (n integer) WITH (compact_after = {own})"));
+        run(&format!("CREATE TABLE c (n integer); ALTER TABLE c SET (compact_after = {own})"));
+        for table in ["a", "b", "c"] {
+            run(&format!("INSERT INTO {table} SELECT n FROM generate_series(1, 10) AS s(n)"));
+        }
+        let wait_for = |of_c: &str| {
+            let expected = format!("a {others}, b {own_state}, c {of_c}");
+            let states = "SELECT string_agg(relname || ' ' || state, ', ' ORDER BY relname) FROM firn_blocks \
+                          WHERE rows > 0";
+            let mut other = database.connect();
+            let until = Instant::now() + Duration::from_secs(60);
+            while texts(&mut other, states) != [expected.as_str()] {
+                assert!(Instant::now() < until, "{:?}, not {expected}", texts(&mut other, states));
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        wait_for(own_state);
+        // Once more, so that what is never to become compact has been passed over.
+        run("UPDATE a SET n = n + 1");
+        wait_for(own_state);
+        // As all others again.
+        run("ALTER TABLE c RESET (compact_after)");
+        run("UPDATE c SET n = n + 1");
+        wait_for(others);
+        run(&format!("ALTER TABLE c SET (compact_after = {own}, freeze_after = '1min')"));
+        let options = "SELECT array_to_string(reloptions, ';') FROM pg_class WHERE relname IN ('b', 'c') \
+                       ORDER BY relname";
+        let own = format!("compact_after={}", own.trim_matches('\''));
+        assert_eq!(texts(&mut connection, options), [own.clone(), format!("freeze_after=1min;{own}")]);
+        let error = connection.execute("ALTER TABLE a SET (compact_after = 'soon')").unwrap_err();
+        assert_eq!(error.message(), "invalid value for parameter \"compact_after\": \"soon\"");
+    }
+}
+
+#[test]
 fn blocks_that_cannot_meet_a_condition_are_not_read() {
     let database = freezing();
     let mut connection = database.connect();

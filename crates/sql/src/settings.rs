@@ -558,7 +558,7 @@ pub fn boolean(text: &str) -> Option<bool> {
 }
 
 /// A time with one of PostgreSQL's units, in milliseconds if it has none.
-pub(crate) fn duration_ms(text: &str) -> Option<i64> {
+pub fn duration_ms(text: &str) -> Option<i64> {
     let text = text.trim();
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);

@@ -183,6 +183,7 @@ fn ranges(rows: u32) -> impl Iterator<Item = Range<usize>> {
 
 #[cfg(test)]
 mod tests {
+    use crate::state::BlockState;
     use crate::table::TableOptions;
     use crate::{ColumnSpec, Frozen, Garbage, ScanBatch, Table, WriteSet, pin};
     use arrow_array::cast::AsArray;
@@ -190,6 +191,7 @@ mod tests {
     use arrow_buffer::Buffer;
     use firn_base::sync::Arc;
     use firn_base::{BlockNumber, ColumnId, Snapshot, SqlType, Stamp, TableId, Time};
+    use std::time::Duration;
 
     const ALL: [ColumnId; 4] = [ColumnId(0), ColumnId(1), ColumnId(2), ColumnId(3)];
 
@@ -211,6 +213,19 @@ mod tests {
         ]
     }
 
+    /// A table for such rows.
+    fn table_of_rows(block_bytes: usize) -> Arc<Table> {
+        let column = |(ty, nullable)| ColumnSpec { ty, nullable };
+        let types = [
+            (SqlType::Integer, false),
+            (SqlType::Text, true),
+            (SqlType::Text, false),
+            (SqlType::Text, false),
+        ];
+        let options = TableOptions { block_bytes, ..TableOptions::default() };
+        Table::new(TableId(1), "t", types.map(column).into(), options)
+    }
+
     fn at(time: u64, owner: u64) -> Snapshot {
         Snapshot { read_time: Time(time), owner: Stamp::transaction(owner) }
     }
@@ -229,14 +244,7 @@ mod tests {
 
     #[test]
     fn columns_of_a_frozen_block_have_buffers_of_their_own_and_strings_go_on_sharing_their_bytes() {
-        let column = |(ty, nullable)| ColumnSpec { ty, nullable };
-        let types = [
-            (SqlType::Integer, false),
-            (SqlType::Text, true),
-            (SqlType::Text, false),
-            (SqlType::Text, false),
-        ];
-        let table = Table::new(TableId(1), "t", types.map(column).into(), TableOptions::default());
+        let table = table_of_rows(TableOptions::default().block_bytes);
         for (time, keys) in [(1, 0..500), (2, 500..1000)] {
             insert(&table, time, &rows(keys));
         }
@@ -260,6 +268,81 @@ mod tests {
         table.cool(&mut cooling);
         assert_eq!(table.freeze(BlockNumber(0), &pin()), Frozen::Yes);
         assert_eq!(buffers(&scan(&table, 2), 2)[0].as_ptr(), place);
+    }
+
+    /// Freezes the first block of a table while somebody comes who wants to write to it. If he `comes_late` its strings have been
+    /// looked through by then, and are about to be gathered.
+    fn freeze_beside_writer(table: &Arc<Table>, comes_late: bool) -> Frozen {
+        let block = table.blocks().get(BlockNumber(0)).unwrap();
+        table.cool(&mut Vec::new());
+        // Whoever gathers strings waits for that.
+        let appender = comes_late.then(|| block.heap().appender());
+        std::thread::scope(|scope| {
+            let freezer = scope.spawn(|| table.freeze(BlockNumber(0), &pin()));
+            while block.life.state() != BlockState::Freezing && !freezer.is_finished() {
+                std::hint::spin_loop();
+            }
+            if comes_late {
+                // Likely to be enough; if it is not, he is told of the writer even before.
+                std::thread::sleep(Duration::from_millis(50));
+                scope.spawn(|| block.thaw());
+                while !block.is_wanted() {
+                    std::thread::yield_now();
+                }
+                drop(appender);
+            } else {
+                block.thaw();
+            }
+            freezer.join().unwrap()
+        })
+    }
+
+    /// A table with so many rows, and with more garbage than strings: these are to be gathered.
+    fn untidy(count: i32, block_bytes: usize) -> Arc<Table> {
+        let table = table_of_rows(block_bytes);
+        insert(&table, 1, &rows(0..count));
+        assert_eq!(table.blocks().iter().count(), 1);
+        table.blocks().get(BlockNumber(0)).unwrap().heap().store(&vec![0; 64 * count as usize]);
+        table
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "who comes in time is a matter of speed")]
+    fn a_writer_who_wants_a_block_does_not_wait_until_all_its_strings_have_been_looked_through() {
+        // He may come too late for that, and then finds a buffer begun, or the block frozen; but not each time.
+        let gives_way = |_| {
+            let table = untidy(200_000, 32 << 20);
+            let heap = table.blocks().get(BlockNumber(0)).unwrap().heap();
+            let before = heap.allocated_bytes();
+            freeze_beside_writer(&table, false) == Frozen::Hot && heap.allocated_bytes() == before
+        };
+        assert!((0..100).any(gives_way));
+    }
+
+    #[test]
+    fn a_writer_who_wants_a_block_does_not_wait_until_its_strings_have_been_gathered() {
+        let table = untidy(1000, TableOptions::default().block_bytes);
+        let places = || buffers(&scan(&table, 2), 2).iter().map(|buffer| buffer.as_ptr()).collect::<Vec<_>>();
+        let before = places();
+        assert_eq!(freeze_beside_writer(&table, true), Frozen::Hot);
+        assert_eq!(places(), before, "they stay where they are");
+        // Nobody wants it: so that they would not have stayed there.
+        table.cool(&mut Vec::new());
+        assert_eq!(table.freeze(BlockNumber(0), &pin()), Frozen::Yes);
+        assert_ne!(places(), before);
+    }
+
+    #[test]
+    fn a_writer_who_wants_a_block_does_not_wait_until_its_zones_are_known() {
+        let column = ColumnSpec { ty: SqlType::Text, nullable: false };
+        let table = Table::new(TableId(1), "t", vec![column], TableOptions::default());
+        let short: ArrayRef = Arc::new(StringViewArray::from_iter_values(["short"; 100]));
+        insert(&table, 1, &[short]);
+        // The only long one has gone. So the freezer asks for the writer again only when he has gathered nothing.
+        table.blocks().get(BlockNumber(0)).unwrap().heap().store(b"longer than a view can hold");
+        assert_eq!(freeze_beside_writer(&table, true), Frozen::Hot);
+        table.cool(&mut Vec::new());
+        assert_eq!(table.freeze(BlockNumber(0), &pin()), Frozen::Yes);
     }
 
     /// A table with so many columns of strings, and rows that have long ones in the first of them.
@@ -309,7 +392,7 @@ mod tests {
                 }
             }
             let blocks = table.blocks().iter().count();
-            assert_eq!(table.compact(std::time::Duration::ZERO, 1, &|| true), blocks, "{columns} columns");
+            assert_eq!(table.compact(Duration::ZERO, 1, &|| true), blocks, "{columns} columns");
         }
     }
 }

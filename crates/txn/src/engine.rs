@@ -390,6 +390,11 @@ impl Engine {
         self.collector.backlog()
     }
 
+    /// Collects what nobody needs any more, as the background thread does now and then.
+    pub fn collect(&self) {
+        self.collector.collect(&self.active, &self.last, self.safe_time(), &self.memory);
+    }
+
     /// What has happened since it was opened.
     pub fn statistics(&self) -> &Statistics {
         &self.statistics
@@ -698,7 +703,7 @@ impl Engine {
     fn tick(self: &Arc<Self>) -> bool {
         self.slow_clock.store(self.opened.elapsed().as_micros() as u64, Ordering::Relaxed);
         let collected = self.collector.backlog() > 0;
-        self.collector.collect(&self.active, &self.last, self.safe_time(), &self.memory);
+        self.collect();
         if let Some((store, log)) = self.store_and_log() {
             store.checkpoint_if_due(self, log, self.config.checkpoint_after_bytes);
         }

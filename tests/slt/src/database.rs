@@ -11,7 +11,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a statement yields.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -33,7 +33,7 @@ pub struct Failure {
 
 /// Something that runs SQL.
 pub trait Database {
-    /// `firn` or `postgres`, as `skipif` names it.
+    /// `firn`, `postgres` or `compact`, as `skipif` names it.
     fn name(&self) -> &'static str;
 
     /// Runs one statement on a connection of that name.
@@ -41,6 +41,11 @@ pub trait Database {
 
     /// Called between two statements.
     fn pause(&mut self) {}
+
+    /// Whether sessions are others after a pause, so that there is none in a file that depends on what they remember.
+    fn forgets_sessions(&self) -> bool {
+        false
+    }
 }
 
 /// FirnDB in this process.
@@ -127,8 +132,8 @@ pub struct Cold {
     found: Rc<Cell<u64>>,
 }
 
-/// A round of the freezer waits for others' guards; so often it is asked to go on, and so many rounds.
-const PATIENCE: usize = 200;
+/// A round of the freezer waits for others' guards, of other tests too; so long it is asked to go on, and so many rounds.
+const PATIENCE: Duration = Duration::from_secs(1);
 const ROUNDS: usize = 3;
 
 impl Cold {
@@ -142,7 +147,10 @@ impl Cold {
 
 impl Database for Cold {
     fn name(&self) -> &'static str {
-        "firn"
+        match self.temperature {
+            Temperature::Frozen => "firn",
+            Temperature::Compact => "compact",
+        }
     }
 
     fn run(&mut self, connection: &str, sql: &str) -> Result<Answer, Failure> {
@@ -152,12 +160,16 @@ impl Database for Cold {
     fn pause(&mut self) {
         let database = self.firn.database.as_ref().expect("the database is open");
         let engine = database.engine();
+        // Rows with versions do not freeze, and it may take a while until the collector comes by itself.
+        engine.collect();
+        let until = Instant::now() + PATIENCE;
         let mut rounds = 0;
-        for _ in 0..PATIENCE {
+        while rounds < ROUNDS && Instant::now() < until {
             pin().flush();
-            rounds += usize::from(engine.freeze(Duration::ZERO) == Progress::Done);
-            if rounds == ROUNDS {
-                break;
+            match engine.freeze(Duration::ZERO) {
+                Progress::Done => rounds += 1,
+                Progress::Working => {}
+                Progress::Waiting => std::thread::yield_now(),
             }
         }
         let state = match self.temperature {
@@ -206,6 +218,10 @@ impl Database for Restarting {
         database.close().expect("an idle database closes");
         let reopened = firn_session::Database::open(&self.directory);
         self.firn.database = Some(reopened.expect("a closed database opens"));
+    }
+
+    fn forgets_sessions(&self) -> bool {
+        true
     }
 }
 

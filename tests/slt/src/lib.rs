@@ -27,8 +27,8 @@
 //! ```
 //!
 //! `error` takes a SQLSTATE and, if more follows, text that the message, detail or hint contains.
-//! `rowsort` sorts the rows of both sides. `skipif` and `onlyif` name a database: `firn` or
-//! `postgres`. `connection` names the connection that the record runs on; all of them end with the
+//! `rowsort` sorts the rows of both sides. `skipif` and `onlyif` name a database: `firn`, `postgres`, or
+//! `compact`, which is `firn` as well, its rows in compact blocks before every statement. `connection` names the connection that the record runs on; all of them end with the
 //! file. A file whose first line is `# session` depends on what a session remembers, so that the
 //! database must not be reopened between its statements.
 
@@ -45,12 +45,32 @@ pub struct Record {
     pub line: usize,
     /// The connection it runs on.
     pub connection: String,
-    /// Databases that pass over it.
-    pub skip: Vec<String>,
+    /// Databases that pass over it, or that alone do not.
+    pub conditions: Vec<Condition>,
     /// What to run.
     pub sql: String,
     /// What to expect.
     pub expect: Expect,
+}
+
+/// On which databases a record runs.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Condition {
+    /// On all but this.
+    Skip(String),
+    /// On this alone.
+    Only(String),
+}
+
+impl Condition {
+    /// Whether a database of a name meets it.
+    fn is_met(&self, name: &str) -> bool {
+        let is = |named: &str| named == name || named == "firn" && name == "compact";
+        match self {
+            Condition::Skip(named) => !is(named),
+            Condition::Only(named) => is(named),
+        }
+    }
 }
 
 /// What a record expects.
@@ -81,13 +101,13 @@ pub struct Script {
 }
 
 /// The databases that records can name.
-const DATABASES: [&str; 2] = ["firn", "postgres"];
+const DATABASES: [&str; 3] = ["firn", "postgres", "compact"];
 
 /// Reads a file. The error says what is wrong on which line.
 pub fn parse(text: &str) -> Result<Script, String> {
     let mut records = Vec::new();
     let mut lines = text.lines().enumerate().peekable();
-    let mut skip: Vec<String> = Vec::new();
+    let mut conditions: Vec<Condition> = Vec::new();
     let mut connection = "default".to_owned();
     while let Some((number, line)) = lines.next() {
         let line = line.trim();
@@ -103,9 +123,8 @@ pub fn parse(text: &str) -> Result<Script, String> {
                 if !DATABASES.contains(&named) {
                     return wrong("unknown database");
                 }
-                let skipped =
-                    DATABASES.iter().filter(|database| (**database == named) == (first == "skipif"));
-                skip.extend(skipped.map(|database| (*database).to_owned()));
+                let condition = if first == "skipif" { Condition::Skip } else { Condition::Only };
+                conditions.push(condition(named.to_owned()));
                 continue;
             }
             "connection" => {
@@ -161,7 +180,7 @@ pub fn parse(text: &str) -> Result<Script, String> {
         records.push(Record {
             line: number + 1,
             connection: std::mem::replace(&mut connection, "default".to_owned()),
-            skip: std::mem::take(&mut skip),
+            conditions: std::mem::take(&mut conditions),
             sql,
             expect,
         });
@@ -173,14 +192,14 @@ pub fn parse(text: &str) -> Result<Script, String> {
 pub fn run(script: &Script, database: &mut dyn Database) -> Vec<String> {
     let mut complaints = Vec::new();
     for record in &script.records {
-        if record.skip.iter().any(|skipped| skipped == database.name()) {
+        if !record.conditions.iter().all(|condition| condition.is_met(database.name())) {
             continue;
         }
         let answer = database.run(&record.connection, &record.sql);
         if let Some(complaint) = judge(&record.expect, &answer) {
             complaints.push(format!("line {}: {}\n{complaint}", record.line, record.sql));
         }
-        if !script.session {
+        if !script.session || !database.forgets_sessions() {
             database.pause();
         }
     }
@@ -245,7 +264,7 @@ mod tests {
         assert!(script.session);
         assert_eq!(script.records.len(), 2);
         assert_eq!(script.records[0].sql, "INSERT\n  VALUES");
-        assert_eq!(script.records[0].skip, ["postgres"]);
+        assert_eq!(script.records[0].conditions, [Condition::Skip("postgres".into())]);
         assert_eq!(script.records[0].connection, "a");
         assert_eq!(script.records[0].expect, Expect::Error("23505".into(), "duplicate key".into()));
         assert_eq!(script.records[1].connection, "default");
@@ -254,5 +273,15 @@ mod tests {
             Expect::Rows { rows: vec!["1".into(), "2".into()], sorted: true }
         );
         assert!(parse("nonsense\n").is_err());
+    }
+
+    #[test]
+    fn a_database_with_compact_rows_is_one_of_ours() {
+        let runs_on = |condition: Condition| DATABASES.map(|name| condition.is_met(name));
+        assert_eq!(runs_on(Condition::Skip("firn".into())), [false, true, false]);
+        assert_eq!(runs_on(Condition::Only("firn".into())), [true, false, true]);
+        assert_eq!(runs_on(Condition::Skip("compact".into())), [true, true, false]);
+        assert_eq!(runs_on(Condition::Only("compact".into())), [false, false, true]);
+        assert_eq!(runs_on(Condition::Only("postgres".into())), [false, true, false]);
     }
 }

@@ -158,11 +158,14 @@ impl Shell {
         if table.rows.is_empty() {
             return say("Did not find any tables with rows.");
         }
-        let rows: Vec<Vec<String>> = table
+        let mut rows: Vec<Vec<String>> = table
             .rows
             .into_iter()
             .map(|row| row.into_iter().map(Option::unwrap_or_default).collect())
             .collect();
+        for row in rows.iter_mut().filter(|row| row[0] != "public") {
+            row[1] = format!("{}.{}", row[0], row[1]);
+        }
         let longest = rows.iter().map(|row| row[1].chars().count()).max().unwrap_or(0);
         for row in rows {
             let count = |at: usize| row[at].parse::<usize>().unwrap_or(0);

@@ -374,3 +374,66 @@ fn give_codes(block: &Block, merges: &[(ColumnId, Merge)]) {
         let _given = block.replace_columns(columns.into(), &crate::pin());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ColumnSpec, TableOptions};
+    use super::*;
+    use crate::{Frozen, Garbage};
+    use arrow_array::{ArrayRef, Int32Array};
+    use firn_base::{Stamp, TableId, Time};
+
+    /// Not at once: so only full blocks count, and only if there are enough of them.
+    const SOON: Duration = Duration::from_nanos(1);
+
+    /// Adds a block with so many rows, and freezes it.
+    fn add(table: &Arc<Table>, rows: u32) {
+        let time = table.blocks.iter().count() as u64 + 1;
+        let mut writes = WriteSet::new(Stamp::transaction(time), None);
+        writes.touch(table);
+        let snapshot = Snapshot { read_time: Time(time - 1), owner: Stamp::transaction(time) };
+        let column: ArrayRef = Arc::new(Int32Array::from_iter_values(0..rows as i32));
+        table.insert_batch(&mut writes, snapshot, &[column], &crate::pin()).unwrap();
+        writes.stamp(Time(time));
+        let mut garbage = Garbage::default();
+        writes.retire(Time(time)).0.collect(&mut garbage, &crate::pin());
+        garbage.free(&crate::pin());
+        let mut cooling = Vec::new();
+        table.cool(&mut cooling);
+        let freeze = |block| table.freeze(block, &crate::pin());
+        assert!(cooling.len() == 1 && cooling.into_iter().map(freeze).all(|frozen| frozen == Frozen::Yes));
+        // Whoever asks shall find that it has been frozen for longer.
+        std::thread::sleep(SOON);
+    }
+
+    #[test]
+    fn blocks_join_when_they_are_an_eighth_of_those_that_are_compact() {
+        let column = ColumnSpec { ty: SqlType::Integer, nullable: false };
+        let table = Table::new(
+            TableId(1),
+            "t",
+            vec![column],
+            TableOptions { block_bytes: 1, ..TableOptions::default() },
+        );
+        let slots = table.layout.slots;
+        let compact = |after| table.compact(after, 1, &|| true);
+        // How many are compact, and how many it takes until others join.
+        let mut there = 0;
+        for needed in [1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3] {
+            for number in 1..=needed {
+                assert_eq!(compact(SOON), 0, "{} of {there}", number - 1);
+                add(&table, slots);
+            }
+            assert_eq!(compact(SOON), needed, "{needed} of {there}");
+            there += needed;
+            assert_eq!(table.compact_blocks().count(), there);
+        }
+        assert_eq!(there, 20);
+        // One that is not full counts for nothing, unless all are to become compact at once.
+        add(&table, slots);
+        add(&table, slots);
+        add(&table, slots - 1);
+        assert_eq!((compact(SOON), compact(Duration::from_secs(3600))), (0, 0));
+        assert_eq!(compact(Duration::ZERO), 3);
+    }
+}

@@ -4,34 +4,67 @@ use crate::history::{Entry, Workload, check, run_reader, run_transaction};
 use crate::support::Bank;
 use firn_base::random::Random;
 use firn_base::thread;
-use firn_txn::Isolation;
+use firn_storage::BlockState;
+use firn_txn::{Config, Isolation};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often all pause, where blocks become compact, until they are.
+const PAUSES: usize = 10;
 
 fn run(isolation: Isolation, checked_as: Isolation) {
     let transactions: usize =
         std::env::var("FIRN_HISTORY_TRANSACTIONS").map_or(3000, |text| text.parse().expect("a number"));
-    for seed in 1..=4u64 {
-        let bank = Arc::new(if seed % 2 == 0 { Bank::freezing() } else { Bank::open() });
-        let workload = Workload { isolation, keys: 12, operations: 8, scans: seed > 2 };
-        let workers: Vec<_> = (0..4u64)
-            .map(|worker| {
-                let bank = bank.clone();
-                thread::spawn("history", move || {
-                    let mut random = Random::seeded(seed * 1000 + worker);
-                    let mut stamp = worker as i64 * 1_000_000_000;
-                    (0..transactions)
-                        .map(|_| run_transaction(&bank, workload, &mut random, &mut stamp))
-                        .collect::<Vec<Entry>>()
+    for seed in 1..=6u64 {
+        let compacts = seed % 3 == 0;
+        let bank = Arc::new(match seed % 3 {
+            0 => Bank::open_with(Config {
+                freeze_after: Some(Duration::ZERO),
+                compact_after: Some(Duration::ZERO),
+                ..Config::default()
+            }),
+            1 => Bank::open(),
+            _ => Bank::freezing(),
+        });
+        let workload = Workload { isolation, keys: 12, operations: 8, scans: seed > 3 };
+        let rounds = if compacts { PAUSES } else { 1 };
+        let mut entries = Vec::new();
+        for round in 0..rounds {
+            // Not by chance: whoever writes all the time keeps blocks hot.
+            if round > 0 {
+                assert!(becomes_compact(&bank), "seed {seed}");
+            }
+            let workers: Vec<_> = (0..4u64)
+                .map(|worker| {
+                    let bank = bank.clone();
+                    thread::spawn("history", move || {
+                        let mut random = Random::seeded(seed * 1000 + worker + 10 * round as u64);
+                        let mut stamp = worker as i64 * 1_000_000_000 + round as i64 * 10_000_000;
+                        (0..transactions / rounds)
+                            .map(|_| run_transaction(&bank, workload, &mut random, &mut stamp))
+                            .collect::<Vec<Entry>>()
+                    })
                 })
-            })
-            .collect();
-        // One reads beside them.
-        let mut entries = vec![run_reader(&bank, Workload { scans: true, operations: 100, ..workload })];
-        entries.extend(workers.into_iter().flat_map(|worker| worker.join().unwrap()));
+                .collect();
+            // One reads beside them.
+            entries.push(run_reader(&bank, Workload { scans: true, operations: 100, ..workload }));
+            entries.extend(workers.into_iter().flat_map(|worker| worker.join().unwrap()));
+        }
         let committed = entries.iter().filter(|entry| entry.commit_time.is_some()).count();
         assert!(committed > transactions / 2, "seed {seed}: only {committed} commits");
         check(entries, checked_as, seed);
     }
+}
+
+/// Waits until a block is compact.
+fn becomes_compact(bank: &Bank) -> bool {
+    let is_compact = || bank.accounts.block_usage().any(|block| block.state == BlockState::Compact);
+    let until = Instant::now() + Duration::from_secs(60);
+    while !is_compact() && Instant::now() < until {
+        // Guards of other tests may be in the way.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    is_compact()
 }
 
 #[test]

@@ -1,12 +1,14 @@
 //! `kill -9` for real: a child process commits and says so, is killed at a random moment, and what it
-//! said must be there. The child is this test binary, running the ignored test below.
+//! said must be there. The child is this test binary, running the ignored test below. Now and then it pauses, so that its
+//! rows become compact, and then changes them.
 
-use crate::durable::config;
+use crate::durable::{config, table};
 use crate::transfers;
 use firn_base::random::Random;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{clock, thread};
 use firn_log::LogOptions;
+use firn_storage::{BlockState, BlockUsage};
 use firn_txn::{Config, Engine};
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -16,7 +18,10 @@ use std::time::Duration;
 const DIRECTORY: &str = "FIRN_TEST_DIRECTORY";
 const ROUNDS: u32 = 15;
 
-/// Checkpoints and freezes all the time, in segments that are soon full.
+/// All work for so long, and then all pause.
+const PHASE_MS: u128 = 20;
+
+/// Checkpoints, freezes and encodes all the time, in segments that are soon full.
 fn real_config(directory: PathBuf) -> Config {
     let log = LogOptions { segment_bytes: 64 << 10, ..LogOptions::default() };
     Config {
@@ -24,6 +29,7 @@ fn real_config(directory: PathBuf) -> Config {
         checkpoint_after_bytes: 100_000,
         log,
         freeze_after: Some(Duration::ZERO),
+        compact_after: Some(Duration::ZERO),
         ..config()
     }
 }
@@ -37,6 +43,7 @@ fn a_killed_process_has_lost_nothing_that_it_acknowledged() {
     drop(engine);
     let mut random = Random::from_entropy();
     let mut acknowledged = vec![0; transfers::THREADS as usize];
+    let mut found_compact = 0;
     for round in 0..ROUNDS {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["killed::child", "--exact", "--ignored", "--nocapture"])
@@ -46,20 +53,26 @@ fn a_killed_process_has_lost_nothing_that_it_acknowledged() {
             .unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let listener = thread::spawn("listener", move || {
-            // "acknowledged <thread> <count>"; the last line may be cut off.
+            // "acknowledged <thread> <count> ." and "compact ."; the last line may be cut off.
             let mut newest = vec![0; transfers::THREADS as usize];
+            let mut pauses = 0;
             for line in output.lines().map_while(Result::ok) {
-                let words: Vec<&str> = line.split(' ').collect();
-                if let ["acknowledged", thread, count, "."] = words[..] {
-                    newest[thread.parse::<usize>().unwrap()] = count.parse().unwrap();
+                match line.split(' ').collect::<Vec<&str>>()[..] {
+                    ["acknowledged", thread, count, "."] => {
+                        newest[thread.parse::<usize>().unwrap()] = count.parse().unwrap();
+                    }
+                    ["compact", "."] => pauses += 1,
+                    _ => {}
                 }
             }
-            newest
+            (newest, pauses)
         });
         clock::sleep(Duration::from_millis(random.uniform(30, 300) as u64));
         child.kill().unwrap();
         child.wait().unwrap();
-        for (known, newest) in acknowledged.iter_mut().zip(listener.join().unwrap()) {
+        let (newest, pauses) = listener.join().unwrap();
+        found_compact += pauses;
+        for (known, newest) in acknowledged.iter_mut().zip(newest) {
             *known = newest.max(*known);
         }
         let engine = Engine::open(real_config(root.clone())).unwrap();
@@ -69,6 +82,7 @@ fn a_killed_process_has_lost_nothing_that_it_acknowledged() {
         }
     }
     assert!(acknowledged.iter().all(|count| *count > 10), "{acknowledged:?}");
+    assert!(found_compact > 0, "no child has changed rows of compact blocks");
     std::fs::remove_dir_all(&root).unwrap();
 }
 
@@ -78,13 +92,37 @@ fn child() {
     let Some(root) = std::env::var_os(DIRECTORY) else { return };
     let engine = Engine::open(real_config(root.into())).unwrap();
     let stdout = Arc::new(Mutex::new(()));
+    let begun = clock::now();
+    let is_pause = move || begun.elapsed().as_millis() / PHASE_MS % 2 == 1;
+    let is_compact = |block: BlockUsage| block.state == BlockState::Compact;
+    let accounts = table(&engine.begin(), "accounts");
+    let (cools, tells) = (engine.clone(), stdout.clone());
+    // As the threads do that are there for it, which may look once in a pause and too early.
+    thread::spawn("cold", move || {
+        let mut told = false;
+        loop {
+            cools.freeze(Duration::ZERO);
+            cools.compact(Duration::ZERO);
+            let tell = is_pause() && accounts.block_usage().any(is_compact);
+            if tell && !told {
+                let _whole_lines = tells.lock();
+                println!("compact .");
+            }
+            told = tell;
+            clock::sleep(Duration::from_millis(1));
+        }
+    });
     let threads: Vec<_> = (0..transfers::THREADS)
         .map(|number| {
             let (engine, stdout) = (engine.clone(), stdout.clone());
             thread::spawn("transfers", move || {
                 transfers::run(&engine, transfers::FEW, number, |count| {
-                    let _whole_lines = stdout.lock();
+                    let whole_lines = stdout.lock();
                     println!("acknowledged {number} {count} .");
+                    drop(whole_lines);
+                    while is_pause() {
+                        clock::sleep(Duration::from_millis(1));
+                    }
                     true
                 });
             })

@@ -8,6 +8,7 @@ mod compacting;
 mod freezing;
 mod histories;
 mod keys;
+mod merging;
 mod rows;
 mod schedule;
 mod transfers;

@@ -6,8 +6,10 @@ use arrow_flight::sql::metadata::{
     SqlInfoData, SqlInfoDataBuilder, XdbcTypeInfo, XdbcTypeInfoData, XdbcTypeInfoDataBuilder,
 };
 use arrow_flight::sql::{
-    Nullable, Searchable, SqlInfo, SqlNullOrdering, SqlSupportedCaseSensitivity, SqlSupportedTransaction,
-    SqlTransactionIsolationLevel, XdbcDataType, XdbcDatetimeSubcode,
+    Nullable, Searchable, SqlInfo, SqlNullOrdering, SqlOuterJoinsSupportLevel, SqlSupportedCaseSensitivity,
+    SqlSupportedElementActions, SqlSupportedGroupBy, SqlSupportedResultSetConcurrency,
+    SqlSupportedResultSetType, SqlSupportedSubqueries, SqlSupportedTransaction, SqlSupportedUnions,
+    SqlTransactionIsolationLevel, SupportedSqlGrammar, XdbcDataType, XdbcDatetimeSubcode,
 };
 use firn_base::SqlType;
 use firn_base::sync::OnceLock;
@@ -17,6 +19,169 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The version of Arrow that results are encoded with.
 const ARROW_VERSION: &str = "59.3.2";
+
+/// PostgreSQL's keywords that have to be quoted as names and that SQL:2003 does not have: programs ask for these alone.
+const KEYWORDS: [&str; 17] = [
+    "analyse",
+    "analyze",
+    "concurrently",
+    "current_catalog",
+    "current_schema",
+    "do",
+    "freeze",
+    "greatest",
+    "ilike",
+    "isnull",
+    "least",
+    "limit",
+    "notnull",
+    "offset",
+    "placing",
+    "returning",
+    "variadic",
+];
+
+/// Functions by what they are about, as JDBC asks for them: those that programs know of other databases.
+const NUMERIC_FUNCTIONS: [&str; 34] = [
+    "abs",
+    "acos",
+    "asin",
+    "atan",
+    "atan2",
+    "cbrt",
+    "ceil",
+    "ceiling",
+    "cos",
+    "cosh",
+    "cot",
+    "degrees",
+    "div",
+    "exp",
+    "floor",
+    "gcd",
+    "lcm",
+    "ln",
+    "log",
+    "log10",
+    "mod",
+    "pi",
+    "power",
+    "radians",
+    "random",
+    "round",
+    "sign",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+    "trunc",
+    "width_bucket",
+];
+const STRING_FUNCTIONS: [&str; 36] = [
+    "ascii",
+    "bit_length",
+    "btrim",
+    "char_length",
+    "character_length",
+    "chr",
+    "concat",
+    "concat_ws",
+    "format",
+    "initcap",
+    "left",
+    "length",
+    "lower",
+    "lpad",
+    "ltrim",
+    "md5",
+    "octet_length",
+    "overlay",
+    "position",
+    "quote_ident",
+    "quote_literal",
+    "regexp_replace",
+    "repeat",
+    "replace",
+    "reverse",
+    "right",
+    "rpad",
+    "rtrim",
+    "split_part",
+    "starts_with",
+    "strpos",
+    "substr",
+    "substring",
+    "to_char",
+    "to_hex",
+    "translate",
+];
+const SYSTEM_FUNCTIONS: [&str; 9] = [
+    "coalesce",
+    "current_database",
+    "current_schema",
+    "current_schemas",
+    "current_setting",
+    "current_user",
+    "nullif",
+    "pg_backend_pid",
+    "version",
+];
+const DATETIME_FUNCTIONS: [&str; 19] = [
+    "age",
+    "clock_timestamp",
+    "current_date",
+    "current_time",
+    "current_timestamp",
+    "date_bin",
+    "date_part",
+    "date_trunc",
+    "extract",
+    "justify_days",
+    "localtime",
+    "localtimestamp",
+    "make_date",
+    "make_interval",
+    "make_timestamp",
+    "now",
+    "statement_timestamp",
+    "to_timestamp",
+    "transaction_timestamp",
+];
+
+/// The most columns of a table, and of an index.
+const TABLE_COLUMNS: i64 = 1600;
+const INDEX_COLUMNS: i64 = 32;
+
+/// What is bounded by the size of messages or by memory alone, or not there at all. Names may be of any length.
+const UNBOUNDED: [SqlInfo; 18] = [
+    SqlInfo::SqlMaxBinaryLiteralLength,
+    SqlInfo::SqlMaxCharLiteralLength,
+    SqlInfo::SqlMaxColumnNameLength,
+    SqlInfo::SqlMaxColumnsInGroupBy,
+    SqlInfo::SqlMaxColumnsInOrderBy,
+    SqlInfo::SqlMaxColumnsInSelect,
+    SqlInfo::SqlMaxConnections,
+    SqlInfo::SqlMaxCursorNameLength,
+    SqlInfo::SqlMaxIndexLength,
+    SqlInfo::SqlDbSchemaNameLength,
+    SqlInfo::SqlMaxProcedureNameLength,
+    SqlInfo::SqlMaxCatalogNameLength,
+    SqlInfo::SqlMaxRowSize,
+    SqlInfo::SqlMaxStatementLength,
+    SqlInfo::SqlMaxStatements,
+    SqlInfo::SqlMaxTableNameLength,
+    SqlInfo::SqlMaxTablesInSelect,
+    SqlInfo::SqlMaxUsernameLength,
+];
+
+/// The lowest level of `SupportedAnsi92SqlGrammarLevel`, which arrow-flight does not export.
+const ANSI92_ENTRY_SQL: i32 = 0;
+
+/// Options of which each is a bit.
+fn bits<const N: usize>(options: [i32; N]) -> i32 {
+    options.into_iter().fold(0, |bits, option| bits | 1 << option)
+}
 
 /// The facts, for who only wants to know their types.
 pub(super) fn sql_info() -> &'static SqlInfoData {
@@ -50,23 +215,56 @@ pub(super) fn sql_info_with_timeout(transaction_timeout_ms: i32) -> SqlInfoData 
     );
     info.append(SqlInfo::SqlAllTablesAreSelectable, true);
     info.append(SqlInfo::SqlNullOrdering, SqlNullOrdering::SqlNullsSortedHigh as i32);
+    info.append(SqlInfo::SqlKeywords, &KEYWORDS[..]);
+    info.append(SqlInfo::SqlNumericFunctions, &NUMERIC_FUNCTIONS[..]);
+    info.append(SqlInfo::SqlStringFunctions, &STRING_FUNCTIONS[..]);
+    info.append(SqlInfo::SqlSystemFunctions, &SYSTEM_FUNCTIONS[..]);
+    info.append(SqlInfo::SqlDatetimeFunctions, &DATETIME_FUNCTIONS[..]);
     info.append(SqlInfo::SqlSearchStringEscape, "\\");
+    info.append(SqlInfo::SqlExtraNameCharacters, "$");
     info.append(SqlInfo::SqlSupportsColumnAliasing, true);
     info.append(SqlInfo::SqlNullPlusNullIsNull, true);
     info.append(SqlInfo::SqlSupportsTableCorrelationNames, true);
     info.append(SqlInfo::SqlSupportsDifferentTableCorrelationNames, false);
     info.append(SqlInfo::SqlSupportsExpressionsInOrderBy, true);
     info.append(SqlInfo::SqlSupportsOrderByUnrelated, true);
+    let group_by = [SqlSupportedGroupBy::SqlGroupByUnrelated, SqlSupportedGroupBy::SqlGroupByBeyondSelect];
+    info.append(SqlInfo::SqlSupportedGroupBy, bits(group_by.map(|kind| kind as i32)));
     info.append(SqlInfo::SqlSupportsLikeEscapeClause, true);
     info.append(SqlInfo::SqlSupportsNonNullableColumns, true);
+    // As PostgreSQL's own driver says of PostgreSQL: the next levels want what neither has.
+    info.append(SqlInfo::SqlSupportedGrammar, bits([SupportedSqlGrammar::SqlMinimumGrammar as i32]));
+    info.append(SqlInfo::SqlAnsi92SupportedLevel, bits([ANSI92_ENTRY_SQL]));
     info.append(SqlInfo::SqlSupportsIntegrityEnhancementFacility, true);
+    // Flight SQL's text has one level here, but who asks for it, arrow-java, takes it for bits.
+    let outer =
+        [SqlOuterJoinsSupportLevel::SqlLimitedOuterJoins, SqlOuterJoinsSupportLevel::SqlFullOuterJoins];
+    info.append(SqlInfo::SqlOuterJoinsSupportLevel, bits(outer.map(|level| level as i32)));
     info.append(SqlInfo::SqlSchemaTerm, "schema");
     info.append(SqlInfo::SqlProcedureTerm, "procedure");
     info.append(SqlInfo::SqlCatalogTerm, "database");
     info.append(SqlInfo::SqlCatalogAtStart, true);
+    // There are no procedures and no privileges, and one catalog, which need not be named.
+    let in_schemas = SqlSupportedElementActions::SqlElementInIndexDefinitions;
+    info.append(SqlInfo::SqlSchemasSupportedActions, bits([in_schemas as i32]));
+    info.append(SqlInfo::SqlCatalogsSupportedActions, bits([]));
+    info.append(SqlInfo::SqlSupportedPositionedCommands, bits([]));
     info.append(SqlInfo::SqlSelectForUpdateSupported, true);
     info.append(SqlInfo::SqlStoredProceduresSupported, false);
+    let subqueries = [
+        SqlSupportedSubqueries::SqlSubqueriesInComparisons,
+        SqlSupportedSubqueries::SqlSubqueriesInExists,
+        SqlSupportedSubqueries::SqlSubqueriesInIns,
+        SqlSupportedSubqueries::SqlSubqueriesInQuantifieds,
+    ];
+    info.append(SqlInfo::SqlSupportedSubqueries, bits(subqueries.map(|place| place as i32)));
     info.append(SqlInfo::SqlCorrelatedSubqueriesSupported, true);
+    let unions = [SqlSupportedUnions::SqlUnion, SqlSupportedUnions::SqlUnionAll];
+    info.append(SqlInfo::SqlSupportedUnions, bits(unions.map(|union| union as i32)));
+    UNBOUNDED.into_iter().for_each(|what| info.append(what, 0i64));
+    info.append(SqlInfo::SqlMaxRowSizeIncludesBlobs, true);
+    info.append(SqlInfo::SqlMaxColumnsInIndex, INDEX_COLUMNS);
+    info.append(SqlInfo::SqlMaxColumnsInTable, TABLE_COLUMNS);
     info.append(
         SqlInfo::SqlDefaultTransactionIsolation,
         i64::from(SqlTransactionIsolationLevel::SqlTransactionSerializable as i32),
@@ -77,10 +275,21 @@ pub(super) fn sql_info_with_timeout(transaction_timeout_ms: i32) -> SqlInfoData 
         SqlTransactionIsolationLevel::SqlTransactionRepeatableRead,
         SqlTransactionIsolationLevel::SqlTransactionSerializable,
     ];
-    let levels = levels.iter().fold(0i32, |bits, level| bits | 1 << (*level as i32));
-    info.append(SqlInfo::SqlSupportedTransactionsIsolationLevels, levels);
+    info.append(SqlInfo::SqlSupportedTransactionsIsolationLevels, bits(levels.map(|level| level as i32)));
     info.append(SqlInfo::SqlDataDefinitionCausesTransactionCommit, false);
     info.append(SqlInfo::SqlDataDefinitionsInTransactionsIgnored, false);
+    // Rows come once, in their order, and are nobody's to change.
+    let forward_only = SqlSupportedResultSetType::SqlResultSetTypeForwardOnly;
+    let read_only = SqlSupportedResultSetConcurrency::SqlResultSetConcurrencyReadOnly;
+    info.append(SqlInfo::SqlSupportedResultSetTypes, bits([forward_only as i32]));
+    info.append(SqlInfo::SqlSupportedConcurrenciesForResultSetForwardOnly, bits([read_only as i32]));
+    for others in [
+        SqlInfo::SqlSupportedConcurrenciesForResultSetUnspecified,
+        SqlInfo::SqlSupportedConcurrenciesForResultSetScrollSensitive,
+        SqlInfo::SqlSupportedConcurrenciesForResultSetScrollInsensitive,
+    ] {
+        info.append(others, bits([]));
+    }
     info.append(SqlInfo::SqlBatchUpdatesSupported, true);
     info.append(SqlInfo::SqlSavepointsSupported, true);
     info.append(SqlInfo::SqlNamedParametersSupported, false);

@@ -170,7 +170,13 @@ fn the_server_tells_what_it_can_do_and_its_types() {
         let rows = fetch(&mut client, info).await.unwrap();
         assert_eq!(cells(&rows, &["info_name"]), [["0"], ["8"]]);
         let all = client.get_sql_info(vec![]).await.unwrap();
-        assert!(fetch(&mut client, all).await.unwrap()[0].num_rows() > 30);
+        let all = cells(&fetch(&mut client, all).await.unwrap(), &["info_name"]).concat();
+        // All that Flight SQL knows of, but for which versions of Substrait there are.
+        let known = (0..=u32::from(u16::MAX)).filter(|number| SqlInfo::try_from(*number as i32).is_ok());
+        let substrait =
+            [SqlInfo::FlightSqlServerSubstraitMinVersion, SqlInfo::FlightSqlServerSubstraitMaxVersion];
+        let expected = known.filter(|number| !substrait.iter().any(|version| *version as u32 == *number));
+        assert_eq!(all, expected.map(|number| number.to_string()).collect::<Vec<_>>());
         let info = client.get_xdbc_type_info(CommandGetXdbcTypeInfo { data_type: None }).await.unwrap();
         let rows = fetch(&mut client, info).await.unwrap();
         let names = cells(&rows, &["type_name"]).concat();
@@ -178,6 +184,89 @@ fn the_server_tells_what_it_can_do_and_its_types() {
         let info = client.get_xdbc_type_info(CommandGetXdbcTypeInfo { data_type: Some(4) }).await.unwrap();
         assert_eq!(cells(&fetch(&mut client, info).await.unwrap(), &["type_name"]), [["integer"]]);
     });
+}
+
+#[test]
+fn facts_have_the_types_and_bits_that_drivers_expect() {
+    let fixture = serve();
+    fixture.run(async {
+        let mut client = fixture.client().await;
+        for (asked, expected) in [
+            (SqlInfo::SqlSupportedGroupBy, "{int32_bitmask=3}"),
+            (SqlInfo::SqlSupportedGrammar, "{int32_bitmask=1}"),
+            (SqlInfo::SqlAnsi92SupportedLevel, "{int32_bitmask=1}"),
+            (SqlInfo::SqlOuterJoinsSupportLevel, "{int32_bitmask=6}"),
+            (SqlInfo::SqlSchemasSupportedActions, "{int32_bitmask=2}"),
+            (SqlInfo::SqlCatalogsSupportedActions, "{int32_bitmask=0}"),
+            (SqlInfo::SqlSupportedPositionedCommands, "{int32_bitmask=0}"),
+            (SqlInfo::SqlSupportedSubqueries, "{int32_bitmask=15}"),
+            (SqlInfo::SqlSupportedUnions, "{int32_bitmask=3}"),
+            (SqlInfo::SqlSupportedResultSetTypes, "{int32_bitmask=2}"),
+            (SqlInfo::SqlSupportedConcurrenciesForResultSetForwardOnly, "{int32_bitmask=2}"),
+            (SqlInfo::SqlSupportedConcurrenciesForResultSetScrollInsensitive, "{int32_bitmask=0}"),
+            (SqlInfo::SqlSupportedTransactionsIsolationLevels, "{int32_bitmask=28}"),
+            (SqlInfo::SqlDefaultTransactionIsolation, "{bigint_value=4}"),
+            (SqlInfo::SqlMaxColumnsInTable, "{bigint_value=1600}"),
+            (SqlInfo::SqlMaxColumnsInIndex, "{bigint_value=32}"),
+            (SqlInfo::SqlMaxTableNameLength, "{bigint_value=0}"),
+            (SqlInfo::SqlExtraNameCharacters, "{string_value=$}"),
+            (SqlInfo::SqlCorrelatedSubqueriesSupported, "{bool_value=true}"),
+        ] {
+            let info = client.get_sql_info(vec![asked]).await.unwrap();
+            let rows = fetch(&mut client, info).await.unwrap();
+            assert_eq!(cells(&rows, &["value"]), [[expected]], "{asked:?}");
+        }
+    });
+}
+
+/// The limits by what happens at them, words by what quotes names, functions by the error that they do not make.
+#[test]
+fn facts_are_true() {
+    let fixture = serve();
+    let columns = |count: usize| (0..count).map(|at| format!("c{at}")).collect::<Vec<_>>();
+    let table = |count| format!("CREATE TABLE t{count} ({} integer)", columns(count).join(" integer, "));
+    let index = |count| format!("CREATE INDEX ON t1600 ({})", columns(count).join(", "));
+    let failure = |sql: &str| {
+        fixture.locally(|database| database.connect().execute(sql).err().map(|error| error.to_string()))
+    };
+    for (fits, does_not) in [(table(1600), table(1601)), (index(32), index(33))] {
+        assert_eq!(failure(&fits), None);
+        assert!(failure(&does_not).is_some_and(|error| error.contains("columns")));
+    }
+    let long = "n".repeat(1000);
+    fixture.execute(&format!("CREATE SCHEMA {long}; CREATE TABLE {long}.{long} ({long}$ integer)"));
+    assert_eq!(fixture.number(&format!("SELECT count({long}$) FROM {long}.{long}")), 0);
+    let words = fixture.run(async {
+        let mut client = fixture.client().await;
+        let mut all = Vec::new();
+        for asked in [
+            SqlInfo::SqlKeywords,
+            SqlInfo::SqlNumericFunctions,
+            SqlInfo::SqlStringFunctions,
+            SqlInfo::SqlSystemFunctions,
+            SqlInfo::SqlDatetimeFunctions,
+        ] {
+            let info = client.get_sql_info(vec![asked]).await.unwrap();
+            let text = cells(&fetch(&mut client, info).await.unwrap(), &["value"]).concat().concat();
+            let list = text.strip_prefix("{string_list=[").and_then(|rest| rest.strip_suffix("]}"));
+            let list: Vec<String> = list.unwrap().split(", ").map(str::to_owned).collect();
+            assert!(list.is_sorted(), "{list:?}");
+            all.push(list);
+        }
+        all
+    });
+    for word in &words[0] {
+        let sql = format!("SELECT count(*) FROM (SELECT quote_ident('{word}') AS q) AS s WHERE q LIKE '\"%'");
+        assert_eq!(fixture.number(&sql), 1, "{word}");
+    }
+    // Without arguments most are an error, but not this one.
+    for function in words[1..].iter().flatten() {
+        // It is an operator by another name.
+        let arguments = if function == "mod" { "5, 2" } else { "" };
+        let error = failure(&format!("SELECT {function}({arguments})")).unwrap_or_default();
+        assert!(!error.contains("does not exist"), "{function}: {error}");
+    }
+    assert!(failure("SELECT no_function()").unwrap().contains("does not exist"));
 }
 
 /// As JDBC's programs ask for the one table whose name has an underscore.

@@ -2,14 +2,16 @@
 //! `tests/clients`.
 
 mod catalog;
+mod cold;
 mod ends;
 mod ingestion;
 mod sessions;
 mod statements;
 
-use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
+use arrow_array::{Array, ArrayRef, RecordBatch};
+use arrow_cast::display::array_value_to_string;
 use arrow_flight::FlightInfo;
 use arrow_flight::error::FlightError;
 use arrow_flight::sql::client::FlightSqlServiceClient;
@@ -34,7 +36,10 @@ pub fn serve() -> Fixture {
 }
 
 pub fn serve_with(configure: impl FnOnce(&mut FlightConfig)) -> Fixture {
-    let database = Database::memory().unwrap();
+    serve_database(Database::memory().unwrap(), configure)
+}
+
+pub fn serve_database(database: Database, configure: impl FnOnce(&mut FlightConfig)) -> Fixture {
     let mut config = FlightConfig { listen: "127.0.0.1:0".to_owned(), ..FlightConfig::default() };
     configure(&mut config);
     let server = FlightServer::start(database.clone(), config).unwrap();
@@ -57,7 +62,7 @@ impl Fixture {
     }
 
     /// On a thread of its own: statements block, which the thread of a client may not.
-    fn locally<T: Send>(&self, work: impl FnOnce(&Database) -> T + Send) -> T {
+    pub fn locally<T: Send>(&self, work: impl FnOnce(&Database) -> T + Send) -> T {
         let database = &self.database;
         std::thread::scope(|scope| scope.spawn(|| work(database)).join().unwrap())
     }
@@ -96,6 +101,21 @@ pub async fn query(client: &mut Client, sql: &str, transaction: Option<&Bytes>) 
 /// The one number of a query.
 pub async fn number(client: &mut Client, sql: &str, transaction: Option<&Bytes>) -> Result<i64> {
     Ok(query(client, sql, transaction).await?[0].column(0).as_primitive::<Int64Type>().value(0))
+}
+
+/// Rows as text.
+pub fn shown(batches: &[RecordBatch]) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
+    for batch in batches {
+        for row in 0..batch.num_rows() {
+            let cell = |column: &ArrayRef| match column.is_null(row) {
+                true => "NULL".to_owned(),
+                false => array_value_to_string(column, row).unwrap(),
+            };
+            rows.push(batch.columns().iter().map(cell).collect());
+        }
+    }
+    rows
 }
 
 /// The SQLSTATE of an error.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray};
-use arrow_cast::display::array_value_to_string;
 use arrow_flight::sql::{
     ActionBeginSavepointRequest, ActionBeginSavepointResult, ActionEndSavepointRequest, Any, EndTransaction,
     ProstMessageExt,
@@ -16,20 +15,6 @@ use futures::TryStreamExt;
 use prost::Message;
 
 use super::*;
-
-fn shown(batches: &[RecordBatch]) -> Vec<Vec<String>> {
-    let mut rows = Vec::new();
-    for batch in batches {
-        for row in 0..batch.num_rows() {
-            let cell = |column: &ArrayRef| match column.is_null(row) {
-                true => "NULL".to_owned(),
-                false => array_value_to_string(column, row).unwrap(),
-            };
-            rows.push(batch.columns().iter().map(cell).collect());
-        }
-    }
-    rows
-}
 
 #[test]
 fn every_type_arrives_as_what_clients_can_read() {
