@@ -137,6 +137,98 @@ fn what_is_known_of_a_file_can_be_told() {
 }
 
 #[test]
+fn columns_of_further_csv_files_go_by_their_names() {
+    let folder = Folder::new(&[
+        ("a-1.csv", "id,name,total\n1,Ada,10.5\n2,,\n"),
+        // Another order, with a column more between quotes, the mark, and the ends of lines of other systems.
+        ("a-2.csv", "\u{feff}total,\"more,\n\"\"\",name,id\r\n7.25,\"x\ny\",Alan,3\r\n,z,\"Ada, too\",4\r\n"),
+        ("a-3.csv", "name,id\nGrace,5\n"),
+        ("a-4.csv", ""),
+        ("a-5.csv", "total,id,name"),
+        ("b-1.csv", "n\n1\n"),
+        ("b-2.csv", "2\n3\n"),
+        ("c-1.csv", "1,x\n2,y\n"),
+        ("c-2.csv", "3,z\n"),
+        ("d-1.csv", "n,m\n1,2\n"),
+        ("d-2.csv", "m;n\n1;2\n"),
+        ("e-1.csv", "n,t\n1,x\n"),
+        ("e-2.csv", "t,n\ny,many\n"),
+        ("f-1.csv", "n\n1\n"),
+        ("f-2.csv", "\"n\n1\n"),
+        ("g-1.csv", "n\n1\n"),
+        ("g-2.csv", &format!("{}\n", "x".repeat(2 << 20))),
+    ]);
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    // Longer than what is read of a file for its header at first.
+    let more: String = (0..1000).map(|number| format!("more{number},")).collect();
+    let row = format!("{more}name,id,total\n{}Edsger,6,1\n", ",".repeat(1000));
+    packed.write_all(row.as_bytes()).unwrap();
+    fs::write(folder.path("a-6.csv.gz"), packed.finish().unwrap()).unwrap();
+    let mut connection = connection();
+    let mut ask = |sql: &str| rows(&mut connection, &folder.sql(sql));
+    let names = [
+        "BigInt(1)|Ada",
+        "BigInt(2)|Null",
+        "BigInt(3)|Alan",
+        "BigInt(4)|Ada, too",
+        "BigInt(5)|Grace",
+        "BigInt(6)|Edsger",
+    ];
+    assert_eq!(ask("SELECT id, name FROM '@/a-*' ORDER BY id"), names);
+    // Whatever stands where among what is asked for, and whether all rows are read or those that meet a condition.
+    assert_eq!(ask("SELECT name, id FROM '@/a-*' WHERE name LIKE 'Ada%' AND id > 1"), ["Ada, too|BigInt(4)"]);
+    assert_eq!(ask("SELECT name FROM '@/a-*' WHERE id >= 5 ORDER BY name"), ["Edsger", "Grace"]);
+    assert_eq!(ask("SELECT count(*) FROM '@/a-*'"), ["BigInt(6)"]);
+    assert_eq!(
+        ask("SELECT * FROM '@/a-[126]*' WHERE total < 11 ORDER BY id"),
+        ["BigInt(1)|Ada|Double(10.5)", "BigInt(3)|Alan|Double(7.25)", "BigInt(6)|Edsger|Double(1.0)"]
+    );
+    // Without headers columns go by their positions.
+    assert_eq!(ask("SELECT * FROM '@/c-*'"), ["BigInt(1)|x", "BigInt(2)|y", "BigInt(3)|z"]);
+    for (sql, state, message, detail) in [
+        (
+            "SELECT sum(total) FROM '@/a-*'",
+            "42703",
+            "file \"@/a-3.csv\" has no column \"total\"",
+            Some("Its first record is its header, as in the first file, and names \"name\", \"id\"."),
+        ),
+        (
+            "SELECT count(*) FROM '@/a-*' WHERE total > 0",
+            "42703",
+            "file \"@/a-3.csv\" has no column \"total\"",
+            Some("Its first record is its header, as in the first file, and names \"name\", \"id\"."),
+        ),
+        // Nobody loses a row that was taken for a header, whatever is asked for.
+        (
+            "SELECT count(*) FROM '@/b-*'",
+            "42703",
+            "file \"@/b-2.csv\" has no column \"n\"",
+            Some("Its first record is its header, as in the first file, and names \"2\"."),
+        ),
+        (
+            "SELECT m FROM '@/d-*'",
+            "42703",
+            "file \"@/d-2.csv\" has no column \"n\"",
+            Some("Its first record is its header, as in the first file, and names \"m;n\"."),
+        ),
+        ("SELECT n FROM '@/e-*'", "22P02", "invalid input syntax for type bigint: \"many\"", None),
+        ("SELECT n FROM '@/f-*'", "22P04", "unterminated CSV quoted field", None),
+        (
+            "SELECT n FROM '@/g-*'",
+            "22P04",
+            "file \"@/g-2.csv\" tells no columns: no record ends in its first megabyte",
+            None,
+        ),
+    ] {
+        let error = connection.execute(&folder.sql(sql)).unwrap_err();
+        assert_eq!((error.state(), error.message()), (SqlState::new(state), &*folder.sql(message)), "{sql}");
+        assert_eq!(error.detail(), detail, "{sql}");
+        assert_eq!(error.hint().is_some(), matches!(state, "42703" | "22P02"), "{sql}");
+    }
+    assert_eq!(rows(&mut connection, &folder.sql("SELECT t FROM '@/e-*'")), ["x", "y"]);
+}
+
+#[test]
 fn a_statement_reads_the_file_as_it_is_now() {
     let folder = Folder::new(&[("a.csv", "n\n1\n")]);
     let mut connection = connection();

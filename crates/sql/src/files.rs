@@ -7,6 +7,7 @@
 
 pub(crate) mod columns;
 mod condition;
+mod headers;
 pub(crate) mod ipc;
 mod line_scan;
 mod lines;
