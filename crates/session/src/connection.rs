@@ -27,7 +27,7 @@ use firn_sql::services::Services;
 use firn_sql::settings::Settings;
 use firn_sql::sources::{Source, Sources};
 use firn_sql::statement::{Parsed, Statement as Parse};
-use firn_sql::{Cancel, LockedRows, Plan, RunOptions, deferred, parse};
+use firn_sql::{Cancel, LockedRows, Plan, RunOptions, cancelled, deferred, parse};
 use firn_txn::catalog::TableDef;
 use firn_txn::{Catalog, Isolation, Ticket, Transaction, Waited};
 use std::any::Any;
@@ -637,7 +637,7 @@ impl Connection {
         statistics.waits.count();
         loop {
             if self.options.cancel.is_cancelled() {
-                return Err(Error::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"));
+                return Err(cancelled());
             }
             let left = self.lock_timeout.map(|longest| longest.saturating_sub(begun.elapsed()));
             if left == Some(Duration::ZERO) {
@@ -703,7 +703,7 @@ impl Connection {
     #[cold]
     fn pause(&mut self, retries: u32) -> Result<()> {
         if self.options.cancel.is_cancelled() {
-            return Err(Error::new(SqlState::QUERY_CANCELED, "canceling statement due to user request"));
+            return Err(cancelled());
         }
         let longest = LONGEST_PAUSE.min(Duration::from_micros(4 << retries.min(20)));
         clock::sleep(Duration::from_nanos(self.random.uniform(0, longest.as_nanos() as i64) as u64));
@@ -718,7 +718,7 @@ impl Connection {
         }
     }
 
-    fn alarm(&self) -> Option<Alarm> {
+    pub(crate) fn alarm(&self) -> Option<Alarm> {
         self.statement_timeout.map(|delay| self.shared.timer.set(delay, &self.options.cancel))
     }
 

@@ -5,18 +5,19 @@
 //! when the COPY ends.
 
 use crate::connection::{
-    CommandTag, Connection, Outcome, check_deferred, internal_error, with_table_of_constraint,
+    CommandTag, Connection, Outcome, check_deferred, internal_error, timed_out, with_table_of_constraint,
 };
 use crate::database::Shared;
 use crate::new_file::NewFile;
 use crate::rows::Reading;
+use crate::timer::Alarm;
 use arrow_array::RecordBatch;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState};
-use firn_sql::RunOptions;
 use firn_sql::copy::{CopyFormat, CopyFrom, CopyTo};
 use firn_sql::ddl;
 use firn_sql::statement::{Copy, CopyEndpoint, CopyOption, CopySubject};
+use firn_sql::{RunOptions, cancelled};
 use firn_txn::{Isolation, Savepoint, Transaction};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -66,6 +67,8 @@ pub struct CopyIn {
     transaction: Option<Transaction>,
     options: RunOptions,
     end: End,
+    /// What ends the statement when it has taken too long, the client's part included.
+    alarm: Option<Alarm>,
 }
 
 /// What happens to the transaction when the COPY ends.
@@ -154,6 +157,7 @@ impl CopyIn {
     }
 
     fn failed(&mut self, error: Error) -> Error {
+        let error = timed_out(error, self.alarm.as_ref());
         let error = match &self.transaction {
             Some(transaction) => with_table_of_constraint(error, transaction.catalog()),
             None => error,
@@ -189,6 +193,7 @@ fn ended() -> Error {
 pub struct CopyOut {
     copy: CopyTo,
     rows: Rows,
+    alarm: Option<Alarm>,
     /// Outside a block: what it reads in. After `copy`, which reads in it.
     reading: Option<Reading>,
 }
@@ -214,7 +219,7 @@ impl CopyOut {
         {
             reading.end()?;
         }
-        piece
+        piece.map_err(|error| timed_out(error, self.alarm.as_ref()))
     }
 
     /// The rows of a piece, each with all its bytes; the first with the header of a binary file, whose
@@ -326,7 +331,7 @@ impl Connection {
     }
 
     fn copy_in(&mut self, copy: &Copy) -> Result<Outcome> {
-        let options = self.options.clone();
+        let (options, alarm) = (self.options.clone(), self.alarm());
         self.begin_statement();
         if let Some(mut transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
@@ -351,6 +356,7 @@ impl Connection {
                 transaction: Some(transaction),
                 options,
                 end,
+                alarm,
             })));
         }
         self.services.set_read_only(false);
@@ -366,6 +372,7 @@ impl Connection {
             transaction: Some(transaction),
             options,
             end,
+            alarm,
         })))
     }
 
@@ -387,6 +394,7 @@ impl Connection {
     }
 
     fn copy_out(&mut self, copy: &Copy) -> Result<CopyOut> {
+        let alarm = self.alarm();
         self.begin_statement();
         if let Some(mut transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
@@ -396,13 +404,13 @@ impl Connection {
             self.block.put_transaction(transaction);
             let to = to?;
             self.activity.show_copy(to.progress());
-            return Ok(CopyOut { rows: Rows::of(copy, &to), copy: to, reading: None });
+            return Ok(CopyOut { rows: Rows::of(copy, &to), copy: to, alarm, reading: None });
         }
         let transaction = self.begin_transaction(Isolation::Snapshot)?;
         let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone)?;
         self.activity.show_copy(to.progress());
         let reading = Reading { transaction, waits: self.synchronous_commit };
-        Ok(CopyOut { rows: Rows::of(copy, &to), copy: to, reading: Some(reading) })
+        Ok(CopyOut { rows: Rows::of(copy, &to), copy: to, alarm, reading: Some(reading) })
     }
 
     fn copy_from_file(&mut self, copy: &Copy, path: &str) -> Result<u64> {
@@ -429,9 +437,16 @@ impl Connection {
             return Err(Error::new(SqlState::new("42602"), "relative path not allowed for COPY to file"));
         }
         let mut out = self.copy_out(copy)?;
-        let failed = |error: std::io::Error| file_error(path, "for writing", &error);
-        let mut file = NewFile::create(path.as_ref()).map_err(failed)?;
-        while let Some(piece) = out.next_chunk()? {
+        let alarm = out.alarm.take();
+        let failed = |error: std::io::Error| match self.options.cancel.is_cancelled() {
+            // A pipe that nobody reads is not waited for any more.
+            true => timed_out(cancelled(), alarm.as_ref()),
+            false => file_error(path, "for writing", &error),
+        };
+        let cancel = self.options.cancel.clone();
+        let stops = Box::new(move || cancel.is_cancelled());
+        let mut file = NewFile::create(path.as_ref(), stops).map_err(failed)?;
+        while let Some(piece) = out.next_chunk().map_err(|error| timed_out(error, alarm.as_ref()))? {
             file.write(&piece).map_err(failed)?;
         }
         file.finish().map_err(failed)?;

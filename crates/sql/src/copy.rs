@@ -27,6 +27,7 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{ExprSchemable, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast;
 use firn_base::clock::{self, Instant};
+use firn_base::pipe;
 use firn_base::sync::Arc;
 use firn_base::thread::{self, Behind};
 use firn_base::{ColumnId, Error, Result, SqlState, SqlType, TimeZoneSetting, Value};
@@ -46,6 +47,7 @@ use rows_out::{Piece, RowsOut};
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek};
 use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 /// COPY … FROM in progress. It holds no transaction: every step is given the one to work in.
@@ -85,6 +87,9 @@ struct Store {
 
 /// How long a COPY stays at one state at least.
 const KEEPS_UP_AFTER: Duration = Duration::from_millis(10);
+
+/// How often a thread that waits for others looks whether the statement has been cancelled.
+const LOOKS_UP_AFTER: Duration = Duration::from_millis(50);
 
 /// What COPY … FROM came to.
 #[derive(Debug)]
@@ -186,6 +191,7 @@ impl CopyFrom {
 
     /// Takes the next bytes, cut anywhere.
     pub fn write(&mut self, transaction: &mut Transaction, options: &RunOptions, data: &[u8]) -> Result<()> {
+        stop_if_cancelled(options)?;
         self.store.progress.add_bytes(data.len() as u64);
         match &mut self.reader {
             Reader::Rows(reader) => reader.push(data)?,
@@ -196,6 +202,7 @@ impl CopyFrom {
 
     /// Ends the data.
     pub fn finish(mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<Copied> {
+        stop_if_cancelled(options)?;
         match &mut self.reader {
             Reader::Rows(reader) => reader.finish()?,
             Reader::Columns(columns) => columns.finish()?,
@@ -228,12 +235,18 @@ impl CopyFrom {
         }
         firn_exec::runtime::start_workers();
         thread::scope(|scope| {
-            let read = || {
+            let (reading, ended) = mpsc::channel::<()>();
+            let read = move || {
+                let _reading = reading;
                 thread::stand_back(Behind::Everything);
                 self.read_here(transaction, options, path, failed)
             };
-            let read = thread::spawn_scoped(scope, "firn-copy", read).join();
-            read.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            let read = thread::spawn_scoped(scope, "firn-copy", read);
+            // Who watches the flag may do so on this thread only, as Python does.
+            while ended.recv_timeout(LOOKS_UP_AFTER) == Err(RecvTimeoutError::Timeout) {
+                options.cancel.is_cancelled();
+            }
+            read.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
@@ -246,13 +259,18 @@ impl CopyFrom {
         failed: &(dyn Fn(&io::Error) -> Error + Sync),
     ) -> Result<Copied> {
         let CopyFrom { reader, mut store, format } = self;
+        // A pipe that nobody waits for any more fails to be read.
+        let failed = |error: &io::Error| match options.cancel.is_cancelled() {
+            true => firn_exec::cancelled(),
+            false => failed(error),
+        };
         // Of what cannot be read the error comes later.
         let metadata = path.metadata().ok().filter(Metadata::is_file);
         store.progress.set_bytes_in_all(metadata.map_or(0, |metadata| metadata.len()));
         match reader {
             Reader::Rows(reader) => {
                 // Once: who writes into a pipe would be told that nobody reads any more if it were closed again.
-                let mut file = File::open(path).map_err(|error| failed(&error))?;
+                let mut file = pipe::open(path).map_err(|error| failed(&error))?;
                 if format != CopyFormat::Binary
                     && let Some(error) = of_other_kind(&mut file, path).map_err(|error| failed(&error))?
                 {
@@ -260,12 +278,14 @@ impl CopyFrom {
                 }
                 let progress = store.progress.clone();
                 let watch = move |bytes| progress.add_bytes(bytes);
-                let mut file = source::watched(file, watch).map_err(|error| failed(&error))?;
+                let cancel = options.cancel.clone();
+                let stops = move || cancel.is_cancelled();
+                let mut file = source::watched(file, watch, stops).map_err(|error| failed(&error))?;
                 let mut sink = |batch| store.add(transaction, options, batch);
-                reader.read_file(&mut *file, failed, options.threads, &mut sink)?;
+                reader.read_file(&mut *file, &failed, options.threads, &mut sink)?;
             }
             Reader::Columns(columns) => {
-                File::open(path).map_err(|error| failed(&error))?;
+                pipe::open(path).map_err(|error| failed(&error))?;
                 columns.read_file(&mut store, transaction, options, path)?;
             }
         }
@@ -282,6 +302,11 @@ impl CopyFrom {
     ) -> Result<()> {
         self.store.assign(transaction, options, batch)
     }
+}
+
+/// Fails with 57014 once the statement has been cancelled.
+fn stop_if_cancelled(options: &RunOptions) -> Result<()> {
+    if options.cancel.is_cancelled() { Err(firn_exec::cancelled()) } else { Ok(()) }
 }
 
 fn channel(copy: &Copy) -> Channel {
@@ -354,7 +379,7 @@ impl Store {
             table.put(transaction, options, &read.rejected)?;
         }
         if read.rows == 0 {
-            return if options.cancel.is_cancelled() { Err(firn_exec::cancelled()) } else { Ok(()) };
+            return stop_if_cancelled(options);
         }
         let batch = RecordBatch::try_new(self.schema.clone(), read.columns)
             .map_err(|error| firn_exec::error::from_datafusion(error.into()))?;

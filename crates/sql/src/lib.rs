@@ -23,5 +23,5 @@ mod information_schema;
 pub mod pg_catalog;
 
 pub use firn_exec::locking::LockedRows;
-pub use firn_exec::{BatchStream, Cancel, RunOptions, SessionServices, deferred};
+pub use firn_exec::{BatchStream, Cancel, RunOptions, SessionServices, cancelled, deferred};
 pub use plan::{Column, Plan, QueryOutput};

@@ -7,7 +7,7 @@ use super::options::{Compression, CopyFormat, Options};
 use super::parquet_out::ParquetOut;
 use super::rows_out::Piece;
 use super::workers::{Workers, bytes_of};
-use super::{Store, as_declared};
+use super::{Store, as_declared, stop_if_cancelled};
 use crate::arrow::converted;
 use crate::files::Kind;
 use crate::files::columns::{Fitted, open, readable};
@@ -132,9 +132,7 @@ impl ColumnsIn {
             };
             let reader = thread::spawn_scoped(scope, "firn-load", read);
             for batch in batches {
-                if options.cancel.is_cancelled() {
-                    return Err(firn_exec::cancelled());
-                }
+                stop_if_cancelled(options)?;
                 self.store(store, transaction, options, &batch)?;
             }
             reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
