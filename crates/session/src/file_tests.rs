@@ -1,6 +1,7 @@
 //! What a session promises of files in queries: they are tables as their content says, and always as they are now.
 
-use crate::{Connection, Database, Outcome};
+use crate::{Connection, Database, Outcome, interrupted_tests};
+use firn_base::disk::SimulatedDisk;
 use firn_base::{SqlState, Value};
 use std::fmt::Write as _;
 use std::fs;
@@ -516,6 +517,50 @@ fn a_row_that_a_table_does_not_take_is_named_by_its_line() {
         .unwrap_err();
     assert_eq!(error.detail(), Some("Key (id)=(2) already exists."));
     assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(1)"]);
+}
+
+#[test]
+fn a_key_that_comes_twice_is_told_with_both_places_however_far_apart_they_are() {
+    let folder = Folder::new(&[]);
+    let rows_of_file = "SELECT (CASE i WHEN 99990 THEN 17 ELSE i END)::int AS id, \
+         CASE WHEN i % 30000 = 0 THEN E'two\\nlines' ELSE 'row ' || i END AS name FROM generate_series(1, 100000) AS g(i) ORDER BY i";
+    let mut writing = connection();
+    for format in ["csv", "json", "binary", "parquet", "arrow"] {
+        let to = format!("COPY ({rows_of_file}) TO '@/{format}' (FORMAT {format})");
+        assert_eq!(writing.execute(&folder.sql(&to)).unwrap(), 100_000);
+    }
+    // In memory, and where redo is put into files on the way.
+    for database in [Database::memory().unwrap(), interrupted_tests::open(&SimulatedDisk::new())] {
+        let mut connection = database.connect();
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY, name text)").unwrap();
+        for (opening, table) in [
+            ("BEGIN", "t"),
+            ("BEGIN; TRUNCATE t; INSERT INTO t VALUES (0, 'before')", "t"),
+            ("BEGIN; CREATE TABLE own (name text, id int PRIMARY KEY); CREATE INDEX ON own (name)", "own"),
+        ] {
+            for (format, word, first, second) in [
+                ("csv", "line", 17, 99_993),
+                ("json", "line", 17, 99_990),
+                ("binary", "line", 17, 99_990),
+                ("parquet", "row", 17, 99_990),
+                ("arrow", "row", 17, 99_990),
+            ] {
+                connection.execute(opening).unwrap();
+                let copy = format!("COPY {table} (id, name) FROM '@/{format}' (FORMAT {format})");
+                let error = connection.execute(&folder.sql(&copy)).unwrap_err();
+                let other = match word {
+                    "line" => format!("The row on line {first} has it."),
+                    _ => format!("Row {first} has it."),
+                };
+                let detail = format!("Key (id)=(17) already exists. {other}");
+                assert_eq!(error.detail(), Some(&*detail), "{opening} {format}");
+                let context = format!("COPY {table}, {word} {second}");
+                assert_eq!(error.context(), Some(&*context), "{opening} {format}");
+                connection.execute("ROLLBACK").unwrap();
+            }
+        }
+        assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(0)"]);
+    }
 }
 
 #[test]

@@ -76,13 +76,42 @@ struct Store {
     rows: u64,
     /// What the transaction had done before.
     begun: Savepoint,
-    /// How many rows there were before each batch of a file, and where its own are.
-    batches: Vec<(u64, RowLines)>,
+    places: Places,
     rejects: Rejects,
     rejects_table: Option<RejectsTable>,
     progress: Arc<Progress>,
     /// When the transaction last kept up with others; `None` once it cannot.
     kept_up: Option<Instant>,
+}
+
+/// Where the rows of a file are that have been stored, all of those which it has.
+enum Places {
+    /// On lines: how many rows there were before each batch, and on which its own are.
+    Lines(Vec<(u64, RowLines)>),
+    /// They are counted.
+    Rows,
+}
+
+impl Places {
+    /// What is counted.
+    fn word(&self) -> &'static str {
+        match self {
+            Places::Lines(_) => "line",
+            Places::Rows => "row",
+        }
+    }
+
+    /// The place of a row, by how many came before it.
+    fn of(&self, ordinal: u64) -> u64 {
+        match self {
+            Places::Lines(batches) => {
+                let batch = batches.partition_point(|(before, _)| *before <= ordinal) - 1;
+                let (before, lines) = &batches[batch];
+                lines.line_of((ordinal - before) as usize)
+            }
+            Places::Rows => ordinal + 1,
+        }
+    }
 }
 
 /// How long a COPY stays at one state at least.
@@ -156,7 +185,10 @@ impl CopyFrom {
             facts: facts.clone(),
             rows: 0,
             begun: transaction.savepoint(),
-            batches: Vec::new(),
+            places: match &reader {
+                Reader::Rows(_) => Places::Lines(Vec::new()),
+                Reader::Columns(_) => Places::Rows,
+            },
             rejects,
             rejects_table,
             progress,
@@ -383,42 +415,49 @@ impl Store {
         }
         let batch = RecordBatch::try_new(self.schema.clone(), read.columns)
             .map_err(|error| firn_exec::error::from_datafusion(error.into()))?;
-        if self.filter.is_none() {
-            self.batches.push((self.rows, read.lines));
+        if let (None, Places::Lines(batches)) = (&self.filter, &mut self.places) {
+            batches.push((self.rows, read.lines));
         }
+        self.put_all(transaction, options, batch)
+    }
+
+    /// [`Store::put`] of the next rows of a file, of which an error tells where they are.
+    fn put_all(
+        &mut self,
+        transaction: &mut Transaction,
+        options: &RunOptions,
+        batch: RecordBatch,
+    ) -> Result<()> {
         self.put(transaction, options, batch).map_err(|error| self.placed(transaction, error))
     }
 
-    /// Adds to an error of a row of the last batch where that is, and where the row is that has its key if it is of the
-    /// same file.
+    /// Adds to an error of a row of a batch that was to be stored where that is, and where the row is that has its key if it is of the
+    /// same file. A condition leaves nobody who knows.
     #[cold]
     fn placed(&self, transaction: &Transaction, error: Error) -> Error {
-        let (Some(ordinal), None) = (error.ordinal(), error.context()) else { return error };
-        let Some((before, _)) = self.batches.last() else { return error };
-        let line = self.line_of(before + ordinal);
+        let (Some(ordinal), None, None) = (error.ordinal(), error.context(), &self.filter) else {
+            return error;
+        };
+        let place = self.places.of(self.rows + ordinal);
         // Somebody may have dropped it before the first row came.
         let table = transaction.engine().find_table(self.table.storage());
         let other = error.other_row().zip(table);
         let other = other.and_then(|(row, table)| transaction.ordinal_since(self.begun, &table, row));
         // Of two rows with a key the later one is at fault, in whatever order the index has met them.
-        let (line, other) = match other.map(|ordinal| self.line_of(ordinal)) {
-            Some(other) if other > line => (other, Some(line)),
-            other => (line, other),
+        let (place, other) = match other.map(|ordinal| self.places.of(ordinal)) {
+            Some(other) if other > place => (other, Some(place)),
+            other => (place, other),
         };
-        let error = match (error.detail().map(str::to_owned), other) {
-            (Some(detail), Some(other)) => {
+        let error = match (error.detail().map(str::to_owned), other, &self.places) {
+            (Some(detail), Some(other), Places::Lines(_)) => {
                 error.with_detail(format!("{detail} The row on line {other} has it."))
+            }
+            (Some(detail), Some(other), Places::Rows) => {
+                error.with_detail(format!("{detail} Row {other} has it."))
             }
             _ => error,
         };
-        error.with_context(format!("COPY {}, line {line}", self.table.name))
-    }
-
-    /// The line that a row is on, of all that have been stored.
-    fn line_of(&self, ordinal: u64) -> u64 {
-        let batch = self.batches.partition_point(|(before, _)| *before <= ordinal) - 1;
-        let (before, lines) = &self.batches[batch];
-        lines.line_of((ordinal - before) as usize)
+        error.with_context(format!("COPY {}, {} {place}", self.table.name, self.places.word()))
     }
 
     /// Stores the rows of a batch of the columns' own types which the filter lets through.

@@ -191,7 +191,7 @@ impl ColumnsIn {
         if columns.iter().zip(&targets).all(is_as_declared) {
             let batch =
                 RecordBatch::try_new_with_options(store.schema.clone(), columns, &rows).map_err(external)?;
-            return store.put(transaction, options, batch);
+            return store.put_all(transaction, options, batch);
         }
         let field = |(column, field): (&ArrayRef, &FieldRef)| {
             Field::new(field.name(), column.data_type().clone(), true)
