@@ -37,6 +37,13 @@ pub fn watched(
     })
 }
 
+/// Whether reading failed for what the file holds: it cannot be unpacked, as one that is cut off. What the system says has a number.
+pub fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
+    error.raw_os_error().is_none()
+        && matches!(error.kind(), InvalidData | InvalidInput | Other | UnexpectedEof)
+}
+
 /// How a file is packed, if it is. It stands at its beginning again.
 pub fn packing(file: &mut File) -> io::Result<Option<Packing>> {
     let mut first = Vec::with_capacity(ZSTD.len());

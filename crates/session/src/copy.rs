@@ -14,11 +14,12 @@ use crate::timer::Alarm;
 use arrow_array::RecordBatch;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState};
-use firn_sql::copy::{CopyFormat, CopyFrom, CopyTo};
+use firn_sql::copy::{CopyFormat, CopyFrom, CopyTo, Deed, is_damage};
 use firn_sql::ddl;
 use firn_sql::statement::{Copy, CopyEndpoint, CopyOption, CopySubject};
 use firn_sql::{RunOptions, cancelled};
 use firn_txn::{Isolation, Savepoint, Transaction};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Where a lent transaction returns to.
@@ -423,7 +424,11 @@ impl Connection {
             let from = connection.copy_from(transaction, copy)?;
             connection.activity.show_copy(from.progress());
             from.forgo_snapshot(transaction);
-            let failed = |error: &std::io::Error| file_error(path, "for reading", error);
+            let failed = |deed: Deed, error: &io::Error| match deed {
+                Deed::Open => file_error(&format!("could not open file \"{path}\" for reading"), error),
+                Deed::Read if is_damage(error) => damaged(path, error),
+                Deed::Read => file_error(&format!("could not read file \"{path}\""), error),
+            };
             let copied = from.read_file(transaction, &connection.options, path.as_ref(), &failed);
             transaction.take_snapshot_again();
             copied
@@ -438,18 +443,20 @@ impl Connection {
         }
         let mut out = self.copy_out(copy)?;
         let alarm = out.alarm.take();
-        let failed = |error: std::io::Error| match self.options.cancel.is_cancelled() {
+        let failed = |what: String, error: &io::Error| match self.options.cancel.is_cancelled() {
             // A pipe that nobody reads is not waited for any more.
             true => timed_out(cancelled(), alarm.as_ref()),
-            false => file_error(path, "for writing", &error),
+            false => file_error(&what, error),
         };
+        let not_opened = |error| failed(format!("could not open file \"{path}\" for writing"), &error);
+        let not_written = |error| failed(format!("could not write file \"{path}\""), &error);
         let cancel = self.options.cancel.clone();
         let stops = Box::new(move || cancel.is_cancelled());
-        let mut file = NewFile::create(path.as_ref(), stops).map_err(failed)?;
+        let mut file = NewFile::create(path.as_ref(), stops).map_err(not_opened)?;
         while let Some(piece) = out.next_chunk().map_err(|error| timed_out(error, alarm.as_ref()))? {
-            file.write(&piece).map_err(failed)?;
+            file.write(&piece).map_err(not_written)?;
         }
-        file.finish().map_err(failed)?;
+        file.finish().map_err(not_written)?;
         Ok(out.tag().rows.unwrap_or(0))
     }
 }
@@ -463,15 +470,22 @@ fn read_once(path: &str) -> Error {
         .with_hint("Run the COPY again, with the data from its beginning.")
 }
 
-fn file_error(path: &str, purpose: &str, error: &std::io::Error) -> Error {
+/// The error for a file that cannot be unpacked.
+#[cold]
+fn damaged(path: &str, error: &io::Error) -> Error {
+    Error::new(SqlState::BAD_COPY_FILE_FORMAT, format!("could not read file \"{path}\": {error}"))
+        .with_hint("The file may be damaged, or its writer may not have finished.")
+}
+
+fn file_error(what: &str, error: &io::Error) -> Error {
     let state = match error.kind() {
-        std::io::ErrorKind::NotFound => SqlState::UNDEFINED_FILE,
-        std::io::ErrorKind::PermissionDenied => SqlState::INSUFFICIENT_PRIVILEGE,
-        std::io::ErrorKind::StorageFull => SqlState::DISK_FULL,
-        std::io::ErrorKind::IsADirectory => SqlState::WRONG_OBJECT_TYPE,
+        io::ErrorKind::NotFound => SqlState::UNDEFINED_FILE,
+        io::ErrorKind::PermissionDenied => SqlState::INSUFFICIENT_PRIVILEGE,
+        io::ErrorKind::StorageFull => SqlState::DISK_FULL,
+        io::ErrorKind::IsADirectory => SqlState::WRONG_OBJECT_TYPE,
         _ => SqlState::IO_ERROR,
     };
-    Error::new(state, format!("could not open file \"{path}\" {purpose}: {error}"))
+    Error::new(state, format!("{what}: {error}"))
         .with_hint("COPY reads and writes files of the server; use STDIN and STDOUT for the client's.")
 }
 

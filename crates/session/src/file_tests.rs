@@ -289,6 +289,54 @@ fn packed_files_are_read_and_copied() {
 }
 
 #[test]
+fn a_file_that_breaks_off_in_its_middle_is_not_one_that_cannot_be_opened() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (n integer PRIMARY KEY, t text)").unwrap();
+    let source = "SELECT n, 'row ' || n * 7919 % 100003 FROM generate_series(1, 50000) AS g(n)";
+    for packing in ["gzip", "zstd"] {
+        let to = folder.sql(&format!("COPY ({source}) TO '@/whole' (FORMAT csv, COMPRESSION {packing})"));
+        assert_eq!(connection.execute(&to).unwrap(), 50_000);
+        let whole = fs::read(folder.path("whole")).unwrap();
+        for bytes in [whole.len() / 2, whole.len() - 1] {
+            fs::write(folder.path("damaged.csv"), &whole[..bytes]).unwrap();
+            for sql in [
+                "COPY t FROM '@/damaged.csv' (FORMAT csv)",
+                "COPY t FROM '@/damaged.csv' (FORMAT csv, ON_ERROR ignore)",
+                "BEGIN; TRUNCATE t; COPY t FROM '@/damaged.csv' (FORMAT csv)",
+                "SELECT sum(column1) FROM '@/damaged.csv'",
+            ] {
+                let error = connection.execute(&folder.sql(sql)).unwrap_err();
+                assert_eq!(error.state(), SqlState::BAD_COPY_FILE_FORMAT, "{packing} {sql}: {error}");
+                let told = folder.sql("could not read file \"@/damaged.csv\": ");
+                assert!(error.message().starts_with(&told), "{packing} {sql}: {error}");
+                assert!(error.hint().unwrap().contains("damaged"));
+                connection.execute("ROLLBACK").unwrap();
+                assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(0)"]);
+            }
+        }
+        connection.execute(&folder.sql("COPY t FROM '@/whole' (FORMAT csv)")).unwrap();
+        connection.execute("TRUNCATE t").unwrap();
+    }
+    // What the system says.
+    for (sql, state, message) in [
+        ("COPY t FROM '/proc/self/mem'", SqlState::IO_ERROR, "could not read file \"/proc/self/mem\": "),
+        ("COPY t FROM '/proc/self'", SqlState::WRONG_OBJECT_TYPE, "could not read file \"/proc/self\": "),
+        ("COPY (SELECT 1) TO '/dev/full'", SqlState::DISK_FULL, "could not write file \"/dev/full\": "),
+        (
+            "COPY (SELECT 1) TO '/proc/none/file'",
+            SqlState::UNDEFINED_FILE,
+            "could not open file \"/proc/none/file\" for writing: ",
+        ),
+    ] {
+        let error = connection.execute(sql).unwrap_err();
+        assert_eq!(error.state(), state, "{sql}: {error}");
+        assert!(error.message().starts_with(message), "{sql}: {error}");
+        assert!(error.hint().is_some());
+    }
+}
+
+#[test]
 fn rows_that_cannot_be_read_are_skipped_if_the_user_says_so() {
     let folder = Folder::new(&[("a.csv", "1,x\ntwo,y\n3\n4,z\n")]);
     let mut connection = connection();

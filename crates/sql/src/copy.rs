@@ -34,6 +34,7 @@ use firn_base::{ColumnId, Error, Result, SqlState, SqlType, TimeZoneSetting, Val
 use firn_exec::dml::{Change, DmlPlan, Insert, InsertSource, TargetSet};
 use firn_exec::{BatchStream, RunOptions};
 pub use firn_load::end_of_first_row;
+pub use firn_load::source::is_damage;
 use firn_load::source::{self, Packing};
 use firn_load::{CopyReader, CopyWriter, RowLines};
 use firn_txn::catalog::TableDef;
@@ -116,6 +117,18 @@ impl Places {
 
 /// How long a COPY stays at one state at least.
 const KEEPS_UP_AFTER: Duration = Duration::from_millis(10);
+
+/// What could not be done to a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deed {
+    /// It could not be opened.
+    Open,
+    /// It could not be read, or not to its end.
+    Read,
+}
+
+/// What a failure to do something to a file is to the user.
+pub type Failed<'f> = &'f (dyn Fn(Deed, &io::Error) -> Error + Sync);
 
 /// How often a thread that waits for others looks whether the statement has been cancelled.
 const LOOKS_UP_AFTER: Duration = Duration::from_millis(50);
@@ -252,14 +265,13 @@ impl CopyFrom {
     }
 
     /// Takes all of a file, which several threads read. They leave cores to transactions and queries that want them, and so does
-    /// the one that stores (docs/decisions/0011-queries-are-nice.md), unless rows are looked at by a plan. `failed` says what a
-    /// failure to read is to the user.
+    /// the one that stores (docs/decisions/0011-queries-are-nice.md), unless rows are looked at by a plan.
     pub fn read_file(
         self,
         transaction: &mut Transaction,
         options: &RunOptions,
         path: &Path,
-        failed: &(dyn Fn(&io::Error) -> Error + Sync),
+        failed: Failed<'_>,
     ) -> Result<Copied> {
         // Threads that plans start are as nice as the one that starts them, and stay there for queries.
         if self.store.filter.is_some() || matches!(self.reader, Reader::Columns(_)) {
@@ -288,23 +300,24 @@ impl CopyFrom {
         transaction: &mut Transaction,
         options: &RunOptions,
         path: &Path,
-        failed: &(dyn Fn(&io::Error) -> Error + Sync),
+        failed: Failed<'_>,
     ) -> Result<Copied> {
         let CopyFrom { reader, mut store, format } = self;
         // A pipe that nobody waits for any more fails to be read.
-        let failed = |error: &io::Error| match options.cancel.is_cancelled() {
+        let not_read = |error: &io::Error| match options.cancel.is_cancelled() {
             true => firn_exec::cancelled(),
-            false => failed(error),
+            false => failed(Deed::Read, error),
         };
+        let not_opened = |error: io::Error| failed(Deed::Open, &error);
         // Of what cannot be read the error comes later.
         let metadata = path.metadata().ok().filter(Metadata::is_file);
         store.progress.set_bytes_in_all(metadata.map_or(0, |metadata| metadata.len()));
         match reader {
             Reader::Rows(reader) => {
                 // Once: who writes into a pipe would be told that nobody reads any more if it were closed again.
-                let mut file = pipe::open(path).map_err(|error| failed(&error))?;
+                let mut file = pipe::open(path).map_err(not_opened)?;
                 if format != CopyFormat::Binary
-                    && let Some(error) = of_other_kind(&mut file, path).map_err(|error| failed(&error))?
+                    && let Some(error) = of_other_kind(&mut file, path).map_err(|error| not_read(&error))?
                 {
                     return Err(error);
                 }
@@ -312,12 +325,12 @@ impl CopyFrom {
                 let watch = move |bytes| progress.add_bytes(bytes);
                 let cancel = options.cancel.clone();
                 let stops = move || cancel.is_cancelled();
-                let mut file = source::watched(file, watch, stops).map_err(|error| failed(&error))?;
+                let mut file = source::watched(file, watch, stops).map_err(|error| not_read(&error))?;
                 let mut sink = |batch| store.add(transaction, options, batch);
-                reader.read_file(&mut *file, &failed, options.threads, &mut sink)?;
+                reader.read_file(&mut *file, &not_read, options.threads, &mut sink)?;
             }
             Reader::Columns(columns) => {
-                pipe::open(path).map_err(|error| failed(&error))?;
+                pipe::open(path).map_err(not_opened)?;
                 columns.read_file(&mut store, transaction, options, path)?;
             }
         }
