@@ -8,6 +8,9 @@ use std::path::Path;
 /// Where bytes of a file come from.
 pub type Source = Box<dyn Read + Send>;
 
+/// U+FEFF, which some programs put before UTF-8.
+pub const MARK: &[u8] = b"\xef\xbb\xbf";
+
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 

@@ -16,14 +16,12 @@ use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
 use firn_exec::error::from_datafusion;
 use firn_load::sniff::{Known, SAMPLE_BYTES, Sniffed, sniff};
+use firn_load::source::MARK;
 use firn_load::{Batch, CopyOptions, CopyReader, Extent, Feed, RowFormat, json, source};
 use std::fmt::{self, Debug};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-
-/// What some programs put before UTF-8.
-const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// What the beginning of the first file tells.
 pub(super) fn look(path: &Path, asked: &Asked, kind: Kind) -> Result<Sniffed> {
