@@ -25,6 +25,7 @@ pub mod time_zone;
 
 pub mod clock;
 pub mod disk;
+pub mod pipe;
 pub mod random;
 pub mod sync;
 pub mod thread;

@@ -10,6 +10,7 @@
 //! end is found by its lengths alone, so that a long row which comes in many pieces is not read over
 //! and over.
 
+use crate::chunk::{MAX_RECORD_BYTES, too_long};
 use crate::columns::ColumnBuilder;
 use crate::reader::{BATCH_ROWS, Target};
 use crate::records::{Batch, RowLines};
@@ -194,7 +195,8 @@ impl BinaryReader {
         Ok(Some(length))
     }
 
-    /// The length of the row that `bytes` begin with; `None` if not all of it is there.
+    /// The length of the row that `bytes` begin with; `None` if not all of it is there. One that says that it is longer than others may
+    /// be is refused before it has come.
     fn row_length(&self, bytes: &[u8], columns: usize) -> Result<Option<usize>> {
         let mut end = 2;
         for column in 0..columns {
@@ -209,6 +211,11 @@ impl BinaryReader {
                         return Err(error.with_context(self.context(Some(column))));
                     }
                 },
+            }
+            if end > MAX_RECORD_BYTES {
+                return Err(too_long()
+                    .with_hint("Its fields say so by their lengths: the file may be damaged.")
+                    .with_context(self.context(Some(column))));
             }
         }
         Ok((end <= bytes.len()).then_some(end))

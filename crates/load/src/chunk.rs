@@ -60,16 +60,19 @@ pub(crate) enum Uncut {
     Unterminated { line: u64, record: Vec<u8> },
 }
 
+/// The error for a record longer than [`MAX_RECORD_BYTES`].
+#[cold]
+pub(crate) fn too_long() -> Error {
+    let message = format!("a record is longer than {} MiB", MAX_RECORD_BYTES >> 20);
+    Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+}
+
 impl Uncut {
     /// What the user is told.
     pub fn into_error(self, file: &str) -> Error {
         match self {
             Uncut::TooLong { line, in_quotes } => {
-                let error = Error::new(
-                    SqlState::PROGRAM_LIMIT_EXCEEDED,
-                    format!("a record is longer than {} MiB", MAX_RECORD_BYTES >> 20),
-                )
-                .with_context(format!("{file}, line {line}"));
+                let error = too_long().with_context(format!("{file}, line {line}"));
                 match in_quotes {
                     true => error.with_hint("A quote that opens in this record may lack its like."),
                     false => error,

@@ -11,6 +11,7 @@ use crate::options::{CopyOptions, OnError};
 use crate::reader::Target;
 use crate::records::{self, Batch, RowLines};
 use crate::sniff::SAMPLE_BYTES;
+use crate::source::MARK;
 use crate::structure::{Dialect, Quoting};
 use firn_base::binary::utf8;
 use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, text};
@@ -92,7 +93,10 @@ impl JsonReader {
         let mut rows = 0;
         let mut placed = RowLines::from(chunk.lines_before + 1);
         let mut rejected = Vec::new();
-        for (number, record) in lines(&chunk.bytes) {
+        for (number, mut record) in lines(&chunk.bytes) {
+            if chunk.is_first && record.start == 0 && chunk.bytes.starts_with(MARK) {
+                record.start = MARK.len();
+            }
             let line = &chunk.bytes[record.clone()];
             let read = self.fields(line, &mut fields).map_err(|error| (error, None)).and_then(|()| {
                 if let Some(trial) = &mut trial {

@@ -1,5 +1,6 @@
 //! What COPY can be told about a file, with PostgreSQL's defaults and checks.
 
+use crate::structure::{Dialect, Quoting};
 use firn_base::{Error, Result, SqlState};
 
 /// How rows look in a file that holds one after the other.
@@ -84,6 +85,17 @@ impl CopyOptions {
             on_error: OnError::Stop,
             other_keys: false,
         }
+    }
+
+    /// How files of text and CSV are written.
+    pub(crate) fn dialect(&self) -> Dialect {
+        let CopyOptions { delimiter, quote, escape, .. } = *self;
+        let quoting = match self.format {
+            RowFormat::Csv if quote == escape => Quoting::Doubled(quote),
+            RowFormat::Csv => Quoting::Escaped { quote, escape },
+            _ => Quoting::Backslash,
+        };
+        Dialect { delimiter, quoting }
     }
 
     /// Refuses combinations that could not be read back.

@@ -12,7 +12,7 @@ use crate::filling::{self, Column, Filler, Filling, Source};
 use crate::lanes::{Eight, LANES};
 use crate::options::{CopyHeader, CopyOptions, OnError, RowFormat, forced};
 use crate::reader::Target;
-use crate::structure::{Dialect, Kernel, Quoting, Structure};
+use crate::structure::{Kernel, Structure};
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, Buffer};
 use firn_base::binary::utf8;
@@ -240,22 +240,11 @@ impl RecordReader {
 
     /// Who cuts files for it.
     pub fn cutter(&self) -> Cutter {
-        let mut cutter = Cutter::new(self.dialect(), self.chunk_bytes);
+        let mut cutter = Cutter::new(self.options.dialect(), self.chunk_bytes);
         if self.options.header == CopyHeader::Match {
             cutter.demand_record();
         }
         cutter
-    }
-
-    /// How the files are written.
-    fn dialect(&self) -> Dialect {
-        let CopyOptions { delimiter, quote, escape, .. } = self.options;
-        let quoting = match self.is_csv() {
-            true if quote == escape => Quoting::Doubled(quote),
-            true => Quoting::Escaped { quote, escape },
-            false => Quoting::Backslash,
-        };
-        Dialect { delimiter, quoting }
     }
 
     /// What is read, as errors name it.
@@ -307,7 +296,7 @@ impl RecordReader {
     /// Reads a chunk as far as it can be read.
     fn attempt(&self, bytes: &Buffer, is_first: bool, scratch: &mut Scratch) -> Attempt {
         let Scratch { structure, field, ends: kept_ends } = scratch;
-        structure.find(bytes, self.dialect());
+        structure.find_some(bytes, self.options.dialect(), self.width() + 1);
         let mut outline = Outline::of(self, bytes, structure, is_first);
         let faults = std::mem::take(&mut outline.faults);
         let mut columns = Columns {
@@ -508,7 +497,7 @@ impl RecordReader {
             return Some(Fault { record, field: None, error, is_of_header: false });
         }
         let mut structure = Structure::default();
-        structure.find(text, self.dialect());
+        structure.find_some(text, self.options.dialect(), 1);
         if let Err(error) = self.check_returns(&structure) {
             return Some(Fault { record, field: None, error, is_of_header: false });
         }
@@ -539,7 +528,7 @@ impl RecordReader {
     /// Whether this is a line that can be a header; for HEADER MATCH the names must be those of the columns, in order.
     fn check_header(&self, record: &[u8]) -> Result<()> {
         let mut structure = Structure::default();
-        structure.find(record, self.dialect());
+        structure.find_some(record, self.options.dialect(), self.width() + 1);
         // Of a file whose lines end so, the header would be all.
         self.check_returns(&structure)?;
         if self.options.header != CopyHeader::Match {
@@ -557,7 +546,7 @@ impl RecordReader {
         if names.len() != self.width() {
             return mismatch(format!(
                 "wrong number of fields in header line: got {}, expected {}",
-                names.len(),
+                names.len() + structure.left_out,
                 self.width()
             ));
         }

@@ -83,6 +83,23 @@ pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
     Sniffed { options, columns: names.into_iter().zip(types).collect() }
 }
 
+/// The names that the first record of a CSV file gives to its columns, as [`sniff`] gives them; `None` if it does not end in the sample.
+pub fn header(sample: &[u8], options: &CopyOptions) -> Option<Vec<String>> {
+    let mut structure = Structure::default();
+    structure.find(sample, options.dialect());
+    let mut record = Vec::new();
+    let mut scratch = Vec::new();
+    for ends in structure.ends().windows(2) {
+        let (field, is_last) = field(sample, ends, options, &mut scratch);
+        record.push(field);
+        if is_last {
+            let width = record.len();
+            return Some(names_of(Some(&record), width));
+        }
+    }
+    None
+}
+
 /// How a sample falls apart by a delimiter.
 struct Layout {
     delimiter: u8,
@@ -125,12 +142,8 @@ impl Layout {
         let mut record = Vec::new();
         let mut scratch = Vec::new();
         for ends in self.structure.ends().windows(2) {
-            let raw = &sample[ends[0].wrapping_add(1) as usize..ends[1] as usize];
-            let is_last = sample[ends[1] as usize] == b'\n';
-            let raw = if is_last { raw.strip_suffix(b"\r").unwrap_or(raw) } else { raw };
-            let is_null = *raw == *options.null.as_bytes();
-            unquote(raw, options, &mut scratch);
-            record.push((!is_null).then(|| String::from_utf8_lossy(&scratch).into_owned()));
+            let (field, is_last) = field(sample, ends, options, &mut scratch);
+            record.push(field);
             if is_last {
                 let record = std::mem::take(&mut record);
                 if record.len() == self.width {
@@ -143,6 +156,16 @@ impl Layout {
         }
         records
     }
+}
+
+/// The field between two ends, and whether it is the last of its record.
+fn field(sample: &[u8], ends: &[u32], options: &CopyOptions, scratch: &mut Vec<u8>) -> (Field, bool) {
+    let raw = &sample[ends[0].wrapping_add(1) as usize..ends[1] as usize];
+    let is_last = sample[ends[1] as usize] == b'\n';
+    let raw = if is_last { raw.strip_suffix(b"\r").unwrap_or(raw) } else { raw };
+    let is_null = *raw == *options.null.as_bytes();
+    unquote(raw, options, scratch);
+    ((!is_null).then(|| String::from_utf8_lossy(scratch).into_owned()), is_last)
 }
 
 /// A field, unless it is NULL.
@@ -320,6 +343,20 @@ mod tests {
         assert_eq!(seen_with("|a|,|b|\n|1|,|x|\n", &known), "',' header: a bigint, b text");
         let known = Known { quote: Some(b'\''), ..Known::default() };
         assert_eq!(seen_with("a,b\n1,'x,y'\n", &known), "',' header: a bigint, b text");
+    }
+
+    #[test]
+    fn a_header_by_itself_gives_the_names_that_a_file_has() {
+        let options = CopyOptions { null: "NA".to_owned(), ..CopyOptions::new(RowFormat::Csv) };
+        for (sample, expected) in [
+            ("a, b ,a,,NA,\"x\ny\"\r\n1,2", Some("a|b|a_1|column4|column5|x\ny")),
+            ("\n", Some("column1")),
+            ("a,\"b\n", None),
+            ("a,b", None),
+            ("", None),
+        ] {
+            assert_eq!(header(sample.as_bytes(), &options).map(|names| names.join("|")).as_deref(), expected);
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The bytes of a file, unpacked if it is packed.
 
+use firn_base::pipe::{self, Pipe};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -7,21 +8,28 @@ use std::path::Path;
 /// Where bytes of a file come from.
 pub type Source = Box<dyn Read + Send>;
 
+/// U+FEFF, which some programs put before UTF-8.
+pub const MARK: &[u8] = b"\xef\xbb\xbf";
+
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// Opens a file. Whether it is packed, by gzip or zstd, its first bytes tell; one made of several packed ones is unpacked
 /// as a whole.
 pub fn open(path: &Path) -> io::Result<Source> {
-    watched(File::open(path)?, |_| ())
+    watched(pipe::open(path)?, |_| (), || false)
 }
 
-/// The bytes of an open file that stands at its beginning, unpacked as [`open`] does. `watch` is told of how many of its
-/// bytes, packed as they are, have been read each time.
-pub fn watched(mut file: File, watch: impl Fn(u64) + Send + 'static) -> io::Result<Source> {
+/// The bytes of a file that [`pipe::open`] has opened and that stands at its beginning, unpacked as [`open`] does. `watch` is told of how many of its
+/// bytes, packed as they are, have been read each time. Who waits for a pipe asks `stops` whether to go on; if not, reading fails.
+pub fn watched(
+    mut file: File,
+    watch: impl Fn(u64) + Send + 'static,
+    stops: impl Fn() -> bool + Send + 'static,
+) -> io::Result<Source> {
     if !file.metadata()?.is_file() {
         // A pipe cannot be read twice.
-        return Ok(Box::new(Watched { file, watch }));
+        return Ok(Box::new(Watched { file: Pipe::new(file, stops), watch }));
     }
     let packing = packing(&mut file)?;
     let file = Watched { file, watch };
@@ -30,6 +38,13 @@ pub fn watched(mut file: File, watch: impl Fn(u64) + Send + 'static) -> io::Resu
         Some(Packing::Zstd) => Box::new(zstd::Decoder::new(file)?),
         None => Box::new(file),
     })
+}
+
+/// Whether reading failed for what the file holds: it cannot be unpacked, as one that is cut off. What the system says has a number.
+pub fn is_damage(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, InvalidInput, Other, UnexpectedEof};
+    error.raw_os_error().is_none()
+        && matches!(error.kind(), InvalidData | InvalidInput | Other | UnexpectedEof)
 }
 
 /// How a file is packed, if it is. It stands at its beginning again.
@@ -47,12 +62,12 @@ pub fn packing(file: &mut File) -> io::Result<Option<Packing>> {
 }
 
 /// A file that tells how much of it has been read.
-struct Watched<W> {
-    file: File,
+struct Watched<F, W> {
+    file: F,
     watch: W,
 }
 
-impl<W: Fn(u64)> Read for Watched<W> {
+impl<F: Read, W: Fn(u64)> Read for Watched<F, W> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(buffer)?;
         (self.watch)(read as u64);
@@ -110,7 +125,7 @@ mod tests {
             let mut read = Vec::new();
             let (sender, pieces) = std::sync::mpsc::channel();
             let watch = move |bytes| sender.send(bytes).unwrap();
-            watched(File::open(&path).unwrap(), watch).unwrap().read_to_end(&mut read).unwrap();
+            watched(File::open(&path).unwrap(), watch, || false).unwrap().read_to_end(&mut read).unwrap();
             assert!(read == plain);
             assert_eq!(pieces.iter().sum::<u64>(), file.len() as u64);
         }

@@ -46,6 +46,9 @@ impl Context {
 /// field begins.
 const BEFORE_ALL: u32 = u32::MAX;
 
+/// Bytes longer than chunks mostly are: some record is long, for its fields or for how many they are.
+const LONG_BYTES: usize = 4 << 20;
+
 /// Where the fields of some bytes end.
 #[derive(Default, Debug)]
 pub(crate) struct Structure {
@@ -53,6 +56,8 @@ pub(crate) struct Structure {
     ends: Vec<u32>,
     /// How many they are; the rest of the vector is of no account.
     len: usize,
+    /// How many there are beside them, of records that have too many.
+    pub left_out: usize,
     /// How many of them are line feeds.
     pub lines: usize,
     /// Line feeds that do not count, for being in quotes or after an escape.
@@ -76,13 +81,37 @@ impl Structure {
         self.find_with(Kernel::best(), bytes, dialect);
     }
 
+    /// As [`Structure::find`], but of a record in which more than `most` delimiters count, not all of them need be found: so many
+    /// and the line feed will do to tell that they are too many. For one that is nothing but delimiters would take four times its length.
+    pub fn find_some(&mut self, bytes: &[u8], dialect: Dialect, most: usize) {
+        match bytes.len() > LONG_BYTES {
+            true => self.find_some_with(Kernel::best(), bytes, dialect, most),
+            false => self.find(bytes, dialect),
+        }
+    }
+
     fn find_with(&mut self, kernel: Kernel, bytes: &[u8], dialect: Dialect) {
+        self.begin(bytes);
+        walk(kernel, bytes, dialect, &mut Context::default(), self);
+        self.end(dialect);
+    }
+
+    fn find_some_with(&mut self, kernel: Kernel, bytes: &[u8], dialect: Dialect, most: usize) {
+        self.begin(bytes);
+        let mut few = FewEnds { structure: self, bytes, most, in_record: 0 };
+        walk(kernel, bytes, dialect, &mut Context::default(), &mut few);
+        self.end(dialect);
+    }
+
+    fn begin(&mut self, bytes: &[u8]) {
         assert!(bytes.len() < BEFORE_ALL as usize, "positions are of 32 bits");
         let mut ends = std::mem::take(&mut self.ends);
         ends.resize(ends.len().max(1), 0);
         ends[0] = BEFORE_ALL;
         *self = Structure { ends, len: 1, is_ascii: true, after_end: true, ..Structure::default() };
-        walk(kernel, bytes, dialect, &mut Context::default(), self);
+    }
+
+    fn end(&mut self, dialect: Dialect) {
         self.has_inner_quoting |= self.closes;
         self.has_inner_quoting |= self.has_quoting && !matches!(dialect.quoting, Quoting::Doubled(_));
     }
@@ -120,6 +149,35 @@ impl Visit for Structure {
         let room = (&mut self.ends[self.len..self.len + 64]).try_into().expect("just made");
         positions(ends, base as u32, room);
         self.len += count;
+    }
+}
+
+/// Finds of each record only so many delimiters, and its line feed.
+struct FewEnds<'s> {
+    structure: &'s mut Structure,
+    bytes: &'s [u8],
+    most: usize,
+    /// How many delimiters the record has so far.
+    in_record: usize,
+}
+
+impl Visit for FewEnds<'_> {
+    #[inline(always)]
+    fn visit(&mut self, base: usize, found: Found, positions: impl Fn(u64, u32, &mut [u32; 64])) {
+        let before = self.structure.len;
+        self.structure.visit(base, found, positions);
+        let mut kept = before;
+        for place in before..self.structure.len {
+            let end = self.structure.ends[place];
+            let is_last = self.bytes[end as usize] == b'\n';
+            if is_last || self.in_record < self.most {
+                self.structure.ends[kept] = end;
+                kept += 1;
+            }
+            self.in_record = if is_last { 0 } else { self.in_record + 1 };
+        }
+        self.structure.left_out += self.structure.len - kept;
+        self.structure.len = kept;
     }
 }
 
@@ -596,6 +654,46 @@ mod tests {
                 assert_eq!(structure.is_ascii, bytes.is_ascii());
                 assert_eq!(structure.has_nul, bytes.contains(&0));
             }
+        }
+    }
+
+    #[test]
+    fn of_records_with_many_fields_the_first_ones_and_the_end_are_found() {
+        let mut random = Random::seeded(7);
+        let rounds = if cfg!(miri) { 20 } else { 20_000 };
+        for round in 0..rounds {
+            let dialect = DIALECTS[round % DIALECTS.len()];
+            let bytes = random_bytes(&mut random, dialect);
+            let most = random.uniform(0, 4) as usize;
+            let (ends, _) = plainly(&bytes, dialect);
+            let (mut expected, mut in_record) = (Vec::new(), 0);
+            for end in &ends {
+                let is_last = bytes[*end as usize] == b'\n';
+                expected.extend((is_last || in_record < most).then_some(*end));
+                in_record = if is_last { 0 } else { in_record + 1 };
+            }
+            let (mut few, mut all) = (Structure::default(), Structure::default());
+            all.find(&bytes, dialect);
+            for kernel in kernels() {
+                few.find_some_with(kernel, &bytes, dialect, most);
+                assert_eq!(few.ends()[1..], expected, "{kernel:?} {dialect:?} {most} {bytes:?}");
+                assert_eq!(few.left_out, ends.len() - expected.len());
+                let rest = |structure: &Structure| {
+                    let Structure {
+                        lines, void_lines, carriage_returns, has_quoting, has_inner_quoting, ..
+                    } = *structure;
+                    (lines, void_lines, carriage_returns, has_quoting, has_inner_quoting)
+                };
+                assert_eq!(rest(&few), rest(&all));
+            }
+        }
+        // However long it is, it takes little.
+        if !cfg!(miri) {
+            let bytes = [&[b','; 2 * LONG_BYTES][..], b"\n1,2\n"].concat();
+            let mut structure = Structure::default();
+            structure.find_some(&bytes, DIALECTS[0], 3);
+            assert_eq!((structure.ends().len(), structure.lines), (1 + 4 + 2, 2));
+            assert!(structure.ends.capacity() < 1000);
         }
     }
 

@@ -642,6 +642,25 @@ fn options_that_could_not_be_read_back_are_refused() {
     assert_eq!(state(CopyOptions { delimiter: b'\n', ..CopyOptions::new(CSV) }), invalid);
 }
 
+#[test]
+fn a_record_of_nothing_but_delimiters_is_one_with_too_many_fields() {
+    if cfg!(miri) {
+        return;
+    }
+    let long = ",".repeat(6 << 20);
+    let file = format!("1,x\n{long}\n2,y\r\n");
+    let stop = CopyOptions::new(CSV);
+    let error = read(&stop, file.as_bytes(), 1 << 20).unwrap_err();
+    assert_eq!(error.message(), "extra data after last expected column");
+    assert!(error.context().unwrap().starts_with("COPY t, line 2: \",,,"));
+    let ignore = CopyOptions { on_error: OnError::Ignore, ..stop };
+    let rows = read(&ignore, file.as_bytes(), 1 << 20).unwrap();
+    assert_eq!(rows, [(Some(1), Some("x".to_owned())), (Some(2), Some("y".to_owned()))]);
+    let matching = CopyOptions { header: CopyHeader::Match, ..ignore };
+    let error = read(&matching, format!("{long}\n1,x\n").as_bytes(), 1 << 20).unwrap_err();
+    assert_eq!(error.message(), "wrong number of fields in header line: got 6291457, expected 2");
+}
+
 /// The header of PostgreSQL's binary format, without flags and extension.
 const HEADER: &[u8; 19] = b"PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0";
 
@@ -707,6 +726,21 @@ fn mistakes_in_binary_files_name_row_and_column() {
         failure(&binary(&[b"\0\x02\xff\xff\xff\xff\0\0\0\x01\xff"])),
         "22021 invalid byte sequence for encoding \"UTF8\": 0xff | COPY t, line 1, column b"
     );
+}
+
+#[test]
+fn rows_that_say_that_they_are_too_long_are_refused_before_they_come() {
+    let one: &[u8] = b"\0\x02\0\0\0\x04\0\0\0\x07\0\0\0\x01x";
+    let told = |row: &[u8]| {
+        let error = read(&CopyOptions::new(BINARY), &binary(&[one, row]), 7).unwrap_err();
+        format!("{} {} | {}", error.state(), error.message(), error.context().unwrap_or_default())
+    };
+    let too_long = "54000 a record is longer than 256 MiB | COPY t, line 2, column";
+    assert_eq!(told(b"\0\x02\x7f\xff\xff\xff"), format!("{too_long} a"));
+    assert_eq!(told(b"\0\x02\0\0\0\x04\0\0\0\x07\x10\0\0\0"), format!("{too_long} b"));
+    // What just fits may still come.
+    let fits: &[u8] = b"\0\x02\0\0\0\x04\0\0\0\x07\x0f\xff\xff\xf2";
+    assert_eq!(told(fits), "22P04 unexpected EOF in COPY data | COPY t, line 2");
 }
 
 /// Every type goes out as binary, and comes back as it does by the text format.

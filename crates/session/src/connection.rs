@@ -27,7 +27,7 @@ use firn_sql::services::Services;
 use firn_sql::settings::Settings;
 use firn_sql::sources::{Source, Sources};
 use firn_sql::statement::{Parsed, Statement as Parse};
-use firn_sql::{Cancel, LockedRows, Plan, RunOptions, deferred, parse};
+use firn_sql::{Cancel, LockedRows, Plan, RunOptions, cancelled, deferred, parse};
 use firn_txn::catalog::TableDef;
 use firn_txn::{Catalog, Isolation, Ticket, Transaction, Waited};
 use std::any::Any;
@@ -648,7 +648,7 @@ impl Connection {
     /// 57014 if the statement is cancelled.
     pub(crate) fn check_cancel(&self) -> Result<()> {
         match self.options.cancel.is_cancelled() {
-            true => Err(Error::new(SqlState::QUERY_CANCELED, "canceling statement due to user request")),
+            true => Err(cancelled()),
             false => Ok(()),
         }
     }
@@ -741,7 +741,7 @@ impl Connection {
         }
     }
 
-    fn alarm(&self) -> Option<Alarm> {
+    pub(crate) fn alarm(&self) -> Option<Alarm> {
         self.statement_timeout.map(|delay| self.shared.timer.set(delay, &self.options.cancel))
     }
 

@@ -5,19 +5,21 @@
 //! when the COPY ends.
 
 use crate::connection::{
-    CommandTag, Connection, Outcome, check_deferred, internal_error, with_table_of_constraint,
+    CommandTag, Connection, Outcome, check_deferred, internal_error, timed_out, with_table_of_constraint,
 };
 use crate::database::Shared;
 use crate::new_file::NewFile;
 use crate::rows::Reading;
+use crate::timer::Alarm;
 use arrow_array::RecordBatch;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState};
-use firn_sql::RunOptions;
-use firn_sql::copy::{CopyFormat, CopyFrom, CopyTo};
+use firn_sql::copy::{CopyFormat, CopyFrom, CopyTo, Deed, is_damage};
 use firn_sql::ddl;
 use firn_sql::statement::{Copy, CopyEndpoint, CopyOption, CopySubject};
+use firn_sql::{RunOptions, cancelled};
 use firn_txn::{Isolation, Savepoint, Transaction};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Where a lent transaction returns to.
@@ -66,6 +68,8 @@ pub struct CopyIn {
     transaction: Option<Transaction>,
     options: RunOptions,
     end: End,
+    /// What ends the statement when it has taken too long, the client's part included.
+    alarm: Option<Alarm>,
 }
 
 /// What happens to the transaction when the COPY ends.
@@ -154,6 +158,7 @@ impl CopyIn {
     }
 
     fn failed(&mut self, error: Error) -> Error {
+        let error = timed_out(error, self.alarm.as_ref());
         let error = match &self.transaction {
             Some(transaction) => with_table_of_constraint(error, transaction.catalog()),
             None => error,
@@ -189,6 +194,7 @@ fn ended() -> Error {
 pub struct CopyOut {
     copy: CopyTo,
     rows: Rows,
+    alarm: Option<Alarm>,
     /// Outside a block: what it reads in. After `copy`, which reads in it.
     reading: Option<Reading>,
 }
@@ -214,7 +220,7 @@ impl CopyOut {
         {
             reading.end()?;
         }
-        piece
+        piece.map_err(|error| timed_out(error, self.alarm.as_ref()))
     }
 
     /// The rows of a piece, each with all its bytes; the first with the header of a binary file, whose
@@ -326,7 +332,7 @@ impl Connection {
     }
 
     fn copy_in(&mut self, copy: &Copy) -> Result<Outcome> {
-        let options = self.options.clone();
+        let (options, alarm) = (self.options.clone(), self.alarm());
         self.begin_statement();
         if let Some(mut transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
@@ -351,6 +357,7 @@ impl Connection {
                 transaction: Some(transaction),
                 options,
                 end,
+                alarm,
             })));
         }
         self.services.set_read_only(false);
@@ -366,6 +373,7 @@ impl Connection {
             transaction: Some(transaction),
             options,
             end,
+            alarm,
         })))
     }
 
@@ -387,6 +395,7 @@ impl Connection {
     }
 
     fn copy_out(&mut self, copy: &Copy) -> Result<CopyOut> {
+        let alarm = self.alarm();
         self.begin_statement();
         if let Some(mut transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
@@ -396,13 +405,13 @@ impl Connection {
             self.block.put_transaction(transaction);
             let to = to?;
             self.activity.show_copy(to.progress());
-            return Ok(CopyOut { rows: Rows::of(copy, &to), copy: to, reading: None });
+            return Ok(CopyOut { rows: Rows::of(copy, &to), copy: to, alarm, reading: None });
         }
         let transaction = self.begin_transaction(Isolation::Snapshot)?;
         let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone)?;
         self.activity.show_copy(to.progress());
         let reading = Reading { transaction, waits: self.synchronous_commit };
-        Ok(CopyOut { rows: Rows::of(copy, &to), copy: to, reading: Some(reading) })
+        Ok(CopyOut { rows: Rows::of(copy, &to), copy: to, alarm, reading: Some(reading) })
     }
 
     fn copy_from_file(&mut self, copy: &Copy, path: &str) -> Result<u64> {
@@ -415,7 +424,11 @@ impl Connection {
             let from = connection.copy_from(transaction, copy)?;
             connection.activity.show_copy(from.progress());
             from.forgo_snapshot(transaction);
-            let failed = |error: &std::io::Error| file_error(path, "for reading", error);
+            let failed = |deed: Deed, error: &io::Error| match deed {
+                Deed::Open => file_error(&format!("could not open file \"{path}\" for reading"), error),
+                Deed::Read if is_damage(error) => damaged(path, error),
+                Deed::Read => file_error(&format!("could not read file \"{path}\""), error),
+            };
             let copied = from.read_file(transaction, &connection.options, path.as_ref(), &failed);
             transaction.take_snapshot_again();
             copied
@@ -429,12 +442,21 @@ impl Connection {
             return Err(Error::new(SqlState::new("42602"), "relative path not allowed for COPY to file"));
         }
         let mut out = self.copy_out(copy)?;
-        let failed = |error: std::io::Error| file_error(path, "for writing", &error);
-        let mut file = NewFile::create(path.as_ref()).map_err(failed)?;
-        while let Some(piece) = out.next_chunk()? {
-            file.write(&piece).map_err(failed)?;
+        let alarm = out.alarm.take();
+        let failed = |what: String, error: &io::Error| match self.options.cancel.is_cancelled() {
+            // A pipe that nobody reads is not waited for any more.
+            true => timed_out(cancelled(), alarm.as_ref()),
+            false => file_error(&what, error),
+        };
+        let not_opened = |error| failed(format!("could not open file \"{path}\" for writing"), &error);
+        let not_written = |error| failed(format!("could not write file \"{path}\""), &error);
+        let cancel = self.options.cancel.clone();
+        let stops = Box::new(move || cancel.is_cancelled());
+        let mut file = NewFile::create(path.as_ref(), stops).map_err(not_opened)?;
+        while let Some(piece) = out.next_chunk().map_err(|error| timed_out(error, alarm.as_ref()))? {
+            file.write(&piece).map_err(not_written)?;
         }
-        file.finish().map_err(failed)?;
+        file.finish().map_err(not_written)?;
         Ok(out.tag().rows.unwrap_or(0))
     }
 }
@@ -448,15 +470,22 @@ fn read_once(path: &str) -> Error {
         .with_hint("Run the COPY again, with the data from its beginning.")
 }
 
-fn file_error(path: &str, purpose: &str, error: &std::io::Error) -> Error {
+/// The error for a file that cannot be unpacked.
+#[cold]
+fn damaged(path: &str, error: &io::Error) -> Error {
+    Error::new(SqlState::BAD_COPY_FILE_FORMAT, format!("could not read file \"{path}\": {error}"))
+        .with_hint("The file may be damaged, or its writer may not have finished.")
+}
+
+fn file_error(what: &str, error: &io::Error) -> Error {
     let state = match error.kind() {
-        std::io::ErrorKind::NotFound => SqlState::UNDEFINED_FILE,
-        std::io::ErrorKind::PermissionDenied => SqlState::INSUFFICIENT_PRIVILEGE,
-        std::io::ErrorKind::StorageFull => SqlState::DISK_FULL,
-        std::io::ErrorKind::IsADirectory => SqlState::WRONG_OBJECT_TYPE,
+        io::ErrorKind::NotFound => SqlState::UNDEFINED_FILE,
+        io::ErrorKind::PermissionDenied => SqlState::INSUFFICIENT_PRIVILEGE,
+        io::ErrorKind::StorageFull => SqlState::DISK_FULL,
+        io::ErrorKind::IsADirectory => SqlState::WRONG_OBJECT_TYPE,
         _ => SqlState::IO_ERROR,
     };
-    Error::new(state, format!("could not open file \"{path}\" {purpose}: {error}"))
+    Error::new(state, format!("{what}: {error}"))
         .with_hint("COPY reads and writes files of the server; use STDIN and STDOUT for the client's.")
 }
 

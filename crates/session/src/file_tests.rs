@@ -1,6 +1,7 @@
 //! What a session promises of files in queries: they are tables as their content says, and always as they are now.
 
-use crate::{Connection, Database, Outcome};
+use crate::{Connection, Database, Outcome, interrupted_tests};
+use firn_base::disk::SimulatedDisk;
 use firn_base::{SqlState, Value};
 use std::fmt::Write as _;
 use std::fs;
@@ -137,6 +138,98 @@ fn what_is_known_of_a_file_can_be_told() {
 }
 
 #[test]
+fn columns_of_further_csv_files_go_by_their_names() {
+    let folder = Folder::new(&[
+        ("a-1.csv", "id,name,total\n1,Ada,10.5\n2,,\n"),
+        // Another order, with a column more between quotes, the mark, and the ends of lines of other systems.
+        ("a-2.csv", "\u{feff}total,\"more,\n\"\"\",name,id\r\n7.25,\"x\ny\",Alan,3\r\n,z,\"Ada, too\",4\r\n"),
+        ("a-3.csv", "name,id\nGrace,5\n"),
+        ("a-4.csv", ""),
+        ("a-5.csv", "total,id,name"),
+        ("b-1.csv", "n\n1\n"),
+        ("b-2.csv", "2\n3\n"),
+        ("c-1.csv", "1,x\n2,y\n"),
+        ("c-2.csv", "3,z\n"),
+        ("d-1.csv", "n,m\n1,2\n"),
+        ("d-2.csv", "m;n\n1;2\n"),
+        ("e-1.csv", "n,t\n1,x\n"),
+        ("e-2.csv", "t,n\ny,many\n"),
+        ("f-1.csv", "n\n1\n"),
+        ("f-2.csv", "\"n\n1\n"),
+        ("g-1.csv", "n\n1\n"),
+        ("g-2.csv", &format!("{}\n", "x".repeat(2 << 20))),
+    ]);
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    // Longer than what is read of a file for its header at first.
+    let more: String = (0..1000).map(|number| format!("more{number},")).collect();
+    let row = format!("{more}name,id,total\n{}Edsger,6,1\n", ",".repeat(1000));
+    packed.write_all(row.as_bytes()).unwrap();
+    fs::write(folder.path("a-6.csv.gz"), packed.finish().unwrap()).unwrap();
+    let mut connection = connection();
+    let mut ask = |sql: &str| rows(&mut connection, &folder.sql(sql));
+    let names = [
+        "BigInt(1)|Ada",
+        "BigInt(2)|Null",
+        "BigInt(3)|Alan",
+        "BigInt(4)|Ada, too",
+        "BigInt(5)|Grace",
+        "BigInt(6)|Edsger",
+    ];
+    assert_eq!(ask("SELECT id, name FROM '@/a-*' ORDER BY id"), names);
+    // Whatever stands where among what is asked for, and whether all rows are read or those that meet a condition.
+    assert_eq!(ask("SELECT name, id FROM '@/a-*' WHERE name LIKE 'Ada%' AND id > 1"), ["Ada, too|BigInt(4)"]);
+    assert_eq!(ask("SELECT name FROM '@/a-*' WHERE id >= 5 ORDER BY name"), ["Edsger", "Grace"]);
+    assert_eq!(ask("SELECT count(*) FROM '@/a-*'"), ["BigInt(6)"]);
+    assert_eq!(
+        ask("SELECT * FROM '@/a-[126]*' WHERE total < 11 ORDER BY id"),
+        ["BigInt(1)|Ada|Double(10.5)", "BigInt(3)|Alan|Double(7.25)", "BigInt(6)|Edsger|Double(1.0)"]
+    );
+    // Without headers columns go by their positions.
+    assert_eq!(ask("SELECT * FROM '@/c-*'"), ["BigInt(1)|x", "BigInt(2)|y", "BigInt(3)|z"]);
+    for (sql, state, message, detail) in [
+        (
+            "SELECT sum(total) FROM '@/a-*'",
+            "42703",
+            "file \"@/a-3.csv\" has no column \"total\"",
+            Some("Its first record is its header, as in the first file, and names \"name\", \"id\"."),
+        ),
+        (
+            "SELECT count(*) FROM '@/a-*' WHERE total > 0",
+            "42703",
+            "file \"@/a-3.csv\" has no column \"total\"",
+            Some("Its first record is its header, as in the first file, and names \"name\", \"id\"."),
+        ),
+        // Nobody loses a row that was taken for a header, whatever is asked for.
+        (
+            "SELECT count(*) FROM '@/b-*'",
+            "42703",
+            "file \"@/b-2.csv\" has no column \"n\"",
+            Some("Its first record is its header, as in the first file, and names \"2\"."),
+        ),
+        (
+            "SELECT m FROM '@/d-*'",
+            "42703",
+            "file \"@/d-2.csv\" has no column \"n\"",
+            Some("Its first record is its header, as in the first file, and names \"m;n\"."),
+        ),
+        ("SELECT n FROM '@/e-*'", "22P02", "invalid input syntax for type bigint: \"many\"", None),
+        ("SELECT n FROM '@/f-*'", "22P04", "unterminated CSV quoted field", None),
+        (
+            "SELECT n FROM '@/g-*'",
+            "22P04",
+            "file \"@/g-2.csv\" tells no columns: no record ends in its first megabyte",
+            None,
+        ),
+    ] {
+        let error = connection.execute(&folder.sql(sql)).unwrap_err();
+        assert_eq!((error.state(), error.message()), (SqlState::new(state), &*folder.sql(message)), "{sql}");
+        assert_eq!(error.detail(), detail, "{sql}");
+        assert_eq!(error.hint().is_some(), matches!(state, "42703" | "22P02"), "{sql}");
+    }
+    assert_eq!(rows(&mut connection, &folder.sql("SELECT t FROM '@/e-*'")), ["x", "y"]);
+}
+
+#[test]
 fn a_statement_reads_the_file_as_it_is_now() {
     let folder = Folder::new(&[("a.csv", "n\n1\n")]);
     let mut connection = connection();
@@ -193,6 +286,54 @@ fn packed_files_are_read_and_copied() {
     connection.execute("CREATE TABLE t (id integer, customer text, total numeric(9, 2), day date)").unwrap();
     let copy = folder.sql("COPY t FROM '@/orders.csv.gz' (FORMAT csv, HEADER)");
     assert_eq!(connection.execute(&copy).unwrap(), 3);
+}
+
+#[test]
+fn a_file_that_breaks_off_in_its_middle_is_not_one_that_cannot_be_opened() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (n integer PRIMARY KEY, t text)").unwrap();
+    let source = "SELECT n, 'row ' || n * 7919 % 100003 FROM generate_series(1, 50000) AS g(n)";
+    for packing in ["gzip", "zstd"] {
+        let to = folder.sql(&format!("COPY ({source}) TO '@/whole' (FORMAT csv, COMPRESSION {packing})"));
+        assert_eq!(connection.execute(&to).unwrap(), 50_000);
+        let whole = fs::read(folder.path("whole")).unwrap();
+        for bytes in [whole.len() / 2, whole.len() - 1] {
+            fs::write(folder.path("damaged.csv"), &whole[..bytes]).unwrap();
+            for sql in [
+                "COPY t FROM '@/damaged.csv' (FORMAT csv)",
+                "COPY t FROM '@/damaged.csv' (FORMAT csv, ON_ERROR ignore)",
+                "BEGIN; TRUNCATE t; COPY t FROM '@/damaged.csv' (FORMAT csv)",
+                "SELECT sum(column1) FROM '@/damaged.csv'",
+            ] {
+                let error = connection.execute(&folder.sql(sql)).unwrap_err();
+                assert_eq!(error.state(), SqlState::BAD_COPY_FILE_FORMAT, "{packing} {sql}: {error}");
+                let told = folder.sql("could not read file \"@/damaged.csv\": ");
+                assert!(error.message().starts_with(&told), "{packing} {sql}: {error}");
+                assert!(error.hint().unwrap().contains("damaged"));
+                connection.execute("ROLLBACK").unwrap();
+                assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(0)"]);
+            }
+        }
+        connection.execute(&folder.sql("COPY t FROM '@/whole' (FORMAT csv)")).unwrap();
+        connection.execute("TRUNCATE t").unwrap();
+    }
+    // What the system says.
+    for (sql, state, message) in [
+        ("COPY t FROM '/proc/self/mem'", SqlState::IO_ERROR, "could not read file \"/proc/self/mem\": "),
+        ("COPY t FROM '/proc/self'", SqlState::WRONG_OBJECT_TYPE, "could not read file \"/proc/self\": "),
+        ("COPY (SELECT 1) TO '/dev/full'", SqlState::DISK_FULL, "could not write file \"/dev/full\": "),
+        (
+            "COPY (SELECT 1) TO '/proc/none/file'",
+            SqlState::UNDEFINED_FILE,
+            "could not open file \"/proc/none/file\" for writing: ",
+        ),
+    ] {
+        let error = connection.execute(sql).unwrap_err();
+        assert_eq!(error.state(), state, "{sql}: {error}");
+        assert!(error.message().starts_with(message), "{sql}: {error}");
+        assert!(error.hint().is_some());
+    }
 }
 
 #[test]
@@ -424,6 +565,50 @@ fn a_row_that_a_table_does_not_take_is_named_by_its_line() {
         .unwrap_err();
     assert_eq!(error.detail(), Some("Key (id)=(2) already exists."));
     assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(1)"]);
+}
+
+#[test]
+fn a_key_that_comes_twice_is_told_with_both_places_however_far_apart_they_are() {
+    let folder = Folder::new(&[]);
+    let rows_of_file = "SELECT (CASE i WHEN 99990 THEN 17 ELSE i END)::int AS id, \
+         CASE WHEN i % 30000 = 0 THEN E'two\\nlines' ELSE 'row ' || i END AS name FROM generate_series(1, 100000) AS g(i) ORDER BY i";
+    let mut writing = connection();
+    for format in ["csv", "json", "binary", "parquet", "arrow"] {
+        let to = format!("COPY ({rows_of_file}) TO '@/{format}' (FORMAT {format})");
+        assert_eq!(writing.execute(&folder.sql(&to)).unwrap(), 100_000);
+    }
+    // In memory, and where redo is put into files on the way.
+    for database in [Database::memory().unwrap(), interrupted_tests::open(&SimulatedDisk::new())] {
+        let mut connection = database.connect();
+        connection.execute("CREATE TABLE t (id int PRIMARY KEY, name text)").unwrap();
+        for (opening, table) in [
+            ("BEGIN", "t"),
+            ("BEGIN; TRUNCATE t; INSERT INTO t VALUES (0, 'before')", "t"),
+            ("BEGIN; CREATE TABLE own (name text, id int PRIMARY KEY); CREATE INDEX ON own (name)", "own"),
+        ] {
+            for (format, word, first, second) in [
+                ("csv", "line", 17, 99_993),
+                ("json", "line", 17, 99_990),
+                ("binary", "line", 17, 99_990),
+                ("parquet", "row", 17, 99_990),
+                ("arrow", "row", 17, 99_990),
+            ] {
+                connection.execute(opening).unwrap();
+                let copy = format!("COPY {table} (id, name) FROM '@/{format}' (FORMAT {format})");
+                let error = connection.execute(&folder.sql(&copy)).unwrap_err();
+                let other = match word {
+                    "line" => format!("The row on line {first} has it."),
+                    _ => format!("Row {first} has it."),
+                };
+                let detail = format!("Key (id)=(17) already exists. {other}");
+                assert_eq!(error.detail(), Some(&*detail), "{opening} {format}");
+                let context = format!("COPY {table}, {word} {second}");
+                assert_eq!(error.context(), Some(&*context), "{opening} {format}");
+                connection.execute("ROLLBACK").unwrap();
+            }
+        }
+        assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(0)"]);
+    }
 }
 
 #[test]

@@ -240,6 +240,11 @@ fn json_lines_are_read_as_they_are() {
     assert_eq!(error.state(), SqlState::INVALID_TEXT_REPRESENTATION);
     assert_eq!(error.context().unwrap(), folder.sql("file \"@/late.json\", line 200001, column a: \"x\""));
     assert_eq!(rows(&mut connection, &folder.sql("SELECT count(*) FROM '@/late.json'")), ["BigInt(200001)"]);
+    // Some programs put a mark before UTF-8, which is no part of the first line.
+    fs::write(folder.path("marked.json"), "\u{feff}{\"a\": 1}\n{\"a\": 2}\n").unwrap();
+    connection.execute("CREATE TABLE marked (a integer)").unwrap();
+    assert_eq!(run(&mut connection, &folder, "COPY marked FROM '@/marked.json' (FORMAT json)").unwrap(), 2);
+    assert_eq!(rows(&mut connection, &folder.sql("SELECT sum(a)::text FROM '@/marked.json'")), ["3"]);
     // COPY is stricter, but for what it is told to leave out.
     connection.execute("CREATE TABLE t (a integer)").unwrap();
     let copied = run(&mut connection, &folder, "COPY t FROM '@/late.json' (FORMAT json, ON_ERROR ignore)");

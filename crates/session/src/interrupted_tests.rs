@@ -1,7 +1,8 @@
 //! What comes of loads that are cut off, and of those that the disk has no room for: all of a load or nothing of it.
 //!
 //! Loads of two sizes, from files and from the client. Redo of the small one waits in memory for the commit, that of
-//! the large one goes to a spill file long before.
+//! the large one goes to a spill file long before. Where the load's transaction has made or truncated its table, what the
+//! large one has of full blocks goes into a file beside the load, which its commit names, and only redo of the rest is spilled.
 
 use crate::file_tests::Folder;
 use crate::{Config, Connection, Database, Outcome};
@@ -15,35 +16,69 @@ use std::path::Path;
 use std::time::Duration;
 
 const LOG: &str = "/data/db/log";
+const CHECKPOINT: &str = "/data/db/checkpoint";
 
 /// Redo of this length goes to a spill file; a COPY hands on what it has read every 512 KiB.
 const SPILL_BYTES: usize = 64 << 10;
 
+/// A block has as many rows.
+const BLOCK_ROWS: usize = 1024;
+
 /// About how long a row is.
 const ROW_BYTES: usize = 1000;
 
+/// How rows come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Way {
+pub(crate) enum Way {
     File,
     Client,
+    /// From a file, into a table which the transaction has made in the place of the one that was there.
+    Made,
+    /// From the client, into the table which the transaction has truncated.
+    Truncated,
 }
+
+impl Way {
+    pub(crate) const ALL: [Way; 4] = [Way::File, Way::Client, Way::Made, Way::Truncated];
+
+    /// What opens the transaction, if the load is not one by itself.
+    pub(crate) fn opening(self) -> Option<String> {
+        match self {
+            Way::File | Way::Client => None,
+            Way::Made => Some(format!("BEGIN; DROP TABLE loaded; {TABLE}")),
+            Way::Truncated => Some("BEGIN; TRUNCATE loaded".to_owned()),
+        }
+    }
+
+    /// What is there after a load, where there was something before.
+    pub(crate) fn after(self, before: &[Load], load: Load) -> Vec<Load> {
+        match self {
+            Way::File | Way::Client => [before, &[load]].concat(),
+            Way::Made | Way::Truncated => vec![load],
+        }
+    }
+}
+
+/// What loads go into.
+const TABLE: &str = "CREATE TABLE loaded (load integer, row integer, text text, PRIMARY KEY (load, row));
+    CREATE INDEX ON loaded (text)";
 
 /// A load: rows `(load, row, text)` with a primary key over the first two and an index over the last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Load {
-    number: i32,
-    rows: i32,
+pub(crate) struct Load {
+    pub(crate) number: i32,
+    pub(crate) rows: i32,
 }
 
-const SMALL: i32 = 40;
-const LARGE: i32 = 1200;
+pub(crate) const SMALL: i32 = 40;
+pub(crate) const LARGE: i32 = 1200;
 
 impl Load {
     fn text(self, row: i32) -> String {
         format!("{:>4} {:>4}: and so on. ", self.number, row).repeat(ROW_BYTES / 20 - 1)
     }
 
-    fn csv(self) -> String {
+    pub(crate) fn csv(self) -> String {
         let mut csv = String::new();
         for row in 0..self.rows {
             writeln!(csv, "{},{row},\"{}\"", self.number, self.text(row)).unwrap();
@@ -51,15 +86,27 @@ impl Load {
         csv
     }
 
-    fn run(self, connection: &mut Connection, way: Way) -> Result<()> {
+    pub(crate) fn run(self, connection: &mut Connection, way: Way) -> Result<()> {
+        let Some(opening) = way.opening() else { return self.copy(connection, way) };
+        connection.execute(&opening)?;
+        let loaded = self.copy(connection, way).and_then(|()| connection.execute("COMMIT"));
+        if loaded.is_err() {
+            // A commit that has failed has left nothing to roll back.
+            let _ = connection.execute("ROLLBACK");
+        }
+        loaded.map(drop)
+    }
+
+    /// The load itself.
+    pub(crate) fn copy(self, connection: &mut Connection, way: Way) -> Result<()> {
         let csv = self.csv();
         match way {
-            Way::File => {
+            Way::File | Way::Made => {
                 let folder = Folder::new(&[("rows.csv", &csv)]);
                 connection.execute(&folder.sql("COPY loaded FROM '@/rows.csv' (FORMAT csv)")).map(drop)
             }
-            Way::Client => {
-                let statement = connection.prepare("COPY loaded FROM STDIN (FORMAT csv)").unwrap();
+            Way::Client | Way::Truncated => {
+                let statement = connection.prepare("COPY loaded FROM STDIN (FORMAT csv)")?;
                 let Outcome::CopyIn(mut copy) = connection.run(&statement, &[])? else { panic!() };
                 csv.as_bytes().chunks(100_000).try_for_each(|piece| copy.write(piece))?;
                 copy.finish().map(drop)
@@ -68,23 +115,18 @@ impl Load {
     }
 }
 
-fn open(disk: &Arc<SimulatedDisk>) -> Database {
+pub(crate) fn open(disk: &Arc<SimulatedDisk>) -> Database {
     let mut config = Config { directory: Some("/data/db".into()), block_bytes: 1, ..Config::default() };
     (config.log.spill_bytes, config.log.segment_bytes) = (SPILL_BYTES, 32 << 10);
     Database::with_engine(Engine::open_on(disk.clone(), config).unwrap())
 }
 
 /// A database that has one load in its checkpoint and another in its log.
-fn database() -> (Arc<SimulatedDisk>, Database, Vec<Load>) {
+pub(crate) fn database() -> (Arc<SimulatedDisk>, Database, Vec<Load>) {
     let disk = SimulatedDisk::new();
     let database = open(&disk);
     let mut connection = database.connect();
-    connection
-        .execute(
-            "CREATE TABLE loaded (load integer, row integer, text text, PRIMARY KEY (load, row));
-             CREATE INDEX ON loaded (text)",
-        )
-        .unwrap();
+    connection.execute(TABLE).unwrap();
     let loads = vec![Load { number: 0, rows: 20 }, Load { number: 1, rows: 200 }];
     loads[0].run(&mut connection, Way::File).unwrap();
     database.checkpoint().unwrap();
@@ -92,12 +134,17 @@ fn database() -> (Arc<SimulatedDisk>, Database, Vec<Load>) {
     (disk, database, loads)
 }
 
-fn spills(disk: &SimulatedDisk) -> usize {
+pub(crate) fn spills(disk: &SimulatedDisk) -> usize {
     disk.list(Path::new(LOG)).unwrap().iter().filter(|name| name.ends_with(".spill")).count()
 }
 
+/// How many files there are of loads into tables of their own.
+pub(crate) fn load_files(disk: &SimulatedDisk) -> usize {
+    disk.list(Path::new(CHECKPOINT)).unwrap().iter().filter(|name| name.contains("-load-")).count()
+}
+
 /// The loads of which there are rows; each must be there as a whole, and in every index.
-fn loads_in(database: &Database, possible: &[Load]) -> Vec<Load> {
+pub(crate) fn loads_in(database: &Database, possible: &[Load]) -> Vec<Load> {
     let mut connection = database.connect();
     let all = connection.prepare("SELECT load, row, text FROM loaded ORDER BY load, row").unwrap();
     let all = connection.query_values(&all, &[]).unwrap();
@@ -140,18 +187,20 @@ fn loads_in(database: &Database, possible: &[Load]) -> Vec<Load> {
 
 /// Opens what a crash has left. A load that was acknowledged is there, one that was not is there as a whole or not at
 /// all, and then nothing is left of it that a second try would meet.
-fn check_after_crash(disk: &Arc<SimulatedDisk>, before: &[Load], load: Load, acknowledged: bool) {
+fn check_after_crash(disk: &Arc<SimulatedDisk>, before: &[Load], load: Load, way: Way, acknowledged: bool) {
     let database = open(disk);
-    let with = [before, &[load]].concat();
-    let mut found = loads_in(&database, &with);
+    let (possible, with) = ([before, &[load]].concat(), way.after(before, load));
+    let mut found = loads_in(&database, &possible);
     if !acknowledged && found == before {
-        load.run(&mut database.connect(), Way::Client).unwrap();
-        found = loads_in(&database, &with);
+        load.run(&mut database.connect(), way).unwrap();
+        found = loads_in(&database, &possible);
     }
     assert_eq!(found, with);
     database.checkpoint().unwrap();
     assert_eq!(spills(disk), 0, "a spill file that nobody needs");
-    assert_eq!(loads_in(&open(&disk.after_kill()), &with), with);
+    let full_blocks = if way.opening().is_some() { load.rows as usize / BLOCK_ROWS } else { 0 };
+    assert!(load_files(disk) <= full_blocks, "files of loads that nobody needs");
+    assert_eq!(loads_in(&open(&disk.after_kill()), &possible), with);
 }
 
 #[test]
@@ -159,13 +208,15 @@ fn a_load_that_is_cut_off_anywhere_is_there_as_a_whole_or_not_at_all() {
     let seed = Random::from_entropy().next_u64();
     println!("seed {seed}");
     let mut random = Random::seeded(seed);
-    for (rows, way) in [(SMALL, Way::File), (SMALL, Way::Client), (LARGE, Way::File), (LARGE, Way::Client)] {
+    for (rows, way) in [SMALL, LARGE].into_iter().flat_map(|rows| Way::ALL.map(|way| (rows, way))) {
         let load = Load { number: 2, rows };
         let (disk, whole, _) = database();
         let (begin, spilled) = (disk.operations(), spills(&disk));
         load.run(&mut whole.connect(), way).unwrap();
         let committed = disk.operations() - begin;
+        let is_own = way.opening().is_some();
         assert_eq!(rows == LARGE, spills(&disk) > spilled, "only the large one is spilled");
+        assert_eq!(rows == LARGE && is_own, load_files(&disk) > 0, "only the large one has full blocks");
         whole.checkpoint().unwrap();
         let all = disk.operations() - begin;
         // The operations up to the commit, all of them if they are few, and some of the checkpoint's.
@@ -176,8 +227,8 @@ fn a_load_that_is_cut_off_anywhere_is_there_as_a_whole_or_not_at_all() {
             disk.fail_after_operations(at, Fault::Broken);
             let acknowledged = load.run(&mut database.connect(), way).is_ok();
             let _ = database.checkpoint();
-            check_after_crash(&disk.after_kill(), &before, load, acknowledged);
-            check_after_crash(&disk.after_power_cut(&mut random), &before, load, acknowledged);
+            check_after_crash(&disk.after_kill(), &before, load, way, acknowledged);
+            check_after_crash(&disk.after_power_cut(&mut random), &before, load, way, acknowledged);
             at += if at + 5 < committed { (committed / 8).max(1) } else { 1 + (all - committed) / 12 };
         }
     }
@@ -185,51 +236,60 @@ fn a_load_that_is_cut_off_anywhere_is_there_as_a_whole_or_not_at_all() {
 
 #[test]
 fn a_load_whose_client_is_still_sending_leaves_nothing_after_a_crash() {
-    let load = Load { number: 2, rows: 2 * LARGE };
-    let (disk, database, before) = database();
-    let mut connection = database.connect();
-    let statement = connection.prepare("COPY loaded FROM STDIN (FORMAT csv)").unwrap();
-    let Outcome::CopyIn(mut copy) = connection.run(&statement, &[]).unwrap() else { panic!() };
-    let (spilled, mut has_spilled) = (spills(&disk), false);
-    for piece in load.csv().as_bytes().chunks(400_000) {
-        copy.write(piece).unwrap();
-        let killed = disk.after_kill();
-        has_spilled |= spills(&killed) > spilled;
-        let with = [&before[..], &[load]].concat();
-        assert_eq!(loads_in(&open(&killed), &with), before);
-        check_after_crash(&killed, &before, load, false);
+    for way in [Way::Client, Way::Truncated] {
+        let load = Load { number: 2, rows: 2 * LARGE };
+        let (disk, database, before) = database();
+        let mut connection = database.connect();
+        if let Some(opening) = way.opening() {
+            connection.execute(&opening).unwrap();
+        }
+        let statement = connection.prepare("COPY loaded FROM STDIN (FORMAT csv)").unwrap();
+        let Outcome::CopyIn(mut copy) = connection.run(&statement, &[]).unwrap() else { panic!() };
+        let written = |disk: &SimulatedDisk| spills(disk) + load_files(disk);
+        let (at_first, mut has_written) = (written(&disk), false);
+        for piece in load.csv().as_bytes().chunks(400_000) {
+            copy.write(piece).unwrap();
+            let killed = disk.after_kill();
+            has_written |= written(&killed) > at_first;
+            let with = [&before[..], &[load]].concat();
+            assert_eq!(loads_in(&open(&killed), &with), before);
+            check_after_crash(&killed, &before, load, way, false);
+        }
+        assert!(has_written, "the kill has met a spill file, or the file of a load");
+        connection.finish_copy(*copy).unwrap();
+        if way.opening().is_some() {
+            connection.execute("COMMIT").unwrap();
+        }
+        check_after_crash(&disk.after_kill(), &before, load, way, true);
     }
-    assert!(has_spilled, "the kill has met a spill file");
-    copy.finish().unwrap();
-    check_after_crash(&disk.after_kill(), &before, load, true);
 }
 
 #[test]
 fn a_long_load_that_the_disk_has_no_room_for_fails_and_others_go_on() {
     let load = Load { number: 2, rows: LARGE };
     let bytes = load.csv().len() as u64;
-    for way in [Way::File, Way::Client] {
+    for way in Way::ALL {
         let mut room = 0;
         loop {
             let (disk, database, before) = database();
-            let with = [&before[..], &[load]].concat();
+            let possible = [&before[..], &[load]].concat();
             let spilled = spills(&disk);
             disk.leave_room(room);
             let Err(error) = load.run(&mut database.connect(), way) else { break };
             assert_eq!(error.state(), SqlState::DISK_FULL, "{error}");
             assert!(error.hint().is_some(), "{error:?}");
-            assert_eq!(spills(&disk), spilled, "its spill file is gone");
+            assert_eq!((spills(&disk), load_files(&disk)), (spilled, 0), "its file is gone");
             // Nothing of it is there, and others write as before, while the disk is as full as it was.
-            assert_eq!(loads_in(&database, &with), before);
+            assert_eq!(loads_in(&database, &possible), before);
             let mut other = database.connect();
             other.execute("INSERT INTO loaded VALUES (2, 0, 'somebody else''s')").unwrap();
             other.execute("DELETE FROM loaded WHERE load = 2").unwrap();
             // Nor does it come back; and it works once there is room.
-            assert_eq!(loads_in(&open(&disk.after_kill()), &with), before);
+            assert_eq!(loads_in(&open(&disk.after_kill()), &possible), before);
             disk.heal();
             load.run(&mut other, way).unwrap();
-            assert_eq!(loads_in(&database, &with), with);
-            check_after_crash(&disk.after_kill(), &before, load, true);
+            assert_eq!(loads_in(&database, &possible), way.after(&before, load));
+            check_after_crash(&disk.after_kill(), &before, load, way, true);
             room += bytes / 7;
         }
         assert!(room >= bytes, "it takes as much room as it has bytes");
@@ -261,6 +321,6 @@ fn a_short_load_that_the_log_has_no_room_for_is_not_there_once_the_database_is_o
         assert_eq!(error.state(), SqlState::DISK_FULL);
         drop((connection, other, database));
         assert_eq!(loads_in(&open(&disk.after_kill()), &with), before);
-        check_after_crash(&disk, &before, load, false);
+        check_after_crash(&disk, &before, load, way, false);
     }
 }

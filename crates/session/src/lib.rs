@@ -80,6 +80,8 @@ mod utility;
 #[cfg(test)]
 mod anomaly_tests;
 #[cfg(test)]
+mod cancelled_tests;
+#[cfg(test)]
 mod deferred_tests;
 #[cfg(test)]
 mod file_tests;

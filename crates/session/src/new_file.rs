@@ -1,28 +1,39 @@
 //! A file that has its name when it is whole: until then it is another one beside it, which goes if anything fails.
 
+use firn_base::pipe::{self, Pipe};
 use firn_base::sync::{AtomicU64, Ordering};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// A file that is being written.
-pub(crate) struct NewFile {
+pub(crate) enum NewFile {
+    /// It gets its name at the end.
+    Named(Named),
+    /// What cannot be replaced, such as a pipe, is written to.
+    Other(Pipe<Stops>),
+}
+
+/// Who waits for a pipe asks whether to give up.
+pub(crate) type Stops = Box<dyn Fn() -> bool>;
+
+pub(crate) struct Named {
     file: File,
-    /// Where it is and where it will be; `None` for what cannot be replaced, such as a pipe.
+    /// Where it is and where it will be, until it is there.
     names: Option<(PathBuf, PathBuf)>,
 }
 
 impl NewFile {
     /// Begins a file. One that is there already stays as it is until [`NewFile::finish`].
-    pub fn create(path: &Path) -> io::Result<NewFile> {
+    pub fn create(path: &Path, stops: Stops) -> io::Result<NewFile> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let existing = match fs::metadata(path) {
             Ok(metadata) => {
-                // Whoever may not write to it may not replace it either.
-                let file = OpenOptions::new().write(true).open(path)?;
                 if !metadata.is_file() {
-                    return Ok(NewFile { file, names: None });
+                    return Ok(NewFile::Other(pipe::open_to_write(path, stops)?));
                 }
+                // Whoever may not write to it may not replace it either.
+                OpenOptions::new().write(true).open(path)?;
                 Some(metadata.permissions())
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -33,20 +44,32 @@ impl NewFile {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let temporary = path.with_file_name(format!(".firn-copy-{}-{number}", std::process::id()));
         let file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
-        let new = NewFile { file, names: Some((temporary, path)) };
+        let new = Named { file, names: Some((temporary, path)) };
         if let Some(permissions) = existing {
             new.file.set_permissions(permissions)?;
         }
-        Ok(new)
+        Ok(NewFile::Named(new))
     }
 
     /// Takes the next bytes.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)
+        match self {
+            NewFile::Named(named) => named.file.write_all(bytes),
+            NewFile::Other(pipe) => pipe.write_all(bytes),
+        }
     }
 
     /// Gives it its name.
-    pub fn finish(mut self) -> io::Result<()> {
+    pub fn finish(self) -> io::Result<()> {
+        match self {
+            NewFile::Named(named) => named.finish(),
+            NewFile::Other(_) => Ok(()),
+        }
+    }
+}
+
+impl Named {
+    fn finish(mut self) -> io::Result<()> {
         let Some((temporary, path)) = &self.names else { return Ok(()) };
         self.file.sync_all()?;
         fs::rename(temporary, path)?;
@@ -57,7 +80,7 @@ impl NewFile {
     }
 }
 
-impl Drop for NewFile {
+impl Drop for Named {
     fn drop(&mut self) {
         if let Some((temporary, _)) = &self.names {
             // Nobody could do anything about it.

@@ -181,6 +181,54 @@ fn answers_are_the_same_however_much_is_known() {
 }
 
 #[test]
+fn zones_of_a_patterns_further_files_are_those_of_their_columns() {
+    // Both columns of numbers: read by position, one would be taken for the other, and so would their zones.
+    let folder = Folder::new(&[]);
+    let file =
+        |names: &str, row: fn(u32) -> String| format!("{names}\n{}", (0..400).map(row).collect::<String>());
+    write(&folder, "a-1.csv", &file("up,down,t", |row| format!("{row},{},first\n", 1000 - row)), 60);
+    write(&folder, "a-2.csv", &file("down,x,up", |row| format!("{},,{row}\n", 1000 - row)), 60);
+    let database = database(200);
+    let mut connection = database.connect();
+    for wanted in ["up, down", "down, up", "down", "count(*)"] {
+        for condition in ["up = 17", "down = 983", "down > 983 AND up > 15", "up = 983"] {
+            let sql = folder.sql(&format!("SELECT {wanted} FROM '@/a-*.csv' WHERE {condition}"));
+            let (both, expected) =
+                (["BigInt(17)", "BigInt(983)"], if condition == "up = 983" { 0 } else { 2 });
+            let row = match wanted {
+                "up, down" => both.join("|"),
+                "down, up" => [both[1], both[0]].join("|"),
+                "down" => both[1].to_owned(),
+                _ => format!("BigInt({expected})"),
+            };
+            let row = if condition.contains("AND") && wanted != "count(*)" {
+                row.replace("17", "16").replace("983", "984")
+            } else {
+                row
+            };
+            for _ in 0..3 {
+                let expected = if wanted == "count(*)" { 1 } else { expected };
+                assert_eq!(rows(&mut connection, &sql), vec![row.clone(); expected], "{sql}");
+            }
+        }
+    }
+    // By now they are known, and each file by itself has zones of its own.
+    let read = folder.sql("SELECT up, down FROM '@/a-*.csv' WHERE down = 983");
+    let (passed_over, bytes) = told(&mut connection, &read);
+    assert!(passed_over >= 780 && bytes <= 800, "{passed_over} rows, {bytes} bytes");
+    let alone = folder.sql("SELECT up FROM '@/a-2.csv' WHERE down = 983");
+    for _ in 0..2 {
+        assert_eq!(rows(&mut connection, &alone), ["BigInt(17)"]);
+    }
+    // What a file lacks it lacks also where everything that is there is known.
+    let error = connection.execute(&folder.sql("SELECT t FROM '@/a-*.csv' WHERE up = 17")).unwrap_err();
+    assert_eq!(
+        (error.state(), error.message()),
+        (SqlState::UNDEFINED_COLUMN, &*folder.sql("file \"@/a-2.csv\" has no column \"t\""))
+    );
+}
+
+#[test]
 fn a_file_that_has_changed_is_read_anew() {
     let folder = Folder::new(&[]);
     let database = database(50);

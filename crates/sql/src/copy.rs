@@ -27,12 +27,14 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{ExprSchemable, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast;
 use firn_base::clock::{self, Instant};
+use firn_base::pipe;
 use firn_base::sync::Arc;
 use firn_base::thread::{self, Behind};
 use firn_base::{ColumnId, Error, Result, SqlState, SqlType, TimeZoneSetting, Value};
 use firn_exec::dml::{Change, DmlPlan, Insert, InsertSource, TargetSet};
 use firn_exec::{BatchStream, RunOptions};
 pub use firn_load::end_of_first_row;
+pub use firn_load::source::is_damage;
 use firn_load::source::{self, Packing};
 use firn_load::{CopyReader, CopyWriter, RowLines};
 use firn_txn::catalog::TableDef;
@@ -46,6 +48,7 @@ use rows_out::{Piece, RowsOut};
 use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek};
 use std::path::Path;
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 /// COPY … FROM in progress. It holds no transaction: every step is given the one to work in.
@@ -74,8 +77,7 @@ struct Store {
     rows: u64,
     /// What the transaction had done before.
     begun: Savepoint,
-    /// How many rows there were before each batch of a file, and where its own are.
-    batches: Vec<(u64, RowLines)>,
+    places: Places,
     rejects: Rejects,
     rejects_table: Option<RejectsTable>,
     progress: Arc<Progress>,
@@ -83,8 +85,53 @@ struct Store {
     kept_up: Option<Instant>,
 }
 
+/// Where the rows of a file are that have been stored, all of those which it has.
+enum Places {
+    /// On lines: how many rows there were before each batch, and on which its own are.
+    Lines(Vec<(u64, RowLines)>),
+    /// They are counted.
+    Rows,
+}
+
+impl Places {
+    /// What is counted.
+    fn word(&self) -> &'static str {
+        match self {
+            Places::Lines(_) => "line",
+            Places::Rows => "row",
+        }
+    }
+
+    /// The place of a row, by how many came before it.
+    fn of(&self, ordinal: u64) -> u64 {
+        match self {
+            Places::Lines(batches) => {
+                let batch = batches.partition_point(|(before, _)| *before <= ordinal) - 1;
+                let (before, lines) = &batches[batch];
+                lines.line_of((ordinal - before) as usize)
+            }
+            Places::Rows => ordinal + 1,
+        }
+    }
+}
+
 /// How long a COPY stays at one state at least.
 const KEEPS_UP_AFTER: Duration = Duration::from_millis(10);
+
+/// What could not be done to a file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deed {
+    /// It could not be opened.
+    Open,
+    /// It could not be read, or not to its end.
+    Read,
+}
+
+/// What a failure to do something to a file is to the user.
+pub type Failed<'f> = &'f (dyn Fn(Deed, &io::Error) -> Error + Sync);
+
+/// How often a thread that waits for others looks whether the statement has been cancelled.
+const LOOKS_UP_AFTER: Duration = Duration::from_millis(50);
 
 /// What COPY … FROM came to.
 #[derive(Debug)]
@@ -151,7 +198,10 @@ impl CopyFrom {
             facts: facts.clone(),
             rows: 0,
             begun: transaction.savepoint(),
-            batches: Vec::new(),
+            places: match &reader {
+                Reader::Rows(_) => Places::Lines(Vec::new()),
+                Reader::Columns(_) => Places::Rows,
+            },
             rejects,
             rejects_table,
             progress,
@@ -186,6 +236,7 @@ impl CopyFrom {
 
     /// Takes the next bytes, cut anywhere.
     pub fn write(&mut self, transaction: &mut Transaction, options: &RunOptions, data: &[u8]) -> Result<()> {
+        stop_if_cancelled(options)?;
         self.store.progress.add_bytes(data.len() as u64);
         match &mut self.reader {
             Reader::Rows(reader) => reader.push(data)?,
@@ -196,6 +247,7 @@ impl CopyFrom {
 
     /// Ends the data.
     pub fn finish(mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<Copied> {
+        stop_if_cancelled(options)?;
         match &mut self.reader {
             Reader::Rows(reader) => reader.finish()?,
             Reader::Columns(columns) => columns.finish()?,
@@ -213,14 +265,13 @@ impl CopyFrom {
     }
 
     /// Takes all of a file, which several threads read. They leave cores to transactions and queries that want them, and so does
-    /// the one that stores (docs/decisions/0011-queries-are-nice.md), unless rows are looked at by a plan. `failed` says what a
-    /// failure to read is to the user.
+    /// the one that stores (docs/decisions/0011-queries-are-nice.md), unless rows are looked at by a plan.
     pub fn read_file(
         self,
         transaction: &mut Transaction,
         options: &RunOptions,
         path: &Path,
-        failed: &(dyn Fn(&io::Error) -> Error + Sync),
+        failed: Failed<'_>,
     ) -> Result<Copied> {
         // Threads that plans start are as nice as the one that starts them, and stay there for queries.
         if self.store.filter.is_some() || matches!(self.reader, Reader::Columns(_)) {
@@ -228,12 +279,18 @@ impl CopyFrom {
         }
         firn_exec::runtime::start_workers();
         thread::scope(|scope| {
-            let read = || {
+            let (reading, ended) = mpsc::channel::<()>();
+            let read = move || {
+                let _reading = reading;
                 thread::stand_back(Behind::Everything);
                 self.read_here(transaction, options, path, failed)
             };
-            let read = thread::spawn_scoped(scope, "firn-copy", read).join();
-            read.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            let read = thread::spawn_scoped(scope, "firn-copy", read);
+            // Who watches the flag may do so on this thread only, as Python does.
+            while ended.recv_timeout(LOOKS_UP_AFTER) == Err(RecvTimeoutError::Timeout) {
+                options.cancel.is_cancelled();
+            }
+            read.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
@@ -243,29 +300,37 @@ impl CopyFrom {
         transaction: &mut Transaction,
         options: &RunOptions,
         path: &Path,
-        failed: &(dyn Fn(&io::Error) -> Error + Sync),
+        failed: Failed<'_>,
     ) -> Result<Copied> {
         let CopyFrom { reader, mut store, format } = self;
+        // A pipe that nobody waits for any more fails to be read.
+        let not_read = |error: &io::Error| match options.cancel.is_cancelled() {
+            true => firn_exec::cancelled(),
+            false => failed(Deed::Read, error),
+        };
+        let not_opened = |error: io::Error| failed(Deed::Open, &error);
         // Of what cannot be read the error comes later.
         let metadata = path.metadata().ok().filter(Metadata::is_file);
         store.progress.set_bytes_in_all(metadata.map_or(0, |metadata| metadata.len()));
         match reader {
             Reader::Rows(reader) => {
                 // Once: who writes into a pipe would be told that nobody reads any more if it were closed again.
-                let mut file = File::open(path).map_err(|error| failed(&error))?;
+                let mut file = pipe::open(path).map_err(not_opened)?;
                 if format != CopyFormat::Binary
-                    && let Some(error) = of_other_kind(&mut file, path).map_err(|error| failed(&error))?
+                    && let Some(error) = of_other_kind(&mut file, path).map_err(|error| not_read(&error))?
                 {
                     return Err(error);
                 }
                 let progress = store.progress.clone();
                 let watch = move |bytes| progress.add_bytes(bytes);
-                let mut file = source::watched(file, watch).map_err(|error| failed(&error))?;
+                let cancel = options.cancel.clone();
+                let stops = move || cancel.is_cancelled();
+                let mut file = source::watched(file, watch, stops).map_err(|error| not_read(&error))?;
                 let mut sink = |batch| store.add(transaction, options, batch);
-                reader.read_file(&mut *file, failed, options.threads, &mut sink)?;
+                reader.read_file(&mut *file, &not_read, options.threads, &mut sink)?;
             }
             Reader::Columns(columns) => {
-                File::open(path).map_err(|error| failed(&error))?;
+                pipe::open(path).map_err(not_opened)?;
                 columns.read_file(&mut store, transaction, options, path)?;
             }
         }
@@ -282,6 +347,11 @@ impl CopyFrom {
     ) -> Result<()> {
         self.store.assign(transaction, options, batch)
     }
+}
+
+/// Fails with 57014 once the statement has been cancelled.
+fn stop_if_cancelled(options: &RunOptions) -> Result<()> {
+    if options.cancel.is_cancelled() { Err(firn_exec::cancelled()) } else { Ok(()) }
 }
 
 fn channel(copy: &Copy) -> Channel {
@@ -354,46 +424,53 @@ impl Store {
             table.put(transaction, options, &read.rejected)?;
         }
         if read.rows == 0 {
-            return if options.cancel.is_cancelled() { Err(firn_exec::cancelled()) } else { Ok(()) };
+            return stop_if_cancelled(options);
         }
         let batch = RecordBatch::try_new(self.schema.clone(), read.columns)
             .map_err(|error| firn_exec::error::from_datafusion(error.into()))?;
-        if self.filter.is_none() {
-            self.batches.push((self.rows, read.lines));
+        if let (None, Places::Lines(batches)) = (&self.filter, &mut self.places) {
+            batches.push((self.rows, read.lines));
         }
+        self.put_all(transaction, options, batch)
+    }
+
+    /// [`Store::put`] of the next rows of a file, of which an error tells where they are.
+    fn put_all(
+        &mut self,
+        transaction: &mut Transaction,
+        options: &RunOptions,
+        batch: RecordBatch,
+    ) -> Result<()> {
         self.put(transaction, options, batch).map_err(|error| self.placed(transaction, error))
     }
 
-    /// Adds to an error of a row of the last batch where that is, and where the row is that has its key if it is of the
-    /// same file.
+    /// Adds to an error of a row of a batch that was to be stored where that is, and where the row is that has its key if it is of the
+    /// same file. A condition leaves nobody who knows.
     #[cold]
     fn placed(&self, transaction: &Transaction, error: Error) -> Error {
-        let (Some(ordinal), None) = (error.ordinal(), error.context()) else { return error };
-        let Some((before, _)) = self.batches.last() else { return error };
-        let line = self.line_of(before + ordinal);
+        let (Some(ordinal), None, None) = (error.ordinal(), error.context(), &self.filter) else {
+            return error;
+        };
+        let place = self.places.of(self.rows + ordinal);
         // Somebody may have dropped it before the first row came.
         let table = transaction.engine().find_table(self.table.storage());
         let other = error.other_row().zip(table);
         let other = other.and_then(|(row, table)| transaction.ordinal_since(self.begun, &table, row));
         // Of two rows with a key the later one is at fault, in whatever order the index has met them.
-        let (line, other) = match other.map(|ordinal| self.line_of(ordinal)) {
-            Some(other) if other > line => (other, Some(line)),
-            other => (line, other),
+        let (place, other) = match other.map(|ordinal| self.places.of(ordinal)) {
+            Some(other) if other > place => (other, Some(place)),
+            other => (place, other),
         };
-        let error = match (error.detail().map(str::to_owned), other) {
-            (Some(detail), Some(other)) => {
+        let error = match (error.detail().map(str::to_owned), other, &self.places) {
+            (Some(detail), Some(other), Places::Lines(_)) => {
                 error.with_detail(format!("{detail} The row on line {other} has it."))
+            }
+            (Some(detail), Some(other), Places::Rows) => {
+                error.with_detail(format!("{detail} Row {other} has it."))
             }
             _ => error,
         };
-        error.with_context(format!("COPY {}, line {line}", self.table.name))
-    }
-
-    /// The line that a row is on, of all that have been stored.
-    fn line_of(&self, ordinal: u64) -> u64 {
-        let batch = self.batches.partition_point(|(before, _)| *before <= ordinal) - 1;
-        let (before, lines) = &self.batches[batch];
-        lines.line_of((ordinal - before) as usize)
+        error.with_context(format!("COPY {}, {} {place}", self.table.name, self.places.word()))
     }
 
     /// Stores the rows of a batch of the columns' own types which the filter lets through.

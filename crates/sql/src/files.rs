@@ -7,6 +7,7 @@
 
 pub(crate) mod columns;
 mod condition;
+mod headers;
 pub(crate) mod ipc;
 mod line_scan;
 mod lines;
@@ -34,6 +35,7 @@ use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState, TimeZoneSetting, clock};
 use firn_exec::error::to_datafusion;
 use firn_load::sniff::Known;
+use firn_load::source::is_damage;
 use line_scan::LineScan;
 use lines::Lines;
 use std::fmt::{self, Debug};
@@ -326,13 +328,18 @@ fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
 }
 
 fn file_error(path: &Path, error: &std::io::Error) -> Error {
+    let message = format!("could not read file \"{}\": {error}", path.display());
     let state = match error.kind() {
         std::io::ErrorKind::NotFound => SqlState::UNDEFINED_FILE,
         std::io::ErrorKind::PermissionDenied => SqlState::INSUFFICIENT_PRIVILEGE,
         std::io::ErrorKind::IsADirectory => SqlState::WRONG_OBJECT_TYPE,
+        _ if is_damage(error) => {
+            return Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
+                .with_hint("The file may be damaged, or its writer may not have finished.");
+        }
         _ => SqlState::IO_ERROR,
     };
-    Error::new(state, format!("could not read file \"{}\": {error}", path.display()))
+    Error::new(state, message)
         .with_hint("Files in queries are files of the server; a relative path begins where it was started.")
 }
 

@@ -24,5 +24,5 @@ pub mod pg_catalog;
 
 pub use firn_exec::locking::LockedRows;
 pub use firn_exec::runtime::{limit_query_memory, query_memory};
-pub use firn_exec::{BatchStream, Cancel, RunOptions, SessionServices, deferred};
+pub use firn_exec::{BatchStream, Cancel, RunOptions, SessionServices, cancelled, deferred};
 pub use plan::{Column, Plan, QueryOutput};

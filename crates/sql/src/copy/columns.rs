@@ -7,7 +7,7 @@ use super::options::{Compression, CopyFormat, Options};
 use super::parquet_out::ParquetOut;
 use super::rows_out::Piece;
 use super::workers::{Workers, bytes_of};
-use super::{Store, as_declared};
+use super::{Store, as_declared, stop_if_cancelled};
 use crate::arrow::converted;
 use crate::files::Kind;
 use crate::files::columns::{Fitted, open, readable};
@@ -132,9 +132,7 @@ impl ColumnsIn {
             };
             let reader = thread::spawn_scoped(scope, "firn-load", read);
             for batch in batches {
-                if options.cancel.is_cancelled() {
-                    return Err(firn_exec::cancelled());
-                }
+                stop_if_cancelled(options)?;
                 self.store(store, transaction, options, &batch)?;
             }
             reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -193,7 +191,7 @@ impl ColumnsIn {
         if columns.iter().zip(&targets).all(is_as_declared) {
             let batch =
                 RecordBatch::try_new_with_options(store.schema.clone(), columns, &rows).map_err(external)?;
-            return store.put(transaction, options, batch);
+            return store.put_all(transaction, options, batch);
         }
         let field = |(column, field): (&ArrayRef, &FieldRef)| {
             Field::new(field.name(), column.data_type().clone(), true)

@@ -6,6 +6,7 @@
 
 use super::columns::Sink;
 use super::condition::Condition;
+use super::headers::FileColumns;
 use super::zones::{ChunkZones, Key, MOST_GATHERED_BYTES, Reading, Zone, ZoneMaps, Zones};
 use super::{Asked, FileVersion, Kind, changed, file_error, no_columns};
 use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
@@ -15,14 +16,12 @@ use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
 use firn_exec::error::from_datafusion;
 use firn_load::sniff::{Known, SAMPLE_BYTES, Sniffed, sniff};
+use firn_load::source::MARK;
 use firn_load::{Batch, CopyOptions, CopyReader, Extent, Feed, RowFormat, json, source};
 use std::fmt::{self, Debug};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-
-/// What some programs put before UTF-8.
-const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// What the beginning of the first file tells.
 pub(super) fn look(path: &Path, asked: &Asked, kind: Kind) -> Result<Sniffed> {
@@ -51,7 +50,7 @@ pub(super) fn look(path: &Path, asked: &Asked, kind: Kind) -> Result<Sniffed> {
 }
 
 /// The bytes of a file, unpacked and without the mark.
-fn open_text(path: &Path) -> std::io::Result<source::Source> {
+pub(super) fn open_text(path: &Path) -> std::io::Result<source::Source> {
     let mut file = source::open(path)?;
     let mut begin = Vec::with_capacity(MARK.len());
     (&mut file).take(MARK.len() as u64).read_to_end(&mut begin)?;
@@ -79,13 +78,21 @@ pub(super) struct Lines {
     pub paths: Vec<PathBuf>,
     pub reading: Arc<Reading>,
     pub zones: ZoneMaps,
-    /// All columns of the files.
+    /// All columns of the table, which are those of the first file.
     pub columns: SchemaRef,
     /// Those to read.
     pub wanted: Vec<usize>,
     /// What they are.
     pub schema: SchemaRef,
     pub condition: Option<Condition>,
+}
+
+/// One of the files, as it is read.
+struct OneFile<'p> {
+    path: &'p Path,
+    columns: FileColumns,
+    /// Whether the columns were told from it.
+    is_first: bool,
 }
 
 /// What reading some of the rows has come to.
@@ -117,15 +124,20 @@ type Tell<'t> = &'t dyn Fn(Told);
 impl Lines {
     /// Reads the files on so many threads.
     pub fn read(&self, threads: usize, tell: Tell<'_>, sink: Sink<'_>) -> Result<()> {
-        for path in &self.paths {
+        for (position, path) in self.paths.iter().enumerate() {
             let failed = |error| file_error(path, &error);
+            let columns = match position {
+                0 => FileColumns::of_first(&self.reading),
+                _ => FileColumns::of_other(path, &self.reading, &self.order())?,
+            };
+            let one = OneFile { path, columns, is_first: position == 0 };
             let mut file = File::open(path).map_err(failed)?;
             match source::packing(&mut file).map_err(failed)? {
-                None => self.read_plain(path, file, threads, tell, sink)?,
+                None => self.read_plain(&one, file, threads, tell, sink)?,
                 Some(_) => {
                     // Nobody can go to places in it.
                     let mut text = open_text(path).map_err(failed)?;
-                    self.read_chunks(path, Feed::Whole(&mut *text), threads, None, tell, sink)?;
+                    self.read_chunks(&one, Feed::Whole(&mut *text), threads, None, tell, sink)?;
                 }
             }
         }
@@ -135,18 +147,19 @@ impl Lines {
     /// Reads a file that is not packed, but for what is known to be of no use, and remembers what it finds out.
     fn read_plain(
         &self,
-        path: &Path,
+        one: &OneFile<'_>,
         mut file: File,
         threads: usize,
         tell: Tell<'_>,
         sink: Sink<'_>,
     ) -> Result<()> {
+        let path = one.path;
         let failed = |error| file_error(path, &error);
         let begin = text_begins(&mut file).map_err(failed)?;
         let version = FileVersion::of_file(path, &file).map_err(failed)?;
         let mut feed = Feed::Whole(&mut file);
         if !version.is_settled() {
-            return self.read_chunks(path, feed, threads, None, tell, sink);
+            return self.read_chunks(one, feed, threads, None, tell, sink);
         }
         let key = Key { file: version, reading: self.reading.clone() };
         let known = self.zones.get(&key);
@@ -159,7 +172,7 @@ impl Lines {
             feed = Feed::Extents { file: &mut file, begin, extents: &extents };
         }
         let mut gathered = Gathered { known, chunks: Vec::new(), bytes: 0 };
-        let read = self.read_chunks(path, feed, threads, Some(&mut gathered), tell, sink);
+        let read = self.read_chunks(one, feed, threads, Some(&mut gathered), tell, sink);
         let is_same = FileVersion::of_file(path, &file).is_ok_and(|now| now == key.file);
         match read {
             // Places that were known are those of another file.
@@ -212,7 +225,7 @@ impl Lines {
         self.condition.is_some() && self.reading.sniffed.options.format == RowFormat::Csv
     }
 
-    /// The columns as they are read: those of the condition first.
+    /// The columns of the table as they are read: those of the condition first.
     fn order(&self) -> Vec<usize> {
         let mut order = self.condition.as_ref().map_or(Vec::new(), |condition| condition.columns.clone());
         let others = self.wanted.iter().filter(|column| !order.contains(column));
@@ -224,17 +237,18 @@ impl Lines {
     /// Reads chunks of a file, and gathers what there is to know of them if somebody wants it.
     fn read_chunks(
         &self,
-        path: &Path,
+        one: &OneFile<'_>,
         feed: Feed<'_>,
         threads: usize,
         mut gathered: Option<&mut Gathered>,
         tell: Tell<'_>,
         sink: Sink<'_>,
     ) -> Result<()> {
-        let Reading { sniffed: Sniffed { options, columns }, zone, chunk_bytes } = &*self.reading;
-        let mut reader = CopyReader::new(&place(path), columns.clone(), options.clone(), *zone)?;
+        let Reading { sniffed: Sniffed { options, .. }, zone, chunk_bytes } = &*self.reading;
+        let OneFile { path, columns, is_first } = one;
+        let mut reader = CopyReader::new(&place(path), columns.columns.clone(), options.clone(), *zone)?;
         let order = self.order();
-        reader.project(order.clone());
+        reader.project(columns.places(&order));
         if let Some(condition) = self.condition.as_ref().filter(|_| self.has_sieve()) {
             reader.set_sieve(condition.sieve());
         }
@@ -255,7 +269,7 @@ impl Lines {
             // Also without rows, so that whoever wants no more can say so.
             sink(batch)
         });
-        read.map_err(|error| self.explained(error))
+        read.map_err(|error| explained(error, *is_first))
     }
 
     /// What becomes of a chunk of which columns have been read in that order.
@@ -302,20 +316,29 @@ impl Lines {
         RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
             .map_err(|error| from_datafusion(error.into()))
     }
+}
 
-    /// An error in a file, of which only the beginning was looked at.
-    fn explained(&self, error: Error) -> Error {
-        match error.state() {
-            SqlState::INVALID_TEXT_REPRESENTATION
-            | SqlState::NUMERIC_VALUE_OUT_OF_RANGE
-            | SqlState::INVALID_DATETIME_FORMAT
-            | SqlState::DATETIME_FIELD_OVERFLOW
-                if error.hint().is_none() => error.with_hint(
-                "The types of columns are told from the file's first megabyte. Where they do not hold for all of it, create \
-                 a table and COPY the file into it.",
-            ),
-            _ => error,
+/// An error in a file, of which only the beginning was looked at, or not even that.
+fn explained(error: Error, is_first: bool) -> Error {
+    match error.state() {
+        SqlState::INVALID_TEXT_REPRESENTATION
+        | SqlState::NUMERIC_VALUE_OUT_OF_RANGE
+        | SqlState::INVALID_DATETIME_FORMAT
+        | SqlState::DATETIME_FIELD_OVERFLOW
+            if error.hint().is_none() =>
+        {
+            error.with_hint(match is_first {
+                true => {
+                    "The types of columns are told from the file's first megabyte. Where they do not hold for all of it, create \
+                     a table and COPY the file into it."
+                }
+                false => {
+                    "The types of columns are told from the first megabyte of the pattern's first file. Where they do not hold \
+                     for all of its files, create a table and COPY them into it."
+                }
+            })
         }
+        _ => error,
     }
 }
 

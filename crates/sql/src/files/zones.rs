@@ -176,7 +176,7 @@ impl Kept {
 pub(super) struct Zones {
     extents: Vec<Extent>,
     rows: UInt64Array,
-    /// By the positions of columns in the file.
+    /// By the positions of columns in the table, which are those in the first file of a pattern.
     columns: BTreeMap<usize, ColumnZones>,
 }
 

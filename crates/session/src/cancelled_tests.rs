@@ -1,0 +1,281 @@
+//! What a session promises of COPYs that are cancelled or take too long: nothing of them is there, and they can be run again.
+//!
+//! Where a statement looks whether it has been cancelled, there it can be: a watch counts how often it looks, and cancels it then.
+
+use crate::file_tests::{Folder, connection, rows};
+use crate::interrupted_tests::{LARGE, Load, SMALL, Way, database, load_files, loads_in, open, spills};
+use crate::{Connection, Outcome};
+use firn_base::sync::{Arc, AtomicBool, AtomicI64, Ordering};
+use firn_base::{Error, SqlState};
+use std::fs::{self, File};
+use std::io::Write;
+use std::process::Command;
+use std::time::Duration;
+
+const CANCELLED: &str = "canceling statement due to user request";
+const TOO_LATE: &str = "canceling statement due to statement timeout";
+
+/// How often a connection's statements may still look before they are cancelled.
+struct Looks(Arc<AtomicI64>);
+
+impl Looks {
+    const FOR_EVER: i64 = i64::MAX;
+
+    fn of(connection: &Connection) -> Looks {
+        let left = Arc::new(AtomicI64::new(Looks::FOR_EVER));
+        let watched = left.clone();
+        connection.watch(move || watched.fetch_sub(1, Ordering::Relaxed) <= 0);
+        Looks(left)
+    }
+
+    fn set(&self, left: i64) {
+        self.0.store(left, Ordering::Relaxed);
+    }
+}
+
+fn assert_told(error: &Error, message: &str) {
+    assert_eq!((error.state(), error.message()), (SqlState::QUERY_CANCELED, message));
+}
+
+#[test]
+fn a_load_that_is_cancelled_anywhere_leaves_nothing_and_can_be_run_again() {
+    for (count, way) in [SMALL, LARGE].into_iter().flat_map(|count| Way::ALL.map(|way| (count, way))) {
+        let load = Load { number: 2, rows: count };
+        let mut looks = 0;
+        loop {
+            let (disk, database, before) = database();
+            let (possible, after) = ([&before[..], &[load]].concat(), way.after(&before, load));
+            let (spilled, mut connection) = (spills(&disk), database.connect());
+            let left = Looks::of(&connection);
+            if let Some(opening) = way.opening() {
+                connection.execute(&format!("{opening}; SAVEPOINT made")).unwrap();
+            }
+            left.set(looks);
+            let copied = load.copy(&mut connection, way);
+            left.set(Looks::FOR_EVER);
+            let Err(error) = copied else { break };
+            assert_told(&error, CANCELLED);
+            if way.opening().is_some() && looks % 2 == 0 {
+                // The transaction goes on, with the table as it has made it.
+                connection.execute("ROLLBACK TO made").unwrap();
+                assert_eq!(rows(&mut connection, "SELECT count(*) FROM loaded"), ["BigInt(0)"]);
+                load.copy(&mut connection, way).unwrap();
+                connection.execute("COMMIT").unwrap();
+            } else {
+                if way.opening().is_some() {
+                    connection.execute("ROLLBACK").unwrap();
+                }
+                assert_eq!((spills(&disk), load_files(&disk)), (spilled, 0), "its file is gone");
+                assert_eq!(loads_in(&database, &possible), before);
+                assert_eq!(loads_in(&open(&disk.after_kill()), &possible), before);
+                load.run(&mut connection, way).unwrap();
+            }
+            assert_eq!(loads_in(&database, &possible), after);
+            assert_eq!(loads_in(&open(&disk.after_kill()), &possible), after);
+            looks = 3 * looks + 1;
+        }
+        assert!(looks > 0, "{way:?}: it never looks");
+    }
+}
+
+#[test]
+fn files_of_columns_and_streams_of_them_can_be_cancelled_as_well() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    let left = Looks::of(&connection);
+    connection.execute("CREATE TABLE t (i integer PRIMARY KEY, t text)").unwrap();
+    let source = "SELECT i, 'row ' || i AS t FROM generate_series(1, 150000) AS g(i)";
+    for format in ["parquet", "arrow"] {
+        let to = format!("COPY ({source}) TO '@/t.{format}' (FORMAT {format})");
+        assert_eq!(connection.execute(&folder.sql(&to)).unwrap(), 150_000);
+        for condition in ["", " WHERE i % 2 = 0"] {
+            let copy = folder.sql(&format!("COPY t FROM '@/t.{format}' (FORMAT {format}){condition}"));
+            for looks in [0, 1, 2] {
+                left.set(looks);
+                let error = connection.execute(&copy).unwrap_err();
+                left.set(Looks::FOR_EVER);
+                assert_told(&error, CANCELLED);
+                assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(0)"]);
+            }
+            connection.execute(&copy).unwrap();
+            connection.execute("TRUNCATE t").unwrap();
+        }
+    }
+    let statement = connection.prepare(&format!("COPY ({source}) TO STDOUT (FORMAT arrow)")).unwrap();
+    let Outcome::CopyOut(mut copy) = connection.run(&statement, &[]).unwrap() else { panic!() };
+    let mut data = Vec::new();
+    while let Some(piece) = copy.next_chunk().unwrap() {
+        data.extend_from_slice(&piece);
+    }
+    drop(copy);
+    let statement = connection.prepare("COPY t FROM STDIN (FORMAT arrow)").unwrap();
+    for looks in [0, 1, 10, Looks::FOR_EVER] {
+        let Outcome::CopyIn(mut copy) = connection.run(&statement, &[]).unwrap() else { panic!() };
+        left.set(looks);
+        let sent = data.chunks(10_000).try_for_each(|piece| copy.write(piece));
+        let sent = sent.and_then(|()| connection.finish_copy(*copy));
+        left.set(Looks::FOR_EVER);
+        match sent {
+            Ok(tag) => assert_eq!((looks, tag.rows), (Looks::FOR_EVER, Some(150_000))),
+            Err(error) => {
+                assert_told(&error, CANCELLED);
+                assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(0)"]);
+            }
+        }
+    }
+}
+
+/// A pipe with a name.
+fn make_pipe(folder: &Folder) {
+    assert!(Command::new("mkfifo").arg(folder.path("pipe")).status().unwrap().success());
+}
+
+/// Who writes to it, once somebody reads.
+fn writer(folder: &Folder) -> File {
+    fs::OpenOptions::new().write(true).open(folder.path("pipe")).unwrap()
+}
+
+#[test]
+fn a_copy_of_a_pipe_that_stays_silent_can_be_cancelled() {
+    let folder = Folder::new(&[]);
+    make_pipe(&folder);
+    let mut copying = connection();
+    copying.execute("CREATE TABLE t (i int PRIMARY KEY)").unwrap();
+    let cases: [(&str, Option<&[u8]>); 6] = [
+        ("csv", None),
+        ("csv", Some(b"1\n2\n")),
+        ("csv, ON_ERROR ignore", Some(b"1")),
+        ("json", Some(b"")),
+        ("binary", None),
+        ("binary", Some(b"PGCOPY\n\xff\r\n\0")),
+    ];
+    for (format, begins) in cases {
+        let handle = copying.cancel_handle();
+        let copy = folder.sql(&format!("COPY t FROM '@/pipe' (FORMAT {format})"));
+        let error = std::thread::scope(|scope| {
+            let copied = scope.spawn(|| copying.execute(&copy).map(|_| ()));
+            // Nobody may ever come; and who has come may say no more, but is still there.
+            let pipe = begins.map(|begins| {
+                let mut pipe = writer(&folder);
+                pipe.write_all(begins).unwrap();
+                pipe
+            });
+            while !copied.is_finished() {
+                // What came before the statement began does not count.
+                handle.cancel();
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            drop(pipe);
+            copied.join().unwrap().unwrap_err()
+        });
+        assert_told(&error, CANCELLED);
+        assert_eq!(rows(&mut copying, "SELECT count(*) FROM t"), ["BigInt(0)"]);
+        // Too late is like too early.
+        copying.execute("BEGIN; SET LOCAL statement_timeout = 50").unwrap();
+        assert_told(&copying.execute(&copy).unwrap_err(), TOO_LATE);
+        copying
+            .execute("ROLLBACK; BEGIN; CREATE TABLE made (i int); SET LOCAL statement_timeout = 50")
+            .unwrap();
+        assert_told(&copying.execute(&copy.replace("COPY t", "COPY made")).unwrap_err(), TOO_LATE);
+        copying.execute("ROLLBACK").unwrap();
+        // The same pipe is good for the next load.
+        std::thread::scope(|scope| {
+            scope.spawn(|| writer(&folder).write_all(b"1\n2\n3\n").unwrap());
+            let copy = folder.sql("BEGIN; COPY t FROM '@/pipe' (FORMAT csv)");
+            assert_eq!(copying.execute(&copy).unwrap(), 3);
+        });
+        copying.execute("ROLLBACK").unwrap();
+    }
+    // Files of columns are read from their end, which a pipe has not.
+    let copy = folder.sql("COPY t FROM '@/pipe' (FORMAT parquet)");
+    assert_eq!(copying.execute(&copy).unwrap_err().state(), SqlState::WRONG_OBJECT_TYPE);
+    // Whoever watches may look on the thread that runs the statement alone, as Python does.
+    let (here, raised) = (std::thread::current().id(), Arc::new(AtomicBool::new(true)));
+    copying.watch({
+        let raised = raised.clone();
+        move || raised.load(Ordering::Relaxed) && std::thread::current().id() == here
+    });
+    let copy = folder.sql("COPY t FROM '@/pipe' (FORMAT csv)");
+    assert_told(&copying.execute(&copy).unwrap_err(), CANCELLED);
+}
+
+#[test]
+fn a_copy_to_a_pipe_that_nobody_reads_can_be_cancelled() {
+    let folder = Folder::new(&[]);
+    make_pipe(&folder);
+    let mut copying = connection();
+    let copy = |rows: u32| {
+        folder
+            .sql(&format!("COPY (SELECT i FROM generate_series(1, {rows}) AS g(i)) TO '@/pipe' (FORMAT csv)"))
+    };
+    // Nobody comes, or somebody who does not read, for whom it is too much.
+    for comes in [false, true] {
+        let handle = copying.cancel_handle();
+        let error = std::thread::scope(|scope| {
+            let copied = scope.spawn(|| copying.execute(&copy(1_000_000)).map(|_| ()));
+            let pipe = comes.then(|| File::open(folder.path("pipe")).unwrap());
+            while !copied.is_finished() {
+                handle.cancel();
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            drop(pipe);
+            copied.join().unwrap().unwrap_err()
+        });
+        assert_told(&error, CANCELLED);
+        copying.execute("SET statement_timeout = 50").unwrap();
+        assert_told(&copying.execute(&copy(1)).unwrap_err(), TOO_LATE);
+        copying.execute("SET statement_timeout = 0").unwrap();
+        std::thread::scope(|scope| {
+            let read = scope.spawn(|| fs::read_to_string(folder.path("pipe")).unwrap());
+            assert_eq!(copying.execute(&copy(100_000)).unwrap(), 100_000);
+            assert!(read.join().unwrap().ends_with("99999\n100000\n"));
+        });
+    }
+}
+
+#[test]
+fn a_copy_that_takes_too_long_ends() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (i int PRIMARY KEY)").unwrap();
+    let large: String = (0..500_000).map(|row| format!("{row}\n")).collect();
+    fs::write(folder.path("large.csv"), large).unwrap();
+    connection.execute("SET statement_timeout = 1").unwrap();
+    let copy = folder.sql("COPY t FROM '@/large.csv' (FORMAT csv)");
+    assert_told(&connection.execute(&copy).unwrap_err(), TOO_LATE);
+    let to =
+        folder.sql("COPY (SELECT i FROM generate_series(1, 1000000000) AS g(i)) TO '@/out.csv' (FORMAT csv)");
+    assert_told(&connection.execute(&to).unwrap_err(), TOO_LATE);
+    assert!(!folder.path("out.csv").exists());
+    connection.execute("SET statement_timeout = 0").unwrap();
+    // The client's time counts, in a block and outside.
+    for table in ["t", "made"] {
+        if table == "made" {
+            connection.execute("BEGIN; CREATE TABLE made (i int PRIMARY KEY)").unwrap();
+        }
+        for at_end in [false, true] {
+            if table == "made" {
+                connection.execute("SAVEPOINT s").unwrap();
+            }
+            connection.execute("SET statement_timeout = 200").unwrap();
+            let statement = connection.prepare(&format!("COPY {table} FROM STDIN")).unwrap();
+            let Outcome::CopyIn(mut copy) = connection.run(&statement, &[]).unwrap() else { panic!() };
+            copy.write(b"1\n").unwrap();
+            std::thread::sleep(Duration::from_millis(400));
+            let error = match at_end {
+                false => copy.write(b"2\n").unwrap_err(),
+                true => connection.finish_copy(*copy).map(|_| ()).unwrap_err(),
+            };
+            assert_told(&error, TOO_LATE);
+            if table == "made" {
+                connection.execute("ROLLBACK TO s").unwrap();
+            }
+            connection.execute("SET statement_timeout = 0").unwrap();
+            assert_eq!(rows(&mut connection, &format!("SELECT count(*) FROM {table}")), ["BigInt(0)"]);
+        }
+        if table == "made" {
+            connection.execute("ROLLBACK").unwrap();
+        }
+    }
+    assert_eq!(connection.execute(&copy).unwrap(), 500_000);
+}
