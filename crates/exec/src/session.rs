@@ -32,6 +32,10 @@ pub trait SessionServices: Any + Debug + Send + Sync {
 
     /// `set_config`.
     fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String>;
+
+    /// `pg_cancel_backend`, or `pg_terminate_backend` if the session is to end: whether that has been asked of one of that
+    /// number.
+    fn interrupt(&self, session: i32, ends: bool) -> Result<bool>;
 }
 
 /// No session: for tests and for expressions that ask nothing of one.
@@ -72,6 +76,10 @@ impl SessionServices for NoSession {
     }
 
     fn set_setting(&self, _name: &str, _value: &str, _local: bool) -> Result<String> {
+        Err(nobody())
+    }
+
+    fn interrupt(&self, _session: i32, _ends: bool) -> Result<bool> {
         Err(nobody())
     }
 }

@@ -187,6 +187,7 @@ impl Connection {
         let engine = shared.engine.clone();
         let services = Arc::new(Services::new(engine, facts.clone(), settings, sessions, activity.clone()));
         let options = RunOptions { services: services.clone(), ..RunOptions::default() };
+        activity.set_cancel(options.cancel.clone());
         let mut connection = Connection {
             shared,
             block: Block::Idle,
@@ -1040,6 +1041,11 @@ impl Connection {
     pub(crate) fn set_sources(&mut self, sources: Sources) {
         self.facts = Arc::new(SessionFacts { sources, ..(*self.facts).clone() });
         self.heed_settings();
+    }
+
+    /// Lets other sessions end this one (`pg_terminate_backend`): for servers, by whose client it then goes.
+    pub fn let_others_end_it(&self, end: impl Fn() + Send + Sync + 'static) {
+        self.activity.set_end(end);
     }
 
     /// A handle to cancel with.

@@ -7,6 +7,7 @@
 use crate::copy::Progress;
 use firn_base::clock::coarse_wall_clock_micros;
 use firn_base::sync::{Arc, AtomicI64, AtomicU8, AtomicU32, Mutex, Ordering, Weak};
+use firn_exec::Cancel;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -69,6 +70,14 @@ pub struct Activity {
     query: Mutex<Option<Arc<dyn QueryText>>>,
     client: Mutex<Client>,
     copy: Mutex<Weak<Progress>>,
+    interrupts: Mutex<Interrupts>,
+}
+
+/// How others stop a session.
+#[derive(Default)]
+struct Interrupts {
+    cancel: Option<Cancel>,
+    end: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 impl Activity {
@@ -120,6 +129,27 @@ impl Activity {
     /// How far its COPY is, if it runs one.
     pub fn copy(&self) -> Option<Arc<Progress>> {
         self.copy.lock().upgrade()
+    }
+
+    /// What it runs is cancelled so.
+    pub fn set_cancel(&self, cancel: Cancel) {
+        self.interrupts.lock().cancel = Some(cancel);
+    }
+
+    /// It is ended so: by a server whose client it serves.
+    pub fn set_end(&self, end: impl Fn() + Send + Sync + 'static) {
+        self.interrupts.lock().end = Some(Box::new(end));
+    }
+
+    /// Cancels what it runs, and ends it if that is wanted; false, and nothing is done, if it is not to be ended by others.
+    fn interrupt(&self, ends: bool) -> bool {
+        let interrupts = self.interrupts.lock();
+        if ends {
+            let Some(end) = &interrupts.end else { return false };
+            end();
+        }
+        interrupts.cancel.iter().for_each(Cancel::cancel);
+        true
     }
 
     /// A statement begins; `query` is given if it is not the same as last time.
@@ -187,11 +217,18 @@ impl Sessions {
             query: Mutex::new(None),
             client: Mutex::default(),
             copy: Mutex::default(),
+            interrupts: Mutex::default(),
         });
         let mut all = self.all.lock();
         all.retain(|_, activity| activity.strong_count() > 0);
         all.insert(id, Arc::downgrade(&activity));
         activity
+    }
+
+    /// Cancels what a session runs, or ends it; false if there is none of that number that lets others do so.
+    pub fn interrupt(&self, id: u32, ends: bool) -> bool {
+        let activity = self.all.lock().get(&id).and_then(Weak::upgrade);
+        activity.is_some_and(|activity| activity.interrupt(ends))
     }
 
     /// Those that there are, by their numbers.

@@ -204,4 +204,8 @@ impl SessionServices for Services {
         self.touched.store(true, Ordering::Relaxed);
         Ok(state.settings.show(name)?.to_owned())
     }
+
+    fn interrupt(&self, session: i32, ends: bool) -> Result<bool> {
+        Ok(u32::try_from(session).is_ok_and(|session| self.sessions.interrupt(session, ends)))
+    }
 }

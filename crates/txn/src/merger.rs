@@ -8,6 +8,7 @@ use crate::engine::Engine;
 use crate::freezer::{MOVED, may_move, move_some};
 use crate::times::Times;
 use firn_base::sync::{Arc, Mutex};
+use firn_base::thread;
 use firn_storage::Table;
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ impl Merger {
         let work = |table: &Arc<Table>| {
             let after = times.of_table(table.id(), compact_after);
             let go_on = || !engine.is_closing();
-            let joined = after.map_or(0, |after| table.compact(after, 1, &go_on));
+            let joined = after.map_or(0, |after| table.compact(after, threads(), &go_on));
             let tended = table.tend_indexes(&go_on);
             let given_up = table.give_up_left();
             // Where nothing is to become compact, nobody expects rows to move either.
@@ -37,6 +38,15 @@ impl Merger {
         };
         engine.tables().iter().map(work).fold(false, |worked, works| worked | works)
     }
+}
+
+/// How many threads a merge may take: those of half the cores, as it is nobody's business that waits, but not very many. They
+/// are as nice as the merger's own.
+fn threads() -> usize {
+    if cfg!(feature = "models") {
+        return 1;
+    }
+    thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4))
 }
 
 /// Has rows leave compact blocks of which most are gone; whether some have left.

@@ -15,11 +15,12 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
+use std::net::Shutdown;
 use std::rc::Rc;
 use std::time::Duration;
 
 use firn_base::binary::{self, utf8};
-use firn_base::sync::Arc;
+use firn_base::sync::{Arc, AtomicBool, Ordering};
 use firn_base::{Error, ParameterType, Result, SqlState, SqlType, TimeZoneSetting, Value, array, text};
 use firn_session::{CommandTag, Connection, CopyIn, CopyOut, Outcome, Ran, Statement, TransactionStatus};
 
@@ -308,6 +309,17 @@ impl Client {
             values: Vec::new(),
             writer: CellWriter::new(TimeZoneSetting::UTC),
         }
+    }
+
+    /// Lets other sessions end this one: its thread sees that nothing comes any more, and in the flag why.
+    pub(crate) fn let_others_end_it(&self, socket: &Arc<Socket>, is_ended: &Arc<AtomicBool>) {
+        let (socket, is_ended) = (Arc::downgrade(socket), is_ended.clone());
+        self.session.let_others_end_it(move || {
+            is_ended.store(true, Ordering::Relaxed);
+            if let Some(socket) = socket.upgrade() {
+                socket.shutdown(Shutdown::Read);
+            }
+        });
     }
 
     /// Tells the client the settings that it follows, and that it may go on.

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use firn_base::clock;
-use firn_base::sync::Arc;
+use firn_base::sync::{Arc, AtomicBool, Ordering};
 use firn_base::{Error, Result, SqlState};
 
 use crate::client::{Client, Next, Sink};
@@ -33,11 +33,13 @@ pub(crate) fn serve(socket: &Arc<Socket>, shared: &Arc<Shared>) {
 }
 
 fn serve_until_it_ends(socket: &Arc<Socket>, shared: &Arc<Shared>) {
+    let is_ended = Arc::new(AtomicBool::new(false));
     let mut input = Input::new(MAX_UNAUTHENTICATED_BYTES);
     let mut sink = Sink { output: Vec::new(), socket: socket.clone(), read_timeout: None };
     let end = match start(&mut input, &mut sink, shared) {
         // Both are gone before the last words: what the client had begun is rolled back by then.
         Ok(Some((mut client, _registration))) => {
+            client.let_others_end_it(socket, &is_ended);
             input.set_max_message_bytes(shared.config.max_message_bytes);
             serve_messages(&mut client, &mut input, &mut sink, shared)
         }
@@ -45,7 +47,7 @@ fn serve_until_it_ends(socket: &Arc<Socket>, shared: &Arc<Shared>) {
         Err(end) => end,
     };
     let last_words = match end {
-        Fate::Gone if !shared.is_stopping() => return,
+        Fate::Gone if !shared.is_stopping() && !is_ended.load(Ordering::Relaxed) => return,
         Fate::Gone => {
             Error::new(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
         }

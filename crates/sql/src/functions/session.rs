@@ -211,4 +211,24 @@ static FUNCTIONS: &[ValueFunction] = &[
         volatility: Volatility::Volatile,
         takes_null: false,
     },
+    ValueFunction {
+        name: "pg_cancel_backend",
+        resolve: |arguments| (arguments.len() == 1).then(|| (vec![SqlType::Integer], SqlType::Boolean)),
+        compute: |values, surroundings| interrupt(values, surroundings, false),
+        volatility: Volatility::Volatile,
+        takes_null: false,
+    },
+    ValueFunction {
+        name: "pg_terminate_backend",
+        resolve: |arguments| (arguments.len() == 1).then(|| (vec![SqlType::Integer], SqlType::Boolean)),
+        compute: |values, surroundings| interrupt(values, surroundings, true),
+        volatility: Volatility::Volatile,
+        takes_null: false,
+    },
 ];
+
+/// Stops what another session runs, or ends it.
+fn interrupt(values: &[Value], surroundings: &Surroundings<'_>, ends: bool) -> firn_base::Result<Value> {
+    let Value::Integer(session) = values[0] else { unreachable!("it is resolved to take an integer") };
+    services(surroundings)?.interrupt(session, ends).map(Value::Boolean)
+}

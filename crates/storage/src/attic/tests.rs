@@ -176,7 +176,8 @@ impl Bench {
     fn compact(&mut self) {
         // Full blocks alone, or all.
         let frozen_for = Duration::from_nanos(self.at_most(1) as u64);
-        self.compacted += self.table.compact(frozen_for, 1, &|| true);
+        let threads = 1 + self.compacted % 3;
+        self.compacted += self.table.compact(frozen_for, threads, &|| true);
         let compact = self.table.blocks().iter().filter(|block| block.is_compact());
         self.cold_with_one_head[1] += compact.filter(|block| self.has_one_head(block.number)).count();
         self.left += self.table.give_up_left();

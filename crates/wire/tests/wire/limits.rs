@@ -138,6 +138,40 @@ fn sessions_are_known_by_the_number_that_cancels_them() {
     }
 }
 
+/// By SQL, one session stops what another runs, or ends it: idle in a block, whose rows are free then, or busy.
+#[test]
+fn sessions_stop_and_end_each_other() {
+    let server = serve_plainly();
+    let mut looking = Raw::connect(&server);
+    let asked = |looking: &mut Raw, function: &str, of: &str| {
+        let sql = format!(
+            "SELECT 1 / (CASE WHEN {function}(pid) THEN 1 ELSE 0 END) FROM pg_stat_activity WHERE {of}"
+        );
+        let begun = Instant::now();
+        while looking.answers(&query(&sql)) != "T D C ZI" {
+            assert!(begun.elapsed() < Duration::from_secs(10), "{of}");
+        }
+    };
+    looking.answers(&query("CREATE TABLE t (a int PRIMARY KEY); INSERT INTO t VALUES (1)"));
+    let running = "query LIKE 'SELECT count(*) FROM generate_series%'";
+    let mut busy = Raw::connect(&server);
+    busy.send(&query(ENDLESS));
+    asked(&mut looking, "pg_cancel_backend", running);
+    assert!(summary(&busy.until('Z')).ends_with("E57014 ZI"));
+    busy.send(&query(ENDLESS));
+    asked(&mut looking, "pg_terminate_backend", &format!("{running} AND state = 'active'"));
+    assert_eq!(busy.last_words().as_deref(), Some("57P01"));
+
+    let mut idle = Raw::connect(&server);
+    idle.answers(&query("BEGIN; DELETE FROM t"));
+    asked(&mut looking, "pg_terminate_backend", "query = 'DELETE FROM t'");
+    assert_eq!(idle.last_words().as_deref(), Some("57P01"));
+    assert_eq!(looking.answers(&query("UPDATE t SET a = 2")), "C ZI");
+    let nobody =
+        "SELECT 1 / (CASE WHEN pg_terminate_backend(2000000) OR pg_cancel_backend(-1) THEN 0 ELSE 1 END)";
+    assert_eq!(looking.answers(&query(nobody)), "T D C ZI");
+}
+
 #[test]
 fn a_cancel_request_with_a_wrong_key_does_nothing() {
     let server = serve_plainly();
