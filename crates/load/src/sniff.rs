@@ -1,7 +1,8 @@
-//! What a CSV file looks like, told from its beginning: delimiter, header, and the names and types of its columns.
+//! What a CSV file looks like, told from its beginning: delimiter, quotes, header, and the names and types of its columns.
 //!
-//! Each delimiter that files have is tried; the one by which most records have as many fields as their neighbours wins,
-//! of those the one that makes more of them. A column has the first type that all its fields in the sample can be read
+//! Each delimiter that files have is tried, with each kind of quotes and what precedes a quote in them; the ones by which most
+//! records have as many fields as their neighbours win, of those the ones by which all fields that begin with a quote end with
+//! theirs, most of them, then those that make more fields. A column has the first type that all its fields in the sample can be read
 //! as; the first record is a header if it does not fit the types of the others, or, where all is text, if it looks like
 //! names.
 
@@ -22,6 +23,9 @@ const MOST_NAME_BYTES: usize = 63;
 
 /// Delimiters, the likelier ones first.
 const DELIMITERS: [u8; 4] = [b',', b'\t', b';', b'|'];
+
+/// Quotes and what precedes one in them, the likelier ones first.
+const QUOTES: [(u8, u8); 4] = [(b'"', b'"'), (b'"', b'\\'), (b'\'', b'\''), (b'\'', b'\\')];
 
 /// What whoever asks knows already.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -49,25 +53,31 @@ pub struct Sniffed {
 
 /// Looks at the beginning of a file, up to [`SAMPLE_BYTES`] of it or all there is. No columns are found in an empty file.
 pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
-    let quote = known.quote.unwrap_or(b'"');
-    let escape = known.escape.unwrap_or(quote);
-    let quoting = if quote == escape { Quoting::Doubled(quote) } else { Quoting::Escaped { quote, escape } };
+    let quotes: Vec<(u8, u8)> = match (known.quote, known.escape) {
+        (None, None) => QUOTES.to_vec(),
+        (quote, escape) => {
+            let quote = quote.unwrap_or(b'"');
+            vec![(quote, escape.unwrap_or(quote))]
+        }
+    };
     let mut sample = sample.to_vec();
-    if sample.len() < SAMPLE_BYTES && !sample.is_empty() {
+    if sample.len() < SAMPLE_BYTES && sample.last().is_some_and(|last| *last != b'\n') {
         sample.push(b'\n');
     }
-    let candidates = match known.delimiter {
-        Some(delimiter) => vec![delimiter],
-        None => DELIMITERS.into_iter().filter(|delimiter| ![quote, escape].contains(delimiter)).collect(),
-    };
-    let layouts = candidates.into_iter().map(|delimiter| Layout::of(&sample, Dialect { delimiter, quoting }));
+    let delimiters = known.delimiter.map_or(DELIMITERS.to_vec(), |delimiter| vec![delimiter]);
+    let is_known = |delimiter: u8| known.delimiter == Some(delimiter);
+    let candidates = quotes.iter().flat_map(|(quote, escape)| {
+        let apart = move |delimiter: &u8| is_known(*delimiter) || ![quote, escape].contains(&delimiter);
+        delimiters.iter().copied().filter(apart).map(move |delimiter| (delimiter, *quote, *escape))
+    });
+    let layouts = candidates.map(|(delimiter, quote, escape)| Layout::of(&sample, delimiter, quote, escape));
     // The first of equals.
     let layout = layouts.reduce(|best, next| if next.score() > best.score() { next } else { best });
     let layout = layout.expect("there are candidates");
     let mut options = CopyOptions {
         delimiter: layout.delimiter,
-        quote,
-        escape,
+        quote: layout.quote,
+        escape: layout.escape,
         null: known.null.clone().unwrap_or_default(),
         ..CopyOptions::new(RowFormat::Csv)
     };
@@ -100,9 +110,11 @@ pub fn header(sample: &[u8], options: &CopyOptions) -> Option<Vec<String>> {
     None
 }
 
-/// How a sample falls apart by a delimiter.
+/// How a sample falls apart by a delimiter and quotes.
 struct Layout {
     delimiter: u8,
+    quote: u8,
+    escape: u8,
     structure: Structure,
     /// How many fields most records have.
     width: usize,
@@ -111,29 +123,54 @@ struct Layout {
     /// How many records have as many, of how many.
     alike: usize,
     records: usize,
+    /// How many fields stand in quotes, and whether some begin with one and do not end with theirs.
+    quoted: usize,
+    has_stray_quotes: bool,
 }
 
 impl Layout {
-    fn of(sample: &[u8], dialect: Dialect) -> Layout {
+    fn of(sample: &[u8], delimiter: u8, quote: u8, escape: u8) -> Layout {
+        let quoting =
+            if quote == escape { Quoting::Doubled(quote) } else { Quoting::Escaped { quote, escape } };
         let mut structure = Structure::default();
-        structure.find(sample, dialect);
+        structure.find(sample, Dialect { delimiter, quoting });
         let mut widths = BTreeMap::new();
         let (mut width, mut first_width) = (0, 0);
-        for end in &structure.ends()[1..] {
+        let (mut quoted, mut has_stray_quotes) = (0, false);
+        for ends in structure.ends().windows(2) {
+            let (begin, end) = (ends[0].wrapping_add(1) as usize, ends[1] as usize);
             width += 1;
-            if sample[*end as usize] == b'\n' {
+            let field = &sample[begin..end];
+            if field.first() == Some(&quote) {
+                let is_closed = stands_in_quotes(field, quote, escape);
+                quoted += usize::from(is_closed);
+                has_stray_quotes |= !is_closed;
+            }
+            if sample[end] == b'\n' {
                 first_width = if widths.is_empty() { width } else { first_width };
                 *widths.entry(std::mem::take(&mut width)).or_insert(0) += 1;
             }
         }
         let records = widths.values().sum();
         let (width, alike) = widths.into_iter().max_by_key(|(_, records)| *records).unwrap_or((0, 0));
-        Layout { delimiter: dialect.delimiter, structure, width, first_width, alike, records }
+        Layout {
+            delimiter,
+            quote,
+            escape,
+            structure,
+            width,
+            first_width,
+            alike,
+            records,
+            quoted,
+            has_stray_quotes,
+        }
     }
 
     /// The better the higher.
-    fn score(&self) -> (bool, usize, usize) {
-        (self.width > 1, self.alike * 1000 / self.records.max(1), self.width)
+    fn score(&self) -> (bool, usize, bool, usize, usize) {
+        let alike = self.alike * 1000 / self.records.max(1);
+        (self.width > 1, alike, !self.has_stray_quotes, self.quoted, self.width)
     }
 
     /// The first records that have as many fields as most.
@@ -156,6 +193,24 @@ impl Layout {
         }
         records
     }
+}
+
+/// Whether a field that begins with a quote ends with the one that closes it.
+fn stands_in_quotes(field: &[u8], quote: u8, escape: u8) -> bool {
+    let field = field.strip_suffix(b"\r").unwrap_or(field);
+    let mut at = 1;
+    while at < field.len() {
+        match field[at] {
+            byte if byte == escape
+                && field.get(at + 1).is_some_and(|next| [quote, escape].contains(next)) =>
+            {
+                at += 2;
+            }
+            byte if byte == quote => return at + 1 == field.len(),
+            _ => at += 1,
+        }
+    }
+    false
 }
 
 /// The field between two ends, and whether it is the last of its record.
@@ -330,6 +385,30 @@ mod tests {
             ("a,a_1,a,a\n1,2,3,4\n", "',' header: a bigint, a_1 bigint, a_2 bigint, a_3 bigint"),
         ] {
             assert_eq!(seen(file), expected, "{file:?}");
+        }
+    }
+
+    #[test]
+    fn quotes_and_what_precedes_them_are_seen() {
+        let quotes = |file: &str| {
+            let options = sniff(file.as_bytes(), &Known::default()).options;
+            [options.delimiter, options.quote, options.escape].map(char::from).into_iter().collect::<String>()
+        };
+        for (file, expected) in [
+            ("a,b\n1,x\n", ",\"\""),
+            ("a,b\n1,'x,y'\n2,'z'\n", ",''"),
+            ("'a';'b'\r\n'1;2';'it''s'\r\n", ";''"),
+            ("'a','b'\n'1','it\\'s, or not'\n", ",'\\"),
+            ("\"a\",\"b\"\n\"1\",\"say \\\"hello, you\\\"\"\n", ",\"\\"),
+            ("a,b\n1,\"say \\\"hello\\\"\"\n", ",\"\\"),
+            ("a,b\n1,\"say \"\"hello\"\"\"\n", ",\"\""),
+            // A path that ends with what might precede a quote.
+            ("a,b\n\"C:\\dir\\\",\"x\"\n\"D:\\\",\"y\"\n", ",\"\""),
+            // Apostrophes are no quotes.
+            ("a,b\n1,'tis the season\n2,rock 'n' roll\n", ",\"\""),
+            ("a,b\n1,\"'tis, 'twas\"\n2,'t\n", ",\"\""),
+        ] {
+            assert_eq!(quotes(file), expected, "{file:?}");
         }
     }
 
