@@ -79,6 +79,14 @@ impl Block {
         }
     }
 
+    /// Of a block that nobody has ended: its isolation, and what it has failed of, if it has.
+    pub fn left_open(&self) -> Option<(Isolation, Option<&Error>)> {
+        match self {
+            Block::Idle => None,
+            Block::Open(open) | Block::Failed(open) => Some((open.isolation, open.failure.as_ref())),
+        }
+    }
+
     /// Takes the transaction out for a statement to work in.
     pub fn take_transaction(&mut self) -> Option<Transaction> {
         self.open()?.transaction.take()
@@ -551,6 +559,7 @@ impl Connection {
 
     fn roll_back_to(&mut self, name: &str) -> Result<()> {
         self.streams.abandon();
+        let has_failed = matches!(self.block, Block::Failed(_));
         let open = self.block.open().expect("there is a block");
         let position = find_savepoint(open, name)?;
         if open.timed_out {
@@ -566,6 +575,9 @@ impl Connection {
         open.savepoints.truncate(position + 1);
         let saved = &open.savepoints[position];
         transaction.rollback_to(saved.savepoint);
+        if has_failed {
+            transaction.widen_reads();
+        }
         let settings = saved.settings.clone();
         if open.changed_catalog {
             self.services.set_catalog(Some(transaction.catalog().clone()));

@@ -11,6 +11,7 @@
 use crate::block::Block;
 use crate::copy::{CopyIn, CopyOut};
 use crate::database::Shared;
+use crate::patience::Patience;
 use crate::rows::{Drawing, OpenStreams, Reading, RowChunk, Rows, StreamFailure};
 use crate::statement::{Prepared, Statement};
 use crate::timer::Alarm;
@@ -29,7 +30,7 @@ use firn_sql::sources::{Source, Sources};
 use firn_sql::statement::{Parsed, Statement as Parse};
 use firn_sql::{Cancel, LockedRows, Plan, RunOptions, cancelled, deferred, parse};
 use firn_txn::catalog::TableDef;
-use firn_txn::{Catalog, Isolation, Ticket, Transaction, Waited};
+use firn_txn::{Catalog, Isolation, TablePatience, Ticket, Transaction, Waited};
 use std::any::Any;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -162,6 +163,8 @@ pub struct Connection {
     pub(crate) default_isolation: Isolation,
     /// How long a statement waits for a row that another transaction is changing.
     pub(crate) lock_timeout: Option<Duration>,
+    pub(crate) patience: Arc<Patience>,
+    patience_of_transactions: TablePatience,
     statement_timeout: Option<Duration>,
     /// How long a client may be idle in a block, and outside.
     pub(crate) idle_in_transaction_timeout: Option<Duration>,
@@ -188,6 +191,7 @@ impl Connection {
         let services = Arc::new(Services::new(engine, facts.clone(), settings, sessions, activity.clone()));
         let options = RunOptions { services: services.clone(), ..RunOptions::default() };
         activity.set_cancel(options.cancel.clone());
+        let patience = Patience::new(shared.engine.clone(), options.cancel.clone());
         let mut connection = Connection {
             shared,
             block: Block::Idle,
@@ -202,6 +206,8 @@ impl Connection {
             default_read_only: false,
             default_isolation: Isolation::default(),
             lock_timeout: None,
+            patience_of_transactions: patience.of_transactions(),
+            patience,
             statement_timeout: None,
             idle_in_transaction_timeout: None,
             idle_session_timeout: None,
@@ -426,8 +432,9 @@ impl Connection {
     /// Begins a transaction of this session; 53300 if too many run already.
     #[inline]
     pub(crate) fn begin_transaction(&self, isolation: Isolation) -> Result<Transaction> {
-        let transaction = self.shared.engine.try_begin(isolation)?;
+        let mut transaction = self.shared.engine.try_begin(isolation)?;
         transaction.set_session(self.activity.id());
+        transaction.set_patience(self.patience_of_transactions.clone());
         Ok(transaction)
     }
 
@@ -932,6 +939,7 @@ impl Connection {
             self.default_read_only = settings.default_read_only();
             self.default_isolation = settings.default_isolation();
             self.lock_timeout = settings.lock_timeout();
+            self.patience.set_lock_timeout(self.lock_timeout);
             self.statement_timeout = settings.statement_timeout();
             self.idle_in_transaction_timeout = settings.idle_in_transaction_timeout();
             self.idle_session_timeout = settings.idle_session_timeout();
@@ -1068,6 +1076,9 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.streams.abandon();
+        if let Some((isolation, failure)) = self.block.left_open() {
+            self.shared.engine.statistics().note_abort(isolation, failure);
+        }
     }
 }
 

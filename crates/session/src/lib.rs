@@ -70,6 +70,7 @@ mod connection;
 mod copy;
 mod database;
 mod new_file;
+mod patience;
 mod rest;
 mod rows;
 mod statement;

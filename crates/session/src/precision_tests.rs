@@ -244,3 +244,34 @@ fn the_least_and_the_greatest_are_read_from_their_end() {
         }
     }
 }
+
+/// Who goes on after an error has learnt from it of rows that the query did not ask for.
+#[test]
+fn what_has_failed_has_read_all_that_it_looked_through() {
+    for indexed in [true, false] {
+        let database = database(indexed);
+        let run = |connection: &mut Connection, sql: &str| connection.execute(sql).map(drop);
+        run(&mut database.connect(), "UPDATE t SET b = 0 WHERE a = 1").unwrap();
+        let mut reader = database.connect();
+        run(&mut reader, "BEGIN; SAVEPOINT s").unwrap();
+        let failed = run(&mut reader, "SELECT id FROM t WHERE a >= 1 AND 10 / b > 1 AND a < 3").unwrap_err();
+        assert_eq!(failed.state(), SqlState::new("22012"));
+        run(&mut reader, "ROLLBACK TO s").unwrap();
+        run(&mut database.connect(), "UPDATE t SET b = 1 WHERE a = 1").unwrap();
+        run(&mut reader, "INSERT INTO log VALUES (1)").unwrap();
+        assert_eq!(run(&mut reader, "COMMIT").unwrap_err().state(), SqlState::SERIALIZATION_FAILURE);
+    }
+}
+
+#[test]
+fn the_greatest_value_is_the_same_with_an_index() {
+    let database = Database::memory().unwrap();
+    let mut connection = database.connect();
+    connection
+        .execute("CREATE TABLE i (v interval); INSERT INTO i VALUES ('1 month'), ('31 days'), ('1 day')")
+        .unwrap();
+    let mut greatest = || connection.query_row("SELECT max(v)::text, min(v)::text FROM i", &[]).unwrap();
+    let before = greatest();
+    database.connect().execute("CREATE INDEX i_v ON i (v)").unwrap();
+    assert_eq!(greatest(), before);
+}

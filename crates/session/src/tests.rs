@@ -818,6 +818,7 @@ fn transactions_that_come_to_nothing_are_told_by_cause() {
     assert!(run(&mut a, "SELECT 1 / 0").is_err());
     run(&mut a, "ROLLBACK TO s; UPDATE t SET b = 7 WHERE a = 1; COMMIT").unwrap();
     run(&mut a, "BEGIN; UPDATE t SET b = 8 WHERE a = 1; ROLLBACK").unwrap();
+    run(&mut database.connect(), "BEGIN; UPDATE t SET b = 8 WHERE a = 1").unwrap();
 
     run(&mut a, "BEGIN; SELECT b FROM t WHERE a = 2; UPDATE t SET b = 5 WHERE a = 1").unwrap();
     run(&mut b, "UPDATE t SET b = 9 WHERE a = 2; SET lock_timeout = '5ms'").unwrap();
@@ -843,7 +844,7 @@ fn transactions_that_come_to_nothing_are_told_by_cause() {
             "serializable|23505|constraint|2",
             "serializable|40001|changed what was read|1",
             "serializable|57014|cancelled|1",
-            "serializable|-|rolled back|1",
+            "serializable|-|rolled back|2",
         ]
     );
     let conflicts = "SELECT conflicts FROM pg_stat_database";

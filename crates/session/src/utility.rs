@@ -4,6 +4,7 @@
 use crate::Column;
 use crate::block::Block;
 use crate::connection::{CommandTag, Connection, Outcome, with_table_of_constraint};
+use crate::patience::Patience;
 use crate::rows::{RowChunk, Rows};
 use crate::statement::Statement;
 use firn_base::sync::Arc;
@@ -18,11 +19,6 @@ use firn_sql::statement::{
 };
 use firn_sql::{ddl, deferred as deferred_checks, settings};
 use std::collections::VecDeque;
-use std::time::Duration;
-
-/// How long LOCK TABLE waits where `lock_timeout` does not say: whoever waits for a table does not know for whom, so that rings
-/// of them are not found, but end.
-const TABLE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A cursor of DECLARE.
 pub(crate) struct Cursor {
@@ -445,35 +441,31 @@ impl Connection {
                 "LOCK TABLE can only be used in transaction blocks",
             ));
         }
+        let is_first = self.block.is_unused();
         self.in_transaction(|connection, transaction| {
             for name in names {
                 let table = Names::new(transaction.catalog(), &connection.facts).table(name)?;
                 let storage = transaction.table(table.storage());
-                let mut patience = |waited| connection.waits_for_table(&name.name, waited, nowait);
+                let mut patience = |waited| match nowait {
+                    true => Err(Patience::nowait(&name.name)),
+                    false => connection.patience.go_on(&name.name, waited),
+                };
                 match mode {
                     TableLock::Reading => {}
                     TableLock::Writing => transaction.join_writers(&storage, &mut patience)?,
                     TableLock::Alone => transaction.lock_table(&storage, &mut patience)?,
                 }
             }
+            if is_first {
+                // It reads what those have committed for whom it has waited.
+                transaction.begin_anew();
+            }
             Ok(())
         })?;
+        if is_first {
+            self.block.forget_use();
+        }
         done("LOCK TABLE")
-    }
-
-    /// Whether to go on waiting for a table: 55P03 if not, or no longer; 57014 if the statement is cancelled.
-    fn waits_for_table(&self, name: &str, waited: Duration, nowait: bool) -> Result<()> {
-        self.check_cancel()?;
-        let error = if nowait {
-            format!("could not obtain lock on relation \"{name}\"")
-        } else if waited > self.lock_timeout.unwrap_or(TABLE_PATIENCE) {
-            self.shared.engine.statistics().lock_timeouts.count();
-            "canceling statement due to lock timeout".to_owned()
-        } else {
-            return Ok(());
-        };
-        Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, error)
-            .with_hint(format!("Other transactions write to table \"{name}\", or one has locked it; set lock_timeout to wait longer.")))
     }
 }
 

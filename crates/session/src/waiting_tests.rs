@@ -439,16 +439,18 @@ fn a_block_that_is_idle_for_too_long_lets_go_of_its_rows_and_its_snapshot() {
 #[test]
 fn a_commit_that_comes_too_late_says_so() {
     let database = database();
-    database.set_default("idle_in_transaction_session_timeout", "5ms").unwrap();
     let mut connection = database.connect();
+    // The last thing that is said: what comes before it may take its time.
+    const HURRY: &str = "SET LOCAL idle_in_transaction_session_timeout = '5ms'";
     for by_guard in [false, true] {
         let error = if by_guard {
             let mut transaction = connection.transaction().unwrap();
             transaction.execute(ADD_ONE).unwrap();
+            transaction.execute(HURRY).unwrap();
             until(|| transaction.status() == TransactionStatus::Failed);
             transaction.commit().unwrap_err()
         } else {
-            run(&mut connection, &["BEGIN", ADD_ONE]).unwrap();
+            run(&mut connection, &["BEGIN", ADD_ONE, HURRY]).unwrap();
             until(|| connection.status() == TransactionStatus::Failed);
             run(&mut connection, &["COMMIT"]).unwrap_err()
         };
@@ -590,4 +592,56 @@ fn tables_are_locked_as_they_are_asked_to_be() {
         waiting.join().unwrap().unwrap();
     });
     assert_eq!(rows(&database)[0], (1, 11));
+}
+
+/// As PostgreSQL's, a transaction that begins by locking tables reads what was committed before it had them.
+#[test]
+fn who_locks_first_sees_what_others_have_left() {
+    for level in ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"] {
+        let database = database();
+        let mut holder = database.connect();
+        run(&mut holder, &["BEGIN", ADD_ONE]).unwrap();
+        thread::scope(|scope| {
+            let waiting = thread::spawn_scoped(scope, "waiting", || {
+                let mut connection = database.connect();
+                let begin = format!("BEGIN ISOLATION LEVEL {level}");
+                run(&mut connection, &[&begin, "LOCK TABLE child", "LOCK TABLE t", ADD_TEN, "COMMIT"])
+            });
+            clock::sleep(Duration::from_millis(20));
+            run(&mut holder, &["COMMIT"]).unwrap();
+            waiting.join().unwrap().unwrap();
+        });
+        assert_eq!(rows(&database)[0], (1, 11), "{level}");
+        // Who has read before keeps to that.
+        let mut other = database.connect();
+        run(&mut other, &["BEGIN ISOLATION LEVEL REPEATABLE READ", "SELECT * FROM t"]).unwrap();
+        run(&mut holder, &[ADD_ONE]).unwrap();
+        run(&mut other, &["LOCK TABLE t"]).unwrap();
+        assert_eq!(state(run(&mut other, &[ADD_TEN])), SqlState::SERIALIZATION_FAILURE);
+    }
+}
+
+#[test]
+fn who_writes_to_a_locked_table_waits_as_long_as_he_wants_to() {
+    let database = database();
+    let mut holder = database.connect();
+    run(&mut holder, &["BEGIN", "LOCK TABLE t"]).unwrap();
+    let mut other = database.connect();
+    let insert = "INSERT INTO t VALUES (9, 9)";
+    let begun = clock::now();
+    run(&mut other, &["SET lock_timeout = '20ms'"]).unwrap();
+    assert_eq!(state(run(&mut other, &[insert])), SqlState::LOCK_NOT_AVAILABLE);
+    run(&mut other, &["SET lock_timeout = 0", "SET statement_timeout = '20ms'"]).unwrap();
+    assert_eq!(state(run(&mut other, &[insert])), SqlState::QUERY_CANCELED);
+    assert_eq!(state(run(&mut other, &["ALTER TABLE t ADD COLUMN c int"])), SqlState::QUERY_CANCELED);
+    assert!(begun.elapsed() < Duration::from_secs(4), "not as long as who has no patience of his own");
+    run(&mut other, &["SET statement_timeout = 0"]).unwrap();
+    thread::scope(|scope| {
+        let waiting = thread::spawn_scoped(scope, "waiting", || run(&mut other, &[insert]));
+        clock::sleep(Duration::from_millis(20));
+        assert!(!waiting.is_finished(), "it waits");
+        run(&mut holder, &["COMMIT"]).unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+    assert_eq!(rows(&database).len(), 4);
 }

@@ -40,4 +40,4 @@ pub use native::{Columns, Key, TableAccess};
 pub use predicates::Granularity;
 pub use restriction::Restriction;
 pub use statistics::{Abort, Counter, Running, Statistics};
-pub use transaction::{Isolation, Patience, Savepoint, StatementStart, Ticket, Transaction};
+pub use transaction::{Isolation, Patience, Savepoint, StatementStart, TablePatience, Ticket, Transaction};

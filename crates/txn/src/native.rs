@@ -609,7 +609,8 @@ impl Engine {
         self.transact_at(Isolation::Serializable, work)
     }
 
-    /// As [`Engine::transact`], at another isolation level.
+    /// As [`Engine::transact`], at another isolation level. At READ COMMITTED `work` reads one state until it
+    /// [refreshes](Transaction::refresh) the transaction.
     pub fn transact_at<T>(
         self: &Arc<Self>,
         isolation: Isolation,

@@ -210,6 +210,11 @@ impl PredicateLog {
         reads.range(index, bounds, restrictions.into(), columns);
     }
 
+    /// Takes restrictions for what was read of more rows.
+    pub fn widen(&mut self) {
+        self.tables[..self.used].iter_mut().for_each(TableReads::widen);
+    }
+
     /// All rows that meet the restrictions were found, with `columns` of each.
     pub fn scan(&mut self, table: &Table, restrictions: &[Restriction], columns: ColumnSet) {
         let reads = self.of(table.id());
@@ -357,6 +362,18 @@ impl TableReads {
         let columns = columns.union(inexact.collect());
         self.columns = self.columns.union(columns).union(restricted.collect());
         columns
+    }
+
+    fn widen(&mut self) {
+        let asked = |restrictions: &[Restriction]| restrictions.iter().map(Restriction::column).collect();
+        for range in &mut self.key_ranges {
+            range.columns = range.columns.union(asked(&range.restrictions));
+            range.restrictions = Box::default();
+        }
+        for scan in &mut self.scans {
+            scan.columns = scan.columns.union(asked(&scan.restrictions));
+            scan.restrictions = Box::default();
+        }
     }
 
     fn range(

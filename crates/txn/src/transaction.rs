@@ -6,7 +6,7 @@
 mod locking;
 mod reading;
 
-pub use locking::Patience;
+pub use locking::{Patience, TablePatience};
 
 use crate::active::{ActiveSlot, Waited};
 use crate::catalog::Catalog;
@@ -63,6 +63,7 @@ pub struct Transaction {
     shared: Vec<(Arc<Table>, RowId, RowLock)>,
     /// The tables that it keeps others from writing to.
     closed: Vec<Arc<Table>>,
+    patience: Option<TablePatience>,
     /// Whether its statement locks rows before it changes them, and which conflict it went on behind; see
     /// [`Transaction::lock_before_changes`].
     locks_first: bool,
@@ -148,6 +149,7 @@ impl Transaction {
             write_set,
             shared: Vec::new(),
             closed: Vec::new(),
+            patience: None,
             locks_first: false,
             missed: None,
             catalog: OnceLock::new(),

@@ -2,7 +2,7 @@
 
 use super::Transaction;
 use crate::engine::DDL_PATIENCE;
-use firn_base::sync::Arc;
+use firn_base::sync::{Arc, OnceLock};
 use firn_base::{Error, Result, RowId, Snapshot, SqlState, Time, clock};
 use firn_storage::{Guard, RowLock, Table};
 use std::time::Duration;
@@ -11,7 +11,24 @@ use std::time::Duration;
 /// gives up.
 pub type Patience<'p> = &'p mut dyn FnMut(Duration) -> Result<()>;
 
+/// The same for all tables of a transaction.
+pub type TablePatience = Arc<dyn Fn(&Table, Duration) -> Result<()> + Send + Sync>;
+
 impl Transaction {
+    /// Says how long it waits for tables from now on; else it is five seconds (55P03).
+    pub fn set_patience(&mut self, patience: TablePatience) {
+        self.patience = Some(patience);
+    }
+
+    fn patience(&self, table: &Arc<Table>) -> impl FnMut(Duration) -> Result<()> + use<> {
+        let (patience, table) = (self.patience.clone(), table.clone());
+        move |waited| match &patience {
+            Some(patience) => patience(&table, waited),
+            None if waited > DDL_PATIENCE => Err(busy(&table)),
+            None => Ok(()),
+        }
+    }
+
     /// Locks a visible row until the transaction ends, or a savepoint from before is rolled back to: then
     /// others may share it at once, and have it when the transaction has ended. 40001 if another transaction's
     /// lock or change is in the way, with [who that is](Error::blocker) if it still runs.
@@ -63,7 +80,7 @@ impl Transaction {
     /// The write set of a table may be had once it has joined those who write there.
     #[cold]
     pub(super) fn join(&mut self, table: &Arc<Table>) -> Result<()> {
-        self.join_writers(table, &mut usual(table))
+        self.join_writers(table, &mut self.patience(table))
     }
 
     /// Joins those who write to a table, which keeps others from [locking](Transaction::lock_table) it. 40001 if the table has
@@ -122,9 +139,14 @@ impl Transaction {
             return alone;
         }
         self.closed.push(table.clone());
-        // What others have committed meanwhile is seen if nothing has been read before.
-        self.catch_up(table);
         Ok(())
+    }
+
+    /// Moves a transaction that has neither read nor written on to the newest committed state, as if it began only now.
+    pub fn begin_anew(&mut self) {
+        debug_assert!(!self.has_writes() && self.reads.get_mut().is_empty());
+        self.move_on();
+        self.catalog = OnceLock::new();
     }
 
     /// As [`Transaction::lock_table`], to change the shape of the table or all of it: for ALTER, CREATE INDEX, TRUNCATE, DROP.
@@ -132,7 +154,7 @@ impl Transaction {
     pub fn lock_exclusive(&mut self, table: &Arc<Table>) -> Result<()> {
         self.ddl_mut()?;
         let was_closed = self.has_closed(table);
-        self.lock_table(table, &mut usual(table))?;
+        self.lock_table(table, &mut self.patience(table))?;
         if !self.catch_up(table) {
             if !was_closed {
                 self.closed.pop().expect("just closed").gate().open();
@@ -209,11 +231,6 @@ fn wait_until(mut attempt: impl FnMut() -> bool, patience: Patience<'_>) -> Resu
         clock::sleep(Duration::from_micros(200));
     }
     Ok(())
-}
-
-/// The patience of somebody who has been given none.
-fn usual(table: &Table) -> impl FnMut(Duration) -> Result<()> {
-    move |waited| if waited > DDL_PATIENCE { Err(busy(table)) } else { Ok(()) }
 }
 
 /// 55P03: others use the table.

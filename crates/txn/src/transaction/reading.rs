@@ -181,6 +181,12 @@ impl Transaction {
         self.note_range(table, index, (low, high), reverse, end.as_ref(), &[], read);
     }
 
+    /// Counts all rows of what it has looked through as read, whatever was asked of them: an error that it has been told and goes
+    /// on after may have come of any.
+    pub fn widen_reads(&mut self) {
+        self.reads.get_mut().widen();
+    }
+
     /// Notes that it has read every row that meets the restrictions, `columns` of each.
     pub fn note_scan(&self, table: &Table, restrictions: &[Restriction], columns: ColumnSet) {
         self.note(|reads| reads.scan(table, restrictions, columns));
