@@ -1,9 +1,8 @@
 //! The bytes of a file, unpacked if it is packed.
 
-use firn_base::pipe::{self, Pipe};
+use firn_base::pipe::Pipe;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::Path;
 
 /// Where bytes of a file come from.
 pub type Source = Box<dyn Read + Send>;
@@ -14,14 +13,9 @@ pub const MARK: &[u8] = b"\xef\xbb\xbf";
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Opens a file. Whether it is packed, by gzip or zstd, its first bytes tell; one made of several packed ones is unpacked
-/// as a whole.
-pub fn open(path: &Path) -> io::Result<Source> {
-    watched(pipe::open(path)?, |_| (), || false)
-}
-
-/// The bytes of a file that [`pipe::open`] has opened and that stands at its beginning, unpacked as [`open`] does. `watch` is told of how many of its
-/// bytes, packed as they are, have been read each time. Who waits for a pipe asks `stops` whether to go on; if not, reading fails.
+/// The bytes of a file that [`pipe::open`](firn_base::pipe::open) has opened and that stands at its beginning, unpacked. Whether it is packed, by gzip
+/// or zstd, its first bytes tell; one made of several packed ones is unpacked as a whole. `watch` is told of how many of its bytes, packed as they
+/// are, have been read each time. Who waits for a pipe asks `stops` whether to go on; if not, reading fails.
 pub fn watched(
     mut file: File,
     watch: impl Fn(u64) + Send + 'static,
