@@ -87,13 +87,40 @@ pub fn packed(packing: Packing, bytes: &[u8]) -> Vec<u8> {
             encoder.write_all(bytes).expect(TAKES_ALL);
             encoder.finish().expect(TAKES_ALL)
         }
-        Packing::Zstd => zstd::bulk::compress(bytes, zstd::DEFAULT_COMPRESSION_LEVEL).expect(TAKES_ALL),
+        Packing::Zstd => {
+            let mut compressor =
+                zstd::bulk::Compressor::new(zstd::DEFAULT_COMPRESSION_LEVEL).expect(TAKES_ALL);
+            // Whoever unpacks would not see that a byte is another. gzip always has one.
+            compressor.include_checksum(true).expect(TAKES_ALL);
+            compressor.compress(bytes).expect(TAKES_ALL)
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of pieces as COPY packs them, one bit is another.
+    #[test]
+    fn a_byte_that_is_another_is_found_in_what_is_packed() {
+        let plain: String = (0..3000).map(|row| format!("{row},{}\n", row * 7919 % 10_007)).collect();
+        let path = std::env::temp_dir().join(format!("firn-damaged-{}", std::process::id()));
+        for packing in [Packing::Gzip, Packing::Zstd] {
+            let (first, second) = plain.as_bytes().split_at(10_000);
+            let whole = [packed(packing, first), packed(packing, second)].concat();
+            let middle = whole.len() / 2;
+            for at in (middle - 500..middle + 500).step_by(7) {
+                let mut damaged = whole.clone();
+                damaged[at] ^= 1 << (at % 8);
+                std::fs::write(&path, &damaged).unwrap();
+                let file = File::open(&path).unwrap();
+                let read = watched(file, |_| (), || false).unwrap().read_to_end(&mut Vec::new());
+                assert!(read.is_err_and(|error| is_damage(&error)), "{packing:?}: byte {at}");
+            }
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
 
     #[test]
     fn packed_files_are_unpacked() {

@@ -366,6 +366,28 @@ fn a_file_that_breaks_off_in_its_middle_is_not_one_that_cannot_be_opened() {
 }
 
 #[test]
+fn a_byte_that_is_another_in_a_packed_file_is_told() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (n text, m text)").unwrap();
+    let source = "SELECT n, n * 7919 % 100003 FROM generate_series(1, 50000) AS g(n)";
+    for packing in ["gzip", "zstd"] {
+        let to = folder.sql(&format!("COPY ({source}) TO '@/packed' (FORMAT csv, COMPRESSION {packing})"));
+        assert_eq!(connection.execute(&to).unwrap(), 50_000);
+        let mut bytes = fs::read(folder.path("packed")).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(folder.path("packed"), bytes).unwrap();
+        // Rows that the damage makes fewer or more are one thing, the damage is another.
+        let copy = folder.sql("COPY t FROM '@/packed' (FORMAT csv, ON_ERROR ignore)");
+        let error = connection.execute(&copy).unwrap_err();
+        assert_eq!(error.state(), SqlState::BAD_COPY_FILE_FORMAT, "{packing}: {error}");
+        assert!(error.message().starts_with("could not read file"), "{packing}: {error}");
+        assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(0)"]);
+    }
+}
+
+#[test]
 fn rows_that_cannot_be_read_are_skipped_if_the_user_says_so() {
     let folder = Folder::new(&[("a.csv", "1,x\ntwo,y\n3\n4,z\n")]);
     let mut connection = connection();
