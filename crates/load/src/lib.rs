@@ -33,6 +33,7 @@ pub use columns::read_literals;
 pub use fault::Rejected;
 pub use feed::{Feed, Places};
 pub use options::{CopyHeader, CopyOptions, OnError, RowFormat};
+pub use parallel::Waits;
 pub use reader::{BATCH_ROWS, CopyReader};
 pub use records::{Batch, Keeps, RowLines, Sieve};
 pub use writer::CopyWriter;

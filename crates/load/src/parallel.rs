@@ -2,17 +2,29 @@
 //!
 //! Whoever is free reads and cuts off the next chunk, one thread at a time, and then reads its records beside the
 //! others. The caller gets the rows in the order of the file; workers that are a window of chunks ahead of it wait, so
-//! that a slow caller costs no memory.
+//! that a slow caller costs no memory. Who waits for a file that keeps silent, and who waits for him, hear of each other ([`Waits`]).
 
 use crate::chunk::Chunk;
 use crate::records::Scratch;
-use firn_base::sync::{Condvar, Mutex};
+use firn_base::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
 use firn_base::{Result, thread};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::time::Duration;
 
 /// So many chunks for each thread may be ahead of the caller.
 const WINDOW: u64 = 3;
+
+/// How often a caller that waits looks up.
+const LOOKS_UP_AFTER: Duration = Duration::from_millis(50);
+
+/// What happens while a file keeps silent, as a pipe may.
+pub struct Waits {
+    /// What the caller does now and then, on its own thread.
+    pub look: Box<dyn Fn() + Send + Sync>,
+    /// Raised when nobody wants more: who waits for bytes need not go on.
+    pub over: Arc<AtomicBool>,
+}
 
 /// Where chunks come from.
 pub(crate) type Source<'s> = &'s mut (dyn FnMut() -> Result<Option<Chunk>> + Send);
@@ -53,11 +65,12 @@ struct Done<T> {
 }
 
 /// Reads all chunks on so many threads, and gives what `work` makes of them to `sink` on this one, until that breaks off. The first
-/// mistake in the file ends it, after all chunks before it, as does an error of `sink`.
+/// mistake in the file ends it, after all chunks before it, as does an error of `sink`; who then waits for bytes is told by `waits`.
 pub(crate) fn read<T: Send>(
     source: Source<'_>,
     work: Work<'_, T>,
     threads: usize,
+    waits: Option<&Waits>,
     sink: &mut dyn FnMut(T) -> Result<ControlFlow<()>>,
 ) -> Result<()> {
     let crew = Crew {
@@ -67,6 +80,7 @@ pub(crate) fn read<T: Send>(
         came: Condvar::new(),
         left: Condvar::new(),
         window: WINDOW * threads as u64,
+        waits,
     };
     thread::scope(|scope| {
         // However this ends, nobody goes on.
@@ -92,6 +106,7 @@ struct Crew<'f, T> {
     /// A chunk has been taken.
     left: Condvar,
     window: u64,
+    waits: Option<&'f Waits>,
 }
 
 impl<T: Send> Crew<'_, T> {
@@ -148,7 +163,16 @@ impl<T: Send> Crew<'_, T> {
             if done.workers == 0 || done.stopped {
                 return None;
             }
-            self.came.wait(&mut done);
+            match self.waits {
+                None => self.came.wait(&mut done),
+                Some(waits) => {
+                    let _timed_out = self.came.wait_for(&mut done, LOOKS_UP_AFTER);
+                    // It may take as long as it likes.
+                    drop(done);
+                    (waits.look)();
+                    done = self.done.lock();
+                }
+            }
         }
     }
 }
@@ -159,6 +183,9 @@ struct Stop<'c, 'f, T>(&'c Crew<'f, T>);
 impl<T> Drop for Stop<'_, '_, T> {
     fn drop(&mut self) {
         self.0.done.lock().stopped = true;
+        if let Some(waits) = self.0.waits {
+            waits.over.store(true, Ordering::Relaxed);
+        }
         self.0.left.notify_all();
     }
 }

@@ -6,7 +6,7 @@ use crate::columns::ColumnBuilder;
 use crate::feed::{self, Feed};
 use crate::json::JsonReader;
 use crate::options::{CopyOptions, RowFormat};
-use crate::parallel;
+use crate::parallel::{self, Waits};
 use crate::records::{Batch, RecordReader, Scratch, Sieve};
 use firn_base::{Error, Result, SqlType, TimeZoneSetting};
 use std::collections::VecDeque;
@@ -89,6 +89,13 @@ impl CopyReader {
         }
     }
 
+    /// Of a file that is read whole and may keep silent, says what happens meanwhile. Binary ones are read by the caller, who can see to that.
+    pub fn set_waits(&mut self, waits: Waits) {
+        if let Reader::Chunks(chunks) = &mut self.0 {
+            chunks.waits = Some(waits);
+        }
+    }
+
     /// Reads a file to its end on up to so many threads beside this one, and gives its batches to `sink`, in their order.
     /// `failed` says what a failure to read is to the user. It stands for all of `push`, `next_batch` and `finish`.
     pub fn read_file(
@@ -132,7 +139,7 @@ impl CopyReader {
         sink: &mut dyn FnMut(T) -> Result<()>,
     ) -> Result<()> {
         let Reader::Chunks(chunks) = self.0 else { panic!("binary files have no chunks") };
-        let reader = chunks.reader;
+        let Chunks { reader, waits, .. } = *chunks;
         let work = |chunk: Chunk, scratch: &mut Scratch| {
             let extent = chunk.extent;
             let batch = reader.read(chunk, scratch)?;
@@ -142,7 +149,7 @@ impl CopyReader {
         let mut sink = |(digested, flow)| sink(digested).map(|()| flow);
         let mut chunks = feed::Chunks::new(feed, reader.cutter());
         let mut source = || chunks.next(reader.place(), failed);
-        parallel::read(&mut source, &work, threads.max(1), &mut sink)
+        parallel::read(&mut source, &work, threads.max(1), waits.as_ref(), &mut sink)
     }
 
     /// Takes the next piece of the file. After an error the reader is of no more use.
@@ -235,6 +242,7 @@ struct Chunks {
     batches: VecDeque<Batch>,
     /// `\.` was read: whatever follows does not count.
     ended: bool,
+    waits: Option<Waits>,
 }
 
 impl Chunks {
@@ -245,6 +253,7 @@ impl Chunks {
             scratch: Scratch::default(),
             batches: VecDeque::new(),
             ended: false,
+            waits: None,
         }
     }
 

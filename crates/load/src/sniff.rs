@@ -93,8 +93,17 @@ pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
     Sniffed { options, columns: names.into_iter().zip(types).collect() }
 }
 
-/// The names that the first record of a CSV file gives to its columns, as [`sniff`] gives them; `None` if it does not end in the sample.
-pub fn header(sample: &[u8], options: &CopyOptions) -> Option<Vec<String>> {
+/// The first record of a CSV file, taken for a header.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Header {
+    /// What the columns are called, as [`sniff`] calls them.
+    pub names: Vec<String>,
+    /// Which of them it names. The others are called by where they stand, whatever the record is.
+    pub is_named: Vec<bool>,
+}
+
+/// The first record of a CSV file; `None` if it does not end in the sample.
+pub fn header(sample: &[u8], options: &CopyOptions) -> Option<Header> {
     let mut structure = Structure::default();
     structure.find(sample, options.dialect());
     let mut record = Vec::new();
@@ -103,8 +112,8 @@ pub fn header(sample: &[u8], options: &CopyOptions) -> Option<Vec<String>> {
         let (field, is_last) = field(sample, ends, options, &mut scratch);
         record.push(field);
         if is_last {
-            let width = record.len();
-            return Some(names_of(Some(&record), width));
+            let is_named = record.iter().map(|field| given_name(field).is_some()).collect();
+            return Some(Header { names: names_of(Some(&record), record.len()), is_named });
         }
     }
     None
@@ -320,8 +329,8 @@ fn names_of(header: Option<&Vec<Field>>, width: usize) -> Vec<String> {
     let mut names: Vec<String> = Vec::with_capacity(width);
     let (mut seen, mut numbers) = (HashSet::new(), HashMap::new());
     for column in 0..width {
-        let given = header.and_then(|header| header[column].as_deref()).map_or("", str::trim);
-        let stem = if given.is_empty() { format!("column{}", column + 1) } else { name_of(given, "") };
+        let given = header.and_then(|header| given_name(&header[column]));
+        let stem = given.map_or_else(|| format!("column{}", column + 1), |given| name_of(given, ""));
         let mut name = stem.clone();
         while !seen.insert(name.clone()) {
             let number = numbers.entry(stem.clone()).or_insert(0);
@@ -331,6 +340,11 @@ fn names_of(header: Option<&Vec<Field>>, width: usize) -> Vec<String> {
         names.push(name);
     }
     names
+}
+
+/// What a field of a header calls its column, if it does.
+fn given_name(field: &Field) -> Option<&str> {
+    field.as_deref().map(str::trim).filter(|name| !name.is_empty())
 }
 
 /// As much of a name as fits before what makes it different from others.
@@ -428,13 +442,19 @@ mod tests {
     fn a_header_by_itself_gives_the_names_that_a_file_has() {
         let options = CopyOptions { null: "NA".to_owned(), ..CopyOptions::new(RowFormat::Csv) };
         for (sample, expected) in [
-            ("a, b ,a,,NA,\"x\ny\"\r\n1,2", Some("a|b|a_1|column4|column5|x\ny")),
-            ("\n", Some("column1")),
+            ("a, b ,a,,NA,\"x\ny\"\r\n1,2", Some("a|b|a_1|(column4)|(column5)|x\ny")),
+            ("\n", Some("(column1)")),
+            ("column1, \n", Some("column1|(column2)")),
             ("a,\"b\n", None),
             ("a,b", None),
             ("", None),
         ] {
-            assert_eq!(header(sample.as_bytes(), &options).map(|names| names.join("|")).as_deref(), expected);
+            let seen = header(sample.as_bytes(), &options).map(|Header { names, is_named }| {
+                let name =
+                    |(name, is_named): (String, bool)| if is_named { name } else { format!("({name})") };
+                names.into_iter().zip(is_named).map(name).collect::<Vec<_>>().join("|")
+            });
+            assert_eq!(seen.as_deref(), expected);
         }
     }
 

@@ -1,9 +1,8 @@
 //! The bytes of a file, unpacked if it is packed.
 
-use firn_base::pipe::{self, Pipe};
+use firn_base::pipe::Pipe;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
-use std::path::Path;
 
 /// Where bytes of a file come from.
 pub type Source = Box<dyn Read + Send>;
@@ -14,14 +13,9 @@ pub const MARK: &[u8] = b"\xef\xbb\xbf";
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Opens a file. Whether it is packed, by gzip or zstd, its first bytes tell; one made of several packed ones is unpacked
-/// as a whole.
-pub fn open(path: &Path) -> io::Result<Source> {
-    watched(pipe::open(path)?, |_| (), || false)
-}
-
-/// The bytes of a file that [`pipe::open`] has opened and that stands at its beginning, unpacked as [`open`] does. `watch` is told of how many of its
-/// bytes, packed as they are, have been read each time. Who waits for a pipe asks `stops` whether to go on; if not, reading fails.
+/// The bytes of a file that [`pipe::open`](firn_base::pipe::open) has opened and that stands at its beginning, unpacked. Whether it is packed, by gzip
+/// or zstd, its first bytes tell; one made of several packed ones is unpacked as a whole. `watch` is told of how many of its bytes, packed as they
+/// are, have been read each time. Who waits for a pipe asks `stops` whether to go on; if not, reading fails.
 pub fn watched(
     mut file: File,
     watch: impl Fn(u64) + Send + 'static,
@@ -93,13 +87,40 @@ pub fn packed(packing: Packing, bytes: &[u8]) -> Vec<u8> {
             encoder.write_all(bytes).expect(TAKES_ALL);
             encoder.finish().expect(TAKES_ALL)
         }
-        Packing::Zstd => zstd::bulk::compress(bytes, zstd::DEFAULT_COMPRESSION_LEVEL).expect(TAKES_ALL),
+        Packing::Zstd => {
+            let mut compressor =
+                zstd::bulk::Compressor::new(zstd::DEFAULT_COMPRESSION_LEVEL).expect(TAKES_ALL);
+            // Whoever unpacks would not see that a byte is another. gzip always has one.
+            compressor.include_checksum(true).expect(TAKES_ALL);
+            compressor.compress(bytes).expect(TAKES_ALL)
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Of pieces as COPY packs them, one bit is another.
+    #[test]
+    fn a_byte_that_is_another_is_found_in_what_is_packed() {
+        let plain: String = (0..3000).map(|row| format!("{row},{}\n", row * 7919 % 10_007)).collect();
+        let path = std::env::temp_dir().join(format!("firn-damaged-{}", std::process::id()));
+        for packing in [Packing::Gzip, Packing::Zstd] {
+            let (first, second) = plain.as_bytes().split_at(10_000);
+            let whole = [packed(packing, first), packed(packing, second)].concat();
+            let middle = whole.len() / 2;
+            for at in (middle - 500..middle + 500).step_by(7) {
+                let mut damaged = whole.clone();
+                damaged[at] ^= 1 << (at % 8);
+                std::fs::write(&path, &damaged).unwrap();
+                let file = File::open(&path).unwrap();
+                let read = watched(file, |_| (), || false).unwrap().read_to_end(&mut Vec::new());
+                assert!(read.is_err_and(|error| is_damage(&error)), "{packing:?}: byte {at}");
+            }
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
 
     #[test]
     fn packed_files_are_unpacked() {

@@ -10,7 +10,7 @@ use firn_base::{Error, SqlState};
 use std::fs::{self, File};
 use std::io::Write;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const CANCELLED: &str = "canceling statement due to user request";
 const TOO_LATE: &str = "canceling statement due to statement timeout";
@@ -195,8 +195,60 @@ fn a_copy_of_a_pipe_that_stays_silent_can_be_cancelled() {
         let raised = raised.clone();
         move || raised.load(Ordering::Relaxed) && std::thread::current().id() == here
     });
-    let copy = folder.sql("COPY t FROM '@/pipe' (FORMAT csv)");
-    assert_told(&copying.execute(&copy).unwrap_err(), CANCELLED);
+    for (format, condition) in
+        [("csv", ""), ("csv", " WHERE i > 1"), ("json", " WHERE i > 1"), ("binary", " WHERE i > 1")]
+    {
+        let copy = folder.sql(&format!("COPY t FROM '@/pipe' (FORMAT {format}){condition}"));
+        assert_told(&copying.execute(&copy).unwrap_err(), CANCELLED);
+    }
+}
+
+/// What is wrong is in the first of what comes, more than is read at once; its writer then neither says more nor goes.
+#[test]
+fn a_copy_that_has_failed_does_not_wait_for_a_silent_pipe() {
+    let folder = Folder::new(&[]);
+    make_pipe(&folder);
+    let mut copying = connection();
+    copying.execute("CREATE TABLE t (i int PRIMARY KEY)").unwrap();
+    copying.execute("INSERT INTO t VALUES (100000)").unwrap();
+    let lines = |bytes: usize, json: bool| {
+        let line = |i: usize| if json { format!("{{\"i\": {i}}}\n") } else { format!("{i}\n") };
+        let mut lines = String::new();
+        for i in 100_000.. {
+            if lines.len() >= bytes {
+                break;
+            }
+            lines += &line(i);
+        }
+        lines
+    };
+    for bytes in [600 << 10, 900 << 10, 2 << 20] {
+        let (csv, json) = (lines(bytes, false), lines(bytes, true));
+        for (options, sent, state) in [
+            ("(FORMAT csv)", format!("x\n{csv}"), "22P02"),
+            ("(FORMAT csv)", csv.clone(), "23505"),
+            ("(FORMAT csv) WHERE i > 0", format!("x\n{csv}"), "22P02"),
+            ("(FORMAT csv) WHERE i > 0", csv, "23505"),
+            ("(FORMAT json)", format!("[]\n{json}"), "22P04"),
+            ("(FORMAT json) WHERE i > 0", json, "23505"),
+        ] {
+            let copy = folder.sql(&format!("COPY t FROM '@/pipe' {options}"));
+            let begun = Instant::now();
+            let error = std::thread::scope(|scope| {
+                let copied = scope.spawn(|| copying.execute(&copy).map(|_| ()));
+                let mut pipe = writer(&folder);
+                // It may hear that nobody reads any more.
+                let _ = pipe.write_all(sent.as_bytes());
+                while !copied.is_finished() && begun.elapsed() < Duration::from_secs(20) {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                assert!(copied.is_finished(), "{options}: it waits for {bytes} bytes and more");
+                copied.join().unwrap().unwrap_err()
+            });
+            assert_eq!(error.state(), SqlState::new(state), "{options}: {error}");
+            assert_eq!(rows(&mut copying, "SELECT count(*) FROM t"), ["BigInt(1)"]);
+        }
+    }
 }
 
 #[test]

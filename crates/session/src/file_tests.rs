@@ -156,6 +156,13 @@ fn columns_of_further_csv_files_go_by_their_names() {
         ("e-2.csv", "t,n\ny,many\n"),
         ("f-1.csv", "n\n1\n"),
         ("f-2.csv", "\"n\n1\n"),
+        ("h-1.csv", "n,m,\n1,2,\n"),
+        ("h-2.csv", "3,4,\n5,6,\n"),
+        ("i-1.csv", ",n\n1,2\n"),
+        ("i-2.csv", "n,\n4,3\n"),
+        ("i-3.csv", ",n\n5,6\n"),
+        ("j-1.csv", ",n\n1,2\n"),
+        ("j-2.csv", ",\n3,4\n"),
         ("g-1.csv", "n\n1\n"),
         ("g-2.csv", &format!("{}\n", "x".repeat(2 << 20))),
     ]);
@@ -186,6 +193,9 @@ fn columns_of_further_csv_files_go_by_their_names() {
     );
     // Without headers columns go by their positions.
     assert_eq!(ask("SELECT * FROM '@/c-*'"), ["BigInt(1)|x", "BigInt(2)|y", "BigInt(3)|z"]);
+    // A column without a name is looked for where it was.
+    assert_eq!(ask("SELECT column1 FROM '@/i-[13].csv'"), ["BigInt(1)", "BigInt(5)"]);
+    assert_eq!(ask("SELECT n FROM '@/i-*'"), ["BigInt(2)", "BigInt(4)", "BigInt(6)"]);
     for (sql, state, message, detail) in [
         (
             "SELECT sum(total) FROM '@/a-*'",
@@ -211,6 +221,25 @@ fn columns_of_further_csv_files_go_by_their_names() {
             "42703",
             "file \"@/d-2.csv\" has no column \"n\"",
             Some("Its first record is its header, as in the first file, and names \"m;n\"."),
+        ),
+        // That a column has no name is no sign of a header.
+        (
+            "SELECT count(*) FROM '@/h-*'",
+            "42703",
+            "file \"@/h-2.csv\" has no column \"n\"",
+            Some("Its first record is its header, as in the first file, and names \"3\", \"4\"."),
+        ),
+        (
+            "SELECT column1 FROM '@/j-*'",
+            "42703",
+            "file \"@/j-2.csv\" has no column \"n\"",
+            Some("Its first record is its header, as in the first file, and names none."),
+        ),
+        (
+            "SELECT column1 FROM '@/i-*'",
+            "42703",
+            "file \"@/i-2.csv\" has no column \"column1\"",
+            Some("Its first record is its header, as in the first file, and names \"n\"."),
         ),
         ("SELECT n FROM '@/e-*'", "22P02", "invalid input syntax for type bigint: \"many\"", None),
         ("SELECT n FROM '@/f-*'", "22P04", "unterminated CSV quoted field", None),
@@ -333,6 +362,28 @@ fn a_file_that_breaks_off_in_its_middle_is_not_one_that_cannot_be_opened() {
         assert_eq!(error.state(), state, "{sql}: {error}");
         assert!(error.message().starts_with(message), "{sql}: {error}");
         assert!(error.hint().is_some());
+    }
+}
+
+#[test]
+fn a_byte_that_is_another_in_a_packed_file_is_told() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (n text, m text)").unwrap();
+    let source = "SELECT n, n * 7919 % 100003 FROM generate_series(1, 50000) AS g(n)";
+    for packing in ["gzip", "zstd"] {
+        let to = folder.sql(&format!("COPY ({source}) TO '@/packed' (FORMAT csv, COMPRESSION {packing})"));
+        assert_eq!(connection.execute(&to).unwrap(), 50_000);
+        let mut bytes = fs::read(folder.path("packed")).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(folder.path("packed"), bytes).unwrap();
+        // Rows that the damage makes fewer or more are one thing, the damage is another.
+        let copy = folder.sql("COPY t FROM '@/packed' (FORMAT csv, ON_ERROR ignore)");
+        let error = connection.execute(&copy).unwrap_err();
+        assert_eq!(error.state(), SqlState::BAD_COPY_FILE_FORMAT, "{packing}: {error}");
+        assert!(error.message().starts_with("could not read file"), "{packing}: {error}");
+        assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(0)"]);
     }
 }
 

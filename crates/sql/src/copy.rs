@@ -28,7 +28,7 @@ use datafusion::logical_expr::{ExprSchemable, LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast;
 use firn_base::clock::{self, Instant};
 use firn_base::pipe;
-use firn_base::sync::Arc;
+use firn_base::sync::{Arc, AtomicBool, Ordering};
 use firn_base::thread::{self, Behind};
 use firn_base::{ColumnId, Error, Result, SqlState, SqlType, TimeZoneSetting, Value};
 use firn_exec::dml::{Change, DmlPlan, Insert, InsertSource, TargetSet};
@@ -36,7 +36,7 @@ use firn_exec::{BatchStream, RunOptions};
 pub use firn_load::end_of_first_row;
 pub use firn_load::source::is_damage;
 use firn_load::source::{self, Packing};
-use firn_load::{CopyReader, CopyWriter, RowLines};
+use firn_load::{CopyReader, CopyWriter, RowLines, Waits};
 use firn_txn::catalog::TableDef;
 use firn_txn::{Savepoint, Transaction};
 pub use options::CopyFormat;
@@ -313,7 +313,7 @@ impl CopyFrom {
         let metadata = path.metadata().ok().filter(Metadata::is_file);
         store.progress.set_bytes_in_all(metadata.map_or(0, |metadata| metadata.len()));
         match reader {
-            Reader::Rows(reader) => {
+            Reader::Rows(mut reader) => {
                 // Once: who writes into a pipe would be told that nobody reads any more if it were closed again.
                 let mut file = pipe::open(path).map_err(not_opened)?;
                 if format != CopyFormat::Binary
@@ -323,8 +323,15 @@ impl CopyFrom {
                 }
                 let progress = store.progress.clone();
                 let watch = move |bytes| progress.add_bytes(bytes);
-                let cancel = options.cancel.clone();
-                let stops = move || cancel.is_cancelled();
+                // Who reads the pipe and who waits for its rows both see a cancellation that the other need not, and who reads it is not
+                // waited for when a row has failed.
+                let over = Arc::new(AtomicBool::new(false));
+                let (cancel, watched) = (options.cancel.clone(), options.cancel.clone());
+                let look = Box::new(move || {
+                    watched.is_cancelled();
+                });
+                reader.set_waits(Waits { look, over: over.clone() });
+                let stops = move || cancel.is_cancelled() || over.load(Ordering::Relaxed);
                 let mut file = source::watched(file, watch, stops).map_err(|error| not_read(&error))?;
                 let mut sink = |batch| store.add(transaction, options, batch);
                 reader.read_file(&mut *file, &not_read, options.threads, &mut sink)?;

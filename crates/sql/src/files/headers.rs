@@ -4,12 +4,13 @@
 //! them; only who reads the fields of a file asks where they are in it. So zones that are kept for a file
 //! need not know: which columns those are follows from the table's columns and from the file.
 
-use super::lines::open_text;
+use super::lines::text;
 use super::zones::Reading;
 use super::{file_error, no_columns};
 use firn_base::{Error, Result, SqlState, SqlType};
-use firn_load::sniff::{self, SAMPLE_BYTES};
+use firn_load::sniff::{self, Header, SAMPLE_BYTES};
 use firn_load::{CopyHeader, RowFormat};
+use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
@@ -34,26 +35,31 @@ impl FileColumns {
         FileColumns { places: (0..columns.len()).map(Some).collect(), columns }
     }
 
-    /// Those of another file of the pattern, which must have the `wanted` ones.
-    pub fn of_other(path: &Path, reading: &Reading, wanted: &[usize]) -> Result<FileColumns> {
+    /// Those of another file of the pattern, which must have the `wanted` ones. They are told from the file that is open, whose rows are read
+    /// afterwards: another one may be at its path by now. It does not stand at its beginning any more.
+    pub fn of_other(path: &Path, file: &File, reading: &Reading, wanted: &[usize]) -> Result<FileColumns> {
         let options = &reading.sniffed.options;
         if options.format != RowFormat::Csv || options.header == CopyHeader::No {
             return Ok(FileColumns::of_first(reading));
         }
         // A file without a record has no rows either, and of a quote that is not closed its reader tells.
-        let Some(names) = header(path, reading)? else { return Ok(FileColumns::of_first(reading)) };
+        let Some(header) = header(path, file, reading)? else { return Ok(FileColumns::of_first(reading)) };
         let first = &reading.sniffed.columns;
-        let place = |(name, _): &(String, SqlType)| names.iter().position(|found| found == name);
+        let place = |(name, _): &(String, SqlType)| header.names.iter().position(|found| found == name);
         let places: Vec<Option<usize>> = first.iter().map(place).collect();
-        // Where nothing is as it should be, the first record is likely to be a row: nobody is to lose it, whatever he asks for.
-        let is_other = places.iter().all(Option::is_none);
-        let missing =
-            if is_other { Some(&0) } else { wanted.iter().find(|column| places[**column].is_none()) };
+        // Where nothing is as it should be, the first record is likely to be a row: nobody is to lose it, whatever he asks for. What it
+        // does not name is called the same in every file, which says nothing.
+        let is_named = |place: &Option<usize>| place.is_some_and(|place| header.is_named[place]);
+        let is_other = !places.iter().any(is_named);
+        let missing = match is_other {
+            true => Some(places.iter().position(Option::is_none).unwrap_or(0)),
+            false => wanted.iter().copied().find(|column| places[*column].is_none()),
+        };
         if let Some(column) = missing {
-            return Err(lacks(path, &first[*column].0, &names));
+            return Err(lacks(path, &first[column].0, &header));
         }
         let mut columns: Vec<(String, SqlType)> =
-            names.into_iter().map(|name| (name, SqlType::Text)).collect();
+            header.names.into_iter().map(|name| (name, SqlType::Text)).collect();
         for ((_, ty), place) in first.iter().zip(&places) {
             if let Some(place) = place {
                 columns[*place].1 = *ty;
@@ -69,21 +75,21 @@ impl FileColumns {
     }
 }
 
-/// The names in the first record of a file, if it has one that ends.
-fn header(path: &Path, reading: &Reading) -> Result<Option<Vec<String>>> {
+/// The first record of a file, if it has one that ends.
+fn header(path: &Path, file: &File, reading: &Reading) -> Result<Option<Header>> {
     let failed = |error| file_error(path, &error);
-    let mut file = open_text(path).map_err(failed)?;
+    let mut text = text(file).map_err(failed)?;
     let mut sample = Vec::new();
     loop {
         let wanted = sample.len().max(HEADER_BYTES);
-        let has_ended = (&mut file).take(wanted as u64).read_to_end(&mut sample).map_err(failed)? < wanted;
+        let has_ended = (&mut text).take(wanted as u64).read_to_end(&mut sample).map_err(failed)? < wanted;
         if has_ended && !sample.is_empty() {
             // The last line may lack its end.
             sample.push(b'\n');
         }
-        let names = sniff::header(&sample, &reading.sniffed.options);
-        if names.is_some() || has_ended {
-            return Ok(names);
+        let header = sniff::header(&sample, &reading.sniffed.options);
+        if header.is_some() || has_ended {
+            return Ok(header);
         }
         if sample.len() >= SAMPLE_BYTES {
             return Err(no_columns(path, "no record ends in its first megabyte"));
@@ -93,14 +99,41 @@ fn header(path: &Path, reading: &Reading) -> Result<Option<Vec<String>>> {
 
 /// The error for a file without a column.
 #[cold]
-fn lacks(path: &Path, column: &str, names: &[String]) -> Error {
-    let told: Vec<String> = names.iter().take(TOLD_NAMES).map(|name| format!("\"{name}\"")).collect();
-    let more = if names.len() > TOLD_NAMES { ", …" } else { "" };
+fn lacks(path: &Path, column: &str, header: &Header) -> Error {
+    let named = header.names.iter().zip(&header.is_named).filter(|(_, is_named)| **is_named);
+    let mut told: Vec<String> = named.take(TOLD_NAMES + 1).map(|(name, _)| format!("\"{name}\"")).collect();
+    let more = if told.len() > TOLD_NAMES { ", …" } else { "" };
+    told.truncate(TOLD_NAMES);
+    let told = if told.is_empty() { "none".to_owned() } else { told.join(", ") };
     let message = format!("file \"{}\" has no column \"{column}\"", path.display());
     Error::new(SqlState::UNDEFINED_COLUMN, message)
-        .with_detail(format!(
-            "Its first record is its header, as in the first file, and names {}{more}.",
-            told.join(", ")
-        ))
+        .with_detail(format!("Its first record is its header, as in the first file, and names {told}{more}."))
         .with_hint("The files of a pattern have the columns of the first.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_base::TimeZoneSetting;
+    use firn_load::sniff::{Known, sniff};
+
+    /// Where the columns `a` and `b` are found in the file that was opened, when one with another header takes its place.
+    #[test]
+    fn columns_are_told_from_the_file_that_is_open() {
+        let sniffed = sniff(b"a,b\n1,2\n", &Known::default());
+        let reading = Reading { sniffed, zone: TimeZoneSetting::UTC, chunk_bytes: None };
+        let folder = std::env::temp_dir().join(format!("firn-headers-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("t-2.csv");
+        std::fs::write(&path, "c,b,a\n0,2,1\n").unwrap();
+        let file = File::open(&path).unwrap();
+        std::fs::write(folder.join("new"), "a,b\n1,2\n").unwrap();
+        std::fs::rename(folder.join("new"), &path).unwrap();
+        for _ in 0..2 {
+            // Wherever it stands.
+            let columns = FileColumns::of_other(&path, &file, &reading, &[0, 1]).unwrap();
+            assert_eq!(columns.places(&[0, 1]), [2, 1]);
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 }

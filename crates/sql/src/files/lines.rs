@@ -12,6 +12,7 @@ use super::{Asked, FileVersion, Kind, changed, file_error, no_columns};
 use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::filter;
 use datafusion::arrow::datatypes::SchemaRef;
+use firn_base::pipe;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
 use firn_exec::error::from_datafusion;
@@ -27,7 +28,8 @@ use std::path::{Path, PathBuf};
 pub(super) fn look(path: &Path, asked: &Asked, kind: Kind) -> Result<Sniffed> {
     let failed = |error| file_error(path, &error);
     let mut sample = Vec::new();
-    let mut source = open_text(path).map_err(failed)?.take(SAMPLE_BYTES as u64);
+    let file = pipe::open(path).map_err(failed)?;
+    let mut source = text(&file).map_err(failed)?.take(SAMPLE_BYTES as u64);
     source.read_to_end(&mut sample).map_err(failed)?;
     let sniffed = match (kind, asked) {
         (Kind::Json, _) => {
@@ -49,14 +51,16 @@ pub(super) fn look(path: &Path, asked: &Asked, kind: Kind) -> Result<Sniffed> {
     }
 }
 
-/// The bytes of a file, unpacked and without the mark.
-pub(super) fn open_text(path: &Path) -> std::io::Result<source::Source> {
-    let mut file = source::open(path)?;
+/// The bytes of a file from its beginning, wherever it stands, unpacked and without the mark.
+pub(super) fn text(file: &File) -> std::io::Result<source::Source> {
+    let mut file = file.try_clone()?;
+    file.rewind()?;
+    let mut text = source::watched(file, |_| (), || false)?;
     let mut begin = Vec::with_capacity(MARK.len());
-    (&mut file).take(MARK.len() as u64).read_to_end(&mut begin)?;
+    (&mut text).take(MARK.len() as u64).read_to_end(&mut begin)?;
     Ok(match begin == MARK {
-        true => file,
-        false => Box::new(std::io::Cursor::new(begin).chain(file)),
+        true => text,
+        false => Box::new(std::io::Cursor::new(begin).chain(text)),
     })
 }
 
@@ -91,6 +95,8 @@ pub(super) struct Lines {
 struct OneFile<'p> {
     path: &'p Path,
     columns: FileColumns,
+    /// What it was before anything of it was read, if it cannot have changed since without a sign.
+    version: Option<FileVersion>,
     /// Whether the columns were told from it.
     is_first: bool,
 }
@@ -126,17 +132,21 @@ impl Lines {
     pub fn read(&self, threads: usize, tell: Tell<'_>, sink: Sink<'_>) -> Result<()> {
         for (position, path) in self.paths.iter().enumerate() {
             let failed = |error| file_error(path, &error);
+            // Header and rows are those of one file, which is opened once: another may be moved to where it was at any time.
+            let mut file = pipe::open(path).map_err(failed)?;
+            let version = FileVersion::of_file(path, &file).map_err(failed)?;
+            let version = Some(version).filter(FileVersion::is_settled);
             let columns = match position {
                 0 => FileColumns::of_first(&self.reading),
-                _ => FileColumns::of_other(path, &self.reading, &self.order())?,
+                _ => FileColumns::of_other(path, &file, &self.reading, &self.order())?,
             };
-            let one = OneFile { path, columns, is_first: position == 0 };
-            let mut file = File::open(path).map_err(failed)?;
+            let one = OneFile { path, columns, version, is_first: position == 0 };
+            file.rewind().map_err(failed)?;
             match source::packing(&mut file).map_err(failed)? {
                 None => self.read_plain(&one, file, threads, tell, sink)?,
                 Some(_) => {
                     // Nobody can go to places in it.
-                    let mut text = open_text(path).map_err(failed)?;
+                    let mut text = text(&file).map_err(failed)?;
                     self.read_chunks(&one, Feed::Whole(&mut *text), threads, None, tell, sink)?;
                 }
             }
@@ -156,12 +166,11 @@ impl Lines {
         let path = one.path;
         let failed = |error| file_error(path, &error);
         let begin = text_begins(&mut file).map_err(failed)?;
-        let version = FileVersion::of_file(path, &file).map_err(failed)?;
         let mut feed = Feed::Whole(&mut file);
-        if !version.is_settled() {
+        let Some(version) = &one.version else {
             return self.read_chunks(one, feed, threads, None, tell, sink);
-        }
-        let key = Key { file: version, reading: self.reading.clone() };
+        };
+        let key = Key { file: version.clone(), reading: self.reading.clone() };
         let known = self.zones.get(&key);
         let extents;
         if let Some(known) = &known {
@@ -245,7 +254,7 @@ impl Lines {
         sink: Sink<'_>,
     ) -> Result<()> {
         let Reading { sniffed: Sniffed { options, .. }, zone, chunk_bytes } = &*self.reading;
-        let OneFile { path, columns, is_first } = one;
+        let OneFile { path, columns, is_first, .. } = one;
         let mut reader = CopyReader::new(&place(path), columns.columns.clone(), options.clone(), *zone)?;
         let order = self.order();
         reader.project(columns.places(&order));

@@ -14,6 +14,8 @@ use arrow_flight::sql::{
 use firn_base::SqlType;
 use firn_base::sync::OnceLock;
 
+use super::FlightConfig;
+
 /// The release of PostgreSQL whose dialect is spoken is in `version()`; this is ours.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -21,7 +23,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 const ARROW_VERSION: &str = "59.3.2";
 
 /// PostgreSQL's keywords that have to be quoted as names and that SQL:2003 does not have: programs ask for these alone.
-const KEYWORDS: [&str; 17] = [
+const KEYWORDS: [&str; 18] = [
     "analyse",
     "analyze",
     "concurrently",
@@ -39,6 +41,7 @@ const KEYWORDS: [&str; 17] = [
     "placing",
     "returning",
     "variadic",
+    "verbose",
 ];
 
 /// Functions by what they are about, as JDBC asks for them: those that programs know of other databases.
@@ -154,7 +157,7 @@ const TABLE_COLUMNS: i64 = 1600;
 const INDEX_COLUMNS: i64 = 32;
 
 /// What is bounded by the size of messages or by memory alone, or not there at all. Names may be of any length.
-const UNBOUNDED: [SqlInfo; 18] = [
+const UNBOUNDED: [SqlInfo; 17] = [
     SqlInfo::SqlMaxBinaryLiteralLength,
     SqlInfo::SqlMaxCharLiteralLength,
     SqlInfo::SqlMaxColumnNameLength,
@@ -169,7 +172,6 @@ const UNBOUNDED: [SqlInfo; 18] = [
     SqlInfo::SqlMaxCatalogNameLength,
     SqlInfo::SqlMaxRowSize,
     SqlInfo::SqlMaxStatementLength,
-    SqlInfo::SqlMaxStatements,
     SqlInfo::SqlMaxTableNameLength,
     SqlInfo::SqlMaxTablesInSelect,
     SqlInfo::SqlMaxUsernameLength,
@@ -186,11 +188,13 @@ fn bits<const N: usize>(options: [i32; N]) -> i32 {
 /// The facts, for who only wants to know their types.
 pub(super) fn sql_info() -> &'static SqlInfoData {
     static INFO: OnceLock<SqlInfoData> = OnceLock::new();
-    INFO.get_or_init(|| sql_info_with_timeout(0))
+    INFO.get_or_init(|| sql_info_of(&FlightConfig::default()))
 }
 
-/// The facts.
-pub(super) fn sql_info_with_timeout(transaction_timeout_ms: i32) -> SqlInfoData {
+/// The facts about a server.
+pub(super) fn sql_info_of(config: &FlightConfig) -> SqlInfoData {
+    let transaction_timeout_ms = i32::try_from(config.transaction_timeout.as_millis()).unwrap_or(i32::MAX);
+    let max_statements = i64::try_from(config.max_statements).unwrap_or(i64::MAX);
     let mut info = SqlInfoDataBuilder::new();
     info.append(SqlInfo::FlightSqlServerName, "FirnDB");
     info.append(SqlInfo::FlightSqlServerVersion, VERSION);
@@ -261,6 +265,8 @@ pub(super) fn sql_info_with_timeout(transaction_timeout_ms: i32) -> SqlInfoData 
     info.append(SqlInfo::SqlCorrelatedSubqueriesSupported, true);
     let unions = [SqlSupportedUnions::SqlUnion, SqlSupportedUnions::SqlUnionAll];
     info.append(SqlInfo::SqlSupportedUnions, bits(unions.map(|union| union as i32)));
+    // Those that run at a time. Transactions have places of their own.
+    info.append(SqlInfo::SqlMaxStatements, max_statements);
     UNBOUNDED.into_iter().for_each(|what| info.append(what, 0i64));
     info.append(SqlInfo::SqlMaxRowSizeIncludesBlobs, true);
     info.append(SqlInfo::SqlMaxColumnsInIndex, INDEX_COLUMNS);

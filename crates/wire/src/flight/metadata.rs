@@ -17,6 +17,7 @@ use firn_base::sync::{Arc, OnceLock};
 use firn_base::{Error, Result, SqlState, Value};
 use firn_session::Connection;
 
+use super::FlightConfig;
 use super::auth::Strings;
 use super::batches::{internal, schema_of};
 use super::info;
@@ -44,7 +45,7 @@ pub(super) fn schema(command: &Command) -> Option<SchemaRef> {
 pub(super) fn answer(
     connection: &mut Connection,
     command: Command,
-    transaction_timeout_ms: i32,
+    config: &FlightConfig,
 ) -> Result<RecordBatch> {
     let batch = match command {
         Command::CommandGetCatalogs(call) => catalogs(call),
@@ -55,9 +56,7 @@ pub(super) fn answer(
         Command::CommandGetExportedKeys(call) => return exported_keys(connection, &call),
         Command::CommandGetImportedKeys(call) => return imported_keys(connection, &call),
         Command::CommandGetCrossReference(call) => return cross_reference(connection, &call),
-        Command::CommandGetSqlInfo(call) => {
-            call.into_builder(&info::sql_info_with_timeout(transaction_timeout_ms)).build()
-        }
+        Command::CommandGetSqlInfo(call) => call.into_builder(&info::sql_info_of(config)).build(),
         Command::CommandGetXdbcTypeInfo(call) => call.into_builder(info::types()).build(),
         other => return Err(Error::unsupported(format!("the Flight SQL command {}", other.type_url()))),
     };

@@ -144,11 +144,10 @@ impl Service {
                 let Some(schema) = metadata::schema(&command) else {
                     return Err(unknown(command.type_url()));
                 };
-                let timeout = self.state.config.transaction_timeout.as_millis();
-                let timeout = i32::try_from(timeout).unwrap_or(i32::MAX);
+                let state = self.state.clone();
                 answer(&self.state, caller, None, None, move |run, output| {
                     let batch =
-                        run.connection(|connection| metadata::answer(connection, command, timeout))?;
+                        run.connection(|connection| metadata::answer(connection, command, &state.config))?;
                     output.batches(schema, &[batch])
                 })
             }

@@ -188,7 +188,7 @@ fn the_server_tells_what_it_can_do_and_its_types() {
 
 #[test]
 fn facts_have_the_types_and_bits_that_drivers_expect() {
-    let fixture = serve();
+    let fixture = serve_with(|config| config.max_statements = 7);
     fixture.run(async {
         let mut client = fixture.client().await;
         for (asked, expected) in [
@@ -209,6 +209,7 @@ fn facts_have_the_types_and_bits_that_drivers_expect() {
             (SqlInfo::SqlMaxColumnsInTable, "{bigint_value=1600}"),
             (SqlInfo::SqlMaxColumnsInIndex, "{bigint_value=32}"),
             (SqlInfo::SqlMaxTableNameLength, "{bigint_value=0}"),
+            (SqlInfo::SqlMaxStatements, "{bigint_value=7}"),
             (SqlInfo::SqlExtraNameCharacters, "{string_value=$}"),
             (SqlInfo::SqlCorrelatedSubqueriesSupported, "{bool_value=true}"),
         ] {
