@@ -432,9 +432,15 @@ impl Connection {
     /// Begins a transaction of this session; 53300 if too many run already.
     #[inline]
     pub(crate) fn begin_transaction(&self, isolation: Isolation) -> Result<Transaction> {
-        let mut transaction = self.shared.engine.try_begin(isolation)?;
-        transaction.set_session(self.activity.id());
+        let mut transaction = self.begin_query(isolation)?;
         transaction.set_patience(self.patience_of_transactions.clone());
+        Ok(transaction)
+    }
+
+    /// As [`Connection::begin_transaction`], of one that only reads, and so waits for nobody.
+    fn begin_query(&self, isolation: Isolation) -> Result<Transaction> {
+        let transaction = self.shared.engine.try_begin(isolation)?;
+        transaction.set_session(self.activity.id());
         Ok(transaction)
     }
 
@@ -498,7 +504,7 @@ impl Connection {
         if matches!(self.block, Block::Idle) {
             self.options.now = clock::wall_clock_micros();
             self.services.set_read_only(self.default_read_only);
-            let mut transaction = self.begin_transaction(Isolation::Snapshot)?;
+            let mut transaction = self.begin_query(Isolation::Snapshot)?;
             let plan = self.current_plan(prepared, &transaction)?;
             if plan.is_short() && self.synchronous_commit {
                 transaction.ask_what_may_be_lost();

@@ -298,6 +298,7 @@ fn compile_look_ups(flat: &Flat) -> Option<ShortProgram> {
             table: table.table.clone(),
             // Without it the table is scanned.
             index: find_physical_index(&table.table, choice.index)?,
+            read: columns.iter().copied().collect(),
             columns,
             offset,
             key: choice.key.iter().copied().map(part).collect::<Option<_>>()?,

@@ -26,8 +26,9 @@ pub(super) struct Lookups {
 pub(super) struct Lookup {
     pub table: Arc<Table>,
     pub index: Arc<Index>,
-    /// The columns to read, and where their cells begin in the row.
+    /// The columns to read, the same as a set, and where their cells begin in the row.
     pub columns: Vec<ColumnId>,
+    pub read: ColumnSet,
     pub offset: usize,
     /// What the first columns of the index must equal.
     pub key: Vec<KeyPart>,
@@ -267,17 +268,13 @@ impl<'g> Run<'_, 'g> {
         });
         let mut outcome = Ok(End::Through);
         let (transaction, guard) = (self.transaction, self.guard);
-        let mut restrictions = SmallVec::<[Restriction; 2]>::new();
-        if transaction.notes_reads() && lookup.filter.is_some() {
-            let row = Row { cells: &self.cells, environment: self.environment };
-            restrictions.extend(lookup.known.iter().cloned());
-            for given in &lookup.given {
-                restrictions.extend(given.restriction(row)?);
-            }
-        }
+        let restrictions = match transaction.notes_reads() && lookup.filter.is_some() {
+            true => lookup.restrictions(Row { cells: &self.cells, environment: self.environment })?,
+            false => Vec::new(),
+        };
         // Of many stretches the rows are noted one by one, since stretches come to be noted as fewer that are wider.
         let alone = depth == 0 && in_turn.is_none();
-        let read: ColumnSet = lookup.columns.iter().copied().filter(|_| alone).collect();
+        let read = if alone { lookup.read } else { ColumnSet::NONE };
         transaction.range_under(
             &lookup.table,
             &lookup.index,
@@ -353,6 +350,15 @@ impl Lookup {
         let ends = usize::from(self.low.is_some()) + usize::from(self.high.is_some());
         let backwards = if self.reverse { ", backwards" } else { "" };
         format!("Range of index {name} ({} key columns, {ends} bounds){backwards}{filtered}", self.key.len())
+    }
+
+    /// What of the filter is about one column.
+    fn restrictions(&self, row: Row<'_>) -> Result<Vec<Restriction>> {
+        let mut restrictions = self.known.clone();
+        for given in &self.given {
+            restrictions.extend(given.restriction(row)?);
+        }
+        Ok(restrictions)
     }
 
     /// Appends the encoded key, followed by `extra`; false if no row can have it.
