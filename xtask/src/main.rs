@@ -15,13 +15,14 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   test   all that a change must pass: tidy, clippy, every test, the models, PostgreSQL's clients and
-         the Python package as far as what they need can be had, fuzz targets building, and Miri
-         and ThreadSanitizer where their toolchain is installed
+         the Python package as far as what they need can be had, and fuzz targets building
   ci     the same
   tidy   the rules of STYLE.md and docs/decisions that a program can check; quick
   soak [MINUTES]
-         every model for so many minutes (2), ThreadSanitizer, and the long tests, which `test`
-         leaves out (#[ignore])
+         every model for so many minutes (2), Miri and ThreadSanitizer where a nightly toolchain has
+         what they need, and the long tests, which `test` leaves out (#[ignore]); takes hours
+  miri, tsan
+         these two steps of `soak` alone
   python the Python package's step of `test` alone
   wheel  the Python package's wheel, built for release; its path is the last line
   fuzz TARGET [SECONDS]
@@ -39,6 +40,8 @@ fn main() -> ExitCode {
     let passed = match arguments[..] {
         ["test" | "ci"] => steps::test(root),
         ["tidy"] => tidy::run(root),
+        ["miri"] => steps::miri(root),
+        ["tsan"] => steps::thread_sanitizer(root),
         ["python"] => steps::python(root),
         ["wheel"] => python::wheel(root),
         ["soak"] => steps::soak(root, 2),

@@ -53,17 +53,72 @@ pub fn test(root: &Path) -> bool {
     run.step("fuzz targets build", |run| {
         run.cargo(&["build", "--manifest-path", "fuzz/Cargo.toml", "--locked"])
     });
-    run.step("miri", |run| {
+    run.finish()
+}
+
+/// The Python package alone.
+pub fn python(root: &Path) -> bool {
+    let mut run = Run { root, steps: Vec::new(), count: Count::default(), remarks: Vec::new() };
+    run.step("Python package", Run::python);
+    run.finish()
+}
+
+/// Miri alone.
+pub fn miri(root: &Path) -> bool {
+    let mut run = Run { root, steps: Vec::new(), count: Count::default(), remarks: Vec::new() };
+    run.step("miri", Run::miri);
+    run.finish()
+}
+
+/// ThreadSanitizer alone.
+pub fn thread_sanitizer(root: &Path) -> bool {
+    let mut run = Run { root, steps: Vec::new(), count: Count::default(), remarks: Vec::new() };
+    run.step("thread sanitizer", Run::thread_sanitizer);
+    run.finish()
+}
+
+/// What chance decides, for longer: every model for so many minutes; what only instrumented code shows, Miri
+/// and ThreadSanitizer; and the long tests.
+pub fn soak(root: &Path, minutes: u64) -> bool {
+    let mut run = Run { root, steps: Vec::new(), count: Count::default(), remarks: Vec::new() };
+    run.step("models", |run| {
+        let mut models = Command::new("cargo");
+        models.arg("test").args(MODELS).env("FIRN_MODEL_SECONDS", (60 * minutes).to_string());
+        run.tests(&mut models)
+    });
+    run.step("miri", Run::miri);
+    run.step("thread sanitizer", Run::thread_sanitizer);
+    run.step("long tests", |run| {
+        run.cargo(&["test", "--workspace", "--locked", "--no-fail-fast", "--", "--ignored"])
+    });
+    run.finish()
+}
+
+impl Run<'_> {
+    fn step(&mut self, name: &'static str, body: impl FnOnce(&mut Self) -> Outcome) {
+        println!("\n=== {name}");
+        let begin = Instant::now();
+        let outcome = body(self);
+        if let Outcome::Skipped(why) = outcome {
+            println!("skipped: {why}");
+        }
+        self.steps.push((name, outcome, begin.elapsed()));
+    }
+
+    /// What is undefined, not only wrong, on one thread or few. Takes hours: no part of [`test`].
+    fn miri(&mut self) -> Outcome {
         if !nightly_has("miri") {
             return Outcome::Skipped("no nightly toolchain with miri");
         }
         // Tests ask the clock and the operating system's generator, which isolation forbids. The epochs
-        // of crossbeam are sound by tree borrows only, and keep their list of threads to the end.
-        let flags = "-Zmiri-disable-isolation -Zmiri-tree-borrows -Zmiri-ignore-leaks";
+        // of crossbeam are sound by tree borrows only, make pointers of integers (of which Miri would warn at
+        // each place), and keep their list of threads to the end.
+        let flags =
+            "-Zmiri-disable-isolation -Zmiri-tree-borrows -Zmiri-ignore-leaks -Zmiri-permissive-provenance";
         let mut miri = |arguments: &[&str]| {
             let mut miri = Command::new("rustup");
             miri.args(["run", "nightly", "cargo", "miri", "test", "--locked"]).args(arguments);
-            run.tests(miri.env("MIRIFLAGS", flags))
+            self.tests(miri.env("MIRIFLAGS", flags))
         };
         // Memory, heaps, encodings, tuples and indexes by themselves; blocks, versions and undo through transactions.
         let parts = [
@@ -94,42 +149,6 @@ pub fn test(root: &Path) -> bool {
             return load;
         }
         miri(&["-p", "firn-txn", "--test", "all", "--", "isolation::"])
-    });
-    run.step("thread sanitizer", Run::thread_sanitizer);
-    run.finish()
-}
-
-/// The Python package alone.
-pub fn python(root: &Path) -> bool {
-    let mut run = Run { root, steps: Vec::new(), count: Count::default(), remarks: Vec::new() };
-    run.step("Python package", Run::python);
-    run.finish()
-}
-
-/// What chance decides, for longer: every model for so many minutes, and ThreadSanitizer; and the long tests.
-pub fn soak(root: &Path, minutes: u64) -> bool {
-    let mut run = Run { root, steps: Vec::new(), count: Count::default(), remarks: Vec::new() };
-    run.step("models", |run| {
-        let mut models = Command::new("cargo");
-        models.arg("test").args(MODELS).env("FIRN_MODEL_SECONDS", (60 * minutes).to_string());
-        run.tests(&mut models)
-    });
-    run.step("thread sanitizer", Run::thread_sanitizer);
-    run.step("long tests", |run| {
-        run.cargo(&["test", "--workspace", "--locked", "--no-fail-fast", "--", "--ignored"])
-    });
-    run.finish()
-}
-
-impl Run<'_> {
-    fn step(&mut self, name: &'static str, body: impl FnOnce(&mut Self) -> Outcome) {
-        println!("\n=== {name}");
-        let begin = Instant::now();
-        let outcome = body(self);
-        if let Outcome::Skipped(why) = outcome {
-            println!("skipped: {why}");
-        }
-        self.steps.push((name, outcome, begin.elapsed()));
     }
 
     fn thread_sanitizer(&mut self) -> Outcome {
