@@ -645,3 +645,64 @@ fn who_writes_to_a_locked_table_waits_as_long_as_he_wants_to() {
     });
     assert_eq!(rows(&database).len(), 4);
 }
+
+/// Who waited for a table that is another one now is run again on that, unless he keeps to what he has read.
+#[test]
+fn who_waits_behind_a_change_of_the_table_goes_on_with_what_it_is_now() {
+    let truncate: (&str, &[(i32, i32)]) = ("TRUNCATE t CASCADE", &[(9, 9)]);
+    let all: &[(i32, i32)] = &[(1, 0), (2, 0), (3, 0), (9, 9)];
+    let rewrite = ("ALTER TABLE t ALTER COLUMN b TYPE bigint", all);
+    let extend = ("ALTER TABLE t ADD COLUMN c integer DEFAULT 7", all);
+    let insert = "INSERT INTO t (a, b) VALUES (9, 9)";
+    let after = |change: &str, waiting: &[&str]| {
+        let database = database();
+        let mut holder = database.connect();
+        run(&mut holder, &["BEGIN", change]).unwrap();
+        let outcome = thread::scope(|scope| {
+            let waiting = thread::spawn_scoped(scope, "waiting", || {
+                let mut connection = database.connect();
+                waiting.iter().try_for_each(|sql| connection.execute(sql).map(drop))
+            });
+            clock::sleep(Duration::from_millis(20));
+            assert!(!waiting.is_finished(), "it waits for {change}");
+            run(&mut holder, &["COMMIT"]).unwrap();
+            waiting.join().unwrap()
+        });
+        let mut connection = database.connect();
+        let found = connection.prepare("SELECT a, b::integer FROM t ORDER BY a").and_then(|statement| {
+            connection.query_values(&statement, &[]).map(|rows| {
+                let number = |value: &Value| match value {
+                    Value::Integer(number) => *number,
+                    other => panic!("{other:?}"),
+                };
+                rows.iter().map(|row| (number(&row[0]), number(&row[1]))).collect::<Vec<_>>()
+            })
+        });
+        (outcome, found)
+    };
+    for (change, left) in [truncate, rewrite, extend] {
+        for waiting in [
+            &[insert][..],
+            &["BEGIN ISOLATION LEVEL READ COMMITTED", "SELECT * FROM t", insert, "COMMIT"],
+            &["BEGIN", insert, "COMMIT"],
+            &["BEGIN ISOLATION LEVEL READ COMMITTED", "LOCK TABLE t", insert, "COMMIT"],
+        ] {
+            let (outcome, found) = after(change, waiting);
+            outcome.unwrap_or_else(|error| panic!("{change}, {waiting:?}: {error}"));
+            assert_eq!(found.unwrap(), left, "{change}, {waiting:?}");
+        }
+        for begin in ["BEGIN ISOLATION LEVEL REPEATABLE READ", "BEGIN ISOLATION LEVEL SERIALIZABLE"] {
+            let (outcome, _) = after(change, &[begin, "SELECT * FROM t", insert]);
+            assert_eq!(state(outcome), SqlState::SERIALIZATION_FAILURE, "{change}, {begin}");
+        }
+    }
+    let (outcome, _) = after("DROP TABLE t CASCADE", &[insert]);
+    assert_eq!(state(outcome), SqlState::UNDEFINED_TABLE);
+    // Of changes of the same table one comes after the other.
+    let (outcome, found) = after("TRUNCATE t CASCADE", &["TRUNCATE t CASCADE"]);
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(found.unwrap(), []);
+    let (outcome, found) = after(extend.0, &[rewrite.0]);
+    outcome.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(found.unwrap(), [(1, 0), (2, 0), (3, 0)]);
+}

@@ -104,15 +104,26 @@ impl Transaction {
         let gate = table.gate();
         if !self.has_closed(table) && !gate.admits(self.snapshot) {
             gate.leave(None);
-            return Err(if gate.is_retired() {
-                retired(table)
-            } else {
-                Error::write_conflict(&table.name())
-            });
+            return Err(self.refused(table));
         }
         self.write_set.as_mut().expect("running").touch(table);
         self.engine.active().set_writes(&self.slot);
         Ok(())
+    }
+
+    /// Of a table whose gate does not admit it: 40001 if the table has changed its shape, or has gone, since the
+    /// snapshot; 55000 if it went before, so that the next attempt would find it no better.
+    #[cold]
+    fn refused(&self, table: &Table) -> Error {
+        let knows = || self.catalog().tables.values().any(|known| known.storage() == table.id());
+        if table.gate().is_retired() && !knows() {
+            return retired(table);
+        }
+        let message = format!(
+            "could not serialize access: table \"{}\" has changed its shape or has gone",
+            table.name()
+        );
+        Error::new(SqlState::SERIALIZATION_FAILURE, message).with_hint("Retry the transaction.")
     }
 
     fn has_closed(&self, table: &Arc<Table>) -> bool {
@@ -131,8 +142,7 @@ impl Transaction {
         let alone =
             wait_until(|| gate.is_alone(own), patience).and_then(|()| match gate.admits(self.snapshot) {
                 true => Ok(()),
-                false if gate.is_retired() => Err(retired(table)),
-                false => Err(Error::write_conflict(&table.name())),
+                false => Err(self.refused(table)),
             });
         if alone.is_err() {
             gate.open();
