@@ -275,6 +275,9 @@ def test_settings(tmp_path):
     assert caught.value.sqlstate == "53200"
     connection.rollback()
     connection.close()
+    with firndb.connect(tmp_path / "db") as usual, firndb.connect(memory_limit=0) as unlimited:
+        assert usual.execute("SELECT value > 0 FROM firn_stat_engine WHERE name = 'memory_limit'").fetchone() == (True,)
+        assert unlimited.execute("SHOW memory_limit").fetchone() == ("0",)
     for wrong in ({"nonsense": 1}, {"memory_limit": "much"}, {"statement_timeout": "x"}):
         with pytest.raises(firndb.DatabaseError):
             firndb.connect(**wrong)

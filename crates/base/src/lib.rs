@@ -25,6 +25,7 @@ pub mod time_zone;
 
 pub mod clock;
 pub mod disk;
+pub mod memory;
 pub mod pipe;
 pub mod random;
 pub mod sync;

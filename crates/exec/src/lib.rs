@@ -14,6 +14,7 @@ pub mod session;
 
 pub mod join_order;
 pub mod lower;
+pub mod memory;
 pub mod query;
 mod reads;
 pub mod runtime;

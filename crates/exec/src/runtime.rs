@@ -6,10 +6,11 @@
 //! stand back behind transactions and the threads that these wait for
 //! (docs/decisions/0011-queries-are-nice.md).
 
+use crate::memory::QueryMemory;
 use crate::session::SessionServices;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::common::{DFSchema, Result as DataFusionResult};
-use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool, TrackConsumersPool};
+use datafusion::execution::memory_pool::{MemoryPool, TrackConsumersPool};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::Expr;
@@ -43,53 +44,6 @@ pub fn start_workers() {
     workers();
 }
 
-static QUERY_MEMORY: OnceLock<u64> = OnceLock::new();
-
-/// Says how many bytes all running plans together may hold in their hash tables and sort buffers; false if that has been
-/// said or [asked](query_memory) before, when it stays as it is.
-pub fn limit_query_memory(bytes: u64) -> bool {
-    QUERY_MEMORY.set(bytes).is_ok()
-}
-
-/// How many bytes that are. If nobody has said, half of the memory that the process may have: the tables themselves live in
-/// the rest.
-pub fn query_memory() -> u64 {
-    *QUERY_MEMORY.get_or_init(|| memory_of_process().map_or(4 << 30, |bytes| bytes / 2))
-}
-
-/// What the machine has, or the least that a control group around the process allows.
-fn memory_of_process() -> Option<u64> {
-    let read = |path: &str| std::fs::read_to_string(path).ok();
-    let machine = read("/proc/meminfo").and_then(|text| {
-        let line = text.lines().find(|line| line.starts_with("MemTotal:"))?;
-        Some(1024 * line.split_whitespace().nth(1)?.parse::<u64>().ok()?)
-    });
-    let groups = read("/proc/self/cgroup").unwrap_or_default();
-    limits_of_groups(&groups).filter_map(|path| read(&path)?.trim().parse().ok()).chain(machine).min()
-}
-
-/// Where the limits of a process's control groups and of those around them stand, by its `/proc/self/cgroup`: of the second
-/// version's hierarchy, and of the first one's for memory. A file that says `max` limits nothing.
-fn limits_of_groups(groups: &str) -> impl Iterator<Item = String> + '_ {
-    groups.lines().flat_map(|line| {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        let found = match controllers {
-            "" => Some(("/sys/fs/cgroup", "memory.max")),
-            _ if controllers.split(',').any(|name| name == "memory") => {
-                Some(("/sys/fs/cgroup/memory", "memory.limit_in_bytes"))
-            }
-            _ => None,
-        };
-        let groups = std::path::Path::new(path).ancestors();
-        groups.filter_map(move |group| {
-            let (root, file) = found?;
-            let group = group.to_str()?.trim_end_matches('/');
-            Some(format!("{root}{group}/{file}"))
-        })
-    })
-}
-
 /// The environment that all plans share: the memory budget; spill files in the system's temporary
 /// directory.
 fn environment() -> Arc<RuntimeEnv> {
@@ -97,7 +51,7 @@ fn environment() -> Arc<RuntimeEnv> {
     let environment = ENVIRONMENT.get_or_init(|| {
         let consumers = NonZeroUsize::new(3).expect("3 > 0");
         let pool: Arc<dyn MemoryPool> =
-            Arc::new(TrackConsumersPool::new(GreedyMemoryPool::new(query_memory() as usize), consumers));
+            Arc::new(TrackConsumersPool::new(QueryMemory::of_process(), consumers));
         RuntimeEnvBuilder::new()
             .with_memory_pool(pool)
             .build_arc()
@@ -170,25 +124,4 @@ pub fn simplify(expression: Expr) -> DataFusionResult<Expr> {
 pub fn coerce(expression: Expr, schema: &DFSchema) -> DataFusionResult<Expr> {
     let context = SimplifyContext::builder().with_schema(Arc::new(schema.clone())).build();
     ExprSimplifier::new(context).coerce(expression, schema)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn limits_are_looked_for_in_all_groups_around_a_process() {
-        let second: Vec<_> = limits_of_groups("0::/a/b").collect();
-        assert_eq!(
-            second,
-            ["/sys/fs/cgroup/a/b/memory.max", "/sys/fs/cgroup/a/memory.max", "/sys/fs/cgroup/memory.max"]
-        );
-        let first: Vec<_> = limits_of_groups("5:cpu,cpuacct:/x\n4:memory:/x\n").collect();
-        let root = "/sys/fs/cgroup/memory";
-        assert_eq!(
-            first,
-            [format!("{root}/x/memory.limit_in_bytes"), format!("{root}/memory.limit_in_bytes")]
-        );
-        assert!(memory_of_process().is_some_and(|bytes| bytes > 1 << 20));
-    }
 }

@@ -24,7 +24,6 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 /// An open database.
 pub struct Open {
     pub database: Database,
-    memory_limit: Option<u64>,
 }
 
 /// Python calls this in the child after a fork.
@@ -55,16 +54,20 @@ pub fn refuse_fork(py: Python<'_>) -> PyResult<()> {
     Err(error::raised(py, &error))
 }
 
-/// Opens a database, or finds it open here already.
+/// Opens a database, or finds it open here already. 0 is for no limit.
 pub fn open(directory: Option<&Path>, memory_limit: Option<u64>) -> Result<Arc<Open>> {
     USED.store(true, Ordering::Relaxed);
-    let config = Config { directory: directory.map(Path::to_owned), memory_limit, ..Config::default() };
+    let asked = memory_limit.map(|bytes| (bytes > 0).then_some(bytes));
+    let mut config = Config { directory: directory.map(Path::to_owned), ..Config::default() };
+    if let Some(limit) = asked {
+        config.memory_limit = limit;
+    }
     let Some(directory) = directory else {
-        return Ok(Arc::new(Open { database: Database::open_with(config)?, memory_limit }));
+        return Ok(Arc::new(Open { database: Database::open_with(config)? }));
     };
     let mut all = OPEN.lock();
     if let Some(open) = absolute(directory).and_then(|path| all.get(&path)?.upgrade()) {
-        if memory_limit.is_some() && memory_limit != open.memory_limit {
+        if asked.is_some_and(|limit| limit != open.database.engine().memory().limit()) {
             return Err(Error::new(
                 SqlState::OBJECT_IN_USE,
                 "this process has the database open with another memory_limit",
@@ -73,7 +76,7 @@ pub fn open(directory: Option<&Path>, memory_limit: Option<u64>) -> Result<Arc<O
         }
         return Ok(open);
     }
-    let open = Arc::new(Open { database: Database::open_with(config)?, memory_limit });
+    let open = Arc::new(Open { database: Database::open_with(config)? });
     all.retain(|_, open| open.strong_count() > 0);
     if let Some(path) = absolute(directory) {
         all.insert(path, Arc::downgrade(&open));

@@ -255,7 +255,7 @@ pub fn connect(
 ) -> PyResult<Session> {
     refuse_fork(py)?;
     let open = interrupt::released(py, || {
-        let memory_limit = memory_limit.map(bytes).transpose()?.filter(|bytes| *bytes > 0);
+        let memory_limit = memory_limit.map(bytes).transpose()?;
         Ok(Session::new(database::open(directory.as_deref(), memory_limit)?, autocommit))
     })?;
     open.map_err(|error| error::raised(py, &error))

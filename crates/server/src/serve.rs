@@ -53,13 +53,13 @@ pub struct Options {
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
     max_connections: u16,
     /// Most memory that the store may hold, such as 8GiB: rows, indexes, old versions. Statements that need
-    /// more then fail (53200) and the server goes on. Queries have a budget of their own beside it. Without it
-    /// the store takes what it needs.
-    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    /// more then fail (53200) and the server goes on. Queries have a budget of their own beside it. Three quarters
+    /// of the memory of the machine, or of the control group that the server runs in, if left out; 0 for no limit.
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     memory_limit: Option<u64>,
     /// Most memory that running queries may hold together in hash tables and sort buffers, such as 8GiB. Those that
     /// need more write to temporary files, or fail (53200). Half the memory of the machine, or of the control group
-    /// that the server runs in, if left out.
+    /// that the server runs in, if left out, and never more than what the store leaves of that.
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     query_memory: Option<u64>,
     /// Memory for rows and indexes that is taken at the start, such as 8GiB, and kept, so that nobody waits for the operating
@@ -100,9 +100,14 @@ pub fn run(options: Options) -> Result<(), Failure> {
     if let Some(bytes) = options.query_memory {
         firn_session::limit_query_memory(bytes).map_err(Failure::usage)?;
     }
-    let (memory_limit, reserve_memory) = (options.memory_limit, options.reserve_memory);
-    let config =
-        Config { directory: options.data.clone(), memory_limit, reserve_memory, ..Config::default() };
+    let mut config = Config {
+        directory: options.data.clone(),
+        reserve_memory: options.reserve_memory,
+        ..Config::default()
+    };
+    if let Some(bytes) = options.memory_limit {
+        config.memory_limit = (bytes > 0).then_some(bytes);
+    }
     let database = Database::open_with(options.validation.apply(options.cooling.apply(config)))
         .map_err(Failure::data)?;
     for setting in &options.set {

@@ -23,7 +23,7 @@ use crate::transaction::{Isolation, Ticket, Transaction};
 use firn_base::disk::{Disk, RealDisk};
 use firn_base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, Weak};
 use firn_base::thread::JoinHandle;
-use firn_base::{Error, Lsn, Result, Snapshot, SqlState, TableId, Time, clock, thread};
+use firn_base::{Error, Lsn, Result, Snapshot, SqlState, TableId, Time, clock, memory, thread};
 use firn_log::{Log, LogOptions, RedoBuffer};
 use firn_storage::{MemoryBudget, Provider, Table, TableOptions, WriteSet};
 use std::collections::HashMap;
@@ -60,7 +60,8 @@ pub struct Config {
     /// What fails a serializable transaction that has read what others change.
     pub granularity: Granularity,
     /// Bytes that the store may hold: blocks, indexes, old versions, and what running transactions have
-    /// written. Beyond, statements that need more fail with 53200. Without, it takes what it needs.
+    /// written. Beyond, statements that need more fail with 53200. `None` for no limit: the operating system kills who needs more
+    /// than there is. Three quarters of what the process may have, by default.
     pub memory_limit: Option<u64>,
     /// Bytes that are taken for rows and indexes when the database is opened, with the pages of memory behind them, and not given
     /// back to the operating system: [`firn_storage::reserve`]. They are the process's.
@@ -80,7 +81,8 @@ impl Default for Config {
             threads: 2,
             log: LogOptions::default(),
             granularity: Granularity::default(),
-            memory_limit: None,
+            // In whole megabytes, for people.
+            memory_limit: memory::of_process().map(|bytes| (bytes / 4 * 3) >> 20 << 20),
             reserve_memory: 0,
             freeze_after: Some(Duration::from_secs(5)),
             compact_after: Some(Duration::from_secs(60)),
@@ -225,7 +227,7 @@ impl Engine {
     }
 
     /// How much memory the store holds, and may hold.
-    pub fn memory(&self) -> &MemoryBudget {
+    pub fn memory(&self) -> &Arc<MemoryBudget> {
         &self.memory
     }
 

@@ -206,8 +206,8 @@ impl PredicateLog {
         columns: ColumnSet,
     ) {
         let reads = self.of(table.id());
-        let columns = reads.restricted(table, restrictions, columns);
-        reads.range(index, bounds, restrictions.into(), columns);
+        let (restrictions, columns) = reads.restricted(table, restrictions, columns);
+        reads.range(index, bounds, restrictions, columns);
     }
 
     /// Takes restrictions for what was read of more rows.
@@ -218,8 +218,8 @@ impl PredicateLog {
     /// All rows that meet the restrictions were found, with `columns` of each.
     pub fn scan(&mut self, table: &Table, restrictions: &[Restriction], columns: ColumnSet) {
         let reads = self.of(table.id());
-        let columns = reads.restricted(table, restrictions, columns);
-        if let Some(same) = reads.scans.iter_mut().find(|scan| *scan.restrictions == *restrictions) {
+        let (restrictions, columns) = reads.restricted(table, restrictions, columns);
+        if let Some(same) = reads.scans.iter_mut().find(|scan| scan.restrictions == restrictions) {
             same.columns = same.columns.union(columns);
             return;
         }
@@ -228,7 +228,7 @@ impl PredicateLog {
             reads.scans.clear();
             reads.scans.push(Scan { restrictions: Box::default(), columns: reads.columns });
         }
-        reads.scans.push(Scan { restrictions: restrictions.into(), columns });
+        reads.scans.push(Scan { restrictions, columns });
     }
 
     /// Whether what was read in `snapshot` reads the same at the time `now`, as far as these write sets go,
@@ -353,15 +353,28 @@ impl TableReads {
         }
     }
 
-    /// Counts `columns`, and those that are restricted, among the columns read; yields those whose values matter.
-    fn restricted(&mut self, table: &Table, restrictions: &[Restriction], columns: ColumnSet) -> ColumnSet {
-        let restricted = restrictions.iter().map(Restriction::column);
-        // What a restriction cannot tell exactly, it may have been told by reading the column.
-        let inexact =
-            restricted.clone().filter(|column| !summary_is_exact(table.columns()[column.index()].ty));
-        let columns = columns.union(inexact.collect());
-        self.columns = self.columns.union(columns).union(restricted.collect());
-        columns
+    /// Counts `columns`, and those that are restricted, among the columns read; yields the restrictions as they are kept, and
+    /// the columns whose values matter.
+    fn restricted(
+        &mut self,
+        table: &Table,
+        restrictions: &[Restriction],
+        columns: ColumnSet,
+    ) -> (Box<[Restriction]>, ColumnSet) {
+        let mut matter = columns;
+        let keep = |restriction: &Restriction| {
+            let column = restriction.column();
+            let coarser = restriction.coarser();
+            // What a restriction cannot tell exactly, it may have been told by reading the column.
+            if coarser.is_some() || !summary_is_exact(table.columns()[column.index()].ty) {
+                matter = matter.with(column);
+            }
+            coarser.unwrap_or_else(|| restriction.clone())
+        };
+        let kept = restrictions.iter().map(keep).collect();
+        let restricted = restrictions.iter().map(Restriction::column).collect();
+        self.columns = self.columns.union(matter).union(restricted);
+        (kept, matter)
     }
 
     fn widen(&mut self) {

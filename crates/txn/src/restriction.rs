@@ -8,6 +8,9 @@ use firn_base::ColumnId;
 use firn_storage::Condition;
 use smallvec::{SmallVec, smallvec};
 
+/// Ranges of a restriction that a log keeps.
+const MOST_RANGES: usize = 1024;
+
 /// Which values of a column a predicate admits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Restriction {
@@ -92,6 +95,23 @@ impl Restriction {
         Restriction { column: self.column, ranges, nulls: false }
     }
 
+    /// If it has more ranges than [`MOST_RANGES`], one of fewer that admits all of them: those that lie closest to each other
+    /// become one.
+    pub fn coarser(&self) -> Option<Restriction> {
+        let excess = self.ranges.len().checked_sub(MOST_RANGES).filter(|excess| *excess > 0)?;
+        let gap = |(previous, next): (&(u64, u64), &(u64, u64))| next.0 - previous.1;
+        let mut gaps: Vec<u64> = self.ranges.iter().zip(&self.ranges[1..]).map(gap).collect();
+        let (_, widest, _) = gaps.select_nth_unstable(excess - 1);
+        let mut ranges: SmallVec<[(u64, u64); 2]> = SmallVec::with_capacity(MOST_RANGES);
+        for range in &self.ranges {
+            match ranges.last_mut() {
+                Some(last) if gap((last, range)) <= *widest => last.1 = range.1,
+                _ => ranges.push(*range),
+            }
+        }
+        Some(Restriction { column: self.column, ranges, nulls: self.nulls })
+    }
+
     /// Whether a value with that summary, NULL if it has none, is among them.
     pub fn admits(&self, summary: Option<u64>) -> bool {
         let Some(summary) = summary else { return self.nulls };
@@ -149,6 +169,20 @@ mod tests {
                 assert_eq!((Some(hull.low), Some(hull.high)), (least, greatest));
             }
         }
+    }
+
+    #[test]
+    fn of_very_many_values_the_closest_become_ranges() {
+        let values = |of: u64| (0..of).map(|n| Restriction::within(COLUMN, n * n, n * n));
+        let few = Restriction::any(values(MOST_RANGES as u64)).unwrap();
+        assert_eq!(few.coarser(), None);
+        let of = 3 * MOST_RANGES as u64;
+        let many = Restriction::any(values(of).chain([Restriction::null(COLUMN)])).unwrap();
+        let coarser = many.coarser().unwrap();
+        assert_eq!(coarser.ranges.len(), MOST_RANGES);
+        assert!(coarser.admits(None) && (0..of).all(|n| coarser.admits(Some(n * n))));
+        assert!(!coarser.admits(Some(of * of)) && !coarser.admits(Some((of - 1) * (of - 1) - 1)));
+        assert!(coarser.admits(Some(3)), "the least ones are closest");
     }
 
     #[test]

@@ -66,8 +66,8 @@ def connect(
 
     ``autocommit`` has every statement commit by itself. Without it a transaction begins with the first
     statement and lasts until :meth:`Connection.commit` or :meth:`Connection.rollback`, as DB-API wants it.
-    ``memory_limit`` bounds what the database's store holds, in bytes or as ``"8GiB"``. Other arguments are
-    settings as ``SET`` takes them: ``connect(path, statement_timeout="5s")``.
+    ``memory_limit`` bounds what the database's store holds, in bytes or as ``"8GiB"``: three quarters of the machine's
+    memory if left out, 0 for no limit. Other arguments are settings as ``SET`` takes them: ``connect(path, statement_timeout="5s")``.
     """
     directory = None if database == ":memory:" else os.fspath(database)
     limit = None if memory_limit is None else str(memory_limit)

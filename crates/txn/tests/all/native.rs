@@ -42,8 +42,15 @@ fn paths_to_a_table_that_is_gone_no_longer_write() {
     let bank = bank_with(&[(2, 20)]);
     let mut truncating = bank.engine.begin();
     truncating.lock_exclusive(&bank.accounts).unwrap();
-    truncating.drop_storage(bank.accounts.id()).unwrap();
+    let gone = bank.accounts.id();
+    truncating.catalog_mut().unwrap().tables.retain(|_, table| table.storage() != gone);
+    truncating.drop_storage(gone).unwrap();
+    // Who has begun before may find more when he begins again.
+    let mut before = bank.engine.begin();
+    assert_eq!(before.catalog().tables.len(), 1);
     commit(truncating);
+    assert_eq!(state(bank.insert(&mut before, 3, 30)), SqlState::SERIALIZATION_FAILURE);
+    before.rollback();
     let written = bank.engine.transact(|tx| bank.insert(tx, 4, 40));
     assert_eq!(state(written), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
 }

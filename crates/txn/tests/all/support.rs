@@ -44,16 +44,17 @@ impl Bank {
     /// In memory, with blocks as small as they come, which are never frozen: nobody is in the way of a transaction
     /// that a test does not know of.
     pub fn open() -> Bank {
-        Bank::open_with(Config { freeze_after: None, compact_after: None, ..Config::default() })
+        Bank::open_with(Config { freeze_after: None, ..Bank::unlimited() })
+    }
+
+    /// What does not depend on the machine, nor takes the steps in models that a limit takes.
+    fn unlimited() -> Config {
+        Config { compact_after: None, memory_limit: None, ..Config::default() }
     }
 
     /// As [`Bank::open`], but blocks are frozen, and rows move, as soon as may be.
     pub fn freezing() -> Bank {
-        Bank::open_with(Config {
-            freeze_after: Some(Duration::ZERO),
-            compact_after: None,
-            ..Config::default()
-        })
+        Bank::open_with(Config { freeze_after: Some(Duration::ZERO), ..Bank::unlimited() })
     }
 
     pub fn open_with(config: Config) -> Bank {
