@@ -5,19 +5,38 @@
 
 use super::history::{Ended, Found};
 use super::trial::Transactions;
-use super::workload::{Step, Way, group, stands_apart};
+use super::workload::{QUERIES, Step, Way, group, stands_apart};
 use adya::Workload;
 use firn_base::{Error, Result, SqlState, Value};
 use firn_bench::sql_client::SqlClient;
 
-const SCHEMA: [&str; 4] = [
+const SCHEMA: [&str; 5] = [
     "CREATE TABLE whole (key bigint PRIMARY KEY, grp bigint NOT NULL, wide bigint NOT NULL, \
-     version bigint NOT NULL, elements text NOT NULL)",
+     version bigint NOT NULL, elements text NOT NULL, name text NOT NULL)",
     "CREATE INDEX whole_grp ON whole (grp, version)",
+    "CREATE INDEX whole_name ON whole (name)",
     "CREATE TABLE apart (key bigint, pos bigint, element bigint NOT NULL, grp bigint NOT NULL, \
-     wide bigint NOT NULL, PRIMARY KEY (key, pos))",
+     wide bigint NOT NULL, name text, PRIMARY KEY (key, pos))",
     "CREATE INDEX apart_grp ON apart (grp)",
 ];
+
+/// Which rows `w` are those of a group of three keys, of which `$1` is the first and `$2` the last: by what `w` is joined
+/// with, and by a condition.
+const GROUPS: [(&str, &str); QUERIES - 1] = [
+    ("", "w.key IN ($1, $1 + 1, $2)"),
+    ("", "w.wide IN ($1, $1 + 1, $2)"),
+    ("", "w.wide = $2 OR NOT (w.wide < $1 OR w.wide >= $2)"),
+    ("", "w.grp = $1 / 3 AND w.wide <> $1 + 1 OR w.wide = $1 + 1"),
+    ("JOIN generate_series($1::bigint, $2::bigint) s(k) ON w.key = s.k", "true"),
+    ("", "w.key IN (SELECT k FROM generate_series($1::bigint, $2::bigint) s(k))"),
+    (
+        "",
+        "w.wide BETWEEN $1 AND $2 AND NOT EXISTS (SELECT FROM whole o WHERE o.key = w.key AND o.version < 0)",
+    ),
+];
+
+/// Likewise, by how all names of a group begin.
+const NAMED: (&str, &str) = ("", "w.name LIKE $1");
 
 /// Written only to be rolled back.
 const NEVER: i64 = 0;
@@ -49,18 +68,28 @@ pub struct SqlTransactions<C: SqlClient> {
     by_key: [C::Statement; 2],
     by_index: [C::Statement; 2],
     by_scan: [C::Statement; 2],
+    by_query: Vec<[C::Statement; 2]>,
 }
 
 impl<C: SqlClient> SqlTransactions<C> {
     /// Prepares the statements; transactions run at `level`.
     pub fn new(mut client: C, workload: Workload, level: &str) -> Result<SqlTransactions<C>> {
         client.run_text(&format!("SET default_transaction_isolation = '{level}'"))?;
-        let read = |client: &mut C, condition: &str, apart: &str| -> Result<[C::Statement; 2]> {
+        let read = |client: &mut C,
+                    (join, condition): (&str, &str),
+                    apart: &str|
+         -> Result<[C::Statement; 2]> {
             Ok([
-                client.prepare(&format!("SELECT key, elements FROM whole WHERE {condition}"))?,
-                client.prepare(&format!("SELECT key, element FROM apart WHERE {apart} ORDER BY key, pos"))?,
+                client.prepare(&format!("SELECT w.key, w.elements FROM whole w {join} WHERE {condition}"))?,
+                client.prepare(&format!(
+                    "SELECT w.key, w.element FROM apart w {join} WHERE {apart} ORDER BY w.key, w.pos"
+                ))?,
             ])
         };
+        let mut by_query = Vec::new();
+        for query in GROUPS.into_iter().chain([NAMED]) {
+            by_query.push(read(&mut client, query, query.1)?);
+        }
         let (old, new) = match workload {
             Workload::ListAppend => ("whole.elements || ',' || excluded.elements", "elements || ',' || $3"),
             Workload::RwRegister => ("excluded.elements", "$3"),
@@ -73,20 +102,21 @@ impl<C: SqlClient> SqlTransactions<C> {
             savepoint: client.prepare("SAVEPOINT before")?,
             rollback_to: client.prepare("ROLLBACK TO before")?,
             upsert: client.prepare(&format!(
-                "INSERT INTO whole VALUES ($1, $2, $1, $4, $3) \
+                "INSERT INTO whole VALUES ($1, $2, $1, $4, $3, $5) \
                  ON CONFLICT (key) DO UPDATE SET version = excluded.version, elements = {old}"
             ))?,
             update_by_scan: client.prepare(&format!(
                 "UPDATE whole SET version = $2, elements = {new} WHERE wide = $1 RETURNING key"
             ))?,
-            insert: client.prepare("INSERT INTO whole VALUES ($1, $2, $1, $4, $3)")?,
+            insert: client.prepare("INSERT INTO whole VALUES ($1, $2, $1, $4, $3, $5)")?,
             append: client.prepare(
                 "INSERT INTO apart SELECT $1::bigint, coalesce(max(pos), 0) + 1, $2::bigint, $3::bigint, \
-                 $1::bigint FROM apart WHERE key = $1",
+                 $1::bigint, $4::text FROM apart WHERE key = $1",
             )?,
-            by_key: read(&mut client, "key = $1", "key = $1")?,
-            by_index: read(&mut client, "grp = $1 AND version > 0", "grp = $1")?,
-            by_scan: read(&mut client, span, span)?,
+            by_key: read(&mut client, ("", "key = $1"), "key = $1")?,
+            by_index: read(&mut client, ("", "grp = $1 AND version > 0"), "grp = $1")?,
+            by_scan: read(&mut client, ("", span), span)?,
+            by_query,
             workload,
             client,
         })
@@ -102,11 +132,11 @@ impl<C: SqlClient> SqlTransactions<C> {
     fn write(&mut self, key: i64, value: i64, way: Way) -> Result<()> {
         let number = Value::BigInt;
         if self.is_apart(key) {
-            let row = [number(key), number(value), number(group(key))];
+            let row = [number(key), number(value), number(group(key)), Value::Text(name(key))];
             return self.client.run(&self.append, &row).map(drop);
         }
         let text = Value::Text(value.to_string());
-        let row = [number(key), number(group(key)), text.clone(), number(value)];
+        let row = [number(key), number(group(key)), text.clone(), number(value), Value::Text(name(key))];
         if way == Way::Key {
             return self.client.run(&self.upsert, &row).map(drop);
         }
@@ -124,6 +154,13 @@ impl<C: SqlClient> SqlTransactions<C> {
             Way::Index => self.client.run(&self.by_index[apart], &[Value::BigInt(group(first))])?,
             Way::Scan => {
                 self.client.run(&self.by_scan[apart], &[Value::BigInt(first), Value::BigInt(last)])?
+            }
+            Way::Query(query) => {
+                let statement = &self.by_query[query][apart];
+                match query < GROUPS.len() {
+                    true => self.client.run(statement, &[Value::BigInt(first), Value::BigInt(last)])?,
+                    false => self.client.run(statement, &[Value::Text(format!("{}/%", group(first)))])?,
+                }
             }
         };
         let mut found = Found::new();
@@ -194,6 +231,11 @@ impl<C: SqlClient> Transactions for SqlTransactions<C> {
             steps => self.run_block(steps),
         }
     }
+}
+
+/// Begins as those of its group do.
+fn name(key: i64) -> String {
+    format!("{}/{key}", group(key))
 }
 
 fn ended(error: Error, while_committing: bool) -> Ended {

@@ -27,14 +27,19 @@ pub enum Way {
     Index,
     /// A condition on a column that no index has: a plan over a scan.
     Scan,
+    /// One of so many other queries for a group of keys: by lists of values, prefixes, alternatives, joins.
+    Query(usize),
 }
+
+/// Queries that [`Way::Query`] chooses from.
+pub const QUERIES: usize = 8;
 
 /// One operation of a transaction.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Appends the value to the key's list, or sets the key's register to it.
     Write { key: i64, value: i64, way: Way },
-    /// Reads all keys from `first` to `last`: one if by key, a whole group if by index.
+    /// Reads all keys from `first` to `last`: one if by key, a whole group if by index or by a query.
     Read { first: i64, last: i64, way: Way },
 }
 
@@ -100,9 +105,13 @@ impl Generator {
                 let way = if scans && self.random.uniform(0, 4) == 0 { Way::Scan } else { Way::Key };
                 Step::Write { key, value, way }
             }
-            45..=74 => Step::Read { first: key, last: key, way: Way::Key },
-            75..=89 => Step::Read { first, last: first + KEYS - 1, way: Way::Index },
-            _ => Step::Read { first, last: key, way: Way::Scan },
+            45..=69 => Step::Read { first: key, last: key, way: Way::Key },
+            70..=79 => Step::Read { first, last: first + KEYS - 1, way: Way::Index },
+            80..=86 => Step::Read { first, last: key, way: Way::Scan },
+            _ => {
+                let query = self.random.uniform(0, QUERIES as i64 - 1) as usize;
+                Step::Read { first, last: first + KEYS - 1, way: Way::Query(query) }
+            }
         }
     }
 }
