@@ -1,12 +1,85 @@
-//! How much memory the process may have.
+//! How much memory the process may have, and how much of that is left.
 
+use crate::clock;
 use crate::sync::OnceLock;
+use crate::sync::unmodelled::Mutex;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+/// One in so many bytes of what the process may have, and some more, is left for what grows without asking: what is
+/// between two looks, stacks, buffers of the kernel.
+const MARGIN: u64 = 16;
+const LEAST_MARGIN: u64 = 128 << 20;
+
+/// How often the allocator is asked to give back what was freed.
+const RELEASED_EVERY: Duration = Duration::from_millis(100);
 
 /// Bytes that the machine has, or the least that a control group around the process allows; `None` where neither can be told.
 /// Asked once.
 pub fn of_process() -> Option<u64> {
     static BYTES: OnceLock<Option<u64>> = OnceLock::new();
     *BYTES.get_or_init(find)
+}
+
+/// How much of that is not to be used: see [`left`].
+pub fn margin() -> u64 {
+    of_process().map_or(0, |bytes| (bytes / MARGIN + LEAST_MARGIN).min(bytes / 4))
+}
+
+/// Bytes of its own that the process may still take until only the [`margin`] is left; less than none if it has taken of that
+/// already, and no end of them where nobody can tell. Asks the operating system, which takes a microsecond.
+pub fn left() -> i64 {
+    let Some(most) = of_process() else { return i64::MAX };
+    held().map_or(i64::MAX, |held| (most - margin()) as i64 - held as i64)
+}
+
+/// As [`left`], but if it is less than `wanted`, the allocator is first asked to give back what was freed.
+pub fn left_for(wanted: u64) -> i64 {
+    let left = left();
+    if left >= wanted as i64 || !release() { left } else { self::left() }
+}
+
+/// What gives memory back to the operating system that was freed and kept to be used again.
+static RELEASE: OnceLock<fn()> = OnceLock::new();
+
+/// Says by what the allocator of this program is made to give back what it keeps. Only the first word counts.
+pub fn set_release(release: fn()) {
+    let _ = RELEASE.set(release);
+}
+
+/// Has it given back, unless that was done just now; whether it was.
+fn release() -> bool {
+    static LAST: Mutex<Option<clock::Instant>> = Mutex::new(None);
+    let Some(release) = RELEASE.get() else { return false };
+    let Some(mut last) = LAST.try_lock() else { return false };
+    if last.is_some_and(|last| last.elapsed() < RELEASED_EVERY) {
+        return false;
+    }
+    release();
+    *last = Some(clock::now());
+    true
+}
+
+/// Bytes of pages that the process has to itself: not those of files, which can be read again.
+fn held() -> Option<u64> {
+    static COUNTS: OnceLock<Option<(File, u64)>> = OnceLock::new();
+    if cfg!(miri) {
+        // It would tell Miri's own.
+        return None;
+    }
+    let open = || {
+        // SAFETY: it only asks.
+        let page_bytes = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
+        Some((File::open("/proc/self/statm").ok()?, page_bytes))
+    };
+    let (counts, page_bytes) = COUNTS.get_or_init(open).as_ref()?;
+    let mut text = [0; 128];
+    let length = counts.read_at(&mut text, 0).ok()?;
+    let mut pages = std::str::from_utf8(&text[..length]).ok()?.split(' ').skip(1);
+    let mut next = || pages.next()?.parse::<u64>().ok();
+    let (resident, of_files) = (next()?, next()?);
+    Some(resident.saturating_sub(of_files) * page_bytes)
 }
 
 fn find() -> Option<u64> {
@@ -59,5 +132,19 @@ mod tests {
             [format!("{root}/x/memory.limit_in_bytes"), format!("{root}/memory.limit_in_bytes")]
         );
         assert!(of_process().is_some_and(|bytes| bytes > 1 << 20));
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "asks the operating system")]
+    fn what_the_process_takes_is_no_longer_left() {
+        const BYTES: usize = 64 << 20;
+        let before = held().unwrap();
+        let taken = std::hint::black_box(vec![1_u8; BYTES]);
+        let after = held().unwrap();
+        // Other tests take and give back some.
+        assert!(after > before + BYTES as u64 / 2, "{before} {after}");
+        assert!(left() < (of_process().unwrap() - margin()) as i64);
+        drop(taken);
+        assert!(margin() >= 1 << 20);
     }
 }

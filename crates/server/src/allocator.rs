@@ -4,7 +4,8 @@
 //! operating system meanwhile, a virtual machine may return to its host, and to touch it again costs ten times what clearing it
 //! does: a load that lasted longer than the second after which mimalloc returns memory took 2.7 s instead of 1.0.
 
-use libmimalloc_sys::{mi_option_set, mi_option_t, mi_option_use_numa_nodes};
+use firn_base::memory;
+use libmimalloc_sys::{mi_collect, mi_option_set, mi_option_t, mi_option_use_numa_nodes};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -20,6 +21,8 @@ const VARIABLE: &str = "MIMALLOC_PURGE_DELAY";
 
 /// To be called first.
 pub fn keep_what_is_freed() {
+    // SAFETY: it may be called at any time, by any thread.
+    memory::set_release(|| unsafe { mi_collect(true) });
     if std::env::var_os(VARIABLE).is_some() {
         return;
     }

@@ -59,7 +59,7 @@ pub struct Options {
     memory_limit: Option<u64>,
     /// Most memory that running queries may hold together in hash tables and sort buffers, such as 8GiB. Those that
     /// need more write to temporary files, or fail (53200). Half the memory of the machine, or of the control group
-    /// that the server runs in, if left out, and never more than what the store leaves of that.
+    /// that the server runs in, if left out.
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     query_memory: Option<u64>,
     /// Memory for rows and indexes that is taken at the start, such as 8GiB, and kept, so that nobody waits for the operating

@@ -60,7 +60,6 @@ impl Database {
 
     /// A handle for an engine that is already open.
     pub fn with_engine(engine: Arc<Engine>) -> Database {
-        firn_sql::share_memory_with(engine.memory());
         let mut defaults = Settings::new();
         defaults.fix("memory_limit", print_memory(engine.memory().limit().unwrap_or(0)));
         defaults.fix("query_memory", print_memory(firn_sql::query_memory()));

@@ -23,6 +23,6 @@ mod information_schema;
 pub mod pg_catalog;
 
 pub use firn_exec::locking::LockedRows;
-pub use firn_exec::memory::{limit_query_memory, query_memory, share_memory_with};
+pub use firn_exec::memory::{limit_query_memory, query_memory};
 pub use firn_exec::{BatchStream, Cancel, RunOptions, SessionServices, cancelled, deferred};
 pub use plan::{Column, Plan, QueryOutput};

@@ -5,12 +5,16 @@
 //! of transactions that have ended are told by the two who take turns anyway, the committer and the
 //! collector, so that counting them is an addition and no more.
 //!
+//! Not everything is counted, nor is the store alone in its process: so where there is a limit, the store does not grow either
+//! when the process comes near what it may have ([`memory::left`]).
+//!
 //! A limit is kept where the store grows: a block that would exceed it is not made, and above it nothing is
 //! written that needs memory. A share of it is [kept from rows](KEPT_FROM_ROWS), so that a store full of
 //! them can still be changed. Deleting is always possible.
 
+use crate::region;
 use firn_base::sync::{Arc, AtomicI64, AtomicU8, AtomicU64, Ordering};
-use firn_base::{Error, Result, SqlState};
+use firn_base::{Error, Result, SqlState, memory};
 
 /// One in so many bytes is for undo records alone.
 const KEPT_FROM_ROWS: u64 = 32;
@@ -79,6 +83,8 @@ struct Apart<T>(T);
 pub struct MemoryBudget {
     limit: u64,
     pressure: AtomicU8,
+    /// The same of the process as a whole, when somebody last looked.
+    pressure_of_process: AtomicU8,
     /// Bytes of the largest block that any table has.
     largest_block: AtomicU64,
     held: Apart<[AtomicI64; KINDS]>,
@@ -119,6 +125,7 @@ impl MemoryBudget {
         MemoryBudget {
             limit: limit.unwrap_or(u64::MAX),
             pressure: AtomicU8::new(Pressure::None as u8),
+            pressure_of_process: AtomicU8::new(Pressure::None as u8),
             largest_block: AtomicU64::new(0),
             held: Apart::default(),
             retired: Apart::default(),
@@ -179,7 +186,29 @@ impl MemoryBudget {
         } else {
             Pressure::None
         };
-        self.pressure.store(pressure as u8, Ordering::Relaxed);
+        let pressure = (pressure as u8).max(self.pressure_of_process.load(Ordering::Relaxed));
+        self.pressure.store(pressure, Ordering::Relaxed);
+    }
+
+    /// As [`MemoryBudget::reconsider`], and looks at the process as a whole.
+    pub fn look_around(&self) {
+        if self.limit == u64::MAX {
+            return;
+        }
+        let block = self.largest_block.load(Ordering::Relaxed);
+        let mut left = memory::left();
+        if left < block as i64 {
+            left = memory::left_for(block).saturating_add(region::kept_bytes() as i64);
+        }
+        let pressure = if left < -(memory::margin() as i64 / 2) {
+            Pressure::All
+        } else if left < block as i64 {
+            Pressure::Rows
+        } else {
+            Pressure::None
+        };
+        self.pressure_of_process.store(pressure as u8, Ordering::Relaxed);
+        self.reconsider();
     }
 
     fn for_rows(&self) -> u64 {
@@ -194,7 +223,12 @@ impl MemoryBudget {
 
     /// Whether there is room for more rows or an index; 53200 saying what it was wanted for.
     pub fn admit(&self, bytes: u64, what_for: impl FnOnce() -> String) -> Result<()> {
-        if self.limit == u64::MAX || self.total() + bytes <= self.for_rows() {
+        if self.limit == u64::MAX {
+            return Ok(());
+        }
+        self.look_around();
+        let process_has_room = self.pressure_of_process.load(Ordering::Relaxed) == Pressure::None as u8;
+        if process_has_room && self.total() + bytes <= self.for_rows() {
             return Ok(());
         }
         Err(self.exceeded(&format!("{} for {}", print_bytes(bytes), what_for())))
@@ -203,24 +237,40 @@ impl MemoryBudget {
     /// 53200: that there is no room for what is wanted.
     #[cold]
     pub fn exceeded(&self, wanted: &str) -> Error {
+        let is_process = self.pressure_of_process.load(Ordering::Relaxed) > Pressure::None as u8;
         let detail = format!(
             "The statement needs {wanted}. Of {} there are {} in use: {} for rows, {} for indexes, {} for old \
-             versions and running transactions.",
+             versions and running transactions.{}",
             print_bytes(self.limit),
             print_bytes(self.total()),
             print_bytes(self.held(Held::Rows) + self.held(Held::Strings) + self.held(Held::Heads)),
             print_bytes(self.held(Held::Indexes)),
             print_bytes(self.held(Held::Unfinished) + self.undo().1),
+            match is_process {
+                true => " With queries and all else the process has come near the memory that it may have.",
+                false => "",
+            }
         );
-        Error::new(SqlState::OUT_OF_MEMORY, "out of memory: the store has reached memory_limit")
-            .with_detail(detail)
-            .with_hint("Delete rows, raise memory_limit, or end long transactions (firn_stat_transactions).")
+        let (message, hint) = match is_process {
+            true => (
+                "out of memory: the process has no more for the store",
+                "Delete rows, lower query_memory, or end queries and long transactions (pg_stat_activity).",
+            ),
+            false => (
+                "out of memory: the store has reached memory_limit",
+                "Delete rows, raise memory_limit, or end long transactions (firn_stat_transactions).",
+            ),
+        };
+        Error::new(SqlState::OUT_OF_MEMORY, message).with_detail(detail).with_hint(hint)
     }
 
     /// Memory has come, or gone if `bytes` is negative.
     pub(crate) fn add(&self, what: Held, bytes: i64) {
         self.held.0[what as usize].fetch_add(bytes, Ordering::Relaxed);
-        self.reconsider();
+        match bytes > 0 {
+            true => self.look_around(),
+            false => self.reconsider(),
+        }
     }
 
     /// The memory of a transaction that has ended is no longer its own.

@@ -131,6 +131,12 @@ impl Stock {
     }
 }
 
+/// Bytes of places that have their pages and wait to be used.
+pub(crate) fn kept_bytes() -> u64 {
+    let stock = STOCK.lock();
+    ((stock.ready.len() + stock.stale.len()) * PLACE_BYTES) as u64
+}
+
 /// A zeroed place for `bytes`, if that is what places are for.
 pub(crate) fn take(bytes: usize) -> Option<NonNull<u8>> {
     if cfg!(miri) || !(SMALLEST..=PLACE_BYTES).contains(&bytes) {

@@ -227,7 +227,7 @@ impl Engine {
     }
 
     /// How much memory the store holds, and may hold.
-    pub fn memory(&self) -> &Arc<MemoryBudget> {
+    pub fn memory(&self) -> &MemoryBudget {
         &self.memory
     }
 
@@ -694,6 +694,7 @@ impl Engine {
         // Also what is not on disk yet.
         self.collector.collect(&self.active, &self.last, Time(u64::MAX), &self.memory);
         self.forget_dropped_tables();
+        self.memory.look_around();
     }
 
     /// Does something while nobody collects.
