@@ -39,7 +39,7 @@ const SHARE: usize = 8;
 const MOST_AT_ONCE: usize = 256;
 
 /// A block is left when fewer than one in so many of its rows are there.
-const LEFT_BELOW: u32 = 2;
+pub(super) const LEFT_BELOW: u32 = 2;
 
 /// What the compact blocks of a table share.
 #[derive(Default)]
