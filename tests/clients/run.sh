@@ -5,7 +5,7 @@
 #   tests/clients/run.sh FIRN [CLIENT…]
 #
 # FIRN is the firn binary. Clients: psql pgbench psycopg sqlalchemy node pgx pgjdbc adbc_postgresql adbc_flightsql
-# flight_jdbc (all if none is named). FIRN_CLIENTS_CACHE names a scratch directory to keep installed drivers in from one run to
+# adbc_flightsql_tls flight_jdbc (all if none is named). FIRN_CLIENTS_CACHE names a scratch directory to keep installed drivers in from one run to
 # the next. Exits with 1 if a test fails, and with 0 if all pass or are skipped.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -13,7 +13,7 @@ firn=${1:?usage: run.sh FIRN [CLIENT…]}
 firn=$(realpath "$firn")
 shift
 clients=("$@")
-[ ${#clients[@]} -eq 0 ] && clients=(psql pgbench psycopg sqlalchemy node pgx pgjdbc adbc_postgresql adbc_flightsql flight_jdbc)
+[ ${#clients[@]} -eq 0 ] && clients=(psql pgbench psycopg sqlalchemy node pgx pgjdbc adbc_postgresql adbc_flightsql adbc_flightsql_tls flight_jdbc)
 
 work=$(mktemp -d)
 drivers=${FIRN_CLIENTS_CACHE:-$work/drivers}
@@ -36,13 +36,16 @@ start_server() {
         printf '%s\n' "$PGPASSWORD" >"$work/password"
         options+=(--auth scram --user "tester:$work/password")
     fi
+    if [ "$1" = adbc_flightsql_tls ]; then
+        options+=(--flight-tls-cert "$work/server.crt" --flight-tls-key "$work/server.key")
+    fi
     : >"$work/server-$1.log"
     "$firn" serve "${options[@]}" >"$work/server-$1.log" 2>&1 &
     server=$!
     port=
     for _ in $(seq 100); do
         port=$(sed -n 's/^listening on 127\.0\.0\.1:\([0-9]*\)$/\1/p' "$work/server-$1.log")
-        flight_port=$(sed -n 's/^listening on 127\.0\.0\.1:\([0-9]*\) for Flight SQL$/\1/p' "$work/server-$1.log")
+        flight_port=$(sed -n 's/^listening on 127\.0\.0\.1:\([0-9]*\) for Flight SQL\( with TLS\)*$/\1/p' "$work/server-$1.log")
         [ -n "$port" ] && [ -n "$flight_port" ] && break
         sleep 0.1
     done
@@ -127,6 +130,17 @@ install_adbc_postgresql() { install_adbc; }
 test_adbc_postgresql() { try "$drivers/adbc/bin/python" "$here/adbc_postgresql_test.py"; }
 install_adbc_flightsql() { install_adbc; }
 test_adbc_flightsql() { try "$drivers/adbc/bin/python" "$here/adbc_flightsql_test.py"; }
+
+# A certificate that is its own root, and another of which the server knows nothing.
+self_sign() {
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost \
+        -addext 'subjectAltName=DNS:localhost,IP:127.0.0.1' -keyout "$work/$1.key" -out "$work/$1.crt"
+}
+install_adbc_flightsql_tls() { need openssl && install_adbc && self_sign server && self_sign stranger; }
+test_adbc_flightsql_tls() {
+    FIRN_CERTIFICATE="$work/server.crt" FIRN_STRANGER="$work/stranger.crt" \
+        try "$drivers/adbc/bin/python" "$here/adbc_flightsql_tls_test.py"
+}
 
 install_flight_jdbc() {
     need java && need mvn || return 1

@@ -552,7 +552,7 @@ pub fn reads(slots: usize, runs: usize, machine: Machine) -> Result<Vec<Reads>> 
             .0
         });
         let bound = |number: i64| Bound::Included(firn_base::Cell::i64((1 << 40) + number));
-        let condition = Condition::Range(bound(10_000), bound(20_000));
+        let condition = Condition::range(bound(10_000), bound(20_000));
         let mut taken = 0;
         let selected = median_of(runs, || {
             let (time, count) = timed(|| {

@@ -15,7 +15,7 @@ use datafusion::logical_expr::expr::{Between, InList, Like};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, TableScan};
 use firn_base::{ColumnId, ColumnSet, SqlType, Value};
-use firn_storage::{Condition, summary, summary_is_exact};
+use firn_storage::{StringRange, summary, summary_is_exact};
 use firn_txn::catalog::TableDef;
 use firn_txn::{Restriction, Transaction};
 
@@ -54,10 +54,9 @@ fn note_scan(scan: &TableScan, table: &FirnTable, transaction: &Transaction) {
     transaction.note_scan(table.table(), &columns_of.restrictions(&scan.filters), columns);
 }
 
-/// The conditions on single columns that predicates imply, all of them together.
-pub(crate) fn implied(definition: &TableDef, predicates: &[Expr]) -> Vec<Condition> {
-    let restrictions = Columns(&|expression| column(definition, expression)).restrictions(predicates);
-    restrictions.iter().filter_map(Restriction::hull).collect()
+/// What predicates ask of single columns, all of them together.
+pub(crate) fn implied(definition: &TableDef, predicates: &[Expr]) -> Vec<Restriction> {
+    Columns(&|expression| column(definition, expression)).restrictions(predicates)
 }
 
 /// Whether a predicate narrows what is noted.
@@ -153,13 +152,20 @@ impl Columns<'_> {
     /// The values of the expression that are not among these, and not NULL.
     fn negation(&self, expression: &Expr, of: &Restriction) -> Option<Restriction> {
         let (column, ty) = (self.0)(expression)?;
-        Some(if summary_is_exact(ty) { of.others() } else { Restriction::not_null(column) })
+        let is_exact = summary_is_exact(ty) || of.strings().is_some();
+        Some(if is_exact { of.others() } else { Restriction::not_null(column) })
     }
 
     /// `expression operator scalar`, if the expression is a column and the scalar of just its type.
     fn compared(&self, expression: &Expr, operator: Operator, scalar: &ScalarValue) -> Option<Restriction> {
         let (column, ty) = (self.0)(expression)?;
-        restriction_of(column, ty, operator, &fitting(scalar, ty)?)
+        let value = fitting(scalar, ty)?;
+        match ty {
+            SqlType::Text | SqlType::Varchar(_) | SqlType::Bytea => {
+                string_restriction(column, operator, value.as_cell(ty).bytes())
+            }
+            _ => restriction_of(column, ty, operator, &value),
+        }
     }
 
     /// `expression LIKE pattern`, by the characters before the pattern's first wildcard.
@@ -170,16 +176,25 @@ impl Columns<'_> {
         }
         let pattern = pattern.try_as_str().flatten()?;
         let prefix = pattern.split(['%', '_', '\\']).next().filter(|prefix| !prefix.is_empty())?;
-        let at = |text: &str| summary(ty, &firn_base::Cell::text(text));
-        // Whatever follows the prefix, up to the last that eight bytes can tell.
-        let known = at(prefix)?;
-        let rest = 8usize.saturating_sub(prefix.len()) * 8;
-        let high = if rest == 0 { known } else { known | (u64::MAX >> (64 - rest)) };
-        prefix.bytes().all(|byte| byte > 1).then(|| Restriction::within(column, known, high))
+        Some(Restriction::of_strings(column, StringRange::prefixed(prefix.as_bytes())))
     }
 }
 
-/// What `column operator value` asks of a column, whose type the value has.
+/// What `column operator string` asks of a column of strings, to the last byte.
+fn string_restriction(column: ColumnId, operator: Operator, string: &[u8]) -> Option<Restriction> {
+    let range = match operator {
+        Operator::Eq | Operator::NotEq => StringRange::only(string),
+        Operator::Gt => StringRange::after(string),
+        Operator::GtEq => StringRange::from(string),
+        Operator::Lt => StringRange::before(string),
+        Operator::LtEq => StringRange::until(string),
+        _ => return None,
+    };
+    let restriction = Restriction::of_strings(column, range);
+    Some(if operator == Operator::NotEq { restriction.others() } else { restriction })
+}
+
+/// What `column operator value` asks of a column, whose type the value has; of strings as far as summaries tell.
 pub(crate) fn restriction_of(
     column: ColumnId,
     ty: SqlType,

@@ -31,7 +31,7 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, Par
 use firn_base::sync::{Arc, OnceLock};
 use firn_base::{Cell, ColumnId, Error, RowId, Snapshot, SqlState, SqlType, Value};
 use firn_storage::arrow::values_to_array;
-use firn_storage::{Condition, Guard, ScanBatch, Table, TableScan};
+use firn_storage::{Guard, Restriction, ScanBatch, Table, TableScan};
 use firn_txn::catalog::{ConstraintKind, TableDef};
 use futures::Stream;
 use std::fmt;
@@ -167,8 +167,8 @@ impl TableProvider for FirnTable {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let path = index_path::choose(&self.definition, &self.table, filters);
         let partitions = if path.is_some() { 1 } else { state.config().target_partitions() };
-        let conditions = reads::implied(&self.definition, filters);
-        Ok(Arc::new(ScanExec { conditions, ..ScanExec::new(self, projection, path, limit, partitions)? }))
+        let restrictions = reads::implied(&self.definition, filters);
+        Ok(Arc::new(ScanExec { restrictions, ..ScanExec::new(self, projection, path, limit, partitions)? }))
     }
 }
 
@@ -183,7 +183,7 @@ pub(crate) struct ScanExec {
     /// The stretch of an index to read instead of the table; then there is one partition.
     path: Option<IndexPath>,
     /// What those above will ask of the rows, as far as that may spare reading the table.
-    conditions: Vec<Condition>,
+    restrictions: Vec<Restriction>,
     /// How many rows each partition yields at most.
     fetch: Option<usize>,
     /// The cursor that partitions share, made by the first that is executed.
@@ -230,7 +230,7 @@ impl ScanExec {
             row_ids,
             schema,
             path,
-            conditions: Vec::new(),
+            restrictions: Vec::new(),
             fetch,
             cursor: OnceLock::new(),
             properties: Arc::new(properties),
@@ -267,7 +267,7 @@ impl ScanExec {
             row_ids: self.row_ids,
             schema: Arc::clone(&self.schema),
             path: self.path.clone(),
-            conditions: self.conditions.clone(),
+            restrictions: self.restrictions.clone(),
             fetch: self.fetch,
             cursor: OnceLock::new(),
             properties: Arc::clone(&self.properties),
@@ -344,7 +344,7 @@ impl ExecutionPlan for ScanExec {
             None => {
                 let cursor = self.cursor.get_or_init(|| {
                     let cursor = self.source.table.scan(scan.snapshot, &self.columns, self.row_ids);
-                    Cursor(Arc::new(cursor.under(&self.conditions)))
+                    Cursor(Arc::new(cursor.under(&self.restrictions)))
                 });
                 Source::Cursor(Arc::clone(&cursor.0))
             }

@@ -7,24 +7,21 @@
 use crate::Guard;
 use crate::block::Block;
 use crate::compact::Compact;
-use crate::encoding::{self, EncodedColumn, Form};
+use crate::encoding::{self, CodeSet, Dictionary, EncodedColumn, Form};
 use crate::index::summary;
 use crate::layout::RANGE_SLOTS;
+use crate::restriction::{Restriction, StringRange};
 use crate::scan::{ScanBatch, TableScan, row_ids};
-use crate::zone::Condition;
 use arrow_array::ArrayRef;
 use arrow_buffer::{BooleanBuffer, Buffer};
-use firn_base::sync::{AtomicU64, Ordering, fence};
+use firn_base::sync::{Arc, AtomicU64, Mutex, Ordering, fence};
 use firn_base::types::Width;
 use firn_base::{Cell, ColumnId, Slot, SqlType};
-use std::ops::Bound;
+use std::ops::{Bound, Range};
 
 /// If more than one in so many rows meets the conditions, all are given: whoever asks looks at them again, and whole
 /// ranges are decoded faster than single rows.
 const FEW: usize = 2;
-
-/// Dictionaries of so many strings at most are looked through for a condition, once for every batch.
-const MOST_LOOKED_THROUGH: usize = 1024;
 
 /// What becomes of some rows of a compact block.
 pub(crate) enum Encoded {
@@ -96,8 +93,9 @@ impl TableScan {
     /// A bit for every slot: false if its row does not meet the conditions. `None` if nothing is known.
     fn select(&self, compact: &Compact, first: u32, end: u32) -> Option<BooleanBuffer> {
         let mut all: Option<BooleanBuffer> = None;
-        for condition in self.conditions() {
-            let Some(one) = select(compact.column(condition.column), condition, first, end) else { continue };
+        for asked in self.asked() {
+            let column = compact.column(asked.restriction.column());
+            let Some(one) = asked.select(column, first as usize..end as usize) else { continue };
             let both = match all {
                 Some(all) => &all & &one,
                 None => one,
@@ -111,6 +109,67 @@ impl TableScan {
     }
 }
 
+/// What a scan asks of a column, and what that comes to in encoded columns.
+pub(crate) struct Asked {
+    pub restriction: Restriction,
+    /// Which values those are, if they are told by numbers.
+    numbers: Option<encoding::Condition<'static>>,
+    /// Which codes those are, in the dictionary that the last block had. Blocks have the same, but for a merge under way.
+    codes: Mutex<Option<(Dictionary, Arc<CodeSet>)>>,
+}
+
+impl Asked {
+    pub fn new(restriction: Restriction, ty: SqlType) -> Asked {
+        Asked { numbers: numbers(ty, &restriction), restriction, codes: Mutex::new(None) }
+    }
+
+    /// A bit for every slot: whether its value may be admitted. `None` if that is not known, or is of all.
+    fn select(&self, column: &EncodedColumn, slots: Range<usize>) -> Option<BooleanBuffer> {
+        let nulls = column.validity(slots.clone());
+        if !self.restriction.narrows() {
+            // All but NULL.
+            return nulls.filter(|_| !self.restriction.admits_null()).map(|nulls| nulls.inner().clone());
+        }
+        let selected = match column.codes() {
+            Some((_, dictionary)) => column.select_codes(slots, &*self.codes_of(dictionary)?),
+            None => match &self.numbers {
+                Some(numbers) => column.select(slots, numbers)?,
+                // One by one they are compared as fast where they are decoded.
+                None if column.encoding().runs => {
+                    column.select(slots, &in_ranges(self.restriction.strings()?))?
+                }
+                None => return None,
+            },
+        };
+        Some(match nulls {
+            Some(nulls) if self.restriction.admits_null() => &selected | &!nulls.inner(),
+            _ => selected,
+        })
+    }
+
+    /// The codes of values that are admitted. `None` if that cannot be told.
+    fn codes_of(&self, dictionary: Dictionary) -> Option<Arc<CodeSet>> {
+        let mut last = self.codes.lock();
+        if let Some((_, codes)) = last.as_ref().filter(|(of, _)| of.is(&dictionary)) {
+            return Some(codes.clone());
+        }
+        let ty = dictionary.ty();
+        let is_text = matches!(ty, SqlType::Text | SqlType::Varchar(_) | SqlType::Bytea);
+        let codes = match (&self.numbers, self.restriction.strings()) {
+            (Some(numbers), _) => dictionary.codes_of(numbers)?,
+            (None, Some(strings)) if is_text => dictionary.codes_of(&in_ranges(strings))?,
+            (None, None) if is_text => {
+                let summary = |string: &[u8]| summary(ty, &Cell::Bytes(string)).expect("it is no NULL");
+                dictionary.codes_of_summaries(self.restriction.ranges(), summary)
+            }
+            _ => return None,
+        };
+        let codes = Arc::new(codes);
+        *last = Some((dictionary, codes.clone()));
+        Some(codes)
+    }
+}
+
 /// The bits of some slots, the first a multiple of 64.
 fn bits_of(words: &[AtomicU64], first: u32, end: u32) -> BooleanBuffer {
     debug_assert!(first.is_multiple_of(64) && first < end);
@@ -119,25 +178,24 @@ fn bits_of(words: &[AtomicU64], first: u32, end: u32) -> BooleanBuffer {
     BooleanBuffer::new(Buffer::from_vec(words), 0, (end - first) as usize)
 }
 
-fn select(column: &EncodedColumn, condition: &Condition, first: u32, end: u32) -> Option<BooleanBuffer> {
-    let slots = first as usize..end as usize;
-    if let Some(condition) = range_of(column.ty(), condition) {
-        return column.select(slots, &condition);
+/// That strings are in one of some ranges.
+fn in_ranges(strings: &[StringRange]) -> encoding::Condition<'_> {
+    fn bounds(range: &StringRange) -> (Bound<Cell<'_>>, Bound<Cell<'_>>) {
+        let until = range.until.as_deref().map(Cell::Bytes).map_or(Bound::Unbounded, Bound::Excluded);
+        (Bound::Included(Cell::Bytes(&range.from)), until)
     }
-    let is_text = matches!(column.ty(), SqlType::Text | SqlType::Varchar(_));
-    let (_, dictionary) =
-        column.codes().filter(|(_, dictionary)| is_text && dictionary.len() <= MOST_LOOKED_THROUGH)?;
-    let meets = |string: &[u8]| {
-        let summary = summary(column.ty(), &Cell::Bytes(string)).expect("it is no NULL");
-        (condition.low..=condition.high).contains(&summary)
-    };
-    Some(column.select_codes(slots, &dictionary.codes_of_strings(meets)))
+    encoding::Condition::Ranges(strings.iter().map(bounds).collect())
 }
 
-/// The values whose summaries meet a condition, if they are a range of numbers.
-fn range_of(ty: SqlType, condition: &Condition) -> Option<encoding::Condition<'static>> {
+/// The values that a restriction admits, if its column has numbers or booleans.
+fn numbers(ty: SqlType, restriction: &Restriction) -> Option<encoding::Condition<'static>> {
     // A summary begins with the value, its sign flipped, so that zeros follow if it is less than 8 bytes wide.
-    let bits = match (ty, ty.width()) {
+    let bits: u32 = match (ty, ty.width()) {
+        (SqlType::Boolean, _) => {
+            let admitted = |value: &bool| restriction.admits(summary(ty, &Cell::boolean(*value)));
+            let admitted = [false, true].into_iter().filter(admitted).map(Cell::boolean);
+            return Some(encoding::Condition::In(admitted.collect()));
+        }
         (SqlType::SmallInt, _) => 16,
         (SqlType::Integer | SqlType::Date, _) => 32,
         (SqlType::BigInt | SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz, _) => 64,
@@ -146,30 +204,33 @@ fn range_of(ty: SqlType, condition: &Condition) -> Option<encoding::Condition<'s
         _ => return None,
     };
     let sign = 1 << 63;
-    if bits == 128 {
-        let [low, high] = [[0, condition.low ^ sign], [u64::MAX, condition.high ^ sign]].map(Cell::Wide);
-        return Some(encoding::Condition::Range(Bound::Included(low), Bound::Included(high)));
-    }
-    let shift = 64 - bits;
-    // The least value whose summary is not less, and the greatest whose summary is not greater.
-    let low =
-        (condition.low >> shift) + u64::from(condition.low.trailing_zeros() < shift && condition.low != 0);
-    let high = condition.high >> shift;
-    if low > u64::MAX >> shift || low > high {
-        return Some(encoding::Condition::In(Vec::new()));
-    }
-    let cell = |number: u64| match bits {
-        16 => Cell::i16((number ^ sign >> shift) as i16),
-        32 => Cell::i32((number ^ sign >> shift) as i32),
-        _ => Cell::i64((number ^ sign) as i64),
+    let of_range = |&(first, last): &(u64, u64)| {
+        if bits == 128 {
+            return Some([[0, first ^ sign], [u64::MAX, last ^ sign]].map(Cell::Wide));
+        }
+        let shift = 64 - bits;
+        // The least value whose summary is not less, and the greatest whose summary is not greater.
+        let low = (first >> shift) + u64::from(first.trailing_zeros() < shift && first != 0);
+        let high = last >> shift;
+        let cell = |number: u64| match bits {
+            16 => Cell::i16((number ^ sign >> shift) as i16),
+            32 => Cell::i32((number ^ sign >> shift) as i32),
+            _ => Cell::i64((number ^ sign) as i64),
+        };
+        (low <= u64::MAX >> shift && low <= high).then(|| [low, high].map(cell))
     };
-    Some(encoding::Condition::Range(Bound::Included(cell(low)), Bound::Included(cell(high))))
+    let ranges = restriction.ranges().iter().filter_map(of_range);
+    Some(encoding::Condition::Ranges(
+        ranges.map(|[low, high]| (Bound::Included(low), Bound::Included(high))).collect(),
+    ))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::encoding::merge::DeltaDictionary;
     use crate::encoding::{Encoding, Kept, Piece, Source};
+    use arrow_buffer::NullBuffer;
 
     #[test]
     fn a_range_of_summaries_is_the_range_of_values_that_have_them() {
@@ -185,9 +246,75 @@ mod tests {
         let bounds: Vec<u64> = summaries.iter().copied().chain([0, u64::MAX]).flat_map(near).collect();
         for &low in &bounds {
             for &high in &bounds {
-                let selected = select(&encoded, &Condition { column, low, high }, 0, 10).unwrap();
-                let expected = summaries.iter().map(|summary| (low..=high).contains(summary));
-                assert!(selected.iter().eq(expected), "{low:x} to {high:x}");
+                let restriction = Restriction::within(column, low, high);
+                let others = restriction.others();
+                for (restriction, within) in [(restriction, true), (others, false)] {
+                    let selected = Asked::new(restriction, SqlType::Integer).select(&encoded, 0..10);
+                    let expected = summaries.iter().map(|summary| (low..=high).contains(summary) == within);
+                    match selected {
+                        Some(selected) => assert!(selected.iter().eq(expected), "{low:x} to {high:x}"),
+                        None => assert!(expected.min() == Some(true), "{low:x} to {high:x}"),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Strings that begin alike, more of them than fit anything small, in blocks of a dictionary and of a later one.
+    #[test]
+    fn strings_are_judged_by_their_codes_in_dictionaries_of_any_size() {
+        let count = if cfg!(miri) { 40 } else { 5_000 };
+        let names: Vec<String> = (0..count).map(|number| format!("somebody {number:06}")).collect();
+        let strings: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+        let nulls: NullBuffer = (0..count).map(|at| at % 7 != 3).collect();
+        let piece = Piece { values: Source::Strings(&strings), nulls: Some(&nulls) };
+        let merged = |piece, before| {
+            let delta = DeltaDictionary::build(SqlType::Text, &[piece], 1).unwrap();
+            delta.merge(before, 1).unwrap()
+        };
+        let merge = merged(piece, None);
+        let first = merge.delta(0, false);
+        let more = Piece { values: Source::Strings(&[b"anybody", b"somebody 000017 a"]), nulls: None };
+        let second = merged(more, Some(merge.dictionary())).main(&first);
+        // Without a dictionary only runs are looked at.
+        let plain = |runs| {
+            EncodedColumn::encode(SqlType::Text, piece, Encoding { runs, values: Kept::Plain }).unwrap()
+        };
+        let (in_runs, one_by_one) = (plain(true), plain(false));
+        let name = |at: usize| names[at].as_bytes();
+        let column = ColumnId(0);
+        let of = |range| Restriction::of_strings(column, range);
+        let list = [1, 2, 17, 30, 39].map(|at| of(StringRange::only(name(at))));
+        let list = Restriction::any(list).unwrap();
+        let asked = [
+            of(StringRange::only(name(17))),
+            of(StringRange::prefixed(b"somebody 00001")),
+            of(StringRange::after(name(20))).and(&of(StringRange::until(name(25)))).unwrap(),
+            Restriction::any([list.clone(), Restriction::null(column)]).unwrap(),
+            list.others(),
+            list,
+            of(StringRange::only(b"somebody else")),
+            Restriction::not_null(column),
+            Restriction::null(column),
+            // Of summaries alone all of them have the same.
+            Restriction::within(column, summary(SqlType::Text, &Cell::text("somebody")).unwrap(), u64::MAX),
+        ];
+        for restriction in asked {
+            let asked = Asked::new(restriction.clone(), SqlType::Text);
+            assert!(asked.select(&one_by_one, 0..count).is_none() || !restriction.narrows());
+            for encoded in [&first, &second, &first, &in_runs] {
+                let Some(selected) = asked.select(encoded, 0..count) else {
+                    assert!(restriction.strings().is_none() && std::ptr::eq(encoded, &in_runs));
+                    continue;
+                };
+                for (at, string) in strings.iter().enumerate() {
+                    let value = if nulls.is_valid(at) { Cell::Bytes(string) } else { Cell::Null };
+                    assert_eq!(
+                        selected.value(at),
+                        restriction.admits_value(SqlType::Text, &value),
+                        "{restriction:?} {at}"
+                    );
+                }
             }
         }
     }

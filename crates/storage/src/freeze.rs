@@ -30,14 +30,16 @@
 use crate::block::Block;
 use crate::budget::Held;
 use crate::compact::Compact;
+use crate::encoded_scan::Asked;
 use crate::encoding::widen::widen;
 use crate::encoding::{EncodedColumn, Encoding, Piece, Source};
 use crate::heap::INLINE_BYTES;
 use crate::layout::{RANGE_SLOTS, Unit};
 use crate::memory::Memory;
+use crate::restriction::Restriction;
 use crate::shared::CountedMemory;
 use crate::state::{BlockEvent, BlockState, next};
-use crate::zone::{Condition, Zone};
+use crate::zone::Zone;
 use crate::{Guard, Table, arrow, spare};
 use arrow_array::types::Decimal128Type;
 use arrow_array::{ArrayRef, BinaryViewArray, BooleanArray, PrimitiveArray, StringViewArray, make_array};
@@ -292,13 +294,7 @@ impl Block {
     }
 
     /// The rows, to keep as long as one likes, if the block is frozen and the snapshot sees them.
-    pub fn hand_out(
-        &self,
-        snapshot: Snapshot,
-        strings: bool,
-        conditions: &[Condition],
-        guard: &Guard,
-    ) -> HandedOut {
+    pub fn hand_out(&self, snapshot: Snapshot, strings: bool, asked: &[Asked], guard: &Guard) -> HandedOut {
         let is_cold = || matches!(self.life.state(), BlockState::Frozen | BlockState::Compact);
         if !is_cold() {
             return HandedOut::NotCold;
@@ -313,8 +309,10 @@ impl Block {
             return HandedOut::NotSeen;
         }
         // Of a block that has given up its rows they are of no account, if there are any.
-        let zone = |condition: &Condition| turn.zones.get(condition.column.index());
-        if conditions.iter().any(|condition| zone(condition).is_some_and(|zone| !zone.may_meet(condition))) {
+        let may_meet = |restriction: &Restriction| {
+            turn.zones.get(restriction.column().index()).is_none_or(|zone| zone.may_meet(restriction))
+        };
+        if !asked.iter().all(|asked| may_meet(&asked.restriction)) {
             return HandedOut::NothingMeets;
         }
         match self.life.state() {

@@ -4,12 +4,12 @@
 use crate::block::{Block, RawCell};
 use crate::compact::{Compact, put_decoded};
 use crate::copy::{append, append_pairs};
-use crate::encoded_scan::Encoded;
+use crate::encoded_scan::{Asked, Encoded};
 use crate::freeze::{FrozenRows, HandedOut};
 use crate::heap::{self, BUFFERS, INLINE_BYTES};
 use crate::layout::{RANGE_SLOTS, Unit};
+use crate::restriction::Restriction;
 use crate::walk::{Sink, Walk};
-use crate::zone::Condition;
 use crate::{Guard, Table, arrow, spare};
 use arrow_array::types::Decimal128Type;
 use arrow_array::{
@@ -48,7 +48,7 @@ pub struct TableScan {
     columns: Box<[ColumnId]>,
     row_ids: bool,
     /// Rows that do not meet all of them need not be given.
-    conditions: Box<[Condition]>,
+    asked: Box<[Asked]>,
     /// How many rows were passed over because of them.
     passed_over: AtomicU64,
     blocks: u64,
@@ -80,7 +80,7 @@ impl TableScan {
             snapshot,
             columns: columns.into(),
             row_ids,
-            conditions: Box::default(),
+            asked: Box::default(),
             passed_over: AtomicU64::new(0),
             next: AtomicU64::new(0),
         }
@@ -91,9 +91,14 @@ impl TableScan {
         TableScan { blocks: numbers.len() as u64, only: Some(numbers.into()), ..self }
     }
 
-    /// Passes over blocks of which it knows that no row meets all conditions. Others are given whole.
-    pub fn under(self, conditions: &[Condition]) -> TableScan {
-        TableScan { conditions: conditions.into(), ..self }
+    /// Passes over blocks of which it knows that no row meets all restrictions, and over rows of compact blocks. Others are
+    /// given whole.
+    pub fn under(self, restrictions: &[Restriction]) -> TableScan {
+        let asked = restrictions.iter().map(|restriction| {
+            let ty = self.table.columns()[restriction.column().index()].ty;
+            Asked::new(restriction.clone(), ty)
+        });
+        TableScan { asked: asked.collect(), ..self }
     }
 
     /// How many rows it has passed over since this was last asked.
@@ -191,7 +196,7 @@ impl TableScan {
         debug_assert!(end - first <= RANGES_PER_BATCH * RANGE_SLOTS);
         let is_string = |column: &ColumnId| block.layout.column(*column).unit() == Unit::View;
         let strings = self.columns.iter().any(is_string);
-        match block.hand_out(self.snapshot, strings, &self.conditions, guard) {
+        match block.hand_out(self.snapshot, strings, &self.asked, guard) {
             HandedOut::Rows(frozen) => return self.frozen(&frozen, block, first, end),
             HandedOut::NothingMeets => {
                 self.pass_over((end - first) as usize);
@@ -218,8 +223,8 @@ impl TableScan {
     }
 
     /// What rows that are given meet, as far as that is known without looking at them.
-    pub(crate) fn conditions(&self) -> &[Condition] {
-        &self.conditions
+    pub(crate) fn asked(&self) -> &[Asked] {
+        &self.asked
     }
 
     /// Whether it gives the rows' ids.

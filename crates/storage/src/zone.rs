@@ -1,25 +1,15 @@
 //! Zone maps: between which values the columns of a frozen block lie, so that a scan under conditions need not read
 //! a block that cannot meet them (Moerkotte's small materialized aggregates, VLDB 1998).
 //!
-//! Values are compared by their [`summary`], as in the predicate log: the conditions are the same. A zone may be wider
-//! than its values, never narrower.
+//! Values are compared by their [`summary`], as in the predicate log: the [restrictions](Restriction) are the same. A zone may be
+//! wider than its values, never narrower.
 
 use crate::block::Block;
 use crate::index::summary;
 use crate::layout::Unit;
+use crate::restriction::Restriction;
 use firn_base::sync::{AtomicU64, Ordering};
 use firn_base::{Cell, ColumnId, SqlType};
-
-/// A condition on one column: that it is not NULL and its [`summary`] lies within bounds, both included.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Condition {
-    /// Which column.
-    pub column: ColumnId,
-    /// The least summary.
-    pub low: u64,
-    /// The greatest.
-    pub high: u64,
-}
 
 /// The least and the greatest summary of a column's values. NULLs have none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,9 +24,9 @@ impl Zone {
     /// There is no value.
     const EMPTY: Zone = Zone { low: u64::MAX, high: 0 };
 
-    /// Whether some value in it may meet the condition.
-    pub fn may_meet(self, condition: &Condition) -> bool {
-        self.low <= self.high && self.low <= condition.high && condition.low <= self.high
+    /// Whether some value in it may be admitted. NULLs are in none.
+    pub fn may_meet(self, restriction: &Restriction) -> bool {
+        restriction.admits_null() || self.low <= self.high && restriction.admits_within(self.low, self.high)
     }
 
     /// With the numbers in it.

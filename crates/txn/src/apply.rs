@@ -432,10 +432,11 @@ impl Target {
                 }
                 reader.end()?;
             }
-            Record::Delete { row, .. } => match self.table.restored(row) {
-                Some(restored) => restored.delete(),
-                None => return self.missing(row, "deletes", shown),
-            },
+            Record::Delete { row, .. } => {
+                if !self.table.delete_restored(row) {
+                    return self.missing(row, "deletes", shown);
+                }
+            }
             Record::CatalogChange(_)
             | Record::SequenceAdvance { .. }
             | Record::Spilled { .. }

@@ -14,7 +14,6 @@ mod deferred;
 mod duplicates;
 mod freezer;
 mod predicates;
-mod restriction;
 mod sequence;
 mod statistics;
 
@@ -31,13 +30,12 @@ pub use active::Waited;
 pub use catalog::Catalog;
 pub use deferred::{Check, GoneKey};
 pub use engine::{Config, Engine};
-pub use firn_storage::Condition;
 pub use firn_storage::{
     BlockUsage, ColumnSpec, Guard, Held, IndexColumn, IndexSpec, RowLock, Str, Text, pin,
 };
+pub use firn_storage::{Restriction, StringRange};
 pub use freezer::Progress;
 pub use native::{Columns, Key, TableAccess};
 pub use predicates::Granularity;
-pub use restriction::Restriction;
 pub use statistics::{Abort, Counter, Running, Statistics};
 pub use transaction::{Isolation, Patience, Savepoint, StatementStart, TablePatience, Ticket, Transaction};

@@ -15,13 +15,12 @@
 //! Rows are compared as the snapshot saw them and as they are committed now, whatever happened in
 //! between: a value that was set and set back makes no difference to anybody's reads. That is finer
 //! than the seed, which looks at every before- and after-image. A range only knows what it can tell
-//! from keys or summaries; columns of conditions beyond that count as read.
+//! from keys, summaries or strings; columns of conditions beyond that count as read.
 
-use crate::restriction::Restriction;
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, ColumnSet, Error, Result, RowId, Snapshot, TableId, Time};
 use firn_storage::{
-    Attic, Changed, Guard, Index, IndexId, KeyBuffer, Retired, Table, pin, summary, summary_is_exact,
+    Attic, Changed, Guard, Index, IndexId, KeyBuffer, Restriction, Retired, Table, pin, summary_is_exact,
 };
 use smallvec::SmallVec;
 use std::collections::HashSet;
@@ -643,7 +642,7 @@ impl<'g> Difference<'g> {
             restrictions.iter().all(|restriction| {
                 let column = restriction.column();
                 let ty = table.columns()[column.index()].ty;
-                restriction.admits(summary(ty, &self.cell(image, column)))
+                restriction.admits_value(ty, &self.cell(image, column))
             })
         })
     }

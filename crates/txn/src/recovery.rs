@@ -26,13 +26,15 @@ use crate::apply::{Beside, Rebuilt};
 use crate::catalog::{Catalog, IndexDef, Oid};
 use crate::checkpoint::Store;
 use crate::engine::{Config, Recovered};
-use crate::manifest::{LOCK, MANIFEST, MANIFEST_TEMPORARY, Manifest, checkpoint_directory, log_directory};
+use crate::manifest::{
+    FileBlock, LOCK, MANIFEST, MANIFEST_TEMPORARY, Manifest, checkpoint_directory, log_directory,
+};
 use crate::sequence::SequenceState;
 use crate::table_file;
 use crate::transaction::build_index;
 use firn_base::disk::{Disk, DiskLock};
-use firn_base::sync::{Arc, RwLock};
-use firn_base::{Error, Lsn, Result, SqlState, TableId, clock, random, thread};
+use firn_base::sync::{Arc, Mutex, RwLock};
+use firn_base::{BlockNumber, Error, Lsn, Result, RowId, SqlState, TableId, clock, random, thread};
 use firn_log::{DatabaseId, Log, Reader, SpillReader};
 use firn_storage::{MemoryBudget, Table, TableOptions};
 use std::collections::{HashMap, HashSet};
@@ -234,12 +236,55 @@ fn load(
     }
     let mut files: Vec<_> = manifest.files.iter().collect();
     files.sort_by_key(|file| std::cmp::Reverse(file.bytes));
+    // Cold blocks since memory was short last, and those that have been filled since.
+    let loaded: Mutex<Vec<(Arc<Table>, BlockNumber)>> = Mutex::default();
+    let gaps: Mutex<Vec<Filled>> = Mutex::default();
     thread::for_each("firn-load", threads, &files, |file| {
         let table = rebuilt.tables.read().get(&TableId(file.table)).cloned();
         let table = table.expect("the manifest, whose checksum is right, describes the tables of its files");
-        table_file::load(disk, &checkpoint_directory(directory), file, &table)
+        table_file::load(disk, &checkpoint_directory(directory), file, &table)?;
+        let cold =
+            file.blocks.iter().flatten().map(|FileBlock(number, _)| (table.clone(), BlockNumber(*number)));
+        loaded.lock().extend(cold);
+        if is_short_of_memory(memory) {
+            let cold = std::mem::take(&mut *loaded.lock());
+            for (table, number) in &cold {
+                let filled = table.fill_gaps(*number);
+                if !filled.is_empty() {
+                    table.freeze_restored(*number);
+                    gaps.lock().push((table.clone(), *number, filled));
+                }
+            }
+            let tables: HashMap<TableId, Arc<Table>> =
+                cold.into_iter().map(|(table, _)| (table.id(), table)).collect();
+            tables.values().for_each(|table| table.compact_restored(1));
+            open_gaps(&mut gaps.lock(), |table, number| table.has_become_compact(number));
+        }
+        Ok(())
     })?;
+    open_gaps(&mut gaps.lock(), |_, _| true);
     Ok(rebuilt)
+}
+
+/// Slots of a block that have been filled because only a block without gaps becomes compact.
+type Filled = (Arc<Table>, BlockNumber, Vec<RowId>);
+
+/// Empties the slots of those blocks again.
+fn open_gaps(gaps: &mut Vec<Filled>, of: impl Fn(&Table, BlockNumber) -> bool) {
+    gaps.retain(|(table, number, rows)| {
+        let opened = of(table, *number);
+        if opened {
+            let all = rows.iter().all(|row| table.delete_restored(*row));
+            assert!(all, "they are there until now");
+        }
+        !opened
+    });
+}
+
+/// Whether rows that could be smaller should be so before more are read: what fitted the memory because it was compact may not fit it
+/// in any other form. Otherwise encoding can wait, as it takes longer than reading.
+fn is_short_of_memory(memory: &MemoryBudget) -> bool {
+    memory.limit().is_some_and(|limit| memory.total() > limit / 2)
 }
 
 /// Makes the tables of the catalog ready for use: counts their rows and builds their indexes. What

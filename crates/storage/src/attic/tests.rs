@@ -4,7 +4,7 @@
 use super::*;
 use crate::state::BlockState;
 use crate::{
-    ColumnSpec, Condition, Frozen, Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, Move, RowLock,
+    ColumnSpec, Frozen, Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, Move, Restriction, RowLock,
     ScanBatch, TableOptions, WriteSet, pin, summary,
 };
 use arrow_array::cast::AsArray;
@@ -525,7 +525,7 @@ impl Bench {
             let [low, high] = [keys.start(), keys.end()]
                 .map(|key| summary(SqlType::Integer, &Cell::i32(*key)).expect("it is no NULL"));
             let scan = self.table.scan(snapshot, &[KEY, A, B, NAME], false);
-            let scan = scan.under(&[Condition { column: KEY, low, high }]);
+            let scan = scan.under(&[Restriction::within(KEY, low, high)]);
             let batches: Vec<_> = std::iter::from_fn(|| scan.next_batch(&pin())).collect();
             self.passed_over.set(self.passed_over.get() + scan.rows_passed_over());
             let mut shown = shown(&batches);

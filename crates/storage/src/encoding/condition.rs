@@ -15,13 +15,13 @@ use super::codes::{Code, Codes, each_codes};
 use super::word::{Order, Word};
 use arrow_buffer::{BooleanBuffer, Buffer};
 use firn_base::{Cell, SqlType};
-use std::ops::{Bound, Range};
+use std::ops::{Bound, Range, RangeBounds};
 
 /// Which values to take. NULL is never taken, and not allowed as a bound.
 #[derive(Clone, Debug)]
 pub enum Condition<'a> {
-    /// Values between two bounds.
-    Range(Bound<Cell<'a>>, Bound<Cell<'a>>),
+    /// Values between two bounds, or two others, and so on: in ascending order, and apart from each other.
+    Ranges(Vec<(Bound<Cell<'a>>, Bound<Cell<'a>>)>),
     /// Values of a list.
     In(Vec<Cell<'a>>),
     /// Strings that begin so.
@@ -29,6 +29,11 @@ pub enum Condition<'a> {
 }
 
 impl<'a> Condition<'a> {
+    /// Values between two bounds.
+    pub fn range(low: Bound<Cell<'a>>, high: Bound<Cell<'a>>) -> Condition<'a> {
+        Condition::Ranges(vec![(low, high)])
+    }
+
     /// Values that equal one.
     pub fn equal(cell: Cell<'a>) -> Condition<'a> {
         Condition::In(vec![cell])
@@ -52,19 +57,9 @@ impl<'a> Condition<'a> {
     /// Whether it takes a string.
     pub(super) fn takes_string(&self, string: &[u8]) -> bool {
         match self {
-            Condition::Range(low, high) => {
-                let above = match low {
-                    Bound::Included(low) => string >= low.bytes(),
-                    Bound::Excluded(low) => string > low.bytes(),
-                    Bound::Unbounded => true,
-                };
-                above
-                    && match high {
-                        Bound::Included(high) => string <= high.bytes(),
-                        Bound::Excluded(high) => string < high.bytes(),
-                        Bound::Unbounded => true,
-                    }
-            }
+            Condition::Ranges(ranges) => ranges
+                .iter()
+                .any(|(low, high)| RangeBounds::<[u8]>::contains(&(bytes_of(low), bytes_of(high)), string)),
             Condition::In(cells) => cells.iter().any(|cell| cell.bytes() == string),
             Condition::Prefix(prefix) => string.starts_with(prefix),
         }
@@ -74,23 +69,18 @@ impl<'a> Condition<'a> {
     pub(super) fn takes_boolean(&self, value: bool) -> bool {
         let number = |cell: &Cell<'_>| cell.word() != 0;
         match self {
-            Condition::Range(low, high) => {
-                let above = match low {
-                    Bound::Included(low) => value >= number(low),
-                    Bound::Excluded(low) => value & !number(low),
-                    Bound::Unbounded => true,
-                };
-                above
-                    && match high {
-                        Bound::Included(high) => value <= number(high),
-                        Bound::Excluded(high) => !value & number(high),
-                        Bound::Unbounded => true,
-                    }
-            }
+            Condition::Ranges(ranges) => ranges
+                .iter()
+                .any(|(low, high)| (low.as_ref().map(number), high.as_ref().map(number)).contains(&value)),
             Condition::In(cells) => cells.iter().any(|cell| number(cell) == value),
             Condition::Prefix(_) => panic!("a prefix of values that are no strings"),
         }
     }
+}
+
+/// The string that a bound is.
+pub(super) fn bytes_of<'b>(bound: &'b Bound<Cell<'_>>) -> Bound<&'b [u8]> {
+    bound.as_ref().map(Cell::bytes)
 }
 
 /// More ranges than this are looked up in a table instead of compared with one after another: a pass over all

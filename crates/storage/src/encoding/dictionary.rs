@@ -9,7 +9,7 @@
 //! were made for, so blocks of an older and of a newer dictionary exist beside each other. It never changes
 //! and never forgets a value: one that no block has any more stays until the column is encoded anew.
 
-use super::condition::{CodeSet, Condition};
+use super::condition::{CodeSet, Condition, bytes_of};
 use super::strings::Strings;
 use super::word::{Order, Word, ordinals_within};
 use arrow_array::ArrayRef;
@@ -230,8 +230,8 @@ impl Dictionary {
             self,
             words => condition.ordinal_ranges(words.order()).into_iter().map(|(low, high)| words.codes_within(low, high)).collect(),
             strings => match condition {
-                Condition::Range(low, high) => {
-                    vec![strings.codes_within(low.as_ref().map(|cell| cell.bytes()), high.as_ref().map(|cell| cell.bytes()))]
+                Condition::Ranges(ranges) => {
+                    ranges.iter().map(|(low, high)| strings.codes_within(bytes_of(low), bytes_of(high))).collect()
                 }
                 Condition::In(cells) => cells
                     .iter()
@@ -258,6 +258,19 @@ impl Dictionary {
         CodeSet::of(codes.map(|code| code as u64..code as u64 + 1).collect(), self.len())
     }
 
+    /// The codes of the strings that have a summary in one of some ranges, from the first to the last. Summaries rise as strings do,
+    /// if they do not stay the same. Panics if the values are no strings.
+    pub fn codes_of_summaries(&self, ranges: &[(u64, u64)], summary: impl Fn(&[u8]) -> u64) -> CodeSet {
+        let Dictionary::Strings(strings) = self else {
+            panic!("a dictionary of {} has no strings", self.ty())
+        };
+        let codes = ranges.iter().map(|(low, high)| {
+            let start = strings.first_not(0, |value| summary(value) < *low);
+            start as u64..strings.first_not(start, |value| summary(value) <= *high) as u64
+        });
+        CodeSet::of(codes.collect(), self.len())
+    }
+
     /// Panics if an invariant does not hold.
     pub fn verify(&self) {
         each_dictionary!(
@@ -275,7 +288,9 @@ impl Dictionary {
 /// The ordinals that a condition takes, as ranges from the first to the last.
 pub(super) fn word_ranges<T: Word>(condition: &Condition<'_>, order: Order) -> Vec<(T, T)> {
     match condition {
-        Condition::Range(low, high) => ordinals_within(low, high, order).into_iter().collect(),
+        Condition::Ranges(ranges) => {
+            ranges.iter().filter_map(|(low, high)| ordinals_within(low, high, order)).collect()
+        }
         Condition::In(cells) => {
             let mut ranges: Vec<(T, T)> =
                 cells.iter().map(|cell| T::from_cell(cell).ordinal(order).class(order)).collect();

@@ -59,7 +59,11 @@ impl fmt::Display for TooLarge {
 impl std::error::Error for TooLarge {}
 
 /// Does all jobs, on up to so many threads.
-fn in_parallel<J: Send, R: Send>(threads: usize, jobs: Vec<J>, work: impl Fn(J) -> R + Sync) -> Vec<R> {
+pub(crate) fn in_parallel<J: Send, R: Send>(
+    threads: usize,
+    jobs: Vec<J>,
+    work: impl Fn(J) -> R + Sync,
+) -> Vec<R> {
     if threads <= 1 || jobs.len() <= 1 {
         return jobs.into_iter().map(work).collect();
     }
@@ -770,10 +774,16 @@ pub struct MergedColumn {
     pub delta: Vec<EncodedColumn>,
 }
 
-/// Merges columns, on up to so many threads: over columns if there are at least twice as many, so that none is idle
-/// while the last one is done; else within each, so that only one column's translations are in memory.
+/// On how many threads columns are encoded at once, and on how many each, of so many: over columns if there are at least twice as
+/// many, so that none is idle while the last one is done; else within each, so that only one column's hash tables and
+/// translations are in memory.
+pub(crate) fn share_out(threads: usize, columns: usize) -> (usize, usize) {
+    if columns >= 2 * threads { (threads, 1) } else { (1, threads) }
+}
+
+/// Merges columns, on up to so many threads.
 pub fn merge_columns(columns: &[ColumnToMerge<'_>], threads: usize) -> Vec<Result<MergedColumn, TooLarge>> {
-    let (over, within) = if columns.len() >= 2 * threads { (threads, 1) } else { (1, threads) };
+    let (over, within) = share_out(threads, columns.len());
     in_parallel(over, columns.iter().collect(), |column| {
         let pieces: Vec<Piece<'_>> = column.delta.iter().map(|(piece, _)| *piece).collect();
         let merge =

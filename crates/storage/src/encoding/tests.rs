@@ -284,14 +284,14 @@ impl Model {
                 _ => Bound::Unbounded,
             };
             let condition = match (random.uniform(0, 3), any(random)) {
-                (0, _) | (_, None) => Condition::Range(bound(random), bound(random)),
+                (0, _) | (_, None) => Condition::range(bound(random), bound(random)),
                 (1, Some(cell)) => Condition::equal(cell),
                 (2, _) => Condition::In((0..random.uniform(0, 20)).filter_map(|_| any(random)).collect()),
                 (_, Some(cell)) if self.ty.width() == Width::View => {
                     let Cell::Bytes(string) = cell else { unreachable!("the model's strings") };
                     Condition::Prefix(&string[..random.uniform(0, string.len() as i64) as usize])
                 }
-                (_, Some(cell)) => Condition::Range(Bound::Included(cell), bound(random)),
+                (_, Some(cell)) => Condition::range(Bound::Included(cell), bound(random)),
             };
             let start = random.uniform(0, self.slots() as i64 / 2) as usize;
             let slots = start..random.uniform(start as i64, self.slots() as i64) as usize;
@@ -319,7 +319,7 @@ impl Model {
             return false;
         }
         match condition {
-            Condition::Range(low, high) => {
+            Condition::Ranges(ranges) => ranges.iter().any(|(low, high)| {
                 let above = match low {
                     Bound::Included(low) => compare(low) != Ordering::Less,
                     Bound::Excluded(low) => compare(low) == Ordering::Greater,
@@ -331,7 +331,7 @@ impl Model {
                     Bound::Unbounded => true,
                 };
                 above && below
-            }
+            }),
             Condition::In(cells) => cells.iter().any(|cell| compare(cell) == Ordering::Equal),
             Condition::Prefix(prefix) => self.cell(slot).bytes().starts_with(prefix),
         }

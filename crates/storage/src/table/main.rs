@@ -19,7 +19,7 @@ use super::slots::Move;
 use crate::block::Block;
 use crate::budget::{Counted, Held};
 use crate::compact::{Compact, Joined};
-use crate::encoding::merge::{DeltaDictionary, Merge};
+use crate::encoding::merge::{DeltaDictionary, Merge, in_parallel, share_out};
 use crate::encoding::{
     Dictionary, Distinct, EncodedColumn, Encoding, Kept, Offer, Piece, Statistics, choose,
 };
@@ -27,6 +27,7 @@ use crate::freeze::FrozenRows;
 use crate::state::BlockState;
 use crate::{Guard, WriteSet};
 use firn_base::sync::{Arc, AtomicUsize, Mutex, Ordering};
+use firn_base::types::Width;
 use firn_base::{BlockNumber, Cell, ColumnId, Result, RowId, Slot, Snapshot, SqlType};
 use smallvec::SmallVec;
 use std::time::Duration;
@@ -38,7 +39,7 @@ const SHARE: usize = 8;
 const MOST_AT_ONCE: usize = 256;
 
 /// A block is left when fewer than one in so many of its rows are there.
-const LEFT_BELOW: u32 = 2;
+pub(super) const LEFT_BELOW: u32 = 2;
 
 /// What the compact blocks of a table share.
 #[derive(Default)]
@@ -68,8 +69,6 @@ impl Main {
 struct Joining<'t> {
     block: &'t Block,
     rows: FrozenRows,
-    /// Those that have been encoded.
-    columns: Vec<EncodedColumn>,
 }
 
 impl Table {
@@ -80,7 +79,7 @@ impl Table {
         self: &Arc<Self>,
         frozen_for: Duration,
         threads: usize,
-        go_on: &dyn Fn() -> bool,
+        go_on: &(dyn Fn() -> bool + Sync),
     ) -> usize {
         let mut main = self.main.columns.lock();
         let in_main: Vec<&Block> = self.compact_blocks().collect();
@@ -91,11 +90,8 @@ impl Table {
         if count == 0 || !at_once && count * SHARE < in_main.len() {
             return 0;
         }
-        let join = |block| {
-            let columns = Vec::with_capacity(self.columns.len());
-            Some(Joining { block, rows: block.rows_to_encode(frozen_for, least)?, columns })
-        };
-        let mut joining: Vec<Joining<'_>> =
+        let join = |block| Some(Joining { block, rows: block.rows_to_encode(frozen_for, least)? });
+        let joining: Vec<Joining<'_>> =
             due().take(MOST_AT_ONCE.max(in_main.len() / SHARE)).filter_map(join).collect();
         if joining.is_empty() {
             return 0;
@@ -105,14 +101,23 @@ impl Table {
             main.clear();
         }
         main.resize_with(self.columns.len(), MainColumn::default);
+        let (over, within) = share_out(threads, main.len());
+        let mut columns: Vec<(ColumnId, &mut MainColumn)> =
+            (0..).map(ColumnId).zip(main.iter_mut()).collect();
+        // What takes longest first, so that nobody begins with it when the others are done.
+        columns.sort_by_key(|(id, _)| self.columns[id.index()].ty.width() != Width::View);
+        let encoded = in_parallel(over, columns, |(id, column)| {
+            go_on().then(|| (id, column.join(id, &joining, self, within, go_on)))
+        });
+        let Some(mut encoded) = encoded.into_iter().collect::<Option<Vec<_>>>() else { return 0 };
+        encoded.sort_by_key(|(id, _)| *id);
         let mut merges = Vec::new();
-        for (at, column) in main.iter_mut().enumerate() {
-            if !go_on() {
-                return 0;
-            }
-            let id = ColumnId(at as u16);
-            let merge = column.join(id, self.columns[at].ty, &mut joining, self, threads, go_on);
+        let mut rows: Vec<Vec<EncodedColumn>> = joining.iter().map(|_| Vec::new()).collect();
+        for (id, (columns, merge)) in encoded {
             merges.extend(merge.map(|merge| (id, merge)));
+            for (columns_before, column) in rows.iter_mut().zip(columns) {
+                columns_before.extend(column);
+            }
         }
         // All at once: each time takes the heap new numbers.
         for block in in_main.iter().take_while(|_| go_on()) {
@@ -121,11 +126,12 @@ impl Table {
         let bytes =
             |column: &MainColumn| column.dictionary.as_ref().map_or(0, |(_, counted)| counted.bytes());
         self.main.bytes.store(main.iter().map(bytes).sum(), Ordering::Relaxed);
-        joining.into_iter().map(|joining| usize::from(self.let_join(joining))).sum()
+        let joined = joining.into_iter().zip(rows).map(|(joining, columns)| self.let_join(joining, columns));
+        joined.map(usize::from).sum()
     }
 
-    /// Puts the encoded columns of a block in the place of its rows, unless somebody has written to it meanwhile.
-    fn let_join(self: &Arc<Self>, Joining { block, rows, columns }: Joining<'_>) -> bool {
+    /// Puts the encoded columns of a block in the place of its rows, unless one is missing or somebody has written to it meanwhile.
+    fn let_join(self: &Arc<Self>, Joining { block, rows }: Joining<'_>, columns: Vec<EncodedColumn>) -> bool {
         let guard = crate::pin();
         if columns.len() < self.columns.len() {
             block.stays_frozen();
@@ -271,20 +277,21 @@ impl Table {
 }
 
 impl MainColumn {
-    /// Encodes a column of all blocks that join. One that cannot be encoded does not get one. If blocks of main have to get
-    /// other codes, what gives these.
+    /// Encodes a column of all blocks that join, on so many threads; `None` of one that cannot be encoded. If blocks of main have
+    /// to get other codes, what gives these.
     fn join(
         &mut self,
         id: ColumnId,
-        ty: SqlType,
-        joining: &mut [Joining<'_>],
+        joining: &[Joining<'_>],
         table: &Table,
         threads: usize,
-        go_on: &dyn Fn() -> bool,
-    ) -> Option<Merge> {
+        go_on: &(dyn Fn() -> bool + Sync),
+    ) -> (Vec<Option<EncodedColumn>>, Option<Merge>) {
+        let ty = table.columns[id.index()].ty;
         let sources: Vec<_> = joining.iter().map(|joining| joining.rows.source(joining.block, id)).collect();
         let pieces: Vec<Piece<'_>> = sources.iter().map(|source| source.piece()).collect();
-        let statistics: Vec<Statistics> = pieces.iter().map(|piece| Statistics::gather(ty, *piece)).collect();
+        let gather = |piece: Piece<'_>| Statistics::gather(ty, piece);
+        let statistics: Vec<Statistics> = in_parallel(threads, pieces.clone(), gather);
         let offer = self.offer(ty, &statistics);
         let mut encodings: Vec<Encoding> =
             statistics.iter().map(|statistics| choose(statistics, Some(&offer))).collect();
@@ -298,8 +305,9 @@ impl MainColumn {
                 .and_then(|delta| delta.merge(before.as_ref(), threads));
             match merged {
                 Ok(mut merge) => {
-                    let all = coded.iter().enumerate();
-                    codes.extend(all.map(|(number, at)| merge.delta(number, encodings[*at].runs)));
+                    let all = coded.iter().enumerate().collect();
+                    codes =
+                        in_parallel(threads, all, |(number, at)| merge.delta(number, encodings[*at].runs));
                     merge.forget_delta();
                     let dictionary = merge.dictionary().clone();
                     if before.is_none_or(|before| !before.is(&dictionary)) {
@@ -316,27 +324,19 @@ impl MainColumn {
             }
         }
         let mut codes = codes.into_iter();
-        let encoded: Vec<Option<EncodedColumn>> = encodings
-            .iter()
-            .zip(&pieces)
-            .map(|(encoding, piece)| match encoding.values {
-                Kept::Codes => codes.next(),
-                _ => {
-                    let plain = EncodedColumn::encode(ty, *piece, *encoding);
-                    // That takes a while.
-                    plain.map(|plain| if go_on() { plain.with_symbols() } else { plain })
-                }
-            })
-            .collect();
-        drop(pieces);
-        drop(sources);
-        for (joining, encoded) in joining.iter_mut().zip(encoded) {
-            // Of a block that misses a column before this one nothing comes any more.
-            if joining.columns.len() == id.index() {
-                joining.columns.extend(encoded);
+        let has_codes = |encoding: &Encoding| encoding.values == Kept::Codes;
+        let jobs = encodings.iter().zip(&pieces).map(|(encoding, piece)| {
+            (encoding, *piece, has_codes(encoding).then(|| codes.next().expect("one for every block")))
+        });
+        let encoded = in_parallel(threads, jobs.collect(), |(encoding, piece, coded)| match coded {
+            Some(coded) => Some(coded),
+            None => {
+                let plain = EncodedColumn::encode(ty, piece, *encoding);
+                // That takes a while.
+                plain.map(|plain| if go_on() { plain.with_symbols() } else { plain })
             }
-        }
-        changed
+        });
+        (encoded, changed)
     }
 
     /// The dictionary that blocks with these statistics would share with those of before.

@@ -1,13 +1,18 @@
 //! Recovery: rows are put back where they were. One thread per row, no readers, no versions, no indexes yet.
+//!
+//! Where memory is short, blocks that were put back whole become compact before others are read ([`Table::compact_restored`]). What the
+//! log then tells of a row of theirs has them decoded again, but for its end: that only clears a bit.
 
+use super::main::LEFT_BELOW;
 use super::private::side_by_side;
 use super::slots::NONE;
 use super::{Rows, Table};
 use crate::arrow_rows::BatchRows;
 use crate::block::{Block, set_bits};
 use arrow_array::ArrayRef;
-use firn_base::sync::Ordering;
-use firn_base::{Cell, ColumnId, RowId, Slot};
+use firn_base::sync::{Arc, Ordering};
+use firn_base::{BlockNumber, Cell, ColumnId, RowId, Slot, Snapshot, Stamp, Time};
+use std::time::Duration;
 
 impl Table {
     /// Whether a block has slots for so many rows from `first` on.
@@ -31,8 +36,37 @@ impl Table {
     #[inline]
     pub fn restored(&self, row: RowId) -> Option<Restored<'_>> {
         let block = self.blocks.get(row.block()).filter(|_| self.has_slots(row, 1))?;
-        block.prepare_write();
+        self.prepare_restored(block);
         block.is_present(row.slot()).then_some(Restored { block, slot: row.slot(), rows: 1 })
+    }
+
+    /// A row that was restored before is gone; false if it was not there.
+    #[inline]
+    pub fn delete_restored(&self, row: RowId) -> bool {
+        let Some(block) = self.blocks.get(row.block()).filter(|_| self.has_slots(row, 1)) else {
+            return false;
+        };
+        let compact = block.compact();
+        if compact.is_none() {
+            block.prepare_write();
+        }
+        if !block.is_present(row.slot()) {
+            return false;
+        }
+        block.set_present(row.slot(), false);
+        if let Some(compact) = compact {
+            compact.count_dead();
+        }
+        true
+    }
+
+    /// Has full blocks become compact that have been frozen again, if they are worth a merge (as [`Table::compact`] has it), and
+    /// gives up the memory that their rows took. Other threads may be restoring other blocks.
+    pub fn compact_restored(self: &Arc<Self>, threads: usize) {
+        if self.compact(Duration::from_nanos(1), threads, &|| true) > 0 {
+            // What was let go goes with the guards of that time, of which there are none that last.
+            (0..4).for_each(|_| crate::pin().flush());
+        }
     }
 
     /// Whether all of some rows that lie side by side are there.
@@ -63,11 +97,56 @@ impl Table {
         }
     }
 
+    /// Puts something into slots that are empty between rows of a block, so that it can be frozen and become compact; which
+    /// slots. They are to be [deleted](Table::delete_restored) before recovery ends. None of a block that its rows would leave anyway.
+    pub fn fill_gaps(&self, number: BlockNumber) -> Vec<RowId> {
+        let Some(block) = self.blocks.get(number).filter(|block| !block.is_compact()) else {
+            return Vec::new();
+        };
+        let is_gap = |slot: &Slot| !block.is_present(*slot);
+        let gaps: Vec<Slot> = (0..self.layout.slots).map(Slot).filter(is_gap).collect();
+        let rows = self.layout.slots - gaps.len() as u32;
+        if gaps.is_empty() || rows * LEFT_BELOW < self.layout.slots {
+            return Vec::new();
+        }
+        let guard = &crate::pin();
+        block.prepare_write();
+        block.allocate_through(Slot(self.layout.slots - 1));
+        let columns: Vec<ColumnId> = (0..self.columns.len()).map(|column| ColumnId(column as u16)).collect();
+        let mut cells = vec![Cell::Null; columns.len()];
+        // There are no versions yet.
+        let everything = Snapshot { read_time: Time(1), owner: Stamp::transaction(0) };
+        let first = (0..self.layout.slots).map(Slot).find(|slot| block.is_present(*slot));
+        let mut like = first.expect("a block has rows");
+        for gap in &gaps {
+            // What stands before it, so that neither zones nor dictionaries grow by it, nor runs end.
+            if let Some(before) = gap.0.checked_sub(1).map(Slot) {
+                like = if block.is_present(before) { before } else { like };
+            }
+            let known = self.read(everything, block.row(like), &columns, &mut cells, guard);
+            assert!(known, "rows that are put back have no versions");
+            let filled = Restored { block, slot: *gap, rows: 1 };
+            columns.iter().zip(&cells).for_each(|(column, cell)| filled.set(*column, cell));
+            filled.insert();
+        }
+        gaps.into_iter().map(|gap| block.row(gap)).collect()
+    }
+
+    /// Whether a block is compact.
+    pub fn has_become_compact(&self, number: BlockNumber) -> bool {
+        self.blocks.get(number).is_some_and(Block::is_compact)
+    }
+
     /// Ends recovery: counts the rows and finds the slots to use again.
     pub fn finish_restore(&self) {
         let mut rows = 0;
         let mut free = Vec::new();
         for block in self.blocks.iter() {
+            if block.is_compact() {
+                // Its slots are used again when all of its rows have gone.
+                rows += i64::from(block.rows_present());
+                continue;
+            }
             for slot in (0..block.allocated()).map(Slot) {
                 if block.is_present(slot) {
                     rows += 1;
@@ -95,8 +174,35 @@ impl Table {
             self.grow(known);
         }
         let block = self.blocks.get(row.block()).expect("just grown");
-        block.prepare_write();
+        self.prepare_restored(block);
         block
+    }
+
+    /// Has a block be one that is written to.
+    #[inline]
+    fn prepare_restored(&self, block: &Block) {
+        if block.is_compact() {
+            self.decode_restored(block);
+        }
+        block.prepare_write();
+    }
+
+    /// Puts the rows of a compact block back as they were before it became that.
+    #[cold]
+    fn decode_restored(&self, block: &Block) {
+        let guard = crate::pin();
+        let compact = block.compact().expect("the caller has looked");
+        let slots: Vec<u32> = (0..compact.slots()).filter(|slot| block.is_present(Slot(*slot))).collect();
+        let rows: Vec<RowId> = slots.iter().map(|slot| block.row(Slot(*slot))).collect();
+        let columns: Vec<ArrayRef> = compact.columns().iter().map(|column| column.take(&slots)).collect();
+        for slot in slots {
+            block.set_present(Slot(slot), false);
+            compact.count_dead();
+        }
+        let given_up = block.give_up_compact(self.nothing(), &guard);
+        assert!(given_up, "nobody but who restores its rows knows of the block");
+        self.restore_batch(&rows, &columns);
+        block.allocate_through(Slot(self.layout.slots - 1));
     }
 }
 
@@ -137,11 +243,80 @@ impl Restored<'_> {
     pub fn insert(self) {
         set_bits(self.block.present_words(), self.slot, self.rows);
     }
+}
 
-    /// The rows are gone.
-    pub fn delete(self) {
-        for slot in (self.slot.0..self.slot.0 + self.rows).map(Slot) {
-            self.block.set_present(slot, false);
-        }
+#[cfg(test)]
+mod tests {
+    use super::super::{ColumnSpec, TableOptions};
+    use super::*;
+    use arrow_array::cast::AsArray;
+    use arrow_array::types::Int32Type;
+    use arrow_array::{Int32Array, StringViewArray};
+    use firn_base::{SqlType, TableId};
+    use std::collections::BTreeMap;
+
+    /// What is changed, deleted and put in has the same result whether a block is compact by then or not.
+    #[test]
+    fn rows_of_blocks_that_are_compact_while_the_log_is_read_are_changed_as_any() {
+        let specs = vec![
+            ColumnSpec { ty: SqlType::Integer, nullable: false },
+            ColumnSpec { ty: SqlType::Text, nullable: true },
+        ];
+        let options = || TableOptions { block_bytes: 1, ..TableOptions::default() };
+        let content = |compact_first: bool| {
+            let table = Table::new(TableId(1), "t", specs.clone(), options());
+            let slots = table.layout.slots;
+            let row = |block: u64, slot: u32| RowId::new(BlockNumber(block), Slot(slot));
+            let mut filled = Vec::new();
+            for number in 0..3 {
+                // The last had gaps, at its beginning, in its middle and at its end.
+                let is_there = |slot: &u32| number < 2 || slot % 10 > 2 && *slot < slots - 20;
+                let there: Vec<u32> = (0..slots).filter(is_there).collect();
+                let rows: Vec<RowId> = there.iter().map(|slot| row(number, *slot)).collect();
+                let name =
+                    |at: &u32| (!at.is_multiple_of(5)).then(|| format!("the long name of one of {}", at % 7));
+                let columns: Vec<ArrayRef> = vec![
+                    Arc::new(Int32Array::from_iter_values(there.iter().map(|slot| *slot as i32))),
+                    Arc::new(StringViewArray::from_iter(there.iter().map(name))),
+                ];
+                table.restore_batch(&rows, &columns);
+                if compact_first {
+                    filled.extend(table.fill_gaps(BlockNumber(number)));
+                }
+                table.freeze_restored(BlockNumber(number));
+            }
+            if compact_first {
+                table.compact_restored(1);
+                assert!((0..3).all(|number| table.has_become_compact(BlockNumber(number))));
+                assert!(!filled.is_empty() && filled.iter().all(|row| table.delete_restored(*row)));
+            }
+            // The first has a row less, and one that is changed; the second only a row less.
+            for block in [0, 1] {
+                assert!(table.delete_restored(row(block, 17)) && !table.delete_restored(row(block, 17)));
+            }
+            let restored = table.restored(row(0, 18)).expect("it is there");
+            restored.set(ColumnId(1), &Cell::text("another name, which is long as well"));
+            assert!(table.restored(row(0, 17)).is_none());
+            let compact = table.blocks.iter().filter(|block| block.is_compact()).count();
+            assert_eq!(compact, if compact_first { 2 } else { 0 }, "what is changed is decoded");
+            table.restore_rows(row(0, 17), 1).insert();
+            table.finish_restore();
+            let snapshot = Snapshot { read_time: Time(1), owner: Stamp::transaction(1) };
+            let scan = table.scan(snapshot, &[ColumnId(0), ColumnId(1)], true);
+            let mut content = BTreeMap::new();
+            while let Some(batch) = scan.next_batch(&crate::pin()) {
+                let numbers = batch.columns[0].as_primitive::<Int32Type>();
+                let names = batch.columns[1].as_string_view();
+                let ids = batch.row_ids.as_ref().expect("asked for");
+                for (at, name) in names.iter().enumerate() {
+                    content.insert(ids.value(at), (numbers.value(at), name.map(str::to_owned)));
+                }
+            }
+            assert_eq!(table.approximate_rows(), content.len() as u64);
+            content.remove(&row(0, 17).to_bits()).expect("it was put in again, with whatever lay there");
+            content
+        };
+        let expected = content(false);
+        assert!(content(true) == expected);
     }
 }

@@ -1,9 +1,8 @@
 //! What a transaction reads, and notes for its validation.
 
 use super::Transaction;
-use crate::restriction::Restriction;
 use firn_base::{Cell, ColumnId, ColumnSet, Result, RowId};
-use firn_storage::{Found, Guard, Index, KeyBuffer, Table};
+use firn_storage::{Found, Guard, Index, KeyBuffer, Restriction, Table};
 use smallvec::SmallVec;
 use std::ops::Bound;
 

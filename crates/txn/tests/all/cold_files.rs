@@ -121,10 +121,67 @@ fn blocks_that_were_changed_are_written_again_and_files_of_few_go() {
     assert!(file_names(&disk).is_disjoint(&first), "none of the first files has a block that still counts");
 }
 
+/// Twice as much is left to itself as fits, if it is not encoded.
+#[test]
+fn what_fits_the_memory_only_when_it_is_compact_is_opened_compact() {
+    const WIDE: i32 = 40;
+    let disk = SimulatedDisk::new();
+    let columns = [vec![(SqlType::Integer, false)], vec![(SqlType::BigInt, false); WIDE as usize]].concat();
+    let row = |key: i32| {
+        let numbers = (0..WIDE).map(|column| Value::BigInt(i64::from(column) << 40));
+        [Value::Integer(key)].into_iter().chain(numbers).collect::<Vec<Value>>()
+    };
+    let engine = open(&disk).unwrap();
+    let mut tx = engine.begin();
+    let items = create_table(&mut tx, "items", &columns);
+    let mut keys = 0;
+    while items.block_usage().count() <= 24 {
+        insert(&mut tx, &items, &row(keys));
+        keys += 1;
+    }
+    commit(tx);
+    freeze(&engine);
+    engine.compact(Duration::ZERO);
+    assert!(blocks(&engine, BlockState::Compact) >= 24, "they are compact");
+    // Every third has gaps, since rows of it are deleted while it is.
+    let mut tx = engine.begin();
+    let of_a_third = (0..keys).filter(|key| key / 1024 % 3 == 0 && key % 5 == 0);
+    of_a_third.for_each(|key| delete(&mut tx, &items, &Value::Integer(key)));
+    commit(tx);
+    // What is deleted and changed after the checkpoint the log tells of blocks that are compact by then.
+    engine.checkpoint().unwrap();
+    let mut tx = engine.begin();
+    for key in (1..keys).step_by(1505) {
+        delete(&mut tx, &items, &Value::Integer(key));
+        update(&mut tx, &items, &Value::Integer(key + 1), 1, &Value::BigInt(7));
+    }
+    commit(tx);
+    let expected = rows(&engine);
+    let raw: u64 = items.block_usage().map(|usage| usage.raw_bytes).sum();
+    drop((items, engine));
+
+    let limit = raw / 2;
+    let limited = Config { memory_limit: Some(limit), threads: 1, ..config() };
+    let engine = Engine::open_on(disk.after_kill(), limited).unwrap();
+    // Fewer than an eighth of them wait until a merge is worth it.
+    assert!(blocks(&engine, BlockState::Compact) >= 20, "they are again");
+    assert!(engine.memory().total() < limit, "{} of {limit}", engine.memory().total());
+    assert!(rows(&engine) == expected);
+    let mut tx = engine.begin();
+    let items = table(&tx, "items");
+    insert(&mut tx, &items, &row(keys));
+    commit(tx);
+    // Without a limit nobody is made to wait for it.
+    let engine = open(&disk.after_kill()).unwrap();
+    assert_eq!(blocks(&engine, BlockState::Compact), 0);
+    assert!(rows(&engine) == expected);
+}
+
 /// Whatever happens to the blocks, checkpoints and the log together hold what was committed.
 #[test]
 fn checkpoints_of_blocks_of_all_temperatures_hold_what_was_committed() {
     let seeds = if cfg!(miri) { 1 } else { 12 };
+    let mut opened_compact = 0;
     for seed in 0..seeds {
         let mut random = Random::seeded(seed);
         let disk = SimulatedDisk::new();
@@ -203,6 +260,12 @@ fn checkpoints_of_blocks_of_all_temperatures_hold_what_was_committed() {
                     };
                     drop(engine);
                     disk = reopened;
+                    // Where there is no room for anything, all that is full becomes compact before the log is read.
+                    let short = Config { memory_limit: Some(1), ..options.clone() };
+                    let tight = Engine::open_on(disk.after_kill(), short).unwrap();
+                    opened_compact += blocks(&tight, BlockState::Compact);
+                    assert!(rows(&tight) == model, "seed {seed} after reopening without room");
+                    drop(tight);
                     engine = open(&disk);
                     assert!(rows(&engine) == model, "seed {seed} after reopening");
                 }
@@ -211,6 +274,7 @@ fn checkpoints_of_blocks_of_all_temperatures_hold_what_was_committed() {
         assert!(rows(&engine) == model, "seed {seed} at its end");
         assert!(rows(&open(&disk.after_kill())) == model, "seed {seed} reopened at its end");
     }
+    assert!(opened_compact > 0 || cfg!(miri), "blocks are compact before the log is read");
 }
 
 /// Transfers beside the freezer, the merger and checkpoints, none of which waits for another, and the plug pulled.

@@ -3,7 +3,7 @@
 use crate::support::{BALANCE, Bank, KEY, NAME, commit};
 use firn_base::{Cell, ColumnId, ColumnSet, SqlState, SqlType};
 use firn_storage::{KeyBuffer, summary};
-use firn_txn::{Config, Granularity, Isolation, Restriction, Transaction, pin};
+use firn_txn::{Config, Granularity, Isolation, Restriction, StringRange, Transaction, pin};
 use std::ops::Bound;
 
 fn bank_with(accounts: &[(i32, i64)]) -> Bank {
@@ -334,10 +334,10 @@ fn a_range_minds_only_rows_that_pass_its_filter() {
     assert!(!holds(&bank, many, |tx| set(2, 16)(&bank, tx)));
 }
 
-/// Conditions on strings know no more than their first bytes: what shares those conflicts only if it
-/// may make a difference.
+/// Conditions on strings know no more than their first bytes, unless they bring the strings: what shares those conflicts only
+/// if it may make a difference.
 #[test]
-fn conditions_on_strings_are_ranges_of_their_first_bytes() {
+fn conditions_on_strings_are_ranges_of_their_first_bytes_or_of_strings() {
     let bank = bank_with(&[]);
     let add = |key: i32, name: &str| {
         let cells = [Cell::i32(key), Cell::i64(0), Cell::text(name)];
@@ -360,6 +360,14 @@ fn conditions_on_strings_are_ranges_of_their_first_bytes() {
     assert!(holds(&bank, named, |tx| bank.set_balance(tx, 2, 5).unwrap()));
     assert!(!holds(&bank, named, |tx| rename(tx, 2, "Armstrong the middle")), "it might be the one");
     assert!(!holds(&bank, named, |tx| rename(tx, 3, "Armstrong the elder")));
+
+    let exactly = |tx: &mut Transaction| {
+        let only = Restriction::of_strings(NAME, StringRange::only(b"Armstrong the elder"));
+        tx.note_scan(&bank.accounts, &[only], ColumnSet::NONE);
+    };
+    assert!(holds(&bank, exactly, |tx| rename(tx, 2, "Armstrong the younger")), "it cannot be the one");
+    assert!(!holds(&bank, exactly, |tx| rename(tx, 3, "Armstrong the younger")), "it was one");
+    assert!(!holds(&bank, exactly, |tx| rename(tx, 2, "Armstrong the elder")));
 }
 
 #[test]

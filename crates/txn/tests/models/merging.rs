@@ -10,7 +10,7 @@ use firn_base::sync::{Arc, AtomicBool};
 use firn_base::{Cell, Result, SqlType, clock};
 use firn_storage::encoding::Kept;
 use firn_storage::{BlockState, ScanBatch, summary};
-use firn_txn::{Condition, Transaction, pin};
+use firn_txn::{Restriction, Transaction, pin};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -124,8 +124,8 @@ fn content(batches: &[ScanBatch]) -> State {
     state
 }
 
-fn scan(bank: &Bank, tx: &Transaction, conditions: &[Condition]) -> Vec<ScanBatch> {
-    let scan = bank.accounts.scan(tx.snapshot(), &[KEY, BALANCE, NAME], false).under(conditions);
+fn scan(bank: &Bank, tx: &Transaction, restrictions: &[Restriction]) -> Vec<ScanBatch> {
+    let scan = bank.accounts.scan(tx.snapshot(), &[KEY, BALANCE, NAME], false).under(restrictions);
     std::iter::from_fn(|| scan.next_batch(&pin())).collect()
 }
 
@@ -137,7 +137,7 @@ fn with_number(bank: &Bank, tx: &Transaction, number: i64, by_name: bool) -> Sta
         false => (BALANCE, summary(SqlType::BigInt, &Cell::i64(balance(number)))),
     };
     let only = only.expect("it is no NULL");
-    let mut found = content(&scan(bank, tx, &[Condition { column, low: only, high: only }]));
+    let mut found = content(&scan(bank, tx, &[Restriction::within(column, only, only)]));
     found.retain(|_, has| *has == number);
     found
 }

@@ -22,10 +22,12 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The version of Arrow that results are encoded with.
 const ARROW_VERSION: &str = "59.3.2";
 
-/// PostgreSQL's keywords that have to be quoted as names and that SQL:2003 does not have: programs ask for these alone.
-const KEYWORDS: [&str; 18] = [
+/// PostgreSQL's keywords that have to be quoted as names, of functions and types at least, and that SQL:2003 does not have:
+/// programs ask for these alone.
+const KEYWORDS: [&str; 20] = [
     "analyse",
     "analyze",
+    "bit",
     "concurrently",
     "current_catalog",
     "current_schema",
@@ -40,6 +42,7 @@ const KEYWORDS: [&str; 18] = [
     "offset",
     "placing",
     "returning",
+    "setof",
     "variadic",
     "verbose",
 ];
