@@ -12,6 +12,9 @@ use smallvec::SmallVec;
 /// Of each key of a run the last byte, and what stands for its row.
 pub(super) type Run = SmallVec<[(u8, u64); 16]>;
 
+/// So many keys that ascend go down the tree together.
+const MANY: usize = 32;
+
 /// Keys and rows that wait until the run of them ends.
 pub(crate) struct Runs<'i> {
     index: &'i Index,
@@ -67,13 +70,32 @@ impl<'i> Runs<'i> {
         mut enter: impl FnMut(&[u8], RowId) -> Result<(), E>,
     ) -> Result<(), E> {
         // The slot is the lowest part of an id.
-        let mut row = single(first);
+        let first = single(first);
+        if keys.len() < MANY || !keys.is_sorted_by(|a, b| a < b) {
+            return self.add_runs(keys, width, first, guard, &mut enter);
+        }
+        let left = self.index.claim_ascending(keys, width, |at| first + at as u64, guard);
+        left.into_iter().try_for_each(|part| {
+            let first = first + part.start as u64;
+            self.add_runs(&keys[part], width, first, guard, &mut enter)
+        })
+    }
+
+    /// Adds keys of rows that follow each other, run by run.
+    fn add_runs<E>(
+        &mut self,
+        keys: &[Packed],
+        width: usize,
+        mut row: u64,
+        guard: &Guard,
+        enter: &mut impl FnMut(&[u8], RowId) -> Result<(), E>,
+    ) -> Result<(), E> {
         let follows = |a: &Packed, b: &Packed| a < b && (a ^ b) >> 8 == 0;
         for run in keys.chunk_by(follows) {
             self.key.set_packed(run[0], width);
             self.run.extend(run.iter().map(|key| *key as u8).zip(row..));
             row += run.len() as u64;
-            self.finish(guard, &mut enter)?;
+            self.finish(guard, &mut *enter)?;
         }
         Ok(())
     }

@@ -200,6 +200,21 @@ impl Child {
         }
     }
 
+    /// Frees what the word leads to and all below it, which has never been linked.
+    ///
+    /// # Safety
+    /// Nobody else can reach it.
+    pub(super) unsafe fn discard(self, guard: &Guard) {
+        // SAFETY: by the caller, as for all below.
+        unsafe {
+            if let Kind::Node(node) = self.kind() {
+                node.for_each(|_, child| child.discard(guard));
+            }
+            grew(-(self.memory_bytes(guard) as i64));
+            self.free();
+        }
+    }
+
     /// Frees what the word leads to once nobody pinned now can stand there any more.
     ///
     /// # Safety
@@ -550,6 +565,19 @@ trait Sorted {
         self.header().set_count(count + 1);
     }
 
+    /// Adds children to a node without any, whose bytes ascend.
+    #[inline]
+    fn fill(&self, children: impl Iterator<Item = (u8, Child)>) {
+        let (mut keys, mut count) = (0, 0);
+        for ((byte, child), slot) in children.zip(self.children()) {
+            store(slot, child);
+            keys |= u128::from(byte) << (8 * count);
+            count += 1;
+        }
+        self.set_keys(keys);
+        self.header().set_count(count);
+    }
+
     fn remove(&self, byte: u8) {
         let count = self.header().count();
         let position = self.position(byte).expect("only children that are there are removed");
@@ -846,6 +874,20 @@ impl Fresh {
             }
             _ => place(NODE_256, Node256 { header, children: slots() }),
         }
+    }
+
+    /// A node with these children, as many as `count`, whose bytes ascend.
+    #[inline]
+    pub(super) fn of(prefix: Prefix, count: usize, children: impl Iterator<Item = (u8, Child)>) -> Fresh {
+        let fresh = Fresh::new(count, prefix);
+        let node = fresh.node();
+        match node {
+            Node::N4(node) => node.fill(children),
+            Node::N16(node) => node.fill(children),
+            Node::N48(_) | Node::N256(_) => children.for_each(|(byte, child)| node.add(byte, child)),
+        }
+        debug_assert_eq!(node.header().count(), count);
+        fresh
     }
 
     /// A copy of a locked node but for one child, with room for `count` children.
