@@ -86,6 +86,17 @@ impl Uncut {
     }
 }
 
+/// What reading from a file has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Came {
+    /// As much as was wanted.
+    More,
+    /// Perhaps something, and then nothing for a while.
+    Silence,
+    /// All that was left.
+    Last,
+}
+
 /// Cuts a file.
 pub(crate) struct Cutter {
     dialect: Dialect,
@@ -127,12 +138,24 @@ impl Cutter {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Reads from a file what a chunk takes; whether it has ended.
-    pub fn read(&mut self, file: &mut dyn Read) -> io::Result<bool> {
+    /// Reads from a file what a chunk takes, or what there is if it is a pipe that keeps silent.
+    pub fn read(&mut self, file: &mut dyn Read) -> io::Result<Came> {
         let wanted = self.chunk_bytes.max(self.bytes.len() / 2);
         // The bytes that follow the chunk's last record go with the next one.
         self.bytes.reserve(wanted);
-        Ok(file.take(wanted as u64).read_to_end(&mut self.bytes)? < wanted)
+        match file.take(wanted as u64).read_to_end(&mut self.bytes) {
+            Ok(bytes) if bytes < wanted => Ok(Came::Last),
+            Ok(_) => Ok(Came::More),
+            // What has come is there nevertheless.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Came::Silence),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The whole records that have come, however few they are.
+    pub fn next_few(&mut self) -> Option<Chunk> {
+        self.progress.search(&self.bytes, self.dialect);
+        (self.progress.whole > 0).then(|| self.cut_whole())
     }
 
     /// The next chunk, if its bytes have come.
@@ -252,7 +275,7 @@ mod tests {
         let mut cutter = Cutter::new(CSV, CHUNK_BYTES);
         let mut source = &file[..];
         let mut together = Vec::new();
-        while !cutter.read(&mut source).unwrap() {
+        while cutter.read(&mut source).unwrap() == Came::More {
             while let Some(chunk) = cutter.next().unwrap() {
                 together.extend_from_slice(&chunk.bytes);
             }

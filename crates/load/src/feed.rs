@@ -1,6 +1,6 @@
 //! Where chunks come from: a file that is cut as it is read, or places in it that are known from before.
 
-use crate::chunk::{Chunk, Cutter, Extent, Uncut};
+use crate::chunk::{Came, Chunk, Cutter, Extent, Uncut};
 use firn_base::{Error, Result};
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -70,7 +70,16 @@ fn cut(
         if *at_end {
             return cutter.last().map_err(uncut);
         }
-        *at_end = cutter.read(file).map_err(|error| failed(&error))?;
+        match cutter.read(file).map_err(|error| failed(&error))? {
+            Came::More => {}
+            Came::Last => *at_end = true,
+            // Its writer may wait for what becomes of it.
+            Came::Silence => {
+                if let Some(chunk) = cutter.next_few() {
+                    return Ok(Some(chunk));
+                }
+            }
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use crate::parallel::{self, Waits};
 use crate::records::{Batch, RecordReader, Scratch, Sieve};
 use firn_base::{Error, Result, SqlType, TimeZoneSetting};
 use std::collections::VecDeque;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::ops::ControlFlow;
 
 /// Rows in a batch of a binary file; of others a batch is some half a megabyte of the file.
@@ -114,7 +114,10 @@ impl CopyReader {
         };
         let mut piece = vec![0; PIECE_BYTES];
         loop {
-            let length = file.read(&mut piece).map_err(|error| failed(&error))?;
+            let length = match file.read(&mut piece) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+                read => read.map_err(|error| failed(&error))?,
+            };
             match length {
                 0 => binary.finish()?,
                 _ => binary.push(&piece[..length])?,
