@@ -168,7 +168,11 @@ impl CopyFrom {
             }
         };
         let columns = columns(&table, names.as_deref())?;
-        let Options { format, rows: mut options, .. } = options::options(&copy.options, &columns, true)?;
+        let Options { format, rows: mut options, freeze, .. } =
+            options::options(&copy.options, &columns, true)?;
+        if freeze {
+            refuse_to_freeze(transaction, &table)?;
+        }
         let rejects = rejects::rejects(&copy.options, &options)?;
         let rejects_table = RejectsTable::of(transaction, facts, copy)?;
         options.other_keys = names.is_some();
@@ -360,6 +364,20 @@ impl CopyFrom {
         batch: &RecordBatch,
     ) -> Result<()> {
         self.store.assign(transaction, options, batch)
+    }
+}
+
+/// FREEZE is for tables that the transaction has made or emptied itself, which are loaded into frozen blocks anyway
+/// (`firn_txn`'s loads): others would have to be told apart from rows that are there.
+fn refuse_to_freeze(transaction: &Transaction, table: &TableDef) -> Result<()> {
+    let stored = transaction.engine().find_table(table.storage());
+    match stored.is_some_and(|stored| !stored.is_published()) {
+        true => Ok(()),
+        false => Err(Error::new(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "cannot perform COPY FREEZE because the table was not created or truncated in the current transaction",
+        )
+        .with_hint("Create or truncate the table in the same transaction, or leave FREEZE out.")),
     }
 }
 

@@ -70,6 +70,8 @@ pub(super) struct Options {
     pub format: CopyFormat,
     /// Of formats that hold one row after the other.
     pub rows: CopyOptions,
+    /// FREEZE
+    pub freeze: bool,
     /// COMPRESSION
     pub compression: Option<Compression>,
     /// ROW_GROUP_SIZE
@@ -113,7 +115,7 @@ pub(super) fn options(
     };
     // What files of columns are not asked for has the defaults of any other format.
     let mut options = CopyOptions::new(format.of_rows().unwrap_or(RowFormat::Binary));
-    let mut compression = None;
+    let (mut freeze, mut compression) = (false, None);
     let mut row_group_rows = ROW_GROUP_ROWS;
     let csv_only = |name: &str| match format {
         CopyFormat::Csv => Ok(()),
@@ -238,8 +240,10 @@ pub(super) fn options(
                 only_from(name)?;
             }
             "freeze" => {
-                if crate::settings::boolean(&text(name, option)?).is_none() {
-                    return Err(syntax("freeze requires a Boolean value".into()));
+                freeze = crate::settings::boolean(&text(name, option)?)
+                    .ok_or_else(|| syntax("freeze requires a Boolean value".into()))?;
+                if freeze {
+                    only_from(name)?;
                 }
             }
             "encoding" => {
@@ -263,7 +267,7 @@ pub(super) fn options(
             _ => return Err(syntax(format!("option \"{name}\" not recognized"))),
         }
     }
-    Ok(Options { format, rows: options, compression, row_group_rows })
+    Ok(Options { format, rows: options, freeze, compression, row_group_rows })
 }
 
 /// COMPRESSION, as far as the format has it.
