@@ -26,8 +26,19 @@ pub enum Feed<'f> {
 
 /// A feed from which chunks are taken, one after another.
 pub(crate) enum Chunks<'f> {
-    Cutting { cutter: Cutter, file: &'f mut (dyn Read + Send), at_end: bool },
-    Going { file: &'f mut dyn Places, begin: u64, rest: std::slice::Iter<'f, Extent>, position: Option<u64> },
+    Cutting {
+        cutter: Cutter,
+        file: &'f mut (dyn Read + Send),
+        at_end: bool,
+    },
+    Going {
+        file: &'f mut dyn Places,
+        begin: u64,
+        rest: std::slice::Iter<'f, Extent>,
+        position: Option<u64>,
+        /// Lines at the beginning of the file that are no part of any record.
+        skipped: u64,
+    },
 }
 
 impl<'f> Chunks<'f> {
@@ -36,7 +47,8 @@ impl<'f> Chunks<'f> {
         match feed {
             Feed::Whole(file) => Chunks::Cutting { cutter, file, at_end: false },
             Feed::Extents { file, begin, extents } => {
-                Chunks::Going { file, begin, rest: extents.iter(), position: None }
+                let (rest, skipped) = (extents.iter(), cutter.skipped());
+                Chunks::Going { file, begin, rest, position: None, skipped }
             }
         }
     }
@@ -45,10 +57,10 @@ impl<'f> Chunks<'f> {
     pub fn next(&mut self, place: &str, failed: &dyn Fn(&io::Error) -> Error) -> Result<Option<Chunk>> {
         match self {
             Chunks::Cutting { cutter, file, at_end } => cut(cutter, *file, at_end, place, failed),
-            Chunks::Going { file, begin, rest, position } => {
+            Chunks::Going { file, begin, rest, position, skipped } => {
                 let Some(extent) = rest.next() else { return Ok(None) };
                 let bytes = read_at(*file, *begin + extent.offset, extent.bytes, position);
-                Ok(Some(Chunk::again(*extent, bytes.map_err(|error| failed(&error))?)))
+                Ok(Some(Chunk::again(*extent, bytes.map_err(|error| failed(&error))?, *skipped)))
             }
         }
     }

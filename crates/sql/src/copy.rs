@@ -40,6 +40,7 @@ use firn_load::{CopyReader, CopyWriter, RowLines, Waits};
 use firn_txn::catalog::TableDef;
 use firn_txn::{Savepoint, Transaction};
 pub use options::CopyFormat;
+pub(crate) use options::encoding;
 use options::{Compression, Options};
 pub use progress::{Channel, Progress};
 pub use rejects::make_rejects_table;

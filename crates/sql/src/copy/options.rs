@@ -2,7 +2,7 @@
 
 use crate::statement::CopyOption;
 use firn_base::{ColumnId, Error, Result, SqlState, SqlType};
-use firn_load::{CopyHeader, CopyOptions, OnError, RowFormat};
+use firn_load::{CopyHeader, CopyOptions, Encoding, NO_QUOTE, OnError, RowFormat};
 
 /// Rows of a row group of Parquet, if nobody says otherwise: few enough that several threads find work in a file, many
 /// enough that columns pack well.
@@ -41,6 +41,11 @@ impl CopyFormat {
     /// Whether its bytes are no text.
     pub fn is_binary(self) -> bool {
         matches!(self, CopyFormat::Binary | CopyFormat::Parquet | CopyFormat::Arrow)
+    }
+
+    /// Whether its bytes are characters.
+    fn is_text(self) -> bool {
+        !self.is_binary()
     }
 
     /// How rows follow one another, if they do.
@@ -197,7 +202,11 @@ pub(super) fn options(
             }
             "quote" => {
                 csv_only(name)?;
-                options.quote = character()?;
+                options.quote = match text(name, option)?.as_str() {
+                    // What is written could not be told from what was meant.
+                    "none" => only_from("quote none").map(|()| NO_QUOTE)?,
+                    _ => character()?,
+                };
                 if !seen.contains(&"escape") {
                     options.escape = options.quote;
                 }
@@ -247,10 +256,13 @@ pub(super) fn options(
                 }
             }
             "encoding" => {
-                let encoding = text(name, option)?;
-                if !["utf8", "utf-8", "unicode"].contains(&encoding.to_lowercase().as_str()) {
-                    return Err(Error::unsupported(format!("COPY encoding {encoding}"))
-                        .with_hint("Convert the file to UTF-8."));
+                let given = text(name, option)?;
+                options.encoding = self::encoding(&given)?;
+                if options.encoding != Encoding::Utf8 && !(is_from && format.is_text()) {
+                    return Err(Error::unsupported(format!(
+                        "COPY encoding {given} but of text that is read"
+                    ))
+                    .with_hint("Others are written, and files of other formats read, as UTF-8."));
                 }
             }
             "compression" => compression = Some(self::compression(&text(name, option)?, format, is_from)?),
@@ -268,6 +280,14 @@ pub(super) fn options(
         }
     }
     Ok(Options { format, rows: options, freeze, compression, row_group_rows })
+}
+
+/// ENCODING, as far as it is known; 0A000 otherwise.
+pub(crate) fn encoding(given: &str) -> Result<Encoding> {
+    Encoding::of(given).ok_or_else(|| {
+        Error::unsupported(format!("encoding \"{given}\""))
+            .with_hint("There are UTF8, LATIN1, LATIN9 and WIN1252. Convert files in others to UTF-8.")
+    })
 }
 
 /// COMPRESSION, as far as the format has it.
