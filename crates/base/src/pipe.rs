@@ -29,7 +29,7 @@ pub fn open_to_write<S: Fn() -> bool>(path: &Path, stops: S) -> io::Result<Pipe<
                 go_on(&stops)?;
                 clock::sleep(TURN);
             }
-            opened => return Ok(Pipe { file: opened?, stops }),
+            opened => return Ok(Pipe::new(opened?, stops)),
         }
     }
 }
@@ -42,6 +42,7 @@ fn is_pipe(path: &Path) -> io::Result<bool> {
 pub struct Pipe<S> {
     file: File,
     stops: S,
+    tells_silence: bool,
 }
 
 fn go_on(stops: &impl Fn() -> bool) -> io::Result<()> {
@@ -55,7 +56,13 @@ fn go_on(stops: &impl Fn() -> bool) -> io::Result<()> {
 impl<S: Fn() -> bool> Pipe<S> {
     /// Whoever waits asks `stops` now and then whether to give up. If so, reading fails.
     pub fn new(file: File, stops: S) -> Pipe<S> {
-        Pipe { file, stops }
+        Pipe { file, stops, tells_silence: false }
+    }
+
+    /// Reading fails as well, with [`io::ErrorKind::WouldBlock`], when nothing has come for a turn: whoever reads may have
+    /// something to do before he waits on.
+    pub fn telling_silence(self) -> Pipe<S> {
+        Pipe { tells_silence: true, ..self }
     }
 
     /// Waits for bytes or room, the end of the other side included, and then does something to the file.
@@ -67,7 +74,10 @@ impl<S: Fn() -> bool> Pipe<S> {
         loop {
             go_on(&self.stops)?;
             if !self.wait(events)? {
-                continue;
+                match self.tells_silence {
+                    true => return Err(io::ErrorKind::WouldBlock.into()),
+                    false => continue,
+                }
             }
             match work(&mut self.file) {
                 // Somebody else was quicker.
@@ -141,6 +151,12 @@ mod tests {
         // Nor is there room for ever.
         turns.set(0);
         assert_eq!(pipe.write_all(&[0; 16 << 20]).unwrap_err().kind(), io::ErrorKind::Other);
+        turns.set(0);
+        // Who likes is told that nothing has come.
+        let mut pipe = pipe.telling_silence();
+        assert_eq!(pipe.read(&mut read).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        theirs.write_all(b"d").unwrap();
+        assert_eq!(pipe.read(&mut read).unwrap(), 1);
         turns.set(0);
         theirs.shutdown(Shutdown::Write).unwrap();
         assert_eq!(pipe.read(&mut read).unwrap(), 0);

@@ -18,7 +18,10 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::Optimizer;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
-use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::{
+    ExecutionPlan, ExecutionPlanProperties, displayable, execute_stream, replace_children_if_necessary,
+};
 use firn_base::sync::{Arc, AtomicBool, OnceLock, Ordering, RwLock};
 use firn_base::{Result, Snapshot, Value, clock};
 use firn_txn::Transaction;
@@ -351,9 +354,41 @@ fn plan_physically(
         )?;
         crate::reads::note(&pruned, transaction)?;
         let planned = async { state.query_planner().create_physical_plan(&pruned, state).await };
-        runtime::workers().block_on(planned)
+        let planned = runtime::workers().block_on(planned)?;
+        if has_order(plan) { in_order(planned) } else { Ok(planned) }
     };
     plan().map_err(from_datafusion)
+}
+
+/// Whether the rows of a plan come in an order that is asked for.
+fn has_order(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Sort(_) => true,
+        LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::Limit(_) => {
+            plan.inputs().into_iter().all(has_order)
+        }
+        _ => false,
+    }
+}
+
+/// The plan without an exchange that deals out rows which are in order already, for work that is left to do on each: DataFusion puts one
+/// above the order that it has been asked for, and several streams of a root are taken as they come.
+fn in_order(plan: Arc<dyn ExecutionPlan>) -> std::result::Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+    if plan.output_partitioning().partition_count() <= 1 {
+        return Ok(plan);
+    }
+    let input = match plan.children()[..] {
+        [input] => Arc::clone(input),
+        _ => return Ok(plan),
+    };
+    if plan.downcast_ref::<RepartitionExec>().is_some() {
+        let is_dealt_out = input.output_partitioning().partition_count() == 1;
+        return Ok(if is_dealt_out { input } else { plan });
+    }
+    match plan.maintains_input_order()[..] {
+        [true] => replace_children_if_necessary(plan, vec![in_order(input)?]),
+        _ => Ok(plan),
+    }
 }
 
 fn start(

@@ -40,14 +40,14 @@ pub struct Extent {
 }
 
 impl Chunk {
-    /// The chunk of a CSV or JSON file that was cut off there before. In the text format the bytes alone would not do: the last line
+    /// The chunk of a CSV or JSON file, of which so many lines were skipped, that was cut off there before. In the text format the bytes alone would not do: the last line
     /// feed of a file may follow a backslash.
-    pub fn again(extent: Extent, mut bytes: Vec<u8>) -> Chunk {
+    pub fn again(extent: Extent, mut bytes: Vec<u8>, skipped: u64) -> Chunk {
         debug_assert_eq!(bytes.len() as u64, extent.bytes);
         if !bytes.ends_with(b"\n") {
             bytes.push(b'\n');
         }
-        Chunk { bytes, lines_before: extent.lines_before, is_first: extent.offset == 0, extent }
+        Chunk { bytes, lines_before: extent.lines_before, is_first: extent.lines_before == skipped, extent }
     }
 }
 
@@ -86,6 +86,17 @@ impl Uncut {
     }
 }
 
+/// What reading from a file has come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Came {
+    /// As much as was wanted.
+    More,
+    /// Perhaps something, and then nothing for a while.
+    Silence,
+    /// All that was left.
+    Last,
+}
+
 /// Cuts a file.
 pub(crate) struct Cutter {
     dialect: Dialect,
@@ -101,6 +112,8 @@ pub(crate) struct Cutter {
     is_first: bool,
     /// Whether a file without bytes has a record, an empty one.
     has_record: bool,
+    /// So many lines at the beginning are no part of any record.
+    skipped: u64,
 }
 
 impl Cutter {
@@ -114,7 +127,34 @@ impl Cutter {
             lines: 0,
             is_first: true,
             has_record: false,
+            skipped: 0,
         }
+    }
+
+    /// Passes over so many lines at the beginning, whatever they are.
+    pub fn skip(&mut self, lines: u64) {
+        self.skipped = lines;
+    }
+
+    /// How many lines are passed over.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// Passes over what there is of the lines to be skipped; whether there may be more of them.
+    fn pass_over(&mut self) -> bool {
+        if self.lines >= self.skipped || !self.is_first {
+            return false;
+        }
+        let wanted = (self.skipped - self.lines) as usize;
+        let ends = memchr::memchr_iter(b'\n', &self.bytes).take(wanted);
+        let (lines, end) = ends.fold((0, 0), |(lines, _), end| (lines + 1, end + 1));
+        // The rest of a line that has not come yet need not be kept either.
+        let gone = if lines < wanted as u64 { self.bytes.len() } else { end };
+        self.bytes.drain(..gone);
+        self.offset += gone as u64;
+        self.lines += lines;
+        lines < wanted as u64
     }
 
     /// Takes a file without bytes for an empty line.
@@ -127,17 +167,30 @@ impl Cutter {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Reads from a file what a chunk takes; whether it has ended.
-    pub fn read(&mut self, file: &mut dyn Read) -> io::Result<bool> {
+    /// Reads from a file what a chunk takes, or what there is if it is a pipe that keeps silent.
+    pub fn read(&mut self, file: &mut dyn Read) -> io::Result<Came> {
         let wanted = self.chunk_bytes.max(self.bytes.len() / 2);
         // The bytes that follow the chunk's last record go with the next one.
         self.bytes.reserve(wanted);
-        Ok(file.take(wanted as u64).read_to_end(&mut self.bytes)? < wanted)
+        match file.take(wanted as u64).read_to_end(&mut self.bytes) {
+            Ok(bytes) if bytes < wanted => Ok(Came::Last),
+            Ok(_) => Ok(Came::More),
+            // What has come is there nevertheless.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Came::Silence),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The whole records that have come, however few they are.
+    pub fn next_few(&mut self) -> Option<Chunk> {
+        self.pass_over();
+        self.progress.search(&self.bytes, self.dialect);
+        (self.progress.whole > 0).then(|| self.cut_whole())
     }
 
     /// The next chunk, if its bytes have come.
     pub fn next(&mut self) -> Result<Option<Chunk>, Uncut> {
-        if self.bytes.len() < self.chunk_bytes {
+        if self.pass_over() || self.bytes.len() < self.chunk_bytes {
             return Ok(None);
         }
         self.progress.search(&self.bytes, self.dialect);
@@ -155,6 +208,7 @@ impl Cutter {
 
     /// What is left when the file has ended, up to two chunks. Its last line may lack its end.
     pub fn last(&mut self) -> Result<Option<Chunk>, Uncut> {
+        self.pass_over();
         self.progress.search(&self.bytes, self.dialect);
         if self.progress.whole > 0 {
             return Ok(Some(self.cut_whole()));
@@ -236,7 +290,7 @@ mod tests {
                 let Extent { offset, bytes, lines_before } = chunk.extent;
                 assert_eq!((offset, lines_before), (together.len() as u64, lines));
                 let again = &file[offset as usize..(offset + bytes) as usize];
-                let again = Chunk::again(chunk.extent, again.to_vec());
+                let again = Chunk::again(chunk.extent, again.to_vec(), 0);
                 assert_eq!((&again.bytes, again.is_first), (&chunk.bytes, chunk.is_first));
                 let in_quotes = chunk.bytes.iter().filter(|byte| **byte == b'"').count() % 2 == 1;
                 assert!(chunk.bytes.ends_with(b"\n") && !in_quotes);
@@ -252,7 +306,7 @@ mod tests {
         let mut cutter = Cutter::new(CSV, CHUNK_BYTES);
         let mut source = &file[..];
         let mut together = Vec::new();
-        while !cutter.read(&mut source).unwrap() {
+        while cutter.read(&mut source).unwrap() == Came::More {
             while let Some(chunk) = cutter.next().unwrap() {
                 together.extend_from_slice(&chunk.bytes);
             }
@@ -264,6 +318,37 @@ mod tests {
             together.extend_from_slice(&chunk.bytes);
         }
         assert_eq!(together.strip_suffix(b"\n"), Some(&file[..]));
+    }
+
+    #[test]
+    fn lines_that_are_skipped_are_counted_however_they_come() {
+        let file = b"\"no record\nnor, this\nid\n1\n2\n".to_vec();
+        for (skip, rest) in [(0, 0), (1, 11), (2, 21), (4, 26), (5, 28), (9, 28)] {
+            for piece in [1, 5, file.len()] {
+                let mut cutter = Cutter::new(Dialect { delimiter: b',', quoting: Quoting::Never }, 4);
+                cutter.skip(skip);
+                let (mut chunks, mut together) = (Vec::new(), Vec::new());
+                for bytes in file.chunks(piece) {
+                    cutter.push(bytes);
+                    while let Some(chunk) = cutter.next().unwrap() {
+                        chunks.push(chunk);
+                    }
+                }
+                while let Some(chunk) = cutter.last().unwrap() {
+                    chunks.push(chunk);
+                }
+                for chunk in &chunks {
+                    let lines = together.iter().filter(|byte| **byte == b'\n').count() as u64;
+                    let Extent { offset, bytes, lines_before } = chunk.extent;
+                    assert_eq!((offset, lines_before), ((rest + together.len()) as u64, lines + skip));
+                    let again = file[offset as usize..(offset + bytes) as usize].to_vec();
+                    let again = Chunk::again(chunk.extent, again, skip);
+                    assert_eq!((again.is_first, chunk.is_first), (together.is_empty(), together.is_empty()));
+                    together.extend_from_slice(&chunk.bytes);
+                }
+                assert_eq!(together, file[rest..], "{skip} {piece}");
+            }
+        }
     }
 
     #[test]

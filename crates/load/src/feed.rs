@@ -1,6 +1,6 @@
 //! Where chunks come from: a file that is cut as it is read, or places in it that are known from before.
 
-use crate::chunk::{Chunk, Cutter, Extent, Uncut};
+use crate::chunk::{Came, Chunk, Cutter, Extent, Uncut};
 use firn_base::{Error, Result};
 use std::io::{self, Read, Seek, SeekFrom};
 
@@ -26,8 +26,19 @@ pub enum Feed<'f> {
 
 /// A feed from which chunks are taken, one after another.
 pub(crate) enum Chunks<'f> {
-    Cutting { cutter: Cutter, file: &'f mut (dyn Read + Send), at_end: bool },
-    Going { file: &'f mut dyn Places, begin: u64, rest: std::slice::Iter<'f, Extent>, position: Option<u64> },
+    Cutting {
+        cutter: Cutter,
+        file: &'f mut (dyn Read + Send),
+        at_end: bool,
+    },
+    Going {
+        file: &'f mut dyn Places,
+        begin: u64,
+        rest: std::slice::Iter<'f, Extent>,
+        position: Option<u64>,
+        /// Lines at the beginning of the file that are no part of any record.
+        skipped: u64,
+    },
 }
 
 impl<'f> Chunks<'f> {
@@ -36,7 +47,8 @@ impl<'f> Chunks<'f> {
         match feed {
             Feed::Whole(file) => Chunks::Cutting { cutter, file, at_end: false },
             Feed::Extents { file, begin, extents } => {
-                Chunks::Going { file, begin, rest: extents.iter(), position: None }
+                let (rest, skipped) = (extents.iter(), cutter.skipped());
+                Chunks::Going { file, begin, rest, position: None, skipped }
             }
         }
     }
@@ -45,10 +57,10 @@ impl<'f> Chunks<'f> {
     pub fn next(&mut self, place: &str, failed: &dyn Fn(&io::Error) -> Error) -> Result<Option<Chunk>> {
         match self {
             Chunks::Cutting { cutter, file, at_end } => cut(cutter, *file, at_end, place, failed),
-            Chunks::Going { file, begin, rest, position } => {
+            Chunks::Going { file, begin, rest, position, skipped } => {
                 let Some(extent) = rest.next() else { return Ok(None) };
                 let bytes = read_at(*file, *begin + extent.offset, extent.bytes, position);
-                Ok(Some(Chunk::again(*extent, bytes.map_err(|error| failed(&error))?)))
+                Ok(Some(Chunk::again(*extent, bytes.map_err(|error| failed(&error))?, *skipped)))
             }
         }
     }
@@ -70,7 +82,16 @@ fn cut(
         if *at_end {
             return cutter.last().map_err(uncut);
         }
-        *at_end = cutter.read(file).map_err(|error| failed(&error))?;
+        match cutter.read(file).map_err(|error| failed(&error))? {
+            Came::More => {}
+            Came::Last => *at_end = true,
+            // Its writer may wait for what becomes of it.
+            Came::Silence => {
+                if let Some(chunk) = cutter.next_few() {
+                    return Ok(Some(chunk));
+                }
+            }
+        }
     }
 }
 

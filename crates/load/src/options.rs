@@ -1,5 +1,6 @@
 //! What COPY can be told about a file, with PostgreSQL's defaults and checks.
 
+use crate::encoding::Encoding;
 use crate::structure::{Dialect, Quoting};
 use firn_base::{Error, Result, SqlState};
 
@@ -15,6 +16,9 @@ pub enum RowFormat {
     /// One JSON object per line, whose keys are the names of columns.
     Json,
 }
+
+/// In place of a quote: fields stand in none, and what else would be quotes stands for itself. Text has no such byte.
+pub const NO_QUOTE: u8 = 0;
 
 /// Whether the first line names the columns.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -47,7 +51,7 @@ pub struct CopyOptions {
     pub null: String,
     /// HEADER
     pub header: CopyHeader,
-    /// QUOTE, CSV only
+    /// QUOTE, CSV only; [`NO_QUOTE`] if there is none
     pub quote: u8,
     /// ESCAPE, CSV only
     pub escape: u8,
@@ -59,6 +63,10 @@ pub struct CopyOptions {
     pub force_null: Vec<bool>,
     /// ON_ERROR, not for binary files
     pub on_error: OnError,
+    /// ENCODING, not of binary files
+    pub encoding: Encoding,
+    /// So many lines at the beginning of a file of text or CSV are passed over.
+    pub skip: u64,
     /// Whether JSON objects may have keys that name no column, which are passed over.
     pub other_keys: bool,
 }
@@ -83,6 +91,8 @@ impl CopyOptions {
             force_not_null: Vec::new(),
             force_null: Vec::new(),
             on_error: OnError::Stop,
+            encoding: Encoding::Utf8,
+            skip: 0,
             other_keys: false,
         }
     }
@@ -91,6 +101,7 @@ impl CopyOptions {
     pub(crate) fn dialect(&self) -> Dialect {
         let CopyOptions { delimiter, quote, escape, .. } = *self;
         let quoting = match self.format {
+            RowFormat::Csv if quote == NO_QUOTE => Quoting::Never,
             RowFormat::Csv if quote == escape => Quoting::Doubled(quote),
             RowFormat::Csv => Quoting::Escaped { quote, escape },
             _ => Quoting::Backslash,
@@ -122,6 +133,9 @@ impl CopyOptions {
                 }
             }
             RowFormat::Csv => {
+                if self.quote == NO_QUOTE && self.escape != NO_QUOTE {
+                    return invalid("COPY escape cannot be given without a quote");
+                }
                 if self.delimiter == self.quote {
                     return invalid("COPY delimiter and quote must be different");
                 }

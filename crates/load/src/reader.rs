@@ -3,6 +3,7 @@
 use crate::binary::BinaryReader;
 use crate::chunk::{Chunk, Cutter, Extent};
 use crate::columns::ColumnBuilder;
+use crate::encoding::{Decoded, Encoding};
 use crate::feed::{self, Feed};
 use crate::json::JsonReader;
 use crate::options::{CopyOptions, RowFormat};
@@ -10,7 +11,7 @@ use crate::parallel::{self, Waits};
 use crate::records::{Batch, RecordReader, Scratch, Sieve};
 use firn_base::{Error, Result, SqlType, TimeZoneSetting};
 use std::collections::VecDeque;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::ops::ControlFlow;
 
 /// Rows in a batch of a binary file; of others a batch is some half a megabyte of the file.
@@ -20,7 +21,12 @@ pub const BATCH_ROWS: usize = 8_192;
 const PIECE_BYTES: usize = 256 << 10;
 
 /// A push parser: bytes in, batches of columns out.
-pub struct CopyReader(Reader);
+pub struct CopyReader {
+    reader: Reader,
+    encoding: Encoding,
+    /// What came last, as UTF-8.
+    text: Vec<u8>,
+}
 
 enum Reader {
     Chunks(Box<Chunks>),
@@ -51,7 +57,8 @@ impl CopyReader {
     ) -> Result<CopyReader> {
         options.check()?;
         let target = Target { place: place.to_owned(), columns };
-        Ok(CopyReader(match options.format {
+        let encoding = options.encoding;
+        let reader = match options.format {
             RowFormat::Text | RowFormat::Csv => Reader::Chunks(Box::new(Chunks::new(ChunkReader::Records(
                 RecordReader::new(target, options, zone),
             )))),
@@ -59,13 +66,14 @@ impl CopyReader {
                 target, &options, zone,
             ))))),
             RowFormat::Binary => Reader::Binary(Box::new(BinaryReader::new(target, zone))),
-        }))
+        };
+        Ok(CopyReader { reader, encoding, text: Vec::new() })
     }
 
     /// Reads only some columns, by position, if the format is not the binary one; batches hold them in that order. Fields of the others
     /// may be anything.
     pub fn project(&mut self, columns: Vec<usize>) {
-        if let Reader::Chunks(chunks) = &mut self.0 {
+        if let Reader::Chunks(chunks) = &mut self.reader {
             chunks.reader.project(columns);
         }
     }
@@ -73,7 +81,7 @@ impl CopyReader {
     /// Reads of text and CSV files, of the columns behind the sieve's, which come first, only the rows that it keeps. Of other files
     /// all are read.
     pub fn set_sieve(&mut self, sieve: Sieve) {
-        if let Reader::Chunks(chunks) = &mut self.0
+        if let Reader::Chunks(chunks) = &mut self.reader
             && let ChunkReader::Records(reader) = &mut chunks.reader
         {
             reader.set_sieve(sieve);
@@ -83,7 +91,7 @@ impl CopyReader {
     /// Has files that are not binary cut into chunks of at least so many bytes, half a megabyte if nobody says otherwise. Before
     /// anything is read.
     pub fn set_chunk_bytes(&mut self, bytes: usize) {
-        if let Reader::Chunks(chunks) = &mut self.0 {
+        if let Reader::Chunks(chunks) = &mut self.reader {
             chunks.reader.set_chunk_bytes(bytes);
             chunks.cutter = chunks.reader.cutter();
         }
@@ -91,7 +99,7 @@ impl CopyReader {
 
     /// Of a file that is read whole and may keep silent, says what happens meanwhile. Binary ones are read by the caller, who can see to that.
     pub fn set_waits(&mut self, waits: Waits) {
-        if let Reader::Chunks(chunks) = &mut self.0 {
+        if let Reader::Chunks(chunks) = &mut self.reader {
             chunks.waits = Some(waits);
         }
     }
@@ -105,7 +113,7 @@ impl CopyReader {
         threads: usize,
         sink: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<()> {
-        let mut binary = match self.0 {
+        let mut binary = match self.reader {
             Reader::Chunks(_) => {
                 let digest = |_, batch| batch;
                 return self.read_chunks(Feed::Whole(file), failed, threads, &digest, sink);
@@ -114,7 +122,10 @@ impl CopyReader {
         };
         let mut piece = vec![0; PIECE_BYTES];
         loop {
-            let length = file.read(&mut piece).map_err(|error| failed(&error))?;
+            let length = match file.read(&mut piece) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+                read => read.map_err(|error| failed(&error))?,
+            };
             match length {
                 0 => binary.finish()?,
                 _ => binary.push(&piece[..length])?,
@@ -138,7 +149,19 @@ impl CopyReader {
         digest: &(dyn Fn(Extent, Batch) -> T + Sync),
         sink: &mut dyn FnMut(T) -> Result<()>,
     ) -> Result<()> {
-        let Reader::Chunks(chunks) = self.0 else { panic!("binary files have no chunks") };
+        let Reader::Chunks(chunks) = self.reader else { panic!("binary files have no chunks") };
+        let mut decoded;
+        let feed = match feed {
+            Feed::Whole(file) if self.encoding != Encoding::Utf8 => {
+                decoded = Decoded::new(file, self.encoding);
+                Feed::Whole(&mut decoded)
+            }
+            Feed::Whole(file) => Feed::Whole(file),
+            Feed::Extents { file, begin, extents } => {
+                assert!(self.encoding == Encoding::Utf8, "places in a file are not those in its text");
+                Feed::Extents { file, begin, extents }
+            }
+        };
         let Chunks { reader, waits, .. } = *chunks;
         let work = |chunk: Chunk, scratch: &mut Scratch| {
             let extent = chunk.extent;
@@ -154,7 +177,12 @@ impl CopyReader {
 
     /// Takes the next piece of the file. After an error the reader is of no more use.
     pub fn push(&mut self, bytes: &[u8]) -> Result<()> {
-        match &mut self.0 {
+        match &mut self.reader {
+            Reader::Chunks(reader) if self.encoding != Encoding::Utf8 => {
+                self.text.clear();
+                self.encoding.decode(bytes, &mut self.text);
+                reader.push(&self.text)
+            }
             Reader::Chunks(reader) => reader.push(bytes),
             Reader::Binary(reader) => reader.push(bytes),
         }
@@ -162,7 +190,7 @@ impl CopyReader {
 
     /// The next batch, which may be without rows.
     pub fn next_batch(&mut self) -> Option<Batch> {
-        match &mut self.0 {
+        match &mut self.reader {
             Reader::Chunks(reader) => reader.next_batch(),
             Reader::Binary(reader) => reader.next_batch(),
         }
@@ -170,7 +198,7 @@ impl CopyReader {
 
     /// Says that the file has ended. Afterwards [`CopyReader::next_batch`] yields the last rows, too.
     pub fn finish(&mut self) -> Result<()> {
-        match &mut self.0 {
+        match &mut self.reader {
             Reader::Chunks(reader) => reader.finish(),
             Reader::Binary(reader) => reader.finish(),
         }

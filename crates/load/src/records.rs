@@ -241,6 +241,7 @@ impl RecordReader {
     /// Who cuts files for it.
     pub fn cutter(&self) -> Cutter {
         let mut cutter = Cutter::new(self.options.dialect(), self.chunk_bytes);
+        cutter.skip(self.options.skip);
         if self.options.header == CopyHeader::Match {
             cutter.demand_record();
         }

@@ -6,9 +6,10 @@
 //! as; the first record is a header if it does not fit the types of the others, or, where all is text, if it looks like
 //! names.
 
+use crate::encoding::Encoding;
 use crate::field::unquote;
-use crate::options::{CopyHeader, CopyOptions, RowFormat};
-use crate::structure::{Dialect, Quoting, Structure};
+use crate::options::{CopyHeader, CopyOptions, NO_QUOTE, RowFormat};
+use crate::structure::Structure;
 use firn_base::{SqlType, TimeZoneSetting, datetime, text};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -24,8 +25,9 @@ const MOST_NAME_BYTES: usize = 63;
 /// Delimiters, the likelier ones first.
 const DELIMITERS: [u8; 4] = [b',', b'\t', b';', b'|'];
 
-/// Quotes and what precedes one in them, the likelier ones first.
-const QUOTES: [(u8, u8); 4] = [(b'"', b'"'), (b'"', b'\\'), (b'\'', b'\''), (b'\'', b'\\')];
+/// Quotes and what precedes one in them, the likelier ones first. Where none of them fits as well, fields have none.
+const QUOTES: [(u8, u8); 5] =
+    [(b'"', b'"'), (b'"', b'\\'), (b'\'', b'\''), (b'\'', b'\\'), (NO_QUOTE, NO_QUOTE)];
 
 /// What whoever asks knows already.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -40,6 +42,14 @@ pub struct Known {
     pub null: Option<String>,
     /// Whether the first record names the columns.
     pub header: Option<bool>,
+    /// So many lines at the beginning are no records.
+    pub skip: u64,
+    /// Whether all columns are text, whatever they look like.
+    pub all_text: bool,
+    /// What the columns are, all of them: neither names nor types are told from the file.
+    pub columns: Option<Vec<(String, SqlType)>>,
+    /// How the characters of the file are written, of which the sample is UTF-8.
+    pub encoding: Encoding,
 }
 
 /// What a file looks like.
@@ -51,6 +61,17 @@ pub struct Sniffed {
     pub columns: Vec<(String, SqlType)>,
 }
 
+/// What follows some lines.
+fn skipped(sample: &[u8], lines: u64) -> &[u8] {
+    match lines.checked_sub(1) {
+        None => sample,
+        Some(last) => {
+            let end = memchr::memchr_iter(b'\n', sample).nth(usize::try_from(last).unwrap_or(usize::MAX));
+            end.map_or(&[], |end| &sample[end + 1..])
+        }
+    }
+}
+
 /// Looks at the beginning of a file, up to [`SAMPLE_BYTES`] of it or all there is. No columns are found in an empty file.
 pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
     let quotes: Vec<(u8, u8)> = match (known.quote, known.escape) {
@@ -60,8 +81,9 @@ pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
             vec![(quote, escape.unwrap_or(quote))]
         }
     };
-    let mut sample = sample.to_vec();
-    if sample.len() < SAMPLE_BYTES && sample.last().is_some_and(|last| *last != b'\n') {
+    let is_whole = sample.len() < SAMPLE_BYTES;
+    let mut sample = skipped(sample, known.skip).to_vec();
+    if is_whole && sample.last().is_some_and(|last| *last != b'\n') {
         sample.push(b'\n');
     }
     let delimiters = known.delimiter.map_or(DELIMITERS.to_vec(), |delimiter| vec![delimiter]);
@@ -70,7 +92,8 @@ pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
         let apart = move |delimiter: &u8| is_known(*delimiter) || ![quote, escape].contains(&delimiter);
         delimiters.iter().copied().filter(apart).map(move |delimiter| (delimiter, *quote, *escape))
     });
-    let layouts = candidates.map(|(delimiter, quote, escape)| Layout::of(&sample, delimiter, quote, escape));
+    let layouts =
+        candidates.map(|(delimiter, quote, escape)| Layout::of(&sample, is_whole, delimiter, quote, escape));
     // The first of equals.
     let layout = layouts.reduce(|best, next| if next.score() > best.score() { next } else { best });
     let layout = layout.expect("there are candidates");
@@ -79,15 +102,32 @@ pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
         quote: layout.quote,
         escape: layout.escape,
         null: known.null.clone().unwrap_or_default(),
+        skip: known.skip,
+        encoding: known.encoding,
         ..CopyOptions::new(RowFormat::Csv)
     };
     let records = layout.read(&sample, &options);
-    let (has_header, types) = match known.header {
+    let (has_header, mut types) = match known.header {
         Some(given) => (given, types_of(records.get(usize::from(given)..).unwrap_or_default(), layout.width)),
         // One record of another width at the beginning is nothing that names columns, nor a row.
         None if layout.first_width != layout.width => (false, types_of(&records, layout.width)),
         None => detect_header(&records, layout.width),
     };
+    if let Some(columns) = &known.columns {
+        // A header mostly calls them so, even where all of it is text.
+        let is_named = |(field, (name, _)): (&Field, &(String, SqlType))| {
+            given_name(field).is_some_and(|given| given.to_lowercase() == name.to_lowercase())
+        };
+        let names_them = records
+            .first()
+            .is_some_and(|first| first.len() == columns.len() && first.iter().zip(columns).all(is_named));
+        let has_header = known.header.unwrap_or(has_header || names_them);
+        options.header = if has_header { CopyHeader::Yes } else { CopyHeader::No };
+        return Sniffed { options, columns: columns.clone() };
+    }
+    if known.all_text {
+        types.fill(SqlType::Text);
+    }
     options.header = if has_header { CopyHeader::Yes } else { CopyHeader::No };
     let names = names_of(records.first().filter(|_| has_header), layout.width);
     Sniffed { options, columns: names.into_iter().zip(types).collect() }
@@ -104,6 +144,7 @@ pub struct Header {
 
 /// The first record of a CSV file; `None` if it does not end in the sample.
 pub fn header(sample: &[u8], options: &CopyOptions) -> Option<Header> {
+    let sample = skipped(sample, options.skip);
     let mut structure = Structure::default();
     structure.find(sample, options.dialect());
     let mut record = Vec::new();
@@ -132,17 +173,16 @@ struct Layout {
     /// How many records have as many, of how many.
     alike: usize,
     records: usize,
-    /// How many fields stand in quotes, and whether some begin with one and do not end with theirs.
+    /// How many fields stand in quotes, and whether some begin with one and do not end with theirs, or the file ends in quotes that do not begin a field.
     quoted: usize,
     has_stray_quotes: bool,
 }
 
 impl Layout {
-    fn of(sample: &[u8], delimiter: u8, quote: u8, escape: u8) -> Layout {
-        let quoting =
-            if quote == escape { Quoting::Doubled(quote) } else { Quoting::Escaped { quote, escape } };
+    fn of(sample: &[u8], is_whole: bool, delimiter: u8, quote: u8, escape: u8) -> Layout {
         let mut structure = Structure::default();
-        structure.find(sample, Dialect { delimiter, quoting });
+        let options = CopyOptions { delimiter, quote, escape, ..CopyOptions::new(RowFormat::Csv) };
+        structure.find(sample, options.dialect());
         let mut widths = BTreeMap::new();
         let (mut width, mut first_width) = (0, 0);
         let (mut quoted, mut has_stray_quotes) = (0, false);
@@ -160,6 +200,9 @@ impl Layout {
                 *widths.entry(std::mem::take(&mut width)).or_insert(0) += 1;
             }
         }
+        // Behind a quote that is not closed there are no records. If it begins a field, the file is likely to be cut off there.
+        let end = structure.ends().last().map_or(0, |end| end.wrapping_add(1) as usize);
+        has_stray_quotes |= is_whole && sample.get(end).is_some_and(|first| *first != quote);
         let records = widths.values().sum();
         let (width, alike) = widths.into_iter().max_by_key(|(_, records)| *records).unwrap_or((0, 0));
         Layout {

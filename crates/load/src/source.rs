@@ -15,7 +15,8 @@ const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// The bytes of a file that [`pipe::open`](firn_base::pipe::open) has opened and that stands at its beginning, unpacked. Whether it is packed, by gzip
 /// or zstd, its first bytes tell; one made of several packed ones is unpacked as a whole. `watch` is told of how many of its bytes, packed as they
-/// are, have been read each time. Who waits for a pipe asks `stops` whether to go on; if not, reading fails.
+/// are, have been read each time. Who waits for a pipe asks `stops` whether to go on; if not, reading fails. While a pipe keeps silent, reading it fails
+/// with [`io::ErrorKind::WouldBlock`] now and then, and can be tried again.
 pub fn watched(
     mut file: File,
     watch: impl Fn(u64) + Send + 'static,
@@ -23,7 +24,7 @@ pub fn watched(
 ) -> io::Result<Source> {
     if !file.metadata()?.is_file() {
         // A pipe cannot be read twice.
-        return Ok(Box::new(Watched { file: Pipe::new(file, stops), watch }));
+        return Ok(Box::new(Watched { file: Pipe::new(file, stops).telling_silence(), watch }));
     }
     let packing = packing(&mut file)?;
     let file = Watched { file, watch };

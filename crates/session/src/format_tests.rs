@@ -200,6 +200,45 @@ fn columns_of_files_are_found_by_name() {
     assert_eq!(told(&mut connection, &folder, "COPY k FROM '@/f' (FORMAT arrow)").0, "23502");
 }
 
+/// Values that do not cast, and conditions that fail, in the first, a middle and the last row of several batches.
+#[test]
+fn the_row_is_named_whose_value_does_not_fit_or_whose_condition_fails() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    connection
+        .execute("CREATE TABLE narrow (n smallint, t varchar(5)); CREATE TABLE wide (n bigint, t text)")
+        .unwrap();
+    for bad in [1, 12_345, 30_000] {
+        let values = format!(
+            "SELECT CASE i WHEN {bad} THEN 100000 ELSE i % 1000 END::bigint AS n, 'x' AS t FROM generate_series(1, 30000) AS g(i) ORDER BY i"
+        );
+        for format in ["parquet", "arrow", "csv", "json"] {
+            run(&mut connection, &folder, &format!("COPY ({values}) TO '@/f' (FORMAT {format})")).unwrap();
+            let mut context = |copy: &str| {
+                let error = connection.execute(&folder.sql(copy)).unwrap_err();
+                (error.state().as_str().to_owned(), error.context().unwrap_or_default().to_owned())
+            };
+            let place = if matches!(format, "csv" | "json") { "line" } else { "row" };
+            if place == "row" {
+                let found = context(&format!("COPY narrow FROM '@/f' (FORMAT {format})"));
+                assert_eq!(found, ("22003".to_owned(), format!("COPY narrow, row {bad}")));
+            }
+            for condition in ["1 / (n - 100000) < 5", "n % 2 = 1 OR 1 / (n - 100000) < 5"] {
+                let found = context(&format!("COPY wide FROM '@/f' (FORMAT {format}) WHERE {condition}"));
+                assert_eq!(found, ("22012".to_owned(), format!("COPY wide, {place} {bad}")), "{condition}");
+            }
+        }
+    }
+    // Not of a value: nobody knows of a row.
+    connection
+        .execute(
+            "ALTER TABLE wide ADD COLUMN d integer DEFAULT 1 / (length(current_user) - length(current_user))",
+        )
+        .unwrap();
+    let error = connection.execute(&folder.sql("COPY wide (n, t) FROM '@/f' (FORMAT json) WHERE n > 0"));
+    assert_eq!(error.unwrap_err().context(), None);
+}
+
 #[test]
 fn json_lines_are_read_as_they_are() {
     let lines = concat!(

@@ -919,3 +919,28 @@ fn rows_without_sql_heed_what_they_cannot_check() {
     connection.execute("ALTER TABLE p DROP CONSTRAINT late").unwrap();
     insert(2).unwrap();
 }
+
+/// What is left to do on each row was dealt out to several threads, above the order that had been asked for.
+#[test]
+fn rows_come_in_order_also_where_something_is_left_to_do_on_each() {
+    let mut connection = Database::memory().unwrap().connect();
+    connection.execute("CREATE TABLE t (i int)").unwrap();
+    connection.execute("INSERT INTO t SELECT 100000 - i FROM generate_series(1, 100000) AS g(i)").unwrap();
+    for (query, first) in [
+        ("SELECT i, 'x' FROM t ORDER BY i", 0),
+        ("SELECT i, 'x' FROM t ORDER BY i OFFSET 1", 1),
+        ("SELECT i, 'x' FROM generate_series(0, 99999) AS g(i) ORDER BY i", 0),
+        ("SELECT (-j)::int AS i, 'x' FROM (SELECT -i AS j, i AS k FROM t) AS s ORDER BY k", 0),
+    ] {
+        for _ in 0..3 {
+            let statement = connection.prepare(query).unwrap();
+            let rows = connection.query_values(&statement, &[]).unwrap();
+            let number = |row: &Vec<Value>| match row[0] {
+                Value::Integer(number) => i64::from(number),
+                Value::BigInt(number) => number,
+                ref other => panic!("{query}: {other:?}"),
+            };
+            assert!(rows.iter().map(number).eq(first..100_000), "{query}");
+        }
+    }
+}

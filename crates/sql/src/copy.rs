@@ -40,6 +40,7 @@ use firn_load::{CopyReader, CopyWriter, RowLines, Waits};
 use firn_txn::catalog::TableDef;
 use firn_txn::{Savepoint, Transaction};
 pub use options::CopyFormat;
+pub(crate) use options::encoding;
 use options::{Compression, Options};
 pub use progress::{Channel, Progress};
 pub use rejects::make_rejects_table;
@@ -75,6 +76,8 @@ struct Store {
     facts: Arc<SessionFacts>,
     /// How many have been stored.
     rows: u64,
+    /// How many the file had in the batches before, those included that the filter has not let through.
+    read: u64,
     /// What the transaction had done before.
     begun: Savepoint,
     places: Places,
@@ -97,23 +100,27 @@ impl Places {
     /// What is counted.
     fn word(&self) -> &'static str {
         match self {
-            Places::Lines(_) => "line",
-            Places::Rows => "row",
+            Places::Lines(batches) if !batches.is_empty() => "line",
+            // Of what came as batches nobody knows lines.
+            Places::Lines(_) | Places::Rows => "row",
         }
     }
 
     /// The place of a row, by how many came before it.
     fn of(&self, ordinal: u64) -> u64 {
         match self {
-            Places::Lines(batches) => {
+            Places::Lines(batches) if !batches.is_empty() => {
                 let batch = batches.partition_point(|(before, _)| *before <= ordinal) - 1;
                 let (before, lines) = &batches[batch];
                 lines.line_of((ordinal - before) as usize)
             }
-            Places::Rows => ordinal + 1,
+            Places::Lines(_) | Places::Rows => ordinal + 1,
         }
     }
 }
+
+/// What a batch becomes before the filter sees it.
+type PlanOfBatch = fn(&Store, &Transaction, RecordBatch) -> Result<LogicalPlan>;
 
 /// How long a COPY stays at one state at least.
 const KEEPS_UP_AFTER: Duration = Duration::from_millis(10);
@@ -162,7 +169,11 @@ impl CopyFrom {
             }
         };
         let columns = columns(&table, names.as_deref())?;
-        let Options { format, rows: mut options, .. } = options::options(&copy.options, &columns, true)?;
+        let Options { format, rows: mut options, freeze, .. } =
+            options::options(&copy.options, &columns, true)?;
+        if freeze {
+            refuse_to_freeze(transaction, &table)?;
+        }
         let rejects = rejects::rejects(&copy.options, &options)?;
         let rejects_table = RejectsTable::of(transaction, facts, copy)?;
         options.other_keys = names.is_some();
@@ -197,6 +208,7 @@ impl CopyFrom {
             filter: copy.filter.clone(),
             facts: facts.clone(),
             rows: 0,
+            read: 0,
             begun: transaction.savepoint(),
             places: match &reader {
                 Reader::Rows(_) => Places::Lines(Vec::new()),
@@ -356,6 +368,20 @@ impl CopyFrom {
     }
 }
 
+/// FREEZE is for tables that the transaction has made or emptied itself, which are loaded into frozen blocks anyway
+/// (`firn_txn`'s loads): others would have to be told apart from rows that are there.
+fn refuse_to_freeze(transaction: &Transaction, table: &TableDef) -> Result<()> {
+    let stored = transaction.engine().find_table(table.storage());
+    match stored.is_some_and(|stored| !stored.is_published()) {
+        true => Ok(()),
+        false => Err(Error::new(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "cannot perform COPY FREEZE because the table was not created or truncated in the current transaction",
+        )
+        .with_hint("Create or truncate the table in the same transaction, or leave FREEZE out.")),
+    }
+}
+
 /// Fails with 57014 once the statement has been cancelled.
 fn stop_if_cancelled(options: &RunOptions) -> Result<()> {
     if options.cancel.is_cancelled() { Err(firn_exec::cancelled()) } else { Ok(()) }
@@ -403,15 +429,69 @@ impl Store {
         }
         let targets: Vec<SqlType> = self.columns.iter().map(|(_, _, ty)| *ty).collect();
         let batch = crate::arrow::normalise(batch, Some(&targets))?;
-        let batch_rows = batch.num_rows();
-        let source = {
-            let tables = |id| transaction.table(id);
-            let binder = Binder::new(transaction.catalog(), &tables, &self.facts);
-            let columns: Vec<_> = self.columns.iter().map(|(_, name, ty)| (name.clone(), *ty)).collect();
-            let source = crate::bind::insert::assign(self.scan(batch)?, &columns, &binder)?;
-            self.filtered(transaction, source)?
+        let stored = self.insert_query(transaction, options, &batch, Store::assigned);
+        stored.map_err(|error| self.placed(transaction, error))
+    }
+
+    /// The rows of a batch in the types of the columns.
+    fn assigned(&self, transaction: &Transaction, batch: RecordBatch) -> Result<LogicalPlan> {
+        let tables = |id| transaction.table(id);
+        let binder = Binder::new(transaction.catalog(), &tables, &self.facts);
+        let columns: Vec<_> = self.columns.iter().map(|(_, name, ty)| (name.clone(), *ty)).collect();
+        crate::bind::insert::assign(self.scan(batch)?, &columns, &binder)
+    }
+
+    /// Stores the rows of a batch, as a plan makes them of it, which the filter lets through.
+    fn insert_query(
+        &mut self,
+        transaction: &mut Transaction,
+        options: &RunOptions,
+        batch: &RecordBatch,
+        plan: PlanOfBatch,
+    ) -> Result<()> {
+        let source = self.filtered(transaction, plan(self, transaction, batch.clone())?)?;
+        let stored =
+            self.insert(transaction, options, InsertSource::Query(Box::new(source)), batch.num_rows());
+        stored.map_err(|error| self.located(transaction, options, batch, plan, error))
+    }
+
+    /// Adds to an error of the value of a row, be it that it does not cast or that the filter fails, where the row is: the first of
+    /// the fewest rows of the batch that fail as all of them do.
+    #[cold]
+    fn located(
+        &self,
+        transaction: &Transaction,
+        options: &RunOptions,
+        batch: &RecordBatch,
+        plan: PlanOfBatch,
+        error: Error,
+    ) -> Error {
+        let is_of_value = error.state().as_str().starts_with("22");
+        if !is_of_value || error.ordinal().is_some() || error.context().is_some() {
+            return error;
+        }
+        let read = |rows: usize| -> Result<()> {
+            let plan = plan(self, transaction, batch.slice(0, rows))?;
+            let mut stream = firn_exec::run(&self.filtered(transaction, plan)?, &[], transaction, options)?;
+            while stream.next()?.is_some() {}
+            Ok(())
         };
-        self.insert(transaction, options, InsertSource::Query(Box::new(source)), batch_rows)
+        let fails = |rows: usize| read(rows).is_err_and(|now| now.state() == error.state());
+        // It may be of something else, a default for one.
+        if !fails(batch.num_rows()) {
+            return error;
+        }
+        let (mut good, mut bad) = (0, batch.num_rows());
+        while bad - good > 1 {
+            let middle = good.midpoint(bad);
+            if fails(middle) {
+                bad = middle;
+            } else {
+                good = middle;
+            }
+        }
+        let place = self.places.of(self.read + good as u64);
+        error.with_context(format!("COPY {}, {} {place}", self.table.name, self.places.word()))
     }
 
     fn copied(self) -> Copied {
@@ -435,8 +515,8 @@ impl Store {
         }
         let batch = RecordBatch::try_new(self.schema.clone(), read.columns)
             .map_err(|error| firn_exec::error::from_datafusion(error.into()))?;
-        if let (None, Places::Lines(batches)) = (&self.filter, &mut self.places) {
-            batches.push((self.rows, read.lines));
+        if let Places::Lines(batches) = &mut self.places {
+            batches.push((self.read, read.lines));
         }
         self.put_all(transaction, options, batch)
     }
@@ -452,13 +532,13 @@ impl Store {
     }
 
     /// Adds to an error of a row of a batch that was to be stored where that is, and where the row is that has its key if it is of the
-    /// same file. A condition leaves nobody who knows.
+    /// same file. A condition leaves nobody who knows of what was stored.
     #[cold]
     fn placed(&self, transaction: &Transaction, error: Error) -> Error {
         let (Some(ordinal), None, None) = (error.ordinal(), error.context(), &self.filter) else {
             return error;
         };
-        let place = self.places.of(self.rows + ordinal);
+        let place = self.places.of(self.read + ordinal);
         // Somebody may have dropped it before the first row came.
         let table = transaction.engine().find_table(self.table.storage());
         let other = error.other_row().zip(table);
@@ -468,13 +548,11 @@ impl Store {
             Some(other) if other > place => (other, Some(place)),
             other => (place, other),
         };
-        let error = match (error.detail().map(str::to_owned), other, &self.places) {
-            (Some(detail), Some(other), Places::Lines(_)) => {
+        let error = match (error.detail().map(str::to_owned), other, self.places.word()) {
+            (Some(detail), Some(other), "line") => {
                 error.with_detail(format!("{detail} The row on line {other} has it."))
             }
-            (Some(detail), Some(other), Places::Rows) => {
-                error.with_detail(format!("{detail} Row {other} has it."))
-            }
+            (Some(detail), Some(other), _) => error.with_detail(format!("{detail} Row {other} has it.")),
             _ => error,
         };
         error.with_context(format!("COPY {}, {} {place}", self.table.name, self.places.word()))
@@ -482,12 +560,13 @@ impl Store {
 
     /// Stores the rows of a batch of the columns' own types which the filter lets through.
     fn put(&mut self, transaction: &mut Transaction, options: &RunOptions, batch: RecordBatch) -> Result<()> {
-        let batch_rows = batch.num_rows();
-        let source = match &self.filter {
-            None => InsertSource::Batch(batch),
-            Some(_) => InsertSource::Query(Box::new(self.filtered(transaction, self.scan(batch)?)?)),
-        };
-        self.insert(transaction, options, source, batch_rows)
+        match &self.filter {
+            None => {
+                let rows = batch.num_rows();
+                self.insert(transaction, options, InsertSource::Batch(batch), rows)
+            }
+            Some(_) => self.insert_query(transaction, options, &batch, |store, _, batch| store.scan(batch)),
+        }
     }
 
     fn insert(
@@ -504,6 +583,7 @@ impl Store {
         let plan = insert_plan(&self.set, columns, source);
         let rows = plan.execute(transaction, &[], options)?.count;
         self.rows += rows;
+        self.read += batch_rows as u64;
         self.progress.add_rows(rows);
         self.progress.add_excluded((batch_rows as u64).saturating_sub(rows));
         Ok(())

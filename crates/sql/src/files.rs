@@ -31,9 +31,12 @@ use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::streaming::StreamingTableExec;
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 use datafusion::sql::sqlparser::ast;
+use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::Token;
 use firn_base::sync::{Arc, Mutex};
-use firn_base::{Error, Result, SqlState, TimeZoneSetting, clock};
+use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, clock};
 use firn_exec::error::to_datafusion;
+use firn_load::NO_QUOTE;
 use firn_load::sniff::Known;
 use firn_load::source::is_damage;
 use line_scan::LineScan;
@@ -58,8 +61,8 @@ const MOST_COLUMNS: usize = 1600;
 const READ_CSV: &str = "read_csv";
 
 /// How it is called.
-const CSV_USAGE: &str =
-    "read_csv('file.csv', delimiter => ';', quote => '\"', escape => '\"', null => 'NA', header => true)";
+const CSV_USAGE: &str = "read_csv('file.csv', delimiter => ';', quote => '\"', escape => '\"', null => 'NA', header => true, skip => 2, \
+     types => 'day date', columns => 'id bigint, day date', all_varchar => true, encoding => 'latin1')";
 
 /// Functions that read files of other kinds, and for each how it is called.
 const READERS: [(&str, Kind, &str); 3] = [
@@ -184,9 +187,17 @@ enum Asked {
     /// By name alone.
     Named,
     /// As CSV files of which something is known.
-    Csv(Known),
+    Csv(AskedCsv),
     /// As files of another kind.
     As(Kind),
+}
+
+/// What is known of CSV files.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+struct AskedCsv {
+    known: Known,
+    /// Types of some columns, by their names; those of the others are told from the file.
+    types: Vec<(String, SqlType)>,
 }
 
 /// What files are.
@@ -280,7 +291,8 @@ impl FileTable {
                 let sniffed = lines::look(first, asked, kind)?;
                 let fields = sniffed.columns.iter().map(|(name, ty)| firn_exec::types::field(name, *ty));
                 let schema = Schema::new(fields.collect::<Vec<_>>());
-                let reading = Reading { sniffed, zone, chunk_bytes: zones.chunk_bytes() };
+                let is_by_place = matches!(asked, Asked::Csv(asked) if asked.known.columns.is_some());
+                let reading = Reading { sniffed, is_by_place, zone, chunk_bytes: zones.chunk_bytes() };
                 (Content::Lines(Arc::new(reading)), Arc::new(schema))
             }
             Kind::Parquet | Kind::Arrow => {
@@ -499,9 +511,9 @@ fn scan_name(pattern: &str) -> TableReference {
 }
 
 /// The arguments of `read_csv`: the file, and by name what is known of it.
-fn read_csv(arguments: &[ast::FunctionArg]) -> Result<(String, Known)> {
+fn read_csv(arguments: &[ast::FunctionArg]) -> Result<(String, AskedCsv)> {
     let mut pattern = None;
-    let mut known = Known::default();
+    let mut known = AskedCsv::default();
     for argument in arguments {
         match argument {
             ast::FunctionArg::Unnamed(value) if pattern.is_none() => pattern = Some(csv_text("file", value)?),
@@ -516,6 +528,9 @@ fn read_csv(arguments: &[ast::FunctionArg]) -> Result<(String, Known)> {
         }
     }
     let pattern = pattern.ok_or_else(|| wrong_argument("the name of a file is missing"))?;
+    if known.known.columns.is_some() && (known.known.all_text || !known.types.is_empty()) {
+        return Err(wrong_argument("columns says all of their types"));
+    }
     Ok((pattern, known))
 }
 
@@ -524,23 +539,70 @@ fn wrong_argument(message: impl Into<String>) -> Error {
         .with_hint(CSV_USAGE)
 }
 
-fn set_known(known: &mut Known, name: &str, value: &ast::FunctionArgExpr) -> Result<()> {
+fn set_known(asked: &mut AskedCsv, name: &str, value: &ast::FunctionArgExpr) -> Result<()> {
+    let known = &mut asked.known;
+    let truth = || {
+        let given = crate::settings::boolean(&csv_text(name, value)?);
+        given.ok_or_else(|| wrong_argument(format!("{name} is true or false")))
+    };
     let byte = || match csv_text(name, value)?.as_bytes() {
         [byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r') => Ok(Some(*byte)),
         _ => Err(wrong_argument(format!("{name} is a single ASCII character"))),
     };
     match name {
         "delimiter" | "delim" | "sep" => known.delimiter = byte()?,
+        "quote" if csv_text(name, value)?.is_empty() => known.quote = Some(NO_QUOTE),
         "quote" => known.quote = byte()?,
         "escape" => known.escape = byte()?,
         "null" | "nullstr" => known.null = Some(csv_text(name, value)?),
-        "header" => {
-            let given = crate::settings::boolean(&csv_text(name, value)?);
-            known.header = Some(given.ok_or_else(|| wrong_argument("header is true or false"))?);
+        "header" => known.header = Some(truth()?),
+        "skip" => {
+            known.skip = whole_number(value).ok_or_else(|| wrong_argument("skip is a number of lines"))?;
         }
+        "all_varchar" => known.all_text = truth()?,
+        "columns" => known.columns = Some(declarations(name, &csv_text(name, value)?)?),
+        "types" | "dtypes" | "column_types" => asked.types = declarations(name, &csv_text(name, value)?)?,
+        "encoding" => known.encoding = crate::copy::encoding(&csv_text(name, value)?)?,
         _ => return Err(wrong_argument(format!("there is no option \"{name}\""))),
     }
     Ok(())
+}
+
+/// Columns as `CREATE TABLE` declares them: names with their types.
+fn declarations(name: &str, text: &str) -> Result<Vec<(String, SqlType)>> {
+    let declared = |parser: &mut Parser<'_>| {
+        let column = parser.parse_identifier()?;
+        Ok((column, parser.parse_data_type()?))
+    };
+    let mut parser = Parser::new(crate::parse::dialect()).try_with_sql(text).map_err(|error| {
+        wrong_argument(format!("{name} are names with types, as in CREATE TABLE: {error}"))
+    })?;
+    let list = parser.parse_comma_separated(declared);
+    let list = list.and_then(|list| parser.expect_token(&Token::EOF).map(|_| list));
+    let list = list.map_err(|error| {
+        wrong_argument(format!("{name} are names with types, as in CREATE TABLE: {error}"))
+    })?;
+    let mut found: Vec<(String, SqlType)> = Vec::new();
+    for (column, ty) in list {
+        let column = crate::statement::fold(&column);
+        if found.iter().any(|(known, _)| *known == column) {
+            return Err(wrong_argument(format!("{name} names \"{column}\" twice")));
+        }
+        found.push((column, crate::data_type::sql_type(&ty)?));
+    }
+    Ok(found)
+}
+
+/// A literal that is a number, and not negative.
+fn whole_number(value: &ast::FunctionArgExpr) -> Option<u64> {
+    let ast::FunctionArgExpr::Expr(mut expression) = value.clone() else { return None };
+    // By then an integer has been given its type.
+    while let ast::Expr::Cast { expr, .. } = expression {
+        expression = *expr;
+    }
+    let ast::Expr::Value(literal) = expression else { return None };
+    let ast::Value::Number(number, _) = literal.value else { return None };
+    number.parse().ok()
 }
 
 fn csv_text(name: &str, value: &ast::FunctionArgExpr) -> Result<String> {

@@ -8,7 +8,7 @@ use arrow_array::{Array, ArrayRef};
 use arrow_buffer::BooleanBuffer;
 use firn_base::random::Random;
 use firn_base::{Error, Result, SqlState, SqlType};
-use std::io::Cursor;
+use std::io::{Cursor, ErrorKind, Read};
 
 type Rows = Vec<(Option<i32>, Option<String>)>;
 
@@ -94,6 +94,46 @@ fn chunks_are_read_again_where_they_were() {
         let mut shifted = Cursor::new([b"\xef\xbb\xbf", file.as_bytes()].concat());
         let feed = Feed::Extents { file: &mut shifted, begin: 3, extents: &extents };
         assert_eq!(read_chunks(start(), feed, threads).unwrap(), some, "{file:?} by {chunk_bytes}");
+    }
+}
+
+/// A file that says little at a time, and nothing in between.
+struct Silent<'f> {
+    rest: &'f [u8],
+    pieces: Random,
+    speaks: bool,
+}
+
+impl Read for Silent<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        self.speaks = !self.speaks;
+        if self.speaks {
+            return Err(ErrorKind::WouldBlock.into());
+        }
+        let length = (self.pieces.uniform(1, 20) as usize).min(self.rest.len()).min(buffer.len());
+        let (piece, rest) = self.rest.split_at(length);
+        buffer[..length].copy_from_slice(piece);
+        self.rest = rest;
+        Ok(length)
+    }
+}
+
+#[test]
+fn what_has_come_is_read_while_a_file_keeps_silent() {
+    let mut random = Random::seeded(37);
+    for round in 0..if cfg!(miri) { 5 } else { 400 } {
+        let format = if round % 4 == 0 { RowFormat::Json } else { CSV };
+        let file = random_file(&mut random, format);
+        let threads = random.uniform(1, 3) as usize;
+        let rows = |feed| {
+            let chunks = read_chunks(reader(CopyOptions::new(format)), feed, threads).unwrap();
+            (chunks.len(), chunks.into_iter().flat_map(|(_, rows)| rows).collect::<Rows>())
+        };
+        let mut silent = Silent { rest: file.as_bytes(), pieces: Random::seeded(round), speaks: false };
+        let (chunks, read) = rows(Feed::Whole(&mut silent));
+        assert_eq!(read, rows(Feed::Whole(&mut file.as_bytes())).1);
+        // Once there is a whole record in what has come.
+        assert!(chunks > 1 || file.len() < 80, "{file:?}");
     }
 }
 

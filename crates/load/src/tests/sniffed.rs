@@ -1,7 +1,8 @@
 //! What is told from files of all kinds, and that files are read as what was told from them.
 
 use crate::sniff::{Known, sniff};
-use crate::{CopyHeader, CopyReader};
+use crate::{CopyHeader, CopyReader, NO_QUOTE};
+use arrow_array::cast::AsArray;
 use firn_base::{Error, SqlType, TimeZoneSetting};
 
 /// `delimiter [header]: name type, …`, and how many rows are read by that, or the SQLSTATE of the first mistake.
@@ -27,6 +28,70 @@ fn short(ty: SqlType) -> String {
         SqlType::TimestampTz => "timestamptz".to_owned(),
         ty => ty.to_string(),
     }
+}
+
+#[test]
+fn what_is_known_of_a_file_is_not_told_from_it() {
+    let known = Known::default();
+    let (bigint, text) = (SqlType::BigInt, SqlType::Text);
+    let columns = |columns: &[(&str, SqlType)]| {
+        Some(columns.iter().map(|(name, ty)| ((*name).to_owned(), *ty)).collect())
+    };
+    for (file, known, expected) in [
+        (
+            "Report; of May\n\"\nid,n\n1,2\n3,4\n",
+            Known { skip: 2, ..known.clone() },
+            "',' header: id bigint, n bigint = 2",
+        ),
+        ("id\n1\n", Known { skip: 3, ..known.clone() }, "',':  = 0"),
+        ("id,n\n1,2\n3,4\n", Known { all_text: true, ..known.clone() }, "',' header: id text, n text = 2"),
+        (
+            "id,n\n1,2\n",
+            Known { columns: columns(&[("k", SqlType::Integer), ("v", text)]), ..known.clone() },
+            "',' header: k integer, v text = 1",
+        ),
+        (
+            "1,2\n3,4\n",
+            Known { columns: columns(&[("k", SqlType::SmallInt), ("v", text)]), ..known.clone() },
+            "',': k smallint, v text = 2",
+        ),
+        // All of it is text, of which only the names are known to be names.
+        (
+            "First,last\nfirst,x\nFirst,y\n",
+            Known { columns: columns(&[("first", text), ("last", text)]), ..known.clone() },
+            "',' header: first text, last text = 2",
+        ),
+        (
+            "a,b\n1,2\n",
+            Known { columns: columns(&[("a", bigint)]), ..known.clone() },
+            "',' header: a bigint = 22P04",
+        ),
+    ] {
+        assert_eq!(seen(file.as_bytes(), &known), expected, "{file:?}");
+    }
+}
+
+#[test]
+fn quotes_that_are_none_stand_for_themselves() {
+    // Inches and feet, which are no quotes.
+    let both = "pipe,feet,n\n12\" long,3',1\n\"half,5'6,2\nx,y,3\n";
+    let one = "pipe,feet,n\n12\" long,3',1\nhalf,5,2\nx,y,3\n";
+    let rows = |file: &str, known: &Known| {
+        let sniffed = sniff(file.as_bytes(), known);
+        let mut reader =
+            CopyReader::new("COPY t", sniffed.columns, sniffed.options, TimeZoneSetting::UTC).unwrap();
+        reader.push(file.as_bytes()).and_then(|()| reader.finish()).unwrap();
+        let batch = reader.next_batch().unwrap();
+        let column =
+            |at: usize| batch.columns[at].as_string_view().iter().flatten().collect::<Vec<_>>().join("|");
+        (column(0), column(1))
+    };
+    let known = Known { quote: Some(NO_QUOTE), ..Known::default() };
+    assert_eq!(rows(both, &known), ("12\" long|\"half|x".to_owned(), "3'|5'6|y".to_owned()));
+    // A quote that nothing closes is told to be none.
+    assert_eq!(rows(one, &Known::default()), ("12\" long|half|x".to_owned(), "3'|5|y".to_owned()));
+    // Where quotes fit as well, they are quotes.
+    check(&[("a,b\n\"x\",1\n\"y\",2\n", "',' header: a text, b bigint = 2")]);
 }
 
 fn check(cases: &[(&str, &str)]) {

@@ -2,7 +2,7 @@
 
 use crate::statement::CopyOption;
 use firn_base::{ColumnId, Error, Result, SqlState, SqlType};
-use firn_load::{CopyHeader, CopyOptions, OnError, RowFormat};
+use firn_load::{CopyHeader, CopyOptions, Encoding, NO_QUOTE, OnError, RowFormat};
 
 /// Rows of a row group of Parquet, if nobody says otherwise: few enough that several threads find work in a file, many
 /// enough that columns pack well.
@@ -43,6 +43,11 @@ impl CopyFormat {
         matches!(self, CopyFormat::Binary | CopyFormat::Parquet | CopyFormat::Arrow)
     }
 
+    /// Whether its bytes are characters.
+    fn is_text(self) -> bool {
+        !self.is_binary()
+    }
+
     /// How rows follow one another, if they do.
     pub(super) fn of_rows(self) -> Option<RowFormat> {
         match self {
@@ -70,6 +75,8 @@ pub(super) struct Options {
     pub format: CopyFormat,
     /// Of formats that hold one row after the other.
     pub rows: CopyOptions,
+    /// FREEZE
+    pub freeze: bool,
     /// COMPRESSION
     pub compression: Option<Compression>,
     /// ROW_GROUP_SIZE
@@ -113,7 +120,7 @@ pub(super) fn options(
     };
     // What files of columns are not asked for has the defaults of any other format.
     let mut options = CopyOptions::new(format.of_rows().unwrap_or(RowFormat::Binary));
-    let mut compression = None;
+    let (mut freeze, mut compression) = (false, None);
     let mut row_group_rows = ROW_GROUP_ROWS;
     let csv_only = |name: &str| match format {
         CopyFormat::Csv => Ok(()),
@@ -195,7 +202,11 @@ pub(super) fn options(
             }
             "quote" => {
                 csv_only(name)?;
-                options.quote = character()?;
+                options.quote = match text(name, option)?.as_str() {
+                    // What is written could not be told from what was meant.
+                    "none" => only_from("quote none").map(|()| NO_QUOTE)?,
+                    _ => character()?,
+                };
                 if !seen.contains(&"escape") {
                     options.escape = options.quote;
                 }
@@ -238,15 +249,20 @@ pub(super) fn options(
                 only_from(name)?;
             }
             "freeze" => {
-                if crate::settings::boolean(&text(name, option)?).is_none() {
-                    return Err(syntax("freeze requires a Boolean value".into()));
+                freeze = crate::settings::boolean(&text(name, option)?)
+                    .ok_or_else(|| syntax("freeze requires a Boolean value".into()))?;
+                if freeze {
+                    only_from(name)?;
                 }
             }
             "encoding" => {
-                let encoding = text(name, option)?;
-                if !["utf8", "utf-8", "unicode"].contains(&encoding.to_lowercase().as_str()) {
-                    return Err(Error::unsupported(format!("COPY encoding {encoding}"))
-                        .with_hint("Convert the file to UTF-8."));
+                let given = text(name, option)?;
+                options.encoding = self::encoding(&given)?;
+                if options.encoding != Encoding::Utf8 && !(is_from && format.is_text()) {
+                    return Err(Error::unsupported(format!(
+                        "COPY encoding {given} but of text that is read"
+                    ))
+                    .with_hint("Others are written, and files of other formats read, as UTF-8."));
                 }
             }
             "compression" => compression = Some(self::compression(&text(name, option)?, format, is_from)?),
@@ -263,7 +279,15 @@ pub(super) fn options(
             _ => return Err(syntax(format!("option \"{name}\" not recognized"))),
         }
     }
-    Ok(Options { format, rows: options, compression, row_group_rows })
+    Ok(Options { format, rows: options, freeze, compression, row_group_rows })
+}
+
+/// ENCODING, as far as it is known; 0A000 otherwise.
+pub(crate) fn encoding(given: &str) -> Result<Encoding> {
+    Encoding::of(given).ok_or_else(|| {
+        Error::unsupported(format!("encoding \"{given}\""))
+            .with_hint("There are UTF8, LATIN1, LATIN9 and WIN1252. Convert files in others to UTF-8.")
+    })
 }
 
 /// COMPRESSION, as far as the format has it.

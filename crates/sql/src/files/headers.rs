@@ -8,6 +8,7 @@ use super::lines::text;
 use super::zones::Reading;
 use super::{file_error, no_columns};
 use firn_base::{Error, Result, SqlState, SqlType};
+use firn_load::encoding::Decoded;
 use firn_load::sniff::{self, Header, SAMPLE_BYTES};
 use firn_load::{CopyHeader, RowFormat};
 use std::fs::File;
@@ -39,7 +40,7 @@ impl FileColumns {
     /// afterwards: another one may be at its path by now. It does not stand at its beginning any more.
     pub fn of_other(path: &Path, file: &File, reading: &Reading, wanted: &[usize]) -> Result<FileColumns> {
         let options = &reading.sniffed.options;
-        if options.format != RowFormat::Csv || options.header == CopyHeader::No {
+        if options.format != RowFormat::Csv || options.header == CopyHeader::No || reading.is_by_place {
             return Ok(FileColumns::of_first(reading));
         }
         // A file without a record has no rows either, and of a quote that is not closed its reader tells.
@@ -78,7 +79,8 @@ impl FileColumns {
 /// The first record of a file, if it has one that ends.
 fn header(path: &Path, file: &File, reading: &Reading) -> Result<Option<Header>> {
     let failed = |error| file_error(path, &error);
-    let mut text = text(file).map_err(failed)?;
+    let text = text(file).map_err(failed)?;
+    let mut text = Decoded::new(text, reading.sniffed.options.encoding);
     let mut sample = Vec::new();
     loop {
         let wanted = sample.len().max(HEADER_BYTES);
@@ -121,7 +123,7 @@ mod tests {
     #[test]
     fn columns_are_told_from_the_file_that_is_open() {
         let sniffed = sniff(b"a,b\n1,2\n", &Known::default());
-        let reading = Reading { sniffed, zone: TimeZoneSetting::UTC, chunk_bytes: None };
+        let reading = Reading { sniffed, is_by_place: false, zone: TimeZoneSetting::UTC, chunk_bytes: None };
         let folder = std::env::temp_dir().join(format!("firn-headers-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("t-2.csv");

@@ -14,8 +14,9 @@ use datafusion::arrow::compute::filter;
 use datafusion::arrow::datatypes::SchemaRef;
 use firn_base::pipe;
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState};
+use firn_base::{Error, Result, SqlState, SqlType};
 use firn_exec::error::from_datafusion;
+use firn_load::encoding::{Decoded, Encoding};
 use firn_load::sniff::{Known, SAMPLE_BYTES, Sniffed, sniff};
 use firn_load::source::MARK;
 use firn_load::{Batch, CopyOptions, CopyReader, Extent, Feed, RowFormat, json, source};
@@ -29,7 +30,11 @@ pub(super) fn look(path: &Path, asked: &Asked, kind: Kind) -> Result<Sniffed> {
     let failed = |error| file_error(path, &error);
     let mut sample = Vec::new();
     let file = pipe::open(path).map_err(failed)?;
-    let mut source = text(&file).map_err(failed)?.take(SAMPLE_BYTES as u64);
+    let encoding = match asked {
+        Asked::Csv(asked) => asked.known.encoding,
+        _ => Encoding::Utf8,
+    };
+    let mut source = Decoded::new(text(&file).map_err(failed)?, encoding).take(SAMPLE_BYTES as u64);
     source.read_to_end(&mut sample).map_err(failed)?;
     let sniffed = match (kind, asked) {
         (Kind::Json, _) => {
@@ -39,7 +44,7 @@ pub(super) fn look(path: &Path, asked: &Asked, kind: Kind) -> Result<Sniffed> {
                 columns,
             }
         }
-        (_, Asked::Csv(known)) => sniff(&sample, known),
+        (_, Asked::Csv(asked)) => with_types(path, sniff(&sample, &asked.known), &asked.types)?,
         _ => sniff(&sample, &Known::default()),
     };
     sniffed.options.check()?;
@@ -49,6 +54,20 @@ pub(super) fn look(path: &Path, asked: &Asked, kind: Kind) -> Result<Sniffed> {
         true => Err(no_columns(path, "no record ends in its first megabyte")),
         false => Ok(sniffed),
     }
+}
+
+/// What was told, with types of some columns that are known.
+fn with_types(path: &Path, mut sniffed: Sniffed, types: &[(String, SqlType)]) -> Result<Sniffed> {
+    for (name, ty) in types {
+        let Some((_, found)) = sniffed.columns.iter_mut().find(|(column, _)| column == name) else {
+            let message = format!("file \"{}\" has no column \"{name}\"", path.display());
+            let known: Vec<&str> = sniffed.columns.iter().map(|(column, _)| column.as_str()).collect();
+            return Err(Error::new(SqlState::UNDEFINED_COLUMN, message)
+                .with_hint(format!("Its columns are {}.", known.join(", "))));
+        };
+        *found = *ty;
+    }
+    Ok(sniffed)
 }
 
 /// The bytes of a file from its beginning, wherever it stands, unpacked and without the mark.
@@ -142,9 +161,10 @@ impl Lines {
             };
             let one = OneFile { path, columns, version, is_first: position == 0 };
             file.rewind().map_err(failed)?;
+            let is_text_itself = self.reading.sniffed.options.encoding == Encoding::Utf8;
             match source::packing(&mut file).map_err(failed)? {
-                None => self.read_plain(&one, file, threads, tell, sink)?,
-                Some(_) => {
+                None if is_text_itself => self.read_plain(&one, file, threads, tell, sink)?,
+                _ => {
                     // Nobody can go to places in it.
                     let mut text = text(&file).map_err(failed)?;
                     self.read_chunks(&one, Feed::Whole(&mut *text), threads, None, tell, sink)?;
@@ -253,7 +273,7 @@ impl Lines {
         tell: Tell<'_>,
         sink: Sink<'_>,
     ) -> Result<()> {
-        let Reading { sniffed: Sniffed { options, .. }, zone, chunk_bytes } = &*self.reading;
+        let Reading { sniffed: Sniffed { options, .. }, zone, chunk_bytes, .. } = &*self.reading;
         let OneFile { path, columns, is_first, .. } = one;
         let mut reader = CopyReader::new(&place(path), columns.columns.clone(), options.clone(), *zone)?;
         let order = self.order();
@@ -338,12 +358,12 @@ fn explained(error: Error, is_first: bool) -> Error {
         {
             error.with_hint(match is_first {
                 true => {
-                    "The types of columns are told from the file's first megabyte. Where they do not hold for all of it, create \
-                     a table and COPY the file into it."
+                    "The types of columns are told from the file's first megabyte. Where they do not hold for all of it, say \
+                     others: read_csv('file.csv', types => 'price numeric')."
                 }
                 false => {
                     "The types of columns are told from the first megabyte of the pattern's first file. Where they do not hold \
-                     for all of its files, create a table and COPY them into it."
+                     for all of its files, say others: read_csv('*.csv', types => 'price numeric')."
                 }
             })
         }

@@ -89,6 +89,8 @@ pub(super) struct Key {
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub(super) struct Reading {
     pub sniffed: Sniffed,
+    /// Whether the columns of all files of a pattern go by where they stand, whatever headers call them.
+    pub is_by_place: bool,
     /// What moments are in that name no zone.
     pub zone: TimeZoneSetting,
     /// What a chunk has at least, if that is not the reader's to say.
@@ -506,7 +508,7 @@ mod tests {
     fn key(name: &str) -> Key {
         let options = CopyOptions::new(RowFormat::Csv);
         let sniffed = Sniffed { options, columns: Vec::new() };
-        let reading = Reading { sniffed, zone: TimeZoneSetting::UTC, chunk_bytes: None };
+        let reading = Reading { sniffed, is_by_place: false, zone: TimeZoneSetting::UTC, chunk_bytes: None };
         let file = FileVersion { path: PathBuf::from(name), bytes: 4, modified: None, identity: [0; 4] };
         Key { file, reading: Arc::new(reading) }
     }

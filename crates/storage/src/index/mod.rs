@@ -38,7 +38,7 @@ pub use key::{summary, summary_is_exact};
 pub(crate) use list::IndexList;
 use locked::LockedIndex;
 pub(crate) use radix::AT_ONCE;
-use radix::Tree;
+use radix::{Left, Tree};
 use runs::Run;
 pub(crate) use runs::Runs;
 use smallvec::SmallVec;
@@ -358,6 +358,25 @@ impl Index {
                 claimed
             }
             _ => false,
+        }
+    }
+
+    /// Lists rows under full keys that are numbers and ascend, with what stands for the row in each place ([`posting::single`]). Which of
+    /// them are left to be claimed by themselves; all, unless nobody else can be in their way.
+    fn claim_ascending(
+        &self,
+        keys: &[Packed],
+        width: usize,
+        row: impl Fn(usize) -> u64,
+        guard: &Guard,
+    ) -> Left {
+        match &self.kind {
+            Kind::Unique(index) if !self.nullable => {
+                let left = index.claim_ascending(keys, width, row, guard);
+                self.settle();
+                left
+            }
+            _ => std::iter::once(0..keys.len()).collect(),
         }
     }
 

@@ -1,16 +1,23 @@
 //! Many keys for one index, entered in runs: keys that follow each other and differ in their last byte
 //! alone, as numbers that count up do, go into the tree together.
 //!
-//! Plain keys of up to 16 bytes are [numbers](Packed) until then: where a run ends, one look at two of them tells.
+//! Plain keys of up to 16 bytes are [numbers](Packed) until then: where a run ends, one look at two of them tells. A batch of those
+//! that ascends is entered as a whole ([`super::radix`]), a few runs of others after the ways to them have been gone together.
 
 use super::posting::single;
-use super::{Index, KeyBuffer, Packed};
+use super::{AT_ONCE, Index, KeyBuffer, Packed};
 use crate::Guard;
 use firn_base::RowId;
 use smallvec::SmallVec;
 
 /// Of each key of a run the last byte, and what stands for its row.
 pub(super) type Run = SmallVec<[(u8, u64); 16]>;
+
+/// So many keys that ascend go down the tree together.
+const MANY: usize = 32;
+
+/// Larger indexes do not lie in the caches.
+const NEAR_BYTES: u64 = 2 << 20;
 
 /// Keys and rows that wait until the run of them ends.
 pub(crate) struct Runs<'i> {
@@ -67,15 +74,49 @@ impl<'i> Runs<'i> {
         mut enter: impl FnMut(&[u8], RowId) -> Result<(), E>,
     ) -> Result<(), E> {
         // The slot is the lowest part of an id.
-        let mut row = single(first);
-        let follows = |a: &Packed, b: &Packed| a < b && (a ^ b) >> 8 == 0;
-        for run in keys.chunk_by(follows) {
-            self.key.set_packed(run[0], width);
-            self.run.extend(run.iter().map(|key| *key as u8).zip(row..));
-            row += run.len() as u64;
-            self.finish(guard, &mut enter)?;
+        let first = single(first);
+        if keys.len() < MANY || !keys.is_sorted_by(|a, b| a < b) {
+            return self.add_runs(keys, width, first, guard, &mut enter);
         }
-        Ok(())
+        let left = self.index.claim_ascending(keys, width, |at| first + at as u64, guard);
+        left.into_iter().try_for_each(|part| {
+            let first = first + part.start as u64;
+            self.add_runs(&keys[part], width, first, guard, &mut enter)
+        })
+    }
+
+    /// Adds keys of rows that follow each other, run by run.
+    fn add_runs<E>(
+        &mut self,
+        keys: &[Packed],
+        width: usize,
+        mut row: u64,
+        guard: &Guard,
+        enter: &mut impl FnMut(&[u8], RowId) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let follows = |a: &Packed, b: &Packed| a < b && (a ^ b) >> 8 == 0;
+        // Each of them would wait for memory that is far.
+        let goes_ahead = keys.len() >= MANY && self.index.held_bytes() > NEAR_BYTES;
+        let mut runs = keys.chunk_by(follows);
+        loop {
+            let some: SmallVec<[&[Packed]; AT_ONCE]> = runs.by_ref().take(AT_ONCE).collect();
+            if some.is_empty() {
+                return Ok(());
+            }
+            if goes_ahead {
+                let mut firsts = [const { KeyBuffer::new() }; AT_ONCE];
+                some.iter().zip(&mut firsts).for_each(|(run, first)| first.set_packed(run[0], width));
+                let ways: SmallVec<[(&Index, &[u8]); AT_ONCE]> =
+                    firsts[..some.len()].iter().map(|first| (self.index, first.as_slice())).collect();
+                Index::approach(&ways, guard);
+            }
+            for run in some {
+                self.key.set_packed(run[0], width);
+                self.run.extend(run.iter().map(|key| *key as u8).zip(row..));
+                row += run.len() as u64;
+                self.finish(guard, &mut *enter)?;
+            }
+        }
     }
 
     /// Enters what still waits.

@@ -8,6 +8,7 @@
 //!
 //! Keys are byte strings of which none is a prefix of another. Values have [`VALUE_BITS`] bits.
 
+mod bulk;
 mod cursor;
 mod node;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use firn_base::sync::{AtomicU64, Ordering};
 use node::{Child, Contended, Fresh, Kind, Leaf, Lock, Node, PREFIX_BYTES, Prefix, Version};
 use smallvec::SmallVec;
 
+pub(super) use bulk::Left;
 pub(super) use node::VALUE_BITS;
 pub(crate) use node::take_growth;
 

@@ -1,12 +1,16 @@
-//! Nodes of the radix tree: four sizes, one protocol.
+//! Nodes of the radix tree: five sizes, one protocol.
 //!
 //! ```text
 //! header   version 8 │ prefix 8 │ count 2 │ prefix length 1 │ 1 │ key bytes of a Node4 4
 //! Node4    header │ 4 children                          one cache line
-//! Node16   header │ 16 key bytes │ 16 children          key bytes sorted, as in Node4
-//! Node48   header │ places in use 8 │ place + 1 for each of 256 bytes │ 48 children
+//! Node11   header │ 16 key bytes │ 11 children          two; key bytes sorted, as in Node4
+//! Node16   header │ 16 key bytes │ 16 children          three
+//! Node64   header │ places in use 8 │ place + 1 for each of 256 bytes │ 64 children
 //! Node256  header │ 256 children
 //! ```
+//! Small ones fill cache lines, since most nodes are small: those of an order with its lines, say. Of order keys, eight of 32 numbers
+//! each, 64 differ in their last byte.
+//!
 //! A child is one word, whose lowest bits tell what it is ([`Child`]). A value whose key ends with the
 //! byte that leads to it lies in the word itself; a leaf holds a value with its whole key.
 //!
@@ -43,10 +47,11 @@ const TAG_MASK: usize = (1 << TAG_BITS) - 1;
 
 const VALUE: usize = 1;
 const LEAF: usize = 2;
-/// Nodes have this bit.
-const NODE_4: usize = 4;
+/// This and all above are nodes.
+const NODE_4: usize = 3;
+const NODE_11: usize = 4;
 const NODE_16: usize = 5;
-const NODE_48: usize = 6;
+const NODE_64: usize = 6;
 const NODE_256: usize = 7;
 
 /// A word in a node, read but perhaps not yet validated. Nothing, a value, or a pointer with a tag.
@@ -96,7 +101,7 @@ impl Child {
 
     #[inline]
     pub(super) fn is_node(self) -> bool {
-        self.0.addr() & NODE_4 != 0
+        self.0.addr() & TAG_MASK >= NODE_4
     }
 
     #[inline]
@@ -119,8 +124,9 @@ impl Child {
                 VALUE => Kind::Value((self.0.addr() >> TAG_BITS) as u64),
                 LEAF => Kind::Leaf(Leaf(NonNull::new_unchecked(self.pointer()), PhantomData)),
                 NODE_4 => Kind::Node(Node::N4(&*self.pointer())),
+                NODE_11 => Kind::Node(Node::N11(&*self.pointer())),
                 NODE_16 => Kind::Node(Node::N16(&*self.pointer())),
-                NODE_48 => Kind::Node(Node::N48(&*self.pointer())),
+                NODE_64 => Kind::Node(Node::N64(&*self.pointer())),
                 _ => Kind::Node(Node::N256(&*self.pointer())),
             }
         }
@@ -159,7 +165,7 @@ impl Child {
             NODE_256 => {
                 prefetch(start.wrapping_add(std::mem::offset_of!(Node256, children) + 8 * usize::from(byte)));
             }
-            NODE_16 => prefetch(start.wrapping_add(PART_ALIGN)),
+            NODE_11 | NODE_16 => prefetch(start.wrapping_add(PART_ALIGN)),
             _ => {}
         }
     }
@@ -171,8 +177,9 @@ impl Child {
             Kind::Nothing | Kind::Value(_) => 0,
             Kind::Leaf(leaf) => leaf_memory(leaf.size()),
             Kind::Node(Node::N4(_)) => size_of::<Node4>(),
+            Kind::Node(Node::N11(_)) => size_of::<Node11>(),
             Kind::Node(Node::N16(_)) => size_of::<Node16>(),
-            Kind::Node(Node::N48(_)) => size_of::<Node48>(),
+            Kind::Node(Node::N64(_)) => size_of::<Node64>(),
             Kind::Node(Node::N256(_)) => size_of::<Node256>(),
         }
     }
@@ -197,6 +204,21 @@ impl Child {
                 // Nodes hold nothing that has to be dropped.
                 tag => SLABS[tag - NODE_4].give_back(NonNull::new_unchecked(self.pointer())),
             }
+        }
+    }
+
+    /// Frees what the word leads to and all below it, which has never been linked.
+    ///
+    /// # Safety
+    /// Nobody else can reach it.
+    pub(super) unsafe fn discard(self, guard: &Guard) {
+        // SAFETY: by the caller, as for all below.
+        unsafe {
+            if let Kind::Node(node) = self.kind() {
+                node.for_each(|_, child| child.discard(guard));
+            }
+            grew(-(self.memory_bytes(guard) as i64));
+            self.free();
         }
     }
 
@@ -468,6 +490,10 @@ fn store(slot: &Slot, child: Child) {
     slot.store(child.0, Ordering::Release);
 }
 
+fn no_keys() -> [AtomicU64; 2] {
+    [const { AtomicU64::new(0) }; 2]
+}
+
 fn slots<const N: usize>() -> [Slot; N] {
     [const { AtomicPtr::new(ptr::null_mut()) }; N]
 }
@@ -478,21 +504,25 @@ pub(super) struct Node4 {
     children: [Slot; 4],
 }
 
+/// A node whose key bytes lie beside its header, for up to 16 children.
 #[repr(C, align(64))]
-pub(super) struct Node16 {
+pub(super) struct NodeUpTo<const CHILDREN: usize> {
     header: Header,
     keys: [AtomicU64; 2],
-    children: [Slot; 16],
+    children: [Slot; CHILDREN],
 }
 
+type Node11 = NodeUpTo<11>;
+type Node16 = NodeUpTo<16>;
+
 #[repr(C, align(64))]
-pub(super) struct Node48 {
+pub(super) struct Node64 {
     header: Header,
     /// A bit for every place in `children`.
     used: AtomicU64,
     /// For every byte the place of its child plus one, eight bytes to a word.
     places: [AtomicU64; 32],
-    children: [Slot; 48],
+    children: [Slot; 64],
 }
 
 #[repr(C, align(64))]
@@ -502,6 +532,7 @@ pub(super) struct Node256 {
 }
 
 const _: () = assert!(size_of::<Header>() == 24 && size_of::<Node4>() == 64);
+const _: () = assert!(size_of::<Node11>() == 128 && size_of::<Node16>() == 192);
 
 /// A node with few children: key bytes in order, each with its child at the same position.
 trait Sorted {
@@ -550,6 +581,19 @@ trait Sorted {
         self.header().set_count(count + 1);
     }
 
+    /// Adds children to a node without any, whose bytes ascend.
+    #[inline]
+    fn fill(&self, children: impl Iterator<Item = (u8, Child)>) {
+        let (mut keys, mut count) = (0, 0);
+        for ((byte, child), slot) in children.zip(self.children()) {
+            store(slot, child);
+            keys |= u128::from(byte) << (8 * count);
+            count += 1;
+        }
+        self.set_keys(keys);
+        self.header().set_count(count);
+    }
+
     fn remove(&self, byte: u8) {
         let count = self.header().count();
         let position = self.position(byte).expect("only children that are there are removed");
@@ -594,7 +638,7 @@ impl Sorted for Node4 {
     }
 }
 
-impl Sorted for Node16 {
+impl<const CHILDREN: usize> Sorted for NodeUpTo<CHILDREN> {
     #[inline]
     fn header(&self) -> &Header {
         &self.header
@@ -629,7 +673,7 @@ impl Sorted for Node16 {
     }
 }
 
-impl Node48 {
+impl Node64 {
     /// The place of a byte's child, if it has one.
     #[inline]
     fn place(&self, byte: u8) -> Option<usize> {
@@ -666,8 +710,9 @@ impl Node48 {
 #[derive(Clone, Copy)]
 pub(super) enum Node<'g> {
     N4(&'g Node4),
+    N11(&'g Node11),
     N16(&'g Node16),
-    N48(&'g Node48),
+    N64(&'g Node64),
     N256(&'g Node256),
 }
 
@@ -676,8 +721,9 @@ impl<'g> Node<'g> {
     pub(super) fn header(self) -> &'g Header {
         match self {
             Node::N4(node) => &node.header,
+            Node::N11(node) => &node.header,
             Node::N16(node) => &node.header,
-            Node::N48(node) => &node.header,
+            Node::N64(node) => &node.header,
             Node::N256(node) => &node.header,
         }
     }
@@ -686,8 +732,9 @@ impl<'g> Node<'g> {
     fn slot(self, byte: u8) -> Option<&'g Slot> {
         match self {
             Node::N4(node) => node.position(byte).and_then(|position| node.children.get(position)),
+            Node::N11(node) => node.position(byte).and_then(|position| node.children.get(position)),
             Node::N16(node) => node.position(byte).and_then(|position| node.children.get(position)),
-            Node::N48(node) => node.place(byte).and_then(|place| node.children.get(place)),
+            Node::N64(node) => node.place(byte).and_then(|place| node.children.get(place)),
             Node::N256(node) => Some(&node.children[usize::from(byte)]),
         }
     }
@@ -706,8 +753,9 @@ impl<'g> Node<'g> {
         }
         match self {
             Node::N4(node) => node.visit(bytes, reverse, &mut visit),
+            Node::N11(node) => node.visit(bytes, reverse, &mut visit),
             Node::N16(node) => node.visit(bytes, reverse, &mut visit),
-            Node::N48(node) => all(bytes, reverse, |byte| {
+            Node::N64(node) => all(bytes, reverse, |byte| {
                 let place = node.place(byte as u8);
                 place.is_none_or(|place| visit(byte as u8, load(&node.children[place])))
             }),
@@ -730,8 +778,9 @@ impl<'g> Node<'g> {
     pub(super) fn has_room(self, more: usize) -> bool {
         let capacity = match self {
             Node::N4(_) => 4,
+            Node::N11(_) => 11,
             Node::N16(_) => 16,
-            Node::N48(_) => 48,
+            Node::N64(_) => 64,
             Node::N256(_) => 256,
         };
         self.header().count() + more <= capacity
@@ -743,9 +792,10 @@ impl<'g> Node<'g> {
         let count = self.header().count().saturating_sub(1);
         let most = match self {
             Node::N4(_) => 0,
-            Node::N16(_) => 3,
-            Node::N48(_) => 12,
-            Node::N256(_) => 36,
+            Node::N11(_) => 3,
+            Node::N16(_) => 8,
+            Node::N64(_) => 12,
+            Node::N256(_) => 48,
         };
         // A node without children is not made smaller but unlinked.
         (1..=most).contains(&count)
@@ -758,8 +808,9 @@ impl<'g> Node<'g> {
         debug_assert!(self.has_room(1) && self.child(byte).is_nothing() && !child.is_nothing());
         match self {
             Node::N4(node) => node.add(byte, child),
+            Node::N11(node) => node.add(byte, child),
             Node::N16(node) => node.add(byte, child),
-            Node::N48(node) => node.add(byte, child),
+            Node::N64(node) => node.add(byte, child),
             Node::N256(node) => {
                 store(&node.children[usize::from(byte)], child);
                 node.header.set_count(node.header.count() + 1);
@@ -776,8 +827,9 @@ impl<'g> Node<'g> {
     pub(super) fn remove(self, byte: u8) {
         match self {
             Node::N4(node) => node.remove(byte),
+            Node::N11(node) => node.remove(byte),
             Node::N16(node) => node.remove(byte),
-            Node::N48(node) => node.remove(byte),
+            Node::N64(node) => node.remove(byte),
             Node::N256(node) => {
                 store(&node.children[usize::from(byte)], Child::NOTHING);
                 node.header.set_count(node.header.count() - 1);
@@ -787,10 +839,11 @@ impl<'g> Node<'g> {
 }
 
 /// Memory for nodes, in the order of their tags.
-static SLABS: [Slab; 4] = [
+static SLABS: [Slab; 5] = [
     Slab::new(size_of::<Node4>()),
+    Slab::new(size_of::<Node11>()),
     Slab::new(size_of::<Node16>()),
-    Slab::new(size_of::<Node48>()),
+    Slab::new(size_of::<Node64>()),
     Slab::new(size_of::<Node256>()),
 ];
 
@@ -835,17 +888,30 @@ impl Fresh {
         let header = Header::new(prefix);
         match count {
             ..=4 => place(NODE_4, Node4 { header, children: slots() }),
-            5..=16 => {
-                let keys = [const { AtomicU64::new(0) }; 2];
-                place(NODE_16, Node16 { header, keys, children: slots() })
-            }
-            17..=48 => {
+            5..=11 => place(NODE_11, Node11 { header, keys: no_keys(), children: slots() }),
+            12..=16 => place(NODE_16, Node16 { header, keys: no_keys(), children: slots() }),
+            17..=64 => {
                 let places = [const { AtomicU64::new(0) }; 32];
                 let used = AtomicU64::new(0);
-                place(NODE_48, Node48 { header, used, places, children: slots() })
+                place(NODE_64, Node64 { header, used, places, children: slots() })
             }
             _ => place(NODE_256, Node256 { header, children: slots() }),
         }
+    }
+
+    /// A node with these children, as many as `count`, whose bytes ascend.
+    #[inline]
+    pub(super) fn of(prefix: Prefix, count: usize, children: impl Iterator<Item = (u8, Child)>) -> Fresh {
+        let fresh = Fresh::new(count, prefix);
+        let node = fresh.node();
+        match node {
+            Node::N4(node) => node.fill(children),
+            Node::N11(node) => node.fill(children),
+            Node::N16(node) => node.fill(children),
+            Node::N64(_) | Node::N256(_) => children.for_each(|(byte, child)| node.add(byte, child)),
+        }
+        debug_assert_eq!(node.header().count(), count);
+        fresh
     }
 
     /// A copy of a locked node but for one child, with room for `count` children.
@@ -884,7 +950,7 @@ mod tests {
     /// Nodes of all sizes against a sorted map, growing to the full and shrinking to nothing.
     #[test]
     fn a_node_of_any_size_is_a_sorted_map_of_bytes() {
-        for capacity in [4, 16, 48, if cfg!(miri) { 80 } else { 256 }] {
+        for capacity in [4, 11, 16, 64, if cfg!(miri) { 80 } else { 256 }] {
             let fresh = Fresh::new(capacity, Prefix::new(b"abc"));
             // SAFETY: the node is ours.
             let Kind::Node(node) = (unsafe { fresh.0.kind() }) else { panic!("it is a node") };

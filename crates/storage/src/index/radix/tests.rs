@@ -52,7 +52,7 @@ fn expected(model: &BTreeMap<Key, u64>, low: &[u8], high: Option<&[u8]>, reverse
 fn a_tree_does_what_a_sorted_map_does() {
     let seed = Random::from_entropy().next_u64();
     let random = &mut Random::seeded(seed);
-    let mut runs = 0;
+    let (mut runs, mut ascending) = (0, 0);
     for round in 0..if cfg!(miri) { 4 } else { 120 } {
         let shape = round % 4;
         let guard = &crate::pin();
@@ -65,6 +65,23 @@ fn a_tree_does_what_a_sorted_map_does() {
             let value = random.next_u64() >> 4;
             let grows = (step < steps / 2) == (random.uniform(0, 4) > 0);
             match random.uniform(0, 7) {
+                // Hundreds for nodes of all sizes, few for places between others.
+                7 if grows && shape < 3 && step % 3 == 0 => {
+                    let count = [2, 20, 400][random.uniform(0, if step % 60 == 0 { 2 } else { 1 }) as usize];
+                    let mut keys: Vec<Key> = (0..count).map(|_| some_key(shape, random)).collect();
+                    keys.sort_unstable();
+                    keys.dedup();
+                    let left = enter_ascending(&tree, &keys, step as u64, guard);
+                    for (at, key) in keys.into_iter().enumerate() {
+                        if left.iter().any(|part| part.contains(&at)) {
+                            assert_eq!(tree.get(&key, guard), model.get(&key).copied(), "{context}");
+                        } else {
+                            assert_eq!(tree.get(&key, guard), Some(step as u64 + at as u64), "{context}");
+                            assert_eq!(model.insert(key, (step + at) as u64), None, "{context}");
+                            ascending += 1;
+                        }
+                    }
+                }
                 0 if grows && shape < 3 => {
                     let mut key = key;
                     let last = key.len() - 1;
@@ -146,7 +163,54 @@ fn a_tree_does_what_a_sorted_map_does() {
         tree.verify();
         assert_eq!(found(&tree, &[], None, true), []);
     }
-    assert!(runs > 0, "no run was ever entered at once");
+    assert!(runs > 0 && ascending > 0, "no run was ever entered at once");
+}
+
+/// Inserts keys of one length, with values that count from `first`; those that are left.
+fn enter_ascending(tree: &Tree, keys: &[Key], first: u64, guard: &Guard) -> Left {
+    let number = |key: &Key| key.iter().fold(0, |number, byte| number << 8 | u128::from(*byte));
+    let numbers: Vec<u128> = keys.iter().map(number).collect();
+    tree.insert_ascending(&numbers, keys[0].len(), |at| first + at as u64, guard)
+}
+
+/// Where no other keys are, each node is made once and of the size that it needs; and none of them stays when another one came first.
+#[test]
+fn ascending_keys_are_entered_together_but_for_those_that_have_neighbours() {
+    let guard = &crate::pin();
+    let key = |order: u64, line: u32| [&order.to_be_bytes()[..], &line.to_be_bytes()].concat();
+    // As many lines as the order says, a single one among them; more orders than a node has room for, far and near.
+    let orders = [0..9, 300..301, 7_000..if cfg!(miri) { 7_040 } else { 8_000 }, 1 << 40..(1 << 40) + 60];
+    let mut keys: Vec<Key> = orders
+        .into_iter()
+        .flatten()
+        .flat_map(|order| (0..=order as u32 % 23).map(move |line| key(order, line)))
+        .collect();
+    let (at_once, one_by_one) = (Tree::new(), Tree::new());
+    assert!(enter_ascending(&at_once, &keys, 5, guard).is_empty());
+    at_once.verify();
+    for (key, value) in keys.iter().zip(5..) {
+        assert_eq!(at_once.get(key, guard), Some(value));
+        one_by_one.insert(key, value, guard).unwrap();
+    }
+    assert_eq!(found(&at_once, &[], None, false), found(&one_by_one, &[], None, false));
+    // Nodes that have been made at once are no larger, and their bytes are counted.
+    let _before = take_growth();
+    let all = Tree::new();
+    assert!(enter_ascending(&all, &keys, 5, guard).is_empty());
+    let empty = Tree::new();
+    assert_eq!(
+        take_growth() as usize,
+        all.memory_bytes(guard) + empty.memory_bytes(guard) - 2 * size_of_val(&*empty.changes)
+    );
+    assert!(all.memory_bytes(guard) <= one_by_one.memory_bytes(guard));
+    // A key that is there, a line of an order that is there, and one beside a leaf are left, the others not.
+    let (taken, line, beside, free) = (key(300, 0), key(7_001, 40), key(300, 1), key(6_999, 0));
+    keys = vec![taken, beside, free.clone(), line];
+    keys.sort_unstable();
+    let left: Vec<usize> = enter_ascending(&at_once, &keys, 0, guard).into_iter().flatten().collect();
+    assert_eq!(left, [0, 1, 3]);
+    assert_eq!(at_once.get(&free, guard), Some(2));
+    at_once.verify();
 }
 
 /// Keys that share much lie below a chain of nodes, which goes with them at one go.
@@ -205,6 +269,12 @@ fn a_scan_outlives_changes_to_the_nodes_it_stands_in() {
     }
 }
 
+/// A key of two numbers, of which the second one has five bits.
+fn key_of_two(number: u64) -> Key {
+    let number = number as u32;
+    [number >> 5, number & 31].iter().flat_map(|part| part.to_be_bytes()).collect()
+}
+
 /// Threads insert and remove, each its own keys among all others', while readers look up and scan keys
 /// that stay. Nodes grow, shrink, split and go all the time.
 #[test]
@@ -212,10 +282,7 @@ fn threads_do_not_disturb_each_others_keys() {
     const THREADS: u64 = 3;
     const TURNS: u64 = if cfg!(miri) { 60 } else { 60_000 };
     // Every fourth key stays; the others belong to the threads.
-    let key = |number: u64| {
-        let number = number as u32;
-        [number >> 5, number & 31].iter().flat_map(|part| part.to_be_bytes()).collect::<Key>()
-    };
+    let key = key_of_two;
     let space = if cfg!(miri) { 64 } else { 1024 };
     let (tree, stop) = (Arc::new(Tree::new()), Arc::new(AtomicBool::new(false)));
     let stays: Vec<u64> = (0..space).step_by(4).collect();
@@ -234,7 +301,17 @@ fn threads_do_not_disturb_each_others_keys() {
                     let key = key(number % space);
                     let seen = tree.look(&key, guard);
                     assert_eq!(seen.value, own.get(&key).copied());
-                    if turn % 128 < 64 && number % 32 < 20 {
+                    if turn % 128 < 64 && turn % 16 == 0 {
+                        let from = number % space;
+                        let keys: Vec<Key> =
+                            (from..space.min(from + 90)).step_by(4).map(key_of_two).collect();
+                        let left = enter_ascending(&tree, &keys, turn, guard);
+                        for (at, key) in keys.into_iter().enumerate() {
+                            if !left.iter().any(|part| part.contains(&at)) {
+                                assert_eq!(own.insert(key, turn + at as u64), None);
+                            }
+                        }
+                    } else if turn % 128 < 64 && number % 32 < 20 {
                         let last = key[key.len() - 1];
                         let run: Vec<(u8, u64)> = (0..3).map(|step| (last + 4 * step, turn)).collect();
                         if tree.insert_run(&key, &run, guard) {

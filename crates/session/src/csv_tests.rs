@@ -1,0 +1,124 @@
+//! What can be said of a CSV file: to `read_csv`, which tells the rest from the file, and to COPY.
+
+use crate::file_tests::{Folder, connection, rows};
+use firn_base::SqlState;
+use std::fs;
+
+#[test]
+fn read_csv_is_told_what_the_file_does_not_tell() {
+    let folder = Folder::new(&[
+        ("report.csv", "Report; of May\n\"\nid,code,price\n1,007,1.5\n2,x,2\n"),
+        ("a-1.csv", "id,name\n1,x\n"),
+        ("a-2.csv", "ID,NAME\n2,y\n"),
+        ("inches.csv", "pipe,n\n12\" long,1\n\"half,2\n"),
+    ]);
+    fs::write(folder.path("latin.csv"), b"caf\xe9,n\nna\xefve,1\n\x80 5,2\n").unwrap();
+    let mut connection = connection();
+    for (read, expected) in [
+        ("read_csv('@/report.csv', skip => 2)", "BigInt(1)|007|Double(1.5);BigInt(2)|x|Double(2.0)"),
+        (
+            "read_csv('@/report.csv', skip => 2, types => 'price numeric(8,2), id smallint')",
+            "SmallInt(1)|007|Numeric { unscaled: 150, scale: 2 };SmallInt(2)|x|Numeric { unscaled: 200, scale: 2 }",
+        ),
+        ("read_csv('@/report.csv', skip => 2, all_varchar => true)", "1|007|1.5;2|x|2"),
+        (
+            "read_csv('@/report.csv', skip => 3, header => false, nullstr => '2')",
+            "BigInt(1)|007|Double(1.5);Null|x|Null",
+        ),
+        (
+            "read_csv('@/a-*.csv', columns => 'key integer, \"What it is\" varchar(5)')",
+            "Integer(1)|x;Integer(2)|y",
+        ),
+        ("read_csv('@/inches.csv', quote => '')", "12\" long|BigInt(1);\"half|BigInt(2)"),
+        ("read_csv('@/latin.csv', encoding => 'latin-1')", "naïve|BigInt(1);\u{80} 5|BigInt(2)"),
+        ("read_csv('@/latin.csv', encoding => 'cp1252')", "naïve|BigInt(1);€ 5|BigInt(2)"),
+    ] {
+        // The second time it may know where chunks are.
+        for _ in 0..2 {
+            let found = rows(&mut connection, &folder.sql(&format!("SELECT * FROM {read}"))).join(";");
+            assert_eq!(found, expected, "{read}");
+        }
+    }
+    let named = "SELECT \"café\", \"What it is\" FROM read_csv('@/latin.csv', encoding => 'win1252'), \
+                 read_csv('@/a-1.csv', columns => 'key integer, \"What it is\" varchar(5)') WHERE n = 2";
+    assert_eq!(rows(&mut connection, &folder.sql(named)), ["€ 5|x"]);
+    for (read, state, message) in [
+        ("read_csv('@/a-1.csv', skip => 'two')", "22023", "read_csv: skip is a number of lines"),
+        (
+            "read_csv('@/a-1.csv', all_varchar => 'perhaps')",
+            "22023",
+            "read_csv: all_varchar is true or false",
+        ),
+        ("read_csv('@/a-1.csv', types => 'ids bigint')", "42703", "file \"@/a-1.csv\" has no column \"ids\""),
+        (
+            "read_csv('@/a-1.csv', types => 'id bigint, id text')",
+            "22023",
+            "read_csv: types names \"id\" twice",
+        ),
+        (
+            "read_csv('@/a-1.csv', columns => 'id bigint, name text', all_varchar => true)",
+            "22023",
+            "read_csv: columns says all of their types",
+        ),
+        ("read_csv('@/a-1.csv', types => 'id bignum')", "42704", "type \"bignum\" does not exist"),
+        ("read_csv('@/a-1.csv', encoding => 'koi8r')", "0A000", "encoding \"koi8r\" is not supported"),
+        (
+            "read_csv('@/a-1.csv', quote => '', escape => '\"')",
+            "22023",
+            "COPY escape cannot be given without a quote",
+        ),
+        ("read_csv('@/a-1.csv', columns => 'id bigint')", "22P04", "extra data after last expected column"),
+        ("read_csv('@/latin.csv')", "22021", "invalid byte sequence for encoding \"UTF8\": 0xef"),
+    ] {
+        let error = connection.execute(&folder.sql(&format!("SELECT * FROM {read}"))).unwrap_err();
+        assert_eq!((error.state(), error.message()), (SqlState::new(state), &*folder.sql(message)), "{read}");
+    }
+    let error =
+        connection.execute(&folder.sql("SELECT * FROM read_csv('@/a-1.csv', types => 'id')")).unwrap_err();
+    assert!(
+        error.message().starts_with("read_csv: types are names with types, as in CREATE TABLE"),
+        "{error}"
+    );
+}
+
+#[test]
+fn copy_reads_other_encodings_and_files_without_quotes() {
+    let folder = Folder::new(&[("inches.csv", "12\" long,1\n\"half,2\n")]);
+    fs::write(folder.path("windows.csv"), b"\x93na\xefve\x94,1\ncaf\xe9,2\n\x81,3\n").unwrap();
+    fs::write(folder.path("lines.json"), b"{\"t\": \"caf\xe9\"}\n").unwrap();
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (t text, n integer)").unwrap();
+    let mut copied = |copy: &str| {
+        connection.execute("TRUNCATE t").unwrap();
+        connection.execute(&folder.sql(copy)).map(|_| rows(&mut connection, "SELECT t FROM t").join("|"))
+    };
+    let copy = "COPY t FROM '@/inches.csv' (FORMAT csv, QUOTE none)";
+    assert_eq!(copied(copy).unwrap(), "12\" long|\"half");
+    let copy = "COPY t FROM '@/windows.csv' (FORMAT csv, ENCODING 'WIN1252', ON_ERROR ignore)";
+    assert_eq!(copied(copy).unwrap(), "“naïve”|café");
+    let copy = "COPY t FROM '@/windows.csv' (FORMAT csv, ENCODING 'WIN1252')";
+    let error = copied(copy).unwrap_err();
+    assert_eq!(error.state(), SqlState::CHARACTER_NOT_IN_REPERTOIRE);
+    assert!(error.context().unwrap().starts_with("COPY t, line 3: "), "{error}");
+    let copy = "COPY t (t) FROM '@/lines.json' (FORMAT json, ENCODING 'LATIN1')";
+    assert_eq!(copied(copy).unwrap(), "café");
+}
+
+#[test]
+fn only_tables_of_the_transaction_are_loaded_frozen() {
+    let folder = Folder::new(&[("n.csv", "1\n2\n")]);
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (n integer PRIMARY KEY); INSERT INTO t VALUES (9)").unwrap();
+    let copy = folder.sql("COPY t FROM '@/n.csv' (FORMAT csv, FREEZE)");
+    for begin in ["", "BEGIN;", "BEGIN; DELETE FROM t;"] {
+        let error = connection.execute(&format!("{begin} {copy}")).unwrap_err();
+        assert_eq!(error.state(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "{begin}");
+        assert!(error.message().starts_with("cannot perform COPY FREEZE because the table was not created"));
+        connection.execute("ROLLBACK").unwrap();
+    }
+    connection.execute(&copy.replace("FREEZE", "FREEZE off")).unwrap();
+    for begin in ["TRUNCATE t", "DROP TABLE t; CREATE TABLE t (n integer PRIMARY KEY)"] {
+        connection.execute(&format!("BEGIN; {begin}; {copy}; COMMIT")).unwrap();
+        assert_eq!(rows(&mut connection, "SELECT n FROM t ORDER BY n"), ["Integer(1)", "Integer(2)"]);
+    }
+}
