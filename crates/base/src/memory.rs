@@ -1,8 +1,8 @@
 //! How much memory the process may have, and how much of that is left.
 
 use crate::clock;
-use crate::sync::OnceLock;
-use crate::sync::unmodelled::Mutex;
+use crate::sync::unmodelled::{AtomicBool, Mutex};
+use crate::sync::{OnceLock, Ordering};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
@@ -12,7 +12,10 @@ use std::time::Duration;
 const MARGIN: u64 = 16;
 const LEAST_MARGIN: u64 = 128 << 20;
 
-/// How often the allocator is asked to give back what was freed.
+/// With one in so many bytes left beside that, nobody keeps what is freed.
+const AMPLE: u64 = 8;
+
+/// How often the allocator is asked to give back what it has kept.
 const RELEASED_EVERY: Duration = Duration::from_millis(100);
 
 /// Bytes that the machine has, or the least that a control group around the process allows; `None` where neither can be told.
@@ -34,29 +37,54 @@ pub fn left() -> i64 {
     held().map_or(i64::MAX, |held| (most - margin()) as i64 - held as i64)
 }
 
-/// As [`left`], but if it is less than `wanted`, the allocator is first asked to give back what was freed.
+/// As [`left`], and sees to it that the allocator gives back what is freed when little is left: from then on at once, and if it is
+/// less than `wanted` what it has kept so far as well.
 pub fn left_for(wanted: u64) -> i64 {
     let left = left();
-    if left >= wanted as i64 || !release() { left } else { self::left() }
+    let Some(release) = RELEASE.get() else { return left };
+    let ample = wanted.saturating_add(of_process().map_or(0, |bytes| bytes / AMPLE)) as i64;
+    // Relaxed: who comes late keeps what is freed for a while.
+    if left >= ample {
+        if IS_SHORT.load(Ordering::Relaxed) && left >= 2 * ample && IS_SHORT.swap(false, Ordering::Relaxed) {
+            release(Release::Later);
+        }
+        return left;
+    }
+    if !IS_SHORT.swap(true, Ordering::Relaxed) {
+        release(Release::AtOnce);
+    }
+    if left < wanted as i64 && may_ask_again() {
+        release(Release::AtOnce);
+        return self::left();
+    }
+    left
 }
 
-/// What gives memory back to the operating system that was freed and kept to be used again.
-static RELEASE: OnceLock<fn()> = OnceLock::new();
+/// When memory that was freed goes back to the operating system.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Release {
+    /// Now, what the caller's thread can, and from now on as soon as it is freed.
+    AtOnce,
+    /// When nobody has wanted it for a while.
+    Later,
+}
 
-/// Says by what the allocator of this program is made to give back what it keeps. Only the first word counts.
-pub fn set_release(release: fn()) {
+/// What tells the allocator so.
+static RELEASE: OnceLock<fn(Release)> = OnceLock::new();
+static IS_SHORT: AtomicBool = AtomicBool::new(false);
+
+/// Says how the allocator of this program is told when to give memory back. Only the first word counts.
+pub fn set_release(release: fn(Release)) {
     let _ = RELEASE.set(release);
 }
 
-/// Has it given back, unless that was done just now; whether it was.
-fn release() -> bool {
+/// Whether that has not been done just now.
+fn may_ask_again() -> bool {
     static LAST: Mutex<Option<clock::Instant>> = Mutex::new(None);
-    let Some(release) = RELEASE.get() else { return false };
     let Some(mut last) = LAST.try_lock() else { return false };
     if last.is_some_and(|last| last.elapsed() < RELEASED_EVERY) {
         return false;
     }
-    release();
     *last = Some(clock::now());
     true
 }

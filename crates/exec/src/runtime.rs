@@ -60,6 +60,11 @@ fn environment() -> Arc<RuntimeEnv> {
     Arc::clone(environment)
 }
 
+/// The memory of all queries, for what beside plans holds some.
+pub fn memory() -> Arc<dyn MemoryPool> {
+    environment().memory_pool.clone()
+}
+
 /// The planning state that every run copies: optimiser rules, function registries.
 pub fn planning_state() -> &'static SessionState {
     static STATE: OnceLock<SessionState> = OnceLock::new();

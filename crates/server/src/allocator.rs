@@ -4,7 +4,7 @@
 //! operating system meanwhile, a virtual machine may return to its host, and to touch it again costs ten times what clearing it
 //! does: a load that lasted longer than the second after which mimalloc returns memory took 2.7 s instead of 1.0.
 
-use firn_base::memory;
+use firn_base::memory::{self, Release};
 use libmimalloc_sys::{mi_collect, mi_option_set, mi_option_t, mi_option_use_numa_nodes};
 
 #[global_allocator]
@@ -21,13 +21,25 @@ const VARIABLE: &str = "MIMALLOC_PURGE_DELAY";
 
 /// To be called first.
 pub fn keep_what_is_freed() {
-    // SAFETY: it may be called at any time, by any thread.
-    memory::set_release(|| unsafe { mi_collect(true) });
     if std::env::var_os(VARIABLE).is_some() {
         return;
     }
-    // SAFETY: options are words of the allocator that may be set at any time.
-    unsafe { mi_option_set(PURGE_DELAY, KEPT_MS) };
+    release(Release::Later);
+    memory::set_release(release);
+}
+
+/// When little memory is left, nothing is kept: what worker threads have freed stays theirs, out of the reach of others.
+fn release(when: Release) {
+    // SAFETY: options are words of the allocator that may be set at any time, and any thread may have it collect.
+    unsafe {
+        match when {
+            Release::Later => mi_option_set(PURGE_DELAY, KEPT_MS),
+            Release::AtOnce => {
+                mi_option_set(PURGE_DELAY, 0);
+                mi_collect(true);
+            }
+        }
+    }
 }
 
 #[cfg(test)]

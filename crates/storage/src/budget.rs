@@ -10,7 +10,7 @@
 //!
 //! A limit is kept where the store grows: a block that would exceed it is not made, and above it nothing is
 //! written that needs memory. A share of it is [kept from rows](KEPT_FROM_ROWS), so that a store full of
-//! them can still be changed. Deleting is always possible.
+//! them can still be changed. Deleting is always possible, as long as the process has something left.
 
 use crate::region;
 use firn_base::sync::{Arc, AtomicI64, AtomicU8, AtomicU64, Ordering};
@@ -71,6 +71,17 @@ pub enum Pressure {
     Rows = 1,
     /// There is no room for anything.
     All = 2,
+}
+
+impl Pressure {
+    #[inline]
+    fn of(kept: &AtomicU8) -> Pressure {
+        match kept.load(Ordering::Relaxed) {
+            0 => Pressure::None,
+            1 => Pressure::Rows,
+            _ => Pressure::All,
+        }
+    }
 }
 
 /// On cache lines of its own: what is read often and what is written often do not disturb each other.
@@ -166,11 +177,12 @@ impl MemoryBudget {
     /// How near the limit is.
     #[inline]
     pub fn pressure(&self) -> Pressure {
-        match self.pressure.load(Ordering::Relaxed) {
-            0 => Pressure::None,
-            1 => Pressure::Rows,
-            _ => Pressure::All,
-        }
+        Pressure::of(&self.pressure)
+    }
+
+    /// The same of the process as a whole, when somebody last looked: not only the store counts there.
+    pub fn pressure_of_process(&self) -> Pressure {
+        Pressure::of(&self.pressure_of_process)
     }
 
     /// Looks again how near the limit is: after memory has come or gone.
@@ -196,9 +208,9 @@ impl MemoryBudget {
             return;
         }
         let block = self.largest_block.load(Ordering::Relaxed);
-        let mut left = memory::left();
+        let mut left = memory::left_for(block);
         if left < block as i64 {
-            left = memory::left_for(block).saturating_add(region::kept_bytes() as i64);
+            left = left.saturating_add(region::kept_bytes() as i64);
         }
         let pressure = if left < -(memory::margin() as i64 / 2) {
             Pressure::All
@@ -227,8 +239,7 @@ impl MemoryBudget {
             return Ok(());
         }
         self.look_around();
-        let process_has_room = self.pressure_of_process.load(Ordering::Relaxed) == Pressure::None as u8;
-        if process_has_room && self.total() + bytes <= self.for_rows() {
+        if self.pressure_of_process() == Pressure::None && self.total() + bytes <= self.for_rows() {
             return Ok(());
         }
         Err(self.exceeded(&format!("{} for {}", print_bytes(bytes), what_for())))
@@ -237,7 +248,7 @@ impl MemoryBudget {
     /// 53200: that there is no room for what is wanted.
     #[cold]
     pub fn exceeded(&self, wanted: &str) -> Error {
-        let is_process = self.pressure_of_process.load(Ordering::Relaxed) > Pressure::None as u8;
+        let is_process = self.pressure_of_process() > Pressure::None;
         let detail = format!(
             "The statement needs {wanted}. Of {} there are {} in use: {} for rows, {} for indexes, {} for old \
              versions and running transactions.{}",

@@ -337,6 +337,19 @@ impl Transaction {
         }
     }
 
+    /// A store above its limit can be deleted from; a process that has nothing left cannot note what was deleted (53200).
+    #[cold]
+    fn make_room_to_delete(&self, table: &Table) -> Result<()> {
+        let memory = self.engine.memory();
+        if memory.pressure_of_process() == Pressure::All {
+            self.engine.collect_now();
+        }
+        match memory.pressure_of_process() {
+            Pressure::All => Err(memory.exceeded(&format!("room to delete from table \"{}\"", table.name()))),
+            Pressure::None | Pressure::Rows => Ok(()),
+        }
+    }
+
     /// Inserts a row; see [`Table::insert`].
     #[inline]
     pub fn insert(&mut self, table: &Arc<Table>, row: &[Cell<'_>], guard: &Guard) -> Result<RowId> {
@@ -496,6 +509,9 @@ impl Transaction {
 
     /// Deletes a visible row; see [`Table::delete`].
     pub fn delete(&mut self, table: &Arc<Table>, row: RowId, guard: &Guard) -> Result<()> {
+        if self.engine.memory().pressure() == Pressure::All {
+            self.make_room_to_delete(table)?;
+        }
         if self.locks_first && !self.locks_to_change(table, row, guard)? {
             return Ok(());
         }

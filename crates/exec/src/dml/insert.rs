@@ -1,15 +1,18 @@
 //! INSERT: new rows from expressions or a query, and what to do when a key is already there.
 
 use super::Run;
+use super::source::own_bytes;
 use super::target::{Target, UniqueIndex};
 use super::writer::{self, Cells};
+use crate::error::from_datafusion;
 use crate::expression::{Row, RowExpression};
 use crate::scan::FirnTable;
-use crate::{query, types};
+use crate::{query, runtime, types};
 use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch, StringViewArray, new_null_array};
 use datafusion::arrow::datatypes::Fields;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::datasource::source_as_provider;
+use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::logical_expr::{LogicalPlan, TableType};
 use firn_base::sync::Arc;
 use firn_base::{
@@ -242,8 +245,10 @@ impl Insert {
             }
             return Ok(());
         }
+        let memory = MemoryConsumer::new("rows to insert").register(&runtime::memory());
         let mut batches = Vec::new();
         while let Some(batch) = stream.next()? {
+            memory.try_grow(own_bytes(&batch)).map_err(from_datafusion)?;
             batches.push(batch);
         }
         for batch in batches {

@@ -231,9 +231,9 @@ impl Update {
         let rows = self.source.drain(run.writer.transaction, run.writer.environment)?;
         let mut seen = HashSet::new();
         let mut values = Vec::with_capacity(self.columns.len());
-        for (id, source) in rows.iter() {
+        rows.for_each(|id, source| {
             if self.may_repeat && !seen.insert(id) {
-                continue;
+                return Ok(());
             }
             let guard = pin();
             values.clear();
@@ -248,9 +248,8 @@ impl Update {
                 });
             }
             run.writer.update(0, id, &self.columns, &values, false, &guard)?;
-            run.done_with(id, &self.carried, source, &guard)?;
-        }
-        Ok(())
+            run.done_with(id, &self.carried, source, &guard)
+        })
     }
 }
 
@@ -258,15 +257,14 @@ impl Delete {
     fn run(&self, run: &mut Run<'_>) -> Result<()> {
         let rows = self.source.drain(run.writer.transaction, run.writer.environment)?;
         let mut seen = HashSet::new();
-        for (id, source) in rows.iter() {
+        rows.for_each(|id, source| {
             if self.may_repeat && !seen.insert(id) {
-                continue;
+                return Ok(());
             }
             let guard = pin();
             run.done_with(id, &self.carried, source, &guard)?;
-            run.writer.delete(0, id, &guard)?;
-        }
-        Ok(())
+            run.writer.delete(0, id, &guard)
+        })
     }
 }
 

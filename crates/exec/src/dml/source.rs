@@ -1,11 +1,12 @@
 //! Row sources: which rows a change is about, and what it needs to know about them.
 
+use crate::error::from_datafusion;
 use crate::expression::Environment;
-use crate::query;
 use crate::short::{Completion, ShortProgram};
-use crate::types;
-use datafusion::arrow::array::AsArray;
+use crate::{query, runtime, types};
+use datafusion::arrow::array::{ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::UInt64Type;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::logical_expr::LogicalPlan;
 use firn_base::{Result, RowId, Value};
 use firn_txn::Transaction;
@@ -18,17 +19,37 @@ pub struct RowSource {
     plan: LogicalPlan,
 }
 
-/// Drained rows: values row-major, without the row ids.
-pub(super) struct SourceRows {
-    values: Vec<Value>,
-    width: usize,
-    ids: Vec<RowId>,
+/// Drained rows.
+pub(super) enum SourceRows {
+    /// Found by the short way: values row-major, without the row ids.
+    Few { values: Vec<Value>, width: usize, ids: Vec<RowId> },
+    /// As the plan yields them, row ids last, and what holds their memory against that of queries.
+    Many { batches: Vec<RecordBatch>, _memory: MemoryReservation },
 }
 
 impl SourceRows {
-    pub(super) fn iter(&self) -> impl Iterator<Item = (RowId, &[Value])> {
-        let width = self.width;
-        self.ids.iter().enumerate().map(move |(row, id)| (*id, &self.values[row * width..(row + 1) * width]))
+    /// Takes each, with the values beside its id.
+    pub(super) fn for_each(self, mut body: impl FnMut(RowId, &[Value]) -> Result<()>) -> Result<()> {
+        match self {
+            SourceRows::Few { values, width, ids } => {
+                let mut ids = ids.into_iter().enumerate();
+                ids.try_for_each(|(row, id)| body(id, &values[row * width..(row + 1) * width]))
+            }
+            SourceRows::Many { batches, .. } => {
+                let mut values = Vec::new();
+                for batch in batches {
+                    let (ids, columns) = batch.columns().split_last().expect("the row id is a column");
+                    for (row, id) in ids.as_primitive::<UInt64Type>().values().iter().enumerate() {
+                        values.clear();
+                        for column in columns {
+                            values.push(types::value_at(column, row)?);
+                        }
+                        body(RowId::from_bits(*id), &values)?;
+                    }
+                }
+                Ok(())
+            }
+        }
     }
 }
 
@@ -61,40 +82,49 @@ impl RowSource {
         transaction: &Transaction,
         environment: Environment<'_>,
     ) -> Result<SourceRows> {
-        let width = self.plan.schema().fields().len() - 1;
-        let mut rows = SourceRows { values: Vec::new(), width, ids: Vec::new() };
         if let Some(short) = &self.short {
             let mut found = Vec::new();
             let (parameters, options) = (environment.parameters, environment.options);
             if let Completion::Done { .. } = short.run(transaction, parameters, options, &mut found)? {
-                if width == 0 {
-                    rows.ids.extend(found.iter().map(row_id));
-                    return Ok(rows);
-                }
-                rows.values.reserve_exact(found.len() / (width + 1) * width);
-                for (position, value) in found.into_iter().enumerate() {
-                    if position % (width + 1) == width {
-                        rows.ids.push(row_id(&value));
-                    } else {
-                        rows.values.push(value);
-                    }
-                }
-                return Ok(rows);
+                return Ok(self.few(found));
             }
         }
+        let memory = MemoryConsumer::new("rows to change").register(&runtime::memory());
+        let mut batches = Vec::new();
         let mut stream = query::run(&self.plan, environment.parameters, transaction, environment.options)?;
         while let Some(batch) = stream.next()? {
-            let (ids, columns) = batch.columns().split_last().expect("the row id is a column");
-            rows.ids.extend(ids.as_primitive::<UInt64Type>().values().iter().map(|&id| RowId::from_bits(id)));
-            rows.values.reserve(batch.num_rows() * width);
-            for row in 0..batch.num_rows() {
-                for column in columns {
-                    rows.values.push(types::value_at(column, row)?);
-                }
+            match batch.num_columns() {
+                // To delete rows is what makes room.
+                1 => memory.grow(own_bytes(&batch)),
+                _ => memory.try_grow(own_bytes(&batch)).map_err(from_datafusion)?,
+            }
+            batches.push(batch);
+        }
+        Ok(SourceRows::Many { batches, _memory: memory })
+    }
+
+    fn few(&self, found: Vec<Value>) -> SourceRows {
+        let width = self.plan.schema().fields().len() - 1;
+        if width == 0 {
+            return SourceRows::Few { values: Vec::new(), width, ids: found.iter().map(row_id).collect() };
+        }
+        let mut ids = Vec::new();
+        let mut values = Vec::with_capacity(found.len() / (width + 1) * width);
+        for (position, value) in found.into_iter().enumerate() {
+            if position % (width + 1) == width {
+                ids.push(row_id(&value));
+            } else {
+                values.push(value);
             }
         }
-        Ok(rows)
+        SourceRows::Few { values, width, ids }
     }
+}
+
+/// About how many bytes a batch has to itself: strings may be those of blocks, and are not counted.
+pub(super) fn own_bytes(batch: &RecordBatch) -> usize {
+    let width = |column: &ArrayRef| column.data_type().primitive_width().unwrap_or(size_of::<u128>());
+    batch.num_rows() * batch.columns().iter().map(width).sum::<usize>()
 }
 
 /// The row id that a short program yields: the bits of a [`RowId`] in a bigint.
