@@ -843,6 +843,7 @@ impl Drop for Transaction {
     fn drop(&mut self) {
         // First, since it reads what is taken back.
         self.loading = None;
+        let made_tables = self.ddl.is_some();
         if let Some(mut write_set) = self.write_set.take() {
             if write_set.is_empty() {
                 if let Some(redo) = write_set.give_up() {
@@ -863,6 +864,11 @@ impl Drop for Transaction {
         self.unshare(0);
         self.engine.leave(&self.slot);
         self.engine.collect_if_due();
+        if made_tables {
+            // A table that came to nothing may be all the memory there is, and nobody else may come to free it.
+            self.engine.collect_now();
+            (0..3).for_each(|_| pin().flush());
+        }
         let mut reads = self.reads.take();
         reads.clear();
         SPARE_READS.set(reads);
