@@ -14,7 +14,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::DataFusionError;
 use datafusion::execution::session_state::SessionState;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::LogicalPlan;
+use datafusion::logical_expr::{Distinct, LogicalPlan};
 use datafusion::optimizer::Optimizer;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
 use datafusion::physical_plan::display::DisplayableExecutionPlan;
@@ -364,6 +364,7 @@ fn plan_physically(
 fn has_order(plan: &LogicalPlan) -> bool {
     match plan {
         LogicalPlan::Sort(_) => true,
+        LogicalPlan::Distinct(Distinct::On(on)) => on.sort_expr.is_some(),
         LogicalPlan::Projection(_) | LogicalPlan::SubqueryAlias(_) | LogicalPlan::Limit(_) => {
             plan.inputs().into_iter().all(has_order)
         }
@@ -377,16 +378,21 @@ fn in_order(plan: Arc<dyn ExecutionPlan>) -> std::result::Result<Arc<dyn Executi
     if plan.output_partitioning().partition_count() <= 1 {
         return Ok(plan);
     }
-    let input = match plan.children()[..] {
-        [input] => Arc::clone(input),
-        _ => return Ok(plan),
-    };
+    let mut children: Vec<_> = plan.children().into_iter().map(Arc::clone).collect();
+    // Behind its input this one has the sub-queries whose values it wants.
+    if children.is_empty() || children.len() > 1 && plan.name() != "ScalarSubqueryExec" {
+        return Ok(plan);
+    }
+    let input = Arc::clone(&children[0]);
     if plan.downcast_ref::<RepartitionExec>().is_some() {
         let is_dealt_out = input.output_partitioning().partition_count() == 1;
         return Ok(if is_dealt_out { input } else { plan });
     }
-    match plan.maintains_input_order()[..] {
-        [true] => replace_children_if_necessary(plan, vec![in_order(input)?]),
+    match plan.maintains_input_order().first() {
+        Some(true) => {
+            children[0] = in_order(input)?;
+            replace_children_if_necessary(plan, children)
+        }
         _ => Ok(plan),
     }
 }

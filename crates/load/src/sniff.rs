@@ -121,7 +121,9 @@ pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
         let names_them = records
             .first()
             .is_some_and(|first| first.len() == columns.len() && first.iter().zip(columns).all(is_named));
-        let has_header = known.header.unwrap_or(has_header || names_them);
+        // Where all is text, what is called otherwise may be the first row, which nobody is to lose.
+        let tells = columns.iter().any(|(_, ty)| *ty != SqlType::Text);
+        let has_header = known.header.unwrap_or(names_them || has_header && tells);
         options.header = if has_header { CopyHeader::Yes } else { CopyHeader::No };
         return Sniffed { options, columns: columns.clone() };
     }
@@ -220,9 +222,11 @@ impl Layout {
     }
 
     /// The better the higher.
-    fn score(&self) -> (bool, usize, bool, usize, usize) {
+    fn score(&self) -> (bool, usize, bool, usize, bool, usize) {
         let alike = self.alike * 1000 / self.records.max(1);
-        (self.width > 1, alike, !self.has_stray_quotes, self.quoted, self.width)
+        // Apostrophes that no field stands in are letters.
+        let is_likely = self.quote != b'\'' || self.quoted > 0;
+        (self.width > 1, alike, !self.has_stray_quotes, self.quoted, is_likely, self.width)
     }
 
     /// The first records that have as many fields as most.

@@ -931,6 +931,9 @@ fn rows_come_in_order_also_where_something_is_left_to_do_on_each() {
         ("SELECT i, 'x' FROM t ORDER BY i OFFSET 1", 1),
         ("SELECT i, 'x' FROM generate_series(0, 99999) AS g(i) ORDER BY i", 0),
         ("SELECT (-j)::int AS i, 'x' FROM (SELECT -i AS j, i AS k FROM t) AS s ORDER BY k", 0),
+        ("SELECT i, 'x' FROM t WHERE i >= (SELECT min(i) FROM t) ORDER BY i", 0),
+        ("SELECT i, 'x', (SELECT max(i) FROM t) FROM t ORDER BY i", 0),
+        ("SELECT DISTINCT ON (i) i, 'x' FROM t ORDER BY i", 0),
     ] {
         for _ in 0..3 {
             let statement = connection.prepare(query).unwrap();

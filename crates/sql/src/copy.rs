@@ -449,6 +449,8 @@ impl Store {
         batch: &RecordBatch,
         plan: PlanOfBatch,
     ) -> Result<()> {
+        // All at once and by one thread: rows keep their order, and errors count them from the first.
+        let options = &RunOptions { threads: 1, batch_rows: batch.num_rows().max(1), ..options.clone() };
         let source = self.filtered(transaction, plan(self, transaction, batch.clone())?)?;
         let stored =
             self.insert(transaction, options, InsertSource::Query(Box::new(source)), batch.num_rows());

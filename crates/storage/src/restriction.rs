@@ -271,7 +271,7 @@ impl Restriction {
         }
         let gap = |(previous, next): (&(u64, u64), &(u64, u64))| next.0 - previous.1;
         // As wide as the gaps that are to go; none if only the strings are too many.
-        let mut gaps: Vec<u64> = self.ranges.iter().zip(&self.ranges[1..]).map(gap).collect();
+        let mut gaps: Vec<u64> = self.ranges.iter().zip(self.ranges.iter().skip(1)).map(gap).collect();
         let excess = self.ranges.len().saturating_sub(MOST_RANGES);
         let widest = excess.checked_sub(1).map_or(0, |last| *gaps.select_nth_unstable(last).1);
         let mut ranges: SmallVec<[(u64, u64); 2]> = SmallVec::with_capacity(MOST_RANGES);

@@ -90,6 +90,9 @@ fn quotes_that_are_none_stand_for_themselves() {
     assert_eq!(rows(both, &known), ("12\" long|\"half|x".to_owned(), "3'|5'6|y".to_owned()));
     // A quote that nothing closes is told to be none.
     assert_eq!(rows(one, &Known::default()), ("12\" long|half|x".to_owned(), "3'|5|y".to_owned()));
+    // Apostrophes within words are letters, however many there are.
+    let words = "pipe,note,n\n12\" long,it's,1\nhalf,Bob's and Al's,2\nx,don't,3\n";
+    assert_eq!(rows(words, &Known::default()).1, "it's|Bob's and Al's|don't");
     // Where quotes fit as well, they are quotes.
     check(&[("a,b\n\"x\",1\n\"y\",2\n", "',' header: a text, b bigint = 2")]);
 }

@@ -9,6 +9,7 @@ use super::slots::NONE;
 use super::{Rows, Table};
 use crate::arrow_rows::BatchRows;
 use crate::block::{Block, set_bits};
+use crate::is_long_string;
 use arrow_array::ArrayRef;
 use firn_base::sync::{Arc, Ordering};
 use firn_base::{BlockNumber, Cell, ColumnId, RowId, Slot, Snapshot, Stamp, Time};
@@ -46,6 +47,8 @@ impl Table {
         let Some(block) = self.blocks.get(row.block()).filter(|_| self.has_slots(row, 1)) else {
             return false;
         };
+        // Other threads may give the block other codes meanwhile.
+        let _guard = crate::pin();
         let compact = block.compact();
         if compact.is_none() {
             block.prepare_write();
@@ -98,8 +101,11 @@ impl Table {
     }
 
     /// Puts something into slots that are empty between rows of a block, so that it can be frozen and become compact; which
-    /// slots. They are to be [deleted](Table::delete_restored) before recovery ends. None of a block that its rows would leave anyway.
+    /// slots. They are to be [deleted](Table::delete_restored) before recovery ends. None of a block that its rows would leave anyway,
+    /// or that would take more memory for it than its rows do.
     pub fn fill_gaps(&self, number: BlockNumber) -> Vec<RowId> {
+        // From here on, since other threads may have the block become compact.
+        let guard = &crate::pin();
         let Some(block) = self.blocks.get(number).filter(|block| !block.is_compact()) else {
             return Vec::new();
         };
@@ -109,7 +115,6 @@ impl Table {
         if gaps.is_empty() || rows * LEFT_BELOW < self.layout.slots {
             return Vec::new();
         }
-        let guard = &crate::pin();
         block.prepare_write();
         block.allocate_through(Slot(self.layout.slots - 1));
         let columns: Vec<ColumnId> = (0..self.columns.len()).map(|column| ColumnId(column as u16)).collect();
@@ -118,6 +123,8 @@ impl Table {
         let everything = Snapshot { read_time: Time(1), owner: Stamp::transaction(0) };
         let first = (0..self.layout.slots).map(Slot).find(|slot| block.is_present(*slot));
         let mut like = first.expect("a block has rows");
+        let mut string_bytes = 0;
+        let mut filled_gaps = Vec::with_capacity(gaps.len());
         for gap in &gaps {
             // What stands before it, so that neither zones nor dictionaries grow by it, nor runs end.
             if let Some(before) = gap.0.checked_sub(1).map(Slot) {
@@ -125,11 +132,18 @@ impl Table {
             }
             let known = self.read(everything, block.row(like), &columns, &mut cells, guard);
             assert!(known, "rows that are put back have no versions");
+            let long = cells.iter().filter(|cell| is_long_string(cell));
+            string_bytes += long.map(|cell| cell.bytes().len()).sum::<usize>();
+            if string_bytes > self.layout.bytes {
+                // It stays as it is; what was filled so far goes again.
+                return filled_gaps;
+            }
             let filled = Restored { block, slot: *gap, rows: 1 };
             columns.iter().zip(&cells).for_each(|(column, cell)| filled.set(*column, cell));
             filled.insert();
+            filled_gaps.push(block.row(*gap));
         }
-        gaps.into_iter().map(|gap| block.row(gap)).collect()
+        filled_gaps
     }
 
     /// Whether a block is compact.
