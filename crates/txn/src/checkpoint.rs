@@ -306,7 +306,7 @@ impl Store {
         }
         let mut generations = Generations::new();
         for (table, block) in manifest.files.iter().flat_map(blocks_of) {
-            // A block that has been replayed into is hot.
+            // A block that has been replayed into is hot, or a compact one that has lost rows, which its count tells.
             let cold = tables.get(&table).and_then(|table| table.cold(block));
             generations.extend(cold.map(|cold| ((table, block), cold.generation)));
         }
