@@ -129,6 +129,38 @@ fn after_waiting_the_newest_version_is_what_counts() {
     assert_eq!(state(beside(&database, &[ADD_ONE], &second, "COMMIT")), SqlState::SERIALIZATION_FAILURE);
 }
 
+/// A row that has changed since it was read is locked as it is by now, which is not what the transaction sees.
+#[test]
+fn a_lock_of_a_row_that_has_changed_does_not_hide_the_change() {
+    let database = database();
+    for way in WAYS {
+        for clause in ["FOR UPDATE", "FOR NO KEY UPDATE", "FOR SHARE"] {
+            let lock = format!("{way} {clause}");
+            let mut connection = database.connect();
+            run(&mut connection, &["BEGIN"]).unwrap();
+            let before = numbers(&mut connection, way);
+            run(&mut database.connect(), &[ADD_ONE]).unwrap();
+            run(&mut connection, &["SAVEPOINT s"]).unwrap();
+            assert_eq!(state(run(&mut connection, &[&lock])), SqlState::SERIALIZATION_FAILURE, "{lock}");
+            run(&mut connection, &["ROLLBACK TO s"]).unwrap();
+            for way in WAYS {
+                assert_eq!(numbers(&mut connection, way), before, "{lock}");
+            }
+            assert_eq!(state(run(&mut connection, &[ADD_TEN])), SqlState::SERIALIZATION_FAILURE, "{lock}");
+            run(&mut connection, &["ROLLBACK"]).unwrap();
+            assert_eq!(numbers(&mut connection, way), [before[0] + 1]);
+            // Who has read nothing before, or what is committed, goes on from what there is.
+            for begin in ["BEGIN", READ_COMMITTED] {
+                run(&mut connection, &[begin, "SELECT b FROM t WHERE a = 2"]).unwrap();
+                run(&mut database.connect(), &[ADD_ONE]).unwrap();
+                let newest = numbers(&mut database.connect(), way);
+                assert_eq!(numbers(&mut connection, &lock), newest, "{lock}");
+                run(&mut connection, &["COMMIT"]).unwrap();
+            }
+        }
+    }
+}
+
 #[test]
 fn nowait_fails_and_skip_locked_goes_on() {
     let database = database();

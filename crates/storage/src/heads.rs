@@ -43,7 +43,7 @@ use crate::shared::{CountedMemory, SharedMemory};
 use crate::state::{BlockEvent, BlockState};
 use crate::version::{Change, Record, UndoHeader};
 use firn_base::sync::{Arc, AtomicPtr, AtomicU8, AtomicU64, Ordering, fence};
-use firn_base::{BlockNumber, Slot, Snapshot, Time, visible};
+use firn_base::{BlockNumber, Slot, Snapshot, Time};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
@@ -205,7 +205,7 @@ impl Block {
         match head.record() {
             None => true,
             Some(_) if self.is_as_kept(head, snapshot) => true,
-            Some(record) => visible(record.stamp(), snapshot),
+            Some(record) => record.is_seen_by(snapshot),
         }
     }
 

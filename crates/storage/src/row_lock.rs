@@ -65,7 +65,7 @@ pub(crate) struct Sharers {
 type Holders = SmallVec<[(Stamp, RowLock); 2]>;
 
 impl Sharers {
-    /// Lists `owner` as one who shares a row, unless it is already as firmly, or `check`, which looks at the
+    /// Lists `owner` as one who shares a row, unless it is already as firmly; not if `check`, which looks at the
     /// row's chain, finds a conflict. Whether it was listed now; then it is to be [released](Sharers::release).
     pub fn add(
         &self,
@@ -76,7 +76,7 @@ impl Sharers {
     ) -> Result<bool> {
         let mut rows = self.rows.lock();
         if rows.get(&row).is_some_and(|held| held.iter().any(|(by, held)| *by == owner && *held >= lock)) {
-            return Ok(false);
+            return check().map(|()| false);
         }
         self.count.fetch_add(1, Ordering::SeqCst);
         // Pairs with the writer's compare-and-swap of the chain head and its load of the count.

@@ -666,11 +666,14 @@ impl Table {
         let mut next = head.record();
         while let Some(record) = next {
             if !record.is_void() {
-                if visible(record.stamp(), snapshot) {
+                if record.is_seen_by(snapshot) {
                     return Ok(());
                 }
+                let is_own = record.stamp() == snapshot.owner;
                 // Only one of the locks leaves any record alone.
-                if lock != RowLock::KeyShare || self.held_by(record, guard).conflicts_with(lock) {
+                let conflicts =
+                    || lock != RowLock::KeyShare || self.held_by(record, guard).conflicts_with(lock);
+                if !is_own && conflicts() {
                     return Err(self.conflict_over(next, snapshot, lock, guard));
                 }
             }

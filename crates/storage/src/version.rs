@@ -276,6 +276,14 @@ impl<'g> Record<'g> {
         (self.undone() || self.change() == Change::Lock) && self.stamp().time().is_some()
     }
 
+    /// Whether a snapshot sees this change, and with it all that lies below. Of its owner's locks it does not: a row may be
+    /// locked as it is by now, though the snapshot sees it as it was.
+    #[inline]
+    pub fn is_seen_by(self, snapshot: Snapshot) -> bool {
+        let stamp = self.stamp();
+        visible(stamp, snapshot) && (stamp != snapshot.owner || self.change() != Change::Lock)
+    }
+
     /// How firmly a record of [`Change::Lock`] locks its row.
     pub fn row_lock(self) -> RowLock {
         debug_assert!(self.change() == Change::Lock);
@@ -482,7 +490,7 @@ pub(crate) fn undo_unseen<'g>(
 ) -> bool {
     let mut next = head;
     while let Some(record) = next {
-        if visible(record.stamp(), snapshot) {
+        if record.is_seen_by(snapshot) {
             break;
         }
         match record.change() {

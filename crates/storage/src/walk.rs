@@ -208,7 +208,7 @@ impl<'a> Walk<'a> {
         }
         for _ in 1..FETCHED {
             chains.retain(|record| {
-                let older = (!visible(record.stamp(), self.snapshot)).then(|| record.older(self.guard));
+                let older = (!record.is_seen_by(self.snapshot)).then(|| record.older(self.guard));
                 match older.flatten() {
                     Some(older) => {
                         older.prefetch();

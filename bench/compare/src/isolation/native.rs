@@ -90,7 +90,7 @@ impl NativeTransactions<'_> {
         let Lists { table, .. } = self.lists;
         let found = match way {
             Way::Scan => self.scan(tx, key, key).pop(),
-            Way::Key | Way::Index | Way::Query(_) => self.find(tx, key),
+            Way::Key | Way::Lock | Way::Index | Way::Query(_) => self.find(tx, key),
         };
         let value_cell = Cell::i64(value);
         match found {
@@ -140,7 +140,9 @@ impl NativeTransactions<'_> {
     fn read(&self, tx: &Transaction, first: i64, last: i64, way: Way) -> Found {
         let Lists { table, by_group, .. } = self.lists;
         let lists: Vec<(i64, String)> = match way {
-            Way::Key => self.find(tx, first).into_iter().map(|(_, key, list)| (key, list)).collect(),
+            Way::Key | Way::Lock => {
+                self.find(tx, first).into_iter().map(|(_, key, list)| (key, list)).collect()
+            }
             Way::Scan | Way::Query(_) => {
                 self.scan(tx, first, last).into_iter().map(|(_, key, list)| (key, list)).collect()
             }

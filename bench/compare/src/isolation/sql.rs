@@ -66,6 +66,7 @@ pub struct SqlTransactions<C: SqlClient> {
     append: C::Statement,
     /// Of whole lists, and of those that stand apart.
     by_key: [C::Statement; 2],
+    by_lock: [C::Statement; 2],
     by_index: [C::Statement; 2],
     by_scan: [C::Statement; 2],
     by_query: Vec<[C::Statement; 2]>,
@@ -75,17 +76,22 @@ impl<C: SqlClient> SqlTransactions<C> {
     /// Prepares the statements; transactions run at `level`.
     pub fn new(mut client: C, workload: Workload, level: &str) -> Result<SqlTransactions<C>> {
         client.run_text(&format!("SET default_transaction_isolation = '{level}'"))?;
-        let read = |client: &mut C,
-                    (join, condition): (&str, &str),
-                    apart: &str|
+        let read_and = |client: &mut C,
+                        (join, condition): (&str, &str),
+                        apart: &str,
+                        lock: &str|
          -> Result<[C::Statement; 2]> {
             Ok([
-                client.prepare(&format!("SELECT w.key, w.elements FROM whole w {join} WHERE {condition}"))?,
                 client.prepare(&format!(
-                    "SELECT w.key, w.element FROM apart w {join} WHERE {apart} ORDER BY w.key, w.pos"
+                    "SELECT w.key, w.elements FROM whole w {join} WHERE {condition} {lock}"
+                ))?,
+                client.prepare(&format!(
+                    "SELECT w.key, w.element FROM apart w {join} WHERE {apart} ORDER BY w.key, w.pos {lock}"
                 ))?,
             ])
         };
+        let read =
+            |client: &mut C, condition: (&str, &str), apart: &str| read_and(client, condition, apart, "");
         let mut by_query = Vec::new();
         for query in GROUPS.into_iter().chain([NAMED]) {
             by_query.push(read(&mut client, query, query.1)?);
@@ -114,6 +120,7 @@ impl<C: SqlClient> SqlTransactions<C> {
                  $1::bigint, $4::text FROM apart WHERE key = $1",
             )?,
             by_key: read(&mut client, ("", "key = $1"), "key = $1")?,
+            by_lock: read_and(&mut client, ("", "key = $1"), "key = $1", "FOR UPDATE")?,
             by_index: read(&mut client, ("", "grp = $1 AND version > 0"), "grp = $1")?,
             by_scan: read(&mut client, ("", span), span)?,
             by_query,
@@ -151,6 +158,7 @@ impl<C: SqlClient> SqlTransactions<C> {
         let apart = usize::from(self.is_apart(first));
         let rows = match way {
             Way::Key => self.client.run(&self.by_key[apart], &[Value::BigInt(first)])?,
+            Way::Lock => self.client.run(&self.by_lock[apart], &[Value::BigInt(first)])?,
             Way::Index => self.client.run(&self.by_index[apart], &[Value::BigInt(group(first))])?,
             Way::Scan => {
                 self.client.run(&self.by_scan[apart], &[Value::BigInt(first), Value::BigInt(last)])?

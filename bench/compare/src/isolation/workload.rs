@@ -23,6 +23,8 @@ const WRITES: u32 = 60;
 pub enum Way {
     /// The primary key: a short program.
     Key,
+    /// The primary key, FOR UPDATE: whoever finds the row changed locks it as it is by now. Of reads.
+    Lock,
     /// A range of a secondary index.
     Index,
     /// A condition on a column that no index has: a plan over a scan.
@@ -39,7 +41,7 @@ pub const QUERIES: usize = 8;
 pub enum Step {
     /// Appends the value to the key's list, or sets the key's register to it.
     Write { key: i64, value: i64, way: Way },
-    /// Reads all keys from `first` to `last`: one if by key, a whole group if by index or by a query.
+    /// Reads all keys from `first` to `last`: one if by key or under a lock, a whole group if by index or by a query.
     Read { first: i64, last: i64, way: Way },
 }
 
@@ -105,7 +107,8 @@ impl Generator {
                 let way = if scans && self.random.uniform(0, 4) == 0 { Way::Scan } else { Way::Key };
                 Step::Write { key, value, way }
             }
-            45..=69 => Step::Read { first: key, last: key, way: Way::Key },
+            45..=62 => Step::Read { first: key, last: key, way: Way::Key },
+            63..=69 => Step::Read { first: key, last: key, way: Way::Lock },
             70..=79 => Step::Read { first, last: first + KEYS - 1, way: Way::Index },
             80..=86 => Step::Read { first, last: key, way: Way::Scan },
             _ => {

@@ -66,7 +66,8 @@ impl Table {
         loop {
             let head = block.head(slot, guard);
             if self.holds(head.record(), snapshot, lock, guard) {
-                return Ok(());
+                // It may have locked a version that is newer than its snapshot.
+                return self.check_conflict(block, head, snapshot, lock, guard);
             }
             self.check_lockable(row, head, snapshot, lock, guard)?;
             self.check_sharers(row, snapshot, || lock)?;
@@ -86,7 +87,7 @@ impl Table {
         let block = self.block(row);
         let head = || block.head(row.slot(), guard);
         if self.holds(head().record(), snapshot, lock, guard) {
-            return Ok(false);
+            return self.check_conflict(block, head(), snapshot, lock, guard).map(|()| false);
         }
         self.sharers
             .add(row, snapshot.owner, lock, || self.check_lockable(row, head(), snapshot, lock, guard))

@@ -154,6 +154,52 @@ fn a_row_that_has_changed_is_locked_as_it_is_by_now() {
     }
 }
 
+/// By a lock of the newest version nobody sees it: what was read before has changed, and who would go on from there
+/// would lose the change (found by random histories).
+#[test]
+fn who_locks_a_row_as_it_is_by_now_still_sees_it_as_it_was() {
+    for lock in ALL {
+        let bank = bank();
+        let mut tx = bank.engine.begin();
+        let rows = [1, 2, 3].map(|key| {
+            bank.balance(&tx, key).unwrap();
+            bank.find(&tx, key, &pin()).unwrap()
+        });
+        for key in [1, 2] {
+            bank.engine.transact(|other| bank.set_balance(other, key, 100)).unwrap();
+        }
+        let savepoint = tx.savepoint();
+        let statement = tx.begin_statement();
+        for row in rows {
+            tx.lock_newest(&bank.accounts, row, lock, &pin()).unwrap();
+        }
+        let is_out_of_date = |result: Result<()>| {
+            let error = result.unwrap_err();
+            assert_eq!((error.state(), error.blocker()), (SqlState::SERIALIZATION_FAILURE, None), "{lock:?}");
+        };
+        let sees_it_as_it_was = |tx: &mut Transaction| {
+            assert_eq!(bank.scan(tx), [(1, 10), (2, 20), (3, 30)], "{lock:?}");
+            for key in [1, 2] {
+                is_out_of_date(bank.set_balance(tx, key, 11));
+                is_out_of_date(bank.set_key(tx, key, 11));
+                is_out_of_date(bank.delete(tx, key));
+                if lock != RowLock::KeyShare {
+                    is_out_of_date(bank.lock(tx, key, lock));
+                }
+            }
+            bank.lock(tx, 3, lock).unwrap();
+        };
+        sees_it_as_it_was(&mut tx);
+        is_out_of_date(tx.restart(&statement));
+        sees_it_as_it_was(&mut tx);
+        tx.rollback_to(savepoint);
+        sees_it_as_it_was(&mut tx);
+        bank.set_balance(&mut tx, 3, 31).unwrap();
+        is_out_of_date(tx.commit().map(drop));
+        assert_eq!(bank.scan(&bank.engine.begin()), [(1, 100), (2, 100), (3, 30)]);
+    }
+}
+
 #[test]
 fn locks_that_are_shared_go_with_a_savepoint_and_others_stay_until_the_end() {
     let bank = bank();
