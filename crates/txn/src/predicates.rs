@@ -69,8 +69,10 @@ struct TableReads {
     table: TableId,
     /// Columns that any of the predicates below is about.
     columns: ColumnSet,
+    /// In the order in which they were read, which marks count on.
     rows: Vec<RowRead>,
-    /// Whether they ascend.
+    /// The same, ascending, unless there have been others since they were sorted.
+    sorted: Vec<RowRead>,
     is_sorted: bool,
     /// How often rows, and ranges of keys, have been replaced by wider ranges.
     rows_widened: u32,
@@ -343,6 +345,7 @@ impl TableReads {
             table: TableId(0),
             columns: ColumnSet::NONE,
             rows: Vec::new(),
+            sorted: Vec::new(),
             is_sorted: true,
             rows_widened: 0,
             keys_widened: 0,
@@ -416,6 +419,7 @@ impl TableReads {
     /// The set of columns stays as it is, perhaps too large; so do the columns of a scan that was there.
     fn truncate(&mut self, mark: TableMark) {
         if self.rows_widened == mark.rows_widened {
+            self.is_sorted &= mark.rows >= self.rows.len();
             self.rows.truncate(mark.rows);
         }
         if self.keys_widened == mark.keys_widened {
@@ -427,6 +431,8 @@ impl TableReads {
     fn clear(&mut self) {
         self.columns = ColumnSet::NONE;
         self.rows.clear();
+        self.sorted.clear();
+        self.is_sorted = true;
         self.row_ranges.clear();
         self.key_ranges.clear();
         self.scans.clear();
@@ -523,7 +529,8 @@ impl TableReads {
     ) -> bool {
         let table = changed.table;
         if !self.is_sorted {
-            self.rows.sort_unstable_by_key(|read| read.row.to_bits());
+            self.sorted.clone_from(&self.rows);
+            self.sorted.sort_unstable_by_key(|read| read.row.to_bits());
             self.is_sorted = true;
         }
         let wanted: SmallVec<[ColumnId; 16]> = (0..table.columns().len() as u16)
@@ -532,7 +539,7 @@ impl TableReads {
             .collect();
         let first = changed.first.to_bits();
         let end = first + u64::from(changed.rows);
-        let from = |row: u64| self.rows.partition_point(|read| read.row.to_bits() < row);
+        let from = |row: u64| self.sorted.partition_point(|read| read.row.to_bits() < row);
         let touches =
             |(first_read, last): &(RowRead, RowId)| first_read.row.to_bits() < end && last.to_bits() >= first;
         if self.key_ranges.is_empty()
@@ -543,7 +550,7 @@ impl TableReads {
             return false;
         }
         (first..end).map(RowId::from_bits).any(|row| {
-            let rows = self.rows[from(row.to_bits())..].iter().take_while(|read| read.row == row);
+            let rows = self.sorted[from(row.to_bits())..].iter().take_while(|read| read.row == row);
             let ranges = self
                 .row_ranges
                 .iter()

@@ -486,6 +486,26 @@ fn a_statement_that_is_run_again_forgets_only_its_own_reads() {
     }
 }
 
+/// Also if it has looked meanwhile whether all of that still holds.
+#[test]
+fn a_statement_that_has_kept_up_and_is_run_again_forgets_only_its_own_reads() {
+    let bank = bank_with(&[(1, 10), (2, 20), (3, 30), (4, 40)]);
+    let set = |key| bank.engine.transact(|other| bank.set_balance(other, key, 100)).unwrap();
+    let mut tx = bank.engine.begin();
+    assert_eq!(bank.balance(&tx, 3), Some(30));
+    let statement = tx.begin_statement();
+    for key in [2, 1] {
+        bank.balance(&tx, key).unwrap();
+    }
+    set(4);
+    assert!(tx.keep_up());
+    set(1);
+    tx.restart(&statement).unwrap();
+    set(3);
+    insert(&bank, &mut tx, 5, 50);
+    refused(tx);
+}
+
 /// What a long load does between its batches.
 #[test]
 fn who_keeps_up_sees_the_newest_state_unless_what_it_has_read_has_changed() {
