@@ -1,8 +1,8 @@
 //! How much memory the process may have, and how much of that is left.
 
 use crate::clock;
-use crate::sync::unmodelled::{AtomicBool, Mutex};
-use crate::sync::{OnceLock, Ordering};
+use crate::sync::Ordering;
+use crate::sync::unmodelled::{AtomicBool, Mutex, OnceLock};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;

@@ -23,10 +23,11 @@ pub use std::sync::atomic::{
 pub use std::sync::atomic::{Ordering, fence};
 pub use std::sync::{Arc, Weak, mpsc};
 
-/// Locks that models do not see: of the memory that everything is made of, which is the process's and
-/// outlives a model. Nothing else of this door is used under one.
+/// Locks that models do not see: of statics, which are the process's and outlive a model. Several models may run in it at
+/// once, and who waits in one of them is not woken by another's task. Nothing else of this door is used under one.
 pub mod unmodelled {
     pub use parking_lot::{Condvar, Mutex, MutexGuard};
+    pub use std::sync::OnceLock;
     pub use std::sync::atomic::AtomicBool;
 }
 
