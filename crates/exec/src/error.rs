@@ -3,6 +3,7 @@
 //! DataFusion tells most mistakes apart by their wording only, so this file reads messages. What it
 //! does not recognise keeps its wording under a general code.
 
+use crate::memory::NOTHING_LEFT;
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, SchemaError};
 use firn_base::{Error, SqlState};
@@ -24,14 +25,7 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
         DataFusionError::NotImplemented(message) => {
             Error::new(SqlState::FEATURE_NOT_SUPPORTED, first_line(&message))
         }
-        DataFusionError::ResourcesExhausted(message) => Error::new(
-            SqlState::OUT_OF_MEMORY,
-            "the query needs more memory than it may use",
-        )
-        .with_detail(first_line(&message))
-        .with_hint(
-            "Raise query_memory (firn serve --query-memory), or let the query keep fewer rows at a time.",
-        ),
+        DataFusionError::ResourcesExhausted(message) => out_of_memory(&message),
         DataFusionError::Plan(message)
         | DataFusionError::Execution(message)
         | DataFusionError::Configuration(message) => from_message(&message),
@@ -76,11 +70,25 @@ fn from_shared(error: &DataFusionError) -> Error {
             ArrowError::DivideByZero => division_by_zero(),
             other => from_message(&other.to_string()),
         },
-        DataFusionError::ResourcesExhausted(message) => {
-            from_datafusion(DataFusionError::ResourcesExhausted(message.clone()))
-        }
+        DataFusionError::ResourcesExhausted(message) => out_of_memory(message),
         other => from_message(&other.strip_backtrace()),
     }
+}
+
+/// Of a plan that may hold no more: its share is used up, or the process's.
+fn out_of_memory(message: &str) -> Error {
+    let hint = match message.contains(NOTHING_LEFT) {
+        true => {
+            "Let the query keep fewer rows at a time, delete rows, or give the process more memory; a lower memory_limit \
+             leaves more of it to queries."
+        }
+        false => {
+            "Raise query_memory (firn serve --query-memory), or let the query keep fewer rows at a time."
+        }
+    };
+    Error::new(SqlState::OUT_OF_MEMORY, "the query needs more memory than it may use")
+        .with_detail(first_line(message))
+        .with_hint(hint)
 }
 
 fn division_by_zero() -> Error {

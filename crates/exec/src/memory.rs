@@ -21,10 +21,18 @@ pub fn query_memory() -> u64 {
     *GIVEN.get_or_init(|| memory::of_process().map_or(4 << 30, |bytes| bytes / 2))
 }
 
+/// What a query is told that needs memory which the process has not; else its share is used up.
+pub(crate) const NOTHING_LEFT: &str = "what the process may have nothing is left";
+
+/// Of what the process keeps back, one in so many bytes is for queries, so that a full store can be counted and looked through.
+const KEPT_FOR_QUERIES: u64 = 4;
+
 /// Who asks first gets it, as long as there is some.
 #[derive(Debug)]
 pub(crate) struct QueryMemory {
     given: u64,
+    /// What queries may hold together however little is left of the process.
+    always: u64,
     used: AtomicUsize,
     left_for: fn(u64) -> i64,
 }
@@ -32,7 +40,12 @@ pub(crate) struct QueryMemory {
 impl QueryMemory {
     /// What was given, as far as the process has it.
     pub fn of_process() -> QueryMemory {
-        QueryMemory { given: query_memory(), used: AtomicUsize::new(0), left_for: memory::left_for }
+        QueryMemory {
+            given: query_memory(),
+            always: memory::margin() / KEPT_FOR_QUERIES,
+            used: AtomicUsize::new(0),
+            left_for: memory::left_for,
+        }
     }
 }
 
@@ -60,8 +73,9 @@ impl MemoryPool for QueryMemory {
         };
         // What was asked for before may not have been touched yet, and what will be touched is not asked for in time: so this
         // is no exact account, but keeps the process from growing without end.
-        if (self.left_for)(additional as u64) < additional as i64 {
-            return Err(refused("what the process may have nothing is left"));
+        let is_little = self.reserved().saturating_add(additional) as u64 <= self.always;
+        if !is_little && (self.left_for)(additional as u64) < additional as i64 {
+            return Err(refused(NOTHING_LEFT));
         }
         let grown = |used: usize| used.checked_add(additional).filter(|used| *used as u64 <= self.given);
         let grown = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown);
@@ -95,7 +109,8 @@ mod tests {
     #[test]
     fn queries_get_what_they_are_given_as_far_as_the_process_has_it() {
         let pool = |left_for| {
-            Arc::new(QueryMemory { given: 500, used: AtomicUsize::new(0), left_for }) as Arc<dyn MemoryPool>
+            let used = AtomicUsize::new(0);
+            Arc::new(QueryMemory { given: 500, always: 10, used, left_for }) as Arc<dyn MemoryPool>
         };
         let enough = pool(|_| 1000);
         let reservation = MemoryConsumer::new("sort").register(&enough);
@@ -110,6 +125,13 @@ mod tests {
         let reservation = MemoryConsumer::new("sort").register(&little);
         reservation.try_grow(100).unwrap();
         let error = reservation.try_grow(101).unwrap_err().to_string();
-        assert!(error.contains("nothing is left") && little.reserved() == 100, "{error}");
+        assert!(error.contains(NOTHING_LEFT) && little.reserved() == 100, "{error}");
+
+        // A full store is still counted.
+        let none = pool(|_| -1);
+        let reservation = MemoryConsumer::new("sort").register(&none);
+        reservation.try_grow(10).unwrap();
+        let error = reservation.try_grow(1).unwrap_err().to_string();
+        assert!(error.contains(NOTHING_LEFT) && none.reserved() == 10, "{error}");
     }
 }
