@@ -946,6 +946,7 @@ impl Connection {
             self.default_isolation = settings.default_isolation();
             self.lock_timeout = settings.lock_timeout();
             self.patience.set_lock_timeout(self.lock_timeout);
+            self.activity.set_client_check_interval(settings.client_check_interval());
             self.statement_timeout = settings.statement_timeout();
             self.idle_in_transaction_timeout = settings.idle_in_transaction_timeout();
             self.idle_session_timeout = settings.idle_session_timeout();
@@ -1060,6 +1061,11 @@ impl Connection {
     /// Lets other sessions end this one (`pg_terminate_backend`): for servers, by whose client it then goes.
     pub fn let_others_end_it(&self, end: impl Fn() + Send + Sync + 'static) {
         self.activity.set_end(end);
+    }
+
+    /// Has its statements be cancelled once the client for which they run has gone: for servers, which know how to find out.
+    pub fn let_clients_go(&self, has_gone: impl Fn() -> bool + Send + Sync + 'static) {
+        self.activity.set_client_has_gone(has_gone);
     }
 
     /// A handle to cancel with.

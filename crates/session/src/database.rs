@@ -85,6 +85,11 @@ impl Database {
         self.shared.sessions.reserve()
     }
 
+    /// Cancels statements whose [clients have gone](Connection::let_clients_go): what a server does now and then.
+    pub fn cancel_for_clients_that_have_gone(&self) {
+        self.shared.sessions.cancel_for_clients_that_have_gone();
+    }
+
     /// A new connection under a number that was reserved.
     pub fn connect_as(&self, session: u32) -> Connection {
         Connection::new(self.shared.clone(), session)

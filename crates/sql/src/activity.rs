@@ -10,6 +10,7 @@ use firn_base::sync::{Arc, AtomicI64, AtomicU8, AtomicU32, Mutex, Ordering, Weak
 use firn_exec::Cancel;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// Something with the text of a statement.
 pub trait QueryText: Send + Sync {
@@ -70,6 +71,8 @@ pub struct Activity {
     query: Mutex<Option<Arc<dyn QueryText>>>,
     client: Mutex<Client>,
     copy: Mutex<Weak<Progress>>,
+    /// After so many microseconds of a statement it is looked whether the client is still there; 0 for never.
+    looks_after: AtomicI64,
     interrupts: Mutex<Interrupts>,
 }
 
@@ -78,6 +81,7 @@ pub struct Activity {
 struct Interrupts {
     cancel: Option<Cancel>,
     end: Option<Box<dyn Fn() + Send + Sync>>,
+    client_has_gone: Option<Box<dyn Fn() -> bool + Send + Sync>>,
 }
 
 impl Activity {
@@ -139,6 +143,31 @@ impl Activity {
     /// It is ended so: by a server whose client it serves.
     pub fn set_end(&self, end: impl Fn() + Send + Sync + 'static) {
         self.interrupts.lock().end = Some(Box::new(end));
+    }
+
+    /// Whether its client has gone is found out so.
+    pub fn set_client_has_gone(&self, has_gone: impl Fn() -> bool + Send + Sync + 'static) {
+        self.interrupts.lock().client_has_gone = Some(Box::new(has_gone));
+    }
+
+    /// How long its statements run until somebody looks; for ever if `None`.
+    pub fn set_client_check_interval(&self, interval: Option<Duration>) {
+        let micros = interval.map_or(0, |interval| interval.as_micros() as i64);
+        self.looks_after.store(micros, Ordering::Relaxed);
+    }
+
+    /// Cancels a statement that has run for long enough and whose client has gone.
+    fn cancel_if_client_has_gone(&self, now: i64) {
+        let looks_after = self.looks_after.load(Ordering::Relaxed);
+        let is_running = self.state().0 == State::Active;
+        if looks_after == 0 || !is_running || now - self.query_begun() < looks_after {
+            return;
+        }
+        let interrupts = self.interrupts.lock();
+        // A statement that begins meanwhile is of the same client.
+        if interrupts.client_has_gone.as_ref().is_some_and(|has_gone| has_gone()) {
+            interrupts.cancel.iter().for_each(Cancel::cancel);
+        }
     }
 
     /// Cancels what it runs, and ends it if that is wanted; false, and nothing is done, if it is not to be ended by others.
@@ -217,6 +246,7 @@ impl Sessions {
             query: Mutex::new(None),
             client: Mutex::default(),
             copy: Mutex::default(),
+            looks_after: AtomicI64::new(0),
             interrupts: Mutex::default(),
         });
         let mut all = self.all.lock();
@@ -229,6 +259,12 @@ impl Sessions {
     pub fn interrupt(&self, id: u32, ends: bool) -> bool {
         let activity = self.all.lock().get(&id).and_then(Weak::upgrade);
         activity.is_some_and(|activity| activity.interrupt(ends))
+    }
+
+    /// Cancels statements whose clients have gone: `client_connection_check_interval`.
+    pub fn cancel_for_clients_that_have_gone(&self) {
+        let now = coarse_wall_clock_micros();
+        self.list().iter().for_each(|activity| activity.cancel_if_client_has_gone(now));
     }
 
     /// Those that there are, by their numbers.

@@ -71,6 +71,12 @@ static PARAMETERS: &[Parameter] = &[
     parameter("backslash_quote", "safe_encoding", Kind::Text, "Accepted; has no effect."),
     parameter("bytea_output", "hex", Kind::Choice(&["hex"]), "How bytea is printed."),
     parameter("check_function_bodies", "on", Kind::Boolean, "Accepted; has no effect."),
+    parameter(
+        "client_connection_check_interval",
+        "1s",
+        Kind::Duration,
+        "How often it is looked whether the client of a running statement is still there; 0 for never.",
+    ),
     parameter("client_encoding", "UTF8", Kind::Encoding, "Strings are UTF-8."),
     parameter(
         "client_min_messages",
@@ -345,6 +351,11 @@ impl Settings {
     /// How long a statement may wait for a row that another transaction is changing.
     pub fn lock_timeout(&self) -> Option<Duration> {
         self.duration("lock_timeout")
+    }
+
+    /// How long a statement runs until it is looked whether its client is still there.
+    pub fn client_check_interval(&self) -> Option<Duration> {
+        self.duration("client_connection_check_interval")
     }
 
     /// How long a client may leave a transaction block idle.

@@ -322,6 +322,12 @@ impl Client {
         });
     }
 
+    /// Has what it runs be cancelled once its client has gone.
+    pub(crate) fn let_it_go(&self, socket: &Arc<Socket>) {
+        let socket = Arc::downgrade(socket);
+        self.session.let_clients_go(move || socket.upgrade().is_none_or(|socket| socket.is_left()));
+    }
+
     /// Tells the client the settings that it follows, and that it may go on.
     pub(crate) fn ready(&mut self, output: &mut Output) {
         if self.settings_touched {

@@ -40,6 +40,7 @@ fn serve_until_it_ends(socket: &Arc<Socket>, shared: &Arc<Shared>) {
         // Both are gone before the last words: what the client had begun is rolled back by then.
         Ok(Some((mut client, _registration))) => {
             client.let_others_end_it(socket, &is_ended);
+            client.let_it_go(socket);
             input.set_max_message_bytes(shared.config.max_message_bytes);
             serve_messages(&mut client, &mut input, &mut sink, shared)
         }

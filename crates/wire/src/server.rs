@@ -1,7 +1,7 @@
 //! Listening: accepts clients, gives each a thread, and ends them all at shutdown.
 //!
 //! Threads. One accepts per listening socket; one serves each client and sleeps in `read` while the
-//! client is idle. [`Shared::clients`] knows every client that has passed its start-up, which bounds
+//! client is idle; one looks now and then whether the clients of running statements are still there. [`Shared::clients`] knows every client that has passed its start-up, which bounds
 //! their number and finds the one that a cancel request means.
 
 use std::collections::HashMap;
@@ -12,7 +12,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
+use firn_base::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering, Weak};
 use firn_base::thread::{self, JoinHandle};
 use firn_base::{Error, Result, SqlState, clock, random};
 use firn_session::{CancelHandle, Database};
@@ -29,6 +29,10 @@ const STACK_BYTES: usize = 8 * 1024 * 1024;
 
 /// Threads for clients that have not passed their start-up, beyond those for clients that have.
 const STARTING_CLIENTS: usize = 64;
+
+/// How often it is looked whether the clients of running statements are still there: statements that have run for as long as
+/// `client_connection_check_interval` says.
+const LOOKS_EVERY: Duration = Duration::from_millis(500);
 
 /// How long shutdown waits for clients to take their last message.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
@@ -76,6 +80,7 @@ pub enum Auth {
 pub struct Server {
     shared: Arc<Shared>,
     acceptors: Vec<JoinHandle<()>>,
+    lookout: Option<JoinHandle<()>>,
     listeners: Vec<Listener>,
     addresses: Vec<SocketAddr>,
     socket_path: Option<PathBuf>,
@@ -102,6 +107,7 @@ impl Server {
             database,
             config,
             stopping: AtomicBool::new(false),
+            at_the_end: (Mutex::new(false), Condvar::new()),
             clients: Mutex::new(HashMap::new()),
             threads: Mutex::new(Vec::new()),
         });
@@ -111,7 +117,11 @@ impl Server {
             let shared = shared.clone();
             acceptors.push(thread::spawn("accept", move || accept_until_stopped(&listener, &shared)));
         }
-        Ok(Server { shared, acceptors, listeners, addresses, socket_path })
+        let lookout = {
+            let shared = shared.clone();
+            Some(thread::spawn("lookout", move || shared.look_out_for_clients()))
+        };
+        Ok(Server { shared, acceptors, lookout, listeners, addresses, socket_path })
     }
 
     /// The first TCP address, with the port that was taken. Panics if there is none.
@@ -140,8 +150,9 @@ impl Server {
         for listener in &self.listeners {
             listener.wake();
         }
-        for acceptor in self.acceptors.drain(..) {
-            let _ = acceptor.join();
+        self.shared.end_lookout();
+        for thread in self.acceptors.drain(..).chain(self.lookout.take()) {
+            let _ = thread.join();
         }
         if let Some(path) = &self.socket_path {
             let _ = std::fs::remove_file(path);
@@ -173,6 +184,8 @@ pub(crate) struct Shared {
     pub(crate) database: Database,
     pub(crate) config: WireConfig,
     stopping: AtomicBool,
+    /// For whoever sleeps until then.
+    at_the_end: (Mutex<bool>, Condvar),
     /// Clients that count against the limit, by process number.
     clients: Mutex<HashMap<u32, ClientEntry>>,
     /// All threads that serve clients, each with the socket that it owns while it runs.
@@ -188,6 +201,21 @@ impl Shared {
     /// Whether the server is shutting down.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Relaxed)
+    }
+
+    /// Cancels what runs for clients that have gone, until the server ends.
+    fn look_out_for_clients(&self) {
+        let (is_at_the_end, ended) = &self.at_the_end;
+        let mut is_at_the_end = is_at_the_end.lock();
+        while !*is_at_the_end {
+            ended.wait_for(&mut is_at_the_end, LOOKS_EVERY);
+            self.database.cancel_for_clients_that_have_gone();
+        }
+    }
+
+    fn end_lookout(&self) {
+        *self.at_the_end.0.lock() = true;
+        self.at_the_end.1.notify_all();
     }
 
     /// Counts a client; 53300 if there are too many.

@@ -6,8 +6,12 @@
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::ioctl_fionread;
 
 use crate::decode::{Frame, MAX_STARTUP_BYTES, Malformed, frame_message, frame_startup};
 
@@ -41,6 +45,16 @@ impl Socket {
             Socket::Tcp(stream) => stream.peer_addr().ok().map(|peer| (peer.ip(), peer.port())),
             Socket::Unix(_) => None,
         }
+    }
+
+    /// Whether the client has closed its side and said nothing more than that it goes: there is nobody to answer.
+    pub(crate) fn is_left(&self) -> bool {
+        /// Of a `Terminate`.
+        const LAST_WORDS: u64 = 5;
+        let socket = self.as_fd();
+        let mut asked = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
+        let answered = poll(&mut asked, Some(&Timespec::default())).is_ok_and(|answered| answered > 0);
+        answered && ioctl_fionread(socket).is_ok_and(|unread| unread <= LAST_WORDS)
     }
 
     /// Limits how long reads wait.
@@ -87,6 +101,15 @@ impl Socket {
             if !matches!(self.read(&mut sink), Ok(1..)) {
                 return;
             }
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Socket::Tcp(stream) => stream.as_fd(),
+            Socket::Unix(stream) => stream.as_fd(),
         }
     }
 }

@@ -182,6 +182,50 @@ fn a_cancel_request_with_a_wrong_key_does_nothing() {
     assert_eq!(raw.answers(&query("SELECT 1")), "T D C ZI");
 }
 
+/// A statement whose client has gone ends, whether or not that has said so; one whose client has only fallen silent goes on.
+#[test]
+fn what_nobody_waits_for_is_cancelled() {
+    let server = serve_plainly();
+    let mut holder = Raw::connect(&server);
+    holder.answers(&query("CREATE TABLE t (a integer); INSERT INTO t VALUES (1)"));
+    holder.answers(&query("BEGIN; UPDATE t SET a = 2"));
+    let mut looking = Raw::connect(&server);
+    let mut running = |count: u32| {
+        let look = format!(
+            "SELECT 1 / (CASE WHEN count(*) = {count} THEN 1 ELSE 0 END) FROM pg_stat_activity WHERE state = 'active' \
+             AND pid <> pg_backend_pid()"
+        );
+        looking.answers(&query(&look)) == "T D C ZI"
+    };
+    let start = |interval: &str| {
+        let mut raw = Raw::connect(&server);
+        raw.answers(&query(&format!("SET client_connection_check_interval = '{interval}'")));
+        // Waits for the holder.
+        raw.send(&query("UPDATE t SET a = 3"));
+        raw
+    };
+    let [kept, dropped, left, not_looked_for] = ["1ms", "1ms", "1ms", "0"].map(start);
+    let wait_for = |count: u32, running: &mut dyn FnMut(u32) -> bool| {
+        let begun = Instant::now();
+        while !running(count) {
+            assert!(begun.elapsed() < Duration::from_secs(10), "there are not {count} statements running");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    wait_for(4, &mut running);
+    drop(dropped);
+    let mut left = left;
+    left.send(&message(b'X', b""));
+    drop(left);
+    drop(not_looked_for);
+    wait_for(2, &mut running);
+    // Longer than the server looks once.
+    std::thread::sleep(Duration::from_millis(600));
+    assert!(running(2), "one whose client is there, and one of whom it is not looked for");
+    drop(kept);
+    wait_for(1, &mut running);
+}
+
 #[test]
 fn shutdown_tells_idle_and_busy_clients_and_joins_their_threads() {
     let server = serve_plainly();
