@@ -9,12 +9,13 @@ use crate::connection::{
 };
 use crate::database::Shared;
 use crate::new_file::NewFile;
-use crate::rows::Reading;
+use crate::rows::{Drawing, Pieces, Reading, SharedStream};
 use crate::timer::Alarm;
 use arrow_array::RecordBatch;
-use firn_base::sync::{Arc, Mutex};
+use firn_base::sync::{Arc, Mutex, Weak};
 use firn_base::{Error, Result, SqlState};
-use firn_sql::copy::{CopyFormat, CopyFrom, CopyTo, Deed, is_damage};
+use firn_sql::activity::State;
+use firn_sql::copy::{CopyFormat, CopyFrom, CopyTo, Deed, Progress, is_damage};
 use firn_sql::ddl;
 use firn_sql::statement::{Copy, CopyEndpoint, CopyOption, CopySubject};
 use firn_sql::{RunOptions, cancelled};
@@ -192,35 +193,55 @@ fn ended() -> Error {
 
 /// COPY … TO STDOUT in progress.
 pub struct CopyOut {
-    copy: CopyTo,
+    columns: usize,
+    format: CopyFormat,
     rows: Rows,
-    alarm: Option<Alarm>,
-    /// Outside a block: what it reads in. After `copy`, which reads in it.
-    reading: Option<Reading>,
+    progress: Arc<Progress>,
+    source: CopySource,
+}
+
+/// Where it draws its data.
+enum CopySource {
+    /// In a transaction of its own, which goes after what reads in it.
+    Own { copy: CopyTo, alarm: Option<Alarm>, reading: Option<Reading> },
+    /// In the connection's.
+    Shared(Arc<SharedStream<CopyTo>>),
+}
+
+impl Pieces for CopyTo {
+    type Piece = Vec<u8>;
+
+    fn next_piece(&mut self) -> Result<Option<Vec<u8>>> {
+        CopyTo::next_piece(self)
+    }
 }
 
 impl CopyOut {
     /// How many columns the data has.
     pub fn columns(&self) -> usize {
-        self.copy.columns()
+        self.columns
     }
 
     /// How the data is written.
     pub fn format(&self) -> CopyFormat {
-        self.copy.format()
+        self.format
     }
 
     /// The next bytes, whole rows if the format has rows; `None` at the end.
     pub fn next_chunk(&mut self) -> Result<Option<Vec<u8>>> {
-        let piece = catch_unwind(AssertUnwindSafe(|| self.copy.next_piece()))
+        let (copy, alarm, reading) = match &mut self.source {
+            CopySource::Shared(shared) => return shared.next(),
+            CopySource::Own { copy, alarm, reading } => (copy, alarm, reading),
+        };
+        let piece = catch_unwind(AssertUnwindSafe(|| copy.next_piece()))
             .unwrap_or_else(|panic| Err(internal_error(&*panic)));
         if !matches!(piece, Ok(Some(_)))
-            && let Some(reading) = self.reading.take()
+            && let Some(reading) = reading.take()
             && piece.is_ok()
         {
             reading.end()?;
         }
-        piece.map_err(|error| timed_out(error, self.alarm.as_ref()))
+        piece.map_err(|error| timed_out(error, alarm.as_ref()))
     }
 
     /// The rows of a piece, each with all its bytes; the first with the header of a binary file, whose
@@ -236,7 +257,7 @@ impl CopyOut {
 
     /// The command tag, once `next_chunk` has returned `None`.
     pub fn tag(&self) -> CommandTag {
-        CommandTag { verb: "COPY", rows: Some(self.copy.rows()) }
+        CommandTag { verb: "COPY", rows: Some(self.progress.rows()) }
     }
 }
 
@@ -316,7 +337,10 @@ impl Connection {
                 let rows = self.copy_from_file(copy, path)?;
                 Ok(Outcome::Done(CommandTag { verb: "COPY", rows: Some(rows) }))
             }
-            (_, CopyEndpoint::Client) => self.copy_out(copy).map(|copy| Outcome::CopyOut(Box::new(copy))),
+            (_, CopyEndpoint::Client) => {
+                let alarm = self.alarm();
+                self.copy_out(copy, alarm).map(|copy| Outcome::CopyOut(Box::new(copy)))
+            }
             (_, CopyEndpoint::File(path)) => {
                 let rows = self.copy_to_file(copy, path)?;
                 Ok(Outcome::Done(CommandTag { verb: "COPY", rows: Some(rows) }))
@@ -394,8 +418,7 @@ impl Connection {
         CopyFrom::new(transaction, &self.facts, copy, self.zone)
     }
 
-    fn copy_out(&mut self, copy: &Copy) -> Result<CopyOut> {
-        let alarm = self.alarm();
+    fn copy_out(&mut self, copy: &Copy, alarm: Option<Alarm>) -> Result<CopyOut> {
         self.begin_statement();
         if let Some(mut transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
@@ -403,15 +426,31 @@ impl Connection {
             transaction.stay();
             let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone);
             self.block.put_transaction(transaction);
-            let to = to?;
-            self.activity.show_copy(to.progress());
-            return Ok(CopyOut { rows: Rows::of(copy, &to), copy: to, alarm, reading: None });
+            return Ok(self.shown(copy, to?, |connection, to| {
+                let drawing = Drawing::new(&connection.activity, State::InBlock);
+                let failure = connection.stream_failure.clone();
+                let shared = Arc::new(SharedStream::new(to, alarm, failure, drawing));
+                let weak: Weak<SharedStream<CopyTo>> = Arc::downgrade(&shared);
+                connection.streams.add(weak);
+                CopySource::Shared(shared)
+            }));
         }
         let transaction = self.begin_transaction(Isolation::Snapshot)?;
         let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone)?;
+        let reading = Some(Reading { transaction, waits: self.synchronous_commit });
+        Ok(self.shown(copy, to, |_, copy| CopySource::Own { copy, alarm, reading }))
+    }
+
+    /// A COPY that others see, and that draws its data so.
+    fn shown(
+        &mut self,
+        copy: &Copy,
+        to: CopyTo,
+        source: impl FnOnce(&mut Self, CopyTo) -> CopySource,
+    ) -> CopyOut {
         self.activity.show_copy(to.progress());
-        let reading = Reading { transaction, waits: self.synchronous_commit };
-        Ok(CopyOut { rows: Rows::of(copy, &to), copy: to, alarm, reading: Some(reading) })
+        let (columns, format, progress) = (to.columns(), to.format(), to.progress().clone());
+        CopyOut { columns, format, rows: Rows::of(copy, &to), progress, source: source(self, to) }
     }
 
     fn copy_from_file(&mut self, copy: &Copy, path: &str) -> Result<u64> {
@@ -441,8 +480,8 @@ impl Connection {
         if !std::path::Path::new(path).is_absolute() {
             return Err(Error::new(SqlState::new("42602"), "relative path not allowed for COPY to file"));
         }
-        let mut out = self.copy_out(copy)?;
-        let alarm = out.alarm.take();
+        let alarm = self.alarm();
+        let mut out = self.copy_out(copy, None)?;
         let failed = |what: String, error: &io::Error| match self.options.cancel.is_cancelled() {
             // A pipe that nobody reads is not waited for any more.
             true => timed_out(cancelled(), alarm.as_ref()),

@@ -4,7 +4,7 @@
 //! The timer rolls it back when its time has come, and what it held is free at once. The connection finds
 //! out when it comes back. While a program draws the rows of a query the connection is not idle.
 
-use crate::rows::SharedStream;
+use crate::rows::{InTransaction, end_idle};
 use crate::timer::{Alarm, Timer};
 use firn_base::sync::{Arc, Mutex, Weak};
 use firn_base::{Error, SqlState};
@@ -16,7 +16,7 @@ pub(crate) struct Rest {
     /// Nothing once it has been taken back or ended.
     transaction: Mutex<Option<Transaction>>,
     /// The rows that are being read in it.
-    streams: Vec<Weak<SharedStream>>,
+    streams: Vec<Weak<dyn InTransaction>>,
     timeout: Duration,
 }
 
@@ -30,7 +30,7 @@ impl Resting {
     /// Lays the transaction to rest.
     pub fn new(
         transaction: Transaction,
-        streams: Vec<Weak<SharedStream>>,
+        streams: Vec<Weak<dyn InTransaction>>,
         timer: &Timer,
         timeout: Duration,
     ) -> Resting {
@@ -54,7 +54,7 @@ impl Rest {
     /// Ends the transaction, or says when to try again because its rows were drawn meanwhile.
     pub fn end(&self) -> Option<Duration> {
         let mut transaction = self.transaction.lock();
-        if transaction.is_some() && !SharedStream::end_idle(&self.streams, &ended()) {
+        if transaction.is_some() && !end_idle(&self.streams, &ended()) {
             return Some(self.timeout);
         }
         // Under the lock: a connection that comes back meanwhile begins when everything is free.

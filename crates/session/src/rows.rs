@@ -9,7 +9,7 @@ use crate::timer::Alarm;
 use crate::{Column, CommandTag};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
-use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering, Weak};
+use firn_base::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, Weak};
 use firn_base::{Error, Result, SqlState, Value};
 use firn_sql::BatchStream;
 use firn_sql::activity::{Activity, State};
@@ -46,7 +46,7 @@ enum Source {
     /// A stream in a transaction of its own.
     Own(Box<OwnStream>),
     /// A stream in the connection's transaction.
-    Shared(Arc<SharedStream>),
+    Shared(Arc<SharedStream<BatchStream>>),
 }
 
 /// The session that rows are drawn for, which does nothing else until that has ended.
@@ -110,54 +110,61 @@ impl StreamFailure {
     }
 }
 
+/// What is drawn piece by piece.
+pub(crate) trait Pieces: Send {
+    type Piece: Send;
+
+    /// The next one; `None` at the end.
+    fn next_piece(&mut self) -> Result<Option<Self::Piece>>;
+}
+
+impl Pieces for BatchStream {
+    type Piece = RecordBatch;
+
+    fn next_piece(&mut self) -> Result<Option<RecordBatch>> {
+        self.next()
+    }
+}
+
 /// A stream in a block's transaction, which the connection can reach as well.
-pub(crate) struct SharedStream {
-    state: Mutex<SharedState>,
+pub(crate) struct SharedStream<P: Pieces> {
+    state: Mutex<SharedState<P>>,
     failure: Arc<StreamFailure>,
 }
 
-struct SharedState {
-    stream: Option<BatchStream>,
-    ahead: VecDeque<RecordBatch>,
+struct SharedState<P: Pieces> {
+    stream: Option<P>,
+    ahead: VecDeque<P::Piece>,
     error: Option<Error>,
     alarm: Option<Alarm>,
-    /// Whether rows were drawn since somebody last asked.
+    /// Whether some of it was drawn since somebody last asked.
     drawn: bool,
     drawing: Option<Drawing>,
 }
 
-impl SharedState {
-    /// Drops what is left to be read: who draws it gets the error.
-    fn abandon(&mut self, error: impl FnOnce() -> Error) {
-        if self.stream.take().is_some() {
-            self.drawing = None;
-            self.error = Some(error());
-        }
-    }
-}
-
-impl SharedStream {
-    /// Abandons streams that nobody draws; false, and none is, if one was drawn since this was last asked.
-    pub fn end_idle(streams: &[Weak<SharedStream>], error: &Error) -> bool {
-        let streams: Vec<_> = streams.iter().filter_map(Weak::upgrade).collect();
-        // Whoever holds a lock is drawing.
-        let Some(mut states) =
-            streams.iter().map(|stream| stream.state.try_lock()).collect::<Option<Vec<_>>>()
-        else {
-            return false;
+impl<P: Pieces> SharedStream<P> {
+    pub fn new(
+        stream: P,
+        alarm: Option<Alarm>,
+        failure: Arc<StreamFailure>,
+        drawing: Drawing,
+    ) -> SharedStream<P> {
+        let state = SharedState {
+            stream: Some(stream),
+            ahead: VecDeque::new(),
+            error: None,
+            alarm,
+            drawn: false,
+            drawing: Some(drawing),
         };
-        if states.iter_mut().fold(false, |drawn, state| std::mem::take(&mut state.drawn) | drawn) {
-            return false;
-        }
-        states.iter_mut().for_each(|state| state.abandon(|| error.clone()));
-        true
+        SharedStream { state: Mutex::new(state), failure }
     }
 
-    fn next(&self) -> Result<Option<RecordBatch>> {
+    pub fn next(&self) -> Result<Option<P::Piece>> {
         let mut state = self.state.lock();
         state.drawn = true;
-        if let Some(batch) = state.ahead.pop_front() {
-            return Ok(Some(batch));
+        if let Some(piece) = state.ahead.pop_front() {
+            return Ok(Some(piece));
         }
         if let Some(error) = state.error.take() {
             return Err(error);
@@ -172,27 +179,84 @@ impl SharedStream {
         }
         next
     }
+}
 
+/// A [`SharedStream`] of any kind, to whoever minds the transaction.
+pub(crate) trait InTransaction: Send + Sync {
     /// Reads everything that is left, because the transaction moves on, unless who draws it goes away meanwhile:
     /// then nobody would stop what might take for ever.
-    fn read_ahead(self: &Arc<SharedStream>) {
+    fn read_ahead(self: Arc<Self>);
+
+    /// Keeps others from drawing it; `None` if somebody does just now.
+    fn try_hold(&self) -> Option<Box<dyn Hold + '_>>;
+
+    /// As [`InTransaction::try_hold`], and waits.
+    fn hold(&self) -> Box<dyn Hold + '_>;
+}
+
+/// A stream that nobody draws as long as this lasts.
+pub(crate) trait Hold {
+    /// Whether it was drawn since this was last asked.
+    fn was_drawn(&mut self) -> bool;
+
+    /// Drops what is left to be read: who draws it gets the error.
+    fn abandon(&mut self, error: &dyn Fn() -> Error);
+}
+
+impl<P: Pieces> InTransaction for SharedStream<P> {
+    fn read_ahead(self: Arc<Self>) {
         let mut state = self.state.lock();
         let SharedState { stream, ahead, error, alarm, .. } = &mut *state;
-        while stream.is_some() && Arc::strong_count(self) > 1 {
+        while stream.is_some() && Arc::strong_count(&self) > 1 {
             match pull(stream, alarm) {
-                Ok(Some(batch)) => ahead.push_back(batch),
+                Ok(Some(piece)) => ahead.push_back(piece),
                 Ok(None) => {}
                 Err(failed) => *error = Some(failed),
             }
         }
         state.drawing = None;
     }
+
+    fn try_hold(&self) -> Option<Box<dyn Hold + '_>> {
+        self.state.try_lock().map(|state| Box::new(state) as Box<dyn Hold>)
+    }
+
+    fn hold(&self) -> Box<dyn Hold + '_> {
+        Box::new(self.state.lock())
+    }
 }
 
-/// The next batch; the stream and its timeout are gone after the last one and after an error.
-fn pull(stream: &mut Option<BatchStream>, alarm: &mut Option<Alarm>) -> Result<Option<RecordBatch>> {
+impl<P: Pieces> Hold for MutexGuard<'_, SharedState<P>> {
+    fn was_drawn(&mut self) -> bool {
+        std::mem::take(&mut self.drawn)
+    }
+
+    fn abandon(&mut self, error: &dyn Fn() -> Error) {
+        if self.stream.take().is_some() {
+            self.drawing = None;
+            self.error = Some(error());
+        }
+    }
+}
+
+/// Abandons streams that nobody draws; false, and none is, if one was drawn since this was last asked.
+pub(crate) fn end_idle(streams: &[Weak<dyn InTransaction>], error: &Error) -> bool {
+    let streams: Vec<_> = streams.iter().filter_map(Weak::upgrade).collect();
+    // Whoever holds one is drawing.
+    let Some(mut held) = streams.iter().map(|stream| stream.try_hold()).collect::<Option<Vec<_>>>() else {
+        return false;
+    };
+    if held.iter_mut().fold(false, |drawn, stream| stream.was_drawn() | drawn) {
+        return false;
+    }
+    held.iter_mut().for_each(|stream| stream.abandon(&|| error.clone()));
+    true
+}
+
+/// The next piece; the stream and its timeout are gone after the last one and after an error.
+fn pull<P: Pieces>(stream: &mut Option<P>, alarm: &mut Option<Alarm>) -> Result<Option<P::Piece>> {
     let Some(running) = stream else { return Ok(None) };
-    let next = match catch_unwind(AssertUnwindSafe(|| running.next())) {
+    let next = match catch_unwind(AssertUnwindSafe(|| running.next_piece())) {
         Ok(next) => next,
         Err(panic) => Err(crate::connection::internal_error(&*panic)),
     };
@@ -242,18 +306,10 @@ impl Rows {
         alarm: Option<Alarm>,
         failure: Arc<StreamFailure>,
         drawing: Drawing,
-    ) -> (Rows, Weak<SharedStream>) {
+    ) -> (Rows, Weak<dyn InTransaction>) {
         let drawn = Some(stream.schema());
-        let state = SharedState {
-            stream: Some(stream),
-            ahead: VecDeque::new(),
-            error: None,
-            alarm,
-            drawn: false,
-            drawing: Some(drawing),
-        };
-        let shared = Arc::new(SharedStream { state: Mutex::new(state), failure });
-        let weak = Arc::downgrade(&shared);
+        let shared = Arc::new(SharedStream::new(stream, alarm, failure, drawing));
+        let weak: Weak<SharedStream<BatchStream>> = Arc::downgrade(&shared);
         (Rows { columns, verb, rows: 0, told: None, drawn, source: Source::Shared(shared) }, weak)
     }
 
@@ -396,15 +452,15 @@ impl Drop for OwnStream {
 
 /// The streams that read in a connection's transaction.
 #[derive(Default)]
-pub(crate) struct OpenStreams(Vec<Weak<SharedStream>>);
+pub(crate) struct OpenStreams(Vec<Weak<dyn InTransaction>>);
 
 impl OpenStreams {
-    pub fn add(&mut self, stream: Weak<SharedStream>) {
+    pub fn add(&mut self, stream: Weak<dyn InTransaction>) {
         self.0.push(stream);
     }
 
     /// Those that there are.
-    pub fn list(&self) -> Vec<Weak<SharedStream>> {
+    pub fn list(&self) -> Vec<Weak<dyn InTransaction>> {
         self.0.clone()
     }
 
@@ -422,7 +478,7 @@ impl OpenStreams {
     pub fn abandon(&mut self) {
         for stream in self.0.drain(..) {
             if let Some(stream) = stream.upgrade() {
-                stream.state.lock().abandon(|| {
+                stream.hold().abandon(&|| {
                     Error::new(
                         SqlState::INVALID_CURSOR_NAME,
                         "the transaction of these rows has been rolled back",
