@@ -24,7 +24,6 @@ use firn_txn::{Guard, Transaction, pin};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::collections::VecDeque;
-use std::ops::Bound;
 
 /// What the end of a statement has to look at.
 #[derive(Debug)]
@@ -360,14 +359,10 @@ fn pointing_rows(
     if let Some((index, order)) = &referrer.child_index {
         for (position, key) in keys.iter().enumerate() {
             let Some(prefix) = child_prefix(referrer, index, order, key) else { continue };
-            // First for its conflict test: another transaction may be adding a pointing row.
-            if transaction.referencing_row_exists(&referrer.child, index, &prefix, &guard)? {
-                let bound = || Bound::Included(prefix.as_slice());
-                transaction.range(&referrer.child, index, bound(), bound(), false, &guard, &mut |row| {
-                    rows.push((row, position));
-                    true
-                });
-            }
+            transaction.referencing_rows(&referrer.child, index, &prefix, &guard, &mut |row| {
+                rows.push((row, position));
+                true
+            })?;
         }
         return Ok(rows);
     }

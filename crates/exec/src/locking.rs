@@ -136,7 +136,7 @@ impl LockingQuery {
         let environment = Environment { parameters, options };
         let skip = row_count(&self.skip, &environment, "OFFSET")?.unwrap_or(0);
         let fetch = row_count(&self.fetch, &environment, "LIMIT")?.unwrap_or(usize::MAX);
-        let start = transaction.begin_statement();
+        let before = transaction.reads_so_far();
         let mut locking = Locking {
             query: self,
             transaction,
@@ -160,7 +160,7 @@ impl LockingQuery {
             return Err(changed);
         }
         if self.reads_what_it_gets {
-            transaction.forget_reads(&start);
+            transaction.forget_reads(&before);
         }
         Ok(rows)
     }

@@ -83,6 +83,8 @@ mod anomaly_tests;
 #[cfg(test)]
 mod cancelled_tests;
 #[cfg(test)]
+mod claim_tests;
+#[cfg(test)]
 mod csv_tests;
 #[cfg(test)]
 mod deferred_tests;

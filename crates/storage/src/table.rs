@@ -476,6 +476,21 @@ impl Table {
             && key_of(block, index, &raw).as_slice() == key
     }
 
+    /// Whether `snapshot` sees a row under the key that it has by what is committed by now, and by the snapshot's own changes.
+    pub fn is_seen_under_newest_key(
+        &self,
+        index: &Index,
+        row: RowId,
+        snapshot: Snapshot,
+        guard: &Guard,
+    ) -> bool {
+        let block = self.block(row);
+        let newest = Snapshot { read_time: Time::LATEST, ..snapshot };
+        let (columns, mut raw) = key_columns(index);
+        block.read_raw(row.slot(), newest, &columns, &mut raw, guard)
+            && self.has_key(index, &key_of(block, index, &raw), row, snapshot, guard)
+    }
+
     /// Whether what lies in place, committed or not, is a row with `key`.
     fn has_key_in_place(&self, index: &Index, key: &[u8], row: RowId) -> bool {
         let block = self.block(row);
@@ -953,6 +968,27 @@ impl Table {
         self.check_conflict(block, head, snapshot, RowLock::Update, guard).is_err()
     }
 
+    /// 40001 if another transaction that has not ended has changed keys of a row: it may go back to any that the row has
+    /// had in between (ROLLBACK TO), whatever lies in place. Locks are nothing to this.
+    pub fn check_key_stays(&self, row: RowId, snapshot: Snapshot, guard: &Guard) -> Result<()> {
+        let mut next = self.block(row).newest(row.slot(), guard);
+        while let Some(record) = next
+            && !record.is_seen_by(snapshot)
+            && record.stamp().time().is_none()
+        {
+            let changes_keys = || self.held_by(record, guard) == RowLock::Update;
+            if record.stamp() != snapshot.owner
+                && record.change() != Change::Lock
+                && !record.undone()
+                && changes_keys()
+            {
+                return Err(Error::write_conflict(&self.name()).with_blocker(record.stamp()));
+            }
+            next = record.older(guard);
+        }
+        Ok(())
+    }
+
     /// Whether what lies in place, committed or not, is a row whose key in `index` is `key`.
     pub fn stands_in_place(&self, index: &Index, key: &[u8], row: RowId) -> bool {
         self.has_key_in_place(index, key, row)
@@ -1074,6 +1110,37 @@ impl Table {
                 for (index, key) in affected.iter().zip(&new_keys) {
                     self.purge(index, key, row, guard);
                 }
+            }
+        }
+    }
+
+    /// Calls `visit` with the keys of unique indexes that rows have by a change, the newest of them; see
+    /// [`WriteSet::roll_back_and`].
+    pub(crate) fn keys_claimed(
+        &self,
+        record: Record<'_>,
+        guard: &Guard,
+        visit: &mut dyn FnMut(&Table, &Index, Option<&[u8]>),
+    ) {
+        /// Of rows that came together.
+        const MOST_KEYS: u32 = 64;
+        let rows = match record.change() {
+            Change::Insert | Change::Update => 1,
+            Change::InsertMany => record.inserted_rows(),
+            Change::Delete | Change::Lock => return,
+        };
+        let indexes = self.indexes.get(guard);
+        for index in indexes.all().iter().filter(|index| index.spec().unique) {
+            if record.change() == Change::Update && !changes(index, record) {
+                continue;
+            }
+            if rows > MOST_KEYS {
+                visit(self, index, None);
+                continue;
+            }
+            let first = record.slot().0;
+            for slot in (first..first + rows).map(Slot) {
+                visit(self, index, Some(&key_in_place(record.block(), index, slot)));
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::budget::{Held, MemoryBudget};
 use crate::row_lock::RowLock;
 use crate::undo::{UndoBuffer, UndoMemory, reuse};
 use crate::version::{Change, EntryWriter, Record, UndoHeader};
-use crate::{Guard, Table};
+use crate::{Guard, Index, Table};
 use firn_base::sync::Arc;
 use firn_base::{ColumnSet, Result, RowId, Slot, Stamp, Time};
 use firn_log::{RedoBuffer, RedoMark, Spills};
@@ -22,6 +22,9 @@ pub struct Mark {
     records: usize,
     redo: Option<RedoMark>,
 }
+
+/// Gets the keys that a transaction lets go of: table and index, and the key; none where they are many.
+pub type Freed<'f> = &'f mut dyn FnMut(&Table, &Index, Option<&[u8]>);
 
 /// Tables that a transaction has written to; few.
 pub(crate) type TouchedTables = SmallVec<[Arc<Table>; 8]>;
@@ -243,9 +246,19 @@ impl WriteSet {
     /// Undoes every change since `mark`, newest first. The records stay linked; their images now
     /// equal what lies in place.
     pub fn roll_back(&mut self, mark: Mark, guard: &Guard) {
+        self.roll_back_and(mark, guard, None);
+    }
+
+    /// As [`WriteSet::roll_back`], and calls `freed` with every key of a unique index that others may have by that.
+    pub fn roll_back_and(&mut self, mark: Mark, guard: &Guard, mut freed: Option<Freed<'_>>) {
         for record in self.records().skip(mark.records).rev() {
             if !record.undone() {
-                self.table_of(record).undo(record, guard);
+                let table = self.table_of(record);
+                if let Some(freed) = &mut freed {
+                    // The newer ones are taken back: what lies in place is what this one has put there.
+                    table.keys_claimed(record, guard, freed);
+                }
+                table.undo(record, guard);
                 record.set_undone();
             }
         }

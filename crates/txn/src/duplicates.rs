@@ -5,7 +5,7 @@
 //! ([`Transaction::is_duplicate`]); `firn_storage::Table::shares_key` says why that is enough.
 
 use crate::transaction::{Transaction, duplicate};
-use firn_base::{Result, RowId};
+use firn_base::{Error, Result, RowId};
 use firn_storage::{Guard, Index, IndexId, KeyBuffer, Table, pin};
 use std::ops::Bound;
 
@@ -19,7 +19,7 @@ impl Transaction {
     /// another transaction is changing that one, or has since this one began.
     ///
     /// That it has not is nothing that a serializable transaction reads: it is kept so by those who come
-    /// later.
+    /// later, as long as the row stays.
     pub fn is_duplicate(
         &self,
         table: &Table,
@@ -28,7 +28,12 @@ impl Transaction {
         row: RowId,
         guard: &Guard,
     ) -> Result<bool> {
-        let found = table.has_duplicate(index, key, row, self.snapshot(), guard);
+        let found = table.duplicate(index, key, row, self.snapshot(), guard).and_then(|other| match other {
+            Some(other) if self.must_see(table, index, other, guard) => {
+                Err(Error::write_conflict(&table.name()))
+            }
+            other => Ok(other.is_some()),
+        });
         match &found {
             Ok(true) => {
                 self.engine().statistics().unique_violations.count();

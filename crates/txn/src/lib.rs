@@ -38,4 +38,6 @@ pub use freezer::Progress;
 pub use native::{Columns, Key, TableAccess};
 pub use predicates::Granularity;
 pub use statistics::{Abort, Counter, Running, Statistics};
-pub use transaction::{Isolation, Patience, Savepoint, StatementStart, TablePatience, Ticket, Transaction};
+pub use transaction::{
+    Isolation, Patience, ReadsSoFar, Savepoint, StatementStart, TablePatience, Ticket, Transaction,
+};

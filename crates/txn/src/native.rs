@@ -537,15 +537,14 @@ impl Transaction {
             let snapshot = self.snapshot();
             inserted = table.insert_as(self.writes_to(table)?, snapshot, projection, values, guard);
         }
-        if let Err(error) = &inserted {
-            self.note_violation(table, error, |index| {
+        inserted.map_err(|error| {
+            self.violation(table, error, guard, |index| {
                 let mut key = KeyBuffer::new();
                 let cells = R::cells(values);
                 index.encode_with(|column| cells.as_ref()[column.index()], &mut key);
                 Some(key)
-            });
-        }
-        inserted
+            })
+        })
     }
 
     /// Inserts several rows, quicker than one by one.
@@ -584,7 +583,7 @@ impl Transaction {
             self.engine().collect_now();
             updated = table.update_as(self.writes_to(table)?, snapshot, row, projection, values, guard);
         }
-        updated.inspect_err(|error| self.note_violation(table, error, |_| None))
+        updated.map_err(|error| self.violation(table, error, guard, |_| None))
     }
 
     /// Deletes a visible row of the columns' table; see [`Table::delete`] for the errors.

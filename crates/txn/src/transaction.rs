@@ -17,11 +17,13 @@ use crate::loads::{self, Loading};
 use crate::predicates::{PredicateLog, ReadMark};
 use arrow_array::ArrayRef;
 use firn_base::sync::{Arc, OnceLock, Ordering};
-use firn_base::{Cell, ColumnId, Error, Lsn, Result, RowId, Snapshot, SqlState, Stamp, TableId, Time};
+use firn_base::{
+    Cell, ColumnId, ColumnSet, Error, Lsn, Result, RowId, Snapshot, SqlState, Stamp, TableId, Time,
+};
 use firn_log::RedoBuffer;
 use firn_storage::{
-    ColumnSpec, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, MemoryBudget, Move, Pressure, RowLock,
-    Table, WriteSet, is_long_string, pin,
+    ColumnSpec, Freed, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, MemoryBudget, Move, Pressure,
+    RowLock, Table, WriteSet, is_long_string, pin,
 };
 use std::cell::RefCell;
 use std::ops::Bound;
@@ -113,6 +115,10 @@ pub struct StatementStart {
     savepoint: Savepoint,
     reads: ReadMark,
 }
+
+/// What a transaction had read at some point; see [`Transaction::forget_reads`].
+#[derive(Debug)]
+pub struct ReadsSoFar(ReadMark);
 
 /// What a commit yields: when it took effect, and when it will be safe on disk.
 #[derive(Clone, Copy, Debug)]
@@ -365,14 +371,13 @@ impl Transaction {
             let snapshot = self.snapshot;
             inserted = table.insert(self.writes_to(table)?, snapshot, row, guard);
         }
-        if let Err(error) = &inserted {
-            self.note_violation(table, error, |index| {
+        inserted.map_err(|error| {
+            self.violation(table, error, guard, |index| {
                 let mut key = KeyBuffer::new();
                 index.encode_with(|column| row[column.index()], &mut key);
                 Some(key)
-            });
-        }
-        inserted
+            })
+        })
     }
 
     /// What to go back to if a row is [to be inserted again](Transaction::looks_again).
@@ -406,25 +411,44 @@ impl Transaction {
         }
     }
 
-    /// Notes that a key was found taken, if that is what the error says.
+    /// Notes that a key was found taken, if that is what the error says. A serializable transaction that does not see the row
+    /// that has it is told of a conflict instead: it may go again, and nobody would find out by what is read before and after.
     #[cold]
-    pub(crate) fn note_violation(
+    pub(crate) fn violation(
         &self,
         table: &Table,
-        error: &Error,
+        error: Error,
+        guard: &Guard,
         key: impl FnOnce(&Index) -> Option<KeyBuffer>,
-    ) {
-        self.count_failure(error);
+    ) -> Error {
         if error.state() != SqlState::UNIQUE_VIOLATION {
-            return;
+            self.count_failure(&error);
+            return error;
         }
         let indexes = table.indexes();
         let index = indexes.iter().find(|index| error.constraint() == Some(&index.spec().name));
         let index = index.expect("a violation names its index");
+        if let Some(other) = error.other_row()
+            && self.must_see(table, index, other, guard)
+        {
+            let error = Error::write_conflict(&table.name());
+            self.count_failure(&error);
+            return error;
+        }
+        self.count_failure(&error);
         // Without the key, that any key was.
         let key = key(index);
         let bound = key.as_ref().map_or(Bound::Unbounded, |key| Bound::Included(key.as_slice()));
         self.note(|reads| reads.range(table, index, (bound, bound), &[], index.columns()));
+        error
+    }
+
+    /// Whether a row is to be told of only by a snapshot that sees it under its key, and this one does not.
+    #[cold]
+    pub(crate) fn must_see(&self, table: &Table, index: &Index, row: RowId, guard: &Guard) -> bool {
+        self.isolation == Isolation::Serializable
+            && !self.read_only
+            && !table.is_seen_under_newest_key(index, row, self.snapshot, guard)
     }
 
     /// Inserts several rows, quicker than one by one; see [`Table::insert_rows`].
@@ -473,7 +497,7 @@ impl Transaction {
             let snapshot = self.snapshot;
             inserted = insert(self.writes_to(table)?, snapshot);
         }
-        inserted.inspect_err(|error| self.note_violation(table, error, |_| None))
+        inserted.map_err(|error| self.violation(table, error, guard, |_| None))
     }
 
     /// Sets columns of a visible row; see [`Table::update`].
@@ -497,7 +521,7 @@ impl Transaction {
             self.engine.collect_now();
             updated = table.update(self.writes_to(table)?, snapshot, row, columns, cells, guard);
         }
-        updated.inspect_err(|error| self.note_violation(table, error, |_| None))
+        updated.map_err(|error| self.violation(table, error, guard, |_| None))
     }
 
     /// Where a row is now that this transaction has seen: an update puts one that was in a compact block elsewhere. Who
@@ -533,9 +557,14 @@ impl Transaction {
         }
     }
 
-    /// Forgets what it has read since a statement began: it relies on nothing of that.
-    pub fn forget_reads(&mut self, statement: &StatementStart) {
-        self.reads.get_mut().truncate(&statement.reads);
+    /// What it has read by now.
+    pub fn reads_so_far(&self) -> ReadsSoFar {
+        ReadsSoFar(self.reads.borrow().mark())
+    }
+
+    /// Forgets what it has read since: it relies on nothing of that.
+    pub fn forget_reads(&mut self, since: &ReadsSoFar) {
+        self.reads.get_mut().truncate(&since.0);
     }
 
     /// Makes an empty physical table, which goes away again if the transaction rolls back.
@@ -565,7 +594,7 @@ impl Transaction {
     /// Takes back what a statement has changed. What it has locked stays so, for it to be run again: of many
     /// rows that others change all the time it would never have all.
     pub fn take_back(&mut self, statement: &StatementStart) {
-        self.undo_to(statement.savepoint);
+        self.undo_to(statement.savepoint, false);
     }
 
     /// Whether [`Transaction::restart`] may move it on.
@@ -750,15 +779,23 @@ impl Transaction {
     /// Undoes everything since the savepoint, DDL included; the savepoint stays.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         self.take_snapshot_again();
-        self.undo_to(savepoint);
+        self.undo_to(savepoint, self.notes_reads());
         self.unshare(savepoint.shared);
     }
 
-    fn undo_to(&mut self, savepoint: Savepoint) {
+    /// Whoever was told that a row is in has learnt that nobody had its keys. The row keeps that so, and when it is taken back it
+    /// is to be noted.
+    fn undo_to(&mut self, savepoint: Savepoint, notes_freed: bool) {
         if self.loading.as_ref().is_some_and(|loading| loading.has_failed()) {
             self.loading = None;
         }
-        self.write_set.as_mut().expect("running").roll_back(savepoint.mark, &pin());
+        let reads = self.reads.get_mut();
+        let mut note = |table: &Table, index: &Index, key: Option<&[u8]>| {
+            let bound = key.map_or(Bound::Unbounded, Bound::Included);
+            reads.range(table, index, (bound, bound), &[], ColumnSet::NONE);
+        };
+        let freed = notes_freed.then_some(&mut note as Freed<'_>);
+        self.write_set.as_mut().expect("running").roll_back_and(savepoint.mark, &pin(), freed);
         if let Some(deferred) = &mut self.deferred {
             deferred.roll_back(savepoint.deferred);
         }

@@ -35,27 +35,27 @@ impl Table {
         shared
     }
 
-    /// Whether a row other than `row`, which `snapshot` sees under this full key, has that key as well, as
+    /// A row other than `row`, which `snapshot` sees under this full key, that has that key as well, as
     /// [`Table::insert`] would find it under a unique index: 40001 if that is for another transaction to say.
-    pub fn has_duplicate(
+    pub fn duplicate(
         &self,
         index: &Index,
         key: &[u8],
         row: RowId,
         snapshot: Snapshot,
         guard: &Guard,
-    ) -> Result<bool> {
-        let mut outcome = Ok(false);
+    ) -> Result<Option<RowId>> {
+        let mut outcome = Ok(None);
         index.lookup(key, guard, &mut |other| {
             if other != row
                 && let Err(error) = self.judge(index, key, other, snapshot, guard)
             {
                 outcome = match error.state() {
-                    SqlState::UNIQUE_VIOLATION => Ok(true),
+                    SqlState::UNIQUE_VIOLATION => Ok(Some(other)),
                     _ => Err(error),
                 };
             }
-            matches!(outcome, Ok(false))
+            matches!(outcome, Ok(None))
         });
         outcome
     }

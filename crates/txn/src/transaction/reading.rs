@@ -193,7 +193,7 @@ impl Transaction {
 
     /// Whether a row that this transaction sees stands under a full key of a unique index: what a
     /// foreign key asks before it points there. 40001 if another transaction is deleting or moving
-    /// that row, or has since this one began.
+    /// that row, or has since this one began; also if it has put it back, and may yet take that back.
     ///
     /// Ask after inserting the pointing row: of a concurrent delete and this, at least one then
     /// sees the other (seed 000 §2.2.5, and its missing direction below).
@@ -205,10 +205,11 @@ impl Transaction {
         guard: &Guard,
     ) -> Result<bool> {
         let Some(row) = self.get(table, index, key, guard) else { return Ok(false) };
-        if table.stands_in_place(index, key, row) {
-            return Ok(true);
+        // In this order: whose change comes after the first look is met by the second.
+        if !table.stands_in_place(index, key, row) {
+            return Err(table.conflict(row, self.snapshot, guard));
         }
-        Err(table.conflict(row, self.snapshot, guard))
+        table.check_key_stays(row, self.snapshot, guard).map(|()| true)
     }
 
     /// Whether a row that this transaction sees has a key that begins with `prefix`: what deleting
@@ -221,20 +222,39 @@ impl Transaction {
         prefix: &[u8],
         guard: &Guard,
     ) -> Result<bool> {
-        let mut outcome = Ok(false);
+        let mut exists = false;
+        self.referencing_rows(table, index, prefix, guard, &mut |_| {
+            exists = true;
+            false
+        })?;
+        Ok(exists)
+    }
+
+    /// Calls `visit` with the rows that [`Transaction::referencing_row_exists`] asks for, until it returns false. 40001 if
+    /// another transaction may come to have one beside those.
+    pub fn referencing_rows(
+        &self,
+        table: &Table,
+        index: &Index,
+        prefix: &[u8],
+        guard: &Guard,
+        visit: &mut dyn FnMut(RowId) -> bool,
+    ) -> Result<()> {
+        let mut outcome = Ok(());
         let bounds = (Bound::Included(prefix), Bound::Included(prefix));
         index.range(bounds.0, bounds.1, false, guard, &mut |key, row| {
             if table.sees(index, key, row, self.snapshot, guard) {
-                outcome = Ok(true);
-            } else if table.changed_unseen(row, self.snapshot, guard)
+                return visit(row);
+            }
+            if table.changed_unseen(row, self.snapshot, guard)
                 && table.may_come_to_stand(index, key, row, self.snapshot, guard)
             {
                 outcome = Err(table.conflict(row, self.snapshot, guard));
             }
-            matches!(outcome, Ok(false))
+            outcome.is_ok()
         });
-        if let Ok(true) = outcome {
-            // That there is none is kept so by the conflict above, that there is one is not.
+        if outcome.is_ok() {
+            // That there is no other is kept so by the conflict above only as long as the delete stands.
             self.note_range(table, index, bounds, false, None, &[], ColumnSet::NONE);
         }
         outcome

@@ -1,0 +1,249 @@
+//! What keys promise while others may still change their minds: rows that are taken back, keys that are put back, rows that
+//! come while their target goes.
+
+use crate::waiting_tests::{beside, run, state};
+use crate::{Connection, Database, Outcome};
+use firn_base::{SqlState, Value, thread};
+
+const LEVELS: [&str; 3] = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
+
+fn with(statements: &[&str]) -> Database {
+    let database = Database::memory().unwrap();
+    run(&mut database.connect(), statements).unwrap();
+    database
+}
+
+fn begin(connection: &mut Connection, level: &str) {
+    run(connection, &[&format!("BEGIN ISOLATION LEVEL {level}")]).unwrap();
+}
+
+fn count(database: &Database, query: &str) -> i64 {
+    let mut connection = database.connect();
+    let statement = connection.prepare(&format!("SELECT count(*) FROM {query}")).unwrap();
+    match connection.query_values(&statement, &[]).unwrap()[0][0] {
+        Value::BigInt(count) => count,
+        ref other => panic!("{other:?}"),
+    }
+}
+
+/// Rows that point nowhere.
+const ORPHANS: &str = "c WHERE pid IS NOT NULL AND pid NOT IN (SELECT id FROM p)";
+
+fn family(action: &str) -> Database {
+    with(&[
+        "CREATE TABLE p (id integer PRIMARY KEY)",
+        &format!("CREATE TABLE c (id integer PRIMARY KEY, pid integer REFERENCES p {action})"),
+        "INSERT INTO p VALUES (1)",
+        "INSERT INTO c VALUES (1, 1)",
+    ])
+}
+
+/// Also where some rows point there already, which the action finds.
+#[test]
+fn an_action_takes_or_meets_all_rows_that_come_to_point_at_what_goes() {
+    let actions = ["ON DELETE CASCADE", "ON DELETE SET NULL", "ON UPDATE CASCADE", "ON UPDATE SET NULL"];
+    for action in actions {
+        let change = match action.contains("DELETE") {
+            true => "DELETE FROM p WHERE id = 1",
+            false => "UPDATE p SET id = 2 WHERE id = 1",
+        };
+        for level in LEVELS {
+            // One has come since the snapshot.
+            let database = family(action);
+            let mut connection = database.connect();
+            begin(&mut connection, level);
+            run(&mut connection, &["SELECT count(*) FROM p"]).unwrap();
+            run(&mut database.connect(), &["INSERT INTO c VALUES (2, 1)"]).unwrap();
+            let outcome = run(&mut connection, &[change]);
+            match level {
+                "REPEATABLE READ" => assert_eq!(state(outcome), SqlState::SERIALIZATION_FAILURE, "{action}"),
+                _ => outcome.unwrap(),
+            }
+            run(&mut connection, &["COMMIT"]).unwrap();
+            assert_eq!(count(&database, ORPHANS), 0, "{action}, {level}");
+
+            // One is coming.
+            for end in ["COMMIT", "ROLLBACK"] {
+                let database = family(action);
+                let first =
+                    [&format!("SET TRANSACTION ISOLATION LEVEL {level}"), "INSERT INTO c VALUES (2, 1)"];
+                beside(&database, &first, &[change], end).unwrap();
+                assert_eq!(count(&database, ORPHANS), 0, "{action}, {level}, {end}");
+                assert_eq!(count(&database, "p WHERE id = 1"), 0);
+            }
+        }
+    }
+}
+
+/// A key that its row has been given back is not there for good before the transaction has ended.
+#[test]
+fn nobody_points_at_a_key_that_may_be_left_again() {
+    for level in LEVELS {
+        for (ends, stays) in
+            [(&["COMMIT"][..], true), (&["ROLLBACK"], true), (&["ROLLBACK TO s", "COMMIT"], false)]
+        {
+            let database = family("");
+            run(&mut database.connect(), &["DELETE FROM c"]).unwrap();
+            let mut holder = database.connect();
+            begin(&mut holder, level);
+            let back = ["UPDATE p SET id = 2", "SAVEPOINT s", "UPDATE p SET id = 1"];
+            run(&mut holder, &back).unwrap();
+            let waits = &database.engine().statistics().waits;
+            let before = waits.get();
+            let outcome = thread::scope(|scope| {
+                let pointing = thread::spawn_scoped(scope, "pointing", || {
+                    let mut connection = database.connect();
+                    begin(&mut connection, level);
+                    run(&mut connection, &["INSERT INTO c VALUES (9, 1)"])
+                        .and_then(|()| run(&mut connection, &["COMMIT"]))
+                });
+                while waits.get() == before && !pointing.is_finished() {
+                    thread::yield_now();
+                }
+                assert!(!pointing.is_finished(), "it waits");
+                run(&mut holder, ends).unwrap();
+                pointing.join().unwrap()
+            });
+            match (stays, level) {
+                (true, _) if ends == ["ROLLBACK"] => outcome.unwrap(),
+                // It has changed since the snapshot, though not to what it was not.
+                (true, "REPEATABLE READ") => drop(outcome),
+                (true, _) => outcome.unwrap(),
+                (false, "REPEATABLE READ") => assert_eq!(state(outcome), SqlState::SERIALIZATION_FAILURE),
+                (false, _) => assert_eq!(state(outcome), SqlState::FOREIGN_KEY_VIOLATION),
+            }
+            assert_eq!(count(&database, ORPHANS), 0, "{level}, {ends:?}");
+        }
+    }
+}
+
+/// That a row went in says that its key was free; nobody else keeps that so once the row is taken back.
+#[test]
+fn who_takes_a_row_back_still_relies_on_its_key_having_been_free() {
+    let claims = [
+        "INSERT INTO k VALUES (1)",
+        "INSERT INTO k SELECT g FROM generate_series(1, 2) g",
+        "INSERT INTO k SELECT g FROM generate_series(1, 1000) g",
+        "UPDATE k SET id = 1 WHERE id = -1",
+        "WITH a AS (SELECT 1) UPDATE k SET id = 1 WHERE id = -1",
+    ];
+    for claim in claims {
+        for (other, holds) in [("INSERT INTO k VALUES (1)", false), ("INSERT INTO k VALUES (-7)", true)] {
+            let database = with(&[
+                "CREATE TABLE k (id integer PRIMARY KEY)",
+                "CREATE TABLE log (id integer)",
+                "INSERT INTO k VALUES (-1)",
+            ]);
+            let mut connection = database.connect();
+            run(&mut connection, &["BEGIN", "SAVEPOINT s", claim, "ROLLBACK TO s"]).unwrap();
+            let others = ["BEGIN", "SELECT count(*) FROM log", other, "COMMIT"];
+            run(&mut database.connect(), &others).unwrap();
+            run(&mut connection, &["INSERT INTO log VALUES (1)"]).unwrap();
+            let outcome = run(&mut connection, &["COMMIT"]);
+            // Of many rows it is not known which keys they had.
+            match holds && !claim.contains("1000") {
+                true => outcome.unwrap(),
+                false => assert_eq!(state(outcome), SqlState::SERIALIZATION_FAILURE, "{claim}"),
+            }
+        }
+    }
+    let database = family("");
+    let mut connection = database.connect();
+    let takes_back = ["BEGIN", "SAVEPOINT s", "DELETE FROM c", "DELETE FROM p WHERE id = 1", "ROLLBACK TO s"];
+    run(&mut database.connect(), &["CREATE TABLE log (id integer)", "DELETE FROM c"]).unwrap();
+    run(&mut connection, &takes_back).unwrap();
+    run(&mut database.connect(), &["BEGIN", "SELECT FROM log", "INSERT INTO c VALUES (2, 1)", "COMMIT"])
+        .unwrap();
+    run(&mut connection, &["INSERT INTO log VALUES (1)"]).unwrap();
+    assert_eq!(state(run(&mut connection, &["COMMIT"])), SqlState::SERIALIZATION_FAILURE);
+}
+
+/// That a key is taken is told of what the transaction sees, or it would tell of a state that it is not in.
+#[test]
+fn who_is_told_that_a_key_is_taken_sees_the_row_that_has_it() {
+    for table in ["k (id integer PRIMARY KEY)", "k (id integer UNIQUE DEFERRABLE)"] {
+        for reads_before in [true, false] {
+            let database = with(&[
+                &format!("CREATE TABLE {table}"),
+                "CREATE TABLE x (v integer)",
+                "CREATE TABLE log (id integer)",
+                "INSERT INTO x VALUES (0)",
+            ]);
+            let mut connection = database.connect();
+            let first = if reads_before { "SELECT v FROM x" } else { "SELECT 1" };
+            run(&mut connection, &["BEGIN", first]).unwrap();
+            // The key is taken while `v` is 1, and then only.
+            let takes = ["BEGIN", "INSERT INTO k VALUES (1)", "UPDATE x SET v = 1", "COMMIT"];
+            run(&mut database.connect(), &takes).unwrap();
+            let told = run(&mut connection, &["SAVEPOINT s", "INSERT INTO k VALUES (1)"]);
+            let expected = match reads_before {
+                true => SqlState::SERIALIZATION_FAILURE,
+                false => SqlState::UNIQUE_VIOLATION,
+            };
+            assert_eq!(state(told), expected, "{table}");
+            run(&mut connection, &["ROLLBACK TO s", "SELECT v FROM x"]).unwrap();
+            let gives_back = ["BEGIN", "DELETE FROM k", "UPDATE x SET v = 0", "COMMIT"];
+            run(&mut database.connect(), &gives_back).unwrap();
+            run(&mut connection, &["INSERT INTO log VALUES (1)"]).unwrap();
+            let outcome = run(&mut connection, &["COMMIT"]);
+            match reads_before {
+                // It knows nothing but that `v` was 0, and is again.
+                true => outcome.unwrap(),
+                false => assert_eq!(state(outcome), SqlState::SERIALIZATION_FAILURE, "{table}"),
+            }
+        }
+    }
+}
+
+/// What COPY hands out is what stood there when it was asked for, whatever its connection does meanwhile.
+#[test]
+fn a_copy_that_is_drawn_beside_other_statements_shows_one_state() {
+    const ROWS: i64 = 50_000;
+    for level in LEVELS {
+        for (next, whole) in [
+            ("SELECT 1", true),
+            ("UPDATE t SET b = b + 1", true),
+            ("SAVEPOINT s", true),
+            ("COMMIT", true),
+            ("ROLLBACK", false),
+        ] {
+            let database = with(&[
+                "CREATE TABLE t (a bigint, b bigint)",
+                &format!("INSERT INTO t SELECT g, 0 FROM generate_series(1, {ROWS}) g"),
+            ]);
+            let mut connection = database.connect();
+            begin(&mut connection, level);
+            let statement = connection.prepare("COPY t TO STDOUT").unwrap();
+            let Outcome::CopyOut(mut copy) = connection.run(&statement, &[]).unwrap() else { panic!() };
+            let mut text = copy.next_chunk().unwrap().expect("there are rows");
+            if !next.starts_with("UPDATE") {
+                run(&mut database.connect(), &["UPDATE t SET b = 7", "DELETE FROM t WHERE a % 2 = 0"])
+                    .unwrap();
+            }
+            run(&mut connection, &[next]).unwrap();
+            run(&mut database.connect(), &["CREATE TABLE other (a integer)"]).unwrap();
+            database.engine().collect();
+            let mut drawn = Ok(());
+            loop {
+                match copy.next_chunk() {
+                    Ok(Some(piece)) => text.extend(piece),
+                    Ok(None) => break,
+                    Err(error) => {
+                        drawn = Err(error);
+                        break;
+                    }
+                }
+            }
+            let text = String::from_utf8(text).unwrap();
+            assert!(text.lines().all(|line| line.ends_with("\t0")), "{level}, {next}");
+            match whole {
+                true => {
+                    drawn.unwrap();
+                    assert_eq!(text.lines().count() as i64, ROWS, "{level}, {next}");
+                    assert_eq!(copy.tag().rows, Some(ROWS as u64));
+                }
+                false => assert_eq!(state(drawn), SqlState::INVALID_CURSOR_NAME),
+            }
+        }
+    }
+}
