@@ -3,7 +3,8 @@
 //! Dropping a plan's stream ends its tasks where they wait, and an operator that draws rows as fast as
 //! it can from one that makes them up (a series, a join of few rows with few rows) never waits. So
 //! every such source is wrapped in a node that looks at the flags before each batch. Scans of tables
-//! look by themselves.
+//! look by themselves. For the same reason the node counts its batches against the turn of its task:
+//! a few such queries would keep the workers from all others, also from those that ask what is running.
 
 use crate::scan::{ScanContext, ScanExec, cancelled};
 use datafusion::arrow::array::RecordBatch;
@@ -12,6 +13,7 @@ use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::execution::{RecordBatchStream, SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::coop::cooperative;
 use datafusion::physical_plan::execution_plan::ReplaceChildrenOptions;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use firn_base::sync::Arc;
@@ -110,7 +112,7 @@ impl ExecutionPlan for Cancellable {
         let scan = context.session_config().get_extension::<ScanContext>();
         let scan = scan.expect("whoever executes a plan says what stops it");
         let input = self.input.execute(partition, context)?;
-        Ok(Box::pin(CancellableStream { input, scan }))
+        Ok(Box::pin(cooperative(CancellableStream { input, scan })))
     }
 }
 

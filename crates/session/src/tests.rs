@@ -537,6 +537,49 @@ fn a_statement_can_be_cancelled_from_another_thread() {
     canceller.join().unwrap();
 }
 
+/// Of whatever kind, and more of them than there are workers: somebody must be able to find them and end them.
+#[test]
+fn queries_that_never_end_leave_others_their_turn() {
+    let database = filled(2000);
+    let endless = [
+        "SELECT count(*) FROM t x, t y, t z, t a",
+        "SELECT count(*) FROM generate_series(1, 10000) a, generate_series(1, 100000000000) b",
+        "SELECT count(*) FROM generate_series(1, 100000000000) b",
+        "SELECT count(*) FROM t x JOIN t y ON x.b % 2 = y.b % 2 JOIN t z ON y.b % 2 = z.b % 2 JOIN t a ON z.b % 2 = a.b % 2",
+        "SELECT count(*) FROM (SELECT unnest(ARRAY[a.a, b.a, c.a, d.a]) FROM t a, t b, t c, t d) x",
+        "SELECT sum(x.a) FROM t x, t y, t z, t a WHERE x.a + y.a + z.a + a.a > 0",
+    ];
+    let threads = 2 * thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let run = |number: usize| {
+            let mut connection = database.connect();
+            let cancel = connection.cancel_handle();
+            let running = thread::spawn_scoped(scope, "endless", move || {
+                state(connection.query(endless[number % endless.len()]))
+            });
+            (cancel, running)
+        };
+        let running: Vec<_> = (0..threads.max(endless.len())).map(run).collect();
+        let mut connection = database.connect();
+        connection.execute("SET statement_timeout = '100s'").unwrap();
+        let active = "SELECT count(*) FROM pg_stat_activity WHERE state = 'active'";
+        while one(&mut connection, active) != Value::BigInt(running.len() as i64 + 1) {
+            firn_base::clock::sleep(Duration::from_millis(1));
+        }
+        // Queries of many parts have their turns as well.
+        for _ in 0..3 {
+            assert_eq!(
+                one(&mut connection, "SELECT count(*) FROM t x JOIN t y USING (a)"),
+                Value::BigInt(2000)
+            );
+        }
+        for (cancel, running) in running {
+            cancel.cancel();
+            assert_eq!(running.join().unwrap(), SqlState::QUERY_CANCELED);
+        }
+    });
+}
+
 #[test]
 fn a_statement_that_takes_too_long_is_cancelled() {
     let mut connection = filled(2000).connect();

@@ -9,6 +9,7 @@
 //! - An index holds an entry for every key that any version of a row has; more only until collected.
 //! - A slot is given out again only when no snapshot can see anything in it.
 
+mod claims;
 mod duplicates;
 mod keys;
 mod locks;
@@ -34,10 +35,7 @@ use arrow_array::ArrayRef;
 use firn_base::sync::{
     Arc, AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Mutex, OnceLock, Ordering, RwLock, Weak,
 };
-use firn_base::{
-    BlockNumber, Cell, ColumnId, ColumnSet, Error, Result, RowId, Slot, Snapshot, SqlState, SqlType, TableId,
-    Time, visible,
-};
+use firn_base::{BlockNumber, Cell, ColumnId, ColumnSet, Result, RowId, Slot, Snapshot, SqlType, TableId};
 use firn_log::CellWriter;
 use keys::{key_columns, key_in_place, key_of};
 pub use restore::Restored;
@@ -389,156 +387,6 @@ impl Table {
             let is_own = other == row || Some(other) == from;
             if is_own { Ok(Verdict::Dead) } else { self.judge(index, key, other, snapshot, guard) }
         })
-    }
-
-    /// Whether `other`, found under `key` of a unique index, stands in the way of a new row with
-    /// that key (seed 000 §2.2.5): in the own snapshot, in the newest committed version, or in what
-    /// somebody has not committed yet, be it one of the versions that he may still go back to.
-    #[cold]
-    fn judge(
-        &self,
-        index: &Index,
-        key: &[u8],
-        other: RowId,
-        snapshot: Snapshot,
-        guard: &Guard,
-    ) -> Result<Verdict> {
-        let committed = Snapshot { read_time: Time::LATEST, owner: snapshot.owner };
-        // In this order: who has not committed at the first look may have at the second.
-        let in_pending = self.is_pending_under(index, key, other, snapshot, guard);
-        let in_newest = self.has_key(index, key, other, committed, guard);
-        let in_own = self.has_key(index, key, other, snapshot, guard);
-        let in_place = self.has_key_in_place(index, key, other);
-        if in_place && in_newest {
-            return Err(Error::new(
-                SqlState::UNIQUE_VIOLATION,
-                format!("duplicate key value violates unique constraint \"{}\"", index.spec().name),
-            )
-            .with_constraint(&index.spec().name)
-            .with_other_row(other));
-        }
-        if in_place || in_newest || in_own || in_pending {
-            return Err(self.conflict(other, snapshot, guard));
-        }
-        Ok(Verdict::Dead)
-    }
-
-    /// That a row is in the way, and of the transaction that is changing it just now, if one is.
-    #[cold]
-    pub fn conflict(&self, row: RowId, snapshot: Snapshot, guard: &Guard) -> Error {
-        self.conflict_over(self.block(row).newest(row.slot(), guard), snapshot, RowLock::Update, guard)
-    }
-
-    /// The conflict of `lock` with the row whose newest record is `head`. It names nobody to wait for if,
-    /// below what is not committed, there is a change that the snapshot does not see: that stays a conflict.
-    #[cold]
-    fn conflict_over(
-        &self,
-        head: Option<Record<'_>>,
-        snapshot: Snapshot,
-        lock: RowLock,
-        guard: &Guard,
-    ) -> Error {
-        let mut blocker = None;
-        let mut next = head;
-        while let Some(record) = next {
-            let stamp = record.stamp();
-            let conflicts = || self.held_by(record, guard).conflicts_with(lock);
-            if !record.is_void() && stamp != snapshot.owner && conflicts() {
-                if stamp.time().is_none() {
-                    blocker = Some(stamp);
-                } else {
-                    blocker = blocker.filter(|_| visible(stamp, snapshot));
-                    break;
-                }
-            }
-            next = record.older(guard);
-        }
-        let error = Error::write_conflict(&self.name());
-        match blocker {
-            Some(stamp) => error.with_blocker(stamp),
-            None => error,
-        }
-    }
-
-    /// Whether the version of `row` that `snapshot` sees has `key`.
-    pub(crate) fn has_key(
-        &self,
-        index: &Index,
-        key: &[u8],
-        row: RowId,
-        snapshot: Snapshot,
-        guard: &Guard,
-    ) -> bool {
-        let block = self.block(row);
-        let (columns, mut raw) = key_columns(index);
-        block.read_raw(row.slot(), snapshot, &columns, &mut raw, guard)
-            && key_of(block, index, &raw).as_slice() == key
-    }
-
-    /// Whether `snapshot` sees a row under the key that it has by what is committed by now, and by the snapshot's own changes.
-    pub fn is_seen_under_newest_key(
-        &self,
-        index: &Index,
-        row: RowId,
-        snapshot: Snapshot,
-        guard: &Guard,
-    ) -> bool {
-        let block = self.block(row);
-        let newest = Snapshot { read_time: Time::LATEST, ..snapshot };
-        let (columns, mut raw) = key_columns(index);
-        block.read_raw(row.slot(), newest, &columns, &mut raw, guard)
-            && self.has_key(index, &key_of(block, index, &raw), row, snapshot, guard)
-    }
-
-    /// Whether what lies in place, committed or not, is a row with `key`.
-    fn has_key_in_place(&self, index: &Index, key: &[u8], row: RowId) -> bool {
-        let block = self.block(row);
-        let slot = row.slot();
-        let (columns, mut raw) = key_columns(index);
-        // The lock keeps the keys of a row whole; of a row just inserted they are once it is present.
-        let _turn = self.key_lock(row).lock();
-        if !block.is_present(slot) {
-            return false;
-        }
-        for (column, cell) in columns.iter().zip(&mut raw) {
-            *cell = block.load_cell(slot, *column);
-        }
-        key_of(block, index, &raw).as_slice() == key
-    }
-
-    /// Whether another transaction that has not committed its changes of `row` has given it `key`, or left it
-    /// with it, in any of its versions: also in one that it has left again, or found, since it may go back
-    /// there (ROLLBACK, ROLLBACK TO).
-    fn is_pending_under(
-        &self,
-        index: &Index,
-        key: &[u8],
-        row: RowId,
-        snapshot: Snapshot,
-        guard: &Guard,
-    ) -> bool {
-        let block = self.block(row);
-        let slot = row.slot();
-        let (columns, mut raw) = key_columns(index);
-        let _turn = self.key_lock(row).lock();
-        for (column, cell) in columns.iter().zip(&mut raw) {
-            *cell = block.load_cell(slot, *column);
-        }
-        let mut next = block.newest(slot, guard);
-        let mut pending = false;
-        while let Some(record) = next
-            && (record.is_void() || record.stamp().time().is_none() && record.stamp() != snapshot.owner)
-        {
-            pending |= !record.is_void();
-            // The version after the record. Whether a row is there is not asked: it may be again.
-            if pending && key_of(block, index, &raw).as_slice() == key {
-                return true;
-            }
-            restore_columns(record, &columns, &mut raw);
-            next = record.older(guard);
-        }
-        pending && key_of(block, index, &raw).as_slice() == key
     }
 
     /// Inserts rows of one cell per column: one undo record and one redo record for all that come to
@@ -968,57 +816,6 @@ impl Table {
         self.check_conflict(block, head, snapshot, RowLock::Update, guard).is_err()
     }
 
-    /// 40001 if another transaction that has not ended has changed keys of a row: it may go back to any that the row has
-    /// had in between (ROLLBACK TO), whatever lies in place. Locks are nothing to this.
-    pub fn check_key_stays(&self, row: RowId, snapshot: Snapshot, guard: &Guard) -> Result<()> {
-        let mut next = self.block(row).newest(row.slot(), guard);
-        while let Some(record) = next
-            && !record.is_seen_by(snapshot)
-            && record.stamp().time().is_none()
-        {
-            let changes_keys = || self.held_by(record, guard) == RowLock::Update;
-            if record.stamp() != snapshot.owner
-                && record.change() != Change::Lock
-                && !record.undone()
-                && changes_keys()
-            {
-                return Err(Error::write_conflict(&self.name()).with_blocker(record.stamp()));
-            }
-            next = record.older(guard);
-        }
-        Ok(())
-    }
-
-    /// Whether what lies in place, committed or not, is a row whose key in `index` is `key`.
-    pub fn stands_in_place(&self, index: &Index, key: &[u8], row: RowId) -> bool {
-        self.has_key_in_place(index, key, row)
-    }
-
-    /// Whether `row` may come to have `key` in `index` by what another transaction has done to it and not
-    /// committed: it has it in place, or the other may go back to where it had, or to what it found.
-    pub fn may_come_to_stand(
-        &self,
-        index: &Index,
-        key: &[u8],
-        row: RowId,
-        snapshot: Snapshot,
-        guard: &Guard,
-    ) -> bool {
-        let head = || self.block(row).head(row.slot(), guard);
-        loop {
-            let before = head();
-            if self.is_pending_under(index, key, row, snapshot, guard)
-                || self.has_key_in_place(index, key, row)
-            {
-                return true;
-            }
-            // Another may have moved the row away after the first look and back after the second.
-            if head() == before {
-                return false;
-            }
-        }
-    }
-
     /// A scan of the rows that `snapshot` sees, in blocks' order, shared by any number of threads.
     pub fn scan(self: &Arc<Self>, snapshot: Snapshot, columns: &[ColumnId], row_ids: bool) -> TableScan {
         TableScan::new(self.clone(), snapshot, columns, row_ids)
@@ -1110,37 +907,6 @@ impl Table {
                 for (index, key) in affected.iter().zip(&new_keys) {
                     self.purge(index, key, row, guard);
                 }
-            }
-        }
-    }
-
-    /// Calls `visit` with the keys of unique indexes that rows have by a change, the newest of them; see
-    /// [`WriteSet::roll_back_and`].
-    pub(crate) fn keys_claimed(
-        &self,
-        record: Record<'_>,
-        guard: &Guard,
-        visit: &mut dyn FnMut(&Table, &Index, Option<&[u8]>),
-    ) {
-        /// Of rows that came together.
-        const MOST_KEYS: u32 = 64;
-        let rows = match record.change() {
-            Change::Insert | Change::Update => 1,
-            Change::InsertMany => record.inserted_rows(),
-            Change::Delete | Change::Lock => return,
-        };
-        let indexes = self.indexes.get(guard);
-        for index in indexes.all().iter().filter(|index| index.spec().unique) {
-            if record.change() == Change::Update && !changes(index, record) {
-                continue;
-            }
-            if rows > MOST_KEYS {
-                visit(self, index, None);
-                continue;
-            }
-            let first = record.slot().0;
-            for slot in (first..first + rows).map(Slot) {
-                visit(self, index, Some(&key_in_place(record.block(), index, slot)));
             }
         }
     }
