@@ -200,12 +200,17 @@ pub struct CopyOut {
     source: CopySource,
 }
 
-/// Where it draws its data.
+/// Where it draws its data: in a transaction of its own or in the connection's.
 enum CopySource {
-    /// In a transaction of its own, which goes after what reads in it.
-    Own { copy: CopyTo, alarm: Option<Alarm>, reading: Option<Reading> },
-    /// In the connection's.
+    Own(Box<OwnCopy>),
     Shared(Arc<SharedStream<CopyTo>>),
+}
+
+struct OwnCopy {
+    copy: CopyTo,
+    alarm: Option<Alarm>,
+    /// After what reads in it.
+    reading: Option<Reading>,
 }
 
 impl Pieces for CopyTo {
@@ -229,9 +234,9 @@ impl CopyOut {
 
     /// The next bytes, whole rows if the format has rows; `None` at the end.
     pub fn next_chunk(&mut self) -> Result<Option<Vec<u8>>> {
-        let (copy, alarm, reading) = match &mut self.source {
+        let OwnCopy { copy, alarm, reading } = match &mut self.source {
             CopySource::Shared(shared) => return shared.next(),
-            CopySource::Own { copy, alarm, reading } => (copy, alarm, reading),
+            CopySource::Own(own) => &mut **own,
         };
         let piece = catch_unwind(AssertUnwindSafe(|| copy.next_piece()))
             .unwrap_or_else(|panic| Err(internal_error(&*panic)));
@@ -438,7 +443,7 @@ impl Connection {
         let transaction = self.begin_transaction(Isolation::Snapshot)?;
         let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone)?;
         let reading = Some(Reading { transaction, waits: self.synchronous_commit });
-        Ok(self.shown(copy, to, |_, copy| CopySource::Own { copy, alarm, reading }))
+        Ok(self.shown(copy, to, |_, copy| CopySource::Own(Box::new(OwnCopy { copy, alarm, reading }))))
     }
 
     /// A COPY that others see, and that draws its data so.
