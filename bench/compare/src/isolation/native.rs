@@ -1,7 +1,7 @@
 //! The workload over the transaction API, without SQL: what a stored procedure compiled to machine code
 //! would do. Every list is one row.
 
-use super::history::{Ended, Found};
+use super::history::{Ended, Found, complete};
 use super::trial::Transactions;
 use super::workload::{Step, Way, group};
 use adya::Workload;
@@ -86,11 +86,11 @@ impl NativeTransactions<'_> {
         NativeTransactions { lists, workload, isolation }
     }
 
-    fn write(&self, tx: &mut Transaction, key: i64, value: i64, way: Way) -> Result<()> {
+    fn write(&self, tx: &mut Transaction, key: i64, value: i64, by_scan: bool) -> Result<()> {
         let Lists { table, .. } = self.lists;
-        let found = match way {
-            Way::Scan => self.scan(tx, key, key).pop(),
-            Way::Key | Way::Lock | Way::Index | Way::Query(_) => self.find(tx, key),
+        let found = match by_scan {
+            true => self.scan(tx, key, key).pop(),
+            false => self.find(tx, key),
         };
         let value_cell = Cell::i64(value);
         match found {
@@ -140,10 +140,8 @@ impl NativeTransactions<'_> {
     fn read(&self, tx: &Transaction, first: i64, last: i64, way: Way) -> Found {
         let Lists { table, by_group, .. } = self.lists;
         let lists: Vec<(i64, String)> = match way {
-            Way::Key | Way::Lock => {
-                self.find(tx, first).into_iter().map(|(_, key, list)| (key, list)).collect()
-            }
-            Way::Scan | Way::Query(_) => {
+            Way::Key => self.find(tx, first).into_iter().map(|(_, key, list)| (key, list)).collect(),
+            Way::Scan | Way::Query(_) | Way::End(_) => {
                 self.scan(tx, first, last).into_iter().map(|(_, key, list)| (key, list)).collect()
             }
             Way::Index => {
@@ -159,25 +157,34 @@ impl NativeTransactions<'_> {
             }
         };
         let numbers = |list: &str| list.split(',').map(|number| number.parse().expect("a number")).collect();
-        lists.iter().map(|(key, list)| (*key, numbers(list))).collect()
+        let mut found: Found = lists.iter().map(|(key, list)| (*key, numbers(list))).collect();
+        complete(&mut found, first, last);
+        found
     }
 }
 
 impl Transactions for NativeTransactions<'_> {
-    fn run(&mut self, steps: &[Step]) -> Ended {
+    fn run(&mut self, steps: &[Step], between: &dyn Fn()) -> Ended {
         let engine = &self.lists.engine;
         let mut tx = match engine.try_begin(self.isolation) {
             Ok(tx) => tx,
             Err(error) => return Ended::Wrong(error),
         };
         let mut found = Vec::new();
+        let mut writes = false;
         for step in steps {
+            writes |= matches!(step, Step::Write { .. });
+            if !writes {
+                between();
+            }
             match *step {
-                Step::Read { first, last, way } => found.push(self.read(&tx, first, last, way)),
-                Step::Write { key, value, way } => {
+                Step::Read { first, last, way, .. } => found.push(self.read(&tx, first, last, way)),
+                Step::Write { first, last, value, change } => {
                     let mut attempts = 0;
                     let statement = tx.begin_statement();
-                    while let Err(error) = self.write(&mut tx, key, value, way) {
+                    while let Err(error) = (first..=last)
+                        .try_for_each(|key| self.write(&mut tx, key, value + key - first, change % 2 == 1))
+                    {
                         attempts += 1;
                         let is_conflict = error.is_retryable() || error.state() == SqlState::UNIQUE_VIOLATION;
                         if !is_conflict {
@@ -190,6 +197,7 @@ impl Transactions for NativeTransactions<'_> {
                     }
                     found.push(Found::new());
                 }
+                Step::LockTable { .. } => found.push(Found::new()),
             }
         }
         match tx.commit() {
