@@ -55,8 +55,9 @@ impl std::ops::AddAssign for Counts {
 pub struct Recorder {
     workload: Workload,
     planned: u64,
-    /// Relaxed: it protects nothing.
+    /// Relaxed, both: they protect nothing.
     paused: AtomicBool,
+    readers_paused: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -78,7 +79,13 @@ impl Recorder {
             ops: Vec::new(),
             interner: Interner::default(),
         };
-        Recorder { workload, planned: transactions, paused: AtomicBool::new(false), state: Mutex::new(state) }
+        Recorder {
+            workload,
+            planned: transactions,
+            paused: AtomicBool::new(false),
+            readers_paused: AtomicBool::new(false),
+            state: Mutex::new(state),
+        }
     }
 
     /// How many transactions have begun.
@@ -91,18 +98,19 @@ impl Recorder {
         self.state.lock().left > 0
     }
 
-    /// While nobody begins anything, and who has not written anything does nothing.
-    pub fn pause(&self, body: impl FnOnce()) {
+    /// While nobody begins a transaction. Those that have begun go on to their ends; or only those that have written something, so that
+    /// others are in the middle of what they do.
+    pub fn pause(&self, of_readers: bool, body: impl FnOnce()) {
         self.paused.store(true, Ordering::Relaxed);
+        self.readers_paused.store(of_readers, Ordering::Relaxed);
         body();
+        self.readers_paused.store(false, Ordering::Relaxed);
         self.paused.store(false, Ordering::Relaxed);
     }
 
-    /// Waits until it is over.
-    pub fn wait_for_pause(&self) {
-        while self.paused.load(Ordering::Relaxed) {
-            clock::sleep(Duration::from_micros(100));
-        }
+    /// Between the steps of a transaction that has written nothing.
+    pub fn pause_reader(&self) {
+        wait_while(&self.readers_paused);
     }
 
     /// How many transactions will begin.
@@ -117,7 +125,7 @@ impl Recorder {
 
     /// The next transaction, which `process` begins now; `None` if there have been enough.
     pub fn begin(&self, process: i64) -> Option<Vec<Step>> {
-        self.wait_for_pause();
+        wait_while(&self.paused);
         let mut state = self.state.lock();
         state.left = state.left.checked_sub(1)?;
         let steps = state.generator.transaction();
@@ -202,6 +210,12 @@ impl State {
         }
         let index = self.ops.len() as u64;
         self.ops.push(Op { index, kind, process: Some(process), value, time: None });
+    }
+}
+
+fn wait_while(paused: &AtomicBool) {
+    while paused.load(Ordering::Relaxed) {
+        clock::sleep(Duration::from_micros(100));
     }
 }
 

@@ -27,6 +27,8 @@ const SCHEMA: [&str; 8] = [
 ];
 
 const WHOLE: &str = "whole";
+/// The tables.
+pub const TABLES: [&str; 3] = [WHOLE, "apart", "late"];
 
 /// Which rows `w` are those of a group of three keys in a table `{t}`, of which `$1` is the first and `$2` the last: what to select from,
 /// and a condition.
@@ -124,9 +126,7 @@ pub fn create(client: &mut impl SqlClient) -> Result<()> {
 
 /// Removes all keys that were used so far.
 pub fn clear(client: &mut impl SqlClient) -> Result<()> {
-    [WHOLE, "apart", "late"]
-        .iter()
-        .try_for_each(|table| client.run_text(&format!("DELETE FROM {table}")).map(drop))
+    TABLES.iter().try_for_each(|table| client.run_text(&format!("DELETE FROM {table}")).map(drop))
 }
 
 /// A connection and the statements that it has prepared.
@@ -141,7 +141,7 @@ impl<C: SqlClient> SqlTransactions<C> {
     pub fn new(mut client: C, workload: Workload, level: &str) -> Result<SqlTransactions<C>> {
         client.run_text(&format!("SET default_transaction_isolation = '{level}'"))?;
         // Of rings of those who wait for tables nobody knows.
-        client.run_text("SET lock_timeout = '100ms'")?;
+        client.run_text("SET lock_timeout = '50ms'")?;
         Ok(SqlTransactions { workload, client, statements: HashMap::new() })
     }
 
@@ -235,9 +235,11 @@ impl<C: SqlClient> SqlTransactions<C> {
         let table = table(key);
         let row =
             [Value::BigInt(key), Value::BigInt(value), Value::BigInt(group(key)), Value::Text(name(key))];
+        let last = format!("SELECT pos FROM {table} WHERE key = $1 ORDER BY pos DESC LIMIT 1");
         match change {
+            0 => {}
             // Its rows go to other slots.
-            3 => {
+            6 => {
                 let moved = format!("DELETE FROM {table} WHERE key = $1 RETURNING pos, element");
                 for old in self.execute(&moved, &row)? {
                     let row =
@@ -246,18 +248,23 @@ impl<C: SqlClient> SqlTransactions<C> {
                 }
             }
             // Their keys go away and come back.
-            4 => {
+            7 => {
                 self.execute(&format!("UPDATE {table} SET pos = pos + 1000 WHERE key = $1"), &row)?;
                 self.execute(&format!("UPDATE {table} SET pos = pos - 1000 WHERE key = $1"), &row)?;
             }
-            5 => drop(self.execute(&format!("SELECT FROM {table} WHERE key = $1 FOR UPDATE"), &row)?),
-            6 => drop(self.execute(
-                &format!("SELECT pos FROM {table} WHERE wide = $1 ORDER BY pos DESC LIMIT 1 FOR SHARE"),
-                &row,
-            )?),
-            _ => {}
+            8 => drop(self.execute(&format!("SELECT FROM {table} WHERE key = $1 FOR UPDATE"), &row)?),
+            9 => drop(self.execute(&format!("{last} FOR SHARE"), &row)?),
+            10 => drop(self.execute(&format!("{last} FOR NO KEY UPDATE"), &row)?),
+            change => {
+                return self.execute(&APPENDS[change % APPENDS.len()].replace("{t}", table), &row).map(drop);
+            }
         }
-        self.execute(&APPENDS[change % APPENDS.len()].replace("{t}", table), &row).map(drop)
+        let pos = match self.execute(&last, &row)?.first().map(|last| &last[0]) {
+            Some(Value::BigInt(pos)) => pos + 1,
+            _ => 1,
+        };
+        let row = [row[0].clone(), Value::BigInt(pos), row[1].clone(), row[2].clone(), row[3].clone()];
+        self.execute(&format!("INSERT INTO {table} VALUES ($1, $2, $3, $4, $1, $5)"), &row).map(drop)
     }
 
     /// Writes a group of keys, those of whole lists in one statement or two.
@@ -433,23 +440,28 @@ impl<C: SqlClient> Transactions for SqlTransactions<C> {
     fn run(&mut self, steps: &[Step], between: &dyn Fn()) -> Ended {
         match steps {
             // A statement by itself, which the engine runs again when it meets a conflict.
-            [
-                step @ (Step::Write { change: 0, .. }
-                | Step::Read { manner: Manner::Plain | Manner::Locking(_), .. }),
-            ] if !matches!(step, Step::Write { first, last, .. } if first < last) => {
-                match self.run_step(step) {
-                    Ok(found) => Ended::Committed(vec![found]),
-                    Err(error) => ended(error, true),
-                }
-            }
+            [step] if is_one_statement(step) => match self.run_step(step) {
+                Ok(found) => Ended::Committed(vec![found]),
+                Err(error) => ended(error, true),
+            },
             steps => self.run_block(steps, between),
         }
     }
 }
 
+fn is_one_statement(step: &Step) -> bool {
+    match *step {
+        Step::Write { first, last, change, .. } => {
+            first == last && (change == 1 || change == 0 && table(first) == WHOLE)
+        }
+        Step::Read { manner, .. } => manner != Manner::Cursor,
+        Step::LockTable { .. } => false,
+    }
+}
+
 /// Where a key's rows are.
 fn table(key: i64) -> &'static str {
-    [WHOLE, "apart", "late"][group(key) as usize % 3]
+    TABLES[group(key) as usize % 3]
 }
 
 /// Begins as those of its group do.

@@ -71,7 +71,7 @@ fn histories_without_sql_have_the_anomalies_of_their_level() {
     for workload in WORKLOADS {
         for isolation in [Isolation::Serializable, Isolation::Snapshot] {
             let database = Database::memory().unwrap();
-            let lists = Lists::create(database.engine()).unwrap();
+            let lists = Lists::create(&database).unwrap();
             let connect = || Ok(NativeTransactions::new(&lists, workload, isolation));
             let models = ["strong-snapshot-isolation", "strict-serializable"];
             let [snapshot, serializable] = check(workload, 3 * TRANSACTIONS, connect, models);

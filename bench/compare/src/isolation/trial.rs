@@ -52,7 +52,7 @@ fn run_client<T: Transactions>(
     let mut process = client;
     let mut connection = patiently(connect)?;
     while let Some(steps) = recorder.begin(process) {
-        let ended = connection.run(&steps, &|| recorder.wait_for_pause());
+        let ended = connection.run(&steps, &|| recorder.pause_reader());
         recorder.end(process, &steps, &ended);
         match ended {
             Ended::Committed(_) | Ended::Failed => {}

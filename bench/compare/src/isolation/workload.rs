@@ -37,7 +37,7 @@ pub enum Way {
 pub const QUERIES: usize = 16;
 /// Queries that [`Way::End`] chooses from.
 pub const ENDS: usize = 4;
-/// Ways to write a key, of which the first takes one statement.
+/// Ways to write a key, of which the first costs least.
 pub const CHANGES: usize = 11;
 /// Ways to write a group of keys.
 pub const GROUP_CHANGES: usize = 3;
