@@ -250,7 +250,10 @@ impl<C: SqlClient> SqlTransactions<C> {
             // Their keys go away and come back.
             7 => {
                 self.execute(&format!("UPDATE {table} SET pos = pos + 1000 WHERE key = $1"), &row)?;
-                self.execute(&format!("UPDATE {table} SET pos = pos - 1000 WHERE key = $1"), &row)?;
+                self.execute(
+                    &format!("UPDATE {table} SET pos = pos - 1000 WHERE key = $1 AND pos > 1000"),
+                    &row,
+                )?;
             }
             8 => drop(self.execute(&format!("SELECT FROM {table} WHERE key = $1 FOR UPDATE"), &row)?),
             9 => drop(self.execute(&format!("{last} FOR SHARE"), &row)?),

@@ -5,13 +5,14 @@ use super::history::{Recorder, explain};
 use super::native::{Lists, NativeTransactions};
 use super::sql::{self, SqlTransactions};
 use super::trial::{self, Transactions};
+use super::upkeep;
 use super::workload::Generator;
 use adya::{Report, Valid, Workload};
 use firn_base::Result;
 use firn_session::Database;
 use firn_txn::Isolation;
 
-const TRANSACTIONS: u64 = 1000;
+const TRANSACTIONS: u64 = 600;
 const CLIENTS: i64 = 4;
 const WORKLOADS: [Workload; 2] = [Workload::ListAppend, Workload::RwRegister];
 
@@ -20,10 +21,15 @@ fn check<T: Transactions>(
     workload: Workload,
     transactions: u64,
     connect: impl Fn() -> Result<T> + Sync,
+    beside: impl FnOnce(&Recorder),
     models: [&str; 2],
 ) -> [Report; 2] {
     let recorder = Recorder::new(workload, Generator::new(workload, 1), transactions);
-    trial::run(&recorder, CLIENTS, &connect, || Ok(())).unwrap();
+    trial::run(&recorder, CLIENTS, &connect, || {
+        beside(&recorder);
+        Ok(())
+    })
+    .unwrap();
     let (history, counts, _) = recorder.finish();
     println!("{workload:?}: {counts:?}");
     assert!(counts.committed > transactions / 4, "{counts:?}");
@@ -33,10 +39,11 @@ fn check<T: Transactions>(
 
 /// A history in SQL at `level` is what `promised` allows; what it is beyond `serializable` is returned.
 fn check_sql(workload: Workload, level: &str, promised: &str) -> Vec<String> {
-    let database = Database::memory().unwrap();
+    let database = Database::open_with(upkeep::compacting()).unwrap();
     sql::create(&mut database.connect()).unwrap();
     let connect = || SqlTransactions::new(database.connect(), workload, level);
-    let [kept, serializable] = check(workload, TRANSACTIONS, connect, [promised, "serializable"]);
+    let beside = |recorder: &Recorder| assert!(upkeep::compact(database.engine(), recorder) > 0);
+    let [kept, serializable] = check(workload, TRANSACTIONS, connect, beside, [promised, "serializable"]);
     assert_eq!(kept.valid, Valid::True, "{workload:?} at {level}: {}", explain(&kept));
     serializable.anomaly_types
 }
@@ -74,7 +81,7 @@ fn histories_without_sql_have_the_anomalies_of_their_level() {
             let lists = Lists::create(&database).unwrap();
             let connect = || Ok(NativeTransactions::new(&lists, workload, isolation));
             let models = ["strong-snapshot-isolation", "strict-serializable"];
-            let [snapshot, serializable] = check(workload, 3 * TRANSACTIONS, connect, models);
+            let [snapshot, serializable] = check(workload, 3 * TRANSACTIONS, connect, |_| (), models);
             assert_eq!(snapshot.valid, Valid::True, "{workload:?}, {isolation:?}: {}", explain(&snapshot));
             let found = serializable.anomaly_types;
             match isolation {

@@ -37,6 +37,7 @@ pub fn compact(engine: &Arc<Engine>, recorder: &Recorder) -> u64 {
                 engine.collect();
                 engine.freeze(Duration::ZERO);
                 engine.compact(Duration::ZERO);
+                clock::sleep(Duration::from_millis(1));
             }
             times += u64::from(has_become_compact(engine));
         });
@@ -69,7 +70,7 @@ pub fn change_tables(database: &Database, recorder: &Recorder) -> Result<()> {
                     Err(error) if error.state() == SqlState::LOCK_NOT_AVAILABLE => {}
                     Err(error) => return Err(error),
                 }
-                clock::sleep(Duration::from_millis(20));
+                clock::sleep(Duration::from_millis(50));
             }
         }
     }

@@ -130,15 +130,15 @@ impl Generator {
                 if self.random.uniform(0, 9) == 0 {
                     return Step::Write { first, last, value, change: self.below(GROUP_CHANGES) };
                 }
-                let change = if self.random.uniform(0, 1) == 0 { 0 } else { self.below(CHANGES) };
+                let change = if self.random.uniform(0, 4) < 3 { 0 } else { self.below(CHANGES) };
                 Step::Write { first: key, last: key, value, change }
             }
             number => {
                 let (first, last, way) = match number {
-                    45..=67 => (key, key, Way::Key),
-                    68..=75 => (first, last, Way::Index),
-                    76..=81 => (first, key, Way::Scan),
-                    82..=86 => (first, last, Way::End(self.below(ENDS))),
+                    45..=72 => (key, key, Way::Key),
+                    73..=80 => (first, last, Way::Index),
+                    81..=85 => (first, key, Way::Scan),
+                    86..=90 => (first, last, Way::End(self.below(ENDS))),
                     _ => (first, last, Way::Query(self.below(QUERIES))),
                 };
                 let manner = match self.random.uniform(0, 9) {
