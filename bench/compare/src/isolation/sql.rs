@@ -90,10 +90,11 @@ const CLAUSES: [&str; LOCKS] = [
     "FOR SHARE OF w",
     "FOR KEY SHARE OF w",
     "FOR UPDATE OF w NOWAIT",
-    // What it passes over it does not tell anything about.
-    SKIPPING,
+    // These do not tell anything about what they pass over.
+    "FOR UPDATE OF w SKIP LOCKED",
+    "FOR SHARE OF w SKIP LOCKED",
 ];
-const SKIPPING: &str = "FOR UPDATE OF w SKIP LOCKED";
+const SKIPPING: &str = "SKIP LOCKED";
 
 const MODES: [&str; 3] = ["SHARE", "SHARE ROW EXCLUSIVE", "EXCLUSIVE"];
 
@@ -325,13 +326,13 @@ impl<C: SqlClient> SqlTransactions<C> {
         let clause = match manner {
             Manner::Locking(_) if from.starts_with('(') => "",
             // Elements that are passed over would be missing in the middle.
-            Manner::Locking(lock) if CLAUSES[lock] == SKIPPING && table != WHOLE => CLAUSES[0],
+            Manner::Locking(lock) if CLAUSES[lock].ends_with(SKIPPING) && table != WHOLE => CLAUSES[0],
             Manner::Locking(lock) => CLAUSES[lock],
             _ => "",
         };
         let order = if is_last { "" } else { order };
         let sql = format!("SELECT w.key, w.element FROM {from} WHERE {condition} {order} {clause}");
-        (sql.replace("{t}", table), clause == SKIPPING)
+        (sql.replace("{t}", table), clause.ends_with(SKIPPING))
     }
 
     /// What these rows tell of the keys that were asked for.

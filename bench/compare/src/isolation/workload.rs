@@ -54,7 +54,7 @@ pub enum Manner {
 }
 
 /// Clauses that [`Manner::Locking`] chooses from.
-pub const LOCKS: usize = 6;
+pub const LOCKS: usize = 7;
 
 /// One operation of a transaction.
 #[derive(Clone, Debug)]
