@@ -142,7 +142,9 @@ impl NativeTransactions<'_> {
     fn read(&self, tx: &Transaction, first: i64, last: i64, way: Way) -> Found {
         let Lists { table, by_group, .. } = self.lists;
         let lists: Vec<(i64, String)> = match way {
-            Way::Key => self.find(tx, first).into_iter().map(|(_, key, list)| (key, list)).collect(),
+            Way::Key | Way::Last(_) => {
+                self.find(tx, first).into_iter().map(|(_, key, list)| (key, list)).collect()
+            }
             Way::Scan | Way::Query(_) | Way::End(_) => {
                 self.scan(tx, first, last).into_iter().map(|(_, key, list)| (key, list)).collect()
             }

@@ -6,7 +6,7 @@
 
 use super::history::{Ended, Found, complete};
 use super::trial::Transactions;
-use super::workload::{CHANGES, ENDS, GROUP_CHANGES, KEYS, LOCKS, Manner, QUERIES, Step, Way, group};
+use super::workload::{CHANGES, ENDS, GROUP_CHANGES, KEYS, LASTS, LOCKS, Manner, QUERIES, Step, Way, group};
 use adya::Workload;
 use firn_base::{Error, Result, SqlState, Value};
 use firn_bench::sql_client::SqlClient;
@@ -78,7 +78,7 @@ const ENDINGS: [(bool, &str); ENDS] = [
 ];
 
 /// Which row of a register that stands apart is the last.
-const LAST: [&str; 3] = [
+const LAST: [&str; LASTS] = [
     "w.key = $1 ORDER BY w.pos DESC LIMIT 1",
     "w.key = $1 AND w.pos = (SELECT max(pos) FROM {t} WHERE key = $1)",
     "w.wide = $1 ORDER BY w.pos DESC LIMIT 1",
@@ -125,9 +125,15 @@ pub fn create(client: &mut impl SqlClient) -> Result<()> {
     SCHEMA.iter().try_for_each(|sql| client.run_text(sql).map(drop))
 }
 
-/// Removes all keys that were used so far.
+/// Removes all keys that were used so far. No two rows have one.
 pub fn clear(client: &mut impl SqlClient) -> Result<()> {
-    TABLES.iter().try_for_each(|table| client.run_text(&format!("DELETE FROM {table}")).map(drop))
+    for table in TABLES {
+        let twice = format!("SELECT key, pos FROM {table} GROUP BY key, pos HAVING count(*) > 1");
+        let twice = client.run_text(&twice)?;
+        assert!(twice.is_empty(), "{table} has rows with the same keys: {twice:?}");
+        client.run_text(&format!("DELETE FROM {table}"))?;
+    }
+    Ok(())
 }
 
 /// A connection and the statements that it has prepared.
@@ -313,11 +319,10 @@ impl<C: SqlClient> SqlTransactions<C> {
     fn reading(&self, first: i64, way: Way, manner: Manner) -> (String, bool) {
         let table = table(first);
         let order = if table == WHOLE { "" } else { "ORDER BY w.key, w.pos" };
-        let is_last =
-            self.workload == Workload::RwRegister && table != WHOLE && way == Way::Key && first % 2 == 0;
+        let has_last = self.workload == Workload::RwRegister && table != WHOLE;
         let (from, condition) = match way {
-            Way::Key if is_last => ("{t} w", LAST[group(first) as usize % LAST.len()]),
-            Way::Key => ("{t} w", "w.key = $1"),
+            Way::Last(last) if has_last => ("{t} w", LAST[last]),
+            Way::Key | Way::Last(_) => ("{t} w", "w.key = $1"),
             Way::Index => ("{t} w", "w.grp = $1 / 3 AND w.pos > -100"),
             Way::Scan => ("{t} w", "w.wide BETWEEN $1 AND $2"),
             Way::Query(query) => GROUPS[query],
@@ -330,7 +335,7 @@ impl<C: SqlClient> SqlTransactions<C> {
             Manner::Locking(lock) => CLAUSES[lock],
             _ => "",
         };
-        let order = if is_last { "" } else { order };
+        let order = if matches!(way, Way::Last(_)) && has_last { "" } else { order };
         let sql = format!("SELECT w.key, w.element FROM {from} WHERE {condition} {order} {clause}");
         (sql.replace("{t}", table), clause.ends_with(SKIPPING))
     }
@@ -367,7 +372,7 @@ impl<C: SqlClient> SqlTransactions<C> {
             Step::Write { value, .. } => (value % 8 == 4, false),
             Step::Read { first, manner, .. } => (
                 matches!(manner, Manner::Locking(_)) && first % 2 == 0,
-                first % 4 == 1 && manner != Manner::Cursor,
+                first % 2 == 1 && manner != Manner::Cursor,
             ),
             Step::LockTable { .. } => (false, false),
         };

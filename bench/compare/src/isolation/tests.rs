@@ -44,6 +44,7 @@ fn check_sql(workload: Workload, level: &str, promised: &str) -> Vec<String> {
     let connect = || SqlTransactions::new(database.connect(), workload, level);
     let beside = |recorder: &Recorder| assert!(upkeep::compact(database.engine(), recorder) > 0);
     let [kept, serializable] = check(workload, TRANSACTIONS, connect, beside, [promised, "serializable"]);
+    sql::clear(&mut database.connect()).unwrap();
     assert_eq!(kept.valid, Valid::True, "{workload:?} at {level}: {}", explain(&kept));
     serializable.anomaly_types
 }

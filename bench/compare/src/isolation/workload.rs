@@ -16,7 +16,7 @@ const LISTS: usize = 4;
 /// many keys, or keys that nobody uses any more, it would look far.
 const REGISTERS: usize = 3;
 /// Writes to a group of lists before another takes its place. Registers do not grow.
-const WRITES: u32 = 60;
+const WRITES: u32 = 30;
 
 /// By which way a read comes to its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +29,8 @@ pub enum Way {
     Scan,
     /// One of so many other queries for a group of keys: by lists of values, prefixes, alternatives, joins.
     Query(usize),
+    /// One of so many queries for the last row of a register that has several, or by the key.
+    Last(usize),
     /// One of so many queries for the first or the last key of a group that is there.
     End(usize),
 }
@@ -37,6 +39,8 @@ pub enum Way {
 pub const QUERIES: usize = 16;
 /// Queries that [`Way::End`] chooses from.
 pub const ENDS: usize = 4;
+/// Queries that [`Way::Last`] chooses from.
+pub const LASTS: usize = 3;
 /// Ways to write a key, of which the first costs least.
 pub const CHANGES: usize = 11;
 /// Ways to write a group of keys.
@@ -135,7 +139,8 @@ impl Generator {
             }
             number => {
                 let (first, last, way) = match number {
-                    45..=72 => (key, key, Way::Key),
+                    45..=58 => (key, key, Way::Key),
+                    59..=72 => (key, key, Way::Last(self.below(LASTS))),
                     73..=80 => (first, last, Way::Index),
                     81..=85 => (first, key, Way::Scan),
                     86..=90 => (first, last, Way::End(self.below(ENDS))),
