@@ -61,7 +61,7 @@ pub fn change_tables(database: &Database, recorder: &Recorder) -> Result<()> {
                 format!("CREATE INDEX more ON {table} (wide, pos)"),
                 format!("ALTER TABLE {table} ADD COLUMN more integer DEFAULT 1"),
                 format!("ALTER TABLE {table} ALTER COLUMN wide TYPE bigint USING wide + 0"),
-                format!("DROP INDEX IF EXISTS more"),
+                "DROP INDEX IF EXISTS more".to_owned(),
                 format!("ALTER TABLE {table} DROP COLUMN IF EXISTS more"),
             ] {
                 match client.run_text(&sql) {
