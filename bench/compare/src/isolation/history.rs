@@ -4,15 +4,24 @@
 use super::workload::{Generator, Step};
 use adya::history::{History, Id, Interner, Mop, Op, OpType, ReadValue, Scalar};
 use adya::{Opts, Report, Valid, Workload};
-use firn_base::Error;
-use firn_base::sync::Mutex;
+use firn_base::sync::{AtomicBool, Mutex, Ordering};
+use firn_base::{Error, clock};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// What a step read: the elements of every key that it asked for; a register has one or none.
+/// What a step read: the elements of every key that it has learnt of; a register has one or none.
 pub type Found = Vec<(i64, Vec<i64>)>;
+
+/// Adds that of these keys nothing is there but what was found.
+pub fn complete(found: &mut Found, first: i64, last: i64) {
+    for key in first..=last {
+        if !found.iter().any(|(found, _)| *found == key) {
+            found.push((key, Vec::new()));
+        }
+    }
+}
 
 /// How a transaction ended.
 pub enum Ended {
@@ -46,6 +55,9 @@ impl std::ops::AddAssign for Counts {
 pub struct Recorder {
     workload: Workload,
     planned: u64,
+    /// Relaxed, both: they protect nothing.
+    paused: AtomicBool,
+    readers_paused: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -67,12 +79,38 @@ impl Recorder {
             ops: Vec::new(),
             interner: Interner::default(),
         };
-        Recorder { workload, planned: transactions, state: Mutex::new(state) }
+        Recorder {
+            workload,
+            planned: transactions,
+            paused: AtomicBool::new(false),
+            readers_paused: AtomicBool::new(false),
+            state: Mutex::new(state),
+        }
     }
 
     /// How many transactions have begun.
     pub fn begun(&self) -> u64 {
         self.planned - self.state.lock().left
+    }
+
+    /// Whether some have not begun.
+    pub fn goes_on(&self) -> bool {
+        self.state.lock().left > 0
+    }
+
+    /// While nobody begins a transaction. Those that have begun go on to their ends; or only those that have written something, so that
+    /// others are in the middle of what they do.
+    pub fn pause(&self, of_readers: bool, body: impl FnOnce()) {
+        self.paused.store(true, Ordering::Relaxed);
+        self.readers_paused.store(of_readers, Ordering::Relaxed);
+        body();
+        self.readers_paused.store(false, Ordering::Relaxed);
+        self.paused.store(false, Ordering::Relaxed);
+    }
+
+    /// Between the steps of a transaction that has written nothing.
+    pub fn pause_reader(&self) {
+        wait_while(&self.readers_paused);
     }
 
     /// How many transactions will begin.
@@ -87,6 +125,7 @@ impl Recorder {
 
     /// The next transaction, which `process` begins now; `None` if there have been enough.
     pub fn begin(&self, process: i64) -> Option<Vec<Step>> {
+        wait_while(&self.paused);
         let mut state = self.state.lock();
         state.left = state.left.checked_sub(1)?;
         let steps = state.generator.transaction();
@@ -136,38 +175,47 @@ impl State {
         let mut id = |number: i64| interner.intern(Scalar::Int(number));
         let mut value = Vec::new();
         for (number, step) in steps.iter().enumerate() {
-            match *step {
-                Step::Write { key, value: written, .. } => {
-                    let (key, written) = (id(key), id(written));
+            if let Step::Write { first, last, value: written, .. } = *step {
+                for key in first..=last {
+                    let (key, written) = (id(key), id(written + key - first));
                     value.push(match workload {
                         Workload::ListAppend => Mop::Append { key, value: written },
                         Workload::RwRegister => Mop::Write { key, value: written },
                     });
                 }
-                Step::Read { first, last, .. } => {
-                    for key in first..=last {
-                        let read = found.map(|found| {
-                            let elements = found[number].iter().find(|(found, _)| *found == key);
-                            elements.map_or(&[][..], |(_, elements)| elements)
-                        });
-                        let read: Option<Vec<Id>> =
-                            read.map(|elements| elements.iter().map(|element| id(*element)).collect());
-                        let read = match (read, workload) {
-                            (None, _) => ReadValue::Nil,
-                            (Some(elements), Workload::ListAppend) => ReadValue::List(elements),
-                            (Some(elements), Workload::RwRegister) => match elements[..] {
-                                [] => ReadValue::Nil,
-                                [element] => ReadValue::Scalar(element),
-                                _ => panic!("register {key} has several rows: {elements:?}"),
-                            },
+            }
+            match (found, step) {
+                (None, Step::Read { first, last, .. }) => {
+                    let unknown = |key| Mop::Read { key: id(key), value: ReadValue::Nil };
+                    value.extend((*first..=*last).map(unknown));
+                }
+                (None, _) => {}
+                (Some(found), _) => {
+                    for (key, elements) in &found[number] {
+                        assert!(
+                            elements.iter().all(|element| *element >= 0),
+                            "key {key} shows what was rolled back: {elements:?}"
+                        );
+                        let elements: Vec<Id> = elements.iter().map(|element| id(*element)).collect();
+                        let read = match (workload, &elements[..]) {
+                            (Workload::ListAppend, _) => ReadValue::List(elements),
+                            (Workload::RwRegister, []) => ReadValue::Nil,
+                            (Workload::RwRegister, [element]) => ReadValue::Scalar(*element),
+                            _ => panic!("register {key} has several rows: {elements:?}"),
                         };
-                        value.push(Mop::Read { key: id(key), value: read });
+                        value.push(Mop::Read { key: id(*key), value: read });
                     }
                 }
             }
         }
         let index = self.ops.len() as u64;
         self.ops.push(Op { index, kind, process: Some(process), value, time: None });
+    }
+}
+
+fn wait_while(paused: &AtomicBool) {
+    while paused.load(Ordering::Relaxed) {
+        clock::sleep(Duration::from_micros(100));
     }
 }
 

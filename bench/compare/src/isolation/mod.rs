@@ -12,6 +12,7 @@ mod sql;
 #[cfg(test)]
 mod tests;
 mod trial;
+mod upkeep;
 mod workload;
 
 use crate::Outcome;
@@ -20,10 +21,10 @@ use crate::wire_client::WireClient;
 use adya::{Valid, Workload};
 use firn_base::random::Random;
 use firn_base::sync::Mutex;
-use firn_base::{Error, Result, SqlState, clock};
+use firn_base::{Error, Result, SqlState, clock, thread};
 use firn_bench::short_duration;
 use firn_bench::sql_client::SqlClient;
-use firn_session::Database;
+use firn_session::{Config, Database};
 use history::{Counts, Recorder};
 use native::{Lists, NativeTransactions};
 use sql::SqlTransactions;
@@ -32,8 +33,15 @@ use std::time::{Duration, Instant};
 use trial::{Transactions, patiently};
 use workload::Generator;
 
-/// What every history must be: serializable, in an order that agrees with real time.
-const MODEL: &str = "strict-serializable";
+/// What a history must be at a level of SQL: if serializable, in an order that agrees with real time.
+fn model(level: &str) -> &'static str {
+    match level {
+        "serializable" => "strict-serializable",
+        "repeatable read" => "strong-snapshot-isolation",
+        "read committed" => "read-committed",
+        _ => panic!("no such level: {level}"),
+    }
+}
 
 /// Arguments of `isolation`.
 #[derive(clap::Args)]
@@ -44,6 +52,15 @@ pub struct Options {
     /// In process, without SQL.
     #[arg(long, conflicts_with = "firn")]
     native: bool,
+    /// In SQL: the level that transactions run at.
+    #[arg(long, default_value = "serializable", value_parser = ["serializable", "repeatable read", "read committed"])]
+    level: String,
+    /// In process: has all blocks become compact, again and again.
+    #[arg(long, conflicts_with = "firn")]
+    compact: bool,
+    /// In process, in SQL: changes tables and makes indexes beside the transactions.
+    #[arg(long, conflicts_with_all = ["firn", "native"])]
+    ddl: bool,
     /// Transactions to begin.
     #[arg(long, default_value_t = 100_000)]
     transactions: u64,
@@ -70,7 +87,10 @@ pub fn run(options: Options) -> Outcome {
     let data = directory.path().join("data");
     let checked = match &options.firn {
         Some(firn) => trial.over_the_wire(firn, &data),
-        None => trial.in_process(&Database::open(data)?),
+        None => {
+            let config = if options.compact { upkeep::compacting() } else { Config::default() };
+            trial.in_process(&Database::open_with(Config { directory: Some(data), ..config })?)
+        }
     };
     if checked.is_err() {
         println!("the database and the history are in {}", directory.keep().display());
@@ -87,14 +107,25 @@ struct Trial<'a> {
 
 impl Trial<'_> {
     fn in_process(&self, database: &Database) -> Outcome {
+        let beside = |recorder: &Recorder, _| {
+            thread::scope(|scope| {
+                let of_tables = || upkeep::change_tables(database, recorder);
+                let of_tables = self.options.ddl.then(|| thread::spawn_scoped(scope, "ddl", of_tables));
+                if self.options.compact {
+                    let times = upkeep::compact(database.engine(), recorder);
+                    println!("all rows have become compact {times} times");
+                }
+                of_tables.map_or(Ok(()), |thread| thread.join().expect("it tells of errors"))
+            })
+        };
         if self.options.native {
-            let lists = Lists::create(database.engine())?;
+            let lists = Lists::create(database)?;
             let connect = |workload| Ok(NativeTransactions::new(&lists, workload, Default::default()));
-            return self.check_parts(connect, || lists.clear(), |_, _| Ok(()));
+            return self.check_parts(connect, || lists.clear(), beside);
         }
         sql::create(&mut database.connect())?;
-        let connect = |workload| SqlTransactions::new(database.connect(), workload, "serializable");
-        self.check_parts(connect, || sql::clear(&mut database.connect()), |_, _| Ok(()))
+        let connect = |workload| SqlTransactions::new(database.connect(), workload, &self.options.level);
+        self.check_parts(connect, || sql::clear(&mut database.connect()), beside)
     }
 
     fn over_the_wire(&self, firn: &Path, directory: &Path) -> Outcome {
@@ -128,7 +159,7 @@ impl Trial<'_> {
             }
             Ok(())
         };
-        let transactions = |workload| SqlTransactions::new(connect()?, workload, "serializable");
+        let transactions = |workload| SqlTransactions::new(connect()?, workload, &self.options.level);
         self.check_parts(transactions, || sql::clear(&mut patiently(connect)?), kill)?;
         server.stop()
     }
@@ -142,6 +173,7 @@ impl Trial<'_> {
         mut beside: impl FnMut(&Recorder, u64) -> Result<()>,
     ) -> Outcome {
         let Options { transactions, clients, part, .. } = *self.options;
+        let model = model(&self.options.level);
         let mut generator = Generator::new(Workload::ListAppend, self.seed);
         let mut total = Counts::default();
         let (mut before, mut running, mut checking) = (0, Duration::ZERO, Duration::ZERO);
@@ -159,7 +191,7 @@ impl Trial<'_> {
             running += start.elapsed();
             let (history, counts, next) = recorder.finish();
             let start = Instant::now();
-            let report = history.check(MODEL);
+            let report = history.check(model);
             checking += start.elapsed();
             generator = next;
             before += length;
@@ -167,7 +199,7 @@ impl Trial<'_> {
             println!("{before} transactions: {counts:?}; anomalies: {}", history::explain(&report));
             if report.valid != Valid::True {
                 history.write(&self.evidence)?;
-                return Err(format!("the history is not {MODEL}").into());
+                return Err(format!("the history is not {model}").into());
             }
         }
         println!(

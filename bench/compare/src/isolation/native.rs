@@ -1,24 +1,30 @@
 //! The workload over the transaction API, without SQL: what a stored procedure compiled to machine code
 //! would do. Every list is one row.
 
-use super::history::{Ended, Found};
+use super::history::{Ended, Found, complete};
 use super::trial::Transactions;
-use super::workload::{Step, Way, group};
+use super::workload::{Manner, Step, Way, group};
 use adya::Workload;
 use arrow_array::cast::AsArray;
 use arrow_array::types::Int64Type;
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, ColumnSet, Result, RowId, SqlState, SqlType};
-use firn_storage::{ColumnSpec, Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, Table, summary};
-use firn_txn::{Engine, Isolation, Restriction, Transaction, pin};
+use firn_session::Database;
+use firn_storage::{Index, KeyBuffer, Table, summary};
+use firn_txn::{Engine, Isolation, Restriction, RowLock, Transaction, pin};
 use std::ops::Bound;
 
+const SCHEMA: [&str; 2] = [
+    "CREATE TABLE lists (key bigint PRIMARY KEY, grp bigint NOT NULL, version bigint NOT NULL, wide bigint NOT NULL, \
+     elements text NOT NULL)",
+    "CREATE INDEX lists_group ON lists (grp, version)",
+];
 const KEY: ColumnId = ColumnId(0);
-const GROUP: ColumnId = ColumnId(1);
 const VERSION: ColumnId = ColumnId(2);
 /// The key once more, without an index.
 const WIDE: ColumnId = ColumnId(3);
 const ELEMENTS: ColumnId = ColumnId(4);
+const LOCKS: [RowLock; 4] = [RowLock::Update, RowLock::NoKeyUpdate, RowLock::Share, RowLock::KeyShare];
 /// How often a statement is tried that meets what others change.
 const ATTEMPTS: u32 = 20;
 
@@ -32,32 +38,15 @@ pub struct Lists {
 
 impl Lists {
     /// Makes the table.
-    pub fn create(engine: &Arc<Engine>) -> Result<Lists> {
-        let mut setup = engine.begin();
-        let column = |ty| ColumnSpec { ty, nullable: false };
-        let columns = [SqlType::BigInt, SqlType::BigInt, SqlType::BigInt, SqlType::BigInt, SqlType::Text];
-        let id = setup.create_storage("lists", columns.map(column).to_vec())?;
-        let table = setup.table(id);
-        let part = |column| IndexColumn {
-            column,
-            ty: SqlType::BigInt,
-            nullable: false,
-            descending: false,
-            nulls_first: false,
-        };
-        let index = |number, name: &str, columns, unique| IndexSpec {
-            id: IndexId(number),
-            name: name.into(),
-            columns,
-            unique,
-            values: true,
-        };
-        setup.create_index(&table, index(1, "lists_pkey", vec![part(KEY)], true))?;
-        setup.create_index(&table, index(2, "lists_group", vec![part(GROUP), part(VERSION)], false))?;
-        let ticket = setup.commit()?;
-        engine.wait(ticket)?;
+    pub fn create(database: &Database) -> Result<Lists> {
+        let mut connection = database.connect();
+        for sql in SCHEMA {
+            connection.execute(sql)?;
+        }
+        let engine = database.engine().clone();
+        let table = engine.tables().pop().expect("it was made");
         let (by_key, by_group) = (table.indexes()[0].clone(), table.indexes()[1].clone());
-        Ok(Lists { engine: engine.clone(), table, by_key, by_group })
+        Ok(Lists { engine, table, by_key, by_group })
     }
 
     /// Removes all lists.
@@ -86,11 +75,11 @@ impl NativeTransactions<'_> {
         NativeTransactions { lists, workload, isolation }
     }
 
-    fn write(&self, tx: &mut Transaction, key: i64, value: i64, way: Way) -> Result<()> {
+    fn write(&self, tx: &mut Transaction, key: i64, value: i64, by_scan: bool) -> Result<()> {
         let Lists { table, .. } = self.lists;
-        let found = match way {
-            Way::Scan => self.scan(tx, key, key).pop(),
-            Way::Key | Way::Lock | Way::Index | Way::Query(_) => self.find(tx, key),
+        let found = match by_scan {
+            true => self.scan(tx, key, key).pop(),
+            false => self.find(tx, key),
         };
         let value_cell = Cell::i64(value);
         match found {
@@ -117,6 +106,19 @@ impl NativeTransactions<'_> {
         Some((row, key, cells[0].str().to_owned()))
     }
 
+    /// Reads a list and locks it, as it is by now if it has changed.
+    fn lock(&self, tx: &mut Transaction, key: i64, lock: RowLock) -> Result<Found> {
+        if let Some((row, ..)) = self.find(tx, key)
+            && let Err(error) = tx.lock(&self.lists.table, row, lock, &pin())
+        {
+            if self.isolation != Isolation::Snapshot {
+                tx.lock_newest(&self.lists.table, row, lock, &pin())?;
+            }
+            return Err(error);
+        }
+        Ok(self.read(tx, key, key, Way::Key))
+    }
+
     /// The lists whose keys are in this range, by a scan that looks at every row.
     fn scan(&self, tx: &Transaction, first: i64, last: i64) -> Vec<(RowId, i64, String)> {
         let Lists { table, .. } = self.lists;
@@ -140,10 +142,10 @@ impl NativeTransactions<'_> {
     fn read(&self, tx: &Transaction, first: i64, last: i64, way: Way) -> Found {
         let Lists { table, by_group, .. } = self.lists;
         let lists: Vec<(i64, String)> = match way {
-            Way::Key | Way::Lock => {
+            Way::Key | Way::Last(_) => {
                 self.find(tx, first).into_iter().map(|(_, key, list)| (key, list)).collect()
             }
-            Way::Scan | Way::Query(_) => {
+            Way::Scan | Way::Query(_) | Way::End(_) => {
                 self.scan(tx, first, last).into_iter().map(|(_, key, list)| (key, list)).collect()
             }
             Way::Index => {
@@ -159,37 +161,48 @@ impl NativeTransactions<'_> {
             }
         };
         let numbers = |list: &str| list.split(',').map(|number| number.parse().expect("a number")).collect();
-        lists.iter().map(|(key, list)| (*key, numbers(list))).collect()
+        let mut found: Found = lists.iter().map(|(key, list)| (*key, numbers(list))).collect();
+        complete(&mut found, first, last);
+        found
     }
 }
 
 impl Transactions for NativeTransactions<'_> {
-    fn run(&mut self, steps: &[Step]) -> Ended {
+    fn run(&mut self, steps: &[Step], between: &dyn Fn()) -> Ended {
         let engine = &self.lists.engine;
         let mut tx = match engine.try_begin(self.isolation) {
             Ok(tx) => tx,
             Err(error) => return Ended::Wrong(error),
         };
         let mut found = Vec::new();
+        let mut writes = false;
         for step in steps {
+            writes |= matches!(step, Step::Write { .. });
+            if !writes {
+                between();
+            }
             match *step {
-                Step::Read { first, last, way } => found.push(self.read(&tx, first, last, way)),
-                Step::Write { key, value, way } => {
-                    let mut attempts = 0;
-                    let statement = tx.begin_statement();
-                    while let Err(error) = self.write(&mut tx, key, value, way) {
-                        attempts += 1;
-                        let is_conflict = error.is_retryable() || error.state() == SqlState::UNIQUE_VIOLATION;
-                        if !is_conflict {
-                            return Ended::Wrong(error);
-                        }
-                        // By then the other may have ended, and what was read may still hold.
-                        if attempts == ATTEMPTS || tx.restart(&statement).is_err() {
-                            return Ended::Failed;
-                        }
+                Step::Read { first, way, manner: Manner::Locking(lock), .. }
+                    if way == Way::Key && lock < LOCKS.len() =>
+                {
+                    let lock = |tx: &mut Transaction| self.lock(tx, first, LOCKS[lock]);
+                    match try_again(&mut tx, lock) {
+                        Ok(read) => found.push(read),
+                        Err(ended) => return ended,
                     }
-                    found.push(Found::new());
                 }
+                Step::Read { first, last, way, .. } => found.push(self.read(&tx, first, last, way)),
+                Step::Write { first, last, value, change } => {
+                    let write = |tx: &mut Transaction| {
+                        (first..=last)
+                            .try_for_each(|key| self.write(tx, key, value + key - first, change % 2 == 1))
+                    };
+                    match try_again(&mut tx, write) {
+                        Ok(()) => found.push(Found::new()),
+                        Err(ended) => return ended,
+                    }
+                }
+                Step::LockTable { .. } => found.push(Found::new()),
             }
         }
         match tx.commit() {
@@ -201,6 +214,25 @@ impl Transactions for NativeTransactions<'_> {
             Err(error) => Ended::Wrong(error),
         }
     }
+}
+
+/// Runs a statement, again if it meets what others change: by then they may have ended, and what was read may still hold.
+fn try_again<T>(
+    tx: &mut Transaction,
+    mut statement: impl FnMut(&mut Transaction) -> Result<T>,
+) -> std::result::Result<T, Ended> {
+    let start = tx.begin_statement();
+    for _ in 0..ATTEMPTS {
+        match statement(tx) {
+            Ok(value) => return Ok(value),
+            Err(error) if error.is_retryable() || error.state() == SqlState::UNIQUE_VIOLATION => {}
+            Err(error) => return Err(Ended::Wrong(error)),
+        }
+        if tx.restart(&start).is_err() {
+            break;
+        }
+    }
+    Err(Ended::Failed)
 }
 
 fn encode(index: &Index, parts: &[i64]) -> KeyBuffer {

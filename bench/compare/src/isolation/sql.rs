@@ -1,263 +1,476 @@
 //! The workload in SQL, over any connection.
 //!
-//! A list is one row, which every append updates, or a row for each element. The version is part of the
-//! secondary index: its entry moves with every write.
+//! A list is one row, which every write changes, or a row for each element, of which a register's last one counts. Of
+//! the latter there is a table whose keys are claimed, and one where they are tested by the commit. The position of a whole list
+//! is part of the secondary index: its entry moves with every write.
 
-use super::history::{Ended, Found};
+use super::history::{Ended, Found, complete};
 use super::trial::Transactions;
-use super::workload::{QUERIES, Step, Way, group, stands_apart};
+use super::workload::{CHANGES, ENDS, GROUP_CHANGES, KEYS, LASTS, LOCKS, Manner, QUERIES, Step, Way, group};
 use adya::Workload;
 use firn_base::{Error, Result, SqlState, Value};
 use firn_bench::sql_client::SqlClient;
+use std::collections::HashMap;
 
-const SCHEMA: [&str; 5] = [
-    "CREATE TABLE whole (key bigint PRIMARY KEY, grp bigint NOT NULL, wide bigint NOT NULL, \
-     version bigint NOT NULL, elements text NOT NULL, name text NOT NULL)",
-    "CREATE INDEX whole_grp ON whole (grp, version)",
-    "CREATE INDEX whole_name ON whole (name)",
+const SCHEMA: [&str; 8] = [
+    "CREATE TABLE whole (key bigint PRIMARY KEY, pos bigint NOT NULL, element text NOT NULL, grp bigint NOT NULL, \
+     wide bigint NOT NULL, name text NOT NULL)",
+    "CREATE INDEX whole_grp ON whole (grp, pos)",
+    "CREATE INDEX whole_name ON whole (name) WITH (values = off)",
     "CREATE TABLE apart (key bigint, pos bigint, element bigint NOT NULL, grp bigint NOT NULL, \
      wide bigint NOT NULL, name text, PRIMARY KEY (key, pos))",
     "CREATE INDEX apart_grp ON apart (grp)",
+    "CREATE TABLE late (key bigint, pos bigint, element bigint NOT NULL, grp bigint NOT NULL, \
+     wide bigint NOT NULL, name text, PRIMARY KEY (key, pos) DEFERRABLE INITIALLY DEFERRED)",
+    "CREATE INDEX late_grp ON late (grp)",
+    "CREATE INDEX late_name ON late (name)",
 ];
 
-/// Which rows `w` are those of a group of three keys, of which `$1` is the first and `$2` the last: by what `w` is joined
-/// with, and by a condition.
-const GROUPS: [(&str, &str); QUERIES - 1] = [
-    ("", "w.key IN ($1, $1 + 1, $2)"),
-    ("", "w.wide IN ($1, $1 + 1, $2)"),
-    ("", "w.wide = $2 OR NOT (w.wide < $1 OR w.wide >= $2)"),
-    ("", "w.grp = $1 / 3 AND w.wide <> $1 + 1 OR w.wide = $1 + 1"),
-    ("JOIN generate_series($1::bigint, $2::bigint) s(k) ON w.key = s.k", "true"),
-    ("", "w.key IN (SELECT k FROM generate_series($1::bigint, $2::bigint) s(k))"),
+const WHOLE: &str = "whole";
+/// The tables.
+pub const TABLES: [&str; 3] = [WHOLE, "apart", "late"];
+
+/// Which rows `w` are those of a group of three keys in a table `{t}`, of which `$1` is the first and `$2` the last: what to select from,
+/// and a condition.
+const GROUPS: [(&str, &str); QUERIES] = [
+    ("{t} w", "w.key IN ($1, $1 + 1, $2)"),
+    ("{t} w", "w.wide IN ($1, $1 + 1, $2)"),
+    ("{t} w", "w.wide = $2 OR NOT (w.wide < $1 OR w.wide >= $2)"),
+    ("{t} w", "w.grp = $1 / 3 AND w.wide <> $1 + 1 OR w.wide = $1 + 1"),
+    ("{t} w JOIN generate_series($1::bigint, $2::bigint) s(k) ON w.key = s.k", "true"),
+    ("{t} w", "w.key IN (SELECT k FROM generate_series($1::bigint, $2::bigint) s(k))"),
     (
-        "",
-        "w.wide BETWEEN $1 AND $2 AND NOT EXISTS (SELECT FROM whole o WHERE o.key = w.key AND o.version < 0)",
+        "{t} w",
+        "w.wide BETWEEN $1 AND $2 AND NOT EXISTS (SELECT FROM whole o WHERE o.key = w.key AND o.pos < 0)",
+    ),
+    // All names of a group begin alike.
+    ("{t} w", "w.name LIKE $1"),
+    ("{t} w", "w.key IN (SELECT o.key FROM {t} o WHERE o.wide BETWEEN $1 AND $2)"),
+    ("{t} w", "EXISTS (SELECT FROM {t} o WHERE o.key = w.key AND o.grp = $1 / 3)"),
+    ("{t} w", "w.grp = (SELECT min(o.grp) FROM {t} o WHERE o.key BETWEEN $1 AND $2)"),
+    ("{t} w", "w.grp = (SELECT max(o.grp) FROM {t} o WHERE o.grp <= $2 / 3) AND w.grp = $1 / 3"),
+    (
+        "(SELECT * FROM {t} WHERE key = $1 UNION ALL SELECT * FROM {t} WHERE wide = $1 + 1 \
+         UNION ALL SELECT * FROM {t} WHERE grp = $2 / 3 AND key = $2) w",
+        "true",
+    ),
+    (
+        "(WITH r AS MATERIALIZED (SELECT * FROM {t} WHERE grp = $1 / 3) SELECT r.* FROM r JOIN {t} o USING (key, pos)) w",
+        "w.key <= $2",
+    ),
+    (
+        "(SELECT key, 0 AS pos, string_agg(element::text, ',' ORDER BY pos) AS element FROM {t} WHERE grp = $1 / 3 GROUP BY key) w",
+        "w.key <= $2",
+    ),
+    (
+        "(SELECT *, rank() OVER (PARTITION BY key ORDER BY pos) AS place FROM {t} WHERE key BETWEEN $1 AND $2) w",
+        "w.place > 0",
     ),
 ];
+const LIKE: usize = 7;
 
-/// Likewise, by how all names of a group begin.
-const NAMED: (&str, &str) = ("", "w.name LIKE $1");
+/// Likewise of the first or the last key that is there.
+const ENDINGS: [(bool, &str); ENDS] = [
+    (true, "w.key = (SELECT min(key) FROM {t} WHERE key BETWEEN $1 AND $2)"),
+    (false, "w.key = (SELECT max(key) FROM {t} WHERE key BETWEEN $1 AND $2)"),
+    (true, "w.key = (SELECT key FROM {t} WHERE key >= $1 AND key <= $2 ORDER BY key LIMIT 1)"),
+    (false, "w.key = (SELECT wide FROM {t} WHERE grp = $2 / 3 AND wide >= $1 ORDER BY wide DESC LIMIT 1)"),
+];
 
-/// Written only to be rolled back.
-const NEVER: i64 = 0;
+/// Which row of a register that stands apart is the last.
+const LAST: [&str; LASTS] = [
+    "w.key = $1 ORDER BY w.pos DESC LIMIT 1",
+    "w.key = $1 AND w.pos = (SELECT max(pos) FROM {t} WHERE key = $1)",
+    "w.wide = $1 ORDER BY w.pos DESC LIMIT 1",
+];
+
+const CLAUSES: [&str; LOCKS] = [
+    "FOR UPDATE OF w",
+    "FOR NO KEY UPDATE OF w",
+    "FOR SHARE OF w",
+    "FOR KEY SHARE OF w",
+    "FOR UPDATE OF w NOWAIT",
+    // These do not tell anything about what they pass over.
+    "FOR UPDATE OF w SKIP LOCKED",
+    "FOR SHARE OF w SKIP LOCKED",
+];
+const SKIPPING: &str = "SKIP LOCKED";
+
+const MODES: [&str; 3] = ["SHARE", "SHARE ROW EXCLUSIVE", "EXCLUSIVE"];
+
+/// Written only to be rolled back; the next keys of a group get the next values.
+const NEVER: i64 = -KEYS;
+
+/// How a list that is one row is written, if it is there: `$1` is the key, `$2` the value, and `{new}` what becomes of its elements.
+const UPDATES: [&str; 4] = [
+    "UPDATE whole w SET pos = $2, element = {new} WHERE wide = $1 RETURNING key, element",
+    "UPDATE whole w SET pos = $2, element = {new} FROM generate_series($1::bigint, $1::bigint) s(k) WHERE w.key = s.k \
+     RETURNING key, element",
+    "UPDATE whole w SET pos = $2, element = {new} WHERE key IN (SELECT key FROM whole WHERE key = $1 FOR UPDATE) \
+     RETURNING key, element",
+    "UPDATE whole w SET pos = $2, element = {new} WHERE grp = $1 / 3 AND pos <> $2 AND key = $1 RETURNING key, element",
+];
+
+/// How an element is added to those of its key in the table `{t}`.
+const APPENDS: [&str; 3] = [
+    "INSERT INTO {t} SELECT $1::bigint, coalesce(max(pos), 0) + 1, $2::bigint, $3::bigint, $1::bigint, $4::text \
+     FROM {t} WHERE key = $1",
+    "INSERT INTO {t} VALUES ($1, coalesce((SELECT pos FROM {t} WHERE key = $1 ORDER BY pos DESC LIMIT 1), 0) + 1, $2, $3, $1, $4)",
+    "INSERT INTO {t} SELECT $1::bigint, count(*) + 1, $2::bigint, $3::bigint, $1::bigint, $4::text \
+     FROM {t} WHERE wide = $1",
+];
 
 /// Makes the tables.
 pub fn create(client: &mut impl SqlClient) -> Result<()> {
     SCHEMA.iter().try_for_each(|sql| client.run_text(sql).map(drop))
 }
 
-/// Removes all keys that were used so far.
+/// Removes all keys that were used so far. No two rows have one.
 pub fn clear(client: &mut impl SqlClient) -> Result<()> {
-    ["DELETE FROM whole", "DELETE FROM apart"].iter().try_for_each(|sql| client.run_text(sql).map(drop))
+    for table in TABLES {
+        let twice = format!("SELECT key, pos FROM {table} GROUP BY key, pos HAVING count(*) > 1");
+        let twice = client.run_text(&twice)?;
+        assert!(twice.is_empty(), "{table} has rows with the same keys: {twice:?}");
+        client.run_text(&format!("DELETE FROM {table}"))?;
+    }
+    Ok(())
 }
 
-/// A connection and its statements.
+/// A connection and the statements that it has prepared.
 pub struct SqlTransactions<C: SqlClient> {
     workload: Workload,
     client: C,
-    begin: C::Statement,
-    commit: C::Statement,
-    rollback: C::Statement,
-    savepoint: C::Statement,
-    rollback_to: C::Statement,
-    upsert: C::Statement,
-    update_by_scan: C::Statement,
-    insert: C::Statement,
-    append: C::Statement,
-    /// Of whole lists, and of those that stand apart.
-    by_key: [C::Statement; 2],
-    by_lock: [C::Statement; 2],
-    by_index: [C::Statement; 2],
-    by_scan: [C::Statement; 2],
-    by_query: Vec<[C::Statement; 2]>,
+    statements: HashMap<String, C::Statement>,
 }
 
 impl<C: SqlClient> SqlTransactions<C> {
-    /// Prepares the statements; transactions run at `level`.
+    /// Transactions run at `level`.
     pub fn new(mut client: C, workload: Workload, level: &str) -> Result<SqlTransactions<C>> {
         client.run_text(&format!("SET default_transaction_isolation = '{level}'"))?;
-        let read_and = |client: &mut C,
-                        (join, condition): (&str, &str),
-                        apart: &str,
-                        lock: &str|
-         -> Result<[C::Statement; 2]> {
-            Ok([
-                client.prepare(&format!(
-                    "SELECT w.key, w.elements FROM whole w {join} WHERE {condition} {lock}"
-                ))?,
-                client.prepare(&format!(
-                    "SELECT w.key, w.element FROM apart w {join} WHERE {apart} ORDER BY w.key, w.pos {lock}"
-                ))?,
-            ])
-        };
-        let read =
-            |client: &mut C, condition: (&str, &str), apart: &str| read_and(client, condition, apart, "");
-        let mut by_query = Vec::new();
-        for query in GROUPS.into_iter().chain([NAMED]) {
-            by_query.push(read(&mut client, query, query.1)?);
+        // Of rings of those who wait for tables nobody knows.
+        client.run_text("SET lock_timeout = '50ms'")?;
+        Ok(SqlTransactions { workload, client, statements: HashMap::new() })
+    }
+
+    /// Runs a statement; of the parameters it takes those that it has.
+    fn execute(&mut self, sql: &str, parameters: &[Value]) -> Result<Vec<Vec<Value>>> {
+        if !self.statements.contains_key(sql) {
+            let statement = self.client.prepare(sql)?;
+            self.statements.insert(sql.to_owned(), statement);
         }
-        let (old, new) = match workload {
-            Workload::ListAppend => ("whole.elements || ',' || excluded.elements", "elements || ',' || $3"),
-            Workload::RwRegister => ("excluded.elements", "$3"),
-        };
-        let span = "wide BETWEEN $1 AND $2";
-        Ok(SqlTransactions {
-            begin: client.prepare("BEGIN")?,
-            commit: client.prepare("COMMIT")?,
-            rollback: client.prepare("ROLLBACK")?,
-            savepoint: client.prepare("SAVEPOINT before")?,
-            rollback_to: client.prepare("ROLLBACK TO before")?,
-            upsert: client.prepare(&format!(
-                "INSERT INTO whole VALUES ($1, $2, $1, $4, $3, $5) \
-                 ON CONFLICT (key) DO UPDATE SET version = excluded.version, elements = {old}"
-            ))?,
-            update_by_scan: client.prepare(&format!(
-                "UPDATE whole SET version = $2, elements = {new} WHERE wide = $1 RETURNING key"
-            ))?,
-            insert: client.prepare("INSERT INTO whole VALUES ($1, $2, $1, $4, $3, $5)")?,
-            append: client.prepare(
-                "INSERT INTO apart SELECT $1::bigint, coalesce(max(pos), 0) + 1, $2::bigint, $3::bigint, \
-                 $1::bigint, $4::text FROM apart WHERE key = $1",
-            )?,
-            by_key: read(&mut client, ("", "key = $1"), "key = $1")?,
-            by_lock: read_and(&mut client, ("", "key = $1"), "key = $1", "FOR UPDATE")?,
-            by_index: read(&mut client, ("", "grp = $1 AND version > 0"), "grp = $1")?,
-            by_scan: read(&mut client, ("", span), span)?,
-            by_query,
-            workload,
-            client,
-        })
+        let count =
+            (1..=parameters.len()).rev().find(|number| sql.contains(&format!("${number}"))).unwrap_or(0);
+        self.client.run(&self.statements[sql], &parameters[..count])
     }
 
     fn run_step(&mut self, step: &Step) -> Result<Found> {
         match *step {
-            Step::Write { key, value, way } => self.write(key, value, way).map(|()| Found::new()),
-            Step::Read { first, last, way } => self.read(first, last, way),
+            Step::Write { first, last, value, change } if first == last => self.write(first, value, change),
+            Step::Write { first, last, value, change } => self.write_group(first, last, value, change),
+            Step::Read { first, last, way, manner } => self.read(first, last, way, manner),
+            Step::LockTable { key, mode } => {
+                let sql = format!("LOCK TABLE {} IN {} MODE", table(key), MODES[mode]);
+                self.execute(&sql, &[]).map(|_| Found::new())
+            }
         }
     }
 
-    fn write(&mut self, key: i64, value: i64, way: Way) -> Result<()> {
-        let number = Value::BigInt;
-        if self.is_apart(key) {
-            let row = [number(key), number(value), number(group(key)), Value::Text(name(key))];
-            return self.client.run(&self.append, &row).map(drop);
+    /// Writes a key, and reads it thereby if the statement tells what becomes of it.
+    fn write(&mut self, key: i64, value: i64, change: usize) -> Result<Found> {
+        if table(key) != WHOLE {
+            return self.append(key, value, change).map(|()| Found::new());
         }
-        let text = Value::Text(value.to_string());
-        let row = [number(key), number(group(key)), text.clone(), number(value), Value::Text(name(key))];
-        if way == Way::Key {
-            return self.client.run(&self.upsert, &row).map(drop);
-        }
-        let updated = self.client.run(&self.update_by_scan, &[number(key), number(value), text])?;
-        if updated.is_empty() {
-            self.client.run(&self.insert, &row)?;
-        }
-        Ok(())
-    }
-
-    fn read(&mut self, first: i64, last: i64, way: Way) -> Result<Found> {
-        let apart = usize::from(self.is_apart(first));
-        let rows = match way {
-            Way::Key => self.client.run(&self.by_key[apart], &[Value::BigInt(first)])?,
-            Way::Lock => self.client.run(&self.by_lock[apart], &[Value::BigInt(first)])?,
-            Way::Index => self.client.run(&self.by_index[apart], &[Value::BigInt(group(first))])?,
-            Way::Scan => {
-                self.client.run(&self.by_scan[apart], &[Value::BigInt(first), Value::BigInt(last)])?
+        let row = [
+            Value::BigInt(key),
+            Value::BigInt(value),
+            Value::Text(value.to_string()),
+            Value::BigInt(group(key)),
+            Value::Text(name(key)),
+        ];
+        let (new, old) = match self.workload {
+            Workload::ListAppend => {
+                ("w.element || ',' || $2::bigint::text", "w.element || ',' || excluded.element")
             }
-            Way::Query(query) => {
-                let statement = &self.by_query[query][apart];
-                match query < GROUPS.len() {
-                    true => self.client.run(statement, &[Value::BigInt(first), Value::BigInt(last)])?,
-                    false => self.client.run(statement, &[Value::Text(format!("{}/%", group(first)))])?,
-                }
-            }
+            Workload::RwRegister => ("$2::bigint::text", "excluded.element"),
         };
-        let mut found = Found::new();
-        for row in &rows {
-            let Value::BigInt(key) = row[0] else { panic!("{:?}", row[0]) };
-            let elements: Vec<i64> = match &row[1] {
-                Value::Text(list) => {
-                    list.split(',').map(|number| number.parse().expect("a number")).collect()
+        let insert = "INSERT INTO whole AS w VALUES ($1, $2, $3, $4, $1, $5)";
+        let upsert = format!("{insert} ON CONFLICT (key) DO UPDATE SET pos = excluded.pos, element = {old}");
+        let rows = match change {
+            0 => return self.execute(&upsert, &row).map(|_| Found::new()),
+            1 => self.execute(
+                &format!("{upsert} WHERE w.pos <> $2 AND w.wide = $1 RETURNING key, element"),
+                &row,
+            )?,
+            2 => {
+                let inserted = format!("{insert} ON CONFLICT DO NOTHING RETURNING key, element");
+                self.execute(&inserted, &row)?
+            }
+            // The row goes to another slot.
+            3 | 4 => {
+                let gone = self.execute("DELETE FROM whole WHERE key = $1 RETURNING element", &row)?;
+                let mut row = row.clone();
+                if let (Some([Value::Text(old)]), Workload::ListAppend) =
+                    (gone.first().map(Vec::as_slice), self.workload)
+                {
+                    row[2] = Value::Text(format!("{old},{value}"));
                 }
-                Value::BigInt(element) => vec![*element],
-                other => panic!("{other:?}"),
-            };
-            assert!(!elements.contains(&NEVER), "key {key} shows what was rolled back: {elements:?}");
-            match found.iter_mut().find(|(found, _)| *found == key) {
-                Some((_, all)) => all.extend(elements),
-                None => found.push((key, elements)),
+                self.execute(&format!("{insert} RETURNING key, element"), &row)?
+            }
+            // Its key goes away and comes back.
+            5 | 6 => {
+                self.execute("UPDATE whole SET key = -key WHERE key = $1", &row)?;
+                let back = format!(
+                    "UPDATE whole w SET key = -key, pos = $2, element = {new} WHERE key = -$1::bigint RETURNING key, element"
+                );
+                self.execute(&back, &row)?
+            }
+            change => self.execute(&UPDATES[change % UPDATES.len()].replace("{new}", new), &row)?,
+        };
+        if !rows.is_empty() {
+            return Ok(found(&rows, self.workload));
+        }
+        if change == 2 {
+            // It was there.
+            let rows = self.execute(&UPDATES[3].replace("{new}", new), &row)?;
+            assert_eq!(rows.len(), 1, "key {key} is neither free nor taken");
+            return Ok(found(&rows, self.workload));
+        }
+        self.execute(insert, &row).map(|_| Found::new())
+    }
+
+    fn append(&mut self, key: i64, value: i64, change: usize) -> Result<()> {
+        let table = table(key);
+        let row =
+            [Value::BigInt(key), Value::BigInt(value), Value::BigInt(group(key)), Value::Text(name(key))];
+        let last = format!("SELECT pos FROM {table} WHERE key = $1 ORDER BY pos DESC LIMIT 1");
+        match change {
+            0 => {}
+            // Its rows go to other slots.
+            6 => {
+                let moved = format!("DELETE FROM {table} WHERE key = $1 RETURNING pos, element");
+                for old in self.execute(&moved, &row)? {
+                    let row =
+                        [row[0].clone(), old[0].clone(), old[1].clone(), row[2].clone(), row[3].clone()];
+                    self.execute(&format!("INSERT INTO {table} VALUES ($1, $2, $3, $4, $1, $5)"), &row)?;
+                }
+            }
+            // Their keys go away and come back.
+            7 => {
+                self.execute(&format!("UPDATE {table} SET pos = pos + 1000 WHERE key = $1"), &row)?;
+                self.execute(
+                    &format!("UPDATE {table} SET pos = pos - 1000 WHERE key = $1 AND pos > 1000"),
+                    &row,
+                )?;
+            }
+            8 => drop(self.execute(&format!("SELECT FROM {table} WHERE key = $1 FOR UPDATE"), &row)?),
+            9 => drop(self.execute(&format!("{last} FOR SHARE"), &row)?),
+            10 => drop(self.execute(&format!("{last} FOR NO KEY UPDATE"), &row)?),
+            change => {
+                return self.execute(&APPENDS[change % APPENDS.len()].replace("{t}", table), &row).map(drop);
             }
         }
-        Ok(found)
+        let pos = match self.execute(&last, &row)?.first().map(|last| &last[0]) {
+            Some(Value::BigInt(pos)) => pos + 1,
+            _ => 1,
+        };
+        let row = [row[0].clone(), Value::BigInt(pos), row[1].clone(), row[2].clone(), row[3].clone()];
+        self.execute(&format!("INSERT INTO {table} VALUES ($1, $2, $3, $4, $1, $5)"), &row).map(drop)
+    }
+
+    /// Writes a group of keys, those of whole lists in one statement or two.
+    fn write_group(&mut self, first: i64, last: i64, value: i64, change: usize) -> Result<Found> {
+        let mut written = Found::new();
+        if table(first) == WHOLE && change > 0 {
+            let (new, old) = match self.workload {
+                Workload::ListAppend => ("element || ',' || ", "w.element || ',' || "),
+                Workload::RwRegister => ("", ""),
+            };
+            let update = format!(
+                "UPDATE whole SET pos = $3, element = {new}($3::bigint + key - $1)::text WHERE grp = $1 / 3 AND key <= $2 RETURNING key, element"
+            );
+            let upsert = format!(
+                "INSERT INTO whole AS w SELECT k, $3::bigint, ($3::bigint + k - $1::bigint)::text, $1::bigint / 3, k, ($1::bigint / 3)::text || '/' || k::text \
+                 FROM generate_series($1::bigint, $2::bigint) s(k) \
+                 ON CONFLICT (key) DO UPDATE SET pos = excluded.pos, element = {old}excluded.element RETURNING key, element"
+            );
+            let parameters = [first, last, value].map(Value::BigInt);
+            let rows = self.execute(if change == 1 { &update } else { &upsert }, &parameters)?;
+            written = found(&rows, self.workload);
+        }
+        for key in first..=last {
+            if !written.iter().any(|(done, _)| *done == key) {
+                self.write(key, value + key - first, 0)?;
+            }
+        }
+        Ok(written)
+    }
+
+    fn read(&mut self, first: i64, last: i64, way: Way, manner: Manner) -> Result<Found> {
+        let (sql, ..) = self.reading(first, way, manner);
+        let mut parameters = [Value::BigInt(first), Value::BigInt(last)];
+        if way == Way::Query(LIKE) {
+            parameters[0] = Value::Text(format!("{}/%", group(first)));
+        }
+        let rows = self.execute(&sql, &parameters)?;
+        Ok(self.known(&rows, first, last, way, manner))
+    }
+
+    /// The text of a query.
+    fn reading(&self, first: i64, way: Way, manner: Manner) -> (String, bool) {
+        let table = table(first);
+        let order = if table == WHOLE { "" } else { "ORDER BY w.key, w.pos" };
+        let has_last = self.workload == Workload::RwRegister && table != WHOLE;
+        let (from, condition) = match way {
+            Way::Last(last) if has_last => ("{t} w", LAST[last]),
+            Way::Key | Way::Last(_) => ("{t} w", "w.key = $1"),
+            Way::Index => ("{t} w", "w.grp = $1 / 3 AND w.pos > -100"),
+            Way::Scan => ("{t} w", "w.wide BETWEEN $1 AND $2"),
+            Way::Query(query) => GROUPS[query],
+            Way::End(end) => ("{t} w", ENDINGS[end].1),
+        };
+        let clause = match manner {
+            Manner::Locking(_) if from.starts_with('(') => "",
+            // Elements that are passed over would be missing in the middle.
+            Manner::Locking(lock) if CLAUSES[lock].ends_with(SKIPPING) && table != WHOLE => CLAUSES[0],
+            Manner::Locking(lock) => CLAUSES[lock],
+            _ => "",
+        };
+        let order = if matches!(way, Way::Last(_)) && has_last { "" } else { order };
+        let sql = format!("SELECT w.key, w.element FROM {from} WHERE {condition} {order} {clause}");
+        (sql.replace("{t}", table), clause.ends_with(SKIPPING))
+    }
+
+    /// What these rows tell of the keys that were asked for.
+    fn known(&self, rows: &[Vec<Value>], first: i64, last: i64, way: Way, manner: Manner) -> Found {
+        let mut found = found(rows, self.workload);
+        let (_, skips) = self.reading(first, way, manner);
+        let only = found.first().map(|(key, _)| *key);
+        match (way, only) {
+            _ if skips => {}
+            (Way::End(end), Some(key)) if ENDINGS[end].0 => complete(&mut found, first, key),
+            (Way::End(_), Some(key)) => complete(&mut found, key, last),
+            _ => complete(&mut found, first, last),
+        }
+        found
     }
 
     /// Before some writes: the same with a value that nobody may ever see.
     fn change_and_take_back(&mut self, step: &Step) -> Result<()> {
-        if let Step::Write { key, value, way } = *step
+        if let Step::Write { first, last, value, change } = *step
             && value % 8 == 0
         {
-            self.client.run(&self.savepoint, &[])?;
-            self.write(key, NEVER, way)?;
-            self.client.run(&self.rollback_to, &[])?;
+            self.execute("SAVEPOINT before", &[])?;
+            self.run_step(&Step::Write { first, last, value: NEVER, change })?;
+            self.execute("ROLLBACK TO before", &[])?;
         }
         Ok(())
     }
 
-    /// Some that meet a conflict are tried once more, from a savepoint.
+    /// Some that meet a conflict are tried once more, from a savepoint. Of some that read everything else is taken back.
     fn run_step_in_block(&mut self, step: &Step) -> Result<Found> {
-        let tries_again = match *step {
-            Step::Write { value, .. } => value % 8 == 4,
-            Step::Read { first, way, .. } => way == Way::Lock && first % 2 == 0,
+        let (tries_again, is_taken_back) = match *step {
+            Step::Write { value, .. } => (value % 8 == 4, false),
+            Step::Read { first, manner, .. } => (
+                matches!(manner, Manner::Locking(_)) && first % 2 == 0,
+                first % 2 == 1 && manner != Manner::Cursor,
+            ),
+            Step::LockTable { .. } => (false, false),
         };
-        if !tries_again {
+        if !tries_again && !is_taken_back {
             return self.run_step(step);
         }
-        self.client.run(&self.savepoint, &[])?;
+        self.execute("SAVEPOINT before", &[])?;
         match self.run_step(step) {
-            Err(error) if error.is_retryable() || error.state() == SqlState::UNIQUE_VIOLATION => {
-                self.client.run(&self.rollback_to, &[])?;
+            Err(error) if tries_again && may_happen(&error) => {
+                self.execute("ROLLBACK TO before", &[])?;
                 self.run_step(step)
             }
+            Ok(found) if is_taken_back => self.execute("ROLLBACK TO before", &[]).map(|_| found),
             outcome => outcome,
         }
     }
 
-    fn is_apart(&self, key: i64) -> bool {
-        self.workload == Workload::ListAppend && stands_apart(key)
+    /// All steps in a block.
+    fn run_block(&mut self, steps: &[Step], between: &dyn Fn()) -> Ended {
+        match self.run_steps(steps, between) {
+            Ok(found) => match self.execute("COMMIT", &[]) {
+                Ok(_) => Ended::Committed(found),
+                Err(error) => ended(error, true),
+            },
+            Err(error) => match self.execute("ROLLBACK", &[]) {
+                Ok(_) => ended(error, false),
+                Err(error) => ended(error, false),
+            },
+        }
     }
 
-    /// All steps in a block.
-    fn run_block(&mut self, steps: &[Step]) -> Ended {
-        let mut found = Vec::new();
-        let mut done = self.client.run(&self.begin, &[]).map(drop);
-        for step in steps {
-            done = done.and_then(|()| self.change_and_take_back(step));
-            done = done.and_then(|()| self.run_step_in_block(step).map(|rows| found.push(rows)));
-        }
-        if let Err(error) = done {
-            let ended = ended(error, false);
-            return match self.client.run(&self.rollback, &[]) {
-                Ok(_) => ended,
-                Err(error) => self::ended(error, false),
+    fn run_steps(&mut self, steps: &[Step], between: &dyn Fn()) -> Result<Vec<Found>> {
+        self.execute("BEGIN", &[])?;
+        let mut found: Vec<Found> = Vec::new();
+        let mut writes = false;
+        let mut open = None;
+        for (number, step) in steps.iter().enumerate() {
+            if !writes {
+                between();
+            }
+            writes |= !matches!(step, Step::Read { manner: Manner::Plain | Manner::Cursor, .. });
+            let Step::Read { first, last, way, manner: Manner::Cursor } = *step else {
+                self.change_and_take_back(step)?;
+                found.push(self.run_step_in_block(step)?);
+                continue;
             };
+            if let Some((number, rows)) = open.take() {
+                found[number] = self.fetch_rest(&steps[number], rows)?;
+            }
+            let (sql, _) = self.reading(first, way, Manner::Cursor);
+            let first_name =
+                if way == Way::Query(LIKE) { format!("'{}/%'", group(first)) } else { first.to_string() };
+            let sql = sql.replace("$1", &first_name).replace("$2", &last.to_string());
+            self.client.run_text(&format!("DECLARE c CURSOR FOR {sql}"))?;
+            open = Some((number, self.client.run_text("FETCH 1 FROM c")?));
+            found.push(Found::new());
         }
-        match self.client.run(&self.commit, &[]) {
-            Ok(_) => Ended::Committed(found),
-            Err(error) => ended(error, true),
+        if let Some((number, rows)) = open {
+            found[number] = self.fetch_rest(&steps[number], rows)?;
         }
+        Ok(found)
+    }
+
+    /// The other rows of a cursor, which was declared by `step`.
+    fn fetch_rest(&mut self, step: &Step, mut rows: Vec<Vec<Value>>) -> Result<Found> {
+        rows.extend(self.client.run_text("FETCH ALL FROM c")?);
+        self.client.run_text("CLOSE c")?;
+        let Step::Read { first, last, way, manner } = *step else { panic!("{step:?}") };
+        Ok(self.known(&rows, first, last, way, manner))
     }
 }
 
 impl<C: SqlClient> Transactions for SqlTransactions<C> {
-    fn run(&mut self, steps: &[Step]) -> Ended {
+    fn run(&mut self, steps: &[Step], between: &dyn Fn()) -> Ended {
         match steps {
             // A statement by itself, which the engine runs again when it meets a conflict.
-            [step @ (Step::Write { way: Way::Key, .. } | Step::Read { .. })] => match self.run_step(step) {
+            [step] if is_one_statement(step) => match self.run_step(step) {
                 Ok(found) => Ended::Committed(vec![found]),
                 Err(error) => ended(error, true),
             },
-            steps => self.run_block(steps),
+            steps => self.run_block(steps, between),
         }
     }
+}
+
+fn is_one_statement(step: &Step) -> bool {
+    match *step {
+        Step::Write { first, last, change, .. } => {
+            first == last && (change == 1 || change == 0 && table(first) == WHOLE)
+        }
+        Step::Read { manner, .. } => manner != Manner::Cursor,
+        Step::LockTable { .. } => false,
+    }
+}
+
+/// Where a key's rows are.
+fn table(key: i64) -> &'static str {
+    TABLES[group(key) as usize % 3]
 }
 
 /// Begins as those of its group do.
@@ -265,12 +478,40 @@ fn name(key: i64) -> String {
     format!("{}/{key}", group(key))
 }
 
+/// The elements of each key that these rows tell of.
+fn found(rows: &[Vec<Value>], workload: Workload) -> Found {
+    let mut found = Found::new();
+    for row in rows {
+        let Value::BigInt(key) = row[0] else { panic!("{:?}", row[0]) };
+        let elements: Vec<i64> = match &row[1] {
+            Value::Text(list) => list.split(',').map(|number| number.parse().expect("a number")).collect(),
+            Value::BigInt(element) => vec![*element],
+            other => panic!("{other:?}"),
+        };
+        match found.iter_mut().find(|(found, _)| *found == key) {
+            Some((_, all)) => all.extend(elements),
+            None => found.push((key, elements)),
+        }
+    }
+    if workload == Workload::RwRegister {
+        found.iter_mut().for_each(|(_, elements)| drop(elements.drain(..elements.len() - 1)));
+    }
+    found
+}
+
+/// Whether this may come of what others do.
+fn may_happen(error: &Error) -> bool {
+    // A key that was free in the snapshot may have been taken since, and tables are not waited for for long.
+    error.is_retryable()
+        || [SqlState::UNIQUE_VIOLATION, SqlState::LOCK_NOT_AVAILABLE].contains(&error.state())
+}
+
 fn ended(error: Error, while_committing: bool) -> Ended {
     match error.state() {
         SqlState::CONNECTION_FAILURE => Ended::Lost { while_committing },
-        // A key that was free in the snapshot may have been taken since.
-        SqlState::UNIQUE_VIOLATION => Ended::Failed,
-        _ if error.is_retryable() => Ended::Failed,
+        _ if may_happen(&error) => Ended::Failed,
         _ => Ended::Wrong(error),
     }
 }
+
+const _: () = assert!(CHANGES > 6 + UPDATES.len() - 1 && GROUP_CHANGES == 3);

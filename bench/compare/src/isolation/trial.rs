@@ -12,8 +12,8 @@ const ATTEMPTS: u32 = 3000;
 
 /// One client.
 pub trait Transactions {
-    /// Runs a transaction.
-    fn run(&mut self, steps: &[Step]) -> Ended;
+    /// Runs a transaction. It calls `between` before its steps as long as it has written nothing.
+    fn run(&mut self, steps: &[Step], between: &dyn Fn()) -> Ended;
 }
 
 /// Runs clients on threads of their own, and `beside` on this one. The first error that is not part of
@@ -52,7 +52,7 @@ fn run_client<T: Transactions>(
     let mut process = client;
     let mut connection = patiently(connect)?;
     while let Some(steps) = recorder.begin(process) {
-        let ended = connection.run(&steps);
+        let ended = connection.run(&steps, &|| recorder.pause_reader());
         recorder.end(process, &steps, &ended);
         match ended {
             Ended::Committed(_) | Ended::Failed => {}

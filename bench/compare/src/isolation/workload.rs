@@ -9,50 +9,71 @@ use adya::Workload;
 use firn_base::random::Random;
 
 /// Keys of a group.
-const KEYS: i64 = 3;
+pub const KEYS: i64 = 3;
 /// Groups of lists that transactions choose from at a time.
 const LISTS: usize = 4;
 /// Groups of registers. From every transaction the checker looks for the next ones that know a key: with
 /// many keys, or keys that nobody uses any more, it would look far.
-const REGISTERS: usize = 2;
+const REGISTERS: usize = 3;
 /// Writes to a group of lists before another takes its place. Registers do not grow.
-const WRITES: u32 = 60;
+const WRITES: u32 = 30;
 
-/// By which way a statement comes to its rows.
+/// By which way a read comes to its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// The primary key: a short program.
     Key,
-    /// The primary key, FOR UPDATE: whoever finds the row changed locks it as it is by now. Of reads.
-    Lock,
     /// A range of a secondary index.
     Index,
     /// A condition on a column that no index has: a plan over a scan.
     Scan,
     /// One of so many other queries for a group of keys: by lists of values, prefixes, alternatives, joins.
     Query(usize),
+    /// One of so many queries for the last row of a register that has several, or by the key.
+    Last(usize),
+    /// One of so many queries for the first or the last key of a group that is there.
+    End(usize),
 }
 
 /// Queries that [`Way::Query`] chooses from.
-pub const QUERIES: usize = 8;
+pub const QUERIES: usize = 16;
+/// Queries that [`Way::End`] chooses from.
+pub const ENDS: usize = 4;
+/// Queries that [`Way::Last`] chooses from.
+pub const LASTS: usize = 3;
+/// Ways to write a key, of which the first costs least.
+pub const CHANGES: usize = 11;
+/// Ways to write a group of keys.
+pub const GROUP_CHANGES: usize = 3;
+
+/// What a read does beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// Nothing.
+    Plain,
+    /// It locks the rows, by one of so many clauses: who finds a row changed locks it as it is by now.
+    Locking(usize),
+    /// A cursor yields some rows now, and the others after the next step.
+    Cursor,
+}
+
+/// Clauses that [`Manner::Locking`] chooses from.
+pub const LOCKS: usize = 7;
 
 /// One operation of a transaction.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Appends the value to the key's list, or sets the key's register to it.
-    Write { key: i64, value: i64, way: Way },
-    /// Reads all keys from `first` to `last`: one if by key or under a lock, a whole group if by index or by a query.
-    Read { first: i64, last: i64, way: Way },
+    /// Appends the value to the key's list, or sets the key's register to it; of several keys the next ones get the next values.
+    Write { first: i64, last: i64, value: i64, change: usize },
+    /// Reads all keys from `first` to `last`.
+    Read { first: i64, last: i64, way: Way, manner: Manner },
+    /// Keeps others from writing to the key's table, by one of three modes.
+    LockTable { key: i64, mode: usize },
 }
 
 /// The group that a key stands in.
 pub fn group(key: i64) -> i64 {
     key / KEYS
-}
-
-/// Whether the lists of a key's group have a row for every element, and not one for all.
-pub fn stands_apart(key: i64) -> bool {
-    group(key) % 2 == 1
 }
 
 /// Makes transactions.
@@ -88,33 +109,60 @@ impl Generator {
     /// The next transaction: one to eight operations, or few on a group of keys.
     pub fn transaction(&mut self) -> Vec<Step> {
         let length = self.random.uniform(1, 8);
-        (0..length).map(|_| self.step()).collect()
+        let mut steps: Vec<Step> = (0..length).map(|_| self.step()).collect();
+        if self.random.uniform(0, 31) == 0 {
+            let (_, key) = self.place();
+            let mode = self.below(3);
+            let before = self.below(steps.len());
+            steps.insert(before, Step::LockTable { key, mode });
+        }
+        steps
     }
 
     fn step(&mut self) -> Step {
-        let place = self.random.uniform(0, self.groups.len() as i64 - 1) as usize;
-        let first = self.groups[place].0 * KEYS;
-        let key = first + self.random.uniform(0, KEYS - 1);
+        let (place, key) = self.place();
+        let first = group(key) * KEYS;
+        let last = first + KEYS - 1;
         match self.random.uniform(0, 99) {
             0..=44 => {
                 let value = self.next_value;
-                self.next_value += 1;
+                self.next_value += KEYS;
                 self.groups[place].1 += 1;
                 if self.groups[place].1 == WRITES && self.workload == Workload::ListAppend {
                     self.groups[place] = self.fresh_group();
                 }
-                let scans = !(self.workload == Workload::ListAppend && stands_apart(key));
-                let way = if scans && self.random.uniform(0, 4) == 0 { Way::Scan } else { Way::Key };
-                Step::Write { key, value, way }
+                if self.random.uniform(0, 9) == 0 {
+                    return Step::Write { first, last, value, change: self.below(GROUP_CHANGES) };
+                }
+                let change = if self.random.uniform(0, 4) < 3 { 0 } else { self.below(CHANGES) };
+                Step::Write { first: key, last: key, value, change }
             }
-            45..=62 => Step::Read { first: key, last: key, way: Way::Key },
-            63..=69 => Step::Read { first: key, last: key, way: Way::Lock },
-            70..=79 => Step::Read { first, last: first + KEYS - 1, way: Way::Index },
-            80..=86 => Step::Read { first, last: key, way: Way::Scan },
-            _ => {
-                let query = self.random.uniform(0, QUERIES as i64 - 1) as usize;
-                Step::Read { first, last: first + KEYS - 1, way: Way::Query(query) }
+            number => {
+                let (first, last, way) = match number {
+                    45..=58 => (key, key, Way::Key),
+                    59..=72 => (key, key, Way::Last(self.below(LASTS))),
+                    73..=80 => (first, last, Way::Index),
+                    81..=85 => (first, key, Way::Scan),
+                    86..=90 => (first, last, Way::End(self.below(ENDS))),
+                    _ => (first, last, Way::Query(self.below(QUERIES))),
+                };
+                let manner = match self.random.uniform(0, 9) {
+                    0..=2 => Manner::Locking(self.below(LOCKS)),
+                    3 => Manner::Cursor,
+                    _ => Manner::Plain,
+                };
+                Step::Read { first, last, way, manner }
             }
         }
+    }
+
+    /// A group's place and one of its keys.
+    fn place(&mut self) -> (usize, i64) {
+        let place = self.below(self.groups.len());
+        (place, self.groups[place].0 * KEYS + self.random.uniform(0, KEYS - 1))
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        self.random.uniform(0, end as i64 - 1) as usize
     }
 }
