@@ -7,6 +7,7 @@
 use crate::engine::Engine;
 use crate::freezer::{MOVED, may_move, move_some};
 use crate::times::Times;
+use firn_base::sync::unmodelled::OnceLock;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::thread;
 use firn_storage::Table;
@@ -46,7 +47,9 @@ fn threads() -> usize {
     if cfg!(feature = "models") {
         return 1;
     }
-    thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4))
+    // Asked once: the answer is looked for in files of control groups.
+    static THREADS: OnceLock<usize> = OnceLock::new();
+    *THREADS.get_or_init(|| thread::available_parallelism().map_or(1, |cores| (cores.get() / 2).clamp(1, 4)))
 }
 
 /// Has rows leave compact blocks of which most are gone; whether some have left.

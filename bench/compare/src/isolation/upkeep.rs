@@ -10,8 +10,10 @@ use firn_storage::{BlockState, BlockUsage};
 use firn_txn::Engine;
 use std::time::Duration;
 
-/// How long transactions go on between two pauses in which blocks become compact, and how long these last at most.
+/// How long transactions go on between two pauses in which blocks become compact, and how long these last at most: until all have
+/// once, however busy the machine is, and then.
 const BETWEEN_PAUSES: Duration = Duration::from_millis(20);
+const FIRST_PAUSE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(60);
 
 /// The smallest blocks, which become compact as soon as nobody writes.
@@ -30,7 +32,7 @@ pub fn compact(engine: &Arc<Engine>, recorder: &Recorder) -> u64 {
     let (mut times, mut of_readers) = (0, false);
     while recorder.goes_on() {
         clock::sleep(BETWEEN_PAUSES);
-        let until = clock::now() + PAUSE;
+        let until = clock::now() + if times == 0 { FIRST_PAUSE } else { PAUSE };
         of_readers = !of_readers;
         recorder.pause(of_readers, || {
             while !has_become_compact(engine) && clock::now() < until {
