@@ -24,7 +24,7 @@ pub use std::sync::atomic::{Ordering, fence};
 pub use std::sync::{Arc, Weak, mpsc};
 
 /// Locks that models do not see: of statics, which are the process's and outlive a model. Several models may run in it at
-/// once, and who waits in one of them is not woken by another's task. Nothing else of this door is used under one.
+/// once, and who waits in one of them is not woken by another's task. While such a lock is held nothing else of this door is used.
 pub mod unmodelled {
     pub use parking_lot::{Condvar, Mutex, MutexGuard};
     pub use std::sync::OnceLock;

@@ -312,7 +312,7 @@ impl Connection {
                 let settings = self.services.with_settings(|settings| settings.clone());
                 let open = self.block.open().expect("there is a block");
                 open.used = true;
-                let transaction = open.transaction.as_ref().expect("the transaction is at home");
+                let transaction = open.transaction.as_mut().expect("the transaction is at home");
                 let savepoint = transaction.savepoint();
                 open.savepoints.push(NamedSavepoint { name: name.clone(), savepoint, settings });
                 "SAVEPOINT"

@@ -434,6 +434,7 @@ impl Connection {
     pub(crate) fn begin_transaction(&self, isolation: Isolation) -> Result<Transaction> {
         let mut transaction = self.begin_query(isolation)?;
         transaction.set_patience(self.patience_of_transactions.clone());
+        transaction.expect_to_end_by_errors();
         Ok(transaction)
     }
 
@@ -635,20 +636,23 @@ impl Connection {
                 (Ok(value), None) => return Ok(value),
                 (Err(error), _) => error,
             };
+            // Who reads what is committed never has to give up.
+            let may_retry = error.is_retryable()
+                && transaction.can_move_on()
+                && (retries < MOST_RETRIES || transaction.isolation() == Isolation::ReadCommitted);
+            if error.blocker().is_none() && !may_retry {
+                transaction.take_back_for_good(&start);
+                return Err(error);
+            }
             transaction.take_back(&start);
             match error.blocker() {
                 Some(blocker) => {
                     self.wait_until_ended(|longest| transaction.wait_for(blocker, longest))?;
                 }
-                // Who reads what is committed never has to give up.
-                None if error.is_retryable()
-                    && transaction.can_move_on()
-                    && (retries < MOST_RETRIES || transaction.isolation() == Isolation::ReadCommitted) =>
-                {
+                None => {
                     retries += 1;
                     self.pause(retries)?;
                 }
-                None => return Err(error),
             }
             self.shared.engine.statistics().restarts.count();
             transaction.restart(&start)?;

@@ -365,7 +365,7 @@ impl Connection {
         self.begin_statement();
         if let Some(mut transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
-            let savepoint = transaction.savepoint();
+            let savepoint = transaction.place();
             let from = self.copy_from(&mut transaction, copy);
             let from = match from {
                 Ok(from) => from,
@@ -424,6 +424,8 @@ impl Connection {
     }
 
     fn copy_out(&mut self, copy: &Copy, alarm: Option<Alarm>) -> Result<CopyOut> {
+        // Else the statement lasts until the file is written.
+        let is_drawn = matches!(copy.endpoint, CopyEndpoint::Client);
         self.begin_statement();
         if let Some(mut transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
@@ -432,7 +434,7 @@ impl Connection {
             let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone);
             self.block.put_transaction(transaction);
             return Ok(self.shown(copy, to?, |connection, to| {
-                let drawing = Drawing::new(&connection.activity, State::InBlock);
+                let drawing = is_drawn.then(|| Drawing::new(&connection.activity, State::InBlock));
                 let failure = connection.stream_failure.clone();
                 let shared = Arc::new(SharedStream::new(to, alarm, failure, drawing));
                 let weak: Weak<SharedStream<CopyTo>> = Arc::downgrade(&shared);

@@ -147,7 +147,7 @@ impl<P: Pieces> SharedStream<P> {
         stream: P,
         alarm: Option<Alarm>,
         failure: Arc<StreamFailure>,
-        drawing: Drawing,
+        drawing: Option<Drawing>,
     ) -> SharedStream<P> {
         let state = SharedState {
             stream: Some(stream),
@@ -155,7 +155,7 @@ impl<P: Pieces> SharedStream<P> {
             error: None,
             alarm,
             drawn: false,
-            drawing: Some(drawing),
+            drawing,
         };
         SharedStream { state: Mutex::new(state), failure }
     }
@@ -308,7 +308,7 @@ impl Rows {
         drawing: Drawing,
     ) -> (Rows, Weak<dyn InTransaction>) {
         let drawn = Some(stream.schema());
-        let shared = Arc::new(SharedStream::new(stream, alarm, failure, drawing));
+        let shared = Arc::new(SharedStream::new(stream, alarm, failure, Some(drawing)));
         let weak: Weak<SharedStream<BatchStream>> = Arc::downgrade(&shared);
         (Rows { columns, verb, rows: 0, told: None, drawn, source: Source::Shared(shared) }, weak)
     }

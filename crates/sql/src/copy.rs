@@ -209,7 +209,7 @@ impl CopyFrom {
             facts: facts.clone(),
             rows: 0,
             read: 0,
-            begun: transaction.savepoint(),
+            begun: transaction.place(),
             places: match &reader {
                 Reader::Rows(_) => Places::Lines(Vec::new()),
                 Reader::Columns(_) => Places::Rows,

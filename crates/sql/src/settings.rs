@@ -75,7 +75,7 @@ static PARAMETERS: &[Parameter] = &[
         "client_connection_check_interval",
         "1s",
         Kind::Duration,
-        "How often it is looked whether the client of a running statement is still there; 0 for never.",
+        "How long a statement runs until it is looked whether its client is still there; 0 for ever.",
     ),
     parameter("client_encoding", "UTF8", Kind::Encoding, "Strings are UTF-8."),
     parameter(

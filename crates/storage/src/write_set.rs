@@ -9,7 +9,7 @@ use crate::budget::{Held, MemoryBudget};
 use crate::row_lock::RowLock;
 use crate::undo::{UndoBuffer, UndoMemory, reuse};
 use crate::version::{Change, EntryWriter, Record, UndoHeader};
-use crate::{Guard, Index, Table};
+use crate::{Guard, Index, IndexId, Table};
 use firn_base::sync::Arc;
 use firn_base::{ColumnSet, Result, RowId, Slot, Stamp, Time};
 use firn_log::{RedoBuffer, RedoMark, Spills};
@@ -23,8 +23,16 @@ pub struct Mark {
     redo: Option<RedoMark>,
 }
 
-/// Gets the keys that a transaction lets go of: table and index, and the key; none where they are many.
-pub type Freed<'f> = &'f mut dyn FnMut(&Table, &Index, Option<&[u8]>);
+/// Who is told of the keys that a transaction lets go of.
+pub struct Freed<'f> {
+    /// Indexes whose keys are each one row's in the end, beside those that are unique.
+    pub late: &'f [IndexId],
+    /// Who that is.
+    pub visit: &'f mut VisitFreed<'f>,
+}
+
+/// Gets table, index, and key; no key where they are many.
+pub type VisitFreed<'f> = dyn FnMut(&Table, &Index, Option<&[u8]>) + 'f;
 
 /// Tables that a transaction has written to; few.
 pub(crate) type TouchedTables = SmallVec<[Arc<Table>; 8]>;

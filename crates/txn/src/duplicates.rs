@@ -29,7 +29,7 @@ impl Transaction {
         guard: &Guard,
     ) -> Result<bool> {
         let found = table.duplicate(index, key, row, self.snapshot(), guard).and_then(|other| match other {
-            Some(other) if self.must_see(table, index, other, guard) => {
+            Some(other) if self.must_see(table, index, Some(key), other, guard) => {
                 Err(Error::write_conflict(&table.name()))
             }
             other => Ok(other.is_some()),

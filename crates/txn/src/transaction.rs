@@ -9,7 +9,7 @@ mod reading;
 pub use locking::{Patience, TablePatience};
 
 use crate::active::{ActiveSlot, Waited};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, IndexDef};
 use crate::ddl::{Action, Ddl};
 use crate::deferred::{Deferred, DeferredMark};
 use crate::engine::{Engine, keep_redo};
@@ -86,6 +86,8 @@ pub struct Transaction {
     stays: bool,
     /// Whether it reads by no snapshot; see [`Transaction::forgo_snapshot`].
     reads_nothing: bool,
+    /// Whether it may go on after an error, or after something was taken back: see [`Transaction::expect_to_end_by_errors`].
+    goes_on: bool,
     /// What it has read, if it is serializable and may write, or asks.
     reads: RefCell<PredicateLog>,
 }
@@ -168,6 +170,7 @@ impl Transaction {
             asks_what_may_be_lost: false,
             stays: false,
             reads_nothing: false,
+            goes_on: true,
             reads: RefCell::new(SPARE_READS.take()),
         }
     }
@@ -205,6 +208,12 @@ impl Transaction {
     #[inline]
     pub fn tell_progress(&self) {
         self.engine.active().set_records(&self.slot, self.writes().records_written());
+    }
+
+    /// Says that it will not go on after an error, unless it has a [savepoint](Transaction::savepoint) by then. What it is told
+    /// of keys need not be noted as far as it holds while nothing is taken back, and may be newer than what it sees.
+    pub fn expect_to_end_by_errors(&mut self) {
+        self.goes_on = false;
     }
 
     /// Says that it will not write: then nothing of what it reads need be validated.
@@ -411,8 +420,9 @@ impl Transaction {
         }
     }
 
-    /// Notes that a key was found taken, if that is what the error says. A serializable transaction that does not see the row
-    /// that has it is told of a conflict instead: it may go again, and nobody would find out by what is read before and after.
+    /// Notes that a key was found taken, if that is what the error says. A serializable transaction that goes on after errors and
+    /// does not see the row that has it is told of a conflict instead: the row may be gone again by its commit, and validation, which
+    /// compares begin and commit, would not notice.
     #[cold]
     pub(crate) fn violation(
         &self,
@@ -428,27 +438,43 @@ impl Transaction {
         let indexes = table.indexes();
         let index = indexes.iter().find(|index| error.constraint() == Some(&index.spec().name));
         let index = index.expect("a violation names its index");
+        // Without the key, that any key was.
+        let key = key(index);
         if let Some(other) = error.other_row()
-            && self.must_see(table, index, other, guard)
+            && self.must_see(table, index, key.as_deref(), other, guard)
         {
             let error = Error::write_conflict(&table.name());
             self.count_failure(&error);
             return error;
         }
         self.count_failure(&error);
-        // Without the key, that any key was.
-        let key = key(index);
         let bound = key.as_ref().map_or(Bound::Unbounded, |key| Bound::Included(key.as_slice()));
         self.note(|reads| reads.range(table, index, (bound, bound), &[], index.columns()));
         error
     }
 
-    /// Whether a row is to be told of only by a snapshot that sees it under its key, and this one does not.
+    /// Whether 23505 over this row must become a conflict: the transaction is serializable, goes on after errors, and does not see
+    /// the row under the key, or under its newest one if that is not known.
     #[cold]
-    pub(crate) fn must_see(&self, table: &Table, index: &Index, row: RowId, guard: &Guard) -> bool {
-        self.isolation == Isolation::Serializable
-            && !self.read_only
-            && !table.is_seen_under_newest_key(index, row, self.snapshot, guard)
+    pub(crate) fn must_see(
+        &self,
+        table: &Table,
+        index: &Index,
+        key: Option<&[u8]>,
+        row: RowId,
+        guard: &Guard,
+    ) -> bool {
+        let sees = || match key {
+            Some(key) => table.sees(index, key, row, self.snapshot, guard),
+            None => table.is_seen_under_newest_key(index, row, self.snapshot, guard),
+        };
+        self.goes_on && self.isolation == Isolation::Serializable && !self.read_only && !sees()
+    }
+
+    /// Indexes of keys that are tested late.
+    fn late_keys(&self) -> Vec<IndexId> {
+        let indexes = self.catalog().tables.values().flat_map(|table| &table.indexes);
+        indexes.filter(|index| index.unique && !index.is_always_unique()).map(IndexDef::id).collect()
     }
 
     /// Inserts several rows, quicker than one by one; see [`Table::insert_rows`].
@@ -588,13 +614,19 @@ impl Transaction {
     pub fn begin_statement(&mut self) -> StatementStart {
         self.take_snapshot_again();
         (self.locks_first, self.missed) = (false, None);
-        StatementStart { savepoint: self.savepoint(), reads: self.reads.get_mut().mark() }
+        StatementStart { savepoint: self.place(), reads: self.reads.get_mut().mark() }
     }
 
     /// Takes back what a statement has changed. What it has locked stays so, for it to be run again: of many
     /// rows that others change all the time it would never have all.
     pub fn take_back(&mut self, statement: &StatementStart) {
         self.undo_to(statement.savepoint, false);
+    }
+
+    /// Takes back what a statement has changed that has failed, and is not run again.
+    pub fn take_back_for_good(&mut self, statement: &StatementStart) {
+        self.take_snapshot_again();
+        self.undo_to(statement.savepoint, self.goes_on);
     }
 
     /// Whether [`Transaction::restart`] may move it on.
@@ -762,8 +794,14 @@ impl Transaction {
         Ok(())
     }
 
-    /// Remembers this point.
-    pub fn savepoint(&self) -> Savepoint {
+    /// Remembers this point, for somebody who may go on from there after an error.
+    pub fn savepoint(&mut self) -> Savepoint {
+        self.goes_on = true;
+        self.place()
+    }
+
+    /// Remembers this point, for whoever takes back what has failed.
+    pub fn place(&self) -> Savepoint {
         let (changes, actions) =
             self.ddl.as_ref().map_or((0, 0), |ddl| (ddl.history.len(), ddl.actions.len()));
         let deferred = self.deferred.as_ref().map_or_else(DeferredMark::default, |deferred| deferred.mark());
@@ -779,13 +817,15 @@ impl Transaction {
     /// Undoes everything since the savepoint, DDL included; the savepoint stays.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         self.take_snapshot_again();
-        self.undo_to(savepoint, self.notes_reads());
+        self.undo_to(savepoint, self.goes_on);
         self.unshare(savepoint.shared);
     }
 
     /// Whoever was told that a row is in has learnt that nobody had its keys. The row keeps that so, and when it is taken back it
-    /// is to be noted.
-    fn undo_to(&mut self, savepoint: Savepoint, notes_freed: bool) {
+    /// is to be noted, if the transaction goes on.
+    fn undo_to(&mut self, savepoint: Savepoint, goes_on: bool) {
+        let notes_freed = goes_on && self.notes_reads();
+        let late = if notes_freed { self.late_keys() } else { Vec::new() };
         if self.loading.as_ref().is_some_and(|loading| loading.has_failed()) {
             self.loading = None;
         }
@@ -794,7 +834,7 @@ impl Transaction {
             let bound = key.map_or(Bound::Unbounded, Bound::Included);
             reads.range(table, index, (bound, bound), &[], ColumnSet::NONE);
         };
-        let freed = notes_freed.then_some(&mut note as Freed<'_>);
+        let freed = notes_freed.then_some(Freed { late: &late, visit: &mut note });
         self.write_set.as_mut().expect("running").roll_back_and(savepoint.mark, &pin(), freed);
         if let Some(deferred) = &mut self.deferred {
             deferred.roll_back(savepoint.deferred);

@@ -161,20 +161,18 @@ impl Table {
     }
 
     /// 40001 if another transaction that has not ended has changed keys of a row: it may go back to any that the row has
-    /// had in between (ROLLBACK TO), whatever lies in place. Locks are nothing to this.
+    /// had in between (ROLLBACK TO), whatever lies in place. Row locks do not matter here.
     pub fn check_key_stays(&self, row: RowId, snapshot: Snapshot, guard: &Guard) -> Result<()> {
         let mut next = self.block(row).newest(row.slot(), guard);
-        while let Some(record) = next
-            && !record.is_seen_by(snapshot)
-            && record.stamp().time().is_none()
-        {
-            let changes_keys = || self.held_by(record, guard) == RowLock::Update;
-            if record.stamp() != snapshot.owner
-                && record.change() != Change::Lock
-                && !record.undone()
-                && changes_keys()
-            {
-                return Err(Error::write_conflict(&self.name()).with_blocker(record.stamp()));
+        while let Some(record) = next {
+            let stamp = record.stamp();
+            // What has been committed has been so from here on.
+            if stamp.time().is_some() {
+                break;
+            }
+            let may_go_back = stamp != snapshot.owner && record.change() != Change::Lock && !record.undone();
+            if may_go_back && self.held_by(record, guard) == RowLock::Update {
+                return Err(Error::write_conflict(&self.name()).with_blocker(stamp));
             }
             next = record.older(guard);
         }
@@ -211,9 +209,9 @@ impl Table {
         }
     }
 
-    /// Calls `visit` with the keys of unique indexes that rows have by a change, the newest of them; see
-    /// [`WriteSet::roll_back_and`].
-    pub(crate) fn keys_claimed(&self, record: Record<'_>, guard: &Guard, visit: Freed<'_>) {
+    /// Tells of the keys that rows have by a change, the newest of them; see
+    /// [`WriteSet::roll_back_and`](crate::WriteSet::roll_back_and).
+    pub(crate) fn keys_claimed(&self, record: Record<'_>, guard: &Guard, freed: &mut Freed<'_>) {
         /// Of rows that came together.
         const MOST_KEYS: u32 = 64;
         let rows = match record.change() {
@@ -222,17 +220,19 @@ impl Table {
             Change::Delete | Change::Lock => return,
         };
         let indexes = self.indexes.get(guard);
-        for index in indexes.all().iter().filter(|index| index.spec().unique) {
+        for index in
+            indexes.all().iter().filter(|index| index.spec().unique || freed.late.contains(&index.spec().id))
+        {
             if record.change() == Change::Update && !changes(index, record) {
                 continue;
             }
             if rows > MOST_KEYS {
-                visit(self, index, None);
+                (freed.visit)(self, index, None);
                 continue;
             }
             let first = record.slot().0;
             for slot in (first..first + rows).map(Slot) {
-                visit(self, index, Some(&key_in_place(record.block(), index, slot)));
+                (freed.visit)(self, index, Some(&key_in_place(record.block(), index, slot)));
             }
         }
     }

@@ -205,11 +205,12 @@ impl Transaction {
         guard: &Guard,
     ) -> Result<bool> {
         let Some(row) = self.get(table, index, key, guard) else { return Ok(false) };
-        // In this order: whose change comes after the first look is met by the second.
-        if !table.stands_in_place(index, key, row) {
-            return Err(table.conflict(row, self.snapshot, guard));
+        // In this order: who has ended before the first look lies in place for good, and who begins after it finds the pointing row.
+        table.check_key_stays(row, self.snapshot, guard)?;
+        match table.stands_in_place(index, key, row) {
+            true => Ok(true),
+            false => Err(table.conflict(row, self.snapshot, guard)),
         }
-        table.check_key_stays(row, self.snapshot, guard).map(|()| true)
     }
 
     /// Whether a row that this transaction sees has a key that begins with `prefix`: what deleting
@@ -240,10 +241,11 @@ impl Transaction {
         guard: &Guard,
         visit: &mut dyn FnMut(RowId) -> bool,
     ) -> Result<()> {
-        let mut outcome = Ok(());
+        let (mut outcome, mut exists) = (Ok(()), false);
         let bounds = (Bound::Included(prefix), Bound::Included(prefix));
         index.range(bounds.0, bounds.1, false, guard, &mut |key, row| {
             if table.sees(index, key, row, self.snapshot, guard) {
+                exists = true;
                 return visit(row);
             }
             if table.changed_unseen(row, self.snapshot, guard)
@@ -253,8 +255,8 @@ impl Transaction {
             }
             outcome.is_ok()
         });
-        if outcome.is_ok() {
-            // That there is no other is kept so by the conflict above only as long as the delete stands.
+        if outcome.is_ok() && (exists || self.goes_on) {
+            // That there is no other is kept so by the conflict above as long as the delete stands.
             self.note_range(table, index, bounds, false, None, &[], ColumnSet::NONE);
         }
         outcome
