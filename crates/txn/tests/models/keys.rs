@@ -308,6 +308,49 @@ fn what_is_referred_to_is_there_under_weaker_isolation() {
     explore(|| references(Isolation::ReadCommitted));
 }
 
+/// As [`references`], with somebody who takes the key away that is referred to, puts it back, and goes back before that.
+fn goes_back(isolation: Isolation) {
+    let bank = bank_with([(1, 0), (2, 0)]);
+    let index = by_balance(&bank);
+    let referring = task(&bank, move |bank| {
+        let mut tx = bank.engine.try_begin(isolation).unwrap();
+        let inserted = statement(&mut tx, |tx| {
+            bank.insert(tx, 11, 1)?;
+            tx.reference_target_exists(&bank.accounts, &bank.by_key, &bank.key(1), &pin())
+        });
+        if inserted.is_ok_and(|exists| exists) {
+            let _lost = tx.commit();
+        }
+    });
+    let leaving = task(&bank, move |bank| {
+        let mut tx = bank.engine.try_begin(isolation).unwrap();
+        let referred = statement(&mut tx, |tx| {
+            bank.set_key(tx, 1, 5)?;
+            tx.referencing_row_exists(&bank.accounts, &index, &balance_key(&index, 1), &pin())
+        });
+        if referred.is_ok_and(|exists| !exists) {
+            let savepoint = tx.savepoint();
+            bank.set_key(&mut tx, 5, 1).expect("nobody else has it");
+            tx.rollback_to(savepoint);
+            let _lost = tx.commit();
+        }
+    });
+    join([referring, leaving]);
+    let rows = bank.scan(&bank.engine.begin());
+    let has = |wanted: fn(&(i32, i64)) -> bool| rows.iter().any(wanted);
+    assert!(has(|(key, _)| *key == 1) || !has(|(_, balance)| *balance == 1), "{rows:?}");
+}
+
+#[test]
+fn a_key_that_may_be_left_again_is_not_referred_to() {
+    explore(|| goes_back(Isolation::Serializable));
+}
+
+#[test]
+fn a_key_that_may_be_left_again_is_not_referred_to_under_weaker_isolation() {
+    explore(|| goes_back(Isolation::ReadCommitted));
+}
+
 /// Gives an account the balance 9 as a deferrable unique constraint would have it: looks when the row is
 /// written, and once more at the end if it was not alone then; in between it is away for a moment. Whether
 /// it has committed.
