@@ -32,8 +32,9 @@ pub fn compact(engine: &Arc<Engine>, recorder: &Recorder) -> u64 {
     let (mut times, mut of_readers) = (0, false);
     while recorder.goes_on() {
         clock::sleep(BETWEEN_PAUSES);
-        let until = clock::now() + if times == 0 { FIRST_PAUSE } else { PAUSE };
         of_readers = !of_readers;
+        // What readers that pause may still see does not become compact.
+        let until = clock::now() + if times == 0 && !of_readers { FIRST_PAUSE } else { PAUSE };
         recorder.pause(of_readers, || {
             while !has_become_compact(engine) && clock::now() < until {
                 engine.collect();
