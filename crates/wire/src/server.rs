@@ -1,7 +1,8 @@
 //! Listening: accepts clients, gives each a thread, and ends them all at shutdown.
 //!
 //! Threads. One accepts per listening socket; one serves each client and sleeps in `read` while the
-//! client is idle; one looks now and then whether the clients of running statements are still there. [`Shared::clients`] knows every client that has passed its start-up, which bounds
+//! client is idle; one looks now and then whether the clients of running statements are still there.
+//! [`Shared::clients`] knows every client that has passed its start-up, which bounds
 //! their number and finds the one that a cancel request means.
 
 use std::collections::HashMap;

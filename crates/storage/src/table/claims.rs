@@ -114,16 +114,9 @@ impl Table {
     fn has_key_in_place(&self, index: &Index, key: &[u8], row: RowId) -> bool {
         let block = self.block(row);
         let slot = row.slot();
-        let (columns, mut raw) = key_columns(index);
         // The lock keeps the keys of a row whole; of a row just inserted they are once it is present.
         let _turn = self.key_lock(row).lock();
-        if !block.is_present(slot) {
-            return false;
-        }
-        for (column, cell) in columns.iter().zip(&mut raw) {
-            *cell = block.load_cell(slot, *column);
-        }
-        key_of(block, index, &raw).as_slice() == key
+        block.is_present(slot) && key_in_place(block, index, slot).as_slice() == key
     }
 
     /// Whether another transaction that has not committed its changes of `row` has given it `key`, or left it
