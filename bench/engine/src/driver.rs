@@ -217,12 +217,17 @@ fn run_client<C: Client>(
     let mut began = start;
     while began < end && !live.stop.load(Ordering::Relaxed) {
         let kind = client.next_input();
+        let mut retries = 0;
         let done = loop {
             match client.run() {
                 Ok(done) => break done,
                 Err(error) if error.is_retryable() => {
                     report.aborts += 1;
                     live.aborts.fetch_add(1, Ordering::Relaxed);
+                    if let Some(engine) = engine {
+                        engine.pause(&error, retries);
+                    }
+                    retries += 1;
                 }
                 Err(error) => return Err(error),
             }

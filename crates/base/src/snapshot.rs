@@ -30,7 +30,7 @@ impl Stamp {
 
     /// The stamp of changes of the running transaction numbered `sequence`.
     #[inline]
-    pub fn transaction(sequence: u64) -> Stamp {
+    pub const fn transaction(sequence: u64) -> Stamp {
         debug_assert!(sequence < UNCOMMITTED);
         Stamp(sequence | UNCOMMITTED)
     }

@@ -31,6 +31,123 @@ pub mod unmodelled {
     pub use std::sync::atomic::AtomicBool;
 }
 
+/// On cache lines of its own: what many threads read and what one of them writes do not disturb each other. Two lines, since processors
+/// fetch them in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Apart<T>(pub T);
+
+impl<T> std::ops::Deref for Apart<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// A lock for sections of about a microsecond that many threads come to at once. Who finds it taken looks again for a while
+/// before it sleeps: to wake a thread takes tens of microseconds, in which all others would come to wait as well, and then
+/// each of them would be woken. There are never more who look than can run beside the one that has the lock.
+#[derive(Debug, Default)]
+pub struct ShortMutex<T> {
+    mutex: Apart<Mutex<T>>,
+    /// Those who look.
+    #[cfg(not(feature = "models"))]
+    looking: Apart<AtomicUsize>,
+}
+
+/// How long a thread looks before it sleeps: longer than it takes to wake another.
+#[cfg(not(feature = "models"))]
+const LOOKED_FOR: std::time::Duration = std::time::Duration::from_micros(100);
+
+/// Between two looks it pauses so often at most.
+#[cfg(not(feature = "models"))]
+const LONGEST_PAUSE: u32 = 16;
+
+/// What holds a [`ShortMutex`].
+pub type ShortMutexGuard<'a, T> = MutexGuard<'a, T>;
+
+impl<T> ShortMutex<T> {
+    /// An open lock.
+    pub const fn new(value: T) -> ShortMutex<T> {
+        ShortMutex {
+            mutex: Apart(Mutex::new(value)),
+            #[cfg(not(feature = "models"))]
+            looking: Apart(AtomicUsize::new(0)),
+        }
+    }
+
+    /// Waits for the lock.
+    #[inline]
+    pub fn lock(&self) -> ShortMutexGuard<'_, T> {
+        match self.mutex.try_lock() {
+            Some(guard) => guard,
+            None => self.wait(|| false).expect("nothing else is to be done"),
+        }
+    }
+
+    /// Waits for the lock, or until there is something else to do: then `None`. Whoever has waited for long is not asked again.
+    #[inline]
+    pub fn lock_or(&self, else_to_do: impl FnMut() -> bool) -> Option<ShortMutexGuard<'_, T>> {
+        match self.mutex.try_lock() {
+            Some(guard) => Some(guard),
+            None => self.wait(else_to_do),
+        }
+    }
+
+    #[cold]
+    fn wait(&self, mut else_to_do: impl FnMut() -> bool) -> Option<ShortMutexGuard<'_, T>> {
+        #[cfg(not(feature = "models"))]
+        {
+            let _looking = Looking(&self.looking);
+            if self.looking.fetch_add(1, Ordering::Relaxed) < other_cores() {
+                let since = std::time::Instant::now();
+                let mut pause = 1;
+                // A look at the clock costs as much as some at the lock.
+                for look in 1_u32.. {
+                    if look % 16 == 0 && since.elapsed() > LOOKED_FOR {
+                        break;
+                    }
+                    if !self.mutex.is_locked()
+                        && let Some(guard) = self.mutex.try_lock()
+                    {
+                        return Some(guard);
+                    }
+                    if else_to_do() {
+                        return None;
+                    }
+                    (0..pause).for_each(|_| std::hint::spin_loop());
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                }
+            }
+        }
+        #[cfg(feature = "models")]
+        if else_to_do() {
+            return None;
+        }
+        Some(self.mutex.lock())
+    }
+}
+
+/// Is there while a thread looks.
+#[cfg(not(feature = "models"))]
+struct Looking<'a>(&'a AtomicUsize);
+
+#[cfg(not(feature = "models"))]
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Cores but one.
+#[cfg(not(feature = "models"))]
+fn other_cores() -> usize {
+    static OTHERS: OnceLock<usize> = OnceLock::new();
+    *OTHERS.get_or_init(|| std::thread::available_parallelism().map_or(0, |cores| cores.get() - 1))
+}
+
 /// Whether the caller runs in a model.
 #[inline]
 pub fn in_model() -> bool {
@@ -38,4 +155,37 @@ pub fn in_model() -> bool {
     return modelled::in_model();
     #[cfg(not(feature = "models"))]
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::thread::{scope, spawn_scoped};
+
+    #[test]
+    fn a_short_lock_is_one_threads_at_a_time_also_of_those_who_had_something_else_to_do() {
+        let counter = ShortMutex::new(0_u64);
+        scope(|scope| {
+            for number in 0..4 {
+                let counter = &counter;
+                spawn_scoped(scope, "counting", move || {
+                    let mut others = 0;
+                    for _ in 0..20_000 {
+                        let mut counted = loop {
+                            let guard = match number % 2 {
+                                0 => Some(counter.lock()),
+                                _ => counter.lock_or(|| others % 3 == 1),
+                            };
+                            others += 1;
+                            if let Some(guard) = guard {
+                                break guard;
+                            }
+                        };
+                        *counted += 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(*counter.lock(), 80_000);
+    }
 }

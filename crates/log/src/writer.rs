@@ -27,7 +27,7 @@ use crate::format::{DATA_START, GROUP_ALIGNMENT, GROUP_HEADER_LEN, encode_entry_
 use crate::segments::{Fill, Segment, Segments};
 use crate::spill::{Kept, Spills};
 use firn_base::disk::Disk;
-use firn_base::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
+use firn_base::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, ShortMutex};
 use firn_base::thread::{self, JoinHandle};
 use firn_base::{Error, Lsn, Result, SqlState, Time};
 use std::path::Path;
@@ -74,7 +74,7 @@ pub struct Log {
 
 struct Shared {
     options: LogOptions,
-    queue: Mutex<Queue>,
+    queue: ShortMutex<Queue>,
     /// Committers that wait for room in the queue.
     room: Condvar,
     /// All before it is safe. Stored by the leader after its sync (Release), read by those who wait
@@ -206,7 +206,7 @@ impl Log {
         queue.reset(at);
         let shared = Arc::new(Shared {
             options,
-            queue: Mutex::new(queue),
+            queue: ShortMutex::new(queue),
             room: Condvar::new(),
             durable: AtomicU64::new(at.0),
             durable_time: AtomicU64::new(0),

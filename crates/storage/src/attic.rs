@@ -33,11 +33,12 @@
 
 use crate::Guard;
 use crate::collect::{Garbage, clean_up, inserted_by, prefetch_after, replace, unlink};
+use crate::digest::Changed;
 use crate::memory::prefetch;
 use crate::table::{ReplacedKeys, Table};
 use crate::undo::OwnRecord;
 use crate::version::{Change, Record};
-use crate::write_set::{Changed, Retired, TouchedTables, columns_set_by, table_of};
+use crate::write_set::{Retired, TouchedTables, columns_set_by, table_of};
 use firn_base::sync::Arc;
 use firn_base::{BlockNumber, RowId, Slot, TableId, Time};
 use smallvec::{SmallVec, smallvec};
@@ -157,7 +158,7 @@ impl Attic {
             }
             // SAFETY: lies in the write set's memory.
             let record: Record<'_> = unsafe { Record::from_raw(*at) };
-            let table = table_of(&retired.tables, record);
+            let table = table_of(&retired.digest(guard).tables, record);
             record.block().keep_until(until);
             if record.undone() {
                 if !std::mem::replace(&mut undone_is_out, true) {
@@ -604,7 +605,7 @@ impl Attic {
 /// Unlinks the records of a write set from one on whose changes were taken back, the newest first: together they
 /// are nothing to anybody, but each restores what the one before it had made.
 #[cold]
-fn take_out_undone<'a>(retired: &'a Retired, first: usize, dead: &mut Dead<'a>, guard: &Guard) {
+fn take_out_undone<'g>(retired: &Retired, first: usize, dead: &mut Dead<'g>, guard: &'g Guard) {
     for at in retired.records[first..].iter().rev() {
         // SAFETY: lies in the write set's memory.
         let record: Record<'_> = unsafe { Record::from_raw(*at) };
@@ -612,7 +613,7 @@ fn take_out_undone<'a>(retired: &'a Retired, first: usize, dead: &mut Dead<'a>, 
             continue;
         }
         if record.is_insert() {
-            let table = table_of(&retired.tables, record);
+            let table = table_of(&retired.digest(guard).tables, record);
             inserted_by(record).for_each(|row| {
                 unlink(record, row.slot(), guard);
                 dead.push((table, row));

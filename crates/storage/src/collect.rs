@@ -3,6 +3,7 @@
 //! One collector at a time (the transaction manager sees to it). It only ever unlinks; what it
 //! unlinks is freed once every guard of that time has gone ([`Garbage::free`]).
 
+use crate::digest::SharedDigest;
 use crate::memory::prefetch;
 use crate::undo::{OwnRecord, UndoMemory, reuse};
 use crate::version::{Change, Record, UndoHeader};
@@ -18,7 +19,8 @@ pub struct Garbage {
     memory: Vec<UndoMemory>,
     /// What the attic no longer keeps.
     pub(crate) records: Vec<OwnRecord>,
-    /// Blocks that the records name must outlive the records.
+    /// Blocks that the records name must outlive the records: these hold their tables.
+    digests: Vec<SharedDigest>,
     pub(crate) tables: Vec<TouchedTables>,
 }
 
@@ -37,7 +39,8 @@ impl Retired {
     /// The caller guarantees that every active and future snapshot reads at this write set's time or
     /// later, and that write sets are collected in the order of their times.
     pub fn collect(self, garbage: &mut Garbage, guard: &Guard) {
-        let Retired { records: list, memory, tables, .. } = self;
+        let Retired { records: list, memory, digest, .. } = self;
+        let tables = &digest.get(guard).tables;
         // Slots are given out again only when every record of the row is unlinked: a row that was
         // inserted, changed and rolled back has several.
         let mut dead: Vec<(&Arc<Table>, RowId)> = Vec::new();
@@ -45,7 +48,7 @@ impl Retired {
             prefetch_after(&list, position);
             // SAFETY: lies in `memory`.
             let record: Record<'_> = unsafe { Record::from_raw(*at) };
-            let table = table_of(&tables, record);
+            let table = table_of(tables, record);
             match record.change() {
                 // In no chain: nobody knew of the table.
                 Change::Insert | Change::InsertMany if record.is_out() => {
@@ -74,7 +77,7 @@ impl Retired {
         }
         reuse(list);
         garbage.memory.push(memory);
-        garbage.tables.push(tables);
+        garbage.digests.push(digest);
     }
 
     /// Asks the processor to fetch the first records, of which [`Retired::collect`] will begin.
@@ -88,7 +91,7 @@ impl Retired {
     pub fn discard(self, garbage: &mut Garbage) {
         reuse(self.records);
         garbage.memory.push(self.memory);
-        garbage.tables.push(self.tables);
+        garbage.digests.push(self.digest);
     }
 }
 

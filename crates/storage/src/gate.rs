@@ -1,64 +1,88 @@
 //! The gate of a table: transactions that write to it share it, and DDL closes it.
 
-use firn_base::sync::{AtomicU64, Ordering};
-use firn_base::{Snapshot, Time};
+use firn_base::sync::{Apart, AtomicBool, AtomicU64, Ordering};
+use firn_base::{Snapshot, Stamp, Time};
 
 /// The right to write to a table. Transactions that write share it; DDL keeps it closed.
 ///
-/// The lowest 32 bits of `state` count the sharers, the highest bit says that it is closed.
+/// The sharers are counted in several places, lest all who write to a table write to the same line of memory: each
+/// in that of its stamp.
+///
+/// ```text
+/// writer                        DDL
+/// count one more                close
+/// closed? then one less         wait until all counts are 0
+/// ```
+/// In sequential order: either the writer sees that it is closed, or DDL sees that it is counted.
 #[derive(Default)]
 pub struct Gate {
-    state: AtomicU64,
+    closed: AtomicBool,
     /// Snapshots older than this may no longer write: the table has changed its shape since.
     changed_at: AtomicU64,
-    /// The newest commit that wrote to the table.
+    sharers: [Apart<Sharers>; PLACES],
+}
+
+const PLACES: usize = 16;
+
+#[derive(Default)]
+struct Sharers {
+    /// How many there are.
+    count: AtomicU64,
+    /// The newest commit of one of them.
     written_at: AtomicU64,
 }
 
-const CLOSED: u64 = 1 << 63;
 /// Later than any snapshot.
 const RETIRED: u64 = u64::MAX;
 
 impl Gate {
-    /// Joins the writers, if the gate is open.
+    fn sharers(&self, owner: Stamp) -> &Sharers {
+        let sequence = owner.sequence().expect("transactions write");
+        &self.sharers[sequence as usize % PLACES]
+    }
+
+    /// Has a transaction join the writers, if the gate is open.
     #[inline]
-    pub fn try_join(&self) -> bool {
-        let before = self.state.fetch_add(1, Ordering::AcqRel);
-        if before & CLOSED != 0 {
-            self.state.fetch_sub(1, Ordering::AcqRel);
+    pub fn try_join(&self, owner: Stamp) -> bool {
+        let sharers = self.sharers(owner);
+        sharers.count.fetch_add(1, Ordering::SeqCst);
+        if self.closed.load(Ordering::SeqCst) {
+            sharers.count.fetch_sub(1, Ordering::SeqCst);
             return false;
         }
         true
     }
 
     /// Joins the writers as the one who keeps the gate closed.
-    pub fn join_closed(&self) {
-        let before = self.state.fetch_add(1, Ordering::AcqRel);
-        debug_assert!(before & CLOSED != 0);
+    pub fn join_closed(&self, owner: Stamp) {
+        debug_assert!(self.closed.load(Ordering::SeqCst));
+        self.sharers(owner).count.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Leaves the writers. A commit tells its time, after it was published.
+    /// Leaves the writers. A commit tells its time, after it was published, while nobody else can commit.
     #[inline]
-    pub fn leave(&self, written_at: Option<Time>) {
+    pub fn leave(&self, owner: Stamp, written_at: Option<Time>) {
+        let sharers = self.sharers(owner);
         if let Some(time) = written_at {
-            self.written_at.fetch_max(time.0, Ordering::AcqRel);
+            // Those of one commit after the other: they ascend.
+            sharers.written_at.store(time.0, Ordering::Release);
         }
-        self.state.fetch_sub(1, Ordering::AcqRel);
+        sharers.count.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Keeps new writers out; false if somebody else already does.
     pub fn try_close(&self) -> bool {
-        self.state.fetch_or(CLOSED, Ordering::AcqRel) & CLOSED == 0
+        !self.closed.swap(true, Ordering::SeqCst)
     }
 
-    /// Whether at most `own` writers are left.
+    /// Whether at most `own` writers are left. Sure only while it is closed.
     pub fn is_alone(&self, own: u64) -> bool {
-        self.state.load(Ordering::Acquire) & !CLOSED <= own
+        self.sharers.iter().map(|sharers| sharers.count.load(Ordering::SeqCst)).sum::<u64>() <= own
     }
 
     /// Lets writers in again.
     pub fn open(&self) {
-        self.state.fetch_and(!CLOSED, Ordering::AcqRel);
+        self.closed.store(false, Ordering::SeqCst);
     }
 
     /// From now on only snapshots that read at `time` or later may write.
@@ -85,6 +109,59 @@ impl Gate {
 
     /// Whether a snapshot sees everything committed to the table. Sure only while it is closed.
     pub fn is_current(&self, snapshot: Snapshot) -> bool {
-        snapshot.read_time.0 >= self.written_at.load(Ordering::Acquire)
+        let read_time = snapshot.read_time.0;
+        self.sharers.iter().all(|sharers| read_time >= sharers.written_at.load(Ordering::Acquire))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_base::thread::{scope, spawn_scoped, yield_now};
+
+    #[test]
+    fn nobody_writes_while_who_has_closed_it_is_alone() {
+        let gate = Gate::default();
+        let inside = AtomicU64::new(0);
+        let done = AtomicBool::new(false);
+        scope(|scope| {
+            for number in 0..3 {
+                let (gate, inside, done) = (&gate, &inside, &done);
+                spawn_scoped(scope, "writer", move || {
+                    let owner = Stamp::transaction(number * 5);
+                    let mut joined = 0;
+                    while !done.load(Ordering::Relaxed) || joined == 0 {
+                        if gate.try_join(owner) {
+                            joined += 1;
+                            inside.fetch_add(1, Ordering::Relaxed);
+                            yield_now();
+                            inside.fetch_sub(1, Ordering::Relaxed);
+                            gate.leave(owner, None);
+                        }
+                    }
+                });
+            }
+            for _ in 0..50 {
+                assert!(gate.try_close() && !gate.try_close());
+                while !gate.is_alone(0) {
+                    yield_now();
+                }
+                assert_eq!(inside.load(Ordering::Relaxed), 0);
+                gate.open();
+                yield_now();
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+    }
+
+    #[test]
+    fn the_newest_commit_of_all_places_counts() {
+        let gate = Gate::default();
+        for (owner, time) in [(1, 5), (2, 7), (1, 6)] {
+            assert!(gate.try_join(Stamp::transaction(owner)));
+            gate.leave(Stamp::transaction(owner), Some(Time(time)));
+        }
+        let at = |time| Snapshot { read_time: Time(time), owner: Stamp::transaction(3) };
+        assert!(gate.is_current(at(7)) && !gate.is_current(at(6)));
     }
 }

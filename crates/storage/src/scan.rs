@@ -583,7 +583,7 @@ mod tests {
             self.now += 1;
             writes.stamp(Time(self.now));
             let mut garbage = Garbage::default();
-            writes.retire(Time(self.now)).0.collect(&mut garbage, guard);
+            writes.retire_now(Time(self.now)).collect(&mut garbage, guard);
             garbage.free(guard);
         }
 
@@ -748,7 +748,7 @@ mod tests {
         readers.into_iter().for_each(|reader| reader.join().unwrap());
         let mut garbage = Garbage::default();
         for (writes, round) in kept.into_iter().zip(0..) {
-            writes.retire(Time(3 + round)).0.collect(&mut garbage, &pin());
+            writes.retire_now(Time(3 + round)).collect(&mut garbage, &pin());
         }
         garbage.free(&pin());
     }

@@ -493,7 +493,7 @@ impl Table {
 
     /// The indexes that a change maintains just now.
     #[inline]
-    pub(crate) fn indexes_now<'g>(&'g self, guard: &'g Guard) -> &'g [Arc<Index>] {
+    pub fn indexes_now<'g>(&'g self, guard: &'g Guard) -> &'g [Arc<Index>] {
         self.indexes.get(guard).all()
     }
 

@@ -364,7 +364,7 @@ mod tests {
         table.insert_batch(&mut writes, at(time - 1, time), rows, &pin()).unwrap();
         writes.stamp(Time(time));
         let mut garbage = Garbage::default();
-        writes.retire(Time(time)).0.collect(&mut garbage, &pin());
+        writes.retire_now(Time(time)).collect(&mut garbage, &pin());
         garbage.free(&pin());
     }
 

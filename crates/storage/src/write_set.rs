@@ -6,6 +6,7 @@
 
 use crate::block::Block;
 use crate::budget::{Held, MemoryBudget};
+use crate::digest::{Digest, SharedDigest};
 use crate::row_lock::RowLock;
 use crate::undo::{UndoBuffer, UndoMemory, reuse};
 use crate::version::{Change, EntryWriter, Record, UndoHeader};
@@ -159,7 +160,7 @@ impl WriteSet {
 
     /// Leaves the gates of its tables without having written; gives back the redo buffer to use again.
     pub fn give_up(self) -> Option<RedoBuffer> {
-        leave_gates(&self.tables, None);
+        leave_gates(&self.tables, self.owner, None);
         let (records, _) = self.undo.into_parts();
         reuse(records);
         self.redo
@@ -239,7 +240,7 @@ impl WriteSet {
         self.undo.pop();
     }
 
-    fn records(&self) -> impl DoubleEndedIterator<Item = Record<'_>> + ExactSizeIterator {
+    pub(crate) fn records(&self) -> impl DoubleEndedIterator<Item = Record<'_>> + ExactSizeIterator {
         // SAFETY: the records lie in our segments, which live as long as the borrow.
         self.undo.records().iter().map(|at| unsafe { Record::from_raw(*at) })
     }
@@ -307,17 +308,29 @@ impl WriteSet {
         table_of(&self.tables, record)
     }
 
-    /// What the collector keeps of it once it has ended at `time`, and the redo buffer to use again.
-    pub fn retire(self, time: Time) -> (Retired, Option<RedoBuffer>) {
+    /// What it has changed, for [`WriteSet::retire`].
+    pub fn digest(&self) -> Box<Digest> {
+        Digest::of(self)
+    }
+
+    /// What the collector keeps of it once it has ended at `time`, with its digest, and the redo buffer to use again.
+    pub fn retire(self, time: Time, mut digest: Box<Digest>) -> (Retired, Option<RedoBuffer>) {
         let bytes = self.undo.bytes();
         let (records, memory) = self.undo.into_parts();
-        (Retired { time, bytes, records, memory, tables: self.tables }, self.redo)
+        digest.complete(time, self.tables);
+        (Retired { time, bytes, records, memory, digest: SharedDigest::new(digest) }, self.redo)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn retire_now(self, time: Time) -> Retired {
+        let digest = self.digest();
+        self.retire(time, digest).0
     }
 }
 
-fn leave_gates(tables: &TouchedTables, written_at: Option<Time>) {
+pub(crate) fn leave_gates(tables: &TouchedTables, owner: Stamp, written_at: Option<Time>) {
     for table in tables {
-        table.gate().leave(written_at);
+        table.gate().leave(owner, written_at);
     }
 }
 
@@ -335,19 +348,7 @@ pub struct Retired {
     pub bytes: usize,
     pub(crate) records: Vec<NonNull<UndoHeader>>,
     pub(crate) memory: UndoMemory,
-    pub(crate) tables: TouchedTables,
-}
-
-/// What a write set that has ended did to some rows that lie side by side.
-pub struct Changed<'a> {
-    /// Their table.
-    pub table: &'a Arc<Table>,
-    /// The first of them.
-    pub first: RowId,
-    /// How many.
-    pub rows: u32,
-    /// Which columns it set; all if the rows came or went.
-    pub columns: ColumnSet,
+    pub(crate) digest: SharedDigest,
 }
 
 // SAFETY: the pointers lead into `memory`, which moves along.
@@ -361,26 +362,10 @@ impl Retired {
         self.records.len()
     }
 
-    /// Leaves the gates of its tables; `written_at` is the time of a commit.
-    pub fn leave_gates(&self, written_at: Option<Time>) {
-        leave_gates(&self.tables, written_at);
-    }
-
-    /// Calls `visit` with every change that was not taken back, until it returns false; false if it did.
-    pub fn changes(&self, mut visit: impl FnMut(Changed<'_>) -> bool) -> bool {
-        self.records.iter().all(|at| {
-            // SAFETY: the record lies in `memory`, which lives as long as the borrow.
-            let record: Record<'_> = unsafe { Record::from_raw(*at) };
-            if record.undone() || record.change() == Change::Lock {
-                return true;
-            }
-            visit(Changed {
-                table: table_of(&self.tables, record),
-                first: record.block().row(record.slot()),
-                rows: record.inserted_rows().max(1),
-                columns: columns_set_by(record),
-            })
-        })
+    /// What it has changed.
+    #[inline]
+    pub fn digest<'g>(&self, guard: &'g Guard) -> &'g Digest {
+        self.digest.get(guard)
     }
 }
 

@@ -10,8 +10,8 @@
 
 use crate::active::ActiveSet;
 use firn_base::Time;
-use firn_base::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering};
-use firn_storage::{Attic, Garbage, Guard, MemoryBudget, Retired, pin};
+use firn_base::sync::{Apart, Arc, AtomicU64, Mutex, Ordering, ShortMutex};
+use firn_storage::{Attic, Digest, Digests, Garbage, Guard, MemoryBudget, Recent, Retired, pin};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
@@ -62,14 +62,18 @@ const SPARED: usize = if MODELLED { 1 } else { 64 };
 const LOOKED_THROUGH: usize = 1024;
 
 /// Write sets that are given to a validator at a time.
-const VALIDATED_AT_ONCE: usize = if MODELLED { 1 } else { 1024 };
+const VALIDATED_AT_ONCE: usize = if MODELLED { 1 } else { 256 };
+
+/// Of the newest ends so many are shown to validators without a lock: some milliseconds of them.
+const SHOWN: usize = if MODELLED { 2 } else { 2048 };
 
 /// What has ended and waits to be collected.
-#[derive(Default)]
 pub(crate) struct Collector {
-    ended: Mutex<Ended>,
-    /// Ended write sets that no committer has looked after yet.
-    uncollected: AtomicUsize,
+    /// What validators look through first.
+    recent: Recent,
+    ended: ShortMutex<Ended>,
+    /// When a committer last began to collect.
+    collected_at: Apart<AtomicU64>,
     /// What the collector has to itself; there is one at a time.
     turn: Mutex<Turn>,
     /// No guard is held any more that was held when this was the newest time.
@@ -79,8 +83,6 @@ pub(crate) struct Collector {
 #[derive(Default)]
 struct Turn {
     attic: Attic,
-    /// Write sets whose records the attic was given, while somebody still validates against them.
-    leaving: Vec<Arc<Retired>>,
     /// What `quiet` will be next.
     asked: u64,
 }
@@ -102,34 +104,38 @@ struct Ended {
 struct Waiting {
     time: Time,
     bytes: usize,
-    retired: Arc<Retired>,
-}
-
-/// What has ended since some time, as far as is asked at once.
-pub(crate) enum EndedSince {
-    /// These, in the order of their times.
-    Listed(Vec<Arc<Retired>>),
-    /// Some are in the [attic](Collector::look_in_attic).
-    InAttic,
+    retired: Retired,
 }
 
 /// A few of them, which the collector works on without the lock.
-type Few = SmallVec<[Arc<Retired>; COLLECT_INLINE]>;
+type Few = SmallVec<[Retired; COLLECT_INLINE]>;
+
+impl Default for Collector {
+    fn default() -> Collector {
+        Collector {
+            recent: Recent::new(SHOWN),
+            ended: ShortMutex::default(),
+            collected_at: Apart::default(),
+            turn: Mutex::default(),
+            quiet: Arc::default(),
+        }
+    }
+}
 
 impl Collector {
-    /// Takes a write set. Called inside the commit section, so that times ascend.
-    pub fn retire(&self, retired: Arc<Retired>) {
+    /// Takes a write set. Called inside the commit section, so that times ascend, before its time is published.
+    pub fn retire(&self, retired: Retired) {
+        self.recent.publish(&retired);
         let mut ended = self.ended.lock();
         ended.bytes += retired.bytes;
         ended.retired.push_back(Waiting { time: retired.time, bytes: retired.bytes, retired });
-        drop(ended);
-        self.uncollected.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether it is worth collecting now.
     #[inline]
-    pub fn is_due(&self) -> bool {
-        self.uncollected.load(Ordering::Relaxed) >= COLLECT_EVERY
+    pub fn is_due(&self, last: &AtomicU64) -> bool {
+        let since = self.collected_at.load(Ordering::Relaxed);
+        last.load(Ordering::Relaxed).saturating_sub(since) >= COLLECT_EVERY as u64
     }
 
     /// Write sets that wait, and records in the attic.
@@ -139,22 +145,36 @@ impl Collector {
         self.ended.lock().retired.len() + turn.attic.kept().0
     }
 
-    /// What has ended first after `since` and up to `until`: as many as are quickly copied, since
-    /// committers wait meanwhile; none if there are none. The caller is counted as running since
-    /// `since` or before, and lets go of them before it no longer is.
-    pub fn ended_between(&self, since: Time, until: Time) -> EndedSince {
+    /// What has ended first after `since` and up to `until`, which is published: as many as are looked through
+    /// at once, and until when that is all. `None` if some are in the [attic](Collector::look_in_attic). The caller is
+    /// counted as running since `since` or before.
+    pub fn ended_between<'g>(
+        &self,
+        since: Time,
+        until: Time,
+        guard: &'g Guard,
+    ) -> Option<(Digests<'g>, Time)> {
+        let (found, found_until) = self.recent.between(since, until, VALIDATED_AT_ONCE, guard);
+        if found_until > since {
+            return Some((found, found_until));
+        }
         let ended = self.ended.lock();
         if ended.moved_until > since.0 {
-            return EndedSince::InAttic;
+            return None;
         }
         let first = ended.retired.partition_point(|waiting| waiting.time <= since);
         let found = ended.retired.range(first..).take_while(|waiting| waiting.time <= until);
-        EndedSince::Listed(found.take(VALIDATED_AT_ONCE).map(|waiting| waiting.retired.clone()).collect())
+        let found: Digests<'_> =
+            found.take(VALIDATED_AT_ONCE).map(|waiting| waiting.retired.digest(guard)).collect();
+        // Not every time is a write set's.
+        let found_until = found.last().map_or(until, |last| last.time());
+        Some((found, found_until))
     }
 
     /// Whether something holds of all that has ended after `since` and up to `until`. False as well if some
     /// of that is gone, or it is too much to look at while committers wait.
-    pub fn holds_since(&self, since: Time, until: Time, holds: impl Fn(&Retired) -> bool) -> bool {
+    pub fn holds_since(&self, since: Time, until: Time, holds: impl Fn(&Digest) -> bool) -> bool {
+        let guard = &pin();
         let ended = self.ended.lock();
         let first = ended.retired.partition_point(|waiting| waiting.time <= since);
         // The newest are moved only if they are large.
@@ -163,7 +183,7 @@ impl Collector {
         ended.gone_until <= since.0
             && ended.retired.len() - first <= SPARED
             && newer.clone().map(|waiting| waiting.retired.record_count()).sum::<usize>() <= LOOKED_THROUGH
-            && newer.into_iter().all(|waiting| holds(&waiting.retired))
+            && newer.into_iter().all(|waiting| holds(waiting.retired.digest(guard)))
     }
 
     /// Does something while nobody collects.
@@ -182,7 +202,7 @@ impl Collector {
     /// Collects what no snapshot needs, and moves what only old ones need. What ended up to `safe` is on disk.
     pub fn collect(&self, active: &ActiveSet, last: &AtomicU64, safe: Time, memory: &MemoryBudget) {
         let mut turn = self.turn.lock();
-        self.uncollected.store(0, Ordering::Relaxed);
+        self.collected_at.store(last.load(Ordering::Relaxed), Ordering::Relaxed);
         // The same for both: what is listed is newer than what is in the attic, and collected after it.
         let horizon = horizon(active, last, safe);
         turn.collect(horizon, memory);
@@ -207,7 +227,7 @@ impl Collector {
     /// A committer's part of the collection, unless another thread is at it.
     pub fn collect_inline(&self, active: &ActiveSet, last: &AtomicU64, safe: Time, memory: &MemoryBudget) {
         if let Some(turn) = self.turn.try_lock() {
-            self.uncollected.store(0, Ordering::Relaxed);
+            self.collected_at.store(last.load(Ordering::Relaxed), Ordering::Relaxed);
             if turn.attic.is_empty() {
                 self.collect_some(COLLECT_INLINE, horizon(active, last, safe), memory);
             }
@@ -228,6 +248,7 @@ impl Collector {
                 while dead.len() < COLLECT_INLINE.min(left)
                     && let Some(retired) = ended.pop_until(horizon)
                 {
+                    self.recent.withdraw(&retired);
                     dead.push(retired);
                 }
             }
@@ -238,8 +259,6 @@ impl Collector {
             let mut next = dead.into_iter().peekable();
             while let Some(retired) = next.next() {
                 next.peek().iter().for_each(|next| next.prefetch());
-                let retired =
-                    Arc::into_inner(retired).expect("who validates against it began before it ended");
                 records += retired.record_count();
                 bytes += retired.bytes;
                 retired.collect(&mut garbage, &guard);
@@ -265,6 +284,7 @@ impl Collector {
                     && ended.amount().exceeds(SPARES)
                     && let Some(retired) = ended.pop_until(until)
                 {
+                    self.recent.withdraw(&retired);
                     few.push(retired);
                 }
                 // Who validates against them waits from now on until they are there.
@@ -281,9 +301,13 @@ impl Collector {
                 few.get(at + 1).iter().for_each(|next| next.prefetch());
                 turn.attic.take_in(retired, times, until, &mut garbage, &guard);
             }
-            turn.leaving.extend(few);
-            let freed = turn.let_leave(&mut garbage);
-            free(garbage, freed, before, turn.attic.kept(), memory, &guard);
+            let (mut records, mut bytes) = (0, 0);
+            for retired in few {
+                records += retired.record_count();
+                bytes += retired.bytes;
+                retired.discard(&mut garbage);
+            }
+            free(garbage, (records, bytes), before, turn.attic.kept(), memory, &guard);
         }
     }
 
@@ -307,16 +331,15 @@ fn horizon(active: &ActiveSet, last: &AtomicU64, safe: Time) -> Time {
 }
 
 impl Turn {
-    /// Collects from the attic, and what was left for somebody who validated.
+    /// Collects from the attic.
     fn collect(&mut self, horizon: Time, memory: &MemoryBudget) {
-        let mut is_more = !self.attic.is_empty() || !self.leaving.is_empty();
+        let mut is_more = !self.attic.is_empty();
         while is_more {
             let guard = pin();
             let mut garbage = Garbage::default();
             let before = self.attic.kept();
             is_more = self.attic.collect(horizon, COLLECT_FROM_ATTIC, &mut garbage, &guard);
-            let freed = self.let_leave(&mut garbage);
-            free(garbage, freed, before, self.attic.kept(), memory, &guard);
+            free(garbage, (0, 0), before, self.attic.kept(), memory, &guard);
         }
     }
 
@@ -333,22 +356,6 @@ impl Turn {
                 break;
             }
         }
-    }
-
-    /// Gives up the write sets that nobody validates against any more: how many records and bytes.
-    fn let_leave(&mut self, garbage: &mut Garbage) -> (usize, usize) {
-        let (mut records, mut bytes) = (0, 0);
-        for retired in std::mem::take(&mut self.leaving) {
-            match Arc::try_unwrap(retired) {
-                Ok(retired) => {
-                    records += retired.record_count();
-                    bytes += retired.bytes;
-                    retired.discard(garbage);
-                }
-                Err(retired) => self.leaving.push(retired),
-            }
-        }
-        (records, bytes)
     }
 }
 
@@ -374,7 +381,7 @@ impl Ended {
     }
 
     /// Takes the oldest, if its time is not after that.
-    fn pop_until(&mut self, until: Time) -> Option<Arc<Retired>> {
+    fn pop_until(&mut self, until: Time) -> Option<Retired> {
         let oldest = self.retired.pop_front_if(|oldest| oldest.time <= until)?;
         self.bytes -= oldest.bytes;
         self.gone_until = oldest.time.0;

@@ -11,7 +11,7 @@
 use crate::active::{ActiveSet, ActiveSlot};
 use crate::catalog::{Catalog, IdMarks, Oid, SequenceDef};
 use crate::checkpoint::Store;
-use crate::collector::{Collector, EndedSince};
+use crate::collector::Collector;
 use crate::ddl::Ddl;
 use crate::freezer::{Freezer, Progress};
 use crate::merger::Merger;
@@ -21,11 +21,14 @@ use crate::sequence::SequenceState;
 use crate::statistics::{Running, Statistics};
 use crate::transaction::{Isolation, Ticket, Transaction};
 use firn_base::disk::{Disk, RealDisk};
-use firn_base::sync::{Arc, AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, Weak};
+use firn_base::sync::{
+    Apart, Arc, AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, ShortMutex,
+    ShortMutexGuard, Weak,
+};
 use firn_base::thread::JoinHandle;
 use firn_base::{Error, Lsn, Result, Snapshot, SqlState, TableId, Time, clock, memory, thread};
 use firn_log::{Log, LogOptions, RedoBuffer};
-use firn_storage::{MemoryBudget, Provider, Table, TableOptions, WriteSet};
+use firn_storage::{MemoryBudget, Provider, Table, TableOptions, WriteSet, pin};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,6 +42,7 @@ const IDLE_INTERVAL: Duration = Duration::from_millis(160);
 /// How often a transaction validates what has committed meanwhile before it does so in the critical section,
 /// and how many commits may be left for that.
 const VALIDATED_AHEAD: usize = if cfg!(feature = "models") { 2 } else { 8 };
+const WAITED_AND_VALIDATED: usize = if cfg!(feature = "models") { 1 } else { 64 };
 const LEFT_TO_VALIDATE: u64 = if cfg!(feature = "models") { 0 } else { 4 };
 
 /// How long DDL waits for other DDL, or for the writers of its table.
@@ -116,6 +120,15 @@ impl Recovered {
     }
 }
 
+/// What every transaction reads as it begins, and every commit writes.
+#[derive(Default)]
+struct Newest {
+    /// The newest published commit time.
+    time: AtomicU64,
+    /// Where in the log the newest published commit ends. Stored before its time is.
+    position: AtomicU64,
+}
+
 /// An open database.
 pub struct Engine {
     config: Config,
@@ -125,13 +138,10 @@ pub struct Engine {
     slow_clock: AtomicU64,
     memory: Arc<MemoryBudget>,
     statistics: Statistics,
-    /// The newest published commit time.
-    last: AtomicU64,
-    /// Where in the log the newest published commit ends. Stored before its time is.
-    last_position: AtomicU64,
+    newest: Apart<Newest>,
     active: ActiveSet,
     /// The right to commit.
-    pub(crate) commit: Mutex<()>,
+    pub(crate) commit: ShortMutex<()>,
     log: Option<Log>,
     /// Where checkpoints go. There is one if there is a log.
     store: Option<Store>,
@@ -189,10 +199,9 @@ impl Engine {
             slow_clock: AtomicU64::new(0),
             memory,
             statistics: Statistics::default(),
-            last: AtomicU64::new(recovered.last.0),
-            last_position: AtomicU64::new(0),
+            newest: Apart(Newest { time: AtomicU64::new(recovered.last.0), position: AtomicU64::new(0) }),
             active: ActiveSet::new(),
-            commit: Mutex::new(()),
+            commit: ShortMutex::new(()),
             log: recovered.log,
             store: recovered.store,
             tables: RwLock::new(recovered.tables),
@@ -253,7 +262,7 @@ impl Engine {
     #[inline]
     pub fn try_begin(self: &Arc<Self>, isolation: Isolation) -> Result<Transaction> {
         let (slot, snapshot) =
-            self.active.enter(&self.last, isolation, self.slow_clock.load(Ordering::Relaxed))?;
+            self.active.enter(&self.newest.time, isolation, self.slow_clock.load(Ordering::Relaxed))?;
         let redo = self.log.is_some().then(spare_redo);
         Ok(Transaction::new(self.clone(), slot, snapshot, self.last_position(), isolation, redo))
     }
@@ -358,9 +367,9 @@ impl Engine {
         redo.sequence_advance(oid.0, value, called);
         let _turn = self.commit.lock();
         log.check()?;
-        let time = Time(self.last.load(Ordering::Relaxed) + 1);
+        let time = Time(self.newest.time.load(Ordering::Relaxed) + 1);
         log.append(time, redo.as_bytes());
-        self.last.store(time.0, Ordering::SeqCst);
+        self.newest.time.store(time.0, Ordering::SeqCst);
         keep_redo(redo);
         Ok(())
     }
@@ -383,7 +392,7 @@ impl Engine {
 
     /// The newest committed time.
     pub fn now(&self) -> Time {
-        Time(self.last.load(Ordering::Acquire))
+        Time(self.newest.time.load(Ordering::Acquire))
     }
 
     /// Ended transactions whose undo records somebody may still need, and undo records of earlier ones that
@@ -394,7 +403,7 @@ impl Engine {
 
     /// Collects what nobody needs any more, as the background thread does now and then.
     pub fn collect(&self) {
-        self.collector.collect(&self.active, &self.last, self.safe_time(), &self.memory);
+        self.collector.collect(&self.active, &self.newest.time, self.safe_time(), &self.memory);
     }
 
     /// What has happened since it was opened.
@@ -404,7 +413,7 @@ impl Engine {
 
     /// The running transactions, the readers of checkpoints included.
     pub fn running(&self) -> Vec<Running> {
-        self.active.running_now(&self.last, self.opened.elapsed().as_micros() as u64)
+        self.active.running_now(&self.newest.time, self.opened.elapsed().as_micros() as u64)
     }
 
     /// Transactions that have ended, whether they wrote or not.
@@ -414,7 +423,7 @@ impl Engine {
 
     /// How many commits the oldest snapshot is behind.
     pub fn oldest_snapshot_commits(&self) -> u64 {
-        self.now().0.saturating_sub(self.active.horizon(&self.last).0)
+        self.now().0.saturating_sub(self.active.horizon(&self.newest.time).0)
     }
 
     /// Bytes that were ever written to the log, and how many of them are on disk; 0 without one.
@@ -453,7 +462,7 @@ impl Engine {
     /// Counts a reader that is no transaction, and draws its snapshot. It ends with
     /// [`Engine::leave`].
     pub(crate) fn enter(&self) -> Result<(ActiveSlot, Snapshot)> {
-        self.active.enter(&self.last, Isolation::Snapshot, self.slow_clock.load(Ordering::Relaxed))
+        self.active.enter(&self.newest.time, Isolation::Snapshot, self.slow_clock.load(Ordering::Relaxed))
     }
 
     // ---- for transactions ----
@@ -466,17 +475,17 @@ impl Engine {
     /// transaction is [advancing](ActiveSet::advance): of two changes of a row, the later might
     /// otherwise be moved to the attic, and be one with the earlier, after that was looked at.
     pub(crate) fn validate(&self, reads: &mut PredicateLog, snapshot: Snapshot, since: Time) -> Result<Time> {
-        let now = Time(self.last.load(Ordering::SeqCst));
+        let now = Time(self.newest.time.load(Ordering::SeqCst));
         let mut validated = since;
         while validated < now {
             let granularity = self.config.granularity;
-            let outcome = match self.collector.ended_between(validated, now) {
-                EndedSince::Listed(ended) => {
-                    // Not every time is a write set's.
-                    validated = ended.last().map_or(now, |last| last.time);
-                    reads.validate(snapshot, now, &ended, granularity)
+            let guard = &pin();
+            let outcome = match self.collector.ended_between(validated, now, guard) {
+                Some((ended, until)) => {
+                    validated = until;
+                    reads.validate(snapshot, now, &ended, granularity, guard)
                 }
-                EndedSince::InAttic => self.collector.look_in_attic(|attic, until| {
+                None => self.collector.look_in_attic(|attic, until| {
                     debug_assert!(validated < until && until <= now);
                     validated = until;
                     reads.validate_attic(snapshot, now, attic, granularity)
@@ -510,15 +519,15 @@ impl Engine {
     ) -> Result<Time> {
         let mut validated = snapshot.read_time;
         for _ in 0..VALIDATED_AHEAD {
-            let now = self.last.load(Ordering::SeqCst);
+            let now = self.newest.time.load(Ordering::SeqCst);
             if now <= validated.0 {
                 break;
             }
             if validated == snapshot.read_time {
-                self.active.advance(slot, validated, &self.last);
+                self.active.advance(slot, validated, &self.newest.time);
             }
             validated = self.validate(reads, snapshot, validated)?;
-            if self.last.load(Ordering::Relaxed) <= validated.0 + LEFT_TO_VALIDATE {
+            if self.newest.time.load(Ordering::Relaxed) <= validated.0 + LEFT_TO_VALIDATE {
                 break;
             }
         }
@@ -546,9 +555,38 @@ impl Engine {
         }
     }
 
+    /// The right to commit, for a transaction whose reads are valid up to a time. What others commit while it waits it validates
+    /// meanwhile, so that little is left to be done while they wait for it.
+    fn validated_turn(
+        &self,
+        slot: &ActiveSlot,
+        reads: &mut PredicateLog,
+        snapshot: Snapshot,
+        mut validated: Time,
+    ) -> Result<ShortMutexGuard<'_, ()>> {
+        let mut attempts = 0;
+        loop {
+            let is_last = attempts >= WAITED_AND_VALIDATED;
+            let is_behind = || self.newest.time.load(Ordering::Relaxed) > validated.0;
+            if let Some(turn) = self.commit.lock_or(|| !is_last && is_behind()) {
+                let left = self.newest.time.load(Ordering::Relaxed) - validated.0;
+                if left <= LEFT_TO_VALIDATE || is_last {
+                    self.validate(reads, snapshot, validated)?;
+                    return Ok(turn);
+                }
+            }
+            attempts += 1;
+            if validated == snapshot.read_time {
+                self.active.advance(slot, validated, &self.newest.time);
+            }
+            validated = self.validate(reads, snapshot, validated)?;
+        }
+    }
+
     /// The critical section of commit. Errors leave everything as it was.
     pub(crate) fn commit_section(
         &self,
+        slot: &ActiveSlot,
         mut write_set: WriteSet,
         ddl: Option<&Ddl>,
         reads: Option<(&mut PredicateLog, Snapshot, Time)>,
@@ -556,15 +594,18 @@ impl Engine {
         if let (Some(ddl), Some(redo)) = (ddl, write_set.redo()) {
             redo.catalog_change(&ddl.log_entry(self));
         }
-        let turn = self.commit.lock();
-        if let Some((reads, snapshot, validated)) = reads
-            && let Err(error) = self.validate(reads, snapshot, validated)
-        {
-            drop(turn);
-            return Err(Box::new((error, write_set)));
-        }
+        let guard = &pin();
+        let digest = write_set.digest();
+        let turn = match reads {
+            None => self.commit.lock(),
+            Some((reads, snapshot, validated)) => match self.validated_turn(slot, reads, snapshot, validated)
+            {
+                Ok(turn) => turn,
+                Err(error) => return Err(Box::new((error, write_set))),
+            },
+        };
         let mut lsn = None;
-        let time = Time(self.last.load(Ordering::Relaxed) + 1);
+        let time = Time(self.newest.time.load(Ordering::Relaxed) + 1);
         if let (Some(log), Some(redo)) = (&self.log, write_set.redo()) {
             if let Err(error) = log.check() {
                 drop(turn);
@@ -579,18 +620,18 @@ impl Engine {
             self.publish_catalog(ddl, time);
         }
         let unfinished = write_set.counted_bytes();
-        let (retired, redo) = write_set.retire(time);
+        let (retired, redo) = write_set.retire(time, digest);
         self.memory.retire(retired.record_count(), retired.bytes);
         self.statistics.commits.count_alone();
-        let retired = Arc::new(retired);
+        let digest = retired.digest(guard);
         // Listed before it is published: who validates up to a time finds all that ended up to then.
-        self.collector.retire(retired.clone());
+        self.collector.retire(retired);
         if let Some(lsn) = lsn {
-            self.last_position.store(lsn.0, Ordering::Relaxed);
+            self.newest.position.store(lsn.0, Ordering::Relaxed);
         }
         // Publish: from here on snapshots see the commit. Everything above happens before.
-        self.last.store(time.0, Ordering::SeqCst);
-        retired.leave_gates(Some(time));
+        self.newest.time.store(time.0, Ordering::SeqCst);
+        digest.leave_gates(Some(time));
         drop(turn);
         self.memory.forget_unfinished(unfinished);
         if let Some(redo) = redo {
@@ -602,17 +643,19 @@ impl Engine {
     /// Gives the undone records of a rolled-back write set a time of their own, so that readers that
     /// began before go on applying them, and nobody else does. So end locks as well, which need no log.
     pub(crate) fn rollback_section(&self, write_set: WriteSet) {
+        let guard = &pin();
+        let digest = write_set.digest();
         let turn = self.commit.lock();
-        let time = Time(self.last.load(Ordering::Relaxed) + 1);
+        let time = Time(self.newest.time.load(Ordering::Relaxed) + 1);
         write_set.stamp(time);
         let unfinished = write_set.counted_bytes();
-        let (retired, redo) = write_set.retire(time);
+        let (retired, redo) = write_set.retire(time, digest);
         self.memory.retire(retired.record_count(), retired.bytes);
         self.statistics.rollbacks.count_alone();
-        let retired = Arc::new(retired);
-        self.collector.retire(retired.clone());
-        self.last.store(time.0, Ordering::SeqCst);
-        retired.leave_gates(None);
+        let digest = retired.digest(guard);
+        self.collector.retire(retired);
+        self.newest.time.store(time.0, Ordering::SeqCst);
+        digest.leave_gates(None);
         drop(turn);
         self.memory.forget_unfinished(unfinished);
         if let Some(redo) = redo {
@@ -622,7 +665,7 @@ impl Engine {
 
     fn publish_catalog(&self, ddl: &Ddl, time: Time) {
         ddl.publish(time, self);
-        let horizon = self.active.horizon(&self.last);
+        let horizon = self.active.horizon(&self.newest.time);
         let mut catalogs = self.catalogs.write();
         catalogs.push((time, ddl.catalog.clone()));
         // Nobody reads before the horizon: of the versions up to it only the newest is needed.
@@ -639,13 +682,13 @@ impl Engine {
 
     /// The newest published commit time.
     pub(crate) fn last(&self) -> &AtomicU64 {
-        &self.last
+        &self.newest.time
     }
 
     /// How far the log must be on disk for everything that a snapshot drawn just now sees to be durable.
     pub(crate) fn last_position(&self) -> Lsn {
         // Relaxed: whoever has read a time from `last` has what was stored before it.
-        Lsn(self.last_position.load(Ordering::Relaxed))
+        Lsn(self.newest.position.load(Ordering::Relaxed))
     }
 
     /// What somebody must wait for who has seen commits up to `position`: nothing if they are durable. Nor
@@ -663,7 +706,7 @@ impl Engine {
             return Time(u64::MAX);
         }
         // In this order: the position covers all that was published by then.
-        let published = Time(self.last.load(Ordering::Acquire));
+        let published = Time(self.newest.time.load(Ordering::Acquire));
         if log.durable_lsn() >= self.last_position() { published } else { log.durable_time() }
     }
 
@@ -683,8 +726,8 @@ impl Engine {
     /// Collects garbage if enough has come together.
     #[inline]
     pub(crate) fn collect_if_due(&self) {
-        if self.collector.is_due() {
-            self.collector.collect_inline(&self.active, &self.last, self.safe_time(), &self.memory);
+        if self.collector.is_due(&self.newest.time) {
+            self.collector.collect_inline(&self.active, &self.newest.time, self.safe_time(), &self.memory);
         }
     }
 
@@ -692,7 +735,7 @@ impl Engine {
     #[cold]
     pub(crate) fn collect_now(&self) {
         // Also what is not on disk yet.
-        self.collector.collect(&self.active, &self.last, Time(u64::MAX), &self.memory);
+        self.collector.collect(&self.active, &self.newest.time, Time(u64::MAX), &self.memory);
         self.forget_dropped_tables();
         self.memory.look_around();
     }
@@ -738,7 +781,7 @@ impl Engine {
         let mut dropped = self.dropped.lock();
         let drops = !dropped.is_empty();
         if drops {
-            let horizon = self.active.horizon(&self.last);
+            let horizon = self.active.horizon(&self.newest.time);
             let gone: Vec<TableId> =
                 dropped.extract_if(.., |(time, _)| *time <= horizon).map(|(_, table)| table).collect();
             let mut tables = self.tables.write();

@@ -676,9 +676,10 @@ impl Engine {
         }
     }
 
-    /// Waits for whoever stood in the way, if it is known, else for a random while.
+    /// Before another attempt of a transaction that has failed with an error that is worth it: waits for whoever stood in the
+    /// way, if it is known, else for a random while, which grows with every attempt.
     #[cold]
-    fn pause(self: &Arc<Self>, error: &Error, retries: u32) {
+    pub fn pause(self: &Arc<Self>, error: &Error, retries: u32) {
         if let Some(blocker) = error.blocker()
             // It holds nothing itself, so nobody waits for it in turn.
             && let Ok(reader) = self.try_begin(Isolation::ReadCommitted)

@@ -20,7 +20,8 @@
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, ColumnSet, Error, Result, RowId, Snapshot, TableId, Time};
 use firn_storage::{
-    Attic, Changed, Guard, Index, IndexId, KeyBuffer, Restriction, Retired, Table, pin, summary_is_exact,
+    Attic, Changed, ChangedRows, ChangedTable, Digest, Guard, Index, IndexId, KeyBuffer, Restriction, Table,
+    pin, summary_is_exact,
 };
 use smallvec::SmallVec;
 use std::collections::HashSet;
@@ -74,13 +75,130 @@ struct TableReads {
     /// The same, ascending, unless there have been others since they were sorted.
     sorted: Vec<RowRead>,
     is_sorted: bool,
+    filter: RowFilter,
+    /// Whether anything was read but those rows.
+    reads_more_than_rows: bool,
     /// How often rows, and ranges of keys, have been replaced by wider ranges.
     rows_widened: u32,
     keys_widened: u32,
     /// Ranges of row ids, ascending, which former `rows` have become.
     row_ranges: Vec<(RowRead, RowId)>,
     key_ranges: Vec<KeyRange>,
+    /// Of each index of theirs; what is known of the ranges when something is validated.
+    hulls: Vec<Hull>,
+    hulls_are_known: bool,
     scans: Vec<Scan>,
+}
+
+/// All ranges of keys of one index together: where the first column of a key must lie that is in any of them.
+struct Hull {
+    id: IndexId,
+    /// `None` of an index that is gone: it was dropped by DDL, which conflicts anyway.
+    index: Option<Arc<Index>>,
+    /// The least and the greatest bound; `None` before there is one, and inside if there is none.
+    bounds: Option<(Option<KeyBuffer>, Option<KeyBuffer>)>,
+}
+
+impl std::fmt::Debug for Hull {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hull").field("id", &self.id).field("bounds", &self.bounds).finish_non_exhaustive()
+    }
+}
+
+impl Hull {
+    fn new(id: IndexId, index: Option<Arc<Index>>) -> Hull {
+        Hull { id, index, bounds: None }
+    }
+
+    fn add(&mut self, range: &KeyRange) {
+        fn key(bound: &Bound<KeyBuffer>) -> Option<&KeyBuffer> {
+            match bound {
+                Bound::Included(key) | Bound::Excluded(key) => Some(key),
+                Bound::Unbounded => None,
+            }
+        }
+        let (low, high) = (key(&range.low), key(&range.high));
+        let Some((least, greatest)) = &mut self.bounds else {
+            self.bounds = Some((low.cloned(), high.cloned()));
+            return;
+        };
+        match (&least, low) {
+            (Some(known), Some(low)) if known.as_slice() <= low.as_slice() => {}
+            (None, _) => {}
+            _ => *least = low.cloned(),
+        }
+        match (&greatest, high) {
+            // It takes in all keys that begin with it.
+            (Some(known), Some(high)) if high.as_slice().starts_with(known.as_slice()) => {}
+            (Some(known), Some(high))
+                if known.as_slice() >= high.as_slice() && !known.as_slice().starts_with(high.as_slice()) => {}
+            (None, _) => {}
+            _ => *greatest = high.cloned(),
+        }
+    }
+
+    /// Whether a changed row may have been in one of the ranges in one of two snapshots. Who has changed its key says so
+    /// itself: of others one image is enough.
+    fn may_hold(
+        &self,
+        table: &Table,
+        row: RowId,
+        changed: &ChangedRows,
+        [before, after]: [Snapshot; 2],
+        guard: &Guard,
+    ) -> bool {
+        let (Some(index), Some((least, greatest))) = (&self.index, &self.bounds) else { return true };
+        let came_or_went = changed.columns == ColumnSet::ALL;
+        if !came_or_went && changed.columns.intersects(index.columns()) {
+            return true;
+        }
+        let columns = [index.spec().columns[0].column];
+        let leads = [after, before].into_iter().filter_map(|snapshot| {
+            let mut lead = [Cell::Null];
+            table.read(snapshot, row, &columns, &mut lead, guard).then_some(lead)
+        });
+        // Who sets all columns may have changed the key.
+        leads.take(if came_or_went { 2 } else { 1 }).any(|lead| {
+            let mut key = KeyBuffer::new();
+            index.encode(&lead, &mut key);
+            Hull::may_begin(key.as_slice(), least.as_ref(), greatest.as_ref())
+        })
+    }
+
+    /// Whether keys that begin so may lie between two bounds.
+    fn may_begin(key: &[u8], least: Option<&KeyBuffer>, greatest: Option<&KeyBuffer>) -> bool {
+        let common = |bound: &KeyBuffer| key.len().min(bound.as_slice().len());
+        least.is_none_or(|least| key[..common(least)] >= least.as_slice()[..common(least)])
+            && greatest
+                .is_none_or(|greatest| key[..common(greatest)] <= greatest.as_slice()[..common(greatest)])
+    }
+}
+
+/// Which rows were read, at a glance: some that were not may seem to be.
+#[derive(Debug, Default)]
+struct RowFilter([u64; RowFilter::WORDS]);
+
+impl RowFilter {
+    const WORDS: usize = 8;
+
+    fn place(row: RowId) -> (usize, u64) {
+        // Fibonacci hashing: the highest bits depend on all.
+        let hash = row.to_bits().wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let bit = (hash >> 32) as usize % (Self::WORDS * 64);
+        (bit / 64, 1 << (bit % 64))
+    }
+
+    #[inline]
+    fn add(&mut self, row: RowId) {
+        let (word, bit) = RowFilter::place(row);
+        self.0[word] |= bit;
+    }
+
+    #[inline]
+    fn may_have(&self, row: RowId) -> bool {
+        let (word, bit) = RowFilter::place(row);
+        self.0[word] & bit != 0
+    }
 }
 
 /// A row, or the first of several, of which some columns were read.
@@ -183,6 +301,7 @@ impl PredicateLog {
             reads.coarsen();
         }
         reads.rows.push(RowRead { row, columns });
+        reads.filter.add(row);
         reads.is_sorted = false;
     }
 
@@ -230,6 +349,7 @@ impl PredicateLog {
             reads.scans.push(Scan { restrictions: Box::default(), columns: reads.columns });
         }
         reads.scans.push(Scan { restrictions, columns });
+        reads.reads_more_than_rows = true;
     }
 
     /// Whether what was read in `snapshot` reads the same at the time `now`, as far as these write sets go,
@@ -239,13 +359,15 @@ impl PredicateLog {
         &mut self,
         snapshot: Snapshot,
         now: Time,
-        ended: &[Arc<Retired>],
+        ended: &[&Digest],
         granularity: Granularity,
+        guard: &Guard,
     ) -> Result<()> {
-        let mut comparing = Comparing::new(self, snapshot, now, granularity);
-        comparing.may_repeat = ended.len() > SEVERAL;
-        for retired in ended {
-            retired.changes(|changed| comparing.passes(changed));
+        let mut comparing = Comparing::new(self, snapshot, now, granularity, guard);
+        comparing.snapshots.compared = (ended.len() > SEVERAL).then(HashSet::new);
+        for (at, digest) in ended.iter().enumerate() {
+            ended.get(at + 1).iter().for_each(|next| next.prefetch());
+            digest.parts().all(|(table, changed)| comparing.all_pass(table, changed));
         }
         comparing.outcome()
     }
@@ -259,14 +381,15 @@ impl PredicateLog {
         attic: &Attic,
         granularity: Granularity,
     ) -> Result<()> {
-        let mut comparing = Comparing::new(self, snapshot, now, granularity);
-        attic.changes(snapshot.read_time, &pin(), |changed| comparing.passes(changed));
+        let guard = &pin();
+        let mut comparing = Comparing::new(self, snapshot, now, granularity, guard);
+        attic.changes(snapshot.read_time, guard, |changed| comparing.passes(changed));
         comparing.outcome()
     }
 
     /// Whether a write set may have changed anything that was read. Quick, and true when in doubt: looks at
     /// which rows were changed, not at how.
-    pub fn is_touched_by(&self, ended: &Retired) -> bool {
+    pub fn is_touched_by(&self, ended: &Digest) -> bool {
         !ended.changes(|changed| {
             let mut tables = self.tables[..self.used].iter();
             tables
@@ -284,54 +407,63 @@ impl PredicateLog {
 /// A look at what others have changed.
 struct Comparing<'a> {
     tables: &'a mut [TableReads],
-    before: Snapshot,
-    after: Snapshot,
-    granularity: Granularity,
-    /// Whether a row may be among the changed several times.
-    may_repeat: bool,
-    /// What was compared once need not be again, however often it changed: `after` is the same for all.
-    compared: HashSet<(TableId, RowId)>,
-    guard: Option<Guard>,
+    snapshots: Snapshots<'a>,
     conflict: Option<Error>,
 }
 
-impl Comparing<'_> {
+/// What is compared of the changed rows.
+struct Snapshots<'a> {
+    before: Snapshot,
+    after: Snapshot,
+    granularity: Granularity,
+    /// Rows that were compared, if they may be among the changed several times: once is enough, however often they changed, since
+    /// `after` is the same for all.
+    compared: Option<HashSet<(TableId, RowId)>>,
+    guard: &'a Guard,
+}
+
+impl<'a> Comparing<'a> {
     fn new(
-        reads: &mut PredicateLog,
+        reads: &'a mut PredicateLog,
         snapshot: Snapshot,
         now: Time,
         granularity: Granularity,
-    ) -> Comparing<'_> {
+        guard: &'a Guard,
+    ) -> Comparing<'a> {
+        let after = Snapshot { read_time: now, owner: snapshot.owner };
         Comparing {
             tables: &mut reads.tables[..reads.used],
-            before: snapshot,
-            after: Snapshot { read_time: now, owner: snapshot.owner },
-            granularity,
-            may_repeat: false,
-            compared: HashSet::new(),
-            guard: None,
+            snapshots: Snapshots { before: snapshot, after, granularity, compared: None, guard },
             conflict: None,
         }
     }
 
     /// Whether a change makes no difference, nor any before.
-    fn passes(&mut self, changed: Changed<'_>) -> bool {
+    fn passes(&mut self, Changed { table, first, rows, columns }: Changed<'_>) -> bool {
+        let rows = &[ChangedRows { first, columns, rows }];
+        self.all_pass(table.id(), ChangedTable { table, columns, rows })
+    }
+
+    /// Whether changes of a table make no difference, nor any before.
+    #[inline]
+    fn all_pass(&mut self, table: TableId, changed: ChangedTable<'_>) -> bool {
         if self.conflict.is_some() {
             return false;
         }
-        let reads = self.tables.iter_mut().find(|reads| reads.table == changed.table.id());
-        let Some(reads) = reads.filter(|reads| reads.may_mind(&changed, self.granularity)) else {
+        let granularity = self.snapshots.granularity;
+        let reads = self.tables.iter_mut().find(|reads| reads.table == table);
+        let Some(reads) = reads.filter(|reads| reads.may_mind(changed.columns, granularity)) else {
             return true;
         };
-        if self.may_repeat && changed.rows == 1 && !self.compared.insert((reads.table, changed.first)) {
-            return true;
-        }
-        let guard = self.guard.get_or_insert_with(pin);
-        let minds = reads.minds(&changed, self.before, self.after, self.granularity, guard);
-        if minds {
+        let minds = |rows: &ChangedRows| {
+            reads.may_mind(rows.columns, granularity)
+                && reads.may_touch(rows)
+                && reads.minds(changed.table, rows, &mut self.snapshots)
+        };
+        if changed.rows.iter().any(minds) {
             self.conflict = Some(Error::read_conflict(&changed.table.name()));
         }
-        !minds
+        self.conflict.is_none()
     }
 
     fn outcome(self) -> Result<()> {
@@ -347,10 +479,14 @@ impl TableReads {
             rows: Vec::new(),
             sorted: Vec::new(),
             is_sorted: true,
+            filter: RowFilter::default(),
+            reads_more_than_rows: false,
             rows_widened: 0,
             keys_widened: 0,
             row_ranges: Vec::new(),
             key_ranges: Vec::new(),
+            hulls: Vec::new(),
+            hulls_are_known: true,
             scans: Vec::new(),
         }
     }
@@ -402,6 +538,8 @@ impl TableReads {
         if self.key_ranges.len() >= MOST_KEY_RANGES {
             self.widen_key_ranges();
         }
+        self.reads_more_than_rows = true;
+        self.hulls_are_known = false;
         let (low, high) = (low.map(KeyBuffer::from_slice), high.map(KeyBuffer::from_slice));
         self.key_ranges.push(KeyRange { index: index.spec().id, low, high, restrictions, columns });
     }
@@ -424,6 +562,7 @@ impl TableReads {
         }
         if self.keys_widened == mark.keys_widened {
             self.key_ranges.truncate(mark.key_ranges);
+            self.hulls_are_known = false;
         }
         self.scans.truncate(mark.scans);
     }
@@ -433,8 +572,12 @@ impl TableReads {
         self.rows.clear();
         self.sorted.clear();
         self.is_sorted = true;
+        self.filter = RowFilter::default();
+        self.reads_more_than_rows = false;
         self.row_ranges.clear();
         self.key_ranges.clear();
+        self.hulls.clear();
+        self.hulls_are_known = true;
         self.scans.clear();
     }
 
@@ -442,6 +585,7 @@ impl TableReads {
     #[cold]
     fn coarsen(&mut self) {
         self.rows_widened += 1;
+        self.reads_more_than_rows = true;
         let former = self.row_ranges.drain(..);
         let mut all: Vec<(RowRead, RowId)> =
             self.rows.drain(..).map(|read| (read, read.row)).chain(former).collect();
@@ -512,31 +656,33 @@ impl TableReads {
 
     /// Whether a change can make a difference, by its columns.
     #[inline]
-    fn may_mind(&self, changed: &Changed<'_>, granularity: Granularity) -> bool {
-        granularity == Granularity::Record
-            || changed.columns.intersects(self.columns)
-            || changed.columns == ColumnSet::ALL
+    fn may_mind(&self, columns: ColumnSet, granularity: Granularity) -> bool {
+        granularity == Granularity::Record || columns.intersects(self.columns) || columns == ColumnSet::ALL
+    }
+
+    /// Whether changed rows can be among those read, at a glance.
+    #[inline]
+    fn may_touch(&self, changed: &ChangedRows) -> bool {
+        changed.rows > 1 || self.reads_more_than_rows || self.filter.may_have(changed.first)
     }
 
     /// Whether the changed rows make a difference between what two snapshots read of them.
-    fn minds(
-        &mut self,
-        changed: &Changed<'_>,
-        before: Snapshot,
-        after: Snapshot,
-        granularity: Granularity,
-        guard: &Guard,
-    ) -> bool {
-        let table = changed.table;
+    fn minds(&mut self, table: &Arc<Table>, changed: &ChangedRows, snapshots: &mut Snapshots<'_>) -> bool {
+        let Snapshots { before, after, granularity, ref mut compared, guard } = *snapshots;
         if !self.is_sorted {
             self.sorted.clone_from(&self.rows);
             self.sorted.sort_unstable_by_key(|read| read.row.to_bits());
             self.is_sorted = true;
         }
-        let wanted: SmallVec<[ColumnId; 16]> = (0..table.columns().len() as u16)
-            .map(ColumnId)
-            .filter(|column| self.columns.contains(*column))
-            .collect();
+        if !self.hulls_are_known {
+            self.find_hulls(table, guard);
+        }
+        let list = |columns: ColumnSet| -> SmallVec<[ColumnId; 16]> {
+            (0..table.columns().len() as u16)
+                .map(ColumnId)
+                .filter(|column| columns.contains(*column))
+                .collect()
+        };
         let first = changed.first.to_bits();
         let end = first + u64::from(changed.rows);
         let from = |row: u64| self.sorted.partition_point(|read| read.row.to_bits() < row);
@@ -549,6 +695,7 @@ impl TableReads {
         {
             return false;
         }
+        let wanted = list(self.columns);
         (first..end).map(RowId::from_bits).any(|row| {
             let rows = self.sorted[from(row.to_bits())..].iter().take_while(|read| read.row == row);
             let ranges = self
@@ -560,9 +707,18 @@ impl TableReads {
             if by_id.is_none() && self.key_ranges.is_empty() && self.scans.is_empty() {
                 return false;
             }
+            if by_id.is_none()
+                && self.scans.is_empty()
+                && !self.hulls.iter().any(|hull| hull.may_hold(table, row, changed, [before, after], guard))
+            {
+                return false;
+            }
+            if compared.as_mut().is_some_and(|compared| !compared.insert((self.table, row))) {
+                return false;
+            }
             let difference = Difference::of(table, row, &wanted, before, after, guard);
             by_id.is_some_and(|columns| difference.matters([true, true], columns, granularity))
-                || self.is_in_a_range_that_minds(table, &difference, granularity)
+                || self.is_in_a_range_that_minds(table, &difference, granularity, guard)
                 || self.scans.iter().any(|scan| {
                     let meets = difference.meets(table, &scan.restrictions);
                     difference.matters(meets, scan.columns, granularity)
@@ -570,13 +726,32 @@ impl TableReads {
         })
     }
 
+    /// Puts together the ranges of each index.
+    #[cold]
+    fn find_hulls(&mut self, table: &Table, guard: &Guard) {
+        self.hulls.clear();
+        for range in &self.key_ranges {
+            let hull = match self.hulls.iter_mut().find(|hull| hull.id == range.index) {
+                Some(hull) => hull,
+                None => {
+                    let index = table.indexes_now(guard).iter().find(|index| index.spec().id == range.index);
+                    self.hulls.push(Hull::new(range.index, index.cloned()));
+                    self.hulls.last_mut().expect("just added")
+                }
+            };
+            hull.add(range);
+        }
+        self.hulls_are_known = true;
+    }
+
     fn is_in_a_range_that_minds(
         &self,
         table: &Table,
         difference: &Difference<'_>,
         granularity: Granularity,
+        guard: &Guard,
     ) -> bool {
-        let indexes = table.indexes();
+        let indexes = table.indexes_now(guard);
         // Ranges of one index mostly follow each other: the keys are not encoded for each.
         let mut keys: Option<(IndexId, [Option<KeyBuffer>; 2])> = None;
         self.key_ranges.iter().any(|range| {
@@ -684,5 +859,64 @@ impl KeyRange {
                 Bound::Included(high) => key <= high.as_slice() || key.starts_with(high.as_slice()),
                 Bound::Excluded(high) => key < high.as_slice(),
             }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_base::random::Random;
+
+    /// Few different bytes, so that many keys are prefixes of each other.
+    fn bytes(random: &mut Random, longest: i64) -> Vec<u8> {
+        (0..random.uniform(0, longest)).map(|_| random.uniform(1, 3) as u8).collect()
+    }
+
+    fn bound(random: &mut Random) -> Bound<KeyBuffer> {
+        let key = KeyBuffer::from_slice(&bytes(random, 4));
+        match random.uniform(0, 6) {
+            0 => Bound::Unbounded,
+            1 | 2 => Bound::Excluded(key),
+            _ => Bound::Included(key),
+        }
+    }
+
+    #[test]
+    fn a_hull_holds_how_every_key_begins_that_is_in_a_range() {
+        let mut random = Random::seeded(11);
+        let (mut inside, mut outside) = (0, 0);
+        for _ in 0..20_000 {
+            let ranges: Vec<KeyRange> = (0..random.uniform(1, 3))
+                .map(|_| KeyRange {
+                    index: IndexId(1),
+                    low: bound(&mut random),
+                    high: bound(&mut random),
+                    restrictions: Box::default(),
+                    columns: ColumnSet::NONE,
+                })
+                .collect();
+            let mut hull = Hull::new(IndexId(1), None);
+            ranges.iter().for_each(|range| hull.add(range));
+            let (least, greatest) = hull.bounds.as_ref().expect("there are ranges");
+            let key = bytes(&mut random, 5);
+            let is_in_a_range = ranges.iter().any(|range| range.contains(&key));
+            for begins in (0..=key.len()).map(|length| &key[..length]) {
+                let may_be = Hull::may_begin(begins, least.as_ref(), greatest.as_ref());
+                assert!(may_be || !is_in_a_range, "{key:?} in {ranges:?}");
+                outside += u32::from(!may_be);
+            }
+            inside += u32::from(is_in_a_range);
+        }
+        assert!(inside > 2000 && outside > 2000, "{inside} and {outside}");
+    }
+
+    #[test]
+    fn a_row_that_was_read_is_in_the_filter() {
+        let mut filter = RowFilter::default();
+        let read: Vec<RowId> = (0..40).map(|number| RowId::from_bits(number * 977)).collect();
+        read.iter().for_each(|row| filter.add(*row));
+        assert!(read.iter().all(|row| filter.may_have(*row)));
+        let others = (0..1000).filter(|number| filter.may_have(RowId::from_bits(number * 977 + 1))).count();
+        assert!(others < 200, "{others}");
     }
 }

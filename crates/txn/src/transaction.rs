@@ -316,7 +316,7 @@ impl Transaction {
         if self.writes().has_touched(table) {
             return Ok(());
         }
-        if !table.gate().try_join() {
+        if !table.gate().try_join(self.snapshot.owner) {
             return Err(locking::busy(table));
         }
         self.joined(table)
@@ -886,7 +886,7 @@ impl Transaction {
             to_validate = Some((reads, self.snapshot, validated));
         }
         let write_set = self.write_set.take().expect("running");
-        match self.engine.commit_section(write_set, self.ddl.as_deref(), to_validate) {
+        match self.engine.commit_section(&self.slot, write_set, self.ddl.as_deref(), to_validate) {
             Ok(ticket) => {
                 if let Some(loading) = self.loading.take() {
                     loading.keep(ticket.time);

@@ -439,7 +439,7 @@ impl Bench {
             writes.roll_back_all(&pin());
         }
         writes.stamp(Time(self.now));
-        self.ended.push_back(writes.retire(Time(self.now)).0);
+        self.ended.push_back(writes.retire_now(Time(self.now)));
     }
 
     /// What the collector does, some of it.

@@ -396,7 +396,7 @@ mod tests {
         table.insert_batch(&mut writes, snapshot, &[column], &crate::pin()).unwrap();
         writes.stamp(Time(time));
         let mut garbage = Garbage::default();
-        writes.retire(Time(time)).0.collect(&mut garbage, &crate::pin());
+        writes.retire_now(Time(time)).collect(&mut garbage, &crate::pin());
         garbage.free(&crate::pin());
         let mut cooling = Vec::new();
         table.cool(&mut cooling);

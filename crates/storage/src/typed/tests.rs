@@ -72,7 +72,7 @@ fn other(read_time: u64) -> Snapshot {
 
 fn write_set(table: &Arc<Table>) -> WriteSet {
     let mut write_set = WriteSet::new(owner(), None);
-    assert!(table.gate().try_join());
+    assert!(table.gate().try_join(owner()));
     write_set.touch(table);
     write_set
 }

@@ -92,9 +92,10 @@ impl Transaction {
         }
         let gate = table.gate();
         if self.has_closed(table) {
-            gate.join_closed();
+            gate.join_closed(self.snapshot.owner);
         } else {
-            wait_until(|| gate.try_join(), patience)?;
+            let owner = self.snapshot.owner;
+            wait_until(|| gate.try_join(owner), patience)?;
         }
         self.joined(table)
     }
@@ -103,7 +104,7 @@ impl Transaction {
     pub(super) fn joined(&mut self, table: &Arc<Table>) -> Result<()> {
         let gate = table.gate();
         if !self.has_closed(table) && !gate.admits(self.snapshot) {
-            gate.leave(None);
+            gate.leave(self.snapshot.owner, None);
             return Err(self.refused(table));
         }
         self.write_set.as_mut().expect("running").touch(table);
