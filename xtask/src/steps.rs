@@ -125,6 +125,7 @@ impl Run<'_> {
             "memory::",
             "attic::",
             "copy::",
+            "digest::",
             "spare::",
             "heap::",
             "arrow::",
