@@ -5,7 +5,7 @@
 //! (seed 000 §3.3.3, "safe mode").
 
 use crate::fault::record_context;
-use crate::structure::{Dialect, Progress};
+use crate::structure::{Context, Dialect, Progress};
 use firn_base::{Error, SqlState};
 use std::io::{self, Read};
 
@@ -20,6 +20,8 @@ pub const MAX_RECORD_BYTES: usize = 256 << 20;
 pub(crate) struct Chunk {
     /// The last byte is a line feed.
     pub bytes: Vec<u8>,
+    /// Where the first record begins.
+    pub begin: usize,
     /// Lines of the file before it.
     pub lines_before: u64,
     /// Whether it begins the file.
@@ -47,7 +49,40 @@ impl Chunk {
         if !bytes.ends_with(b"\n") {
             bytes.push(b'\n');
         }
-        Chunk { bytes, lines_before: extent.lines_before, is_first: extent.lines_before == skipped, extent }
+        let is_first = extent.lines_before == skipped;
+        Chunk { bytes, begin: 0, lines_before: extent.lines_before, is_first, extent }
+    }
+
+    /// Its records.
+    pub fn text(&self) -> &[u8] {
+        &self.bytes[self.begin..]
+    }
+}
+
+/// Room before the bytes of a [`Piece`]: for what is left of the piece before it, which is mostly part of a record.
+const TAIL_ROOM: usize = 4 << 10;
+
+/// A stretch of a file that begins anywhere, and where records end in it if it begins neither between quotes nor after an escape,
+/// as most do (seed 000 §3.3.3 calls it speculative).
+pub(crate) struct Piece {
+    /// Room, then the bytes.
+    bytes: Vec<u8>,
+    progress: Progress,
+}
+
+impl Piece {
+    /// A piece of up to so many bytes, which `read` appends.
+    pub fn read(
+        dialect: Dialect,
+        length: usize,
+        read: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
+    ) -> io::Result<Piece> {
+        let mut bytes = Vec::with_capacity(TAIL_ROOM + length);
+        bytes.resize(TAIL_ROOM, 0);
+        read(&mut bytes)?;
+        let mut progress = Progress::default();
+        progress.search(&bytes[TAIL_ROOM..], dialect);
+        Ok(Piece { bytes, progress })
     }
 }
 
@@ -181,6 +216,38 @@ impl Cutter {
         }
     }
 
+    /// How files are to be read.
+    pub fn dialect(&self) -> Dialect {
+        self.dialect
+    }
+
+    /// What a chunk has at least if it is not the last.
+    pub fn chunk_bytes(&self) -> usize {
+        self.chunk_bytes
+    }
+
+    /// Takes the next piece of the file; the chunk that ends in it, if there is one.
+    pub fn fit(&mut self, mut piece: Piece) -> Result<Option<Chunk>, Uncut> {
+        let tail = self.bytes.len();
+        let is_as_supposed = self.progress.context == Context::default()
+            && self.progress.searched == tail
+            && (self.lines >= self.skipped || !self.is_first);
+        let Progress { context, whole, lines, lines_behind, .. } = piece.progress;
+        if !is_as_supposed || whole == 0 || tail > TAIL_ROOM {
+            self.push(&piece.bytes[TAIL_ROOM..]);
+            return if self.bytes.len() < self.chunk_bytes { Ok(None) } else { self.next() };
+        }
+        let (begin, end) = (TAIL_ROOM - tail, TAIL_ROOM + whole);
+        piece.bytes[begin..TAIL_ROOM].copy_from_slice(&self.bytes);
+        self.bytes.clear();
+        self.bytes.extend_from_slice(&piece.bytes[end..]);
+        piece.bytes.truncate(end);
+        let lines = self.progress.lines_behind + lines;
+        self.progress = Progress { context, searched: self.bytes.len(), whole: 0, lines: 0, lines_behind };
+        let chunk = self.chunk(piece.bytes, tail + whole, lines);
+        Ok(Some(Chunk { begin, ..chunk }))
+    }
+
     /// The whole records that have come, however few they are.
     pub fn next_few(&mut self) -> Option<Chunk> {
         self.pass_over();
@@ -247,7 +314,7 @@ impl Cutter {
         let is_first = std::mem::replace(&mut self.is_first, false);
         self.offset += extent.bytes;
         self.lines += lines;
-        Chunk { bytes, lines_before: extent.lines_before, is_first, extent }
+        Chunk { bytes, begin: 0, lines_before: extent.lines_before, is_first, extent }
     }
 }
 

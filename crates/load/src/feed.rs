@@ -1,22 +1,54 @@
 //! Where chunks come from: a file that is cut as it is read, or places in it that are known from before.
 
-use crate::chunk::{Came, Chunk, Cutter, Extent, Uncut};
+use crate::chunk::{Came, Chunk, Cutter, Extent, Piece, Uncut};
+use crate::structure::Dialect;
 use firn_base::{Error, Result};
-use std::io::{self, Read, Seek, SeekFrom};
+use rustix::buffer::spare_capacity;
+use std::fs::File;
+use std::io::{self, Read};
+use std::ops::Range;
 
-/// A file in which one can go anywhere.
-pub trait Places: Read + Seek + Send {}
+/// A file that can be read anywhere, by several threads at once.
+pub trait Places: Sync {
+    /// Appends so many bytes from there on, fewer only where the file ends.
+    fn read_at(&self, from: u64, length: usize, bytes: &mut Vec<u8>) -> io::Result<()>;
+}
 
-impl<F: Read + Seek + Send> Places for F {}
+impl Places for File {
+    fn read_at(&self, from: u64, length: usize, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let before = bytes.len();
+        bytes.reserve_exact(length);
+        while bytes.len() < before + length {
+            let at = from + (bytes.len() - before) as u64;
+            match rustix::io::pread(self, spare_capacity(bytes), at) {
+                Ok(0) => break,
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        // There may have been more room than was asked for.
+        bytes.truncate(before + length);
+        Ok(())
+    }
+}
 
 /// What is read of a file that has chunks.
 pub enum Feed<'f> {
-    /// All of it, from where it stands.
+    /// All of it, from where it stands, one piece after the other.
     Whole(&'f mut (dyn Read + Send)),
+    /// A stretch of it, several pieces at once.
+    Stretch {
+        /// The file.
+        file: &'f dyn Places,
+        /// Where the stretch begins, and where it ends if the file does not end before.
+        stretch: Range<u64>,
+        /// Is told of bytes that have been read.
+        watch: &'f (dyn Fn(u64) + Sync),
+    },
     /// Those chunks, which begin so far behind where each says that it does; of CSV and JSON files.
     Extents {
         /// The file.
-        file: &'f mut dyn Places,
+        file: &'f dyn Places,
         /// Where what counts as its beginning is.
         begin: u64,
         /// The chunks, which rise.
@@ -24,45 +56,167 @@ pub enum Feed<'f> {
     },
 }
 
-/// A feed from which chunks are taken, one after another.
-pub(crate) enum Chunks<'f> {
-    Cutting {
-        cutter: Cutter,
-        file: &'f mut (dyn Read + Send),
-        at_end: bool,
-    },
-    Going {
-        file: &'f mut dyn Places,
+/// A feed from which chunks are taken, one after another: [`Chunks::take`], [`Taken::fetch`], which several threads may do at
+/// once, and [`Chunks::put`] in the order in which they were taken.
+pub(crate) struct Chunks<'f> {
+    feed: Source<'f>,
+    cutter: Cutter,
+    /// Whether all has been taken.
+    at_end: bool,
+    /// Whether the file has ended before the stretch did.
+    is_over: bool,
+    place: &'f str,
+    failed: &'f (dyn Fn(&io::Error) -> Error + Sync),
+}
+
+enum Source<'f> {
+    Whole(&'f mut (dyn Read + Send)),
+    Stretch { file: &'f dyn Places, rest: Range<u64>, watch: &'f (dyn Fn(u64) + Sync) },
+    Extents { file: &'f dyn Places, begin: u64, rest: std::slice::Iter<'f, Extent> },
+}
+
+/// What is to be read next.
+pub(crate) enum Taken<'f> {
+    /// That has been done.
+    Chunk(Chunk),
+    Extent {
+        file: &'f dyn Places,
         begin: u64,
-        rest: std::slice::Iter<'f, Extent>,
-        position: Option<u64>,
-        /// Lines at the beginning of the file that are no part of any record.
+        extent: Extent,
         skipped: u64,
     },
+    Piece {
+        file: &'f dyn Places,
+        place: Range<u64>,
+        dialect: Dialect,
+        watch: &'f (dyn Fn(u64) + Sync),
+    },
+    /// Nothing, but what is left is to be told.
+    End,
+}
+
+/// The same when it has been read.
+pub(crate) enum Fetched {
+    Chunk(Chunk),
+    /// Whether the file ends in it, although more was expected.
+    Piece(Piece, bool),
+    End,
 }
 
 impl<'f> Chunks<'f> {
-    /// Chunks of a feed; `cutter` cuts it if nobody has.
-    pub fn new(feed: Feed<'f>, cutter: Cutter) -> Chunks<'f> {
-        match feed {
-            Feed::Whole(file) => Chunks::Cutting { cutter, file, at_end: false },
-            Feed::Extents { file, begin, extents } => {
-                let (rest, skipped) = (extents.iter(), cutter.skipped());
-                Chunks::Going { file, begin, rest, position: None, skipped }
+    /// Chunks of a feed; `cutter` cuts it if nobody has. `place` is what errors call the file, and `failed` says what a
+    /// failure to read is to the user.
+    pub fn new(
+        feed: Feed<'f>,
+        cutter: Cutter,
+        place: &'f str,
+        failed: &'f (dyn Fn(&io::Error) -> Error + Sync),
+    ) -> Chunks<'f> {
+        let feed = match feed {
+            Feed::Whole(file) => Source::Whole(file),
+            Feed::Stretch { file, stretch, watch } => Source::Stretch { file, rest: stretch, watch },
+            Feed::Extents { file, begin, extents } => Source::Extents { file, begin, rest: extents.iter() },
+        };
+        Chunks { feed, cutter, at_end: false, is_over: false, place, failed }
+    }
+
+    /// What a failure to read is to the user.
+    pub fn failed(&self) -> &'f (dyn Fn(&io::Error) -> Error + Sync) {
+        self.failed
+    }
+
+    /// What is to be read next.
+    pub fn take(&mut self) -> Result<Option<Taken<'f>>> {
+        match &mut self.feed {
+            Source::Whole(file) => {
+                let chunk = cut(&mut self.cutter, *file, &mut self.at_end, self.place, self.failed)?;
+                Ok(chunk.map(Taken::Chunk))
             }
+            Source::Stretch { .. } if self.at_end => Ok(None),
+            Source::Stretch { rest, .. } if rest.is_empty() => {
+                self.at_end = true;
+                Ok(Some(Taken::End))
+            }
+            Source::Stretch { file, rest, watch } => {
+                let end = rest.end.min(rest.start + self.cutter.chunk_bytes() as u64);
+                let place = std::mem::replace(&mut rest.start, end)..end;
+                Ok(Some(Taken::Piece { file: *file, place, dialect: self.cutter.dialect(), watch: *watch }))
+            }
+            Source::Extents { file, begin, rest } => Ok(rest.next().map(|extent| Taken::Extent {
+                file: *file,
+                begin: *begin,
+                extent: *extent,
+                skipped: self.cutter.skipped(),
+            })),
         }
     }
 
-    /// The next chunk. `place` is what errors call the file, and `failed` says what a failure to read is to the user.
-    pub fn next(&mut self, place: &str, failed: &dyn Fn(&io::Error) -> Error) -> Result<Option<Chunk>> {
-        match self {
-            Chunks::Cutting { cutter, file, at_end } => cut(cutter, *file, at_end, place, failed),
-            Chunks::Going { file, begin, rest, position, skipped } => {
-                let Some(extent) = rest.next() else { return Ok(None) };
-                let bytes = read_at(*file, *begin + extent.offset, extent.bytes, position);
-                Ok(Some(Chunk::again(*extent, bytes.map_err(|error| failed(&error))?, *skipped)))
+    /// Calls `found` with the chunks that what was taken completes.
+    pub fn put(&mut self, fetched: Fetched, found: &mut dyn FnMut(Chunk)) -> Result<()> {
+        let uncut = |uncut: Uncut| uncut.into_error(self.place);
+        match fetched {
+            Fetched::Chunk(chunk) => found(chunk),
+            // What somebody adds to a file that has become shorter meanwhile does not follow what is before it.
+            Fetched::Piece(..) if self.is_over => {}
+            Fetched::Piece(piece, is_over) => {
+                self.is_over = is_over;
+                self.cutter.fit(piece).map_err(uncut)?.into_iter().for_each(found);
+            }
+            Fetched::End => {
+                while let Some(chunk) = self.cutter.next().map_err(uncut)? {
+                    found(chunk);
+                }
+                while let Some(chunk) = self.cutter.last().map_err(uncut)? {
+                    found(chunk);
+                }
             }
         }
+        Ok(())
+    }
+}
+
+impl Taken<'_> {
+    /// Reads it.
+    pub fn fetch(self, failed: &dyn Fn(&io::Error) -> Error) -> Result<Fetched> {
+        match self {
+            Taken::Chunk(chunk) => Ok(Fetched::Chunk(chunk)),
+            Taken::Extent { file, begin, extent, skipped } => {
+                let bytes = read_extent(file, begin + extent.offset, extent.bytes as usize);
+                Ok(Fetched::Chunk(Chunk::again(extent, bytes.map_err(|error| failed(&error))?, skipped)))
+            }
+            Taken::Piece { file, place, dialect, watch } => {
+                let length = (place.end - place.start) as usize;
+                let mut read = 0;
+                let piece = Piece::read(dialect, length, |bytes| {
+                    let before = bytes.len();
+                    file.read_at(place.start, length, bytes)?;
+                    read = bytes.len() - before;
+                    Ok(())
+                });
+                watch(read as u64);
+                Ok(Fetched::Piece(piece.map_err(|error| failed(&error))?, read < length))
+            }
+            Taken::End => Ok(Fetched::End),
+        }
+    }
+}
+
+/// Reads a stretch of a file from its beginning to its end, or where the file ends.
+pub(crate) struct InOrder<'f> {
+    pub file: &'f dyn Places,
+    pub rest: Range<u64>,
+    pub watch: &'f (dyn Fn(u64) + Sync),
+}
+
+impl Read for InOrder<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = buffer.len().min((self.rest.end - self.rest.start) as usize);
+        let mut bytes = Vec::new();
+        self.file.read_at(self.rest.start, length, &mut bytes)?;
+        buffer[..bytes.len()].copy_from_slice(&bytes);
+        self.rest.start += bytes.len() as u64;
+        (self.watch)(bytes.len() as u64);
+        Ok(bytes.len())
     }
 }
 
@@ -95,18 +249,13 @@ fn cut(
     }
 }
 
-/// So many bytes of a file from there on; `position` is where it stands, if that is known. What follows the chunk before is
-/// read without going there, so that the system reads ahead.
-fn read_at(file: &mut dyn Places, from: u64, length: u64, position: &mut Option<u64>) -> io::Result<Vec<u8>> {
-    if *position != Some(from) {
-        file.seek(SeekFrom::Start(from))?;
-    }
-    *position = None;
+/// So many bytes of a file from there on.
+fn read_extent(file: &dyn Places, from: u64, length: usize) -> io::Result<Vec<u8>> {
     // A line feed may be added.
-    let mut bytes = Vec::with_capacity(length as usize + 1);
-    if (&mut *file).take(length).read_to_end(&mut bytes)? < length as usize {
-        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it has become shorter while it was read"));
+    let mut bytes = Vec::with_capacity(length + 1);
+    file.read_at(from, length, &mut bytes)?;
+    match bytes.len() < length {
+        true => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it has become shorter while it was read")),
+        false => Ok(bytes),
     }
-    *position = Some(from + length);
-    Ok(bytes)
 }

@@ -93,11 +93,11 @@ impl JsonReader {
         let mut rows = 0;
         let mut placed = RowLines::from(chunk.lines_before + 1);
         let mut rejected = Vec::new();
-        for (number, mut record) in lines(&chunk.bytes) {
-            if chunk.is_first && record.start == 0 && chunk.bytes.starts_with(MARK) {
+        for (number, mut record) in lines(chunk.text()) {
+            if chunk.is_first && record.start == 0 && chunk.text().starts_with(MARK) {
                 record.start = MARK.len();
             }
-            let line = &chunk.bytes[record.clone()];
+            let line = &chunk.text()[record.clone()];
             let read = self.fields(line, &mut fields).map_err(|error| (error, None)).and_then(|()| {
                 if let Some(trial) = &mut trial {
                     self.append(&fields, trial)?;
@@ -113,8 +113,8 @@ impl JsonReader {
                     let fault = Fault { record, field, error, is_of_header: false };
                     let (place, line) = (self.place(), chunk.lines_before + number);
                     match self.on_error {
-                        OnError::Stop => return Err(fault.into_error(place, line, &chunk.bytes)),
-                        OnError::Ignore => rejected.push(fault.into_rejected(place, line, &chunk.bytes)),
+                        OnError::Stop => return Err(fault.into_error(place, line, chunk.text())),
+                        OnError::Ignore => rejected.push(fault.into_rejected(place, line, chunk.text())),
                     }
                 }
             }

@@ -1,14 +1,17 @@
 //! A file read by several threads at once.
 //!
-//! Whoever is free reads and cuts off the next chunk, one thread at a time, and then reads its records beside the
-//! others. The caller gets the rows in the order of the file; workers that are a window of chunks ahead of it wait, so
+//! Whoever is free reads what comes next: of a file that can be read anywhere a piece, beside the others; of others one thread at a
+//! time. Pieces are put together in their order, which takes next to no time, and of the chunk that this makes whole the
+//! records are read, beside the others again. The caller gets the rows in the order of the file; workers that are a window of chunks ahead of it wait, so
 //! that a slow caller costs no memory. Who waits for a file that keeps silent, and who waits for him, hear of each other ([`Waits`]).
 
 use crate::chunk::Chunk;
+use crate::feed::{Chunks, Fetched, Taken};
 use crate::records::Scratch;
 use firn_base::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
-use firn_base::{Result, thread};
-use std::collections::BTreeMap;
+use firn_base::{Error, Result, thread};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
@@ -26,27 +29,60 @@ pub struct Waits {
     pub over: Arc<AtomicBool>,
 }
 
-/// Where chunks come from.
-pub(crate) type Source<'s> = &'s mut (dyn FnMut() -> Result<Option<Chunk>> + Send);
-
-/// Of which one thread at a time takes the next chunk.
+/// Of which one thread at a time takes what is to be read next, and puts what it has read.
 struct Feed<'f> {
-    source: Source<'f>,
-    /// Whether there is no more to take: after an error nobody asks the source again.
+    chunks: Chunks<'f>,
+    /// Whether there is no more to take: after an error nobody asks for more.
     broken: bool,
-    /// Chunks taken.
+    /// Whether an error has been put.
+    failed: bool,
+    /// How many were taken.
     taken: u64,
+    /// What has been read and cannot be put yet, since something before it is being read.
+    waiting: BTreeMap<u64, Result<Fetched>>,
+    /// How many were put.
+    put: u64,
+    /// Whole chunks that nobody has begun to read, the first with the number of them that are before it.
+    ready: VecDeque<Result<Chunk>>,
+    begun: u64,
 }
 
-impl Feed<'_> {
-    fn next(&mut self) -> Result<Option<Chunk>> {
+impl<'f> Feed<'f> {
+    fn take(&mut self) -> Option<(u64, Result<Taken<'f>>)> {
         if self.broken {
-            return Ok(None);
+            return None;
         }
-        let next = (self.source)();
+        let next = self.chunks.take().transpose()?;
         self.broken = next.is_err();
-        self.taken += u64::from(matches!(next, Ok(Some(_))));
-        next
+        self.taken += 1;
+        Some((self.taken - 1, next))
+    }
+
+    /// Takes back what was read; how many were put, and how many chunks have come by that.
+    fn put(&mut self, number: u64, fetched: Result<Fetched>) -> (u64, u64) {
+        self.waiting.insert(number, fetched);
+        let before = (self.put, self.ready.len());
+        while let Some(next) = self.waiting.remove(&self.put) {
+            self.put += 1;
+            // Behind an error nothing counts.
+            if self.failed {
+                continue;
+            }
+            let (chunks, ready) = (&mut self.chunks, &mut self.ready);
+            let put = next.and_then(|next| chunks.put(next, &mut |chunk| ready.push_back(Ok(chunk))));
+            if let Err(error) = put {
+                (self.broken, self.failed) = (true, true);
+                self.ready.push_back(Err(error));
+            }
+        }
+        (self.put - before.0, (self.ready.len() - before.1) as u64)
+    }
+
+    /// The next chunk that nobody has begun to read, and its number.
+    fn begin(&mut self) -> Option<(u64, Result<Chunk>)> {
+        let next = self.ready.pop_front()?;
+        self.begun += 1;
+        Some((self.begun - 1, next))
     }
 }
 
@@ -59,6 +95,8 @@ struct Done<T> {
     read: BTreeMap<u64, Result<T>>,
     /// Chunks that the caller has taken.
     consumed: u64,
+    /// How much is between taken from the feed and consumed.
+    ahead: u64,
     workers: usize,
     /// Whether nobody wants more.
     stopped: bool,
@@ -66,17 +104,30 @@ struct Done<T> {
 
 /// Reads all chunks on so many threads, and gives what `work` makes of them to `sink` on this one, until that breaks off. The first
 /// mistake in the file ends it, after all chunks before it, as does an error of `sink`; who then waits for bytes is told by `waits`.
-pub(crate) fn read<T: Send>(
-    source: Source<'_>,
-    work: Work<'_, T>,
+pub(crate) fn read<'f, T: Send>(
+    chunks: Chunks<'f>,
+    work: Work<'f, T>,
     threads: usize,
-    waits: Option<&Waits>,
+    waits: Option<&'f Waits>,
     sink: &mut dyn FnMut(T) -> Result<ControlFlow<()>>,
 ) -> Result<()> {
+    let failed = chunks.failed();
+    let feed = Feed {
+        chunks,
+        broken: false,
+        failed: false,
+        taken: 0,
+        waiting: BTreeMap::new(),
+        put: 0,
+        ready: VecDeque::new(),
+        begun: 0,
+    };
+    let done = Done { read: BTreeMap::new(), consumed: 0, ahead: 0, workers: threads, stopped: false };
     let crew = Crew {
         work,
-        feed: Mutex::new(Feed { source, broken: false, taken: 0 }),
-        done: Mutex::new(Done { read: BTreeMap::new(), consumed: 0, workers: threads, stopped: false }),
+        failed,
+        feed: Mutex::new(feed),
+        done: Mutex::new(done),
         came: Condvar::new(),
         left: Condvar::new(),
         window: WINDOW * threads as u64,
@@ -99,6 +150,7 @@ pub(crate) fn read<T: Send>(
 
 struct Crew<'f, T> {
     work: Work<'f, T>,
+    failed: &'f (dyn Fn(&io::Error) -> Error + Sync),
     feed: Mutex<Feed<'f>>,
     done: Mutex<Done<T>>,
     /// A chunk has been read, or a worker has gone home.
@@ -115,21 +167,14 @@ impl<T: Send> Crew<'_, T> {
         let _leave = Leave(self);
         let mut scratch = Scratch::default();
         loop {
-            let (number, read) = {
-                let mut feed = self.feed.lock();
-                let number = feed.taken;
-                if !self.waits_for_room(number) {
-                    return;
-                }
-                match feed.next() {
-                    Ok(None) => return,
-                    Ok(Some(chunk)) => {
-                        drop(feed);
-                        (number, (self.work)(chunk, &mut scratch))
-                    }
-                    Err(error) => (number, Err(error)),
+            let begun = self.feed.lock().begin();
+            let Some((number, chunk)) = begun else {
+                match self.fetch_next() {
+                    true => continue,
+                    false => return,
                 }
             };
+            let read = chunk.and_then(|chunk| (self.work)(chunk, &mut scratch));
             let failed = read.is_err();
             let mut done = self.done.lock();
             done.read.insert(number, read);
@@ -141,12 +186,30 @@ impl<T: Send> Crew<'_, T> {
         }
     }
 
-    /// Waits until a chunk of that number may be read; whether it is wanted.
-    fn waits_for_room(&self, number: u64) -> bool {
+    /// Reads what comes next in the file, once there is room; whether there was something, and it is wanted.
+    fn fetch_next(&self) -> bool {
+        if !self.waits_for_room() {
+            return false;
+        }
+        let Some((number, taken)) = self.feed.lock().take() else { return false };
+        let fetched = taken.and_then(|taken| taken.fetch(self.failed));
+        let (put, came) = self.feed.lock().put(number, fetched);
+        if put != came {
+            let mut done = self.done.lock();
+            done.ahead = (done.ahead + came).saturating_sub(put);
+            drop(done);
+            self.left.notify_all();
+        }
+        true
+    }
+
+    /// Waits until more may be read; whether it is wanted.
+    fn waits_for_room(&self) -> bool {
         let mut done = self.done.lock();
-        while !done.stopped && number >= done.consumed + self.window {
+        while !done.stopped && done.ahead >= self.window {
             self.left.wait(&mut done);
         }
+        done.ahead += 1;
         !done.stopped
     }
 
@@ -157,6 +220,7 @@ impl<T: Send> Crew<'_, T> {
             let next = done.consumed;
             if let Some(read) = done.read.remove(&next) {
                 done.consumed += 1;
+                done.ahead = done.ahead.saturating_sub(1);
                 self.left.notify_all();
                 return Some(read);
             }

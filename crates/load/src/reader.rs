@@ -4,7 +4,7 @@ use crate::binary::BinaryReader;
 use crate::chunk::{Chunk, Cutter, Extent};
 use crate::columns::ColumnBuilder;
 use crate::encoding::{Decoded, Encoding};
-use crate::feed::{self, Feed};
+use crate::feed::{self, Feed, InOrder};
 use crate::json::JsonReader;
 use crate::options::{CopyOptions, RowFormat};
 use crate::parallel::{self, Waits};
@@ -108,17 +108,23 @@ impl CopyReader {
     /// `failed` says what a failure to read is to the user. It stands for all of `push`, `next_batch` and `finish`.
     pub fn read_file(
         self,
-        file: &mut (dyn Read + Send),
+        feed: Feed<'_>,
         failed: &(dyn Fn(&std::io::Error) -> Error + Sync),
         threads: usize,
         sink: &mut dyn FnMut(Batch) -> Result<()>,
     ) -> Result<()> {
         let mut binary = match self.reader {
-            Reader::Chunks(_) => {
-                let digest = |_, batch| batch;
-                return self.read_chunks(Feed::Whole(file), failed, threads, &digest, sink);
-            }
+            Reader::Chunks(_) => return self.read_chunks(feed, failed, threads, &|_, batch| batch, sink),
             Reader::Binary(reader) => reader,
+        };
+        let mut in_order;
+        let file: &mut dyn Read = match feed {
+            Feed::Whole(file) => file,
+            Feed::Stretch { file, stretch, watch } => {
+                in_order = InOrder { file, rest: stretch, watch };
+                &mut in_order
+            }
+            Feed::Extents { .. } => panic!("binary files have no chunks"),
         };
         let mut piece = vec![0; PIECE_BYTES];
         loop {
@@ -150,17 +156,23 @@ impl CopyReader {
         sink: &mut dyn FnMut(T) -> Result<()>,
     ) -> Result<()> {
         let Reader::Chunks(chunks) = self.reader else { panic!("binary files have no chunks") };
-        let mut decoded;
+        let (mut in_order, mut decoded);
         let feed = match feed {
             Feed::Whole(file) if self.encoding != Encoding::Utf8 => {
                 decoded = Decoded::new(file, self.encoding);
                 Feed::Whole(&mut decoded)
             }
-            Feed::Whole(file) => Feed::Whole(file),
-            Feed::Extents { file, begin, extents } => {
-                assert!(self.encoding == Encoding::Utf8, "places in a file are not those in its text");
-                Feed::Extents { file, begin, extents }
+            Feed::Stretch { file, stretch, watch } if self.encoding != Encoding::Utf8 => {
+                in_order = InOrder { file, rest: stretch, watch };
+                decoded = Decoded::new(&mut in_order, self.encoding);
+                Feed::Whole(&mut decoded)
             }
+            Feed::Extents { .. } if self.encoding != Encoding::Utf8 => {
+                panic!("places in a file are not those in its text")
+            }
+            Feed::Whole(file) => Feed::Whole(file),
+            Feed::Stretch { file, stretch, watch } => Feed::Stretch { file, stretch, watch },
+            Feed::Extents { file, begin, extents } => Feed::Extents { file, begin, extents },
         };
         let Chunks { reader, waits, .. } = *chunks;
         let work = |chunk: Chunk, scratch: &mut Scratch| {
@@ -170,9 +182,8 @@ impl CopyReader {
             Ok((digest(extent, batch), flow))
         };
         let mut sink = |(digested, flow)| sink(digested).map(|()| flow);
-        let mut chunks = feed::Chunks::new(feed, reader.cutter());
-        let mut source = || chunks.next(reader.place(), failed);
-        parallel::read(&mut source, &work, threads.max(1), waits.as_ref(), &mut sink)
+        let chunks = feed::Chunks::new(feed, reader.cutter(), reader.place(), failed);
+        parallel::read(chunks, &work, threads.max(1), waits.as_ref(), &mut sink)
     }
 
     /// Takes the next piece of the file. After an error the reader is of no more use.

@@ -263,7 +263,7 @@ impl RecordReader {
 
     /// Reads a chunk. Of several mistakes the first row's is told, or all are, and the rows left out.
     pub fn read(&self, chunk: Chunk, scratch: &mut Scratch) -> Result<Batch> {
-        let mut bytes = Buffer::from_vec(chunk.bytes);
+        let mut bytes = Buffer::from_vec(chunk.bytes).slice(chunk.begin);
         let mut lines = Lines { before: chunk.lines_before, left_out: Vec::new() };
         let mut rejected = Vec::new();
         loop {

@@ -42,6 +42,14 @@ pub fn is_damage(error: &io::Error) -> bool {
         && matches!(error.kind(), InvalidData | InvalidInput | Other | UnexpectedEof)
 }
 
+/// How long a file is that can be read anywhere as it is: none that is packed, or is a pipe, or looks empty, as those do that the
+/// system makes up when they are read. It stands at its beginning.
+pub fn plain_bytes(file: &mut File) -> io::Result<Option<u64>> {
+    let metadata = file.metadata()?;
+    let is_plain = metadata.is_file() && metadata.len() > 0 && packing(file)?.is_none();
+    Ok(is_plain.then_some(metadata.len()))
+}
+
 /// How a file is packed, if it is. It stands at its beginning again.
 pub fn packing(file: &mut File) -> io::Result<Option<Packing>> {
     let mut first = Vec::with_capacity(ZSTD.len());

@@ -8,12 +8,14 @@ mod written;
 
 use crate::chunk::CHUNK_BYTES;
 use crate::{
-    BATCH_ROWS, Batch, CopyHeader, CopyOptions, CopyReader, CopyWriter, OnError, RowFormat, end_of_first_row,
+    BATCH_ROWS, Batch, CopyHeader, CopyOptions, CopyReader, CopyWriter, Extent, Feed, OnError, Places,
+    RowFormat, end_of_first_row,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Decimal128Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef};
 use firn_base::random::Random;
+use firn_base::sync::{AtomicU64, Ordering};
 use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, Value};
 use std::io::Read;
 use written::file_of;
@@ -362,6 +364,106 @@ fn files_without_rows_have_none_however_many_columns_there_are() {
     }
 }
 
+impl Places for &[u8] {
+    fn read_at(&self, from: u64, length: usize, bytes: &mut Vec<u8>) -> std::io::Result<()> {
+        let from = self.len().min(from as usize);
+        bytes.extend_from_slice(&self[from..self.len().min(from + length)]);
+        Ok(())
+    }
+}
+
+fn all_of<'f>(file: &'f &'f [u8]) -> Feed<'f> {
+    Feed::Stretch { file, stretch: 0..file.len() as u64, watch: &|_| () }
+}
+
+/// Files of records that are short and long, with line feeds between quotes or after escapes, cut into pieces anywhere.
+#[test]
+fn pieces_are_put_together_wherever_they_begin() {
+    let mut random = Random::seeded(5);
+    let failed = |error: &std::io::Error| Error::new(SqlState::IO_ERROR, error.to_string());
+    for round in 0..if cfg!(miri) { 10 } else { 300 } {
+        let (format, options) = match round % 3 {
+            0 => (RowFormat::Text, CopyOptions::new(RowFormat::Text)),
+            1 => (CSV, CopyOptions::new(CSV)),
+            _ => (CSV, CopyOptions { escape: b'\\', ..CopyOptions::new(CSV) }),
+        };
+        let longest = [3, 40, 6000][random.uniform(0, 2) as usize];
+        let mut file = Vec::new();
+        for row in 0..random.uniform(0, 40) {
+            let words: String = (0..random.uniform(0, longest))
+                .map(|_| match (format, random.uniform(0, 9)) {
+                    (RowFormat::Text, 0) => "\\n",
+                    (RowFormat::Text, 1) => "\\\\",
+                    (RowFormat::Text, 2) => "\\\n",
+                    (_, 0) => "\n",
+                    (_, 1) if options.escape == b'"' => "\"\"",
+                    (_, 1) => "\\\"",
+                    _ => "x",
+                })
+                .collect();
+            let quote = if format == RowFormat::Text { "" } else { "\"" };
+            let delimiter = char::from(options.delimiter);
+            file.extend_from_slice(format!("{row}{delimiter}{quote}{words}{quote}\n").as_bytes());
+        }
+        if random.uniform(0, 1) == 0 {
+            file.pop();
+        }
+        let chunk_bytes = random.uniform(1, 300) as usize;
+        let threads = random.uniform(1, 4) as usize;
+        let mut found = Vec::new();
+        let feeds = [Feed::Whole(&mut &file[..]), all_of(&&file[..])].map(|feed| {
+            let mut reader = reader(options.clone());
+            reader.set_chunk_bytes(chunk_bytes);
+            let (mut rows, mut extents) = (Vec::new(), Vec::new());
+            let digest = |extent: Extent, batch: Batch| (extent, batch);
+            let read = reader.read_chunks(feed, &failed, threads, &digest, &mut |(extent, batch)| {
+                rows.extend(rows_of(&batch.columns));
+                extents.push(extent);
+                Ok(())
+            });
+            found.push((
+                rows,
+                read.map_err(|error| (error.message().to_owned(), error.context().map(str::to_owned))),
+            ));
+            extents
+        });
+        let [_, pieces] = feeds;
+        let [whole, pieced] = &found[..] else { panic!("there are two") };
+        assert_eq!(whole, pieced, "{:?}", String::from_utf8_lossy(&file));
+        let lines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let mut offset = 0;
+        for extent in pieces {
+            assert_eq!((extent.offset, extent.lines_before), (offset, lines(&file[..offset as usize])));
+            offset += extent.bytes;
+        }
+        assert!(pieced.1.is_err() || offset == file.len() as u64);
+    }
+}
+
+#[test]
+fn a_file_that_has_become_shorter_ends_there() {
+    /// Of which the middle is gone for whoever reads it first.
+    struct Shrunk(Vec<u8>);
+    impl Places for Shrunk {
+        fn read_at(&self, from: u64, length: usize, bytes: &mut Vec<u8>) -> std::io::Result<()> {
+            let end = if from < 200 { 150 } else { self.0.len() };
+            (&self.0[..end]).read_at(from, length, bytes)
+        }
+    }
+    let file = Shrunk("123,x\n".repeat(100).into_bytes());
+    let failed = |error: &std::io::Error| Error::new(SqlState::IO_ERROR, error.to_string());
+    let mut reader = reader(CopyOptions::new(CSV));
+    reader.set_chunk_bytes(100);
+    let mut rows = 0;
+    let feed = Feed::Stretch { file: &file, stretch: 0..600, watch: &|_| () };
+    let counted = reader.read_file(feed, &failed, 3, &mut |batch| {
+        rows += batch.rows;
+        Ok(())
+    });
+    counted.unwrap();
+    assert_eq!(rows, 25);
+}
+
 #[test]
 fn several_threads_read_what_one_reads() {
     let file: String = (0..500).map(|row| format!("{row},\"text\n{row}\"\n")).collect();
@@ -378,8 +480,21 @@ fn several_threads_read_what_one_reads() {
             rows.extend(rows_of(&batch.columns));
             Ok(())
         };
-        start(chunk_bytes).read_file(&mut file.as_bytes(), &failed, threads, &mut take).unwrap();
+        start(chunk_bytes).read_file(Feed::Whole(&mut file.as_bytes()), &failed, threads, &mut take).unwrap();
         assert_eq!(rows, whole);
+        rows.clear();
+        let mut take = |batch: Batch| {
+            rows.extend(rows_of(&batch.columns));
+            Ok(())
+        };
+        let watched = AtomicU64::new(0);
+        let watch = |bytes| {
+            watched.fetch_add(bytes, Ordering::Relaxed);
+        };
+        let feed = Feed::Stretch { file: &file.as_bytes(), stretch: 0..file.len() as u64, watch: &watch };
+        start(chunk_bytes).read_file(feed, &failed, threads, &mut take).unwrap();
+        assert_eq!(rows, whole);
+        assert_eq!(watched.load(Ordering::Relaxed), file.len() as u64);
 
         // The first mistake is told, when all before it has been taken.
         let (mut rows, mistakes) = (0, file.replacen("\n250,", "\nx,", 1).replacen("\n300,", "\ny,", 1));
@@ -387,18 +502,22 @@ fn several_threads_read_what_one_reads() {
             rows += batch.rows;
             Ok(())
         };
-        let error =
-            start(chunk_bytes).read_file(&mut mistakes.as_bytes(), &failed, threads, &mut count).unwrap_err();
+        let error = start(chunk_bytes)
+            .read_file(all_of(&mistakes.as_bytes()), &failed, threads, &mut count)
+            .unwrap_err();
         assert_eq!(error.context(), Some("COPY t, line 502, column a: \"x\""));
         assert!(rows <= 250 && (chunk_bytes > 1 || rows == 250), "{rows} rows before the 250th");
 
         // Whoever takes no more is heard, and so is a file that breaks off.
         let mut refuse = |_| Err(Error::new(SqlState::DISK_FULL, "no more"));
-        let error =
-            start(chunk_bytes).read_file(&mut file.as_bytes(), &failed, threads, &mut refuse).unwrap_err();
+        let error = start(chunk_bytes)
+            .read_file(all_of(&file.as_bytes()), &failed, threads, &mut refuse)
+            .unwrap_err();
         assert_eq!(error.state(), SqlState::DISK_FULL);
         let mut broken = file.as_bytes().take(3000).chain(Broken);
-        let error = start(chunk_bytes).read_file(&mut broken, &failed, threads, &mut |_| Ok(())).unwrap_err();
+        let error = start(chunk_bytes)
+            .read_file(Feed::Whole(&mut broken), &failed, threads, &mut |_| Ok(()))
+            .unwrap_err();
         assert_eq!(error.message(), "the file is gone");
     }
 }
@@ -425,8 +544,12 @@ fn a_file_that_breaks_off_is_not_a_file_that_ends() {
                 std::thread::yield_now();
                 Ok(())
             };
-            let error =
-                reader.read_file(&mut file.as_bytes().chain(Once(false)), &failed, threads, &mut slow);
+            let error = reader.read_file(
+                Feed::Whole(&mut file.as_bytes().chain(Once(false))),
+                &failed,
+                threads,
+                &mut slow,
+            );
             assert_eq!(error.unwrap_err().message(), "damaged");
         }
     }
@@ -445,8 +568,11 @@ fn a_panic_beside_the_caller_goes_on_in_it() {
         let mut reader = reader(CopyOptions::new(CSV));
         reader.set_chunk_bytes(100);
         let failed = |error: &std::io::Error| Error::new(SqlState::IO_ERROR, error.to_string());
-        let read =
-            || reader.read_file(&mut file.as_bytes().chain(Mistake), &failed, threads, &mut |_| Ok(()));
+        let read = || {
+            reader.read_file(Feed::Whole(&mut file.as_bytes().chain(Mistake)), &failed, threads, &mut |_| {
+                Ok(())
+            })
+        };
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(read)).is_err());
     }
 }

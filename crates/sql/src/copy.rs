@@ -36,7 +36,7 @@ use firn_exec::{BatchStream, RunOptions};
 pub use firn_load::end_of_first_row;
 pub use firn_load::source::is_damage;
 use firn_load::source::{self, Packing};
-use firn_load::{CopyReader, CopyWriter, RowLines, Waits};
+use firn_load::{CopyReader, CopyWriter, Feed, RowLines, Waits};
 use firn_txn::catalog::TableDef;
 use firn_txn::{Savepoint, Transaction};
 pub use options::CopyFormat;
@@ -344,9 +344,14 @@ impl CopyFrom {
                 });
                 reader.set_waits(Waits { look, over: over.clone() });
                 let stops = move || cancel.is_cancelled() || over.load(Ordering::Relaxed);
-                let mut file = source::watched(file, watch, stops).map_err(|error| not_read(&error))?;
                 let mut sink = |batch| store.add(transaction, options, batch);
-                reader.read_file(&mut *file, &not_read, options.threads, &mut sink)?;
+                if let Some(bytes) = source::plain_bytes(&mut file).map_err(|error| not_read(&error))? {
+                    let feed = Feed::Stretch { file: &file, stretch: 0..bytes, watch: &watch };
+                    reader.read_file(feed, &not_read, options.threads, &mut sink)?;
+                } else {
+                    let mut file = source::watched(file, watch, stops).map_err(|error| not_read(&error))?;
+                    reader.read_file(Feed::Whole(&mut *file), &not_read, options.threads, &mut sink)?;
+                }
             }
             Reader::Columns(columns) => {
                 pipe::open(path).map_err(not_opened)?;

@@ -248,10 +248,9 @@ impl Recent {
     /// Shows a write set no longer, which is about to be collected or moved to the attic.
     pub fn withdraw(&self, retired: &Retired) {
         let digest = &self.place(retired.time).digest;
-        let own = retired.digest.0.as_ptr();
-        if digest.load(Ordering::Relaxed) == own {
-            // In vain if a newer one has taken its place meanwhile.
-            let _ = digest.compare_exchange(own, ptr::null_mut(), Ordering::AcqRel, Ordering::Relaxed);
+        if digest.load(Ordering::Relaxed) == retired.digest.0.as_ptr() {
+            // A newer one that takes its place just now is not found here then, but where all are.
+            digest.store(ptr::null_mut(), Ordering::Release);
         }
     }
 

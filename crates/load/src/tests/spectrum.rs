@@ -3,7 +3,7 @@
 //! The kinds of files are those of csv-spectrum, the deviations mostly those of Pollock (Vitagliano et al., VLDB 2023); the
 //! contents are ours. What must come is what PostgreSQL 15 makes of them, except where a case says so.
 
-use super::CSV;
+use super::{CSV, all_of};
 use crate::{Batch, CopyHeader, CopyOptions, CopyReader, binary_rows};
 use firn_base::SqlType::{self, Integer, Text};
 use firn_base::{Error, Result, SqlState, TimeZoneSetting, binary, text};
@@ -70,14 +70,14 @@ pub(super) fn pushed(
 }
 
 /// The rows of a file that is read by so many threads.
-fn read(reader: CopyReader, types: &[SqlType], mut file: &[u8], threads: usize) -> Result<Vec<Vec<String>>> {
+fn read(reader: CopyReader, types: &[SqlType], file: &[u8], threads: usize) -> Result<Vec<Vec<String>>> {
     let failed = |error: &std::io::Error| Error::new(SqlState::IO_ERROR, error.to_string());
     let mut rows = Vec::new();
     let mut take = |batch: Batch| {
         rows.extend(rows_of(&batch, types));
         Ok(())
     };
-    reader.read_file(&mut file, &failed, threads, &mut take)?;
+    reader.read_file(all_of(&file), &failed, threads, &mut take)?;
     Ok(rows)
 }
 

@@ -186,7 +186,13 @@ impl Lines {
         let path = one.path;
         let failed = |error| file_error(path, &error);
         let begin = text_begins(&mut file).map_err(failed)?;
-        let mut feed = Feed::Whole(&mut file);
+        let end = file.metadata().map_err(failed)?.len();
+        let mut rest = &file;
+        let mut feed = match end {
+            // As those look that the system makes up when they are read.
+            0 => Feed::Whole(&mut rest),
+            _ => Feed::Stretch { file: &file, stretch: begin..end, watch: &|_| () },
+        };
         let Some(version) = &one.version else {
             return self.read_chunks(one, feed, threads, None, tell, sink);
         };
@@ -198,7 +204,7 @@ impl Lines {
                 return self.count(known, tell, sink);
             }
             extents = self.candidates(known, tell);
-            feed = Feed::Extents { file: &mut file, begin, extents: &extents };
+            feed = Feed::Extents { file: &file, begin, extents: &extents };
         }
         let mut gathered = Gathered { known, chunks: Vec::new(), bytes: 0 };
         let read = self.read_chunks(one, feed, threads, Some(&mut gathered), tell, sink);
