@@ -2,14 +2,15 @@
 //!
 //! Bytes come in pieces cut anywhere. Only where records end has to be known in their order, for which each byte is
 //! looked at once however small the pieces are; that takes a small part of the time that reading the fields does
-//! (seed 000 §3.3.3, "safe mode").
+//! (seed 000 §3.3.3, "safe mode"). Pieces that come with a search for the ends of records are looked at once more if they
+//! begin otherwise than the search supposed.
 
 use crate::fault::record_context;
 use crate::structure::{Context, Dialect, Progress};
 use firn_base::{Error, SqlState};
 use std::io::{self, Read};
 
-/// What a chunk has at least if it is not the last, unless somebody wants it otherwise.
+/// What a chunk has about, if it is not the last, unless somebody wants it otherwise.
 pub(crate) const CHUNK_BYTES: usize = 512 << 10;
 
 /// A longer record is an error: somebody has forgotten a quote, and all the rest of the file would be one field.
@@ -135,7 +136,7 @@ pub(crate) enum Came {
 /// Cuts a file.
 pub(crate) struct Cutter {
     dialect: Dialect,
-    /// What a chunk has at least if it is not the last.
+    /// What a chunk has at least of bytes that are pushed, if it is not the last; of [pieces](Cutter::fit) what these have.
     chunk_bytes: usize,
     /// Bytes not cut off yet.
     bytes: Vec<u8>,
@@ -229,22 +230,38 @@ impl Cutter {
     /// Takes the next piece of the file; the chunk that ends in it, if there is one.
     pub fn fit(&mut self, mut piece: Piece) -> Result<Option<Chunk>, Uncut> {
         let tail = self.bytes.len();
-        let is_as_supposed = self.progress.context == Context::default()
-            && self.progress.searched == tail
+        let Progress { context, searched, whole: before, lines_behind: behind, .. } = self.progress;
+        let is_as_supposed = context == Context::default()
+            && (searched, before) == (tail, 0)
             && (self.lines >= self.skipped || !self.is_first);
-        let Progress { context, whole, lines, lines_behind, .. } = piece.progress;
-        if !is_as_supposed || whole == 0 || tail > TAIL_ROOM {
+        if !is_as_supposed {
             self.push(&piece.bytes[TAIL_ROOM..]);
             return if self.bytes.len() < self.chunk_bytes { Ok(None) } else { self.next() };
         }
-        let (begin, end) = (TAIL_ROOM - tail, TAIL_ROOM + whole);
-        piece.bytes[begin..TAIL_ROOM].copy_from_slice(&self.bytes);
-        self.bytes.clear();
-        self.bytes.extend_from_slice(&piece.bytes[end..]);
+        let Progress { context, whole, lines, lines_behind, .. } = piece.progress;
+        if whole == 0 {
+            self.push(&piece.bytes[TAIL_ROOM..]);
+            let lines_behind = behind + lines_behind;
+            self.progress =
+                Progress { context, searched: self.bytes.len(), whole: 0, lines: 0, lines_behind };
+            return match self.bytes.len() > MAX_RECORD_BYTES {
+                true => Err(Uncut::TooLong { line: self.lines + 1, in_quotes: context.in_quotes }),
+                false => Ok(None),
+            };
+        }
+        let end = TAIL_ROOM + whole;
+        let rest = piece.bytes[end..].to_vec();
+        let before = std::mem::replace(&mut self.bytes, rest);
         piece.bytes.truncate(end);
-        let lines = self.progress.lines_behind + lines;
         self.progress = Progress { context, searched: self.bytes.len(), whole: 0, lines: 0, lines_behind };
-        let chunk = self.chunk(piece.bytes, tail + whole, lines);
+        let (bytes, begin) = match TAIL_ROOM.checked_sub(tail) {
+            Some(begin) => {
+                piece.bytes[begin..TAIL_ROOM].copy_from_slice(&before);
+                (piece.bytes, begin)
+            }
+            None => ([&before, &piece.bytes[TAIL_ROOM..]].concat(), 0),
+        };
+        let chunk = self.chunk(bytes, tail + whole, behind + lines);
         Ok(Some(Chunk { begin, ..chunk }))
     }
 

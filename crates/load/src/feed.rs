@@ -40,7 +40,8 @@ pub enum Feed<'f> {
     Stretch {
         /// The file.
         file: &'f dyn Places,
-        /// Where the stretch begins, and where it ends if the file does not end before.
+        /// Where the stretch begins, and where it ends if the file does not end before. What somebody adds to the file
+        /// meanwhile is not in it.
         stretch: Range<u64>,
         /// Is told of bytes that have been read.
         watch: &'f (dyn Fn(u64) + Sync),
@@ -56,29 +57,46 @@ pub enum Feed<'f> {
     },
 }
 
-/// A feed from which chunks are taken, one after another: [`Chunks::take`], [`Taken::fetch`], which several threads may do at
-/// once, and [`Chunks::put`] in the order in which they were taken.
-pub(crate) struct Chunks<'f> {
-    feed: Source<'f>,
-    cutter: Cutter,
-    /// Whether all has been taken.
-    at_end: bool,
-    /// Whether the file has ended before the stretch did.
-    is_over: bool,
-    place: &'f str,
-    failed: &'f (dyn Fn(&io::Error) -> Error + Sync),
+/// A feed that is read in its order, by one at a time.
+pub(crate) struct InTurn<'f> {
+    pub file: &'f mut (dyn Read + Send),
+    pub cutter: Cutter,
+    pub at_end: bool,
 }
 
-enum Source<'f> {
-    Whole(&'f mut (dyn Read + Send)),
-    Stretch { file: &'f dyn Places, rest: Range<u64>, watch: &'f (dyn Fn(u64) + Sync) },
-    Extents { file: &'f dyn Places, begin: u64, rest: std::slice::Iter<'f, Extent> },
+impl InTurn<'_> {
+    /// The next chunk. `place` is what errors call the file, and `failed` says what a failure to read is to the user.
+    pub fn next(&mut self, place: &str, failed: &dyn Fn(&io::Error) -> Error) -> Result<Option<Chunk>> {
+        cut(&mut self.cutter, self.file, &mut self.at_end, place, failed)
+    }
 }
 
-/// What is to be read next.
+/// A feed that several read at once: each [takes](Pieces::take) what comes next, [fetches](Taken::fetch) it, and all that was
+/// fetched is [joined](Joints::put) in the order in which it was taken.
+pub(crate) struct Pieces<'f> {
+    rest: Rest<'f>,
+    dialect: Dialect,
+    piece_bytes: u64,
+}
+
+enum Rest<'f> {
+    Stretch {
+        file: &'f dyn Places,
+        rest: Range<u64>,
+        watch: &'f (dyn Fn(u64) + Sync),
+    },
+    Extents {
+        file: &'f dyn Places,
+        begin: u64,
+        rest: std::slice::Iter<'f, Extent>,
+        skipped: u64,
+    },
+    /// All has been taken.
+    Nothing,
+}
+
+/// What is to be read.
 pub(crate) enum Taken<'f> {
-    /// That has been done.
-    Chunk(Chunk),
     Extent {
         file: &'f dyn Places,
         begin: u64,
@@ -91,7 +109,7 @@ pub(crate) enum Taken<'f> {
         dialect: Dialect,
         watch: &'f (dyn Fn(u64) + Sync),
     },
-    /// Nothing, but what is left is to be told.
+    /// Nothing, but what is left over is to be told.
     End,
 }
 
@@ -103,57 +121,71 @@ pub(crate) enum Fetched {
     End,
 }
 
-impl<'f> Chunks<'f> {
-    /// Chunks of a feed; `cutter` cuts it if nobody has. `place` is what errors call the file, and `failed` says what a
-    /// failure to read is to the user.
-    pub fn new(
-        feed: Feed<'f>,
-        cutter: Cutter,
-        place: &'f str,
-        failed: &'f (dyn Fn(&io::Error) -> Error + Sync),
-    ) -> Chunks<'f> {
-        let feed = match feed {
-            Feed::Whole(file) => Source::Whole(file),
-            Feed::Stretch { file, stretch, watch } => Source::Stretch { file, rest: stretch, watch },
-            Feed::Extents { file, begin, extents } => Source::Extents { file, begin, rest: extents.iter() },
+/// Makes chunks of what was fetched.
+pub(crate) struct Joints {
+    cutter: Cutter,
+    /// Whether the file has ended before the stretch did.
+    is_over: bool,
+}
+
+/// How a feed is read, and who cuts it.
+pub(crate) enum Way<'f> {
+    InTurn(InTurn<'f>),
+    AtOnce(Pieces<'f>, Joints),
+}
+
+impl<'f> Way<'f> {
+    /// How a feed is read; `cutter` cuts it if nobody has.
+    pub fn of(feed: Feed<'f>, cutter: Cutter) -> Way<'f> {
+        let rest = match feed {
+            Feed::Whole(file) => return Way::InTurn(InTurn { file, cutter, at_end: false }),
+            Feed::Stretch { file, stretch, watch } => Rest::Stretch { file, rest: stretch, watch },
+            Feed::Extents { file, begin, extents } => {
+                Rest::Extents { file, begin, rest: extents.iter(), skipped: cutter.skipped() }
+            }
         };
-        Chunks { feed, cutter, at_end: false, is_over: false, place, failed }
+        let (dialect, piece_bytes) = (cutter.dialect(), cutter.chunk_bytes() as u64);
+        Way::AtOnce(Pieces { rest, dialect, piece_bytes }, Joints { cutter, is_over: false })
     }
+}
 
-    /// What a failure to read is to the user.
-    pub fn failed(&self) -> &'f (dyn Fn(&io::Error) -> Error + Sync) {
-        self.failed
-    }
-
+impl<'f> Pieces<'f> {
     /// What is to be read next.
-    pub fn take(&mut self) -> Result<Option<Taken<'f>>> {
-        match &mut self.feed {
-            Source::Whole(file) => {
-                let chunk = cut(&mut self.cutter, *file, &mut self.at_end, self.place, self.failed)?;
-                Ok(chunk.map(Taken::Chunk))
+    pub fn take(&mut self) -> Option<Taken<'f>> {
+        match &mut self.rest {
+            Rest::Nothing => None,
+            Rest::Stretch { rest, .. } if rest.is_empty() => {
+                self.rest = Rest::Nothing;
+                Some(Taken::End)
             }
-            Source::Stretch { .. } if self.at_end => Ok(None),
-            Source::Stretch { rest, .. } if rest.is_empty() => {
-                self.at_end = true;
-                Ok(Some(Taken::End))
-            }
-            Source::Stretch { file, rest, watch } => {
-                let end = rest.end.min(rest.start + self.cutter.chunk_bytes() as u64);
+            Rest::Stretch { file, rest, watch } => {
+                let end = rest.end.min(rest.start + self.piece_bytes);
                 let place = std::mem::replace(&mut rest.start, end)..end;
-                Ok(Some(Taken::Piece { file: *file, place, dialect: self.cutter.dialect(), watch: *watch }))
+                Some(Taken::Piece { file: *file, place, dialect: self.dialect, watch: *watch })
             }
-            Source::Extents { file, begin, rest } => Ok(rest.next().map(|extent| Taken::Extent {
-                file: *file,
-                begin: *begin,
-                extent: *extent,
-                skipped: self.cutter.skipped(),
-            })),
+            Rest::Extents { file, begin, rest, skipped } => {
+                let (file, begin, skipped) = (*file, *begin, *skipped);
+                rest.next().map(|extent| Taken::Extent { file, begin, extent: *extent, skipped })
+            }
         }
     }
+}
 
-    /// Calls `found` with the chunks that what was taken completes.
-    pub fn put(&mut self, fetched: Fetched, found: &mut dyn FnMut(Chunk)) -> Result<()> {
-        let uncut = |uncut: Uncut| uncut.into_error(self.place);
+impl Pieces<'_> {
+    /// Whether all has been taken.
+    pub fn is_empty(&self) -> bool {
+        match &self.rest {
+            Rest::Stretch { .. } => false,
+            Rest::Extents { rest, .. } => rest.len() == 0,
+            Rest::Nothing => true,
+        }
+    }
+}
+
+impl Joints {
+    /// Calls `found` with the chunks that what was fetched next completes.
+    pub fn put(&mut self, fetched: Fetched, place: &str, found: &mut dyn FnMut(Chunk)) -> Result<()> {
+        let uncut = |uncut: Uncut| uncut.into_error(place);
         match fetched {
             Fetched::Chunk(chunk) => found(chunk),
             // What somebody adds to a file that has become shorter meanwhile does not follow what is before it.
@@ -179,7 +211,6 @@ impl Taken<'_> {
     /// Reads it.
     pub fn fetch(self, failed: &dyn Fn(&io::Error) -> Error) -> Result<Fetched> {
         match self {
-            Taken::Chunk(chunk) => Ok(Fetched::Chunk(chunk)),
             Taken::Extent { file, begin, extent, skipped } => {
                 let bytes = read_extent(file, begin + extent.offset, extent.bytes as usize);
                 Ok(Fetched::Chunk(Chunk::again(extent, bytes.map_err(|error| failed(&error))?, skipped)))

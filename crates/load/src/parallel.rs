@@ -1,14 +1,15 @@
 //! A file read by several threads at once.
 //!
-//! Whoever is free reads what comes next: of a file that can be read anywhere a piece, beside the others; of others one thread at a
-//! time. Pieces are put together in their order, which takes next to no time, and of the chunk that this makes whole the
-//! records are read, beside the others again. The caller gets the rows in the order of the file; workers that are a window of chunks ahead of it wait, so
-//! that a slow caller costs no memory. Who waits for a file that keeps silent, and who waits for him, hear of each other ([`Waits`]).
+//! A file that can be read anywhere is read in pieces, each by whoever is free. Pieces are put together in their order, which
+//! takes next to no time, and the records of the chunk that this completes are read, beside the others again. Of another
+//! file one thread at a time reads and cuts off the next chunk, whose records it then reads beside the others. The caller
+//! gets the rows in the order of the file; workers that are a window of chunks ahead of it wait, so that a slow caller costs
+//! no memory. Who waits for a file that keeps silent, and who waits for him, hear of each other ([`Waits`]).
 
 use crate::chunk::Chunk;
-use crate::feed::{Chunks, Fetched, Taken};
+use crate::feed::{Fetched, InTurn, Joints, Pieces, Taken, Way};
 use crate::records::Scratch;
-use firn_base::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
+use firn_base::sync::{Arc, AtomicBool, Condvar, Mutex, MutexGuard, Ordering};
 use firn_base::{Error, Result, thread};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -29,104 +30,140 @@ pub struct Waits {
     pub over: Arc<AtomicBool>,
 }
 
-/// Of which one thread at a time takes what is to be read next, and puts what it has read.
-struct Feed<'f> {
-    chunks: Chunks<'f>,
-    /// Whether there is no more to take: after an error nobody asks for more.
-    broken: bool,
-    /// Whether an error has been put.
-    failed: bool,
-    /// How many were taken.
-    taken: u64,
-    /// What has been read and cannot be put yet, since something before it is being read.
-    waiting: BTreeMap<u64, Result<Fetched>>,
-    /// How many were put.
-    put: u64,
-    /// Whole chunks that nobody has begun to read, the first with the number of them that are before it.
-    ready: VecDeque<Result<Chunk>>,
-    begun: u64,
-}
-
-impl<'f> Feed<'f> {
-    fn take(&mut self) -> Option<(u64, Result<Taken<'f>>)> {
-        if self.broken {
-            return None;
-        }
-        let next = self.chunks.take().transpose()?;
-        self.broken = next.is_err();
-        self.taken += 1;
-        Some((self.taken - 1, next))
-    }
-
-    /// Takes back what was read; how many were put, and how many chunks have come by that.
-    fn put(&mut self, number: u64, fetched: Result<Fetched>) -> (u64, u64) {
-        self.waiting.insert(number, fetched);
-        let before = (self.put, self.ready.len());
-        while let Some(next) = self.waiting.remove(&self.put) {
-            self.put += 1;
-            // Behind an error nothing counts.
-            if self.failed {
-                continue;
-            }
-            let (chunks, ready) = (&mut self.chunks, &mut self.ready);
-            let put = next.and_then(|next| chunks.put(next, &mut |chunk| ready.push_back(Ok(chunk))));
-            if let Err(error) = put {
-                (self.broken, self.failed) = (true, true);
-                self.ready.push_back(Err(error));
-            }
-        }
-        (self.put - before.0, (self.ready.len() - before.1) as u64)
-    }
-
-    /// The next chunk that nobody has begun to read, and its number.
-    fn begin(&mut self) -> Option<(u64, Result<Chunk>)> {
-        let next = self.ready.pop_front()?;
-        self.begun += 1;
-        Some((self.begun - 1, next))
-    }
+/// A file, as errors tell of it.
+#[derive(Clone, Copy)]
+pub(crate) struct Named<'f> {
+    /// What they call it.
+    pub place: &'f str,
+    /// What a failure to read it is to the user.
+    pub failed: &'f (dyn Fn(&io::Error) -> Error + Sync),
 }
 
 /// What a worker makes of a chunk.
 pub(crate) type Work<'w, T> = &'w (dyn Fn(Chunk, &mut Scratch) -> Result<T> + Sync);
 
+/// A file of which one thread at a time takes the next chunk.
+struct Turns<'f> {
+    file: InTurn<'f>,
+    /// Whether there is no more to take: after an error nobody asks the file again.
+    broken: bool,
+    /// Chunks taken.
+    taken: u64,
+}
+
+impl Turns<'_> {
+    fn next(&mut self, named: Named<'_>) -> Result<Option<Chunk>> {
+        if self.broken {
+            return Ok(None);
+        }
+        let next = self.file.next(named.place, named.failed);
+        self.broken = next.is_err();
+        self.taken += u64::from(matches!(next, Ok(Some(_))));
+        next
+    }
+}
+
+/// What was fetched, to be put together in its order.
+struct Order {
+    joints: Joints,
+    /// By number; something before it is still being fetched.
+    waiting: BTreeMap<u64, Result<Fetched>>,
+    /// The number of what comes next.
+    next: u64,
+    /// Whether that was an error: behind it nothing counts.
+    broken: bool,
+}
+
+impl Order {
+    /// Takes what was fetched; how many were put in their places by that, and the chunks that came of it.
+    fn put(&mut self, number: u64, fetched: Result<Fetched>, named: Named<'_>) -> (u64, Vec<Result<Chunk>>) {
+        self.waiting.insert(number, fetched);
+        let (before, mut chunks) = (self.next, Vec::new());
+        while let Some(next) = self.waiting.remove(&self.next) {
+            self.next += 1;
+            if self.broken {
+                continue;
+            }
+            let put =
+                next.and_then(|next| self.joints.put(next, named.place, &mut |chunk| chunks.push(Ok(chunk))));
+            if let Err(error) = put {
+                self.broken = true;
+                chunks.push(Err(error));
+            }
+        }
+        (self.next - before, chunks)
+    }
+}
+
+enum Supply<'f> {
+    InTurn(Mutex<Turns<'f>>),
+    AtOnce(Mutex<Order>),
+}
+
 /// What workers have done and the caller has not taken.
-struct Done<T> {
+struct Done<'f, T> {
     /// By number of the chunk. An error to get a chunk has the number that this would have had.
     read: BTreeMap<u64, Result<T>>,
     /// Chunks that the caller has taken.
     consumed: u64,
-    /// How much is between taken from the feed and consumed.
-    ahead: u64,
     workers: usize,
     /// Whether nobody wants more.
     stopped: bool,
+    /// What is left to be fetched, of a file that is read in pieces.
+    pieces: Option<Pieces<'f>>,
+    /// How many pieces were taken, and how many put in their places.
+    taken: u64,
+    put: u64,
+    /// Whole chunks that nobody has begun to read, and how many have been begun.
+    ready: VecDeque<Result<Chunk>>,
+    begun: u64,
+}
+
+impl<T> Done<'_, T> {
+    /// Pieces and chunks that are on their way to the caller.
+    fn ahead(&self) -> u64 {
+        self.taken - self.put + self.ready.len() as u64 + self.begun - self.consumed
+    }
+}
+
+/// What a worker does next of a file that is read in pieces.
+enum Job<'f> {
+    Fetch(u64, Taken<'f>),
+    Read(u64, Result<Chunk>),
 }
 
 /// Reads all chunks on so many threads, and gives what `work` makes of them to `sink` on this one, until that breaks off. The first
 /// mistake in the file ends it, after all chunks before it, as does an error of `sink`; who then waits for bytes is told by `waits`.
 pub(crate) fn read<'f, T: Send>(
-    chunks: Chunks<'f>,
+    way: Way<'f>,
+    named: Named<'f>,
     work: Work<'f, T>,
     threads: usize,
     waits: Option<&'f Waits>,
     sink: &mut dyn FnMut(T) -> Result<ControlFlow<()>>,
 ) -> Result<()> {
-    let failed = chunks.failed();
-    let feed = Feed {
-        chunks,
-        broken: false,
-        failed: false,
+    let (supply, pieces) = match way {
+        Way::InTurn(file) => (Supply::InTurn(Mutex::new(Turns { file, broken: false, taken: 0 })), None),
+        Way::AtOnce(pieces, joints) => {
+            let order = Order { joints, waiting: BTreeMap::new(), next: 0, broken: false };
+            (Supply::AtOnce(Mutex::new(order)), Some(pieces))
+        }
+    };
+    let done = Done {
+        read: BTreeMap::new(),
+        consumed: 0,
+        workers: threads,
+        stopped: false,
+        pieces,
         taken: 0,
-        waiting: BTreeMap::new(),
         put: 0,
         ready: VecDeque::new(),
         begun: 0,
     };
-    let done = Done { read: BTreeMap::new(), consumed: 0, ahead: 0, workers: threads, stopped: false };
     let crew = Crew {
         work,
-        failed,
-        feed: Mutex::new(feed),
+        named,
+        supply,
         done: Mutex::new(done),
         came: Condvar::new(),
         left: Condvar::new(),
@@ -150,35 +187,31 @@ pub(crate) fn read<'f, T: Send>(
 
 struct Crew<'f, T> {
     work: Work<'f, T>,
-    failed: &'f (dyn Fn(&io::Error) -> Error + Sync),
-    feed: Mutex<Feed<'f>>,
-    done: Mutex<Done<T>>,
+    named: Named<'f>,
+    supply: Supply<'f>,
+    done: Mutex<Done<'f, T>>,
     /// A chunk has been read, or a worker has gone home.
     came: Condvar,
-    /// A chunk has been taken.
+    /// There may be something to do for a worker: a chunk has been taken, or there are whole ones that nobody reads.
     left: Condvar,
     window: u64,
     waits: Option<&'f Waits>,
 }
 
-impl<T: Send> Crew<'_, T> {
+impl<'f, T: Send> Crew<'f, T> {
     /// What a worker does until the file ends or nobody wants more.
     fn work(&self) {
         let _leave = Leave(self);
         let mut scratch = Scratch::default();
         loop {
-            let begun = self.feed.lock().begin();
-            let Some((number, chunk)) = begun else {
-                match self.fetch_next() {
-                    true => continue,
-                    false => return,
-                }
+            let next = match &self.supply {
+                Supply::InTurn(turns) => self.next_in_turn(turns),
+                Supply::AtOnce(order) => self.next_at_once(order),
             };
+            let Some((number, chunk)) = next else { return };
             let read = chunk.and_then(|chunk| (self.work)(chunk, &mut scratch));
             let failed = read.is_err();
-            let mut done = self.done.lock();
-            done.read.insert(number, read);
-            drop(done);
+            self.done.lock().read.insert(number, read);
             self.came.notify_all();
             if failed {
                 return;
@@ -186,31 +219,77 @@ impl<T: Send> Crew<'_, T> {
         }
     }
 
-    /// Reads what comes next in the file, once there is room; whether there was something, and it is wanted.
-    fn fetch_next(&self) -> bool {
-        if !self.waits_for_room() {
-            return false;
+    /// The next chunk of a file that is read in its order, once it is wanted.
+    fn next_in_turn(&self, turns: &Mutex<Turns<'f>>) -> Option<(u64, Result<Chunk>)> {
+        let mut turns = turns.lock();
+        let number = turns.taken;
+        if !self.waits_for_room(number) {
+            return None;
         }
-        let Some((number, taken)) = self.feed.lock().take() else { return false };
-        let fetched = taken.and_then(|taken| taken.fetch(self.failed));
-        let (put, came) = self.feed.lock().put(number, fetched);
-        if put != came {
-            let mut done = self.done.lock();
-            done.ahead = (done.ahead + came).saturating_sub(put);
-            drop(done);
-            self.left.notify_all();
-        }
-        true
+        Some((number, turns.next(self.named).transpose()?))
     }
 
-    /// Waits until more may be read; whether it is wanted.
-    fn waits_for_room(&self) -> bool {
+    /// Waits until a chunk of that number may be read; whether it is wanted.
+    fn waits_for_room(&self, number: u64) -> bool {
         let mut done = self.done.lock();
-        while !done.stopped && done.ahead >= self.window {
+        while !done.stopped && number >= done.consumed + self.window {
             self.left.wait(&mut done);
         }
-        done.ahead += 1;
         !done.stopped
+    }
+
+    /// The next whole chunk of a file that is read in pieces. Fetches pieces as long as there is none.
+    fn next_at_once(&self, order: &Mutex<Order>) -> Option<(u64, Result<Chunk>)> {
+        loop {
+            let (number, taken) = match self.next_job()? {
+                Job::Read(number, chunk) => return Some((number, chunk)),
+                Job::Fetch(number, taken) => (number, taken),
+            };
+            let fetched = taken.fetch(self.named.failed);
+            let mut order = order.lock();
+            let (put, chunks) = order.put(number, fetched, self.named);
+            // Before others put theirs: chunks are numbered as they become ready.
+            let mut done = self.done.lock();
+            if order.broken {
+                done.pieces = None;
+            }
+            drop(order);
+            let came = chunks.len() as u64;
+            done.put += put;
+            done.ready.extend(chunks);
+            if done.pieces.as_ref().is_none_or(Pieces::is_empty) && done.taken == done.put {
+                // Who waits for nothing goes home.
+                self.left.notify_all();
+            }
+            // Others read the chunks but one, or fetch more where pieces have become none.
+            for _ in 0..came.saturating_sub(1) + put.saturating_sub(came) {
+                self.left.notify_one();
+            }
+        }
+    }
+
+    fn next_job(&self) -> Option<Job<'f>> {
+        let mut done = self.done.lock();
+        loop {
+            if done.stopped {
+                return None;
+            }
+            if let Some(chunk) = done.ready.pop_front() {
+                done.begun += 1;
+                return Some(Job::Read(done.begun - 1, chunk));
+            }
+            if done.ahead() < self.window
+                && let Some(taken) = done.pieces.as_mut().and_then(Pieces::take)
+            {
+                done.taken += 1;
+                return Some(Job::Fetch(done.taken - 1, taken));
+            }
+            if done.taken == done.put && done.ahead() < self.window {
+                // All has been taken and put.
+                return None;
+            }
+            self.left.wait(&mut done);
+        }
     }
 
     /// What has been made of the next chunk, in the order of the file.
@@ -220,8 +299,8 @@ impl<T: Send> Crew<'_, T> {
             let next = done.consumed;
             if let Some(read) = done.read.remove(&next) {
                 done.consumed += 1;
-                done.ahead = done.ahead.saturating_sub(1);
-                self.left.notify_all();
+                // There is room for one.
+                self.left.notify_one();
                 return Some(read);
             }
             if done.workers == 0 || done.stopped {
@@ -229,15 +308,22 @@ impl<T: Send> Crew<'_, T> {
             }
             match self.waits {
                 None => self.came.wait(&mut done),
-                Some(waits) => {
-                    let _timed_out = self.came.wait_for(&mut done, LOOKS_UP_AFTER);
-                    // It may take as long as it likes.
-                    drop(done);
-                    (waits.look)();
-                    done = self.done.lock();
-                }
+                Some(waits) => done = self.look(waits, done),
             }
         }
+    }
+
+    /// Waits for a while, and does then what is to be done meanwhile.
+    fn look<'d>(
+        &'d self,
+        waits: &Waits,
+        mut done: MutexGuard<'d, Done<'f, T>>,
+    ) -> MutexGuard<'d, Done<'f, T>> {
+        let _timed_out = self.came.wait_for(&mut done, LOOKS_UP_AFTER);
+        // It may take as long as it likes.
+        drop(done);
+        (waits.look)();
+        self.done.lock()
     }
 }
 

@@ -4,10 +4,10 @@ use crate::binary::BinaryReader;
 use crate::chunk::{Chunk, Cutter, Extent};
 use crate::columns::ColumnBuilder;
 use crate::encoding::{Decoded, Encoding};
-use crate::feed::{self, Feed, InOrder};
+use crate::feed::{Feed, InOrder, Way};
 use crate::json::JsonReader;
 use crate::options::{CopyOptions, RowFormat};
-use crate::parallel::{self, Waits};
+use crate::parallel::{self, Named, Waits};
 use crate::records::{Batch, RecordReader, Scratch, Sieve};
 use firn_base::{Error, Result, SqlType, TimeZoneSetting};
 use std::collections::VecDeque;
@@ -182,8 +182,9 @@ impl CopyReader {
             Ok((digest(extent, batch), flow))
         };
         let mut sink = |(digested, flow)| sink(digested).map(|()| flow);
-        let chunks = feed::Chunks::new(feed, reader.cutter(), reader.place(), failed);
-        parallel::read(chunks, &work, threads.max(1), waits.as_ref(), &mut sink)
+        let way = Way::of(feed, reader.cutter());
+        let named = Named { place: reader.place(), failed };
+        parallel::read(way, named, &work, threads.max(1), waits.as_ref(), &mut sink)
     }
 
     /// Takes the next piece of the file. After an error the reader is of no more use.

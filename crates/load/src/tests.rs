@@ -9,13 +9,13 @@ mod written;
 use crate::chunk::CHUNK_BYTES;
 use crate::{
     BATCH_ROWS, Batch, CopyHeader, CopyOptions, CopyReader, CopyWriter, Extent, Feed, OnError, Places,
-    RowFormat, end_of_first_row,
+    RowFormat, Waits, end_of_first_row,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Decimal128Type, Int32Type, Int64Type};
 use arrow_array::{Array, ArrayRef};
 use firn_base::random::Random;
-use firn_base::sync::{AtomicU64, Ordering};
+use firn_base::sync::{Arc, AtomicBool, AtomicU64, Ordering};
 use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, Value};
 use std::io::Read;
 use written::file_of;
@@ -32,8 +32,38 @@ fn reader(options: CopyOptions) -> CopyReader {
     CopyReader::new("COPY t", columns(), options, TimeZoneSetting::UTC).unwrap()
 }
 
-/// All rows of a file that comes in pieces of `piece` bytes.
+/// All rows of a file that comes in pieces of `piece` bytes. They are the same if several threads read it in such pieces.
 fn read(options: &CopyOptions, file: &[u8], piece: usize) -> Result<Vec<(Option<i32>, Option<String>)>> {
+    let pushed = read_pushed(options, file, piece);
+    for threads in [1, 3] {
+        // What is before the stretch does not count.
+        let shifted = [b"\"x\\", file].concat();
+        let feed = Feed::Stretch { file: &&shifted[..], stretch: 3..shifted.len() as u64, watch: &|_| () };
+        let mut reader = reader(options.clone());
+        reader.set_chunk_bytes(piece);
+        let failed = |error: &std::io::Error| Error::new(SqlState::IO_ERROR, error.to_string());
+        let mut rows = Vec::new();
+        let read = reader.read_file(feed, &failed, threads, &mut |batch| {
+            rows.extend(rows_of(&batch.columns));
+            Ok(())
+        });
+        match (&pushed, read.map(|()| rows)) {
+            (Ok(pushed), Ok(rows)) => assert_eq!(*pushed, rows),
+            (Err(pushed), Err(error)) => assert_eq!(
+                (pushed.state(), pushed.message(), pushed.context()),
+                (error.state(), error.message(), error.context())
+            ),
+            (pushed, read) => panic!("{pushed:?} and {read:?}"),
+        }
+    }
+    pushed
+}
+
+fn read_pushed(
+    options: &CopyOptions,
+    file: &[u8],
+    piece: usize,
+) -> Result<Vec<(Option<i32>, Option<String>)>> {
     let mut reader = reader(options.clone());
     reader.set_chunk_bytes(piece);
     for bytes in file.chunks(piece) {
@@ -437,6 +467,32 @@ fn pieces_are_put_together_wherever_they_begin() {
             offset += extent.bytes;
         }
         assert!(pieced.1.is_err() || offset == file.len() as u64);
+    }
+}
+
+#[test]
+fn a_mistake_is_told_although_the_file_then_keeps_silent() {
+    /// Says little, and then nothing until it is over.
+    struct Silent(&'static [u8], Arc<AtomicBool>);
+    impl Read for Silent {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            let said = std::mem::take(&mut self.0);
+            if said.is_empty() && !self.1.load(Ordering::Relaxed) {
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                return Err(std::io::ErrorKind::WouldBlock.into());
+            }
+            buffer[..said.len()].copy_from_slice(said);
+            Ok(said.len())
+        }
+    }
+    let failed = |error: &std::io::Error| Error::new(SqlState::IO_ERROR, error.to_string());
+    for round in 0..if cfg!(miri) { 3 } else { 60 } {
+        let over = Arc::new(AtomicBool::new(false));
+        let mut reader = reader(CopyOptions::new(CSV));
+        reader.set_waits(Waits { look: Box::new(|| ()), over: over.clone() });
+        let mut file = Silent(b"1,x\nx,y\n", over);
+        let error = reader.read_file(Feed::Whole(&mut file), &failed, 2 + round % 3, &mut |_| Ok(()));
+        assert_eq!(error.unwrap_err().context(), Some("COPY t, line 2, column a: \"x\""));
     }
 }
 
