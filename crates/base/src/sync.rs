@@ -87,7 +87,8 @@ impl<T> ShortMutex<T> {
         }
     }
 
-    /// Waits for the lock, or until there is something else to do: then `None`. Whoever has waited for long is not asked again.
+    /// Waits for the lock, or until there is something else to do: then `None`. Who sleeps is not asked: after a while, or at once if no
+    /// core is free to look.
     #[inline]
     pub fn lock_or(&self, else_to_do: impl FnMut() -> bool) -> Option<ShortMutexGuard<'_, T>> {
         match self.mutex.try_lock() {

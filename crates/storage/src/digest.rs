@@ -9,7 +9,7 @@ use crate::memory::prefetch;
 use crate::version::{Change, Record};
 use crate::write_set::{Retired, TouchedTables, WriteSet, columns_set_by, leave_gates, table_of};
 use crate::{Guard, Table};
-use firn_base::sync::{Arc, AtomicPtr, AtomicU64, Ordering};
+use firn_base::sync::{Arc, AtomicPtr, AtomicU64, Ordering, in_model};
 use firn_base::{ColumnSet, RowId, Stamp, TableId, Time};
 use smallvec::SmallVec;
 use std::cell::RefCell;
@@ -103,20 +103,31 @@ impl Digest {
     fn add(&mut self, tables: &[Arc<Table>], record: Record<'_>) {
         let block = record.block();
         let columns = columns_set_by(record);
-        let first = block.row(record.slot());
-        self.rows.push(ChangedRows { first, columns, rows: record.inserted_rows().max(1) });
-        let end = self.rows.len() as u32;
-        match self.parts.last_mut() {
-            Some(last) if last.table == block.table => {
-                (last.end, last.columns) = (end, last.columns.union(columns));
-            }
-            _ => {
-                let table = table_of(tables, record);
-                let at =
-                    tables.iter().position(|known| Arc::ptr_eq(known, table)).expect("just found") as u32;
-                self.parts.push(Part { table: block.table, at, end, columns });
-            }
+        let (first, rows) = (block.row(record.slot()), record.inserted_rows().max(1));
+        let Some(part) = self.parts.last_mut().filter(|last| last.table == block.table) else {
+            let table = table_of(tables, record);
+            let at = tables.iter().position(|known| Arc::ptr_eq(known, table)).expect("just found") as u32;
+            self.rows.push(ChangedRows { first, columns, rows });
+            self.parts.push(Part { table: block.table, at, end: self.rows.len() as u32, columns });
+            return;
+        };
+        // Who changes many rows mostly takes them as they lie.
+        if let Some(last) = self.rows.last_mut()
+            && last.columns == columns
+            && last.first.to_bits() + u64::from(last.rows) == first.to_bits()
+            && let Some(together) = last.rows.checked_add(rows)
+        {
+            last.rows = together;
+            return;
         }
+        self.rows.push(ChangedRows { first, columns, rows });
+        (part.end, part.columns) = (self.rows.len() as u32, part.columns.union(columns));
+    }
+
+    /// Bytes that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let spilled = if self.rows.spilled() { self.rows.capacity() * size_of::<ChangedRows>() } else { 0 };
+        size_of::<Digest>() + spilled
     }
 
     /// The write set ends at `time`, and was at work in these tables.
@@ -169,6 +180,10 @@ impl Digest {
         self.tables.clear();
         self.parts.clear();
         self.rows.clear();
+        if in_model() {
+            // Who looks at it nevertheless shall notice.
+            self.time = Time(u64::MAX);
+        }
         // While a thread ends there is nobody to use it.
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
@@ -237,7 +252,8 @@ impl Recent {
         &self.0[time.0 as usize % self.0.len()]
     }
 
-    /// Shows a write set that ends now. Called in the order of their times, by one at a time, before the time is published.
+    /// Shows a write set that ends now. Called in the order of their times, by one at a time, before the time is published. It is
+    /// [withdrawn](Recent::withdraw) before it is given up.
     pub fn publish(&self, retired: &Retired) {
         let place = self.place(retired.time);
         // Release: who finds it finds what it says.
@@ -342,16 +358,10 @@ mod tests {
         let updated = ColumnSet::NONE.with(second);
         assert_eq!(
             changed,
-            [
-                (1, rows[0], 1, all),
-                (1, rows[1], 1, all),
-                (2, rows[2], 1, all),
-                (1, rows[3], 1, all),
-                (1, rows[0], 1, updated)
-            ]
+            [(1, rows[0], 2, all), (2, rows[2], 1, all), (1, rows[3], 1, all), (1, rows[0], 1, updated)]
         );
         let parts: Vec<_> = digest.parts().map(|(table, changed)| (table.0, changed.rows.len())).collect();
-        assert_eq!(parts, [(1, 2), (2, 1), (1, 2)]);
+        assert_eq!(parts, [(1, 1), (2, 1), (1, 2)]);
         assert_eq!(digest.time(), Time(7));
         digest.leave_gates(Some(Time(7)));
         assert!(one.gate().is_alone(0) && other.gate().is_alone(0));

@@ -107,7 +107,7 @@ impl Gate {
         snapshot.read_time.0 >= self.changed_at.load(Ordering::Acquire)
     }
 
-    /// Whether a snapshot sees everything committed to the table. Sure only while it is closed.
+    /// Whether a snapshot sees everything committed to the table. Sure only while it is closed, or nobody can commit.
     pub fn is_current(&self, snapshot: Snapshot) -> bool {
         let read_time = snapshot.read_time.0;
         self.sharers.iter().all(|sharers| read_time >= sharers.written_at.load(Ordering::Acquire))

@@ -315,7 +315,7 @@ impl WriteSet {
 
     /// What the collector keeps of it once it has ended at `time`, with its digest, and the redo buffer to use again.
     pub fn retire(self, time: Time, mut digest: Box<Digest>) -> (Retired, Option<RedoBuffer>) {
-        let bytes = self.undo.bytes();
+        let bytes = self.undo.bytes() + digest.bytes();
         let (records, memory) = self.undo.into_parts();
         digest.complete(time, self.tables);
         (Retired { time, bytes, records, memory, digest: SharedDigest::new(digest) }, self.redo)
@@ -339,12 +339,13 @@ pub(crate) fn table_of<'a>(tables: &'a [Arc<Table>], record: Record<'_>) -> &'a 
     tables.iter().find(|table| table.id() == id).expect("tables are touched before they are written to")
 }
 
-/// The undo records of a transaction that has ended, until no snapshot needs them: the collector's, and
-/// to be read by whoever validates what it read before.
+/// The undo records of a transaction that has ended, until no snapshot needs them: the collector's; and their digest, to be read
+/// by whoever validates what it read before. Others may hold what they say as long as they hold a guard: so it is given up by
+/// [`Retired::collect`] or [`Retired::discard`], or where nobody else is left.
 pub struct Retired {
     /// When it ended: its commit time, or the time its rollback was stamped with.
     pub time: Time,
-    /// Bytes of its undo records.
+    /// Bytes of its undo records and its digest.
     pub bytes: usize,
     pub(crate) records: Vec<NonNull<UndoHeader>>,
     pub(crate) memory: UndoMemory,

@@ -91,20 +91,13 @@ struct Turn {
 /// the attic as long as it runs, so that it can validate what it read.
 #[derive(Default)]
 struct Ended {
-    retired: VecDeque<Waiting>,
+    retired: VecDeque<Retired>,
     /// Bytes of their undo records.
     bytes: usize,
     /// When the newest ended that the attic was given.
     moved_until: u64,
     /// When the newest ended that is no longer here.
     gone_until: u64,
-}
-
-/// A write set, and what is asked of it most: it itself is no longer in anybody's cache by then.
-struct Waiting {
-    time: Time,
-    bytes: usize,
-    retired: Retired,
 }
 
 /// A few of them, which the collector works on without the lock.
@@ -128,7 +121,7 @@ impl Collector {
         self.recent.publish(&retired);
         let mut ended = self.ended.lock();
         ended.bytes += retired.bytes;
-        ended.retired.push_back(Waiting { time: retired.time, bytes: retired.bytes, retired });
+        ended.retired.push_back(retired);
     }
 
     /// Whether it is worth collecting now.
@@ -162,10 +155,9 @@ impl Collector {
         if ended.moved_until > since.0 {
             return None;
         }
-        let first = ended.retired.partition_point(|waiting| waiting.time <= since);
-        let found = ended.retired.range(first..).take_while(|waiting| waiting.time <= until);
-        let found: Digests<'_> =
-            found.take(VALIDATED_AT_ONCE).map(|waiting| waiting.retired.digest(guard)).collect();
+        let first = ended.retired.partition_point(|retired| retired.time <= since);
+        let found = ended.retired.range(first..).take_while(|retired| retired.time <= until);
+        let found: Digests<'_> = found.take(VALIDATED_AT_ONCE).map(|retired| retired.digest(guard)).collect();
         // Not every time is a write set's.
         let found_until = found.last().map_or(until, |last| last.time());
         Some((found, found_until))
@@ -176,14 +168,14 @@ impl Collector {
     pub fn holds_since(&self, since: Time, until: Time, holds: impl Fn(&Digest) -> bool) -> bool {
         let guard = &pin();
         let ended = self.ended.lock();
-        let first = ended.retired.partition_point(|waiting| waiting.time <= since);
+        let first = ended.retired.partition_point(|retired| retired.time <= since);
         // The newest are moved only if they are large.
         const { assert!(SPARED <= SPARES.write_sets) };
-        let newer = ended.retired.range(first..).take_while(|waiting| waiting.time <= until);
+        let newer = ended.retired.range(first..).take_while(|retired| retired.time <= until);
         ended.gone_until <= since.0
             && ended.retired.len() - first <= SPARED
-            && newer.clone().map(|waiting| waiting.retired.record_count()).sum::<usize>() <= LOOKED_THROUGH
-            && newer.into_iter().all(|waiting| holds(waiting.retired.digest(guard)))
+            && newer.clone().map(|retired| retired.record_count()).sum::<usize>() <= LOOKED_THROUGH
+            && newer.into_iter().all(|retired| holds(retired.digest(guard)))
     }
 
     /// Does something while nobody collects.
@@ -385,6 +377,6 @@ impl Ended {
         let oldest = self.retired.pop_front_if(|oldest| oldest.time <= until)?;
         self.bytes -= oldest.bytes;
         self.gone_until = oldest.time.0;
-        Some(oldest.retired)
+        Some(oldest)
     }
 }

@@ -40,9 +40,9 @@ const COLLECT_INTERVAL: Duration = Duration::from_millis(10);
 const IDLE_INTERVAL: Duration = Duration::from_millis(160);
 
 /// How often a transaction validates what has committed meanwhile before it does so in the critical section,
-/// and how many commits may be left for that.
+/// and how many commits may be left for that; and how often at most while it waits.
 const VALIDATED_AHEAD: usize = if cfg!(feature = "models") { 2 } else { 8 };
-const WAITED_AND_VALIDATED: usize = if cfg!(feature = "models") { 1 } else { 64 };
+const VALIDATED_WAITING: usize = if cfg!(feature = "models") { 1 } else { 1024 };
 const LEFT_TO_VALIDATE: u64 = if cfg!(feature = "models") { 0 } else { 4 };
 
 /// How long DDL waits for other DDL, or for the writers of its table.
@@ -564,18 +564,19 @@ impl Engine {
         snapshot: Snapshot,
         mut validated: Time,
     ) -> Result<ShortMutexGuard<'_, ()>> {
-        let mut attempts = 0;
+        let (mut waited, mut let_go) = (0, 0);
         loop {
-            let is_last = attempts >= WAITED_AND_VALIDATED;
-            let is_behind = || self.newest.time.load(Ordering::Relaxed) > validated.0;
-            if let Some(turn) = self.commit.lock_or(|| !is_last && is_behind()) {
-                let left = self.newest.time.load(Ordering::Relaxed) - validated.0;
-                if left <= LEFT_TO_VALIDATE || is_last {
+            let newest = || self.newest.time.load(Ordering::Relaxed);
+            let looks = waited < VALIDATED_WAITING;
+            let turn = self.commit.lock_or(|| looks && newest() > validated.0 + LEFT_TO_VALIDATE / 2);
+            if let Some(turn) = turn {
+                if newest() <= validated.0 + LEFT_TO_VALIDATE || let_go == VALIDATED_AHEAD {
                     self.validate(reads, snapshot, validated)?;
                     return Ok(turn);
                 }
+                let_go += 1;
             }
-            attempts += 1;
+            waited += 1;
             if validated == snapshot.read_time {
                 self.active.advance(slot, validated, &self.newest.time);
             }
@@ -594,7 +595,6 @@ impl Engine {
         if let (Some(ddl), Some(redo)) = (ddl, write_set.redo()) {
             redo.catalog_change(&ddl.log_entry(self));
         }
-        let guard = &pin();
         let digest = write_set.digest();
         let turn = match reads {
             None => self.commit.lock(),
@@ -623,6 +623,8 @@ impl Engine {
         let (retired, redo) = write_set.retire(time, digest);
         self.memory.retire(retired.record_count(), retired.bytes);
         self.statistics.commits.count_alone();
+        // Once it is listed others may collect it.
+        let guard = &pin();
         let digest = retired.digest(guard);
         // Listed before it is published: who validates up to a time finds all that ended up to then.
         self.collector.retire(retired);
@@ -643,7 +645,6 @@ impl Engine {
     /// Gives the undone records of a rolled-back write set a time of their own, so that readers that
     /// began before go on applying them, and nobody else does. So end locks as well, which need no log.
     pub(crate) fn rollback_section(&self, write_set: WriteSet) {
-        let guard = &pin();
         let digest = write_set.digest();
         let turn = self.commit.lock();
         let time = Time(self.newest.time.load(Ordering::Relaxed) + 1);
@@ -652,6 +653,8 @@ impl Engine {
         let (retired, redo) = write_set.retire(time, digest);
         self.memory.retire(retired.record_count(), retired.bytes);
         self.statistics.rollbacks.count_alone();
+        // Once it is listed others may collect it.
+        let guard = &pin();
         let digest = retired.digest(guard);
         self.collector.retire(retired);
         self.newest.time.store(time.0, Ordering::SeqCst);

@@ -179,12 +179,13 @@ impl Hull {
 struct RowFilter([u64; RowFilter::WORDS]);
 
 impl RowFilter {
-    const WORDS: usize = 8;
+    const BITS: u32 = 9;
+    const WORDS: usize = (1 << Self::BITS) / 64;
 
     fn place(row: RowId) -> (usize, u64) {
         // Fibonacci hashing: the highest bits depend on all.
         let hash = row.to_bits().wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let bit = (hash >> 32) as usize % (Self::WORDS * 64);
+        let bit = (hash >> (64 - Self::BITS)) as usize;
         (bit / 64, 1 << (bit % 64))
     }
 
