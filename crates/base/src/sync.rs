@@ -46,6 +46,27 @@ impl<T> std::ops::Deref for Apart<T> {
     }
 }
 
+/// Several of the same, each on cache lines of its own: threads that write all the time each write to one of them, and who wants to
+/// know looks at all.
+#[derive(Debug, Default)]
+pub struct Spread<T>([Apart<T>; SPREAD_OVER]);
+
+/// As many as cores that are commonly busy at once.
+const SPREAD_OVER: usize = 16;
+
+impl<T> Spread<T> {
+    /// The one for whoever has that number.
+    #[inline]
+    pub fn of(&self, number: u64) -> &T {
+        &self.0[number as usize % SPREAD_OVER]
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|one| &one.0)
+    }
+}
+
 /// A lock for sections of about a microsecond that many threads come to at once. Who finds it taken looks again for a while
 /// before it sleeps: to wake a thread takes tens of microseconds, in which all others would come to wait as well, and then
 /// each of them would be woken. There are never more who look than can run beside the one that has the lock.

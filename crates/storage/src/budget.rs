@@ -2,8 +2,7 @@
 //!
 //! Counted is what there can be much of, by the piece and never by the row: blocks, their chain heads,
 //! strings, nodes of indexes, undo records, and what running transactions have written so far. Undo records
-//! of transactions that have ended are told by the two who take turns anyway, the committer and the
-//! collector, so that counting them is an addition and no more.
+//! of transactions that have ended are told by these, each in one of several places, and by the collector.
 //!
 //! Not everything is counted, nor is the store alone in its process: so where there is a limit, the store does not grow either
 //! when the process comes near what it may have ([`memory::left`]).
@@ -13,7 +12,7 @@
 //! them can still be changed. Deleting is always possible, as long as the process has something left.
 
 use crate::region;
-use firn_base::sync::{Arc, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use firn_base::sync::{Apart, Arc, AtomicI64, AtomicU8, AtomicU64, Ordering, Spread};
 use firn_base::{Error, Result, SqlState, memory};
 
 /// One in so many bytes is for undo records alone.
@@ -84,11 +83,6 @@ impl Pressure {
     }
 }
 
-/// On cache lines of its own: what is read often and what is written often do not disturb each other.
-#[repr(align(128))]
-#[derive(Debug, Default)]
-struct Apart<T>(T);
-
 /// See the module.
 #[derive(Debug)]
 pub struct MemoryBudget {
@@ -99,13 +93,13 @@ pub struct MemoryBudget {
     /// Bytes of the largest block that any table has.
     largest_block: AtomicU64,
     held: Apart<[AtomicI64; KINDS]>,
-    /// Undo records of transactions that have ended, since the database was opened: told by whoever may commit.
-    retired: Apart<Tally>,
+    /// Undo records of transactions that have ended, since the database was opened.
+    retired: Spread<Tally>,
     /// Those of them that were freed: told by the collector.
     collected: Apart<Tally>,
 }
 
-/// Undo records and their bytes. One thread at a time adds to it, or takes off.
+/// Undo records and their bytes.
 #[derive(Debug, Default)]
 struct Tally {
     records: AtomicU64,
@@ -115,12 +109,8 @@ struct Tally {
 impl Tally {
     #[inline]
     fn add(&self, records: i64, bytes: i64) {
-        // No read-modify-write: the caller is the only one to write.
-        let add = |tally: &AtomicU64, more| {
-            tally.store(tally.load(Ordering::Relaxed).wrapping_add_signed(more), Ordering::Relaxed);
-        };
-        add(&self.records, records);
-        add(&self.bytes, bytes);
+        self.records.fetch_add(records as u64, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
@@ -139,7 +129,7 @@ impl MemoryBudget {
             pressure_of_process: AtomicU8::new(Pressure::None as u8),
             largest_block: AtomicU64::new(0),
             held: Apart::default(),
-            retired: Apart::default(),
+            retired: Spread::default(),
             collected: Apart::default(),
         }
     }
@@ -162,10 +152,11 @@ impl MemoryBudget {
             self.collected.0.records.load(Ordering::Acquire),
             self.collected.0.bytes.load(Ordering::Acquire),
         );
-        let retired = &self.retired.0;
-        let left =
-            |all: &AtomicU64, freed| (all.load(Ordering::Acquire).wrapping_sub(freed) as i64).max(0) as u64;
-        (left(&retired.records, freed), left(&retired.bytes, freed_bytes))
+        let left = |of: fn(&Tally) -> &AtomicU64, freed| {
+            let all = self.retired.iter().map(|tally| of(tally).load(Ordering::Acquire));
+            (all.fold(0, u64::wrapping_add).wrapping_sub(freed) as i64).max(0) as u64
+        };
+        (left(|tally| &tally.records, freed), left(|tally| &tally.bytes, freed_bytes))
     }
 
     /// All bytes held.
@@ -292,10 +283,10 @@ impl MemoryBudget {
         }
     }
 
-    /// A transaction has ended that wrote so many undo records. Called by whoever may commit just now.
+    /// A transaction of that number has ended that wrote so many undo records.
     #[inline]
-    pub fn retire(&self, records: usize, bytes: usize) {
-        self.retired.0.add(records as i64, bytes as i64);
+    pub fn retire(&self, number: u64, records: usize, bytes: usize) {
+        self.retired.of(number).add(records as i64, bytes as i64);
     }
 
     /// Of those so many were freed, or fewer than none if the attic keeps more than it did. Called in the
@@ -332,7 +323,7 @@ mod tests {
         }
         assert_eq!(budget.pressure(), Pressure::Rows);
         assert_eq!(block().unwrap_err().state(), SqlState::OUT_OF_MEMORY);
-        budget.retire(3, 201);
+        budget.retire(1, 3, 201);
         budget.reconsider();
         assert_eq!((budget.pressure(), budget.undo()), (Pressure::All, (3, 201)));
         budget.collect(3, 201);

@@ -167,9 +167,14 @@ impl Digest {
         })
     }
 
-    /// Leaves the gates of the tables; `written_at` is the time of a commit.
-    pub fn leave_gates(&self, written_at: Option<Time>) {
-        leave_gates(&self.tables, self.owner, written_at);
+    /// Tells the gates of the tables of a commit.
+    pub fn note_commit(&self) {
+        self.tables.iter().for_each(|table| table.gate().note_commit(self.owner, self.time));
+    }
+
+    /// Leaves them.
+    pub fn leave_gates(&self) {
+        leave_gates(&self.tables, self.owner);
     }
 
     /// Keeps the memory for another.
@@ -363,7 +368,8 @@ mod tests {
         let parts: Vec<_> = digest.parts().map(|(table, changed)| (table.0, changed.rows.len())).collect();
         assert_eq!(parts, [(1, 1), (2, 1), (1, 2)]);
         assert_eq!(digest.time(), Time(7));
-        digest.leave_gates(Some(Time(7)));
+        digest.note_commit();
+        digest.leave_gates();
         assert!(one.gate().is_alone(0) && other.gate().is_alone(0));
     }
 

@@ -1,6 +1,6 @@
 //! The gate of a table: transactions that write to it share it, and DDL closes it.
 
-use firn_base::sync::{Apart, AtomicBool, AtomicU64, Ordering};
+use firn_base::sync::{AtomicBool, AtomicU64, Ordering, Spread};
 use firn_base::{Snapshot, Stamp, Time};
 
 /// The right to write to a table. Transactions that write share it; DDL keeps it closed.
@@ -19,10 +19,8 @@ pub struct Gate {
     closed: AtomicBool,
     /// Snapshots older than this may no longer write: the table has changed its shape since.
     changed_at: AtomicU64,
-    sharers: [Apart<Sharers>; PLACES],
+    sharers: Spread<Sharers>,
 }
-
-const PLACES: usize = 16;
 
 #[derive(Default)]
 struct Sharers {
@@ -37,8 +35,7 @@ const RETIRED: u64 = u64::MAX;
 
 impl Gate {
     fn sharers(&self, owner: Stamp) -> &Sharers {
-        let sequence = owner.sequence().expect("transactions write");
-        &self.sharers[sequence as usize % PLACES]
+        self.sharers.of(owner.sequence().expect("transactions write"))
     }
 
     /// Has a transaction join the writers, if the gate is open.
@@ -59,15 +56,17 @@ impl Gate {
         self.sharers(owner).count.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Leaves the writers. A commit tells its time, after it was published, while nobody else can commit.
+    /// A commit of one of the writers tells its time, before it leaves, while nobody else can commit.
     #[inline]
-    pub fn leave(&self, owner: Stamp, written_at: Option<Time>) {
-        let sharers = self.sharers(owner);
-        if let Some(time) = written_at {
-            // Those of one commit after the other: they ascend.
-            sharers.written_at.store(time.0, Ordering::Release);
-        }
-        sharers.count.fetch_sub(1, Ordering::SeqCst);
+    pub fn note_commit(&self, owner: Stamp, time: Time) {
+        // Of one after the other: they ascend.
+        self.sharers(owner).written_at.store(time.0, Ordering::Release);
+    }
+
+    /// Leaves the writers. A commit does so after it was published.
+    #[inline]
+    pub fn leave(&self, owner: Stamp) {
+        self.sharers(owner).count.fetch_sub(1, Ordering::SeqCst);
     }
 
     /// Keeps new writers out; false if somebody else already does.
@@ -136,7 +135,7 @@ mod tests {
                             inside.fetch_add(1, Ordering::Relaxed);
                             yield_now();
                             inside.fetch_sub(1, Ordering::Relaxed);
-                            gate.leave(owner, None);
+                            gate.leave(owner);
                         }
                     }
                 });
@@ -159,7 +158,8 @@ mod tests {
         let gate = Gate::default();
         for (owner, time) in [(1, 5), (2, 7), (1, 6)] {
             assert!(gate.try_join(Stamp::transaction(owner)));
-            gate.leave(Stamp::transaction(owner), Some(Time(time)));
+            gate.note_commit(Stamp::transaction(owner), Time(time));
+            gate.leave(Stamp::transaction(owner));
         }
         let at = |time| Snapshot { read_time: Time(time), owner: Stamp::transaction(3) };
         assert!(gate.is_current(at(7)) && !gate.is_current(at(6)));

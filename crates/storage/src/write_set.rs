@@ -160,7 +160,7 @@ impl WriteSet {
 
     /// Leaves the gates of its tables without having written; gives back the redo buffer to use again.
     pub fn give_up(self) -> Option<RedoBuffer> {
-        leave_gates(&self.tables, self.owner, None);
+        leave_gates(&self.tables, self.owner);
         let (records, _) = self.undo.into_parts();
         reuse(records);
         self.redo
@@ -328,9 +328,9 @@ impl WriteSet {
     }
 }
 
-pub(crate) fn leave_gates(tables: &TouchedTables, owner: Stamp, written_at: Option<Time>) {
+pub(crate) fn leave_gates(tables: &TouchedTables, owner: Stamp) {
     for table in tables {
-        table.gate().leave(owner, written_at);
+        table.gate().leave(owner);
     }
 }
 

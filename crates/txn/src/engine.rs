@@ -620,9 +620,9 @@ impl Engine {
             self.publish_catalog(ddl, time);
         }
         let unfinished = write_set.counted_bytes();
+        let owner = write_set.owner().sequence().expect("transactions write");
         let (retired, redo) = write_set.retire(time, digest);
-        self.memory.retire(retired.record_count(), retired.bytes);
-        self.statistics.commits.count_alone();
+        let (records, bytes) = (retired.record_count(), retired.bytes);
         // Once it is listed others may collect it.
         let guard = &pin();
         let digest = retired.digest(guard);
@@ -633,8 +633,11 @@ impl Engine {
         }
         // Publish: from here on snapshots see the commit. Everything above happens before.
         self.newest.time.store(time.0, Ordering::SeqCst);
-        digest.leave_gates(Some(time));
+        digest.note_commit();
         drop(turn);
+        digest.leave_gates();
+        self.statistics.commits.count(owner);
+        self.memory.retire(owner, records, bytes);
         self.memory.forget_unfinished(unfinished);
         if let Some(redo) = redo {
             keep_redo(redo);
@@ -650,16 +653,18 @@ impl Engine {
         let time = Time(self.newest.time.load(Ordering::Relaxed) + 1);
         write_set.stamp(time);
         let unfinished = write_set.counted_bytes();
+        let owner = write_set.owner().sequence().expect("transactions write");
         let (retired, redo) = write_set.retire(time, digest);
-        self.memory.retire(retired.record_count(), retired.bytes);
-        self.statistics.rollbacks.count_alone();
+        let (records, bytes) = (retired.record_count(), retired.bytes);
         // Once it is listed others may collect it.
         let guard = &pin();
         let digest = retired.digest(guard);
         self.collector.retire(retired);
         self.newest.time.store(time.0, Ordering::SeqCst);
-        digest.leave_gates(None);
         drop(turn);
+        digest.leave_gates();
+        self.statistics.rollbacks.count(owner);
+        self.memory.retire(owner, records, bytes);
         self.memory.forget_unfinished(unfinished);
         if let Some(redo) = redo {
             keep_redo(redo);

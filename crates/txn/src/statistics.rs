@@ -1,11 +1,11 @@
 //! What has happened in an engine since it was opened, and what is running in it.
 //!
-//! Nothing here costs a transaction that goes well more than an addition to memory that it has at hand:
-//! ends are counted where the committer has its turn, beginnings in the transaction's own slot. What goes
+//! Nothing here costs a transaction that goes well more than an addition to memory that it has mostly at hand:
+//! ends are counted in several places, beginnings in the transaction's own slot. What goes
 //! wrong, and whoever waits, can afford a shared counter.
 
 use crate::transaction::Isolation;
-use firn_base::sync::{AtomicU64, Mutex, Ordering};
+use firn_base::sync::{AtomicU64, Mutex, Ordering, Spread};
 use firn_base::{Error, SqlState, Time};
 use std::time::Duration;
 
@@ -24,25 +24,36 @@ impl Counter {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One more, told by the only thread that may just now.
-    #[inline]
-    pub(crate) fn count_alone(&self) {
-        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-    }
-
     /// How many.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
+/// A counter that every transaction adds to.
+#[derive(Debug, Default)]
+pub struct Ends(Spread<AtomicU64>);
+
+impl Ends {
+    /// One more, of the transaction of that number.
+    #[inline]
+    pub(crate) fn count(&self, number: u64) {
+        self.0.of(number).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many.
+    pub fn get(&self) -> u64 {
+        self.0.iter().map(|count| count.load(Ordering::Relaxed)).sum()
+    }
+}
+
 /// Counters of an engine.
 #[derive(Debug, Default)]
 pub struct Statistics {
-    /// Transactions that had written and have committed; told in the commit section.
-    pub commits: Counter,
-    /// Transactions that had written and were rolled back; told likewise.
-    pub rollbacks: Counter,
+    /// Transactions that had written and have committed.
+    pub commits: Ends,
+    /// Transactions that had written and were rolled back.
+    pub rollbacks: Ends,
     /// Changes that met a row which another transaction was changing, or had changed since the snapshot. Most
     /// are waited for, or the transaction moves on.
     pub write_conflicts: Counter,

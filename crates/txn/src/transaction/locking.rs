@@ -104,7 +104,7 @@ impl Transaction {
     pub(super) fn joined(&mut self, table: &Arc<Table>) -> Result<()> {
         let gate = table.gate();
         if !self.has_closed(table) && !gate.admits(self.snapshot) {
-            gate.leave(self.snapshot.owner, None);
+            gate.leave(self.snapshot.owner);
             return Err(self.refused(table));
         }
         self.write_set.as_mut().expect("running").touch(table);
