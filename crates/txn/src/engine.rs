@@ -568,7 +568,7 @@ impl Engine {
         loop {
             let newest = || self.newest.time.load(Ordering::Relaxed);
             let looks = waited < VALIDATED_WAITING;
-            let turn = self.commit.lock_or(|| looks && newest() > validated.0 + LEFT_TO_VALIDATE / 2);
+            let turn = self.commit.lock_or(|| looks && newest() > validated.0);
             if let Some(turn) = turn {
                 if newest() <= validated.0 + LEFT_TO_VALIDATE || let_go == VALIDATED_AHEAD {
                     self.validate(reads, snapshot, validated)?;
