@@ -12,7 +12,7 @@
 use crate::Guard;
 use crate::budget::{Held, MemoryBudget};
 use crate::memory::{Memory, Span};
-use firn_base::sync::{Arc, AtomicPtr, Mutex, Ordering, fence};
+use firn_base::sync::{Arc, AtomicPtr, Mutex, Ordering};
 use std::ptr::{self, NonNull};
 
 /// See the module.
@@ -76,9 +76,8 @@ impl SharedMemory {
     /// was never [taken off](SharedMemory::take_off).
     #[inline(always)]
     pub unsafe fn always(&self) -> Span<'_> {
-        // Relaxed: who must see other memory than before has learnt, by an acquiring load, of something that
-        // was done after it was put there.
-        let start = self.start.load(Ordering::Relaxed);
+        // Acquire: as in `get`. Who has learnt of nothing that was done there may see it all the same.
+        let start = self.start.load(Ordering::Acquire);
         debug_assert!(!start.is_null());
         // SAFETY: as above, and it is not null by the caller.
         unsafe { Span::new(NonNull::new_unchecked(start), self.bytes) }
@@ -108,10 +107,8 @@ impl SharedMemory {
 
     /// Whether somebody else holds it. The caller sees to it that nobody comes to hold it just now.
     pub fn is_held(&self) -> bool {
-        let held = self.owner.lock().as_ref().is_some_and(|memory| Arc::strong_count(memory) > 1);
-        // Pairs with the release when the last one let go: what it read, it read before.
-        fence(Ordering::Acquire);
-        held
+        // When it is not, what the last one who let go of it read, it read before (`get_mut` acquires).
+        self.owner.lock().as_mut().is_some_and(|memory| Arc::get_mut(memory).is_none())
     }
 
     /// Whether it is that memory.
