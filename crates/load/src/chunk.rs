@@ -222,7 +222,7 @@ impl Cutter {
         self.dialect
     }
 
-    /// What a chunk has at least if it is not the last.
+    /// What a chunk has about if it is not the last.
     pub fn chunk_bytes(&self) -> usize {
         self.chunk_bytes
     }

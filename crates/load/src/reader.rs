@@ -88,7 +88,7 @@ impl CopyReader {
         }
     }
 
-    /// Has files that are not binary cut into chunks of at least so many bytes, half a megabyte if nobody says otherwise. Before
+    /// Has files that are not binary cut into chunks of about so many bytes, half a megabyte if nobody says otherwise. Before
     /// anything is read.
     pub fn set_chunk_bytes(&mut self, bytes: usize) {
         if let Reader::Chunks(chunks) = &mut self.reader {
@@ -233,7 +233,7 @@ impl ChunkReader {
         }
     }
 
-    /// What a chunk has at least, if it is not the last.
+    /// What a chunk has about, if it is not the last.
     fn chunk_bytes(&self) -> usize {
         match self {
             ChunkReader::Records(reader) => reader.chunk_bytes(),

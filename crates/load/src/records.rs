@@ -29,7 +29,7 @@ const MOST_FILLED: usize = 64 << 20;
 /// A chunk has so many bytes however much that makes.
 const LEAST_CHUNK_BYTES: usize = 64;
 
-/// What a chunk of a file with such rows has at least, if nobody says otherwise.
+/// What a chunk of a file with such rows has about, if nobody says otherwise.
 pub(crate) fn chunk_bytes(target: &Target) -> usize {
     // Blanks that columns are filled up with may come to many times the file.
     let filled: usize = target.columns.iter().map(|(_, ty)| filled_bytes(*ty)).sum();
@@ -228,7 +228,7 @@ impl RecordReader {
         self.sieve = Some(sieve);
     }
 
-    /// What a chunk has at least, if it is not the last.
+    /// What a chunk has about, if it is not the last.
     pub fn chunk_bytes(&self) -> usize {
         self.chunk_bytes
     }

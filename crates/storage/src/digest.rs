@@ -126,8 +126,9 @@ impl Digest {
 
     /// Bytes that it takes.
     pub(crate) fn bytes(&self) -> usize {
-        let spilled = if self.rows.spilled() { self.rows.capacity() * size_of::<ChangedRows>() } else { 0 };
-        size_of::<Digest>() + spilled
+        let rows = if self.rows.spilled() { self.rows.capacity() * size_of::<ChangedRows>() } else { 0 };
+        let parts = if self.parts.spilled() { self.parts.capacity() * size_of::<Part>() } else { 0 };
+        size_of::<Digest>() + rows + parts
     }
 
     /// The write set ends at `time`, and was at work in these tables.
@@ -234,9 +235,9 @@ pub type Digests<'g> = SmallVec<[&'g Digest; 32]>;
 ///
 /// ```text
 /// committer, inside its section            validator, holding a guard
-/// slot.digest ← the write set's            until ← newest time
-/// slot.time   ← its time                   slot.time  is that time, or an older one: nothing ended then
-/// newest time ← its time                   slot.digest is of that time
+/// place.digest ← the write set's           until ← newest time
+/// place.time   ← its time                  place.time   is that time, or an older one: nothing ended then
+/// newest time ← its time                   place.digest is of that time
 /// ```
 /// Whatever else a validator finds is newer, or was withdrawn: then it looks in the list that has them all.
 pub struct Recent(Box<[Place]>);

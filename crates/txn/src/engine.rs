@@ -28,7 +28,7 @@ use firn_base::sync::{
 use firn_base::thread::JoinHandle;
 use firn_base::{Error, Lsn, Result, Snapshot, SqlState, TableId, Time, clock, memory, thread};
 use firn_log::{Log, LogOptions, RedoBuffer};
-use firn_storage::{MemoryBudget, Provider, Table, TableOptions, WriteSet, pin};
+use firn_storage::{Digest, MemoryBudget, Provider, Table, TableOptions, WriteSet, pin};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -619,29 +619,7 @@ impl Engine {
         if let Some(ddl) = ddl {
             self.publish_catalog(ddl, time);
         }
-        let unfinished = write_set.counted_bytes();
-        let owner = write_set.owner().sequence().expect("transactions write");
-        let (retired, redo) = write_set.retire(time, digest);
-        let (records, bytes) = (retired.record_count(), retired.bytes);
-        // Once it is listed others may collect it.
-        let guard = &pin();
-        let digest = retired.digest(guard);
-        // Listed before it is published: who validates up to a time finds all that ended up to then.
-        self.collector.retire(retired);
-        if let Some(lsn) = lsn {
-            self.newest.position.store(lsn.0, Ordering::Relaxed);
-        }
-        // Publish: from here on snapshots see the commit. Everything above happens before.
-        self.newest.time.store(time.0, Ordering::SeqCst);
-        digest.note_commit();
-        drop(turn);
-        digest.leave_gates();
-        self.statistics.commits.count(owner);
-        self.memory.retire(owner, records, bytes);
-        self.memory.forget_unfinished(unfinished);
-        if let Some(redo) = redo {
-            keep_redo(redo);
-        }
+        self.end(turn, write_set, digest, time, Some(lsn));
         Ok(Ticket { time, lsn })
     }
 
@@ -652,6 +630,19 @@ impl Engine {
         let turn = self.commit.lock();
         let time = Time(self.newest.time.load(Ordering::Relaxed) + 1);
         write_set.stamp(time);
+        self.end(turn, write_set, digest, time, None);
+    }
+
+    /// Lists a write set that has been stamped with `time`, publishes that, and lets the next one commit; of a commit, with the
+    /// position in the log where it ends if there is one.
+    fn end(
+        &self,
+        turn: ShortMutexGuard<'_, ()>,
+        write_set: WriteSet,
+        digest: Box<Digest>,
+        time: Time,
+        commit: Option<Option<Lsn>>,
+    ) {
         let unfinished = write_set.counted_bytes();
         let owner = write_set.owner().sequence().expect("transactions write");
         let (retired, redo) = write_set.retire(time, digest);
@@ -659,11 +650,20 @@ impl Engine {
         // Once it is listed others may collect it.
         let guard = &pin();
         let digest = retired.digest(guard);
+        // Listed before it is published: who validates up to a time finds all that ended up to then.
         self.collector.retire(retired);
+        if let Some(Some(lsn)) = commit {
+            self.newest.position.store(lsn.0, Ordering::Relaxed);
+        }
+        // Publish: from here on snapshots see the commit. Everything above happens before.
         self.newest.time.store(time.0, Ordering::SeqCst);
+        if commit.is_some() {
+            digest.note_commit();
+        }
         drop(turn);
         digest.leave_gates();
-        self.statistics.rollbacks.count(owner);
+        let Statistics { commits, rollbacks, .. } = &self.statistics;
+        if commit.is_some() { commits } else { rollbacks }.count(owner);
         self.memory.retire(owner, records, bytes);
         self.memory.forget_unfinished(unfinished);
         if let Some(redo) = redo {

@@ -46,7 +46,7 @@ pub struct ZoneMaps(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     kept: Mutex<Kept>,
-    /// What a chunk has at least; 0 if nobody has said.
+    /// What a chunk has about; 0 if nobody has said.
     chunk_bytes: AtomicUsize,
 }
 
@@ -93,7 +93,7 @@ pub(super) struct Reading {
     pub is_by_place: bool,
     /// What moments are in that name no zone.
     pub zone: TimeZoneSetting,
-    /// What a chunk has at least, if that is not the reader's to say.
+    /// What a chunk has about, if that is not the reader's to say.
     pub chunk_bytes: Option<usize>,
 }
 
@@ -106,7 +106,7 @@ impl Key {
 }
 
 impl ZoneMaps {
-    /// Has files cut into chunks of at least so many bytes from now on, which tests like to be few.
+    /// Has files cut into chunks of about so many bytes from now on, which tests like to be few.
     pub fn set_chunk_bytes(&self, bytes: usize) {
         self.0.chunk_bytes.store(bytes, Ordering::Relaxed);
     }
