@@ -28,7 +28,7 @@ use firn_base::sync::{
 use firn_base::thread::JoinHandle;
 use firn_base::{Error, Lsn, Result, Snapshot, SqlState, TableId, Time, clock, memory, thread};
 use firn_log::{Log, LogOptions, RedoBuffer};
-use firn_storage::{Digest, MemoryBudget, Provider, Table, TableOptions, WriteSet, pin};
+use firn_storage::{Digest, MemoryBudget, Provider, Reaper, Table, TableOptions, WriteSet, pin};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,6 +44,9 @@ const IDLE_INTERVAL: Duration = Duration::from_millis(160);
 const VALIDATED_AHEAD: usize = if cfg!(feature = "models") { 2 } else { 8 };
 const VALIDATED_WAITING: usize = if cfg!(feature = "models") { 1 } else { 1024 };
 const LEFT_TO_VALIDATE: u64 = if cfg!(feature = "models") { 0 } else { 4 };
+
+/// Hundreds of functions that guards have put off, done at most by one tick: some milliseconds.
+const REAPED_AT_ONCE: usize = if cfg!(feature = "models") { 2 } else { 128 };
 
 /// How long DDL waits for other DDL, or for the writers of its table.
 pub(crate) const DDL_PATIENCE: Duration = Duration::from_secs(5);
@@ -161,6 +164,7 @@ pub struct Engine {
     next_table: AtomicU32,
     pub(crate) sequences: Mutex<HashMap<Oid, SequenceState>>,
     collector: Collector,
+    reaper: Mutex<Reaper>,
     freezer: Freezer,
     merger: Merger,
     /// Collects, freezes, and asks for checkpoints.
@@ -215,6 +219,7 @@ impl Engine {
             next_table: AtomicU32::new(recovered.marks.next_table),
             sequences: Mutex::new(recovered.sequences),
             collector: Collector::default(),
+            reaper: Mutex::default(),
             freezer: Freezer::default(),
             merger: Merger::default(),
             background: Background::default(),
@@ -758,12 +763,13 @@ impl Engine {
         self.slow_clock.store(self.opened.elapsed().as_micros() as u64, Ordering::Relaxed);
         let collected = self.collector.backlog() > 0;
         self.collect();
+        let reaps = self.reaper.lock().reap(REAPED_AT_ONCE, pin);
         if let Some((store, log)) = self.store_and_log() {
             store.checkpoint_if_due(self, log, self.config.checkpoint_after_bytes);
         }
         let drops = self.forget_dropped_tables();
         let freezes = self.freezer.work(self, self.config.freeze_after) == Progress::Working;
-        collected || drops || freezes
+        collected || reaps || drops || freezes
     }
 
     /// Does some of what freezes blocks that nobody has written to for so long, as the background thread does with
