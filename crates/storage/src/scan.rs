@@ -199,7 +199,8 @@ impl TableScan {
         match block.hand_out(self.snapshot, strings, &self.asked, guard) {
             HandedOut::Rows(frozen) => return self.frozen(&frozen, block, first, end),
             HandedOut::NothingMeets => {
-                self.pass_over((end - first) as usize);
+                // What is frozen has no gaps.
+                self.pass_over(end.min(block.rows_present()).saturating_sub(first) as usize);
                 return None;
             }
             HandedOut::NotSeen => return None,

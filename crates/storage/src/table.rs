@@ -848,11 +848,16 @@ impl Table {
             usage.head_bytes += heads as u64;
             usage.versioned_slots += u64::from(block.versioned_slots());
         }
-        usage.row_bytes += self.main.bytes() as u64;
+        usage.row_bytes += self.dictionary_bytes() as u64;
         if self.nothing.get().is_some() {
             usage.row_bytes += self.layout.bytes as u64;
         }
         usage
+    }
+
+    /// Bytes of the dictionaries that its compact blocks share.
+    pub fn dictionary_bytes(&self) -> usize {
+        self.main.bytes()
     }
 
     // ---- undo and garbage ----

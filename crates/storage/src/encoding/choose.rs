@@ -21,12 +21,13 @@ pub struct Distinct {
 }
 
 impl Distinct {
-    fn new() -> Distinct {
+    pub(super) fn new() -> Distinct {
         Distinct { registers: Box::new([0; REGISTERS]) }
     }
 
+    /// Counts a value by its hash: a [word's](Word::hash), or a [string's](super::merge::hash_string).
     #[inline]
-    fn add(&mut self, hash: u64) {
+    pub(super) fn add(&mut self, hash: u64) {
         const CHOOSING: u32 = REGISTERS.trailing_zeros();
         // Once more, since the highest bits of one product are more evenly spread than chance would have them.
         let hash = fold(hash, 0);

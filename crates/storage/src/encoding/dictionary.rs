@@ -6,10 +6,13 @@
 //! ```
 //! Sorted, so that a range of values is a range of codes, and so that two of them merge in one pass
 //! (merge.rs). Shared by the blocks of a column: each holds a reference to the one that its codes
-//! were made for, so blocks of an older and of a newer dictionary exist beside each other. It never changes
-//! and never forgets a value: one that no block has any more stays until the column is encoded anew.
+//! were made for, so blocks of an older and of a newer dictionary exist beside each other. It never changes: values that no block has
+//! any more go when [another takes its place](crate::encoding::merge::Merge::forgetting).
 
+use super::ColumnWord;
+use super::choose::Distinct;
 use super::condition::{CodeSet, Condition, bytes_of};
+use super::merge::hash_string;
 use super::strings::Strings;
 use super::word::{Order, Word, ordinals_within};
 use arrow_array::ArrayRef;
@@ -208,6 +211,44 @@ impl Dictionary {
             (Dictionary::Strings(a), Dictionary::Strings(b)) => Arc::ptr_eq(a, b),
             _ => false,
         }
+    }
+
+    /// One of those of its values for which there is a `true`.
+    pub(super) fn only(&self, used: &[bool]) -> Dictionary {
+        fn only<T: ColumnWord>(words: &WordDictionary<T>, used: &[bool]) -> Dictionary {
+            let ordinals = words.ordinals.iter().zip(used).filter(|(_, used)| **used);
+            let ordinals: Vec<T> = ordinals.map(|(ordinal, _)| *ordinal).collect();
+            T::into_dictionary(Arc::new(WordDictionary::new(words.ty, ordinals.into())))
+        }
+        match self {
+            Dictionary::Two(words) => only(words, used),
+            Dictionary::Four(words) => only(words, used),
+            Dictionary::Eight(words) => only(words, used),
+            Dictionary::Sixteen(words) => only(words, used),
+            Dictionary::Strings(strings) => {
+                let kept = (0..used.len()).filter(|code| used[*code]).map(|code| strings.get(code));
+                let kept = Strings::collect(kept).expect("fewer than there were");
+                Dictionary::Strings(Arc::new(StringDictionary::new(strings.ty, kept)))
+            }
+        }
+    }
+
+    /// An estimate of how many different values it has, which joins those of blocks.
+    pub(crate) fn distinct(&self) -> Distinct {
+        let mut distinct = Distinct::new();
+        fn add<T: Word>(words: &WordDictionary<T>, distinct: &mut Distinct) {
+            (0..words.ordinals.len()).for_each(|code| distinct.add(words.word(code).hash()));
+        }
+        match self {
+            Dictionary::Two(words) => add(words, &mut distinct),
+            Dictionary::Four(words) => add(words, &mut distinct),
+            Dictionary::Eight(words) => add(words, &mut distinct),
+            Dictionary::Sixteen(words) => add(words, &mut distinct),
+            Dictionary::Strings(strings) => {
+                (0..strings.len()).for_each(|code| distinct.add(hash_string(strings.get(code))));
+            }
+        }
+        distinct
     }
 
     /// The type of its values.

@@ -752,6 +752,46 @@ impl Merge {
     }
 }
 
+impl Merge {
+    /// What gives blocks of main codes for a dictionary of only those values that one of them has; `None` if that are more
+    /// than half.
+    pub fn forgetting<'a>(
+        dictionary: &Dictionary,
+        main: impl IntoIterator<Item = &'a EncodedColumn>,
+    ) -> Option<Merge> {
+        let mut used = vec![false; dictionary.len()];
+        for column in main {
+            if let Some((codes, own)) = column.codes()
+                && own.is(dictionary)
+            {
+                each_codes!(codes, codes => codes.iter().for_each(|code| used[code.number() as usize] = true));
+            }
+        }
+        let left = used.iter().filter(|used| **used).count();
+        if left * FORGETS_BELOW > used.len() {
+            return None;
+        }
+        let mut next = 0;
+        // Nobody has the codes of the others.
+        let numbers = used.iter().map(|used| {
+            next += u64::from(*used);
+            next.saturating_sub(1)
+        });
+        let table = codes_of(CodeWidth::for_highest(left.saturating_sub(1) as u64), numbers);
+        Some(Merge {
+            ty: dictionary.ty(),
+            old: Some(dictionary.clone()),
+            dictionary: dictionary.only(&used),
+            main: Translation::Table(table),
+            leaves: Vec::new(),
+            delta: Vec::new(),
+        })
+    }
+}
+
+/// A dictionary forgets when fewer than one in so many of its values are left.
+const FORGETS_BELOW: usize = 2;
+
 /// A column to merge.
 pub struct ColumnToMerge<'a> {
     /// The type of its values.

@@ -591,6 +591,56 @@ fn codes_widen_when_the_dictionary_outgrows_them_and_stay_where_nothing_moves() 
     }
 }
 
+/// Some blocks go, and what is left reads as before, with the values that it has and no others.
+#[test]
+fn a_dictionary_forgets_what_no_block_has_if_that_is_most() {
+    let random = &mut Random::seeded(seed());
+    let mut forgot = [0, 0];
+    for ty in TYPES.into_iter().filter(|ty| *ty != SqlType::Boolean) {
+        for _ in 0..if cfg!(miri) { 1 } else { 12 } {
+            let mut dictionary: Option<Dictionary> = None;
+            let mut main: Vec<(Model, EncodedColumn)> = Vec::new();
+            for _ in 0..3 {
+                let shape = Shape::random(random, MOST_SLOTS);
+                let model = Model::random(random, ty, shape);
+                let merge = model.merge(dictionary.as_ref());
+                main.iter_mut()
+                    .filter(|(_, column)| merge.concerns(column))
+                    .for_each(|(_, column)| *column = merge.main(column));
+                let column = merge.delta(0, random.uniform(0, 1) == 1);
+                dictionary = Some(merge.dictionary().clone());
+                main.push((model, column));
+            }
+            main.drain(..random.uniform(0, 3) as usize);
+            let dictionary = dictionary.unwrap();
+            // What stands for NULL is some value, too.
+            let used: BTreeSet<usize> = main
+                .iter()
+                .filter_map(|(_, column)| column.codes())
+                .flat_map(|(codes, _)| (0..codes.len()).map(|at| codes.get(at)).collect::<Vec<_>>())
+                .collect();
+            let most = used.len() * 2 > dictionary.len();
+            forgot[usize::from(most)] += 1;
+            let merge = Merge::forgetting(&dictionary, main.iter().map(|(_, column)| column));
+            assert_eq!(merge.is_none(), most, "{ty}");
+            let Some(merge) = merge else { continue };
+            merge.dictionary().verify();
+            let values = |dictionary: &Dictionary, codes: &mut dyn Iterator<Item = usize>| {
+                codes.map(|code| value_of(dictionary, code)).collect::<Vec<Value>>()
+            };
+            let left = values(merge.dictionary(), &mut (0..merge.dictionary().len()));
+            let expected = values(&dictionary, &mut used.iter().copied());
+            assert!(left.len() == expected.len() && left.iter().zip(&expected).all(|(a, b)| same(a, b)));
+            for (model, column) in main.iter().filter(|(_, column)| column.codes().is_some()) {
+                model.check(&merge.main(column), random);
+            }
+            let estimate = merge.dictionary().distinct().estimate() as f64;
+            assert!((estimate - left.len() as f64).abs() <= left.len() as f64 * 0.1, "{ty}: {estimate}");
+        }
+    }
+    assert!(cfg!(miri) || forgot.iter().all(|times| *times > 10), "{forgot:?}");
+}
+
 #[test]
 fn nothing_and_nothing_but_null_merge_with_anything() {
     let empty = Model::words(Vec::new());

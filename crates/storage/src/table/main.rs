@@ -12,7 +12,8 @@
 //! block goes on in a copy, and that it has been written to is found when its columns shall take its place.
 //!
 //! A compact block of which most rows have been deleted, or moved since they were changed, is left by the others too, and
-//! its slots are used again.
+//! its slots are used again. Once as many blocks have gone as there are, dictionaries forget the values that none has any more if these
+//! are most: so for each block that goes one gets new codes.
 
 use super::Table;
 use super::slots::Move;
@@ -47,6 +48,8 @@ pub(super) struct Main {
     columns: Mutex<Vec<MainColumn>>,
     /// Bytes of the dictionaries.
     bytes: AtomicUsize,
+    /// Blocks that have gone since dictionaries were last looked through for values that none has any more.
+    gone: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -62,6 +65,12 @@ impl Main {
     /// The memory that dictionaries take.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    fn count_bytes(&self, columns: &[MainColumn]) {
+        let bytes =
+            |column: &MainColumn| column.dictionary.as_ref().map_or(0, |(_, counted)| counted.bytes());
+        self.bytes.store(columns.iter().map(bytes).sum(), Ordering::Relaxed);
     }
 }
 
@@ -83,6 +92,9 @@ impl Table {
     ) -> usize {
         let mut main = self.main.columns.lock();
         let in_main: Vec<&Block> = self.compact_blocks().collect();
+        if self.main.gone.load(Ordering::Relaxed) >= in_main.len() {
+            self.forget_values(&mut main, &in_main, go_on);
+        }
         let at_once = frozen_for.is_zero();
         let least = if at_once { 1 } else { self.layout.slots };
         let due = || self.blocks.iter().filter(|block| block.may_be_encoded(frozen_for, least));
@@ -95,10 +107,6 @@ impl Table {
             due().take(MOST_AT_ONCE.max(in_main.len() / SHARE)).filter_map(join).collect();
         if joining.is_empty() {
             return 0;
-        }
-        if in_main.is_empty() {
-            // Nobody needs what was there before.
-            main.clear();
         }
         main.resize_with(self.columns.len(), MainColumn::default);
         let (over, within) = share_out(threads, main.len());
@@ -123,11 +131,30 @@ impl Table {
         for block in in_main.iter().take_while(|_| go_on()) {
             give_codes(block, &merges);
         }
-        let bytes =
-            |column: &MainColumn| column.dictionary.as_ref().map_or(0, |(_, counted)| counted.bytes());
-        self.main.bytes.store(main.iter().map(bytes).sum(), Ordering::Relaxed);
+        self.main.count_bytes(&main);
         let joined = joining.into_iter().zip(rows).map(|(joining, columns)| self.let_join(joining, columns));
         joined.map(usize::from).sum()
+    }
+
+    /// Has the dictionaries forget what no block has any more.
+    fn forget_values(
+        &self,
+        main: &mut Vec<MainColumn>,
+        in_main: &[&Block],
+        go_on: &(dyn Fn() -> bool + Sync),
+    ) {
+        self.main.gone.store(0, Ordering::Relaxed);
+        if in_main.is_empty() {
+            main.clear();
+        }
+        let mut merges = Vec::new();
+        for (id, column) in (0..).map(ColumnId).zip(main.iter_mut()).take_while(|_| go_on()) {
+            merges.extend(column.forget(id, in_main, self).map(|merge| (id, merge)));
+        }
+        for block in in_main.iter().take_while(|_| go_on()) {
+            give_codes(block, &merges);
+        }
+        self.main.count_bytes(main);
     }
 
     /// Puts the encoded columns of a block in the place of its rows, unless one is missing or somebody has written to it meanwhile.
@@ -260,7 +287,9 @@ impl Table {
         let gone = left.filter(|block| block.give_up_compact(self.nothing(), &guard));
         let before = emptied.len();
         emptied.extend(gone.map(|block| block.number));
-        emptied.len() - before
+        let gone = emptied.len() - before;
+        self.main.gone.fetch_add(gone, Ordering::Relaxed);
+        gone
     }
 
     /// Whether no index reads these blocks for the keys of their rows, nor will: also none that was taken off, since a
@@ -337,6 +366,38 @@ impl MainColumn {
             }
         });
         (encoded, changed)
+    }
+
+    /// Forgets the values that no block of main has any more, if these are most, and what is estimated of them. What gives the blocks codes for
+    /// the others.
+    fn forget(&mut self, id: ColumnId, in_main: &[&Block], table: &Table) -> Option<Merge> {
+        let columns: Vec<EncodedColumn> = {
+            let _guard = crate::pin();
+            let column = |block: &&Block| Some(block.compact()?.column(id).clone());
+            in_main.iter().filter_map(column).collect()
+        };
+        let before = std::mem::take(self);
+        let (dictionary, counted) = before.dictionary?;
+        let has_it = |column: &&EncodedColumn| column.codes().is_some_and(|(_, own)| own.is(&dictionary));
+        self.slots = columns.iter().filter(has_it).map(|column| column.slots() as u64).sum();
+        if self.slots == 0 {
+            return None;
+        }
+        // As long on average as before.
+        self.string_bytes =
+            (before.string_bytes as f64 * self.slots as f64 / before.slots.max(1) as f64) as u64;
+        let merge = Merge::forgetting(&dictionary, &columns);
+        let kept = match &merge {
+            None => (dictionary, counted),
+            Some(merge) => {
+                let kept = merge.dictionary().clone();
+                let counted = Counted::new(Held::Rows, kept.bytes(), table.budget_handle());
+                (kept, counted)
+            }
+        };
+        self.distinct = Some(kept.0.distinct());
+        self.dictionary = Some(kept);
+        merge
     }
 
     /// The dictionary that blocks with these statistics would share with those of before.
@@ -435,5 +496,25 @@ mod tests {
         add(&table, slots - 1);
         assert_eq!((compact(SOON), compact(Duration::from_secs(3600))), (0, 0));
         assert_eq!(compact(Duration::ZERO), 3);
+    }
+
+    #[test]
+    fn rows_that_are_passed_over_are_those_that_are_there() {
+        let column = ColumnSpec { ty: SqlType::Integer, nullable: false };
+        let options = TableOptions { block_bytes: 1, ..TableOptions::default() };
+        let table = Table::new(TableId(1), "t", vec![column], options);
+        let slots = table.layout.slots;
+        add(&table, slots);
+        add(&table, slots / 3);
+        let passed_over = || {
+            let scan = table.scan(Snapshot { read_time: Time(9), owner: Stamp::transaction(9) }, &[], false);
+            let [low, high] = [-2, -1].map(|key| crate::summary(SqlType::Integer, &Cell::i32(key)).unwrap());
+            let scan = scan.under(&[crate::Restriction::within(ColumnId(0), low, high)]);
+            assert!(scan.next_batch(&crate::pin()).is_none());
+            scan.rows_passed_over()
+        };
+        assert_eq!(passed_over(), u64::from(slots + slots / 3), "frozen");
+        assert_eq!(table.compact(Duration::ZERO, 1, &|| true), 2);
+        assert_eq!(passed_over(), u64::from(slots + slots / 3), "compact");
     }
 }

@@ -234,6 +234,47 @@ fn blocks_that_are_left_by_most_rows_are_left_by_all_and_filled_again() {
     assert_eq!(bank.scan(&bank.engine.begin_read_only()).len(), 1024 + 3000);
 }
 
+#[test]
+fn values_of_blocks_that_have_gone_go_as_well() {
+    // As many as two blocks have slots, each balance far from the others.
+    const BATCH: i32 = 2048;
+    const DIFFERENT: i32 = 200;
+    let bank = compact_bank(1024);
+    let expected = bank.scan(&bank.engine.begin_read_only());
+    let balance = |batch: i32, key: i32| i64::from(batch * DIFFERENT + key % DIFFERENT) << 40;
+    let change = |work: &dyn Fn(&mut Transaction, i32), batch: i32| {
+        let mut tx = bank.engine.begin();
+        (batch * BATCH..(batch + 1) * BATCH).for_each(|key| work(&mut tx, key));
+        commit(tx);
+    };
+    let mut most = 0;
+    for batch in 1..=12 {
+        change(
+            &|tx, key| {
+                bank.insert(tx, key, balance(batch, key)).unwrap();
+            },
+            batch,
+        );
+        while compact_blocks(&bank) < 3 {
+            compact_after(&bank.engine, Duration::from_nanos(1));
+        }
+        let reader = bank.engine.begin_read_only();
+        let all = bank.scan(&reader);
+        change(&|tx, key| bank.delete(tx, key).unwrap(), batch);
+        assert_eq!(bank.scan(&reader), all, "batch {batch}");
+        drop(reader);
+        // One that was filled last is left when another is filled.
+        while compact_blocks(&bank) > 2 {
+            compact_after(&bank.engine, Duration::from_nanos(1));
+        }
+        assert_eq!(bank.scan(&bank.engine.begin_read_only()), expected, "batch {batch}");
+        most = bank.accounts.dictionary_bytes().max(most);
+    }
+    // Balances of a batch or two.
+    let values = most / size_of::<i64>();
+    assert!(values >= DIFFERENT as usize && values < 4 * DIFFERENT as usize, "{values}");
+}
+
 /// What a reader has taken out of the table.
 struct Kept {
     batches: Vec<ScanBatch>,
