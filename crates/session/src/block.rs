@@ -69,6 +69,11 @@ impl Open {
         }
         !self.timed_out
     }
+
+    /// What it has failed of, if it has.
+    fn why_failed(&self) -> Option<Error> {
+        if self.timed_out { Some(rest::ended()) } else { self.failure.clone() }
+    }
 }
 
 impl Block {
@@ -80,10 +85,10 @@ impl Block {
     }
 
     /// Of a block that nobody has ended: its isolation, and what it has failed of, if it has.
-    pub fn left_open(&self) -> Option<(Isolation, Option<&Error>)> {
+    pub fn left_open(&self) -> Option<(Isolation, Option<Error>)> {
         match self {
             Block::Idle => None,
-            Block::Open(open) | Block::Failed(open) => Some((open.isolation, open.failure.as_ref())),
+            Block::Open(open) | Block::Failed(open) => Some((open.isolation, open.why_failed())),
         }
     }
 
@@ -146,10 +151,21 @@ impl Connection {
     pub(crate) fn begin_statement(&mut self) {
         self.block.note_use();
         if self.block.transaction_to_refresh().is_some() {
-            // What earlier statements have not read yet is read as they would have.
-            self.streams.read_ahead();
-            self.block.transaction_to_refresh().expect("it has not moved").refresh();
+            self.refresh();
         }
+    }
+
+    /// A statement is about to be analysed: under READ COMMITTED by the newest catalog.
+    pub(crate) fn refresh_catalog(&mut self) {
+        if self.block.transaction_to_refresh().is_some_and(|transaction| transaction.has_old_catalog()) {
+            self.refresh();
+        }
+    }
+
+    fn refresh(&mut self) {
+        // What earlier statements have not read yet is read as they would have.
+        self.streams.read_ahead();
+        self.block.transaction_to_refresh().expect("it has not moved").refresh();
     }
 
     /// The connection is idle from now on: it may be ended for that, if it is in a block.
@@ -164,7 +180,7 @@ impl Connection {
     }
 
     /// It no longer is.
-    fn wake(&mut self) {
+    pub(crate) fn wake(&mut self) {
         if self.block.open().is_some_and(|open| !open.wake()) {
             self.streams.abandon();
             self.block = match std::mem::replace(&mut self.block, Block::Idle) {
@@ -510,7 +526,7 @@ impl Connection {
             Block::Idle => return Ok(()),
             Block::Open(open) | Block::Failed(open) => *open,
         };
-        let failure = if open.timed_out { Some(rest::ended()) } else { open.failure };
+        let failure = open.why_failed();
         let Open { transaction, settings, changed_catalog, isolation, .. } = open;
         let mut begun = None;
         let result = match transaction {

@@ -300,6 +300,7 @@ impl Connection {
 
     /// Lends the block's transaction, or one for the moment, to whoever prepares a statement.
     fn with_planner<T>(&mut self, work: impl FnOnce(&mut Self, &Transaction) -> Result<T>) -> Result<T> {
+        self.refresh_catalog();
         match self.block.take_transaction() {
             Some(transaction) => {
                 let result = work(self, &transaction);
@@ -1005,8 +1006,8 @@ impl Connection {
         self.idle_in_transaction_timeout
     }
 
-    /// It was idle for longer: what its connection is to be ended with.
-    pub fn idle_for_too_long(&self) -> Error {
+    /// It was idle for longer: what its connection is to be ended with, as its block is.
+    pub fn idle_for_too_long(&mut self) -> Error {
         self.shared.engine.statistics().idle_timeouts.count();
         let (state, message) = match self.in_block() {
             true => (
@@ -1015,7 +1016,9 @@ impl Connection {
             ),
             false => (SqlState::IDLE_SESSION_TIMEOUT, "terminating connection due to idle-session timeout"),
         };
-        Error::new(state, message)
+        let error = Error::new(state, message);
+        self.fail_block_of(&error);
+        error
     }
 
     /// Has `watch` asked now and then, while a statement runs or waits or its rows are drawn, whether that is to
@@ -1092,8 +1095,9 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.streams.abandon();
+        self.wake();
         if let Some((isolation, failure)) = self.block.left_open() {
-            self.shared.engine.statistics().note_abort(isolation, failure);
+            self.shared.engine.statistics().note_abort(isolation, failure.as_ref());
         }
     }
 }

@@ -878,6 +878,19 @@ fn transactions_that_come_to_nothing_are_told_by_cause() {
     let long = "SELECT x FROM generate_series(1, 100000) AS a(x), generate_series(1, 100000) AS b(y)";
     assert_eq!(state(b.execute(long)), SqlState::QUERY_CANCELED);
     run(&mut b, "ROLLBACK").unwrap();
+    // Whether the connection is ended, as a server does, or finds out when it comes back, or never does.
+    run(&mut b, "SET statement_timeout = 0; SET idle_in_transaction_session_timeout = '1ms'").unwrap();
+    for by_caller in [true, false] {
+        run(&mut b, "BEGIN; SELECT * FROM t").unwrap();
+        if by_caller {
+            assert_eq!(b.idle_for_too_long().state(), SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT);
+            run(&mut b, "ROLLBACK").unwrap();
+        }
+    }
+    while b.status() != TransactionStatus::Failed {
+        firn_base::thread::yield_now();
+    }
+    drop(b);
 
     let sql =
         "SELECT isolation, sqlstate, cause, transactions FROM firn_stat_aborts ORDER BY isolation, sqlstate";
@@ -887,6 +900,7 @@ fn transactions_that_come_to_nothing_are_told_by_cause() {
             "read committed|55P03|lock not available|1",
             "repeatable read|40001|changed what was to be written|1",
             "serializable|23505|constraint|2",
+            "serializable|25P03|idle|2",
             "serializable|40001|changed what was read|1",
             "serializable|57014|cancelled|1",
             "serializable|-|rolled back|2",

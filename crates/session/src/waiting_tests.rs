@@ -413,6 +413,49 @@ fn until(mut happened: impl FnMut() -> bool) {
     }
 }
 
+/// What others have changed of the catalog meanwhile holds for a statement from its beginning, for its analysis too.
+#[test]
+fn a_statement_that_reads_what_is_committed_knows_the_tables_of_now() {
+    let told = [
+        ("CREATE TABLE nt AS SELECT 7 AS a", "SELECT * FROM nt", "7"),
+        ("CREATE TABLE nt (a integer)", "INSERT INTO nt VALUES (1) RETURNING a", "1"),
+        ("ALTER TABLE t ADD COLUMN z integer DEFAULT 7", "SELECT z FROM t WHERE a = 1", "7"),
+        (
+            "ALTER TABLE t ADD COLUMN z integer DEFAULT 7",
+            "UPDATE t SET b = 5 WHERE z = 7 AND a = 1 RETURNING b",
+            "5",
+        ),
+        ("ALTER TABLE t ADD COLUMN z integer DEFAULT 7", "SELECT * FROM t WHERE a = 1", "1|0|7"),
+        ("ALTER TABLE t DROP COLUMN b", "SELECT * FROM t WHERE a = 1", "1"),
+        ("ALTER TABLE t ALTER COLUMN b TYPE text", "INSERT INTO t VALUES (9, 'nine') RETURNING b", "nine"),
+        ("ALTER TABLE t RENAME TO u", "SELECT a FROM u WHERE a = 1", "1"),
+        ("CREATE VIEW one AS SELECT 1 AS one", "SELECT * FROM one", "1"),
+    ];
+    for (change, statement, expected) in told {
+        for prepares in [false, true] {
+            let database = database();
+            run(&mut database.connect(), &["CREATE TABLE other (a integer)"]).unwrap();
+            let mut connection = database.connect();
+            run(&mut connection, &["BEGIN ISOLATION LEVEL READ COMMITTED", "SELECT * FROM other"]).unwrap();
+            run(&mut database.connect(), &[change]).unwrap();
+            if prepares {
+                let statement = connection.prepare(statement).unwrap();
+                let rows = connection.query_values(&statement, &[]).unwrap();
+                let text = |value: &Value| match value {
+                    Value::Integer(number) => number.to_string(),
+                    Value::Text(text) => text.clone(),
+                    other => panic!("{other:?}"),
+                };
+                let shown: Vec<String> = rows[0].iter().map(text).collect();
+                assert_eq!(shown.join("|"), expected, "{change}");
+            } else {
+                run(&mut connection, &[statement]).unwrap();
+            }
+            run(&mut connection, &["COMMIT"]).unwrap();
+        }
+    }
+}
+
 /// How far the oldest snapshot is behind: nothing that it holds back is collected.
 fn commits_held_back(database: &Database) -> usize {
     database.engine().garbage_backlog()

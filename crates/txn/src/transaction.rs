@@ -643,6 +643,13 @@ impl Transaction {
         }
     }
 
+    /// Whether the catalog has changed since, so that it would find another one [refreshed](Transaction::refresh).
+    pub fn has_old_catalog(&self) -> bool {
+        self.isolation == Isolation::ReadCommitted
+            && self.ddl.is_none()
+            && self.engine.has_changed_catalog_since(self.snapshot.read_time)
+    }
+
     fn move_on(&mut self) {
         let active = self.engine.active();
         self.snapshot.read_time = active.advance(&self.slot, self.snapshot.read_time, self.engine.last());

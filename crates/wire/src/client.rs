@@ -347,7 +347,7 @@ impl Client {
     }
 
     /// It was silent for longer.
-    pub(crate) fn idle_for_too_long(&self) -> Error {
+    pub(crate) fn idle_for_too_long(&mut self) -> Error {
         self.session.idle_for_too_long()
     }
 
