@@ -322,8 +322,10 @@ fn tables_become_compact_after_a_time_of_their_own() {
 fn blocks_that_cannot_meet_a_condition_are_not_read() {
     let database = freezing();
     let mut connection = database.connect();
-    connection.execute("CREATE TABLE t (day date, amount numeric(12,2), name text)").unwrap();
-    let rows = "SELECT date '2026-01-01' + (n / 1000)::integer, n, CASE WHEN n % 7 > 0 THEN 'order ' || n END \
+    connection
+        .execute("CREATE TABLE t (day date, amount numeric(12,2), name text, wide numeric(30,4))")
+        .unwrap();
+    let rows = "SELECT date '2026-01-01' + (n / 1000)::integer, n, CASE WHEN n % 7 > 0 THEN 'order ' || n END, n \
                 FROM generate_series(0, 99999) AS s(n)";
     connection.execute(&format!("INSERT INTO t {rows}")).unwrap();
     wait_until_frozen(&mut connection);
@@ -331,6 +333,8 @@ fn blocks_that_cannot_meet_a_condition_are_not_read() {
         ("day BETWEEN '2026-02-01' AND '2026-02-03'", 3000),
         ("day < '2026-01-01'", 0),
         ("amount > 99000 AND amount <= 99001.00", 1),
+        ("wide > 99000 AND wide <= 99001.00", 1),
+        ("wide < -1e20", 0),
         ("name = 'order 100'", 1),
         ("name LIKE 'border%'", 0),
         ("day IN ('2026-02-01', '2026-02-02')", 2000),

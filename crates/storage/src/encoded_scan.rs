@@ -8,7 +8,7 @@ use crate::Guard;
 use crate::block::Block;
 use crate::compact::Compact;
 use crate::encoding::{self, CodeSet, Dictionary, EncodedColumn, Form};
-use crate::index::summary;
+use crate::index::{summary, wide_numbers};
 use crate::layout::RANGE_SLOTS;
 use crate::restriction::{Restriction, StringRange};
 use crate::scan::{ScanBatch, TableScan, row_ids};
@@ -206,7 +206,7 @@ fn numbers(ty: SqlType, restriction: &Restriction) -> Option<encoding::Condition
     let sign = 1 << 63;
     let of_range = |&(first, last): &(u64, u64)| {
         if bits == 128 {
-            return Some([[0, first ^ sign], [u64::MAX, last ^ sign]].map(Cell::Wide));
+            return wide_numbers(first, last).map(|ends| ends.map(Cell::i128));
         }
         let shift = 64 - bits;
         // The least value whose summary is not less, and the greatest whose summary is not greater.

@@ -5,7 +5,7 @@
 //! wider than its values, never narrower.
 
 use crate::block::Block;
-use crate::index::summary;
+use crate::index::{summary, wide_summary};
 use crate::layout::Unit;
 use crate::restriction::Restriction;
 use firn_base::sync::{AtomicU64, Ordering};
@@ -61,7 +61,8 @@ impl Block {
             }
             (Unit::Pair, SqlType::Numeric { .. }) => {
                 let values = &self.pairs(column)[..2 * rows];
-                extremes(valid, rows, |at| values[2 * at + 1].load(Ordering::Relaxed) ^ 1 << 63)
+                let number = |at: usize| [2 * at, 2 * at + 1].map(|at| values[at].load(Ordering::Relaxed));
+                extremes(valid, rows, |at| wide_summary(number(at)))
             }
             (Unit::View, SqlType::Text | SqlType::Varchar(_)) => self.text_zone(column, ty, rows),
             _ => Zone::ANY,

@@ -114,11 +114,15 @@ pub(crate) fn append_packed(key: &mut Packed, word: u64, bytes: usize) {
     *key = *key << (8 * bytes) | Packed::from((word << shift ^ 1 << 63) >> shift);
 }
 
-/// The first 8 bytes of a value as it stands in a key, as a number: where the numbers of two values
-/// differ, they differ as the values do. `None` for NULL.
+/// The first 8 bytes of a value as it stands in a key, as a number, and of numbers of 16 bytes their first
+/// [56 bits](wide_summary): where the numbers of two values differ, they differ as the values do. `None` for NULL.
 pub fn summary(ty: SqlType, cell: &Cell<'_>) -> Option<u64> {
     if cell.is_null() {
         return None;
+    }
+    if is_wide_number(ty) {
+        let [low, high] = wide(cell);
+        return Some(wide_summary([low, high]));
     }
     let mut key = KeyBuffer::new();
     encode_value(ty, cell, &mut key);
@@ -131,6 +135,56 @@ pub fn summary(ty: SqlType, cell: &Cell<'_>) -> Option<u64> {
 /// Whether values of a type with the same [`summary`] are equal.
 pub fn summary_is_exact(ty: SqlType) -> bool {
     matches!(ty.width(), Width::Bit | Width::Fixed(..=8))
+}
+
+/// Whether values of a type are numbers of 16 bytes.
+fn is_wide_number(ty: SqlType) -> bool {
+    matches!(ty, SqlType::Numeric { .. }) && ty.width() == Width::Fixed(16)
+}
+
+/// Numbers up to this have a summary of their own.
+const EXACT: u32 = 56;
+
+/// The summary of a number of 16 bytes, its lower word first: itself where it is small, else how long it is and its first bits, as a
+/// floating-point number has them. So whole ranges of large numbers share one, none of more than a 2⁻⁵⁵th of its size.
+#[inline]
+pub(crate) fn wide_summary([low, high]: [u64; 2]) -> u64 {
+    let number = (u128::from(high) << 64 | u128::from(low)) as i128;
+    let of_magnitude = |magnitude: u128| {
+        let bits = u128::BITS - magnitude.leading_zeros();
+        let Some(left_out) = bits.checked_sub(EXACT).filter(|left_out| *left_out > 0) else {
+            return magnitude as u64;
+        };
+        // The first bit is always set, so each length goes on where the one before it ends.
+        (u64::from(left_out) << (EXACT - 1)) + (magnitude >> left_out) as u64
+    };
+    if number < 0 {
+        !(1 << 63 | of_magnitude(!number as u128))
+    } else {
+        1 << 63 | of_magnitude(number as u128)
+    }
+}
+
+/// The least and the greatest number whose summaries are between these; `None` if there is none.
+pub(crate) fn wide_numbers(first: u64, last: u64) -> Option<[i128; 2]> {
+    // Of the magnitudes with a summary the least and the greatest, as far as there are such.
+    let magnitudes = |summary: u64| {
+        let left_out = (summary >> (EXACT - 1)).saturating_sub(1) as u32;
+        if left_out > i128::BITS - 1 - EXACT {
+            return None;
+        }
+        let begins = u128::from(summary - (u64::from(left_out) << (EXACT - 1)));
+        Some([begins << left_out, ((begins + 1) << left_out) - 1].map(|magnitude| magnitude as i128))
+    };
+    let low = match first >> 63 {
+        1 => magnitudes(first & !(1 << 63))?[0],
+        _ => magnitudes(!first & !(1 << 63)).map_or(i128::MIN, |[_, greatest]| !greatest),
+    };
+    let high = match last >> 63 {
+        1 => magnitudes(last & !(1 << 63)).map_or(i128::MAX, |[_, greatest]| greatest),
+        _ => !magnitudes(!last & !(1 << 63))?[0],
+    };
+    (low <= high).then_some([low, high])
 }
 
 /// Appends one column to a key.
@@ -505,5 +559,42 @@ mod tests {
         assert_eq!(after(&[1, 0xff, 0xff]).as_deref(), Some(&[2][..]));
         assert_eq!(after(&[0xff]), None);
         assert_eq!(after(&[]), None);
+    }
+
+    #[test]
+    fn summaries_of_wide_numbers_rise_with_them_and_tell_small_ones_apart() {
+        let words = |number: i128| [number as u64, (number >> 64) as u64];
+        let summary = |number: i128| wide_summary(words(number));
+        let powers = (0..127).flat_map(|bits| [-1, 0, 1].map(|by| (1i128 << bits) + by));
+        let mut numbers: Vec<i128> = powers.flat_map(|number| [number, -number]).collect();
+        let mut random = Random::seeded(11);
+        for _ in 0..if cfg!(miri) { 100 } else { 10_000 } {
+            let number = i128::from_le_bytes(
+                [random.next_u64(), random.next_u64()].map(u64::to_le_bytes).concat().try_into().unwrap(),
+            );
+            numbers.push(number >> random.uniform(0, 127));
+        }
+        numbers.extend([i128::MIN, i128::MAX]);
+        numbers.sort_unstable();
+        for pair in numbers.windows(2) {
+            let [less, more] = [summary(pair[0]), summary(pair[1])];
+            assert!(less <= more, "{pair:?}");
+            let is_exact = pair.iter().all(|number| number.unsigned_abs() < 1 << 55);
+            assert!(!is_exact || pair[0] == pair[1] || less < more, "{pair:?}");
+        }
+        for &number in &numbers {
+            let at = summary(number);
+            let [low, high] = wide_numbers(at, at).expect("there is one");
+            assert!(low <= number && number <= high && summary(low) == at && summary(high) == at);
+            assert!(low.checked_sub(1).is_none_or(|below| summary(below) < at), "{number}");
+            assert!(high.checked_add(1).is_none_or(|above| summary(above) > at), "{number}");
+            // Of a large one the first 56 bits count.
+            assert!((high - low) as u128 <= number.unsigned_abs() >> 55, "{number}");
+            assert_eq!(wide_numbers(0, at), Some([i128::MIN, high]));
+            assert_eq!(wide_numbers(at, u64::MAX), Some([low, i128::MAX]));
+        }
+        assert_eq!(wide_numbers(0, 5), None);
+        assert_eq!(wide_numbers(u64::MAX - 5, u64::MAX), None);
+        assert_eq!(wide_numbers(summary(7), summary(6)), None);
     }
 }

@@ -33,7 +33,7 @@ pub use buffer::KeyBuffer;
 use firn_base::sync::{Arc, AtomicI64, OnceLock, Ordering, Weak};
 use firn_base::{BlockNumber, Cell, ColumnId, ColumnSet, RowId, SqlType};
 use key::Codec;
-pub(crate) use key::{Packed, append_packed};
+pub(crate) use key::{Packed, append_packed, wide_numbers, wide_summary};
 pub use key::{summary, summary_is_exact};
 pub(crate) use list::IndexList;
 use locked::LockedIndex;
