@@ -348,3 +348,41 @@ fn queries_at_the_same_time_leave_each_other_what_they_find() {
     });
     assert_eq!(known(&database), 1);
 }
+
+#[test]
+fn lines_that_are_skipped_are_no_part_of_what_is_known() {
+    let folder = Folder::new(&[]);
+    let head = "# of May\n\"# and June\n";
+    write(&folder, "a.csv", &format!("{head}n,t,d\n{}", rising(0..500)), 60);
+    write(&folder, "marked.csv", &format!("\u{feff}{head}{}", rising(0..500)), 60);
+    write(&folder, "short.csv", head, 60);
+    for chunk_bytes in [200, 100_000] {
+        let database = database(chunk_bytes);
+        let mut connection = database.connect();
+        for (file, header) in [("a.csv", "true"), ("marked.csv", "false")] {
+            let columns = "columns => 'n bigint, t text, d bigint'";
+            let read = format!("read_csv('@/{file}', skip => 2, header => {header}, {columns})");
+            for _ in 0..3 {
+                for (query, expected) in [
+                    (format!("SELECT n, t FROM {read} WHERE n = 450"), "BigInt(450)|day 450"),
+                    (format!("SELECT n, t FROM {read} WHERE t < 'day 001'"), "BigInt(0)|day 000"),
+                    (format!("SELECT count(*) FROM {read}"), "BigInt(500)"),
+                    (format!("SELECT count(*), max(d) FROM {read} WHERE n >= 490"), "BigInt(10)|BigInt(6)"),
+                ] {
+                    assert_eq!(rows(&mut connection, &folder.sql(&query)), [expected], "{query}");
+                }
+            }
+            let sql = folder.sql(&format!("SELECT t FROM {read} WHERE n = 450"));
+            let (passed_over, bytes) = told(&mut connection, &sql);
+            assert!(
+                chunk_bytes > 1000 || passed_over > 400 && bytes < 500,
+                "{passed_over} rows, {bytes} bytes"
+            );
+        }
+        assert_eq!(known(&database), 2);
+        let nothing = "SELECT count(*) FROM read_csv('@/short.csv', skip => 2, columns => 'n bigint')";
+        for _ in 0..2 {
+            assert_eq!(rows(&mut connection, &folder.sql(nothing)), ["BigInt(0)"]);
+        }
+    }
+}

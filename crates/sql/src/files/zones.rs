@@ -212,7 +212,8 @@ impl ChunkZones {
 impl Zones {
     /// Chunks of which no column is known, all that a file has.
     fn new(chunks: &[ChunkZones]) -> Zones {
-        let mut end = 0;
+        // Lines that are skipped are before the first.
+        let mut end = chunks.first().map_or(0, |first| first.extent.offset);
         for ChunkZones { extent, .. } in chunks {
             assert_eq!(extent.offset, end, "the chunks of a file follow each other");
             end += extent.bytes;
