@@ -266,6 +266,13 @@ impl Error {
         self.0.is_of_reads
     }
 
+    /// XX000: a mistake of ours, a panic for one.
+    #[cold]
+    pub fn internal(cause: &str) -> Error {
+        Error::new(SqlState::INTERNAL_ERROR, format!("internal error: {cause}"))
+            .with_hint("This is a bug in FirnDB; please report it with the statement.")
+    }
+
     /// A request that FirnDB does not serve (yet): SQLSTATE 0A000.
     #[cold]
     pub fn unsupported(what: impl fmt::Display) -> Error {

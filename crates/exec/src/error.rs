@@ -198,6 +198,9 @@ const WORDINGS: &[(&str, SqlState, Option<&str>)] = &[
 const MORE_THAN_ONE_ROW: &str = "more than one row returned by a subquery used as an expression";
 
 fn from_message(message: &str) -> Error {
+    if let Some(panic) = panic_of_task(message) {
+        return Error::internal(&panic);
+    }
     let line = first_line(message);
     if let Some(name) = quoted_after(message, "Invalid function '", '\'') {
         let suggested = quoted_after(message, "Did you mean '", '\'');
@@ -241,6 +244,20 @@ fn from_message(message: &str) -> Error {
         return Error::new(SqlState::FEATURE_NOT_SUPPORTED, line);
     }
     Error::new(SqlState::new("42000"), line)
+}
+
+/// What a task of tokio's panicked with, if that is what a message tells: whatever it says is no mistake of the user's.
+fn panic_of_task(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once("task ")?;
+    let (number, rest) = rest.split_once(" panicked")?;
+    if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    // It is told as Rust writes strings.
+    Some(match rest.strip_prefix(" with message \"") {
+        Some(panic) => panic.trim_end_matches('"').replace("\\n", "\n").replace("\\\"", "\""),
+        None => "unknown cause".to_owned(),
+    })
 }
 
 /// The SQL name of an Arrow type that a message names.
@@ -367,6 +384,23 @@ mod tests {
             (back.message(), back.hint(), back.position()),
             ("taken", Some("Choose another."), Some(7))
         );
+    }
+
+    #[test]
+    fn a_panic_of_a_task_is_a_mistake_of_ours_whatever_it_says() {
+        let failed =
+            async { tokio::spawn(async { panic!("a \"division\" by zero\nand more") }).await.unwrap_err() };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let failed = runtime.block_on(failed);
+        let text = DataFusionError::Execution(failed.to_string());
+        let shared = DataFusionError::External(Box::new(std::sync::Arc::new(failed)));
+        for error in [text, shared.context("Join Error")] {
+            let error = from_datafusion(error);
+            assert_eq!(error.state(), SqlState::INTERNAL_ERROR);
+            assert_eq!(error.message(), "internal error: a \"division\" by zero\nand more");
+        }
+        let error = from_datafusion(DataFusionError::Plan("task list panicked".to_owned()));
+        assert_ne!(error.state(), SqlState::INTERNAL_ERROR);
     }
 
     #[test]

@@ -1160,8 +1160,7 @@ pub(crate) fn internal_error(panic: &(dyn Any + Send)) -> Error {
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("unknown cause");
-    Error::new(SqlState::INTERNAL_ERROR, format!("internal error: {message}"))
-        .with_hint("This is a bug in FirnDB; please report it with the statement.")
+    Error::internal(message)
 }
 
 /// A cancellation says that it was the timeout's doing.

@@ -521,6 +521,5 @@ fn panicked(panic: &(dyn Any + Send)) -> Error {
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("unknown cause");
-    Error::new(SqlState::INTERNAL_ERROR, format!("internal error: {message}"))
-        .with_hint("This is a bug in FirnDB; please report it with the statement.")
+    Error::internal(message)
 }
