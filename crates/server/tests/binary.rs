@@ -355,8 +355,10 @@ fn a_database_is_dumped_and_restored_in_either_format_here_and_over_a_connection
     assert!(arrow.starts_with("dumped 3 tables, 3002 rows, "), "{arrow}");
     let served = Served::start(&["--data", &path("original")]);
     succeed(&["dump", &served.url, &path("parquet"), "--format", "parquet", "--compression", "zstd"]);
+    succeed(&["dump", &served.url, &path("streams")]);
     assert_eq!(served.terminate(), 0);
     succeed(&["restore", &path("arrow"), &path("from arrow")]);
+    succeed(&["restore", &path("streams"), &path("from streams")]);
     let served = Served::start(&["--data", &path("from parquet")]);
     let restored = succeed(&["restore", &path("parquet"), &served.url]);
     assert!(restored.starts_with("restored 3 tables, 3002 rows, "), "{restored}");
@@ -369,7 +371,7 @@ fn a_database_is_dumped_and_restored_in_either_format_here_and_over_a_connection
     let contents = |database: &str| stdout(&shell(&[&path(database)], CONTENTS)).to_lowercase();
     let original = contents("original");
     assert!(original.contains("3000") && original.contains("create view public.second"));
-    for copy in ["from arrow", "from parquet"] {
+    for copy in ["from arrow", "from streams", "from parquet"] {
         let copied = contents(copy);
         let lines = copied.lines().zip(original.lines()).find(|(copied, original)| copied != original);
         assert_eq!(lines, None, "{copy}");

@@ -514,6 +514,40 @@ fn what_others_write_is_read_where_sql_has_something_like_it() {
     }
 }
 
+#[test]
+fn streams_without_rows_are_of_some_columns_all_the_same() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (i integer, t text); CREATE TABLE back (i integer, t text)").unwrap();
+    let ours = sent(&mut connection, "COPY t TO STDOUT (FORMAT arrow)");
+    let schema = foreign().schema();
+    let others = arrow_ipc::writer::StreamWriter::try_new(Vec::new(), &schema).unwrap().into_inner().unwrap();
+    // Who writes a stream may also end it by writing no more.
+    let unmarked = ours.strip_suffix(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]).unwrap().to_vec();
+    for data in [&ours, &unmarked] {
+        std::fs::write(folder.path("t.arrows"), data).unwrap();
+        assert!(rows(&mut connection, &folder.sql("SELECT i + 1, t FROM '@/t.arrows'")).is_empty());
+        assert_eq!(rows(&mut connection, &folder.sql("SELECT count(i) FROM '@/t.arrows'")), ["BigInt(0)"]);
+        let copied = run(&mut connection, &folder, "COPY back FROM '@/t.arrows' (FORMAT arrow)").unwrap();
+        assert_eq!(copied, 0);
+        for piece in [1, 7, data.len()] {
+            let Outcome::CopyIn(mut copy) = begin(&mut connection, "COPY back FROM STDIN (FORMAT arrow)")
+            else {
+                panic!()
+            };
+            data.chunks(piece).for_each(|piece| copy.write(piece).unwrap());
+            assert_eq!(copy.finish().unwrap().rows, Some(0));
+        }
+    }
+    std::fs::write(folder.path("foreign"), others).unwrap();
+    assert!(rows(&mut connection, &folder.sql("SELECT u, list FROM '@/foreign'")).is_empty());
+    let error = run(&mut connection, &folder, "COPY back FROM '@/foreign' (FORMAT arrow)").unwrap_err();
+    assert_eq!(error.state(), SqlState::UNDEFINED_COLUMN);
+    // What breaks off before its columns are known is no stream.
+    std::fs::write(folder.path("cut"), &ours[..40]).unwrap();
+    assert_eq!(told(&mut connection, &folder, "SELECT * FROM '@/cut'").0, "22P04");
+}
+
 /// The second row group cannot be read, which only those notice who need it.
 #[test]
 fn row_groups_that_cannot_meet_a_condition_are_not_read() {

@@ -174,6 +174,8 @@ pub(crate) struct StreamReader {
     /// Bytes of messages that have not come as a whole.
     carry: Vec<u8>,
     batches: VecDeque<RecordBatch>,
+    /// What the first message says. The decoder knows of it when another one follows, of which a stream without rows has none.
+    schema: Option<SchemaRef>,
     has_ended: bool,
 }
 
@@ -192,6 +194,9 @@ impl StreamReader {
                 self.has_ended = true;
                 break;
             }
+            if self.schema.is_none() {
+                self.schema = schema_of(&message)?;
+            }
             while !message.is_empty() {
                 self.batches.extend(self.decoder.decode(&mut message)?);
             }
@@ -202,7 +207,7 @@ impl StreamReader {
 
     /// The columns, once they are known.
     pub fn schema(&self) -> Option<SchemaRef> {
-        self.decoder.schema()
+        self.schema.clone()
     }
 
     /// The next batch.
@@ -217,6 +222,13 @@ impl StreamReader {
             false => Err(wrong("it ends in the middle of a message")),
         }
     }
+}
+
+/// The schema that a whole message holds, if it does.
+fn schema_of(message: &[u8]) -> std::result::Result<Option<SchemaRef>, ArrowError> {
+    let start = if message.starts_with(&CONTINUATION) { 8 } else { 4 };
+    let message = root_as_message(&message[start..]).map_err(|error| wrong(&error.to_string()))?;
+    Ok(message.header_as_schema().map(|schema| Arc::new(fb_to_schema(schema))))
 }
 
 /// How many bytes the first message has, with its body, if all have come; 8 or fewer for what ends a stream.
