@@ -6,7 +6,7 @@
 //! begin otherwise than the search supposed.
 
 use crate::fault::record_context;
-use crate::structure::{Context, Dialect, Progress};
+use crate::structure::{Context, Dialect, Progress, Structure};
 use firn_base::{Error, SqlState};
 use std::io::{self, Read};
 
@@ -92,7 +92,7 @@ impl Piece {
 pub(crate) enum Uncut {
     /// A record is longer than [`MAX_RECORD_BYTES`].
     TooLong { line: u64, in_quotes: bool },
-    /// The file ends between quotes.
+    /// The file ends between quotes, in a field that begins on that line; what follows from there.
     Unterminated { line: u64, record: Vec<u8> },
 }
 
@@ -116,6 +116,10 @@ impl Uncut {
             }
             Uncut::Unterminated { line, record } => {
                 Error::new(SqlState::BAD_COPY_FILE_FORMAT, "unterminated CSV quoted field")
+                    .with_hint(
+                        "The quote that opens here lacks its like. Where fields do not stand in quotes, COPY is told so by QUOTE none \
+                         and read_csv by quote => ''.",
+                    )
                     .with_context(record_context(file, line, &record))
             }
         }
@@ -303,7 +307,7 @@ impl Cutter {
         }
         let Progress { context, lines_behind, .. } = std::mem::take(&mut self.progress);
         if context.in_quotes {
-            return Err(Uncut::Unterminated { line: self.lines + lines_behind + 1, record });
+            return Err(self.unterminated(record));
         }
         let in_file = record.len();
         if context.is_escaped() {
@@ -312,6 +316,18 @@ impl Cutter {
         }
         record.push(b'\n');
         Ok(Some(self.chunk(record, in_file, 1 + lines_behind)))
+    }
+
+    /// The error for a record that ends between quotes: it may have many lines, of which the one is told where the field begins.
+    #[cold]
+    fn unterminated(&self, mut record: Vec<u8>) -> Uncut {
+        let mut structure = Structure::default();
+        structure.find(&record, self.dialect);
+        let field = structure.ends().last().map_or(0, |end| end.wrapping_add(1) as usize);
+        let lines = memchr::memchr_iter(b'\n', &record[..field]).count() as u64;
+        let line_begins = memchr::memrchr(b'\n', &record[..field]).map_or(0, |end| end + 1);
+        record.drain(..line_begins);
+        Uncut::Unterminated { line: self.lines + lines + 1, record }
     }
 
     /// The whole records.
@@ -440,7 +456,12 @@ mod tests {
         let mut cutter = Cutter::new(CSV, CHUNK_BYTES);
         cutter.push(b"1,a\n2,\"b\nc\n");
         assert_eq!(cutter.last().unwrap().unwrap().bytes, b"1,a\n");
-        let unterminated = Uncut::Unterminated { line: 4, record: b"2,\"b\nc\n".to_vec() };
+        let unterminated = Uncut::Unterminated { line: 2, record: b"2,\"b\nc\n".to_vec() };
+        assert_eq!(cutter.last().unwrap_err(), unterminated);
+        // Of a record of several lines the one where the field begins.
+        cutter.push(b"1,a\n2,\"b\nc\",d,\"e\nf\n");
+        assert_eq!(cutter.last().unwrap().unwrap().bytes, b"1,a\n");
+        let unterminated = Uncut::Unterminated { line: 4, record: b"c\",d,\"e\nf\n".to_vec() };
         assert_eq!(cutter.last().unwrap_err(), unterminated);
         if cfg!(miri) {
             return;

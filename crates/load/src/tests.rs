@@ -191,7 +191,7 @@ fn mistakes_name_line_column_and_data() {
             "1,\"a\nb\"\ny,z\n",
             "22P02 invalid input syntax for type integer: \"y\" | COPY t, line 3, column a: \"y\"",
         ),
-        (&csv, "1,\"abc\n", "22P04 unterminated CSV quoted field | COPY t, line 2: \"1,\"abc\n\""),
+        (&csv, "1,\"abc\n", "22P04 unterminated CSV quoted field | COPY t, line 1: \"1,\"abc\n\""),
         (&csv, "1,a\rb\n", "22P04 unquoted carriage return found in data | COPY t, line 1: \"1,a\rb\""),
     ];
     for (options, file, expected) in cases {

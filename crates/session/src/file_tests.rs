@@ -253,7 +253,8 @@ fn columns_of_further_csv_files_go_by_their_names() {
         let error = connection.execute(&folder.sql(sql)).unwrap_err();
         assert_eq!((error.state(), error.message()), (SqlState::new(state), &*folder.sql(message)), "{sql}");
         assert_eq!(error.detail(), detail, "{sql}");
-        assert_eq!(error.hint().is_some(), matches!(state, "42703" | "22P02"), "{sql}");
+        let has_hint = matches!(state, "42703" | "22P02") || message.starts_with("unterminated");
+        assert_eq!(error.hint().is_some(), has_hint, "{sql}");
     }
     assert_eq!(rows(&mut connection, &folder.sql("SELECT t FROM '@/e-*'")), ["x", "y"]);
 }
