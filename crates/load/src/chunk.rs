@@ -6,7 +6,7 @@
 //! begin otherwise than the search supposed.
 
 use crate::fault::record_context;
-use crate::structure::{Context, Dialect, Progress, Structure};
+use crate::structure::{Dialect, Progress, Structure};
 use firn_base::{Error, SqlState};
 use std::io::{self, Read};
 
@@ -235,7 +235,8 @@ impl Cutter {
     pub fn fit(&mut self, mut piece: Piece) -> Result<Option<Chunk>, Uncut> {
         let tail = self.bytes.len();
         let Progress { context, searched, whole: before, lines_behind: behind, .. } = self.progress;
-        let is_as_supposed = context == Context::default()
+        let first = piece.bytes.get(TAIL_ROOM).copied();
+        let is_as_supposed = context.is_as_at_beginning(first, self.dialect)
             && (searched, before) == (tail, 0)
             && (self.lines >= self.skipped || !self.is_first);
         if !is_as_supposed {

@@ -1,11 +1,12 @@
 //! Fields that do not stand for themselves: quotes and escapes are taken off.
 
-use crate::options::CopyOptions;
+use crate::options::{CopyOptions, QuotesOpen};
 
-/// Takes the quotes off a field of a CSV file, wherever in it they stand.
+/// Takes the quotes off a field of a CSV file, those that open where the options say and those that close them.
 pub(crate) fn unquote(raw: &[u8], options: &CopyOptions, out: &mut Vec<u8>) {
     out.clear();
-    let mut in_quotes = false;
+    let anywhere = options.quotes_open == QuotesOpen::Anywhere;
+    let (mut in_quotes, mut may_open) = (false, true);
     let mut position = 0;
     while let Some(&byte) = raw.get(position) {
         position += 1;
@@ -14,10 +15,13 @@ pub(crate) fn unquote(raw: &[u8], options: &CopyOptions, out: &mut Vec<u8>) {
         if in_quotes && byte == options.escape && next.as_ref().is_some_and(escapes) {
             out.extend(next);
             position += 1;
-        } else if byte == options.quote {
+        } else if byte == options.quote && (in_quotes || may_open) {
             in_quotes = !in_quotes;
+            // Behind one that has closed as well: two that touch are one field's.
+            may_open = true;
         } else {
             out.push(byte);
+            may_open = anywhere;
         }
     }
 }

@@ -34,7 +34,7 @@ pub use columns::read_literals;
 pub use encoding::Encoding;
 pub use fault::Rejected;
 pub use feed::{Feed, Places};
-pub use options::{CopyHeader, CopyOptions, NO_QUOTE, OnError, RowFormat};
+pub use options::{CopyHeader, CopyOptions, NO_QUOTE, OnError, QuotesOpen, RowFormat};
 pub use parallel::Waits;
 pub use reader::{BATCH_ROWS, CopyReader};
 pub use records::{Batch, Keeps, RowLines, Sieve};

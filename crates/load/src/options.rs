@@ -20,6 +20,15 @@ pub enum RowFormat {
 /// In place of a quote: fields stand in none, and what else would be quotes stands for itself. Text has no such byte.
 pub const NO_QUOTE: u8 = 0;
 
+/// Where in a field quotes open.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum QuotesOpen {
+    /// Everywhere, as for PostgreSQL: `5" x, 7"` is one field.
+    Anywhere,
+    /// At its beginning: others stand for themselves.
+    AtBeginning,
+}
+
 /// Whether the first line names the columns.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CopyHeader {
@@ -55,6 +64,8 @@ pub struct CopyOptions {
     pub quote: u8,
     /// ESCAPE, CSV only
     pub escape: u8,
+    /// Where quotes open, CSV only
+    pub quotes_open: QuotesOpen,
     /// FORCE_QUOTE: by column of the copied list; shorter lists mean no.
     pub force_quote: Vec<bool>,
     /// FORCE_NOT_NULL, likewise
@@ -87,6 +98,7 @@ impl CopyOptions {
             header: CopyHeader::No,
             quote: b'"',
             escape: b'"',
+            quotes_open: QuotesOpen::Anywhere,
             force_quote: Vec::new(),
             force_not_null: Vec::new(),
             force_null: Vec::new(),
@@ -102,6 +114,9 @@ impl CopyOptions {
         let CopyOptions { delimiter, quote, escape, .. } = *self;
         let quoting = match self.format {
             RowFormat::Csv if quote == NO_QUOTE => Quoting::Never,
+            RowFormat::Csv if self.quotes_open == QuotesOpen::AtBeginning => {
+                Quoting::Leading { quote, escape }
+            }
             RowFormat::Csv if quote == escape => Quoting::Doubled(quote),
             RowFormat::Csv => Quoting::Escaped { quote, escape },
             _ => Quoting::Backslash,

@@ -2,13 +2,14 @@
 //!
 //! Each delimiter that files have is tried, with each kind of quotes and what precedes a quote in them; the ones by which most
 //! records have as many fields as their neighbours win, of those the ones by which all fields that begin with a quote end with
-//! theirs, most of them, then those that make more fields. A column has the first type that all its fields in the sample can be read
+//! theirs, most of them, then those that make more fields. Quotes open at the beginnings of fields, or else anywhere if that is how
+//! blanks before them are passed over; others are characters like any. A column has the first type that all its fields in the sample can be read
 //! as; the first record is a header if it does not fit the types of the others, or, where all is text, if it looks like
 //! names.
 
 use crate::encoding::Encoding;
 use crate::field::unquote;
-use crate::options::{CopyHeader, CopyOptions, NO_QUOTE, RowFormat};
+use crate::options::{CopyHeader, CopyOptions, NO_QUOTE, QuotesOpen, RowFormat};
 use crate::structure::Structure;
 use firn_base::{SqlType, TimeZoneSetting, datetime, text};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -28,6 +29,9 @@ const DELIMITERS: [u8; 4] = [b',', b'\t', b';', b'|'];
 /// Quotes and what precedes one in them, the likelier ones first. Where none of them fits as well, fields have none.
 const QUOTES: [(u8, u8); 5] =
     [(b'"', b'"'), (b'"', b'\\'), (b'\'', b'\''), (b'\'', b'\\'), (NO_QUOTE, NO_QUOTE)];
+
+/// Where quotes open, the likelier first.
+const OPENINGS: [QuotesOpen; 2] = [QuotesOpen::AtBeginning, QuotesOpen::Anywhere];
 
 /// What whoever asks knows already.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -92,15 +96,37 @@ pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
         let apart = move |delimiter: &u8| is_known(*delimiter) || ![quote, escape].contains(&delimiter);
         delimiters.iter().copied().filter(apart).map(move |delimiter| (delimiter, *quote, *escape))
     });
-    let layouts =
-        candidates.map(|(delimiter, quote, escape)| Layout::of(&sample, is_whole, delimiter, quote, escape));
+    let dialects = OPENINGS.into_iter().flat_map(|quotes_open| {
+        candidates.clone().map(move |(delimiter, quote, escape)| CopyOptions {
+            delimiter,
+            quote,
+            escape,
+            quotes_open,
+            ..CopyOptions::new(RowFormat::Csv)
+        })
+    });
+    // Nothing is behind blanks where there are none.
+    let is_behind_blank = |quote: u8| sample.windows(2).any(|pair| pair == [b' ', quote]);
+    let behind_blanks = QUOTES
+        .map(|(quote, _)| quote)
+        .into_iter()
+        .chain(known.quote)
+        .filter(|quote| is_behind_blank(*quote))
+        .collect::<Vec<_>>();
+    let dialects = dialects.filter(|options| {
+        options.quotes_open == QuotesOpen::AtBeginning || behind_blanks.contains(&options.quote)
+    });
+    let layouts = dialects.map(|options| Layout::of(&sample, is_whole, &options));
     // The first of equals.
-    let layout = layouts.reduce(|best, next| if next.score() > best.score() { next } else { best });
+    let layout = layouts
+        .filter(Layout::is_possible)
+        .reduce(|best, next| if next.score() > best.score() { next } else { best });
     let layout = layout.expect("there are candidates");
     let mut options = CopyOptions {
         delimiter: layout.delimiter,
         quote: layout.quote,
         escape: layout.escape,
+        quotes_open: layout.quotes_open,
         null: known.null.clone().unwrap_or_default(),
         skip: known.skip,
         encoding: known.encoding,
@@ -167,6 +193,7 @@ struct Layout {
     delimiter: u8,
     quote: u8,
     escape: u8,
+    quotes_open: QuotesOpen,
     structure: Structure,
     /// How many fields most records have.
     width: usize,
@@ -178,24 +205,34 @@ struct Layout {
     /// How many fields stand in quotes, and whether some begin with one and do not end with theirs, or the file ends in quotes that do not begin a field.
     quoted: usize,
     has_stray_quotes: bool,
+    /// Whether some of them have blanks before the quotes; and others quotes in their middle.
+    has_blanks_before: bool,
+    has_inner_quotes: bool,
 }
 
 impl Layout {
-    fn of(sample: &[u8], is_whole: bool, delimiter: u8, quote: u8, escape: u8) -> Layout {
+    fn of(sample: &[u8], is_whole: bool, options: &CopyOptions) -> Layout {
+        let CopyOptions { delimiter, quote, escape, quotes_open, .. } = *options;
         let mut structure = Structure::default();
-        let options = CopyOptions { delimiter, quote, escape, ..CopyOptions::new(RowFormat::Csv) };
         structure.find(sample, options.dialect());
         let mut widths = BTreeMap::new();
         let (mut width, mut first_width) = (0, 0);
         let (mut quoted, mut has_stray_quotes) = (0, false);
+        let (mut has_blanks_before, mut has_inner_quotes) = (false, false);
         for ends in structure.ends().windows(2) {
             let (begin, end) = (ends[0].wrapping_add(1) as usize, ends[1] as usize);
             width += 1;
-            let field = &sample[begin..end];
+            let mut field = &sample[begin..end];
+            if quotes_open == QuotesOpen::Anywhere && field.first() == Some(&b' ') {
+                field = field.trim_ascii_start();
+                has_blanks_before |= field.first() == Some(&quote);
+            }
             if field.first() == Some(&quote) {
                 let is_closed = stands_in_quotes(field, quote, escape);
                 quoted += usize::from(is_closed);
                 has_stray_quotes |= !is_closed;
+            } else if quotes_open == QuotesOpen::Anywhere {
+                has_inner_quotes |= field.contains(&quote);
             }
             if sample[end] == b'\n' {
                 first_width = if widths.is_empty() { width } else { first_width };
@@ -211,6 +248,7 @@ impl Layout {
             delimiter,
             quote,
             escape,
+            quotes_open,
             structure,
             width,
             first_width,
@@ -218,7 +256,15 @@ impl Layout {
             records,
             quoted,
             has_stray_quotes,
+            has_blanks_before,
+            has_inner_quotes,
         }
+    }
+
+    /// Whether a file may be so at all: quotes do not open within fields, but for those that have nothing but blanks before them.
+    fn is_possible(&self) -> bool {
+        let opens_behind_blanks = self.has_blanks_before && !self.has_stray_quotes && !self.has_inner_quotes;
+        self.quotes_open == QuotesOpen::AtBeginning || opens_behind_blanks
     }
 
     /// The better the higher.

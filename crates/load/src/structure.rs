@@ -25,6 +25,9 @@ pub(crate) enum Quoting {
     Doubled(u8),
     /// CSV: between quotes, where a quote after the escape is none.
     Escaped { quote: u8, escape: u8 },
+    /// CSV: likewise, but only a quote opens that begins a field or follows one that has closed; others stand for themselves.
+    /// The escape is the quote where quotes are doubled.
+    Leading { quote: u8, escape: u8 },
 }
 
 /// What is known at one byte of the bytes before it.
@@ -33,9 +36,18 @@ pub(crate) struct Context {
     pub in_quotes: bool,
     /// The next byte stands for itself.
     after_escape: bool,
+    /// A quote that comes next stands for itself, for being within a field ([`Quoting::Leading`] alone asks).
+    within_field: bool,
 }
 
 impl Context {
+    /// Whether bytes that begin with this one mean what they would at the beginning of a record.
+    pub fn is_as_at_beginning(self, first: Option<u8>, dialect: Dialect) -> bool {
+        let Context { in_quotes, after_escape, within_field } = self;
+        let begins_with_quote = first.is_some_and(|first| first == dialect.needles().0);
+        !(in_quotes || after_escape || within_field && begins_with_quote)
+    }
+
     /// Whether the byte that comes next stands for itself.
     pub fn is_escaped(self) -> bool {
         self.after_escape
@@ -356,9 +368,20 @@ impl Context {
             Quoting::Backslash => (self.escaped(masks.escapes, count), masks.escapes),
             Quoting::Doubled(_) => (self.quoted(masks.quotes), masks.quotes),
             Quoting::Escaped { .. } => {
-                let toggles = self.toggles(masks, count);
+                let toggles = self.toggles(masks, count, u64::MAX);
                 // An escape before the first quote means nothing to a field.
                 (self.quoted(toggles), masks.quotes)
+            }
+            Quoting::Leading { quote, escape } => {
+                let bounds = masks.delimiters | masks.line_feeds;
+                let opens = bounds << 1 | u64::from(!self.within_field);
+                let toggles = match quote == escape {
+                    true => self.leading_toggles(masks, count, opens),
+                    false => self.toggles(masks, count, opens),
+                };
+                let void = self.quoted(toggles);
+                self.within_field = !self.in_quotes && (bounds | toggles) >> (count - 1) & 1 == 0;
+                (void, masks.quotes)
             }
         };
         Found {
@@ -408,8 +431,21 @@ impl Context {
         escaped
     }
 
-    /// The quotes that open or close, where a quote after an escape between quotes does not.
-    fn toggles(&mut self, masks: Masks, count: usize) -> u64 {
+    /// The quotes that open or close, where those are doubled that stand between quotes.
+    #[inline(always)]
+    fn leading_toggles(&mut self, masks: Masks, count: usize, opens: u64) -> u64 {
+        let mut ahead = *self;
+        let opening = masks.quotes & ahead.quoted(masks.quotes);
+        // Mostly all do: each that stands outside begins a field or follows one that has closed.
+        match opening & !(opens | masks.quotes << 1) {
+            0 => masks.quotes,
+            _ => self.toggles(Masks { escapes: 0, ..masks }, count, opens),
+        }
+    }
+
+    /// The quotes that open or close, where a quote after an escape between quotes does not, nor one outside that is neither
+    /// where `opens` says nor behind one that has closed.
+    fn toggles(&mut self, masks: Masks, count: usize, opens: u64) -> u64 {
         let mut toggles = 0;
         let mut inside = self.in_quotes;
         let mut rest = (masks.quotes | masks.escapes) & !u64::from(self.after_escape);
@@ -424,7 +460,7 @@ impl Context {
                 } else {
                     rest &= !(bit << 1);
                 }
-            } else if masks.quotes & bit != 0 {
+            } else if masks.quotes & bit != 0 && (inside || (opens | toggles << 1) & bit != 0) {
                 toggles |= bit;
                 inside = !inside;
             }
@@ -441,7 +477,7 @@ impl Dialect {
             Quoting::Never => (self.delimiter, self.delimiter),
             Quoting::Backslash => (self.delimiter, b'\\'),
             Quoting::Doubled(quote) => (quote, self.delimiter),
-            Quoting::Escaped { quote, escape } => (quote, escape),
+            Quoting::Escaped { quote, escape } | Quoting::Leading { quote, escape } => (quote, escape),
         }
     }
 }
@@ -578,12 +614,14 @@ mod tests {
     use super::*;
     use firn_base::random::Random;
 
-    const DIALECTS: [Dialect; 4] = [
+    const DIALECTS: [Dialect; 6] = [
         Dialect { delimiter: b',', quoting: Quoting::Doubled(b'"') },
         Dialect { delimiter: b';', quoting: Quoting::Escaped { quote: b'\'', escape: b'\\' } },
         Dialect { delimiter: b'\t', quoting: Quoting::Backslash },
         // An escape that is the delimiter of nobody, and a quote beyond the usual.
         Dialect { delimiter: b'|', quoting: Quoting::Doubled(b'x') },
+        Dialect { delimiter: b',', quoting: Quoting::Leading { quote: b'"', escape: b'"' } },
+        Dialect { delimiter: b',', quoting: Quoting::Leading { quote: b'"', escape: b'\\' } },
     ];
 
     fn kernels() -> Vec<Kernel> {
@@ -599,19 +637,34 @@ mod tests {
     /// A byte at a time: whether each has its meaning, and where the last record ends.
     fn plainly(bytes: &[u8], dialect: Dialect) -> (Vec<u32>, Context) {
         let mut context = Context::default();
+        let mut has_closed = false;
         let mut ends = Vec::new();
         for (position, &byte) in (0..).zip(bytes) {
             if context.after_escape {
                 context.after_escape = false;
                 continue;
             }
+            let before = u32::checked_sub(position, 1).map(|before| bytes[before as usize]);
+            let is_leading = matches!(dialect.quoting, Quoting::Leading { .. });
+            let begins = before.is_none_or(|before| [dialect.delimiter, b'\n'].contains(&before));
+            let stands_for_itself = is_leading && !context.in_quotes && !begins && !has_closed;
+            has_closed = false;
+            context.within_field =
+                is_leading && !context.in_quotes && byte != dialect.delimiter && byte != b'\n';
             match dialect.quoting {
                 Quoting::Backslash if byte == b'\\' => context.after_escape = true,
-                Quoting::Escaped { escape, .. } if byte == escape && context.in_quotes => {
+                Quoting::Escaped { quote, escape } | Quoting::Leading { quote, escape }
+                    if byte == escape && quote != escape && context.in_quotes =>
+                {
                     context.after_escape = true;
                 }
-                Quoting::Doubled(quote) | Quoting::Escaped { quote, .. } if byte == quote => {
+                Quoting::Leading { quote, .. } if byte == quote && stands_for_itself => {}
+                Quoting::Doubled(quote) | Quoting::Escaped { quote, .. } | Quoting::Leading { quote, .. }
+                    if byte == quote =>
+                {
+                    has_closed = context.in_quotes;
                     context.in_quotes = !context.in_quotes;
+                    context.within_field = false;
                 }
                 _ if !context.in_quotes && (byte == dialect.delimiter || byte == b'\n') => {
                     ends.push(position)

@@ -9,7 +9,7 @@ mod written;
 use crate::chunk::CHUNK_BYTES;
 use crate::{
     BATCH_ROWS, Batch, CopyHeader, CopyOptions, CopyReader, CopyWriter, Extent, Feed, OnError, Places,
-    RowFormat, Waits, end_of_first_row,
+    QuotesOpen, RowFormat, Waits, end_of_first_row,
 };
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Decimal128Type, Int32Type, Int64Type};
@@ -140,6 +140,20 @@ fn csv_files_are_read_with_quotes_and_line_breaks_inside_them() {
 
 /// Where fields are read eight at a time, words that hold their ends may reach back to where the chunk begins.
 #[test]
+fn quotes_within_fields_are_characters_where_quotes_open_at_the_beginning() {
+    let options = CopyOptions { quotes_open: QuotesOpen::AtBeginning, ..CopyOptions::new(CSV) };
+    check(&options, "1,5\" a\n2,7\" b\n3,\"\"\n", &[("1", "5\" a"), ("2", "7\" b"), ("3", "")]);
+    check(&options, "1,5\"\r\n\"2\",\"7\"\" b\"\r\n", &[("1", "5\""), ("2", "7\" b")]);
+    check(&options, "1,\"a, \nb\"\n2,a \"b\" \"\n", &[("1", "a, \nb"), ("2", "a \"b\" \"")]);
+    // What follows quotes that have closed, and those that open right there again.
+    check(&options, "1,\"a\"b\"c\n2,\"\"\"\"\n3,\"\"a\"\n", &[("1", "ab\"c"), ("2", "\""), ("3", "a\"")]);
+    check(&options, "1, \"a\"\n", &[("1", " \"a\"")]);
+    let escaped = CopyOptions { escape: b'\\', ..options.clone() };
+    check(&escaped, "1,5\" \\\"\n2,\"a\\\", b\"\n", &[("1", "5\" \\\""), ("2", "a\", b")]);
+    assert!(failure(&options, "1,a\n2,\"b\n").starts_with("22P04 unterminated CSV quoted field"));
+}
+
+#[test]
 fn csv_files_may_begin_with_numbers_of_any_length() {
     for length in 1..=18 {
         for (quote, end) in [("", "\n"), ("", "\r\n"), ("\"", "\n"), ("\"", "\r\n")] {
@@ -222,12 +236,15 @@ fn batches_are_whole_chunks() {
 }
 
 /// The records of a CSV file, or nothing if something is wrong with one: a byte at a time.
-fn plainly(file: &str, columns: usize) -> Option<Vec<Vec<Option<String>>>> {
+fn plainly(file: &str, columns: usize, quotes_open: QuotesOpen) -> Option<Vec<Vec<Option<String>>>> {
     let (mut rows, mut row) = (Vec::new(), Vec::new());
     let (mut field, mut quotes, mut in_quotes) = (String::new(), 0, false);
     let mut rest = file.strip_suffix('\n').unwrap_or(file).chars().chain(['\n']).peekable();
     while let Some(next) = rest.next() {
         match next {
+            '"' if !in_quotes && (quotes, &*field) != (0, "") && quotes_open == QuotesOpen::AtBeginning => {
+                field.push('"');
+            }
             '"' => {
                 quotes += 1;
                 if in_quotes && rest.next_if_eq(&'"').is_some() {
@@ -264,6 +281,7 @@ fn random_files_are_read_as_a_plain_loop_reads_them() {
     let mut right = 0;
     for round in 0..if cfg!(miri) { 30 } else { 30_000 } {
         let width = 1 + round % 3;
+        let quotes_open = [QuotesOpen::Anywhere, QuotesOpen::AtBeginning][round % 2];
         let columns: Vec<_> = (0..width).map(|column| (format!("c{column}"), SqlType::Text)).collect();
         // Mostly files that are right: only what is in quotes is anything.
         let mut file = String::new();
@@ -289,8 +307,8 @@ fn random_files_are_read_as_a_plain_loop_reads_them() {
                 file.push_str(if column + 1 < width { "," } else { line_end });
             }
         }
-        let mut reader =
-            CopyReader::new("COPY t", columns, CopyOptions::new(CSV), TimeZoneSetting::UTC).unwrap();
+        let options = CopyOptions { quotes_open, ..CopyOptions::new(CSV) };
+        let mut reader = CopyReader::new("COPY t", columns, options, TimeZoneSetting::UTC).unwrap();
         reader.set_chunk_bytes(random.uniform(1, 200) as usize);
         let outcome = reader.push(file.as_bytes()).and_then(|()| reader.finish());
         let read = outcome.ok().map(|()| {
@@ -307,7 +325,7 @@ fn random_files_are_read_as_a_plain_loop_reads_them() {
             rows.collect::<Vec<_>>()
         });
         right += usize::from(read.is_some());
-        assert_eq!(read, plainly(&file, width), "{file:?}");
+        assert_eq!(read, plainly(&file, width, quotes_open), "{quotes_open:?} {file:?}");
     }
     assert!(right > if cfg!(miri) { 5 } else { 15_000 }, "only {right} files were right");
 }
@@ -412,11 +430,14 @@ fn pieces_are_put_together_wherever_they_begin() {
     let mut random = Random::seeded(5);
     let failed = |error: &std::io::Error| Error::new(SqlState::IO_ERROR, error.to_string());
     for round in 0..if cfg!(miri) { 10 } else { 300 } {
-        let (format, options) = match round % 3 {
+        let (format, mut options) = match round % 3 {
             0 => (RowFormat::Text, CopyOptions::new(RowFormat::Text)),
             1 => (CSV, CopyOptions::new(CSV)),
             _ => (CSV, CopyOptions { escape: b'\\', ..CopyOptions::new(CSV) }),
         };
+        if round % 2 == 0 {
+            options.quotes_open = QuotesOpen::AtBeginning;
+        }
         let longest = [3, 40, 6000][random.uniform(0, 2) as usize];
         let mut file = Vec::new();
         for row in 0..random.uniform(0, 40) {
@@ -431,9 +452,16 @@ fn pieces_are_put_together_wherever_they_begin() {
                     _ => "x",
                 })
                 .collect();
-            let quote = if format == RowFormat::Text { "" } else { "\"" };
             let delimiter = char::from(options.delimiter);
-            file.extend_from_slice(format!("{row}{delimiter}{quote}{words}{quote}\n").as_bytes());
+            let record = match (format, random.uniform(0, 3)) {
+                (RowFormat::Text, _) => format!("{row}{delimiter}{words}\n"),
+                // As many quotes as there are may be characters.
+                (_, 0) if options.quotes_open == QuotesOpen::AtBeginning => {
+                    format!("{row}{delimiter}{}\"\n", words.replace('\n', "y").trim_start_matches('"'))
+                }
+                _ => format!("{row}{delimiter}\"{words}\"\n"),
+            };
+            file.extend_from_slice(record.as_bytes());
         }
         if random.uniform(0, 1) == 0 {
             file.pop();

@@ -122,3 +122,22 @@ fn only_tables_of_the_transaction_are_loaded_frozen() {
         assert_eq!(rows(&mut connection, "SELECT n FROM t ORDER BY n"), ["Integer(1)", "Integer(2)"]);
     }
 }
+
+#[test]
+fn quotes_within_fields_are_characters_in_queries_and_quotes_for_copy() {
+    let folder =
+        Folder::new(&[("inch.csv", "id,size,price\n1,5\" pipe,2.5\n2,7\" pipe,3.5\n3,\"a, b\",1\n")]);
+    let mut connection = connection();
+    let all =
+        ["BigInt(1)|5\" pipe|Double(2.5)", "BigInt(2)|7\" pipe|Double(3.5)", "BigInt(3)|a, b|Double(1.0)"];
+    for read in ["'@/inch.csv'", "read_csv('@/inch.csv', quote => '\"')"] {
+        assert_eq!(rows(&mut connection, &folder.sql(&format!("SELECT * FROM {read}"))), all);
+    }
+    connection.execute(&folder.sql("CREATE TABLE t AS SELECT * FROM '@/inch.csv'")).unwrap();
+    assert_eq!(rows(&mut connection, "SELECT * FROM t"), all);
+    // PostgreSQL's rule: quotes open everywhere.
+    connection.execute("TRUNCATE t").unwrap();
+    assert_eq!(connection.execute(&folder.sql("COPY t FROM '@/inch.csv' (FORMAT csv, HEADER)")).unwrap(), 2);
+    assert_eq!(rows(&mut connection, "SELECT size FROM t"), ["5 pipe,2.5\n2,7 pipe", "a, b"]);
+}
+

@@ -1,7 +1,7 @@
 //! What is told from files of all kinds, and that files are read as what was told from them.
 
 use crate::sniff::{Known, sniff};
-use crate::{CopyHeader, CopyReader, NO_QUOTE};
+use crate::{Batch, CopyHeader, CopyReader, NO_QUOTE};
 use arrow_array::cast::AsArray;
 use firn_base::{Error, SqlType, TimeZoneSetting};
 
@@ -81,9 +81,11 @@ fn quotes_that_are_none_stand_for_themselves() {
         let mut reader =
             CopyReader::new("COPY t", sniffed.columns, sniffed.options, TimeZoneSetting::UTC).unwrap();
         reader.push(file.as_bytes()).and_then(|()| reader.finish()).unwrap();
-        let batch = reader.next_batch().unwrap();
-        let column =
-            |at: usize| batch.columns[at].as_string_view().iter().flatten().collect::<Vec<_>>().join("|");
+        let batches: Vec<Batch> = std::iter::from_fn(|| reader.next_batch()).collect();
+        let column = |at: usize| {
+            let values = batches.iter().flat_map(|batch| batch.columns[at].as_string_view().iter().flatten());
+            values.collect::<Vec<_>>().join("|")
+        };
         (column(0), column(1))
     };
     let known = Known { quote: Some(NO_QUOTE), ..Known::default() };
@@ -93,6 +95,24 @@ fn quotes_that_are_none_stand_for_themselves() {
     // Apostrophes within words are letters, however many there are.
     let words = "pipe,note,n\n12\" long,it's,1\nhalf,Bob's and Al's,2\nx,don't,3\n";
     assert_eq!(rows(words, &Known::default()).1, "it's|Bob's and Al's|don't");
+    // Several of them in a row of records neither join these nor get lost, and nor do those around words.
+    let even = "pipe,note,n\n5\" pipe,Dwayne \"The Rock\" Johnson,1\n7\" pipe,x,2\nplain,5\" x, 3\n";
+    let expected = ("5\" pipe|7\" pipe|plain", "Dwayne \"The Rock\" Johnson|x|5\" x");
+    assert_eq!(rows(even, &Known::default()), (expected.0.to_owned(), expected.1.to_owned()));
+    let known = Known { quote: Some(b'"'), ..Known::default() };
+    assert_eq!(rows(even, &known), (expected.0.to_owned(), expected.1.to_owned()));
+    // Beside fields in quotes as well, also where these stand behind them.
+    let mixed = "pipe,note,n\n\"a, \"\"b\"\"\",5\",1\n7\" pipe,\"c\nd\",2\ne,\"f\" g \"h\",3\n";
+    let expected = ("a, \"b\"|7\" pipe|e", "5\"|c\nd|f g \"h\"");
+    assert_eq!(rows(mixed, &Known::default()), (expected.0.to_owned(), expected.1.to_owned()));
+    let escaped = mixed.replace("\"\"b\"\"", "\\\"b\\\"");
+    let known = Known { escape: Some(b'\\'), ..Known::default() };
+    assert_eq!(rows(&escaped, &known), (expected.0.to_owned(), expected.1.to_owned()));
+    let late = format!("pipe,note,n\n{}\"x, y\",\"z\",0\n", "5\" pipe,x,1\n".repeat(100_000));
+    assert!(rows(&late, &Known::default()).0.ends_with("|5\" pipe|x, y"));
+    // Blanks before quotes are no reason to take commas between them for delimiters.
+    let blanks = "name, note, n\nAda, \"Ockham, Surrey\", 1\nAlan, \"x\", 2\n";
+    assert_eq!(rows(blanks, &Known::default()), ("Ada|Alan".to_owned(), " Ockham, Surrey| x".to_owned()));
     // Where quotes fit as well, they are quotes.
     check(&[("a,b\n\"x\",1\n\"y\",2\n", "',' header: a text, b bigint = 2")]);
 }
