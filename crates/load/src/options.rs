@@ -76,6 +76,8 @@ pub struct CopyOptions {
     pub on_error: OnError,
     /// ENCODING, not of binary files
     pub encoding: Encoding,
+    /// Whether lines without anything are no rows, of a CSV file of several columns
+    pub passes_over_blank: bool,
     /// So many lines at the beginning of a file of text or CSV are passed over.
     pub skip: u64,
     /// Whether JSON objects may have keys that name no column, which are passed over.
@@ -104,6 +106,7 @@ impl CopyOptions {
             force_null: Vec::new(),
             on_error: OnError::Stop,
             encoding: Encoding::Utf8,
+            passes_over_blank: false,
             skip: 0,
             other_keys: false,
         }

@@ -266,9 +266,18 @@ impl RecordReader {
         let mut bytes = Buffer::from_vec(chunk.bytes).slice(chunk.begin);
         let mut lines = Lines { before: chunk.lines_before, left_out: Vec::new() };
         let mut rejected = Vec::new();
+        let mut passes_over_blank = self.options.passes_over_blank && self.is_csv() && self.width() > 1;
         loop {
             let Attempt { columns, rows, kept, ends, ended, mut faults } =
-                self.attempt(&bytes, chunk.is_first, scratch);
+                self.attempt(&bytes, chunk.is_first, !lines.left_out.is_empty(), scratch);
+            if !faults.is_empty() && std::mem::take(&mut passes_over_blank) {
+                // Looked for where there is something wrong, which they would be.
+                let blank = self.blank_records(&bytes, &scratch.structure);
+                if !blank.is_empty() {
+                    bytes = lines.leave_out(&bytes, &blank);
+                    continue;
+                }
+            }
             if faults.is_empty() {
                 let has_header = chunk.is_first && self.options.header != CopyHeader::No;
                 let lines = match ends {
@@ -295,7 +304,7 @@ impl RecordReader {
     }
 
     /// Reads a chunk as far as it can be read.
-    fn attempt(&self, bytes: &Buffer, is_first: bool, scratch: &mut Scratch) -> Attempt {
+    fn attempt(&self, bytes: &Buffer, is_first: bool, lacks_lines: bool, scratch: &mut Scratch) -> Attempt {
         let Scratch { structure, field, ends: kept_ends } = scratch;
         structure.find_some(bytes, self.options.dialect(), self.width() + 1);
         let mut outline = Outline::of(self, bytes, structure, is_first);
@@ -327,10 +336,27 @@ impl RecordReader {
         let faults = columns.faults;
         let width = self.width();
         // After rows have been left out, lines are missing.
-        let is_plain = width == 0 || self.options.on_error == OnError::Stop && structure.void_lines == 0;
+        let lacks_lines = lacks_lines || self.options.on_error == OnError::Ignore;
+        let is_plain = width == 0 || !lacks_lines && structure.void_lines == 0;
         let ends = outline.ends[1..].iter().skip(width.saturating_sub(1)).step_by(width.max(1));
         let ends = (!is_plain).then(|| ends.take(outline.rows).copied().collect());
         Attempt { columns: arrays, rows: outline.rows, kept, ends, ended: outline.ended, faults }
+    }
+
+    /// The records without anything.
+    #[cold]
+    fn blank_records(&self, bytes: &[u8], structure: &Structure) -> Vec<Range<usize>> {
+        let mut blank = Vec::new();
+        let mut begin = 0;
+        for end in &structure.ends()[1..] {
+            let end = *end as usize;
+            let record = self.without_return(bytes, begin..end);
+            if bytes[end] == b'\n' && record.is_empty() && (begin == 0 || bytes[begin - 1] == b'\n') {
+                blank.push(record);
+            }
+            begin = end + 1;
+        }
+        blank
     }
 
     /// Takes quotes or escapes off a field: what is left, and whether there were quotes.

@@ -127,6 +127,7 @@ pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
         quote: layout.quote,
         escape: layout.escape,
         quotes_open: layout.quotes_open,
+        passes_over_blank: true,
         null: known.null.clone().unwrap_or_default(),
         skip: known.skip,
         encoding: known.encoding,
@@ -216,7 +217,7 @@ impl Layout {
         let mut structure = Structure::default();
         structure.find(sample, options.dialect());
         let mut widths = BTreeMap::new();
-        let (mut width, mut first_width) = (0, 0);
+        let (mut width, mut first_width, mut blank) = (0, 0, 0);
         let (mut quoted, mut has_stray_quotes) = (0, false);
         let (mut has_blanks_before, mut has_inner_quotes) = (false, false);
         for ends in structure.ends().windows(2) {
@@ -235,13 +236,21 @@ impl Layout {
                 has_inner_quotes |= field.contains(&quote);
             }
             if sample[end] == b'\n' {
-                first_width = if widths.is_empty() { width } else { first_width };
-                *widths.entry(std::mem::take(&mut width)).or_insert(0) += 1;
+                first_width = if first_width == 0 { width } else { first_width };
+                match width == 1 && matches!(field, [] | [b'\r']) {
+                    true => blank += 1,
+                    false => *widths.entry(width).or_insert(0) += 1,
+                }
+                width = 0;
             }
         }
         // Behind a quote that is not closed there are no records. If it begins a field, the file is likely to be cut off there.
         let end = structure.ends().last().map_or(0, |end| end.wrapping_add(1) as usize);
         has_stray_quotes |= is_whole && sample.get(end).is_some_and(|first| *first != quote);
+        if widths.is_empty() && blank > 0 {
+            // Lines without anything tell of other records only where there are none.
+            widths.insert(1, blank);
+        }
         let records = widths.values().sum();
         let (width, alike) = widths.into_iter().max_by_key(|(_, records)| *records).unwrap_or((0, 0));
         Layout {

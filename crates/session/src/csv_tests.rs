@@ -141,3 +141,38 @@ fn quotes_within_fields_are_characters_in_queries_and_quotes_for_copy() {
     assert_eq!(rows(&mut connection, "SELECT size FROM t"), ["5 pipe,2.5\n2,7 pipe", "a, b"]);
 }
 
+#[test]
+fn blank_lines_are_no_rows_of_files_with_columns() {
+    let mut long = "n,t\n".to_owned();
+    (0..2000).for_each(|row| long.push_str(&format!("{row},x\r\n\n")));
+    let folder = Folder::new(&[
+        ("end.csv", "n,t\n1,x\n2,\"\n\ny\"\n\n"),
+        ("returns.csv", "n,t\r\n1,x\r\n\r\n2,y\r\n\r\n"),
+        ("one.csv", "n\n1\n\n2\n"),
+        ("wrong.csv", "n,t\n1,x\n\n\n2\n"),
+        ("long.csv", &long),
+    ]);
+    let mut connection = connection();
+    for (query, expected) in [
+        ("SELECT * FROM '@/end.csv'", "BigInt(1)|x;BigInt(2)|\n\ny"),
+        ("SELECT * FROM '@/returns.csv'", "BigInt(1)|x;BigInt(2)|y"),
+        ("SELECT n FROM '@/returns.csv' WHERE t = 'y'", "BigInt(2)"),
+        // There it is a NULL.
+        ("SELECT * FROM '@/one.csv'", "BigInt(1);Null;BigInt(2)"),
+        (
+            "SELECT count(*), sum(n), max(n) FROM '@/long.csv'",
+            "BigInt(2000)|Numeric { unscaled: 1999000, scale: 0 }|BigInt(1999)",
+        ),
+    ] {
+        for _ in 0..2 {
+            assert_eq!(rows(&mut connection, &folder.sql(query)).join(";"), expected, "{query}");
+        }
+    }
+    let error = connection.query(&folder.sql("SELECT * FROM '@/wrong.csv'")).unwrap_err();
+    assert!(error.context().unwrap().ends_with("wrong.csv\", line 5: \"2\""), "{error:?}");
+    // To COPY they are rows, as to PostgreSQL.
+    connection.execute("CREATE TABLE t (n integer, t text)").unwrap();
+    let error = connection.execute(&folder.sql("COPY t FROM '@/end.csv' (FORMAT csv, HEADER)")).unwrap_err();
+    assert_eq!(error.message(), "missing data for column \"t\"");
+}
+
