@@ -539,7 +539,9 @@ fn check_civil(year: i64, month: u32, day: u32, before_christ: bool, text: &str)
         return Err(out_of_range(text));
     }
     if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return Err(out_of_range(text).with_hint("Perhaps you need a different \"datestyle\" setting."));
+        return Err(
+            out_of_range(text).with_hint("Dates of numbers are read as year-month-day or month/day/year.")
+        );
     }
     match day <= days_in_month(year, month) {
         true => Ok(()),

@@ -37,5 +37,5 @@ pub use feed::{Feed, Places};
 pub use options::{CopyHeader, CopyOptions, NO_QUOTE, OnError, QuotesOpen, RowFormat};
 pub use parallel::Waits;
 pub use reader::{BATCH_ROWS, CopyReader};
-pub use records::{Batch, Keeps, RowLines, Sieve};
+pub use records::{Batch, EXTRA_DATA, Keeps, MISSING_DATA, RowLines, Sieve};
 pub use writer::CopyWriter;

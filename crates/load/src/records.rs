@@ -6,6 +6,7 @@
 //! Strings that need neither stay where they are: the column's views lead into the chunk.
 
 use crate::chunk::{CHUNK_BYTES, Chunk, Cutter};
+use crate::encoding::Encoding;
 use crate::fault::{Fault, Rejected};
 use crate::field::{unescape, unquote};
 use crate::filling::{self, Column, Filler, Filling, Source};
@@ -21,7 +22,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// What ends a file before its end.
-const END_MARKER: &[u8] = b"\\.";
+pub(crate) const END_MARKER: &[u8] = b"\\.";
+
+/// How the message begins of a record that has too few fields.
+pub const MISSING_DATA: &str = "missing data for column";
+
+/// The message of a record that has too many.
+pub const EXTRA_DATA: &str = "extra data after last expected column";
 
 /// So much a chunk may come to by blanks, about.
 const MOST_FILLED: usize = 64 << 20;
@@ -520,7 +527,13 @@ impl RecordReader {
     /// What is wrong with a record of so many fields as such, if anything is.
     fn fault_of(&self, bytes: &[u8], record: Range<usize>, fields: usize) -> Option<Fault> {
         let text = &bytes[record.clone()];
-        if let Err(error) = utf8(text) {
+        if let Err(mut error) = utf8(text) {
+            if self.options.encoding == Encoding::Utf8 && !text.contains(&0) {
+                error = error.with_hint(
+                    "The file may be in another encoding: COPY is told so by ENCODING 'LATIN1', and read_csv by \
+                     encoding => 'latin1'.",
+                );
+            }
             return Some(Fault { record, field: None, error, is_of_header: false });
         }
         let mut structure = Structure::default();
@@ -529,10 +542,8 @@ impl RecordReader {
             return Some(Fault { record, field: None, error, is_of_header: false });
         }
         match self.target.columns.get(fields) {
-            Some((name, _)) => Some(Fault::of_record(record, format!("missing data for column \"{name}\""))),
-            None if fields > self.width() => {
-                Some(Fault::of_record(record, "extra data after last expected column"))
-            }
+            Some((name, _)) => Some(Fault::of_record(record, format!("{MISSING_DATA} \"{name}\""))),
+            None if fields > self.width() => Some(Fault::of_record(record, EXTRA_DATA)),
             None => None,
         }
     }

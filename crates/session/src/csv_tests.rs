@@ -176,3 +176,58 @@ fn blank_lines_are_no_rows_of_files_with_columns() {
     assert_eq!(error.message(), "missing data for column \"t\"");
 }
 
+#[test]
+fn mistakes_in_files_come_with_what_helps() {
+    let folder = Folder::new(&[
+        ("title.csv", "Report of May\nid,name\n1,x\n2,y\n"),
+        ("open.csv", "id,name\n1,\"x\n2,y\n3,z\n"),
+        ("late.csv", &format!("d,n\n{}2024-13-01,x\n", "2024-01-01,1\n".repeat(100_000))),
+    ]);
+    fs::write(folder.path("latin.csv"), b"id,name\n1,caf\xe9\n").unwrap();
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (id integer, name text)").unwrap();
+    let types = "read_csv('@/late.csv', types => 'n integer')";
+    for (sql, message, context, hint) in [
+        ("SELECT * FROM '@/title.csv'", "missing data", "line 1:", "skip => 2"),
+        ("SELECT * FROM '@/latin.csv'", "invalid byte sequence", "line 2:", "encoding => 'latin1'"),
+        (
+            "COPY t FROM '@/latin.csv' (FORMAT csv, HEADER)",
+            "invalid byte sequence",
+            "line 2:",
+            "ENCODING 'LATIN1'",
+        ),
+        (
+            "SELECT * FROM read_csv('@/open.csv', quote => '\"')",
+            "unterminated",
+            "line 2: \"1,",
+            "quote => ''",
+        ),
+        ("COPY t FROM '@/open.csv' (FORMAT csv, HEADER)", "unterminated", "line 2: \"1,", "QUOTE none"),
+        ("SELECT max(n) FROM '@/late.csv'", "invalid input", "line 100002, column n: ", "types => "),
+        (&format!("SELECT max(n) FROM {types}"), "invalid input", "line 100002, column n: ", ""),
+        (
+            &format!("SELECT max(d) FROM {types}"),
+            "date/time field",
+            "line 100002, column d: ",
+            "year-month-day",
+        ),
+        (
+            "SELECT * FROM read_csv('@/title.csv', columns => 'id integer')",
+            "invalid input",
+            "line 1, column id",
+            "",
+        ),
+        ("SELECT * FROM read_csv('@/title.csv', columns => 'id integer, name text', skip => 2)", "", "", ""),
+    ] {
+        let error = connection.execute(&folder.sql(sql));
+        if message.is_empty() {
+            error.unwrap();
+            continue;
+        }
+        let error = error.unwrap_err();
+        let (found, place) = (error.hint().unwrap_or_default(), error.context().unwrap_or_default());
+        assert!(error.message().starts_with(message) && place.contains(context), "{sql}: {error:?}");
+        assert!(found.contains(hint) && hint.is_empty() == found.is_empty(), "{sql}: {error:?}");
+        assert!(!found.contains("datestyle"), "{sql}: {error:?}");
+    }
+}

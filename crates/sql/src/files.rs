@@ -314,6 +314,15 @@ impl FileTable {
     }
 }
 
+impl FileTable {
+    /// The columns whose types were not told from the files.
+    fn given(&self) -> Vec<String> {
+        let Asked::Csv(AskedCsv { known, types }) = &self.asked else { return Vec::new() };
+        let given = known.columns.as_ref().unwrap_or(types);
+        given.iter().map(|(name, _)| name.clone()).collect()
+    }
+}
+
 fn no_columns(path: &Path, why: &str) -> Error {
     let message = format!("file \"{}\" tells no columns: {why}", path.display());
     Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
@@ -388,6 +397,7 @@ impl TableProvider for FileTable {
                 pattern: self.versions.pattern.clone(),
                 paths,
                 reading: reading.clone(),
+                given: self.given(),
                 zones: self.zones.clone(),
                 condition: Condition::new(session, filters, &self.schema),
                 columns: self.schema.clone(),

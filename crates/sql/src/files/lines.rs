@@ -19,7 +19,9 @@ use firn_exec::error::from_datafusion;
 use firn_load::encoding::{Decoded, Encoding};
 use firn_load::sniff::{Known, SAMPLE_BYTES, Sniffed, sniff};
 use firn_load::source::MARK;
-use firn_load::{Batch, CopyOptions, CopyReader, Extent, Feed, RowFormat, json, source};
+use firn_load::{
+    Batch, CopyOptions, CopyReader, EXTRA_DATA, Extent, Feed, MISSING_DATA, RowFormat, json, source,
+};
 use std::fmt::{self, Debug};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -100,6 +102,8 @@ pub(super) struct Lines {
     pub pattern: String,
     pub paths: Vec<PathBuf>,
     pub reading: Arc<Reading>,
+    /// The columns whose types were not told from the files.
+    pub given: Vec<String>,
     pub zones: ZoneMaps,
     /// All columns of the table, which are those of the first file.
     pub columns: SchemaRef,
@@ -304,7 +308,7 @@ impl Lines {
             // Also without rows, so that whoever wants no more can say so.
             sink(batch)
         });
-        read.map_err(|error| explained(error, *is_first))
+        read.map_err(|error| self.explained(error, *is_first))
     }
 
     /// What becomes of a chunk of which columns have been read in that order.
@@ -346,34 +350,46 @@ impl Lines {
         Ok(Digested { batch, told, zones })
     }
 
+    /// An error in a file, of which only the beginning was looked at, or not even that.
+    fn explained(&self, error: Error, is_first: bool) -> Error {
+        let context = error.context().unwrap_or_default();
+        let is_given = |name: &String| context.contains(&format!(", column {name}: "));
+        let hint = match error.state() {
+            _ if error.hint().is_some() => return error,
+            SqlState::INVALID_TEXT_REPRESENTATION
+            | SqlState::NUMERIC_VALUE_OUT_OF_RANGE
+            | SqlState::INVALID_DATETIME_FORMAT
+            | SqlState::DATETIME_FIELD_OVERFLOW
+                if !self.given.iter().any(is_given) =>
+            {
+                match is_first {
+                    true => {
+                        "The types of columns are told from the file's first megabyte. Where they do not hold for all of it, say \
+                         others: read_csv('file.csv', types => 'price numeric')."
+                    }
+                    false => {
+                        "The types of columns are told from the first megabyte of the pattern's first file. Where they do not hold \
+                         for all of its files, say others: read_csv('*.csv', types => 'price numeric')."
+                    }
+                }
+            }
+            // It has too few fields, or too many.
+            SqlState::BAD_COPY_FILE_FORMAT
+                if self.reading.sniffed.options.format == RowFormat::Csv
+                    && !self.reading.is_by_place
+                    && [MISSING_DATA, EXTRA_DATA].iter().any(|begin| error.message().starts_with(begin)) =>
+            {
+                "Lines before the header, or before the first row, are passed over with skip: read_csv('file.csv', skip => 2)."
+            }
+            _ => return error,
+        };
+        error.with_hint(hint)
+    }
+
     fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         RecordBatch::try_new_with_options(self.schema.clone(), columns, &options)
             .map_err(|error| from_datafusion(error.into()))
-    }
-}
-
-/// An error in a file, of which only the beginning was looked at, or not even that.
-fn explained(error: Error, is_first: bool) -> Error {
-    match error.state() {
-        SqlState::INVALID_TEXT_REPRESENTATION
-        | SqlState::NUMERIC_VALUE_OUT_OF_RANGE
-        | SqlState::INVALID_DATETIME_FORMAT
-        | SqlState::DATETIME_FIELD_OVERFLOW
-            if error.hint().is_none() =>
-        {
-            error.with_hint(match is_first {
-                true => {
-                    "The types of columns are told from the file's first megabyte. Where they do not hold for all of it, say \
-                     others: read_csv('file.csv', types => 'price numeric')."
-                }
-                false => {
-                    "The types of columns are told from the first megabyte of the pattern's first file. Where they do not hold \
-                     for all of its files, say others: read_csv('*.csv', types => 'price numeric')."
-                }
-            })
-        }
-        _ => error,
     }
 }
 
