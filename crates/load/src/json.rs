@@ -9,7 +9,7 @@ use crate::columns::ColumnBuilder;
 use crate::fault::{Fault, record_context};
 use crate::options::{CopyOptions, OnError};
 use crate::reader::Target;
-use crate::records::{self, Batch, RowLines};
+use crate::records::{self, Batch, END_MARKER, RowLines};
 use crate::sniff::SAMPLE_BYTES;
 use crate::source::MARK;
 use crate::structure::{Dialect, Quoting};
@@ -93,11 +93,16 @@ impl JsonReader {
         let mut rows = 0;
         let mut placed = RowLines::from(chunk.lines_before + 1);
         let mut rejected = Vec::new();
+        let mut ended = false;
         for (number, mut record) in lines(chunk.text()) {
             if chunk.is_first && record.start == 0 && chunk.text().starts_with(MARK) {
                 record.start = MARK.len();
             }
             let line = &chunk.text()[record.clone()];
+            if is_end(line) {
+                ended = true;
+                break;
+            }
             let read = self.fields(line, &mut fields).map_err(|error| (error, None)).and_then(|()| {
                 if let Some(trial) = &mut trial {
                     self.append(&fields, trial)?;
@@ -120,7 +125,7 @@ impl JsonReader {
             }
         }
         let columns = builders.iter_mut().map(ColumnBuilder::finish).collect();
-        Ok(Batch { columns, rows, kept: None, lines: placed, rejected, ended: false })
+        Ok(Batch { columns, rows, kept: None, lines: placed, rejected, ended })
     }
 
     /// Finds the values of a line for the columns that are read.
@@ -175,6 +180,11 @@ impl JsonReader {
         }
         Ok(())
     }
+}
+
+/// Whether a line is what psql ends any data with that it sends.
+fn is_end(line: &[u8]) -> bool {
+    line.strip_suffix(b"\r").unwrap_or(line) == END_MARKER
 }
 
 /// The lines of a chunk that hold anything, with their numbers from one, and without what ends them.
@@ -299,6 +309,9 @@ pub fn sniff(file: &str, sample: &[u8]) -> Result<Vec<(String, SqlType)>> {
             }))
         };
         let line = &sample[line];
+        if is_end(line) {
+            break;
+        }
         go_through(line, place, |place, value| met.push((place, type_of(value.get()))))
             .map_err(|error| error.with_context(record_context(file, number, line)))?;
         for (place, ty) in met {

@@ -515,6 +515,24 @@ fn what_others_write_is_read_where_sql_has_something_like_it() {
 }
 
 #[test]
+fn the_mark_that_ends_data_ends_json_as_well() {
+    let folder = Folder::new(&[("t.json", "{\"n\": 1}\n\\.\n")]);
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (n integer)").unwrap();
+    for data in ["{\"n\": 1}\n\n{\"n\": 2}\n\\.\n", "{\"n\": 1}\n{\"n\": 2}\r\n\\.\r\nno object\n"] {
+        for piece in [1, data.len()] {
+            let Outcome::CopyIn(mut copy) = begin(&mut connection, "COPY t FROM STDIN (FORMAT json)") else {
+                panic!()
+            };
+            data.as_bytes().chunks(piece).for_each(|piece| copy.write(piece).unwrap());
+            assert_eq!(copy.finish().unwrap().rows, Some(2));
+        }
+    }
+    assert_eq!(rows(&mut connection, &folder.sql("SELECT n FROM '@/t.json'")), ["BigInt(1)"]);
+    assert_eq!(run(&mut connection, &folder, "COPY t FROM '@/t.json' (FORMAT json)").unwrap(), 1);
+}
+
+#[test]
 fn streams_without_rows_are_of_some_columns_all_the_same() {
     let folder = Folder::new(&[]);
     let mut connection = connection();
