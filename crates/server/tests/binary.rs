@@ -413,6 +413,7 @@ fn scripts_of_pg_dump_are_run() {
     let script = r#"
 \restrict Key1
 SET client_min_messages = warning;
+SET transaction_timeout = 0;
 SELECT pg_catalog.set_config('search_path', '', false);
 CREATE TABLE public.t (
     id integer NOT NULL,

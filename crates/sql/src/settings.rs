@@ -167,6 +167,7 @@ static PARAMETERS: &[Parameter] = &[
     parameter("transaction_deferrable", "off", Kind::Boolean, "Accepted; has no effect."),
     parameter("transaction_isolation", "serializable", ISOLATION, "Isolation of this transaction."),
     parameter("transaction_read_only", "off", Kind::Boolean, "Whether this transaction may only read."),
+    parameter("transaction_timeout", "0", Kind::Duration, "Accepted as 0: transactions may last for ever."),
     parameter("work_mem", "4MB", Kind::Memory, "Accepted; has no effect."),
     parameter("xmloption", "content", Kind::Text, "Accepted; has no effect."),
 ];
@@ -480,6 +481,11 @@ fn check(parameter: &Parameter, value: &str) -> Result<String> {
         },
         Kind::Real => value.trim().parse::<f64>().map(|_| value.trim().to_owned()).map_err(|_| invalid()),
         Kind::Duration => match duration_ms(value) {
+            Some(ms) if ms > 0 && parameter.name == "transaction_timeout" => {
+                Err(Error::unsupported("a transaction_timeout other than 0").with_hint(
+                    "statement_timeout ends statements, idle_in_transaction_session_timeout transactions whose clients are idle.",
+                ))
+            }
             Some(ms) if ms >= 0 => Ok(print_duration(ms)),
             _ => Err(invalid().with_hint(
                 "Valid units for this parameter are \"us\", \"ms\", \"s\", \"min\", \"h\", and \"d\".",
@@ -696,6 +702,7 @@ mod tests {
     fn values_are_kept_as_postgresql_prints_them() {
         assert_eq!(set("STATEMENT_TIMEOUT", "90s").unwrap(), "90s");
         assert_eq!(set("statement_timeout", "120000").unwrap(), "2min");
+        assert_eq!(set("transaction_timeout", "0ms").unwrap(), "0");
         assert_eq!(set("synchronous_commit", "false").unwrap(), "off");
         assert_eq!(set("timezone", "europe/berlin").unwrap(), "Europe/Berlin");
         assert_eq!(set("timezone", "-3.5").unwrap(), "-03:30");
@@ -717,6 +724,8 @@ mod tests {
             ("client_encoding", "LATIN1", "0A000"),
             ("default_transaction_isolation", "serialisable", "22023"),
             ("statement_timeout", "5 weeks", "22023"),
+            ("transaction_timeout", "1s", "0A000"),
+            ("transaction_timeout", "soon", "22023"),
         ] {
             assert_eq!(set(name, value).unwrap_err().state().as_str(), code, "{name}");
         }
