@@ -417,7 +417,7 @@ SET transaction_timeout = 0;
 SELECT pg_catalog.set_config('search_path', '', false);
 CREATE TABLE public.t (
     id integer NOT NULL,
-    name text
+    name text COLLATE pg_catalog."C"
 );
 ALTER TABLE public.t OWNER TO postgres;
 ALTER TABLE public.t ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY (
@@ -435,6 +435,7 @@ COPY public.t (id, name) FROM stdin;
 SELECT pg_catalog.setval('public.other_name', 2, true);
 ALTER TABLE ONLY public.t
     ADD CONSTRAINT t_pkey PRIMARY KEY (id);
+CREATE INDEX t_name ON public.t USING btree (name COLLATE "C");
 \unrestrict Key1
 INSERT INTO public.t (name) VALUES ('three');
 SELECT * FROM public.t ORDER BY id;

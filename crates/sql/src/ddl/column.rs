@@ -103,13 +103,7 @@ pub(super) fn parts(context: &Context<'_>, definition: &ast::ColumnDef) -> Resul
                 parts.sequence = Some(sequence::options_of_tree(sequence_options.as_deref().unwrap_or(&[]))?);
             }
             ColumnOption::Generated { .. } => return Err(generated()),
-            ColumnOption::Collation(name) => {
-                let name = name.to_string().replace('"', "").to_lowercase();
-                if !["c", "posix", "default", "pg_catalog.default", "ucs_basic"].contains(&name.as_str()) {
-                    return Err(Error::unsupported(format!("collation {name}"))
-                        .with_hint("Strings compare by their bytes (collation C)."));
-                }
-            }
+            ColumnOption::Collation(name) => check_collation(name)?,
             other => return Err(Error::unsupported(format!("column option {other}"))),
         }
     }
@@ -120,6 +114,15 @@ pub(super) fn parts(context: &Context<'_>, definition: &ast::ColumnDef) -> Resul
         ));
     }
     Ok(parts)
+}
+
+/// 0A000 for a collation that orders strings otherwise than by their bytes.
+pub(super) fn check_collation(name: &ast::ObjectName) -> Result<()> {
+    match crate::pg_catalog::is_default_collation(name) {
+        true => Ok(()),
+        false => Err(Error::unsupported(format!("collation {name}"))
+            .with_hint("Strings compare by their bytes: leave COLLATE out, or say COLLATE \"C\".")),
+    }
 }
 
 fn generated() -> Error {

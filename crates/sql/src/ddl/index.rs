@@ -86,7 +86,12 @@ pub(super) fn default_stem(table: &TableDef, columns: &[IndexColumnDef]) -> Stri
 
 /// A column of an index; 0A000 for expressions.
 pub(super) fn index_column(table: &TableDef, column: &ast::IndexColumn) -> Result<IndexColumnDef> {
-    let Expr::Identifier(name) = &column.column.expr else {
+    let mut key = &column.column.expr;
+    if let Expr::Collate { expr, collation } = key {
+        super::column::check_collation(collation)?;
+        key = expr;
+    }
+    let Expr::Identifier(name) = key else {
         return Err(Error::unsupported("an index on an expression")
             .with_hint("Keep the expression's value in a column of its own and index that."));
     };

@@ -31,6 +31,7 @@ use std::any::Any;
 
 pub use functions::function;
 pub(crate) use relation::{Cell, Relation, Row, parse_relations};
+pub(crate) use rewrite::is_default_collation;
 pub use rewrite::{JSON_MARK, rewrite_expression, rewrite_query};
 
 /// The oid of the one role that owns everything, as of PostgreSQL's bootstrap superuser.

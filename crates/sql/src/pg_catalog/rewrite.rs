@@ -342,11 +342,15 @@ fn strip_catalog(name: &mut ObjectName) {
     }
 }
 
-fn is_default_collation(collation: &ObjectName) -> bool {
-    let last = collation.0.last().and_then(ObjectNamePart::as_ident);
-    last.is_some_and(|name| {
-        matches!(name.value.to_ascii_lowercase().as_str(), "default" | "c" | "posix" | "ucs_basic")
-    })
+/// Whether a collation, with `pg_catalog` in front or not, orders strings by their bytes as we do.
+pub(crate) fn is_default_collation(collation: &ObjectName) -> bool {
+    let parts: Option<Vec<String>> =
+        collation.0.iter().map(|part| Some(part.as_ident()?.value.to_ascii_lowercase())).collect();
+    let mut parts = parts.unwrap_or_default();
+    if parts.len() == 2 && parts[0] == "pg_catalog" {
+        parts.remove(0);
+    }
+    matches!(&*parts, [name] if ["default", "c", "posix", "ucs_basic"].contains(&name.as_str()))
 }
 
 /// `OPERATOR(pg_catalog.~)` as `~`.
