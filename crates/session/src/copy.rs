@@ -477,7 +477,7 @@ impl Connection {
             };
             let copied = from.read_file(transaction, &connection.options, path.as_ref(), &failed);
             transaction.take_snapshot_again();
-            copied
+            copied.map_err(|error| with_table_of_constraint(error, transaction.catalog()))
         })?;
         self.notices.append(&mut copied.notices);
         Ok(copied.rows)

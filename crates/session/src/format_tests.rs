@@ -566,6 +566,24 @@ fn streams_without_rows_are_of_some_columns_all_the_same() {
     assert_eq!(told(&mut connection, &folder, "SELECT * FROM '@/cut'").0, "22P04");
 }
 
+#[test]
+fn a_key_that_is_taken_is_told_with_its_table_whatever_rows_come_from() {
+    let folder = Folder::new(&[("t.csv", "1\n2\n1\n")]);
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (n integer PRIMARY KEY)").unwrap();
+    run(
+        &mut connection,
+        &folder,
+        "COPY (SELECT 1 AS n UNION ALL SELECT 1) TO '@/t.parquet' (FORMAT parquet)",
+    )
+    .unwrap();
+    for copy in ["COPY t FROM '@/t.csv'", "COPY t FROM '@/t.parquet' (FORMAT parquet)"] {
+        let error = run(&mut connection, &folder, copy).unwrap_err();
+        assert_eq!((error.state(), error.constraint()), (SqlState::UNIQUE_VIOLATION, Some("t_pkey")));
+        assert_eq!((error.schema(), error.table()), (Some("public"), Some("t")), "{copy}");
+    }
+}
+
 /// The second row group cannot be read, which only those notice who need it.
 #[test]
 fn row_groups_that_cannot_meet_a_condition_are_not_read() {
