@@ -2,7 +2,8 @@
 //!
 //! The folder holds `schema.sql` (what is made before the data), `data/` (a file of Arrow or Parquet for each table that
 //! any reader of them can open), `constraints.sql` (what is made over the data) and `dump.json`, which names the files
-//! and comes last: a folder without it is no dump. Dumps are of one snapshot, and restored in one transaction.
+//! and comes last: a folder without it is no dump. Dumps are of one snapshot, and restored in one transaction. Views of files that are not
+//! there any more are all that a restore may do without.
 
 // Errors here are for a person, who does not notice how large they are in memory.
 #![allow(clippy::result_large_err)]
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::client::{Client, Report};
+use crate::shell::splitter::Splitter;
 use crate::target::{self, Host, plain};
 
 /// What makes a folder a dump.
@@ -31,6 +33,18 @@ const VERSION: u64 = 1;
 
 /// Pieces of data on their way from the process's own database to a server.
 const PIECES: usize = 64;
+
+/// So many rows without columns are inserted at once.
+const ROWS_TOGETHER: u64 = 1000;
+
+/// What a statement fails with that reads a damaged file: it is no such file, not whole, or has other columns than were written.
+const DAMAGED: [&str; 3] = ["22P04", "22021", "42703"];
+
+/// What a view is refused with whose files cannot be read, or are not what they were: they are not there, may not be read, are no regular files,
+/// cannot be read, hold something else, or other columns.
+const UNREADABLE: [&str; 6] = ["58P01", "42501", "42809", "58030", "22P04", "42703"];
+
+const UNDEFINED_TABLE: &str = "42P01";
 
 /// Arguments of `firn dump`.
 #[derive(clap::Args, Debug)]
@@ -156,12 +170,20 @@ impl Dump<'_> {
             let bar = bar(tables.len());
             for (number, step) in tables.iter().enumerate() {
                 bar.set_message(step.name.clone());
-                let file = format!("data/{}.{}", number + 1, self.options.format.name());
-                let path = self.folder.join(&file);
                 let table =
                     step.statement.strip_prefix("COPY ").and_then(|rest| rest.strip_suffix(" FROM STDIN"));
                 let table =
                     table.ok_or_else(|| Failure::new("the server describes its data in words of its own"))?;
+                if !table.ends_with(')') {
+                    // It has no columns, which files of rows cannot be without.
+                    let rows = self.count(table)?;
+                    counts.rows += rows;
+                    files.push(json!({ "table": step.name, "copy": table, "rows": rows }));
+                    bar.inc(1);
+                    continue;
+                }
+                let file = format!("data/{}.{}", number + 1, self.options.format.name());
+                let path = self.folder.join(&file);
                 let rows = self.write_table(table, &path)?;
                 counts.rows += rows;
                 counts.bytes += fs::metadata(&path).map_err(|error| cannot(&path, "read", &error))?.len();
@@ -205,6 +227,13 @@ impl Dump<'_> {
         written().map_err(|error| cannot(path, "write", &error))
     }
 
+    /// How many rows a table has.
+    fn count(&mut self, table: &str) -> Result<u64, Failure> {
+        let (_, rows) = self.client.rows(&format!("SELECT count(*) FROM {table}")).map_err(reported)?;
+        let count = rows.first().and_then(|row| row.first()?.as_ref()?.parse().ok());
+        count.ok_or_else(|| Failure::new(format!("the server does not count the rows of {table}")))
+    }
+
     /// Writes the rows of a table, which is named as in COPY; how many there are.
     fn write_table(&mut self, table: &str, path: &Path) -> Result<u64, Failure> {
         let compression = self.options.compression.as_ref();
@@ -244,10 +273,24 @@ pub fn restore(options: RestoreOptions) -> Result<(), Failure> {
     let [schema, constraints] = scripts;
     let (client, host) = target::connect(Some(&options.target))?;
     let restore = Restore { client, is_here: host.is_some(), folder };
-    let counts = restore.run(&schema?, &manifest, &constraints?)?;
+    let (counts, left_out) = restore.run(&schema?, &manifest, &constraints?)?;
     host.map_or(Ok(()), Host::close_at_end)?;
     counts.say("restored", &options.folder, began);
-    Ok(())
+    if left_out.is_empty() {
+        return Ok(());
+    }
+    let mut message = "all but these views has been restored, which could not be made:".to_owned();
+    for LeftOut { statement, why } in left_out {
+        message.push_str(&format!("\n\n{statement};\n{why}"));
+    }
+    Err(Failure::new(message))
+}
+
+/// A view that a restore has done without.
+struct LeftOut {
+    /// What would have made it.
+    statement: String,
+    why: String,
 }
 
 struct Manifest {
@@ -259,7 +302,8 @@ struct TableFile {
     name: String,
     /// The table and its columns, as COPY names them.
     table: String,
-    file: String,
+    /// Nothing of a table without columns.
+    file: Option<String>,
     rows: u64,
 }
 
@@ -284,7 +328,11 @@ impl Manifest {
         }
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let table = |table: &Value| {
-            let (name, file) = (text(&table["table"])?, text(&table["file"])?);
+            let (name, file) = (text(&table["table"])?, table.get("file").map(text));
+            let file = match file {
+                Some(file) => Some(file?),
+                None => None,
+            };
             Some(TableFile { name, table: text(&table["copy"])?, file, rows: table["rows"].as_u64()? })
         };
         let all = || {
@@ -303,7 +351,12 @@ struct Restore {
 }
 
 impl Restore {
-    fn run(mut self, schema: &str, manifest: &Manifest, constraints: &str) -> Result<Counts, Failure> {
+    fn run(
+        mut self,
+        schema: &str,
+        manifest: &Manifest,
+        constraints: &str,
+    ) -> Result<(Counts, Vec<LeftOut>), Failure> {
         let mut counts = Counts { tables: manifest.tables.len(), ..Counts::default() };
         let bar = bar(manifest.tables.len());
         // Nobody needs to hear what was left out of somebody else's dump, and nothing is visible before the end.
@@ -311,11 +364,17 @@ impl Restore {
         self.client.rows(schema).map_err(|report| in_file(SCHEMA, report))?;
         for table in &manifest.tables {
             bar.set_message(table.name.clone());
-            let path = self.folder.join(&table.file);
-            counts.bytes += fs::metadata(&path).map_err(|error| cannot(&path, "read", &error))?.len();
-            let rows = self.read_table(table, &path, &manifest.format)?;
+            let Some(file) = &table.file else {
+                self.add_rows(table)?;
+                counts.rows += table.rows;
+                bar.inc(1);
+                continue;
+            };
+            let path = self.folder.join(file);
+            counts.bytes += fs::metadata(&path).map_err(|error| not_there(&path, &error))?.len();
+            let rows = self.read_table(table, file, &path, &manifest.format)?;
             if rows != table.rows {
-                let (name, file, expected) = (&table.name, &table.file, table.rows);
+                let (name, expected) = (&table.name, table.rows);
                 return Err(Failure::data(format!(
                     "{name} has {expected} rows in the dump, but {file} has {rows}"
                 )));
@@ -324,15 +383,60 @@ impl Restore {
             bar.inc(1);
         }
         bar.finish_and_clear();
-        self.client.rows(constraints).map_err(|report| in_file(CONSTRAINTS, report))?;
+        let left_out = self.put_constraints(constraints)?;
         self.client.rows("COMMIT").map_err(reported)?;
         drop(self.client);
-        Ok(counts)
+        Ok((counts, left_out))
     }
 
-    fn read_table(&mut self, table: &TableFile, path: &Path, format: &str) -> Result<u64, Failure> {
+    /// Runs the statements over the data, but for views of files that cannot be read here, and views of those.
+    fn put_constraints(&mut self, constraints: &str) -> Result<Vec<LeftOut>, Failure> {
+        let mut left_out: Vec<LeftOut> = Vec::new();
+        let mut splitter = Splitter::default();
+        for line in constraints.split('\n') {
+            splitter.push(line);
+            while let Some(statement) = splitter.next_statement().map(|statement| statement.sql) {
+                let is_view = statement.starts_with("CREATE VIEW ");
+                let script = match is_view {
+                    true => format!("SAVEPOINT before_view; {statement}; RELEASE SAVEPOINT before_view"),
+                    false => statement.clone(),
+                };
+                let Err(report) = self.client.rows(&script) else { continue };
+                let is_of_view = report.code == UNDEFINED_TABLE && !left_out.is_empty();
+                if !is_view || !is_of_view && !UNREADABLE.contains(&&*report.code) {
+                    return Err(in_file(CONSTRAINTS, report));
+                }
+                self.client.rows("ROLLBACK TO SAVEPOINT before_view").map_err(reported)?;
+                left_out.push(LeftOut { statement, why: plain(&report) });
+            }
+        }
+        Ok(left_out)
+    }
+
+    /// As many rows as a table without columns had.
+    fn add_rows(&mut self, table: &TableFile) -> Result<(), Failure> {
+        let mut rest = table.rows;
+        while rest > 0 {
+            let together = rest.min(ROWS_TOGETHER);
+            let insert = format!("INSERT INTO {} DEFAULT VALUES;", table.table);
+            self.client.rows(&insert.repeat(together as usize)).map_err(reported)?;
+            rest -= together;
+        }
+        Ok(())
+    }
+
+    fn read_table(
+        &mut self,
+        table: &TableFile,
+        file: &str,
+        path: &Path,
+        format: &str,
+    ) -> Result<u64, Failure> {
         let place = literal(text_of(path)?);
-        let in_file = |report| in_file(&table.file, report);
+        let in_file = |report: Report| match DAMAGED.contains(&&*report.code) {
+            true => Failure::data(described(file, &report)),
+            false => in_file(file, report),
+        };
         if self.is_here {
             let sql = format!("COPY {} FROM {place} (FORMAT {})", table.table, literal(format));
             return self.client.copy_in(&sql, &mut || Ok(None)).map_err(in_file);
@@ -384,6 +488,18 @@ fn reported(report: Report) -> Failure {
 }
 
 fn in_file(file: &str, report: Report) -> Failure {
+    Failure::new(described(file, &report))
+}
+
+fn described(file: &str, report: &Report) -> String {
     let context = report.context.as_ref().map(|context| format!("\nCONTEXT:  {context}")).unwrap_or_default();
-    Failure::new(format!("{file}: {}{context}", plain(&report)))
+    format!("{file}: {}{context}", plain(report))
+}
+
+/// What a dump cannot be restored for that lacks a file.
+fn not_there(path: &Path, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::NotFound => Failure::data(format!("the dump lacks \"{}\"", path.display())),
+        _ => cannot(path, "read", error),
+    }
 }

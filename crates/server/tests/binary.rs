@@ -401,11 +401,51 @@ fn only_whole_dumps_are_restored_and_all_of_them_or_nothing() {
     fails(&["restore", &path("dump"), &path("new")], 1, "data/1.arrow: duplicate key");
     let tables = shell(&[&path("new")], "SELECT count(*) FROM pg_tables WHERE schemaname = 'public';");
     assert!(stdout(&tables).contains("0\n(1 row)"), "{}", stdout(&tables));
+    // A file that is damaged, and one that is gone, here and on the way to a server.
+    let served = Served::start(&["--data", &path("served")]);
+    let whole = std::fs::read(data(2)).unwrap();
+    for target in [&path("new"), &served.url] {
+        std::fs::write(data(1), &whole[..whole.len() / 2]).unwrap();
+        fails(&["restore", &path("dump"), target], 3, "data/1.arrow");
+        std::fs::remove_file(data(1)).unwrap();
+        fails(&["restore", &path("dump"), target], 3, "data/1.arrow");
+    }
+    assert_eq!(served.terminate(), 0);
     std::fs::write(place.path().join("dump/dump.json"), "{\"version\": 2}").unwrap();
     fails(&["restore", &path("dump"), &path("new")], 3, "it is of version 2");
     succeed(&["dump", &path("original"), &path("schema"), "--schema-only"]);
     succeed(&["restore", &path("schema"), &path("new")]);
     assert!(stdout(&shell(&[&path("new"), "-c", "SELECT count(*) FROM a"], "")).contains("0\n"));
+}
+
+#[test]
+fn views_of_files_that_are_gone_are_all_that_a_restore_does_without() {
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(place.path().join("a.csv"), "n\n1\n").unwrap();
+    let made = format!(
+        "CREATE TABLE t (i int); INSERT INTO t VALUES (1); CREATE VIEW of_table AS SELECT i, ';\n' AS x FROM t; \
+         CREATE VIEW of_file AS SELECT n FROM '{}'; CREATE VIEW of_view AS SELECT n + 1 AS m FROM of_file; \
+         CREATE TABLE bare (); INSERT INTO bare DEFAULT VALUES; INSERT INTO bare DEFAULT VALUES;",
+        path("a.csv")
+    );
+    assert!(shell(&[&path("original")], &made).status.success());
+    let dumped = succeed(&["dump", &path("original"), &path("dump")]);
+    assert!(dumped.starts_with("dumped 2 tables, 3 rows, "), "{dumped}");
+    succeed(&["restore", &path("dump"), &path("here")]);
+    let ask = "SELECT (SELECT count(*) FROM bare) || '/' || i || x FROM of_table;";
+    assert!(stdout(&shell(&[&path("here")], ask)).contains("2/1;"));
+    std::fs::remove_file(place.path().join("a.csv")).unwrap();
+    let output = firn(&["restore", &path("dump"), &path("there")]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).starts_with("restored 2 tables, 3 rows, "), "{}", stdout(&output));
+    let told = stderr(&output);
+    assert!(told.contains("CREATE VIEW public.of_file") && told.contains("could not read file"), "{told}");
+    assert!(told.contains("CREATE VIEW public.of_view") && !told.contains("VIEW public.of_table"), "{told}");
+    assert!(stdout(&shell(&[&path("there")], ask)).contains("2/1;"));
+    let views =
+        stdout(&shell(&[&path("there")], "SELECT count(*) FROM pg_views WHERE schemaname = 'public';"));
+    assert!(views.contains("1\n(1 row)"), "{views}");
 }
 
 #[test]

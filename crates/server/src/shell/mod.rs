@@ -10,7 +10,7 @@
 mod commands;
 mod editor;
 mod progress;
-mod splitter;
+pub(crate) mod splitter;
 mod table;
 
 use std::fs::File;
