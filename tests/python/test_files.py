@@ -66,6 +66,35 @@ def test_csv_files_are_loaded(connection, orders):
     connection.rollback()
 
 
+def test_what_is_known_of_files_is_said(connection, tmp_path):
+    path = tmp_path / "prices.csv"
+    path.write_bytes(b"May\nname,price\ncaf\xe9,1.50\n5\" pipe,2\n")
+    said = {"skip": 1, "encoding": "latin1"}
+    prices = [("caf\u00e9", decimal.Decimal("1.50")), ('5" pipe', decimal.Decimal("2.00"))]
+    assert connection.read_csv(path, types={"price": "numeric(10,2)"}, **said).fetchall() == prices
+    assert connection.read_csv(path, types="price numeric(10,2)", quote="", **said).fetchall() == prices
+    columns = {"What": "text", "it costs": "numeric(10,2)"}
+    cursor = connection.read_csv(path, columns=columns, header=True, **said)
+    assert [column[0] for column in cursor.description] == list(columns) and cursor.fetchall() == prices
+    assert connection.read_csv(path, all_varchar=True, **said).fetchall()[0] == ("caf\u00e9", "1.50")
+    path.write_bytes(b"name,price\ncaf\xe9,1.50\n5\" pipe,2\nx,much\n")
+    assert connection.load_csv(path, "made", create=True, encoding="latin1") == 3
+    connection.execute("CREATE SCHEMA shop")
+    connection.execute("CREATE TABLE shop.prices (name text, price numeric(10,2))")
+    load = {"schema": "shop", "on_error": "ignore", "rejects_table": "Rejects", "log_verbosity": "verbose"}
+    assert connection.load_csv(path, "prices", quote="", encoding="latin1", **load) == 2
+    assert rows(connection, "shop.prices") == sorted(prices)
+    assert any('"much"' in notice for notice in connection.notices())
+    lines = tmp_path / "prices.json"
+    lines.write_text('{"name": "x"}\n{"name": "y", "price": "little"}\n')
+    assert connection.load_json(lines, "prices", **load) == 1
+    kept = connection.execute('SELECT line, value FROM shop."Rejects" ORDER BY 1').fetchall()
+    assert kept == [(2, "little"), (4, "much")]
+    with pytest.raises(ValueError):
+        connection.load_json(lines, "new", create=True, on_error="ignore")
+    connection.rollback()
+
+
 @pytest.mark.parametrize("kind", ["parquet", "arrow", "json"])
 def test_other_files_are_read_and_loaded(connection, tmp_path, kind):
     path = tmp_path / f"rows.{kind}"

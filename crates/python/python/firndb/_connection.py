@@ -7,7 +7,7 @@ import os
 import random
 import time
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -272,12 +272,31 @@ class Connection:
         escape: str | None = None,
         null: str | None = None,
         header: bool | None = None,
+        skip: int | None = None,
+        types: _files.Columns | None = None,
+        columns: _files.Columns | None = None,
+        all_varchar: bool | None = None,
+        encoding: str | None = None,
     ) -> Cursor:
         """The rows of a CSV file, or of all whose names match a pattern (``orders-*.csv``).
 
-        What is not said is told from the first megabyte, the types of the columns too.
+        What is not said is told from the first megabyte, the types of the columns too. ``types`` says those of some
+        columns, ``{"price": "numeric(10,2)"}``, and ``columns`` names and types of all; both may also be text, as ``CREATE TABLE``
+        has it. ``all_varchar=True`` leaves all of them text. ``skip`` lines at the beginning are passed over. ``quote=""`` says
+        that fields stand in no quotes.
         """
-        options = {"delimiter": delimiter, "quote": quote, "escape": escape, "null": null, "header": header}
+        options = {
+            "delimiter": delimiter,
+            "quote": quote,
+            "escape": escape,
+            "null": null,
+            "header": header,
+            "skip": skip,
+            "types": _files.declared(types),
+            "columns": _files.declared(columns),
+            "all_varchar": all_varchar,
+            "encoding": encoding,
+        }
         return self._read("csv", path, options)
 
     def read_parquet(self, path: _files.Path) -> Cursor:
@@ -308,24 +327,38 @@ class Connection:
         escape: str | None = None,
         null: str | None = None,
         header: bool | Literal["match"] | None = None,
+        encoding: str | None = None,
         on_error: Literal["stop", "ignore"] | None = None,
         reject_limit: int | None = None,
+        rejects_table: str | None = None,
+        log_verbosity: Literal["default", "verbose"] | None = None,
     ) -> int:
         """Loads a CSV file into a table, by ``COPY``; how many rows there were.
 
         The file's columns are the table's, or ``columns``, in that order. It begins with a header, unless
         ``header=False``; ``header="match"`` wants the names of the columns there. ``on_error="ignore"`` leaves out rows
-        that cannot be read, ``reject_limit`` so many at most; :meth:`notices` tells how many there were.
+        that cannot be read, ``reject_limit`` so many at most; :meth:`notices` tells how many there were, and each of them
+        with ``log_verbosity="verbose"``. ``rejects_table``, of the same schema, keeps them, and is made if it does not exist.
 
         ``create=True`` makes the table, with the columns and types that :meth:`read_csv` tells.
         """
-        options = {"delimiter": delimiter, "quote": quote, "escape": escape, "null": null, "header": header}
+        options: dict[str, _files.Option | None] = {
+            "delimiter": delimiter,
+            "quote": quote,
+            "escape": escape,
+            "null": null,
+            "header": header,
+            "encoding": encoding,
+        }
+        rejects = _files.rejects(schema, on_error, reject_limit, rejects_table, log_verbosity)
         if create:
-            if columns is not None or on_error is not None or reject_limit is not None or header == "match":
-                raise ValueError("create=True has columns, on_error, reject_limit and header='match' left out")
+            if columns is not None or rejects or header == "match":
+                options_left_out = ", ".join(_files.REJECTS)
+                raise ValueError(f"create=True has columns, {options_left_out} and header='match' left out")
             return self._create("csv", path, _files.name(schema, table), options)
         options["header"] = True if header is None else header
-        options |= {"on_error": on_error, "reject_limit": reject_limit}
+        options["quote"] = "none" if quote == "" else quote
+        options |= rejects
         return self._load("csv", path, _files.name(schema, table), columns, options)
 
     def load_parquet(
@@ -351,9 +384,19 @@ class Connection:
         schema: str | None = None,
         columns: Sequence[str] | None = None,
         create: bool = False,
+        encoding: str | None = None,
+        on_error: Literal["stop", "ignore"] | None = None,
+        reject_limit: int | None = None,
+        rejects_table: str | None = None,
+        log_verbosity: Literal["default", "verbose"] | None = None,
     ) -> int:
-        """Loads a file with a JSON object on each line, as :meth:`load_parquet` does."""
-        return self._load_or_create("json", path, _files.name(schema, table), columns, create)
+        """Loads a file with a JSON object on each line, as :meth:`load_parquet` does.
+
+        What becomes of lines that cannot be read is said as to :meth:`load_csv`.
+        """
+        options: dict[str, _files.Option | None] = {"encoding": encoding}
+        options |= _files.rejects(schema, on_error, reject_limit, rejects_table, log_verbosity)
+        return self._load_or_create("json", path, _files.name(schema, table), columns, create, options)
 
     def load_arrow(
         self,
@@ -388,12 +431,19 @@ class Connection:
             self.unregister(source)
 
     def _load_or_create(
-        self, kind: str, path: _files.Path, into: str, columns: Sequence[str] | None, create: bool
+        self,
+        kind: str,
+        path: _files.Path,
+        into: str,
+        columns: Sequence[str] | None,
+        create: bool,
+        options: Mapping[str, _files.Option | None] | None = None,
     ) -> int:
+        given = {name: value for name, value in (options or {}).items() if value is not None}
         if not create:
-            return self._load(kind, path, into, columns, {})
-        if columns is not None:
-            raise ValueError("create=True has columns left out")
+            return self._load(kind, path, into, columns, given)
+        if columns is not None or given:
+            raise ValueError(f"create=True has {', '.join(['columns', *given])} left out")
         return self._create(kind, path, into, {})
 
     def _load(

@@ -6,7 +6,17 @@ import os
 from collections.abc import Mapping, Sequence
 
 Path = str | os.PathLike[str]
-Option = bool | int | str | Sequence[str]
+Columns = Mapping[str, str] | str
+
+
+class Name:
+    """The name of a table among options, which is SQL already."""
+
+    def __init__(self, sql: str) -> None:
+        self.sql = sql
+
+
+Option = bool | int | str | Sequence[str] | Name
 
 
 def name(schema: str | None, table: str) -> str:
@@ -24,7 +34,28 @@ def names(columns: Sequence[str]) -> str:
     return "(" + ", ".join(map(identifier, columns)) + ")"
 
 
+def declared(columns: Columns | None) -> str | None:
+    """Columns with their types as ``CREATE TABLE`` declares them."""
+    if columns is None or isinstance(columns, str):
+        return columns
+    return ", ".join(f"{identifier(column)} {kind}" for column, kind in columns.items())
+
+
+REJECTS = ("on_error", "reject_limit", "rejects_table", "log_verbosity")
+
+
+def rejects(
+    schema: str | None, on_error: str | None, limit: int | None, table: str | None, verbosity: str | None
+) -> dict[str, Option | None]:
+    """Options of what becomes of rows that cannot be read; those that are said."""
+    kept = None if table is None else Name(name(schema, table))
+    options: dict[str, Option | None] = dict(zip(REJECTS, (on_error, limit, kept, verbosity), strict=True))
+    return {option: value for option, value in options.items() if value is not None}
+
+
 def _literal(value: Option) -> str:
+    if isinstance(value, Name):
+        return value.sql
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
