@@ -42,7 +42,7 @@ pub fn operate(operation: Operation, result: SqlType, left: Expr, right: Expr) -
 }
 
 /// The operation and the type of its result, if a function is one of these.
-pub(crate) fn operation_of(function: &ScalarUDF) -> Option<(Operation, SqlType)> {
+pub fn operation_of(function: &ScalarUDF) -> Option<(Operation, SqlType)> {
     function.inner().downcast_ref::<Operate>().map(|operate| (operate.operation, operate.result))
 }
 

@@ -6,10 +6,11 @@
 
 use super::correlated;
 use super::days;
+use super::floats;
 use super::nodes::{self, Nodes};
 use super::operators::{
-    Operand, adopt, adopt_array, as_text, cast, check_cast, common_type, element, length, no_operator,
-    operand, plain_name,
+    Operand, adopt, adopt_array, as_text, cast, check_cast, common_type, element, is_float, is_number,
+    length, no_operator, operand, plain_name,
 };
 use super::parameters::Parameters;
 use datafusion::arrow::datatypes::DataType;
@@ -22,7 +23,8 @@ use datafusion::logical_expr::expr::{
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    AggregateUDF, BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition,
+    AggregateUDF, BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
+    WindowFunctionDefinition, binary_expr,
 };
 use datafusion::optimizer::Analyzer;
 use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
@@ -30,6 +32,7 @@ use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use firn_base::sync::Arc;
 use firn_base::{Error, ParameterType, SqlState, SqlType, TimeZoneSetting, Value, coerce, numeric};
 use firn_exec::error::to_datafusion;
+use firn_exec::lower::operate::{Operation, operation_of};
 use firn_exec::lower::quantified::{Comparison, Quantifier, quantifier_of};
 use firn_exec::types;
 
@@ -38,9 +41,14 @@ pub fn plan(plan: LogicalPlan, parameters: &Parameters, zone: TimeZoneSetting) -
     let pass = Pass { parameters, zone };
     let plan = rewrite(plan, &|expression, _| correlated::aggregate_rows(expression))?;
     let plan = nodes::real_sums(plan)?;
-    let typed = rewrite(plan, &|expression, schema| pass.expression(expression, schema))?;
-    let typed = limits(typed, parameters)?;
-    let typed = Nodes { parameters, zone }.analyse(typed)?;
+    let nodes = Nodes { parameters, zone };
+    // Nodes before what reads them: their columns have their types when expressions over them are looked at.
+    let typed = plan.transform_up_with_subqueries(|node| {
+        let node = nodes.columns(node)?;
+        rewrite_node(node, &|expression, schema| pass.expression(expression, schema))
+    })?;
+    let typed = limits(typed.data, parameters)?;
+    let typed = nodes.sorts(typed)?;
     let rules: Vec<Arc<dyn datafusion::optimizer::AnalyzerRule + Send + Sync>> =
         vec![Arc::new(ResolveGroupingFunction::new()), Arc::new(TypeCoercion::new())];
     let coerced =
@@ -128,20 +136,22 @@ type Rewrite<'a> = &'a dyn Fn(Expr, &DFSchema) -> Result<Transformed<Expr>>;
 
 /// Rewrites every expression of a plan and of the subqueries in it, keeping output names.
 fn rewrite(plan: LogicalPlan, rewrite: Rewrite<'_>) -> Result<LogicalPlan> {
-    let rewritten = plan.transform_up_with_subqueries(|node| {
-        let mut schema = merge_schema(&node.inputs());
-        if let LogicalPlan::TableScan(scan) = &node {
-            schema
-                .merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
-        }
-        let names = NamePreserver::new(&node);
-        node.map_expressions(|original| {
-            let name = names.save(&original);
-            Ok(rewrite(original, &schema)?.update_data(|expression| name.restore(expression)))
-        })?
-        .map_data(|node| node.recompute_schema())
-    })?;
+    let rewritten = plan.transform_up_with_subqueries(|node| rewrite_node(node, rewrite))?;
     Ok(rewritten.data)
+}
+
+/// Rewrites the expressions of one node.
+fn rewrite_node(node: LogicalPlan, rewrite: Rewrite<'_>) -> Result<Transformed<LogicalPlan>> {
+    let mut schema = merge_schema(&node.inputs());
+    if let LogicalPlan::TableScan(scan) = &node {
+        schema.merge(&DFSchema::try_from_qualified_schema(scan.table_name.clone(), &scan.source.schema())?);
+    }
+    let names = NamePreserver::new(&node);
+    node.map_expressions(|original| {
+        let name = names.save(&original);
+        Ok(rewrite(original, &schema)?.update_data(|expression| name.restore(expression)))
+    })?
+    .map_data(|node| node.recompute_schema())
 }
 
 /// Parameters of LIMIT and OFFSET count rows.
@@ -192,9 +202,13 @@ impl Pass<'_> {
                 let pair = self.unify(vec![*binary.left, *binary.right], schema)?;
                 let mut pair = self.spans(pair, schema);
                 let (right, left) = (pair.pop().expect("two"), pair.pop().expect("two"));
-                self.compare(BinaryExpr::new(Box::new(left), binary.op, Box::new(right)), schema)
+                self.compare(BinaryExpr::new(Box::new(left), binary.op, Box::new(right)), schema)?
             }
-            Expr::BinaryExpr(binary) if days::is_ordering(binary.op) => self.compare(binary, schema),
+            Expr::BinaryExpr(binary) if days::is_ordering(binary.op) => self.compare(binary, schema)?,
+            // When the planner built it, an operand may have passed for a number of another type.
+            Expr::BinaryExpr(binary) if is_arithmetic(binary.op) => {
+                floats::compute(binary, schema, self.parameters, self.zone)?
+            }
             Expr::InSubquery(inner) => self.in_subquery(inner, schema)?,
             Expr::ScalarFunction(function) => self.function(function, schema)?,
             Expr::AggregateFunction(mut aggregate) => {
@@ -356,22 +370,139 @@ impl Pass<'_> {
         all.extend(list.list);
         let all = self.unify(all, schema)?;
         self.check_comparable("=", &all, schema)?;
+        if let Some(types) = self.numbers(&all, schema).filter(|types| types.iter().copied().any(is_float)) {
+            return self.in_floats(all, types, list.negated, schema);
+        }
         let mut all = self.spans(all, schema);
         let expression = all.remove(0);
         Ok(Expr::InList(InList { expr: Box::new(expression), list: all, negated: list.negated }))
     }
 
+    /// The types of numbers of different types, if there is a float among them.
+    fn floats_among(&self, expressions: &[Expr], schema: &DFSchema) -> Option<Vec<SqlType>> {
+        self.numbers(expressions, schema).filter(|types| floats::united(types).is_some())
+    }
+
+    /// A list of numbers with a float among them, the value before the list. Constants of the list, if
+    /// there are several, first take one type with the value and each other, as PostgreSQL has it:
+    /// `real IN (0.1, 0.2)` compares reals, `real IN (0.1)` doubles.
+    fn in_floats(
+        &self,
+        mut all: Vec<Expr>,
+        mut types: Vec<SqlType>,
+        negated: bool,
+        schema: &DFSchema,
+    ) -> Result<Expr> {
+        let constants: Vec<usize> =
+            (1..all.len()).filter(|position| all[*position].column_refs().is_empty()).collect();
+        let with_value: Vec<SqlType> =
+            [0].iter().chain(&constants).map(|position| types[*position]).collect();
+        if let (true, Some(common)) = (constants.len() > 1, floats::united(&with_value)) {
+            for position in constants {
+                all[position] =
+                    floats::convert(std::mem::take(&mut all[position]), types[position], common, self.zone)?;
+                types[position] = common;
+            }
+        }
+        let single = all.len() == 2;
+        if !single && let Some(mut all) = self.compared_with_all(&all, &types)? {
+            let expression = all.remove(0);
+            let list = floats::with_both_zeros(all);
+            return Ok(Expr::InList(InList { expr: Box::new(expression), list, negated }));
+        }
+        let value = all.remove(0);
+        let mut any: Option<Expr> = None;
+        for candidate in all {
+            let equal = self.equal(value.clone(), candidate, schema)?;
+            any = Some(match any {
+                Some(any) => any.or(equal),
+                None => equal,
+            });
+        }
+        let any = any.expect("the parser refuses empty lists");
+        Ok(if negated { Expr::Not(Box::new(any)) } else { any })
+    }
+
     fn between(&self, between: Between, schema: &DFSchema) -> Result<Expr> {
         let all = self.unify(vec![*between.expr, *between.low, *between.high], schema)?;
         self.check_comparable(">=", &all, schema)?;
+        if let Some(types) = self.floats_among(&all, schema) {
+            return self.between_floats(all, types, between.negated, schema);
+        }
         let all = self.spans(all, schema);
         let [expression, low, high] = <[Expr; 3]>::try_from(all).expect("three went in");
         let between = Between::new(Box::new(expression), between.negated, Box::new(low), Box::new(high));
         Ok(days::between(between, schema, self.parameters))
     }
 
-    fn compare(&self, comparison: BinaryExpr, schema: &DFSchema) -> Expr {
-        days::compare(comparison, schema, self.parameters)
+    /// BETWEEN over numbers with a float among them: two comparisons, unless one type does for both.
+    fn between_floats(
+        &self,
+        all: Vec<Expr>,
+        types: Vec<SqlType>,
+        negated: bool,
+        schema: &DFSchema,
+    ) -> Result<Expr> {
+        if types[0] == SqlType::Double || all[0].is_volatile() {
+            let all = self.convert(all, &types, SqlType::Double)?;
+            let [expression, low, high] = <[Expr; 3]>::try_from(all).expect("three went in");
+            return Ok(Expr::Between(Between::new(
+                Box::new(expression),
+                negated,
+                Box::new(low),
+                Box::new(high),
+            )));
+        }
+        let [expression, low, high] = <[Expr; 3]>::try_from(all).expect("three went in");
+        let low = BinaryExpr::new(Box::new(expression.clone()), Operator::GtEq, Box::new(low));
+        let high = BinaryExpr::new(Box::new(expression), Operator::LtEq, Box::new(high));
+        let within = self.compare(low, schema)?.and(self.compare(high, schema)?);
+        Ok(if negated { Expr::Not(Box::new(within)) } else { within })
+    }
+
+    fn compare(&self, comparison: BinaryExpr, schema: &DFSchema) -> Result<Expr> {
+        let comparison = floats::compare(comparison, schema, self.parameters, self.zone)?;
+        Ok(days::compare(comparison, schema, self.parameters))
+    }
+
+    /// The types of expressions that are all numbers of known types.
+    fn numbers(&self, expressions: &[Expr], schema: &DFSchema) -> Option<Vec<SqlType>> {
+        let number = |expression| match self.operand(expression, schema) {
+            Operand::Known(ty) if is_number(ty) => Some(ty),
+            _ => None,
+        };
+        expressions.iter().map(number).collect()
+    }
+
+    /// Numbers of known types as numbers of one type.
+    fn convert(&self, expressions: Vec<Expr>, types: &[SqlType], to: SqlType) -> Result<Vec<Expr>> {
+        let pairs = expressions.into_iter().zip(types);
+        pairs.map(|(expression, from)| floats::convert(expression, *from, to, self.zone)).collect()
+    }
+
+    /// Gives all expressions the one type that they are to have as alternatives of each other.
+    fn unite(&self, expressions: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
+        let operands: Vec<Operand> =
+            expressions.iter().map(|expression| self.operand(expression, schema)).collect();
+        let known: Vec<SqlType> = operands.iter().filter_map(|operand| operand.known()).collect();
+        let Some(common) = floats::united(&known) else { return self.unify(expressions, schema) };
+        let convert = |(expression, operand): (Expr, Operand)| match operand {
+            Operand::Known(from) => floats::convert(expression, from, common, self.zone),
+            _ => self.adopt(expression, common),
+        };
+        expressions.into_iter().zip(operands).map(convert).collect()
+    }
+
+    /// A value with what it is compared with one by one, all in the one type in which that is done;
+    /// `None` if the comparisons differ in that.
+    fn compared_with_all(&self, expressions: &[Expr], types: &[SqlType]) -> Result<Option<Vec<Expr>>> {
+        let [first, others @ ..] = types else { return Ok(None) };
+        let mut common = others.iter().map(|ty| floats::compared(*first, *ty).unwrap_or(*ty));
+        let one = common.next().unwrap_or(*first);
+        match common.all(|ty| ty == one) {
+            true => self.convert(expressions.to_vec(), types, one).map(Some),
+            false => Ok(None),
+        }
     }
 
     fn like(&self, like: Like, schema: &DFSchema) -> Result<Like> {
@@ -399,7 +530,20 @@ impl Pass<'_> {
             Some(operand) => {
                 conditions.insert(0, *operand);
                 conditions = self.unify(conditions, schema)?;
-                Some(Box::new(conditions.remove(0)))
+                match self.numbers(&conditions, schema).filter(|types| types.iter().copied().any(is_float)) {
+                    Some(types) if conditions[0].is_volatile() => {
+                        conditions = self.convert(conditions, &types, SqlType::Double)?;
+                        Some(Box::new(conditions.remove(0)))
+                    }
+                    // Each comparison has a type of its own, and knows that zeros are equal.
+                    Some(_) => {
+                        let operand = conditions.remove(0);
+                        let equal = |when| self.equal(operand.clone(), when, schema);
+                        conditions = conditions.into_iter().map(equal).collect::<Result<_>>()?;
+                        None
+                    }
+                    None => Some(Box::new(conditions.remove(0))),
+                }
             }
             None => {
                 conditions =
@@ -411,11 +555,25 @@ impl Pass<'_> {
         results.extend(case.else_expr.map(|otherwise| *otherwise));
         // DataFusion types NULL branches itself; only literals and parameters need help.
         let helped = results.iter().any(|result| !matches!(result, Expr::Literal(ScalarValue::Null, _)));
-        let mut results = if helped { self.unify(results, schema)? } else { results };
+        let mut results = if helped { self.unite(results, schema)? } else { results };
         let otherwise = if has_else { results.pop().map(Box::new) } else { None };
         let branches =
             conditions.into_iter().zip(results).map(|(when, then)| (Box::new(when), Box::new(then)));
         Ok(Expr::Case(Case::new(operand, branches.collect(), otherwise)))
+    }
+
+    /// NULLIF of numbers with a float among them, by the comparison that it is. A float stays what it is.
+    fn null_if(&self, arguments: Vec<Expr>, types: &[SqlType], schema: &DFSchema) -> Result<Expr> {
+        let result = if is_float(types[0]) { types[0] } else { SqlType::Double };
+        let [value, other] = <[Expr; 2]>::try_from(arguments).expect("NULLIF has two arguments");
+        let equal = self.equal(value.clone(), other, schema)?;
+        let null = Expr::Literal(types::scalar(&Value::Null, result), None);
+        let value = floats::convert(value, types[0], result, self.zone)?;
+        Ok(Expr::Case(Case::new(None, vec![(Box::new(equal), Box::new(null))], Some(Box::new(value)))))
+    }
+
+    fn equal(&self, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr> {
+        self.compare(BinaryExpr::new(Box::new(left), Operator::Eq, Box::new(right)), schema)
     }
 
     fn boolean(&self, expression: Expr, schema: &DFSchema) -> Result<Expr> {
@@ -433,6 +591,13 @@ impl Pass<'_> {
                 let expression = self.adopt(*inner.expr, ty)?;
                 Ok(Expr::InSubquery(InSubquery::new(Box::new(expression), inner.subquery, inner.negated)))
             }
+            (Operand::Known(ty), Some(column)) if let Some(common) = floats::compared(ty, column) => {
+                let InSubquery { expr, subquery, negated } = inner;
+                let expression = floats::convert(*expr, ty, common, self.zone)?;
+                let rows = nodes::with_types(Arc::unwrap_or_clone(subquery.subquery), &[Some(common)])?;
+                let subquery = Subquery { subquery: Arc::new(rows), ..subquery };
+                Ok(Expr::InSubquery(InSubquery::new(Box::new(expression), subquery, negated)))
+            }
             _ => Ok(Expr::InSubquery(inner)),
         }
     }
@@ -440,11 +605,19 @@ impl Pass<'_> {
     fn function(&self, function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         /// Functions that take char(n) with its blanks; all others take it as text.
         const WITH_BLANKS: &[&str] = &["concat", "concat_ws", "octet_length"];
-        const ALIKE: &[&str] = &["coalesce", "nullif", "greatest", "least", "nvl", "ifnull"];
+        const ALIKE: &[&str] = &["coalesce", "greatest", "least", "nvl", "ifnull"];
         if let Some(quantifier) = quantifier_of(&function.func) {
             return self.quantified(function, quantifier, schema);
         }
         let ScalarFunction { func, args } = function;
+        if let Some((operation, _)) = operation_of(&func)
+            && let Some(types) = self.floats_among(&args, schema)
+        {
+            // When the planner chose it, one of the operands passed for a numeric.
+            let args = self.convert(args, &types, SqlType::Double)?;
+            let [left, right] = <[Expr; 2]>::try_from(args).expect("operators have two operands");
+            return Ok(binary_expr(left, operator_of(operation), right));
+        }
         if func.name() == "pg_typeof"
             && let [argument] = args.as_slice()
         {
@@ -471,7 +644,14 @@ impl Pass<'_> {
             }
         }
         let args = if ALIKE.contains(&func.name()) {
-            self.unify(args, schema)?
+            self.unite(args, schema)?
+        } else if func.name() == "nullif" {
+            let args = self.unify(args, schema)?;
+            match self.numbers(&args, schema).filter(|types| types.iter().copied().any(is_float)) {
+                Some(types) if args[0].is_volatile() => self.convert(args, &types, SqlType::Double)?,
+                Some(types) => return self.null_if(args, &types, schema),
+                None => args,
+            }
         } else {
             let mut args = self.arguments(&func, args, schema)?;
             if !WITH_BLANKS.contains(&func.name()) {
@@ -545,8 +725,21 @@ fn widen(function: &AggregateUDF, arguments: &mut [Expr], schema: &DFSchema) -> 
     Ok(())
 }
 
+fn is_arithmetic(op: Operator) -> bool {
+    matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Divide | Operator::Modulo)
+}
+
+/// The operator that an operation is written by.
+fn operator_of(operation: Operation) -> Operator {
+    match operation {
+        Operation::Add => Operator::Plus,
+        Operation::Subtract => Operator::Minus,
+        Operation::Multiply => Operator::Multiply,
+        Operation::Divide => Operator::Divide,
+    }
+}
+
 fn distinct(binary: &BinaryExpr) -> bool {
-    use datafusion::logical_expr::Operator;
     matches!(binary.op, Operator::IsDistinctFrom | Operator::IsNotDistinctFrom)
 }
 

@@ -17,6 +17,7 @@ mod analysis;
 mod context;
 mod correlated;
 mod days;
+mod floats;
 pub(crate) mod insert;
 mod locking;
 mod names;

@@ -1,13 +1,15 @@
 //! Analysis of plan nodes as a whole: what PostgreSQL means by a set operation, by ORDER BY and by an
 //! aggregation where the expressions alone do not tell.
 
+use super::floats;
 use super::operators::{Operand, adopt, cast, common_type, length, operand, plain_name};
 use super::parameters::Parameters;
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion::common::{DFSchema, Result, TableReference};
+use datafusion::common::{DFSchema, JoinType, NullEquality, Result, TableReference};
 use datafusion::logical_expr::{
-    Aggregate, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Projection, Union,
+    Aggregate, Distinct, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Projection, Union,
+    Values,
 };
 use firn_base::sync::Arc;
 use firn_base::{Error, ParameterType, SqlState, SqlType, TimeZoneSetting};
@@ -23,13 +25,8 @@ pub struct Nodes<'a> {
 }
 
 impl Nodes<'_> {
-    /// Analyses all nodes of a plan.
-    pub fn analyse(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        self.sorts(self.unions(plan)?)
-    }
-
     /// Spans of time are sorted by their lengths.
-    fn sorts(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
+    pub fn sorts(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
         let sorted = plan.transform_up_with_subqueries(|node| {
             let LogicalPlan::Sort(mut sort) = node else { return Ok(Transformed::no(node)) };
             let mut changed = false;
@@ -46,33 +43,124 @@ impl Nodes<'_> {
         Ok(sorted.data)
     }
 
+    /// The types of the columns that a node puts together from several: of a set operation, of a list of
+    /// VALUES, of the pairs that a join compares.
+    pub fn columns(&self, node: LogicalPlan) -> Result<LogicalPlan> {
+        match node {
+            LogicalPlan::Union(union) => self.union(union),
+            LogicalPlan::Values(values) => self.values(values),
+            LogicalPlan::Join(join) if !join.on.is_empty() => self.join(join),
+            other => Ok(other),
+        }
+    }
+
     /// Bare literals in one part of a set operation take the type that another part has there; 42804 if
     /// two parts have types that do not meet.
-    fn unions(&self, plan: LogicalPlan) -> Result<LogicalPlan> {
-        let unified = plan.transform_up_with_subqueries(|node| {
-            let LogicalPlan::Union(union) = node else { return Ok(Transformed::no(node)) };
-            let mut inputs: Vec<LogicalPlan> =
-                union.inputs.iter().map(|input| input.as_ref().clone()).collect();
-            let mut changed = false;
-            for column in 0..union.schema.fields().len() {
-                changed |= self.union_column(&mut inputs, column)?;
+    fn union(&self, union: Union) -> Result<LogicalPlan> {
+        let mut inputs: Vec<LogicalPlan> = union.inputs.iter().map(|input| input.as_ref().clone()).collect();
+        let mut changed = false;
+        for column in 0..union.schema.fields().len() {
+            changed |= self.union_column(&mut inputs, column)?;
+        }
+        let types: Vec<Option<SqlType>> = (0..union.schema.fields().len())
+            .map(|column| {
+                let types: Option<Vec<SqlType>> =
+                    inputs.iter().map(|input| output_type(input, column)).collect();
+                floats::united(&types?)
+            })
+            .collect();
+        if types.iter().any(Option::is_some) {
+            inputs = inputs.into_iter().map(|input| with_types(input, &types)).collect::<Result<_>>()?;
+            changed = true;
+        }
+        if !changed {
+            return Ok(LogicalPlan::Union(union));
+        }
+        let inputs = inputs.into_iter().map(Arc::new).collect();
+        Union::try_new_with_loose_types(inputs).map(LogicalPlan::Union)
+    }
+
+    /// Floats among other numbers, of which the planner has made decimals.
+    fn values(&self, values: Values) -> Result<LogicalPlan> {
+        let Values { schema, values: mut rows } = values;
+        let mut fields: Vec<FieldRef> = schema.fields().iter().cloned().collect();
+        let nothing = DFSchema::empty();
+        for (column, field) in fields.iter_mut().enumerate() {
+            if !matches!(field.data_type(), DataType::Decimal128(..)) {
+                continue;
             }
-            if !changed {
-                return Ok(Transformed::no(LogicalPlan::Union(union)));
+            // The planner's own cast, if it has made one, stands outermost.
+            let own = |row: &Vec<Expr>| match &row[column] {
+                Expr::Cast(cast) if cast.field.data_type() == field.data_type() => cast.expr.as_ref().clone(),
+                other => other.clone(),
+            };
+            let own: Vec<Expr> = rows.iter().map(own).collect();
+            let operand = |expression: &Expr| operand(expression, &nothing, self.parameters).known();
+            let types: Option<Vec<SqlType>> = own.iter().map(operand).collect();
+            let Some((types, common)) = types.and_then(|types| floats::united(&types).map(|ty| (types, ty)))
+            else {
+                continue;
+            };
+            for ((row, expression), from) in rows.iter_mut().zip(own).zip(types) {
+                row[column] = floats::convert(expression, from, common, self.zone)?;
             }
-            let inputs = inputs.into_iter().map(Arc::new).collect();
-            Union::try_new_with_loose_types(inputs).map(|union| Transformed::yes(LogicalPlan::Union(union)))
-        })?;
-        Ok(unified.data)
+            *field = Arc::new(field.as_ref().clone().with_data_type(types::data_type(common)));
+        }
+        let fields =
+            fields.into_iter().zip(schema.iter()).map(|(field, (qualifier, _))| (qualifier.cloned(), field));
+        let schema = DFSchema::new_with_metadata(fields.collect(), schema.metadata().clone())?;
+        Ok(LogicalPlan::Values(Values { schema: Arc::new(schema), values: rows }))
+    }
+
+    /// What USING compares, and what INTERSECT and EXCEPT, which are joins here.
+    fn join(&self, join: Join) -> Result<LogicalPlan> {
+        let known = |side: &LogicalPlan, key: &Expr| operand(key, side.schema(), self.parameters).known();
+        let types: Vec<Option<(SqlType, SqlType)>> = join
+            .on
+            .iter()
+            .map(|(left, right)| known(&join.left, left).zip(known(&join.right, right)))
+            .collect();
+        let is_mixed =
+            |pair: &Option<(SqlType, SqlType)>| pair.is_some_and(|(a, b)| floats::compared(a, b).is_some());
+        if !types.iter().any(is_mixed) {
+            return Ok(LogicalPlan::Join(join));
+        }
+        let is_set = matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti)
+            && join.null_equality == NullEquality::NullEqualsNull;
+        if is_set {
+            let types: Vec<Option<SqlType>> =
+                types.into_iter().map(|pair| pair.and_then(|(a, b)| floats::united(&[a, b]))).collect();
+            let (left, right) = (Arc::unwrap_or_clone(join.left), Arc::unwrap_or_clone(join.right));
+            // Rows that differ no more once they are cast count as one.
+            let left = match left {
+                LogicalPlan::Distinct(Distinct::All(rows)) => {
+                    let rows = with_types(Arc::unwrap_or_clone(rows), &types)?;
+                    LogicalPlan::Distinct(Distinct::All(Arc::new(rows)))
+                }
+                other => with_types(other, &types)?,
+            };
+            let right = with_types(right, &types)?;
+            return LogicalPlan::Join(Join { left: Arc::new(left), right: Arc::new(right), ..join })
+                .recompute_schema();
+        }
+        let mut on = Vec::with_capacity(join.on.len());
+        for ((left, right), types) in join.on.into_iter().zip(types) {
+            on.push(match types.and_then(|(a, b)| Some((a, b, floats::compared(a, b)?))) {
+                Some((a, b, common)) => (
+                    floats::convert(left, a, common, self.zone)?,
+                    floats::convert(right, b, common, self.zone)?,
+                ),
+                None => (left, right),
+            });
+        }
+        Ok(LogicalPlan::Join(Join { on, ..join }))
     }
 
     /// One column of a set operation; whether a part has changed.
     fn union_column(&self, inputs: &mut [LogicalPlan], column: usize) -> Result<bool> {
         let known = |input: &LogicalPlan| match output(input, column) {
             Some((expression, schema)) => operand(expression, schema, self.parameters),
-            None => types::parameter_type(input.schema().field(column))
-                .and_then(ParameterType::single)
-                .map_or(Operand::Foreign, Operand::Known),
+            None => output_type(input, column).map_or(Operand::Foreign, Operand::Known),
         };
         let operands: Vec<Operand> = inputs.iter().map(known).collect();
         if operands.contains(&Operand::Foreign) {
@@ -104,6 +192,30 @@ impl Nodes<'_> {
         }
         Ok(changed)
     }
+}
+
+/// A plan with its first columns cast to the types that are given.
+pub fn with_types(plan: LogicalPlan, types: &[Option<SqlType>]) -> Result<LogicalPlan> {
+    let wanted = |position: usize| {
+        types.get(position).copied().flatten().filter(|ty| output_type(&plan, position) != Some(*ty))
+    };
+    if (0..types.len()).all(|position| wanted(position).is_none()) {
+        return Ok(plan);
+    }
+    let columns = plan.schema().iter().enumerate().map(|(position, (qualifier, field))| {
+        let column = Expr::from((qualifier, field));
+        match wanted(position) {
+            Some(ty) => cast(column, ty).alias_qualified(qualifier.cloned(), field.name()),
+            None => column,
+        }
+    });
+    let columns: Vec<Expr> = columns.collect();
+    Projection::try_new(columns, Arc::new(plan)).map(LogicalPlan::Projection)
+}
+
+/// The type of a column of a plan, if SQL has a name for it.
+fn output_type(plan: &LogicalPlan, column: usize) -> Option<SqlType> {
+    types::parameter_type(plan.schema().field(column)).and_then(ParameterType::single)
 }
 
 /// `sum(real)` is a real, of which DataFusion makes a double.

@@ -5,6 +5,7 @@
 //! function of our own ([`firn_exec::lower::operate`]) where it does not: numeric division, products
 //! of too many digits, moments and spans of time.
 
+use super::floats;
 use super::parameters::Parameters;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::TreeNode;
@@ -37,6 +38,16 @@ pub enum Operand {
     Known(SqlType),
     /// A type that SQL has no name for here, such as an array: DataFusion's affair.
     Foreign,
+}
+
+impl Operand {
+    /// The type, if it is known.
+    pub fn known(self) -> Option<SqlType> {
+        match self {
+            Operand::Known(ty) => Some(ty),
+            _ => None,
+        }
+    }
 }
 
 impl Operators {
@@ -155,6 +166,9 @@ pub fn common_type(a: SqlType, b: SqlType) -> Option<SqlType> {
     }
     if a.is_string() {
         return Some(SqlType::Text);
+    }
+    if let Some(common) = floats::compared(a, b) {
+        return Some(common);
     }
     let (a, b) = (types::data_type(a), types::data_type(b));
     let common = comparison_coercion(&a, &b)?;
@@ -480,11 +494,13 @@ enum Resolved {
     Missing,
 }
 
-fn is_number(ty: SqlType) -> bool {
+/// Whether values of the type are numbers.
+pub fn is_number(ty: SqlType) -> bool {
     is_float(ty) || digits(ty).is_some()
 }
 
-fn is_float(ty: SqlType) -> bool {
+/// Whether they are floating-point numbers.
+pub fn is_float(ty: SqlType) -> bool {
     matches!(ty, SqlType::Real | SqlType::Double)
 }
 

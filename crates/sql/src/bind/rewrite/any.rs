@@ -56,7 +56,9 @@ fn over(left: &mut Expr, op: &BinaryOperator, right: &mut Expr, any: bool) -> Op
         });
     }
     let Some(elements) = elements(right) else { return function(left, op, right, any) };
-    if (is_in || is_not_in) && !elements.is_empty() {
+    // A list would take one type with the value; an array has one of its own, which counts beside a real.
+    let of_decimals = matches!(right, Expr::Array(_)) && elements.iter().any(is_decimal);
+    if (is_in || is_not_in) && !elements.is_empty() && !of_decimals {
         return Some(Expr::InList { expr: Box::new(take(left)), list: elements, negated: is_not_in });
     }
     let compared = elements.into_iter().map(|element| binary(left.clone(), op.clone(), element));
@@ -105,6 +107,15 @@ fn elements(array: &Expr) -> Option<Vec<Expr>> {
             Some(elements.into_iter().map(|value| cast(value, element.as_ref().clone())).collect())
         }
         _ => None,
+    }
+}
+
+fn is_decimal(expression: &Expr) -> bool {
+    match expression {
+        Expr::UnaryOp { expr, .. } | Expr::Nested(expr) => is_decimal(expr),
+        Expr::Cast { data_type, .. } => matches!(data_type, DataType::Numeric(_)),
+        Expr::Value(value) => matches!(&value.value, Value::Number(digits, _) if digits.contains('.')),
+        _ => false,
     }
 }
 
