@@ -7,12 +7,13 @@
 //! Syntax errors are 42601 with the position in characters and PostgreSQL's words; what sqlparser
 //! expected there is the error's detail.
 
+mod dialect;
 pub(crate) mod locks;
 mod utility;
 
 use crate::statement::{Parsed, Statement};
 use datafusion::sql::sqlparser::ast::Statement as Tree;
-use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect};
+use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use firn_base::{Error, Result, SqlState};
@@ -22,8 +23,7 @@ const NESTING_LIMIT: usize = 100;
 
 /// The dialect that everything is parsed in.
 pub fn dialect() -> &'static dyn Dialect {
-    static DIALECT: PostgreSqlDialect = PostgreSqlDialect {};
-    &DIALECT
+    &dialect::PostgreSql
 }
 
 /// The statements of a script; empty ones are passed over.
