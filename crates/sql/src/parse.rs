@@ -141,6 +141,14 @@ fn new_parser(tokens: &[TokenWithSpan]) -> Parser<'static> {
 
 /// What sqlparser makes of the tokens, all of which must belong to the statement.
 fn parse_tree(source: &Source<'_>, tokens: &[TokenWithSpan]) -> Result<Tree> {
+    let is_current_of = |three: &[TokenWithSpan]| {
+        three.iter().zip(["where", "current", "of"]).all(|(token, word)| utility::is_word(&token.token, word))
+    };
+    if tokens.windows(3).any(is_current_of) {
+        return Err(Error::unsupported("WHERE CURRENT OF").with_hint(
+            "Have the cursor yield the key of its rows, FOR UPDATE if need be, and change them by that.",
+        ));
+    }
     let mut parser = new_parser(tokens);
     let tree = parser.parse_statement().map_err(|error| source.error(error, &parser))?;
     source.expect_end(&parser)?;

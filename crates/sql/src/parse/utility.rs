@@ -533,6 +533,14 @@ impl Words<'_> {
                 })?;
                 words.ddl(Ddl::AlterTable { name, if_exists, operations })
             }
+            ObjectKind::Index
+                if ["set", "reset", "attach", "alter", "no", "depends"]
+                    .iter()
+                    .any(|word| self.peek_is(word)) =>
+            {
+                let hint = "Storage parameters of indexes have no effect here: leave the statement out.";
+                Err(unsupported("this form of alter index", hint))
+            }
             _ => self.unexpected(),
         }
     }
