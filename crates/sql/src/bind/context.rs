@@ -1,7 +1,7 @@
 //! What DataFusion's planner asks while it binds: tables, views, functions, types.
 
 use super::operators::Operators;
-use super::{Binder, names};
+use super::{Binder, names, series};
 use crate::bind::analysis;
 use crate::files::FilePlanner;
 use crate::functions;
@@ -188,12 +188,13 @@ impl ContextProvider for Context<'_> {
         };
         let arguments: Vec<Expr> = arguments
             .into_iter()
-            .map(|argument| {
-                Ok(for_table_function(analysis::fold(argument, self.binder.zone().unwrap_or_default())?))
-            })
+            .map(|argument| analysis::fold(argument, self.binder.zone().unwrap_or_default()))
             .collect::<Result<_>>()?;
+        let (unit, arguments) = series::unit(arguments)?;
+        let arguments: Vec<Expr> = arguments.into_iter().map(for_table_function).collect();
         let arguments = TableFunctionArgs::new(&arguments, self.state);
-        Ok(provider_as_source(function.create_table_provider_with_args(arguments)?))
+        let counted = function.create_table_provider_with_args(arguments)?;
+        Ok(provider_as_source(series::of(counted, unit)?))
     }
 
     fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {

@@ -26,6 +26,7 @@ mod operators;
 mod parameters;
 mod position;
 mod rewrite;
+mod series;
 
 pub use self::locking::LockingParts;
 pub use firn_exec::types::columns_of;
