@@ -440,7 +440,7 @@ fn what_several_threads_write_is_in_order_and_whole() {
     connection
         .execute(
             "CREATE TABLE t AS SELECT n, 'row ' || n || repeat('-', 60) AS t, n % 7 = 0 AS b FROM generate_series(1, 100000) AS g(n);
-             CREATE TABLE back (n bigint, t text, b boolean, place bigserial)",
+             CREATE TABLE back (n integer, t text, b boolean, place bigserial)",
         )
         .unwrap();
     let sql = "COPY (SELECT * FROM t ORDER BY n) TO '@/t.csv' (FORMAT csv, HEADER)";

@@ -68,7 +68,7 @@ const COLUMNS: &str = "k integer PRIMARY KEY, a boolean, b smallint, c bigint, d
     p timestamptz, q interval, r uuid";
 
 /// Values of all types: some that repeat, some that lie close together, some that are all different.
-const VALUES: &str = "k, k % 2 = 0, k % 100, k * 1000000007, k / 4.0, k * 1.5, k / 100.0, k / 3.0, \
+const VALUES: &str = "k, k % 2 = 0, k % 100, k * 1000000007::bigint, k / 4.0, k * 1.5, k / 100.0, k / 3.0, \
     'a longer text of number ' || k % 20, 'v' || k % 1000, 'c' || k % 7, decode(md5((k % 50)::text), 'hex'), \
     date '2024-02-29' + (k % 365)::integer, time '12:30:01.5' + k * interval '1 second', \
     timestamp '2024-02-29 12:30:01' + k * interval '1 minute', \
