@@ -69,10 +69,16 @@ pub fn declared(data_type: &DataType) -> Result<Declared> {
         }),
         DataType::Bytea => SqlType::Bytea,
         DataType::Date => SqlType::Date,
-        DataType::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => SqlType::Time,
-        DataType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => SqlType::Timestamp,
-        DataType::Timestamp(_, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => SqlType::TimestampTz,
-        DataType::Interval { .. } => SqlType::Interval,
+        DataType::Time(precision, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            microseconds("time", *precision, SqlType::Time)?
+        }
+        DataType::Timestamp(precision, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
+            microseconds("timestamp", *precision, SqlType::Timestamp)?
+        }
+        DataType::Timestamp(precision, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => {
+            microseconds("timestamptz", *precision, SqlType::TimestampTz)?
+        }
+        DataType::Interval { precision, .. } => microseconds("interval", *precision, SqlType::Interval)?,
         DataType::Uuid => SqlType::Uuid,
         DataType::Custom(name, arguments) => return custom(name, arguments),
         other => {
@@ -120,6 +126,18 @@ fn custom(name: &ast::ObjectName, arguments: &[String]) -> Result<Declared> {
         }
         _ => return Err(unknown(&last)),
     })
+}
+
+/// Types that may say how many digits of a second they keep. We keep all six, as PostgreSQL does of more.
+/// Casts never come here with fewer: they round ([`crate::bind`]).
+fn microseconds(name: &str, precision: Option<u64>, ty: SqlType) -> Result<SqlType> {
+    match precision {
+        Some(precision @ 0..=5) => Err(Error::unsupported(format!("a column of type {name}({precision})"))
+            .with_hint(format!(
+                "Leave the precision out, and round what is stored: CAST(… AS {name}({precision})) does."
+            ))),
+        _ => Ok(ty),
+    }
 }
 
 fn numeric(info: &ExactNumberInfo) -> Result<SqlType> {

@@ -15,6 +15,7 @@
 //! | `x SIMILAR TO p` | `x ~ similar_to_escape(p)` |
 //! | `(a, b) OVERLAPS (c, d)` | `overlaps(a, b, c, d)` |
 //! | `U&'\\0041'` | `'A'` |
+//! | `CAST(x AS timestamp(3))`, `current_timestamp(3)` | `"round moment"(CAST(x AS timestamp), 3)`, … |
 //! | `(a, b) = (c, d)`, `(a, b) IN ((c, d))` | `a = c AND b = d` |
 //! | `pg_catalog.f(x)` | `f(x)` |
 //! | `mod(a, b)` | `a % b` |
@@ -194,6 +195,11 @@ impl VisitorMut for Rewriter {
                 }
                 *expression = subquery::row_in(expr, subquery)?;
             }
+            Expr::Cast { data_type, .. } | Expr::TypedString(ast::TypedString { data_type, .. }) => {
+                if let Some(decimals) = take_precision(data_type) {
+                    round_moment(expression, decimals);
+                }
+            }
             Expr::Interval(_) => interval(expression)?,
             Expr::AtTimeZone { timestamp, time_zone } => {
                 let arguments = vec![take(time_zone), take(timestamp)];
@@ -236,6 +242,10 @@ impl VisitorMut for Rewriter {
             Expr::Function(function) => {
                 without_pg_catalog(&mut function.name);
                 plain_frame(function);
+                if let Some(decimals) = precision_of_now(function) {
+                    round_moment(expression, decimals);
+                    return ControlFlow::Continue(());
+                }
                 if let Some(operator) = operator_of(function) {
                     *expression = operator;
                 }
@@ -244,6 +254,42 @@ impl VisitorMut for Rewriter {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Takes off how many decimals of a second a type keeps, if those are fewer than we do.
+fn take_precision(data_type: &mut DataType) -> Option<u64> {
+    let (DataType::Time(precision, _)
+    | DataType::Timestamp(precision, _)
+    | DataType::Interval { precision, .. }) = data_type
+    else {
+        return None;
+    };
+    precision.take().filter(|decimals| *decimals < 6)
+}
+
+/// The same of `CURRENT_TIMESTAMP(3)` and its relatives, whose argument is a number that has been cast.
+fn precision_of_now(function: &mut Function) -> Option<u64> {
+    let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else { return None };
+    let name = name.value.to_ascii_lowercase();
+    if !["current_timestamp", "localtimestamp", "current_time", "localtime"].contains(&name.as_str()) {
+        return None;
+    }
+    let FunctionArguments::List(arguments) = &mut function.args else { return None };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Cast { expr, .. }))] = arguments.args.as_slice()
+    else {
+        return None;
+    };
+    let Expr::Value(ast::ValueWithSpan { value: Value::Number(decimals, _), .. }) = expr.as_ref() else {
+        return None;
+    };
+    let decimals = decimals.parse().ok()?;
+    arguments.args.clear();
+    Some(decimals).filter(|decimals| *decimals < 6)
+}
+
+fn round_moment(expression: &mut Expr, decimals: u64) {
+    let moment = take(expression);
+    *expression = quoted_call("round moment", vec![moment, digits(&decimals.to_string())]);
 }
 
 fn take(expression: &mut Expr) -> Expr {

@@ -261,7 +261,7 @@ fn on_the_wall(value: &Value, zone: &TimeZoneSetting) -> Result<i64> {
     }
 }
 
-use SqlType::{Date, Double, Integer, Interval as Span, Text, Time, Timestamp, TimestampTz};
+use SqlType::{BigInt, Date, Double, Integer, Interval as Span, Text, Time, Timestamp, TimestampTz};
 
 const WHOLE: SqlType = SqlType::Numeric { precision: 20, scale: 0 };
 const FRACTION: SqlType = SqlType::Numeric { precision: 38, scale: 6 };
@@ -295,7 +295,7 @@ fn moment_of(values: &[Value]) -> Result<i64> {
 }
 
 fn nothing(arguments: &[Option<SqlType>], result: SqlType) -> Option<(Vec<SqlType>, SqlType)> {
-    // CURRENT_TIMESTAMP(3) and its relatives give a precision, which is ours anyway.
+    // CURRENT_TIMESTAMP(6) and its relatives give a precision, which is ours anyway.
     match arguments {
         [] => Some((vec![], result)),
         [Some(SqlType::Integer)] => Some((vec![Integer], result)),
@@ -311,7 +311,43 @@ const fn stable(
     ValueFunction { name, resolve, compute, volatility: Volatility::Stable, takes_null: false }
 }
 
+/// A moment with so many decimals of a second. Halves go away from zero, which for points in time is the
+/// year 2000, as in PostgreSQL.
+fn round(moment: &Value, decimals: i64) -> Result<Value> {
+    let unit = 10_i64.pow(u32::try_from(6 - decimals).expect("the rewriting asks for 0 to 5 decimals"));
+    let round = |micros: i64| {
+        let half = if micros < 0 { -unit / 2 } else { unit / 2 };
+        micros.checked_add(half).map(|micros| micros / unit * unit)
+    };
+    let point = |micros: i64| {
+        let epoch = i64::from(datetime::POSTGRES_EPOCH_DAYS) * MICROS_PER_DAY;
+        micros.checked_sub(epoch).and_then(round).and_then(|micros| micros.checked_add(epoch))
+    };
+    let rounded = match moment {
+        Value::Time(micros) => round(*micros).map(Value::Time),
+        Value::Timestamp(micros) => point(*micros).map(Value::Timestamp),
+        Value::TimestampTz(micros) => point(*micros).map(Value::TimestampTz),
+        Value::Interval(span) => round(span.microseconds())
+            .and_then(|micros| micros.checked_mul(1000))
+            .map(|nanoseconds| Value::Interval(Interval { nanoseconds, ..*span })),
+        other => panic!("{other:?} was coerced to a moment"),
+    };
+    rounded.ok_or_else(|| Error::new(SqlState::new("22008"), "timestamp out of range"))
+}
+
 static FUNCTIONS: &[ValueFunction] = &[
+    ValueFunction {
+        name: "round moment",
+        resolve: |arguments| match arguments {
+            [Some(ty @ (Time | Timestamp | TimestampTz | Span)), Some(BigInt)] => {
+                Some((vec![*ty, BigInt], *ty))
+            }
+            _ => None,
+        },
+        compute: |arguments, _| round(&arguments[0], whole(&arguments[1])),
+        volatility: Volatility::Immutable,
+        takes_null: false,
+    },
     stable(
         "now",
         |arguments| nothing(arguments, TimestampTz),
