@@ -69,16 +69,10 @@ pub fn declared(data_type: &DataType) -> Result<Declared> {
         }),
         DataType::Bytea => SqlType::Bytea,
         DataType::Date => SqlType::Date,
-        DataType::Time(precision, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
-            microseconds("time", *precision, SqlType::Time)?
-        }
-        DataType::Timestamp(precision, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => {
-            microseconds("timestamp", *precision, SqlType::Timestamp)?
-        }
-        DataType::Timestamp(precision, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => {
-            microseconds("timestamptz", *precision, SqlType::TimestampTz)?
-        }
-        DataType::Interval { precision, .. } => microseconds("interval", *precision, SqlType::Interval)?,
+        DataType::Time(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => SqlType::Time,
+        DataType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone) => SqlType::Timestamp,
+        DataType::Timestamp(_, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => SqlType::TimestampTz,
+        DataType::Interval { .. } => SqlType::Interval,
         DataType::Uuid => SqlType::Uuid,
         DataType::Custom(name, arguments) => return custom(name, arguments),
         other => {
@@ -128,16 +122,15 @@ fn custom(name: &ast::ObjectName, arguments: &[String]) -> Result<Declared> {
     })
 }
 
-/// Types that may say how many digits of a second they keep. We keep all six, as PostgreSQL does of more.
-/// Casts never come here with fewer: they round ([`crate::bind`]).
-fn microseconds(name: &str, precision: Option<u64>, ty: SqlType) -> Result<SqlType> {
-    match precision {
-        Some(precision @ 0..=5) => Err(Error::unsupported(format!("a column of type {name}({precision})"))
-            .with_hint(format!(
-                "Leave the precision out, and round what is stored: CAST(… AS {name}({precision})) does."
-            ))),
-        _ => Ok(ty),
-    }
+/// Takes off how many decimals of a second a type asks for; what that is if they are fewer than we keep.
+pub fn take_decimals(data_type: &mut DataType) -> Option<u64> {
+    let (DataType::Time(decimals, _)
+    | DataType::Timestamp(decimals, _)
+    | DataType::Interval { precision: decimals, .. }) = data_type
+    else {
+        return None;
+    };
+    decimals.take().filter(|decimals| *decimals < 6)
 }
 
 fn numeric(info: &ExactNumberInfo) -> Result<SqlType> {

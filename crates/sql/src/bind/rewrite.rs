@@ -31,6 +31,7 @@ mod distinct;
 mod subquery;
 mod using;
 
+use crate::data_type::take_decimals;
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentList, FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, Query, Select,
@@ -196,7 +197,7 @@ impl VisitorMut for Rewriter {
                 *expression = subquery::row_in(expr, subquery)?;
             }
             Expr::Cast { data_type, .. } | Expr::TypedString(ast::TypedString { data_type, .. }) => {
-                if let Some(decimals) = take_precision(data_type) {
+                if let Some(decimals) = take_decimals(data_type) {
                     round_moment(expression, decimals);
                 }
             }
@@ -256,18 +257,7 @@ impl VisitorMut for Rewriter {
     }
 }
 
-/// Takes off how many decimals of a second a type keeps, if those are fewer than we do.
-fn take_precision(data_type: &mut DataType) -> Option<u64> {
-    let (DataType::Time(precision, _)
-    | DataType::Timestamp(precision, _)
-    | DataType::Interval { precision, .. }) = data_type
-    else {
-        return None;
-    };
-    precision.take().filter(|decimals| *decimals < 6)
-}
-
-/// The same of `CURRENT_TIMESTAMP(3)` and its relatives, whose argument is a number that has been cast.
+/// How many decimals `CURRENT_TIMESTAMP(3)` and its relatives ask for, whose argument is a number that has been cast.
 fn precision_of_now(function: &mut Function) -> Option<u64> {
     let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else { return None };
     let name = name.value.to_ascii_lowercase();

@@ -334,6 +334,7 @@ fn alter_column(
             context.put_table(table)
         }
         AlterColumnOperation::SetDataType { data_type, using, .. } => {
+            column::note_decimals(context, name, data_type);
             set_type(context, table, position, sql_type(data_type)?, using.as_ref())
         }
         AlterColumnOperation::AddGenerated { .. } => unreachable!("the parser makes it AddIdentity"),

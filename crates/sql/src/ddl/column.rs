@@ -1,10 +1,10 @@
 //! Column definitions: types, defaults, NOT NULL, serial and identity.
 
 use super::{Context, sequence};
-use crate::data_type::{Declared, declared};
+use crate::data_type::{Declared, declared, take_decimals};
 use crate::statement::{SequenceOptions, fold, quote_literal};
 use datafusion::common::DFSchema;
-use datafusion::sql::sqlparser::ast::{self, ColumnOption, Expr};
+use datafusion::sql::sqlparser::ast::{self, ColumnOption, DataType, Expr};
 use firn_base::{Error, Result, SqlState, SqlType};
 use firn_txn::catalog::{ColumnDef, Identity, Oid};
 
@@ -23,8 +23,17 @@ pub(super) struct ColumnParts {
 /// Names of system columns, which PostgreSQL keeps for itself, and the one that we do.
 const RESERVED_NAMES: &[&str] = &["tableoid", "xmin", "cmin", "xmax", "cmax", "ctid", "_rowid"];
 
+/// Tells that a column keeps more decimals of a second than its type asks for.
+pub(super) fn note_decimals(context: &mut Context<'_>, column: &str, data_type: &DataType) {
+    if let Some(decimals) = take_decimals(&mut data_type.clone()) {
+        let message =
+            format!("column \"{column}\" keeps microseconds, and does not round to {decimals} decimals");
+        context.notice(SqlState::SUCCESSFUL_COMPLETION, message);
+    }
+}
+
 /// Takes a column definition apart and checks its default.
-pub(super) fn parts(context: &Context<'_>, definition: &ast::ColumnDef) -> Result<ColumnParts> {
+pub(super) fn parts(context: &mut Context<'_>, definition: &ast::ColumnDef) -> Result<ColumnParts> {
     let name = fold(&definition.name);
     if RESERVED_NAMES.contains(&name.as_str()) {
         return Err(Error::new(
@@ -36,6 +45,7 @@ pub(super) fn parts(context: &Context<'_>, definition: &ast::ColumnDef) -> Resul
         Declared::Type(ty) => (ty, false),
         Declared::Serial(ty) => (ty, true),
     };
+    note_decimals(context, &name, &definition.data_type);
     let mut parts = ColumnParts {
         column: ColumnDef { name, ty, not_null: serial, default: None, identity: None, dropped: false },
         sequence: serial.then(SequenceOptions::default),
