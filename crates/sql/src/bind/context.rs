@@ -194,7 +194,7 @@ impl ContextProvider for Context<'_> {
         let arguments: Vec<Expr> = arguments.into_iter().map(for_table_function).collect();
         let arguments = TableFunctionArgs::new(&arguments, self.state);
         let counted = function.create_table_provider_with_args(arguments)?;
-        Ok(provider_as_source(series::of(counted, unit)?))
+        Ok(provider_as_source(series::of(counted, unit)))
     }
 
     fn create_cte_work_table(&self, name: &str, schema: SchemaRef) -> Result<Arc<dyn TableSource>> {

@@ -1,7 +1,7 @@
 //! The rows of `information_schema`'s relations, one function each.
 
 use crate::pg_catalog::rows::{action_rule, parent_index, row, shown_default};
-use crate::pg_catalog::{Cell, Row, Source};
+use crate::pg_catalog::{Cell, Kind, Row, Source};
 use firn_base::SqlType;
 use firn_txn::catalog::{ColumnDef, ConstraintDef, ConstraintKind, Deferral, Identity, Oid, TableDef};
 
@@ -113,7 +113,68 @@ fn columns(source: &Source) -> Vec<Row> {
             rows.push(column(source, view.schema, &view.name, position, definition, false));
         }
     }
+    for (schema, relations) in
+        [(Oid::PG_CATALOG, crate::pg_catalog::relation::all()), (Oid::INFORMATION_SCHEMA, super::all())]
+    {
+        for relation in relations {
+            for (position, (name, kind)) in relation.columns.iter().enumerate() {
+                rows.push(system_column(source, schema, relation.name, position, name, *kind));
+            }
+        }
+    }
     rows
+}
+
+/// A column of a relation that the engine makes up.
+fn system_column(
+    source: &Source,
+    schema: Oid,
+    relation: &str,
+    position: usize,
+    name: &'static str,
+    kind: Kind,
+) -> Row {
+    let definition = |ty| ColumnDef {
+        name: name.to_owned(),
+        ty,
+        not_null: false,
+        default: None,
+        identity: None,
+        dropped: false,
+    };
+    match ty_of(kind) {
+        Ok(ty) => column(source, schema, relation, position, &definition(ty), false),
+        Err(element) => {
+            let mut row = column(source, schema, relation, position, &definition(element), false);
+            // A later value of a column counts.
+            row.extend(sizes_unknown());
+            row.extend(row! {
+                "data_type": "ARRAY",
+                "udt_name": format!("_{}", element.typname()),
+            });
+            row
+        }
+    }
+}
+
+/// The type of a computed column; of arrays, that of their elements.
+fn ty_of(kind: Kind) -> Result<SqlType, SqlType> {
+    match kind {
+        Kind::Boolean => Ok(SqlType::Boolean),
+        Kind::SmallInt => Ok(SqlType::SmallInt),
+        Kind::Integer => Ok(SqlType::Integer),
+        Kind::BigInt => Ok(SqlType::BigInt),
+        Kind::Real => Ok(SqlType::Real),
+        Kind::Double => Ok(SqlType::Double),
+        Kind::Text => Ok(SqlType::Text),
+        Kind::TimestampTz => Ok(SqlType::TimestampTz),
+        Kind::Interval => Ok(SqlType::Interval),
+        Kind::Bytea => Ok(SqlType::Bytea),
+        Kind::SmallIntList => Err(SqlType::SmallInt),
+        Kind::IntegerList => Err(SqlType::Integer),
+        Kind::RealList => Err(SqlType::Real),
+        Kind::TextList => Err(SqlType::Text),
+    }
 }
 
 fn column(
@@ -133,15 +194,6 @@ fn column(
         "column_default": shown_default(column),
         "is_nullable": yes_or_no(!column.not_null),
         "data_type": bare_name(column.ty),
-        // Zero by default, but a size that does not apply is not known.
-        "character_maximum_length": Cell::Null,
-        "character_octet_length": Cell::Null,
-        "numeric_precision": Cell::Null,
-        "numeric_precision_radix": Cell::Null,
-        "numeric_scale": Cell::Null,
-        "datetime_precision": Cell::Null,
-        "interval_precision": Cell::Null,
-        "maximum_cardinality": Cell::Null,
         "udt_catalog": database(source),
         "udt_schema": "pg_catalog",
         "udt_name": column.ty.typname(),
@@ -156,8 +208,23 @@ fn column(
         "is_generated": "NEVER",
         "is_updatable": yes_or_no(updatable),
     };
+    row.extend(sizes_unknown());
     row.extend(sizes(column.ty));
     row
+}
+
+/// Zero by default, but a size that does not apply is not known.
+fn sizes_unknown() -> Row {
+    row! {
+        "character_maximum_length": Cell::Null,
+        "character_octet_length": Cell::Null,
+        "numeric_precision": Cell::Null,
+        "numeric_precision_radix": Cell::Null,
+        "numeric_scale": Cell::Null,
+        "datetime_precision": Cell::Null,
+        "interval_precision": Cell::Null,
+        "maximum_cardinality": Cell::Null,
+    }
 }
 
 /// The type without its modifiers.

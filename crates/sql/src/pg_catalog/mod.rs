@@ -30,7 +30,7 @@ use firn_txn::catalog::{Oid, SchemaDef};
 use std::any::Any;
 
 pub use functions::function;
-pub(crate) use relation::{Cell, Relation, Row, parse_relations};
+pub(crate) use relation::{Cell, Kind, Relation, Row, parse_relations};
 pub(crate) use rewrite::is_default_collation;
 pub use rewrite::{JSON_MARK, rewrite_expression, rewrite_query};
 
