@@ -10,8 +10,8 @@
 //!
 //! Against concurrent transactions: a new pointing row and the deletion of its target meet in
 //! [`firn_txn::Transaction::reference_target_exists`] and `referencing_row_exists`. The latter
-//! asks an index of the child that begins with the key's columns. Without one the child is
-//! scanned as this transaction sees it, and then what others have changed of it.
+//! needs an index of the child that begins with the key's columns. Without one the child is
+//! scanned as this transaction sees it, and only the pointing side can notice the other.
 
 use crate::deferred;
 use crate::dml::target::{LateKey, Reference, Referrer};
@@ -304,11 +304,10 @@ pub(crate) fn refuse_if_referenced(
             }
             found
         }
-        None => {
-            let gone: Vec<usize> = (0..keys.len()).filter(|key| !is_back(keys[*key])).collect();
-            let wanted: Vec<&[Value]> = gone.iter().map(|key| keys[*key]).collect();
-            pointing_rows(transaction, referrer, &wanted)?.first().map(|(_, key)| gone[*key])
-        }
+        None => pointing_rows(transaction, referrer, keys)?
+            .into_iter()
+            .map(|(_, key)| key)
+            .find(|key| !is_back(keys[*key])),
     };
     let Some(found) = found else { return Ok(()) };
     Err(Error::new(
@@ -392,11 +391,6 @@ fn pointing_rows(
             }
         }
     }
-    let form = referrer.child_form.as_ref().expect("there is one if there is no index");
-    let order: Vec<usize> = (0..referrer.child_columns.len()).collect();
-    let encoded: Vec<KeyBuffer> =
-        keys.iter().filter_map(|key| child_prefix(referrer, form, &order, key)).collect();
-    transaction.refuse_unseen_references(&referrer.child, form, &encoded, &guard)?;
     Ok(rows)
 }
 

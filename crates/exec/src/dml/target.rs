@@ -11,7 +11,7 @@ use super::writer::Cells;
 use crate::expression::RowExpression;
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, Error, Result, SqlType, TableId, Value};
-use firn_storage::{ColumnSpec, Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, Table};
+use firn_storage::{Index, KeyBuffer, Table};
 use firn_txn::Catalog;
 use firn_txn::catalog::{
     ConstraintDef, ConstraintKind, Deferral, Identity, IndexDef, Oid, ReferentialAction, TableDef,
@@ -136,8 +136,6 @@ pub(crate) struct Referrer {
     pub child_types: Vec<SqlType>,
     /// An index of the child that begins with `child_columns` in some order, and that order.
     pub child_index: Option<(Arc<Index>, Vec<usize>)>,
-    /// If there is none, an index over them in their order that has no entries, for the form of its keys.
-    pub child_form: Option<Arc<Index>>,
     /// Where the child stands in the set, if an action may change it.
     pub child_target: Option<usize>,
     pub on_delete: ReferentialAction,
@@ -391,15 +389,6 @@ impl Referrer {
             let order = leading_order(index, columns)?;
             Some((find_physical_index(&child_table, index)?, order))
         });
-        let part = |column: &u16| {
-            let ColumnSpec { ty, nullable } = child_table.columns()[usize::from(*column)];
-            IndexColumn { column: ColumnId(*column), ty, nullable, descending: false, nulls_first: false }
-        };
-        let child_form = child_index.is_none().then(|| {
-            let columns = columns.iter().map(part).collect();
-            let (id, name) = (IndexId(constraint.oid.0), constraint.name.clone());
-            Index::new(IndexSpec { id, name, columns, unique: false, values: true })
-        });
         Ok(Referrer {
             name: constraint.name.clone(),
             constraint: constraint.oid,
@@ -414,7 +403,6 @@ impl Referrer {
             child_columns: ids(columns),
             child_types: types(child, columns),
             child_index,
-            child_form,
             child_target,
             on_delete: *on_delete,
             on_update: *on_update,

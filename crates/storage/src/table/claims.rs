@@ -202,23 +202,6 @@ impl Table {
         }
     }
 
-    /// Calls `visit` with every row that another transaction has [changed unseen](Table::changed_unseen), until it returns false.
-    pub fn rows_changed_unseen(
-        &self,
-        snapshot: Snapshot,
-        guard: &Guard,
-        visit: &mut dyn FnMut(RowId) -> bool,
-    ) {
-        for block in self.blocks.iter() {
-            for slot in (0..block.allocated()).map(Slot) {
-                let row = block.row(slot);
-                if self.changed_unseen(row, snapshot, guard) && !visit(row) {
-                    return;
-                }
-            }
-        }
-    }
-
     /// Tells of the keys that rows have by a change, the newest of them; see
     /// [`WriteSet::roll_back_and`](crate::WriteSet::roll_back_and).
     pub(crate) fn keys_claimed(&self, record: Record<'_>, guard: &Guard, freed: &mut Freed<'_>) {

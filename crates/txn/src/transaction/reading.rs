@@ -261,25 +261,4 @@ impl Transaction {
         }
         outcome
     }
-
-    /// As [`Transaction::referencing_rows`] does, but of a table without an index to find them by: 40001 if another transaction may
-    /// come to have a row with one of `keys`. They are of the kind that `form` has, an index that nobody keeps. What this
-    /// transaction sees it finds by a scan, beforehand.
-    pub fn refuse_unseen_references(
-        &self,
-        table: &Table,
-        form: &Index,
-        keys: &[KeyBuffer],
-        guard: &Guard,
-    ) -> Result<()> {
-        let mut outcome = Ok(());
-        table.rows_changed_unseen(self.snapshot, guard, &mut |row| {
-            // Whoever changes such a row as it is looked at looks for what it points at thereafter.
-            if keys.iter().any(|key| table.may_come_to_stand(form, key, row, self.snapshot, guard)) {
-                outcome = Err(table.conflict(row, self.snapshot, guard));
-            }
-            outcome.is_ok()
-        });
-        outcome
-    }
 }
