@@ -29,6 +29,11 @@ pub trait Client {
     /// Runs the transaction that the last input asks for. The driver calls again after errors that
     /// are worth another try.
     fn run(&mut self) -> Result<Done>;
+
+    /// Whether who is in its way goes on while it waits for him. Those that take turns in one thread do not.
+    fn may_wait(&self) -> bool {
+        true
+    }
 }
 
 /// How a transaction ended.
@@ -224,7 +229,7 @@ fn run_client<C: Client>(
                 Err(error) if error.is_retryable() => {
                     report.aborts += 1;
                     live.aborts.fetch_add(1, Ordering::Relaxed);
-                    if let Some(engine) = engine {
+                    if let Some(engine) = engine.filter(|_| client.may_wait()) {
                         engine.pause(&error, retries);
                     }
                     retries += 1;

@@ -94,6 +94,10 @@ impl<C: Client> Client for Watched<'_, C> {
         self.client.next_input()
     }
 
+    fn may_wait(&self) -> bool {
+        self.client.may_wait()
+    }
+
     fn run(&mut self) -> Result<Done> {
         // Acquire: pairs with the loader's, so that the call lies between the two looks.
         let (commits, began) = (self.shared.commits.load(Ordering::Acquire), now());

@@ -639,6 +639,10 @@ impl Client for Worker<'_> {
         self.input.kind() as usize
     }
 
+    fn may_wait(&self) -> bool {
+        self.mode.interleaved == 0
+    }
+
     fn run(&mut self) -> Result<Done> {
         match self.input {
             Input::NewOrder(order) => self.new_order(&order),
