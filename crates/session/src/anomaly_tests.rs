@@ -177,6 +177,20 @@ anomaly!(
 );
 
 anomaly!(
+    /// Who waits for a write that is rolled back goes on as if it had never been.
+    g_single_of_a_write_that_is_rolled_back,
+    "1: SELECT * FROM test WHERE id = 1 -> 1=10
+     2: SELECT * FROM test -> 1=10 2=20
+     2: UPDATE test SET value = 12 WHERE id = 1
+     1: DELETE FROM test WHERE value = 20 -> 1 changed
+     2: UPDATE test SET value = 18 WHERE id = 2 -> waits
+     1: ROLLBACK
+     2: … -> 1 changed
+     2: COMMIT
+     0: SELECT * FROM test -> 1=12 2=18"
+);
+
+anomaly!(
     /// Of two that each change what the other has read, one fails.
     g2_item_write_skew,
     "1: SELECT * FROM test WHERE id IN (1, 2) -> 1=10 2=20
