@@ -32,6 +32,7 @@ mod subquery;
 mod using;
 
 use crate::data_type::take_decimals;
+use crate::ddl::check_collation;
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentList, FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, Query, Select,
@@ -216,7 +217,12 @@ impl VisitorMut for Rewriter {
                 let right = Box::new(call("similar_to_escape", arguments));
                 *expression = Expr::BinaryOp { left: Box::new(take(expr)), op, right };
             }
-            Expr::Collate { expr, .. } => *expression = take(expr),
+            Expr::Collate { expr, collation } => {
+                if let Err(error) = check_collation(collation) {
+                    return ControlFlow::Break(error);
+                }
+                *expression = take(expr);
+            }
             Expr::BinaryOp { left, op, right } => {
                 if let Some(expanded) = compare_rows(left, op, right)? {
                     *expression = expanded;

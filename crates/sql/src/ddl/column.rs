@@ -127,7 +127,7 @@ pub(super) fn parts(context: &mut Context<'_>, definition: &ast::ColumnDef) -> R
 }
 
 /// 0A000 for a collation that orders strings otherwise than by their bytes.
-pub(super) fn check_collation(name: &ast::ObjectName) -> Result<()> {
+pub(crate) fn check_collation(name: &ast::ObjectName) -> Result<()> {
     match crate::pg_catalog::is_default_collation(name) {
         true => Ok(()),
         false => Err(Error::unsupported(format!("collation {name}"))

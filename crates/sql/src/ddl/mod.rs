@@ -20,6 +20,7 @@ pub(crate) mod view;
 use crate::bind::{Binder, SessionFacts};
 use crate::names::Names;
 use crate::statement::{Ddl, ObjectKind, QualifiedName, quote_ident};
+pub(crate) use column::check_collation;
 pub(crate) use create::plain_table;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast;
