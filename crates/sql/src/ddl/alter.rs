@@ -238,6 +238,7 @@ fn drop_column(
     for oid in indexes {
         drop::remove_index(context, &mut table, oid)?;
     }
+    constraint::index_foreign_keys(context, &mut table)?;
     drop::remove_owned_sequences(context, table.oid, column)?;
     let old = table.clone();
     let position = column.index();
@@ -520,6 +521,7 @@ fn drop_constraint(
     // A foreign key of the table itself may just have gone.
     let mut table = TableDef::clone(&context.table(table.oid));
     drop::remove_constraint(context, &mut table, oid)?;
+    constraint::index_foreign_keys(context, &mut table)?;
     context.put_table(table)
 }
 

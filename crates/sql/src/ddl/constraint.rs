@@ -483,20 +483,36 @@ fn add_foreign_key(
     if rows == Rows::Check {
         verify_foreign_key(context, table, &constraint)?;
     }
-    // Deleting a referenced row must find the rows that point to it, and meet those that other
-    // transactions are adding; that takes an index, which PostgreSQL leaves to the user.
-    let leads = |index: &IndexDef| {
-        index.columns.len() >= columns.len()
-            && columns
-                .iter()
-                .all(|wanted| index.columns[..columns.len()].iter().any(|found| found.column == *wanted))
-    };
-    if !table.indexes.iter().any(leads) {
+    table.constraints.push(constraint);
+    index_foreign_keys(context, table)
+}
+
+/// Whether an index finds the rows that point somewhere by these columns.
+pub(super) fn leads_with(index: &IndexDef, columns: &[u16]) -> bool {
+    index.columns.len() >= columns.len()
+        && columns
+            .iter()
+            .all(|wanted| index.columns[..columns.len()].iter().any(|found| found.column == *wanted))
+}
+
+/// Makes an index of its own for every foreign key of a table that has lost the one, or has had none yet, by which those who point are found.
+/// Deleting a referenced row must find them, and meet those that other transactions are adding;
+/// PostgreSQL leaves that index to the user.
+pub(super) fn index_foreign_keys(context: &mut Context<'_>, table: &mut TableDef) -> Result<()> {
+    for constraint in table.constraints.clone() {
+        let ConstraintKind::ForeignKey { columns, .. } = &constraint.kind else { continue };
+        if table.indexes.iter().any(|index| leads_with(index, columns)) {
+            continue;
+        }
+        let names: Vec<&str> =
+            columns.iter().map(|column| table.columns[usize::from(*column)].name.as_str()).collect();
+        let stem = format!("{}_{}", table.name, names.join("_"));
+        let is_taken = context.names().relation_in(table.schema, &constraint.name).is_some();
         let definition = IndexDef {
             oid: context.allocate(),
-            name: match context.names().relation_in(table.schema, &name) {
-                None => name.clone(),
-                Some(_) => context.names().fresh(table.schema, &stem, "fkey_idx", &[]),
+            name: match is_taken {
+                false => constraint.name.clone(),
+                true => context.names().fresh(table.schema, &stem, "fkey_idx", &[]),
             },
             columns: columns
                 .iter()
@@ -509,7 +525,6 @@ fn add_foreign_key(
         index::build(context, table, &definition)?;
         table.indexes.push(definition);
     }
-    table.constraints.push(constraint);
     Ok(())
 }
 

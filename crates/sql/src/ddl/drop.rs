@@ -4,12 +4,13 @@
 //! other tables, views, and defaults that use a sequence are in the way: RESTRICT refuses with
 //! 2BP01 and names them, CASCADE drops them too and says so.
 
+use super::constraint::{index_foreign_keys, leads_with};
 use super::{Context, index, rewrite, view};
 use crate::names::{Relation, missing};
 use crate::statement::{Behavior, ObjectKind, QualifiedName};
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, SqlState};
-use firn_txn::catalog::{ConstraintKind, Oid, SequenceDef, TableDef, ViewDef};
+use firn_txn::catalog::{ConstraintDef, ConstraintKind, Oid, SequenceDef, TableDef, ViewDef};
 
 /// Something that may be dropped.
 #[derive(Clone, PartialEq, Debug)]
@@ -288,6 +289,7 @@ fn remove(context: &mut Context<'_>, object: &Object) -> Result<()> {
             let mut table = TableDef::clone(&context.table(*table));
             context.lock(&table)?;
             remove_constraint(context, &mut table, *constraint)?;
+            index_foreign_keys(context, &mut table)?;
             context.put_table(table)?;
         }
         Object::Default(table, column) => {
@@ -355,14 +357,35 @@ fn drop_index(context: &mut Context<'_>, name: &QualifiedName, behavior: Behavio
     }
     context.lock(&table)?;
     let mut table = TableDef::clone(&context.table(table.oid));
-    // A unique index without a constraint may still be what foreign keys point at.
-    let relying = relying_foreign_keys(context, &table, index.oid);
+    // A unique index without a constraint may still be what foreign keys point at, and any may be what finds those who point.
+    let mut relying = relying_foreign_keys(context, &table, index.oid);
+    for key in pointing_by(&table, index.oid) {
+        if relying.iter().all(|(_, known)| *known != key.1) {
+            relying.push(key);
+        }
+    }
     refuse_or_drop_foreign_keys(context, &format!("index {}", index.name), &relying, behavior)?;
     if relying.iter().any(|(child, _)| child.oid == table.oid) {
         table = TableDef::clone(&context.table(table.oid));
     }
+    if table.indexes.iter().all(|left| left.oid != index.oid) {
+        // It came with a foreign key, and went with it.
+        return Ok(());
+    }
     remove_index(context, &mut table, index.oid)?;
     context.put_table(table)
+}
+
+/// The foreign keys of a table whose pointing rows nobody would find without an index.
+fn pointing_by(table: &TableDef, index: Oid) -> impl Iterator<Item = (Arc<TableDef>, Oid)> {
+    let others = || table.indexes.iter().filter(move |other| other.oid != index);
+    let relies = |constraint: &&ConstraintDef| {
+        matches!(&constraint.kind, ConstraintKind::ForeignKey { columns, .. }
+            if !others().any(|other| leads_with(other, columns)))
+    };
+    let keys: Vec<Oid> = table.constraints.iter().filter(relies).map(|constraint| constraint.oid).collect();
+    let table = Arc::new(table.clone());
+    keys.into_iter().map(move |key| (table.clone(), key))
 }
 
 /// The foreign keys that could no longer be checked without a unique index.
