@@ -24,7 +24,7 @@ pub fn pin() -> Guard {
     HANDLE.try_with(LocalHandle::pin).unwrap_or_else(|_| COLLECTOR.register().pin())
 }
 
-/// Sees to it that what guards have put off is done, whoever put it off.
+/// Sees to it that what guards have put off is done, whoever put it off, but for the last few of each thread, which it keeps to itself until there are more.
 ///
 /// By themselves the epochs of crossbeam do little of that at a time, some hundreds of functions, the oldest first, and only when somebody
 /// pins often enough. Whoever puts off a hundred thousand under one guard, such as the nodes of a tree, leaves them before

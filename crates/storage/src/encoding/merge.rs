@@ -789,7 +789,7 @@ impl Merge {
     }
 }
 
-/// A dictionary forgets when fewer than one in so many of its values are left.
+/// A dictionary forgets when at most one in so many of its values is left.
 const FORGETS_BELOW: usize = 2;
 
 /// A column to merge.

@@ -55,7 +55,7 @@ pub(super) struct Main {
 #[derive(Default)]
 struct MainColumn {
     dictionary: Option<(Dictionary, Counted)>,
-    /// Different values in all blocks that have joined.
+    /// Different values in the blocks that have joined since dictionaries were looked through, and in those with codes before.
     distinct: Option<Distinct>,
     slots: u64,
     string_bytes: u64,
