@@ -188,6 +188,20 @@ impl Lines {
     }
 }
 
+/// The lines at the beginning that hold nothing, without what ends them.
+pub(crate) fn leading_blank_lines(bytes: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    let mut next = 0;
+    std::iter::from_fn(move || {
+        let begin = next;
+        next += match bytes[begin..] {
+            [b'\n', ..] => 1,
+            [b'\r', b'\n', ..] => 2,
+            _ => return None,
+        };
+        Some(begin..begin)
+    })
+}
+
 /// Counts the lines of a chunk as it goes.
 struct LineCounter<'l> {
     left_out: &'l [(usize, u64)],
@@ -274,6 +288,13 @@ impl RecordReader {
         let mut lines = Lines { before: chunk.lines_before, left_out: Vec::new() };
         let mut rejected = Vec::new();
         let mut passes_over_blank = self.options.passes_over_blank && self.is_csv() && self.width() > 1;
+        if passes_over_blank && chunk.is_first {
+            // Not only where something is wrong: one of them would be taken for the header.
+            let blank: Vec<_> = leading_blank_lines(&bytes).collect();
+            if blank.last().is_some_and(|last| last.end + 2 < bytes.len()) {
+                bytes = lines.leave_out(&bytes, &blank);
+            }
+        }
         loop {
             let Attempt { columns, rows, kept, ends, ended, mut faults } =
                 self.attempt(&bytes, chunk.is_first, !lines.left_out.is_empty(), scratch);

@@ -10,6 +10,7 @@
 use crate::encoding::Encoding;
 use crate::field::unquote;
 use crate::options::{CopyHeader, CopyOptions, NO_QUOTE, QuotesOpen, RowFormat};
+use crate::records::leading_blank_lines;
 use crate::structure::Structure;
 use firn_base::{SqlType, TimeZoneSetting, datetime, text};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -174,6 +175,20 @@ pub struct Header {
 /// The first record of a CSV file; `None` if it does not end in the sample.
 pub fn header(sample: &[u8], options: &CopyOptions) -> Option<Header> {
     let sample = skipped(sample, options.skip);
+    let blank = leading_blank_lines(sample)
+        .last()
+        .map_or(0, |last| last.end + 1 + usize::from(sample[last.end] == b'\r'));
+    if options.passes_over_blank && blank > 0 {
+        // Of a file of one column they are rows like others.
+        let behind = first_record(&sample[blank..], options);
+        if behind.as_ref().is_some_and(|header| header.names.len() > 1) {
+            return behind;
+        }
+    }
+    first_record(sample, options)
+}
+
+fn first_record(sample: &[u8], options: &CopyOptions) -> Option<Header> {
     let mut structure = Structure::default();
     structure.find(sample, options.dialect());
     let mut record = Vec::new();
@@ -236,10 +251,12 @@ impl Layout {
                 has_inner_quotes |= field.contains(&quote);
             }
             if sample[end] == b'\n' {
-                first_width = if first_width == 0 { width } else { first_width };
                 match width == 1 && matches!(field, [] | [b'\r']) {
                     true => blank += 1,
-                    false => *widths.entry(width).or_insert(0) += 1,
+                    false => {
+                        first_width = if first_width == 0 { width } else { first_width };
+                        *widths.entry(width).or_insert(0) += 1;
+                    }
                 }
                 width = 0;
             }
@@ -250,6 +267,7 @@ impl Layout {
         if widths.is_empty() && blank > 0 {
             // Lines without anything tell of other records only where there are none.
             widths.insert(1, blank);
+            first_width = 1;
         }
         let records = widths.values().sum();
         let (width, alike) = widths.into_iter().max_by_key(|(_, records)| *records).unwrap_or((0, 0));

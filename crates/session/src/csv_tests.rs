@@ -151,9 +151,19 @@ fn blank_lines_are_no_rows_of_files_with_columns() {
         ("one.csv", "n\n1\n\n2\n"),
         ("wrong.csv", "n,t\n1,x\n\n\n2\n"),
         ("long.csv", &long),
+        ("first.csv", "\r\n\nid,name\n1,a\n2,b\n"),
+        ("title.csv", "Report\n\nid,name\n1,a\n2,b\n"),
+        ("no-header.csv", "\n1,a\n2,b\n"),
     ]);
     let mut connection = connection();
     for (query, expected) in [
+        ("SELECT * FROM '@/first.csv'", "BigInt(1)|a;BigInt(2)|b"),
+        ("SELECT name FROM read_csv('@/first.csv', header => true)", "a;b"),
+        ("SELECT count(*) FROM '@/first.csv'", "BigInt(2)"),
+        ("SELECT name, id FROM read_csv('@/title.csv', skip => 1)", "a|BigInt(1);b|BigInt(2)"),
+        ("SELECT name, id FROM read_csv('@/title.csv', skip => 2)", "a|BigInt(1);b|BigInt(2)"),
+        ("SELECT * FROM '@/no-header.csv'", "BigInt(1)|a;BigInt(2)|b"),
+        ("SELECT id, name FROM '@/firs*.csv' WHERE id = 1", "BigInt(1)|a"),
         ("SELECT * FROM '@/end.csv'", "BigInt(1)|x;BigInt(2)|\n\ny"),
         ("SELECT * FROM '@/returns.csv'", "BigInt(1)|x;BigInt(2)|y"),
         ("SELECT n FROM '@/returns.csv' WHERE t = 'y'", "BigInt(2)"),

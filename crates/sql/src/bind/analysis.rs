@@ -405,7 +405,12 @@ impl Pass<'_> {
             }
         }
         let single = all.len() == 2;
-        if !single && let Some(mut all) = self.compared_with_all(&all, &types)? {
+        let is_constant = |expression: &Expr| matches!(expression, Expr::Literal(..));
+        if !single
+            && let Some(mut all) = self.compared_with_all(&all, &types)?
+            // Of others nobody knows whether they are zero.
+            && all[1..].iter().all(is_constant)
+        {
             let expression = all.remove(0);
             let list = floats::with_both_zeros(all);
             return Ok(Expr::InList(InList { expr: Box::new(expression), list, negated }));

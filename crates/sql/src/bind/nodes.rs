@@ -95,14 +95,18 @@ impl Nodes<'_> {
                 other => other.clone(),
             };
             let own: Vec<Expr> = rows.iter().map(own).collect();
-            let operand = |expression: &Expr| operand(expression, &nothing, self.parameters).known();
-            let types: Option<Vec<SqlType>> = own.iter().map(operand).collect();
-            let Some((types, common)) = types.and_then(|types| floats::united(&types).map(|ty| (types, ty)))
+            let operand = |expression: &Expr| operand(expression, &nothing, self.parameters);
+            let operands: Vec<Operand> = own.iter().map(operand).collect();
+            let known: Vec<SqlType> = operands.iter().filter_map(|operand| operand.known()).collect();
+            let Some(common) = floats::united(&known).filter(|_| !operands.contains(&Operand::Foreign))
             else {
                 continue;
             };
-            for ((row, expression), from) in rows.iter_mut().zip(own).zip(types) {
-                row[column] = floats::convert(expression, from, common, self.zone)?;
+            for ((row, expression), operand) in rows.iter_mut().zip(own).zip(operands) {
+                row[column] = match operand.known() {
+                    Some(from) => floats::convert(expression, from, common, self.zone)?,
+                    None => adopt(expression, common, self.parameters, self.zone)?,
+                };
             }
             *field = Arc::new(field.as_ref().clone().with_data_type(types::data_type(common)));
         }
