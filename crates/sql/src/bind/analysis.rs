@@ -648,7 +648,8 @@ impl Pass<'_> {
                 _ => {}
             }
         }
-        let args = if ALIKE.contains(&func.name()) {
+        let is_mixed_array = || func.name() == "make_array" && self.floats_among(&args, schema).is_some();
+        let args = if ALIKE.contains(&func.name()) || is_mixed_array() {
             self.unite(args, schema)?
         } else if func.name() == "nullif" {
             let args = self.unify(args, schema)?;
