@@ -3,7 +3,8 @@
 
 use crate::waiting_tests::{beside, run, state};
 use crate::{Connection, Database, Outcome};
-use firn_base::{SqlState, Value, thread};
+use firn_base::{SqlState, Value, clock, thread};
+use std::time::Duration;
 
 const LEVELS: [&str; 3] = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"];
 
@@ -71,6 +72,61 @@ fn an_action_takes_or_meets_all_rows_that_come_to_point_at_what_goes() {
                 assert_eq!(count(&database, ORPHANS), 0, "{action}, {level}, {end}");
                 assert_eq!(count(&database, "p WHERE id = 1"), 0);
             }
+        }
+    }
+}
+
+/// Rows that point there may come with others in the place of all that there were.
+#[test]
+fn who_takes_a_key_away_waits_for_those_who_empty_what_may_point_at_it() {
+    for level in LEVELS {
+        for (end, deferral) in ["COMMIT", "ROLLBACK"]
+            .into_iter()
+            .flat_map(|end| ["", "DEFERRABLE INITIALLY DEFERRED"].map(|how| (end, how)))
+        {
+            let database = family(deferral);
+            run(&mut database.connect(), &["DELETE FROM c"]).unwrap();
+            let mut holder = database.connect();
+            begin(&mut holder, level);
+            run(&mut holder, &["TRUNCATE c", "INSERT INTO c VALUES (2, 1)"]).unwrap();
+            let outcome = thread::scope(|scope| {
+                let taking = thread::spawn_scoped(scope, "taking", || {
+                    let mut connection = database.connect();
+                    run(&mut connection, &["SET lock_timeout = '1s'"]).unwrap();
+                    begin(&mut connection, level);
+                    run(&mut connection, &["DELETE FROM p WHERE id = 1", "COMMIT"])
+                });
+                clock::sleep(Duration::from_millis(30));
+                assert!(!taking.is_finished(), "it waits");
+                run(&mut holder, &[end]).unwrap();
+                taking.join().unwrap()
+            });
+            let what = format!("{level}, {end}, {deferral}");
+            match end {
+                "COMMIT" => {
+                    let state = state(outcome);
+                    // The other's commit may wait for this one in turn, and nobody knows of such a ring.
+                    let gives_way = [
+                        SqlState::FOREIGN_KEY_VIOLATION,
+                        SqlState::SERIALIZATION_FAILURE,
+                        SqlState::LOCK_NOT_AVAILABLE,
+                    ];
+                    assert!(gives_way.contains(&state), "{what}: {state:?}");
+                }
+                _ => outcome.unwrap(),
+            }
+            assert_eq!(count(&database, ORPHANS), 0, "{what}");
+            // The other way round.
+            let database = family(deferral);
+            run(&mut database.connect(), &["DELETE FROM c"]).unwrap();
+            let mut holder = database.connect();
+            begin(&mut holder, level);
+            run(&mut holder, &["DELETE FROM p WHERE id = 1"]).unwrap();
+            let mut emptying = database.connect();
+            run(&mut emptying, &["SET lock_timeout = '10ms'"]).unwrap();
+            begin(&mut emptying, level);
+            assert_eq!(state(run(&mut emptying, &["TRUNCATE c"])), SqlState::LOCK_NOT_AVAILABLE, "{what}");
+            run(&mut holder, &[end]).unwrap();
         }
     }
 }

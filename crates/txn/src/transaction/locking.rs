@@ -83,6 +83,12 @@ impl Transaction {
         self.join_writers(table, &mut self.patience(table))
     }
 
+    /// Keeps others from changing the shape of a table, or all of its rows, until this transaction ends, whether it writes there or not.
+    /// Errors: 55P03; 40001 if the table has changed its shape since the snapshot.
+    pub fn keep_shape(&mut self, table: &Arc<Table>) -> Result<()> {
+        if self.writes().has_touched(table) { Ok(()) } else { self.join(table) }
+    }
+
     /// Joins those who write to a table, which keeps others from [locking](Transaction::lock_table) it. 40001 if the table has
     /// changed its shape since the snapshot.
     pub fn join_writers(&mut self, table: &Arc<Table>, patience: Patience<'_>) -> Result<()> {
