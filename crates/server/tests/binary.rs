@@ -121,7 +121,7 @@ fn a_server_keeps_to_the_limits_that_it_is_given() {
         "{refused}"
     );
     // So must what an UPDATE is to change; to delete it is always possible.
-    let some = "CREATE TABLE u AS SELECT g FROM generate_series(1, 1700000) g;";
+    let some = "CREATE TABLE u AS SELECT g FROM generate_series(1::bigint, 1700000) g;";
     assert_eq!(stderr(&shell(&[&served.url], some)), "");
     let refused = stderr(&shell(&[&served.url], "UPDATE u SET g = g + 1;"));
     assert!(refused.contains("rows to change") && refused.contains("--query-memory"), "{refused}");
