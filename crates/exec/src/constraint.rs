@@ -10,8 +10,8 @@
 //!
 //! Against concurrent transactions: a new pointing row and the deletion of its target meet in
 //! [`firn_txn::Transaction::reference_target_exists`] and `referencing_row_exists`. The latter
-//! needs an index of the child that begins with the key's columns. Without one the child is
-//! scanned as this transaction sees it, and only the pointing side can notice the other.
+//! needs an index of the child that begins with the key's columns, which DDL sees to. Without one, as in a catalog of
+//! before it did, the child is scanned as this transaction sees it, and only the pointing side can notice the other.
 
 use crate::deferred;
 use crate::dml::target::{LateKey, Reference, Referrer};

@@ -138,7 +138,6 @@ fn csv_files_are_read_with_quotes_and_line_breaks_inside_them() {
     check(&header, "a,\"b\"\n1,one\n", &[("1", "one")]);
 }
 
-/// Where fields are read eight at a time, words that hold their ends may reach back to where the chunk begins.
 #[test]
 fn quotes_within_fields_are_characters_where_quotes_open_at_the_beginning() {
     let options = CopyOptions { quotes_open: QuotesOpen::AtBeginning, ..CopyOptions::new(CSV) };
@@ -153,6 +152,7 @@ fn quotes_within_fields_are_characters_where_quotes_open_at_the_beginning() {
     assert!(failure(&options, "1,a\n2,\"b\n").starts_with("22P04 unterminated CSV quoted field"));
 }
 
+/// Where fields are read eight at a time, words that hold their ends may reach back to where the chunk begins.
 #[test]
 fn csv_files_may_begin_with_numbers_of_any_length() {
     for length in 1..=18 {

@@ -538,7 +538,7 @@ impl Words<'_> {
                     .iter()
                     .any(|word| self.peek_is(word)) =>
             {
-                let hint = "Storage parameters of indexes have no effect here: leave the statement out.";
+                let hint = "RENAME TO, SET SCHEMA and OWNER TO are known. Storage parameters of indexes have no effect here.";
                 Err(unsupported("this form of alter index", hint))
             }
             _ => self.unexpected(),
