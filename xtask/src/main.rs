@@ -20,7 +20,8 @@ cargo xtask COMMAND
   tidy   the rules of STYLE.md and docs/decisions that a program can check; quick
   soak [MINUTES]
          every model for so many minutes (2), Miri and ThreadSanitizer where a nightly toolchain has
-         what they need, and the long tests, which `test` leaves out (#[ignore]); takes hours
+         what they need, and the long tests, which `test` leaves out (#[ignore]), one of them with a
+         snapshot that is held for as many minutes; takes hours
   miri, tsan
          these two steps of `soak` alone
   python the Python package's step of `test` alone

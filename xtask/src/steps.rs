@@ -89,7 +89,9 @@ pub fn soak(root: &Path, minutes: u64) -> bool {
     run.step("miri", Run::miri);
     run.step("thread sanitizer", Run::thread_sanitizer);
     run.step("long tests", |run| {
-        run.cargo(&["test", "--workspace", "--locked", "--no-fail-fast", "--", "--ignored"])
+        let mut long = Command::new("cargo");
+        long.args(["test", "--workspace", "--locked", "--no-fail-fast", "--", "--ignored"]);
+        run.tests(long.env("FIRN_SOAK_MINUTES", minutes.to_string()))
     });
     run.finish()
 }

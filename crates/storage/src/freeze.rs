@@ -380,10 +380,10 @@ impl Table {
         self.blocks().get(block).expect("block numbers name existing blocks").may_share_heads(guard)
     }
 
-    /// Has it do so, if one record of all rows tells as much. The caller has waited as for [`Table::freeze`], and
-    /// nobody collects meanwhile.
-    pub fn share_heads(&self, block: BlockNumber, guard: &Guard) {
-        self.blocks().get(block).expect("block numbers name existing blocks").share_heads(guard);
+    /// Has it do so, if one record of all rows tells as much; then it may be frozen at once. The caller has waited as
+    /// for [`Table::freeze`], and nobody collects meanwhile.
+    pub fn share_heads(&self, block: BlockNumber, guard: &Guard) -> bool {
+        self.blocks().get(block).expect("block numbers name existing blocks").share_heads(guard)
     }
 
     /// Its blocks, in their order.

@@ -451,25 +451,27 @@ impl Block {
         self.one_head(guard).is_some()
     }
 
-    /// Gives up the array of a full cooling block, if all heads are one record. The caller has waited as for
-    /// [`Block::freeze`], and nobody collects meanwhile.
-    pub fn share_heads(&self, guard: &Guard) {
+    /// Gives up the array of a full cooling block, if all heads are one record. Then the block can be frozen at once,
+    /// unless somebody has written to it; false if the array has stayed. The caller has waited as for [`Block::freeze`],
+    /// and nobody collects meanwhile.
+    pub fn share_heads(&self, guard: &Guard) -> bool {
         let _turn = self.life.turn();
         if self.life.state() != BlockState::Cooling
             || !self.life.step(BlockState::Cooling, BlockEvent::VersionsGone)
         {
-            return;
+            return false;
         }
-        // From here on who wants to write waits for the turn.
-        if let Some(head) = self.one_head(guard)
-            && self.rows_present() == self.layout.slots
-        {
+        // From here on who wants to write waits for the turn, and looks at the state again.
+        let one = self.one_head(guard).filter(|_| self.rows_present() == self.layout.slots);
+        if let Some(head) = one {
             // First: who finds no array looks there.
             self.heads.common.store(head.word, Ordering::Release);
             self.heads.each.take_off(guard);
         }
-        let hot = self.life.step(BlockState::Freezing, BlockEvent::Write);
-        assert!(hot, "whoever wants a block that is being frozen waits for his turn");
+        let event = if one.is_some() { BlockEvent::HeadsShared } else { BlockEvent::Write };
+        let has_left = self.life.step(BlockState::Freezing, event);
+        assert!(has_left, "whoever wants a block that is being frozen waits for his turn");
+        one.is_some()
     }
 
     /// Asks the processor to fetch the newest record of a row, unless it is one of the attic: mostly nobody looks at that.

@@ -57,6 +57,8 @@ pub enum BlockEvent {
     /// Nobody has written for `freeze_after`, no row has a version chain or one record stands for all (`heads.rs`), and
     /// no slot before a row is empty.
     VersionsGone,
+    /// It has given up its chain heads for one, and goes on to cool.
+    HeadsShared,
     /// Its canonical form stands.
     Canonical,
     /// Its encoded form stands.
@@ -74,6 +76,7 @@ pub fn next(state: BlockState, event: BlockEvent) -> Option<BlockState> {
         (Compact, Write) => Some(Compact),
         (Hot, GoneCold) => Some(Cooling),
         (Cooling, VersionsGone) => Some(Freezing),
+        (Freezing, HeadsShared) => Some(Cooling),
         (Freezing, Canonical) => Some(Frozen),
         (Frozen, Encoded) => Some(Compact),
         (Compact, Emptied) => Some(Frozen),
@@ -88,15 +91,16 @@ mod tests {
     #[test]
     fn the_table_of_transitions_is_exactly_this() {
         let table = [
-            (Hot, [Some(Hot), Some(Cooling), None, None, None, None]),
-            (Cooling, [Some(Hot), None, Some(Freezing), None, None, None]),
-            (Freezing, [Some(Hot), None, None, Some(Frozen), None, None]),
-            (Frozen, [Some(Hot), None, None, None, Some(Compact), None]),
-            (Compact, [Some(Compact), None, None, None, None, Some(Frozen)]),
+            (Hot, [Some(Hot), Some(Cooling), None, None, None, None, None]),
+            (Cooling, [Some(Hot), None, Some(Freezing), None, None, None, None]),
+            (Freezing, [Some(Hot), None, None, Some(Cooling), Some(Frozen), None, None]),
+            (Frozen, [Some(Hot), None, None, None, None, Some(Compact), None]),
+            (Compact, [Some(Compact), None, None, None, None, None, Some(Frozen)]),
         ];
         for (state, expected) in table {
-            for (event, expected) in
-                [Write, GoneCold, VersionsGone, Canonical, Encoded, Emptied].into_iter().zip(expected)
+            for (event, expected) in [Write, GoneCold, VersionsGone, HeadsShared, Canonical, Encoded, Emptied]
+                .into_iter()
+                .zip(expected)
             {
                 assert_eq!(next(state, event), expected, "{state:?} on {event:?}");
             }

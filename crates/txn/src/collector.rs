@@ -179,9 +179,9 @@ impl Collector {
     }
 
     /// Does something while nobody collects.
-    pub fn while_nobody_collects(&self, body: impl FnOnce()) {
+    pub fn while_nobody_collects<T>(&self, body: impl FnOnce() -> T) -> T {
         let _turn = self.turn.lock();
-        body();
+        body()
     }
 
     /// Calls `look` with the attic, which stays as it is meanwhile, and with the time until which what ended

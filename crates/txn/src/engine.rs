@@ -754,8 +754,8 @@ impl Engine {
     }
 
     /// Does something while nobody collects.
-    pub(crate) fn while_nobody_collects(&self, body: impl FnOnce()) {
-        self.collector.while_nobody_collects(body);
+    pub(crate) fn while_nobody_collects<T>(&self, body: impl FnOnce() -> T) -> T {
+        self.collector.while_nobody_collects(body)
     }
 
     /// What the background thread does; whether there was anything to collect.

@@ -202,7 +202,10 @@ impl Round {
                 Frozen::Empty => empty.push(block),
                 Frozen::HasGaps if gaps.len() < GROUP => gaps.push(block),
                 Frozen::HasVersions if table.may_share_heads(block, &guard) => {
-                    engine.while_nobody_collects(|| table.share_heads(block, &guard));
+                    if engine.while_nobody_collects(|| table.share_heads(block, &guard)) {
+                        // It is frozen next; apart, so that nobody waits for both.
+                        blocks.push(block);
+                    }
                 }
                 Frozen::Yes | Frozen::HasGaps | Frozen::HasVersions | Frozen::Hot | Frozen::Compact => {}
             }

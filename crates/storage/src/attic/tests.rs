@@ -147,8 +147,14 @@ impl Bench {
                 Frozen::HasVersions => {
                     let heads = || self.table.blocks().get(block).expect("it cooled").heads.bytes();
                     let before = heads();
-                    self.table.share_heads(block, &pin());
-                    self.shared += usize::from(heads() < before);
+                    let are_shared = self.table.share_heads(block, &pin());
+                    assert_eq!(are_shared, heads() < before);
+                    self.shared += usize::from(are_shared);
+                    if are_shared && self.at_most(1) == 0 {
+                        assert_eq!(self.table.freeze(block, &pin()), Frozen::Yes);
+                        self.freezes += 1;
+                        self.cold_with_one_head[0] += 1;
+                    }
                 }
                 Frozen::Compact => {
                     let heads = self.table.blocks().get(block).expect("it cooled").heads.bytes();
