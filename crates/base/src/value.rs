@@ -100,6 +100,33 @@ pub struct Interval {
     pub nanoseconds: i64,
 }
 
+impl Interval {
+    /// The words of a cell that holds it.
+    #[inline]
+    pub fn to_words(self) -> [u64; 2] {
+        [u64::from(self.months as u32) | u64::from(self.days as u32) << 32, self.nanoseconds as u64]
+    }
+
+    /// The interval that a cell of these words holds.
+    #[inline]
+    pub fn from_words([low, high]: [u64; 2]) -> Interval {
+        Interval { months: low as u32 as i32, days: (low >> 32) as u32 as i32, nanoseconds: high as i64 }
+    }
+}
+
+/// The words of a cell that holds a uuid.
+#[inline]
+pub fn uuid_to_words(uuid: [u8; 16]) -> [u64; 2] {
+    let bits = u128::from_le_bytes(uuid);
+    [bits as u64, (bits >> 64) as u64]
+}
+
+/// The uuid that a cell of these words holds.
+#[inline]
+pub fn uuid_from_words([low, high]: [u64; 2]) -> [u8; 16] {
+    (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
+}
+
 /// One column of one row as storage sees it. What the bits mean is the column's type's affair.
 ///
 /// Fixed widths of up to 8 bytes are zero-extended bit patterns; booleans are 0 or 1.
@@ -252,19 +279,12 @@ impl<'a> Cell<'a> {
             SqlType::Timestamp => Value::Timestamp(self.as_i64()),
             SqlType::TimestampTz => Value::TimestampTz(self.as_i64()),
             SqlType::Interval => {
-                let Cell::Wide([low, high]) = *self else { panic!("interval cells are wide") };
-                Value::Interval(Interval {
-                    months: low as u32 as i32,
-                    days: (low >> 32) as u32 as i32,
-                    nanoseconds: high as i64,
-                })
+                let Cell::Wide(words) = *self else { panic!("interval cells are wide") };
+                Value::Interval(Interval::from_words(words))
             }
             SqlType::Uuid => {
-                let Cell::Wide([low, high]) = *self else { panic!("uuid cells are wide") };
-                let mut bytes = [0; 16];
-                bytes[..8].copy_from_slice(&low.to_le_bytes());
-                bytes[8..].copy_from_slice(&high.to_le_bytes());
-                Value::Uuid(bytes)
+                let Cell::Wide(words) = *self else { panic!("uuid cells are wide") };
+                Value::Uuid(uuid_from_words(words))
             }
         }
     }
@@ -303,17 +323,8 @@ impl Value {
             (Value::Time(value), SqlType::Time)
             | (Value::Timestamp(value), SqlType::Timestamp)
             | (Value::TimestampTz(value), SqlType::TimestampTz) => Cell::i64(*value),
-            (Value::Interval(value), SqlType::Interval) => Cell::Wide([
-                u64::from(value.months as u32) | u64::from(value.days as u32) << 32,
-                value.nanoseconds as u64,
-            ]),
-            (Value::Uuid(value), SqlType::Uuid) => {
-                let (low, high) = value.split_at(8);
-                Cell::Wide([
-                    u64::from_le_bytes(low.try_into().expect("8 bytes")),
-                    u64::from_le_bytes(high.try_into().expect("8 bytes")),
-                ])
-            }
+            (Value::Interval(value), SqlType::Interval) => Cell::Wide(value.to_words()),
+            (Value::Uuid(value), SqlType::Uuid) => Cell::Wide(uuid_to_words(*value)),
             (value, ty) => panic!("{value:?} was not coerced to {ty}"),
         }
     }

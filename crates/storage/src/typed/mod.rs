@@ -10,6 +10,7 @@
 //! | `bool` | boolean |
 //! | `i16`, `i32`, `i64` | smallint; integer, date; bigint, time, timestamp(tz), numeric of up to 18 digits (unscaled) |
 //! | `i128` | numeric of more than 18 digits (unscaled) |
+//! | `[u8; 16]`, [`Interval`] | uuid, interval |
 //! | `f32`, `f64` | real, double precision |
 //! | [`Str`], its values [`Text`] | text, varchar, char(n), bytea |
 //! | `Option<T>` | a nullable column |
@@ -26,7 +27,7 @@ use crate::index::{Index, KeyBuffer};
 use crate::layout::{ColumnLayout, Layout};
 use crate::table::ColumnSpec;
 use firn_base::sync::Arc;
-use firn_base::{Cell, ColumnId, ColumnSet, SqlType};
+use firn_base::{Cell, ColumnId, ColumnSet, Interval, SqlType, value};
 pub use row::Row;
 pub use scan::Vectors;
 pub use table::Rows;
@@ -253,49 +254,62 @@ impl Field for bool {
     }
 }
 
-impl Field for i128 {
-    type Value<'v> = i128;
-    type Raw = [u64; 2];
-    const BITS: usize = 128;
+/// Implements [`Field`] for a type that is two words in a cell.
+macro_rules! wide {
+    ($ty:ty, $pattern:pat, $to_words:expr, $from_words:expr) => {
+        impl Field for $ty {
+            type Value<'v> = $ty;
+            type Raw = [u64; 2];
+            const BITS: usize = 128;
 
-    fn fits(column: &ColumnSpec) -> bool {
-        !column.nullable && matches!(column.ty, Numeric { .. }) && column.ty.width() == width_of::<i128>()
-    }
+            fn fits(column: &ColumnSpec) -> bool {
+                !column.nullable && matches!(column.ty, $pattern) && column.ty.width() == width_of::<$ty>()
+            }
 
-    #[inline(always)]
-    unsafe fn load(place: Place<'_>, column: ColumnLayout) -> [u64; 2] {
-        // SAFETY: by the caller.
-        unsafe { place.block.load_pair(place.at, column) }
-    }
+            #[inline(always)]
+            unsafe fn load(place: Place<'_>, column: ColumnLayout) -> [u64; 2] {
+                // SAFETY: by the caller.
+                unsafe { place.block.load_pair(place.at, column) }
+            }
 
-    #[inline(always)]
-    fn raw(cell: RawCell) -> [u64; 2] {
-        cell.words
-    }
+            #[inline(always)]
+            fn raw(cell: RawCell) -> [u64; 2] {
+                cell.words
+            }
 
-    #[inline(always)]
-    fn value(_place: Place<'_>, [low, high]: [u64; 2]) -> i128 {
-        (u128::from(high) << 64 | u128::from(low)) as i128
-    }
+            #[inline(always)]
+            fn value(_place: Place<'_>, raw: [u64; 2]) -> $ty {
+                $from_words(raw)
+            }
 
-    #[inline(always)]
-    fn cell<'v: 'v>(value: &i128) -> Cell<'v> {
-        Cell::i128(*value)
-    }
+            #[inline(always)]
+            fn cell<'v: 'v>(value: &$ty) -> Cell<'v> {
+                Cell::Wide($to_words(*value))
+            }
 
-    #[inline(always)]
-    unsafe fn store(place: Place<'_>, column: ColumnLayout, value: &i128) {
-        let words = [*value as u64, (*value as u128 >> 64) as u64];
-        // SAFETY: by the caller.
-        unsafe { place.block.store_pair(place.at, column, words) };
-    }
+            #[inline(always)]
+            unsafe fn store(place: Place<'_>, column: ColumnLayout, value: &$ty) {
+                // SAFETY: by the caller.
+                unsafe { place.block.store_pair(place.at, column, $to_words(*value)) };
+            }
 
-    #[inline(always)]
-    unsafe fn image(place: Place<'_>, column: ColumnLayout) -> RawCell {
-        // SAFETY: by the caller.
-        RawCell { null: false, words: unsafe { Self::load(place, column) } }
-    }
+            #[inline(always)]
+            unsafe fn image(place: Place<'_>, column: ColumnLayout) -> RawCell {
+                // SAFETY: by the caller.
+                RawCell { null: false, words: unsafe { Self::load(place, column) } }
+            }
+        }
+    };
 }
+
+wide!(
+    i128,
+    Numeric { .. },
+    |value: i128| [value as u64, (value as u128 >> 64) as u64],
+    |[low, high]: [u64; 2]| (u128::from(high) << 64 | u128::from(low)) as i128
+);
+wide!([u8; 16], SqlType::Uuid, value::uuid_to_words, value::uuid_from_words);
+wide!(Interval, SqlType::Interval, Interval::to_words, Interval::from_words);
 
 /// Stands for strings in a [`Row`]; their values are [`Text`].
 pub enum Str {}

@@ -7,7 +7,8 @@ use firn_base::random::Random;
 use firn_base::{Result, RowId, Snapshot, SqlState, Stamp, TableId, Time};
 use std::ops::Bound;
 
-type Everything = (i32, bool, i16, i64, f32, f64, i128, Str, Option<i64>, Option<Str>);
+type Everything =
+    (i32, bool, i16, i64, f32, f64, i128, Str, Option<i64>, Option<Str>, [u8; 16], Option<Interval>);
 
 fn specs() -> Vec<ColumnSpec> {
     let wide = SqlType::Numeric { precision: 38, scale: 2 };
@@ -22,13 +23,15 @@ fn specs() -> Vec<ColumnSpec> {
         (SqlType::Text, false),
         (SqlType::Numeric { precision: 12, scale: 2 }, true),
         (SqlType::Varchar(Some(40)), true),
+        (SqlType::Uuid, false),
+        (SqlType::Interval, true),
     ]
     .map(|(ty, nullable)| ColumnSpec { ty, nullable })
     .into()
 }
 
 fn ids() -> Vec<ColumnId> {
-    (0..10).map(ColumnId).collect()
+    (0..12).map(ColumnId).collect()
 }
 
 /// A table with a unique index over its first column.
@@ -108,13 +111,15 @@ impl Row0 {
             Text::from(&self.text[..]),
             (number & 2 == 2).then_some(number),
             self.option.as_deref().map(Text::from),
+            [number as u8; 16],
+            (number & 4 == 4).then_some(Interval { months: -1, days: number as i32, nanoseconds: number }),
         )
     }
 }
 
 /// What the untyped interface reads.
 fn shown(table: &Table, snapshot: Snapshot, row: RowId, guard: &Guard) -> Option<String> {
-    let mut cells = [Cell::Null; 10];
+    let mut cells = [Cell::Null; 12];
     table.read(snapshot, row, &ids(), &mut cells, guard).then(|| show(&cells))
 }
 
