@@ -35,6 +35,7 @@ def test_csv_files_are_read_and_made_tables(connection, orders):
     assert connection.read_csv(orders).fetchall() == TYPED
     assert connection.read_csv(str(orders), header=False).fetchone() == ("id", "customer", "total", "day")
     assert connection.read_csv(orders, null="Ada").fetchone()[1] is None
+    assert connection.read_csv([orders], filename=True).fetchone()[-1] == str(orders)
     assert connection.load_csv(orders, "Orders", create=True) == 3
     assert rows(connection, '"Orders"') == TYPED
     with pytest.raises(firndb.ProgrammingError, match="already exists"):
@@ -105,7 +106,9 @@ def test_other_files_are_read_and_loaded(connection, tmp_path, kind):
     else:
         path.write_text('{"id": 1, "name": "one", "more": 0.5}\n{"id": 2, "more": 1.5}\n')
     expected = [(1, "one", 0.5), (2, None, 1.5)]
-    assert getattr(connection, f"read_{kind}")(path).fetchall() == expected
+    read = getattr(connection, f"read_{kind}")
+    assert read(path).fetchall() == expected
+    assert read([path, str(path)], filename="file").fetchall() == 2 * [(*row, str(path)) for row in expected]
     load = getattr(connection, f"load_{kind}")
     assert load(path, "made", create=True) == 2
     assert rows(connection, "made") == expected

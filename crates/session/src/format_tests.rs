@@ -152,6 +152,82 @@ fn files_of_a_pattern_have_the_columns_of_the_first() {
 }
 
 #[test]
+fn rows_tell_their_file_and_files_may_be_listed() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    for format in ["csv", "json", "parquet", "arrow"] {
+        // The name of the first is too long to lie in a view.
+        for (file, query) in [
+            ("one-of-the-files", "SELECT 1 AS n, 'x'::text AS t UNION ALL SELECT 2, 'y'"),
+            ("two", "SELECT 3 AS n, 'z'::text AS t"),
+            ("other", "SELECT 9 AS other"),
+        ] {
+            let header = if format == "csv" { ", HEADER" } else { "" };
+            let copy = format!("COPY ({query}) TO '@/{file}.{format}' (FORMAT {format}{header})");
+            run(&mut connection, &folder, &copy).unwrap();
+        }
+        let mut ask = |columns: &str, files: &str, options: &str, rest: &str| {
+            let sql = format!("SELECT {columns} FROM read_{format}({files}{options}) {rest}");
+            let found = rows(&mut connection, &folder.sql(&sql.replace(".#", &format!(".{format}"))));
+            found.into_iter().map(|row| row.replace(&folder.sql("@/"), "")).collect::<Vec<_>>().join("; ")
+        };
+        let both = "ARRAY['@/two.#', '@/one*.#']";
+        let [one, two] = ["one-of-the-files", "two"].map(|file| format!("{file}.{format}"));
+        assert_eq!(
+            ask("*", both, ", filename => true", "ORDER BY t"),
+            ask("n, t, filename", both, ", filename => true", "ORDER BY t"),
+        );
+        assert_eq!(
+            ask("filename, t", both, ", filename => true", "ORDER BY t"),
+            format!("{one}|x; {one}|y; {two}|z")
+        );
+        assert_eq!(ask("filename", "'@/two.#'", ", filename => true", ""), two);
+        assert_eq!(
+            ask("file, count(*)::int", both, ", filename => 'file'", "GROUP BY file ORDER BY file"),
+            format!("{one}|Integer(2); {two}|Integer(1)")
+        );
+        // Twice, as what has been read once may be passed over.
+        for _ in 0..2 {
+            assert_eq!(
+                ask("t", both, ", filename => true", "WHERE filename LIKE '%/two.%' OR t = 'x' ORDER BY t"),
+                "x; z"
+            );
+        }
+        assert_eq!(ask("t", both, ", filename => false", "ORDER BY t"), "x; y; z");
+        // A file that is not asked for by its name is not read: this one has no such column.
+        let all = "ARRAY['@/one*.#', '@/t*.#', '@/other.#']";
+        if format != "json" {
+            let folder_name = folder.sql("@/").len();
+            let chosen = format!("WHERE substr(filename, {}) = 'two.{format}'", folder_name + 1);
+            assert_eq!(ask("t", all, ", filename => true", &chosen), "z");
+            let sql = folder
+                .sql(&format!("SELECT t FROM read_{format}({all})").replace(".#", &format!(".{format}")));
+            let error = connection.execute(&sql).unwrap_err();
+            assert!(error.to_string().contains("other"), "{error}");
+        }
+        // The column of the file goes before: it says so.
+        let twice = folder.sql(&format!("SELECT * FROM read_{format}('@/two.{format}', filename => 't')"));
+        let error = connection.execute(&twice).unwrap_err();
+        assert_eq!(error.state(), SqlState::DUPLICATE_COLUMN, "{error}");
+    }
+    let view = "CREATE VIEW v AS SELECT * FROM read_parquet(ARRAY['@/one*.parquet', '@/two.parquet'], filename => true)";
+    run(&mut connection, &folder, view).unwrap();
+    let named = "SELECT count(*) FROM v WHERE filename LIKE '%one%'";
+    assert_eq!(rows(&mut connection, named), ["BigInt(2)"]);
+    for (sql, state) in [
+        ("SELECT * FROM read_json('@/two.json', delimiter => ';')", SqlState::INVALID_PARAMETER_VALUE),
+        ("SELECT * FROM read_csv('@/two.csv', '@/one.csv')", SqlState::INVALID_PARAMETER_VALUE),
+        ("SELECT * FROM read_csv(filename => true)", SqlState::INVALID_PARAMETER_VALUE),
+        ("SELECT * FROM read_csv('@/two.csv', filename => '')", SqlState::INVALID_PARAMETER_VALUE),
+        ("SELECT * FROM read_csv(ARRAY[1])", SqlState::INVALID_PARAMETER_VALUE),
+        ("SELECT * FROM read_csv(ARRAY['@/two.csv', '@/none-*.csv'])", SqlState::UNDEFINED_FILE),
+    ] {
+        let error = connection.execute(&folder.sql(sql)).unwrap_err();
+        assert_eq!(error.state(), state, "{sql}: {error}");
+    }
+}
+
+#[test]
 fn columns_of_files_are_found_by_name() {
     let folder = Folder::new(&[]);
     let mut connection = connection();
@@ -388,7 +464,7 @@ fn mistakes_say_what_to_do() {
         (
             "SELECT * FROM read_parquet('@/a.parquet', header => true)",
             "22023",
-            "read_parquet: it takes the name of a file, or a pattern, and nothing else",
+            "read_parquet: there is no option \"header\"",
         ),
         ("SELECT * FROM read_json(1)", "22023", "read_json: file is given as a literal"),
         (

@@ -1,4 +1,5 @@
-//! Files as tables: `FROM 'orders.parquet'` and `FROM read_csv('orders*.csv', delimiter => ';')`.
+//! Files as tables: `FROM 'orders.parquet'` and `FROM read_csv('orders*.csv', delimiter => ';')`, of all readers also lists
+//! of files, and the name of each row's file ([`names`]).
 //!
 //! A file is looked at when a statement is bound, which tells its columns and their types, and read when the statement
 //! runs, only the columns that the statement asks for: CSV and JSON by the code of COPY ([`lines`]), Parquet and Arrow by
@@ -11,6 +12,7 @@ mod headers;
 pub(crate) mod ipc;
 mod line_scan;
 mod lines;
+mod names;
 mod parquet;
 mod zones;
 
@@ -41,7 +43,8 @@ use firn_load::sniff::Known;
 use firn_load::source::is_damage;
 use line_scan::LineScan;
 use lines::Lines;
-use std::fmt::{self, Debug};
+use names::Names;
+use std::fmt::{self, Debug, Display};
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -62,14 +65,36 @@ const READ_CSV: &str = "read_csv";
 
 /// How it is called.
 const CSV_USAGE: &str = "read_csv('file.csv', delimiter => ';', quote => '\"', escape => '\"', null => 'NA', header => true, skip => 2, \
-     types => 'day date', columns => 'id bigint, day date', all_varchar => true, encoding => 'latin1')";
+     types => 'day date', columns => 'id bigint, day date', all_varchar => true, encoding => 'latin1', filename => true)";
 
-/// Functions that read files of other kinds, and for each how it is called.
-const READERS: [(&str, Kind, &str); 3] = [
-    ("read_parquet", Kind::Parquet, "read_parquet('file.parquet')"),
-    ("read_arrow", Kind::Arrow, "read_arrow('file.arrow')"),
-    ("read_json", Kind::Json, "read_json('file.json')"),
+/// A function that reads files, how it is called, and what its files are.
+struct Reader {
+    name: &'static str,
+    usage: &'static str,
+    kind: Kind,
+}
+
+const READERS: [Reader; 4] = [
+    Reader { name: READ_CSV, usage: CSV_USAGE, kind: Kind::Csv },
+    Reader {
+        name: "read_parquet",
+        usage: "read_parquet(ARRAY['file.parquet', 'more-*.parquet'], filename => true)",
+        kind: Kind::Parquet,
+    },
+    Reader {
+        name: "read_arrow",
+        usage: "read_arrow(ARRAY['file.arrow', 'more-*.arrow'], filename => true)",
+        kind: Kind::Arrow,
+    },
+    Reader {
+        name: "read_json",
+        usage: "read_json(ARRAY['file.json', 'more-*.json'], filename => true)",
+        kind: Kind::Json,
+    },
 ];
+
+/// What the column is called that tells the file of each row, unless it was given another name.
+const FILE_NAME: &str = "filename";
 
 /// Files that a statement reads, as they were when it was bound.
 #[derive(Clone, Default, Debug)]
@@ -82,44 +107,39 @@ impl Files {
     }
 
     /// The table that files make. A statement is bound more than once, and they are looked at once.
-    fn open(
-        &self,
-        pattern: &str,
-        asked: &Asked,
-        zone: TimeZoneSetting,
-        zones: &ZoneMaps,
-    ) -> Result<Arc<FileTable>> {
+    fn open(&self, asked: Asked, zone: TimeZoneSetting, zones: &ZoneMaps) -> Result<Arc<FileTable>> {
         let mut opened = self.0.lock();
-        if let Some(table) =
-            opened.iter().find(|table| table.versions.pattern == pattern && table.asked == *asked)
-        {
+        if let Some(table) = opened.iter().find(|table| table.asked == asked) {
             return Ok(table.clone());
         }
-        let table = Arc::new(FileTable::open(pattern, asked, zone, zones)?);
+        let table = Arc::new(FileTable::open(asked, zone, zones)?);
         opened.push(table.clone());
         Ok(table)
     }
 }
 
-/// The files that a pattern named at some time.
+/// The files that patterns named at some time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileVersions {
     /// How they were asked for.
-    pattern: String,
+    patterns: Vec<String>,
     files: Vec<FileVersion>,
 }
 
 impl FileVersions {
-    fn of(pattern: &str) -> Result<FileVersions> {
+    fn of(patterns: &[String]) -> Result<FileVersions> {
         let version =
             |path: PathBuf| FileVersion::of(path.clone()).map_err(|error| file_error(&path, &error));
-        let files = matching(pattern)?.into_iter().map(version).collect::<Result<_>>()?;
-        Ok(FileVersions { pattern: pattern.to_owned(), files })
+        let mut files = Vec::new();
+        for pattern in patterns {
+            files.extend(matching(pattern)?.into_iter().map(version).collect::<Result<Vec<_>>>()?);
+        }
+        Ok(FileVersions { patterns: patterns.to_vec(), files })
     }
 
-    /// Whether it names the same, and they are as they were.
+    /// Whether they name the same, and those are as they were.
     pub fn is_current(&self) -> bool {
-        FileVersions::of(&self.pattern).is_ok_and(|now| now == *self)
+        FileVersions::of(&self.patterns).is_ok_and(|now| now == *self)
     }
 }
 
@@ -183,13 +203,21 @@ impl FileVersion {
 
 /// How files are asked for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Asked {
-    /// By name alone.
-    Named,
-    /// As CSV files of which something is known.
-    Csv(AskedCsv),
-    /// As files of another kind.
-    As(Kind),
+struct Asked {
+    /// Their names, or patterns of these; at least one.
+    patterns: Vec<String>,
+    /// What they are said to be.
+    kind: Option<Kind>,
+    /// What is known of them if they are CSV.
+    csv: AskedCsv,
+    /// What the column is to be called that tells the file of each row.
+    file_name: Option<String>,
+}
+
+impl Asked {
+    fn new(patterns: Vec<String>, kind: Option<Kind>) -> Asked {
+        Asked { patterns, kind, csv: AskedCsv::default(), file_name: None }
+    }
 }
 
 /// What is known of CSV files.
@@ -258,6 +286,9 @@ pub struct FileTable {
     versions: FileVersions,
     asked: Asked,
     content: Content,
+    /// The columns of the files.
+    found: SchemaRef,
+    /// Those of the table: one more, at the end, if it tells the file of each row.
     schema: SchemaRef,
     zones: ZoneMaps,
 }
@@ -272,26 +303,25 @@ enum Content {
 
 impl Debug for FileTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FileTable({:?})", self.versions.pattern)
+        write!(f, "FileTable({:?})", self.versions.patterns)
     }
 }
 
 impl FileTable {
-    fn open(pattern: &str, asked: &Asked, zone: TimeZoneSetting, zones: &ZoneMaps) -> Result<FileTable> {
+    fn open(asked: Asked, zone: TimeZoneSetting, zones: &ZoneMaps) -> Result<FileTable> {
         // Before they are looked at: what changes from now on is found to have changed.
-        let versions = FileVersions::of(pattern)?;
+        let versions = FileVersions::of(&asked.patterns)?;
         let first = &versions.files.first().expect("a pattern matches some file").path;
-        let kind = match asked {
-            Asked::Named => Kind::of(first).map_err(|error| file_error(first, &error))?,
-            Asked::Csv(_) => Kind::Csv,
-            Asked::As(kind) => *kind,
+        let kind = match asked.kind {
+            None => Kind::of(first).map_err(|error| file_error(first, &error))?,
+            Some(kind) => kind,
         };
-        let (content, schema) = match kind {
+        let (content, found) = match kind {
             Kind::Csv | Kind::Json => {
-                let sniffed = lines::look(first, asked, kind)?;
+                let sniffed = lines::look(first, &asked.csv, kind)?;
                 let fields = sniffed.columns.iter().map(|(name, ty)| firn_exec::types::field(name, *ty));
                 let schema = Schema::new(fields.collect::<Vec<_>>());
-                let is_by_place = matches!(asked, Asked::Csv(asked) if asked.known.columns.is_some());
+                let is_by_place = asked.csv.known.columns.is_some();
                 let reading = Reading { sniffed, is_by_place, zone, chunk_bytes: zones.chunk_bytes() };
                 (Content::Lines(Arc::new(reading)), Arc::new(schema))
             }
@@ -300,11 +330,17 @@ impl FileTable {
                 (Content::Columns(kind), columns::schema(&*file))
             }
         };
+        if found.fields().is_empty() {
+            return Err(no_columns(first, "it has none"));
+        }
+        let schema = match &asked.file_name {
+            Some(name) if found.column_with_name(name).is_some() => return Err(named_twice(first, name)),
+            Some(name) => names::with_name(&found, found.fields().len(), name),
+            None => found.clone(),
+        };
         match schema.fields().len() {
-            0 => Err(no_columns(first, "it has none")),
-            1..=MOST_COLUMNS => {
-                let (asked, zones) = (asked.clone(), zones.clone());
-                Ok(FileTable { versions, asked, content, schema, zones })
+            ..=MOST_COLUMNS => {
+                Ok(FileTable { versions, asked, content, found, schema, zones: zones.clone() })
             }
             columns => {
                 let message = format!("it seems to have {columns}, and tables have at most {MOST_COLUMNS}");
@@ -317,7 +353,7 @@ impl FileTable {
 impl FileTable {
     /// The columns whose types were not told from the files.
     fn given(&self) -> Vec<String> {
-        let Asked::Csv(AskedCsv { known, types }) = &self.asked else { return Vec::new() };
+        let AskedCsv { known, types } = &self.asked.csv;
         let given = known.columns.as_ref().unwrap_or(types);
         given.iter().map(|(name, _)| name.clone()).collect()
     }
@@ -326,6 +362,13 @@ impl FileTable {
 fn no_columns(path: &Path, why: &str) -> Error {
     let message = format!("file \"{}\" tells no columns: {why}", path.display());
     Error::new(SqlState::BAD_COPY_FILE_FORMAT, message)
+}
+
+/// The error for files that have a column of the name which that of their own names is to have.
+fn named_twice(path: &Path, name: &str) -> Error {
+    let message = format!("file \"{}\" has a column \"{name}\" of its own", path.display());
+    Error::new(SqlState::DUPLICATE_COLUMN, message)
+        .with_hint("Call the column for the names of files otherwise: filename => 'file'.")
 }
 
 /// The files that a pattern names, in the order of their names; 58P01 if there are none.
@@ -389,26 +432,38 @@ impl TableProvider for FileTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> datafusion::common::Result<Arc<dyn ExecutionPlan>> {
-        let wanted = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
-        let schema = Arc::new(self.schema.project(&wanted)?);
-        let paths = self.versions.files.iter().map(|file| file.path.clone()).collect();
+        let mut wanted = projection.cloned().unwrap_or_else(|| (0..self.schema.fields().len()).collect());
+        let mut paths: Vec<PathBuf> = self.versions.files.iter().map(|file| file.path.clone()).collect();
+        let mut filters = filters.to_vec();
+        let names = match &self.asked.file_name {
+            Some(name) => {
+                names::choose(session, name, &mut filters, &mut paths);
+                Names::among(&mut wanted, self.found.fields().len(), name)
+            }
+            None => None,
+        };
+        let schema = Arc::new(self.found.project(&wanted)?);
         match &self.content {
             Content::Lines(reading) => Ok(Arc::new(LineScan::new(Lines {
-                pattern: self.versions.pattern.clone(),
+                pattern: self.versions.patterns.join(", "),
+                first: self.versions.files[0].path.clone(),
                 paths,
                 reading: reading.clone(),
                 given: self.given(),
                 zones: self.zones.clone(),
-                condition: Condition::new(session, filters, &self.schema),
-                columns: self.schema.clone(),
+                condition: Condition::new(session, &filters, &self.found),
+                columns: self.found.clone(),
                 wanted,
                 schema,
+                names,
             }))),
             Content::Columns(kind) => {
-                let predicate = columns::predicate(session, filters, &self.schema);
+                let predicate = columns::predicate(session, &filters, &self.found);
                 let partitions = session.config().target_partitions();
-                let streams = columns::streams(&paths, *kind, &schema, predicate.as_ref(), partitions)
-                    .map_err(to_datafusion)?;
+                let streams =
+                    columns::streams(&paths, *kind, &schema, &names, predicate.as_ref(), partitions)
+                        .map_err(to_datafusion)?;
+                let schema = names::schema(&names, &schema);
                 Ok(Arc::new(StreamingTableExec::try_new(schema, streams, None, [], false, limit)?))
             }
         }
@@ -459,40 +514,28 @@ impl RelationPlanner for FilePlanner {
         let ast::TableFactor::Table { name, args, alias, sample, with_ordinality, .. } = &relation else {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
-        let Some((pattern, asked)) = asked(name, args.as_ref()).map_err(to_datafusion)? else {
+        let Some(asked) = asked(name, args.as_ref()).map_err(to_datafusion)? else {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
         if sample.is_some() || *with_ordinality {
             return Err(to_datafusion(Error::unsupported("TABLESAMPLE or WITH ORDINALITY of a file")));
         }
-        let table = self.files.open(&pattern, &asked, self.zone, &self.zones).map_err(to_datafusion)?;
-        let plan = LogicalPlanBuilder::scan(scan_name(&pattern), provider_as_source(table), None)?.build()?;
+        let called = scan_name(&asked.patterns[0]);
+        let table = self.files.open(asked, self.zone, &self.zones).map_err(to_datafusion)?;
+        let plan = LogicalPlanBuilder::scan(called, provider_as_source(table), None)?.build()?;
         Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias.clone()))))
     }
 }
 
 /// The files that a relation in FROM stands for, if it stands for files.
-fn asked(
-    name: &ast::ObjectName,
-    arguments: Option<&ast::TableFunctionArgs>,
-) -> Result<Option<(String, Asked)>> {
+fn asked(name: &ast::ObjectName, arguments: Option<&ast::TableFunctionArgs>) -> Result<Option<Asked>> {
     let [ast::ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return Ok(None) };
     match arguments {
-        None if is_file(name) => Ok(Some((name.value.clone(), Asked::Named))),
+        None if is_file(name) => Ok(Some(Asked::new(vec![name.value.clone()], None))),
         None => Ok(None),
-        Some(arguments) if name.value.eq_ignore_ascii_case(READ_CSV) => {
-            let (pattern, known) = read_csv(&arguments.args)?;
-            Ok(Some((pattern, Asked::Csv(known))))
-        }
         Some(arguments) => {
-            let reader = READERS.iter().find(|(reader, ..)| name.value.eq_ignore_ascii_case(reader));
-            let Some((reader, kind, usage)) = reader else { return Ok(None) };
-            let [ast::FunctionArg::Unnamed(pattern)] = arguments.args.as_slice() else {
-                let message =
-                    format!("{reader}: it takes the name of a file, or a pattern, and nothing else");
-                return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message).with_hint(*usage));
-            };
-            Ok(Some((text(reader, usage, "file", pattern)?, Asked::As(*kind))))
+            let reader = READERS.iter().find(|reader| name.value.eq_ignore_ascii_case(reader.name));
+            reader.map(|reader| reader.asked(&arguments.args)).transpose()
         }
     }
 }
@@ -507,10 +550,11 @@ pub fn columns_of(
     name: &ast::ObjectName,
     arguments: Option<&ast::TableFunctionArgs>,
 ) -> Result<Option<(String, Vec<String>)>> {
-    let Some((pattern, asked)) = asked(name, arguments)? else { return Ok(None) };
-    let table = FileTable::open(&pattern, &asked, TimeZoneSetting::default(), &ZoneMaps::default())?;
+    let Some(asked) = asked(name, arguments)? else { return Ok(None) };
+    let called = scan_name(&asked.patterns[0]);
+    let table = FileTable::open(asked, TimeZoneSetting::default(), &ZoneMaps::default())?;
     let names = table.schema.fields().iter().map(|field| field.name().clone()).collect();
-    Ok(Some((scan_name(&pattern).table().to_owned(), names)))
+    Ok(Some((called.table().to_owned(), names)))
 }
 
 /// What a table without an alias is called: as its file, up to the first point.
@@ -520,87 +564,149 @@ fn scan_name(pattern: &str) -> TableReference {
     TableReference::bare(stem)
 }
 
-/// The arguments of `read_csv`: the file, and by name what is known of it.
-fn read_csv(arguments: &[ast::FunctionArg]) -> Result<(String, AskedCsv)> {
-    let mut pattern = None;
-    let mut known = AskedCsv::default();
-    for argument in arguments {
-        match argument {
-            ast::FunctionArg::Unnamed(value) if pattern.is_none() => pattern = Some(csv_text("file", value)?),
-            ast::FunctionArg::Named { name, arg, .. } => {
-                set_known(&mut known, &name.value.to_lowercase(), arg)?;
+impl Reader {
+    /// What its arguments ask for: files, and by name what is known of them.
+    fn asked(&self, arguments: &[ast::FunctionArg]) -> Result<Asked> {
+        let mut asked = Asked::new(Vec::new(), Some(self.kind));
+        for argument in arguments {
+            match argument {
+                ast::FunctionArg::Unnamed(files) if asked.patterns.is_empty() => {
+                    asked.patterns = self.files(files)?;
+                }
+                ast::FunctionArg::Named { name, arg, .. } => {
+                    self.set(&mut asked, &name.value.to_lowercase(), arg)?;
+                }
+                // The name is an expression to the parser: `null` is one.
+                ast::FunctionArg::ExprNamed { name, arg, .. } => {
+                    self.set(&mut asked, &name.to_string().to_lowercase(), arg)?;
+                }
+                _ => {
+                    let message = "several files are a list, and options have names: \
+                         ARRAY['one.csv', 'two.csv'], filename => true";
+                    return Err(self.wrong(message));
+                }
             }
-            // The name is an expression to the parser: `null` is one.
-            ast::FunctionArg::ExprNamed { name, arg, .. } => {
-                set_known(&mut known, &name.to_string().to_lowercase(), arg)?;
+        }
+        if asked.patterns.is_empty() {
+            return Err(self.wrong("the name of a file is missing"));
+        }
+        let AskedCsv { known, types } = &asked.csv;
+        if known.columns.is_some() && (known.all_text || !types.is_empty()) {
+            return Err(self.wrong("columns says all of their types"));
+        }
+        Ok(asked)
+    }
+
+    fn wrong(&self, message: impl Display) -> Error {
+        Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("{}: {message}", self.name))
+            .with_hint(self.usage)
+    }
+
+    /// The names of files: one, or an array of them.
+    fn files(&self, value: &ast::FunctionArgExpr) -> Result<Vec<String>> {
+        match value {
+            ast::FunctionArgExpr::Expr(ast::Expr::Array(list)) if !list.elem.is_empty() => {
+                list.elem.iter().map(|file| self.literal("file", file)).collect()
             }
-            _ => return Err(wrong_argument("one file is read, and options have names: header => true")),
+            value => Ok(vec![self.text("file", value)?]),
         }
     }
-    let pattern = pattern.ok_or_else(|| wrong_argument("the name of a file is missing"))?;
-    if known.known.columns.is_some() && (known.known.all_text || !known.types.is_empty()) {
-        return Err(wrong_argument("columns says all of their types"));
-    }
-    Ok((pattern, known))
-}
 
-fn wrong_argument(message: impl Into<String>) -> Error {
-    Error::new(SqlState::INVALID_PARAMETER_VALUE, format!("{READ_CSV}: {}", message.into()))
-        .with_hint(CSV_USAGE)
-}
-
-fn set_known(asked: &mut AskedCsv, name: &str, value: &ast::FunctionArgExpr) -> Result<()> {
-    let known = &mut asked.known;
-    let truth = || {
-        let given = crate::settings::boolean(&csv_text(name, value)?);
-        given.ok_or_else(|| wrong_argument(format!("{name} is true or false")))
-    };
-    let byte = || match csv_text(name, value)?.as_bytes() {
-        [byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r') => Ok(Some(*byte)),
-        _ => Err(wrong_argument(format!("{name} is a single ASCII character"))),
-    };
-    match name {
-        "delimiter" | "delim" | "sep" => known.delimiter = byte()?,
-        "quote" if csv_text(name, value)?.is_empty() => known.quote = Some(NO_QUOTE),
-        "quote" => known.quote = byte()?,
-        "escape" => known.escape = byte()?,
-        "null" | "nullstr" => known.null = Some(csv_text(name, value)?),
-        "header" => known.header = Some(truth()?),
-        "skip" => {
-            known.skip = whole_number(value).ok_or_else(|| wrong_argument("skip is a number of lines"))?;
+    /// Takes an option.
+    fn set(&self, asked: &mut Asked, name: &str, value: &ast::FunctionArgExpr) -> Result<()> {
+        if name == FILE_NAME {
+            let given = self.text(name, value)?;
+            // Other words for true and false may be names.
+            asked.file_name = match &given[..] {
+                "true" => Some(FILE_NAME.to_owned()),
+                "false" => None,
+                "" => return Err(self.wrong("filename is true, false, or what the column is called")),
+                _ => Some(given),
+            };
+            return Ok(());
         }
-        "all_varchar" => known.all_text = truth()?,
-        "columns" => known.columns = Some(declarations(name, &csv_text(name, value)?)?),
-        "types" | "dtypes" | "column_types" => asked.types = declarations(name, &csv_text(name, value)?)?,
-        "encoding" => known.encoding = crate::copy::encoding(&csv_text(name, value)?)?,
-        _ => return Err(wrong_argument(format!("there is no option \"{name}\""))),
-    }
-    Ok(())
-}
-
-/// Columns as `CREATE TABLE` declares them: names with their types.
-fn declarations(name: &str, text: &str) -> Result<Vec<(String, SqlType)>> {
-    let declared = |parser: &mut Parser<'_>| {
-        let column = parser.parse_identifier()?;
-        Ok((column, parser.parse_data_type()?))
-    };
-    let mut parser = Parser::new(crate::parse::dialect()).try_with_sql(text).map_err(|error| {
-        wrong_argument(format!("{name} are names with types, as in CREATE TABLE: {error}"))
-    })?;
-    let list = parser.parse_comma_separated(declared);
-    let list = list.and_then(|list| parser.expect_token(&Token::EOF).map(|_| list));
-    let list = list.map_err(|error| {
-        wrong_argument(format!("{name} are names with types, as in CREATE TABLE: {error}"))
-    })?;
-    let mut found: Vec<(String, SqlType)> = Vec::new();
-    for (column, ty) in list {
-        let column = crate::statement::fold(&column);
-        if found.iter().any(|(known, _)| *known == column) {
-            return Err(wrong_argument(format!("{name} names \"{column}\" twice")));
+        match self.kind {
+            Kind::Csv => self.set_known(&mut asked.csv, name, value),
+            _ => Err(self.wrong(format!("there is no option \"{name}\""))),
         }
-        found.push((column, crate::data_type::sql_type(&ty)?));
     }
-    Ok(found)
+
+    fn set_known(&self, asked: &mut AskedCsv, name: &str, value: &ast::FunctionArgExpr) -> Result<()> {
+        let known = &mut asked.known;
+        let truth = || {
+            let given = crate::settings::boolean(&self.text(name, value)?);
+            given.ok_or_else(|| self.wrong(format!("{name} is true or false")))
+        };
+        let byte = || match self.text(name, value)?.as_bytes() {
+            [byte] if byte.is_ascii() && !matches!(byte, b'\n' | b'\r') => Ok(Some(*byte)),
+            _ => Err(self.wrong(format!("{name} is a single ASCII character"))),
+        };
+        match name {
+            "delimiter" | "delim" | "sep" => known.delimiter = byte()?,
+            "quote" if self.text(name, value)?.is_empty() => known.quote = Some(NO_QUOTE),
+            "quote" => known.quote = byte()?,
+            "escape" => known.escape = byte()?,
+            "null" | "nullstr" => known.null = Some(self.text(name, value)?),
+            "header" => known.header = Some(truth()?),
+            "skip" => {
+                known.skip = whole_number(value).ok_or_else(|| self.wrong("skip is a number of lines"))?;
+            }
+            "all_varchar" => known.all_text = truth()?,
+            "columns" => known.columns = Some(self.declarations(name, value)?),
+            "types" | "dtypes" | "column_types" => asked.types = self.declarations(name, value)?,
+            "encoding" => known.encoding = crate::copy::encoding(&self.text(name, value)?)?,
+            _ => return Err(self.wrong(format!("there is no option \"{name}\""))),
+        }
+        Ok(())
+    }
+
+    /// Columns as `CREATE TABLE` declares them: names with their types.
+    fn declarations(&self, name: &str, value: &ast::FunctionArgExpr) -> Result<Vec<(String, SqlType)>> {
+        let declared = |parser: &mut Parser<'_>| {
+            let column = parser.parse_identifier()?;
+            Ok((column, parser.parse_data_type()?))
+        };
+        let text = self.text(name, value)?;
+        let parser = Parser::new(crate::parse::dialect()).try_with_sql(&text);
+        let list = parser.and_then(|mut parser| {
+            let list = parser.parse_comma_separated(declared)?;
+            parser.expect_token(&Token::EOF).map(|_| list)
+        });
+        let list = list.map_err(|error| {
+            self.wrong(format!("{name} are names with types, as in CREATE TABLE: {error}"))
+        })?;
+        let mut found: Vec<(String, SqlType)> = Vec::new();
+        for (column, ty) in list {
+            let column = crate::statement::fold(&column);
+            if found.iter().any(|(known, _)| *known == column) {
+                return Err(self.wrong(format!("{name} names \"{column}\" twice")));
+            }
+            found.push((column, crate::data_type::sql_type(&ty)?));
+        }
+        Ok(found)
+    }
+
+    /// A literal as text.
+    fn text(&self, name: &str, value: &ast::FunctionArgExpr) -> Result<String> {
+        match value {
+            ast::FunctionArgExpr::Expr(expression) => self.literal(name, expression),
+            _ => Err(self.wrong(format!("{name} is given as a literal"))),
+        }
+    }
+
+    fn literal(&self, name: &str, expression: &ast::Expr) -> Result<String> {
+        let literal = match expression {
+            ast::Expr::Value(literal) => match &literal.value {
+                ast::Value::SingleQuotedString(text) | ast::Value::EscapedStringLiteral(text) => {
+                    Some(text.clone())
+                }
+                ast::Value::Boolean(value) => Some(value.to_string()),
+                _ => None,
+            },
+            _ => None,
+        };
+        literal.ok_or_else(|| self.wrong(format!("{name} is given as a literal")))
+    }
 }
 
 /// A literal that is a number, and not negative.
@@ -613,26 +719,4 @@ fn whole_number(value: &ast::FunctionArgExpr) -> Option<u64> {
     let ast::Expr::Value(literal) = expression else { return None };
     let ast::Value::Number(number, _) = literal.value else { return None };
     number.parse().ok()
-}
-
-fn csv_text(name: &str, value: &ast::FunctionArgExpr) -> Result<String> {
-    text(READ_CSV, CSV_USAGE, name, value)
-}
-
-/// A literal as text.
-fn text(function: &str, usage: &str, name: &str, value: &ast::FunctionArgExpr) -> Result<String> {
-    let literal = match value {
-        ast::FunctionArgExpr::Expr(ast::Expr::Value(literal)) => match &literal.value {
-            ast::Value::SingleQuotedString(text) | ast::Value::EscapedStringLiteral(text) => {
-                Some(text.clone())
-            }
-            ast::Value::Boolean(value) => Some(value.to_string()),
-            _ => None,
-        },
-        _ => None,
-    };
-    literal.ok_or_else(|| {
-        let message = format!("{function}: {name} is given as a literal");
-        Error::new(SqlState::INVALID_PARAMETER_VALUE, message).with_hint(usage)
-    })
 }

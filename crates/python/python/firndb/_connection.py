@@ -265,7 +265,7 @@ class Connection:
 
     def read_csv(
         self,
-        path: _files.Path,
+        path: _files.Paths,
         *,
         delimiter: str | None = None,
         quote: str | None = None,
@@ -277,13 +277,15 @@ class Connection:
         columns: _files.Columns | None = None,
         all_varchar: bool | None = None,
         encoding: str | None = None,
+        filename: bool | str | None = None,
     ) -> Cursor:
-        """The rows of a CSV file, or of all whose names match a pattern (``orders-*.csv``).
+        """The rows of a CSV file, or of all whose names match a pattern (``orders-*.csv``), or of a list of such.
 
         What is not said is told from the first megabyte, the types of the columns too. ``types`` says those of some
         columns, ``{"price": "numeric(10,2)"}``, and ``columns`` names and types of all; both may also be text, as ``CREATE TABLE``
         has it. ``all_varchar=True`` leaves all of them text. ``skip`` lines at the beginning are passed over. ``quote=""`` says
-        that fields stand in no quotes.
+        that fields stand in no quotes. ``filename=True`` adds a column that tells the file of each row, called ``filename`` or
+        whatever else is given for ``True``.
         """
         options = {
             "delimiter": delimiter,
@@ -296,22 +298,32 @@ class Connection:
             "columns": _files.declared(columns),
             "all_varchar": all_varchar,
             "encoding": encoding,
+            "filename": filename,
         }
         return self._read("csv", path, options)
 
-    def read_parquet(self, path: _files.Path) -> Cursor:
-        """The rows of a Parquet file, or of all whose names match a pattern."""
-        return self._read("parquet", path, {})
+    def read_parquet(self, path: _files.Paths, *, filename: bool | str | None = None) -> Cursor:
+        """The rows of a Parquet file, or of all whose names match a pattern, or of a list of such.
 
-    def read_arrow(self, path: _files.Path) -> Cursor:
-        """The rows of a file in Arrow's IPC format or of a stream of it, or of all whose names match a pattern."""
-        return self._read("arrow", path, {})
+        ``filename`` is as in :meth:`read_csv`.
+        """
+        return self._read("parquet", path, {"filename": filename})
 
-    def read_json(self, path: _files.Path) -> Cursor:
-        """The rows of a file with a JSON object on each line, or of all whose names match a pattern."""
-        return self._read("json", path, {})
+    def read_arrow(self, path: _files.Paths, *, filename: bool | str | None = None) -> Cursor:
+        """The rows of a file in Arrow's IPC format or of a stream of it, or of all whose names match a pattern, or of a list of such.
 
-    def _read(self, kind: str, path: _files.Path, options: dict[str, _files.Option | None]) -> Cursor:
+        ``filename`` is as in :meth:`read_csv`.
+        """
+        return self._read("arrow", path, {"filename": filename})
+
+    def read_json(self, path: _files.Paths, *, filename: bool | str | None = None) -> Cursor:
+        """The rows of a file with a JSON object on each line, or of all whose names match a pattern, or of a list of such.
+
+        ``filename`` is as in :meth:`read_csv`.
+        """
+        return self._read("json", path, {"filename": filename})
+
+    def _read(self, kind: str, path: _files.Paths, options: dict[str, _files.Option | None]) -> Cursor:
         return self.execute(f"SELECT * FROM {_files.read(kind, path, options)}")
 
     def load_csv(

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 Path = str | os.PathLike[str]
+Paths = Path | Sequence[Path]
 Columns = Mapping[str, str] | str
 
 
@@ -70,10 +71,16 @@ def _place(path: Path) -> str:
     return _literal(os.path.abspath(os.fspath(path)))
 
 
-def read(kind: str, path: Path, options: Mapping[str, Option | None]) -> str:
+def _places(path: Paths) -> str:
+    if isinstance(path, str | os.PathLike):
+        return _place(path)
+    return f"ARRAY[{', '.join(map(_place, path))}]"
+
+
+def read(kind: str, path: Paths, options: Mapping[str, Option | None]) -> str:
     """A table function; options that are None are left to the engine."""
     given = [f"{option} => {_literal(value)}" for option, value in options.items() if value is not None]
-    return f"read_{kind}({', '.join([_place(path), *given])})"
+    return f"read_{kind}({', '.join([_places(path), *given])})"
 
 
 def load(

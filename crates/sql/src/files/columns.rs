@@ -5,6 +5,7 @@
 //! Where files are damaged the crates that read them may panic rather than fail, so that each step is guarded.
 
 use super::ipc::{ArrowFile, ArrowStream};
+use super::names::{self, Names};
 use super::parquet::ParquetFile;
 use super::{FileVersion, Kind, changed, file_error, spawn};
 use crate::arrow::{normalise, plain_field, refuse_claims};
@@ -149,11 +150,13 @@ pub(super) fn predicate(
     PruningPredicateBuilder::new().with_file_schema(schema.clone()).try_build(condition).ok()
 }
 
-/// Streams of the rows of files that have columns as `schema` does, of the parts that may meet a predicate.
+/// Streams of the rows of files that have columns as `schema` does, of the parts that may meet a predicate; with the
+/// names of the files if these are wanted.
 pub(super) fn streams(
     paths: &[PathBuf],
     kind: Kind,
     schema: &SchemaRef,
+    names: &Option<Names>,
     predicate: Option<&PruningPredicate>,
     partitions: usize,
 ) -> Result<Vec<Arc<dyn PartitionStream>>> {
@@ -170,7 +173,8 @@ pub(super) fn streams(
     let stream = |parts: &[(Arc<Fitted>, usize)]| {
         let files = parts.chunk_by(|(one, _), (other, _)| Arc::ptr_eq(one, other));
         let work = files.map(|parts| (parts[0].0.clone(), parts.iter().map(|(_, part)| *part).collect()));
-        Arc::new(ColumnStream { work: work.collect(), schema: schema.clone() }) as Arc<dyn PartitionStream>
+        let (names, schema) = (names.clone(), names::schema(names, schema));
+        Arc::new(ColumnStream { work: work.collect(), names, schema }) as Arc<dyn PartitionStream>
     };
     match parts.is_empty() {
         true => Ok(vec![stream(&[])]),
@@ -279,6 +283,7 @@ pub(crate) fn readable(path: &Path, file: &dyn ColumnFile, column: usize) -> Res
 /// The rows of parts of files, one after another.
 struct ColumnStream {
     work: Vec<(Arc<Fitted>, Vec<usize>)>,
+    names: Option<Names>,
     schema: SchemaRef,
 }
 
@@ -294,10 +299,12 @@ impl PartitionStream for ColumnStream {
     }
 
     fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let work = self.work.clone();
+        let (work, names) = (self.work.clone(), self.names.clone());
         let batch_rows = context.session_config().batch_size();
         spawn(self.schema.clone(), move |sink| {
-            work.iter().try_for_each(|(file, parts)| file.read(parts, batch_rows, sink))
+            work.iter().try_for_each(|(file, parts)| {
+                file.read(parts, batch_rows, &mut |batch| sink(names::add(&names, batch, &file.path)?))
+            })
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use super::condition::Condition;
 use super::lines::{Lines, Told};
+use super::names;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -20,14 +21,16 @@ use std::fmt::{self, Debug};
 #[derive(Debug)]
 pub(super) struct LineScan {
     lines: Arc<Lines>,
+    schema: SchemaRef,
     properties: Arc<PlanProperties>,
     metrics: ExecutionPlanMetricsSet,
 }
 
 impl LineScan {
     pub fn new(lines: Lines) -> LineScan {
+        let schema = names::schema(&lines.names, &lines.schema);
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(lines.schema.clone()),
+            EquivalenceProperties::new(schema.clone()),
             Partitioning::UnknownPartitioning(1),
             EmissionType::Incremental,
             Boundedness::Bounded,
@@ -35,13 +38,14 @@ impl LineScan {
         .with_scheduling_type(SchedulingType::Cooperative);
         LineScan {
             lines: Arc::new(lines),
+            schema,
             properties: Arc::new(properties),
             metrics: ExecutionPlanMetricsSet::new(),
         }
     }
 
     fn schema(&self) -> &SchemaRef {
-        &self.lines.schema
+        &self.schema
     }
 }
 

@@ -7,8 +7,9 @@
 use super::columns::Sink;
 use super::condition::Condition;
 use super::headers::FileColumns;
+use super::names::{self, Names};
 use super::zones::{ChunkZones, Key, MOST_GATHERED_BYTES, Reading, Zone, ZoneMaps, Zones};
-use super::{Asked, FileVersion, Kind, changed, file_error, no_columns};
+use super::{AskedCsv, FileVersion, Kind, changed, file_error, no_columns};
 use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::filter;
 use datafusion::arrow::datatypes::SchemaRef;
@@ -17,7 +18,7 @@ use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType};
 use firn_exec::error::from_datafusion;
 use firn_load::encoding::{Decoded, Encoding};
-use firn_load::sniff::{Known, SAMPLE_BYTES, Sniffed, sniff};
+use firn_load::sniff::{SAMPLE_BYTES, Sniffed, sniff};
 use firn_load::source::MARK;
 use firn_load::{
     Batch, CopyOptions, CopyReader, EXTRA_DATA, Extent, Feed, MISSING_DATA, RowFormat, json, source,
@@ -28,26 +29,22 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// What the beginning of the first file tells.
-pub(super) fn look(path: &Path, asked: &Asked, kind: Kind) -> Result<Sniffed> {
+pub(super) fn look(path: &Path, asked: &AskedCsv, kind: Kind) -> Result<Sniffed> {
     let failed = |error| file_error(path, &error);
     let mut sample = Vec::new();
     let file = pipe::open(path).map_err(failed)?;
-    let encoding = match asked {
-        Asked::Csv(asked) => asked.known.encoding,
-        _ => Encoding::Utf8,
-    };
-    let mut source = Decoded::new(text(&file).map_err(failed)?, encoding).take(SAMPLE_BYTES as u64);
+    let mut source =
+        Decoded::new(text(&file).map_err(failed)?, asked.known.encoding).take(SAMPLE_BYTES as u64);
     source.read_to_end(&mut sample).map_err(failed)?;
-    let sniffed = match (kind, asked) {
-        (Kind::Json, _) => {
+    let sniffed = match kind {
+        Kind::Json => {
             let columns = json::sniff(&place(path), &sample)?;
             Sniffed {
                 options: CopyOptions { other_keys: true, ..CopyOptions::new(RowFormat::Json) },
                 columns,
             }
         }
-        (_, Asked::Csv(asked)) => with_types(path, sniff(&sample, &asked.known), &asked.types)?,
-        _ => sniff(&sample, &Known::default()),
+        _ => with_types(path, sniff(&sample, &asked.known), &asked.types)?,
     };
     sniffed.options.check()?;
     match sniffed.columns.is_empty() {
@@ -100,6 +97,9 @@ fn place(path: &Path) -> String {
 pub(super) struct Lines {
     /// What names the files.
     pub pattern: String,
+    /// The file that the columns were told from.
+    pub first: PathBuf,
+    /// Those to read.
     pub paths: Vec<PathBuf>,
     pub reading: Arc<Reading>,
     /// The columns whose types were not told from the files.
@@ -111,6 +111,8 @@ pub(super) struct Lines {
     pub wanted: Vec<usize>,
     /// What they are.
     pub schema: SchemaRef,
+    /// Whether the names of files are wanted besides.
+    pub names: Option<Names>,
     pub condition: Option<Condition>,
 }
 
@@ -153,17 +155,18 @@ type Tell<'t> = &'t dyn Fn(Told);
 impl Lines {
     /// Reads the files on so many threads.
     pub fn read(&self, threads: usize, tell: Tell<'_>, sink: Sink<'_>) -> Result<()> {
-        for (position, path) in self.paths.iter().enumerate() {
+        for path in &self.paths {
             let failed = |error| file_error(path, &error);
             // Header and rows are those of one file, which is opened once: another may be moved to where it was at any time.
             let mut file = pipe::open(path).map_err(failed)?;
             let version = FileVersion::of_file(path, &file).map_err(failed)?;
             let version = Some(version).filter(FileVersion::is_settled);
-            let columns = match position {
-                0 => FileColumns::of_first(&self.reading),
-                _ => FileColumns::of_other(path, &file, &self.reading, &self.order())?,
+            let is_first = *path == self.first;
+            let columns = match is_first {
+                true => FileColumns::of_first(&self.reading),
+                false => FileColumns::of_other(path, &file, &self.reading, &self.order())?,
             };
-            let one = OneFile { path, columns, version, is_first: position == 0 };
+            let one = OneFile { path, columns, version, is_first };
             file.rewind().map_err(failed)?;
             let is_text_itself = self.reading.sniffed.options.encoding == Encoding::Utf8;
             match source::packing(&mut file).map_err(failed)? {
@@ -205,7 +208,7 @@ impl Lines {
         let extents;
         if let Some(known) = &known {
             if self.wanted.is_empty() && self.condition.is_none() {
-                return self.count(known, tell, sink);
+                return self.count(path, known, tell, sink);
             }
             extents = self.candidates(known, tell);
             feed = Feed::Extents { file: &file, begin, extents: &extents };
@@ -226,11 +229,11 @@ impl Lines {
     }
 
     /// As many rows of no columns as a file has.
-    fn count(&self, known: &Zones, tell: Tell<'_>, sink: Sink<'_>) -> Result<()> {
+    fn count(&self, path: &Path, known: &Zones, tell: Tell<'_>, sink: Sink<'_>) -> Result<()> {
         for chunk in 0..known.extents().len() {
             let rows = known.rows(chunk);
             tell(Told { rows, ..Told::default() });
-            sink(self.batch(Vec::new(), rows)?)?;
+            sink(names::add(&self.names, self.batch(Vec::new(), rows)?, path)?)?;
         }
         Ok(())
     }
@@ -306,7 +309,7 @@ impl Lines {
             }
             tell(told);
             // Also without rows, so that whoever wants no more can say so.
-            sink(batch)
+            sink(names::add(&self.names, batch, path)?)
         });
         read.map_err(|error| self.explained(error, *is_first))
     }
