@@ -291,61 +291,36 @@ pub(crate) fn ordered_double(value: f64) -> u64 {
 
 /// The doubles whose [ordered bits](ordered_double) are between these, from the least to the greatest; `None` if there is none.
 pub(crate) fn doubles_within(first: u64, last: u64) -> Option<[f64; 2]> {
-    let [minus_infinity, zero, infinity, nan] =
-        [f64::NEG_INFINITY, 0.0, f64::INFINITY, f64::NAN].map(ordered_double);
-    // What no value has stands for its neighbours: nothing is beyond the ends, between infinity and NaN, and where -0 would be.
-    let low = match first.max(minus_infinity) {
-        first if first > infinity => nan,
-        first => {
-            if first == zero - 1 {
-                zero
-            } else {
-                first
-            }
-        }
-    };
-    let high = match last.min(nan) {
-        last if last > infinity && last < nan => infinity,
-        last => {
-            if last == zero - 1 {
-                zero - 2
-            } else {
-                last
-            }
-        }
-    };
-    let double =
-        |ordered: u64| f64::from_bits(if ordered >> 63 == 1 { ordered & !(1 << 63) } else { !ordered });
-    (first <= nan && low <= high).then(|| [low, high].map(double))
+    let marks = [f64::NEG_INFINITY, 0.0, f64::INFINITY, f64::NAN].map(ordered_double);
+    let double = |ordered: u64| f64::from_bits(if ordered >> 63 == 1 { ordered ^ 1 << 63 } else { !ordered });
+    Some(floats_within(first, last, marks)?.map(double))
 }
 
 /// The reals whose [ordered bits](ordered_real) are between these, likewise.
 pub(crate) fn reals_within(first: u32, last: u32) -> Option<[f32; 2]> {
-    let [minus_infinity, zero, infinity, nan] =
-        [f32::NEG_INFINITY, 0.0, f32::INFINITY, f32::NAN].map(ordered_real);
+    let marks = [f32::NEG_INFINITY, 0.0, f32::INFINITY, f32::NAN].map(|mark| u64::from(ordered_real(mark)));
+    let real = |ordered: u64| {
+        let ordered = ordered as u32;
+        f32::from_bits(if ordered >> 31 == 1 { ordered ^ 1 << 31 } else { !ordered })
+    };
+    Some(floats_within(first.into(), last.into(), marks)?.map(real))
+}
+
+/// The least and the greatest of the ordered bits between these that some float has. None has others beyond the ends, between
+/// infinity and NaN, and where -0 would be.
+fn floats_within(first: u64, last: u64, marks: [u64; 4]) -> Option<[u64; 2]> {
+    let [minus_infinity, zero, infinity, nan] = marks;
     let low = match first.max(minus_infinity) {
         first if first > infinity => nan,
-        first => {
-            if first == zero - 1 {
-                zero
-            } else {
-                first
-            }
-        }
+        first if first == zero - 1 => zero,
+        first => first,
     };
     let high = match last.min(nan) {
         last if last > infinity && last < nan => infinity,
-        last => {
-            if last == zero - 1 {
-                zero - 2
-            } else {
-                last
-            }
-        }
+        last if last == zero - 1 => zero - 2,
+        last => last,
     };
-    let real =
-        |ordered: u32| f32::from_bits(if ordered >> 31 == 1 { ordered & !(1 << 31) } else { !ordered });
-    (first <= nan && low <= high).then(|| [low, high].map(real))
+    (first <= nan && low <= high).then_some([low, high])
 }
 
 /// Whether a full key of these columns holds a NULL. Walks over the columns before it.
