@@ -317,6 +317,9 @@ mod tests {
         Operator::IsNotDistinctFrom,
     ];
 
+    /// A column's type, numbers of values of it, and constants of their types.
+    type Case<'a> = (SqlType, &'a [i128], Vec<(SqlType, Value)>);
+
     /// Against the order of values of both types.
     #[test]
     fn a_column_compares_with_what_replaces_the_constant_as_with_the_constant() {
@@ -325,7 +328,7 @@ mod tests {
             doubles.iter().map(|double| (SqlType::Double, Value::Double(*double))).collect()
         };
         let day = 86_400_000_000i64;
-        let cases: [(SqlType, &[i128], Vec<(SqlType, Value)>); 5] = [
+        let cases: [Case<'_>; 5] = [
             (
                 SqlType::SmallInt,
                 &[-32768, -32767, -1, 0, 1, 99, 100, 101, 32766, 32767],
