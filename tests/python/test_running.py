@@ -1,5 +1,6 @@
 """How the package runs: transactions, threads, signals, processes, files."""
 
+import datetime
 import multiprocessing
 import os
 import signal
@@ -281,6 +282,37 @@ def test_settings(tmp_path):
     for wrong in ({"nonsense": 1}, {"memory_limit": "much"}, {"statement_timeout": "x"}):
         with pytest.raises(firndb.DatabaseError):
             firndb.connect(**wrong)
+
+
+def test_when_rows_become_cold(tmp_path):
+    def states(connection):
+        found = connection.execute("SELECT DISTINCT state FROM firn_blocks WHERE rows > 0 AND relname = 't'").fetchall()
+        connection.commit()
+        return [state for (state,) in found]
+
+    never = {"freeze_after": "never", "compact_after": "NEVER"}
+    for times, expected in [
+        ({"freeze_after": "0ms", "compact_after": "never"}, "frozen"),
+        ({"freeze_after": datetime.timedelta(0), "compact_after": datetime.timedelta(0)}, "compact"),
+    ]:
+        with firndb.connect(**times) as connection, firndb.connect(**never) as warm:
+            for each in (connection, warm):
+                each.execute("CREATE TABLE t AS SELECT g % 7 AS n FROM generate_series(1, 2000) g(g)")
+                each.commit()
+            until = time.monotonic() + 60
+            while expected not in states(connection):
+                assert time.monotonic() < until, states(connection)
+                time.sleep(0.01)
+            assert not {"frozen", "compact"} & set(states(warm))
+    with firndb.connect(tmp_path / "db", **never), firndb.connect(tmp_path / "db", freeze_after="never"):
+        with pytest.raises(firndb.OperationalError, match="another freeze_after") as caught:
+            firndb.connect(tmp_path / "db", freeze_after="5s")
+        assert caught.value.sqlstate == "55006"
+        with pytest.raises(firndb.OperationalError, match="another compact_after"):
+            firndb.connect(tmp_path / "db", compact_after=datetime.timedelta(minutes=1))
+    for wrong in ("soon", "5", "-1s", "", datetime.timedelta(-1)):
+        with pytest.raises(firndb.DataError, match="freeze_after"):
+            firndb.connect(freeze_after=wrong)
 
 
 def test_a_database_survives_being_closed(tmp_path):

@@ -7,8 +7,10 @@ pub mod types;
 pub mod aggregate;
 mod cancellable;
 pub mod error;
+mod exact;
 pub mod function;
 mod index_path;
+mod judge;
 pub mod scan;
 pub mod session;
 

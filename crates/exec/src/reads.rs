@@ -2,9 +2,9 @@
 //!
 //! Every scan of an optimised plan is noted with the columns it yields and the conditions that lead to
 //! it, before the plan runs: as one predicate, however many rows it comes to and whichever way they
-//! are found (seed 000 §2.2.3). What is not about one column and literals is left out, and so are comparisons of
-//! floating-point numbers, which makes the predicate wider than what is read, never narrower: the columns they look at are
-//! among those that the scan yields.
+//! are found (seed 000 §2.2.3). What is not about one column and literals is left out, which makes the predicate wider than
+//! what is read, never narrower: the columns that it looks at are among those that the scan yields. Comparisons of
+//! floating-point numbers are a little wider than they need be.
 
 use crate::scan::FirnTable;
 use crate::types;
@@ -15,7 +15,7 @@ use datafusion::logical_expr::expr::{Between, InList, Like};
 use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, LogicalPlan, Operator, TableScan};
 use firn_base::{ColumnId, ColumnSet, SqlType, Value};
-use firn_storage::{StringRange, summary, summary_is_exact};
+use firn_storage::{StringRange, comparisons_are_exact, summary, summary_is_exact};
 use firn_txn::catalog::TableDef;
 use firn_txn::{Restriction, Transaction};
 
@@ -152,7 +152,7 @@ impl Columns<'_> {
     /// The values of the expression that are not among these, and not NULL.
     fn negation(&self, expression: &Expr, of: &Restriction) -> Option<Restriction> {
         let (column, ty) = (self.0)(expression)?;
-        let is_exact = summary_is_exact(ty) || of.strings().is_some();
+        let is_exact = comparisons_are_exact(ty) || of.strings().is_some();
         Some(if is_exact { of.others() } else { Restriction::not_null(column) })
     }
 
@@ -175,9 +175,25 @@ impl Columns<'_> {
             return None;
         }
         let pattern = pattern.try_as_str().flatten()?;
-        let prefix = pattern.split(['%', '_', '\\']).next().filter(|prefix| !prefix.is_empty())?;
+        let prefix = plain_beginning(pattern).filter(|prefix| !prefix.is_empty())?;
         Some(Restriction::of_strings(column, StringRange::prefixed(prefix.as_bytes())))
     }
+}
+
+/// The characters before a pattern's first wildcard.
+fn plain_beginning(pattern: &str) -> Option<&str> {
+    pattern.split(['%', '_', '\\']).next()
+}
+
+/// Whether a pattern asks for nothing but what strings begin with, or are.
+pub(crate) fn is_prefix(like: &Like) -> bool {
+    let Expr::Literal(pattern, _) = like.pattern.as_ref() else { return false };
+    let pattern = pattern.try_as_str().flatten();
+    let is_prefix = |pattern: &str| {
+        let rest = plain_beginning(pattern).map(|beginning| &pattern[beginning.len()..]);
+        matches!(rest, Some("" | "%"))
+    };
+    !like.negated && !like.case_insensitive && like.escape_char.is_none() && pattern.is_some_and(is_prefix)
 }
 
 /// What `column operator string` asks of a column of strings, to the last byte.
@@ -202,9 +218,8 @@ pub(crate) fn restriction_of(
     value: &Value,
 ) -> Option<Restriction> {
     match ty {
-        // Plans compare zeros and NaNs in another order than keys do.
-        SqlType::Real | SqlType::Double => return None,
-        // And blanks at the end, which keys leave out.
+        SqlType::Real | SqlType::Double => return float_restriction(column, operator, value),
+        // Plans compare blanks at the end, which keys leave out.
         SqlType::Char(_) if operator != Operator::Eq => return None,
         _ => {}
     }
@@ -221,6 +236,33 @@ pub(crate) fn restriction_of(
         Operator::LtEq => within(0, at),
         Operator::Gt => beyond(at.checked_add(1)).map_or(none, |low| within(low, u64::MAX)),
         Operator::Lt => beyond(at.checked_sub(1)).map_or(none, |high| within(0, high)),
+        _ => return None,
+    })
+}
+
+/// As [`restriction_of`], for floats. Summaries have them in PostgreSQL's order, in which zeros are equal, and so are NaNs, which are
+/// the greatest. Plans may tell them apart by their signs: whichever of them some order has there is admitted.
+fn float_restriction(column: ColumnId, operator: Operator, value: &Value) -> Option<Restriction> {
+    let (ty, is_zero, is_nan, nan) = match *value {
+        Value::Real(value) => (SqlType::Real, value == 0.0, value.is_nan(), Value::Real(f32::NAN)),
+        Value::Double(value) => (SqlType::Double, value == 0.0, value.is_nan(), Value::Double(f64::NAN)),
+        _ => return None,
+    };
+    let at = summary(ty, &value.as_cell(ty))?;
+    let nan = summary(ty, &nan.as_cell(ty))?;
+    let within = |low, high| Restriction::within(column, low, high);
+    let beyond = u64::from(!is_zero);
+    Some(match operator {
+        Operator::Eq => within(at, at),
+        Operator::NotEq | Operator::Gt | Operator::GtEq | Operator::Lt | Operator::LtEq if is_nan => {
+            Restriction::not_null(column)
+        }
+        Operator::NotEq if is_zero => Restriction::not_null(column),
+        Operator::NotEq => within(at, at).others(),
+        Operator::Gt => within(at + beyond, u64::MAX),
+        Operator::GtEq => within(at, u64::MAX),
+        Operator::Lt => Restriction::any([within(0, at - beyond), within(nan, nan)])?,
+        Operator::LtEq => Restriction::any([within(0, at), within(nan, nan)])?,
         _ => return None,
     })
 }

@@ -6,6 +6,7 @@
 //! stand back behind transactions and the threads that these wait for
 //! (docs/decisions/0011-queries-are-nice.md).
 
+use crate::exact::ExactComparisons;
 use crate::memory::QueryMemory;
 use crate::session::SessionServices;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
@@ -16,6 +17,7 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
+use datafusion::optimizer::{Optimizer, OptimizerRule};
 use datafusion::prelude::SessionConfig;
 use firn_base::sync::{Arc, OnceLock};
 use firn_base::thread::{self, Behind};
@@ -80,8 +82,17 @@ pub fn planning_state() -> &'static SessionState {
             .with_config(config)
             .with_runtime_env(environment())
             .with_default_features()
+            .with_optimizer_rules(optimizer_rules())
             .build()
     })
+}
+
+/// DataFusion's rules, and ours where constants have been folded and filters are still above the joins.
+fn optimizer_rules() -> Vec<Arc<dyn OptimizerRule + Send + Sync>> {
+    let mut rules = Optimizer::new().rules;
+    let folded = rules.iter().position(|rule| rule.name() == "simplify_expressions");
+    rules.insert(folded.expect("DataFusion simplifies expressions") + 1, Arc::new(ExactComparisons));
+    rules
 }
 
 /// The session that runs a plan, as a configuration extension: functions see nothing else of their

@@ -7,6 +7,7 @@
 //! Invariant: a storage guard lives within one call of `poll_next`, never across two.
 
 use crate::index_path::{self, IndexPath};
+use crate::judge::{self, ColumnCondition};
 use crate::query::{Cancel, Stop};
 use crate::reads;
 use async_trait::async_trait;
@@ -149,7 +150,9 @@ impl TableProvider for FirnTable {
     /// still applies them.
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> Result<Vec<TableProviderFilterPushDown>> {
         let is_of_use = |filter: &Expr| {
-            index_path::may_help(&self.definition, filter) || reads::narrows(&self.definition, filter)
+            index_path::may_help(&self.definition, filter)
+                || reads::narrows(&self.definition, filter)
+                || judge::is_of_use(&self.definition, filter)
         };
         let support = |filter: &&Expr| match is_of_use(filter) {
             true => TableProviderFilterPushDown::Inexact,
@@ -168,7 +171,9 @@ impl TableProvider for FirnTable {
         let path = index_path::choose(&self.definition, &self.table, filters);
         let partitions = if path.is_some() { 1 } else { state.config().target_partitions() };
         let restrictions = reads::implied(&self.definition, filters);
-        Ok(Arc::new(ScanExec { restrictions, ..ScanExec::new(self, projection, path, limit, partitions)? }))
+        let conditions = judge::conditions(&self.definition, filters, state);
+        let scan = ScanExec::new(self, projection, path, limit, partitions)?;
+        Ok(Arc::new(ScanExec { restrictions, conditions, ..scan }))
     }
 }
 
@@ -184,6 +189,8 @@ pub(crate) struct ScanExec {
     path: Option<IndexPath>,
     /// What those above will ask of the rows, as far as that may spare reading the table.
     restrictions: Vec<Restriction>,
+    /// And what is judged for values of dictionaries.
+    conditions: Vec<ColumnCondition>,
     /// How many rows each partition yields at most.
     fetch: Option<usize>,
     /// The cursor that partitions share, made by the first that is executed.
@@ -231,6 +238,7 @@ impl ScanExec {
             schema,
             path,
             restrictions: Vec::new(),
+            conditions: Vec::new(),
             fetch,
             cursor: OnceLock::new(),
             properties: Arc::new(properties),
@@ -268,6 +276,7 @@ impl ScanExec {
             schema: Arc::clone(&self.schema),
             path: self.path.clone(),
             restrictions: self.restrictions.clone(),
+            conditions: self.conditions.clone(),
             fetch: self.fetch,
             cursor: OnceLock::new(),
             properties: Arc::clone(&self.properties),
@@ -344,7 +353,8 @@ impl ExecutionPlan for ScanExec {
             None => {
                 let cursor = self.cursor.get_or_init(|| {
                     let cursor = self.source.table.scan(scan.snapshot, &self.columns, self.row_ids);
-                    Cursor(Arc::new(cursor.under(&self.restrictions)))
+                    let judges = self.conditions.iter().map(ColumnCondition::judge);
+                    Cursor(Arc::new(cursor.under(&self.restrictions).judging(judges)))
                 });
                 Source::Cursor(Arc::clone(&cursor.0))
             }

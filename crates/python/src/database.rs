@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// Those in directories, by their path without links.
 static OPEN: Mutex<BTreeMap<PathBuf, Weak<Open>>> = Mutex::new(BTreeMap::new());
@@ -24,6 +25,26 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 /// An open database.
 pub struct Open {
     pub database: Database,
+    /// When its rows become cold.
+    cooling: Cooling,
+}
+
+/// After which times rows become cold; `None` for never.
+#[derive(Clone, Copy)]
+struct Cooling {
+    freeze_after: Option<Duration>,
+    compact_after: Option<Duration>,
+}
+
+/// What may be asked of a database that is opened; `None` for what it does by itself.
+#[derive(Default)]
+pub struct Wishes {
+    /// Bytes that its store may hold; 0 is for no limit.
+    pub memory_limit: Option<u64>,
+    /// When blocks that nobody writes to are frozen.
+    pub freeze_after: Option<Option<Duration>>,
+    /// When those that have been frozen become compact.
+    pub compact_after: Option<Option<Duration>>,
 }
 
 /// Python calls this in the child after a fork.
@@ -54,29 +75,39 @@ pub fn refuse_fork(py: Python<'_>) -> PyResult<()> {
     Err(error::raised(py, &error))
 }
 
-/// Opens a database, or finds it open here already. 0 is for no limit.
-pub fn open(directory: Option<&Path>, memory_limit: Option<u64>) -> Result<Arc<Open>> {
+/// Opens a database, or finds it open here already.
+pub fn open(directory: Option<&Path>, wishes: Wishes) -> Result<Arc<Open>> {
     USED.store(true, Ordering::Relaxed);
-    let asked = memory_limit.map(|bytes| (bytes > 0).then_some(bytes));
-    let mut config = Config { directory: directory.map(Path::to_owned), ..Config::default() };
-    if let Some(limit) = asked {
-        config.memory_limit = limit;
-    }
+    let limit = wishes.memory_limit.map(|bytes| (bytes > 0).then_some(bytes));
+    let usual = Config::default();
+    let config = Config {
+        directory: directory.map(Path::to_owned),
+        memory_limit: limit.unwrap_or(usual.memory_limit),
+        freeze_after: wishes.freeze_after.unwrap_or(usual.freeze_after),
+        compact_after: wishes.compact_after.unwrap_or(usual.compact_after),
+        ..usual
+    };
+    let cooling = Cooling { freeze_after: config.freeze_after, compact_after: config.compact_after };
     let Some(directory) = directory else {
-        return Ok(Arc::new(Open { database: Database::open_with(config)? }));
+        return Ok(Arc::new(Open { database: Database::open_with(config)?, cooling }));
     };
     let mut all = OPEN.lock();
     if let Some(open) = absolute(directory).and_then(|path| all.get(&path)?.upgrade()) {
-        if asked.is_some_and(|limit| limit != open.database.engine().memory().limit()) {
+        let differs = [
+            ("memory_limit", limit.is_some_and(|limit| limit != open.database.engine().memory().limit())),
+            ("freeze_after", wishes.freeze_after.is_some_and(|time| time != open.cooling.freeze_after)),
+            ("compact_after", wishes.compact_after.is_some_and(|time| time != open.cooling.compact_after)),
+        ];
+        if let Some((name, _)) = differs.iter().find(|(_, differs)| *differs) {
             return Err(Error::new(
                 SqlState::OBJECT_IN_USE,
-                "this process has the database open with another memory_limit",
+                format!("this process has the database open with another {name}"),
             )
-            .with_hint("Leave memory_limit out, or close the other connections first."));
+            .with_hint(format!("Leave {name} out, or close the other connections first.")));
         }
         return Ok(open);
     }
-    let open = Arc::new(Open { database: Database::open_with(config)? });
+    let open = Arc::new(Open { database: Database::open_with(config)?, cooling });
     all.retain(|_, open| open.strong_count() > 0);
     if let Some(path) = absolute(directory) {
         all.insert(path, Arc::downgrade(&open));

@@ -1,20 +1,23 @@
 //! A connection to a database, for any number of threads, one at a time.
 
 use crate::capsule;
-use crate::database::{self, Open, has_forked, refuse_fork};
+use crate::database::{self, Open, Wishes, has_forked, refuse_fork};
 use crate::error;
 use crate::from_python::parameters;
 use crate::interrupt::{self, interrupted, lock};
 use crate::result::{Drawn, RowSet};
 use crate::statements::{Bound as BoundStatement, Statements, located};
 use firn_session::base::{Error, Result, SqlState, Value};
-use firn_session::{CancelHandle, CommandTag, Connection, Outcome, TransactionStatus, parse_memory};
+use firn_session::{
+    CancelHandle, CommandTag, Connection, Outcome, TransactionStatus, parse_duration_ms, parse_memory,
+};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// Notices that are kept until somebody asks.
 const MOST_NOTICES: usize = 100;
@@ -246,19 +249,39 @@ fn keeps_meaning(verb: &str) -> bool {
 
 /// Opens a database, in memory without a directory, and connects to it.
 #[pyfunction]
-#[pyo3(signature = (directory, memory_limit=None, autocommit=false))]
+#[pyo3(signature = (directory, memory_limit=None, freeze_after=None, compact_after=None, autocommit=false))]
 pub fn connect(
     py: Python<'_>,
     directory: Option<PathBuf>,
     memory_limit: Option<&str>,
+    freeze_after: Option<&str>,
+    compact_after: Option<&str>,
     autocommit: bool,
 ) -> PyResult<Session> {
     refuse_fork(py)?;
     let open = interrupt::released(py, || {
-        let memory_limit = memory_limit.map(bytes).transpose()?;
-        Ok(Session::new(database::open(directory.as_deref(), memory_limit)?, autocommit))
+        let wishes = Wishes {
+            memory_limit: memory_limit.map(bytes).transpose()?,
+            freeze_after: freeze_after.map(|text| after("freeze_after", text)).transpose()?,
+            compact_after: compact_after.map(|text| after("compact_after", text)).transpose()?,
+        };
+        Ok(Session::new(database::open(directory.as_deref(), wishes)?, autocommit))
     })?;
     open.map_err(|error| error::raised(py, &error))
+}
+
+/// A time, or never: the words of `ALTER TABLE … SET (freeze_after = …)`, but with a unit.
+fn after(name: &str, text: &str) -> Result<Option<Duration>> {
+    if text.eq_ignore_ascii_case("never") {
+        return Ok(None);
+    }
+    let ms = parse_duration_ms(text).filter(|_| text.contains(char::is_alphabetic));
+    let time = ms.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
+    time.map(Some).ok_or_else(|| {
+        let message = format!("invalid value for parameter \"{name}\": \"{text}\"");
+        Error::new(SqlState::INVALID_PARAMETER_VALUE, message)
+            .with_hint("Give a time with its unit, such as \"500ms\", \"10s\" or \"1h\", or \"never\".")
+    })
 }
 
 /// A number of bytes with a unit.

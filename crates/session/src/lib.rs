@@ -85,6 +85,8 @@ mod cancelled_tests;
 #[cfg(test)]
 mod claim_tests;
 #[cfg(test)]
+mod condition_tests;
+#[cfg(test)]
 mod csv_tests;
 #[cfg(test)]
 mod deferred_tests;

@@ -245,6 +245,96 @@ fn the_least_and_the_greatest_are_read_from_their_end() {
     }
 }
 
+#[test]
+fn constants_of_a_wider_type_are_told_by_the_columns_own() {
+    for (condition, passing, failing) in [
+        ("a < 2.5", "UPDATE t SET a = 3 WHERE a = 4", "UPDATE t SET a = 2 WHERE a = 4"),
+        ("a = 2.5", "UPDATE t SET a = 2 WHERE a = 4", ""),
+        ("a > 3.5::double precision", "UPDATE t SET a = 3 WHERE a = 1", "UPDATE t SET a = 4 WHERE a = 1"),
+        ("a IN (1.0, 2.5)", "UPDATE t SET a = 2 WHERE a = 4", "UPDATE t SET a = 1 WHERE a = 4"),
+        ("b BETWEEN 15.5 AND 40.5", "INSERT INTO t VALUES (9, 9, 15)", "INSERT INTO t VALUES (9, 9, 16)"),
+        ("b <> 20.5", "INSERT INTO t VALUES (9, 9, NULL)", "INSERT INTO t VALUES (9, 9, 20)"),
+    ] {
+        let query = format!("SELECT count(*) FROM t WHERE {condition}");
+        for indexed in [false, true] {
+            for (change, expected) in [(passing, true), (failing, false)] {
+                if !change.is_empty() {
+                    let held = holds(&database(indexed), &query, &[], change);
+                    assert_eq!(held, expected, "{query}; {change}");
+                }
+            }
+        }
+    }
+}
+
+/// Zeros and NaNs may be told apart by who compares them, so that restrictions of floats are wider than conditions: a change
+/// within one may be one of what the condition says.
+#[test]
+fn conditions_on_floats_tell_what_is_read() {
+    let database = || {
+        let database = Database::memory().unwrap();
+        let rows = "(1, -5::double precision), (2, '-0'), (3, '0'), (4, 1.5), (5, 'Infinity'), (6, 'NaN'), (7, NULL)";
+        let mut connection = database.connect();
+        connection.execute("CREATE TABLE log (id int PRIMARY KEY)").unwrap();
+        connection.execute("CREATE TABLE f (id int PRIMARY KEY, x double precision, r real)").unwrap();
+        connection
+            .execute(&format!("INSERT INTO f SELECT id, x, x FROM (VALUES {rows}) AS v(id, x)"))
+            .unwrap();
+        database
+    };
+    for column in ["x", "r"] {
+        for (condition, passing, failing) in [
+            (
+                "# < 1",
+                &["SET # = 7 WHERE id = 4", "SET # = NULL WHERE id = 5", "SET # = 1 WHERE id = 7"][..],
+                &[
+                    "SET # = 0.5 WHERE id = 4",
+                    "SET # = 'NaN' WHERE id = 1",
+                    "SET # = '-Infinity' WHERE id = 7",
+                ][..],
+            ),
+            (
+                "# > 1",
+                &["SET # = '-7' WHERE id = 2", "SET # = 1 WHERE id = 7"],
+                &["SET # = 'NaN' WHERE id = 1", "SET # = NULL WHERE id = 6", "SET # = 1 WHERE id = 4"],
+            ),
+            (
+                "# = 0",
+                &["SET # = 7 WHERE id = 4", "SET # = NULL WHERE id = 6"],
+                &["SET # = 1 WHERE id = 2", "SET # = 1 WHERE id = 3", "SET # = '-0' WHERE id = 4"],
+            ),
+            (
+                "# > 0",
+                &["SET # = '-7' WHERE id = 1", "SET # = '-7' WHERE id = 7"],
+                &["SET # = 0 WHERE id = 4", "SET # = 4 WHERE id = 3", "SET # = 4 WHERE id = 2"],
+            ),
+            (
+                "# = 'NaN'",
+                &["SET # = 7 WHERE id = 4", "SET # = 'Infinity' WHERE id = 4"],
+                &["SET # = 'NaN' WHERE id = 7", "SET # = 1 WHERE id = 6"],
+            ),
+            (
+                "# <> 1.5",
+                &["SET # = NULL WHERE id = 4", "SET # = 1.5 WHERE id = 7"],
+                &["SET # = 1.5 WHERE id = 1", "SET # = 1 WHERE id = 4", "SET # = 1 WHERE id = 7"],
+            ),
+            (
+                "# NOT IN (1.5, 0)",
+                &["SET # = NULL WHERE id = 7"],
+                &["SET # = 1.5 WHERE id = 1", "SET # = 1 WHERE id = 4", "SET # = 0 WHERE id = 6"],
+            ),
+        ] {
+            let query = format!("SELECT count(*) FROM f WHERE {condition}").replace('#', column);
+            for (changes, expected) in [(passing, true), (failing, false)] {
+                for change in changes {
+                    let change = format!("UPDATE f {change}").replace('#', column);
+                    assert_eq!(holds(&database(), &query, &[], &change), expected, "{query}; {change}");
+                }
+            }
+        }
+    }
+}
+
 /// Who goes on after an error has learnt from it of rows that the query did not ask for.
 #[test]
 fn what_has_failed_has_read_all_that_it_looked_through() {

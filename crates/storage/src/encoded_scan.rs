@@ -8,11 +8,11 @@ use crate::Guard;
 use crate::block::Block;
 use crate::compact::Compact;
 use crate::encoding::{self, CodeSet, Dictionary, EncodedColumn, Form};
-use crate::index::{summary, wide_numbers};
+use crate::index::{doubles_within, reals_within, summary, wide_numbers};
 use crate::layout::RANGE_SLOTS;
 use crate::restriction::{Restriction, StringRange};
-use crate::scan::{ScanBatch, TableScan, row_ids};
-use arrow_array::ArrayRef;
+use crate::scan::{BATCH_ROWS, ScanBatch, TableScan, row_ids};
+use arrow_array::{Array, ArrayRef, new_null_array};
 use arrow_buffer::{BooleanBuffer, Buffer};
 use firn_base::sync::{Arc, AtomicU64, Mutex, Ordering, fence};
 use firn_base::types::Width;
@@ -93,9 +93,15 @@ impl TableScan {
     /// A bit for every slot: false if its row does not meet the conditions. `None` if nothing is known.
     fn select(&self, compact: &Compact, first: u32, end: u32) -> Option<BooleanBuffer> {
         let mut all: Option<BooleanBuffer> = None;
-        for asked in self.asked() {
+        let slots = || first as usize..end as usize;
+        let asked = self.asked().iter().map(|asked| {
             let column = compact.column(asked.restriction.column());
-            let Some(one) = asked.select(column, first as usize..end as usize) else { continue };
+            asked.select(column, slots())
+        });
+        // These cost more.
+        let judged = self.judged().iter().map(|judged| judged.select(compact.column(judged.column), slots()));
+        for one in asked.chain(judged) {
+            let Some(one) = one else { continue };
             let both = match all {
                 Some(all) => &all & &one,
                 None => one,
@@ -162,11 +168,86 @@ impl Asked {
                 let summary = |string: &[u8]| summary(ty, &Cell::Bytes(string)).expect("it is no NULL");
                 dictionary.codes_of_summaries(self.restriction.ranges(), summary)
             }
+            // The dictionary has them in the order that they have with the blanks at their end.
+            (None, None) if matches!(ty, SqlType::Char(_)) => {
+                let admits = |string: &[u8]| self.restriction.admits(summary(ty, &Cell::Bytes(string)));
+                dictionary.codes_of_strings(admits)
+            }
             _ => return None,
         };
         let codes = Arc::new(codes);
         *last = Some((dictionary, codes.clone()));
         Some(codes)
+    }
+}
+
+/// Tells for each of some strings of a column whether they meet a condition, NULL among them; `None` if it cannot.
+pub type Judge = Arc<dyn Fn(&ArrayRef) -> Option<BooleanBuffer> + Send + Sync>;
+
+/// A condition on a column of strings that no order tells, such as a pattern that begins with a wildcard: it is judged once for
+/// each value of a dictionary (seed 001 §3.5).
+pub(crate) struct Judged {
+    pub column: ColumnId,
+    judge: Judge,
+    verdict: Mutex<Verdict>,
+}
+
+/// What is known of the dictionary that the last block had.
+#[derive(Default)]
+struct Verdict {
+    dictionary: Option<Dictionary>,
+    /// Rows that have been come over.
+    rows: usize,
+    /// The codes of values that meet the condition, and whether NULL does. `None` if the judge could not tell.
+    codes: Option<Option<Arc<(CodeSet, bool)>>>,
+}
+
+impl Judged {
+    pub fn new(column: ColumnId, judge: Judge) -> Judged {
+        Judged { column, judge, verdict: Mutex::default() }
+    }
+
+    /// A bit for every slot: whether its value meets the condition. `None` if that is not known.
+    fn select(&self, column: &EncodedColumn, slots: Range<usize>) -> Option<BooleanBuffer> {
+        let (_, dictionary) = column.codes()?;
+        let codes = self.codes_of(dictionary, slots.len())?;
+        let (codes, null) = &*codes;
+        let nulls = column.validity(slots.clone());
+        let selected = column.select_codes(slots, codes);
+        Some(match nulls {
+            Some(nulls) if *null => &selected | &!nulls.inner(),
+            _ => selected,
+        })
+    }
+
+    /// The codes of a dictionary's values that meet the condition, and whether NULL does, for so many more rows. `None` if nobody knows, or
+    /// if fewer rows have been come over than the dictionary has values: these may be all there are.
+    fn codes_of(&self, dictionary: Dictionary, rows: usize) -> Option<Arc<(CodeSet, bool)>> {
+        let mut verdict = self.verdict.lock();
+        if !verdict.dictionary.as_ref().is_some_and(|last| last.is(&dictionary)) {
+            *verdict = Verdict { dictionary: Some(dictionary.clone()), ..Verdict::default() };
+        }
+        if verdict.codes.is_none() {
+            verdict.rows += rows;
+            if verdict.rows < dictionary.len() {
+                return None;
+            }
+            verdict.codes = Some(self.judge(&dictionary).map(Arc::new));
+        }
+        verdict.codes.clone().flatten()
+    }
+
+    fn judge(&self, dictionary: &Dictionary) -> Option<(CodeSet, bool)> {
+        let values = dictionary.views()?;
+        let mut ranges = Vec::new();
+        for first in (0..values.len()).step_by(BATCH_ROWS) {
+            let part = values.slice(first, BATCH_ROWS.min(values.len() - first));
+            let met = (self.judge)(&part)?;
+            assert_eq!(met.len(), part.len(), "a judge tells it of all values");
+            ranges.extend(met.set_slices().map(|(from, to)| (first + from) as u64..(first + to) as u64));
+        }
+        let null = (self.judge)(&new_null_array(values.data_type(), 1))?.value(0);
+        Some((dictionary.codes_within(ranges), null))
     }
 }
 
@@ -187,7 +268,7 @@ fn in_ranges(strings: &[StringRange]) -> encoding::Condition<'_> {
     encoding::Condition::Ranges(strings.iter().map(bounds).collect())
 }
 
-/// The values that a restriction admits, if its column has numbers or booleans.
+/// The values that a restriction admits, if its column has values of fixed width that are ordered as such.
 fn numbers(ty: SqlType, restriction: &Restriction) -> Option<encoding::Condition<'static>> {
     // A summary begins with the value, its sign flipped, so that zeros follow if it is less than 8 bytes wide.
     let bits: u32 = match (ty, ty.width()) {
@@ -201,6 +282,24 @@ fn numbers(ty: SqlType, restriction: &Restriction) -> Option<encoding::Condition
         (SqlType::BigInt | SqlType::Time | SqlType::Timestamp | SqlType::TimestampTz, _) => 64,
         (SqlType::Numeric { .. }, Width::Fixed(8)) => 64,
         (SqlType::Numeric { .. }, _) => 128,
+        (SqlType::Real | SqlType::Double | SqlType::Uuid, _) => {
+            let ends = |&(first, last): &(u64, u64)| match ty {
+                // What summaries of reals have in their lower half is zero.
+                SqlType::Real => {
+                    let first = u32::try_from(first.div_ceil(1 << 32)).ok()?;
+                    reals_within(first, (last >> 32) as u32).map(|ends| ends.map(Cell::f32))
+                }
+                SqlType::Double => doubles_within(first, last).map(|ends| ends.map(Cell::f64)),
+                // And of what the summary leaves out anything may follow.
+                _ => Some([(first, 0), (last, u64::MAX)].map(|(begin, rest)| {
+                    let bytes = u128::from(begin) << 64 | u128::from(rest);
+                    Cell::i128(i128::from_le_bytes(bytes.to_be_bytes()))
+                })),
+            };
+            let ranges = restriction.ranges().iter().filter_map(ends);
+            let bounds = ranges.map(|[low, high]| (Bound::Included(low), Bound::Included(high)));
+            return Some(encoding::Condition::Ranges(bounds.collect()));
+        }
         _ => return None,
     };
     let sign = 1 << 63;
@@ -258,6 +357,126 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// As above, of types whose order is not that of their words.
+    #[test]
+    fn ranges_of_floats_and_uuids_are_those_of_values_that_have_the_summaries() {
+        let doubles = [
+            f64::NEG_INFINITY,
+            -1.5,
+            -f64::from_bits(1),
+            -0.0,
+            0.0,
+            f64::from_bits(1),
+            2.5,
+            f64::INFINITY,
+            f64::NAN,
+            -f64::NAN,
+        ];
+        let uuids = [[0u8; 16], [1; 16], [0x7f; 16], [0x80; 16], [0xff; 16]];
+        let words: Vec<i64> = doubles.iter().map(|double| double.to_bits() as i64).collect();
+        let short_words: Vec<i32> = doubles.iter().map(|double| (*double as f32).to_bits() as i32).collect();
+        let wide_words: Vec<i128> = uuids.iter().map(|uuid| i128::from_le_bytes(*uuid)).collect();
+        for (ty, values, cells) in [
+            (SqlType::Double, Source::Eight(&words), doubles.map(Cell::f64).to_vec()),
+            (
+                SqlType::Real,
+                Source::Four(&short_words),
+                doubles.map(|double| Cell::f32(double as f32)).to_vec(),
+            ),
+            (
+                SqlType::Uuid,
+                Source::Sixteen(&wide_words),
+                wide_words.iter().map(|word| Cell::i128(*word)).collect(),
+            ),
+        ] {
+            let piece = Piece { values, nulls: None };
+            let plain =
+                EncodedColumn::encode(ty, piece, Encoding { runs: false, values: Kept::Plain }).unwrap();
+            let merge = DeltaDictionary::build(ty, &[piece], 1).unwrap().merge(None, 1).unwrap();
+            let codes = merge.delta(0, false);
+            let summaries: Vec<u64> = cells.iter().map(|cell| summary(ty, cell).unwrap()).collect();
+            let near = |at: u64| [at.saturating_sub(1), at, at.saturating_add(1)];
+            let bounds: Vec<u64> = summaries.iter().copied().chain([0, u64::MAX]).flat_map(near).collect();
+            for &low in &bounds {
+                for &high in &bounds {
+                    let asked = Asked::new(Restriction::within(ColumnId(0), low, high), ty);
+                    for column in [&plain, &codes] {
+                        let expected = summaries.iter().map(|summary| (low..=high).contains(summary));
+                        match asked.select(column, 0..cells.len()) {
+                            Some(selected) => {
+                                assert!(selected.iter().eq(expected), "{ty}: {low:x} to {high:x}")
+                            }
+                            None => assert!((low, high) == (0, u64::MAX), "{ty}: {low:x} to {high:x}"),
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The order of the dictionary is not that of the strings without blanks.
+    #[test]
+    fn blanks_at_the_end_are_none_of_what_codes_are_asked_for() {
+        let strings: [&[u8]; 5] = [b"a       ", b"a\x01      ", b"a b     ", b"ab      ", b"        "];
+        let piece = Piece { values: Source::Strings(&strings), nulls: None };
+        let ty = SqlType::Char(8);
+        let merge = DeltaDictionary::build(ty, &[piece], 1).unwrap().merge(None, 1).unwrap();
+        let codes = merge.delta(0, false);
+        for wanted in [&b"a"[..], b"a\x01", b"a b", b"ab", b"", b"b"] {
+            let at = summary(ty, &Cell::Bytes(wanted)).unwrap();
+            let asked = Asked::new(Restriction::within(ColumnId(0), at, at), ty);
+            let selected = asked.select(&codes, 0..strings.len()).unwrap();
+            let expected = strings.iter().map(|string| string.trim_ascii_end() == wanted);
+            assert!(selected.iter().eq(expected), "{wanted:?}");
+        }
+    }
+
+    #[test]
+    fn a_dictionary_is_judged_once_when_as_many_rows_have_been_come_to_as_it_has_values() {
+        use arrow_array::cast::AsArray;
+        use firn_base::sync::AtomicUsize;
+        let names: Vec<String> = (0..200).map(|number| format!("name {number}")).collect();
+        let strings: Vec<&[u8]> = names.iter().map(|name| name.as_bytes()).collect();
+        let nulls: NullBuffer = (0..200).map(|at| at % 7 != 3).collect();
+        let piece = Piece { values: Source::Strings(&strings), nulls: Some(&nulls) };
+        let merge = DeltaDictionary::build(SqlType::Text, &[piece], 1).unwrap().merge(None, 1).unwrap();
+        let (codes, count) = (merge.delta(0, false), merge.dictionary().len());
+        let plain = Encoding { runs: false, values: Kept::Plain };
+        let plain = EncodedColumn::encode(SqlType::Text, piece, plain).unwrap();
+        for takes_null in [false, true] {
+            let asked = Arc::new(AtomicUsize::new(0));
+            let counter = asked.clone();
+            let judge = move |values: &ArrayRef| {
+                counter.fetch_add(values.len(), Ordering::Relaxed);
+                let ends = |value: Option<&str>| value.map_or(takes_null, |value| value.ends_with('7'));
+                Some(values.as_string_view().iter().map(ends).collect())
+            };
+            let judged = Judged::new(ColumnId(0), Arc::new(judge));
+            assert!(judged.select(&codes, 0..64).is_none() && judged.select(&plain, 0..200).is_none());
+            assert!(judged.select(&codes, 64..128).is_none());
+            assert_eq!(asked.load(Ordering::Relaxed), 0);
+            for _ in 0..2 {
+                let selected = judged.select(&codes, 64..200).unwrap();
+                let expected = |(name, is_valid): (&String, bool)| {
+                    if is_valid { name.ends_with('7') } else { takes_null }
+                };
+                let expected = names.iter().zip(nulls.iter()).skip(64).map(expected);
+                assert!(selected.iter().eq(expected));
+            }
+            assert_eq!(asked.load(Ordering::Relaxed), count + 1);
+        }
+        // Who cannot tell is asked no more.
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = asked.clone();
+        let judge = move |_: &ArrayRef| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            None
+        };
+        let judged = Judged::new(ColumnId(0), Arc::new(judge));
+        assert!((0..3).all(|_| judged.select(&codes, 0..200).is_none()));
+        assert_eq!(asked.load(Ordering::Relaxed), 1);
     }
 
     /// Strings that begin alike, more of them than fit anything small, in blocks of a dictionary and of a later one.

@@ -51,11 +51,14 @@ pub use budget::{Held, MemoryBudget, Pressure, print_bytes};
 pub use cold::{BlockContent, Cold};
 pub use collect::Garbage;
 pub use digest::{Changed, ChangedRows, ChangedTable, Digest, Digests, Recent};
+pub use encoded_scan::Judge;
 pub use freeze::{BlockUsage, Frozen};
 pub use gate::Gate;
 pub use guard::{Guard, Reaper, pin};
 pub use heap::{LONGEST_STRING_BYTES, is_long_string};
-pub use index::{Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, summary, summary_is_exact};
+pub use index::{
+    Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, comparisons_are_exact, summary, summary_is_exact,
+};
 pub use region::{Provider, reserve};
 pub use restriction::{Restriction, StringRange};
 pub use row_lock::RowLock;

@@ -4,7 +4,7 @@
 use crate::block::{Block, RawCell};
 use crate::compact::{Compact, put_decoded};
 use crate::copy::{append, append_pairs};
-use crate::encoded_scan::{Asked, Encoded};
+use crate::encoded_scan::{Asked, Encoded, Judge, Judged};
 use crate::freeze::{FrozenRows, HandedOut};
 use crate::heap::{self, BUFFERS, INLINE_BYTES};
 use crate::layout::{RANGE_SLOTS, Unit};
@@ -49,6 +49,8 @@ pub struct TableScan {
     row_ids: bool,
     /// Rows that do not meet all of them need not be given.
     asked: Box<[Asked]>,
+    /// Nor those that do not meet these, where values have codes.
+    judged: Box<[Judged]>,
     /// How many rows were passed over because of them.
     passed_over: AtomicU64,
     blocks: u64,
@@ -81,6 +83,7 @@ impl TableScan {
             columns: columns.into(),
             row_ids,
             asked: Box::default(),
+            judged: Box::default(),
             passed_over: AtomicU64::new(0),
             next: AtomicU64::new(0),
         }
@@ -99,6 +102,13 @@ impl TableScan {
             Asked::new(restriction.clone(), ty)
         });
         TableScan { asked: asked.collect(), ..self }
+    }
+
+    /// Passes over rows of compact blocks that do not meet conditions on a column of strings each, as far as these are judged once
+    /// for many rows.
+    pub fn judging(self, judges: impl IntoIterator<Item = (ColumnId, Judge)>) -> TableScan {
+        let judged = judges.into_iter().map(|(column, judge)| Judged::new(column, judge));
+        TableScan { judged: judged.collect(), ..self }
     }
 
     /// How many rows it has passed over since this was last asked.
@@ -226,6 +236,11 @@ impl TableScan {
     /// What rows that are given meet, as far as that is known without looking at them.
     pub(crate) fn asked(&self) -> &[Asked] {
         &self.asked
+    }
+
+    /// Conditions that are judged by values of dictionaries.
+    pub(crate) fn judged(&self) -> &[Judged] {
+        &self.judged
     }
 
     /// Whether it gives the rows' ids.

@@ -5,7 +5,7 @@
 //! wider than its values, never narrower.
 
 use crate::block::Block;
-use crate::index::{summary, wide_summary};
+use crate::index::{ordered_double, ordered_real, summary, wide_summary};
 use crate::layout::Unit;
 use crate::restriction::Restriction;
 use firn_base::sync::{AtomicU64, Ordering};
@@ -43,9 +43,21 @@ impl Block {
         let ty = self.layout.types[column.index()];
         let valid = self.validity(column);
         match (self.layout.column(column).unit(), ty) {
-            // Their conditions say nothing of zones, or no condition is made of them.
-            (_, SqlType::Real | SqlType::Double | SqlType::Interval | SqlType::Uuid | SqlType::Char(_)) => {
-                Zone::ANY
+            // No condition is made of spans of time but of what they come to.
+            (_, SqlType::Interval) => Zone::ANY,
+            (Unit::Bit, _) => {
+                let bits = self.bits(column);
+                extremes(valid, rows, |at| (bits[at / 64].load(Ordering::Relaxed) >> (at % 64) & 1) << 56)
+            }
+            (Unit::Four, SqlType::Real) => {
+                let values = &self.u32s(column)[..rows];
+                let real = |at: usize| f32::from_bits(values[at].load(Ordering::Relaxed));
+                extremes(valid, rows, |at| u64::from(ordered_real(real(at))) << 32)
+            }
+            (Unit::Eight, SqlType::Double) => {
+                let values = &self.u64s(column)[..rows];
+                let double = |at: usize| f64::from_bits(values[at].load(Ordering::Relaxed));
+                extremes(valid, rows, |at| ordered_double(double(at)))
             }
             (Unit::Two, _) => {
                 let values = &self.u16s(column)[..rows];
@@ -64,24 +76,40 @@ impl Block {
                 let number = |at: usize| [2 * at, 2 * at + 1].map(|at| values[at].load(Ordering::Relaxed));
                 extremes(valid, rows, |at| wide_summary(number(at)))
             }
-            (Unit::View, SqlType::Text | SqlType::Varchar(_)) => self.text_zone(column, ty, rows),
-            _ => Zone::ANY,
+            (Unit::Pair, _) => {
+                let values = &self.pairs(column)[..2 * rows];
+                // The bytes of a uuid count as they lie in memory.
+                extremes(valid, rows, |at| values[2 * at].load(Ordering::Relaxed).swap_bytes())
+            }
+            (Unit::View, _) => self.string_zone(column, ty, rows),
         }
     }
 
-    /// Of texts the views tell enough: the first 8 bytes of short ones, and the first 4 of others.
-    fn text_zone(&self, column: ColumnId, ty: SqlType, rows: usize) -> Zone {
+    /// Of strings the views tell enough: the first 8 bytes of short ones, and the first 4 of others. Blanks at the end of
+    /// char(n) are none of them.
+    fn string_zone(&self, column: ColumnId, ty: SqlType, rows: usize) -> Zone {
         let views = &self.pairs(column)[..2 * rows];
+        let is_padded = matches!(ty, SqlType::Char(_));
         let first = |at: usize| {
             let [low, high] = [&views[2 * at], &views[2 * at + 1]].map(|word| word.load(Ordering::Relaxed));
             let known = u64::from(((low >> 32) as u32).swap_bytes()) << 32;
             let is_whole = crate::heap::view_len([low, high]) <= crate::heap::INLINE_BYTES;
             if !is_whole {
-                return [known, known | u64::from(u32::MAX)];
+                // There may be nothing but blanks behind.
+                let least = if is_padded { without_blanks(known) } else { known };
+                return [least, known | u64::from(u32::MAX)];
             }
-            let bytes = known | u64::from((high as u32).swap_bytes());
-            // Zeros that belong to the text look like those that follow it.
-            let length = crate::heap::view_len([low, high]).min(8);
+            let mut bytes = known | u64::from((high as u32).swap_bytes());
+            // Zeros that belong to the string look like those that follow it.
+            let mut length = crate::heap::view_len([low, high]);
+            if is_padded {
+                let inline = (u128::from(high) << 64 | u128::from(low)).to_le_bytes();
+                let string = &inline[4..4 + length];
+                length = string.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
+                let shift = 64 - 8 * length.min(8) as u32;
+                bytes = bytes.checked_shr(shift).map_or(0, |bytes| bytes << shift);
+            }
+            let length = length.min(8);
             let ends_with_zero = 8 - bytes.trailing_zeros() as usize / 8 < length;
             [bytes, if ends_with_zero { u64::MAX } else { bytes }]
         };
@@ -93,13 +121,23 @@ impl Block {
         let summary_of = |bytes: u64| {
             let bytes = bytes.to_be_bytes();
             let length = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-            summary(ty, &Cell::Bytes(&bytes[..length])).expect("it is no NULL")
+            // Blanks that are left are followed by something else.
+            summary(SqlType::Text, &Cell::Bytes(&bytes[..length])).expect("it is no NULL")
         };
         // Keys have two bytes for one of 0 or 1, so that what follows decides.
         let high = bytes.high.to_be_bytes();
         let is_plain = high[..8 - bytes.high.trailing_zeros() as usize / 8].iter().all(|byte| *byte > 1);
         Zone { low: summary_of(bytes.low), high: if is_plain { summary_of(bytes.high) } else { u64::MAX } }
     }
+}
+
+/// The first bytes of a string, zeros instead of blanks at their end.
+fn without_blanks(bytes: u64) -> u64 {
+    let bytes = bytes.to_be_bytes();
+    let length = bytes.iter().rposition(|byte| !matches!(byte, 0 | b' ')).map_or(0, |last| last + 1);
+    let mut kept = [0; 8];
+    kept[..length].copy_from_slice(&bytes[..length]);
+    u64::from_be_bytes(kept)
 }
 
 /// The least and the greatest of the numbers of rows that are not NULL.
@@ -143,10 +181,26 @@ mod tests {
         let word = random.next_u64() >> random.uniform(0, 63);
         let word = if random.uniform(0, 1) == 0 { word } else { word.wrapping_neg() };
         match ty {
-            SqlType::Text => {
+            SqlType::Text | SqlType::Bytea | SqlType::Char(_) => {
                 let length = random.uniform(0, 20);
-                (0..length).map(|_| [0, 1, 2, b'a', b'b', 0x7f][random.uniform(0, 5) as usize]).collect()
+                let mut byte = || [0, 1, 2, b' ', b'a', b'b', 0x7f][random.uniform(0, 6) as usize];
+                let mut bytes: Vec<u8> = (0..length).map(|_| byte()).collect();
+                if let SqlType::Char(length) = ty {
+                    bytes.resize(length as usize, b' ');
+                }
+                bytes
             }
+            SqlType::Real | SqlType::Double if random.uniform(0, 2) == 0 => {
+                let special =
+                    [0.0, -0.0, f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.5, -1e-310];
+                let special = special[random.uniform(0, 7) as usize];
+                let bits = match ty {
+                    SqlType::Real => u64::from((special as f32).to_bits()),
+                    _ => special.to_bits(),
+                };
+                u128::from(bits).to_le_bytes().to_vec()
+            }
+            SqlType::Uuid => [word, random.next_u64()].map(u64::to_be_bytes).concat(),
             _ => i128::from(word as i64).to_le_bytes().to_vec(),
         }
     }
@@ -154,7 +208,11 @@ mod tests {
     fn cell(ty: SqlType, bytes: &[u8]) -> Cell<'_> {
         let word = |bytes: &[u8]| i64::from_le_bytes(bytes[..8].try_into().expect("there are 16"));
         match ty {
-            SqlType::Text => Cell::Bytes(bytes),
+            SqlType::Text | SqlType::Bytea | SqlType::Char(_) => Cell::Bytes(bytes),
+            SqlType::Boolean => Cell::boolean(word(bytes) & 1 != 0),
+            SqlType::Real => Cell::f32(f32::from_bits(word(bytes) as u32)),
+            SqlType::Double => Cell::f64(f64::from_bits(word(bytes) as u64)),
+            SqlType::Uuid => Cell::i128(i128::from_le_bytes(bytes.try_into().expect("there are 16"))),
             SqlType::SmallInt => Cell::i16(word(bytes) as i16),
             SqlType::Integer => Cell::i32(word(bytes) as i32),
             SqlType::BigInt => Cell::i64(word(bytes)),
@@ -169,7 +227,15 @@ mod tests {
             SqlType::Integer,
             SqlType::BigInt,
             SqlType::Numeric { precision: 38, scale: 0 },
+            SqlType::Boolean,
+            SqlType::Real,
+            SqlType::Double,
+            SqlType::Uuid,
             SqlType::Text,
+            SqlType::Bytea,
+            SqlType::Char(3),
+            SqlType::Char(9),
+            SqlType::Char(14),
         ];
         let seed = Random::from_entropy().next_u64();
         println!("seed {seed}");
@@ -205,7 +271,7 @@ mod tests {
             let block = table.blocks().get(BlockNumber(0)).unwrap();
             for (at, (expected, spec)) in zones.iter().zip(&specs).enumerate() {
                 let zone = block.zone(ColumnId(at as u16), count);
-                if spec.ty == SqlType::Text {
+                if matches!(spec.ty, SqlType::Text | SqlType::Bytea | SqlType::Char(_)) {
                     assert!(zone.low <= expected.low && expected.high <= zone.high, "{zone:?} {expected:?}");
                 } else {
                     assert_eq!(zone, *expected, "{spec:?}");

@@ -21,7 +21,7 @@ use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, ColumnSet, Error, Result, RowId, Snapshot, TableId, Time};
 use firn_storage::{
     Attic, Changed, ChangedRows, ChangedTable, Digest, Guard, Index, IndexId, KeyBuffer, Restriction, Table,
-    pin, summary_is_exact,
+    comparisons_are_exact, pin,
 };
 use smallvec::SmallVec;
 use std::collections::HashSet;
@@ -505,7 +505,7 @@ impl TableReads {
             let column = restriction.column();
             let coarser = restriction.coarser();
             // What a restriction cannot tell exactly, it may have been told by reading the column.
-            if coarser.is_some() || !summary_is_exact(table.columns()[column.index()].ty) {
+            if coarser.is_some() || !comparisons_are_exact(table.columns()[column.index()].ty) {
                 matter = matter.with(column);
             }
             coarser.unwrap_or_else(|| restriction.clone())

@@ -5,18 +5,17 @@
 //! ([`firn_base::coerce`]).
 
 use crate::types;
-use datafusion::arrow::array::{Array, ArrayRef};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
-use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, Float64Type};
 use datafusion::common::tree_node::Transformed;
 use datafusion::common::{Result, ScalarValue, utils::take_function_args};
 use datafusion::logical_expr::expr::{Cast, ScalarFunction};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use firn_base::coerce;
 use firn_base::sync::Arc;
-use firn_base::{ParameterType, SqlType, TimeZoneSetting, Value};
+use firn_base::{ParameterType, SqlType, TimeZoneSetting, Value, coerce, numeric};
 use firn_storage::arrow::values_to_array;
 
 /// The cast to an SQL type.
@@ -33,7 +32,10 @@ pub fn lower(cast: Cast, from: &Field) -> Transformed<Expr> {
     let types = types::sql_type(from).zip(types::sql_type(&cast.field));
     match types {
         Some((from, to)) if !arrow_agrees(from, to) => {
-            let signature = Signature::any(1, Volatility::Stable);
+            // The session's zone has a say in moments.
+            let of_strings = from.is_string() && to.is_string();
+            let volatility = if of_strings { Volatility::Immutable } else { Volatility::Stable };
+            let signature = Signature::any(1, volatility);
             let trims = matches!(from, SqlType::Char(_)) && !matches!(to, SqlType::Char(_));
             let function = Arc::new(ScalarUDF::from(PgCast { to, trims, signature }));
             Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![*cast.expr])))
@@ -73,6 +75,24 @@ pub(super) fn array(cast: &Cast) -> Result<Option<Expr>> {
     Ok(Some(Expr::Literal(types::parameter_scalar(&value, ParameterType::Array(to)), None)))
 }
 
+/// What is cast, and to which type, before or after casts have been lowered.
+pub(crate) fn of(expression: &Expr) -> Option<(&Expr, SqlType)> {
+    match expression {
+        Expr::Cast(cast) => Some((&cast.expr, types::sql_type(&cast.field)?)),
+        Expr::ScalarFunction(function) => {
+            let cast = function.func.inner().downcast_ref::<PgCast>()?;
+            Some((function.args.first()?, cast.to))
+        }
+        _ => None,
+    }
+}
+
+/// Whether every value of the one type becomes one of the other, those that follow it none that comes before.
+pub(crate) fn is_rising(from: SqlType, to: SqlType) -> bool {
+    let is_rounded = matches!((from, to), (SqlType::Numeric { .. }, SqlType::Double));
+    is_rounded || from != to && !from.is_string() && arrow_agrees(from, to)
+}
+
 /// Whether Arrow's kernel converts every value just as PostgreSQL does.
 fn arrow_agrees(from: SqlType, to: SqlType) -> bool {
     use SqlType::*;
@@ -92,8 +112,8 @@ fn arrow_agrees(from: SqlType, to: SqlType) -> bool {
     }
     match (from, to) {
         (from, to) if rank(from).is_some() && rank(to).is_some() => rank(from) < rank(to),
+        // Not a numeric: Arrow divides by a power of ten that is not quite one.
         (SmallInt | Integer | BigInt | Real, Double) | (SmallInt | Integer, Real) => true,
-        (Numeric { .. }, Double) => true,
         // Widening a numeric; everything else may have to round or to fail.
         (Numeric { precision: p, scale: s }, Numeric { precision, scale }) => {
             scale >= s && precision - scale >= p - s
@@ -159,7 +179,18 @@ impl PgCast {
         cast_with_options(array, &to, &checked).ok()
     }
 
+    /// Numerics as doubles, without a detour.
+    fn rounded(&self, array: &dyn Array) -> Option<ArrayRef> {
+        let decimals = array.as_primitive_opt::<Decimal128Type>().filter(|_| self.to == SqlType::Double)?;
+        let scale = u8::try_from(decimals.scale()).ok()?;
+        let double = |unscaled| numeric::to_f64(numeric::without_trailing_zeros(unscaled, scale));
+        Some(Arc::new(decimals.unary::<_, Float64Type>(double)))
+    }
+
     fn convert(&self, array: &dyn Array, zone: &TimeZoneSetting) -> Result<ArrayRef> {
+        if let Some(doubles) = self.rounded(array) {
+            return Ok(doubles);
+        }
         if let Some(integers) = self.narrowed(array) {
             return Ok(integers);
         }

@@ -530,8 +530,8 @@ fn add_candidate<'f>(
     }
     let described = &flat.tables[flat.columns[column].table].definition.columns
         [flat.columns[column].column.expect("it has a type").index()];
-    // A range end alone lets NULLs in that stand beyond the last value, and rounded ends are too
-    // wide; then a filter tests the condition again.
+    // A range end alone lets NULLs in that stand beyond the last value; then, and where the end has been rounded, a filter
+    // tests the condition again.
     let is_exact =
         !is_range || (described.not_null && types == [ty] && !matches!(ty, SqlType::Numeric { .. }));
     candidates.push(Candidate { condition, column, operator, value, needs, is_exact });

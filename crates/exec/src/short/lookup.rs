@@ -142,8 +142,7 @@ impl KeyPart {
     }
 }
 
-/// An end of a range. Where the value does not fit the column's type exactly, the range is a little
-/// too wide, and the look-up's filter makes up for it.
+/// An end of a range. Where the value does not fit the column's type exactly, the range ends at the last value before it that does.
 #[derive(Debug)]
 pub(super) struct RangeEnd {
     pub value: RowExpression,
@@ -444,13 +443,16 @@ impl RangeEnd {
         if value.is_null() {
             return Ok(Limit::Nothing);
         }
-        let rounded = match round(&value, self.ty, !is_low) {
+        let rounded = match round(&value, self.ty, is_low) {
             None => return Ok(Limit::At(value, self.inclusive)),
             Some(rounded) => rounded,
         };
         Ok(match rounded {
-            // Rounding widens the range, so the value itself belongs to it.
-            Rounded::To(value) => Limit::At(Cow::Owned(value), true),
+            // The nearest that the column can hold in the direction of the range is in it, unless it is the end itself.
+            Rounded::To(end) => {
+                let inclusive = self.inclusive || end.compare(&value).is_some_and(|order| order.is_ne());
+                Limit::At(Cow::Owned(end), inclusive)
+            }
             Rounded::AboveAll if is_low => Limit::Nothing,
             Rounded::BelowAll if !is_low => Limit::Nothing,
             Rounded::AboveAll | Rounded::BelowAll => Limit::Beyond,
@@ -547,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_is_rounded_away_from_the_range() {
+    fn a_bound_is_rounded_to_either_side() {
         let numeric = |unscaled| Value::Numeric { unscaled, scale: 1 };
         let rounded = |value: Value, up| match round(&value, SqlType::Integer, up) {
             Some(Rounded::To(Value::Integer(value))) => Ok(value),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import datetime
 import os
 import random
 import time
@@ -57,6 +58,8 @@ def connect(
     *,
     autocommit: bool = False,
     memory_limit: int | str | None = None,
+    freeze_after: datetime.timedelta | str | None = None,
+    compact_after: datetime.timedelta | str | None = None,
     **settings: object,
 ) -> Connection:
     """Opens a database and connects to it.
@@ -67,11 +70,15 @@ def connect(
     ``autocommit`` has every statement commit by itself. Without it a transaction begins with the first
     statement and lasts until :meth:`Connection.commit` or :meth:`Connection.rollback`, as DB-API wants it.
     ``memory_limit`` bounds what the database's store holds, in bytes or as ``"8GiB"``: three quarters of the machine's
-    memory if left out, 0 for no limit. Other arguments are settings as ``SET`` takes them: ``connect(path, statement_timeout="5s")``.
+    memory if left out, 0 for no limit.
+    ``freeze_after`` and ``compact_after`` say when rows that nobody writes to become cold, as a time like ``"10s"`` or
+    ``"never"``: first frozen, so that results are lent without a copy (5 seconds if left out), then compact, so that they take
+    less memory (a minute later). Tables may have times of their own. Other arguments are settings as ``SET`` takes them: ``connect(path, statement_timeout="5s")``.
     """
     directory = None if database == ":memory:" else os.fspath(database)
     limit = None if memory_limit is None else str(memory_limit)
-    connection = Connection(_firndb.connect(directory, limit, autocommit))
+    session = _firndb.connect(directory, limit, _time(freeze_after), _time(compact_after), autocommit)
+    connection = Connection(session)
     try:
         for name, value in settings.items():
             connection._session.set(name, _setting(value))
@@ -79,6 +86,12 @@ def connect(
         connection.close()
         raise
     return connection
+
+
+def _time(value: datetime.timedelta | str | None) -> str | None:
+    if isinstance(value, datetime.timedelta):
+        return f"{value // datetime.timedelta(milliseconds=1)}ms"
+    return value
 
 
 def _setting(value: object) -> str:

@@ -7,7 +7,11 @@ __all__ = ["Batches", "RowSet", "Session", "__version__", "_after_fork_in_child"
 __version__: str
 
 def connect(
-    directory: str | PathLike[str] | None, memory_limit: str | None = None, autocommit: bool = False
+    directory: str | PathLike[str] | None,
+    memory_limit: str | None = None,
+    freeze_after: str | None = None,
+    compact_after: str | None = None,
+    autocommit: bool = False,
 ) -> Session: ...
 def _after_fork_in_child() -> None: ...
 

@@ -289,8 +289,21 @@ impl Dictionary {
         Some(CodeSet::of(ranges, self.len()))
     }
 
-    /// The codes of the strings that satisfy anything: the way of conditions that no range of codes stands
-    /// for, such as LIKE with a pattern that begins with a wildcard (seed 001 §3.5). Panics if the values are no strings.
+    /// Some ranges of its codes, in any order.
+    pub fn codes_within(&self, ranges: Vec<Range<u64>>) -> CodeSet {
+        CodeSet::of(ranges, self.len())
+    }
+
+    /// The strings as views; `None` if the values are no strings.
+    pub(crate) fn views(&self) -> Option<&ArrayRef> {
+        match self {
+            Dictionary::Strings(strings) => Some(strings.views()),
+            _ => None,
+        }
+    }
+
+    /// The codes of the strings that satisfy anything: the way of conditions that no range of codes stands for. Panics if the values
+    /// are no strings.
     pub fn codes_of_strings(&self, satisfied: impl Fn(&[u8]) -> bool) -> CodeSet {
         let Dictionary::Strings(strings) = self else {
             panic!("a dictionary of {} has no strings", self.ty())

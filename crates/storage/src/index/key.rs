@@ -137,6 +137,12 @@ pub fn summary_is_exact(ty: SqlType) -> bool {
     matches!(ty.width(), Width::Bit | Width::Fixed(..=8))
 }
 
+/// Whether what a comparison asks of a column can be told exactly by summaries: not of floats, since who compares them may
+/// know zeros of both signs and NaNs apart.
+pub fn comparisons_are_exact(ty: SqlType) -> bool {
+    summary_is_exact(ty) && !matches!(ty, SqlType::Real | SqlType::Double)
+}
+
 /// Whether values of a type are numbers of 16 bytes.
 fn is_wide_number(ty: SqlType) -> bool {
     matches!(ty, SqlType::Numeric { .. }) && ty.width() == Width::Fixed(16)
@@ -270,17 +276,51 @@ fn encode_string(bytes: &[u8], key: &mut KeyBuffer) {
 }
 
 /// The bits of a real such that unsigned order is PostgreSQL's.
-fn ordered_real(value: f32) -> u32 {
+pub(crate) fn ordered_real(value: f32) -> u32 {
     let value = if value.is_nan() { f32::NAN.abs() } else { value + 0.0 }; // -0 + 0 = 0
     let bits = value.to_bits();
     if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
 }
 
 /// The bits of a double such that unsigned order is PostgreSQL's.
-fn ordered_double(value: f64) -> u64 {
+pub(crate) fn ordered_double(value: f64) -> u64 {
     let value = if value.is_nan() { f64::NAN.abs() } else { value + 0.0 };
     let bits = value.to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+}
+
+/// The doubles whose [ordered bits](ordered_double) are between these, from the least to the greatest; `None` if there is none.
+pub(crate) fn doubles_within(first: u64, last: u64) -> Option<[f64; 2]> {
+    let marks = [f64::NEG_INFINITY, 0.0, f64::INFINITY, f64::NAN].map(ordered_double);
+    let double = |ordered: u64| f64::from_bits(if ordered >> 63 == 1 { ordered ^ 1 << 63 } else { !ordered });
+    Some(floats_within(first, last, marks)?.map(double))
+}
+
+/// The reals whose [ordered bits](ordered_real) are between these, likewise.
+pub(crate) fn reals_within(first: u32, last: u32) -> Option<[f32; 2]> {
+    let marks = [f32::NEG_INFINITY, 0.0, f32::INFINITY, f32::NAN].map(|mark| u64::from(ordered_real(mark)));
+    let real = |ordered: u64| {
+        let ordered = ordered as u32;
+        f32::from_bits(if ordered >> 31 == 1 { ordered ^ 1 << 31 } else { !ordered })
+    };
+    Some(floats_within(first.into(), last.into(), marks)?.map(real))
+}
+
+/// The least and the greatest of the ordered bits between these that some float has. None has others beyond the ends, between
+/// infinity and NaN, and where -0 would be.
+fn floats_within(first: u64, last: u64, marks: [u64; 4]) -> Option<[u64; 2]> {
+    let [minus_infinity, zero, infinity, nan] = marks;
+    let low = match first.max(minus_infinity) {
+        first if first > infinity => nan,
+        first if first == zero - 1 => zero,
+        first => first,
+    };
+    let high = match last.min(nan) {
+        last if last > infinity && last < nan => infinity,
+        last if last == zero - 1 => zero - 2,
+        last => last,
+    };
+    (first <= nan && low <= high).then_some([low, high])
 }
 
 /// Whether a full key of these columns holds a NULL. Walks over the columns before it.
@@ -559,6 +599,65 @@ mod tests {
         assert_eq!(after(&[1, 0xff, 0xff]).as_deref(), Some(&[2][..]));
         assert_eq!(after(&[0xff]), None);
         assert_eq!(after(&[]), None);
+    }
+
+    #[test]
+    fn floats_within_bounds_are_those_whose_ordered_bits_are() {
+        let floats = [
+            f64::NEG_INFINITY,
+            f64::MIN,
+            -1.5,
+            -f64::from_bits(2),
+            -f64::from_bits(1),
+            0.0,
+            f64::from_bits(1),
+            2.5,
+            f64::MAX,
+            f64::INFINITY,
+            f64::NAN,
+        ];
+        let reals = [
+            f32::NEG_INFINITY,
+            f32::MIN,
+            -1.5,
+            -f32::from_bits(1),
+            0.0,
+            f32::from_bits(1),
+            2.5,
+            f32::MAX,
+            f32::INFINITY,
+            f32::NAN,
+        ];
+        let near = |at: u64| [at.saturating_sub(1), at, at.saturating_add(1)];
+        let bounds: Vec<u64> =
+            floats.map(ordered_double).into_iter().chain([0, u64::MAX]).flat_map(near).collect();
+        for &first in &bounds {
+            for &last in &bounds {
+                let within = doubles_within(first, last).map(|ends| ends.map(ordered_double));
+                for float in floats {
+                    let at = ordered_double(float);
+                    let expected = (first..=last).contains(&at);
+                    assert_eq!(
+                        within.is_some_and(|[low, high]| low <= at && at <= high),
+                        expected,
+                        "{float}"
+                    );
+                }
+            }
+        }
+        let near = |at: u32| [at.saturating_sub(1), at, at.saturating_add(1)];
+        let bounds: Vec<u32> =
+            reals.map(ordered_real).into_iter().chain([0, u32::MAX]).flat_map(near).collect();
+        for &first in &bounds {
+            for &last in &bounds {
+                let within = reals_within(first, last).map(|ends| ends.map(ordered_real));
+                for real in reals {
+                    let at = ordered_real(real);
+                    let expected = (first..=last).contains(&at);
+                    assert_eq!(within.is_some_and(|[low, high]| low <= at && at <= high), expected, "{real}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -33,8 +33,11 @@ pub use buffer::KeyBuffer;
 use firn_base::sync::{Arc, AtomicI64, OnceLock, Ordering, Weak};
 use firn_base::{BlockNumber, Cell, ColumnId, ColumnSet, RowId, SqlType};
 use key::Codec;
-pub(crate) use key::{Packed, append_packed, wide_numbers, wide_summary};
-pub use key::{summary, summary_is_exact};
+pub(crate) use key::{
+    Packed, append_packed, doubles_within, ordered_double, ordered_real, reals_within, wide_numbers,
+    wide_summary,
+};
+pub use key::{comparisons_are_exact, summary, summary_is_exact};
 pub(crate) use list::IndexList;
 use locked::LockedIndex;
 pub(crate) use radix::AT_ONCE;

@@ -76,15 +76,16 @@ const VALUES: &str = "k, k % 2 = 0, k % 100, k * 1000000007::bigint, k / 4.0, k 
     md5(k::text)::uuid";
 
 #[test]
-fn cold_rows_arrive_as_hot_ones_do_whatever_their_types() {
+fn cold_rows_arrive_as_hot_ones_do_whatever_their_types_and_their_strings_layout() {
     let fixture = serve_patiently();
     fixture.execute(&format!("CREATE TABLE t ({COLUMNS})"));
     // Of a third of the rows only the key is there.
     fixture.execute(&format!("INSERT INTO t SELECT {VALUES} FROM generate_series(1, 2000) AS s(k)"));
     fixture.execute("INSERT INTO t (k) SELECT k FROM generate_series(2001, 3000) AS s(k)");
-    let answers = || {
+    let answers = |strings| {
         fixture.run(async {
             let mut client = fixture.client().await;
+            client.set_header("x-firn-strings", strings);
             let mut all = Vec::new();
             for sql in [
                 "SELECT * FROM t ORDER BY k",
@@ -103,13 +104,27 @@ fn cold_rows_arrive_as_hot_ones_do_whatever_their_types() {
             all
         })
     };
-    let hot = answers();
-    assert_eq!(hot.iter().map(|(_, rows)| rows.len()).collect::<Vec<_>>(), [3000, 1, 60, 30, 141, 3000, 20]);
+    let hot = ["plain", "view"].map(|strings| (strings, answers(strings)));
+    let [(_, plain), (_, views)] = &hot;
+    assert_eq!(
+        plain.iter().map(|(_, rows)| rows.len()).collect::<Vec<_>>(),
+        [3000, 1, 60, 30, 141, 3000, 20]
+    );
+    for ((plain, rows), (views, same_rows)) in plain.iter().zip(views) {
+        assert_eq!(rows, same_rows);
+        let is_view = |schema: &SchemaRef| {
+            let field = schema.field_with_name("h").unwrap();
+            *field.data_type() == arrow_schema::DataType::Utf8View
+        };
+        assert!(is_view(views) && !is_view(plain));
+    }
     for state in ["frozen", "compact"] {
         cool(&fixture, "t", state);
-        let cold = answers();
-        for (cold, hot) in cold.iter().zip(&hot) {
-            assert!(cold == hot, "{state}: {cold:?} instead of {hot:?}");
+        for (strings, hot) in &hot {
+            let cold = answers(strings);
+            for (cold, hot) in cold.iter().zip(hot) {
+                assert!(cold == hot, "{state}, {strings}: {cold:?} instead of {hot:?}");
+            }
         }
     }
 }
