@@ -7,6 +7,7 @@
 //! (docs/decisions/0011-queries-are-nice.md).
 
 use crate::memory::QueryMemory;
+use crate::query::{Cancel, Stop};
 use crate::session::SessionServices;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::common::{DFSchema, Result as DataFusionResult};
@@ -92,6 +93,10 @@ pub struct SessionOptions {
     pub services: Arc<dyn SessionServices>,
     /// When its transaction began, in microseconds since 1970 UTC.
     pub now: i64,
+    /// Stops its statement.
+    pub cancel: Cancel,
+    /// Says that nobody wants the plan's batches any more.
+    pub stop: Stop,
 }
 
 impl ConfigExtension for SessionOptions {
