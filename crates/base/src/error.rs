@@ -245,6 +245,14 @@ impl Error {
         .with_hint("Retry the transaction.")
     }
 
+    /// Whoever waits would wait for ever: SQLSTATE 40P01.
+    #[cold]
+    pub fn deadlock() -> Error {
+        Error::new(SqlState::DEADLOCK_DETECTED, "deadlock detected")
+            .with_detail("The transaction that it would wait for waits for it.")
+            .with_hint("Retry the transaction.")
+    }
+
     /// What a transaction has read would read differently by now: SQLSTATE 40001.
     #[cold]
     pub fn read_conflict(table: &str) -> Error {

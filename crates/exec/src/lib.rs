@@ -20,6 +20,7 @@ pub mod memory;
 pub mod query;
 mod reads;
 pub mod runtime;
+pub mod sleep;
 
 pub mod expression;
 pub mod short;

@@ -327,7 +327,12 @@ pub(crate) fn state(options: &RunOptions) -> SessionState {
         .with_batch_size(options.batch_rows.max(1));
     let config = state.config_mut().options_mut();
     config.execution.time_zone = Some(options.time_zone.clone());
-    config.extensions.insert(SessionOptions { services: Arc::clone(&options.services), now: options.now });
+    config.extensions.insert(SessionOptions {
+        services: Arc::clone(&options.services),
+        now: options.now,
+        cancel: options.cancel.clone(),
+        stop: Stop::default(),
+    });
     let config = Arc::clone(state.config().options());
     let properties = state.execution_props_mut();
     properties.mark_start_execution(config);
@@ -404,7 +409,8 @@ fn start(
     options: &RunOptions,
     state: &SessionState,
 ) -> Result<BatchStream> {
-    let stop = Stop::default();
+    let own = state.config().options().extensions.get::<SessionOptions>();
+    let stop = own.expect("a state for one run has them").stop.clone();
     let scan = ScanContext { snapshot, cancel: options.cancel.clone(), stop: stop.clone() };
     let config = state.config().clone().with_extension(Arc::new(scan));
     let context = TaskContext::from(state).with_session_config(config);

@@ -8,6 +8,7 @@
 
 use crate::exact::ExactComparisons;
 use crate::memory::QueryMemory;
+use crate::query::{Cancel, Stop};
 use crate::session::SessionServices;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ExtensionOptions};
 use datafusion::common::{DFSchema, Result as DataFusionResult};
@@ -103,6 +104,10 @@ pub struct SessionOptions {
     pub services: Arc<dyn SessionServices>,
     /// When its transaction began, in microseconds since 1970 UTC.
     pub now: i64,
+    /// Stops its statement.
+    pub cancel: Cancel,
+    /// Says that nobody wants the plan's batches any more.
+    pub stop: Stop,
 }
 
 impl ConfigExtension for SessionOptions {

@@ -380,6 +380,7 @@ impl Connection {
         let read_only = modes.read_only.unwrap_or(self.default_read_only);
         let isolation = modes.isolation.unwrap_or(self.default_isolation);
         let transaction = self.begin_transaction(effective(isolation, read_only))?;
+        transaction.tell_isolation(isolation);
         let settings = self.services.with_settings(|settings| {
             let before = settings.clone();
             settings.set_running(Some(isolation));
@@ -434,6 +435,7 @@ impl Connection {
             && let Some(transaction) = &mut open.transaction
         {
             transaction.set_isolation(effective(open.isolation, open.read_only));
+            transaction.tell_isolation(open.isolation);
         }
         if let Some(isolation) = modes.isolation {
             self.services.with_settings(|settings| settings.set_running(Some(isolation)));

@@ -89,31 +89,37 @@ fn who_takes_a_key_away_waits_for_those_who_empty_what_may_point_at_it() {
             let mut holder = database.connect();
             begin(&mut holder, level);
             run(&mut holder, &["TRUNCATE c", "INSERT INTO c VALUES (2, 1)"]).unwrap();
-            let outcome = thread::scope(|scope| {
+            let (ended, outcome) = thread::scope(|scope| {
                 let taking = thread::spawn_scoped(scope, "taking", || {
                     let mut connection = database.connect();
-                    run(&mut connection, &["SET lock_timeout = '1s'"]).unwrap();
                     begin(&mut connection, level);
                     run(&mut connection, &["DELETE FROM p WHERE id = 1", "COMMIT"])
                 });
                 clock::sleep(Duration::from_millis(30));
                 assert!(!taking.is_finished(), "it waits");
-                run(&mut holder, &[end]).unwrap();
-                taking.join().unwrap()
+                let ended = run(&mut holder, &[end]);
+                (ended, taking.join().unwrap())
             });
             let what = format!("{level}, {end}, {deferral}");
-            match end {
-                "COMMIT" => {
+            // The other's commit may wait for this one in turn: then either gives way.
+            match (end, ended) {
+                ("COMMIT", Ok(())) => {
                     let state = state(outcome);
-                    // The other's commit may wait for this one in turn, and nobody knows of such a ring.
                     let gives_way = [
                         SqlState::FOREIGN_KEY_VIOLATION,
                         SqlState::SERIALIZATION_FAILURE,
-                        SqlState::LOCK_NOT_AVAILABLE,
+                        SqlState::DEADLOCK_DETECTED,
                     ];
                     assert!(gives_way.contains(&state), "{what}: {state:?}");
                 }
-                _ => outcome.unwrap(),
+                ("COMMIT", Err(error)) => {
+                    assert_eq!(error.state(), SqlState::DEADLOCK_DETECTED, "{what}: {error:?}");
+                    outcome.unwrap();
+                }
+                (_, ended) => {
+                    ended.unwrap();
+                    outcome.unwrap();
+                }
             }
             assert_eq!(count(&database, ORPHANS), 0, "{what}");
             // The other way round.

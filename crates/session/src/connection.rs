@@ -308,7 +308,7 @@ impl Connection {
                 result
             }
             None => {
-                let transaction = self.begin_transaction(Isolation::Snapshot)?;
+                let transaction = self.begin_reader()?;
                 let result = work(self, &transaction);
                 transaction.rollback();
                 result
@@ -433,16 +433,20 @@ impl Connection {
     /// Begins a transaction of this session; 53300 if too many run already.
     #[inline]
     pub(crate) fn begin_transaction(&self, isolation: Isolation) -> Result<Transaction> {
-        let mut transaction = self.begin_query(isolation)?;
+        let mut transaction = self.shared.engine.try_begin(isolation)?;
+        transaction.set_session(self.activity.id());
         transaction.set_patience(self.patience_of_transactions.clone());
         transaction.expect_to_end_by_errors();
         Ok(transaction)
     }
 
-    /// As [`Connection::begin_transaction`], of one that only reads, and so waits for nobody.
-    fn begin_query(&self, isolation: Isolation) -> Result<Transaction> {
-        let transaction = self.shared.engine.try_begin(isolation)?;
+    /// Begins one for a statement of its own that only reads, and so waits for nobody. One snapshot is enough for any level; others
+    /// are shown that of the session.
+    #[inline]
+    pub(crate) fn begin_reader(&self) -> Result<Transaction> {
+        let transaction = self.shared.engine.try_begin(Isolation::Snapshot)?;
         transaction.set_session(self.activity.id());
+        transaction.tell_isolation(self.default_isolation);
         Ok(transaction)
     }
 
@@ -506,7 +510,7 @@ impl Connection {
         if matches!(self.block, Block::Idle) {
             self.options.now = clock::wall_clock_micros();
             self.services.set_read_only(self.default_read_only);
-            let mut transaction = self.begin_query(Isolation::Snapshot)?;
+            let mut transaction = self.begin_reader()?;
             let plan = self.current_plan(prepared, &transaction)?;
             if plan.is_short() && self.synchronous_commit {
                 transaction.ask_what_may_be_lost();
@@ -628,17 +632,20 @@ impl Connection {
     ) -> Result<T> {
         let start = transaction.begin_statement();
         let (mut attempts, mut retries) = (0, 0);
+        // Others wait until it has ended: it is of no use to try again.
+        let is_deadlock = |error: &Error| error.state() == SqlState::DEADLOCK_DETECTED;
         loop {
             let outcome = work(self, transaction);
             let error = match (outcome, transaction.take_missed()) {
                 // Whatever came of it without the rows that it left out.
                 (Ok(_), Some(missed)) => missed,
-                (Err(error), Some(missed)) if error.blocker().is_none() => missed,
+                (Err(error), Some(missed)) if error.blocker().is_none() && !is_deadlock(&error) => missed,
                 (Ok(value), None) => return Ok(value),
                 (Err(error), _) => error,
             };
             // Who reads what is committed never has to give up.
             let may_retry = error.is_retryable()
+                && !is_deadlock(&error)
                 && transaction.can_move_on()
                 && (retries < MOST_RETRIES || transaction.isolation() == Isolation::ReadCommitted);
             if error.blocker().is_none() && !may_retry {
@@ -692,11 +699,7 @@ impl Connection {
             match wait(left.map_or(CANCEL_INTERVAL, |left| left.min(CANCEL_INTERVAL))) {
                 Waited::Ended => return Ok(()),
                 Waited::NotYet => {}
-                Waited::Deadlock => {
-                    return Err(Error::new(SqlState::DEADLOCK_DETECTED, "deadlock detected")
-                        .with_detail("The transaction that it would wait for waits for it.")
-                        .with_hint("Retry the transaction."));
-                }
+                Waited::Deadlock => return Err(Error::deadlock()),
             }
         }
     }

@@ -19,7 +19,7 @@ use firn_sql::copy::{CopyFormat, CopyFrom, CopyTo, Deed, Progress, is_damage};
 use firn_sql::ddl;
 use firn_sql::statement::{Copy, CopyEndpoint, CopyOption, CopySubject};
 use firn_sql::{RunOptions, cancelled};
-use firn_txn::{Isolation, Savepoint, Transaction};
+use firn_txn::{Savepoint, Transaction};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -442,7 +442,7 @@ impl Connection {
                 CopySource::Shared(shared)
             }));
         }
-        let transaction = self.begin_transaction(Isolation::Snapshot)?;
+        let transaction = self.begin_reader()?;
         let to = CopyTo::new(&transaction, &self.facts, copy, &self.options, self.zone)?;
         let reading = Some(Reading { transaction, waits: self.synchronous_commit });
         Ok(self.shown(copy, to, |_, copy| CopySource::Own(Box::new(OwnCopy { copy, alarm, reading }))))

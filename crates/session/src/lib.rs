@@ -103,6 +103,8 @@ mod precision_tests;
 #[cfg(test)]
 mod source_tests;
 #[cfg(test)]
+mod table_waiting_tests;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod waiting_tests;

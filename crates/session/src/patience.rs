@@ -6,9 +6,9 @@ use firn_sql::{Cancel, cancelled};
 use firn_txn::{Engine, TablePatience};
 use std::time::Duration;
 
-/// How long that is where `lock_timeout` does not say: whoever waits for a table does not know for whom, so that rings of them
-/// are not found, but end.
-const USUAL: Duration = Duration::from_secs(5);
+/// How long statements wait to change the catalog where `lock_timeout` does not say. For tables and rows they wait until they have
+/// them; but who runs DDL beside somebody else's of other tables does not expect to wait at all, and should be told.
+const USUAL_FOR_CATALOG: Duration = Duration::from_secs(5);
 
 /// What a connection's statements look at while they wait.
 pub(crate) struct Patience {
@@ -31,23 +31,45 @@ impl Patience {
     /// As transactions ask for it.
     pub fn of_transactions(self: &Arc<Self>) -> TablePatience {
         let patience = self.clone();
-        Arc::new(move |table, waited| patience.go_on(&table.name(), waited))
+        Arc::new(move |table, waited| match table {
+            Some(table) => patience.go_on(&table.name(), waited),
+            None => patience.go_on_for_catalog(waited),
+        })
     }
 
-    /// Whether to go on waiting for a table: 55P03 if not for longer than that, 57014 if the statement is cancelled.
+    /// Whether to go on waiting for a table: 55P03 if not for longer than `lock_timeout`, 57014 if the statement is cancelled.
     pub fn go_on(&self, table: &str, waited: Duration) -> Result<()> {
+        match self.is_over(None, waited)? {
+            false => Ok(()),
+            true => Err(not_available("canceling statement due to lock timeout".to_owned(), table)),
+        }
+    }
+
+    /// The same for the catalog.
+    fn go_on_for_catalog(&self, waited: Duration) -> Result<()> {
+        match self.is_over(Some(USUAL_FOR_CATALOG), waited)? {
+            false => Ok(()),
+            true => {
+                Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, "another transaction is changing the catalog")
+                    .with_hint("Retry when it has ended, or set lock_timeout to wait longer."))
+            }
+        }
+    }
+
+    /// Whether that is as long as `lock_timeout` lets it wait, or as it usually does: 57014 if the statement is cancelled.
+    fn is_over(&self, usual: Option<Duration>, waited: Duration) -> Result<bool> {
         if self.cancel.is_cancelled() {
             return Err(cancelled());
         }
         let longest = match self.lock_timeout.load(Ordering::Relaxed) {
-            0 => USUAL,
-            micros => Duration::from_micros(micros),
+            0 => usual,
+            micros => Some(Duration::from_micros(micros)),
         };
-        if waited <= longest {
-            return Ok(());
+        let is_over = longest.is_some_and(|longest| waited > longest);
+        if is_over {
+            self.engine.statistics().lock_timeouts.count();
         }
-        self.engine.statistics().lock_timeouts.count();
-        Err(not_available("canceling statement due to lock timeout".to_owned(), table))
+        Ok(is_over)
     }
 
     /// Of a statement that does not wait: 55P03.
@@ -60,4 +82,27 @@ fn not_available(message: String, table: &str) -> Error {
     Error::new(SqlState::LOCK_NOT_AVAILABLE, message).with_hint(format!(
         "Other transactions write to table \"{table}\", or one has locked it; set lock_timeout to wait longer."
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use firn_txn::Config;
+
+    #[test]
+    fn who_does_not_say_for_how_long_waits_for_ever_but_not_for_the_catalog() {
+        let engine = Engine::open(Config::default()).unwrap();
+        let cancel = Cancel::new();
+        let patience = Patience::new(engine.clone(), cancel.clone());
+        let waits =
+            |waited| [patience.go_on("t", waited).is_ok(), patience.go_on_for_catalog(waited).is_ok()];
+        let (seconds, hour) = (Duration::from_secs(4), Duration::from_secs(3600));
+        assert_eq!((waits(seconds), waits(hour)), ([true, true], [true, false]));
+        patience.set_lock_timeout(Some(Duration::from_secs(60)));
+        assert_eq!((waits(seconds), waits(hour)), ([true, true], [false, false]));
+        assert_eq!(engine.statistics().lock_timeouts.get(), 3);
+        patience.set_lock_timeout(None);
+        cancel.cancel();
+        assert_eq!(patience.go_on("t", seconds).unwrap_err().state(), SqlState::QUERY_CANCELED);
+    }
 }

@@ -1,5 +1,6 @@
 //! What a session promises beyond what SQL says; SQL's part is in the corpus (`tests/slt`).
 
+use crate::table_waiting_tests::until_nobody_holds_a_guard_of_before;
 use crate::{Connection, Database, Outcome, RowChunk, TransactionStatus};
 use firn_base::disk::SimulatedDisk;
 use firn_base::random::Random;
@@ -775,7 +776,7 @@ fn a_store_that_is_full_says_so_and_goes_on() {
     assert_eq!(one(&mut connection, "SELECT count(*) FROM n"), Value::BigInt(1000));
 }
 
-fn texts(connection: &mut Connection, sql: &str) -> Vec<String> {
+pub(crate) fn texts(connection: &mut Connection, sql: &str) -> Vec<String> {
     let statement = connection.prepare(sql).unwrap();
     let text = |value: &Value| match value {
         Value::Text(text) => text.clone(),
@@ -867,6 +868,46 @@ fn a_session_is_active_until_its_rows_are_drawn() {
             assert_eq!(texts(&mut looking, states), [after]);
         }
     }
+}
+
+/// Whoever sleeps can be woken, and keeps neither memory nor threads from others.
+#[test]
+fn sleepers_are_in_nobodys_way() {
+    let database = filled(2000);
+    let sleeping = [
+        "SELECT pg_sleep(3600)",
+        "UPDATE t SET b = 1 WHERE a = 1 AND pg_sleep(3600) IS NOT NULL",
+        // In the workers, below an exchange.
+        "SELECT a, max(pg_sleep(3600)) FROM t GROUP BY a",
+    ];
+    let sleepers = 2 + firn_base::thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        let mut asleep = Vec::new();
+        for (at, sql) in sleeping.iter().cycle().take(3 * sleepers).enumerate() {
+            let mut connection = database.connect();
+            let cancel = connection.cancel_handle();
+            let block = if at % 2 == 0 { "" } else { "BEGIN; " };
+            let run = move || connection.execute(&format!("{block}{sql}")).map(drop);
+            asleep.push((thread::spawn_scoped(scope, "sleeping", run), cancel));
+        }
+        let mut other = database.connect();
+        other.execute("SET statement_timeout = '60s'").unwrap();
+        // Itself as well.
+        let active =
+            "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%pg_sleep(3600%'";
+        while one(&mut other, active) != Value::BigInt(3 * sleepers as i64 + 1) {
+            thread::yield_now();
+        }
+        // It takes workers, too.
+        let groups = "SELECT count(*) FROM (SELECT a, count(*) FROM t GROUP BY a) groups";
+        assert_eq!(one(&mut other, groups), Value::BigInt(2000));
+        until_nobody_holds_a_guard_of_before();
+        for (thread, cancel) in asleep {
+            assert!(!thread.is_finished(), "it sleeps");
+            cancel.cancel();
+            assert_eq!(state(thread.join().unwrap()), SqlState::QUERY_CANCELED);
+        }
+    });
 }
 
 #[test]

@@ -126,7 +126,12 @@ static PARAMETERS: &[Parameter] = &[
     parameter("lc_monetary", "C", Kind::Text, "Accepted; has no effect."),
     parameter("lc_numeric", "C", Kind::Text, "Accepted; has no effect."),
     parameter("lc_time", "C", Kind::Text, "Accepted; has no effect."),
-    parameter("lock_timeout", "0", Kind::Duration, "Longest that a statement waits for a row; 0 for ever."),
+    parameter(
+        "lock_timeout",
+        "0",
+        Kind::Duration,
+        "Longest that a statement waits for a row or a table; 0 for ever.",
+    ),
     parameter("maintenance_work_mem", "64MB", Kind::Memory, "Accepted; has no effect."),
     parameter("max_identifier_length", "63", Kind::Fixed, "Bytes of a name."),
     parameter("max_index_keys", "32", Kind::Fixed, "Columns of an index."),

@@ -1,6 +1,6 @@
 //! The gate of a table: transactions that write to it share it, and DDL closes it.
 
-use firn_base::sync::{AtomicBool, AtomicU64, Ordering, Spread};
+use firn_base::sync::{AtomicU64, Ordering, Spread};
 use firn_base::{Snapshot, Stamp, Time};
 
 /// The right to write to a table. Transactions that write share it; DDL keeps it closed.
@@ -16,7 +16,8 @@ use firn_base::{Snapshot, Stamp, Time};
 /// In sequential order: either the writer sees that it is closed, or DDL sees that it is counted.
 #[derive(Default)]
 pub struct Gate {
-    closed: AtomicBool,
+    /// The stamp of the transaction that keeps it closed, or 0.
+    closed_by: AtomicU64,
     /// Snapshots older than this may no longer write: the table has changed its shape since.
     changed_at: AtomicU64,
     sharers: Spread<Sharers>,
@@ -43,7 +44,7 @@ impl Gate {
     pub fn try_join(&self, owner: Stamp) -> bool {
         let sharers = self.sharers(owner);
         sharers.count.fetch_add(1, Ordering::SeqCst);
-        if self.closed.load(Ordering::SeqCst) {
+        if self.closed_by.load(Ordering::SeqCst) != 0 {
             sharers.count.fetch_sub(1, Ordering::SeqCst);
             return false;
         }
@@ -52,7 +53,7 @@ impl Gate {
 
     /// Joins the writers as the one who keeps the gate closed.
     pub fn join_closed(&self, owner: Stamp) {
-        debug_assert!(self.closed.load(Ordering::SeqCst));
+        debug_assert!(self.closed_by() == Some(owner));
         self.sharers(owner).count.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -69,9 +70,14 @@ impl Gate {
         self.sharers(owner).count.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Keeps new writers out; false if somebody else already does.
-    pub fn try_close(&self) -> bool {
-        !self.closed.swap(true, Ordering::SeqCst)
+    /// Has a transaction keep new writers out; false if somebody already does.
+    pub fn try_close(&self, owner: Stamp) -> bool {
+        self.closed_by.compare_exchange(0, owner.to_bits(), Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// The transaction that keeps it closed, or is about to: it may yet wait for writers to leave.
+    pub fn closed_by(&self) -> Option<Stamp> {
+        Some(self.closed_by.load(Ordering::SeqCst)).filter(|bits| *bits != 0).map(Stamp::from_bits)
     }
 
     /// Whether at most `own` writers are left. Sure only while it is closed.
@@ -81,7 +87,7 @@ impl Gate {
 
     /// Lets writers in again.
     pub fn open(&self) {
-        self.closed.store(false, Ordering::SeqCst);
+        self.closed_by.store(0, Ordering::SeqCst);
     }
 
     /// From now on only snapshots that read at `time` or later may write.
@@ -116,6 +122,7 @@ impl Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firn_base::sync::AtomicBool;
     use firn_base::thread::{scope, spawn_scoped, yield_now};
 
     #[test]
@@ -140,13 +147,16 @@ mod tests {
                     }
                 });
             }
+            let (own, other) = (Stamp::transaction(1), Stamp::transaction(2));
             for _ in 0..50 {
-                assert!(gate.try_close() && !gate.try_close());
+                assert!(gate.try_close(own) && !gate.try_close(other) && !gate.try_close(own));
+                assert_eq!(gate.closed_by(), Some(own));
                 while !gate.is_alone(0) {
                     yield_now();
                 }
                 assert_eq!(inside.load(Ordering::Relaxed), 0);
                 gate.open();
+                assert_eq!(gate.closed_by(), None);
                 yield_now();
             }
             done.store(true, Ordering::Relaxed);

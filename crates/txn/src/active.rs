@@ -10,14 +10,16 @@
 //! All in sequential order. If the collector saw the slot idle, its `now` was read before the slot
 //! was taken, hence before the transaction's read time: the horizon is not above it.
 //!
-//! Whoever needs a row that another transaction has changed and not committed can wait for its end here.
-//! Each slot names the transaction that its own waits for, so that a ring of them is found by walking
-//! along it; the one of the greatest number gives way.
+//! Whoever needs a row that another transaction has changed and not committed can wait for its end here, and so can who
+//! needs a table that others have locked or write to. Each slot names the transaction that its own waits for, and what it
+//! wants if that is a table. Who has locked one waits for all who write to it: those are found by what they have joined,
+//! which each notes beside its slot, where nobody looks unless somebody waits. So rings are found by walking along them;
+//! of each the one of the greatest number gives way.
 
 use crate::statistics::Running;
 use crate::transaction::Isolation;
 use firn_base::sync::{AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
-use firn_base::{Error, Result, Snapshot, SqlState, Stamp, Time};
+use firn_base::{Error, Result, Snapshot, SqlState, Stamp, TableId, Time};
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -36,9 +38,14 @@ const ADVANCING: u64 = 1 << 62;
 /// Places where waiting transactions sleep; which one depends on whom they wait for.
 const BEDS: usize = 64;
 
+/// How many tables a transaction notes without a lock that it has joined the writers of: those of nearly all.
+const FIRST_TABLES: usize = if cfg!(feature = "models") { 1 } else { 24 };
+
 /// The running transactions.
 pub(crate) struct ActiveSet {
     slots: Box<[Slot]>,
+    /// Of each slot.
+    joined: Box<[Joined]>,
     /// Slots from here on were never used.
     used: AtomicUsize,
     beds: Box<[(Mutex<()>, Condvar)]>,
@@ -63,9 +70,57 @@ struct Slot {
     records: AtomicU64,
     /// Its isolation, and whether it writes.
     traits: AtomicU32,
+    /// How many tables' writers it has joined.
+    joined: AtomicU32,
+    /// What it waits for if that is a table or the catalog, or 0: see [`Want::to_bits`].
+    wants: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Slot>() == 64);
+const _: () = assert!(cfg!(feature = "models") || size_of::<Joined>() == 128);
+
+/// The tables whose writers a transaction has joined, as many as its slot says. On cache lines of its own, as the slot.
+#[repr(align(64))]
+struct Joined {
+    first: [AtomicU32; FIRST_TABLES],
+    more: Mutex<Vec<u32>>,
+}
+
+/// What a transaction waits for that does not wait for a row.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Want {
+    /// To write to a table that another one has locked, or is about to.
+    Write(TableId),
+    /// To lock a table that another one has locked, or is about to.
+    Lock(TableId),
+    /// That those end who write to a table. Nobody joins them any more.
+    Alone(TableId),
+    /// To change the catalog, as another one does.
+    Catalog,
+}
+
+impl Want {
+    fn to_bits(self) -> u64 {
+        match self {
+            Want::Write(table) => 1 << 32 | u64::from(table.0),
+            Want::Lock(table) => 2 << 32 | u64::from(table.0),
+            Want::Alone(table) => 3 << 32 | u64::from(table.0),
+            Want::Catalog => 4 << 32,
+        }
+    }
+
+    fn from_bits(bits: u64) -> Option<Want> {
+        let table = TableId(bits as u32);
+        match bits >> 32 {
+            0 => None,
+            1 => Some(Want::Write(table)),
+            2 => Some(Want::Lock(table)),
+            3 => Some(Want::Alone(table)),
+            4 => Some(Want::Catalog),
+            _ => unreachable!("only `to_bits` makes them"),
+        }
+    }
+}
 
 /// In `traits`, above the isolation.
 const WRITES: u32 = 1 << 8;
@@ -101,9 +156,16 @@ impl ActiveSet {
             begun: AtomicU64::new(0),
             records: AtomicU64::new(0),
             traits: AtomicU32::new(0),
+            joined: AtomicU32::new(0),
+            wants: AtomicU64::new(0),
         };
-        let beds = (0..BEDS).map(|_| Default::default()).collect();
-        ActiveSet { slots: (0..SLOTS).map(slot).collect(), used: AtomicUsize::new(0), beds }
+        let joined = |_| Joined { first: std::array::from_fn(|_| AtomicU32::new(0)), more: Mutex::default() };
+        ActiveSet {
+            slots: (0..SLOTS).map(slot).collect(),
+            joined: (0..SLOTS).map(joined).collect(),
+            used: AtomicUsize::new(0),
+            beds: (0..BEDS).map(|_| Default::default()).collect(),
+        }
     }
 
     /// Counts a transaction that begins now; `last` is the newest published commit time, `begun` what a clock
@@ -134,8 +196,8 @@ impl ActiveSet {
             slot.records.store(0, Ordering::Relaxed);
             slot.traits.store(isolation as u32, Ordering::Relaxed);
             HINT.set(at);
-            let owner = Stamp::transaction(uses << SLOT_BITS | at as u64);
-            return Ok((ActiveSlot(at), Snapshot { read_time: Time(read_time), owner }));
+            let snapshot = Snapshot { read_time: Time(read_time), owner: stamp_of(uses, at) };
+            return Ok((ActiveSlot(at), snapshot));
         }
         Err(Error::new(SqlState::TOO_MANY_CONNECTIONS, format!("more than {SLOTS} transactions are running"))
             .with_hint("End some of them, or run fewer at once."))
@@ -147,9 +209,12 @@ impl ActiveSet {
         self.slots[slot.0].session.store(session, Ordering::Relaxed);
     }
 
-    /// Says what it is kept apart from. It has not written yet.
+    /// Says what it is kept apart from.
+    #[inline]
     pub fn set_isolation(&self, slot: &ActiveSlot, isolation: Isolation) {
-        self.slots[slot.0].traits.store(isolation as u32, Ordering::Relaxed);
+        let traits = &self.slots[slot.0].traits;
+        // Nobody else writes to it.
+        traits.store(traits.load(Ordering::Relaxed) & WRITES | isolation as u32, Ordering::Relaxed);
     }
 
     /// Says that it writes.
@@ -157,6 +222,66 @@ impl ActiveSet {
         let traits = &self.slots[slot.0].traits;
         // Nobody else writes to it.
         traits.store(traits.load(Ordering::Relaxed) | WRITES, Ordering::Relaxed);
+    }
+
+    /// Says that it has joined the writers of a table that others know of, until it ends.
+    pub fn note_joined(&self, slot: &ActiveSlot, table: TableId) {
+        self.set_writes(slot);
+        let (own, tables) = (&self.slots[slot.0], &self.joined[slot.0]);
+        // Nobody else writes to these, either.
+        let count = own.joined.load(Ordering::Relaxed) as usize;
+        match tables.first.get(count) {
+            // Release, for who reads it in place of what another one has noted there: he must see that the slot has been given on.
+            Some(place) => place.store(table.0, Ordering::Release),
+            None => {
+                let mut more = tables.more.lock();
+                more.truncate(count - FIRST_TABLES);
+                more.push(table.0);
+            }
+        }
+        own.joined.store(count as u32 + 1, Ordering::Release);
+    }
+
+    /// What the transaction in a slot has joined. If the slot is another's afterwards, it is not the first one's.
+    fn joined_in(&self, at: usize) -> impl Iterator<Item = TableId> {
+        let count = self.slots[at].joined.load(Ordering::Acquire) as usize;
+        let tables = &self.joined[at];
+        let more = match count.checked_sub(FIRST_TABLES) {
+            None | Some(0) => Vec::new(),
+            Some(count) => tables.more.lock().iter().take(count).copied().collect(),
+        };
+        let first = tables.first.iter().take(count).map(|table| table.load(Ordering::Acquire));
+        first.chain(more).map(TableId)
+    }
+
+    /// Calls `visit` with the transactions that have joined the writers of a table, until it returns false.
+    fn writers(&self, table: TableId, mut visit: impl FnMut(Stamp) -> bool) {
+        let used = self.used.load(Ordering::SeqCst);
+        for (at, slot) in self.slots[..used].iter().enumerate() {
+            let uses = slot.uses.load(Ordering::SeqCst);
+            // Whoever ends has joined nothing any more before its slot is given on.
+            if self.joined_in(at).any(|joined| joined == table)
+                && slot.uses.load(Ordering::SeqCst) == uses
+                && !visit(stamp_of(uses, at))
+            {
+                return;
+            }
+        }
+    }
+
+    /// One that has joined the writers of a table, but for `own`. Who has only just done so may not be found.
+    pub fn writer_beside(&self, own: Stamp, table: TableId) -> Option<Stamp> {
+        let mut found = None;
+        self.writers(table, |writer| {
+            found = (writer != own).then_some(writer);
+            found.is_none()
+        });
+        found
+    }
+
+    /// Says what it waits for from now on, if it is not a row.
+    pub fn set_want(&self, slot: &ActiveSlot, want: Option<Want>) {
+        self.slots[slot.0].wants.store(want.map_or(0, Want::to_bits), Ordering::SeqCst);
     }
 
     /// Says how many undo records it has written.
@@ -174,12 +299,13 @@ impl ActiveSet {
             if matches!(read_time, IDLE | DRAWING) {
                 return None;
             }
-            let number = |stamp: u64| Stamp::from_bits(stamp).sequence();
+            let mut awaits = Vec::new();
+            self.each_awaited_by(stamp_of(uses, at), |other| awaits.extend(other.sequence()));
             let traits = slot.traits.load(Ordering::Relaxed);
             let now_read = last.load(Ordering::SeqCst);
             let read_time = if read_time == READS_NOTHING { now_read } else { read_time & !ADVANCING };
             let running = Running {
-                id: uses << SLOT_BITS | at as u64,
+                id: stamp_of(uses, at).sequence().expect("it is a transaction's"),
                 session: slot.session.load(Ordering::Relaxed),
                 isolation: Isolation::from_number(traits % WRITES),
                 age: Duration::from_micros(now.saturating_sub(slot.begun.load(Ordering::Relaxed))),
@@ -187,9 +313,9 @@ impl ActiveSet {
                 commits_behind: now_read.saturating_sub(read_time),
                 writes: traits & WRITES != 0,
                 records: slot.records.load(Ordering::Relaxed),
-                waits_for: Some(slot.waits_for.load(Ordering::SeqCst))
-                    .filter(|bits| *bits != 0)
-                    .and_then(number),
+                waits_for: awaits,
+                wants: Want::from_bits(slot.wants.load(Ordering::SeqCst)),
+                writes_to: self.joined_in(at).collect(),
             };
             // It may have ended meanwhile, and what was read be another's.
             (slot.uses.load(Ordering::SeqCst) == uses && slot.read_time.load(Ordering::SeqCst) != IDLE)
@@ -234,7 +360,11 @@ impl ActiveSet {
     /// Counts a transaction off.
     pub fn leave(&self, slot: &ActiveSlot) {
         let own = &self.slots[slot.0];
-        // First, so that nobody takes the next transaction in the slot for this one.
+        // Before the slot is another's. Most have only read.
+        if own.joined.load(Ordering::Relaxed) > 0 {
+            own.joined.store(0, Ordering::Relaxed);
+        }
+        // Before the rest, so that nobody takes the next transaction in the slot for this one.
         own.uses.store(own.uses.load(Ordering::Relaxed) + 1, Ordering::SeqCst);
         // What it read comes before it is gone; and in sequential order with the waiters' own count, so
         // that either they see that it has gone or it sees them.
@@ -249,7 +379,7 @@ impl ActiveSet {
     /// The slot of a transaction that still runs.
     fn running(&self, stamp: u64) -> Option<&Slot> {
         let sequence = Stamp::from_bits(stamp).sequence()?;
-        let slot = &self.slots[sequence as usize % SLOTS];
+        let slot = &self.slots[slot_of(sequence)];
         let is_running = || {
             slot.uses.load(Ordering::SeqCst) == sequence >> SLOT_BITS
                 && slot.read_time.load(Ordering::SeqCst) != IDLE
@@ -263,7 +393,8 @@ impl ActiveSet {
         let waits_for = &self.slots[own.0].waits_for;
         // In sequential order: of those who close a ring together, the last sees all of it.
         waits_for.store(other.to_bits(), Ordering::SeqCst);
-        let waited = if self.is_victim(other, own_stamp) {
+        // What was seen of a ring one after the other may not have been there at once; a ring is still there at the second look.
+        let waited = if (0..2).all(|_| self.is_victim(own_stamp)) {
             Waited::Deadlock
         } else {
             self.sleep_until_end(other, longest)
@@ -272,25 +403,46 @@ impl ActiveSet {
         waited
     }
 
-    /// Whether `other` waits, perhaps through others, for the transaction that would wait for it, and that
-    /// one is the one of the ring to give way: all see the ring, and only one shall.
-    fn is_victim(&self, other: Stamp, own: Stamp) -> bool {
-        let mut next = other.to_bits();
-        let mut greatest = own.to_bits();
-        for _ in 0..SLOTS {
-            greatest = greatest.max(next);
-            let Some(slot) = self.running(next) else { return false };
-            let waits_for = slot.waits_for.load(Ordering::SeqCst);
-            // It may have ended meanwhile, and the slot be another's.
-            if self.running(next).is_none() {
-                return false;
+    /// Whether a transaction waits for itself through others whose numbers are all less than its own. That is so of one of
+    /// each ring: all see it, and only one shall give way.
+    fn is_victim(&self, own: Stamp) -> bool {
+        let mut seen = [false; SLOTS];
+        let (mut waiting, mut found) = (vec![own], false);
+        while let Some(next) = waiting.pop() {
+            self.each_awaited_by(next, |other| {
+                found |= other == own;
+                let number = other.sequence().expect("transactions are waited for");
+                if other < own && !std::mem::replace(&mut seen[slot_of(number)], true) {
+                    waiting.push(other);
+                }
+            });
+            if found {
+                return true;
             }
-            if waits_for == own.to_bits() {
-                return greatest == own.to_bits();
-            }
-            next = waits_for;
         }
         false
+    }
+
+    /// Calls `visit` with those that a transaction waits for, if it still runs.
+    fn each_awaited_by(&self, waiting: Stamp, mut visit: impl FnMut(Stamp)) {
+        let Some(slot) = self.running(waiting.to_bits()) else { return };
+        let waits_for = slot.waits_for.load(Ordering::SeqCst);
+        let wants = slot.wants.load(Ordering::SeqCst);
+        // It may have ended meanwhile, and the slot be another's.
+        if self.running(waiting.to_bits()).is_none() {
+            return;
+        }
+        match Want::from_bits(wants) {
+            // Of these it names one.
+            Some(Want::Alone(table)) => self.writers(table, |writer| {
+                if writer != waiting {
+                    visit(writer);
+                }
+                true
+            }),
+            _ if waits_for == 0 => {}
+            _ => visit(Stamp::from_bits(waits_for)),
+        }
     }
 
     fn sleep_until_end(&self, other: Stamp, longest: Duration) -> Waited {
@@ -341,6 +493,16 @@ impl ActiveSet {
             .map(|slot| slot.read_time.load(Ordering::SeqCst))
             .filter(|time| !matches!(*time, IDLE | READS_NOTHING))
     }
+}
+
+/// The transaction that has a slot after so many others.
+fn stamp_of(uses: u64, at: usize) -> Stamp {
+    Stamp::transaction(uses << SLOT_BITS | at as u64)
+}
+
+/// The slot that a transaction of this number has.
+fn slot_of(sequence: u64) -> usize {
+    sequence as usize % SLOTS
 }
 
 #[cfg(test)]
@@ -408,14 +570,15 @@ mod tests {
         active.set_session(&first, 7);
         let (second, _) = active.enter(&last, Isolation::Serializable, 2000).unwrap();
         last.store(9, Ordering::SeqCst);
-        active.set_writes(&second);
+        active.note_joined(&second, TableId(3));
         active.set_records(&second, 12);
         active.slots[second.0].waits_for.store(snapshot.owner.to_bits(), Ordering::SeqCst);
         let [reader, writer] = &active.running_now(&last, 2500)[..] else { panic!("two are running") };
         assert_eq!((reader.session, reader.isolation), (7, Isolation::ReadCommitted));
         assert_eq!((reader.age, reader.commits_behind), (Duration::from_micros(1500), 4));
-        assert_eq!((reader.writes, reader.waits_for), (false, None));
-        assert_eq!((writer.writes, writer.records, writer.waits_for), (true, 12, Some(reader.id)));
+        assert_eq!((reader.writes, &reader.waits_for), (false, &vec![]));
+        assert_eq!((writer.writes, writer.records, &writer.waits_for), (true, 12, &vec![reader.id]));
+        assert_eq!((&writer.writes_to, writer.wants), (&vec![TableId(3)], None));
         active.leave(&first);
         active.leave(&second);
         assert_eq!((active.running_now(&last, 3000).len(), active.ended()), (0, 2));

@@ -8,7 +8,7 @@
 //! can draw a read time between the draw and the last stamp, because read times are drawn from
 //! `last`, which moves at the very end.
 
-use crate::active::{ActiveSet, ActiveSlot};
+use crate::active::{ActiveSet, ActiveSlot, Want};
 use crate::catalog::{Catalog, IdMarks, Oid, SequenceDef};
 use crate::checkpoint::Store;
 use crate::collector::Collector;
@@ -18,7 +18,7 @@ use crate::merger::Merger;
 use crate::predicates::{Granularity, PredicateLog};
 use crate::recovery;
 use crate::sequence::SequenceState;
-use crate::statistics::{Running, Statistics};
+use crate::statistics::{Running, Statistics, TableLock};
 use crate::transaction::{Isolation, Ticket, Transaction};
 use firn_base::disk::{Disk, RealDisk};
 use firn_base::sync::{
@@ -26,7 +26,7 @@ use firn_base::sync::{
     ShortMutexGuard, Weak,
 };
 use firn_base::thread::JoinHandle;
-use firn_base::{Error, Lsn, Result, Snapshot, SqlState, TableId, Time, clock, memory, thread};
+use firn_base::{Error, Lsn, Result, Snapshot, SqlState, Stamp, TableId, Time, clock, memory, thread};
 use firn_log::{Log, LogOptions, RedoBuffer};
 use firn_storage::{Digest, MemoryBudget, Provider, Reaper, Table, TableOptions, WriteSet, pin};
 use std::collections::HashMap;
@@ -47,9 +47,6 @@ const LEFT_TO_VALIDATE: u64 = if cfg!(feature = "models") { 0 } else { 4 };
 
 /// Hundreds of functions that guards have put off, done at most by one tick: some milliseconds.
 const REAPED_AT_ONCE: usize = if cfg!(feature = "models") { 2 } else { 128 };
-
-/// How long DDL waits for other DDL, or for the writers of its table.
-pub(crate) const DDL_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How to open a database.
 #[derive(Clone, Debug)]
@@ -158,8 +155,8 @@ pub struct Engine {
     /// Its version.
     catalog_version: AtomicU64,
     next_catalog_version: AtomicU64,
-    /// Whether a transaction that runs DDL is under way.
-    ddl: Mutex<bool>,
+    /// The stamp of the transaction that runs DDL, or 0.
+    ddl: AtomicU64,
     next_oid: AtomicU32,
     next_table: AtomicU32,
     pub(crate) sequences: Mutex<HashMap<Oid, SequenceState>>,
@@ -214,7 +211,7 @@ impl Engine {
             catalog_time: AtomicU64::new(recovered.last.0),
             catalog_version: AtomicU64::new(version),
             next_catalog_version: AtomicU64::new(version + 1),
-            ddl: Mutex::new(false),
+            ddl: AtomicU64::new(0),
             next_oid: AtomicU32::new(recovered.marks.next_oid),
             next_table: AtomicU32::new(recovered.marks.next_table),
             sequences: Mutex::new(recovered.sequences),
@@ -419,6 +416,44 @@ impl Engine {
     /// The running transactions, the readers of checkpoints included.
     pub fn running(&self) -> Vec<Running> {
         self.active.running_now(&self.newest.time, self.opened.elapsed().as_micros() as u64)
+    }
+
+    /// Which transactions have locks of whole tables or wait for them, as of about now.
+    pub fn table_locks(&self) -> Vec<TableLock> {
+        let running = self.running();
+        let mut locks = Vec::new();
+        for transaction in &running {
+            let lock = |table, is_exclusive, is_granted| TableLock {
+                transaction: transaction.id,
+                session: transaction.session,
+                table,
+                is_exclusive,
+                is_granted,
+            };
+            locks.extend(transaction.writes_to.iter().map(|table| lock(Some(*table), false, true)));
+            locks.extend(transaction.wants.map(|want| match want {
+                Want::Write(table) => lock(Some(table), false, false),
+                Want::Lock(table) | Want::Alone(table) => lock(Some(table), true, false),
+                Want::Catalog => lock(None, true, false),
+            }));
+        }
+        let mut note = |table: Option<TableId>, by: Option<Stamp>| {
+            let Some(by) = by.and_then(Stamp::sequence) else { return };
+            let Some(holder) = running.iter().find(|transaction| transaction.id == by) else { return };
+            // Who keeps others out may not be alone yet.
+            if table.is_none() || holder.wants != table.map(Want::Alone) {
+                locks.push(TableLock {
+                    transaction: by,
+                    session: holder.session,
+                    table,
+                    is_exclusive: true,
+                    is_granted: true,
+                });
+            }
+        };
+        self.tables().iter().for_each(|table| note(Some(table.id()), table.gate().closed_by()));
+        note(None, self.ddl_by());
+        locks
     }
 
     /// Transactions that have ended, whether they wrote or not.
@@ -832,30 +867,18 @@ impl Engine {
         self.next_catalog_version.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Takes the right to run DDL, waiting for others; 55P03 if they take too long, 40001 if they
-    /// have committed what `snapshot` does not see.
-    pub(crate) fn begin_ddl(&self, snapshot: Snapshot) -> Result<()> {
-        let taken = wait_until(|| !std::mem::replace(&mut *self.ddl.lock(), true));
-        if !taken {
-            return Err(Error::new(
-                SqlState::LOCK_NOT_AVAILABLE,
-                "another transaction is changing the catalog",
-            )
-            .with_hint("Retry when it has ended."));
-        }
-        if self.catalog_time.load(Ordering::Acquire) > snapshot.read_time.0 {
-            self.end_ddl();
-            return Err(Error::new(
-                SqlState::SERIALIZATION_FAILURE,
-                "could not serialize access due to a concurrent change of the catalog",
-            )
-            .with_hint("Retry the transaction."));
-        }
-        Ok(())
+    /// Takes the right to run DDL; false if another transaction has it.
+    pub(crate) fn try_begin_ddl(&self, owner: Stamp) -> bool {
+        self.ddl.compare_exchange(0, owner.to_bits(), Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
+    /// The transaction that has it.
+    pub(crate) fn ddl_by(&self) -> Option<Stamp> {
+        Some(self.ddl.load(Ordering::SeqCst)).filter(|bits| *bits != 0).map(Stamp::from_bits)
     }
 
     pub(crate) fn end_ddl(&self) {
-        *self.ddl.lock() = false;
+        self.ddl.store(0, Ordering::SeqCst);
     }
 }
 
@@ -870,24 +893,6 @@ impl Drop for Engine {
             // Whoever wants to know calls `close`.
             let _ = log.close();
         }
-    }
-}
-
-/// Tries until it succeeds or patience ends.
-fn wait_until(mut attempt: impl FnMut() -> bool) -> bool {
-    // Nearly always at once, without asking the clock.
-    if attempt() {
-        return true;
-    }
-    let begun = clock::now();
-    loop {
-        if attempt() {
-            return true;
-        }
-        if begun.elapsed() > DDL_PATIENCE {
-            return false;
-        }
-        clock::sleep(Duration::from_micros(200));
     }
 }
 

@@ -26,7 +26,7 @@ mod recovery;
 mod table_file;
 mod times;
 
-pub use active::Waited;
+pub use active::{Waited, Want};
 pub use catalog::Catalog;
 pub use deferred::{Check, GoneKey};
 pub use engine::{Config, Engine};
@@ -37,7 +37,7 @@ pub use firn_storage::{Restriction, StringRange};
 pub use freezer::Progress;
 pub use native::{Columns, Key, TableAccess};
 pub use predicates::Granularity;
-pub use statistics::{Abort, Counter, Ends, Running, Statistics};
+pub use statistics::{Abort, Counter, Ends, Running, Statistics, TableLock};
 pub use transaction::{
     Isolation, Patience, ReadsSoFar, Savepoint, StatementStart, TablePatience, Ticket, Transaction,
 };

@@ -4,9 +4,10 @@
 //! ends are counted in several places, beginnings in the transaction's own slot. What goes
 //! wrong, and whoever waits, can afford a shared counter.
 
+use crate::active::Want;
 use crate::transaction::Isolation;
 use firn_base::sync::{AtomicU64, Mutex, Ordering, Spread};
-use firn_base::{Error, SqlState, Time};
+use firn_base::{Error, SqlState, TableId, Time};
 use std::time::Duration;
 
 /// Upper bounds of the classes of commit latencies: powers of two in microseconds; what takes longer than
@@ -144,8 +145,27 @@ pub struct Running {
     pub writes: bool,
     /// Undo records that it had written when it began or ended its last statement.
     pub records: u64,
-    /// The transaction that it waits for.
-    pub waits_for: Option<u64>,
+    /// The transactions that it waits for: one, unless it waits for all who write to a table to end.
+    pub waits_for: Vec<u64>,
+    /// What it waits for if that is not a row.
+    pub wants: Option<Want>,
+    /// The tables whose writers it has joined, since it has changed or locked rows there, or may.
+    pub writes_to: Vec<TableId>,
+}
+
+/// A lock of a whole table, or of the catalog, that a transaction has or waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TableLock {
+    /// The number of the transaction.
+    pub transaction: u64,
+    /// The session that it is of.
+    pub session: u32,
+    /// `None` for the catalog.
+    pub table: Option<TableId>,
+    /// Whether nobody else may write there, or only nobody who wants it so.
+    pub is_exclusive: bool,
+    /// Whether it has it.
+    pub is_granted: bool,
 }
 
 #[cfg(test)]

@@ -204,6 +204,12 @@ impl Transaction {
         self.engine.active().set_session(&self.slot, session);
     }
 
+    /// Tells those at what level it was asked to run, if it runs at another: what only reads needs less to keep that.
+    #[inline]
+    pub fn tell_isolation(&self, asked: Isolation) {
+        self.engine.active().set_isolation(&self.slot, asked);
+    }
+
     /// Tells those who how much it has written.
     #[inline]
     pub fn tell_progress(&self) {
@@ -279,7 +285,7 @@ impl Transaction {
     fn ddl_mut(&mut self) -> Result<&mut Ddl> {
         assert!(!self.read_only, "a transaction that was begun to read does not write");
         if self.ddl.is_none() {
-            self.engine.begin_ddl(self.snapshot)?;
+            self.begin_ddl()?;
             self.ddl = Some(Box::new(Ddl::new(self.catalog().clone())));
         }
         Ok(self.ddl.as_mut().expect("just made"))
@@ -317,7 +323,7 @@ impl Transaction {
             return Ok(());
         }
         if !table.gate().try_join(self.snapshot.owner) {
-            return Err(locking::busy(table));
+            return Err(locking::busy(Some(table)));
         }
         self.joined(table)
     }

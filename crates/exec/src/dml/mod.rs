@@ -160,6 +160,8 @@ impl DmlPlan {
             let values = picked.run(transaction, &all, options)?;
             all.to_mut().extend(values);
         }
+        // Before it holds a guard, since it may have to wait for the table.
+        transaction.keep_shape(&self.set.root().table)?;
         let environment = Environment { parameters: &all, options };
         let mut run = Run {
             writer: Writer::new(&self.set, transaction, environment),

@@ -6,6 +6,7 @@
 use super::compile::{Positions, parameter_index};
 use super::{Row, parameter};
 use crate::error::{from_datafusion, to_datafusion};
+use crate::sleep::is_pg_sleep;
 use crate::{lower, types};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{FieldRef, Schema, SchemaRef};
@@ -74,6 +75,10 @@ impl Delegate {
                 {
                     let (_, field) = node.to_field(schema)?;
                     Transformed::yes(column(Source::Now, field.as_ref().clone()))
+                }
+                // Whoever evaluates this holds a guard.
+                Expr::ScalarFunction(call) if is_pg_sleep(&call.func) => {
+                    return Err(unsupported("pg_sleep in this place"));
                 }
                 Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) => {
                     return Err(unsupported("a sub-query in this place"));

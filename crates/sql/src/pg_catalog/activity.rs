@@ -1,7 +1,7 @@
 //! The relations about what runs and what it has cost: PostgreSQL's as far as they say something here, and
 //! ours (`firn_stat_…`).
 
-use super::rows::row;
+use super::rows::{PG_CLASS, row};
 use super::{Cell, DATABASE, OWNER, Row, Source};
 use crate::activity::{Activity, State};
 use crate::copy::{Channel, Progress};
@@ -10,7 +10,8 @@ use crate::services::Services;
 use crate::settings::isolation_name;
 use firn_base::SqlState;
 use firn_base::sync::Arc;
-use firn_txn::{Abort, BlockUsage, Held, Running};
+use firn_txn::{Abort, BlockUsage, Held, Running, TableLock};
+use std::collections::HashMap;
 
 /// A moment that may be none.
 fn moment(micros: i64) -> Option<i64> {
@@ -33,9 +34,12 @@ pub(super) fn pg_stat_activity(source: &Source) -> Vec<Row> {
     let row = |session: &Arc<Activity>| {
         let client = session.client();
         let (state, changed) = session.state();
-        let waits = running
-            .iter()
-            .any(|transaction| transaction.session == session.id() && transaction.waits_for.is_some());
+        let mut own = running.iter().filter(|transaction| transaction.session == session.id());
+        let waits = own.find_map(|transaction| match (transaction.wants, &*transaction.waits_for) {
+            (Some(_), _) => Some("relation"),
+            (None, [_, ..]) => Some("transactionid"),
+            (None, []) => None,
+        });
         row! {
             "datid": DATABASE,
             "datname": client.database,
@@ -50,13 +54,13 @@ pub(super) fn pg_stat_activity(source: &Source) -> Vec<Row> {
             "query_start": moment(session.query_begun()),
             "state_change": changed,
             "wait_event_type": match (waits, state) {
-                (true, _) => Some("Lock"),
-                (false, State::Active) => None,
+                (Some(_), _) => Some("Lock"),
+                (None, State::Active) => None,
                 _ => Some("Client"),
             },
             "wait_event": match (waits, state) {
-                (true, _) => Some("transactionid"),
-                (false, State::Active) => None,
+                (Some(event), _) => Some(event),
+                (None, State::Active) => None,
                 _ => Some("ClientRead"),
             },
             "state": state.name(),
@@ -125,35 +129,50 @@ pub(super) fn firn_stat_progress_copy(source: &Source) -> Vec<Row> {
     copies(source).into_iter().map(row).collect()
 }
 
-/// What transactions hold, which is their own end, and whose end they wait for.
+/// What transactions hold, which is their own end and tables, and what they wait for: others' ends and tables. The right to
+/// change the catalog is shown as a lock of the table that stands for it.
 pub(super) fn pg_locks(source: &Source) -> Vec<Row> {
     let Some(asking) = source.session() else { return Vec::new() };
-    let lock = |holder: &Running, of: u64, mode: &str, granted: bool| {
+    let lock = |kind: &str, (session, id): (u32, u64), of: Option<i64>, mode: &str, granted: bool| {
+        let is_relation = kind == "relation";
         row! {
-            "locktype": "transactionid",
-            "database": Cell::Null,
-            "relation": Cell::Null,
+            "locktype": kind,
+            "database": if is_relation { DATABASE.into() } else { Cell::Null },
+            "relation": of.filter(|_| is_relation),
             "page": Cell::Null,
             "tuple": Cell::Null,
-            "transactionid": short(of),
+            "transactionid": of.filter(|_| !is_relation),
             "classid": Cell::Null,
             "objid": Cell::Null,
             "objsubid": Cell::Null,
-            "virtualtransaction": format!("{}/{}", holder.session, short(holder.id)),
-            "pid": i64::from(holder.session),
+            "virtualtransaction": format!("{session}/{}", short(id)),
+            "pid": i64::from(session),
             "mode": mode,
             "granted": granted,
         }
     };
     let mut rows = Vec::new();
     for transaction in asking.engine().running() {
+        let holder = (transaction.session, transaction.id);
         if transaction.writes {
-            rows.push(lock(&transaction, transaction.id, "ExclusiveLock", true));
+            rows.push(lock("transactionid", holder, Some(short(transaction.id)), "ExclusiveLock", true));
         }
-        if let Some(other) = transaction.waits_for {
-            rows.push(lock(&transaction, other, "ShareLock", false));
+        // Who waits for a table waits for those who have it, which stand there.
+        if let (None, Some(other)) = (transaction.wants, transaction.waits_for.first()) {
+            rows.push(lock("transactionid", holder, Some(short(*other)), "ShareLock", false));
         }
     }
+    let tables: HashMap<_, _> =
+        source.catalog.tables.values().map(|table| (table.storage(), number(table.oid))).collect();
+    let relation = |lock: &TableLock| match lock.table {
+        None => Some(PG_CLASS),
+        // Unless the asking transaction does not see it, or not any more.
+        Some(table) => tables.get(&table).copied(),
+    };
+    rows.extend(asking.engine().table_locks().iter().map(|held| {
+        let mode = if held.is_exclusive { "ExclusiveLock" } else { "RowExclusiveLock" };
+        lock("relation", (held.session, held.transaction), relation(held), mode, held.is_granted)
+    }));
     rows
 }
 
@@ -256,7 +275,7 @@ pub(super) fn firn_stat_transactions(source: &Source) -> Vec<Row> {
             "commits_behind": transaction.commits_behind as i64,
             "writes": transaction.writes,
             "records": transaction.records as i64,
-            "waits_for": transaction.waits_for.map(|id| id as i64),
+            "waits_for": transaction.waits_for.first().map(|id| *id as i64),
             "query": session.map(Activity::query),
         }
     };
@@ -339,7 +358,7 @@ fn engine_figures(asking: &Services) -> Vec<(&'static str, u64, &'static str)> {
             statistics.write_conflicts.get(),
             "Changes that met another transaction's of the same row.",
         ),
-        ("waits", statistics.waits.get(), "Statements that waited for another transaction's end."),
+        ("waits", statistics.waits.get(), "Waits for another transaction's end."),
         ("restarts", statistics.restarts.get(), "Statements that were run once more after a conflict."),
         (
             "validation_failures",

@@ -16,8 +16,10 @@ use datafusion::logical_expr::{
 };
 use firn_base::sync::Arc;
 use firn_base::{Error, SqlState};
+use firn_exec::runtime::SessionOptions;
 use firn_txn::Catalog;
 use firn_txn::catalog::Identity;
+use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 use std::ops::RangeInclusive;
 
@@ -29,6 +31,8 @@ struct Spec {
     returns: Kind,
     /// Whether a NULL among the arguments makes the result NULL without asking.
     strict: bool,
+    /// Whether it asks the session, whenever it is called.
+    asks: bool,
     body: fn(&Source, &[Cell]) -> firn_base::Result<Cell>,
 }
 
@@ -38,7 +42,7 @@ const fn spec(
     returns: Kind,
     body: fn(&Source, &[Cell]) -> firn_base::Result<Cell>,
 ) -> Spec {
-    Spec { name, arguments, returns, strict: true, body }
+    Spec { name, arguments, returns, strict: true, asks: false, body }
 }
 
 /// A function that is also asked about NULL.
@@ -48,7 +52,17 @@ const fn lenient(
     returns: Kind,
     body: fn(&Source, &[Cell]) -> firn_base::Result<Cell>,
 ) -> Spec {
-    Spec { name, arguments, returns, strict: false, body }
+    Spec { name, arguments, returns, strict: false, asks: false, body }
+}
+
+/// A function of what goes on.
+const fn asking(
+    name: &'static str,
+    arguments: RangeInclusive<usize>,
+    returns: Kind,
+    body: fn(&Source, &[Cell]) -> firn_base::Result<Cell>,
+) -> Spec {
+    Spec { name, arguments, returns, strict: true, asks: true, body }
 }
 
 /// For what nobody has: comments, triggers, rules, partitions.
@@ -142,6 +156,7 @@ const FUNCTIONS: &[Spec] = &[
     spec("pg_has_role", 2..=3, Kind::Boolean, yes),
     // The session.
     spec("current_schemas", 1..=1, Kind::TextList, current_schemas),
+    asking("pg_blocking_pids", 1..=1, Kind::IntegerList, blocking_pids),
     spec("pg_client_encoding", 0..=0, Kind::Text, |_, _| Ok("UTF8".into())),
     spec("pg_is_in_recovery", 0..=0, Kind::Boolean, no),
     spec("pg_my_temp_schema", 0..=0, Kind::Integer, zero),
@@ -185,20 +200,21 @@ const FUNCTIONS: &[Spec] = &[
 pub fn function(name: &str, catalog: &Arc<Catalog>, facts: &SessionFacts) -> Option<Arc<ScalarUDF>> {
     let spec = FUNCTIONS.iter().find(|spec| spec.name == name)?;
     let source = Source::new(catalog, facts);
-    let signature = signature(&spec.arguments);
+    let signature = signature(&spec.arguments, spec.asks);
     Some(Arc::new(ScalarUDF::from(Function { spec, signature, source })))
 }
 
 /// Any types in any number of arguments that the function takes.
-fn signature(arguments: &RangeInclusive<usize>) -> Signature {
+fn signature(arguments: &RangeInclusive<usize>, asks: bool) -> Signature {
     let one = |count: usize| match count {
         0 => TypeSignature::Nullary,
         count => TypeSignature::Any(count),
     };
-    // Facts of the session and the catalog stand still while a statement runs.
+    // Facts of the session and the catalog stand still while a statement runs, and plans are shared.
+    let volatility = if asks { Volatility::Volatile } else { Volatility::Stable };
     match arguments.clone().collect::<Vec<_>>().as_slice() {
-        [count] => Signature::new(one(*count), Volatility::Stable),
-        counts => Signature::one_of(counts.iter().map(|count| one(*count)).collect(), Volatility::Stable),
+        [count] => Signature::new(one(*count), volatility),
+        counts => Signature::one_of(counts.iter().map(|count| one(*count)).collect(), volatility),
     }
 }
 
@@ -247,6 +263,10 @@ impl ScalarUDFImpl for Function {
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let scalar = arguments.args.iter().all(|argument| matches!(argument, ColumnarValue::Scalar(_)));
         let rows = if scalar { 1 } else { arguments.number_rows };
+        let source = match arguments.config_options.extensions.get::<SessionOptions>() {
+            Some(options) if self.spec.asks => Cow::Owned(self.source.asked_by(&options.services)),
+            _ => Cow::Borrowed(&self.source),
+        };
         let mut cells = Vec::with_capacity(rows);
         for row in 0..rows {
             let arguments = arguments.args.iter().map(|argument| match argument {
@@ -257,7 +277,7 @@ impl ScalarUDFImpl for Function {
             cells.push(if self.spec.strict && arguments.contains(&Cell::Null) {
                 Cell::Null
             } else {
-                (self.spec.body)(&self.source, &arguments)
+                (self.spec.body)(&source, &arguments)
                     .map_err(|error| DataFusionError::External(Box::new(error)))?
             });
         }
@@ -535,6 +555,27 @@ fn current_schemas(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cel
     let implicit = matches!(&arguments[0], Cell::Boolean(true));
     let system = implicit.then(|| "pg_catalog".to_owned());
     Ok(system.into_iter().chain(source.facts.search_path.iter().cloned()).collect::<Vec<_>>().into())
+}
+
+/// The sessions for whose transactions a session waits: for the end of one, or of all who write to a table that it locks.
+fn blocking_pids(source: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
+    let Some(asking) = source.session() else {
+        return Err(Error::new(
+            SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "no session runs this expression",
+        ));
+    };
+    let pid = oid(&arguments[0]);
+    let running = asking.engine().running();
+    let waiting = running.iter().filter(|transaction| Some(i64::from(transaction.session)) == pid);
+    let blocking = waiting.flat_map(|transaction| &transaction.waits_for);
+    let mut pids: Vec<i64> = blocking
+        .filter_map(|other| running.iter().find(|transaction| transaction.id == *other))
+        .map(|blocking| i64::from(blocking.session))
+        .collect();
+    pids.sort_unstable();
+    pids.dedup();
+    Ok(pids.into())
 }
 
 /// A number of bytes in the largest unit that leaves at least 10 of it, rounded, as PostgreSQL does.

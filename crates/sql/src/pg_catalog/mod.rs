@@ -54,6 +54,11 @@ impl Source {
         Source { catalog: Arc::clone(catalog), facts: facts.clone(), services: None }
     }
 
+    /// The same for a session that asks.
+    fn asked_by(&self, services: &Arc<dyn SessionServices>) -> Source {
+        Source { services: Some(services.clone()), ..self.clone() }
+    }
+
     /// The session that asks, as it is now.
     fn session(&self) -> Option<&Services> {
         let services: &dyn Any = &**self.services.as_ref()?;

@@ -13,7 +13,7 @@ const HEAP: i64 = 2;
 const BTREE: i64 = 403;
 
 /// The catalog `pg_class` itself, as `pg_depend` names it.
-const PG_CLASS: i64 = 1259;
+pub(super) const PG_CLASS: i64 = 1259;
 
 /// The tablespace that holds everything.
 const TABLESPACE: i64 = 1663;

@@ -1,9 +1,9 @@
 //! Locks of rows and of whole tables, and what of them outlives a statement that is run again.
 
 use super::Transaction;
-use crate::engine::DDL_PATIENCE;
+use crate::active::{Waited, Want};
 use firn_base::sync::{Arc, OnceLock};
-use firn_base::{Error, Result, RowId, Snapshot, SqlState, Time, clock};
+use firn_base::{Error, Result, RowId, Snapshot, SqlState, Stamp, Time, clock};
 use firn_storage::{Guard, RowLock, Table};
 use std::time::Duration;
 
@@ -11,8 +11,15 @@ use std::time::Duration;
 /// gives up.
 pub type Patience<'p> = &'p mut dyn FnMut(Duration) -> Result<()>;
 
-/// The same for all tables of a transaction.
-pub type TablePatience = Arc<dyn Fn(&Table, Duration) -> Result<()> + Send + Sync>;
+/// The same for all tables of a transaction, and for the catalog, which is no table.
+pub type TablePatience = Arc<dyn Fn(Option<&Table>, Duration) -> Result<()> + Send + Sync>;
+
+/// How long a transaction waits for a table, or for the catalog, that has not been told for how long.
+const USUAL_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long it sleeps at first, and at most, before it asks patience again, and looks whether it waits for itself.
+const SHORTEST_SLEEP: Duration = Duration::from_micros(200);
+const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 
 impl Transaction {
     /// Says how long it waits for tables from now on; else it is five seconds (55P03).
@@ -20,13 +27,75 @@ impl Transaction {
         self.patience = Some(patience);
     }
 
-    fn patience(&self, table: &Arc<Table>) -> impl FnMut(Duration) -> Result<()> + use<> {
-        let (patience, table) = (self.patience.clone(), table.clone());
+    fn patience<'t>(&self, table: Option<&'t Table>) -> impl FnMut(Duration) -> Result<()> + use<'t> {
+        let patience = self.patience.clone();
         move |waited| match &patience {
-            Some(patience) => patience(&table, waited),
-            None if waited > DDL_PATIENCE => Err(busy(&table)),
+            Some(patience) => patience(table, waited),
+            None if waited > USUAL_PATIENCE => Err(busy(table)),
             None => Ok(()),
         }
+    }
+
+    /// Tries until it has what it wants. Meanwhile it waits for the end of whoever has it, as of one that has a row: 40P01 if that
+    /// one waits for it. Errors else: patience's.
+    fn wait_until(
+        &self,
+        want: Want,
+        mut attempt: impl FnMut() -> bool,
+        holder: impl Fn() -> Option<Stamp>,
+        patience: Patience<'_>,
+    ) -> Result<()> {
+        // Nearly always at once, without asking the clock.
+        if attempt() {
+            return Ok(());
+        }
+        let begun = clock::now();
+        let active = self.engine.active();
+        self.engine.statistics().waits.count();
+        active.set_want(&self.slot, Some(want));
+        let mut longest = SHORTEST_SLEEP;
+        let mut wait_once = || {
+            patience(begun.elapsed())?;
+            match holder() {
+                Some(holder) if self.wait_for(holder, longest) == Waited::Deadlock => Err(Error::deadlock()),
+                Some(_) => {
+                    longest = LONGEST_SLEEP.min(2 * longest);
+                    Ok(())
+                }
+                // It has only just come, or is gone.
+                None => {
+                    clock::sleep(SHORTEST_SLEEP);
+                    Ok(())
+                }
+            }
+        };
+        let outcome = loop {
+            if attempt() {
+                break Ok(());
+            }
+            if let Err(error) = wait_once() {
+                break Err(error);
+            }
+        };
+        active.set_want(&self.slot, None);
+        outcome
+    }
+
+    /// Takes the right to change the catalog, waiting for others: 55P03 if they take too long, 40001 if they have committed what
+    /// its snapshot does not see.
+    pub(super) fn begin_ddl(&self) -> Result<()> {
+        let (engine, owner) = (&self.engine, self.snapshot.owner);
+        let patience = &mut self.patience(None);
+        self.wait_until(Want::Catalog, || engine.try_begin_ddl(owner), || engine.ddl_by(), patience)?;
+        if engine.has_changed_catalog_since(self.snapshot.read_time) {
+            engine.end_ddl();
+            return Err(Error::new(
+                SqlState::SERIALIZATION_FAILURE,
+                "could not serialize access due to a concurrent change of the catalog",
+            )
+            .with_hint("Retry the transaction."));
+        }
+        Ok(())
     }
 
     /// Locks a visible row until the transaction ends, or a savepoint from before is rolled back to: then
@@ -80,7 +149,7 @@ impl Transaction {
     /// The write set of a table may be had once it has joined those who write there.
     #[cold]
     pub(super) fn join(&mut self, table: &Arc<Table>) -> Result<()> {
-        self.join_writers(table, &mut self.patience(table))
+        self.join_writers(table, &mut self.patience(Some(table)))
     }
 
     /// Keeps others from changing the shape of a table, or all of its rows, until this transaction ends, whether it writes there or not.
@@ -101,7 +170,8 @@ impl Transaction {
             gate.join_closed(self.snapshot.owner);
         } else {
             let owner = self.snapshot.owner;
-            wait_until(|| gate.try_join(owner), patience)?;
+            let want = Want::Write(table.id());
+            self.wait_until(want, || gate.try_join(owner), || gate.closed_by(), patience)?;
         }
         self.joined(table)
     }
@@ -114,7 +184,11 @@ impl Transaction {
             return Err(self.refused(table));
         }
         self.write_set.as_mut().expect("running").touch(table);
-        self.engine.active().set_writes(&self.slot);
+        if table.is_published() {
+            self.engine.active().note_joined(&self.slot, table.id());
+        } else {
+            self.engine.active().set_writes(&self.slot);
+        }
         Ok(())
     }
 
@@ -143,14 +217,16 @@ impl Transaction {
         if self.has_closed(table) {
             return Ok(());
         }
-        let gate = table.gate();
-        wait_until(|| gate.try_close(), patience)?;
+        let (gate, owner) = (table.gate(), self.snapshot.owner);
+        let want = Want::Lock(table.id());
+        self.wait_until(want, || gate.try_close(owner), || gate.closed_by(), patience)?;
         let own = u64::from(self.writes().has_touched(table));
-        let alone =
-            wait_until(|| gate.is_alone(own), patience).and_then(|()| match gate.admits(self.snapshot) {
-                true => Ok(()),
-                false => Err(self.refused(table)),
-            });
+        let writer = || self.engine.active().writer_beside(owner, table.id());
+        let alone = self.wait_until(Want::Alone(table.id()), || gate.is_alone(own), writer, patience);
+        let alone = alone.and_then(|()| match gate.admits(self.snapshot) {
+            true => Ok(()),
+            false => Err(self.refused(table)),
+        });
         if alone.is_err() {
             gate.open();
             return alone;
@@ -171,7 +247,7 @@ impl Transaction {
     pub fn lock_exclusive(&mut self, table: &Arc<Table>) -> Result<()> {
         self.ddl_mut()?;
         let was_closed = self.has_closed(table);
-        self.lock_table(table, &mut self.patience(table))?;
+        self.lock_table(table, &mut self.patience(Some(table)))?;
         if !self.catch_up(table) {
             if !was_closed {
                 self.closed.pop().expect("just closed").gate().open();
@@ -236,22 +312,12 @@ impl Transaction {
     }
 }
 
-/// Tries until it succeeds or patience ends.
-fn wait_until(mut attempt: impl FnMut() -> bool, patience: Patience<'_>) -> Result<()> {
-    // Nearly always at once, without asking the clock.
-    if attempt() {
-        return Ok(());
-    }
-    let begun = clock::now();
-    while !attempt() {
-        patience(begun.elapsed())?;
-        clock::sleep(Duration::from_micros(200));
-    }
-    Ok(())
-}
-
-/// 55P03: others use the table.
-pub(super) fn busy(table: &Table) -> Error {
+/// 55P03: others use the table, or change the catalog.
+pub(super) fn busy(table: Option<&Table>) -> Error {
+    let Some(table) = table else {
+        let message = "another transaction is changing the catalog";
+        return Error::new(SqlState::LOCK_NOT_AVAILABLE, message).with_hint("Retry when it has ended.");
+    };
     Error::new(
         SqlState::LOCK_NOT_AVAILABLE,
         format!("could not obtain the lock on table \"{}\" in time", table.name()),

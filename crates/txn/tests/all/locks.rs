@@ -1,8 +1,9 @@
 //! Row locks, case by case.
 
 use crate::support::{Bank, commit};
-use firn_base::{Error, Result, SqlState};
-use firn_txn::{Engine, Isolation, RowLock, Transaction, pin};
+use firn_base::{Error, Result, SqlState, thread};
+use firn_storage::Table;
+use firn_txn::{Engine, Isolation, RowLock, TableLock, Transaction, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -403,16 +404,18 @@ fn a_statement_that_locks_before_it_changes_is_through_at_the_second_attempt() {
     }
 }
 
+fn other_table(bank: &Bank) -> Arc<Table> {
+    let mut tx = bank.engine.begin();
+    let id = tx.create_storage("other", bank.accounts.columns().to_vec()).unwrap();
+    commit(tx);
+    bank.engine.table(id)
+}
+
 /// Tables that are locked are nobody's business but of those who write there.
 #[test]
 fn a_locked_table_keeps_writers_out_and_nobody_else() {
     let bank = bank();
-    let other = {
-        let mut tx = bank.engine.begin();
-        let id = tx.create_storage("other", bank.accounts.columns().to_vec()).unwrap();
-        commit(tx);
-        bank.engine.table(id)
-    };
+    let other = other_table(&bank);
     let impatient = || |_: Duration| Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, "no"));
     let mut first = bank.engine.begin();
     first.lock_table(&bank.accounts, &mut impatient()).unwrap();
@@ -443,4 +446,142 @@ fn a_locked_table_keeps_writers_out_and_nobody_else() {
     second.rollback();
     third.lock_table(&other, &mut impatient()).unwrap();
     assert_eq!(bank.scan(&bank.engine.begin_read_only()), [(1, 11), (2, 20), (3, 33)]);
+}
+
+/// What others see: who writes to a table, who has locked one, and who waits.
+#[test]
+fn locks_of_tables_and_waits_for_them_are_told() {
+    let bank = bank();
+    let other = other_table(&bank);
+    let patient = || |_: Duration| Ok(());
+    let lock = |tx: &Transaction, table: Option<&Arc<Table>>, is_exclusive, is_granted| TableLock {
+        transaction: number(tx),
+        session: 0,
+        table: table.map(|table| table.id()),
+        is_exclusive,
+        is_granted,
+    };
+    let mut writer = bank.engine.begin();
+    bank.set_balance(&mut writer, 1, 11).unwrap();
+    let mut holder = bank.engine.begin();
+    holder.lock_table(&other, &mut patient()).unwrap();
+    let mut ddl = bank.engine.begin();
+    // What nobody else knows of is nobody's business.
+    let private = ddl.create_storage("third", bank.accounts.columns().to_vec()).unwrap();
+    let private = ddl.table(private);
+    ddl.join_writers(&private, &mut patient()).unwrap();
+    let (accounts, other) = (Some(&bank.accounts), Some(&other));
+    let had = [
+        lock(&writer, accounts, false, true),
+        lock(&holder, other, true, true),
+        lock(&ddl, None, true, true),
+    ];
+    assert_eq!(bank.engine.table_locks(), had);
+
+    let mut others: Vec<_> = (0..4).map(|_| bank.engine.begin()).collect();
+    let waits = [(accounts, true), (accounts, false), (other, false), (None, true)];
+    let waits: Vec<_> =
+        others.iter().zip(waits).map(|(tx, (table, mode))| lock(tx, table, mode, false)).collect();
+    let until = |condition: &dyn Fn() -> bool| {
+        while !condition() {
+            thread::yield_now();
+        }
+    };
+    let (locking, joining) = (number(&others[0]), number(&others[1]));
+    thread::scope(|scope| {
+        let bank = &bank;
+        for (at, tx) in others.drain(..).enumerate() {
+            let other = other.unwrap();
+            // The second comes when the table is about to be locked.
+            until(&|| waits[..at].iter().all(|wait| bank.engine.table_locks().contains(wait)));
+            thread::spawn_scoped(scope, "waiting", move || {
+                let mut tx = tx;
+                match at {
+                    0 => tx.lock_table(&bank.accounts, &mut patient()).unwrap(),
+                    1 => tx.join_writers(&bank.accounts, &mut patient()).unwrap(),
+                    2 => tx.join_writers(other, &mut patient()).unwrap(),
+                    _ => drop(tx.catalog_mut().unwrap()),
+                }
+            });
+        }
+        until(&|| waits.iter().all(|wait| bank.engine.table_locks().contains(wait)));
+        assert_eq!(bank.engine.table_locks().len(), had.len() + waits.len());
+        let awaited_by = |waiting: u64| {
+            let running = bank.engine.running();
+            running.into_iter().find(|running| running.id == waiting).unwrap().waits_for
+        };
+        assert_eq!(awaited_by(locking), [number(&writer)]);
+        // Between two looks at what it wants it waits for nobody.
+        until(&|| awaited_by(joining) == [locking]);
+        assert_eq!(awaited_by(number(&writer)), [0; 0]);
+        drop((writer, holder, ddl));
+    });
+    assert_eq!(bank.engine.table_locks(), []);
+}
+
+/// More tables than a transaction notes without a lock.
+#[test]
+fn who_writes_to_many_tables_is_found_by_who_waits_for_any_of_them() {
+    let bank = bank();
+    let tables: Vec<_> = (0..60).map(|_| other_table(&bank)).collect();
+    let mut patient = |_: Duration| Ok(());
+    for _ in 0..2 {
+        let mut writer = bank.engine.begin();
+        tables.iter().for_each(|table| writer.join_writers(table, &mut patient).unwrap());
+        let running = bank.engine.running();
+        let ids: Vec<_> = tables.iter().map(|table| table.id()).collect();
+        assert_eq!(running[0].writes_to, ids);
+        let waiting = bank.engine.begin();
+        thread::scope(|scope| {
+            let table = &tables[59];
+            thread::spawn_scoped(scope, "waiting", move || {
+                let mut waiting = waiting;
+                waiting.lock_table(table, &mut |_| Ok(())).unwrap();
+            });
+            let blocked =
+                || bank.engine.running().into_iter().any(|running| running.waits_for == [number(&writer)]);
+            while !blocked() {
+                thread::yield_now();
+            }
+            drop(writer);
+        });
+        assert!(bank.engine.running().is_empty());
+    }
+}
+
+fn number(tx: &Transaction) -> u64 {
+    tx.snapshot().owner.sequence().expect("it is a transaction's")
+}
+
+/// Each locks the table that the other writes to; one of them is told, also who changes the catalog.
+#[test]
+fn of_a_ring_through_tables_one_is_told() {
+    let bank = bank();
+    let other = other_table(&bank);
+    for changes_catalog in [false, true] {
+        let (mut first, mut second) = (bank.engine.begin(), bank.engine.begin());
+        bank.set_balance(&mut first, 1, 11).unwrap();
+        if changes_catalog {
+            second.catalog_mut().unwrap();
+        } else {
+            second.join_writers(&other, &mut |_| Ok(())).unwrap();
+        }
+        let deadlocks = bank.engine.statistics().deadlocks.get();
+        let outcomes = thread::scope(|scope| {
+            let (accounts, other) = (&bank.accounts, &other);
+            let one = thread::spawn_scoped(scope, "first", move || match changes_catalog {
+                true => first.catalog_mut().map(drop),
+                false => first.lock_table(other, &mut |_| Ok(())),
+            });
+            let two =
+                thread::spawn_scoped(scope, "second", move || second.lock_table(accounts, &mut |_| Ok(())));
+            [one.join().unwrap(), two.join().unwrap()]
+        });
+        let told: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(told[0].state(), SqlState::DEADLOCK_DETECTED);
+        assert_eq!(bank.engine.statistics().deadlocks.get(), deadlocks + 1);
+        // The table is open again.
+        bank.engine.transact(|tx| bank.set_balance(tx, 1, 10)).unwrap();
+    }
 }

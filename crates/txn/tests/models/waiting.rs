@@ -3,7 +3,9 @@
 use crate::schedule::explore;
 use crate::support::{Bank, commit};
 use crate::{bank_with, join, task};
-use firn_base::Stamp;
+use firn_base::sync::Arc;
+use firn_base::{SqlState, Stamp};
+use firn_storage::Table;
 use firn_txn::{Isolation, Transaction, Waited};
 use std::time::Duration;
 
@@ -132,4 +134,92 @@ fn follows_in_its_slot() {
 #[test]
 fn who_follows_in_a_slot_is_not_taken_for_who_was_there() {
     explore(follows_in_its_slot);
+}
+
+/// What a transaction has or wants: to change an account, to write to a table beside that of the accounts, to lock one.
+#[derive(Clone, Copy)]
+enum Thing {
+    Row(i32),
+    Write(usize),
+    Lock(usize),
+}
+
+use Thing::{Lock, Row, Write};
+
+/// Takes it; false if the transaction would wait for ever.
+fn take(bank: &Bank, tables: &[Arc<Table>], tx: &mut Transaction, thing: Thing) -> bool {
+    let patience = &mut |_| Ok(());
+    let taken = match thing {
+        Row(key) => {
+            while let Some(holder) = blocker(bank, tx, key) {
+                if !ends(tx, holder) {
+                    return false;
+                }
+                let start = tx.begin_statement();
+                tx.restart(&start).expect("it reads what is committed");
+            }
+            return true;
+        }
+        Write(table) => tx.join_writers(&tables[table], patience),
+        Lock(table) => tx.lock_table(&tables[table], patience),
+    };
+    taken.map_err(|error| assert_eq!(error.state(), SqlState::DEADLOCK_DETECTED)).is_ok()
+}
+
+/// Each transaction has the first and comes to want the second; returns how many are told that they would wait for ever.
+fn having_and_wanting(transactions: &'static [(Thing, Option<Thing>)]) -> usize {
+    let bank = bank_with([(0, 0), (1, 0)]);
+    let mut setup = bank.engine.begin();
+    let mut create = || setup.create_storage("beside", bank.accounts.columns().to_vec()).unwrap();
+    let ids = [create(), create()];
+    commit(setup);
+    let tables = Arc::new(ids.map(|id| bank.engine.table(id)));
+    let have = |&(has, wants): &(Thing, Option<Thing>)| {
+        let mut tx = bank.engine.try_begin(Isolation::ReadCommitted).unwrap();
+        assert!(take(&bank, &*tables, &mut tx, has), "nobody is in the way yet");
+        (tx, wants)
+    };
+    let having: Vec<_> = transactions.iter().map(have).collect();
+    let tasks = having.into_iter().map(|(mut tx, wants)| {
+        let tables = tables.clone();
+        task(&bank, move |bank| {
+            let told = wants.is_some_and(|wants| !take(bank, &*tables, &mut tx, wants));
+            if !told {
+                commit(tx);
+            }
+            told
+        })
+    });
+    let tasks: Vec<_> = tasks.collect();
+    join(tasks).into_iter().filter(|told| *told).count()
+}
+
+#[test]
+fn of_two_who_lock_tables_crosswise_one_is_told() {
+    explore(|| assert_eq!(having_and_wanting(&[(Lock(0), Some(Lock(1))), (Lock(1), Some(Lock(0)))]), 1));
+}
+
+#[test]
+fn of_two_who_write_and_lock_crosswise_one_is_told() {
+    explore(|| assert_eq!(having_and_wanting(&[(Write(0), Some(Lock(1))), (Write(1), Some(Lock(0)))]), 1));
+}
+
+#[test]
+fn of_a_ring_through_a_row_and_a_table_one_is_told() {
+    explore(|| assert_eq!(having_and_wanting(&[(Row(0), Some(Write(0))), (Lock(0), Some(Row(0)))]), 1));
+}
+
+/// Another one writes to the table as well, and is in no ring.
+#[test]
+fn of_a_ring_through_one_of_the_writers_of_a_table_one_is_told() {
+    const TRANSACTIONS: &[(Thing, Option<Thing>)] =
+        &[(Write(0), None), (Row(0), Some(Lock(0))), (Write(0), Some(Row(1))), (Row(1), Some(Row(0)))];
+    explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 1));
+}
+
+#[test]
+fn of_those_who_queue_for_a_table_nobody_is_told() {
+    const TRANSACTIONS: &[(Thing, Option<Thing>)] =
+        &[(Write(0), None), (Write(1), Some(Lock(0))), (Row(0), Some(Write(0))), (Row(1), Some(Lock(1)))];
+    explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 0));
 }

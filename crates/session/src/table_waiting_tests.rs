@@ -1,0 +1,222 @@
+//! Statements that wait for tables, or to change the catalog: for whom, where that is shown, and rings of such waits.
+
+use crate::Database;
+use crate::tests::texts;
+use crate::waiting_tests::{ADD_ONE, ADD_TEN, database, rows, run, state};
+use firn_base::sync::{Arc, AtomicBool, Ordering};
+use firn_base::{Error, Result, SqlState, clock, thread};
+use std::time::Duration;
+
+/// Waits until something is so, for a minute at most.
+pub(crate) fn until(condition: impl Fn() -> bool) {
+    let begun = clock::now();
+    while !condition() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "it never comes");
+        clock::sleep(Duration::from_micros(100));
+    }
+}
+
+/// Until what could be reached is freed: nobody holds a guard that he has taken before.
+pub(crate) fn until_nobody_holds_a_guard_of_before() {
+    let freed = Arc::new(AtomicBool::new(false));
+    let tell = freed.clone();
+    firn_txn::pin().defer(move || tell.store(true, Ordering::SeqCst));
+    until(|| {
+        firn_txn::pin().flush();
+        freed.load(Ordering::SeqCst)
+    });
+}
+
+/// Two transactions that have each done the first want the second: what came of that.
+fn crosswise(database: &Database, first: [&str; 2], second: [&str; 2]) -> [Result<()>; 2] {
+    let mut connections = [first, second].map(|[has, wants]| {
+        let mut connection = database.connect();
+        run(&mut connection, &["BEGIN", has]).unwrap();
+        (connection, wants)
+    });
+    thread::scope(|scope| {
+        let threads = connections.each_mut().map(|(connection, wants)| {
+            thread::spawn_scoped(scope, "wanting", move || {
+                let outcome = run(connection, &[wants]);
+                // Of one that has failed, too: it is in nobody's way any more.
+                until(|| outcome.is_ok() || connection.status() == crate::TransactionStatus::Failed);
+                outcome.and_then(|()| run(connection, &["COMMIT"]))
+            })
+        });
+        threads.map(|thread| thread.join().unwrap())
+    })
+}
+
+#[test]
+fn of_rings_through_tables_one_gives_way() {
+    const CHILD: &str = "INSERT INTO child VALUES (9, NULL)";
+    const ROW: &str = "UPDATE t SET b = 7 WHERE a = 2";
+    let rings: &[[[&str; 2]; 2]] = &[
+        // Two tables, as each mode has them.
+        [["LOCK TABLE t", "LOCK TABLE child"], ["LOCK TABLE child", "LOCK TABLE t"]],
+        [["LOCK TABLE t IN SHARE MODE", CHILD], ["LOCK TABLE child IN EXCLUSIVE MODE", ROW]],
+        [[ROW, "LOCK TABLE child"], [CHILD, "LOCK TABLE t"]],
+        [[ROW, CHILD], ["LOCK TABLE child", "LOCK TABLE t"]],
+        [["SELECT * FROM t FOR UPDATE", "LOCK TABLE child"], [CHILD, "LOCK TABLE t"]],
+        [[ROW, "TRUNCATE child"], [CHILD, "ALTER TABLE t ADD COLUMN c integer"]],
+        // A row and a table.
+        [[ROW, CHILD], ["LOCK TABLE child", ROW]],
+        [[ROW, "LOCK TABLE child"], [CHILD, ROW]],
+        // The catalog and a table.
+        [
+            ["CREATE TABLE one (a integer)", "ALTER TABLE t ADD COLUMN c integer"],
+            [ROW, "CREATE TABLE two (a integer)"],
+        ],
+    ];
+    for ring in rings {
+        for level in ["read committed", "repeatable read", "serializable"] {
+            for turned in [false, true] {
+                let database = database();
+                database.set_default("default_transaction_isolation", level).unwrap();
+                let [first, second] = *ring;
+                let outcomes = match turned {
+                    false => crosswise(&database, first, second),
+                    true => crosswise(&database, second, first),
+                };
+                let told: Vec<Error> = outcomes.into_iter().filter_map(Result::err).collect();
+                assert_eq!(told.len(), 1, "{ring:?} at {level}: {told:?}");
+                assert_eq!(told[0].state(), SqlState::DEADLOCK_DETECTED, "{ring:?} at {level}: {told:?}");
+                assert_eq!(
+                    told[0].detail(),
+                    Some("The transaction that it would wait for waits for it."),
+                    "{ring:?}"
+                );
+                assert_eq!(database.engine().statistics().deadlocks.get(), 1);
+                run(&mut database.connect(), &[ADD_ONE, "INSERT INTO child VALUES (10, 1)"]).unwrap();
+            }
+        }
+    }
+}
+
+/// The second waits for the first and the third for the second, which keeps later ones out.
+#[test]
+fn of_queues_for_tables_nobody_gives_way() {
+    let database = database();
+    let mut writer = database.connect();
+    run(&mut writer, &["BEGIN", ADD_ONE]).unwrap();
+    let waits = &database.engine().statistics().waits;
+    thread::scope(|scope| {
+        let queue = ["LOCK TABLE t", "LOCK TABLE t IN SHARE MODE", ADD_TEN].map(|wants| {
+            let before = waits.get();
+            let mut connection = database.connect();
+            let waiting = thread::spawn_scoped(scope, "waiting", move || {
+                run(&mut connection, &["BEGIN", wants, "COMMIT"])
+            });
+            until(|| waits.get() > before);
+            waiting
+        });
+        run(&mut writer, &["COMMIT"]).unwrap();
+        queue.into_iter().for_each(|waiting| waiting.join().unwrap().unwrap());
+    });
+    assert_eq!(rows(&database)[0], (1, 11));
+    assert_eq!(database.engine().statistics().deadlocks.get(), 0);
+}
+
+#[test]
+fn who_waits_for_which_table_and_who_has_it_is_shown() {
+    let database = database();
+    let mut looking = database.connect();
+    let mut writer = database.connect();
+    let mut holder = database.connect();
+    writer.identify("writer", "firn");
+    holder.identify("holder", "firn");
+    run(&mut writer, &["BEGIN", ADD_ONE, "CREATE TABLE mine (a integer)", "INSERT INTO mine VALUES (1)"])
+        .unwrap();
+    run(&mut holder, &["BEGIN", "LOCK TABLE child"]).unwrap();
+    let waits = [
+        ("locks", "BEGIN; LOCK TABLE t IN SHARE MODE"),
+        ("writes", "UPDATE t SET b = 2 WHERE a = 3"),
+        ("inserts", "INSERT INTO child VALUES (1, 2)"),
+        ("creates", "CREATE TABLE other (a integer)"),
+    ];
+    let locks = "SELECT usename, relation::regclass, mode, granted FROM pg_locks JOIN pg_stat_activity USING (pid) \
+                 WHERE locktype = 'relation' AND database = (SELECT oid FROM pg_database) ORDER BY granted DESC, 1, 2";
+    let had = [
+        "holder|child|ExclusiveLock|true",
+        "writer|pg_class|ExclusiveLock|true",
+        "writer|t|RowExclusiveLock|true",
+    ];
+    assert_eq!(texts(&mut looking, locks), had);
+    thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (name, sql) in waits {
+            let mut connection = database.connect();
+            connection.identify(name, "firn");
+            let cancel = connection.cancel_handle();
+            let thread = thread::spawn_scoped(scope, "waiting", move || connection.execute(sql).map(drop));
+            threads.push((thread, cancel));
+            // The next comes behind it.
+            let event =
+                format!("SELECT wait_event_type, wait_event FROM pg_stat_activity WHERE usename = '{name}'");
+            let begun = clock::now();
+            while texts(&mut looking, &event) != ["Lock|relation"] {
+                assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", texts(&mut looking, &event));
+            }
+        }
+        let waiting = [
+            "creates|pg_class|ExclusiveLock|false",
+            "inserts|child|RowExclusiveLock|false",
+            "locks|t|ExclusiveLock|false",
+            "writes|t|RowExclusiveLock|false",
+        ];
+        assert_eq!(texts(&mut looking, locks), [&had[..], &waiting].concat());
+        let blocking = "SELECT w.usename, b.usename FROM pg_stat_activity w JOIN pg_stat_activity b \
+                        ON b.pid = ANY (pg_blocking_pids(w.pid)) ORDER BY 1";
+        let waits_for =
+            ["creates|writer", "inserts|holder", "locks|writer", "writes|locks"].map(str::to_owned);
+        // Between two looks at what it wants whoever does not wait for writers waits for nobody.
+        let begun = clock::now();
+        while texts(&mut looking, blocking) != waits_for {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", texts(&mut looking, blocking));
+        }
+        // They wait for whom has it, not for the end of a transaction by that name.
+        let ends = "SELECT * FROM pg_locks WHERE locktype = 'transactionid' AND NOT granted";
+        assert_eq!(texts(&mut looking, ends), [""; 0]);
+        // The last first, lest another go on when it need not wait for it any more.
+        for (thread, cancel) in threads.into_iter().rev() {
+            cancel.cancel();
+            assert_eq!(state(thread.join().unwrap()), SqlState::QUERY_CANCELED);
+        }
+    });
+    assert_eq!(texts(&mut looking, locks), had);
+    run(&mut writer, &["COMMIT"]).unwrap();
+    run(&mut holder, &["COMMIT"]).unwrap();
+    assert_eq!(texts(&mut looking, locks), [""; 0]);
+}
+
+/// As long as anybody holds a guard nothing is freed that was reachable when he took it.
+#[test]
+fn whoever_waits_for_a_table_keeps_nobodys_memory() {
+    let database = database();
+    let mut holder = database.connect();
+    let waits = &database.engine().statistics().waits;
+    let statements = [
+        "INSERT INTO t VALUES (9, 9)",
+        "INSERT INTO t SELECT a + 10, b FROM t",
+        ADD_ONE,
+        "DELETE FROM t WHERE a = 1",
+        "SELECT * FROM t WHERE a = 1 FOR UPDATE",
+        "LOCK TABLE t",
+        "ALTER TABLE t ADD COLUMN c integer",
+    ];
+    for sql in statements {
+        run(&mut holder, &["BEGIN", "LOCK TABLE t"]).unwrap();
+        let before = waits.get();
+        thread::scope(|scope| {
+            let mut connection = database.connect();
+            let waiting = thread::spawn_scoped(scope, "waiting", move || {
+                run(&mut connection, &["BEGIN", sql, "ROLLBACK"])
+            });
+            until(|| waits.get() > before);
+            until_nobody_holds_a_guard_of_before();
+            assert!(!waiting.is_finished(), "{sql} waits");
+            run(&mut holder, &["COMMIT"]).unwrap();
+            waiting.join().unwrap().unwrap();
+        });
+    }
+}
