@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn what_was_put_off_under_one_guard_is_done_without_anybody_who_pins_often() {
-        const PUT_OFF: usize = 100_000;
+        const PUT_OFF: usize = if cfg!(miri) { 1000 } else { 100_000 };
         const CALLS: usize = 64;
         let epochs = Collector::new();
         let (here, there) = (epochs.register(), epochs.register());
@@ -86,6 +86,6 @@ mod tests {
             times += 1;
         }
         assert_eq!(Arc::strong_count(&all), 1);
-        assert!((2..10).contains(&times), "{times}");
+        assert!(cfg!(miri) || (2..10).contains(&times), "{times}");
     }
 }
