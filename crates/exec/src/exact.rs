@@ -261,7 +261,8 @@ fn value(ty: SqlType, number: i128) -> Value {
 fn first_not(within: Range<i128>, satisfied: impl Fn(i128) -> bool) -> i128 {
     let Range { start: mut low, end: mut high } = within;
     while low < high {
-        let middle = low + (high - low) / 2;
+        // Numbers of 38 digits are further apart than an `i128` reaches.
+        let middle = low + (high.wrapping_sub(low) as u128 / 2) as i128;
         if satisfied(middle) { low = middle + 1 } else { high = middle }
     }
     low
@@ -328,7 +329,8 @@ mod tests {
             doubles.iter().map(|double| (SqlType::Double, Value::Double(*double))).collect()
         };
         let day = 86_400_000_000i64;
-        let cases: [Case<'_>; 5] = [
+        let most = 10i128.pow(38) - 1;
+        let cases: [Case<'_>; 7] = [
             (
                 SqlType::SmallInt,
                 &[-32768, -32767, -1, 0, 1, 99, 100, 101, 32766, 32767],
@@ -381,6 +383,16 @@ mod tests {
                 .concat(),
             ),
             (
+                SqlType::Numeric { precision: 38, scale: 16 },
+                &[-most, -1, 0, 1, 5_000_000_000_000_000, 15_000_000_000_000_001, most],
+                doubles(&[0.5, 1.5, -1e22, 1e22, 1e300, 1e-17, f64::NAN, f64::INFINITY, f64::NEG_INFINITY]),
+            ),
+            (
+                SqlType::Numeric { precision: 38, scale: 0 },
+                &[-most, -1, 0, 1, most],
+                [doubles(&[0.5, 1e38, -1e38, 9e37]), vec![numeric(5, 38, 1), numeric(-most, 38, 2)]].concat(),
+            ),
+            (
                 SqlType::Date,
                 &[-2, -1, 0, 1, 20_000, 106_751_991],
                 [-day - 1, -day, -1, 0, 1, day, 20_000 * day + 1, i64::MAX, i64::MIN]
@@ -406,7 +418,9 @@ mod tests {
                         if !exact.transformed {
                             // Only of constants that several values equal.
                             assert!(matches!(op, Operator::IsDistinctFrom | Operator::IsNotDistinctFrom));
-                            assert_eq!((ty, *of), (SqlType::BigInt, SqlType::Double));
+                            let is_wide =
+                                matches!(ty, SqlType::BigInt | SqlType::Numeric { precision: 38, .. });
+                            assert!(is_wide && *of == SqlType::Double, "{ty} {of}");
                             continue;
                         }
                         for value in &values {

@@ -3,12 +3,13 @@
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Error, Result, SqlState};
 use firn_sql::{Cancel, cancelled};
-use firn_txn::{Engine, TablePatience};
+use firn_txn::{Awaited, Engine, TablePatience};
 use std::time::Duration;
 
-/// How long statements wait to change the catalog where `lock_timeout` does not say. For tables and rows they wait until they have
-/// them; but who runs DDL beside somebody else's of other tables does not expect to wait at all, and should be told.
-const USUAL_FOR_CATALOG: Duration = Duration::from_secs(5);
+/// How long statements wait to change the catalog where `lock_timeout` does not say, and, while they keep others from it, for
+/// tables. Else they wait for tables and rows until they have them; but who runs DDL beside somebody else's of other tables does not
+/// expect to wait at all, and should be told.
+const USUAL_FOR_DDL: Duration = Duration::from_secs(5);
 
 /// What a connection's statements look at while they wait.
 pub(crate) struct Patience {
@@ -31,15 +32,16 @@ impl Patience {
     /// As transactions ask for it.
     pub fn of_transactions(self: &Arc<Self>) -> TablePatience {
         let patience = self.clone();
-        Arc::new(move |table, waited| match table {
-            Some(table) => patience.go_on(&table.name(), waited),
-            None => patience.go_on_for_catalog(waited),
+        Arc::new(move |awaited, waited| match awaited {
+            Awaited::Table(table) => patience.go_on(&table.name(), false, waited),
+            Awaited::TableForDdl(table) => patience.go_on(&table.name(), true, waited),
+            Awaited::Catalog => patience.go_on_for_catalog(waited),
         })
     }
 
     /// Whether to go on waiting for a table: 55P03 if not for longer than `lock_timeout`, 57014 if the statement is cancelled.
-    pub fn go_on(&self, table: &str, waited: Duration) -> Result<()> {
-        match self.is_over(None, waited)? {
+    pub fn go_on(&self, table: &str, for_ddl: bool, waited: Duration) -> Result<()> {
+        match self.is_over(for_ddl.then_some(USUAL_FOR_DDL), waited)? {
             false => Ok(()),
             true => Err(not_available("canceling statement due to lock timeout".to_owned(), table)),
         }
@@ -47,7 +49,7 @@ impl Patience {
 
     /// The same for the catalog.
     fn go_on_for_catalog(&self, waited: Duration) -> Result<()> {
-        match self.is_over(Some(USUAL_FOR_CATALOG), waited)? {
+        match self.is_over(Some(USUAL_FOR_DDL), waited)? {
             false => Ok(()),
             true => {
                 Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, "another transaction is changing the catalog")
@@ -90,19 +92,21 @@ mod tests {
     use firn_txn::Config;
 
     #[test]
-    fn who_does_not_say_for_how_long_waits_for_ever_but_not_for_the_catalog() {
+    fn who_does_not_say_for_how_long_waits_for_ever_but_not_with_the_catalog_or_for_it() {
         let engine = Engine::open(Config::default()).unwrap();
         let cancel = Cancel::new();
         let patience = Patience::new(engine.clone(), cancel.clone());
-        let waits =
-            |waited| [patience.go_on("t", waited).is_ok(), patience.go_on_for_catalog(waited).is_ok()];
+        let waits = |waited| {
+            let [table, for_ddl] = [false, true].map(|for_ddl| patience.go_on("t", for_ddl, waited).is_ok());
+            [table, for_ddl, patience.go_on_for_catalog(waited).is_ok()]
+        };
         let (seconds, hour) = (Duration::from_secs(4), Duration::from_secs(3600));
-        assert_eq!((waits(seconds), waits(hour)), ([true, true], [true, false]));
+        assert_eq!((waits(seconds), waits(hour)), ([true; 3], [true, false, false]));
         patience.set_lock_timeout(Some(Duration::from_secs(60)));
-        assert_eq!((waits(seconds), waits(hour)), ([true, true], [false, false]));
-        assert_eq!(engine.statistics().lock_timeouts.get(), 3);
+        assert_eq!((waits(seconds), waits(hour)), ([true; 3], [false; 3]));
+        assert_eq!(engine.statistics().lock_timeouts.get(), 5);
         patience.set_lock_timeout(None);
         cancel.cancel();
-        assert_eq!(patience.go_on("t", seconds).unwrap_err().state(), SqlState::QUERY_CANCELED);
+        assert_eq!(patience.go_on("t", false, seconds).unwrap_err().state(), SqlState::QUERY_CANCELED);
     }
 }

@@ -446,13 +446,14 @@ impl Connection {
             for name in names {
                 let table = Names::new(transaction.catalog(), &connection.facts).table(name)?;
                 let storage = transaction.table(table.storage());
+                let for_ddl = transaction.changes_catalog();
                 let mut patience = |waited| match nowait {
                     true => Err(Patience::nowait(&name.name)),
-                    false => connection.patience.go_on(&name.name, waited),
+                    false => connection.patience.go_on(&name.name, for_ddl, waited),
                 };
                 match mode {
                     TableLock::Reading => {}
-                    TableLock::Writing => transaction.join_writers(&storage, &mut patience)?,
+                    TableLock::Writing => drop(transaction.join_writers(&storage, &mut patience)?),
                     TableLock::Alone => transaction.lock_table(&storage, &mut patience)?,
                 }
             }

@@ -196,9 +196,11 @@ pub(crate) struct Judged {
 #[derive(Default)]
 struct Verdict {
     dictionary: Option<Dictionary>,
-    /// Rows that have been come over.
-    rows: usize,
-    /// The codes of values that meet the condition, and whether NULL does. `None` if the judge could not tell.
+    /// So many of its values have been judged.
+    judged: usize,
+    /// The codes of those that meet the condition.
+    met: Vec<Range<u64>>,
+    /// When all have been judged, the same, and whether NULL meets it. `None` if the judge could not tell.
     codes: Option<Option<Arc<(CodeSet, bool)>>>,
 }
 
@@ -220,34 +222,37 @@ impl Judged {
         })
     }
 
-    /// The codes of a dictionary's values that meet the condition, and whether NULL does, for so many more rows. `None` if nobody knows, or
-    /// if fewer rows have been come over than the dictionary has values: these may be all there are.
+    /// The codes of a dictionary's values that meet the condition, and whether NULL does. Until all of them have been judged, nobody
+    /// knows: with so many rows that are come to, as many values are. So a block costs twice what it does at most, and whoever comes while
+    /// another one judges does not wait for it.
     fn codes_of(&self, dictionary: Dictionary, rows: usize) -> Option<Arc<(CodeSet, bool)>> {
-        let mut verdict = self.verdict.lock();
+        let mut verdict = self.verdict.try_lock()?;
         if !verdict.dictionary.as_ref().is_some_and(|last| last.is(&dictionary)) {
             *verdict = Verdict { dictionary: Some(dictionary.clone()), ..Verdict::default() };
         }
-        if verdict.codes.is_none() {
-            verdict.rows += rows;
-            if verdict.rows < dictionary.len() {
-                return None;
-            }
-            verdict.codes = Some(self.judge(&dictionary).map(Arc::new));
+        if verdict.codes.is_none() && self.judge(&dictionary, rows, &mut verdict).is_none() {
+            verdict.codes = Some(None);
         }
         verdict.codes.clone().flatten()
     }
 
-    fn judge(&self, dictionary: &Dictionary) -> Option<(CodeSet, bool)> {
+    /// Judges so many more values of a dictionary, if there are as many. `None` if they cannot be judged.
+    fn judge(&self, dictionary: &Dictionary, most: usize, verdict: &mut Verdict) -> Option<()> {
         let values = dictionary.views()?;
-        let mut ranges = Vec::new();
-        for first in (0..values.len()).step_by(BATCH_ROWS) {
-            let part = values.slice(first, BATCH_ROWS.min(values.len() - first));
-            let met = (self.judge)(&part)?;
-            assert_eq!(met.len(), part.len(), "a judge tells it of all values");
-            ranges.extend(met.set_slices().map(|(from, to)| (first + from) as u64..(first + to) as u64));
+        let Verdict { judged, met, codes, .. } = verdict;
+        let end = values.len().min(*judged + most);
+        while *judged < end {
+            let part = values.slice(*judged, BATCH_ROWS.min(end - *judged));
+            let found = (self.judge)(&part)?;
+            assert_eq!(found.len(), part.len(), "a judge tells it of all values");
+            met.extend(found.set_slices().map(|(from, to)| (*judged + from) as u64..(*judged + to) as u64));
+            *judged += part.len();
         }
-        let null = (self.judge)(&new_null_array(values.data_type(), 1))?.value(0);
-        Some((dictionary.codes_within(ranges), null))
+        if *judged == values.len() {
+            let null = (self.judge)(&new_null_array(values.data_type(), 1))?.value(0);
+            *codes = Some(Some(Arc::new((dictionary.codes_within(std::mem::take(met)), null))));
+        }
+        Some(())
     }
 }
 
@@ -434,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dictionary_is_judged_once_when_as_many_rows_have_been_come_to_as_it_has_values() {
+    fn a_dictionary_is_judged_once_as_many_values_at_a_time_as_rows_are_come_to() {
         use arrow_array::cast::AsArray;
         use firn_base::sync::AtomicUsize;
         let names: Vec<String> = (0..200).map(|number| format!("name {number}")).collect();
@@ -456,7 +461,7 @@ mod tests {
             let judged = Judged::new(ColumnId(0), Arc::new(judge));
             assert!(judged.select(&codes, 0..64).is_none() && judged.select(&plain, 0..200).is_none());
             assert!(judged.select(&codes, 64..128).is_none());
-            assert_eq!(asked.load(Ordering::Relaxed), 0);
+            assert_eq!(asked.load(Ordering::Relaxed), 128);
             for _ in 0..2 {
                 let selected = judged.select(&codes, 64..200).unwrap();
                 let expected = |(name, is_valid): (&String, bool)| {

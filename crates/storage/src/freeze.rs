@@ -56,7 +56,7 @@ pub(crate) struct Life {
     /// Held while the block is being frozen, thawed, encoded, or handed out, and while it gives up its chain heads.
     turn: Mutex<Turn>,
     /// Whether a writer waits for the freezer.
-    wanted: AtomicBool,
+    pub wanted: AtomicBool,
     /// How many rows a frozen block has.
     rows: AtomicU32,
     /// How often it has been frozen.

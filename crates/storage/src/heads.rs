@@ -451,14 +451,16 @@ impl Block {
         self.one_head(guard).is_some()
     }
 
-    /// Gives up the array of a full cooling block, if all heads are one record. Then the block can be frozen at once,
-    /// unless somebody has written to it; false if the array has stayed. The caller has waited as for [`Block::freeze`],
-    /// and nobody collects meanwhile.
+    /// Gives up the array of a full cooling block, if all heads are one record. Then the block can be frozen at once;
+    /// false if the array has stayed, or somebody wants to write. The caller has waited as for [`Block::freeze`], and nobody collects
+    /// meanwhile.
     pub fn share_heads(&self, guard: &Guard) -> bool {
         let _turn = self.life.turn();
-        if self.life.state() != BlockState::Cooling
-            || !self.life.step(BlockState::Cooling, BlockEvent::VersionsGone)
-        {
+        if self.life.state() != BlockState::Cooling {
+            return false;
+        }
+        self.life.wanted.store(false, Ordering::Relaxed);
+        if !self.life.step(BlockState::Cooling, BlockEvent::VersionsGone) {
             return false;
         }
         // From here on who wants to write waits for the turn, and looks at the state again.
@@ -468,10 +470,12 @@ impl Block {
             self.heads.common.store(head.word, Ordering::Release);
             self.heads.each.take_off(guard);
         }
-        let event = if one.is_some() { BlockEvent::HeadsShared } else { BlockEvent::Write };
+        // Who waits for this turn shall not have to wait for the next one as well.
+        let may_freeze = one.is_some() && !self.is_wanted();
+        let event = if may_freeze { BlockEvent::HeadsShared } else { BlockEvent::Write };
         let has_left = self.life.step(BlockState::Freezing, event);
         assert!(has_left, "whoever wants a block that is being frozen waits for his turn");
-        one.is_some()
+        may_freeze
     }
 
     /// Asks the processor to fetch the newest record of a row, unless it is one of the attic: mostly nobody looks at that.

@@ -11,8 +11,8 @@
 //! was taken, hence before the transaction's read time: the horizon is not above it.
 //!
 //! Whoever needs a row that another transaction has changed and not committed can wait for its end here, and so can who
-//! needs a table that others have locked or write to. Each slot names the transaction that its own waits for, and what it
-//! wants if that is a table. Who has locked one waits for all who write to it: those are found by what they have joined,
+//! needs a table that others have locked or write to. Each slot names the transaction that its own waits for, or what it
+//! wants if that is no row; who has that the tables know, which may change hands while somebody waits. Who has locked one waits for all who write to it: those are found by what they have joined,
 //! which each notes beside its slot, where nobody looks unless somebody waits. So rings are found by walking along them;
 //! of each the one of the greatest number gives way.
 
@@ -98,6 +98,9 @@ pub enum Want {
     /// To change the catalog, as another one does.
     Catalog,
 }
+
+/// Who has what somebody wants, if it is one.
+pub type HolderOf<'h> = &'h dyn Fn(Want) -> Option<Stamp>;
 
 impl Want {
     fn to_bits(self) -> u64 {
@@ -291,7 +294,7 @@ impl ActiveSet {
     }
 
     /// Every running transaction, as of about now by the clock of [`ActiveSet::enter`].
-    pub fn running_now(&self, last: &AtomicU64, now: u64) -> Vec<Running> {
+    pub fn running_now(&self, last: &AtomicU64, now: u64, holder_of: HolderOf<'_>) -> Vec<Running> {
         let used = self.used.load(Ordering::SeqCst);
         let look = |(at, slot): (usize, &Slot)| {
             let uses = slot.uses.load(Ordering::SeqCst);
@@ -300,7 +303,7 @@ impl ActiveSet {
                 return None;
             }
             let mut awaits = Vec::new();
-            self.each_awaited_by(stamp_of(uses, at), |other| awaits.extend(other.sequence()));
+            self.each_awaited_by(stamp_of(uses, at), holder_of, |other| awaits.extend(other.sequence()));
             let traits = slot.traits.load(Ordering::Relaxed);
             let now_read = last.load(Ordering::SeqCst);
             let read_time = if read_time == READS_NOTHING { now_read } else { read_time & !ADVANCING };
@@ -364,6 +367,10 @@ impl ActiveSet {
         if own.joined.load(Ordering::Relaxed) > 0 {
             own.joined.store(0, Ordering::Relaxed);
         }
+        // A panic may have ended its waiting.
+        if own.wants.load(Ordering::Relaxed) > 0 {
+            own.wants.store(0, Ordering::Relaxed);
+        }
         // Before the rest, so that nobody takes the next transaction in the slot for this one.
         own.uses.store(own.uses.load(Ordering::Relaxed) + 1, Ordering::SeqCst);
         // What it read comes before it is gone; and in sequential order with the waiters' own count, so
@@ -389,12 +396,19 @@ impl ActiveSet {
 
     /// Waits for the end of another transaction, for a while. Of a ring that waits for each other one is
     /// told, perhaps only when it calls again.
-    pub fn wait(&self, own: &ActiveSlot, own_stamp: Stamp, other: Stamp, longest: Duration) -> Waited {
+    pub fn wait(
+        &self,
+        own: &ActiveSlot,
+        own_stamp: Stamp,
+        other: Stamp,
+        longest: Duration,
+        holder_of: HolderOf<'_>,
+    ) -> Waited {
         let waits_for = &self.slots[own.0].waits_for;
         // In sequential order: of those who close a ring together, the last sees all of it.
         waits_for.store(other.to_bits(), Ordering::SeqCst);
         // What was seen of a ring one after the other may not have been there at once; a ring is still there at the second look.
-        let waited = if (0..2).all(|_| self.is_victim(own_stamp)) {
+        let waited = if (0..2).all(|_| self.is_victim(own_stamp, holder_of)) {
             Waited::Deadlock
         } else {
             self.sleep_until_end(other, longest)
@@ -405,11 +419,11 @@ impl ActiveSet {
 
     /// Whether a transaction waits for itself through others whose numbers are all less than its own. That is so of one of
     /// each ring: all see it, and only one shall give way.
-    fn is_victim(&self, own: Stamp) -> bool {
+    fn is_victim(&self, own: Stamp, holder_of: HolderOf<'_>) -> bool {
         let mut seen = [false; SLOTS];
         let (mut waiting, mut found) = (vec![own], false);
         while let Some(next) = waiting.pop() {
-            self.each_awaited_by(next, |other| {
+            self.each_awaited_by(next, holder_of, |other| {
                 found |= other == own;
                 let number = other.sequence().expect("transactions are waited for");
                 if other < own && !std::mem::replace(&mut seen[slot_of(number)], true) {
@@ -424,7 +438,7 @@ impl ActiveSet {
     }
 
     /// Calls `visit` with those that a transaction waits for, if it still runs.
-    fn each_awaited_by(&self, waiting: Stamp, mut visit: impl FnMut(Stamp)) {
+    fn each_awaited_by(&self, waiting: Stamp, holder_of: HolderOf<'_>, mut visit: impl FnMut(Stamp)) {
         let Some(slot) = self.running(waiting.to_bits()) else { return };
         let waits_for = slot.waits_for.load(Ordering::SeqCst);
         let wants = slot.wants.load(Ordering::SeqCst);
@@ -440,8 +454,10 @@ impl ActiveSet {
                 }
                 true
             }),
-            _ if waits_for == 0 => {}
-            _ => visit(Stamp::from_bits(waits_for)),
+            // It may yet sleep for one that has given back what it wants.
+            Some(want) => holder_of(want).filter(|holder| *holder != waiting).into_iter().for_each(visit),
+            None if waits_for == 0 => {}
+            None => visit(Stamp::from_bits(waits_for)),
         }
     }
 
@@ -553,7 +569,7 @@ mod tests {
         assert_eq!(active.horizon(&last), Time(9));
         assert_eq!(active.snapshot_times(&last), Some((vec![], Time(9))));
         // It runs, and others wait for it.
-        assert_eq!(active.running_now(&last, 0)[0].commits_behind, 0);
+        assert_eq!(active.running_now(&last, 0, &|_| None)[0].commits_behind, 0);
         assert!(active.running(snapshot.owner.to_bits()).is_some());
         assert_eq!(active.read_again(&slot, &last), Time(9));
         last.store(12, Ordering::SeqCst);
@@ -573,7 +589,9 @@ mod tests {
         active.note_joined(&second, TableId(3));
         active.set_records(&second, 12);
         active.slots[second.0].waits_for.store(snapshot.owner.to_bits(), Ordering::SeqCst);
-        let [reader, writer] = &active.running_now(&last, 2500)[..] else { panic!("two are running") };
+        let [reader, writer] = &active.running_now(&last, 2500, &|_| None)[..] else {
+            panic!("two are running")
+        };
         assert_eq!((reader.session, reader.isolation), (7, Isolation::ReadCommitted));
         assert_eq!((reader.age, reader.commits_behind), (Duration::from_micros(1500), 4));
         assert_eq!((reader.writes, &reader.waits_for), (false, &vec![]));
@@ -581,7 +599,7 @@ mod tests {
         assert_eq!((&writer.writes_to, writer.wants), (&vec![TableId(3)], None));
         active.leave(&first);
         active.leave(&second);
-        assert_eq!((active.running_now(&last, 3000).len(), active.ended()), (0, 2));
+        assert_eq!((active.running_now(&last, 3000, &|_| None).len(), active.ended()), (0, 2));
     }
 
     #[test]
@@ -590,7 +608,7 @@ mod tests {
         let active = ActiveSet::new();
         let (first, waited_for) = active.enter(&last, Isolation::Serializable, 0).unwrap();
         let (second, waiting) = active.enter(&last, Isolation::Serializable, 0).unwrap();
-        let wait = |longest| active.wait(&second, waiting.owner, waited_for.owner, longest);
+        let wait = |longest| active.wait(&second, waiting.owner, waited_for.owner, longest, &|_| None);
         assert_eq!(wait(Duration::from_millis(1)), Waited::NotYet);
         firn_base::thread::scope(|scope| {
             firn_base::thread::spawn_scoped(scope, "other", || {
@@ -616,16 +634,14 @@ mod tests {
                 let (active, running) = (&active, &running);
                 firn_base::thread::spawn_scoped(scope, "waiting", move || {
                     let ((own, snapshot), (_, next)) = (&running[at], &running[at + 1]);
-                    while active.wait(own, snapshot.owner, next.owner, Duration::from_secs(600))
-                        != Waited::Ended
-                    {}
+                    let longest = Duration::from_secs(600);
+                    while active.wait(own, snapshot.owner, next.owner, longest, &|_| None) != Waited::Ended {}
                     active.leave(own);
                 });
             }
             let (own, snapshot) = &running[2];
-            while active.wait(own, snapshot.owner, running[0].1.owner, Duration::from_millis(1))
-                != Waited::Deadlock
-            {}
+            let (first, longest) = (running[0].1.owner, Duration::from_millis(1));
+            while active.wait(own, snapshot.owner, first, longest, &|_| None) != Waited::Deadlock {}
             active.leave(own);
         });
     }

@@ -415,7 +415,17 @@ impl Engine {
 
     /// The running transactions, the readers of checkpoints included.
     pub fn running(&self) -> Vec<Running> {
-        self.active.running_now(&self.newest.time, self.opened.elapsed().as_micros() as u64)
+        let now = self.opened.elapsed().as_micros() as u64;
+        self.active.running_now(&self.newest.time, now, &|want| self.holder_of(want))
+    }
+
+    /// The transaction that has what another one wants, if it is one alone.
+    pub(crate) fn holder_of(&self, want: Want) -> Option<Stamp> {
+        match want {
+            Want::Write(table) | Want::Lock(table) => self.find_table(table)?.gate().closed_by(),
+            Want::Alone(_) => None,
+            Want::Catalog => self.ddl_by(),
+        }
     }
 
     /// Which transactions have locks of whole tables or wait for them, as of about now.

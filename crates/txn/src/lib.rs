@@ -39,5 +39,5 @@ pub use native::{Columns, Key, TableAccess};
 pub use predicates::Granularity;
 pub use statistics::{Abort, Counter, Ends, Running, Statistics, TableLock};
 pub use transaction::{
-    Isolation, Patience, ReadsSoFar, Savepoint, StatementStart, TablePatience, Ticket, Transaction,
+    Awaited, Isolation, Patience, ReadsSoFar, Savepoint, StatementStart, TablePatience, Ticket, Transaction,
 };

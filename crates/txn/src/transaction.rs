@@ -6,7 +6,7 @@
 mod locking;
 mod reading;
 
-pub use locking::{Patience, TablePatience};
+pub use locking::{Awaited, Patience, TablePatience};
 
 use crate::active::{ActiveSlot, Waited};
 use crate::catalog::{Catalog, IndexDef};
@@ -323,7 +323,7 @@ impl Transaction {
             return Ok(());
         }
         if !table.gate().try_join(self.snapshot.owner) {
-            return Err(locking::busy(Some(table)));
+            return Err(locking::busy(locking::Awaited::Table(table)));
         }
         self.joined(table)
     }
@@ -774,7 +774,8 @@ impl Transaction {
 
     /// Waits for another running transaction's end, for a while: [`Error::blocker`] names it.
     pub fn wait_for(&self, other: Stamp, longest: Duration) -> Waited {
-        let waited = self.engine.active().wait(&self.slot, self.snapshot.owner, other, longest);
+        let holder_of = |want| self.engine.holder_of(want);
+        let waited = self.engine.active().wait(&self.slot, self.snapshot.owner, other, longest, &holder_of);
         if waited == Waited::Deadlock {
             self.engine.statistics().deadlocks.count();
         }

@@ -155,13 +155,19 @@ impl DmlPlan {
         parameters: &[Value],
         options: &RunOptions,
     ) -> Result<DmlOutcome> {
+        // Before it reads or holds a guard, since it may have to wait for the table.
+        let table = &self.set.root().table;
+        match &self.change {
+            Change::Insert(Insert { source: InsertSource::Batch(_), .. }) => {
+                drop(transaction.keep_shape(table)?)
+            }
+            _ => transaction.keep_shape_to_read(table)?,
+        }
         let mut all = Cow::Borrowed(parameters);
         for picked in &self.picked {
             let values = picked.run(transaction, &all, options)?;
             all.to_mut().extend(values);
         }
-        // Before it holds a guard, since it may have to wait for the table.
-        transaction.keep_shape(&self.set.root().table)?;
         let environment = Environment { parameters: &all, options };
         let mut run = Run {
             writer: Writer::new(&self.set, transaction, environment),

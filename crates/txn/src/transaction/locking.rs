@@ -1,6 +1,6 @@
 //! Locks of rows and of whole tables, and what of them outlives a statement that is run again.
 
-use super::Transaction;
+use super::{Isolation, Transaction};
 use crate::active::{Waited, Want};
 use firn_base::sync::{Arc, OnceLock};
 use firn_base::{Error, Result, RowId, Snapshot, SqlState, Stamp, Time, clock};
@@ -11,8 +11,19 @@ use std::time::Duration;
 /// gives up.
 pub type Patience<'p> = &'p mut dyn FnMut(Duration) -> Result<()>;
 
-/// The same for all tables of a transaction, and for the catalog, which is no table.
-pub type TablePatience = Arc<dyn Fn(Option<&Table>, Duration) -> Result<()> + Send + Sync>;
+/// The same for whatever a transaction waits for that is no row.
+pub type TablePatience = Arc<dyn Fn(Awaited<'_>, Duration) -> Result<()> + Send + Sync>;
+
+/// What a transaction waits for that is no row.
+#[derive(Clone, Copy)]
+pub enum Awaited<'t> {
+    /// A table.
+    Table(&'t Table),
+    /// A table, by one that keeps all others from changing the catalog meanwhile.
+    TableForDdl(&'t Table),
+    /// That another one has changed the catalog.
+    Catalog,
+}
 
 /// How long a transaction waits for a table, or for the catalog, that has not been told for how long.
 const USUAL_PATIENCE: Duration = Duration::from_secs(5);
@@ -27,51 +38,61 @@ impl Transaction {
         self.patience = Some(patience);
     }
 
-    fn patience<'t>(&self, table: Option<&'t Table>) -> impl FnMut(Duration) -> Result<()> + use<'t> {
+    fn patience_for<'t>(&self, table: &'t Table) -> impl FnMut(Duration) -> Result<()> + use<'t> {
+        self.patience(if self.ddl.is_some() { Awaited::TableForDdl(table) } else { Awaited::Table(table) })
+    }
+
+    fn patience<'t>(&self, awaited: Awaited<'t>) -> impl FnMut(Duration) -> Result<()> + use<'t> {
         let patience = self.patience.clone();
         move |waited| match &patience {
-            Some(patience) => patience(table, waited),
-            None if waited > USUAL_PATIENCE => Err(busy(table)),
+            Some(patience) => patience(awaited, waited),
+            None if waited > USUAL_PATIENCE => Err(busy(awaited)),
             None => Ok(()),
         }
     }
 
-    /// Tries until it has what it wants. Meanwhile it waits for the end of whoever has it, as of one that has a row: 40P01 if that
-    /// one waits for it. Errors else: patience's.
+    /// Whether it keeps others from changing the catalog.
+    pub fn changes_catalog(&self) -> bool {
+        self.ddl.is_some()
+    }
+
+    /// Tries until it has what it wants; whether it had to wait. Meanwhile it waits for the end of whoever has it, as of one that
+    /// has a row: 40P01 if that one waits for it. Errors else: patience's.
     fn wait_until(
         &self,
         want: Want,
         mut attempt: impl FnMut() -> bool,
         holder: impl Fn() -> Option<Stamp>,
         patience: Patience<'_>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         // Nearly always at once, without asking the clock.
         if attempt() {
-            return Ok(());
+            return Ok(false);
         }
         let begun = clock::now();
         let active = self.engine.active();
         self.engine.statistics().waits.count();
         active.set_want(&self.slot, Some(want));
         let mut longest = SHORTEST_SLEEP;
+        let mut ended = None;
         let mut wait_once = || {
             patience(begun.elapsed())?;
-            match holder() {
-                Some(holder) if self.wait_for(holder, longest) == Waited::Deadlock => Err(Error::deadlock()),
-                Some(_) => {
-                    longest = LONGEST_SLEEP.min(2 * longest);
-                    Ok(())
-                }
-                // It has only just come, or is gone.
-                None => {
-                    clock::sleep(SHORTEST_SLEEP);
-                    Ok(())
-                }
+            // Who is not known yet has only just come, and who has ended is about to go.
+            let Some(holder) = holder().filter(|holder| ended != Some(*holder)) else {
+                clock::sleep(SHORTEST_SLEEP);
+                return Ok(());
+            };
+            match self.wait_for(holder, longest) {
+                Waited::Deadlock => return Err(Error::deadlock()),
+                Waited::Ended => ended = Some(holder),
+                Waited::NotYet => {}
             }
+            longest = LONGEST_SLEEP.min(2 * longest);
+            Ok(())
         };
         let outcome = loop {
             if attempt() {
-                break Ok(());
+                break Ok(true);
             }
             if let Err(error) = wait_once() {
                 break Err(error);
@@ -85,7 +106,7 @@ impl Transaction {
     /// its snapshot does not see.
     pub(super) fn begin_ddl(&self) -> Result<()> {
         let (engine, owner) = (&self.engine, self.snapshot.owner);
-        let patience = &mut self.patience(None);
+        let patience = &mut self.patience(Awaited::Catalog);
         self.wait_until(Want::Catalog, || engine.try_begin_ddl(owner), || engine.ddl_by(), patience)?;
         if engine.has_changed_catalog_since(self.snapshot.read_time) {
             engine.end_ddl();
@@ -149,31 +170,43 @@ impl Transaction {
     /// The write set of a table may be had once it has joined those who write there.
     #[cold]
     pub(super) fn join(&mut self, table: &Arc<Table>) -> Result<()> {
-        self.join_writers(table, &mut self.patience(Some(table)))
+        self.join_writers(table, &mut self.patience_for(table)).map(drop)
     }
 
-    /// Keeps others from changing the shape of a table, or all of its rows, until this transaction ends, whether it writes there or not.
-    /// Errors: 55P03; 40001 if the table has changed its shape since the snapshot.
-    pub fn keep_shape(&mut self, table: &Arc<Table>) -> Result<()> {
-        if self.writes().has_touched(table) { Ok(()) } else { self.join(table) }
+    /// Keeps others from changing the shape of a table, or all of its rows, until this transaction ends, whether it writes there or not;
+    /// whether it had to wait for one. Errors: 55P03, 40P01; 40001 if the table has changed its shape since the snapshot.
+    pub fn keep_shape(&mut self, table: &Arc<Table>) -> Result<bool> {
+        self.join_writers(table, &mut self.patience_for(table))
     }
 
-    /// Joins those who write to a table, which keeps others from [locking](Transaction::lock_table) it. 40001 if the table has
-    /// changed its shape since the snapshot.
-    pub fn join_writers(&mut self, table: &Arc<Table>, patience: Patience<'_>) -> Result<()> {
+    /// The same before a statement reads, which then has to be as of when the table was to be had: to one that reads what is
+    /// committed it is a conflict (40001) that it had to wait, so that the statement is run again.
+    pub fn keep_shape_to_read(&mut self, table: &Arc<Table>) -> Result<()> {
+        let has_waited = self.keep_shape(table)?;
+        match has_waited && self.isolation == Isolation::ReadCommitted && self.can_move_on() {
+            true => Err(Error::write_conflict(&table.name())),
+            false => Ok(()),
+        }
+    }
+
+    /// Joins those who write to a table, which keeps others from [locking](Transaction::lock_table) it; whether it had to wait.
+    /// 40001 if the table has changed its shape since the snapshot.
+    pub fn join_writers(&mut self, table: &Arc<Table>, patience: Patience<'_>) -> Result<bool> {
         assert!(!self.read_only, "a transaction that was begun to read does not write");
         if self.writes().has_touched(table) {
-            return Ok(());
+            return Ok(false);
         }
         let gate = table.gate();
+        let mut has_waited = false;
         if self.has_closed(table) {
             gate.join_closed(self.snapshot.owner);
         } else {
             let owner = self.snapshot.owner;
             let want = Want::Write(table.id());
-            self.wait_until(want, || gate.try_join(owner), || gate.closed_by(), patience)?;
+            has_waited = self.wait_until(want, || gate.try_join(owner), || gate.closed_by(), patience)?;
         }
-        self.joined(table)
+        self.joined(table)?;
+        Ok(has_waited)
     }
 
     /// Goes on after it has joined the writers of a table.
@@ -223,7 +256,7 @@ impl Transaction {
         let own = u64::from(self.writes().has_touched(table));
         let writer = || self.engine.active().writer_beside(owner, table.id());
         let alone = self.wait_until(Want::Alone(table.id()), || gate.is_alone(own), writer, patience);
-        let alone = alone.and_then(|()| match gate.admits(self.snapshot) {
+        let alone = alone.and_then(|_| match gate.admits(self.snapshot) {
             true => Ok(()),
             false => Err(self.refused(table)),
         });
@@ -247,7 +280,7 @@ impl Transaction {
     pub fn lock_exclusive(&mut self, table: &Arc<Table>) -> Result<()> {
         self.ddl_mut()?;
         let was_closed = self.has_closed(table);
-        self.lock_table(table, &mut self.patience(Some(table)))?;
+        self.lock_table(table, &mut self.patience_for(table))?;
         if !self.catch_up(table) {
             if !was_closed {
                 self.closed.pop().expect("just closed").gate().open();
@@ -313,8 +346,8 @@ impl Transaction {
 }
 
 /// 55P03: others use the table, or change the catalog.
-pub(super) fn busy(table: Option<&Table>) -> Error {
-    let Some(table) = table else {
+pub(super) fn busy(awaited: Awaited<'_>) -> Error {
+    let (Awaited::Table(table) | Awaited::TableForDdl(table)) = awaited else {
         let message = "another transaction is changing the catalog";
         return Error::new(SqlState::LOCK_NOT_AVAILABLE, message).with_hint("Retry when it has ended.");
     };
