@@ -220,3 +220,67 @@ fn whoever_waits_for_a_table_keeps_nobodys_memory() {
         });
     }
 }
+
+/// Somebody who had locked a table has given it back, and waits for one who does not know that yet.
+#[test]
+fn who_has_given_a_table_back_waits_for_nobody_in_a_ring() {
+    let database = database();
+    database.set_default("default_transaction_isolation", "read committed").unwrap();
+    let (mut writer, mut other, mut gives_back) =
+        (database.connect(), database.connect(), database.connect());
+    run(&mut writer, &["BEGIN", "INSERT INTO child VALUES (8, NULL)"]).unwrap();
+    run(&mut other, &["BEGIN", "UPDATE t SET b = 7 WHERE a = 2"]).unwrap();
+    run(&mut gives_back, &["BEGIN", "SAVEPOINT s", "SET lock_timeout = '300ms'"]).unwrap();
+    let waits = &database.engine().statistics().waits;
+    thread::scope(|scope| {
+        let before = waits.get();
+        let locking = thread::spawn_scoped(scope, "locking", move || {
+            let error = run(&mut gives_back, &["LOCK TABLE child"]).unwrap_err();
+            run(&mut gives_back, &["ROLLBACK TO s", "UPDATE t SET b = 8 WHERE a = 2", "COMMIT"])
+                .map(|()| error.state())
+        });
+        until(|| waits.get() > before);
+        run(&mut other, &["INSERT INTO child VALUES (9, NULL)", "COMMIT"]).unwrap();
+        assert_eq!(locking.join().unwrap().unwrap(), SqlState::LOCK_NOT_AVAILABLE);
+    });
+    run(&mut writer, &["COMMIT"]).unwrap();
+    assert_eq!(database.engine().statistics().deadlocks.get(), 0);
+    assert_eq!(texts(&mut writer, "SELECT count(*), (SELECT b FROM t WHERE a = 2) FROM child"), ["2|8"]);
+}
+
+/// What is committed when the table is to be had, as in PostgreSQL.
+#[test]
+fn who_reads_what_is_committed_reads_what_it_has_waited_for() {
+    let database = database();
+    database.set_default("default_transaction_isolation", "read committed").unwrap();
+    let mut holder = database.connect();
+    let waits = &database.engine().statistics().waits;
+    let waiting = [
+        ("INSERT INTO child SELECT max(id) + 10, NULL FROM child", "11|2"),
+        ("DELETE FROM child WHERE id = 1", "-|0"),
+        ("UPDATE child SET id = id + 5", "6|1"),
+        ("SELECT * FROM child WHERE id = 1 FOR UPDATE; DELETE FROM child", "-|0"),
+    ];
+    for (sql, expected) in waiting {
+        for block in [false, true] {
+            run(&mut holder, &["DELETE FROM child", "BEGIN", "LOCK TABLE child"]).unwrap();
+            run(&mut holder, &["INSERT INTO child VALUES (1, NULL)"]).unwrap();
+            let before = waits.get();
+            thread::scope(|scope| {
+                let mut connection = database.connect();
+                let waiter = thread::spawn_scoped(scope, "waiting", move || {
+                    let sql: Vec<&str> = sql.split("; ").collect();
+                    match block {
+                        true => run(&mut connection, &[&["BEGIN"][..], &sql, &["COMMIT"]].concat()),
+                        false => run(&mut connection, &sql),
+                    }
+                });
+                until(|| waits.get() > before);
+                run(&mut holder, &["COMMIT"]).unwrap();
+                waiter.join().unwrap().unwrap();
+            });
+            let found = texts(&mut holder, "SELECT max(id), count(*) FROM child");
+            assert_eq!(found, [expected], "{sql}");
+        }
+    }
+}

@@ -453,7 +453,9 @@ impl Connection {
                 };
                 match mode {
                     TableLock::Reading => {}
-                    TableLock::Writing => drop(transaction.join_writers(&storage, &mut patience)?),
+                    TableLock::Writing => {
+                        transaction.join_writers(&storage, &mut patience)?;
+                    }
                     TableLock::Alone => transaction.lock_table(&storage, &mut patience)?,
                 }
             }

@@ -5,6 +5,7 @@
 //!   ^────────── any write ────────┘                                        │
 //!   ^───────────── write: thaw in place, or copy if a reader holds it ─────┘ <─────no rows left──────┘
 //! ```
+//! Behind a long reader a block goes from freezing back to cooling once: it gives up its chain heads for one.
 //! A row of a compact block that is written to is deleted there and inserted elsewhere. Once none is left the
 //! block is frozen without rows, and filled again.
 

@@ -159,7 +159,7 @@ impl DmlPlan {
         let table = &self.set.root().table;
         match &self.change {
             Change::Insert(Insert { source: InsertSource::Batch(_), .. }) => {
-                drop(transaction.keep_shape(table)?)
+                transaction.keep_shape(table)?;
             }
             _ => transaction.keep_shape_to_read(table)?,
         }
