@@ -60,9 +60,17 @@ fn wait(connection: &mut Connection, cold: Cold) {
 
 /// How many rows a query's scan passes over.
 fn passed_over(connection: &mut Connection, sql: &str) -> f64 {
-    let plan = rows(connection, &format!("EXPLAIN ANALYZE {sql}")).join("\n");
-    // Without a scan nobody looks at any row.
-    let Some(rest) = plan.split("rows_passed_over=").nth(1) else { return ROWS as f64 };
+    told_in(&rows(connection, &format!("EXPLAIN ANALYZE {sql}")).join("\n"))
+}
+
+/// The same, as the plan that was run tells it.
+fn told_in(plan: &str) -> f64 {
+    let Some(rest) = plan.split("rows_passed_over=").nth(1) else {
+        // Without a scan nobody looks at any row.
+        let has_no_scan = ["EmptyExec", "PlaceholderRowExec"].iter().any(|leaf| plan.contains(leaf));
+        assert!(has_no_scan, "{plan}");
+        return ROWS as f64;
+    };
     let text = rest.split([',', ']']).next().unwrap();
     // Large ones are rounded.
     let (digits, factor) = match text.split_once(' ') {
@@ -277,13 +285,14 @@ fn values_that_repeat_are_judged_by_their_codes() {
             "x IS NULL",
             "b = '\\x03'",
         ] {
-            check(&mut connection, cold, condition);
+            check(&mut connection, cold, condition, 100.0);
         }
     }
 }
 
-/// That a condition has the answer that it has where nothing of it is known, and that what does not meet it is passed over.
-fn check(connection: &mut Connection, cold: Cold, condition: &str) {
+/// That a condition has the answer that it has where nothing of it is known, and that what does not meet it is passed over, but for
+/// so many rows.
+fn check(connection: &mut Connection, cold: Cold, condition: &str, but_for: f64) {
     let met = rows(connection, &format!("SELECT id FROM t WHERE {condition} ORDER BY id"));
     let each =
         format!("SELECT id FROM (SELECT id, {condition} AS met FROM t OFFSET 0) AS s WHERE met ORDER BY id");
@@ -291,7 +300,8 @@ fn check(connection: &mut Connection, cold: Cold, condition: &str) {
     let sql = format!("SELECT count(*) FROM t WHERE {condition}");
     let (passed_over, others) = (passed_over(connection, &sql), ROWS as f64 - met.len() as f64);
     if cold == Cold::Compact {
-        assert!((passed_over - others).abs() < 100.0, "{condition}: {passed_over} of {others}");
+        let range = others - but_for..others + 100.0;
+        assert!(range.contains(&passed_over), "{condition}: {passed_over} of {others}");
     }
 }
 
@@ -315,7 +325,8 @@ fn patterns_and_functions_are_judged_once_for_each_value_of_a_dictionary() {
             "length(b) = 1 AND b < '\\x03'",
             "x < 7 AND s LIKE '%17%'",
         ] {
-            check(&mut connection, cold, condition);
+            // Who comes while another thread judges reads a range as ever.
+            check(&mut connection, cold, condition, 5_000.0);
         }
         // Of a value that some row has it cannot be told; nor of one that only the dictionary has, but nobody asks for that.
         let divided = connection.prepare("SELECT count(*) FROM t WHERE 1000 / length(s) > 40").unwrap();
