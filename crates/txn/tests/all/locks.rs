@@ -498,8 +498,8 @@ fn locks_of_tables_and_waits_for_them_are_told() {
                 let mut tx = tx;
                 match at {
                     0 => tx.lock_table(&bank.accounts, &mut patient()).unwrap(),
-                    1 => tx.join_writers(&bank.accounts, &mut patient()).unwrap(),
-                    2 => tx.join_writers(other, &mut patient()).unwrap(),
+                    1 => tx.join_writers(&bank.accounts, &mut patient()).map(drop).unwrap(),
+                    2 => tx.join_writers(other, &mut patient()).map(drop).unwrap(),
                     _ => drop(tx.catalog_mut().unwrap()),
                 }
             });
@@ -527,7 +527,7 @@ fn who_writes_to_many_tables_is_found_by_who_waits_for_any_of_them() {
     let mut patient = |_: Duration| Ok(());
     for _ in 0..2 {
         let mut writer = bank.engine.begin();
-        tables.iter().for_each(|table| writer.join_writers(table, &mut patient).unwrap());
+        tables.iter().for_each(|table| writer.join_writers(table, &mut patient).map(drop).unwrap());
         let running = bank.engine.running();
         let ids: Vec<_> = tables.iter().map(|table| table.id()).collect();
         assert_eq!(running[0].writes_to, ids);

@@ -160,7 +160,7 @@ fn take(bank: &Bank, tables: &[Arc<Table>], tx: &mut Transaction, thing: Thing) 
             }
             return true;
         }
-        Write(table) => tx.join_writers(&tables[table], patience),
+        Write(table) => tx.join_writers(&tables[table], patience).map(drop),
         Lock(table) => tx.lock_table(&tables[table], patience),
     };
     taken.map_err(|error| assert_eq!(error.state(), SqlState::DEADLOCK_DETECTED)).is_ok()
