@@ -323,7 +323,12 @@ impl Tree {
                 let New::Value(value) = new else { return Ok(Inserted::NotAtOnce) };
                 let _lock = node.header().lock(version)?;
                 let old = node.child(byte);
-                node.set(byte, fork(leaf, old, search.key, depth, value, guard));
+                let (forked, is_dissolved) = fork(leaf, old, search.key, depth, value);
+                node.set(byte, forked);
+                if is_dissolved {
+                    // SAFETY: it was just unlinked.
+                    unsafe { old.retire(guard) };
+                }
             }
             Found::Elsewhere(below, below_version) => {
                 let end = depth + search.common(below.header().prefix(), depth);
@@ -632,21 +637,16 @@ fn unlink_emptied<'g>(
 
 /// What takes the place of a leaf, `old`, when another key comes that shares the path of `depth`
 /// bytes: the two below a node, and above that a node for every 9 bytes more that they share. The
-/// node above is locked.
-fn fork(leaf: Leaf<'_>, old: Child, key: &[u8], depth: usize, value: u64, guard: &Guard) -> Child {
+/// node above is locked. Also whether the leaf is not among them any more, so that it is to be retired once nobody finds it.
+fn fork(leaf: Leaf<'_>, old: Child, key: &[u8], depth: usize, value: u64) -> (Child, bool) {
     let common = leaf.key()[depth..].iter().zip(&key[depth..]).take_while(|(a, b)| a == b).count();
     let end = depth + common;
     assert!(end < key.len() && end < leaf.key().len(), "no key is a prefix of another");
     let links = common.saturating_sub(PREFIX_BYTES).div_ceil(PREFIX_BYTES + 1);
     let bottom = depth + links * (PREFIX_BYTES + 1);
     let node = Fresh::new(2, Prefix::new(&key[bottom..end]));
-    let known = if end + 1 == leaf.key().len() {
-        // SAFETY: nobody finds it once the node above is unlocked.
-        unsafe { old.retire(guard) };
-        Child::value(leaf.value())
-    } else {
-        old
-    };
+    let is_dissolved = end + 1 == leaf.key().len();
+    let known = if is_dissolved { Child::value(leaf.value()) } else { old };
     node.add(leaf.key()[end], known);
     node.add(key[end], entry(key, end + 1, value));
     let mut top = node.into_child();
@@ -655,7 +655,7 @@ fn fork(leaf: Leaf<'_>, old: Child, key: &[u8], depth: usize, value: u64, guard:
         link.add(key[start + PREFIX_BYTES], top);
         top = link.into_child();
     }
-    top
+    (top, is_dissolved)
 }
 
 /// What takes the place of a node whose prefix begins at `depth` of a new key's path and ends to differ
