@@ -169,7 +169,7 @@ fn who_waits_for_which_table_and_who_has_it_is_shown() {
                         ON b.pid = ANY (pg_blocking_pids(w.pid)) ORDER BY 1";
         let waits_for =
             ["creates|writer", "inserts|holder", "locks|writer", "writes|locks"].map(str::to_owned);
-        // Between two looks at what it wants whoever does not wait for writers waits for nobody.
+        // For whom somebody waits is looked up for each, while others come and go.
         let begun = clock::now();
         while texts(&mut looking, blocking) != waits_for {
             assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", texts(&mut looking, blocking));

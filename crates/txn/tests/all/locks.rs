@@ -511,7 +511,7 @@ fn locks_of_tables_and_waits_for_them_are_told() {
             running.into_iter().find(|running| running.id == waiting).unwrap().waits_for
         };
         assert_eq!(awaited_by(locking), [number(&writer)]);
-        // Between two looks at what it wants it waits for nobody.
+        // It may not have said yet what it wants.
         until(&|| awaited_by(joining) == [locking]);
         assert_eq!(awaited_by(number(&writer)), [0; 0]);
         drop((writer, holder, ddl));
