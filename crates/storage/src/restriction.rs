@@ -383,7 +383,7 @@ mod tests {
     #[test]
     fn sets_of_values_are_combined_as_what_they_admit() {
         let mut source = Random::seeded(7);
-        for _ in 0..if cfg!(miri) { 50 } else { 20_000 } {
+        for _ in 0..if cfg!(miri) { 10 } else { 20_000 } {
             let parts: Vec<Restriction> = (0..4).map(|_| random(&mut source)).collect();
             let any = Restriction::any(parts[..3].to_vec()).unwrap();
             let both = any.and(&parts[3]).unwrap();
@@ -411,7 +411,7 @@ mod tests {
     fn sets_of_strings_are_combined_as_what_they_admit_and_their_summaries_admit_no_less() {
         let mut source = Random::seeded(8);
         let value = |string: &'static [u8]| Cell::Bytes(string);
-        for _ in 0..if cfg!(miri) { 50 } else { 20_000 } {
+        for _ in 0..if cfg!(miri) { 10 } else { 20_000 } {
             let parts: Vec<Restriction> = (0..4).map(|_| random_strings(&mut source)).collect();
             let any = Restriction::any(parts[..3].to_vec()).unwrap();
             let both = any.and(&parts[3]).unwrap();

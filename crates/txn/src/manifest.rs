@@ -292,7 +292,8 @@ mod tests {
     #[test]
     fn any_other_byte_is_damage_and_another_version_is_named() {
         let bytes = manifest().encode();
-        for at in 0..bytes.len() {
+        let step = if cfg!(miri) { 7 } else { 1 };
+        for at in (0..bytes.len()).step_by(step) {
             let mut flipped = bytes.clone();
             flipped[at] ^= 4;
             let error = Manifest::decode(&flipped, Path::new("MANIFEST")).unwrap_err();
@@ -302,7 +303,7 @@ mod tests {
             assert_eq!(error.state(), expected, "byte {at}: {error:?}");
             assert!(error.hint().is_some());
         }
-        for length in 0..bytes.len() {
+        for length in (0..bytes.len()).step_by(step) {
             assert!(Manifest::decode(&bytes[..length], Path::new("MANIFEST")).is_err());
         }
     }
