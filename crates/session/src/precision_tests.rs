@@ -245,6 +245,57 @@ fn the_least_and_the_greatest_are_read_from_their_end() {
     }
 }
 
+/// Rows that come in an index's order tell it, whether the columns that it is by are asked for or not; and the first of them, which they are.
+#[test]
+fn the_order_that_an_index_delivers_is_read() {
+    let cases: [(&str, &[&str], &[&str]); 6] = [
+        (
+            "SELECT id FROM t ORDER BY a LIMIT 3",
+            &["UPDATE t SET a = 4 WHERE a = 5", "UPDATE t SET s = 'x'", "INSERT INTO t VALUES (9, 4)"],
+            &[
+                "UPDATE t SET a = 3 WHERE a = 1",
+                "UPDATE t SET a = 0 WHERE a = 3",
+                "UPDATE t SET a = 3 WHERE a = 5",
+            ],
+        ),
+        (
+            "SELECT id FROM t ORDER BY b DESC NULLS FIRST LIMIT 3",
+            &["UPDATE t SET b = 11 WHERE a = 2", "UPDATE t SET a = 0"],
+            &["UPDATE t SET b = 60 WHERE a = 4", "UPDATE t SET b = NULL WHERE a = 4"],
+        ),
+        (
+            "SELECT s FROM t WHERE f ORDER BY id OFFSET 1 LIMIT 1",
+            &["UPDATE t SET id = 7 WHERE id = 5", "UPDATE t SET id = 0 WHERE id = 2"],
+            &["UPDATE t SET id = 0 WHERE id = 3", "UPDATE t SET id = 2, f = true WHERE id = 2"],
+        ),
+        (
+            "SELECT s FROM t WHERE f = true ORDER BY b",
+            &["UPDATE t SET b = 11 WHERE a = 2", "UPDATE t SET a = 9"],
+            &["UPDATE t SET b = 60 WHERE a = 1", "UPDATE t SET b = 0 WHERE a = 3"],
+        ),
+        (
+            "SELECT s FROM t WHERE f >= true ORDER BY f, b",
+            &["UPDATE t SET b = 11 WHERE a = 2"],
+            &["UPDATE t SET b = 60 WHERE a = 1"],
+        ),
+        // Without an order it is not told.
+        (
+            "SELECT s FROM t WHERE f = true",
+            &["UPDATE t SET b = 60 WHERE a = 1", "UPDATE t SET a = 7 WHERE a = 1"],
+            &["UPDATE t SET f = false WHERE a = 1", "UPDATE t SET s = 'x' WHERE a = 1"],
+        ),
+    ];
+    for (query, passing, failing) in cases {
+        for (changes, expected) in [(passing, true), (failing, false)] {
+            for change in changes {
+                let database = database(true);
+                database.connect().execute("CREATE INDEX t_f_b ON t (f, b)").unwrap();
+                assert_eq!(holds(&database, query, &[], change), expected, "{query}; {change}");
+            }
+        }
+    }
+}
+
 #[test]
 fn constants_of_a_wider_type_are_told_by_the_columns_own() {
     for (condition, passing, failing) in [

@@ -37,13 +37,14 @@ pub enum Held {
 const KINDS: usize = 5;
 
 /// Memory that is counted as long as this is there.
-pub(crate) struct Counted {
+pub struct Counted {
     what: Held,
     bytes: usize,
     budget: Arc<MemoryBudget>,
 }
 
 impl Counted {
+    /// Counts so much more.
     pub fn new(what: Held, bytes: usize, budget: &Arc<MemoryBudget>) -> Counted {
         budget.add(what, bytes as i64);
         Counted { what, bytes, budget: budget.clone() }

@@ -47,7 +47,7 @@ mod walk;
 mod zone;
 
 pub use attic::Attic;
-pub use budget::{Held, MemoryBudget, Pressure, print_bytes};
+pub use budget::{Counted, Held, MemoryBudget, Pressure, print_bytes};
 pub use cold::{BlockContent, Cold};
 pub use collect::Garbage;
 pub use digest::{Changed, ChangedRows, ChangedTable, Digest, Digests, Recent};

@@ -238,7 +238,7 @@ impl Engine {
     }
 
     /// How much memory the store holds, and may hold.
-    pub fn memory(&self) -> &MemoryBudget {
+    pub fn memory(&self) -> &Arc<MemoryBudget> {
         &self.memory
     }
 

@@ -441,7 +441,8 @@ impl Transaction {
     }
 
     /// Calls `visit` with every visible row between two keys, which may be of the index's first columns
-    /// only and then stand for all that begin so; in key order or against it, until it returns false.
+    /// only and then stand for all that begin so; in key order or against it, until it returns false. The columns of the key count as
+    /// read like the others: the order comes from them.
     #[allow(clippy::too_many_arguments)]
     #[inline]
     pub fn range_as<'g, K: Row, R: Row>(
@@ -459,7 +460,8 @@ impl Transaction {
         let bounds = (low.as_ref().map(KeyBuffer::as_slice), high.as_ref().map(KeyBuffer::as_slice));
         let (table, projection) = (&columns.table, &columns.projection);
         let end = table.range_as(&key.index, bounds, reverse, self.snapshot(), projection, guard, &mut visit);
-        self.note_range(table, &key.index, bounds, reverse, end.as_ref(), &[], projection.set());
+        let read = projection.set().union(key.index.columns());
+        self.note_range(table, &key.index, bounds, reverse, end.as_ref(), &[], read);
     }
 
     /// As [`Transaction::range_as`] for all keys that begin with some values, in key order.

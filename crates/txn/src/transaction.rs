@@ -22,8 +22,8 @@ use firn_base::{
 };
 use firn_log::RedoBuffer;
 use firn_storage::{
-    ColumnSpec, Freed, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, MemoryBudget, Move, Pressure,
-    RowLock, Table, WriteSet, is_long_string, pin,
+    ColumnSpec, Counted, Freed, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, MemoryBudget, Move,
+    Pressure, RowLock, Table, WriteSet, is_long_string, pin,
 };
 use std::cell::RefCell;
 use std::ops::Bound;
@@ -63,6 +63,8 @@ pub struct Transaction {
     write_set: Option<WriteSet>,
     /// The rows that it keeps others from changing and not from sharing, in the order of their locks.
     shared: Vec<(Arc<Table>, RowId, RowLock)>,
+    /// What the budget counts of them.
+    shared_counted: Option<Counted>,
     /// The tables that it keeps others from writing to.
     closed: Vec<Arc<Table>>,
     patience: Option<TablePatience>,
@@ -156,6 +158,7 @@ impl Transaction {
             seen,
             write_set,
             shared: Vec::new(),
+            shared_counted: None,
             closed: Vec::new(),
             patience: None,
             locks_first: false,

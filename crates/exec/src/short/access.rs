@@ -207,6 +207,11 @@ fn compile_look_ups(flat: &Flat) -> Option<ShortProgram> {
         _ => (!flat.order.is_empty(), false),
     };
 
+    // Whoever gets rows in the index's order, or the first of them, has read what the order comes from.
+    let is_in_order = choices.len() == 1
+        && !needs_sort
+        && (!flat.order.is_empty() || flat.fetch.is_some() || flat.skip.is_some());
+
     // Every column that an expression refers to gets a place in the row.
     let mut used = HashSet::new();
     let outputs_over_tables: &[Expr] = if flat.aggregate.is_some() { &[] } else { &flat.outputs };
@@ -294,11 +299,15 @@ fn compile_look_ups(flat: &Flat) -> Option<ShortProgram> {
             })
             .collect::<Option<_>>()?;
         let filter = filters.into_iter().reduce(Expr::and);
+        let indexed = || choice.index.columns.iter().map(|column| ColumnId(column.column));
         lookups.push(Lookup {
             table: table.table.clone(),
             // Without it the table is scanned.
             index: find_physical_index(&table.table, choice.index)?,
-            read: columns.iter().copied().collect(),
+            read: match is_in_order {
+                true => columns.iter().copied().chain(indexed()).collect(),
+                false => columns.iter().copied().collect(),
+            },
             columns,
             offset,
             key: choice.key.iter().copied().map(part).collect::<Option<_>>()?,

@@ -26,7 +26,8 @@ pub(super) struct Lookups {
 pub(super) struct Lookup {
     pub table: Arc<Table>,
     pub index: Arc<Index>,
-    /// The columns to read, the same as a set, and where their cells begin in the row.
+    /// The columns to read, where their cells begin in the row, and what a query that reads them has learnt of: also those that rows
+    /// are in the order of.
     pub columns: Vec<ColumnId>,
     pub read: ColumnSet,
     pub offset: usize,

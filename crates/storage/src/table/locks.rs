@@ -77,6 +77,7 @@ impl Table {
             }
             write_set.pop_lock();
         }
+        write_set.count_row(&self.budget);
         self.check_sharers(row, snapshot, || lock)
     }
 

@@ -1,10 +1,10 @@
 //! Locks of rows and of whole tables, and what of them outlives a statement that is run again.
 
-use super::{Isolation, Transaction};
+use super::{Change, Isolation, Transaction};
 use crate::active::{Waited, Want};
 use firn_base::sync::{Arc, OnceLock};
 use firn_base::{Error, Result, RowId, Snapshot, SqlState, Stamp, Time, clock};
-use firn_storage::{Guard, RowLock, Table};
+use firn_storage::{Counted, Guard, Held, RowLock, Table};
 use std::time::Duration;
 
 /// What somebody who waits for a table is asked between attempts, with the time for which he has waited: an error if he
@@ -121,8 +121,10 @@ impl Transaction {
 
     /// Locks a visible row until the transaction ends, or a savepoint from before is rolled back to: then
     /// others may share it at once, and have it when the transaction has ended. 40001 if another transaction's
-    /// lock or change is in the way, with [who that is](Error::blocker) if it still runs.
+    /// lock or change is in the way, with [who that is](Error::blocker) if it still runs; 53200 if there is no memory to
+    /// note the lock.
     pub fn lock(&mut self, table: &Arc<Table>, row: RowId, lock: RowLock, guard: &Guard) -> Result<()> {
+        self.ask_for_room(table, Change::Update, || false)?;
         self.lock_as_seen_by(self.snapshot, table, row, lock, guard)
     }
 
@@ -137,6 +139,7 @@ impl Transaction {
         guard: &Guard,
     ) -> Result<()> {
         debug_assert!(self.can_move_on());
+        self.ask_for_room(table, Change::Update, || false)?;
         let newest = Snapshot { read_time: Time::LATEST, ..self.snapshot };
         self.lock_as_seen_by(newest, table, row, lock, guard)
     }
@@ -156,8 +159,23 @@ impl Transaction {
         }
         if table.share(snapshot, row, lock, guard)? {
             self.shared.push((table.clone(), row, lock));
+            self.count_shared();
         }
         Ok(())
+    }
+
+    /// Has the budget count the locks that it shares, once they are many.
+    fn count_shared(&mut self) {
+        /// In its list and in the table's, where half of the places are free.
+        const BYTES_EACH: usize = 128;
+        const LOT: usize = 1 << 18;
+        let lots = self.shared.len() * BYTES_EACH / LOT;
+        if self.shared_counted.as_ref().map_or(0, Counted::bytes) != lots * LOT {
+            // First, that nobody sees less than there is.
+            let counted =
+                (lots > 0).then(|| Counted::new(Held::Unfinished, lots * LOT, self.engine.memory()));
+            self.shared_counted = counted;
+        }
     }
 
     /// Takes back the shared locks since there were `kept`.
@@ -165,6 +183,8 @@ impl Transaction {
         for (table, row, lock) in self.shared.drain(kept..) {
             table.unshare(row, self.snapshot.owner, lock);
         }
+        self.shared.shrink_to(2 * kept);
+        self.count_shared();
     }
 
     /// The write set of a table may be had once it has joined those who write there.
@@ -330,12 +350,16 @@ impl Transaction {
     #[cold]
     pub(super) fn locks_to_change(&mut self, table: &Arc<Table>, row: RowId, guard: &Guard) -> Result<bool> {
         let lock = RowLock::Update;
-        let Err(error) = self.lock(table, row, lock, guard) else { return Ok(true) };
+        // Whoever changes the row has asked for memory, or deletes it, which is to go well where there is none.
+        let Err(error) = self.lock_as_seen_by(self.snapshot, table, row, lock, guard) else {
+            return Ok(true);
+        };
         if error.state() != SqlState::SERIALIZATION_FAILURE || error.blocker().is_some() {
             return Err(error);
         }
         // A row that has gone is not met again.
-        match self.lock_newest(table, row, lock, guard) {
+        let newest = Snapshot { read_time: Time::LATEST, ..self.snapshot };
+        match self.lock_as_seen_by(newest, table, row, lock, guard) {
             Err(newest) if newest.blocker().is_some() => Err(newest),
             _ => {
                 self.missed.get_or_insert(error);

@@ -103,7 +103,7 @@ impl Transaction {
     }
 
     /// Calls `visit` with every visible row whose key lies in the bounds, in key order or against
-    /// it, until `visit` returns false. Bounds as for [`Index::range`].
+    /// it, until `visit` returns false. Bounds as for [`Index::range`]. The order is read as well: that is, the index's columns.
     #[allow(clippy::too_many_arguments)]
     pub fn range(
         &self,
@@ -115,11 +115,11 @@ impl Transaction {
         guard: &Guard,
         visit: &mut dyn FnMut(RowId) -> bool,
     ) {
-        self.range_under(table, index, (low, high), reverse, &[], ColumnSet::NONE, guard, visit);
+        self.range_under(table, index, (low, high), reverse, &[], index.columns(), guard, visit);
     }
 
     /// As [`Transaction::range`], for a caller who goes on only with rows that meet the restrictions, and
-    /// [peeks](Transaction::peek) at no columns of them but these.
+    /// [peeks](Transaction::peek) at no columns of them but these; and minds the order only if the index's are among them.
     #[allow(clippy::too_many_arguments)]
     pub fn range_under(
         &self,
@@ -176,7 +176,7 @@ impl Transaction {
         visit: &mut dyn FnMut(RowId, &[Cell<'g>; N]) -> bool,
     ) {
         let end = table.range(index, (low, high), reverse, self.snapshot, columns, guard, visit);
-        let read = columns.iter().copied().collect();
+        let read = columns.iter().copied().collect::<ColumnSet>().union(index.columns());
         self.note_range(table, index, (low, high), reverse, end.as_ref(), &[], read);
     }
 

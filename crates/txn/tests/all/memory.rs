@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use firn_base::{Cell, Error, Result, SqlState};
-use firn_storage::Held;
+use firn_storage::{Held, RowLock};
 use firn_txn::{Config, Transaction, pin};
 
 const LIMIT: u64 = 4 << 20;
@@ -120,6 +120,55 @@ fn updates_behind_a_long_snapshot_end_at_the_limit_until_that_has_gone() {
     reader.rollback();
     update(3).unwrap();
     assert!(bank.engine.memory().undo().1 < LIMIT / 8);
+}
+
+/// Locks take memory as changes do: those that one holds alone, and those that several share.
+#[test]
+fn locks_end_at_the_limit_and_are_counted_off_again() {
+    const ROWS: i32 = 10_000;
+    let bank = limited();
+    let mut tx = bank.engine.begin();
+    for key in 0..ROWS {
+        insert(&bank, &mut tx, key).unwrap();
+    }
+    commit(tx);
+    let settled = || {
+        while bank.engine.garbage_backlog() > 0 {
+            std::thread::yield_now();
+        }
+        bank.engine.memory().held(Held::Unfinished)
+    };
+    for lock in [RowLock::Update, RowLock::KeyShare] {
+        let mut tx = bank.engine.begin();
+        let savepoint = tx.savepoint();
+        for key in 0..ROWS {
+            bank.lock(&mut tx, key, lock).unwrap();
+        }
+        assert!(bank.engine.memory().held(Held::Unfinished) > 200_000, "{lock:?}");
+        if lock.is_shared() {
+            tx.rollback_to(savepoint);
+            assert_eq!(bank.engine.memory().held(Held::Unfinished), 0, "nobody waits until it has ended");
+        }
+        tx.rollback();
+        assert_eq!(settled(), 0, "{lock:?}");
+    }
+    let mut sharing: Vec<Transaction> = Vec::new();
+    let (locks, _) = until_full(|done| {
+        if done % ROWS == 0 {
+            sharing.push(bank.engine.begin());
+        }
+        bank.lock(sharing.last_mut().expect("just begun"), done % ROWS, RowLock::Share)
+    });
+    assert!(locks > ROWS && bank.engine.memory().total() <= LIMIT + (1 << 20), "{locks}");
+    // Rows can be deleted all the same, and are in nobody's way when all has ended.
+    for tx in sharing.drain(..) {
+        tx.rollback();
+    }
+    assert_eq!(settled(), 0);
+    let mut tx = bank.engine.begin();
+    bank.lock(&mut tx, 1, RowLock::Update).unwrap();
+    bank.delete(&mut tx, 1).unwrap();
+    commit(tx);
 }
 
 #[test]

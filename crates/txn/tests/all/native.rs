@@ -7,6 +7,7 @@ use firn_base::disk::SimulatedDisk;
 use firn_base::{Error, Result, SqlState, thread};
 use firn_txn::catalog::{ConstraintDef, ConstraintKind, Deferral, Oid, ReferentialAction};
 use firn_txn::{Columns, Isolation, Str, TableAccess, Text, Transaction, pin};
+use std::ops::Bound;
 
 fn state<T>(result: Result<T>) -> SqlState {
     result.err().expect("it is refused").state()
@@ -183,6 +184,37 @@ fn scans_of_tuples_are_validated() {
             bank.set_balance(&mut tx, 2, 21).unwrap();
             assert_eq!(tx.commit().is_err(), fails, "scan {number}, change {at}");
         }
+    }
+}
+
+/// Whoever gets rows in the order of a key minds that it changes, though he asks for other columns; beyond where he stopped he does not.
+#[test]
+fn the_order_of_a_range_is_read() {
+    for (from, to, fails) in [(3, 1, true), (4, 1, true), (4, 5, false)] {
+        let bank = bank_with(&[(2, 20), (3, 30), (4, 40)]);
+        let accounts = TableAccess::open(&bank.engine, "accounts").unwrap();
+        let by_key = accounts.key::<(i32,)>("accounts_pkey").unwrap();
+        let balances = accounts.columns::<(Option<i64>,)>(&["balance"]).unwrap();
+        let mut tx = bank.engine.begin();
+        let mut seen = Vec::new();
+        let guard = pin();
+        tx.range_as(
+            &by_key,
+            Bound::Unbounded,
+            Bound::Unbounded,
+            false,
+            &balances,
+            &guard,
+            |_, (balance,)| {
+                seen.push(balance);
+                seen.len() < 2
+            },
+        );
+        drop(guard);
+        assert_eq!(seen, [Some(20), Some(30)]);
+        bank.engine.transact(|other| bank.set_key(other, from, to)).unwrap();
+        bank.insert(&mut tx, 7, 70).unwrap();
+        assert_eq!(tx.commit().is_err(), fails, "{from} becomes {to}");
     }
 }
 
