@@ -15,6 +15,7 @@ pub mod scan;
 pub mod session;
 
 pub mod join_order;
+pub mod lengthening;
 pub mod lower;
 pub mod memory;
 pub mod query;

@@ -216,7 +216,7 @@ impl ContextProvider for Context<'_> {
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         functions::scalar(name, self.binder.facts)
             .or_else(|| pg_catalog::function(name, self.binder.catalog, self.binder.facts))
-            .or_else(|| self.state.scalar_functions().get(name).cloned())
+            .or_else(|| self.state.scalar_functions().get(name).map(firn_exec::lengthening::bounded))
     }
 
     fn get_higher_order_meta(&self, name: &str) -> Option<Arc<HigherOrderUDF>> {

@@ -1,0 +1,114 @@
+//! Functions that make strings as long as they are told to: what they are going to make is counted before it is made.
+//!
+//! All of a batch lies in memory at the same time, outside what a plan asks for its hash tables and buffers, so that a
+//! `repeat` of many rows could end the process.
+
+use crate::error::to_datafusion;
+use crate::runtime;
+use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array};
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::compute::kernels::length::length;
+use datafusion::arrow::datatypes::{DataType, FieldRef, Int64Type};
+use datafusion::common::Result;
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+};
+use firn_base::sync::Arc;
+use firn_base::{Error, SqlState};
+
+/// PostgreSQL's longest value.
+const LONGEST: u64 = (1 << 30) - 1;
+
+/// Less is not asked for.
+const SMALL: u64 = 1 << 20;
+
+/// A function, but for those whose results may be far longer than what they are given: they ask for memory first.
+pub fn bounded(function: &Arc<ScalarUDF>) -> Arc<ScalarUDF> {
+    let made: Made = match function.name() {
+        "repeat" => |length, count| length.saturating_mul(count),
+        "lpad" | "rpad" => |_, length| length,
+        _ => return function.clone(),
+    };
+    Arc::new(ScalarUDF::from(Lengthening { function: function.clone(), made: MadeBy(made) }))
+}
+
+/// How many bytes a function makes of a string of so many, told a number.
+type Made = fn(u64, u64) -> u64;
+
+/// The function's name tells which it is.
+#[derive(Clone, Copy, Debug)]
+struct MadeBy(Made);
+
+impl PartialEq for MadeBy {
+    fn eq(&self, _other: &MadeBy) -> bool {
+        true
+    }
+}
+
+impl Eq for MadeBy {}
+
+impl std::hash::Hash for MadeBy {
+    fn hash<H: std::hash::Hasher>(&self, _state: &mut H) {}
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Lengthening {
+    function: Arc<ScalarUDF>,
+    made: MadeBy,
+}
+
+impl Lengthening {
+    /// The bytes of all results, at least. 54000 if one is too long.
+    fn bytes(&self, arguments: &ScalarFunctionArgs) -> Result<u64> {
+        let [strings, numbers, ..] = &arguments.args[..] else { return Ok(0) };
+        let is_one = |argument: &ColumnarValue| matches!(argument, ColumnarValue::Scalar(_));
+        let rows = if is_one(strings) && is_one(numbers) { 1 } else { arguments.number_rows };
+        let integers = |array: ArrayRef| -> Result<Int64Array> {
+            Ok(cast(&array, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
+        };
+        // Not a long string once for each row.
+        let string = strings.to_array(if is_one(strings) { 1 } else { rows })?;
+        let (lengths, numbers) = (integers(length(string.as_ref())?)?, integers(numbers.to_array(rows)?)?);
+        let mut bytes = 0;
+        for (row, number) in numbers.iter().enumerate() {
+            let length = lengths.value(if is_one(strings) { 0 } else { row });
+            let [length, number] = [length, number.unwrap_or(0)].map(|n| u64::try_from(n).unwrap_or(0));
+            let made = (self.made.0)(length, number);
+            if made > LONGEST {
+                let error = Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large")
+                    .with_detail(format!("{} would make a string of {made} bytes.", self.name()));
+                return Err(to_datafusion(error));
+            }
+            bytes += made;
+        }
+        Ok(bytes)
+    }
+}
+
+impl ScalarUDFImpl for Lengthening {
+    fn name(&self) -> &str {
+        self.function.name()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.function.signature()
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        self.function.return_type(arguments)
+    }
+
+    fn return_field_from_args(&self, arguments: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        self.function.return_field_from_args(arguments)
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let bytes = self.bytes(&arguments)?;
+        let memory = MemoryConsumer::new(self.name()).register(&runtime::memory());
+        if bytes > SMALL {
+            memory.try_grow(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        }
+        self.function.invoke_with_args(arguments)
+    }
+}
