@@ -149,6 +149,7 @@ struct Fields {
     blocker: Option<Stamp>,
     is_of_reads: bool,
     ordinal: Option<u64>,
+    row: Option<RowId>,
     other_row: Option<RowId>,
 }
 
@@ -170,6 +171,7 @@ impl Error {
             blocker: None,
             is_of_reads: false,
             ordinal: None,
+            row: None,
             other_row: None,
         }))
     }
@@ -201,6 +203,18 @@ impl Error {
     /// Adds which of the rows that were given at once it is about, from 0.
     pub fn with_ordinal(mut self, ordinal: u64) -> Error {
         self.0.ordinal = Some(ordinal);
+        self
+    }
+
+    /// The same without what tells which of some rows it is about, for whoever has others.
+    pub fn without_row(mut self) -> Error {
+        (self.0.ordinal, self.0.row, self.0.other_row) = (None, None, None);
+        self
+    }
+
+    /// Adds the row whose key is taken, where nobody knows by its ordinal which one it is.
+    pub fn with_row(mut self, row: RowId) -> Error {
+        self.0.row = Some(row);
         self
     }
 
@@ -320,6 +334,11 @@ impl Error {
     /// Which of the rows that were given at once it is about, from 0.
     pub fn ordinal(&self) -> Option<u64> {
         self.0.ordinal
+    }
+
+    /// The row whose key is taken, if its ordinal does not tell.
+    pub fn row(&self) -> Option<RowId> {
+        self.0.row
     }
 
     /// The row that has the key already.

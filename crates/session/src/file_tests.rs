@@ -1,8 +1,10 @@
 //! What a session promises of files in queries: they are tables as their content says, and always as they are now.
 
 use crate::{Connection, Database, Outcome, interrupted_tests};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch};
 use firn_base::disk::SimulatedDisk;
-use firn_base::{SqlState, Value};
+use firn_base::sync::Arc;
+use firn_base::{SqlState, Value, thread};
 use std::fmt::Write as _;
 use std::fs;
 use std::io::Write;
@@ -665,6 +667,318 @@ fn a_key_that_comes_twice_is_told_with_both_places_however_far_apart_they_are() 
         }
         assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(0)"]);
     }
+}
+
+/// Rows in no order: `number,text,number of few`, with the rows that are given in the place of those on their lines.
+fn rows_in_no_order(count: usize, others: &[(usize, &str)]) -> String {
+    let mut file = String::new();
+    for line in 1..=count {
+        match others.iter().find(|(other, _)| *other == line) {
+            Some((_, row)) => writeln!(file, "{row}").unwrap(),
+            None => {
+                let id = line * 7_919 % 60_013;
+                // Long, so that keys are due before the end; and some are NULL.
+                let name =
+                    if id % 10 > 0 { format!("{}{id}", "customer ".repeat(40)) } else { String::new() };
+                writeln!(file, "{id},{name},{}", id % 100).unwrap();
+            }
+        }
+    }
+    file
+}
+
+const IN_NO_ORDER: &str = "CREATE TABLE t (id bigint PRIMARY KEY, name text UNIQUE, few int NOT NULL); \
+     CREATE INDEX ON t (few); CREATE INDEX ON t (few, name) WITH (values = off)";
+
+#[test]
+fn rows_of_a_file_in_no_order_are_found_by_all_their_keys() {
+    let folder = Folder::new(&[("t.csv", &rows_in_no_order(60_000, &[]))]);
+    let copy = folder.sql("COPY t FROM '@/t.csv' (FORMAT csv)");
+    let select = folder.sql("INSERT INTO t SELECT * FROM read_csv('@/t.csv', header => false)");
+    for (opening, load) in [("", &copy), ("BEGIN; ", &copy), ("BEGIN; TRUNCATE t; ", &copy), ("", &select)] {
+        let mut connection = connection();
+        connection.execute(IN_NO_ORDER).unwrap();
+        connection.execute(&format!("{opening}{load}")).unwrap();
+        if !opening.is_empty() {
+            // Its own rows it finds as well.
+            assert_eq!(rows(&mut connection, "SELECT id % 100 FROM t WHERE id = 4711"), ["BigInt(11)"]);
+            connection.execute("COMMIT").unwrap();
+        }
+        let found = |connection: &mut Connection, condition: &str| {
+            rows(connection, &format!("SELECT count(*), min(id), max(id) FROM t WHERE {condition}"))[0]
+                .clone()
+        };
+        assert_eq!(found(&mut connection, "true"), found(&mut connection, "id BETWEEN 0 AND 100000"));
+        assert_eq!(found(&mut connection, "few = 17"), found(&mut connection, "id % 100 = 17"));
+        assert_eq!(found(&mut connection, "few = 17 AND name > 'd'"), "BigInt(0)|Null|Null");
+        for id in (1..60_000).step_by(997) {
+            let name = format!("repeat('customer ', 40) || {id}");
+            let of_id = found(&mut connection, &format!("id = {id}"));
+            assert_eq!(of_id, format!("BigInt(1)|BigInt({id})|BigInt({id})"));
+            if id % 10 > 0 {
+                assert_eq!(found(&mut connection, &format!("name = {name}")), of_id);
+                assert_eq!(found(&mut connection, &format!("few = {} AND name = {name}", id % 100)), of_id);
+            }
+            let twice = connection.execute(&format!("INSERT INTO t VALUES ({id}, 'x', 0)")).unwrap_err();
+            assert_eq!(twice.detail(), Some(&*format!("Key (id)=({id}) already exists.")));
+        }
+        // And none stays behind.
+        connection.execute("DELETE FROM t").unwrap();
+        connection.execute(load).unwrap();
+    }
+}
+
+#[test]
+fn the_first_mistake_of_a_file_in_no_order_is_told_however_late_its_keys_enter() {
+    let id = |line: usize| line * 7_919 % 60_013;
+    let name = |line: usize| format!("{}{}", "customer ".repeat(40), id(line));
+    let (early, late) = (format!("{},a,1", id(20)), format!("{},b,1", id(10)));
+    let named = format!("-7,{},1", name(30));
+    let both = format!("{},{},1", id(40), name(30));
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    connection.execute(IN_NO_ORDER).unwrap();
+    connection.execute("INSERT INTO t VALUES (-1, 'taken', 0)").unwrap();
+    connection.execute("BEGIN; SAVEPOINT s").unwrap();
+    let bad = "7,x,none";
+    let null = "-8,y,";
+    for (others, constraint, line, other) in [
+        (vec![(45_000, &*early), (50_000, &late)], Some("t_pkey"), 45_000, Some(20)),
+        (vec![(59_000, &*early), (50_000, &late)], Some("t_pkey"), 50_000, Some(10)),
+        // Of the indexes that which met it first, and of one row the first.
+        (vec![(55_000, &*early), (54_000, &named)], Some("t_name_key"), 54_000, Some(30)),
+        (vec![(55_000, &*both)], Some("t_pkey"), 55_000, Some(40)),
+        (vec![(33, "-1,c,1"), (34, &early)], Some("t_pkey"), 33, None),
+        // Before and behind mistakes that are found as rows are read and stored.
+        (vec![(50_000, &*early), (55_001, bad)], Some("t_pkey"), 50_000, Some(20)),
+        (vec![(55_000, bad), (55_001, &*early)], None, 55_000, None),
+        (vec![(30_000, &*early), (55_000, null)], Some("t_pkey"), 30_000, Some(20)),
+        (vec![(30_000, null), (55_000, &*early)], None, 30_000, None),
+    ] {
+        folder.write("t.csv", &rows_in_no_order(60_000, &others));
+        let error = connection.execute(&folder.sql("COPY t FROM '@/t.csv' (FORMAT csv)")).unwrap_err();
+        let context = error.context().expect("a line is named").to_owned();
+        assert!(format!("{context},").starts_with(&format!("COPY t, line {line},")), "{context}");
+        if constraint.is_some() {
+            assert_eq!(
+                (error.state(), error.constraint()),
+                (SqlState::UNIQUE_VIOLATION, constraint),
+                "{line}"
+            );
+            let detail = error.detail().expect("the key is named");
+            match other {
+                Some(other) => {
+                    assert!(detail.ends_with(&format!("The row on line {other} has it.")), "{detail}")
+                }
+                None => assert!(detail.ends_with("already exists."), "{detail}"),
+            }
+        }
+        connection.execute("ROLLBACK TO s").unwrap();
+        assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(1)"]);
+    }
+    // Nothing of all that is in the way.
+    folder.write("t.csv", &rows_in_no_order(60_000, &[]));
+    connection.execute(&folder.sql("COPY t FROM '@/t.csv' (FORMAT csv); COMMIT")).unwrap();
+    assert_eq!(rows(&mut connection, "SELECT count(*) FROM t WHERE id >= -1"), ["BigInt(60001)"]);
+    // Rows of a query have no lines.
+    let select = "INSERT INTO t SELECT * FROM read_csv('@/t.csv', header => false)";
+    connection.execute("DELETE FROM t WHERE id > 9").unwrap();
+    let error = connection.execute(&folder.sql(select)).unwrap_err();
+    assert_eq!((error.state(), error.constraint()), (SqlState::UNIQUE_VIOLATION, Some("t_pkey")));
+    assert!(
+        error.detail().is_some_and(|detail| detail.ends_with(" already exists.")),
+        "{:?}",
+        error.detail()
+    );
+}
+
+/// The rows that are left out go to a table of their own one by one (it has a default that is no constant), while keys of the COPY's
+/// wait.
+#[test]
+fn rows_that_are_left_out_are_kept_beside_keys_that_wait() {
+    let key_of = |line: usize| line * 7_919 % 60_013;
+    let (bad, early) = ("7,x,none", format!("{},a,1", key_of(20)));
+    let mut connection = connection();
+    connection
+        .execute(&format!(
+            "{IN_NO_ORDER}; CREATE TABLE rejected (n bigserial PRIMARY KEY, file text, line bigint, column_name text, \
+             value text, reason text, sqlstate text, record text)"
+        ))
+        .unwrap();
+    let folder = Folder::new(&[]);
+    let copy = folder.sql("COPY t FROM '@/t.csv' (FORMAT csv, ON_ERROR ignore, REJECTS_TABLE rejected)");
+    folder.write("t.csv", &rows_in_no_order(60_000, &[(40_000, bad), (45_000, &early), (59_000, bad)]));
+    let error = connection.execute(&copy).unwrap_err();
+    assert_eq!((error.state(), error.constraint()), (SqlState::UNIQUE_VIOLATION, Some("t_pkey")));
+    assert!(error.context().unwrap().starts_with("COPY t, line 45000"), "{:?}", error.context());
+    assert!(error.detail().unwrap().ends_with("The row on line 20 has it."), "{:?}", error.detail());
+    assert_eq!(rows(&mut connection, "SELECT count(*) FROM t, rejected"), ["BigInt(0)"]);
+    // Keys of those that are kept may be taken too: of two mistakes the first is told, and their rows are none of the file.
+    connection.execute("INSERT INTO rejected (n) SELECT * FROM generate_series(1, 9)").unwrap();
+    let error = connection.execute(&copy).unwrap_err();
+    assert_eq!(error.constraint(), Some("rejected_pkey"));
+    assert!(error.context().is_none() && error.detail().unwrap().ends_with(") already exists."), "{error:?}");
+    folder.write("t.csv", &rows_in_no_order(60_000, &[(30_000, &early), (40_000, bad), (59_000, bad)]));
+    let error = connection.execute(&copy).unwrap_err();
+    assert_eq!(error.constraint(), Some("t_pkey"));
+
+    folder.write("t.csv", &rows_in_no_order(60_000, &[(40_000, bad), (59_000, bad)]));
+    connection.execute("DELETE FROM rejected").unwrap();
+    assert_eq!(connection.execute(&copy).unwrap(), 59_998);
+    assert_eq!(
+        rows(&mut connection, "SELECT line FROM rejected ORDER BY n"),
+        ["BigInt(40000)", "BigInt(59000)"]
+    );
+    for line in [1, 39_999, 40_001, 60_000] {
+        let found = rows(&mut connection, &format!("SELECT few FROM t WHERE id = {}", key_of(line)));
+        assert_eq!(found, [format!("Integer({})", key_of(line) % 100)]);
+    }
+}
+
+/// Keys of one large batch do not all wait together, and its rows are counted from its first.
+#[test]
+fn keys_of_a_large_batch_enter_as_it_is_stored() {
+    const ROWS: i64 = 300_000;
+    let key_of = |row: i64| row * 7_919 % 300_007;
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (id bigint PRIMARY KEY, other bigint)").unwrap();
+    connection.execute("CREATE INDEX ON t (other)").unwrap();
+    let statement = connection.prepare("COPY t FROM STDIN").unwrap();
+    let batch = |others: &[(i64, i64)]| {
+        let other = |row: i64| others.iter().find(|(of, _)| *of == row).map_or(row, |(_, other)| *other);
+        let ids: Int64Array = (0..ROWS).map(|row| Some(key_of(other(row)))).collect();
+        let others: Int64Array = (0..ROWS).map(|row| Some(key_of(row) % 1_000)).collect();
+        RecordBatch::try_from_iter([("id", Arc::new(ids) as ArrayRef), ("other", Arc::new(others))]).unwrap()
+    };
+    for (others, row, first) in
+        [(vec![(200_000, 5)], 200_001, 6), (vec![(299_999, 7), (250_000, 249_000)], 250_001, 249_001)]
+    {
+        let Outcome::CopyIn(mut copy) = connection.run(&statement, &[]).unwrap() else { panic!() };
+        let error = copy.write_batch(&batch(&others)).and_then(|()| copy.finish()).unwrap_err();
+        assert_eq!(error.constraint(), Some("t_pkey"));
+        assert_eq!(error.context(), Some(&*format!("COPY t, row {row}")));
+        assert!(error.detail().unwrap().ends_with(&format!("Row {first} has it.")), "{:?}", error.detail());
+    }
+    let Outcome::CopyIn(mut copy) = connection.run(&statement, &[]).unwrap() else { panic!() };
+    copy.write_batch(&batch(&[])).unwrap();
+    copy.finish().unwrap();
+    for row in [0, 65_535, 65_536, 131_072, ROWS - 1] {
+        let found = format!("SELECT count(*) FROM t WHERE id = {0} AND other = {0} % 1000", key_of(row));
+        assert_eq!(rows(&mut connection, &found), ["BigInt(1)"]);
+    }
+    let of_index =
+        "SELECT count(*) = (SELECT count(*) FROM t WHERE other % 1000 = 17) FROM t WHERE other = 17";
+    assert_eq!(rows(&mut connection, of_index), ["Boolean(true)"]);
+}
+
+/// A key that waits is nobody's as yet: another transaction may take it, and then the load is at fault, as if it had come later.
+#[test]
+fn a_key_that_waits_may_be_taken_by_another() {
+    for level in ["SERIALIZABLE", "REPEATABLE READ", "READ COMMITTED"] {
+        for (commits, opens) in [(true, false), (true, true), (false, false), (false, true)] {
+            let database = Database::memory().unwrap();
+            let (mut loading, mut other) = (database.connect(), database.connect());
+            loading.execute("CREATE TABLE t (id bigint PRIMARY KEY, name text)").unwrap();
+            if opens {
+                loading.execute(&format!("BEGIN ISOLATION LEVEL {level}; SELECT 1")).unwrap();
+            } else {
+                loading.execute(&format!("SET default_transaction_isolation = '{level}'")).unwrap();
+            }
+            let statement = loading.prepare("COPY t FROM STDIN").unwrap();
+            let Outcome::CopyIn(mut copy) = loading.run(&statement, &[]).unwrap() else { panic!() };
+            // Not in order, so that they wait.
+            copy.write(b"3\tx\n1\tx\n2\tx\n").unwrap();
+            other.execute("BEGIN; INSERT INTO t VALUES (1, 'other')").unwrap();
+            other.execute(if commits { "COMMIT" } else { "ROLLBACK" }).unwrap();
+            let ended = copy.finish();
+            if opens {
+                loading.execute(if ended.is_ok() { "COMMIT" } else { "ROLLBACK" }).unwrap();
+            }
+            let told = format!("{level} {commits} {opens}: {ended:?}");
+            let found = rows(&mut other, "SELECT name FROM t WHERE id = 1");
+            match commits {
+                true => {
+                    let error = ended.unwrap_err();
+                    let expected = [SqlState::UNIQUE_VIOLATION, SqlState::SERIALIZATION_FAILURE];
+                    assert!(expected.contains(&error.state()), "{told}");
+                    assert_eq!(found, ["other"], "{told}");
+                }
+                false => {
+                    assert_eq!((ended.unwrap().rows, &found[..]), (Some(3), &["x".to_owned()][..]), "{told}")
+                }
+            }
+        }
+    }
+}
+
+/// Two loads of the same rows at the same time: one has them all, the other has none, whichever keys each was first to claim.
+#[test]
+fn of_two_loads_of_the_same_keys_one_wins() {
+    let folder = Folder::new(&[("t.csv", &rows_in_no_order(20_000, &[]))]);
+    let copy = folder.sql("COPY t FROM '@/t.csv' (FORMAT csv)");
+    for level in ["SERIALIZABLE", "REPEATABLE READ", "READ COMMITTED"] {
+        let database = Database::memory().unwrap();
+        database.connect().execute(IN_NO_ORDER).unwrap();
+        let load = || {
+            let mut connection = database.connect();
+            connection.execute(&format!("SET default_transaction_isolation = '{level}'")).unwrap();
+            connection.execute(&copy)
+        };
+        let ended = thread::scope(|scope| {
+            let loads = ["one", "other"].map(|name| thread::spawn_scoped(scope, name, load));
+            loads.map(|load| load.join().unwrap())
+        });
+        let allowed =
+            [SqlState::UNIQUE_VIOLATION, SqlState::SERIALIZATION_FAILURE, SqlState::DEADLOCK_DETECTED];
+        for error in ended.iter().filter_map(|ended| ended.as_ref().err()) {
+            assert!(allowed.contains(&error.state()), "{level}: {error}");
+        }
+        // Who fails may take the other with it, not the rows of who wins.
+        let won = ended.iter().filter(|ended| ended.is_ok()).count();
+        assert!(won <= 1, "{level}: {ended:?}");
+        let mut connection = database.connect();
+        let count = format!("BigInt({})", 20_000 * won);
+        assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), [&*count], "{level}");
+        assert_eq!(rows(&mut connection, "SELECT count(*) FROM t WHERE id >= 0"), [&*count], "{level}");
+        if won == 0 {
+            connection.execute(&copy).unwrap();
+        }
+    }
+}
+
+/// A table that the transaction has made or emptied is filled apart from all others; its rows become frozen, and are told by line all the same.
+#[test]
+fn a_key_that_comes_twice_to_a_table_of_the_transaction_is_told_by_its_line() {
+    let early = format!("{},a,1", 20 * 7_919 % 60_013);
+    let folder = Folder::new(&[("t.csv", &rows_in_no_order(60_000, &[(45_000, &early)]))]);
+    let copy = folder.sql("COPY t FROM '@/t.csv' (FORMAT csv)");
+    let directory = tempfile::tempdir().unwrap();
+    let database = Database::open(directory.path().join("db")).unwrap();
+    let mut connection = database.connect();
+    for opening in [format!("BEGIN; {IN_NO_ORDER}"), format!("{IN_NO_ORDER}; BEGIN; TRUNCATE t")] {
+        connection.execute(&opening).unwrap();
+        let error = connection.execute(&copy).unwrap_err();
+        assert_eq!(error.constraint(), Some("t_pkey"));
+        assert!(error.context().unwrap().starts_with("COPY t, line 45000"), "{:?}", error.context());
+        assert!(error.detail().unwrap().ends_with("The row on line 20 has it."), "{:?}", error.detail());
+        connection.execute("ROLLBACK").unwrap();
+    }
+}
+
+/// A table for rejected rows that points to the table which is filled finds its rows.
+#[test]
+fn rows_that_are_left_out_may_point_to_those_that_have_come() {
+    let mut connection = connection();
+    connection.execute(IN_NO_ORDER).unwrap();
+    let columns =
+        "file text, line bigint, column_name text, value text, reason text, sqlstate text, record text";
+    connection
+        .execute(&format!("CREATE TABLE rejected ({columns}, first bigint DEFAULT 7919 REFERENCES t)"))
+        .unwrap();
+    let folder = Folder::new(&[("t.csv", &rows_in_no_order(30_000, &[(20_000, "7,x,none")]))]);
+    let copy = folder.sql("COPY t FROM '@/t.csv' (FORMAT csv, ON_ERROR ignore, REJECTS_TABLE rejected)");
+    assert_eq!(connection.execute(&copy).unwrap(), 29_999);
+    assert_eq!(rows(&mut connection, "SELECT line, first FROM rejected"), ["BigInt(20000)|BigInt(7919)"]);
 }
 
 #[test]

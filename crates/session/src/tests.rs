@@ -751,6 +751,9 @@ fn a_store_that_is_full_says_so_and_goes_on() {
         format!("COPY t FROM '{}'", file.path().display()),
         format!("CREATE TABLE u AS {many}"),
         "INSERT INTO n SELECT g, 0 FROM generate_series(1001, 10000000) g".to_owned(),
+        // Keys of which wait for each other.
+        "INSERT INTO n SELECT g::bigint * 7919 % 10000019 + 1001, 0 FROM generate_series(1, 10000000) g"
+            .to_owned(),
     ] {
         for in_block in [false, true] {
             if in_block {

@@ -30,7 +30,7 @@ use firn_base::clock::{self, Instant};
 use firn_base::pipe;
 use firn_base::sync::{Arc, AtomicBool, Ordering};
 use firn_base::thread::{self, Behind};
-use firn_base::{ColumnId, Error, Result, SqlState, SqlType, TimeZoneSetting, Value};
+use firn_base::{ColumnId, Error, Result, RowId, SqlState, SqlType, TimeZoneSetting, Value};
 use firn_exec::dml::{Change, DmlPlan, Insert, InsertSource, TargetSet};
 use firn_exec::{BatchStream, RunOptions};
 pub use firn_load::end_of_first_row;
@@ -250,22 +250,27 @@ impl CopyFrom {
     pub fn write(&mut self, transaction: &mut Transaction, options: &RunOptions, data: &[u8]) -> Result<()> {
         stop_if_cancelled(options)?;
         self.store.progress.add_bytes(data.len() as u64);
-        match &mut self.reader {
-            Reader::Rows(reader) => reader.push(data)?,
-            Reader::Columns(columns) => return columns.push(&mut self.store, transaction, options, data),
-        }
-        self.store_read(transaction, options)
+        let written = match &mut self.reader {
+            Reader::Rows(reader) => {
+                let pushed = reader.push(data);
+                pushed.and_then(|()| self.store_read(transaction, options))
+            }
+            Reader::Columns(columns) => columns.push(&mut self.store, transaction, options, data),
+        };
+        written.map_err(|error| self.store.failed(transaction, options, error))
     }
 
     /// Ends the data.
     pub fn finish(mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<Copied> {
         stop_if_cancelled(options)?;
-        match &mut self.reader {
-            Reader::Rows(reader) => reader.finish()?,
-            Reader::Columns(columns) => columns.finish()?,
+        let finished = match &mut self.reader {
+            Reader::Rows(reader) => reader.finish(),
+            Reader::Columns(columns) => columns.finish(),
+        };
+        match finished.and_then(|()| self.store_read(transaction, options)) {
+            Ok(()) => self.store.end(transaction, options),
+            Err(error) => Err(self.store.failed(transaction, options, error)),
         }
-        self.store_read(transaction, options)?;
-        Ok(self.store.copied())
     }
 
     fn store_read(&mut self, transaction: &mut Transaction, options: &RunOptions) -> Result<()> {
@@ -315,50 +320,10 @@ impl CopyFrom {
         failed: Failed<'_>,
     ) -> Result<Copied> {
         let CopyFrom { reader, mut store, format } = self;
-        // A pipe that nobody waits for any more fails to be read.
-        let not_read = |error: &io::Error| match options.cancel.is_cancelled() {
-            true => firn_exec::cancelled(),
-            false => failed(Deed::Read, error),
-        };
-        let not_opened = |error: io::Error| failed(Deed::Open, &error);
-        // Of what cannot be read the error comes later.
-        let metadata = path.metadata().ok().filter(Metadata::is_file);
-        store.progress.set_bytes_in_all(metadata.map_or(0, |metadata| metadata.len()));
-        match reader {
-            Reader::Rows(mut reader) => {
-                // Once: who writes into a pipe would be told that nobody reads any more if it were closed again.
-                let mut file = pipe::open(path).map_err(not_opened)?;
-                if format != CopyFormat::Binary
-                    && let Some(error) = of_other_kind(&mut file, path).map_err(|error| not_read(&error))?
-                {
-                    return Err(error);
-                }
-                let progress = store.progress.clone();
-                let watch = move |bytes| progress.add_bytes(bytes);
-                // Who reads the pipe and who waits for its rows both see a cancellation that the other need not, and who reads it is not
-                // waited for when a row has failed.
-                let over = Arc::new(AtomicBool::new(false));
-                let (cancel, watched) = (options.cancel.clone(), options.cancel.clone());
-                let look = Box::new(move || {
-                    watched.is_cancelled();
-                });
-                reader.set_waits(Waits { look, over: over.clone() });
-                let stops = move || cancel.is_cancelled() || over.load(Ordering::Relaxed);
-                let mut sink = |batch| store.add(transaction, options, batch);
-                if let Some(bytes) = source::plain_bytes(&mut file).map_err(|error| not_read(&error))? {
-                    let feed = Feed::Stretch { file: &file, stretch: 0..bytes, watch: &watch };
-                    reader.read_file(feed, &not_read, options.threads, &mut sink)?;
-                } else {
-                    let mut file = source::watched(file, watch, stops).map_err(|error| not_read(&error))?;
-                    reader.read_file(Feed::Whole(&mut *file), &not_read, options.threads, &mut sink)?;
-                }
-            }
-            Reader::Columns(columns) => {
-                pipe::open(path).map_err(not_opened)?;
-                columns.read_file(&mut store, transaction, options, path)?;
-            }
+        match store.read_file(reader, format, transaction, options, path, failed) {
+            Ok(()) => store.end(transaction, options),
+            Err(error) => Err(store.failed(transaction, options, error)),
         }
-        Ok(store.copied())
     }
 
     /// Stores the rows of an Arrow batch, whose columns are those of the COPY in their order. They are
@@ -369,7 +334,8 @@ impl CopyFrom {
         options: &RunOptions,
         batch: &RecordBatch,
     ) -> Result<()> {
-        self.store.assign(transaction, options, batch)
+        let stored = self.store.assign(transaction, options, batch);
+        stored.map_err(|error| self.store.failed(transaction, options, error))
     }
 }
 
@@ -419,6 +385,62 @@ fn of_other_kind(file: &mut File, path: &Path) -> io::Result<Option<Error>> {
 }
 
 impl Store {
+    /// Stores the rows of a file.
+    fn read_file(
+        &mut self,
+        reader: Reader,
+        format: CopyFormat,
+        transaction: &mut Transaction,
+        options: &RunOptions,
+        path: &Path,
+        failed: Failed<'_>,
+    ) -> Result<()> {
+        // A pipe that nobody waits for any more fails to be read.
+        let not_read = |error: &io::Error| match options.cancel.is_cancelled() {
+            true => firn_exec::cancelled(),
+            false => failed(Deed::Read, error),
+        };
+        let not_opened = |error: io::Error| failed(Deed::Open, &error);
+        // Of what cannot be read the error comes later.
+        let metadata = path.metadata().ok().filter(Metadata::is_file);
+        self.progress.set_bytes_in_all(metadata.map_or(0, |metadata| metadata.len()));
+        match reader {
+            Reader::Rows(mut reader) => {
+                // Once: who writes into a pipe would be told that nobody reads any more if it were closed again.
+                let mut file = pipe::open(path).map_err(not_opened)?;
+                if format != CopyFormat::Binary
+                    && let Some(error) = of_other_kind(&mut file, path).map_err(|error| not_read(&error))?
+                {
+                    return Err(error);
+                }
+                let progress = self.progress.clone();
+                let watch = move |bytes| progress.add_bytes(bytes);
+                // Who reads the pipe and who waits for its rows both see a cancellation that the other need not, and who reads it is not
+                // waited for when a row has failed.
+                let over = Arc::new(AtomicBool::new(false));
+                let (cancel, watched) = (options.cancel.clone(), options.cancel.clone());
+                let look = Box::new(move || {
+                    watched.is_cancelled();
+                });
+                reader.set_waits(Waits { look, over: over.clone() });
+                let stops = move || cancel.is_cancelled() || over.load(Ordering::Relaxed);
+                let mut sink = |batch| self.add(transaction, options, batch);
+                if let Some(bytes) = source::plain_bytes(&mut file).map_err(|error| not_read(&error))? {
+                    let feed = Feed::Stretch { file: &file, stretch: 0..bytes, watch: &watch };
+                    reader.read_file(feed, &not_read, options.threads, &mut sink)?;
+                } else {
+                    let mut file = source::watched(file, watch, stops).map_err(|error| not_read(&error))?;
+                    reader.read_file(Feed::Whole(&mut *file), &not_read, options.threads, &mut sink)?;
+                }
+            }
+            Reader::Columns(columns) => {
+                pipe::open(path).map_err(not_opened)?;
+                columns.read_file(self, transaction, options, path)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Stores the rows of an Arrow batch, as [`CopyFrom::write_batch`] says.
     fn assign(
         &mut self,
@@ -455,10 +477,12 @@ impl Store {
         plan: PlanOfBatch,
     ) -> Result<()> {
         // All at once and by one thread: rows keep their order, and errors count them from the first.
-        let options = &RunOptions { threads: 1, batch_rows: batch.num_rows().max(1), ..options.clone() };
-        let source = self.filtered(transaction, plan(self, transaction, batch.clone())?)?;
-        let stored =
-            self.insert(transaction, options, InsertSource::Query(Box::new(source)), batch.num_rows());
+        let ordered = &RunOptions { threads: 1, batch_rows: batch.num_rows().max(1), ..options.clone() };
+        let source = InsertSource::Query(Box::new(
+            self.filtered(transaction, plan(self, transaction, batch.clone())?)?,
+        ));
+        let stored = self.insert(transaction, ordered, options.threads, source, batch.num_rows());
+        let options = ordered;
         stored.map_err(|error| self.located(transaction, options, batch, plan, error))
     }
 
@@ -501,8 +525,44 @@ impl Store {
         error.with_context(format!("COPY {}, {} {place}", self.table.name, self.places.word()))
     }
 
-    fn copied(self) -> Copied {
-        Copied { rows: self.rows, notices: self.rejects.into_notices() }
+    /// All rows have come.
+    fn end(self, transaction: &mut Transaction, options: &RunOptions) -> Result<Copied> {
+        self.enter_keys(transaction, options)?;
+        Ok(Copied { rows: self.rows, notices: self.rejects.into_notices() })
+    }
+
+    /// Enters the keys that wait.
+    fn enter_keys(&self, transaction: &mut Transaction, options: &RunOptions) -> Result<()> {
+        let entered = firn_exec::dml::enter_keys(&self.set, transaction, options);
+        entered.map_err(|error| self.placed(transaction, error))
+    }
+
+    /// The error that ends it: of the first row that has one. That a key of an earlier row is taken may not be known yet.
+    #[cold]
+    fn failed(&self, transaction: &mut Transaction, options: &RunOptions, error: Error) -> Error {
+        let comes_before = |transaction: &Transaction, waiting: &Error, error: &Error| {
+            let of = |error| self.ordinal_of(transaction, error);
+            let (waiting, error) = (of(waiting), of(error));
+            // Who has none is of a row that was not even stored.
+            error.is_none_or(|error| waiting.is_some_and(|waiting| waiting < error))
+        };
+        let first = firn_exec::dml::first_mistake(&self.set, transaction, options, error, comes_before);
+        self.placed(transaction, first)
+    }
+
+    /// How many rows came before the one that an error is about.
+    fn ordinal_of(&self, transaction: &Transaction, error: &Error) -> Option<u64> {
+        match error.row() {
+            Some(row) => self.ordinal_since(transaction, row),
+            None => error.ordinal().map(|ordinal| self.read + ordinal),
+        }
+    }
+
+    /// How many rows that it has stored came before one of them.
+    fn ordinal_since(&self, transaction: &Transaction, row: RowId) -> Option<u64> {
+        // Somebody may have dropped it before the first row came.
+        let table = transaction.engine().find_table(self.table.storage())?;
+        transaction.ordinal_since(self.begun, &table, row)
     }
 
     /// Stores the rows of a file's batch which the filter lets through.
@@ -514,8 +574,15 @@ impl Store {
     ) -> Result<()> {
         self.progress.add_skipped(read.rejected.len() as u64);
         self.rejects.add(&read.rejected)?;
-        if let Some(table) = &self.rejects_table {
-            table.put(transaction, options, &read.rejected)?;
+        if let Some(table) = &self.rejects_table
+            && !read.rejected.is_empty()
+        {
+            if table.looks_elsewhere() {
+                self.enter_keys(transaction, options)?;
+            }
+            // Its rows are no rows of the file.
+            let put = table.put(transaction, options, &read.rejected);
+            put.map_err(Error::without_row)?;
         }
         if read.rows == 0 {
             return stop_if_cancelled(options);
@@ -542,14 +609,13 @@ impl Store {
     /// same file. A condition leaves nobody who knows of what was stored.
     #[cold]
     fn placed(&self, transaction: &Transaction, error: Error) -> Error {
-        let (Some(ordinal), None, None) = (error.ordinal(), error.context(), &self.filter) else {
+        let (Some(ordinal), None, None) =
+            (self.ordinal_of(transaction, &error), error.context(), &self.filter)
+        else {
             return error;
         };
-        let place = self.places.of(self.read + ordinal);
-        // Somebody may have dropped it before the first row came.
-        let table = transaction.engine().find_table(self.table.storage());
-        let other = error.other_row().zip(table);
-        let other = other.and_then(|(row, table)| transaction.ordinal_since(self.begun, &table, row));
+        let place = self.places.of(ordinal);
+        let other = error.other_row().and_then(|row| self.ordinal_since(transaction, row));
         // Of two rows with a key the later one is at fault, in whatever order the index has met them.
         let (place, other) = match other.map(|ordinal| self.places.of(ordinal)) {
             Some(other) if other > place => (other, Some(place)),
@@ -570,7 +636,7 @@ impl Store {
         match &self.filter {
             None => {
                 let rows = batch.num_rows();
-                self.insert(transaction, options, InsertSource::Batch(batch), rows)
+                self.insert(transaction, options, options.threads, InsertSource::Batch(batch), rows)
             }
             Some(_) => self.insert_query(transaction, options, &batch, |store, _, batch| store.scan(batch)),
         }
@@ -580,6 +646,7 @@ impl Store {
         &mut self,
         transaction: &mut Transaction,
         options: &RunOptions,
+        key_threads: usize,
         source: InsertSource,
         batch_rows: usize,
     ) -> Result<()> {
@@ -587,7 +654,9 @@ impl Store {
             self.kept_up = transaction.keep_up().then(clock::now);
         }
         let columns = self.columns.iter().map(|(id, ..)| *id).collect();
-        let plan = insert_plan(&self.set, columns, source);
+        // A condition may read the table by its keys.
+        let goes_on = self.filter.is_none().then_some(key_threads);
+        let plan = insert_plan(&self.set, columns, source, goes_on);
         let rows = plan.execute(transaction, &[], options)?.count;
         self.rows += rows;
         self.read += batch_rows as u64;
@@ -627,12 +696,17 @@ impl Store {
     }
 }
 
-/// A plan that inserts rows into columns of a table.
-fn insert_plan(set: &Arc<TargetSet>, columns: Vec<ColumnId>, source: InsertSource) -> DmlPlan {
+/// A plan that inserts rows into columns of a table, perhaps [before others](Insert::goes_on).
+fn insert_plan(
+    set: &Arc<TargetSet>,
+    columns: Vec<ColumnId>,
+    source: InsertSource,
+    goes_on: Option<usize>,
+) -> DmlPlan {
     DmlPlan {
         picked: Vec::new(),
         set: set.clone(),
-        change: Change::Insert(Insert { columns, source, on_conflict: None }),
+        change: Change::Insert(Insert { columns, source, goes_on, on_conflict: None }),
         returning: None,
         parameters: Vec::new(),
     }

@@ -57,7 +57,8 @@ pub use gate::Gate;
 pub use guard::{Guard, Reaper, pin};
 pub use heap::{LONGEST_STRING_BYTES, is_long_string};
 pub use index::{
-    Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, comparisons_are_exact, summary, summary_is_exact,
+    Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, WaitingKeys, WaitingMark, comparisons_are_exact,
+    summary, summary_is_exact,
 };
 pub use region::{Provider, reserve};
 pub use restriction::{Restriction, StringRange};

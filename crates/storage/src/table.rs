@@ -6,7 +6,8 @@
 //! private table (`table/private.rs`) are not linked, and no change of one is logged.
 //!
 //! Invariants:
-//! - An index holds an entry for every key that any version of a row has; more only until collected.
+//! - An index holds an entry for every key that any version of a row has, but for waiting ones (`index/waiting.rs`) of a statement
+//!   that runs; more only until collected.
 //! - A slot is given out again only when no snapshot can see anything in it.
 
 mod claims;
@@ -24,7 +25,7 @@ use crate::budget::MemoryBudget;
 use crate::directory::Directory;
 use crate::gate::Gate;
 use crate::heads::Head;
-use crate::index::{AT_ONCE, IndexList, Packed, Runs, Verdict, append_packed};
+use crate::index::{AT_ONCE, IndexList, Packed, Runs, Verdict, WaitingKeys, append_packed};
 use crate::layout::Layout;
 use crate::region::PLACE_BYTES;
 use crate::row_lock::{RowLock, Sharers};
@@ -405,7 +406,7 @@ impl Table {
             self.insert(write_set, snapshot, row, guard)?;
             rows = rest;
         }
-        self.insert_many(write_set, snapshot, &rows, guard)
+        self.insert_many(write_set, snapshot, &rows, None, guard)
     }
 
     /// Inserts whole columns (of the types of [`crate::arrow::data_type`]), all of one length: one
@@ -417,7 +418,38 @@ impl Table {
         columns: &[ArrayRef],
         guard: &Guard,
     ) -> Result<()> {
-        self.insert_many(write_set, snapshot, &BatchRows::new(columns, &self.columns), guard)
+        self.insert_many(write_set, snapshot, &BatchRows::new(columns, &self.columns), None, guard)
+    }
+
+    /// As [`Table::insert_batch`], of rows whose keys may wait to enter the indexes, with those that wait already.
+    pub fn insert_batch_waiting(
+        &self,
+        write_set: &mut WriteSet,
+        snapshot: Snapshot,
+        columns: &[ArrayRef],
+        waiting: &mut WaitingKeys,
+        guard: &Guard,
+    ) -> Result<()> {
+        let rows = BatchRows::new(columns, &self.columns);
+        self.insert_many(write_set, snapshot, &rows, Some(waiting), guard)
+    }
+
+    /// Keys that wait for the indexes of this table, none as yet.
+    pub fn waiting_keys(&self) -> WaitingKeys {
+        WaitingKeys::new(&self.budget)
+    }
+
+    /// Enters keys that wait, on up to so many threads; they wait still afterwards, to be [cleared](WaitingKeys::clear), or to be
+    /// entered once more. Errors as for [`Table::insert`], with the row, and of several the one of the row that came first.
+    pub fn enter_waiting_keys(
+        &self,
+        waiting: &mut WaitingKeys,
+        snapshot: Snapshot,
+        threads: usize,
+    ) -> Result<()> {
+        let entered =
+            waiting.enter(threads, &|index, key, row, guard| self.enter(index, key, row, snapshot, guard));
+        entered.map_err(|refused| refused.error.with_row(refused.row))
     }
 
     /// Inserts rows into slots that follow each other, as far as blocks go.
@@ -426,6 +458,7 @@ impl Table {
         write_set: &mut WriteSet,
         snapshot: Snapshot,
         rows: &impl Rows<'c>,
+        mut waiting: Option<&mut WaitingKeys>,
         guard: &Guard,
     ) -> Result<()> {
         let mut key = KeyBuffer::new();
@@ -456,14 +489,30 @@ impl Table {
             }
             write_set.count_growth(&self.budget);
             for index in self.indexes.get(guard).all().iter() {
+                let first_row = block.row(first);
+                let width = index.packed_width();
+                let packed = width.map(|width| (width, keys::packed_keys(rows, stretch.clone(), index)));
+                let numbers = packed.as_ref().map(|(_, keys)| &keys[..]);
+                // Where none waits, unique ones that ascend are as quick by themselves.
+                let ascend =
+                    || index.spec().unique && numbers.is_some_and(|keys| keys.is_sorted_by(|a, b| a < b));
+                let key_of = |offset: usize, key: &mut KeyBuffer| {
+                    let row = stretch.start + offset;
+                    index.encode_with(|column| rows.cell(row, column.index()), key);
+                };
+                if let Some(waiting) = waiting.as_deref_mut()
+                    && !(waiting.has_none_of(index) && ascend())
+                    && waiting.take(index, first_row, numbers, stretch.len(), key_of)
+                {
+                    continue;
+                }
                 let mut runs = Runs::new(index);
                 let mut enter = |key: &[u8], row: RowId| {
                     let ordinal = stretch.start as u64 + u64::from(row.slot().0 - first.0);
                     self.enter(index, key, row, snapshot, guard).map_err(|error| error.with_ordinal(ordinal))
                 };
-                if let Some(width) = index.packed_width() {
-                    let keys = keys::packed_keys(rows, stretch.clone(), index);
-                    runs.add_packed(&keys, width, block.row(first), guard, &mut enter)?;
+                if let Some((width, keys)) = packed {
+                    runs.add_packed(&keys, width, first_row, guard, &mut enter)?;
                     continue;
                 }
                 for (offset, row) in (0..).zip(stretch.clone()) {

@@ -23,7 +23,7 @@ use firn_base::{
 use firn_log::RedoBuffer;
 use firn_storage::{
     ColumnSpec, Counted, Freed, Guard, Index, IndexId, IndexSpec, KeyBuffer, Mark, MemoryBudget, Move,
-    Pressure, RowLock, Table, WriteSet, is_long_string, pin,
+    Pressure, RowLock, Table, WaitingKeys, WriteSet, is_long_string, pin,
 };
 use std::cell::RefCell;
 use std::ops::Bound;
@@ -77,6 +77,8 @@ pub struct Transaction {
     ddl: Option<Box<Ddl>>,
     /// What it has put into files of tables that it has made.
     loading: Option<Box<Loading>>,
+    /// Keys of rows that its statement has inserted into a table, which wait to enter their indexes together.
+    waiting: Option<Box<(Arc<Table>, WaitingKeys)>>,
     /// Checks that were put off, if there ever were any, and whether they are to be.
     pub(crate) deferred: Option<Box<Deferred>>,
     may_advance: bool,
@@ -166,6 +168,7 @@ impl Transaction {
             catalog: OnceLock::new(),
             ddl: None,
             loading: None,
+            waiting: None,
             deferred: None,
             may_advance: false,
             isolation,
@@ -506,6 +509,84 @@ impl Transaction {
         if table.is_published() { Ok(()) } else { self.write_ahead(table) }
     }
 
+    /// As [`Transaction::insert_batch`], but the keys may wait for those of later rows, to enter the indexes together, on up to so many
+    /// threads: when there are many, and at the latest by [`Transaction::enter_keys`]. Nobody finds the rows by them until then, nor is
+    /// told that one is taken; an error that is about a row that came earlier tells it by [`Error::row`] in place of its ordinal. For
+    /// rows that a statement puts into one table.
+    pub fn insert_batch_waiting(
+        &mut self,
+        table: &Arc<Table>,
+        columns: &[ArrayRef],
+        threads: usize,
+    ) -> Result<()> {
+        /// Before it is asked whether they are due, keys come to wait of so many rows, or of so many bytes.
+        const ROWS: usize = 64 << 10;
+        const BYTES: usize = 32 << 20;
+        const LEAST_ROWS: usize = 1 << 10;
+        if self
+            .waiting
+            .as_ref()
+            .is_some_and(|waiting| !Arc::ptr_eq(&waiting.0, table) && !waiting.1.is_empty())
+        {
+            return self.insert_batch(table, columns, &pin());
+        }
+        let rows = columns.first().map_or(0, |column| column.len());
+        let bytes: usize = columns.iter().map(|column| column.get_array_memory_size()).sum();
+        let at_once =
+            ((rows as u128 * BYTES as u128 / bytes.max(1) as u128) as usize).clamp(LEAST_ROWS, ROWS);
+        for first in (0..rows).step_by(at_once) {
+            self.ask_for_room(table, Change::Insert, || table.has_strings())?;
+            let slices: Vec<ArrayRef> =
+                columns.iter().map(|column| column.slice(first, at_once.min(rows - first))).collect();
+            let guard = &pin();
+            let waiting = self.waiting.take().filter(|waiting| Arc::ptr_eq(&waiting.0, table));
+            let mut waiting = waiting.unwrap_or_else(|| Box::new((table.clone(), table.waiting_keys())));
+            let keys = &mut waiting.1;
+            let mark = keys.mark();
+            let inserted = self.insert_in_room(table, guard, |writes, snapshot| {
+                // Those of the time before have been taken back.
+                keys.truncate(&mark);
+                table.insert_batch_waiting(writes, snapshot, &slices, keys, guard)
+            });
+            let is_due = keys.is_due();
+            self.waiting = Some(waiting);
+            inserted.map_err(|error| match error.ordinal() {
+                Some(ordinal) => error.with_ordinal(first as u64 + ordinal),
+                None => error,
+            })?;
+            if is_due {
+                self.enter_waiting(threads, true)?;
+            }
+        }
+        if table.is_published() { Ok(()) } else { self.write_ahead(table) }
+    }
+
+    /// Enters all keys of a table that wait into their indexes, on up to so many threads. Errors as for [`Transaction::insert_batch`],
+    /// with the row ([`Error::row`]) in place of its ordinal: of several the first that came. The keys are given up then.
+    pub fn enter_keys(&mut self, table: &Arc<Table>, threads: usize) -> Result<()> {
+        let are_here = self.waiting.as_ref().is_some_and(|waiting| Arc::ptr_eq(&waiting.0, table));
+        if are_here { self.enter_waiting(threads, false) } else { Ok(()) }
+    }
+
+    /// Enters all keys that wait; whether the statement `goes_on`, and so the memory for them is kept.
+    fn enter_waiting(&mut self, threads: usize, goes_on: bool) -> Result<()> {
+        let mut waiting = self.waiting.take().expect("keys wait");
+        let (table, keys) = &mut *waiting;
+        let mut entered = table.enter_waiting_keys(keys, self.snapshot, threads);
+        let is_taken = |error: &Error| error.state() == SqlState::UNIQUE_VIOLATION;
+        // As in `looks_again`; the rows are there already, and who is in the index already does not mind to enter again.
+        if self.reads_nothing && entered.as_ref().is_err_and(is_taken) {
+            self.take_snapshot_again();
+            entered = table.enter_waiting_keys(keys, self.snapshot, threads);
+        }
+        entered.map_err(|error| self.violation(table, error, &pin(), |_| None))?;
+        if goes_on {
+            keys.clear();
+            self.waiting = Some(waiting);
+        }
+        Ok(())
+    }
+
     /// Has blocks of a table that it has made be written to files, which it has filled.
     fn write_ahead(&mut self, table: &Arc<Table>) -> Result<()> {
         let ddl = self.ddl.as_ref().expect("it has made the table");
@@ -518,7 +599,7 @@ impl Transaction {
         &mut self,
         table: &Arc<Table>,
         guard: &Guard,
-        insert: impl Fn(&mut WriteSet, Snapshot) -> Result<()>,
+        mut insert: impl FnMut(&mut WriteSet, Snapshot) -> Result<()>,
     ) -> Result<()> {
         let mark = self.writes_to(table)?.mark();
         let (snapshot, before) = (self.snapshot, self.mark_without_snapshot());
@@ -841,6 +922,8 @@ impl Transaction {
     /// Whoever was told that a row is in has learnt that nobody had its keys. The row keeps that so, and when it is taken back it
     /// is to be noted, if the transaction goes on.
     fn undo_to(&mut self, savepoint: Savepoint, goes_on: bool) {
+        // They are of the statement that is taken back.
+        self.waiting = None;
         let notes_freed = goes_on && self.notes_reads();
         let late = if notes_freed { self.late_keys() } else { Vec::new() };
         if self.loading.as_ref().is_some_and(|loading| loading.has_failed()) {
@@ -872,6 +955,8 @@ impl Transaction {
     /// what a long transaction has written (53100, 58030). The transaction is rolled back.
     pub fn commit(mut self) -> Result<Ticket> {
         assert!(!self.has_deferred_checks(), "a transaction commits after its deferred checks");
+        let waits = self.waiting.as_ref().is_some_and(|waiting| !waiting.1.is_empty());
+        assert!(!waits, "a statement ends when its keys have entered");
         if !self.has_writes() {
             // Others' commits are visible before they are durable. Who has seen one must not say so
             // before it can no longer be lost. Dropping lets go of what it has locked.

@@ -29,6 +29,10 @@ pub struct Insert {
     pub columns: Vec<ColumnId>,
     /// The new rows.
     pub source: InsertSource,
+    /// Whether rows of other inserts of the same statement follow, so that their keys may wait for each other, to enter on up to so
+    /// many threads: who runs it has them entered at the end ([`super::enter_keys`]), and asks for the
+    /// [first mistake](super::first_mistake) if one fails.
+    pub goes_on: Option<usize>,
     /// ON CONFLICT.
     pub on_conflict: Option<OnConflict>,
 }
@@ -151,7 +155,24 @@ impl Insert {
                 }
                 Ok(())
             }
-            InsertSource::Query(plan) => self.run_query(plan, run, &mut seen),
+            InsertSource::Query(plan) => {
+                let inserted = self.run_query(plan, run, &mut seen);
+                if self.goes_on.is_some() {
+                    return inserted;
+                }
+                let writer::Writer { set, transaction, environment, .. } = &mut run.writer;
+                match inserted {
+                    Ok(()) => super::enter_keys(set, transaction, environment.options),
+                    Err(error) => {
+                        // Rows of a query have no order but that they came.
+                        let first =
+                            super::first_mistake(set, transaction, environment.options, error, |_, _, _| {
+                                true
+                            });
+                        Err(first)
+                    }
+                }
+            }
             InsertSource::Batch(batch) => {
                 let bulk = self.takes_batches(batch.schema_ref().fields(), run);
                 self.insert_batch(run, batch, bulk, &mut seen)
@@ -290,11 +311,22 @@ impl Insert {
             && let Some(columns) = self.whole_columns(run, batch)?
         {
             run.writer.stop_if_cancelled()?;
-            let inserted = run.writer.transaction.insert_batch(&table.table, &columns, &pin());
-            inserted.map_err(|error| writer::explain_duplicate_in(error, table, &columns))?;
+            let (transaction, options) = (&mut *run.writer.transaction, run.writer.environment.options);
+            // The keys of a batch that nothing follows enter with it.
+            let of_query = || matches!(self.source, InsertSource::Query(_)).then_some(options.threads);
+            let inserted = match self.goes_on.or_else(of_query) {
+                Some(threads) => transaction.insert_batch_waiting(&table.table, &columns, threads),
+                None => transaction.insert_batch(&table.table, &columns, &pin()),
+            };
+            inserted.map_err(|error| match error.ordinal() {
+                Some(_) => writer::explain_duplicate_in(error, table, &columns),
+                None => writer::explain_waiting_duplicate(error, table, transaction),
+            })?;
             run.outcome.count += batch.num_rows() as u64;
             return Ok(());
         }
+        // Of mistakes the first is told.
+        super::enter_keys(set, run.writer.transaction, run.writer.environment.options)?;
         for position in 0..batch.num_rows() {
             let guard = pin();
             let inserted =

@@ -191,6 +191,34 @@ impl DmlPlan {
     }
 }
 
+/// Enters the keys of rows that [inserts](Insert::goes_on) of one statement have left to wait. Errors as of these, with the row
+/// that is at fault ([`Error::row`]) in place of its ordinal.
+pub fn enter_keys(set: &TargetSet, transaction: &mut Transaction, options: &RunOptions) -> Result<()> {
+    let table = set.root();
+    let entered = transaction.enter_keys(&table.table, options.threads);
+    entered.map_err(|error| writer::explain_waiting_duplicate(error, table, transaction))
+}
+
+/// Of an error that ended such inserts and of those that are found as the keys enter which wait yet, the one of the row that came first:
+/// `comes_before` says of one of these whether it does.
+pub fn first_mistake(
+    set: &TargetSet,
+    transaction: &mut Transaction,
+    options: &RunOptions,
+    error: Error,
+    comes_before: impl FnOnce(&Transaction, &Error, &Error) -> bool,
+) -> Error {
+    let is_of_row = ["0A", "22", "23", "54"].iter().any(|class| error.state().as_str().starts_with(class));
+    if !is_of_row {
+        return error;
+    }
+    let is_taken = |waiting: &Error| waiting.state() == SqlState::UNIQUE_VIOLATION;
+    match enter_keys(set, transaction, options) {
+        Err(waiting) if is_taken(&waiting) && comes_before(transaction, &waiting, &error) => waiting,
+        _ => error,
+    }
+}
+
 /// A change in progress.
 struct Run<'a> {
     writer: Writer<'a>,

@@ -17,7 +17,7 @@ use crate::types;
 use datafusion::arrow::array::ArrayRef;
 use firn_base::{Cell, ColumnId, Error, Result, RowId, SqlState, SqlType, TimeZoneSetting, Value, coerce};
 use firn_storage::KeyBuffer;
-use firn_txn::{Check, Guard, Transaction};
+use firn_txn::{Check, Guard, Transaction, pin};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
@@ -304,6 +304,17 @@ fn explain_duplicate(error: Error, table: &Target, cells: &[Cell<'_>]) -> Error 
 pub(crate) fn explain_duplicate_in(error: Error, table: &Target, columns: &[ArrayRef]) -> Error {
     let Some(row) = error.ordinal() else { return error };
     explain_key(error, table, |column| types::value_at(&columns[column.index()], row as usize))
+}
+
+/// As [`explain_duplicate`], of a row that has been stored before its key was found to be taken.
+#[cold]
+pub(crate) fn explain_waiting_duplicate(error: Error, table: &Target, transaction: &Transaction) -> Error {
+    let Some(row) = error.row().filter(|_| error.state() == SqlState::UNIQUE_VIOLATION) else { return error };
+    let guard = &pin();
+    let mut cells: Cells<'_> = SmallVec::from_elem(Cell::Null, table.columns.len());
+    let seen = table.table.read(transaction.snapshot(), row, &table.all_columns, &mut cells, guard);
+    assert!(seen, "a row that was just stored is visible to its writer");
+    explain_duplicate(error, table, &cells)
 }
 
 fn explain_key(error: Error, table: &Target, value: impl Fn(ColumnId) -> Result<Value>) -> Error {

@@ -197,6 +197,11 @@ impl RejectsTable {
         }))
     }
 
+    /// Whether other rows may be looked for as it takes one.
+    pub fn looks_elsewhere(&self) -> bool {
+        !self.set.inserts_blindly()
+    }
+
     /// Keeps rows.
     pub fn put(
         &self,
@@ -204,9 +209,6 @@ impl RejectsTable {
         options: &RunOptions,
         rejected: &[Rejected],
     ) -> Result<()> {
-        if rejected.is_empty() {
-            return Ok(());
-        }
         // A text has no zero bytes.
         let clean = |text: &str| text.replace('\0', "\u{fffd}");
         let texts = |text: &dyn Fn(&Rejected) -> Option<String>| -> ArrayRef {
@@ -225,7 +227,7 @@ impl RejectsTable {
         ];
         let batch = RecordBatch::try_new(self.schema.clone(), columns.to_vec())
             .map_err(|error| firn_exec::error::from_datafusion(error.into()))?;
-        let plan = insert_plan(&self.set, self.columns.clone(), InsertSource::Batch(batch));
+        let plan = insert_plan(&self.set, self.columns.clone(), InsertSource::Batch(batch), None);
         plan.execute(transaction, &[], options).map(drop)
     }
 }

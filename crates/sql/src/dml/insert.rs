@@ -73,7 +73,7 @@ pub(super) fn plan(
     returning::refuse_reading(returning.as_ref(), &set)?;
     Ok(DmlPlan {
         set,
-        change: Change::Insert(Insert { columns, source, on_conflict }),
+        change: Change::Insert(Insert { columns, source, goes_on: None, on_conflict }),
         returning,
         picked: Vec::new(),
         parameters: binder.parameter_types()?,

@@ -4,9 +4,9 @@
 //! key ‖ row id to the row id.
 
 use super::posting::{self, Entries, Lists, Posting, Rows, SUFFIXED};
-use super::radix::{AT_ONCE, Left, Sighting, Tree};
+use super::radix::{AT_ONCE, Sighting, Tree};
 use super::runs::Run;
-use super::{EVERYTHING, KeyBuffer, OrderedIndex, Packed, ROW_ID_BYTES, Span, Verdict, split, with_row};
+use super::{EVERYTHING, KeyBuffer, OrderedIndex, ROW_ID_BYTES, Span, Verdict, split, with_row};
 use crate::Guard;
 use firn_base::RowId;
 
@@ -62,17 +62,6 @@ impl UniqueTree {
     /// Lists rows under keys of which none is there; see [`super::Index::claim_run`].
     pub(super) fn claim_run(&self, key: &[u8], run: &Run, guard: &Guard) -> bool {
         self.tree.insert_run(key, run, guard)
-    }
-
-    /// Lists rows under keys that ascend; see [`super::Index::claim_ascending`].
-    pub(super) fn claim_ascending(
-        &self,
-        keys: &[Packed],
-        width: usize,
-        value: impl Fn(usize) -> u64,
-        guard: &Guard,
-    ) -> Left {
-        self.tree.insert_ascending(keys, width, value, guard)
     }
 
     /// See [`posting::remove`].

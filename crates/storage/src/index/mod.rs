@@ -23,6 +23,7 @@ mod runs;
 #[cfg(test)]
 mod tests;
 mod valueless;
+mod waiting;
 
 use crate::Guard;
 use crate::budget::{Held, MemoryBudget};
@@ -41,12 +42,13 @@ pub use key::{comparisons_are_exact, summary, summary_is_exact};
 pub(crate) use list::IndexList;
 use locked::LockedIndex;
 pub(crate) use radix::AT_ONCE;
-use radix::{Left, Tree};
+use radix::{Left, Numbers, Tree};
 use runs::Run;
 pub(crate) use runs::Runs;
 use smallvec::SmallVec;
 use std::ops::Bound;
 use valueless::ValuelessIndex;
+pub use waiting::{WaitingKeys, WaitingMark};
 
 /// The id that the catalog knows an index by.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -375,7 +377,8 @@ impl Index {
     ) -> Left {
         match &self.kind {
             Kind::Unique(index) if !self.nullable => {
-                let left = index.claim_ascending(keys, width, row, guard);
+                let left =
+                    index.tree().insert_ascending(&Numbers { keys, width, below: 0, value: row }, guard);
                 self.settle();
                 left
             }
@@ -499,18 +502,21 @@ impl Index {
         each!(&self.kind, index => index.range(Span { low, high }, reverse, guard, ahead, visit));
     }
 
+    /// The tree that keys enter, if it is one.
+    fn tree(&self) -> Option<&Tree> {
+        match &self.kind {
+            Kind::Unique(unique) => Some(unique.tree()),
+            Kind::Pairs(pairs) => Some(pairs.tree()),
+            Kind::Valueless(index) => Some(index.fresh().tree()),
+            Kind::Reference(_) => None,
+        }
+    }
+
     /// Fetches the ways to keys, full ones or prefixes, of several indexes together: ahead of look-ups and
     /// inserts, each of which would wait for one node after another. Of at most [`AT_ONCE`] keys.
     pub fn approach(keys: &[(&Index, &[u8])], guard: &Guard) {
-        let ways: SmallVec<[(&Tree, &[u8]); AT_ONCE]> = keys
-            .iter()
-            .filter_map(|(index, key)| match &index.kind {
-                Kind::Unique(unique) => Some((unique.tree(), *key)),
-                Kind::Pairs(pairs) => Some((pairs.tree(), *key)),
-                Kind::Valueless(index) => Some((index.fresh().tree(), *key)),
-                Kind::Reference(_) => None,
-            })
-            .collect();
+        let ways: SmallVec<[(&Tree, &[u8]); AT_ONCE]> =
+            keys.iter().filter_map(|(index, key)| Some((index.tree()?, *key))).collect();
         radix::approach(&ways, guard);
     }
 

@@ -478,3 +478,56 @@ fn checkpoints_beside_loads_never_remove_what_these_have_written() {
     });
     assert!(engine.statistics().checkpoints.get() > 10);
 }
+
+/// Keys of unordered rows wait, of one table at a time: until they enter nobody finds the rows by them, and what is taken back leaves
+/// nothing of them.
+#[test]
+fn keys_of_unordered_rows_wait_until_they_are_to_enter() {
+    let (_disk, engine) = database();
+    let columns = |keys: &[i32]| -> Vec<_> {
+        let rows: Vec<Vec<Value>> = keys.iter().map(|key| item(*key, 0)).collect();
+        let column = |(column, (ty, _)): (usize, &(SqlType, bool))| {
+            let values: Vec<Value> = rows.iter().map(|row| row[column].clone()).collect();
+            firn_storage::arrow::values_to_array(&values, *ty)
+        };
+        ITEM.iter().enumerate().map(column).collect()
+    };
+    let mut tx = engine.begin();
+    let names = ["ordered", "first", "second"];
+    for name in names {
+        create_table(&mut tx, name, &ITEM);
+    }
+    commit(tx);
+    let mut tx = engine.begin();
+    let [ordered, first, second] = names.map(|name| table(&tx, name));
+    let is_there = |tx: &Transaction, table, key: i32| find(tx, table, &Value::Integer(key)).is_some();
+    let savepoint = tx.savepoint();
+    tx.insert_batch_waiting(&ordered, &columns(&[1, 2, 3]), 2).unwrap();
+    assert!(is_there(&tx, &ordered, 2), "keys in order are as quick by themselves");
+    tx.enter_keys(&ordered, 2).unwrap();
+    tx.insert_batch_waiting(&first, &columns(&[3, 1, 2]), 2).unwrap();
+    assert!(!is_there(&tx, &first, 2));
+    // Those of another table do not wait meanwhile.
+    tx.insert_batch_waiting(&second, &columns(&[3, 1, 2]), 2).unwrap();
+    assert!(is_there(&tx, &second, 2) && !is_there(&tx, &first, 2));
+    tx.enter_keys(&second, 2).unwrap();
+    assert!(!is_there(&tx, &first, 2));
+    tx.enter_keys(&first, 2).unwrap();
+    assert!([1, 2, 3].iter().all(|key| is_there(&tx, &first, *key)));
+    // And they do afterwards.
+    tx.insert_batch_waiting(&second, &columns(&[7, 5, 6]), 2).unwrap();
+    assert!(!is_there(&tx, &second, 5));
+    tx.rollback_to(savepoint);
+    tx.insert_batch_waiting(&second, &columns(&[5, 1]), 2).unwrap();
+    tx.enter_keys(&second, 2).unwrap();
+    let found: Vec<i32> = (0..9).filter(|key| is_there(&tx, &second, *key)).collect();
+    assert_eq!(found, [1, 5]);
+    // Of keys that are taken the first row is told.
+    tx.insert_batch_waiting(&second, &columns(&[9, 5, 8, 1]), 2).unwrap();
+    let error = tx.enter_keys(&second, 2).unwrap_err();
+    assert_eq!(error.state(), SqlState::UNIQUE_VIOLATION);
+    let row = error.row().expect("it is told");
+    let other = find(&tx, &second, &Value::Integer(5)).unwrap();
+    assert_eq!((row.slot().0, error.other_row()), (other.slot().0 + 3, Some(other)));
+    tx.rollback();
+}

@@ -2,66 +2,124 @@
 //!
 //! Ascending keys go down the tree together, parted by their bytes at each node. Where a part of them comes to a place without a
 //! child, a subtree is made of it, whose nodes have the size that they need at once, without a lock and without a look at
-//! what is above; then it is linked, with its neighbours in the same node, under one lock. A table that is filled in the order of
-//! its key, as files mostly are, so has nearly all of its nodes made once.
+//! what is above; then it is linked, with its neighbours in the same node, under one lock. Where one other key is in the place, by itself (a leaf), the
+//! subtree takes it in. A table that is filled in the order of
+//! its key, as files mostly are, so has nearly all of its nodes made once; and keys in any order that have been sorted, many at a time,
+//! visit each node that they come into once.
 //!
 //! Whoever holds a node that is not obsolete holds the node of its path ([`super::node`]), so that no way is gone twice. Where
-//! others have changed a node meanwhile, and where a key is to be told from another one (a leaf, a longer prefix, the last node of a
-//! path), the keys are left to be inserted by themselves.
+//! others have changed a node meanwhile, where a key is there, and where keys are to be told from a longer prefix,
+//! the keys are left to be inserted by themselves.
 
 use super::node::{Child, Contended, Fresh, Kind, Leaf, Node, PREFIX_BYTES, Prefix};
 use super::{Place, Tree};
 use crate::Guard;
 use crate::index::Packed;
 use smallvec::SmallVec;
+use std::cell::Cell;
+use std::cmp;
 use std::ops::Range;
+
+/// So many children of a node are fetched ahead.
+const AHEAD: usize = 12;
 
 /// Places of keys that are left to be inserted by themselves.
 pub(in super::super) type Left = SmallVec<[Range<usize>; 8]>;
 
-/// The keys of a batch, which ascend, and their values.
-struct Batch<'k, V> {
-    keys: &'k [Packed],
+/// Keys that ascend, none of them the beginning of another, and their values. They go down together by calls in calls, up to one for each of
+/// their bytes: longer ones than some hundred bytes had better go by themselves.
+pub(in super::super) trait Ascending {
+    /// How many.
+    fn len(&self) -> usize;
+    /// How many bytes the key in a place has.
+    fn key_len(&self, at: usize) -> usize;
+    /// One of its bytes.
+    fn byte(&self, at: usize, depth: usize) -> u8;
+    /// Eight of its bytes, the first one highest, and anything behind its end.
+    fn word(&self, at: usize, depth: usize) -> u64;
+    /// How many bytes two keys begin with that are the same, which they are up to `depth`.
+    fn common(&self, first: usize, last: usize, depth: usize) -> usize;
+    /// Calls `with` with a whole key.
+    fn with_key<R>(&self, at: usize, with: impl FnOnce(&[u8]) -> R) -> R;
+    /// Its value.
+    fn value(&self, at: usize) -> u64;
+}
+
+/// Numbers, and what gives the values of their places.
+pub(in super::super) struct Numbers<'k, V> {
+    pub keys: &'k [Packed],
     /// Bytes of a key.
-    width: usize,
-    value: V,
+    pub width: usize,
+    /// Bits below it that do not belong to it.
+    pub below: u32,
+    pub value: V,
+}
+
+impl<V> Numbers<'_, V> {
+    /// A key, its first byte at the top, before what does not belong to it.
+    #[inline(always)]
+    fn aligned(&self, at: usize) -> Packed {
+        self.keys[at] << (8 * (size_of::<Packed>() - self.width) as u32 - self.below)
+    }
+}
+
+impl<V: Fn(usize) -> u64> Ascending for Numbers<'_, V> {
+    fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    #[inline(always)]
+    fn key_len(&self, _at: usize) -> usize {
+        self.width
+    }
+
+    #[inline(always)]
+    fn byte(&self, at: usize, depth: usize) -> u8 {
+        (self.keys[at] >> (8 * (self.width - 1 - depth) as u32 + self.below)) as u8
+    }
+
+    #[inline(always)]
+    fn word(&self, at: usize, depth: usize) -> u64 {
+        (self.aligned(at) << (8 * depth) >> u64::BITS) as u64
+    }
+
+    #[inline(always)]
+    fn common(&self, first: usize, last: usize, _depth: usize) -> usize {
+        ((self.aligned(first) ^ self.aligned(last)).leading_zeros() / 8) as usize
+    }
+
+    #[inline(always)]
+    fn with_key<R>(&self, at: usize, with: impl FnOnce(&[u8]) -> R) -> R {
+        with(&self.aligned(at).to_be_bytes()[..self.width])
+    }
+
+    #[inline(always)]
+    fn value(&self, at: usize) -> u64 {
+        (self.value)(at)
+    }
+}
+
+/// Keys that go down a tree.
+struct Batch<'k, K> {
+    keys: &'k K,
     left: Left,
 }
 
 impl Tree {
-    /// Inserts keys that ascend, numbers of `width` bytes, with the values of their places, but for those that are left.
-    pub(in super::super) fn insert_ascending(
-        &self,
-        keys: &[Packed],
-        width: usize,
-        value: impl Fn(usize) -> u64,
-        guard: &Guard,
-    ) -> Left {
-        debug_assert!(keys.is_sorted_by(|a, b| a < b) && (1..=size_of::<Packed>()).contains(&width));
-        let mut batch = Batch { keys, width, value, left: Left::new() };
-        if !keys.is_empty() {
+    /// Inserts keys, but for those that are left.
+    pub(in super::super) fn insert_ascending<K: Ascending>(&self, keys: &K, guard: &Guard) -> Left {
+        let mut batch = Batch { keys, left: Left::new() };
+        if keys.len() > 0 {
             batch.enter(None, self.root(), 0, 0..keys.len(), guard);
         }
         batch.left
     }
 }
 
-impl<'k, V: Fn(usize) -> u64> Batch<'k, V> {
-    /// A key, its first byte at the top.
-    #[inline(always)]
-    fn aligned(&self, at: usize) -> Packed {
-        self.keys[at] << (8 * (size_of::<Packed>() - self.width))
-    }
-
-    /// The byte at `depth` of a key.
-    #[inline(always)]
-    fn byte(&self, at: usize, depth: usize) -> u8 {
-        (self.keys[at] >> (8 * (self.width - 1 - depth))) as u8
-    }
-
-    /// Bytes of a key from `depth` on.
+impl<'k, K: Ascending> Batch<'k, K> {
+    /// Bytes of a key from `depth` on, which are a prefix's.
     fn prefix(&self, at: usize, bytes: Range<usize>) -> Prefix {
-        Prefix::new(&self.aligned(at).to_be_bytes()[bytes])
+        Prefix::of_word(self.keys.word(at, bytes.start), bytes.len())
     }
 
     /// Parts keys that are the same above `depth` by their bytes there.
@@ -70,16 +128,23 @@ impl<'k, V: Fn(usize) -> u64> Batch<'k, V> {
         &self,
         range: Range<usize>,
         depth: usize,
-    ) -> impl Iterator<Item = (u8, Range<usize>)> + use<'k, V> {
-        let (keys, shift) = (self.keys, 8 * (self.width - 1 - depth));
+    ) -> impl Iterator<Item = (u8, Range<usize>)> + use<'k, K> {
+        let keys = self.keys;
         let mut start = range.start;
         std::iter::from_fn(move || {
-            let rest = &keys[start..range.end];
-            let first = rest.first()? >> shift;
-            let length = rest.iter().position(|key| key >> shift != first).unwrap_or(rest.len());
-            let part = start..start + length;
-            start = part.end;
-            Some((first as u8, part))
+            if start == range.end {
+                return None;
+            }
+            let byte = keys.byte(start, depth);
+            let end = match keys.byte(range.end - 1, depth) == byte {
+                true => range.end,
+                false => {
+                    (start + 1..range.end).find(|at| keys.byte(*at, depth) != byte).expect("the last one")
+                }
+            };
+            let part = start..end;
+            start = end;
+            Some((byte, part))
         })
     }
 
@@ -95,22 +160,36 @@ impl<'k, V: Fn(usize) -> u64> Batch<'k, V> {
     ) {
         let prefix = node.header().prefix();
         let below = depth + prefix.len();
-        // Where the first and the last key begin so, all do. In the last node of a path other keys may be the same.
+        // Where the first and the last key begin so, all do.
         let begins = |at: usize| {
-            let word = (self.aligned(at) << (8 * depth) >> u64::BITS) as u64;
-            prefix.len() == 0 || prefix.begins(word)
+            prefix.len() == 0 || (prefix.begins(self.keys.word(at, depth)) && below < self.keys.key_len(at))
         };
-        if below + 1 >= self.width || !begins(range.start) || !begins(range.end - 1) {
+        if !begins(range.start) || !begins(range.end - 1) {
             self.left.push(range);
             return;
         }
         // Where there is no child as yet: the byte, the keys, and what has been made of them.
         let mut made: SmallVec<[(u8, Range<usize>, Child); 16]> = SmallVec::new();
-        for (byte, part) in self.parts(range, below) {
+        let parts: SmallVec<[(u8, Range<usize>); 16]> = self.parts(range, below).collect();
+        let fetch = |(byte, part): &(u8, Range<usize>)| {
+            let is_longer = below + 1 < self.keys.key_len(part.start);
+            node.child(*byte).prefetch(if is_longer { self.keys.byte(part.start, below + 1) } else { 0 });
+        };
+        // Each would be waited for: large trees lie in no cache.
+        parts.iter().take(AHEAD).for_each(fetch);
+        let mut ahead = parts.iter().skip(AHEAD);
+        for (byte, part) in parts.iter().cloned() {
+            ahead.next().into_iter().for_each(fetch);
             match child_of(node, byte, guard) {
-                Ok(Kind::Node(next)) => self.enter(Some((node, byte)), next, below + 1, part, guard),
-                Ok(Kind::Nothing) => made.push((byte, part.clone(), self.make(part, below + 1))),
-                Ok(Kind::Leaf(_) | Kind::Value(_)) | Err(Contended) => self.left.push(part),
+                Ok((_, Kind::Node(next))) => self.enter(Some((node, byte)), next, below + 1, part, guard),
+                Ok((_, Kind::Nothing)) => made.push((byte, part.clone(), self.make(part, below + 1))),
+                Ok((old, Kind::Leaf(leaf))) => {
+                    let taken_in = self.take_in((leaf, old), (node, byte), below + 1, part.clone(), guard);
+                    if taken_in.is_err() {
+                        self.left.push(part);
+                    }
+                }
+                Ok((_, Kind::Value(_))) | Err(Contended) => self.left.push(part),
             }
         }
         if !made.is_empty()
@@ -128,40 +207,133 @@ impl<'k, V: Fn(usize) -> u64> Batch<'k, V> {
     fn make(&self, range: Range<usize>, depth: usize) -> Child {
         let (first, last) = (range.start, range.end - 1);
         if range.len() == 1 {
-            let value = (self.value)(first);
-            return match depth == self.width {
+            let value = self.keys.value(first);
+            return match depth == self.keys.key_len(first) {
                 true => Child::value(value),
-                false => Leaf::create(&self.aligned(first).to_be_bytes()[..self.width], value),
+                false => self.keys.with_key(first, |key| Leaf::create(key, value)),
             };
         }
-        let differ = ((self.aligned(first) ^ self.aligned(last)).leading_zeros() / 8) as usize;
-        // A prefix that is too long takes a node for every 9 bytes, from above.
-        if differ - depth > PREFIX_BYTES {
-            let end = depth + PREFIX_BYTES;
-            let link = Fresh::new(1, self.prefix(first, depth..end));
-            link.add(self.byte(first, end), self.make(range, end + 1));
-            return link.into_child();
+        let differ = self.keys.common(first, last, depth);
+        let count = self.parts(range.clone(), differ).count();
+        let parts = self.parts(range, differ);
+        self.node(first, depth, differ, count, parts.map(|(byte, part)| (byte, self.make(part, differ + 1))))
+    }
+
+    /// The child for these children, which share the bytes of a key from `depth` to `differ`. What is too long for a prefix takes a node
+    /// for every 9 bytes, from above.
+    fn node(
+        &self,
+        at: usize,
+        depth: usize,
+        differ: usize,
+        count: usize,
+        children: impl Iterator<Item = (u8, Child)>,
+    ) -> Child {
+        const LINK: usize = PREFIX_BYTES + 1;
+        let links = (differ - depth).saturating_sub(PREFIX_BYTES).div_ceil(LINK);
+        let bottom = depth + links * LINK;
+        let mut top = Fresh::of(self.prefix(at, bottom..differ), count, children).into_child();
+        for start in (depth..bottom).step_by(LINK).rev() {
+            let end = start + PREFIX_BYTES;
+            let link = Fresh::new(1, self.prefix(at, start..end));
+            link.add(self.keys.byte(at, end), top);
+            top = link.into_child();
         }
-        let prefix = self.prefix(first, depth..differ);
-        let made = if differ + 1 == self.width {
-            let values = range.clone().map(|at| (self.keys[at] as u8, Child::value((self.value)(at))));
-            Fresh::of(prefix, range.len(), values)
-        } else {
-            let count = self.parts(range.clone(), differ).count();
-            let parts = self.parts(range, differ);
-            Fresh::of(prefix, count, parts.map(|(byte, part)| (byte, self.make(part, differ + 1))))
+        top
+    }
+
+    /// Puts a subtree of keys that are the same above `depth` in the place of a leaf, which becomes part of it.
+    fn take_in<'g>(
+        &self,
+        (leaf, old): (Leaf<'g>, Child),
+        (node, byte): (Node<'g>, u8),
+        depth: usize,
+        range: Range<usize>,
+        guard: &'g Guard,
+    ) -> Result<(), Contended> {
+        let compare = |at| self.keys.with_key(at, |key| key.cmp(leaf.key()));
+        let (mut low, mut high) = (range.start, range.end);
+        while low < high {
+            let middle = low.midpoint(high);
+            match compare(middle) {
+                cmp::Ordering::Less => low = middle + 1,
+                cmp::Ordering::Greater => high = middle,
+                // Whoever has it is asked about by the way for single keys.
+                cmp::Ordering::Equal => return Err(Contended),
+            }
+        }
+        let version = node.header().version()?;
+        let _lock = node.header().lock(version)?;
+        if node.child(byte) != old {
+            return Err(Contended);
+        }
+        let is_dissolved = Cell::new(false);
+        node.set(byte, self.beside((leaf, old), &is_dissolved, low, depth, range));
+        if is_dissolved.get() {
+            // SAFETY: it was just unlinked.
+            unsafe { old.retire(guard) };
+        }
+        Ok(())
+    }
+
+    /// [`Batch::make`] with a leaf, which comes before the key in the place `at`, and is told of if there is none any more but its value.
+    /// The node above is locked.
+    fn beside(
+        &self,
+        (leaf, old): (Leaf<'_>, Child),
+        is_dissolved: &Cell<bool>,
+        at: usize,
+        depth: usize,
+        range: Range<usize>,
+    ) -> Child {
+        let (first, last) = (range.start, range.end - 1);
+        let with_leaf = |at| {
+            let common = |key: &[u8]| {
+                key[depth..].iter().zip(&leaf.key()[depth..]).take_while(|(a, b)| a == b).count()
+            };
+            depth + self.keys.with_key(at, common)
         };
-        made.into_child()
+        let differ = match at {
+            _ if at == range.start => with_leaf(last),
+            _ if at == range.end => with_leaf(first),
+            _ => self.keys.common(first, last, depth),
+        };
+        let its_byte = leaf.key()[differ];
+        let mut children: SmallVec<[(u8, Child); 16]> = SmallVec::new();
+        let mut waits = true;
+        let alone = || {
+            if differ + 1 < leaf.key().len() {
+                return old;
+            }
+            is_dissolved.set(true);
+            Child::value(leaf.value())
+        };
+        for (byte, part) in self.parts(range, differ) {
+            if byte > its_byte && std::mem::take(&mut waits) {
+                children.push((its_byte, alone()));
+            }
+            if byte == its_byte {
+                waits = false;
+                children.push((byte, self.beside((leaf, old), is_dissolved, at, differ + 1, part)));
+            } else {
+                children.push((byte, self.make(part, differ + 1)));
+            }
+        }
+        if waits {
+            children.push((its_byte, alone()));
+        }
+        let count = children.len();
+        self.node(first, depth, differ, count, children.into_iter())
     }
 }
 
-/// What the child of a byte is.
-fn child_of<'g>(node: Node<'g>, byte: u8, _guard: &'g Guard) -> Result<Kind<'g>, Contended> {
+/// The child of a byte, and what it is.
+fn child_of<'g>(node: Node<'g>, byte: u8, _guard: &'g Guard) -> Result<(Child, Kind<'g>), Contended> {
     let version = node.header().version()?;
     let child = node.child(byte);
     node.header().validate(version)?;
     // SAFETY: just read under the guard.
-    Ok(unsafe { child.kind() })
+    Ok((child, unsafe { child.kind() }))
 }
 
 /// Links new children of a node, all or none, unless somebody has changed what matters.

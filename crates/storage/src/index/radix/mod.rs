@@ -20,7 +20,7 @@ use firn_base::sync::{AtomicU64, Ordering};
 use node::{Child, Contended, Fresh, Kind, Leaf, Lock, Node, PREFIX_BYTES, Prefix, Version};
 use smallvec::SmallVec;
 
-pub(super) use bulk::Left;
+pub(super) use bulk::{Ascending, Left, Numbers};
 pub(super) use node::VALUE_BITS;
 pub(crate) use node::take_growth;
 

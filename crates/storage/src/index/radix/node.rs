@@ -337,6 +337,14 @@ impl Prefix {
         Prefix { bytes: u64::from_be_bytes(word), length: bytes.len() as u8 }
     }
 
+    /// The first so many bytes of a word.
+    #[inline]
+    pub(super) fn of_word(word: u64, length: usize) -> Prefix {
+        debug_assert!(length <= PREFIX_BYTES);
+        let bytes = if length == 0 { 0 } else { word & u64::MAX << (64 - 8 * length) };
+        Prefix { bytes, length: length as u8 }
+    }
+
     #[inline]
     pub(super) fn len(self) -> usize {
         usize::from(self.length)

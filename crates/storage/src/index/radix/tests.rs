@@ -170,17 +170,18 @@ fn a_tree_does_what_a_sorted_map_does() {
 fn enter_ascending(tree: &Tree, keys: &[Key], first: u64, guard: &Guard) -> Left {
     let number = |key: &Key| key.iter().fold(0, |number, byte| number << 8 | u128::from(*byte));
     let numbers: Vec<u128> = keys.iter().map(number).collect();
-    tree.insert_ascending(&numbers, keys[0].len(), |at| first + at as u64, guard)
+    let value = |at| first + at as u64;
+    tree.insert_ascending(&Numbers { keys: &numbers, width: keys[0].len(), below: 0, value }, guard)
 }
 
 /// Where no other keys are, each node is made once and of the size that it needs; and none of them stays when another one came first.
 #[test]
-fn ascending_keys_are_entered_together_but_for_those_that_have_neighbours() {
+fn ascending_keys_are_entered_together_but_for_those_that_are_there() {
     let guard = &crate::pin();
     let key = |order: u64, line: u32| [&order.to_be_bytes()[..], &line.to_be_bytes()].concat();
     // As many lines as the order says, a single one among them; more orders than a node has room for, far and near.
     let orders = [0..9, 300..301, 7_000..if cfg!(miri) { 7_040 } else { 8_000 }, 1 << 40..(1 << 40) + 60];
-    let mut keys: Vec<Key> = orders
+    let keys: Vec<Key> = orders
         .into_iter()
         .flatten()
         .flat_map(|order| (0..=order as u32 % 23).map(move |line| key(order, line)))
@@ -203,13 +204,17 @@ fn ascending_keys_are_entered_together_but_for_those_that_have_neighbours() {
         all.memory_bytes(guard) + empty.memory_bytes(guard) - 2 * size_of_val(&*empty.changes)
     );
     assert!(all.memory_bytes(guard) <= one_by_one.memory_bytes(guard));
-    // A key that is there, a line of an order that is there, and one beside a leaf are left, the others not.
-    let (taken, line, beside, free) = (key(300, 0), key(7_001, 40), key(300, 1), key(6_999, 0));
-    keys = vec![taken, beside, free.clone(), line];
-    keys.sort_unstable();
-    let left: Vec<usize> = enter_ascending(&at_once, &keys, 0, guard).into_iter().flatten().collect();
-    assert_eq!(left, [0, 1, 3]);
-    assert_eq!(at_once.get(&free, guard), Some(2));
+    // Keys that are there are left. A line of an order that is there, and those beside a leaf, are not.
+    let (taken, again, free, line) = (key(300, 0), key(300, 1), key(6_999, 0), key(7_001, 40));
+    let left = enter_ascending(&at_once, &[taken, again, free.clone(), line.clone()], 0, guard);
+    assert_eq!(left.into_iter().flatten().collect::<Vec<usize>>(), [0, 1]);
+    for beside in
+        [vec![key(6_999, 1), key(6_999, 300)], vec![key(6_990, 7)], vec![key(6_998, 1), key(6_999, 9)]]
+    {
+        assert!(enter_ascending(&at_once, &beside, 9, guard).is_empty());
+        assert!(beside.iter().zip(9..).all(|(key, value)| at_once.get(key, guard) == Some(value)));
+    }
+    assert_eq!([&free, &line].map(|key| at_once.get(key, guard)), [Some(2), Some(3)]);
     at_once.verify();
 }
 

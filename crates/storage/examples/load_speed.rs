@@ -1,0 +1,124 @@
+//! What keys cost a load: prints nanoseconds a row for batches of keys in different orders, entered as each batch comes
+//! and together, on one thread and on several, beside what the rows cost without an index.
+//!
+//! `cargo run --release -p firn-storage --example load_speed [rows] [threads] [which]`
+
+use arrow_array::{ArrayRef, Int64Array, StringViewArray};
+use firn_base::clock::now;
+use firn_base::random::Random;
+use firn_base::sync::Arc;
+use firn_base::{ColumnId, Snapshot, SqlType, Stamp, TableId, Time};
+use firn_storage::{ColumnSpec, Index, IndexColumn, IndexId, IndexSpec, Table, TableOptions, WriteSet, pin};
+
+/// Rows of a batch, as of half a megabyte of lineitem.
+const BATCH: usize = 4_200;
+
+/// What a load took for each row: nanoseconds by the clock and of all processors, and bytes of the index.
+#[derive(Clone, Copy)]
+struct Cost {
+    time: f64,
+    busy: f64,
+    bytes: f64,
+}
+
+/// Loads the keys; those that wait are entered by so many threads.
+fn load(ty: SqlType, unique: Option<bool>, keys: &[i64], threads: Option<usize>) -> Cost {
+    let specs = vec![ColumnSpec { ty, nullable: false }];
+    let table = Table::new(TableId(1), "t", specs, TableOptions::default());
+    if let Some(unique) = unique {
+        let (column, name) = (ColumnId(0), "speed".into());
+        let column = IndexColumn { column, ty, nullable: false, descending: false, nulls_first: false };
+        table.add_index(Index::new(IndexSpec {
+            id: IndexId(1),
+            name,
+            columns: vec![column],
+            unique,
+            values: true,
+        }));
+    }
+    let array = |some: &[i64]| -> ArrayRef {
+        match ty {
+            SqlType::BigInt => Arc::new(Int64Array::from(some.to_vec())),
+            _ => {
+                let strings = some.iter().map(|key| format!("customer-{key:012}"));
+                Arc::new(StringViewArray::from_iter_values(strings))
+            }
+        }
+    };
+    let batches: Vec<ArrayRef> = keys.chunks(BATCH).map(array).collect();
+    let snapshot = Snapshot { read_time: Time(1), owner: Stamp::transaction(1) };
+    let mut writes = WriteSet::new(snapshot.owner, None);
+    let mut waiting = table.waiting_keys();
+    let (begin, busy) = (now(), processor_ns());
+    for batch in batches {
+        let Some(threads) = threads else {
+            table.insert_batch(&mut writes, snapshot, &[batch], &pin()).unwrap();
+            continue;
+        };
+        table.insert_batch_waiting(&mut writes, snapshot, &[batch], &mut waiting, &pin()).unwrap();
+        if waiting.is_due() {
+            table.enter_waiting_keys(&mut waiting, snapshot, threads).unwrap();
+            waiting.clear();
+        }
+    }
+    table.enter_waiting_keys(&mut waiting, snapshot, threads.unwrap_or(1)).unwrap();
+    let busy = (processor_ns() - busy) / keys.len() as f64;
+    let time = begin.elapsed().as_nanos() as f64 / keys.len() as f64;
+    let held = table.indexes().iter().map(|index| index.held_bytes()).sum::<u64>();
+    Cost { time, busy, bytes: held as f64 / keys.len() as f64 }
+}
+
+/// What all threads have worked so far.
+fn processor_ns() -> f64 {
+    // SAFETY: the call writes what it is given room for.
+    let time = unsafe {
+        let mut time: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time);
+        time
+    };
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
+}
+
+fn main() {
+    let argument =
+        |at: usize, or: usize| std::env::args().nth(at).map_or(or, |text| text.parse().expect("a number"));
+    let (rows, threads) = (argument(1, 6_000_000), argument(2, 2));
+    let random = &mut Random::seeded(1);
+    let ascending: Vec<i64> = (0..rows as i64).collect();
+    let mut shuffled = ascending.clone();
+    for place in (1..shuffled.len()).rev() {
+        shuffled.swap(place, random.uniform(0, place as i64) as usize);
+    }
+    let sparse: Vec<i64> = (0..rows).map(|_| random.next_u64() as i64).collect();
+    // Each key ten times.
+    let tens: Vec<i64> = shuffled.iter().map(|key| key / 10).collect();
+    let _warm = load(SqlType::BigInt, Some(true), &shuffled, None);
+    println!();
+    for (what, keys, ty, unique) in [
+        ("bigint ascending", &ascending, SqlType::BigInt, true),
+        ("bigint shuffled", &shuffled, SqlType::BigInt, true),
+        ("bigint sparse", &sparse, SqlType::BigInt, true),
+        ("bigint ascending, not unique", &ascending, SqlType::BigInt, false),
+        ("bigint tens, not unique", &tens, SqlType::BigInt, false),
+        ("bigint sparse, not unique", &sparse, SqlType::BigInt, false),
+        ("text ascending", &ascending, SqlType::Text, true),
+        ("text shuffled", &shuffled, SqlType::Text, true),
+        ("text tens, not unique", &tens, SqlType::Text, false),
+    ] {
+        if std::env::args().nth(3).is_some_and(|which| !what.starts_with(&which)) {
+            continue;
+        }
+        print!("{what:<30}");
+        let none = load(ty, None, keys, None);
+        print!(" {:5.1} ns", none.time);
+        for (how, threads) in [("at once", None), ("together on 1", Some(1)), ("together", Some(threads))] {
+            let cost = load(ty, Some(unique), keys, threads);
+            let [time, busy] = [cost.time - none.time, cost.busy - none.busy];
+            print!("  {how} {time:6.1} ns, busy {busy:6.1}");
+            if threads.is_none() {
+                print!(", {:.1} bytes", cost.bytes);
+            }
+        }
+        println!();
+    }
+}

@@ -1,0 +1,958 @@
+//! Waiting keys: those of rows that lie in their blocks already and wait for each other, to enter their indexes together.
+//!
+//! A key that comes by itself to a large index waits for the memory of every node on its way, and the next one, which lies elsewhere,
+//! for others: 90 ns a key for dense numbers, up to 400 for sparse ones. A load whose keys are in no order therefore puts them here.
+//! When many have come they are parted by their first bits that differ, and the parts, which share no node but those at the top of the
+//! tree, are sorted and entered by several threads; so each part lies in a cache, and each node is visited once for all keys that come
+//! into it ([`super::radix`]'s batches). Seed 000 §3.3.6 makes an index of each chunk of a file and merges these; that makes nodes
+//! which a merge throws away, so here keys are merged into the one tree.
+//!
+//! ```text
+//! number    key: up to 12 bytes ‖ place: 4                 unique, plain
+//! pair      key: up to 8 bytes ‖ row id: 8                 not unique, plain
+//! string    8 bytes from the first that differs on, where the key begins, its length, place          all others
+//!
+//! place     number of the block among those of the rows that wait: 12 bits ‖ slot: 20 bits
+//! ```
+//! Places ascend as rows have come, in a block and, but for blocks that several fill at the same time, beyond.
+//!
+//! That keys wait here is safe for others: who claims the same key meanwhile finds nobody, and has it; and it is the waiting key that
+//! finds a row in its way. What is rolled back is forgotten here ([`WaitingKeys::truncate`]), since a key that entered afterwards would
+//! be removed by nobody. Whoever reads by an index, or ends the transaction, has them entered before.
+
+use super::posting::{SUFFIXED, single};
+use super::radix::{Ascending, Left, Numbers, Tree};
+use super::{AT_ONCE, Index, KeyBuffer, Packed, ROW_ID_BYTES};
+use crate::budget::{Counted, Held, MemoryBudget};
+use crate::{Guard, pin};
+use firn_base::sync::{Arc, AtomicU64, Mutex, Ordering};
+use firn_base::{BlockNumber, RowId, Slot, thread};
+use smallvec::SmallVec;
+use std::cmp::Ordering as Compared;
+
+/// Keys that wait take so many bytes, and as many once more while they are parted.
+const MOST_BYTES: usize = if cfg!(debug_assertions) { 64 << 10 } else { 4 << 20 };
+
+/// The budget is told in lots of so many bytes.
+const LOT: usize = 1 << 20;
+
+const SLOT_BITS: u32 = 20;
+const MOST_BLOCKS: usize = 1 << (32 - SLOT_BITS);
+const PLACE_BITS: u32 = 32;
+/// A number with its place fits [`Packed`].
+const NUMBER_BYTES: usize = size_of::<Packed>() - 4;
+/// A pair does.
+const PAIR_BYTES: usize = size_of::<Packed>() - ROW_ID_BYTES;
+
+/// Fewer are sorted and entered by one thread.
+const PART: usize = if cfg!(debug_assertions) { 100 } else { 16 << 10 };
+
+/// So many sorted keys go down the tree together.
+const TOGETHER: usize = 4096;
+
+/// Longer keys go by themselves: together they would go down by as many calls in calls as they have bytes.
+const LONGEST_TOGETHER: usize = 128;
+
+/// Keys of rows of one table that wait.
+pub struct WaitingKeys {
+    indexes: Vec<(Arc<Index>, Waiting)>,
+    /// The blocks of their rows.
+    blocks: Vec<BlockNumber>,
+    budget: Arc<MemoryBudget>,
+    counted: Option<Counted>,
+}
+
+/// How many keys wait.
+#[derive(Clone)]
+pub struct WaitingMark(SmallVec<[(usize, usize); 4]>);
+
+enum Waiting {
+    /// With the bytes of a key.
+    Numbers(Items<Packed>, usize),
+    Pairs(Items<Packed>, usize),
+    Strings(Strings),
+}
+
+/// Keys of one kind. Memory is kept for those that come later.
+struct Items<T> {
+    waiting: Vec<T>,
+    /// Where they are parted.
+    spare: Vec<T>,
+}
+
+struct Strings {
+    bytes: Vec<u8>,
+    items: Items<Text>,
+}
+
+impl<T> Items<T> {
+    fn new() -> Items<T> {
+        Items { waiting: Vec::new(), spare: Vec::new() }
+    }
+}
+
+/// Makes room for so many more. Where there are many, for as many as ever wait, so that what has been grown out of does not lie about;
+/// memory that is not touched is none.
+fn reserve<T>(waiting: &mut Vec<T>, more: usize) {
+    const FEW_BYTES: usize = 64 << 10;
+    if waiting.len() + more > waiting.capacity() && size_of_val(&waiting[..]) > FEW_BYTES {
+        waiting.reserve_exact((MOST_BYTES / size_of::<T>()).max(more));
+    }
+}
+
+/// A key that is no number. Where it is to end with the row id, it does.
+#[derive(Clone, Copy)]
+struct Text {
+    /// The first bytes that not all have in common; when it is sorted.
+    word: u64,
+    /// Where it begins; and the lowest bit, whether the row id is its end.
+    start: u64,
+    length: u32,
+    place: u32,
+}
+
+impl Text {
+    fn length(self) -> usize {
+        self.length as usize
+    }
+
+    fn ends_with_row(self) -> bool {
+        self.start & 1 == 1
+    }
+
+    fn key(self, bytes: &[u8]) -> &[u8] {
+        &bytes[(self.start >> 1) as usize..][..self.length()]
+    }
+}
+
+/// A row whose key could not enter, and why.
+pub(crate) struct Refused<E> {
+    pub row: RowId,
+    pub error: E,
+}
+
+/// How a key enters by itself.
+pub(crate) type Enter<'e, E> = &'e (dyn Fn(&Index, &[u8], RowId, &Guard) -> Result<(), E> + Sync);
+
+impl WaitingKeys {
+    pub(crate) fn new(budget: &Arc<MemoryBudget>) -> WaitingKeys {
+        WaitingKeys { indexes: Vec::new(), blocks: Vec::new(), budget: budget.clone(), counted: None }
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.blocks.is_empty()
+    }
+
+    /// Whether none waits for an index.
+    pub(crate) fn has_none_of(&self, index: &Arc<Index>) -> bool {
+        let waiting = self.indexes.iter().find(|(known, _)| Arc::ptr_eq(known, index));
+        waiting.is_none_or(|(_, waiting)| match waiting {
+            Waiting::Numbers(items, _) | Waiting::Pairs(items, _) => items.waiting.is_empty(),
+            Waiting::Strings(strings) => strings.items.waiting.is_empty(),
+        })
+    }
+
+    /// Whether so many wait that they had better enter.
+    pub fn is_due(&self) -> bool {
+        self.bytes() >= MOST_BYTES || self.blocks.len() >= MOST_BLOCKS / 2
+    }
+
+    fn bytes(&self) -> usize {
+        let bytes = |waiting: &Waiting| match waiting {
+            Waiting::Numbers(items, _) | Waiting::Pairs(items, _) => size_of_val(&items.waiting[..]),
+            Waiting::Strings(Strings { bytes, items }) => bytes.len() + size_of_val(&items.waiting[..]),
+        };
+        self.indexes.iter().map(|(_, waiting)| bytes(waiting)).sum()
+    }
+
+    /// How many wait now.
+    pub fn mark(&self) -> WaitingMark {
+        let length = |(_, waiting): &(Arc<Index>, Waiting)| match waiting {
+            Waiting::Numbers(items, _) | Waiting::Pairs(items, _) => (items.waiting.len(), 0),
+            Waiting::Strings(Strings { bytes, items }) => (items.waiting.len(), bytes.len()),
+        };
+        WaitingMark(self.indexes.iter().map(length).collect())
+    }
+
+    /// Forgets those that came since.
+    pub fn truncate(&mut self, mark: &WaitingMark) {
+        for (at, (_, waiting)) in self.indexes.iter_mut().enumerate() {
+            let (keys, bytes) = mark.0.get(at).copied().unwrap_or_default();
+            match waiting {
+                Waiting::Numbers(items, _) | Waiting::Pairs(items, _) => items.waiting.truncate(keys),
+                Waiting::Strings(strings) => {
+                    strings.items.waiting.truncate(keys);
+                    strings.bytes.truncate(bytes);
+                }
+            }
+        }
+    }
+
+    /// The place of a row; nothing if those that wait are of too many blocks.
+    fn place(&mut self, row: RowId) -> Option<u32> {
+        let block = match self.blocks.iter().rposition(|block| *block == row.block()) {
+            Some(known) => known,
+            None if self.blocks.len() == MOST_BLOCKS => return None,
+            None => {
+                self.blocks.push(row.block());
+                self.blocks.len() - 1
+            }
+        };
+        Some((block as u32) << SLOT_BITS | row.slot().0)
+    }
+
+    /// The keys that wait for an index.
+    fn of(&mut self, index: &Arc<Index>) -> &mut Waiting {
+        let known = self.indexes.iter().position(|(known, _)| Arc::ptr_eq(known, index));
+        let at = known.unwrap_or_else(|| {
+            let waiting = match index.packed_width() {
+                Some(width) if index.spec().unique && width <= NUMBER_BYTES => {
+                    Waiting::Numbers(Items::new(), width)
+                }
+                Some(width) if !index.spec().unique && width <= PAIR_BYTES => {
+                    Waiting::Pairs(Items::new(), width)
+                }
+                _ => Waiting::Strings(Strings { bytes: Vec::new(), items: Items::new() }),
+            };
+            self.indexes.push((index.clone(), waiting));
+            self.indexes.len() - 1
+        });
+        &mut self.indexes[at].1
+    }
+
+    /// Takes the keys that so many rows, in slots that follow each other from that of `first` on, have in an index: as numbers if they
+    /// are, else as they are asked for. False if nothing is taken, and they must enter at once: there is no place for rows of one block more.
+    pub(crate) fn take(
+        &mut self,
+        index: &Arc<Index>,
+        first: RowId,
+        numbers: Option<&[Packed]>,
+        count: usize,
+        mut key: impl FnMut(usize, &mut KeyBuffer),
+    ) -> bool {
+        let Some(place) = self.place(first) else { return false };
+        match self.of(index) {
+            Waiting::Numbers(Items { waiting, .. }, _) => {
+                let keys = numbers.expect("plain keys are numbers");
+                reserve(waiting, count);
+                waiting.extend(
+                    keys.iter().zip(place..).map(|(key, place)| key << PLACE_BITS | Packed::from(place)),
+                );
+            }
+            Waiting::Pairs(Items { waiting, .. }, _) => {
+                let keys = numbers.expect("plain keys are numbers");
+                reserve(waiting, count);
+                let rows = single(first)..;
+                waiting.extend(keys.iter().zip(rows).map(|(key, row)| key << u64::BITS | Packed::from(row)));
+            }
+            Waiting::Strings(strings) => {
+                let mut buffer = KeyBuffer::new();
+                let waiting = &mut strings.items.waiting;
+                reserve(waiting, count);
+                for (at, place) in (0..count).zip(place..) {
+                    buffer.clear();
+                    key(at, &mut buffer);
+                    let ends_with_row = !index.is_exclusive(&buffer);
+                    let start = strings.bytes.len();
+                    reserve(&mut strings.bytes, buffer.len() + ROW_ID_BYTES);
+                    strings.bytes.extend_from_slice(&buffer);
+                    if ends_with_row {
+                        let row = single(first) + at as u64;
+                        strings.bytes.extend_from_slice(&row.to_be_bytes());
+                    }
+                    let length = u32::try_from(strings.bytes.len() - start);
+                    waiting.push(Text {
+                        word: 0,
+                        start: (start as u64) << 1 | u64::from(ends_with_row),
+                        length: length.expect("a key is shorter than 4 GiB"),
+                        place,
+                    });
+                }
+            }
+        }
+        let bytes = 2 * self.bytes();
+        if self.counted.as_ref().is_none_or(|counted| counted.bytes() < bytes) {
+            // First, that nobody sees less than there is.
+            let counted = Counted::new(Held::Unfinished, bytes.next_multiple_of(LOT), &self.budget);
+            self.counted = Some(counted);
+        }
+        true
+    }
+
+    /// Enters all that wait, on up to so many threads; a key that has others in its way by `enter`. If some are refused, the first of them
+    /// as they came is told. All wait still, in another order, to be cleared or to enter once more.
+    pub(crate) fn enter<E: Send>(&mut self, threads: usize, enter: Enter<'_, E>) -> Result<(), Refused<E>> {
+        let refused = Refusals { first: AtomicU64::new(u64::MAX), error: Mutex::new(None) };
+        // Of a row whose keys are taken in several, the oldest one is told.
+        self.indexes.sort_by_key(|(index, _)| index.spec().id);
+        let blocks = &self.blocks[..];
+        for (index, waiting) in &mut self.indexes {
+            let all = All { index, enter, refused: &refused };
+            let pairs = !index.spec().unique;
+            match waiting {
+                Waiting::Numbers(items, width) | Waiting::Pairs(items, width) => {
+                    all.enter(threads, &OfNumbers { width: *width, pairs, blocks }, items);
+                }
+                Waiting::Strings(Strings { bytes, items }) => {
+                    let keys = OfStrings { bytes, blocks, pairs };
+                    keys.set_words(&mut items.waiting);
+                    all.enter(threads, &keys, items);
+                }
+            }
+        }
+        match refused.error.into_inner() {
+            None => Ok(()),
+            Some((place, error)) => Err(Refused { row: row_at(blocks, place), error }),
+        }
+    }
+
+    /// Those that wait have entered, or are given up.
+    pub fn clear(&mut self) {
+        self.truncate(&WaitingMark(SmallVec::new()));
+        self.blocks.clear();
+    }
+}
+
+fn row_at(blocks: &[BlockNumber], place: u32) -> RowId {
+    let block = blocks[(place >> SLOT_BITS) as usize];
+    RowId::new(block, Slot(place & ((1 << SLOT_BITS) - 1)))
+}
+
+/// The first key that was refused.
+struct Refusals<E> {
+    /// Its place; none, if it is higher than any.
+    first: AtomicU64,
+    error: Mutex<Option<(u32, E)>>,
+}
+
+impl<E> Refusals<E> {
+    /// Whether a key in this place is of no account any more.
+    fn is_behind(&self, place: u32) -> bool {
+        u64::from(place) > self.first.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn put(&self, place: u32, error: E) {
+        let mut first = self.error.lock();
+        if first.as_ref().is_none_or(|(known, _)| place < *known) {
+            *first = Some((place, error));
+            self.first.store(place.into(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// Keys of one kind.
+trait Keys: Sync {
+    /// A key that waits.
+    type Item: Copy + Send + Sync;
+
+    /// A word in whose order keys are, of which the first bits are left out; of equal ones nothing is known.
+    fn head(&self, item: &Self::Item, without: u32) -> u64;
+    /// How many of its first bits are the same for all of some keys; `None` if all are.
+    fn common(&self, items: &[Self::Item]) -> Option<u32>;
+    /// As [`Keys::common`] of words behind those, for keys whose words are all the same: from now on they are compared among
+    /// themselves.
+    fn look_on(&self, _items: &mut [Self::Item]) -> Option<u32> {
+        None
+    }
+    /// In the order of keys and, of the same key, of places.
+    fn compare(&self, a: &Self::Item, b: &Self::Item) -> Compared;
+    /// Whether two keys are the same.
+    fn is_same(&self, a: &Self::Item, b: &Self::Item) -> bool;
+    /// Enters different keys that ascend into a tree, but for those that are left.
+    fn enter(&self, tree: &Tree, items: &[Self::Item], guard: &Guard) -> Left;
+    /// The key, without its row, and the row.
+    fn whole(&self, item: &Self::Item, key: &mut KeyBuffer) -> RowId;
+    /// Of a key that may be refused.
+    fn place(&self, item: &Self::Item) -> u32;
+}
+
+/// Numbers and pairs: of the first the lowest bits are a place, of the others a row.
+struct OfNumbers<'l> {
+    /// Bytes of a key.
+    width: usize,
+    pairs: bool,
+    blocks: &'l [BlockNumber],
+}
+
+impl OfNumbers<'_> {
+    fn low_bits(&self) -> u32 {
+        if self.pairs { u64::BITS } else { PLACE_BITS }
+    }
+
+    fn row(&self, item: Packed) -> RowId {
+        if self.pairs { RowId::from_bits(item as u64) } else { row_at(self.blocks, item as u32) }
+    }
+}
+
+impl Keys for OfNumbers<'_> {
+    type Item = Packed;
+
+    #[inline(always)]
+    fn head(&self, item: &Packed, without: u32) -> u64 {
+        // Keys that are the same are not told apart.
+        let key = if self.pairs { *item } else { item >> PLACE_BITS << PLACE_BITS };
+        (key << without >> u64::BITS) as u64
+    }
+
+    fn common(&self, items: &[Packed]) -> Option<u32> {
+        let first = items[0];
+        let differ = items.iter().fold(0, |bits, item| bits | (item ^ first));
+        let common = differ.leading_zeros();
+        let bits = if self.pairs { Packed::BITS } else { Packed::BITS - PLACE_BITS };
+        (common < bits).then_some(common)
+    }
+
+    #[inline(always)]
+    fn compare(&self, a: &Packed, b: &Packed) -> Compared {
+        a.cmp(b)
+    }
+
+    #[inline(always)]
+    fn is_same(&self, a: &Packed, b: &Packed) -> bool {
+        !self.pairs && (a ^ b) >> PLACE_BITS == 0
+    }
+
+    fn enter(&self, tree: &Tree, items: &[Packed], guard: &Guard) -> Left {
+        let (keys, width) = (items, self.width);
+        if self.pairs {
+            let value = |at: usize| items[at] as u64;
+            return tree
+                .insert_ascending(&Numbers { keys, width: width + ROW_ID_BYTES, below: 0, value }, guard);
+        }
+        let value = |at: usize| single(self.row(items[at]));
+        tree.insert_ascending(&Numbers { keys, width, below: PLACE_BITS, value }, guard)
+    }
+
+    fn whole(&self, item: &Packed, key: &mut KeyBuffer) -> RowId {
+        key.set_packed(item >> self.low_bits(), self.width);
+        self.row(*item)
+    }
+
+    fn place(&self, item: &Packed) -> u32 {
+        *item as u32
+    }
+}
+
+struct OfStrings<'l> {
+    bytes: &'l [u8],
+    blocks: &'l [BlockNumber],
+    /// Whether the value of a key that ends with its row is that, rather than that it does.
+    pairs: bool,
+}
+
+impl OfStrings<'_> {
+    /// Notes of each key the first word that they do not all have in common.
+    fn set_words(&self, waiting: &mut [Text]) {
+        let Some(first) = waiting.first() else { return };
+        let first = first.key(self.bytes);
+        let common = |all: usize, text: &Text| {
+            let key = &text.key(self.bytes)[..all.min(text.length())];
+            key.iter().zip(first).take_while(|(a, b)| a == b).count()
+        };
+        let common = waiting.iter().fold(first.len(), common);
+        waiting.iter_mut().for_each(|text| text.word = word_of(text.key(self.bytes), common));
+    }
+}
+
+/// Eight bytes of a key, the first one highest; zeros behind its end.
+#[inline]
+fn word_of(key: &[u8], from: usize) -> u64 {
+    let Some(rest) = key.get(from..) else { return 0 };
+    match rest.first_chunk::<8>() {
+        Some(word) => u64::from_be_bytes(*word),
+        None => rest.iter().rev().fold(0, |word, byte| word >> 8 | u64::from(*byte) << 56),
+    }
+}
+
+impl Keys for OfStrings<'_> {
+    type Item = Text;
+
+    fn head(&self, item: &Text, without: u32) -> u64 {
+        item.word << without
+    }
+
+    fn common(&self, items: &[Text]) -> Option<u32> {
+        let first = items[0].word;
+        let differ = items.iter().fold(0, |bits, item| bits | (item.word ^ first));
+        (differ != 0).then_some(differ.leading_zeros())
+    }
+
+    fn look_on(&self, items: &mut [Text]) -> Option<u32> {
+        self.set_words(items);
+        self.common(items)
+    }
+
+    #[inline]
+    fn compare(&self, a: &Text, b: &Text) -> Compared {
+        a.word
+            .cmp(&b.word)
+            .then_with(|| a.key(self.bytes).cmp(b.key(self.bytes)).then_with(|| a.place.cmp(&b.place)))
+    }
+
+    #[inline]
+    fn is_same(&self, a: &Text, b: &Text) -> bool {
+        a.word == b.word && a.key(self.bytes) == b.key(self.bytes)
+    }
+
+    fn enter(&self, tree: &Tree, items: &[Text], guard: &Guard) -> Left {
+        if items.iter().any(|item| item.length() > LONGEST_TOGETHER) {
+            return std::iter::once(0..items.len()).collect();
+        }
+        tree.insert_ascending(&AscendingTexts { of: self, items }, guard)
+    }
+
+    fn whole(&self, item: &Text, key: &mut KeyBuffer) -> RowId {
+        let text = item.key(self.bytes);
+        let text = if item.ends_with_row() { &text[..text.len() - ROW_ID_BYTES] } else { text };
+        key.clear();
+        key.extend_from_slice(text);
+        row_at(self.blocks, item.place)
+    }
+
+    fn place(&self, item: &Text) -> u32 {
+        item.place
+    }
+}
+
+/// Strings that are sorted.
+struct AscendingTexts<'l, 's> {
+    of: &'l OfStrings<'s>,
+    items: &'l [Text],
+}
+
+impl AscendingTexts<'_, '_> {
+    #[inline(always)]
+    fn key(&self, at: usize) -> &[u8] {
+        self.items[at].key(self.of.bytes)
+    }
+}
+
+impl Ascending for AscendingTexts<'_, '_> {
+    fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    #[inline]
+    fn key_len(&self, at: usize) -> usize {
+        self.items[at].length()
+    }
+
+    #[inline]
+    fn byte(&self, at: usize, depth: usize) -> u8 {
+        self.key(at)[depth]
+    }
+
+    #[inline]
+    fn word(&self, at: usize, depth: usize) -> u64 {
+        word_of(self.key(at), depth)
+    }
+
+    fn common(&self, first: usize, last: usize, depth: usize) -> usize {
+        let (first, last) = (&self.key(first)[depth..], &self.key(last)[depth..]);
+        depth + first.iter().zip(last).take_while(|(a, b)| a == b).count()
+    }
+
+    fn with_key<R>(&self, at: usize, with: impl FnOnce(&[u8]) -> R) -> R {
+        with(self.key(at))
+    }
+
+    fn value(&self, at: usize) -> u64 {
+        let item = self.items[at];
+        match item.ends_with_row() && !self.of.pairs {
+            true => SUFFIXED,
+            false => single(row_at(self.of.blocks, item.place)),
+        }
+    }
+}
+
+/// The keys that wait for one index.
+struct All<'l, E> {
+    index: &'l Index,
+    enter: Enter<'l, E>,
+    refused: &'l Refusals<E>,
+}
+
+impl<E: Send> All<'_, E> {
+    /// Sorts and enters keys, on up to so many threads.
+    fn enter<K: Keys>(&self, threads: usize, keys: &K, items: &mut Items<K::Item>) {
+        let Items { waiting, spare } = items;
+        let work = |items: &mut [K::Item]| {
+            items.sort_unstable_by(|a, b| keys.compare(a, b));
+            self.enter_sorted(keys, items);
+        };
+        if waiting.len() <= PART {
+            return work(waiting);
+        }
+        if waiting.is_sorted_by(|a, b| keys.compare(a, b).is_le()) {
+            let most = waiting.len().div_ceil(threads.max(1)).max(PART);
+            let (mut rest, mut parts) = (&waiting[..], Vec::new());
+            while !rest.is_empty() {
+                // Those of one key stay together: of them the later one is refused.
+                let differ = |at: &usize| !keys.is_same(&rest[at - 1], &rest[*at]);
+                let end = (most..rest.len()).find(differ).unwrap_or(rest.len());
+                parts.push(rest.split_off(..end).expect("it is no longer"));
+            }
+            return for_each(threads, parts, |part| self.enter_sorted(keys, part));
+        }
+        spare.clear();
+        spare.extend_from_slice(waiting);
+        let lengths = part(keys, waiting, spare);
+        std::mem::swap(waiting, spare);
+        let mut rest = &mut waiting[..];
+        let mut parts = Vec::with_capacity(lengths.len());
+        for length in lengths {
+            parts.push(rest.split_off_mut(..length).expect("parts are all of it"));
+        }
+        for_each(threads, parts, work);
+    }
+
+    /// Enters keys that ascend, of which some may be the same.
+    fn enter_sorted<K: Keys>(&self, keys: &K, items: &[K::Item]) {
+        for some in items.chunks(TOGETHER) {
+            let guard = &pin();
+            let mut left: SmallVec<[&K::Item; 16]> = SmallVec::new();
+            let mut rest = some;
+            while !rest.is_empty() {
+                let same = rest.windows(2).position(|pair| keys.is_same(&pair[0], &pair[1]));
+                let (different, others) = rest.split_at(same.map_or(rest.len(), |at| at + 1));
+                match self.index.tree() {
+                    Some(tree) => {
+                        let ranges = keys.enter(tree, different, guard);
+                        left.extend(ranges.into_iter().flat_map(|range| &different[range]));
+                    }
+                    None => left.extend(different),
+                }
+                let first = different.last().expect("there is a key");
+                let others_of_key = others.iter().take_while(|item| keys.is_same(item, first)).count();
+                left.extend(&others[..others_of_key]);
+                rest = &others[others_of_key..];
+            }
+            self.index.settle();
+            self.enter_singly(keys, &left, guard);
+        }
+    }
+
+    /// Enters keys by themselves, after the ways to some have been gone together.
+    fn enter_singly<K: Keys>(&self, keys: &K, items: &[&K::Item], guard: &Guard) {
+        for some in items.chunks(AT_ONCE) {
+            let mut buffers = [const { KeyBuffer::new() }; AT_ONCE];
+            let rows: SmallVec<[RowId; AT_ONCE]> =
+                some.iter().zip(&mut buffers).map(|(item, buffer)| keys.whole(item, buffer)).collect();
+            let ways: SmallVec<[(&Index, &[u8]); AT_ONCE]> =
+                buffers[..some.len()].iter().map(|key| (self.index, key.as_slice())).collect();
+            Index::approach(&ways, guard);
+            for ((item, row), (_, key)) in some.iter().zip(rows).zip(ways) {
+                let place = keys.place(item);
+                if !self.refused.is_behind(place)
+                    && let Err(error) = (self.enter)(self.index, key, row, guard)
+                {
+                    self.refused.put(place, error);
+                }
+            }
+        }
+    }
+}
+
+/// Works on all parts.
+fn for_each<T: Send>(threads: usize, parts: Vec<T>, work: impl Fn(T) + Sync) {
+    let parts: Vec<Mutex<Option<T>>> = parts.into_iter().map(|part| Mutex::new(Some(part))).collect();
+    let all = thread::for_each("firn-keys", threads, &parts, |part| {
+        work(part.lock().take().expect("each is taken once"));
+        Ok(())
+    });
+    all.expect("nothing fails");
+}
+
+/// Puts keys into `parted`, which is as long, such that those of a part come before those of the next; how long the parts are.
+fn part<K: Keys>(keys: &K, items: &mut [K::Item], parted: &mut [K::Item]) -> Vec<usize> {
+    const BITS: u32 = 8;
+    let Some(common) = keys.common(items).or_else(|| keys.look_on(items)) else {
+        parted.copy_from_slice(items);
+        return vec![items.len()];
+    };
+    let part_of = |item: &K::Item| (keys.head(item, common) >> (u64::BITS - BITS)) as usize;
+    let mut places = [0; 1 << BITS];
+    items.iter().for_each(|item| places[part_of(item)] += 1);
+    let lengths: Vec<usize> = places.iter().copied().filter(|length| *length > 0).collect();
+    let mut next = 0;
+    for place in &mut places {
+        next += std::mem::replace(place, next);
+    }
+    for item in &*items {
+        let place = &mut places[part_of(item)];
+        parted[*place] = *item;
+        *place += 1;
+    }
+    // What is too much for one thread is parted again, as where a few keys are far from all others.
+    let (mut lengths_of_all, mut start) = (Vec::new(), 0);
+    let all = items.len();
+    for length in lengths {
+        let these = start..start + length;
+        start += length;
+        if length > PART && length > all / 4 {
+            lengths_of_all.extend(part(keys, &mut parted[these.clone()], &mut items[these.clone()]));
+            parted[these.clone()].copy_from_slice(&items[these]);
+        } else {
+            lengths_of_all.push(length);
+        }
+    }
+    lengths_of_all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::{IndexColumn, IndexId, IndexSpec, Verdict};
+    use firn_base::random::Random;
+    use firn_base::{Cell, ColumnId, SqlType};
+
+    fn index(types: &[(SqlType, bool)], unique: bool, values: bool) -> Arc<Index> {
+        let column = |(at, (ty, nullable)): (usize, &(SqlType, bool))| IndexColumn {
+            column: ColumnId(at as u16),
+            ty: *ty,
+            nullable: *nullable,
+            descending: *nullable && at % 2 == 1,
+            nulls_first: false,
+        };
+        let columns = types.iter().enumerate().map(column).collect();
+        Index::new(IndexSpec { id: IndexId(1), name: "index".to_owned(), columns, unique, values })
+    }
+
+    type Value = Option<(i64, String)>;
+
+    fn cell<'v>(ty: SqlType, value: &'v Value) -> Cell<'v> {
+        match (ty, value) {
+            (_, None) => Cell::Null,
+            (SqlType::SmallInt, Some((number, _))) => Cell::i16(*number as i16),
+            (SqlType::Integer, Some((number, _))) => Cell::i32(*number as i32),
+            (SqlType::BigInt, Some((number, _))) => Cell::i64(*number),
+            (_, Some((_, text))) => Cell::Bytes(text.as_bytes()),
+        }
+    }
+
+    /// Rows of some blocks, each with its cells.
+    struct Rows {
+        types: Vec<(SqlType, bool)>,
+        /// A stretch: its first row, and values.
+        stretches: Vec<(RowId, Vec<Vec<Value>>)>,
+    }
+
+    impl Rows {
+        fn some(types: &[(SqlType, bool)], count: usize, spread: i64, random: &mut Random) -> Rows {
+            let mut rows = Rows { types: types.to_vec(), stretches: Vec::new() };
+            let (mut block, mut slot, mut left) = (7, 0, count);
+            while left > 0 {
+                let length = left.min(random.uniform(1, 300) as usize);
+                left -= length;
+                let mut value = |nullable: bool| -> Value {
+                    // Few far from all others, and of strings beginnings that many share.
+                    let number = match random.uniform(0, 50) {
+                        0 => random.next_u64() as i64,
+                        _ => random.uniform(-spread, spread),
+                    };
+                    let is_null = nullable && random.uniform(0, 5) == 0;
+                    let text = match number % 3 {
+                        0 if number % 5 == 0 => format!("{}{number}", "long ".repeat(200)),
+                        0 => format!("{number}"),
+                        1 => format!("a text that many begin with {number}"),
+                        _ => format!("a text that many begin with {}\u{1}{number}", number % 7),
+                    };
+                    (!is_null).then_some((number, text))
+                };
+                let row = |_| types.iter().map(|(_, nullable)| value(*nullable)).collect();
+                let values = (0..length).map(row).collect();
+                rows.stretches.push((RowId::new(BlockNumber(block), Slot(slot)), values));
+                slot += length as u32;
+                if slot > 1_000 {
+                    (block, slot) = (block + 1, 0);
+                }
+            }
+            rows
+        }
+
+        fn each(&self, index: &Index, mut each: impl FnMut(&KeyBuffer, RowId)) {
+            for (first, rows) in &self.stretches {
+                for (row, slot) in rows.iter().zip(first.slot().0..) {
+                    each(&self.key(index, row), RowId::new(first.block(), Slot(slot)));
+                }
+            }
+        }
+
+        fn key(&self, index: &Index, row: &[Value]) -> KeyBuffer {
+            let cells: Vec<Cell<'_>> =
+                row.iter().zip(&self.types).map(|(value, (ty, _))| cell(*ty, value)).collect();
+            let mut key = KeyBuffer::new();
+            index.encode(&cells, &mut key);
+            key
+        }
+
+        /// Has all wait.
+        fn wait(&self, index: &Arc<Index>, keys: &mut WaitingKeys) {
+            for (first, rows) in &self.stretches {
+                let packed = index.packed_width().map(|_| {
+                    let number =
+                        |key: KeyBuffer| key.iter().fold(0, |number, byte| number << 8 | Packed::from(*byte));
+                    rows.iter().map(|row| number(self.key(index, row))).collect::<Vec<Packed>>()
+                });
+                let key = |at: usize, key: &mut KeyBuffer| *key = self.key(index, &rows[at]);
+                assert!(keys.take(index, *first, packed.as_deref(), rows.len(), key));
+            }
+        }
+    }
+
+    /// The first duplicate as a file is read: the row that wants a key, and the one that has it.
+    type Duplicate = (RowId, RowId);
+
+    fn enter(index: &Index, key: &[u8], row: RowId, guard: &Guard) -> Result<(), Duplicate> {
+        if !index.spec().unique {
+            index.insert(key, row, guard);
+            return Ok(());
+        }
+        index.claim(key, row, guard, &mut |other| Err::<Verdict, _>((row, other)))
+    }
+
+    fn entries(index: &Index) -> Vec<(KeyBuffer, RowId)> {
+        index.verify();
+        let mut entries = Vec::new();
+        let all = std::ops::Bound::Unbounded;
+        index.range(all, all, false, &pin(), &mut |key, row| {
+            entries.push((KeyBuffer::from_slice(key), row));
+            true
+        });
+        entries
+    }
+
+    const KINDS: [&[(SqlType, bool)]; 7] = [
+        &[(SqlType::BigInt, false)],
+        &[(SqlType::BigInt, false), (SqlType::Integer, false)],
+        &[(SqlType::BigInt, false), (SqlType::BigInt, false)],
+        &[(SqlType::Integer, true)],
+        &[(SqlType::Text, false)],
+        &[(SqlType::Text, true), (SqlType::Text, true), (SqlType::SmallInt, false)],
+        &[(SqlType::SmallInt, false), (SqlType::Text, false)],
+    ];
+
+    /// Waiting keys against keys that enter one by one, in indexes of all kinds, empty ones and others, with keys that are there twice
+    /// and without. What an index holds then, and which duplicate is told, is the same.
+    #[test]
+    fn waiting_keys_are_as_those_that_enter_one_by_one() {
+        let seed = Random::from_entropy().next_u64();
+        println!("seed {seed}");
+        let random = &mut Random::seeded(seed);
+        let (mut refused, mut entered) = (0, 0);
+        for round in 0..if cfg!(miri) { 14 } else { 210 } {
+            let types = KINDS[round % KINDS.len()];
+            let (unique, values) = (random.uniform(0, 2) > 0, random.uniform(0, 3) > 0);
+            let count = random.uniform(1, if cfg!(miri) { 150 } else { 4_000 }) as usize;
+            let spread = [10, 3_000, 100_000_000][random.uniform(0, 2) as usize];
+            let (waiting_index, index) = (index(types, unique, values), index(types, unique, values));
+            let mut keys = WaitingKeys::new(&Arc::default());
+            let guard = &pin();
+            let before = Rows::some(types, random.uniform(0, 500) as usize, spread, random);
+            for index in [&waiting_index, &index] {
+                before.each(index, |key, row| {
+                    // Rows of other blocks.
+                    let row = RowId::new(BlockNumber(row.block().0 + 1_000), row.slot());
+                    let _is_twice = enter(index, key, row, guard);
+                });
+            }
+            let rows = Rows::some(types, count, spread, random);
+            let mut first = None;
+            rows.each(&index, |key, row| {
+                if first.is_none() {
+                    first = enter(&index, key, row, guard).err();
+                }
+            });
+            rows.wait(&waiting_index, &mut keys);
+            let mark = keys.mark();
+            // What is taken back is forgotten.
+            Rows::some(types, 50, spread, random).wait(&waiting_index, &mut keys);
+            keys.truncate(&mark);
+            let threads = random.uniform(1, 3) as usize;
+            let result = keys.enter(threads, &enter);
+            assert_eq!(
+                result.as_ref().err().map(|refused| refused.error),
+                first,
+                "seed {seed} round {round}"
+            );
+            assert!(result.is_ok_and(|()| true) == first.is_none());
+            if first.is_some() {
+                waiting_index.verify();
+                refused += 1;
+                continue;
+            }
+            assert_eq!(entries(&waiting_index), entries(&index), "seed {seed} round {round}");
+            // Once more, as after a new snapshot: they do not mind.
+            assert!(keys.enter(threads, &enter).is_ok());
+            assert_eq!(entries(&waiting_index), entries(&index), "seed {seed} round {round}");
+            entered += 1;
+        }
+        assert!(refused > 0 && entered > 0);
+    }
+
+    /// Several threads enter keys while others claim and remove keys among them.
+    #[test]
+    fn waiting_keys_enter_beside_others() {
+        let types = &[(SqlType::BigInt, false)];
+        for unique in [true, false] {
+            let index = index(types, unique, true);
+            let count = if cfg!(miri) { 300 } else { 20_000 };
+            let key = |number: i64| {
+                let mut key = KeyBuffer::new();
+                index.encode(&[Cell::i64(number)], &mut key);
+                key
+            };
+            let mut keys = WaitingKeys::new(&Arc::default());
+            // Even numbers wait, in an order that is none.
+            for turn in 0..count {
+                let number = turn * 7_919 % count * 2;
+                let row = RowId::new(BlockNumber(number as u64 / 1_000), Slot(number as u32 % 1_000));
+                let packed = key(number).iter().fold(0, |number, byte| number << 8 | Packed::from(*byte));
+                assert!(keys.take(&index, row, Some(&[packed]), 1, |_, _| unreachable!("it is a number")));
+            }
+            let other = |number: i64| RowId::new(BlockNumber(9_999), Slot(number as u32));
+            thread::scope(|scope| {
+                let others = thread::spawn_scoped(scope, "others", || {
+                    for number in (1..2 * count).step_by(2) {
+                        let guard = &pin();
+                        enter(&index, &key(number), other(number), guard).unwrap();
+                        if number % 3 == 0 {
+                            index.remove(&key(number), other(number), guard);
+                        }
+                    }
+                });
+                assert!(keys.enter(2, &enter).is_ok());
+                others.join().unwrap();
+            });
+            let found = entries(&index);
+            let expected: Vec<i64> =
+                (0..2 * count).filter(|number| number % 2 == 0 || number % 3 != 0).collect();
+            assert_eq!(found.len(), expected.len());
+            for ((found, row), number) in found.iter().zip(expected) {
+                assert_eq!(*found, key(number));
+                assert_eq!(*row == other(number), number % 2 == 1);
+            }
+        }
+    }
+
+    /// Rows of more blocks than there are places for enter at once; what waits already stays.
+    #[test]
+    fn there_are_places_for_rows_of_so_many_blocks() {
+        let index = index(&[(SqlType::BigInt, false)], true, true);
+        let mut keys = WaitingKeys::new(&Arc::default());
+        let mut take = |block: usize| {
+            keys.take(
+                &index,
+                RowId::new(BlockNumber(block as u64), Slot(0)),
+                Some(&[block as Packed]),
+                1,
+                |_, _| {},
+            )
+        };
+        assert!((0..MOST_BLOCKS).all(&mut take));
+        assert!(!take(MOST_BLOCKS) && take(5));
+        assert!(keys.is_due());
+    }
+}
