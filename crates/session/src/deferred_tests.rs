@@ -1,6 +1,7 @@
 //! Constraints that are tested at COMMIT, where transactions meet that have changed both ends of a foreign key, or
 //! that give one key to two rows.
 
+use crate::table_waiting_tests::until;
 use crate::{Connection, Database};
 use firn_base::disk::SimulatedDisk;
 use firn_base::random::Random;
@@ -127,7 +128,7 @@ fn of_a_pointing_row_and_the_deletion_of_its_target_one_gives_way() {
 }
 
 /// A row that came to point somewhere since the snapshot, and that a third is pointing elsewhere, comes back
-/// if the third rolls back.
+/// if the third rolls back: that is waited for, or given way to.
 #[test]
 fn a_row_that_is_being_pointed_elsewhere_still_counts() {
     for level in ["SERIALIZABLE", "REPEATABLE READ"] {
@@ -138,9 +139,16 @@ fn a_row_that_is_being_pointed_elsewhere_still_counts() {
             run(&mut first, &[&begin(level), tested]).unwrap();
             run(&mut second, &["UPDATE child SET p = 1 WHERE id = 5"]).unwrap();
             run(&mut second, &["BEGIN", "UPDATE child SET p = NULL WHERE id = 5"]).unwrap();
-            let refused = run(&mut first, &[REMOVE, "COMMIT"]).unwrap_err();
-            assert!(gives_way(&refused), "{level}: {refused}");
-            run(&mut second, &["ROLLBACK"]).unwrap();
+            let waits = &database.engine().statistics().waits;
+            let before = waits.get();
+            thread::scope(|scope| {
+                let remove = || run(&mut first, &[REMOVE, "COMMIT"]).unwrap_err();
+                let removal = thread::spawn_scoped(scope, "first", remove);
+                until(|| waits.get() > before || removal.is_finished());
+                run(&mut second, &["ROLLBACK"]).unwrap();
+                let refused = removal.join().unwrap();
+                assert!(gives_way(&refused), "{level}: {refused}");
+            });
             assert_eq!(orphans(&database), 0, "{level}");
         }
     }

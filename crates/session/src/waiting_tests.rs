@@ -267,6 +267,26 @@ fn a_row_that_is_referenced_is_waited_for_from_both_sides() {
     run(&mut database.connect(), &["DELETE FROM child"]).unwrap();
     let outcome = beside(&database, &[delete], &["BEGIN", insert, "COMMIT"], "COMMIT");
     assert_eq!(state(outcome), SqlState::FOREIGN_KEY_VIOLATION);
+
+    // A row that points there may be about to go, or to point elsewhere.
+    run(&mut database.connect(), &["INSERT INTO t VALUES (3, 0)", insert]).unwrap();
+    for first in ["DELETE FROM child", "UPDATE child SET a = 1"] {
+        let outcome = beside(&database, &[first], &["BEGIN", delete, "COMMIT"], "ROLLBACK");
+        assert_eq!(state(outcome), SqlState::FOREIGN_KEY_VIOLATION);
+        for level in ["REPEATABLE READ", "READ COMMITTED", "SERIALIZABLE"] {
+            let begin = format!("BEGIN ISOLATION LEVEL {level}");
+            let outcome = beside(&database, &[first], &[&begin, delete, "COMMIT"], "COMMIT");
+            if level == "REPEATABLE READ" {
+                // It does not see that the row has gone.
+                assert_eq!(state(outcome), SqlState::SERIALIZATION_FAILURE, "{first}");
+            } else {
+                outcome.unwrap_or_else(|error| panic!("{level} {first}: {error}"));
+                run(&mut database.connect(), &["INSERT INTO t VALUES (3, 0)"]).unwrap();
+            }
+            run(&mut database.connect(), &["DELETE FROM child", insert]).unwrap();
+        }
+    }
+    run(&mut database.connect(), &["DELETE FROM child", delete]).unwrap();
 }
 
 #[test]

@@ -215,7 +215,7 @@ impl Transaction {
 
     /// Whether a row that this transaction sees has a key that begins with `prefix`: what deleting
     /// a referenced row asks of the referencing table, after the delete. 40001 if another
-    /// transaction is inserting such a row, or has since this one began.
+    /// transaction is inserting such a row or taking it away, or has since this one began.
     pub fn referencing_row_exists(
         &self,
         table: &Table,
@@ -232,7 +232,7 @@ impl Transaction {
     }
 
     /// Calls `visit` with the rows that [`Transaction::referencing_row_exists`] asks for, until it returns false. 40001 if
-    /// another transaction may come to have one beside those.
+    /// another transaction may come to have one beside those, or takes one of them away.
     pub fn referencing_rows(
         &self,
         table: &Table,
@@ -245,6 +245,12 @@ impl Transaction {
         let bounds = (Bound::Included(prefix), Bound::Included(prefix));
         index.range(bounds.0, bounds.1, false, guard, &mut |key, row| {
             if table.sees(index, key, row, self.snapshot, guard) {
+                // Whoever takes it away just now may be through with that soon, or not.
+                if !table.stands_in_place(index, key, row) && table.changed_unseen(row, self.snapshot, guard)
+                {
+                    outcome = Err(table.conflict(row, self.snapshot, guard));
+                    return false;
+                }
                 exists = true;
                 return visit(row);
             }
