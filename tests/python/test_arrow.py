@@ -351,6 +351,18 @@ def test_sources_fill_tables(connection):
     assert connection.execute("SELECT price FROM strict WHERE id = 1").fetchone() == (Decimal("2.3"),)
 
 
+def test_nulls_in_dictionaries(connection):
+    hollow = pyarrow.DictionaryArray.from_arrays([0, 1, None], ["a", None])
+    lists = pyarrow.ListArray.from_arrays([0, 1, 2, 3], hollow)
+    table = pyarrow.table({"a": hollow, "l": lists})
+    connection.register("source", table)
+    assert connection.execute("SELECT a, l[1] FROM source").fetchall() == [("a", "a"), (None, None), (None, None)]
+    connection.execute("CREATE TABLE strict (a text NOT NULL)")
+    connection.commit()
+    with pytest.raises(firndb.IntegrityError):
+        connection.load_arrow(table.select(["a"]), "strict")
+    connection.rollback()
+
 def test_a_source_is_read_only_and_goes_before_tables(connection):
     connection.execute("CREATE TABLE t (id integer)")
     connection.commit()

@@ -4,8 +4,9 @@ use crate::file_tests::{Folder, connection, rows};
 use crate::{Connection, Outcome};
 use arrow_array::types::Int32Type;
 use arrow_array::{
-    ArrayRef, Date64Array, Decimal256Array, DictionaryArray, Int8Array, LargeStringArray, ListArray,
-    NullArray, RecordBatch, StructArray, TimestampNanosecondArray, TimestampSecondArray, UInt64Array,
+    ArrayRef, BinaryArray, Date64Array, Decimal256Array, DictionaryArray, Int8Array, LargeStringArray,
+    ListArray, NullArray, RecordBatch, StringArray, StructArray, TimestampNanosecondArray,
+    TimestampSecondArray, UInt64Array,
 };
 use arrow_buffer::i256;
 use arrow_schema::{DataType, Field};
@@ -587,6 +588,38 @@ fn what_others_write_is_read_where_sql_has_something_like_it() {
         let copy = format!("COPY t (pair) FROM '@/foreign' (FORMAT {format})");
         assert_eq!(told(&mut connection, &folder, &copy).0, "0A000");
         connection.execute("DROP TABLE t").unwrap();
+    }
+}
+
+/// A dictionary may hold NULL among its values; Parquet's have none.
+#[test]
+fn nulls_in_dictionaries_of_arrow_files_are_null() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    connection.execute("CREATE TABLE strict (t text NOT NULL)").unwrap();
+    let texts: ArrayRef = Arc::new(StringArray::from(vec![None, Some("e")]));
+    let bytes: ArrayRef = Arc::new(BinaryArray::from(vec![None, Some(&b"b"[..])]));
+    let of = |values| Arc::new(DictionaryArray::<Int32Type>::new(vec![1, 0].into(), values)) as ArrayRef;
+    let columns: [(&str, ArrayRef); 2] = [("t", of(texts)), ("b", of(bytes))];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let file = || File::create(folder.path("foreign")).unwrap();
+    let arrow = || {
+        let mut writer = arrow_ipc::writer::FileWriter::try_new(file(), &batch.schema()).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+    };
+    let stream = || {
+        let mut writer = arrow_ipc::writer::StreamWriter::try_new(file(), &batch.schema()).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+    };
+    let writes: [&dyn Fn(); 2] = [&arrow, &stream];
+    for write in writes {
+        write();
+        let read = folder.sql("SELECT t, b FROM '@/foreign'");
+        assert_eq!(rows(&mut connection, &read), ["e|Bytea([98])", "Null|Null"]);
+        let copy = "COPY strict (t) FROM '@/foreign' (FORMAT arrow)";
+        assert_eq!(told(&mut connection, &folder, copy).0, "23502");
     }
 }
 

@@ -5,9 +5,9 @@ use arrow_array::builder::{LargeListBuilder, StringDictionaryBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Decimal256Type, Float16Type, Int8Type, Int64Type};
 use arrow_array::{
-    ArrayRef, Date64Array, Decimal256Array, DurationMillisecondArray, FixedSizeBinaryArray, Float16Array,
-    Int64Array, LargeStringArray, NullArray, RecordBatch, StringArray, StructArray, TimestampNanosecondArray,
-    UInt8Array, UInt64Array,
+    ArrayRef, Date64Array, Decimal256Array, DictionaryArray, DurationMillisecondArray, FixedSizeBinaryArray,
+    Float16Array, Int64Array, LargeStringArray, NullArray, PrimitiveArray, RecordBatch, StringArray,
+    StructArray, TimestampNanosecondArray, UInt8Array, UInt64Array,
 };
 use arrow_schema::{DataType, Field, Schema};
 use firn_base::sync::Arc;
@@ -186,6 +186,29 @@ fn columns_of_foreign_types_are_cast_to_the_nearest() {
     register(&mut connection, "s", overflow);
     assert_eq!(rows(&mut connection, "SELECT a FROM s"), [[Value::BigInt(1)]]);
     assert!(connection.execute("SELECT wide FROM s").is_err());
+}
+
+/// Of a registered source and of one whose batches are stored by COPY.
+#[test]
+fn a_null_among_the_values_of_a_dictionary_is_no_empty_string() {
+    let mut connection = connection();
+    let values = StringArray::from(vec![Some("a"), None]);
+    let keys = PrimitiveArray::<Int8Type>::from(vec![Some(0), Some(1), None]);
+    let given = batch(vec![("a", Arc::new(DictionaryArray::new(keys, Arc::new(values))))]);
+    let expected = [[Value::Text("a".into())], [Value::Null], [Value::Null]];
+    register(&mut connection, "s", given.clone());
+    assert_eq!(rows(&mut connection, "SELECT a FROM s"), expected);
+    connection.execute("CREATE TABLE strict (a text NOT NULL); CREATE TABLE t (a text)").unwrap();
+    assert_eq!(state(&mut connection, "INSERT INTO strict SELECT a FROM s"), SqlState::NOT_NULL_VIOLATION);
+    let mut copy = |table| {
+        let statement = connection.prepare(&format!("COPY {table} FROM STDIN")).unwrap();
+        let Outcome::CopyIn(mut copy) = connection.run(&statement, &[]).unwrap() else { panic!() };
+        copy.write_batch(&given)?;
+        copy.finish().map(|_| ())
+    };
+    assert_eq!(copy("strict").unwrap_err().state(), SqlState::NOT_NULL_VIOLATION);
+    copy("t").unwrap();
+    assert_eq!(rows(&mut connection, "SELECT a FROM t"), expected);
 }
 
 fn i256(value: i128) -> <Decimal256Type as ArrowPrimitiveType>::Native {

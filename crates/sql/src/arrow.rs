@@ -1,13 +1,14 @@
 //! Arrow batches that come from outside: their columns as types that SQL has, and their rows as values.
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, OffsetSizeTrait, RecordBatch, RecordBatchOptions, new_null_array,
+    Array, ArrayRef, AsArray, DictionaryArray, FixedSizeListArray, GenericListArray, OffsetSizeTrait,
+    PrimitiveArray, RecordBatch, RecordBatchOptions, downcast_dictionary_array, new_null_array,
 };
 use datafusion::arrow::buffer::OffsetBuffer;
-use datafusion::arrow::compute::{CastOptions, cast_with_options};
+use datafusion::arrow::compute::{CastOptions, cast_with_options, take};
 use datafusion::arrow::datatypes::{
-    BinaryViewType, DataType, Field, FieldRef, Int16Type, Int32Type, Int64Type, IntervalUnit, Schema,
-    StringViewType, TimeUnit,
+    ArrowDictionaryKeyType, BinaryViewType, DataType, Field, FieldRef, Int16Type, Int32Type, Int64Type,
+    IntervalUnit, Schema, StringViewType, TimeUnit,
 };
 use datafusion::arrow::error::ArrowError;
 use firn_base::sync::Arc;
@@ -224,10 +225,17 @@ fn plain_type(given: &DataType) -> Option<DataType> {
 
 fn normal(field: &Field, column: &ArrayRef) -> Result<ArrayRef> {
     let plain = plain_type(field.data_type()).ok_or_else(|| unsupported(field))?;
-    if plain == *column.data_type() {
+    taken_over(field, column, &plain)
+}
+
+/// A column of somebody's as one of a type that plans use.
+///
+/// Errors: 22003 for values that do not fit.
+pub(crate) fn taken_over(field: &Field, column: &ArrayRef, plain: &DataType) -> Result<ArrayRef> {
+    if plain == column.data_type() {
         return Ok(column.clone());
     }
-    cast(column, &plain).map_err(|error| match error {
+    cast(column, plain).map_err(|error| match error {
         ArrowError::CastError(message) | ArrowError::ComputeError(message) => Error::new(
             SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
             format!("a value of column \"{}\" cannot be taken over: {message}", field.name()),
@@ -239,6 +247,9 @@ fn normal(field: &Field, column: &ArrayRef) -> Result<ArrayRef> {
 /// A cast that fails on what does not fit. Arrow's own default makes NULL of it, which would lose it without a
 /// word.
 fn cast(column: &ArrayRef, ty: &DataType) -> std::result::Result<ArrayRef, ArrowError> {
+    let arrows = |column: &ArrayRef| {
+        cast_with_options(column, ty, &CastOptions { safe: false, ..CastOptions::default() })
+    };
     match (column.data_type(), ty) {
         (DataType::Utf8, DataType::Utf8View) => {
             Ok(Arc::new(views_of::<_, StringViewType>(column.as_string::<i32>())))
@@ -246,8 +257,64 @@ fn cast(column: &ArrayRef, ty: &DataType) -> std::result::Result<ArrayRef, Arrow
         (DataType::Binary, DataType::BinaryView) => {
             Ok(Arc::new(views_of::<_, BinaryViewType>(column.as_binary::<i32>())))
         }
-        _ => cast_with_options(column, ty, &CastOptions { safe: false, ..CastOptions::default() }),
+        (_, DataType::Dictionary(..) | DataType::RunEndEncoded(..)) => arrows(column),
+        (DataType::Dictionary(_, values), _) => match (values.as_ref(), ty) {
+            // Arrow makes views of the strings where they lie, of a NULL among them the empty one.
+            (DataType::Utf8, DataType::Utf8View) | (DataType::Binary, DataType::BinaryView) => {
+                arrows(&with_all_nulls(column))
+            }
+            _ => {
+                let dictionary = column.as_any_dictionary();
+                take(&cast(dictionary.values(), ty)?, dictionary.keys(), None)
+            }
+        },
+        (DataType::RunEndEncoded(_, values), _) => {
+            let values = values.data_type();
+            let unfolded = cast_with_options(column, values, &CastOptions::default())?;
+            if values == ty { Ok(unfolded) } else { cast(&unfolded, ty) }
+        }
+        (DataType::List(_), DataType::List(element)) => cast_elements::<i32>(column, element),
+        (DataType::LargeList(_), DataType::List(element)) => arrows(&cast_elements::<i64>(column, element)?),
+        (DataType::FixedSizeList(_, size), DataType::List(element)) => {
+            let list = column.as_fixed_size_list();
+            let elements = cast_unless_alike(list.values(), element.data_type())?;
+            let nulls = list.nulls().cloned();
+            let list =
+                FixedSizeListArray::try_new_with_length(element.clone(), *size, elements, nulls, list.len())?;
+            arrows(&(Arc::new(list) as ArrayRef))
+        }
+        _ => arrows(column),
     }
+}
+
+fn cast_unless_alike(column: &ArrayRef, ty: &DataType) -> std::result::Result<ArrayRef, ArrowError> {
+    if column.data_type() == ty { Ok(column.clone()) } else { cast(column, ty) }
+}
+
+/// Lists with elements as a field has them.
+fn cast_elements<O: OffsetSizeTrait>(
+    column: &ArrayRef,
+    element: &FieldRef,
+) -> std::result::Result<ArrayRef, ArrowError> {
+    let list = column.as_list::<O>();
+    let elements = cast_unless_alike(list.values(), element.data_type())?;
+    let (offsets, nulls) = (list.offsets().clone(), list.nulls().cloned());
+    Ok(Arc::new(GenericListArray::try_new(element.clone(), offsets, elements, nulls)?))
+}
+
+/// A dictionary whose keys are NULL wherever their values are.
+fn with_all_nulls(column: &ArrayRef) -> ArrayRef {
+    fn of<K: ArrowDictionaryKeyType>(dictionary: &DictionaryArray<K>) -> ArrayRef {
+        let keys = PrimitiveArray::<K>::new(dictionary.keys().values().clone(), dictionary.logical_nulls());
+        Arc::new(DictionaryArray::new(keys, dictionary.values().clone()))
+    }
+    if column.as_any_dictionary().values().null_count() == 0 {
+        return column.clone();
+    }
+    downcast_dictionary_array!(
+        column => of(column),
+        ty => unreachable!("{ty} is no dictionary"),
+    )
 }
 
 /// A column of a result as one of the type that it was announced with: 22003 if a value does not fit, which
@@ -275,8 +342,8 @@ fn unsupported(field: &Field) -> Error {
 mod tests {
     use super::*;
     use datafusion::arrow::array::{
-        DictionaryArray, Int64Array, LargeListArray, ListArray, NullArray, PrimitiveArray, RunArray,
-        StringArray, TimestampSecondArray, UInt64Array,
+        BinaryArray, Int32Array, Int64Array, LargeListArray, LargeStringArray, ListArray, NullArray,
+        RunArray, StringArray, StringViewArray, TimestampSecondArray, UInt64Array,
     };
     use datafusion::arrow::datatypes::Int8Type;
 
@@ -304,6 +371,52 @@ mod tests {
             Value::Null,
         ];
         assert_eq!(found, [first, vec![Value::Null; 5]]);
+    }
+
+    /// Keys 0, 1, NULL of a dictionary whose second value is NULL, in every form in which it may come.
+    #[test]
+    fn a_null_among_the_values_of_a_dictionary_is_null() {
+        let texts: [ArrayRef; 3] = [
+            Arc::new(StringArray::from(vec![Some("a"), None])),
+            Arc::new(LargeStringArray::from(vec![Some("a"), None])),
+            Arc::new(StringViewArray::from(vec![Some("a"), None])),
+        ];
+        let bytes: ArrayRef = Arc::new(BinaryArray::from(vec![Some(&b"a"[..]), None]));
+        let keys = || PrimitiveArray::<Int8Type>::from(vec![Some(0), Some(1), None]);
+        let of = |values: &ArrayRef| Arc::new(DictionaryArray::new(keys(), values.clone())) as ArrayRef;
+        let text = || Value::Text("a".into());
+        let mut columns: Vec<(ArrayRef, Value)> = texts.iter().map(|values| (of(values), text())).collect();
+        columns.push((of(&bytes), Value::Bytea(b"a".to_vec())));
+        let dictionary = of(&texts[0]);
+        let two_layers = PrimitiveArray::<Int16Type>::from(vec![0, 1, 2]);
+        columns.push((Arc::new(DictionaryArray::new(two_layers, dictionary.clone())), text()));
+        let ends = Int32Array::from(vec![1, 2, 3]);
+        columns.push((Arc::new(RunArray::try_new(&ends, &dictionary).unwrap()), text()));
+        for (column, first) in columns {
+            let ty = column.data_type().clone();
+            let column = batch(vec![("a", column)]);
+            let expected = [[first.clone()], [Value::Null], [Value::Null]];
+            assert_eq!(rows(&column, &mut usize::MAX.clone()).unwrap(), expected, "{ty}");
+            let part = rows(&column.slice(1, 2), &mut usize::MAX.clone()).unwrap();
+            assert_eq!(part, expected[1..], "{ty}");
+        }
+        let field = Arc::new(Field::new_list_field(dictionary.data_type().clone(), true));
+        let (small, large) = (OffsetBuffer::from_lengths([2, 1]), OffsetBuffer::from_lengths([2, 1]));
+        let lists: [(ArrayRef, &[usize]); 3] = [
+            (Arc::new(ListArray::new(field.clone(), small, dictionary.clone(), None)), &[2, 1]),
+            (Arc::new(LargeListArray::new(field.clone(), large, dictionary.clone(), None)), &[2, 1]),
+            (Arc::new(FixedSizeListArray::new(field, 3, dictionary, None)), &[3]),
+        ];
+        for (list, lengths) in lists {
+            let ty = list.data_type().clone();
+            let found = rows(&batch(vec![("a", list)]), &mut usize::MAX.clone()).unwrap();
+            let mut elements = [text(), Value::Null, Value::Null].into_iter();
+            let expected: Vec<Vec<Value>> = lengths
+                .iter()
+                .map(|length| vec![Value::Array(elements.by_ref().take(*length).collect())])
+                .collect();
+            assert_eq!(found, expected, "{ty}");
+        }
     }
 
     #[test]

@@ -5,23 +5,25 @@
 //! batches are read where they lie; a column of a type that SQL has no word for, such as a dictionary or an
 //! unsigned number, is cast batch by batch to the type that comes nearest.
 
+use crate::arrow;
 use async_trait::async_trait;
-use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::compute::can_cast_types;
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::{MemTable, Session, TableProvider};
 use datafusion::common::Result;
-use datafusion::common::format::DEFAULT_CAST_OPTIONS;
-use datafusion::logical_expr::{Expr, TableType};
+use datafusion::logical_expr::{ColumnarValue, Expr, TableType};
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::{CastExpr, Column};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::ProjectionExec;
 use firn_base::sync::Arc;
 use firn_base::{Error, ParameterType, SqlState, SqlType};
-use firn_exec::error::from_datafusion;
+use firn_exec::error::{from_datafusion, to_datafusion};
 use firn_exec::types;
 use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
+use std::hash::{Hash, Hasher};
 
 /// Batches that can be read as a table.
 #[derive(Debug)]
@@ -125,17 +127,70 @@ impl TableProvider for Source {
             let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(field.name(), position));
             let expression = match raw.field(position).data_type() == field.data_type() {
                 true => column,
-                false => Arc::new(CastExpr::new(
-                    column,
-                    field.data_type().clone(),
-                    // What does not fit is an error, not NULL.
-                    Some(DEFAULT_CAST_OPTIONS),
-                )),
+                false => Arc::new(TakenOver { column, field: Arc::clone(field) }),
             };
             (expression, field.name().clone())
         };
         let columns: Vec<_> = seen.fields().iter().enumerate().map(cast).collect();
         Ok(Arc::new(ProjectionExec::try_new(columns, scan)?))
+    }
+}
+
+/// A column as queries see it ([`arrow::taken_over`]). A cast of DataFusion's would be Arrow's, which reads NULLs in
+/// dictionaries as empty strings.
+#[derive(Debug)]
+struct TakenOver {
+    column: Arc<dyn PhysicalExpr>,
+    field: FieldRef,
+}
+
+impl PartialEq for TakenOver {
+    fn eq(&self, other: &TakenOver) -> bool {
+        self.column.eq(&other.column) && self.field == other.field
+    }
+}
+
+impl Eq for TakenOver {}
+
+impl Hash for TakenOver {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.column.hash(state);
+        self.field.hash(state);
+    }
+}
+
+impl Display for TakenOver {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "CAST({} AS {})", self.column, self.field.data_type())
+    }
+}
+
+impl PhysicalExpr for TakenOver {
+    fn return_field(&self, _input: &Schema) -> Result<FieldRef> {
+        Ok(Arc::clone(&self.field))
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
+        let column: ArrayRef = self.column.evaluate(batch)?.into_array(batch.num_rows())?;
+        let given = Field::new(self.field.name(), column.data_type().clone(), true);
+        let taken = arrow::taken_over(&given, &column, self.field.data_type()).map_err(to_datafusion)?;
+        Ok(ColumnarValue::Array(taken))
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {
+        vec![&self.column]
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        mut children: Vec<Arc<dyn PhysicalExpr>>,
+    ) -> Result<Arc<dyn PhysicalExpr>> {
+        let column = children.pop().expect("it has one child");
+        Ok(Arc::new(TakenOver { column, field: Arc::clone(&self.field) }))
+    }
+
+    fn fmt_sql(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Display::fmt(self, f)
     }
 }
 
