@@ -1,5 +1,6 @@
 //! Exact averages: a sum and a count, divided at the end as PostgreSQL divides numerics.
 
+use super::{add, passes};
 use crate::error::to_datafusion;
 use crate::types;
 use datafusion::arrow::array::{
@@ -89,11 +90,6 @@ impl Quotient {
         let array = Decimal128Array::from(sums).with_precision_and_scale(MAX_PRECISION, self.from as i8)?;
         Ok(Arc::new(array))
     }
-}
-
-fn add(sum: &mut i128, value: i128) -> Result<()> {
-    *sum = sum.checked_add(value).ok_or_else(|| to_datafusion(numeric::overflow()))?;
-    Ok(())
 }
 
 #[derive(Debug)]
@@ -273,10 +269,6 @@ impl GroupsAccumulator for GroupAverages {
     fn size(&self) -> usize {
         self.sums.capacity() * size_of::<i128>() + self.counts.capacity() * size_of::<i64>()
     }
-}
-
-fn passes(filter: Option<&BooleanArray>, row: usize) -> bool {
-    filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row))
 }
 
 /// An average of spans of time.

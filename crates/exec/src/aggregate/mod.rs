@@ -1,13 +1,17 @@
 //! Aggregates that DataFusion lacks, or types otherwise than PostgreSQL: an average of exact numbers is
-//! exact, with as many decimals as a quotient has.
+//! exact, with as many decimals as a quotient has, and a sum of them overflows with an error.
 
 mod average;
 mod ordered;
 mod single;
+mod sum;
 
 pub use ordered::{mode, percentile_disc};
 pub use single::{few, only_value};
+pub use sum::sum;
 
+use crate::error::to_datafusion;
+use datafusion::arrow::array::{Array, BooleanArray};
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::{Result, exec_err};
 use datafusion::functions_aggregate::average::avg_udaf;
@@ -16,6 +20,7 @@ use datafusion::logical_expr::utils::AggregateOrderSensitivity;
 use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, ReversedUDAF, Signature, Volatility,
 };
+use firn_base::numeric;
 use firn_base::sync::{Arc, OnceLock};
 
 /// `avg`.
@@ -27,6 +32,16 @@ pub fn average() -> Arc<AggregateUDF> {
 
 fn any_type() -> Signature {
     Signature::user_defined(Volatility::Immutable)
+}
+
+fn add(sum: &mut i128, value: i128) -> Result<()> {
+    *sum = sum.checked_add(value).ok_or_else(|| to_datafusion(numeric::overflow()))?;
+    Ok(())
+}
+
+/// Whether a row passes a filter, if there is one.
+fn passes(filter: Option<&BooleanArray>, row: usize) -> bool {
+    filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row))
 }
 
 /// The digits of an integer type as a decimal.

@@ -128,10 +128,10 @@ impl Aggregate {
                 }
                 (AggregateFunction::Sum, SqlType::Double) => Value::Double(float),
                 (AggregateFunction::Sum, SqlType::Real) => Value::Real(float as f32),
-                (AggregateFunction::Sum, SqlType::Numeric { scale: wanted, .. }) => Value::Numeric {
-                    unscaled: numeric::rescale(exact, scale, wanted).ok_or_else(numeric::overflow)?,
-                    scale: wanted,
-                },
+                (AggregateFunction::Sum, SqlType::Numeric { precision, scale: wanted }) => {
+                    let unscaled = numeric::fit(exact, scale, precision, wanted);
+                    Value::Numeric { unscaled: unscaled.map_err(|_| numeric::overflow())?, scale: wanted }
+                }
                 (function, ty) => panic!("{function:?} does not yield {ty}"),
             },
         })
