@@ -9,8 +9,8 @@ use super::days;
 use super::floats;
 use super::nodes::{self, Nodes};
 use super::operators::{
-    Operand, adopt, adopt_array, as_text, cast, check_cast, common_type, element, is_float, is_number,
-    length, no_operator, operand, plain_name,
+    Operand, adopt, adopt_array, as_text, cast, check_cast, common_type, compared, element, is_float,
+    is_number, length, no_operator, operand, plain_name, united,
 };
 use super::parameters::Parameters;
 use datafusion::arrow::datatypes::DataType;
@@ -373,9 +373,31 @@ impl Pass<'_> {
         if let Some(types) = self.numbers(&all, schema).filter(|types| types.iter().copied().any(is_float)) {
             return self.in_floats(all, types, list.negated, schema);
         }
-        let mut all = self.spans(all, schema);
+        if let ([value, candidate], Some(_)) = (all.as_slice(), self.moments_among(&all, schema)) {
+            let equal = self.equal(value.clone(), candidate.clone(), schema)?;
+            return Ok(if list.negated { Expr::Not(Box::new(equal)) } else { equal });
+        }
+        let mut all = self.spans(self.moments(all, schema)?, schema);
         let expression = all.remove(0);
         Ok(Expr::InList(InList { expr: Box::new(expression), list: all, negated: list.negated }))
+    }
+
+    /// The types of dates and timestamps, if there are both.
+    fn moments_among(&self, expressions: &[Expr], schema: &DFSchema) -> Option<Vec<SqlType>> {
+        let known = |expression| self.operand(expression, schema).known();
+        let types: Option<Vec<SqlType>> = expressions.iter().map(known).collect();
+        types.filter(|types| days::united(types).is_some())
+    }
+
+    /// Dates among timestamps as timestamps.
+    fn moments(&self, expressions: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
+        match self.moments_among(&expressions, schema) {
+            Some(types) => {
+                let common = days::united(&types).expect("there are both");
+                self.convert(expressions, &types, common)
+            }
+            None => Ok(expressions),
+        }
     }
 
     /// The types of numbers of different types, if there is a float among them.
@@ -437,7 +459,7 @@ impl Pass<'_> {
         let all = self.spans(all, schema);
         let [expression, low, high] = <[Expr; 3]>::try_from(all).expect("three went in");
         let between = Between::new(Box::new(expression), between.negated, Box::new(low), Box::new(high));
-        Ok(days::between(between, schema, self.parameters))
+        days::between(between, schema, self.parameters, self.zone)
     }
 
     /// BETWEEN over numbers with a float among them: two comparisons, unless one type does for both.
@@ -467,7 +489,7 @@ impl Pass<'_> {
 
     fn compare(&self, comparison: BinaryExpr, schema: &DFSchema) -> Result<Expr> {
         let comparison = floats::compare(comparison, schema, self.parameters, self.zone)?;
-        Ok(days::compare(comparison, schema, self.parameters))
+        days::compare(comparison, schema, self.parameters, self.zone)
     }
 
     /// The types of expressions that are all numbers of known types.
@@ -479,7 +501,7 @@ impl Pass<'_> {
         expressions.iter().map(number).collect()
     }
 
-    /// Numbers of known types as numbers of one type.
+    /// Expressions of known types as ones of one type.
     fn convert(&self, expressions: Vec<Expr>, types: &[SqlType], to: SqlType) -> Result<Vec<Expr>> {
         let pairs = expressions.into_iter().zip(types);
         pairs.map(|(expression, from)| floats::convert(expression, *from, to, self.zone)).collect()
@@ -490,7 +512,8 @@ impl Pass<'_> {
         let operands: Vec<Operand> =
             expressions.iter().map(|expression| self.operand(expression, schema)).collect();
         let known: Vec<SqlType> = operands.iter().filter_map(|operand| operand.known()).collect();
-        let Some(common) = floats::united(&known) else { return self.unify(expressions, schema) };
+        let common = united(&known).filter(|_| !operands.contains(&Operand::Foreign));
+        let Some(common) = common else { return self.unify(expressions, schema) };
         let convert = |(expression, operand): (Expr, Operand)| match operand {
             Operand::Known(from) => floats::convert(expression, from, common, self.zone),
             _ => self.adopt(expression, common),
@@ -535,6 +558,7 @@ impl Pass<'_> {
             Some(operand) => {
                 conditions.insert(0, *operand);
                 conditions = self.unify(conditions, schema)?;
+                conditions = self.moments(conditions, schema)?;
                 match self.numbers(&conditions, schema).filter(|types| types.iter().copied().any(is_float)) {
                     Some(types) if conditions[0].is_volatile() => {
                         conditions = self.convert(conditions, &types, SqlType::Double)?;
@@ -567,13 +591,12 @@ impl Pass<'_> {
         Ok(Expr::Case(Case::new(operand, branches.collect(), otherwise)))
     }
 
-    /// NULLIF of numbers with a float among them, by the comparison that it is. A float stays what it is.
-    fn null_if(&self, arguments: Vec<Expr>, types: &[SqlType], schema: &DFSchema) -> Result<Expr> {
-        let result = if is_float(types[0]) { types[0] } else { SqlType::Double };
+    /// NULLIF of values of different types, of which the first is of type `ty`, by the comparison that it is.
+    fn null_if(&self, arguments: Vec<Expr>, ty: SqlType, result: SqlType, schema: &DFSchema) -> Result<Expr> {
         let [value, other] = <[Expr; 2]>::try_from(arguments).expect("NULLIF has two arguments");
         let equal = self.equal(value.clone(), other, schema)?;
         let null = Expr::Literal(types::scalar(&Value::Null, result), None);
-        let value = floats::convert(value, types[0], result, self.zone)?;
+        let value = floats::convert(value, ty, result, self.zone)?;
         Ok(Expr::Case(Case::new(None, vec![(Box::new(equal), Box::new(null))], Some(Box::new(value)))))
     }
 
@@ -596,7 +619,7 @@ impl Pass<'_> {
                 let expression = self.adopt(*inner.expr, ty)?;
                 Ok(Expr::InSubquery(InSubquery::new(Box::new(expression), inner.subquery, inner.negated)))
             }
-            (Operand::Known(ty), Some(column)) if let Some(common) = floats::compared(ty, column) => {
+            (Operand::Known(ty), Some(column)) if let Some(common) = compared(ty, column) => {
                 let InSubquery { expr, subquery, negated } = inner;
                 let expression = floats::convert(*expr, ty, common, self.zone)?;
                 let rows = nodes::with_types(Arc::unwrap_or_clone(subquery.subquery), &[Some(common)])?;
@@ -648,15 +671,24 @@ impl Pass<'_> {
                 _ => {}
             }
         }
-        let is_mixed_array = || func.name() == "make_array" && self.floats_among(&args, schema).is_some();
+        let is_mixed_array = || {
+            let is_mixed = || self.floats_among(&args, schema).or_else(|| self.moments_among(&args, schema));
+            func.name() == "make_array" && is_mixed().is_some()
+        };
         let args = if ALIKE.contains(&func.name()) || is_mixed_array() {
             self.unite(args, schema)?
         } else if func.name() == "nullif" {
             let args = self.unify(args, schema)?;
             match self.numbers(&args, schema).filter(|types| types.iter().copied().any(is_float)) {
                 Some(types) if args[0].is_volatile() => self.convert(args, &types, SqlType::Double)?,
-                Some(types) => return self.null_if(args, &types, schema),
-                None => args,
+                Some(types) => {
+                    let result = if is_float(types[0]) { types[0] } else { SqlType::Double };
+                    return self.null_if(args, types[0], result, schema);
+                }
+                None => match self.moments_among(&args, schema).filter(|_| !args[0].is_volatile()) {
+                    Some(types) => return self.null_if(args, types[0], types[0], schema),
+                    None => self.moments(args, schema)?,
+                },
             }
         } else {
             let mut args = self.arguments(&func, args, schema)?;

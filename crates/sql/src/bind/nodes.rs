@@ -1,9 +1,9 @@
 //! Analysis of plan nodes as a whole: what PostgreSQL means by a set operation, by ORDER BY and by an
 //! aggregation where the expressions alone do not tell.
 
-use super::floats;
-use super::operators::{Operand, adopt, cast, common_type, length, operand, plain_name};
+use super::operators::{Operand, adopt, cast, common_type, compared, length, operand, plain_name, united};
 use super::parameters::Parameters;
+use super::{analysis, floats};
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, JoinType, NullEquality, Result, TableReference};
@@ -66,27 +66,29 @@ impl Nodes<'_> {
             .map(|column| {
                 let types: Option<Vec<SqlType>> =
                     inputs.iter().map(|input| output_type(input, column)).collect();
-                floats::united(&types?)
+                united(&types?)
             })
             .collect();
         if types.iter().any(Option::is_some) {
             inputs = inputs.into_iter().map(|input| with_types(input, &types)).collect::<Result<_>>()?;
             changed = true;
         }
-        if !changed {
+        // A part that is a set operation may have other types by now than the planner saw, which would count as well.
+        let is_as_planned = |(part, planned): (&FieldRef, &FieldRef)| part.data_type() == planned.data_type();
+        if !changed && inputs[0].schema().fields().iter().zip(union.schema.fields()).all(is_as_planned) {
             return Ok(LogicalPlan::Union(union));
         }
         let inputs = inputs.into_iter().map(Arc::new).collect();
         Union::try_new_with_loose_types(inputs).map(LogicalPlan::Union)
     }
 
-    /// Floats among other numbers, of which the planner has made decimals.
+    /// Floats among other numbers, of which the planner has made decimals, and dates among timestamps.
     fn values(&self, values: Values) -> Result<LogicalPlan> {
         let Values { schema, values: mut rows } = values;
         let mut fields: Vec<FieldRef> = schema.fields().iter().cloned().collect();
         let nothing = DFSchema::empty();
         for (column, field) in fields.iter_mut().enumerate() {
-            if !matches!(field.data_type(), DataType::Decimal128(..)) {
+            if !matches!(field.data_type(), DataType::Decimal128(..) | DataType::Timestamp(..)) {
                 continue;
             }
             // The planner's own cast, if it has made one, stands outermost.
@@ -98,17 +100,21 @@ impl Nodes<'_> {
             let operand = |expression: &Expr| operand(expression, &nothing, self.parameters);
             let operands: Vec<Operand> = own.iter().map(operand).collect();
             let known: Vec<SqlType> = operands.iter().filter_map(|operand| operand.known()).collect();
-            let Some(common) = floats::united(&known).filter(|_| !operands.contains(&Operand::Foreign))
-            else {
+            let Some(common) = united(&known).filter(|_| !operands.contains(&Operand::Foreign)) else {
                 continue;
             };
+            let data_type = types::data_type(common);
             for ((row, expression), operand) in rows.iter_mut().zip(own).zip(operands) {
                 row[column] = match operand.known() {
+                    // Of a NULL the planner has made one of nanoseconds.
+                    Some(from) if from == common && expression.get_type(&nothing)? != data_type => {
+                        analysis::fold(cast(expression, common), self.zone)?
+                    }
                     Some(from) => floats::convert(expression, from, common, self.zone)?,
                     None => adopt(expression, common, self.parameters, self.zone)?,
                 };
             }
-            *field = Arc::new(field.as_ref().clone().with_data_type(types::data_type(common)));
+            *field = Arc::new(field.as_ref().clone().with_data_type(data_type));
         }
         let fields =
             fields.into_iter().zip(schema.iter()).map(|(field, (qualifier, _))| (qualifier.cloned(), field));
@@ -125,7 +131,7 @@ impl Nodes<'_> {
             .map(|(left, right)| known(&join.left, left).zip(known(&join.right, right)))
             .collect();
         let is_mixed =
-            |pair: &Option<(SqlType, SqlType)>| pair.is_some_and(|(a, b)| floats::compared(a, b).is_some());
+            |pair: &Option<(SqlType, SqlType)>| pair.is_some_and(|(a, b)| compared(a, b).is_some());
         if !types.iter().any(is_mixed) {
             return Ok(LogicalPlan::Join(join));
         }
@@ -133,7 +139,7 @@ impl Nodes<'_> {
             && join.null_equality == NullEquality::NullEqualsNull;
         if is_set {
             let types: Vec<Option<SqlType>> =
-                types.into_iter().map(|pair| pair.and_then(|(a, b)| floats::united(&[a, b]))).collect();
+                types.into_iter().map(|pair| pair.and_then(|(a, b)| united(&[a, b]))).collect();
             let (left, right) = (Arc::unwrap_or_clone(join.left), Arc::unwrap_or_clone(join.right));
             // Rows that differ no more once they are cast count as one.
             let left = match left {
@@ -149,7 +155,7 @@ impl Nodes<'_> {
         }
         let mut on = Vec::with_capacity(join.on.len());
         for ((left, right), types) in join.on.into_iter().zip(types) {
-            on.push(match types.and_then(|(a, b)| Some((a, b, floats::compared(a, b)?))) {
+            on.push(match types.and_then(|(a, b)| Some((a, b, compared(a, b)?))) {
                 Some((a, b, common)) => (
                     floats::convert(left, a, common, self.zone)?,
                     floats::convert(right, b, common, self.zone)?,

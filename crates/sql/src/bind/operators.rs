@@ -5,8 +5,8 @@
 //! function of our own ([`firn_exec::lower::operate`]) where it does not: numeric division, products
 //! of too many digits, moments and spans of time.
 
-use super::floats;
 use super::parameters::Parameters;
+use super::{days, floats};
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -167,12 +167,23 @@ pub fn common_type(a: SqlType, b: SqlType) -> Option<SqlType> {
     if a.is_string() {
         return Some(SqlType::Text);
     }
-    if let Some(common) = floats::compared(a, b) {
+    if let Some(common) = compared(a, b) {
         return Some(common);
     }
     let (a, b) = (types::data_type(a), types::data_type(b));
     let common = comparison_coercion(&a, &b)?;
     types::sql_type(&Field::new("", common, true))
+}
+
+/// The one type of several values of types that DataFusion, left alone, would unite otherwise: of floats among other
+/// numbers, of dates among timestamps.
+pub fn united(types: &[SqlType]) -> Option<SqlType> {
+    floats::united(types).or_else(|| days::united(types))
+}
+
+/// As [`united`], the type in which two values are compared.
+pub fn compared(a: SqlType, b: SqlType) -> Option<SqlType> {
+    floats::compared(a, b).or_else(|| days::united(&[a, b]))
 }
 
 /// The literal that a text in quotes stands for as type `ty`.
