@@ -351,7 +351,7 @@ def test_sources_fill_tables(connection):
     assert connection.execute("SELECT price FROM strict WHERE id = 1").fetchone() == (Decimal("2.3"),)
 
 
-def test_nulls_in_dictionaries(connection):
+def test_nulls_in_dictionaries_and_values_out_of_range(connection):
     hollow = pyarrow.DictionaryArray.from_arrays([0, 1, None], ["a", None])
     lists = pyarrow.ListArray.from_arrays([0, 1, 2, 3], hollow)
     table = pyarrow.table({"a": hollow, "l": lists})
@@ -362,6 +362,12 @@ def test_nulls_in_dictionaries(connection):
     with pytest.raises(firndb.IntegrityError):
         connection.load_arrow(table.select(["a"]), "strict")
     connection.rollback()
+    late = pyarrow.array([0, 30 * 3_600_000_000], pyarrow.int64()).view(pyarrow.time64("us"))
+    with pytest.raises(firndb.DataError) as caught:
+        connection.load_arrow(pyarrow.table({"t": late}), "made", create=True)
+    assert caught.value.sqlstate == "22008"
+    connection.rollback()
+
 
 def test_a_source_is_read_only_and_goes_before_tables(connection):
     connection.execute("CREATE TABLE t (id integer)")

@@ -4,8 +4,8 @@ use crate::file_tests::{Folder, connection, rows};
 use crate::{Connection, Outcome};
 use arrow_array::types::Int32Type;
 use arrow_array::{
-    ArrayRef, BinaryArray, Date64Array, Decimal256Array, DictionaryArray, Int8Array, LargeStringArray,
-    ListArray, NullArray, RecordBatch, StringArray, StructArray, TimestampNanosecondArray,
+    ArrayRef, BinaryArray, Date64Array, Decimal128Array, Decimal256Array, DictionaryArray, Int8Array,
+    LargeStringArray, ListArray, NullArray, RecordBatch, StringArray, StructArray, TimestampNanosecondArray,
     TimestampSecondArray, UInt64Array,
 };
 use arrow_buffer::i256;
@@ -591,16 +591,17 @@ fn what_others_write_is_read_where_sql_has_something_like_it() {
     }
 }
 
-/// A dictionary may hold NULL among its values; Parquet's have none.
+/// A dictionary may hold NULL among its values; Parquet's have none. And a decimal may have more digits than its type.
 #[test]
-fn nulls_in_dictionaries_of_arrow_files_are_null() {
+fn what_arrow_files_alone_can_hold_is_read_or_refused() {
     let folder = Folder::new(&[]);
     let mut connection = connection();
-    connection.execute("CREATE TABLE strict (t text NOT NULL)").unwrap();
+    connection.execute("CREATE TABLE strict (t text NOT NULL); CREATE TABLE n (n numeric(5, 2))").unwrap();
     let texts: ArrayRef = Arc::new(StringArray::from(vec![None, Some("e")]));
     let bytes: ArrayRef = Arc::new(BinaryArray::from(vec![None, Some(&b"b"[..])]));
     let of = |values| Arc::new(DictionaryArray::<Int32Type>::new(vec![1, 0].into(), values)) as ArrayRef;
-    let columns: [(&str, ArrayRef); 2] = [("t", of(texts)), ("b", of(bytes))];
+    let decimals = Decimal128Array::from(vec![12_345, 100_000]).with_precision_and_scale(5, 2).unwrap();
+    let columns: [(&str, ArrayRef); 3] = [("t", of(texts)), ("b", of(bytes)), ("n", Arc::new(decimals))];
     let batch = RecordBatch::try_from_iter(columns).unwrap();
     let file = || File::create(folder.path("foreign")).unwrap();
     let arrow = || {
@@ -620,6 +621,13 @@ fn nulls_in_dictionaries_of_arrow_files_are_null() {
         assert_eq!(rows(&mut connection, &read), ["e|Bytea([98])", "Null|Null"]);
         let copy = "COPY strict (t) FROM '@/foreign' (FORMAT arrow)";
         assert_eq!(told(&mut connection, &folder, copy).0, "23502");
+        let message = "value 1000.00 of column \"n\" is out of range for type numeric(5,2)".to_owned();
+        for sql in ["SELECT n FROM '@/foreign'", "COPY n (n) FROM '@/foreign' (FORMAT arrow)"] {
+            let error = run(&mut connection, &folder, sql).unwrap_err();
+            assert_eq!((error.state().as_str(), error.message()), ("22003", message.as_str()), "{sql}");
+            let place = folder.sql("file \"@/foreign\", row 2 of a batch");
+            assert_eq!(error.context(), Some(place.as_str()), "{sql}");
+        }
     }
 }
 

@@ -5,9 +5,9 @@ use arrow_array::builder::{LargeListBuilder, StringDictionaryBuilder};
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ArrowPrimitiveType, Decimal256Type, Float16Type, Int8Type, Int64Type};
 use arrow_array::{
-    ArrayRef, Date64Array, Decimal256Array, DictionaryArray, DurationMillisecondArray, FixedSizeBinaryArray,
-    Float16Array, Int64Array, LargeStringArray, NullArray, PrimitiveArray, RecordBatch, StringArray,
-    StructArray, TimestampNanosecondArray, UInt8Array, UInt64Array,
+    ArrayRef, Date64Array, Decimal128Array, Decimal256Array, DictionaryArray, DurationMillisecondArray,
+    FixedSizeBinaryArray, Float16Array, Int64Array, LargeStringArray, NullArray, PrimitiveArray, RecordBatch,
+    StringArray, StructArray, Time64MicrosecondArray, TimestampNanosecondArray, UInt8Array, UInt64Array,
 };
 use arrow_schema::{DataType, Field, Schema};
 use firn_base::sync::Arc;
@@ -209,6 +209,32 @@ fn a_null_among_the_values_of_a_dictionary_is_no_empty_string() {
     assert_eq!(copy("strict").unwrap_err().state(), SqlState::NOT_NULL_VIOLATION);
     copy("t").unwrap();
     assert_eq!(rows(&mut connection, "SELECT a FROM t"), expected);
+}
+
+/// Of a registered source and of one whose batches are stored by COPY.
+#[test]
+fn values_that_their_types_do_not_have_are_neither_shown_nor_stored() {
+    let mut connection = connection();
+    let decimal = Decimal128Array::from(vec![1, 10_i128.pow(20)]).with_precision_and_scale(5, 2).unwrap();
+    let given = batch(vec![
+        ("a", Arc::new(Int64Array::from_iter_values([1, 2]))),
+        ("n", Arc::new(decimal)),
+        ("t", Arc::new(Time64MicrosecondArray::from(vec![0, -5]))),
+    ]);
+    register(&mut connection, "s", given.clone());
+    assert_eq!(rows(&mut connection, "SELECT sum(a) FROM s").len(), 1);
+    assert_eq!(state(&mut connection, "SELECT n FROM s"), SqlState::NUMERIC_VALUE_OUT_OF_RANGE);
+    assert_eq!(state(&mut connection, "SELECT t FROM s"), SqlState::DATETIME_FIELD_OVERFLOW);
+    connection.execute("CREATE TABLE t (a bigint, n numeric(5, 2), t time)").unwrap();
+    let statement = connection.prepare("COPY t FROM STDIN").unwrap();
+    let Outcome::CopyIn(mut copy) = connection.run(&statement, &[]).unwrap() else { panic!() };
+    let error = copy.write_batch(&given).unwrap_err();
+    drop(copy);
+    assert_eq!(error.state(), SqlState::NUMERIC_VALUE_OUT_OF_RANGE);
+    assert_eq!(error.context(), Some("COPY t, row 2"));
+    let message = "value 1000000000000000000.00 of column \"n\" is out of range for type numeric(5,2)";
+    assert_eq!(error.message(), message);
+    assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), [[Value::BigInt(0)]]);
 }
 
 fn i256(value: i128) -> <Decimal256Type as ArrowPrimitiveType>::Native {

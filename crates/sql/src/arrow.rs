@@ -1,18 +1,21 @@
 //! Arrow batches that come from outside: their columns as types that SQL has, and their rows as values.
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, DictionaryArray, FixedSizeListArray, GenericListArray, OffsetSizeTrait,
-    PrimitiveArray, RecordBatch, RecordBatchOptions, downcast_dictionary_array, new_null_array,
+    Array, ArrayRef, AsArray, DictionaryArray, FixedSizeListArray, GenericListArray, ListArray,
+    OffsetSizeTrait, PrimitiveArray, RecordBatch, RecordBatchOptions, downcast_dictionary_array,
+    new_null_array,
 };
 use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::compute::{CastOptions, cast_with_options, take};
 use datafusion::arrow::datatypes::{
-    ArrowDictionaryKeyType, BinaryViewType, DataType, Field, FieldRef, Int16Type, Int32Type, Int64Type,
-    IntervalUnit, Schema, StringViewType, TimeUnit,
+    ArrowDictionaryKeyType, ArrowPrimitiveType, BinaryViewType, DataType, Date32Type, Decimal128Type, Field,
+    FieldRef, Int16Type, Int32Type, Int64Type, IntervalUnit, Schema, StringViewType, Time64MicrosecondType,
+    TimeUnit, TimestampMicrosecondType,
 };
 use datafusion::arrow::error::ArrowError;
+use firn_base::datetime::{MICROS_PER_DAY, check_date, check_timestamp};
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState, SqlType, Value};
+use firn_base::{Error, Result, SqlState, SqlType, Value, numeric};
 use firn_exec::{types, views_of};
 
 pub use firn_exec::{strings_of, tightened};
@@ -43,7 +46,8 @@ pub fn plain_field(field: &Field) -> Result<FieldRef> {
 /// string a view, every time one of microseconds, unsigned numbers the next larger signed ones. A column
 /// without a type (nothing but NULL) becomes one of the type in `targets`, if they are given.
 ///
-/// Errors: 0A000 for types that no SQL type stands for, 22003 for values that do not fit.
+/// Errors: 0A000 for types that no SQL type stands for, 22003 and 22008 for values that do not fit, with the row
+/// of a value that its own type does not have.
 pub fn normalise(batch: &RecordBatch, targets: Option<&[SqlType]>) -> Result<RecordBatch> {
     let mut fields: Vec<FieldRef> = Vec::with_capacity(batch.num_columns());
     let mut columns: Vec<ArrayRef> = Vec::with_capacity(batch.num_columns());
@@ -79,7 +83,8 @@ pub fn rows(batch: &RecordBatch, budget: &mut usize) -> Result<Vec<Vec<Value>>> 
     };
     let row_bytes = size_of::<Vec<Value>>() + batch.num_columns() * size_of::<Value>();
     spend(batch.num_rows().saturating_mul(row_bytes))?;
-    let batch = normalise(batch, None)?;
+    let batch = normalise(batch, None)
+        .map_err(|error| with_row(error, |row| format!("row {} of a batch", row + 1)))?;
     let mut rows: Vec<Vec<Value>> =
         (0..batch.num_rows()).map(|_| Vec::with_capacity(batch.num_columns())).collect();
     for (field, column) in batch.schema().fields().iter().zip(batch.columns()) {
@@ -230,18 +235,126 @@ fn normal(field: &Field, column: &ArrayRef) -> Result<ArrayRef> {
 
 /// A column of somebody's as one of a type that plans use.
 ///
-/// Errors: 22003 for values that do not fit.
+/// Errors: 22003 and 22008 for values that do not fit.
 pub(crate) fn taken_over(field: &Field, column: &ArrayRef, plain: &DataType) -> Result<ArrayRef> {
-    if plain == column.data_type() {
-        return Ok(column.clone());
+    let column = match plain == column.data_type() {
+        true => column.clone(),
+        false => cast(column, plain).map_err(|error| match error {
+            ArrowError::CastError(message) | ArrowError::ComputeError(message) => Error::new(
+                SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
+                format!("a value of column \"{}\" cannot be taken over: {message}", field.name()),
+            ),
+            _ => unsupported(field),
+        })?,
+    };
+    check_range(field.name(), &column)?;
+    Ok(column)
+}
+
+/// Refuses values that no value of their SQL type is: an Arrow array may hold a decimal of more digits than its
+/// type has, or a time of day of thirty hours, which would be stored as others or shown as nonsense.
+///
+/// Errors: 22003 and 22008, with the row.
+fn check_range(name: &str, column: &ArrayRef) -> Result<()> {
+    let Some(outside) = outside(column) else { return Ok(()) };
+    Err(out_of_range(name, column, outside))
+}
+
+/// Whether arrays of a type that plans use may hold values that [`taken_over`] refuses.
+pub(crate) fn may_be_out_of_range(plain: &DataType) -> bool {
+    match plain {
+        DataType::Decimal128(..) | DataType::Time64(_) | DataType::Date32 | DataType::Timestamp(..) => true,
+        DataType::List(element) => may_be_out_of_range(element.data_type()),
+        _ => false,
     }
-    cast(column, plain).map_err(|error| match error {
-        ArrowError::CastError(message) | ArrowError::ComputeError(message) => Error::new(
-            SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
-            format!("a value of column \"{}\" cannot be taken over: {message}", field.name()),
-        ),
-        _ => unsupported(field),
-    })
+}
+
+/// The row of the first value that is outside its SQL type; of a list, one with such an element.
+fn outside(column: &dyn Array) -> Option<usize> {
+    match column.data_type() {
+        DataType::Decimal128(precision, _) => {
+            let limit = numeric::power_of_ten(u32::from(*precision))?.unsigned_abs();
+            misfit(column.as_primitive::<Decimal128Type>(), |unscaled| unscaled.unsigned_abs() < limit)
+        }
+        DataType::Time64(TimeUnit::Microsecond) => {
+            let is_time = |micros| (0..=MICROS_PER_DAY).contains(&micros);
+            misfit(column.as_primitive::<Time64MicrosecondType>(), is_time)
+        }
+        DataType::Date32 => {
+            misfit(column.as_primitive::<Date32Type>(), |days| check_date(i64::from(days)).is_ok())
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, _) => {
+            let is_moment = |micros| check_timestamp(Some(micros)).is_ok();
+            misfit(column.as_primitive::<TimestampMicrosecondType>(), is_moment)
+        }
+        DataType::List(_) => {
+            let lists = column.as_list::<i32>();
+            let (first, last) = (lists.offsets()[0] as usize, lists.offsets()[lists.len()] as usize);
+            outside(&lists.values().slice(first, last - first))?;
+            // What a NULL covers belongs to nobody.
+            (0..lists.len()).find(|row| element_outside(lists, *row).is_some())
+        }
+        _ => None,
+    }
+}
+
+fn element_outside(lists: &ListArray, row: usize) -> Option<usize> {
+    if lists.is_valid(row) { outside(&lists.value(row)) } else { None }
+}
+
+/// The place of the first value that does not fit.
+fn misfit<T: ArrowPrimitiveType>(
+    array: &PrimitiveArray<T>,
+    fits: impl Fn(T::Native) -> bool,
+) -> Option<usize> {
+    const AT_ONCE: usize = 1024;
+    // NULLs fit mostly; to ask for them in the loop would take the vectors from it.
+    let all_fit = |values: &[T::Native]| values.iter().fold(true, |all, value| all & fits(*value));
+    if array.values().chunks(AT_ONCE).all(all_fit) {
+        return None;
+    }
+    (0..array.len()).find(|row| array.is_valid(*row) && !fits(array.value(*row)))
+}
+
+#[cold]
+fn out_of_range(name: &str, column: &ArrayRef, row: usize) -> Error {
+    if let DataType::List(_) = column.data_type() {
+        let lists = column.as_list::<i32>();
+        let element = element_outside(lists, row).expect("it has been found");
+        return out_of_range(name, &lists.value(row), element).with_ordinal(row as u64);
+    }
+    let ty =
+        types::sql_type(&Field::new(name, column.data_type().clone(), true)).expect("it is a plain type");
+    let (state, shown) = match column.data_type() {
+        DataType::Decimal128(_, scale) => {
+            let unscaled = column.as_primitive::<Decimal128Type>().value(row);
+            let mut shown = String::new();
+            numeric::write(unscaled, *scale as u8, &mut shown);
+            (SqlState::NUMERIC_VALUE_OUT_OF_RANGE, shown)
+        }
+        DataType::Date32 => {
+            let days = column.as_primitive::<Date32Type>().value(row);
+            (SqlState::DATETIME_FIELD_OVERFLOW, format!("{days} days"))
+        }
+        DataType::Timestamp(..) => {
+            let micros = column.as_primitive::<TimestampMicrosecondType>().value(row);
+            (SqlState::DATETIME_FIELD_OVERFLOW, format!("{micros} µs"))
+        }
+        _ => {
+            let micros = column.as_primitive::<Time64MicrosecondType>().value(row);
+            (SqlState::DATETIME_FIELD_OVERFLOW, format!("{micros} µs"))
+        }
+    };
+    let message = format!("value {shown} of column \"{name}\" is out of range for type {ty}");
+    Error::new(state, message).with_ordinal(row as u64)
+}
+
+/// An error of [`normalise`] with the row that it is about, if it knows.
+pub(crate) fn with_row(error: Error, place: impl FnOnce(u64) -> String) -> Error {
+    match (error.ordinal(), error.context()) {
+        (Some(row), None) => error.with_context(place(row)),
+        _ => error,
+    }
 }
 
 /// A cast that fails on what does not fit. Arrow's own default makes NULL of it, which would lose it without a
@@ -342,10 +455,12 @@ fn unsupported(field: &Field) -> Error {
 mod tests {
     use super::*;
     use datafusion::arrow::array::{
-        BinaryArray, Int32Array, Int64Array, LargeListArray, LargeStringArray, ListArray, NullArray,
-        RunArray, StringArray, StringViewArray, TimestampSecondArray, UInt64Array,
+        BinaryArray, Date32Array, Decimal128Array, Decimal256Array, Int32Array, Int64Array, LargeListArray,
+        LargeStringArray, NullArray, RunArray, StringArray, StringViewArray, Time32SecondArray,
+        Time64MicrosecondArray, TimestampMicrosecondArray, TimestampSecondArray, UInt64Array,
     };
-    use datafusion::arrow::datatypes::Int8Type;
+    use datafusion::arrow::buffer::NullBuffer;
+    use datafusion::arrow::datatypes::{Int8Type, i256};
 
     fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
         RecordBatch::try_from_iter(columns).unwrap()
@@ -417,6 +532,50 @@ mod tests {
                 .collect();
             assert_eq!(found, expected, "{ty}");
         }
+    }
+
+    #[test]
+    fn values_that_their_types_do_not_have_are_refused() {
+        let decimals =
+            |values: Vec<Option<i128>>| Decimal128Array::from(values).with_precision_and_scale(5, 2).unwrap();
+        let numeric = SqlState::NUMERIC_VALUE_OUT_OF_RANGE;
+        let moment = SqlState::DATETIME_FIELD_OVERFLOW;
+        let decimal: ArrayRef = Arc::new(decimals(vec![Some(99_999), None, Some(100_000)]));
+        let keys = || PrimitiveArray::<Int8Type>::from(vec![0, 0, 2]);
+        let offsets = || OffsetBuffer::from_lengths([1, 1, 1]);
+        let field = Arc::new(Field::new_list_field(decimal.data_type().clone(), true));
+        let wide = Decimal256Array::from(vec![Some(i256::ZERO), None, Some(i256::from_i128(100_000))]);
+        let hours = [Some(MICROS_PER_DAY), None, Some(30 * 3_600_000_000)];
+        let columns: Vec<(ArrayRef, SqlState, &str)> = vec![
+            (decimal.clone(), numeric, "value 1000.00 of column \"a\" is out of range for type numeric(5,2)"),
+            (Arc::new(DictionaryArray::new(keys(), decimal.clone())), numeric, "value 1000.00 "),
+            (Arc::new(ListArray::new(field, offsets(), decimal, None)), numeric, "value 1000.00 "),
+            (Arc::new(wide.with_precision_and_scale(5, 2).unwrap()), numeric, "value"),
+            (Arc::new(Time64MicrosecondArray::from(hours.to_vec())), moment, "value 108000000000 µs "),
+            (Arc::new(Time64MicrosecondArray::from(vec![0, 0, -5])), moment, "value -5 µs of column"),
+            (Arc::new(Time32SecondArray::from(vec![0, 86_400, 86_401])), moment, "value 86401000000 µs"),
+            (Arc::new(Date32Array::from(vec![0, 0, i32::MAX])), moment, "value 2147483647 days"),
+            (Arc::new(TimestampMicrosecondArray::from(vec![0, 0, i64::MIN])), moment, "value -"),
+        ];
+        for (column, state, message) in columns {
+            let ty = column.data_type().clone();
+            let given = batch(vec![("first", Arc::new(NullArray::new(3))), ("a", column)]);
+            let error = rows(&given, &mut usize::MAX.clone()).expect_err(&ty.to_string());
+            assert_eq!(error.state(), state, "{ty}");
+            assert!(error.message().starts_with(message), "{ty}: {error}");
+            assert!(rows(&given.slice(0, 2), &mut usize::MAX.clone()).is_ok(), "{ty}");
+            if !matches!(ty, DataType::Decimal256(..)) {
+                assert_eq!(error.context(), Some("row 3 of a batch"), "{ty}");
+            }
+        }
+        // What lies beneath NULL is no value.
+        let nulls = NullBuffer::from(vec![false]);
+        let covered = Time64MicrosecondArray::new(vec![-1].into(), Some(nulls.clone()));
+        let field = Arc::new(Field::new_list_field(covered.data_type().clone(), true));
+        let times = Arc::new(Time64MicrosecondArray::from(vec![-1]));
+        let list = ListArray::new(field, OffsetBuffer::from_lengths([1]), times, Some(nulls));
+        let given = batch(vec![("a", Arc::new(covered)), ("b", Arc::new(list))]);
+        assert_eq!(rows(&given, &mut usize::MAX.clone()).unwrap(), [[Value::Null, Value::Null]]);
     }
 
     #[test]

@@ -455,7 +455,8 @@ impl Store {
             ));
         }
         let targets: Vec<SqlType> = self.columns.iter().map(|(_, _, ty)| *ty).collect();
-        let batch = crate::arrow::normalise(batch, Some(&targets))?;
+        let batch = crate::arrow::normalise(batch, Some(&targets))
+            .map_err(|error| self.placed(transaction, error))?;
         let stored = self.insert_query(transaction, options, &batch, Store::assigned);
         stored.map_err(|error| self.placed(transaction, error))
     }

@@ -3,7 +3,8 @@
 //! A source has a name that only its session knows, and which goes before the names of tables, as a
 //! temporary table's does in PostgreSQL. It can only be read, by queries and by what contains them. Its
 //! batches are read where they lie; a column of a type that SQL has no word for, such as a dictionary or an
-//! unsigned number, is cast batch by batch to the type that comes nearest.
+//! unsigned number, is cast batch by batch to the type that comes nearest, and values that no value of their type can be,
+//! such as times of day of thirty hours, are an error of whoever reads them.
 
 use crate::arrow;
 use async_trait::async_trait;
@@ -119,13 +120,16 @@ impl TableProvider for Source {
             Some(projection) => Arc::new(self.schema.project(projection)?),
             None => Arc::clone(&self.schema),
         };
-        if *seen == *scan.schema() {
+        let is_checked = |field: &FieldRef| arrow::may_be_out_of_range(field.data_type());
+        if *seen == *scan.schema() && !seen.fields().iter().any(is_checked) {
             return Ok(scan);
         }
         let raw = scan.schema();
         let cast = |(position, field): (usize, &FieldRef)| {
             let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(field.name(), position));
-            let expression = match raw.field(position).data_type() == field.data_type() {
+            let is_read_as_it_is = raw.field(position).data_type() == field.data_type()
+                && !arrow::may_be_out_of_range(field.data_type());
+            let expression = match is_read_as_it_is {
                 true => column,
                 false => Arc::new(TakenOver { column, field: Arc::clone(field) }),
             };
@@ -173,8 +177,9 @@ impl PhysicalExpr for TakenOver {
     fn evaluate(&self, batch: &RecordBatch) -> Result<ColumnarValue> {
         let column: ArrayRef = self.column.evaluate(batch)?.into_array(batch.num_rows())?;
         let given = Field::new(self.field.name(), column.data_type().clone(), true);
-        let taken = arrow::taken_over(&given, &column, self.field.data_type()).map_err(to_datafusion)?;
-        Ok(ColumnarValue::Array(taken))
+        let place = |row| format!("row {} of a batch", row + 1);
+        let taken = arrow::taken_over(&given, &column, self.field.data_type());
+        Ok(ColumnarValue::Array(taken.map_err(|error| to_datafusion(arrow::with_row(error, place)))?))
     }
 
     fn children(&self) -> Vec<&Arc<dyn PhysicalExpr>> {

@@ -174,7 +174,8 @@ impl ColumnsIn {
         batch: &RecordBatch,
     ) -> Result<()> {
         let targets: Vec<SqlType> = store.columns.iter().map(|(_, _, ty)| *ty).collect();
-        let batch = crate::arrow::normalise(batch, Some(&targets))?;
+        let batch = crate::arrow::normalise(batch, Some(&targets))
+            .map_err(|error| store.placed(transaction, error))?;
         let read = |(column, (_, name, ty)): (&ArrayRef, &(_, String, SqlType))| {
             let is_text = matches!(ty, SqlType::Text | SqlType::Varchar(_) | SqlType::Char(_));
             match column.data_type() {

@@ -8,7 +8,7 @@ use super::ipc::{ArrowFile, ArrowStream};
 use super::names::{self, Names};
 use super::parquet::ParquetFile;
 use super::{FileVersion, Kind, changed, file_error, spawn};
-use crate::arrow::{normalise, plain_field, refuse_claims};
+use crate::arrow::{normalise, plain_field, refuse_claims, with_row};
 use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
 use datafusion::arrow::error::ArrowError;
@@ -247,25 +247,33 @@ impl Fitted {
             refuse_claims(&batch, MOST_CLAIMED).map_err(|error| self.told(error))?;
             while start < batch.num_rows() {
                 let rows = (batch.num_rows() - start).min(MOST_ROWS);
-                sink(self.fit(&batch.slice(start, rows))?)?;
+                sink(self.fit(&batch.slice(start, rows), start)?)?;
                 start += rows;
             }
             Ok(())
         })
     }
 
-    /// A batch of the file as one of the schema.
-    fn fit(&self, batch: &RecordBatch) -> Result<RecordBatch> {
+    /// Rows of a batch of the file, from one on, as those of the schema.
+    fn fit(&self, batch: &RecordBatch, start: usize) -> Result<RecordBatch> {
         let external = |error: ArrowError| firn_exec::error::from_datafusion(error.into());
         let batch = batch.project(&self.order).map_err(external)?;
-        let batch = normalise(&batch, Some(&self.types)).map_err(|error| self.told(error))?;
+        let place = |row| {
+            let row = start as u64 + row + 1;
+            format!("file \"{}\", row {row} of a batch", self.path.display())
+        };
+        let batch =
+            normalise(&batch, Some(&self.types)).map_err(|error| self.told(with_row(error, place)))?;
         let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
         RecordBatch::try_new_with_options(self.schema.clone(), batch.columns().to_vec(), &options)
             .map_err(|error| damaged(&self.path, &error))
     }
 
     fn told(&self, error: Error) -> Error {
-        error.with_context(format!("file \"{}\"", self.path.display()))
+        match error.context() {
+            Some(_) => error,
+            None => error.with_context(format!("file \"{}\"", self.path.display())),
+        }
     }
 }
 
