@@ -351,6 +351,24 @@ def test_sources_fill_tables(connection):
     assert connection.execute("SELECT price FROM strict WHERE id = 1").fetchone() == (Decimal("2.3"),)
 
 
+def test_columns_of_nothing_but_null(connection):
+    columns = {"a": [1, 2], "b": [None, None]}
+    one = polars.DataFrame(columns)
+    for source in (
+        one,
+        polars.concat([one[:1], one[1:]], rechunk=False),
+        one.select("a").with_columns(polars.lit(None).alias("b")),
+        pyarrow.table(columns),
+        pyarrow.table(columns).to_batches()[0],
+        pandas.DataFrame(columns),
+    ):
+        connection.register("source", source)
+        assert connection.execute("SELECT a, b FROM source ORDER BY a").fetchall() == [(1, None), (2, None)]
+        assert connection.load_arrow(source, "made", create=True) == 2
+        assert connection.execute("SELECT count(*), count(b) FROM made").fetchone() == (2, 0)
+        connection.rollback()
+
+
 def test_nulls_in_dictionaries_and_values_out_of_range(connection):
     hollow = pyarrow.DictionaryArray.from_arrays([0, 1, None], ["a", None])
     lists = pyarrow.ListArray.from_arrays([0, 1, 2, 3], hollow)

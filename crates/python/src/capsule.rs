@@ -3,11 +3,13 @@
 //! Written out instead of taken from `pyo3-arrow`, which would have DataFusion compiled with other features
 //! than everything else (docs/decisions/0025-python-package.md).
 
-use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi, from_ffi_and_data_type};
+use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi_and_data_type};
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use arrow_array::{RecordBatch, RecordBatchIterator, RecordBatchOptions, RecordBatchReader, StructArray};
+use arrow_array::{
+    NullArray, RecordBatch, RecordBatchIterator, RecordBatchOptions, RecordBatchReader, StructArray,
+};
 use arrow_cast::{CastOptions, can_cast_types, cast_with_options};
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use arrow_schema::{ArrowError, DataType, Field, Fields, Schema, SchemaRef};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -181,15 +183,15 @@ pub fn import(object: &Bound<'_, PyAny>) -> PyResult<(SchemaRef, Vec<RecordBatch
         let (schema, array): (Bound<'_, PyCapsule>, Bound<'_, PyCapsule>) = capsules.extract()?;
         let schema: NonNull<FFI_ArrowSchema> = schema.pointer_checked(Some(SCHEMA))?.cast();
         let array: NonNull<FFI_ArrowArray> = array.pointer_checked(Some(ARRAY))?.cast();
-        // SAFETY: capsules of these names hold an array, which is moved out and marked as gone, and its schema,
-        // which lives during this call.
-        let data = unsafe { from_ffi(FFI_ArrowArray::from_raw(array.as_ptr()), schema.as_ref()) };
-        let data = data.map_err(invalid)?;
-        if !matches!(data.data_type(), arrow_schema::DataType::Struct(_)) || data.null_count() > 0 {
-            return Err(PyTypeError::new_err("a table or record batch is expected, not a single column"));
-        }
-        let batch = RecordBatch::from(StructArray::from(data));
-        return Ok((batch.schema(), vec![batch]));
+        // SAFETY: a capsule of this name holds a schema, by the interface's contract, and lives during this call.
+        let ty = DataType::try_from(unsafe { schema.as_ref() }).map_err(invalid)?;
+        // SAFETY: a capsule of this name holds an array, which is moved out of it and marked as gone.
+        let array = unsafe { FFI_ArrowArray::from_raw(array.as_ptr()) };
+        let DataType::Struct(fields) = ty else { return Err(no_table()) };
+        let schema = Arc::new(Schema::new(fields));
+        // SAFETY: the array is one of the type that its schema says, by the interface's contract.
+        let batch = unsafe { imported(array, &schema) }.map_err(invalid)?.ok_or_else(no_table)?;
+        return Ok((schema, vec![batch]));
     }
     Err(PyTypeError::new_err(format!(
         "an object with __arrow_c_stream__ or __arrow_c_array__ is expected (a table of pyarrow, pandas, Polars, \
@@ -223,11 +225,46 @@ fn drained(mut stream: FFI_ArrowArrayStream) -> Result<(SchemaRef, Vec<RecordBat
             return Ok((schema, batches));
         }
         // SAFETY: the arrays of a stream are structures of its schema's fields, by the interface's contract.
-        let data = unsafe { from_ffi_and_data_type(array, DataType::Struct(schema.fields().clone())) }?;
-        let options = RecordBatchOptions::new().with_row_count(Some(data.len()));
-        let columns = StructArray::from(data).into_parts().1;
-        batches.push(RecordBatch::try_new_with_options(schema.clone(), columns, &options)?);
+        let batch = unsafe { imported(array, &schema) }?;
+        let batch =
+            batch.ok_or_else(|| ArrowError::CDataInterface("a batch of the stream is NULL".to_owned()));
+        batches.push(batch?);
     }
+}
+
+#[cold]
+fn no_table() -> PyErr {
+    PyTypeError::new_err("a table or record batch is expected, not a single column")
+}
+
+/// The batch that a structure is; `None` if rows of it are NULL, which no batch's are.
+///
+/// A column of type null has no buffers, but Polars passes one on, as of old, that may say which rows are NULL, and
+/// `arrow` takes no such column. It is read as the structure without fields, whose only buffer is just that.
+///
+/// # Safety
+/// The array is a structure of the schema's fields.
+unsafe fn imported(array: FFI_ArrowArray, schema: &SchemaRef) -> Result<Option<RecordBatch>, ArrowError> {
+    let has_bitmap = |column| column < array.num_children() && array.child(column).num_buffers() == 1;
+    let fields = schema.fields().iter().enumerate().map(|(column, field)| match field.data_type() {
+        DataType::Null if has_bitmap(column) => {
+            Arc::new(field.as_ref().clone().with_data_type(DataType::Struct(Fields::empty())))
+        }
+        _ => field.clone(),
+    });
+    let ty = DataType::Struct(fields.collect());
+    // SAFETY: the caller's promise; a column of type null with one buffer has what a structure without fields has.
+    let data = unsafe { from_ffi_and_data_type(array, ty) }?;
+    if data.null_count() > 0 {
+        return Ok(None);
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(data.len()));
+    let columns = StructArray::from(data).into_parts().1.into_iter().zip(schema.fields());
+    let columns = columns.map(|(column, field)| match field.data_type() {
+        DataType::Null => Arc::new(NullArray::new(column.len())),
+        _ => column,
+    });
+    RecordBatch::try_new_with_options(schema.clone(), columns.collect(), &options).map(Some)
 }
 
 /// Why a stream has failed, which it need not say.
