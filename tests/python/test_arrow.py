@@ -380,6 +380,10 @@ def test_nulls_in_dictionaries_and_values_out_of_range(connection):
     with pytest.raises(firndb.IntegrityError):
         connection.load_arrow(table.select(["a"]), "strict")
     connection.rollback()
+    # Lists are no columns of tables.
+    with pytest.raises(firndb.NotSupportedError):
+        connection.load_arrow(table, "made", create=True)
+    connection.rollback()
     late = pyarrow.array([0, 30 * 3_600_000_000], pyarrow.int64()).view(pyarrow.time64("us"))
     with pytest.raises(firndb.DataError) as caught:
         connection.load_arrow(pyarrow.table({"t": late}), "made", create=True)

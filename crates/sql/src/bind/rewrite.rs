@@ -119,6 +119,14 @@ impl VisitorMut for Rewriter {
     }
 
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Error> {
+        if let TableFactor::Table { sample: Some(_), .. } | TableFactor::Derived { sample: Some(_), .. } =
+            factor
+        {
+            return ControlFlow::Break(
+                Error::unsupported("TABLESAMPLE")
+                    .with_hint("WHERE random() < 0.01 is a sample of about a hundredth."),
+            );
+        }
         if let TableFactor::Table { name, alias, args: Some(_), .. }
         | TableFactor::Function { name, alias, .. } = factor
         {

@@ -2,6 +2,7 @@
 
 use super::{Context, already_exists, column, constraint, like, modifier, parameter, rewrite, sequence};
 use crate::statement::{CreateTable, ObjectKind, QualifiedName, qualified_name};
+use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType};
@@ -178,7 +179,12 @@ pub(super) fn table_as(
     with_data: bool,
 ) -> Result<Option<u64>> {
     let Some(schema) = place(context, name, if_not_exists)? else { return Ok(None) };
-    let columns = output_columns(context, query, names)?;
+    let plan = output_of(context, query)?;
+    if let Some(field) = plan.schema().fields().iter().find(|field| field.data_type().is_nested()) {
+        return Err(Error::unsupported(format!("an array as column \"{}\" of a table", field.name()))
+            .with_hint("Store a row for each element (unnest)."));
+    }
+    let columns = columns_of(&plan, names)?;
     refuse_duplicates(columns.iter().map(|(name, _)| name.as_str()))?;
     let definitions = columns.iter().map(|(name, ty)| plain_column(name, *ty)).collect();
     let oid = context.allocate();
@@ -199,16 +205,23 @@ pub(super) fn output_columns(
     query: &ast::Query,
     names: &[String],
 ) -> Result<Vec<(String, SqlType)>> {
-    let plan = context.bind(|binder| {
+    columns_of(&output_of(context, query)?, names)
+}
+
+fn output_of(context: &Context<'_>, query: &ast::Query) -> Result<LogicalPlan> {
+    context.bind(|binder| {
         let plan = binder.query(query)?;
         match binder.parameter_types()?.is_empty() {
             true => Ok(plan),
             false => Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1")),
         }
-    })?;
+    })
+}
+
+fn columns_of(plan: &LogicalPlan, names: &[String]) -> Result<Vec<(String, SqlType)>> {
     let mut columns = crate::bind::columns_of(plan.schema().as_arrow())?;
     for (position, (_, ty)) in columns.iter_mut().enumerate() {
-        if matches!(ty, SqlType::Numeric { .. }) && !modifier::is_declared(&plan, position) {
+        if matches!(ty, SqlType::Numeric { .. }) && !modifier::is_declared(plan, position) {
             *ty = SqlType::NUMERIC;
         }
     }
