@@ -9,7 +9,7 @@ use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::compute::kernels::length::length;
 use datafusion::arrow::datatypes::{DataType, FieldRef, Int64Type};
-use datafusion::common::Result;
+use datafusion::common::{Result, ScalarValue};
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
@@ -59,17 +59,17 @@ struct Lengthening {
 }
 
 impl Lengthening {
-    /// The bytes of all results, at least. 54000 if one is too long.
-    fn bytes(&self, arguments: &ScalarFunctionArgs) -> Result<u64> {
-        let [strings, numbers, ..] = &arguments.args[..] else { return Ok(0) };
+    /// The bytes of all results, at least. 54000 if one is too long. Numbers below zero become zero, which not all functions take them for.
+    fn bytes(&self, arguments: &mut ScalarFunctionArgs) -> Result<u64> {
+        let [strings, told, ..] = &mut arguments.args[..] else { return Ok(0) };
         let is_one = |argument: &ColumnarValue| matches!(argument, ColumnarValue::Scalar(_));
-        let rows = if is_one(strings) && is_one(numbers) { 1 } else { arguments.number_rows };
+        let rows = if is_one(strings) && is_one(told) { 1 } else { arguments.number_rows };
         let integers = |array: ArrayRef| -> Result<Int64Array> {
             Ok(cast(&array, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
         };
         // Not a long string once for each row.
         let string = strings.to_array(if is_one(strings) { 1 } else { rows })?;
-        let (lengths, numbers) = (integers(length(string.as_ref())?)?, integers(numbers.to_array(rows)?)?);
+        let (lengths, numbers) = (integers(length(string.as_ref())?)?, integers(told.to_array(rows)?)?);
         let mut bytes = 0;
         for (row, number) in numbers.iter().enumerate() {
             let length = lengths.value(if is_one(strings) { 0 } else { row });
@@ -81,6 +81,13 @@ impl Lengthening {
                 return Err(to_datafusion(error));
             }
             bytes += made;
+        }
+        if numbers.iter().flatten().any(|number| number < 0) {
+            let numbers: Int64Array = numbers.unary(|number: i64| number.max(0));
+            *told = match is_one(told) {
+                true => ColumnarValue::Scalar(ScalarValue::try_from_array(&numbers, 0)?),
+                false => ColumnarValue::Array(Arc::new(numbers)),
+            };
         }
         Ok(bytes)
     }
@@ -103,8 +110,8 @@ impl ScalarUDFImpl for Lengthening {
         self.function.return_field_from_args(arguments)
     }
 
-    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let bytes = self.bytes(&arguments)?;
+    fn invoke_with_args(&self, mut arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let bytes = self.bytes(&mut arguments)?;
         let memory = MemoryConsumer::new(self.name()).register(&runtime::memory());
         if bytes > SMALL {
             memory.try_grow(usize::try_from(bytes).unwrap_or(usize::MAX))?;

@@ -1,8 +1,8 @@
 //! `sum` of exact numbers, which DataFusion lets wrap around: 22003 if the sum has more than the 38 digits that
 //! `numeric` has here. PostgreSQL's has more, but no sum of ours is a wrong one.
 //!
-//! Additions are checked for 128 bits, which hold 38 digits and somewhat more, and a sum for its digits when it is
-//! asked for, so that of the partial sums of a sum that fits only those of more than 128 bits are an error.
+//! A sum is checked for its digits when it is asked for. Sums of many groups and those that threads make of their parts are kept in
+//! 128 bits, which hold 38 digits and somewhat more: where one of them has more on the way to a sum that fits, that is an error too.
 
 use super::{add, passes};
 use crate::error::to_datafusion;
@@ -48,7 +48,7 @@ impl AggregateUDFImpl for Sum {
 
     fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         match (Digits::of(arguments.return_field.data_type()), arguments.is_distinct) {
-            (Some(digits), false) => Ok(Box::new(ExactSum { digits, sum: 0, count: 0 })),
+            (Some(digits), false) => Ok(Box::new(ExactSum { digits, sum: Wide::default(), count: 0 })),
             (Some(digits), true) => Ok(Box::new(DistinctSum { digits, values: HashSet::new() })),
             (None, _) => sum_udaf().inner().accumulator(arguments),
         }
@@ -144,44 +144,78 @@ impl Digits {
     }
 }
 
-/// The sum of one group or window frame.
+/// A sum of any size: its lowest 128 bits, and how often they have run over, or under.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wide {
+    low: i128,
+    carries: i64,
+}
+
+impl Wide {
+    fn add(&mut self, value: i128) {
+        let (low, overflows) = self.low.overflowing_add(value);
+        self.low = low;
+        self.carries += i64::from(overflows) * value.signum() as i64;
+    }
+
+    fn subtract(&mut self, value: i128) {
+        let (low, overflows) = self.low.overflowing_sub(value);
+        self.low = low;
+        self.carries -= i64::from(overflows) * value.signum() as i64;
+    }
+
+    /// The sum of an array.
+    fn of(values: &Decimal128Array) -> Wide {
+        // Whether one has overflowed is asked once, at the end.
+        let plus = |(sum, overflows): (i128, bool), value: i128| {
+            let (sum, overflow) = sum.overflowing_add(value);
+            (sum, overflows | overflow)
+        };
+        let (low, overflows) = match values.nulls().filter(|nulls| nulls.null_count() > 0) {
+            None => values.values().iter().copied().fold((0, false), plus),
+            Some(nulls) => nulls.valid_indices().map(|row| values.values()[row]).fold((0, false), plus),
+        };
+        if !overflows {
+            return Wide { low, carries: 0 };
+        }
+        let mut sum = Wide::default();
+        values.iter().flatten().for_each(|value| sum.add(value));
+        sum
+    }
+
+    fn total(self) -> Result<i128> {
+        if self.carries == 0 { Ok(self.low) } else { Err(to_datafusion(numeric::overflow())) }
+    }
+}
+
+/// The sum of one group or window frame, of which rows leave after others have come.
 #[derive(Debug)]
 struct ExactSum {
     digits: Digits,
-    sum: i128,
+    sum: Wide,
     count: u64,
 }
 
 impl ExactSum {
-    fn total(&self) -> Option<i128> {
-        (self.count > 0).then_some(self.sum)
+    fn total(&self) -> Result<Option<i128>> {
+        if self.count > 0 { self.sum.total().map(Some) } else { Ok(None) }
     }
-}
-
-/// The sum of an array.
-fn sum_of(values: &Decimal128Array) -> Result<i128> {
-    // Whether one has overflowed is asked once, at the end.
-    let plus = |(sum, overflows): (i128, bool), value: &i128| {
-        let (sum, overflow) = sum.overflowing_add(*value);
-        (sum, overflows | overflow)
-    };
-    let (sum, overflows) = match values.nulls().filter(|nulls| nulls.null_count() > 0) {
-        None => values.values().iter().fold((0, false), plus),
-        Some(nulls) => nulls.valid_indices().map(|row| &values.values()[row]).fold((0, false), plus),
-    };
-    if overflows { Err(to_datafusion(numeric::overflow())) } else { Ok(sum) }
 }
 
 impl Accumulator for ExactSum {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let values = values[0].as_primitive::<Decimal128Type>();
         self.count += (values.len() - values.null_count()) as u64;
-        add(&mut self.sum, sum_of(values)?)
+        let more = Wide::of(values);
+        self.sum.add(more.low);
+        self.sum.carries += more.carries;
+        Ok(())
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        self.digits.check(self.sum)?;
-        Ok(self.digits.scalar(self.total()))
+        let total = self.total()?;
+        total.map_or(Ok(()), |sum| self.digits.check(sum))?;
+        Ok(self.digits.scalar(total))
     }
 
     fn size(&self) -> usize {
@@ -189,7 +223,7 @@ impl Accumulator for ExactSum {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        Ok(vec![self.digits.scalar(self.total())])
+        Ok(vec![self.digits.scalar(self.total()?)])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
@@ -199,8 +233,9 @@ impl Accumulator for ExactSum {
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let values = values[0].as_primitive::<Decimal128Type>();
         self.count -= (values.len() - values.null_count()) as u64;
-        let sum = self.sum.checked_sub(sum_of(values)?);
-        self.sum = sum.ok_or_else(|| to_datafusion(numeric::overflow()))?;
+        let less = Wide::of(values);
+        self.sum.subtract(less.low);
+        self.sum.carries -= less.carries;
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 //! ([`firn_base::coerce`]).
 
 use crate::types;
-use datafusion::arrow::array::{Array, ArrayRef, AsArray};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray};
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, Float64Type};
 use datafusion::common::tree_node::Transformed;
@@ -24,6 +24,8 @@ struct PgCast {
     to: SqlType,
     /// Whether blanks at the end go: char(n) loses them on its way to any other string.
     trims: bool,
+    /// Whether it casts the elements of an array.
+    of_elements: bool,
     signature: Signature,
 }
 
@@ -37,11 +39,26 @@ pub fn lower(cast: Cast, from: &Field) -> Transformed<Expr> {
             let volatility = if of_strings { Volatility::Immutable } else { Volatility::Stable };
             let signature = Signature::any(1, volatility);
             let trims = matches!(from, SqlType::Char(_)) && !matches!(to, SqlType::Char(_));
-            let function = Arc::new(ScalarUDF::from(PgCast { to, trims, signature }));
+            let function = Arc::new(ScalarUDF::from(PgCast { to, trims, of_elements: false, signature }));
             Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, vec![*cast.expr])))
         }
-        _ => Transformed::no(Expr::Cast(cast)),
+        _ => match elements(&cast, from) {
+            Some(to) => {
+                let signature = Signature::any(1, Volatility::Stable);
+                let function = ScalarUDF::from(PgCast { to, trims: false, of_elements: true, signature });
+                let function = ScalarFunction::new_udf(Arc::new(function), vec![*cast.expr]);
+                Transformed::yes(Expr::ScalarFunction(function))
+            }
+            None => Transformed::no(Expr::Cast(cast)),
+        },
     }
+}
+
+/// What the elements of an array become, if the session's zone has a say in it.
+fn elements(cast: &Cast, from: &Field) -> Option<SqlType> {
+    let [from, to] = [from.data_type(), cast.field.data_type()].map(types::element_type);
+    let (from, to) = from.zip(to)?;
+    (from != to && [from, to].contains(&SqlType::TimestampTz)).then_some(to)
 }
 
 /// The constant that a cast of a constant to an array makes: an array cast element by element, a text
@@ -80,7 +97,7 @@ pub(crate) fn of(expression: &Expr) -> Option<(&Expr, SqlType)> {
     match expression {
         Expr::Cast(cast) => Some((&cast.expr, types::sql_type(&cast.field)?)),
         Expr::ScalarFunction(function) => {
-            let cast = function.func.inner().downcast_ref::<PgCast>()?;
+            let cast = function.func.inner().downcast_ref::<PgCast>().filter(|cast| !cast.of_elements)?;
             Some((function.args.first()?, cast.to))
         }
         _ => None,
@@ -132,7 +149,8 @@ impl ScalarUDFImpl for PgCast {
     }
 
     fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
-        Ok(format!("CAST({} AS {})", arguments[0].schema_name(), self.to))
+        let brackets = if self.of_elements { "[]" } else { "" };
+        Ok(format!("CAST({} AS {}{brackets})", arguments[0].schema_name(), self.to))
     }
 
     fn signature(&self) -> &Signature {
@@ -140,11 +158,14 @@ impl ScalarUDFImpl for PgCast {
     }
 
     fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
-        Ok(types::data_type(self.to))
+        Ok(self.result())
     }
 
     fn return_field_from_args(&self, _arguments: ReturnFieldArgs) -> Result<FieldRef> {
-        Ok(types::field(self.name(), self.to))
+        match self.of_elements {
+            true => Ok(Arc::new(Field::new(self.name(), self.result(), true))),
+            false => Ok(types::field(self.name(), self.to)),
+        }
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -167,6 +188,10 @@ pub(crate) fn zone(arguments: &ScalarFunctionArgs) -> Result<TimeZoneSetting> {
 }
 
 impl PgCast {
+    fn result(&self) -> DataType {
+        if self.of_elements { types::array_type(self.to) } else { types::data_type(self.to) }
+    }
+
     /// Integers as narrower ones, if all of them fit: Arrow finds that out many times faster. Who does not
     /// fit is told of value by value.
     fn narrowed(&self, array: &dyn Array) -> Option<ArrayRef> {
@@ -188,6 +213,15 @@ impl PgCast {
     }
 
     fn convert(&self, array: &dyn Array, zone: &TimeZoneSetting) -> Result<ArrayRef> {
+        let (true, DataType::List(field)) = (self.of_elements, self.result()) else {
+            return self.convert_values(array, zone);
+        };
+        let lists = array.as_list::<i32>();
+        let values = self.convert_values(lists.values().as_ref(), zone)?;
+        Ok(Arc::new(ListArray::try_new(field, lists.offsets().clone(), values, lists.nulls().cloned())?))
+    }
+
+    fn convert_values(&self, array: &dyn Array, zone: &TimeZoneSetting) -> Result<ArrayRef> {
         if let Some(doubles) = self.rounded(array) {
             return Ok(doubles);
         }

@@ -4,7 +4,7 @@
 use super::operators::{Operand, adopt, cast, common_type, compared, length, operand, plain_name, united};
 use super::parameters::Parameters;
 use super::{analysis, floats};
-use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, JoinType, NullEquality, Result, TableReference};
 use datafusion::logical_expr::{
@@ -88,7 +88,12 @@ impl Nodes<'_> {
         let mut fields: Vec<FieldRef> = schema.fields().iter().cloned().collect();
         let nothing = DFSchema::empty();
         for (column, field) in fields.iter_mut().enumerate() {
-            if !matches!(field.data_type(), DataType::Decimal128(..) | DataType::Timestamp(..)) {
+            // Nanoseconds are what the planner makes of dates and timestamps, and nobody else.
+            let is_of_planner = matches!(
+                field.data_type(),
+                DataType::Decimal128(..) | DataType::Timestamp(TimeUnit::Nanosecond, _)
+            );
+            if !is_of_planner {
                 continue;
             }
             // The planner's own cast, if it has made one, stands outermost.

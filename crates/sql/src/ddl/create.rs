@@ -181,7 +181,8 @@ pub(super) fn table_as(
     let Some(schema) = place(context, name, if_not_exists)? else { return Ok(None) };
     let plan = output_of(context, query)?;
     if let Some(field) = plan.schema().fields().iter().find(|field| field.data_type().is_nested()) {
-        return Err(Error::unsupported(format!("an array as column \"{}\" of a table", field.name()))
+        let name = firn_exec::types::visible_name(field.name());
+        return Err(Error::unsupported(format!("an array as column \"{name}\" of a table"))
             .with_hint("Store a row for each element (unnest)."));
     }
     let columns = columns_of(&plan, names)?;
