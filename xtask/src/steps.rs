@@ -126,6 +126,7 @@ impl Run<'_> {
         let parts = [
             "memory::",
             "attic::",
+            "budget::",
             "copy::",
             "digest::",
             "spare::",
