@@ -5,7 +5,7 @@
 
 use crate::error::to_datafusion;
 use crate::runtime;
-use datafusion::arrow::array::{ArrayRef, AsArray, Int64Array};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::compute::kernels::length::length;
 use datafusion::arrow::datatypes::{DataType, FieldRef, Int64Type};
@@ -72,8 +72,9 @@ impl Lengthening {
         let (lengths, numbers) = (integers(length(string.as_ref())?)?, integers(told.to_array(rows)?)?);
         let mut bytes = 0;
         for (row, number) in numbers.iter().enumerate() {
-            let length = lengths.value(if is_one(strings) { 0 } else { row });
-            let [length, number] = [length, number.unwrap_or(0)].map(|n| u64::try_from(n).unwrap_or(0));
+            let of = if is_one(strings) { 0 } else { row };
+            let Some(number) = number.filter(|_| lengths.is_valid(of)) else { continue };
+            let [length, number] = [lengths.value(of), number].map(|n| u64::try_from(n).unwrap_or(0));
             let made = (self.made.0)(length, number);
             if made > LONGEST {
                 let error = Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large")

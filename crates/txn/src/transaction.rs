@@ -15,7 +15,8 @@ use crate::deferred::{Deferred, DeferredMark};
 use crate::engine::{Engine, keep_redo};
 use crate::loads::{self, Loading};
 use crate::predicates::{PredicateLog, ReadMark};
-use arrow_array::ArrayRef;
+use arrow_array::cast::AsArray;
+use arrow_array::{Array, ArrayRef};
 use firn_base::sync::{Arc, OnceLock, Ordering};
 use firn_base::{
     Cell, ColumnId, ColumnSet, Error, Lsn, Result, RowId, Snapshot, SqlState, Stamp, TableId, Time,
@@ -531,7 +532,7 @@ impl Transaction {
             return self.insert_batch(table, columns, &pin());
         }
         let rows = columns.first().map_or(0, |column| column.len());
-        let bytes: usize = columns.iter().map(|column| column.get_array_memory_size()).sum();
+        let bytes: usize = columns.iter().map(|column| bytes_of(column.as_ref())).sum();
         let at_once =
             ((rows as u128 * BYTES as u128 / bytes.max(1) as u128) as usize).clamp(LEAST_ROWS, ROWS);
         for first in (0..rows).step_by(at_once) {
@@ -1086,4 +1087,15 @@ pub(crate) fn duplicate(index: &Index) -> Error {
     Error::new(SqlState::UNIQUE_VIOLATION, format!("could not create unique index \"{name}\""))
         .with_detail("Some rows share a key.")
         .with_constraint(name)
+}
+
+/// Bytes of an array: of strings at least as many as they have, of which several may share some.
+fn bytes_of(array: &dyn Array) -> usize {
+    let lengths = |views: &[u128]| views.iter().map(|view| *view as u32 as usize).sum();
+    let of_strings = match (array.as_string_view_opt(), array.as_binary_view_opt()) {
+        (Some(strings), _) => lengths(strings.views()),
+        (_, Some(strings)) => lengths(strings.views()),
+        _ => 0,
+    };
+    array.get_array_memory_size().max(of_strings)
 }

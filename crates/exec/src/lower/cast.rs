@@ -6,6 +6,7 @@
 
 use crate::types;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray};
+use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::compute::{CastOptions, cast_with_options};
 use datafusion::arrow::datatypes::{DataType, Decimal128Type, Field, FieldRef, Float64Type};
 use datafusion::common::tree_node::Transformed;
@@ -217,8 +218,11 @@ impl PgCast {
             return self.convert_values(array, zone);
         };
         let lists = array.as_list::<i32>();
-        let values = self.convert_values(lists.values().as_ref(), zone)?;
-        Ok(Arc::new(ListArray::try_new(field, lists.offsets().clone(), values, lists.nulls().cloned())?))
+        // Others may have been cut off.
+        let (first, last) = (lists.offsets()[0] as usize, lists.offsets()[lists.len()] as usize);
+        let values = self.convert_values(lists.values().slice(first, last - first).as_ref(), zone)?;
+        let offsets = OffsetBuffer::from_lengths(lists.offsets().lengths());
+        Ok(Arc::new(ListArray::try_new(field, offsets, values, lists.nulls().cloned())?))
     }
 
     fn convert_values(&self, array: &dyn Array, zone: &TimeZoneSetting) -> Result<ArrayRef> {

@@ -598,7 +598,7 @@ impl<E: Send> All<'_, E> {
         }
         spare.clear();
         spare.extend_from_slice(waiting);
-        let lengths = part(keys, waiting, spare);
+        let lengths = part(keys, waiting, spare, 0);
         std::mem::swap(waiting, spare);
         let mut rest = &mut waiting[..];
         let mut parts = Vec::with_capacity(lengths.len());
@@ -666,9 +666,12 @@ fn for_each<T: Send>(threads: usize, parts: Vec<T>, work: impl Fn(T) + Sync) {
 }
 
 /// Puts keys into `parted`, which is as long, such that those of a part come before those of the next; how long the parts are.
-fn part<K: Keys>(keys: &K, items: &mut [K::Item], parted: &mut [K::Item]) -> Vec<usize> {
+fn part<K: Keys>(keys: &K, items: &mut [K::Item], parted: &mut [K::Item], depth: usize) -> Vec<usize> {
     const BITS: u32 = 8;
-    let Some(common) = keys.common(items).or_else(|| keys.look_on(items)) else {
+    // More often are numbers never parted, and hardly ever strings.
+    const DEEPEST: usize = 16;
+    let common = if depth < DEEPEST { keys.common(items).or_else(|| keys.look_on(items)) } else { None };
+    let Some(common) = common else {
         parted.copy_from_slice(items);
         return vec![items.len()];
     };
@@ -692,7 +695,12 @@ fn part<K: Keys>(keys: &K, items: &mut [K::Item], parted: &mut [K::Item]) -> Vec
         let these = start..start + length;
         start += length;
         if length > PART && length > all / 4 {
-            lengths_of_all.extend(part(keys, &mut parted[these.clone()], &mut items[these.clone()]));
+            lengths_of_all.extend(part(
+                keys,
+                &mut parted[these.clone()],
+                &mut items[these.clone()],
+                depth + 1,
+            ));
             parted[these.clone()].copy_from_slice(&items[these]);
         } else {
             lengths_of_all.push(length);
