@@ -25,41 +25,25 @@ const SMALL: u64 = 1 << 20;
 
 /// A function, but for those whose results may be far longer than what they are given: they ask for memory first.
 pub fn bounded(function: &Arc<ScalarUDF>) -> Arc<ScalarUDF> {
-    let made: Made = match function.name() {
-        "repeat" => |length, count| length.saturating_mul(count),
-        "lpad" | "rpad" => |_, length| length,
+    let repeats = match function.name() {
+        "repeat" => true,
+        "lpad" | "rpad" => false,
         _ => return function.clone(),
     };
-    Arc::new(ScalarUDF::from(Lengthening { function: function.clone(), made: MadeBy(made) }))
+    Arc::new(ScalarUDF::from(Lengthening { function: function.clone(), repeats }))
 }
 
-/// How many bytes a function makes of a string of so many, told a number.
-type Made = fn(u64, u64) -> u64;
-
-/// The function's name tells which it is.
-#[derive(Clone, Copy, Debug)]
-struct MadeBy(Made);
-
-impl PartialEq for MadeBy {
-    fn eq(&self, _other: &MadeBy) -> bool {
-        true
-    }
-}
-
-impl Eq for MadeBy {}
-
-impl std::hash::Hash for MadeBy {
-    fn hash<H: std::hash::Hasher>(&self, _state: &mut H) {}
-}
-
+/// A function of a string and a number.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Lengthening {
     function: Arc<ScalarUDF>,
-    made: MadeBy,
+    /// Whether it makes the string so many times as long, rather than so long.
+    repeats: bool,
 }
 
 impl Lengthening {
-    /// The bytes of all results, at least. 54000 if one is too long. Numbers below zero become zero, which not all functions take them for.
+    /// The bytes of all results, at least. 54000 if one is too long. Numbers below zero become zero, which not all functions take
+    /// them for.
     fn bytes(&self, arguments: &mut ScalarFunctionArgs) -> Result<u64> {
         let [strings, told, ..] = &mut arguments.args[..] else { return Ok(0) };
         let is_one = |argument: &ColumnarValue| matches!(argument, ColumnarValue::Scalar(_));
@@ -75,7 +59,7 @@ impl Lengthening {
             let of = if is_one(strings) { 0 } else { row };
             let Some(number) = number.filter(|_| lengths.is_valid(of)) else { continue };
             let [length, number] = [lengths.value(of), number].map(|n| u64::try_from(n).unwrap_or(0));
-            let made = (self.made.0)(length, number);
+            let made = if self.repeats { length.saturating_mul(number) } else { number };
             if made > LONGEST {
                 let error = Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, "requested length too large")
                     .with_detail(format!("{} would make a string of {made} bytes.", self.name()));
