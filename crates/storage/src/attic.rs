@@ -179,7 +179,7 @@ impl Attic {
                     replace(record, record.slot(), record.older(guard), guard);
                 }
                 Change::Update | Change::Delete => {
-                    if self.take_in_change(table, record, active, guard) {
+                    if self.take_in_change(table, record, active, garbage, guard) {
                         dead.push((table, record.block().row(record.slot())));
                     }
                 }
@@ -227,6 +227,7 @@ impl Attic {
         table: &Arc<Table>,
         record: Record<'_>,
         active: Snapshots<'_>,
+        garbage: &mut Garbage,
         guard: &Guard,
     ) -> bool {
         let slot = record.slot();
@@ -240,12 +241,11 @@ impl Attic {
             && active.see_both_or_none(time_of(older), time_of(record))
             && (older.is_insert() || older.change() == Change::Update && record.covered_by(older))
         {
-            let keys = table.keys_before(record, guard);
             replace(record, slot, Some(older), guard);
-            table.purge_keys(record.block().row(slot), &keys, guard);
+            table.purge_before_image(record, Some(older), &mut garbage.purges, guard);
             return false;
         }
-        self.rebuild(table, record, active, guard)
+        self.rebuild(table, record, active, garbage, guard)
     }
 
     /// Makes one of records that nobody has reason to keep apart any more, some of it. Whether there is more.
@@ -286,13 +286,13 @@ impl Attic {
             if let Some(soon) = self.records.get(at + SETTLED_AHEAD) {
                 soon.record(guard).older(guard).iter().for_each(|older| prefetch(older.as_ptr().cast()));
             }
-            if let Some(own) = self.settle_one(self.records[at].record(guard), active, guard) {
+            if let Some(own) = self.settle_one(self.records[at].record(guard), active, garbage, guard) {
                 garbage.records.push(std::mem::replace(&mut self.records[at], own));
             }
             at += 1;
         }
         for at in 0..self.joined.len() {
-            if let Some(own) = self.settle_one(self.joined[at].record(guard), active, guard) {
+            if let Some(own) = self.settle_one(self.joined[at].record(guard), active, garbage, guard) {
                 garbage.records.push(std::mem::replace(&mut self.joined[at], own));
             }
         }
@@ -303,7 +303,13 @@ impl Attic {
 
     /// Makes one of a record and the older one behind it, if nobody has reason to keep them apart. The caller puts
     /// what is returned, which stands in the record's place in its chain, into its place here.
-    fn settle_one(&mut self, record: Record<'_>, active: Snapshots<'_>, guard: &Guard) -> Option<OwnRecord> {
+    fn settle_one(
+        &mut self,
+        record: Record<'_>,
+        active: Snapshots<'_>,
+        garbage: &mut Garbage,
+        guard: &Guard,
+    ) -> Option<OwnRecord> {
         if record.is_out() {
             return None;
         }
@@ -313,23 +319,22 @@ impl Attic {
         }
         let slot = record.slot();
         let table = self.tables[&record.block().table].0.clone();
+        garbage.purges.finish_row(record.block(), slot, guard);
         match (record.change(), older.change()) {
             (Change::Delete, _) if older.is_insert() => {
                 replace(record, slot, None, guard);
                 self.let_go(record);
-                clean_up(&table, record, Change::Delete, guard);
+                clean_up(&table, record, Change::Delete, garbage, guard);
                 table.free_slot(record.block().row(slot));
                 None
             }
             (Change::Update, _) if older.is_insert() || record.covered_by(older) => {
-                let keys = table.keys_before(record, guard);
                 replace(record, slot, Some(older), guard);
                 self.let_go(record);
-                table.purge_keys(record.block().row(slot), &keys, guard);
+                table.purge_before_image(record, Some(older), &mut garbage.purges, guard);
                 None
             }
             (Change::Update, Change::Update) => {
-                let keys = table.keys_before(record, guard);
                 let own = OwnRecord::of_both(record, older);
                 let both = own.record(guard);
                 both.set_older(older.older(guard));
@@ -340,7 +345,7 @@ impl Attic {
                 self.bytes += both.bytes() - record.bytes();
                 record.set_out();
                 self.let_go(older);
-                table.purge_keys(record.block().row(slot), &keys, guard);
+                table.purge_before_image(record, Some(both), &mut garbage.purges, guard);
                 Some(own)
             }
             _ => None,
@@ -357,8 +362,10 @@ impl Attic {
         table: &Arc<Table>,
         record: Record<'_>,
         active: Snapshots<'_>,
+        garbage: &mut Garbage,
         guard: &Guard,
     ) -> bool {
+        garbage.purges.finish_row(record.block(), record.slot(), guard);
         let chain: SmallVec<[Record<'_>; 8]> =
             std::iter::successors(Some(record), |record| record.older(guard)).collect();
         let mut made: SmallVec<[Record<'_>; 4]> = SmallVec::new();
@@ -404,8 +411,8 @@ impl Attic {
             }
         }
         let row = record.block().row(record.slot());
-        table.purge_keys(row, &keys, guard);
-        dead && clean_up(table, record, Change::Delete, guard)
+        table.purge_keys(row, &keys, &mut garbage.purges, guard);
+        dead && clean_up(table, record, Change::Delete, garbage, guard)
     }
 
     /// Keeps a record, which is about to stand before `older`.
@@ -457,7 +464,7 @@ impl Attic {
                     if time_of(record) > horizon {
                         break;
                     }
-                    self.collect_chain(record, guard);
+                    self.collect_chain(record, garbage, guard);
                 }
                 let own = self.records.pop_front().expect("just looked at");
                 self.forget(own, garbage, guard);
@@ -479,7 +486,7 @@ impl Attic {
             for own in std::mem::take(&mut self.joined) {
                 let record = own.record(guard);
                 if !record.is_out() && time_of(record) <= horizon {
-                    self.collect_chain(record, guard);
+                    self.collect_chain(record, garbage, guard);
                 }
                 if record.is_out() { self.forget(own, garbage, guard) } else { self.joined.push(own) }
             }
@@ -505,7 +512,8 @@ impl Attic {
     }
 
     /// Unlinks a record and what stands behind it, the oldest first.
-    fn collect_chain(&mut self, record: Record<'_>, guard: &Guard) {
+    fn collect_chain(&mut self, record: Record<'_>, garbage: &mut Garbage, guard: &Guard) {
+        garbage.purges.finish_above(record, guard);
         let table = self.tables[&record.block().table].0.clone();
         let mut dead = false;
         let chain: SmallVec<[Record<'_>; 4]> =
@@ -515,7 +523,7 @@ impl Attic {
         for record in chain.into_iter().rev() {
             self.let_go(record);
             unlink(record, record.slot(), guard);
-            dead |= clean_up(&table, record, record.change(), guard);
+            dead |= clean_up(&table, record, record.change(), garbage, guard);
         }
         if dead {
             table.free_slot(record.block().row(record.slot()));

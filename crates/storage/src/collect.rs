@@ -5,6 +5,7 @@
 
 use crate::digest::SharedDigest;
 use crate::memory::prefetch;
+use crate::table::Purges;
 use crate::undo::{OwnRecord, UndoMemory, reuse};
 use crate::version::{Change, Record, UndoHeader};
 use crate::write_set::{Retired, TouchedTables, table_of};
@@ -13,7 +14,7 @@ use firn_base::sync::Arc;
 use firn_base::{RowId, Slot};
 use std::ptr::NonNull;
 
-/// Memory that has been unlinked.
+/// Memory that has been unlinked, under one guard.
 #[derive(Default)]
 pub struct Garbage {
     memory: Vec<UndoMemory>,
@@ -22,14 +23,20 @@ pub struct Garbage {
     /// Blocks that the records name must outlive the records: these hold their tables.
     digests: Vec<SharedDigest>,
     pub(crate) tables: Vec<TouchedTables>,
+    /// What is to be done before the guard is given up.
+    pub(crate) purges: Purges,
 }
 
 impl Garbage {
-    /// Frees it once no guard that is held now is held any more.
-    pub fn free(self, guard: &Guard) {
-        if !self.memory.is_empty() || !self.records.is_empty() {
-            guard.defer(move || drop(self));
+    /// Frees it once no guard that is held now is held any more. How many versions of rows were looked at until then, to know what
+    /// nobody has any more.
+    pub fn free(self, guard: &Guard) -> usize {
+        let Garbage { memory, records, digests, tables, purges } = self;
+        let looked_at = purges.finish(guard);
+        if !memory.is_empty() || !records.is_empty() {
+            guard.defer(move || drop((memory, records, digests, tables)));
         }
+        looked_at
     }
 }
 
@@ -66,7 +73,7 @@ impl Retired {
                 }
                 change => {
                     unlink(record, record.slot(), guard);
-                    if clean_up(table, record, change, guard) {
+                    if clean_up(table, record, change, garbage, guard) {
                         dead.push((table, record.block().row(record.slot())));
                     }
                 }
@@ -160,16 +167,23 @@ pub(crate) fn before<'g>(record: Record<'g>, slot: Slot, guard: &'g Guard) -> Op
     None
 }
 
-/// Removes index entries that went with a record; whether its row is dead to everybody.
-pub(crate) fn clean_up(table: &Arc<Table>, record: Record<'_>, change: Change, guard: &Guard) -> bool {
+/// Removes index entries that went with a record, the oldest of its chain; whether its row is dead to everybody.
+pub(crate) fn clean_up(
+    table: &Arc<Table>,
+    record: Record<'_>,
+    change: Change,
+    garbage: &mut Garbage,
+    guard: &Guard,
+) -> bool {
     match (change, record.undone()) {
         (Change::Insert, undone) => undone,
         (Change::Delete, false) => {
+            garbage.purges.finish_row(record.block(), record.slot(), guard);
             table.remove_entries(record.block().row(record.slot()), guard);
             true
         }
         (Change::Update, false) => {
-            table.purge_before_images(record, guard);
+            table.purge_before_image(record, None, &mut garbage.purges, guard);
             false
         }
         _ => false,

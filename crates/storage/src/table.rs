@@ -16,11 +16,12 @@ mod keys;
 mod locks;
 mod main;
 mod private;
+mod purge;
 mod restore;
 mod slots;
 
 use crate::arrow_rows::BatchRows;
-use crate::block::{Block, RawCell, set_bits};
+use crate::block::{Block, set_bits};
 use crate::budget::MemoryBudget;
 use crate::directory::Directory;
 use crate::gate::Gate;
@@ -30,7 +31,7 @@ use crate::layout::Layout;
 use crate::region::PLACE_BYTES;
 use crate::row_lock::{RowLock, Sharers};
 use crate::shared::CountedMemory;
-use crate::version::{Change, Record, restore_columns};
+use crate::version::{Change, Record};
 use crate::{Guard, Index, KeyBuffer, TableScan, WriteSet};
 use arrow_array::ArrayRef;
 use firn_base::sync::{
@@ -39,6 +40,7 @@ use firn_base::sync::{
 use firn_base::{BlockNumber, Cell, ColumnId, ColumnSet, Result, RowId, Slot, Snapshot, SqlType, TableId};
 use firn_log::CellWriter;
 use keys::{key_columns, key_in_place, key_of};
+pub(crate) use purge::{Purges, ReplacedKeys};
 pub use restore::Restored;
 pub use slots::Move;
 use smallvec::SmallVec;
@@ -90,9 +92,6 @@ impl<'c, const N: usize> Rows<'c> for &[[Cell<'c>; N]] {
         }
     }
 }
-
-/// Keys of indexes that a row has left.
-pub(crate) type ReplacedKeys = SmallVec<[(Arc<Index>, KeyBuffer); 1]>;
 
 /// A row that a look-up has found, with columns of it; `None` if there is none.
 pub type Found<'a, 'g, const N: usize> = Option<(RowId, &'a [Cell<'g>; N])>;
@@ -959,7 +958,7 @@ impl Table {
                 }
                 drop(turn);
                 for (index, key) in affected.iter().zip(&new_keys) {
-                    self.purge(index, key, row, guard);
+                    self.purge(index, key, row, &mut 0, guard);
                 }
             }
         }
@@ -978,99 +977,9 @@ impl Table {
         self.may_index(record.entries().map(|(column, _)| column).collect(), guard)
     }
 
-    /// Removes the entries of the keys that an update replaced, unless a version still has them.
-    pub(crate) fn purge_before_images(&self, record: Record<'_>, guard: &Guard) {
-        if !self.touches_index(record, guard) {
-            return;
-        }
-        let block = record.block();
-        let slot = record.slot();
-        let row = block.row(slot);
-        for index in self.indexes.get(guard).all().iter().filter(|index| changes(index, record)) {
-            let turn = self.key_lock(row).lock();
-            // The image before: what newer records and the row itself do not tell otherwise.
-            let (columns, mut raw) = key_columns(index);
-            image_before(block, record, &columns, &mut raw, guard);
-            let key = key_of(block, index, &raw);
-            drop(turn);
-            self.purge(index, &key, row, guard);
-        }
-    }
-
-    /// The keys that a row had before an update in the middle of its chain: entries that, without it, no
-    /// version may have any more.
-    pub(crate) fn keys_before(&self, record: Record<'_>, guard: &Guard) -> ReplacedKeys {
-        if !self.touches_index(record, guard) {
-            return ReplacedKeys::new();
-        }
-        let block = record.block();
-        let slot = record.slot();
-        let replaced = |index: &Arc<Index>| {
-            let _turn = self.key_lock(block.row(slot)).lock();
-            let (columns, mut raw) = key_columns(index);
-            for (column, cell) in columns.iter().zip(&mut raw) {
-                *cell = block.load_cell(slot, *column);
-            }
-            let mut next = block.newest(slot, guard);
-            while let Some(newer) = next {
-                restore_columns(newer, &columns, &mut raw);
-                next = if newer == record { None } else { newer.older(guard) };
-            }
-            (index.clone(), key_of(block, index, &raw))
-        };
-        self.indexes.get(guard).all().iter().filter(|index| changes(index, record)).map(replaced).collect()
-    }
-
-    /// Removes the entries of such keys, unless a version of the row has them still.
-    pub(crate) fn purge_keys(&self, row: RowId, keys: &ReplacedKeys, guard: &Guard) {
-        keys.iter().for_each(|(index, key)| self.purge(index, key, row, guard));
-    }
-
-    /// Removes the entry of `key` for `row` unless the row in place or a version of it still has the
-    /// key. Should an update that gives the row this key come in between, it lists the row anew and
-    /// the index asks again.
-    fn purge(&self, index: &Index, key: &[u8], row: RowId, guard: &Guard) {
-        index.remove_if(key, row, guard, &mut || !self.any_version_has(index, key, row, guard));
-    }
-
-    fn any_version_has(&self, index: &Index, key: &[u8], row: RowId, guard: &Guard) -> bool {
-        let block = self.block(row);
-        let slot = row.slot();
-        let (columns, mut raw) = key_columns(index);
-        let _turn = self.key_lock(row).lock();
-        for (column, cell) in columns.iter().zip(&mut raw) {
-            *cell = block.load_cell(slot, *column);
-        }
-        // What was taken back makes no versions: what such a record remembers may never have been anybody's but
-        // its transaction's.
-        let chain = std::iter::successors(block.newest(slot, guard), |record| record.older(guard));
-        for record in chain.filter(|record| !record.undone()) {
-            if key_of(block, index, &raw).as_slice() == key {
-                return true;
-            }
-            restore_columns(record, &columns, &mut raw);
-        }
-        key_of(block, index, &raw).as_slice() == key
-    }
-
     fn key_lock(&self, row: RowId) -> &Mutex<()> {
         &self.key_locks[(row.to_bits().wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize]
     }
-}
-
-/// The image of a row before `record`: the row in place, with every change down to and with the
-/// record taken back. If the record is no longer linked, its own entries over what is in place.
-fn image_before(block: &Block, record: Record<'_>, columns: &[ColumnId], raw: &mut [RawCell], guard: &Guard) {
-    let slot = record.slot();
-    for (column, cell) in columns.iter().zip(&mut *raw) {
-        *cell = block.load_cell(slot, *column);
-    }
-    let mut next = block.newest(slot, guard);
-    while let Some(newer) = next {
-        restore_columns(newer, columns, raw);
-        next = newer.older(guard);
-    }
-    restore_columns(record, columns, raw);
 }
 
 fn is_over(index: &Index, columns: &[ColumnId]) -> bool {

@@ -3,7 +3,8 @@
 //!
 //! Committers run it every few commits, while what they wrote is still in their cache, and each time
 //! for a few write sets only, so that none pays for all that a long query has held back; a background
-//! tick does what they leave, and runs when nobody commits. A reader that runs long holds back the
+//! tick does what they leave, and runs when nobody commits. It does all at once, for which rows that have changed
+//! thousands of times are looked through once: so committers that meet one leave the rest to it. A reader that runs long holds back the
 //! horizon; then the tick moves what is still needed to the [attic](Attic), and the rest goes.
 //!
 //! Invariant: whatever the attic was given ended before all that is listed here.
@@ -24,6 +25,9 @@ const COLLECT_EVERY: usize = if MODELLED { 2 } else { 16 };
 
 /// Write sets that a committer collects at most: more than come, so that committers alone keep up.
 const COLLECT_INLINE: usize = 2 * COLLECT_EVERY;
+
+/// Versions of rows that a committer has looked at when it leaves the rest to the next tick: long chains are looked through anew for each guard.
+const LEFT_TO_TICK: usize = if MODELLED { 4 } else { 4096 };
 
 /// Write sets that a long reader may hold back before they are moved to the attic, some tens of megabytes:
 /// most queries end before that, and what is moved must be collected all the same. Once something is there
@@ -50,6 +54,11 @@ impl Amount {
 
 /// Records of the attic that are collected under one guard.
 const COLLECT_FROM_ATTIC: usize = if MODELLED { 2 } else { 1024 };
+
+/// Records, and write sets, that are moved to the attic under one guard: of a row that has changed over and over the whole chain is
+/// looked through once for each guard.
+const MOVED_RECORDS: usize = if MODELLED { 2 } else { 16 << 10 };
+const MOVED_AT_ONCE: usize = if MODELLED { 2 } else { 16 * COLLECT_INLINE };
 
 /// So many times as many are settled in a turn.
 const SETTLE_AT_ONCE: usize = 32;
@@ -85,6 +94,8 @@ struct Turn {
     attic: Attic,
     /// What `quiet` will be next.
     asked: u64,
+    /// A committer has met long chains since the last tick.
+    is_for_tick: bool,
 }
 
 /// Ended write sets in the order of their times. Those that ended after some transaction began stay here or in
@@ -199,6 +210,7 @@ impl Collector {
         let horizon = horizon(active, last, safe);
         turn.collect(horizon, memory);
         self.collect_some(usize::MAX, horizon, memory);
+        turn.is_for_tick = false;
         let most = if turn.attic.is_empty() { MOVE_ABOVE } else { MOVE_MORE_ABOVE };
         let moves = self.ended.lock().amount().exceeds(most);
         if (moves || !turn.attic.is_empty())
@@ -218,16 +230,17 @@ impl Collector {
 
     /// A committer's part of the collection, unless another thread is at it.
     pub fn collect_inline(&self, active: &ActiveSet, last: &AtomicU64, safe: Time, memory: &MemoryBudget) {
-        if let Some(turn) = self.turn.try_lock() {
+        if let Some(mut turn) = self.turn.try_lock() {
             self.collected_at.store(last.load(Ordering::Relaxed), Ordering::Relaxed);
-            if turn.attic.is_empty() {
-                self.collect_some(COLLECT_INLINE, horizon(active, last, safe), memory);
+            if turn.attic.is_empty() && !turn.is_for_tick {
+                let looked_at = self.collect_some(COLLECT_INLINE, horizon(active, last, safe), memory);
+                turn.is_for_tick = looked_at > LEFT_TO_TICK;
             }
         }
     }
 
-    /// Collects the oldest, at most so many, in the collector's turn.
-    fn collect_some(&self, most: usize, horizon: Time, memory: &MemoryBudget) {
+    /// Collects the oldest, at most so many, in the collector's turn. How many versions of rows were looked at.
+    fn collect_some(&self, most: usize, horizon: Time, memory: &MemoryBudget) -> usize {
         let guard = pin();
         let mut garbage = Garbage::default();
         let mut left = most;
@@ -256,10 +269,11 @@ impl Collector {
                 retired.collect(&mut garbage, &guard);
             }
         }
-        garbage.free(&guard);
+        let looked_at = garbage.free(&guard);
         memory.collect(records as i64, bytes as i64);
         // Otherwise the memory comes back hundreds of transactions later.
         guard.flush();
+        looked_at
     }
 
     /// Moves all but the newest to the attic, in the collector's turn. Active snapshots read at `times`, and those
@@ -268,39 +282,44 @@ impl Collector {
         // Later ones have their turn when it is known who reads then, and when nobody can be in the middle of
         // reading what they changed.
         let until = Time(now.0.min(self.quiet.load(Ordering::SeqCst)));
-        loop {
-            let few: Few = {
-                let mut ended = self.ended.lock();
-                let mut few = Few::new();
-                while few.len() < COLLECT_INLINE
-                    && ended.amount().exceeds(SPARES)
-                    && let Some(retired) = ended.pop_until(until)
-                {
-                    self.recent.withdraw(&retired);
-                    few.push(retired);
-                }
-                // Who validates against them waits from now on until they are there.
-                ended.moved_until = few.last().map_or(ended.moved_until, |newest| newest.time.0);
-                few
-            };
-            if few.is_empty() {
-                break;
-            }
+        let mut is_more = true;
+        while is_more {
             let guard = pin();
             let mut garbage = Garbage::default();
             let before = turn.attic.kept();
-            for (at, retired) in few.iter().enumerate() {
-                few.get(at + 1).iter().for_each(|next| next.prefetch());
-                turn.attic.take_in(retired, times, until, &mut garbage, &guard);
-            }
-            let (mut records, mut bytes) = (0, 0);
-            for retired in few {
-                records += retired.record_count();
-                bytes += retired.bytes;
-                retired.discard(&mut garbage);
+            let (mut moved, mut records, mut bytes) = (0, 0, 0);
+            while is_more && moved < MOVED_AT_ONCE && records < MOVED_RECORDS {
+                let few = self.take_until(until);
+                is_more = !few.is_empty();
+                moved += few.len();
+                for (at, retired) in few.iter().enumerate() {
+                    few.get(at + 1).iter().for_each(|next| next.prefetch());
+                    turn.attic.take_in(retired, times, until, &mut garbage, &guard);
+                }
+                for retired in few {
+                    records += retired.record_count();
+                    bytes += retired.bytes;
+                    retired.discard(&mut garbage);
+                }
             }
             free(garbage, (records, bytes), before, turn.attic.kept(), memory, &guard);
         }
+    }
+
+    /// Takes a few that are about to be moved, if there are any that may be.
+    fn take_until(&self, until: Time) -> Few {
+        let mut ended = self.ended.lock();
+        let mut few = Few::new();
+        while few.len() < COLLECT_INLINE
+            && ended.amount().exceeds(SPARES)
+            && let Some(retired) = ended.pop_until(until)
+        {
+            self.recent.withdraw(&retired);
+            few.push(retired);
+        }
+        // Who validates against them waits from now on until they are there.
+        ended.moved_until = few.last().map_or(ended.moved_until, |newest| newest.time.0);
+        few
     }
 
     /// Sees to it that what has ended by now can be moved once no guard is held that is held now.

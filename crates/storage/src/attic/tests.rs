@@ -48,6 +48,8 @@ struct Bench {
     held: Vec<Snapshot>,
     ended: VecDeque<Retired>,
     attic: Attic,
+    /// What has been unlinked under a guard that is held on.
+    garbage: Option<(Guard, Garbage)>,
     /// Batches that a client keeps, and what they showed.
     kept: Vec<(Vec<ScanBatch>, State)>,
     /// How often blocks were frozen, or gave up their memory, and rows moved.
@@ -114,6 +116,7 @@ impl Bench {
             held: Vec::new(),
             ended: VecDeque::new(),
             attic: Attic::default(),
+            garbage: None,
             kept: Vec::new(),
             freezes: 0,
             emptied: 0,
@@ -129,6 +132,7 @@ impl Bench {
 
     /// What the freezer does. Nobody holds a guard meanwhile.
     fn freeze(&mut self) {
+        self.free_garbage();
         let mut cooling = Vec::new();
         self.table.cool(&mut cooling);
         if self.at_most(2) == 0 && !self.running.is_empty() {
@@ -450,30 +454,39 @@ impl Bench {
 
     /// What the collector does, some of it.
     fn collect(&mut self, most: usize) {
-        let guard = &pin();
-        let mut garbage = Garbage::default();
+        let (guard, mut garbage) = self.garbage.take().unwrap_or_else(|| (pin(), Garbage::default()));
         let times = self.read_times();
         let horizon = times.first().copied().unwrap_or(Time(self.now));
-        while self.attic.collect(horizon, 2, &mut garbage, guard) {}
-        let mut is_more = self.attic.settle(&times, 2, &mut garbage, guard);
+        while self.attic.collect(horizon, 2, &mut garbage, &guard) {}
+        let mut is_more = self.attic.settle(&times, 2, &mut garbage, &guard);
         if self.at_most(1) == 0 {
             while is_more {
-                is_more = self.attic.settle(&times, 2, &mut garbage, guard);
+                is_more = self.attic.settle(&times, 2, &mut garbage, &guard);
             }
             self.assert_settled(&times);
         }
         for _ in 0..most {
             let Some(oldest) = self.ended.pop_front() else { break };
             if oldest.time <= horizon {
-                oldest.collect(&mut garbage, guard);
+                oldest.collect(&mut garbage, &guard);
             } else {
                 let until = Time(self.random.uniform(oldest.time.0 as i64, self.now as i64) as u64);
-                self.attic.take_in(&oldest, &times, until, &mut garbage, guard);
+                self.attic.take_in(&oldest, &times, until, &mut garbage, &guard);
                 oldest.discard(&mut garbage);
             }
         }
-        garbage.free(guard);
-        guard.flush();
+        self.garbage = Some((guard, garbage));
+        // Mostly at once.
+        if most == usize::MAX || !self.now.is_multiple_of(4) {
+            self.free_garbage();
+        }
+    }
+
+    fn free_garbage(&mut self) {
+        if let Some((guard, garbage)) = self.garbage.take() {
+            garbage.free(&guard);
+            guard.flush();
+        }
     }
 
     /// Asserts that no update is kept that only ended snapshots kept apart from what it followed.

@@ -388,9 +388,6 @@ fn readers_beside_writers_and_the_merger_find_the_same_by_both() {
                             tx.rollback();
                         }
                     }
-                    // On a machine that is busy with something else readers stay long, and who collects looks, for each key that a
-                    // row had, through all newer versions of it: of few rows there shall not be too many.
-                    firn_base::clock::sleep(Duration::from_micros(50));
                 }
             });
         }
