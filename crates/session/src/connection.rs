@@ -697,7 +697,7 @@ impl Connection {
                 );
             }
             match wait(left.map_or(CANCEL_INTERVAL, |left| left.min(CANCEL_INTERVAL))) {
-                Waited::Ended => return Ok(()),
+                Waited::Ended | Waited::LetGo => return Ok(()),
                 Waited::NotYet => {}
                 Waited::Deadlock => return Err(Error::deadlock()),
             }

@@ -318,6 +318,33 @@ fn of_two_that_wait_for_each_other_one_is_told() {
 }
 
 #[test]
+fn who_is_told_of_a_ring_lets_the_other_on_by_a_savepoint() {
+    let database = database();
+    let statistics = database.engine().statistics();
+    // It has the slot that all before had, and so the greater number.
+    let mut told = database.connect();
+    let own = ["SAVEPOINT s", "UPDATE t SET b = b + 10 WHERE a = 1", "DELETE FROM t WHERE a = 3"];
+    run(&mut told, &["BEGIN ISOLATION LEVEL READ COMMITTED", "INSERT INTO t VALUES (4, 0)"]).unwrap();
+    run(&mut told, &own).unwrap();
+    let mut patient = database.connect();
+    run(&mut patient, &["BEGIN ISOLATION LEVEL READ COMMITTED", "UPDATE t SET b = 1 WHERE a = 2"]).unwrap();
+    thread::scope(|scope| {
+        let waits = statistics.waits.get();
+        let waiting = thread::spawn_scoped(scope, "patient", || {
+            run(&mut patient, &["UPDATE t SET b = 1 WHERE a IN (1, 3)", "COMMIT"])
+        });
+        until(|| statistics.waits.get() > waits);
+        assert_eq!(state(run(&mut told, &["UPDATE t SET b = 2 WHERE a = 2"])), SqlState::DEADLOCK_DETECTED);
+        run(&mut told, &["ROLLBACK TO s"]).unwrap();
+        // Though the one that was told has not ended.
+        waiting.join().unwrap().unwrap();
+    });
+    run(&mut told, &own[1..]).unwrap();
+    run(&mut told, &["UPDATE t SET b = 2 WHERE a = 2", "COMMIT"]).unwrap();
+    assert_eq!(rows(&database), [(1, 11), (2, 2), (4, 0)]);
+}
+
+#[test]
 fn waiting_ends_when_the_user_says_so() {
     let database = database();
     let mut holder = database.connect();

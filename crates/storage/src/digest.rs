@@ -100,6 +100,11 @@ impl Digest {
         digest
     }
 
+    /// Of a transaction that changed nothing which it has not taken back.
+    pub(crate) fn of_nothing(owner: Stamp, time: Time, tables: TouchedTables) -> Box<Digest> {
+        Box::new(Digest { time, owner, tables, parts: SmallVec::new(), rows: SmallVec::new() })
+    }
+
     fn add(&mut self, tables: &[Arc<Table>], record: Record<'_>) {
         let block = record.block();
         let columns = columns_set_by(record);

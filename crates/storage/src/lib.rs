@@ -67,4 +67,4 @@ pub use scan::{ScanBatch, TableScan};
 pub use state::BlockState;
 pub use table::{ColumnSpec, Found, Move, Restored, Table, TableOptions, TableUsage};
 pub use typed::{Field, Misfit, Projection, Row, Rows, Str, Text, Vectors};
-pub use write_set::{Freed, Mark, Retired, WriteSet};
+pub use write_set::{Freed, LetGo, Mark, Retired, WriteSet};

@@ -221,6 +221,11 @@ impl Piece {
         self.start
     }
 
+    /// Whether a place lies in it.
+    pub fn holds(&self, place: NonNull<u8>) -> bool {
+        place.addr().get().checked_sub(self.start.addr().get()).is_some_and(|offset| offset < self.bytes)
+    }
+
     /// Size in bytes.
     #[inline]
     pub fn len(&self) -> usize {

@@ -212,6 +212,34 @@ impl UndoBuffer {
         self.segments.push(segment);
     }
 
+    /// Takes those out from a place on that `goes` picks, the oldest first, and shares the memory that they lie in.
+    pub fn take_out(
+        &mut self,
+        from: usize,
+        mut goes: impl FnMut(Record<'_>) -> bool,
+    ) -> (Vec<NonNull<UndoHeader>>, UndoMemory) {
+        let mut gone = Vec::new();
+        let mut bytes = 0;
+        let mut tail = self.records.split_off(from);
+        tail.retain(|at| {
+            // SAFETY: lies in our segments.
+            let record: Record<'_> = unsafe { Record::from_raw(*at) };
+            let stays = !goes(record);
+            if !stays {
+                gone.push(*at);
+                bytes += record.bytes();
+            }
+            stays
+        });
+        self.records.append(&mut tail);
+        // No longer this transaction's to count.
+        self.before -= bytes as isize;
+        let holds_first =
+            |segment: &Arc<Segment>| gone.first().is_some_and(|first| segment.0.holds(first.cast()));
+        let first = self.segments.iter().rposition(holds_first).unwrap_or(self.segments.len());
+        (gone, UndoMemory(self.segments[first..].iter().cloned().collect()))
+    }
+
     /// The records and the memory they lie in, for the collector.
     pub fn into_parts(self) -> (Vec<NonNull<UndoHeader>>, UndoMemory) {
         if let Some(last) = self.segments.last() {

@@ -75,6 +75,8 @@ const UNDONE: u8 = 1;
 const OUT: u8 = 2;
 /// In `flags`: it is kept in the attic.
 const KEPT: u8 = 4;
+/// In `flags`: its transaction, which runs on, has let go of it.
+const LET_GO: u8 = 8;
 
 pub(crate) const HEADER_LEN: usize = 40;
 const _: () = assert!(HEADER_LEN.is_multiple_of(8) && size_of::<UndoHeader>() == HEADER_LEN);
@@ -245,6 +247,16 @@ impl<'g> Record<'g> {
     /// Notes that, before it is linked.
     pub fn set_kept(self) {
         self.add_flag(KEPT);
+    }
+
+    /// Whether its transaction has [let go](crate::WriteSet::let_go) of it.
+    pub fn is_let_go(self) -> bool {
+        self.header().flags.load(Ordering::Relaxed) & LET_GO != 0
+    }
+
+    /// Notes that.
+    pub fn set_let_go(self) {
+        self.add_flag(LET_GO);
     }
 
     /// The caller is the only one to write to the flags.

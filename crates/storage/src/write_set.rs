@@ -2,7 +2,8 @@
 //!
 //! The ways to walk the undo records are [`WriteSet::stamp`] (commit), [`WriteSet::roll_back`] and,
 //! once nobody needs the old images any more, [`Retired::collect`] (see [`crate::collect`]) or,
-//! if a long reader still does, [`Attic::take_in`](crate::Attic::take_in).
+//! if a long reader still does, [`Attic::take_in`](crate::Attic::take_in). What is rolled back while the transaction runs on
+//! can end before it does ([`WriteSet::let_go`]).
 
 use crate::block::Block;
 use crate::budget::{Held, MemoryBudget};
@@ -285,6 +286,31 @@ impl WriteSet {
         }
     }
 
+    /// Parts with what it has changed since `mark` and taken back, so that others may have the rows: once that is stamped with a time it has
+    /// ended as if another transaction had made it and been rolled back. Rows that it has changed or locked before as well stay its own; so do those
+    /// of tables that only it knows of, which nobody else wants and whose chains do not tell that rows came to be. So do
+    /// locks, and rows that it has locked and then changed, if `keeps_locks`. `None` if there is nothing else.
+    pub fn let_go(&mut self, mark: Mark, keeps_locks: bool, guard: &Guard) -> Option<LetGo> {
+        let owner = self.owner;
+        let mut locks = 0;
+        let goes = |record: Record<'_>| {
+            let is_lock = record.change() == Change::Lock;
+            let lies_on_own =
+                || record.older(guard).is_some_and(|older| older.stamp() == owner && !older.is_let_go());
+            let is_private = || !table_of(&self.tables, record).is_published();
+            let stays = !record.undone() || is_lock && keeps_locks || lies_on_own() || is_private();
+            if !stays {
+                record.set_let_go();
+                locks += usize::from(is_lock);
+            }
+            !stays
+        };
+        let (records, memory) = self.undo.take_out(mark.records, goes);
+        self.locks -= locks;
+        let tables = self.tables.clone();
+        (!records.is_empty()).then_some(LetGo { owner, records, memory, tables })
+    }
+
     /// Of the rows that it has inserted into a table since `mark`, which one a row is, from 0; `None` if it is none of
     /// them.
     pub fn ordinal_since(&self, mark: Mark, table: &Table, row: RowId) -> Option<u64> {
@@ -325,6 +351,32 @@ impl WriteSet {
     pub(crate) fn retire_now(self, time: Time) -> Retired {
         let digest = self.digest();
         self.retire(time, digest).0
+    }
+}
+
+/// What a transaction that runs on has changed and taken back.
+#[must_use = "its records lie in chains"]
+pub struct LetGo {
+    owner: Stamp,
+    records: Vec<NonNull<UndoHeader>>,
+    memory: UndoMemory,
+    tables: TouchedTables,
+}
+
+impl LetGo {
+    /// Ends it at `time`; the caller sees to it that nobody reads then or later before this returns. To be collected as what has been
+    /// rolled back.
+    pub fn end(self, time: Time) -> Retired {
+        let LetGo { owner, records, memory, tables } = self;
+        let digest = Digest::of_nothing(owner, time, tables);
+        let mut bytes = digest.bytes();
+        for at in &records {
+            // SAFETY: lies in `memory`.
+            let record: Record<'_> = unsafe { Record::from_raw(*at) };
+            bytes += record.bytes();
+            record.set_stamp(Stamp::committed(time));
+        }
+        Retired { time, bytes, records, memory, digest: SharedDigest::new(digest) }
     }
 }
 

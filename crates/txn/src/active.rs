@@ -49,6 +49,8 @@ pub(crate) struct ActiveSet {
     /// Slots from here on were never used.
     used: AtomicUsize,
     beds: Box<[(Mutex<()>, Condvar)]>,
+    /// How often transactions that ran on have let go of rows.
+    let_go: AtomicU64,
 }
 
 /// On a cache line of its own, since its transaction writes it at begin and end.
@@ -68,11 +70,12 @@ struct Slot {
     begun: AtomicU64,
     /// How many undo records it has written, as of its last statement.
     records: AtomicU64,
-    /// Its isolation, and whether it writes.
+    /// Its isolation, whether it writes, and how often it has let go of rows.
     traits: AtomicU32,
     /// How many tables' writers it has joined.
     joined: AtomicU32,
-    /// What it waits for if that is a table or the catalog, or 0: see [`Want::to_bits`].
+    /// What it waits for if that is a table or the catalog: see [`Want::to_bits`]. Else how often the one that it waits for had let go
+    /// of rows.
     wants: AtomicU64,
 }
 
@@ -128,6 +131,9 @@ impl Want {
 /// In `traits`, above the isolation.
 const WRITES: u32 = 1 << 8;
 
+/// In `traits`, above that: one time that it has let go of rows.
+const ONE_LET_GO: u32 = 1 << 16;
+
 /// How waiting for another transaction's end came out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waited {
@@ -135,17 +141,30 @@ pub enum Waited {
     Ended,
     /// It has not yet.
     NotYet,
+    /// It has not, but somebody has gone back to a savepoint: what is waited for may be free.
+    LetGo,
     /// It never would: it waits, perhaps through others, for the one that would wait for it.
     Deadlock,
 }
 
 /// The right to be counted as running.
 #[derive(Debug)]
-pub(crate) struct ActiveSlot(usize);
+pub(crate) struct ActiveSlot {
+    at: usize,
+    /// How often others had let go of rows when it last asked.
+    let_go: AtomicU64,
+}
 
 thread_local! {
     /// The slot this thread's last transaction had; most likely idle again.
     static HINT: Cell<usize> = const { Cell::new(0) };
+}
+
+impl Slot {
+    /// How often its transaction has let go of rows, as far as it matters.
+    fn times_let_go(&self) -> u32 {
+        self.traits.load(Ordering::SeqCst) / ONE_LET_GO
+    }
 }
 
 impl ActiveSet {
@@ -168,6 +187,7 @@ impl ActiveSet {
             joined: (0..SLOTS).map(joined).collect(),
             used: AtomicUsize::new(0),
             beds: (0..BEDS).map(|_| Default::default()).collect(),
+            let_go: AtomicU64::new(0),
         }
     }
 
@@ -199,8 +219,9 @@ impl ActiveSet {
             slot.records.store(0, Ordering::Relaxed);
             slot.traits.store(isolation as u32, Ordering::Relaxed);
             HINT.set(at);
+            let let_go = AtomicU64::new(self.let_go.load(Ordering::SeqCst));
             let snapshot = Snapshot { read_time: Time(read_time), owner: stamp_of(uses, at) };
-            return Ok((ActiveSlot(at), snapshot));
+            return Ok((ActiveSlot { at, let_go }, snapshot));
         }
         Err(Error::new(SqlState::TOO_MANY_CONNECTIONS, format!("more than {SLOTS} transactions are running"))
             .with_hint("End some of them, or run fewer at once."))
@@ -209,20 +230,21 @@ impl ActiveSet {
     /// Says whose transaction it is.
     #[inline]
     pub fn set_session(&self, slot: &ActiveSlot, session: u32) {
-        self.slots[slot.0].session.store(session, Ordering::Relaxed);
+        self.slots[slot.at].session.store(session, Ordering::Relaxed);
     }
 
     /// Says what it is kept apart from.
     #[inline]
     pub fn set_isolation(&self, slot: &ActiveSlot, isolation: Isolation) {
-        let traits = &self.slots[slot.0].traits;
+        let traits = &self.slots[slot.at].traits;
         // Nobody else writes to it.
-        traits.store(traits.load(Ordering::Relaxed) & WRITES | isolation as u32, Ordering::Relaxed);
+        let kept = traits.load(Ordering::Relaxed) & !(WRITES - 1);
+        traits.store(kept | isolation as u32, Ordering::Relaxed);
     }
 
     /// Says that it writes.
     pub fn set_writes(&self, slot: &ActiveSlot) {
-        let traits = &self.slots[slot.0].traits;
+        let traits = &self.slots[slot.at].traits;
         // Nobody else writes to it.
         traits.store(traits.load(Ordering::Relaxed) | WRITES, Ordering::Relaxed);
     }
@@ -230,7 +252,7 @@ impl ActiveSet {
     /// Says that it has joined the writers of a table that others know of, until it ends.
     pub fn note_joined(&self, slot: &ActiveSlot, table: TableId) {
         self.set_writes(slot);
-        let (own, tables) = (&self.slots[slot.0], &self.joined[slot.0]);
+        let (own, tables) = (&self.slots[slot.at], &self.joined[slot.at]);
         // Nobody else writes to these, either.
         let count = own.joined.load(Ordering::Relaxed) as usize;
         match tables.first.get(count) {
@@ -284,13 +306,13 @@ impl ActiveSet {
 
     /// Says what it waits for from now on, if it is not a row.
     pub fn set_want(&self, slot: &ActiveSlot, want: Option<Want>) {
-        self.slots[slot.0].wants.store(want.map_or(0, Want::to_bits), Ordering::SeqCst);
+        self.slots[slot.at].wants.store(want.map_or(0, Want::to_bits), Ordering::SeqCst);
     }
 
     /// Says how many undo records it has written.
     #[inline]
     pub fn set_records(&self, slot: &ActiveSlot, records: usize) {
-        self.slots[slot.0].records.store(records as u64, Ordering::Relaxed);
+        self.slots[slot.at].records.store(records as u64, Ordering::Relaxed);
     }
 
     /// Every running transaction, as of about now by the clock of [`ActiveSet::enter`].
@@ -336,24 +358,24 @@ impl ActiveSet {
     /// Begins to move a transaction on from the time it reads at to the newest published commit, which is
     /// returned. Until [`ActiveSet::settle`] everything is kept that it may read, before and after.
     pub fn advance(&self, slot: &ActiveSlot, from: Time, last: &AtomicU64) -> Time {
-        self.slots[slot.0].read_time.store(from.0 | ADVANCING, Ordering::SeqCst);
+        self.slots[slot.at].read_time.store(from.0 | ADVANCING, Ordering::SeqCst);
         Time(last.load(Ordering::SeqCst))
     }
 
     /// Says at what time it reads from now on.
     pub fn settle(&self, slot: &ActiveSlot, read_time: Time) {
-        self.slots[slot.0].read_time.store(read_time.0, Ordering::SeqCst);
+        self.slots[slot.at].read_time.store(read_time.0, Ordering::SeqCst);
     }
 
     /// Says that from now on it reads by no snapshot.
     pub fn forgo(&self, slot: &ActiveSlot) {
-        self.slots[slot.0].read_time.store(READS_NOTHING, Ordering::SeqCst);
+        self.slots[slot.at].read_time.store(READS_NOTHING, Ordering::SeqCst);
     }
 
     /// Has a transaction that has [forgone](ActiveSet::forgo) its snapshot read at the newest published commit, which is
     /// returned, as one that begins now.
     pub fn read_again(&self, slot: &ActiveSlot, last: &AtomicU64) -> Time {
-        let own = &self.slots[slot.0].read_time;
+        let own = &self.slots[slot.at].read_time;
         own.store(DRAWING, Ordering::SeqCst);
         let read_time = last.load(Ordering::SeqCst);
         own.store(read_time, Ordering::SeqCst);
@@ -362,7 +384,7 @@ impl ActiveSet {
 
     /// Counts a transaction off.
     pub fn leave(&self, slot: &ActiveSlot) {
-        let own = &self.slots[slot.0];
+        let own = &self.slots[slot.at];
         // Before the slot is another's. Most have only read.
         if own.joined.load(Ordering::Relaxed) > 0 {
             own.joined.store(0, Ordering::Relaxed);
@@ -376,8 +398,24 @@ impl ActiveSet {
         // What it read comes before it is gone; and in sequential order with the waiters' own count, so
         // that either they see that it has gone or it sees them.
         own.read_time.store(IDLE, Ordering::SeqCst);
-        if own.waiters.load(Ordering::SeqCst) > 0 {
-            let (lock, wake) = &self.beds[slot.0 % BEDS];
+        self.wake(slot);
+    }
+
+    /// Tells those who wait for a transaction, which runs on, that it has let go of rows. They wait for it no more, also those that
+    /// have yet to wake: otherwise a ring would be seen through them that is none.
+    pub fn tell_let_go(&self, slot: &ActiveSlot) {
+        // In this order: see `ActiveSet::let_go_before`.
+        self.let_go.fetch_add(1, Ordering::SeqCst);
+        let traits = &self.slots[slot.at].traits;
+        // Nobody else writes to it.
+        traits.store(traits.load(Ordering::Relaxed).wrapping_add(ONE_LET_GO), Ordering::SeqCst);
+        self.wake(slot);
+    }
+
+    /// Wakes those who wait for a transaction.
+    fn wake(&self, slot: &ActiveSlot) {
+        if self.slots[slot.at].waiters.load(Ordering::SeqCst) > 0 {
+            let (lock, wake) = &self.beds[slot.at % BEDS];
             drop(lock.lock());
             wake.notify_all();
         }
@@ -404,16 +442,24 @@ impl ActiveSet {
         longest: Duration,
         holder_of: HolderOf<'_>,
     ) -> Waited {
-        let waits_for = &self.slots[own.0].waits_for;
+        let Some(let_go) = self.let_go_before(own, other) else { return Waited::LetGo };
+        let Slot { waits_for, wants, .. } = &self.slots[own.at];
+        let is_for_row = Want::from_bits(wants.load(Ordering::Relaxed)).is_none();
+        if is_for_row {
+            wants.store(let_go.into(), Ordering::SeqCst);
+        }
         // In sequential order: of those who close a ring together, the last sees all of it.
         waits_for.store(other.to_bits(), Ordering::SeqCst);
         // What was seen of a ring one after the other may not have been there at once; a ring is still there at the second look.
         let waited = if (0..2).all(|_| self.is_victim(own_stamp, holder_of)) {
             Waited::Deadlock
         } else {
-            self.sleep_until_end(other, longest)
+            self.sleep_until_end(own, other, longest)
         };
         waits_for.store(0, Ordering::SeqCst);
+        if is_for_row {
+            wants.store(0, Ordering::SeqCst);
+        }
         waited
     }
 
@@ -456,23 +502,46 @@ impl ActiveSet {
             }),
             // It may yet sleep for one that has given back what it wants.
             Some(want) => holder_of(want).filter(|holder| *holder != waiting).into_iter().for_each(visit),
-            None if waits_for == 0 => {}
-            None => visit(Stamp::from_bits(waits_for)),
+            None => {
+                if let Some(holder) = self.running(waits_for)
+                    && u64::from(holder.times_let_go()) == wants
+                {
+                    visit(Stamp::from_bits(waits_for));
+                }
+            }
         }
     }
 
-    fn sleep_until_end(&self, other: Stamp, longest: Duration) -> Waited {
+    /// Whether somebody has let go of rows since a transaction last asked, or since it began.
+    fn have_let_go(&self, own: &ActiveSlot) -> bool {
+        let let_go = self.let_go.load(Ordering::SeqCst);
+        own.let_go.swap(let_go, Ordering::Relaxed) != let_go
+    }
+
+    /// How often another one had let go of rows when a transaction last asked whether somebody has; `None` if somebody has since.
+    fn let_go_before(&self, own: &ActiveSlot, other: Stamp) -> Option<u32> {
+        let times = self.running(other.to_bits()).map_or(0, Slot::times_let_go);
+        // Whoever lets go is counted here before he counts himself.
+        (!self.have_let_go(own)).then_some(times)
+    }
+
+    fn sleep_until_end(&self, own: &ActiveSlot, other: Stamp, longest: Duration) -> Waited {
         let Some(slot) = self.running(other.to_bits()) else { return Waited::Ended };
         let (lock, wake) = &self.beds[other.sequence().expect("it runs") as usize % BEDS];
         slot.waiters.fetch_add(1, Ordering::SeqCst);
         {
             let mut bed = lock.lock();
-            if self.running(other.to_bits()).is_some() {
+            let stays = || self.let_go.load(Ordering::SeqCst) == own.let_go.load(Ordering::Relaxed);
+            if self.running(other.to_bits()).is_some() && stays() {
                 wake.wait_for(&mut bed, longest);
             }
         }
         slot.waiters.fetch_sub(1, Ordering::SeqCst);
-        if self.running(other.to_bits()).is_some() { Waited::NotYet } else { Waited::Ended }
+        match self.running(other.to_bits()) {
+            None => Waited::Ended,
+            Some(_) if self.have_let_go(own) => Waited::LetGo,
+            Some(_) => Waited::NotYet,
+        }
     }
 
     /// The time at or before which nobody reads any more but the newest state: records with this
@@ -588,7 +657,7 @@ mod tests {
         last.store(9, Ordering::SeqCst);
         active.note_joined(&second, TableId(3));
         active.set_records(&second, 12);
-        active.slots[second.0].waits_for.store(snapshot.owner.to_bits(), Ordering::SeqCst);
+        active.slots[second.at].waits_for.store(snapshot.owner.to_bits(), Ordering::SeqCst);
         let [reader, writer] = &active.running_now(&last, 2500, &|_| None)[..] else {
             panic!("two are running")
         };

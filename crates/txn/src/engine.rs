@@ -28,7 +28,7 @@ use firn_base::sync::{
 use firn_base::thread::JoinHandle;
 use firn_base::{Error, Lsn, Result, Snapshot, SqlState, Stamp, TableId, Time, clock, memory, thread};
 use firn_log::{Log, LogOptions, RedoBuffer};
-use firn_storage::{Digest, MemoryBudget, Provider, Reaper, Table, TableOptions, WriteSet, pin};
+use firn_storage::{Digest, LetGo, MemoryBudget, Provider, Reaper, Table, TableOptions, WriteSet, pin};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -681,6 +681,18 @@ impl Engine {
         let time = Time(self.newest.time.load(Ordering::Relaxed) + 1);
         write_set.stamp(time);
         self.end(turn, write_set, digest, time, None);
+    }
+
+    /// The same for what a transaction has let go of that runs on.
+    pub(crate) fn let_go_section(&self, owner: Stamp, let_go: LetGo) {
+        let turn = self.commit.lock();
+        let time = Time(self.newest.time.load(Ordering::Relaxed) + 1);
+        let retired = let_go.end(time);
+        let (records, bytes) = (retired.record_count(), retired.bytes);
+        self.collector.retire(retired);
+        self.newest.time.store(time.0, Ordering::SeqCst);
+        drop(turn);
+        self.memory.retire(owner.sequence().expect("transactions write"), records, bytes);
     }
 
     /// Lists a write set that has been stamped with `time`, publishes that, and lets the next one commit; of a commit, with the

@@ -913,11 +913,25 @@ impl Transaction {
         self.writes().ordinal_since(savepoint.mark, table, row)
     }
 
-    /// Undoes everything since the savepoint, DDL included; the savepoint stays.
+    /// Undoes everything since the savepoint, DDL included; the savepoint stays. Others may have the rows that it has changed only
+    /// since, and, unless it is serializable, those that it has locked.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         self.take_snapshot_again();
         self.undo_to(savepoint, self.goes_on);
+        let has_shared = self.shared.len() > savepoint.shared;
         self.unshare(savepoint.shared);
+        let owner = self.snapshot.owner;
+        // What it has locked it has perhaps not noted as read, since nobody could change it.
+        let keeps_locks = self.isolation == Isolation::Serializable;
+        let write_set = self.write_set.as_mut().expect("running");
+        let let_go = write_set.let_go(savepoint.mark, keeps_locks, &pin());
+        let others_may_have = has_shared || let_go.is_some();
+        if let Some(let_go) = let_go {
+            self.engine.let_go_section(owner, let_go);
+        }
+        if others_may_have {
+            self.engine.active().tell_let_go(&self.slot);
+        }
     }
 
     /// Whoever was told that a row is in has learnt that nobody had its keys. The row keeps that so, and when it is taken back it

@@ -4,7 +4,7 @@
 use super::*;
 use crate::state::BlockState;
 use crate::{
-    ColumnSpec, Frozen, Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, Move, Restriction, RowLock,
+    ColumnSpec, Frozen, Index, IndexColumn, IndexId, IndexSpec, KeyBuffer, LetGo, Move, Restriction, RowLock,
     ScanBatch, TableOptions, WriteSet, pin, summary,
 };
 use arrow_array::cast::AsArray;
@@ -342,8 +342,21 @@ impl Bench {
                 let running = &mut self.running[at];
                 running.writes.roll_back(before.0, &pin());
                 running.state = before.1;
+                if self.at_most(1) == 0 {
+                    let keeps_locks = self.at_most(1) == 0;
+                    let let_go = self.running[at].writes.let_go(before.0, keeps_locks, &pin());
+                    self.end_let_go(let_go);
+                }
                 return;
             }
+        }
+    }
+
+    /// Others may have the rows that one has let go of.
+    fn end_let_go(&mut self, let_go: Option<LetGo>) {
+        if let Some(let_go) = let_go {
+            self.now += 1;
+            self.ended.push_back(let_go.end(Time(self.now)));
         }
     }
 

@@ -85,7 +85,7 @@ impl Transaction {
             match self.wait_for(holder, longest) {
                 Waited::Deadlock => return Err(Error::deadlock()),
                 Waited::Ended => ended = Some(holder),
-                Waited::NotYet => {}
+                Waited::NotYet | Waited::LetGo => {}
             }
             longest = LONGEST_SLEEP.min(2 * longest);
             Ok(())

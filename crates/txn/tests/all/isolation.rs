@@ -3,7 +3,7 @@
 use crate::support::{Bank, commit};
 use firn_base::random::Random;
 use firn_base::{Cell, SqlState};
-use firn_txn::{Transaction, pin};
+use firn_txn::{Isolation, Transaction, pin};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -295,6 +295,73 @@ fn a_key_is_not_given_away_while_its_row_may_come_back_to_it() {
             bank.set_key(&mut tidy, 8, 1).unwrap()
         }
         commit(tidy);
+    }
+}
+
+#[test]
+fn rows_that_were_changed_since_a_savepoint_are_anybodys_once_it_is_gone_back_to() {
+    for isolation in [Isolation::ReadCommitted, Isolation::Snapshot, Isolation::Serializable] {
+        let bank = bank_with(&[(1, 10), (2, 20), (3, 30), (4, 40), (5, 50)]);
+        let old = bank.engine.begin();
+        let mut tx = bank.engine.try_begin(isolation).unwrap();
+        let blocker = Some(tx.snapshot().owner);
+        bank.set_balance(&mut tx, 1, 11).unwrap();
+        let savepoint = tx.savepoint();
+        let change = |tx: &mut Transaction| {
+            bank.set_balance(tx, 1, 12).unwrap();
+            bank.set_balance(tx, 2, 21).unwrap();
+            bank.set_balance(tx, 2, 22).unwrap();
+            bank.delete(tx, 3).unwrap();
+            bank.set_key(tx, 5, 6).unwrap();
+            bank.insert(tx, 7, 70).unwrap();
+        };
+        change(&mut tx);
+        tx.rollback_to(savepoint);
+        // Once more, on top of what it has let go of.
+        change(&mut tx);
+        assert_eq!(bank.scan(&tx), [(1, 12), (2, 22), (4, 40), (6, 50), (7, 70)]);
+        assert_eq!(bank.set_balance(&mut bank.engine.begin(), 2, 0).unwrap_err().blocker(), blocker);
+        tx.rollback_to(savepoint);
+        let before = [(1, 11), (2, 20), (3, 30), (4, 40), (5, 50)];
+        assert_eq!(bank.scan(&tx), before);
+        let mut other = bank.engine.begin();
+        assert_eq!(
+            bank.set_balance(&mut other, 1, 13).unwrap_err().blocker(),
+            blocker,
+            "it is changed still"
+        );
+        bank.set_balance(&mut other, 2, 23).unwrap();
+        bank.delete(&mut other, 3).unwrap();
+        bank.set_key(&mut other, 5, 8).unwrap();
+        for key in [6, 7] {
+            bank.insert(&mut other, key, 77).unwrap();
+        }
+        let (other_own, error) = (other.snapshot().owner, bank.set_balance(&mut tx, 2, 24).unwrap_err());
+        assert_eq!(error.blocker(), Some(other_own));
+        commit(other);
+        let after = [(1, 11), (2, 23), (4, 40), (6, 77), (7, 77), (8, 50)];
+        if isolation == Isolation::ReadCommitted {
+            let statement = tx.begin_statement();
+            tx.restart(&statement).unwrap();
+            assert_eq!(bank.scan(&tx), after);
+            bank.set_balance(&mut tx, 2, 23).unwrap();
+        } else {
+            assert_eq!(bank.scan(&tx), before);
+            let error = bank.set_balance(&mut tx, 2, 24).unwrap_err();
+            assert_eq!((error.state(), error.blocker()), (SqlState::SERIALIZATION_FAILURE, None));
+        }
+        if isolation == Isolation::Serializable {
+            // It has read what the other one has changed.
+            assert_eq!(tx.commit().unwrap_err().state(), SqlState::SERIALIZATION_FAILURE);
+        } else {
+            commit(tx);
+            assert_eq!(bank.scan(&bank.engine.begin()), after);
+        }
+        bank.engine.collect();
+        assert_eq!(bank.scan(&old), [(1, 10), (2, 20), (3, 30), (4, 40), (5, 50)]);
+        drop(old);
+        (0..2).for_each(|_| bank.engine.collect());
+        assert_eq!(bank.engine.garbage_backlog(), 0);
     }
 }
 

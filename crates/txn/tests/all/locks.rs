@@ -202,9 +202,15 @@ fn who_locks_a_row_as_it_is_by_now_still_sees_it_as_it_was() {
 }
 
 #[test]
-fn locks_that_are_shared_go_with_a_savepoint_and_others_stay_until_the_end() {
+fn locks_go_with_a_savepoint_but_of_the_serializable_only_those_that_are_shared() {
+    for isolation in [Isolation::ReadCommitted, Isolation::Snapshot, Isolation::Serializable] {
+        locks_go_with_a_savepoint(isolation);
+    }
+}
+
+fn locks_go_with_a_savepoint(isolation: Isolation) {
     let bank = bank();
-    let mut holder = snapshot(&bank.engine);
+    let mut holder = bank.engine.try_begin(isolation).unwrap();
     bank.lock(&mut holder, 1, RowLock::Share).unwrap();
     let savepoint = holder.savepoint();
     bank.lock(&mut holder, 1, RowLock::Share).unwrap();
@@ -214,7 +220,15 @@ fn locks_that_are_shared_go_with_a_savepoint_and_others_stay_until_the_end() {
     let mut other = snapshot(&bank.engine);
     assert_blocked(bank.set_balance(&mut other, 1, 0), &holder);
     bank.set_balance(&mut other, 2, 0).unwrap();
-    assert_blocked(bank.set_balance(&mut other, 3, 0), &holder);
+    let third = bank.set_balance(&mut other, 3, 0);
+    if isolation == Isolation::Serializable {
+        assert_blocked(third, &holder);
+    } else {
+        third.unwrap();
+        assert_blocked(bank.lock(&mut holder, 3, RowLock::Update), &other);
+        other.rollback();
+        other = snapshot(&bank.engine);
+    }
     // It may take it again.
     bank.lock(&mut holder, 3, RowLock::Update).unwrap();
     bank.set_balance(&mut holder, 3, 33).unwrap();

@@ -73,7 +73,7 @@ fn statement<T>(tx: &mut Transaction, mut body: impl FnMut(&mut Transaction) -> 
         match error.blocker() {
             Some(blocker) => loop {
                 match tx.wait_for(blocker, Duration::from_millis(10)) {
-                    Waited::Ended => break,
+                    Waited::Ended | Waited::LetGo => break,
                     Waited::NotYet => {}
                     Waited::Deadlock => return Err(error),
                 }

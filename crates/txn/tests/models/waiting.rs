@@ -26,7 +26,7 @@ fn blocker(bank: &Bank, tx: &mut Transaction, key: i32) -> Option<Stamp> {
 fn ends(tx: &Transaction, other: Stamp) -> bool {
     loop {
         match tx.wait_for(other, A_WHILE) {
-            Waited::Ended => return true,
+            Waited::Ended | Waited::LetGo => return true,
             Waited::NotYet => {}
             Waited::Deadlock => return false,
         }
@@ -106,6 +106,44 @@ fn of_a_ring_of_three_and_one_that_waits_for_it_one_is_told() {
 #[test]
 fn of_a_queue_nobody_is_told() {
     explore(|| assert_eq!(wanting(&[None, Some(0), Some(1), Some(1)]), 0));
+}
+
+/// The first changes an account after a savepoint, goes back there, and then wants that of the second, which waits for it.
+fn goes_back() {
+    let bank = bank_with([(0, 0), (1, 0)]);
+    let begin = || bank.engine.try_begin(Isolation::ReadCommitted).unwrap();
+    // Who has the greater number is the one that a ring would be told to.
+    let (mut first, mut second) = (begin(), begin());
+    bank.set_balance(&mut second, 1, 1).unwrap();
+    let savepoint = first.savepoint();
+    bank.set_balance(&mut first, 0, 1).unwrap();
+    let until_had = |bank: &Bank, tx: &mut Transaction, key| {
+        while let Some(holder) = blocker(bank, tx, key) {
+            match tx.wait_for(holder, FOREVER) {
+                Waited::Ended | Waited::LetGo => {}
+                outcome => panic!("{outcome:?}: there is no ring, and whoever waits is told"),
+            }
+        }
+        let start = tx.begin_statement();
+        tx.restart(&start).expect("it reads what is committed");
+        bank.set_balance(tx, key, 2).is_ok()
+    };
+    let going_back = task(&bank, move |bank| {
+        first.rollback_to(savepoint);
+        assert!(until_had(bank, &mut first, 1));
+        commit(first);
+    });
+    let waiting = task(&bank, move |bank| {
+        assert!(until_had(bank, &mut second, 0));
+        commit(second);
+    });
+    join([going_back, waiting]);
+    assert_eq!(bank.scan(&bank.engine.begin()), [(0, 2), (1, 2)]);
+}
+
+#[test]
+fn who_waits_for_what_another_goes_back_from_gets_it() {
+    explore(goes_back);
 }
 
 /// The first waits for the second, which ends; in its slot a third begins and waits for the first. That is
