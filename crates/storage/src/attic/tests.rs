@@ -720,7 +720,7 @@ fn rows_move_together_and_empty_blocks_are_filled_again() {
 
 #[test]
 fn blocks_whose_rows_all_came_behind_the_same_readers_have_one_head() {
-    let (seeds, steps) = if cfg!(miri) { (1, 6) } else { (12, 60) };
+    let (seeds, steps) = if cfg!(miri) { (1, 3) } else { (12, 60) };
     let (mut shared, mut given_up) = (0, 0);
     let mut cold = [0, 0];
     for seed in 0..seeds {

@@ -853,7 +853,7 @@ mod tests {
         for round in 0..if cfg!(miri) { 14 } else { 210 } {
             let types = KINDS[round % KINDS.len()];
             let (unique, values) = (random.uniform(0, 2) > 0, random.uniform(0, 3) > 0);
-            let count = random.uniform(1, if cfg!(miri) { 150 } else { 4_000 }) as usize;
+            let count = random.uniform(1, if cfg!(miri) { 60 } else { 4_000 }) as usize;
             let spread = [10, 3_000, 100_000_000][random.uniform(0, 2) as usize];
             let (waiting_index, index) = (index(types, unique, values), index(types, unique, values));
             let mut keys = WaitingKeys::new(&Arc::default());
@@ -947,6 +947,7 @@ mod tests {
 
     /// Rows of more blocks than there are places for enter at once; what waits already stays.
     #[test]
+    #[cfg_attr(miri, ignore = "takes rows of thousands of blocks")]
     fn there_are_places_for_rows_of_so_many_blocks() {
         let index = index(&[(SqlType::BigInt, false)], true, true);
         let mut keys = WaitingKeys::new(&Arc::default());
