@@ -13,9 +13,9 @@
 //! statement is to be run again all the same: on a newer snapshot it may do.
 //!
 //! SKIP LOCKED promises nothing about the rows that it does not yield, and those that it yields, and locks
-//! alone, stay as they were read until the transaction ends (shared locks may go before, by ROLLBACK TO). So
-//! if all rows that a query reads are locked so, it is noted as having read nothing: workers that take from
-//! one queue do not fail, serializable as they may be, because of what the others have taken.
+//! alone, stay as they were read until the transaction ends, unless it goes back to a savepoint. So
+//! if all rows that a query reads are locked so, and there is no savepoint, it is noted as having read nothing: workers that take
+//! from one queue do not fail, serializable as they may be, because of what the others have taken.
 
 use crate::dml::source::row_id;
 use crate::expression::{Environment, RowExpression};
@@ -161,7 +161,7 @@ impl LockingQuery {
         {
             return Err(changed);
         }
-        if self.reads_what_it_gets {
+        if self.reads_what_it_gets && !transaction.may_go_back() {
             transaction.forget_reads(&before);
         }
         Ok(rows)

@@ -632,7 +632,7 @@ impl Connection {
     ) -> Result<T> {
         let start = transaction.begin_statement();
         let (mut attempts, mut retries) = (0, 0);
-        // Others wait until it has ended: it is of no use to try again.
+        // Others wait until it has ended, or goes back to a savepoint: it is of no use to try again.
         let is_deadlock = |error: &Error| error.state() == SqlState::DEADLOCK_DETECTED;
         loop {
             let outcome = work(self, transaction);

@@ -317,6 +317,24 @@ fn of_two_that_wait_for_each_other_one_is_told() {
     assert_eq!(rows[0].1, rows[1].1, "one did both");
 }
 
+/// Rows that SKIP LOCKED gives are not noted as read, since they stay as they are: unless a savepoint may give them back.
+#[test]
+fn what_was_picked_since_a_savepoint_counts_as_read() {
+    let database = database();
+    let picks =
+        ["UPDATE t SET b = 0 WHERE a = 1", "SELECT b FROM t WHERE a = 1 FOR NO KEY UPDATE SKIP LOCKED"];
+    for picks in [&picks[..], &picks[1..]] {
+        let mut picking = database.connect();
+        run(&mut picking, &["BEGIN", "SAVEPOINT s"]).unwrap();
+        run(&mut picking, picks).unwrap();
+        run(&mut picking, &["ROLLBACK TO s"]).unwrap();
+        let other = ["BEGIN", "SELECT count(*) FROM child", "UPDATE t SET b = b + 1 WHERE a = 1", "COMMIT"];
+        run(&mut database.connect(), &other).unwrap();
+        let outcome = run(&mut picking, &["INSERT INTO child VALUES (1, NULL)", "COMMIT"]);
+        assert_eq!(state(outcome), SqlState::SERIALIZATION_FAILURE, "{picks:?}");
+    }
+}
+
 #[test]
 fn who_is_told_of_a_ring_lets_the_other_on_by_a_savepoint() {
     let database = database();

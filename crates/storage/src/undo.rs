@@ -212,12 +212,13 @@ impl UndoBuffer {
         self.segments.push(segment);
     }
 
-    /// Takes those out from a place on that `goes` picks, the oldest first, and shares the memory that they lie in.
+    /// Takes those out from a place on that `goes` picks, the oldest first; with the memory that they lie in, part of which it may have in common
+    /// with those that stay, and how many bytes they take.
     pub fn take_out(
         &mut self,
         from: usize,
         mut goes: impl FnMut(Record<'_>) -> bool,
-    ) -> (Vec<NonNull<UndoHeader>>, UndoMemory) {
+    ) -> (Vec<NonNull<UndoHeader>>, UndoMemory, usize) {
         let mut gone = Vec::new();
         let mut bytes = 0;
         let mut tail = self.records.split_off(from);
@@ -234,10 +235,20 @@ impl UndoBuffer {
         self.records.append(&mut tail);
         // No longer this transaction's to count.
         self.before -= bytes as isize;
-        let holds_first =
-            |segment: &Arc<Segment>| gone.first().is_some_and(|first| segment.0.holds(first.cast()));
-        let first = self.segments.iter().rposition(holds_first).unwrap_or(self.segments.len());
-        (gone, UndoMemory(self.segments[first..].iter().cloned().collect()))
+        let segment_of = |record: Option<&NonNull<UndoHeader>>| {
+            self.segments
+                .iter()
+                .rposition(|segment| record.is_some_and(|record| segment.0.holds(record.cast())))
+        };
+        let first_gone = segment_of(gone.first()).unwrap_or(self.segments.len());
+        let memory = UndoMemory(self.segments[first_gone..].iter().cloned().collect());
+        // Of what is behind the last that stays it keeps the segment in which it goes on.
+        let kept = segment_of(self.records.last()).map_or(0, |last| last + 1);
+        let last = self.segments.len().saturating_sub(1);
+        if kept < last {
+            self.segments.drain(kept..last);
+        }
+        (gone, memory, bytes)
     }
 
     /// The records and the memory they lie in, for the collector.

@@ -11,7 +11,7 @@
 //! ```
 //! A record of [`Change::Delete`] has 1 in the place of the number of entries if its transaction has put the row elsewhere;
 //! then a word follows that tells where. One of [`Change::Lock`] has its [`RowLock`] there. It says that the row
-//! belongs to its transaction until that ends, as any change does, and is nothing to readers.
+//! belongs to its transaction until that ends or lets go of it, as any change does, and is nothing to readers.
 //!
 //! `newer` leads back to the record that stands before, so that the collector takes the oldest record
 //! off a long chain without walking down to it. Readers follow `older` only.
@@ -254,9 +254,11 @@ impl<'g> Record<'g> {
         self.header().flags.load(Ordering::Relaxed) & LET_GO != 0
     }
 
-    /// Notes that.
-    pub fn set_let_go(self) {
-        self.add_flag(LET_GO);
+    /// Notes that, or that it has not after all.
+    pub fn set_let_go(self, is_let_go: bool) {
+        let flags = &self.header().flags;
+        let others = flags.load(Ordering::Relaxed) & !LET_GO;
+        flags.store(if is_let_go { others | LET_GO } else { others }, Ordering::Relaxed);
     }
 
     /// The caller is the only one to write to the flags.

@@ -286,29 +286,38 @@ impl WriteSet {
         }
     }
 
-    /// Parts with what it has changed since `mark` and taken back, so that others may have the rows: once that is stamped with a time it has
-    /// ended as if another transaction had made it and been rolled back. Rows that it has changed or locked before as well stay its own; so do those
-    /// of tables that only it knows of, which nobody else wants and whose chains do not tell that rows came to be. So do
-    /// locks, and rows that it has locked and then changed, if `keeps_locks`. `None` if there is nothing else.
-    pub fn let_go(&mut self, mark: Mark, keeps_locks: bool, guard: &Guard) -> Option<LetGo> {
-        let owner = self.owner;
-        let mut locks = 0;
-        let goes = |record: Record<'_>| {
-            let is_lock = record.change() == Change::Lock;
-            let lies_on_own =
-                || record.older(guard).is_some_and(|older| older.stamp() == owner && !older.is_let_go());
-            let is_private = || !table_of(&self.tables, record).is_published();
-            let stays = !record.undone() || is_lock && keeps_locks || lies_on_own() || is_private();
-            if !stays {
-                record.set_let_go();
-                locks += usize::from(is_lock);
+    /// Parts with what it has changed or locked since `mark` and taken back, so that others may have the rows: once that is stamped with a time it
+    /// has ended as if another transaction had made it and been rolled back. Rows that it has changed or locked before as well stay its
+    /// own, with all that it has done to them: above a record without a time there shall be none that has one. So do those of
+    /// tables that only it knows of, which nobody else wants and whose chains do not tell that rows came to be. `None` if there is nothing else.
+    pub fn let_go(&mut self, mark: Mark, guard: &Guard) -> Option<LetGo> {
+        let since = || self.records().skip(mark.records);
+        since().for_each(|record| {
+            record.set_let_go(record.undone() && self.table_of(record).is_published());
+        });
+        for record in since().filter(|record| record.is_let_go()) {
+            // Of each row all or nothing, which is seen at the newest.
+            let head = record.block().newest(record.slot(), guard);
+            let own = || {
+                let chain = std::iter::successors(head, |record| record.older(guard));
+                chain.take_while(|record| record.stamp() == self.owner)
+            };
+            if head == Some(record) && !own().all(Record::is_let_go) {
+                own().for_each(|record| record.set_let_go(false));
             }
-            !stays
-        };
-        let (records, memory) = self.undo.take_out(mark.records, goes);
+        }
+        let mut locks = 0;
+        let (records, memory, bytes) = self.undo.take_out(mark.records, |record| {
+            locks += usize::from(record.is_let_go() && record.change() == Change::Lock);
+            record.is_let_go()
+        });
+        if records.is_empty() {
+            return None;
+        }
         self.locks -= locks;
-        let tables = self.tables.clone();
-        (!records.is_empty()).then_some(LetGo { owner, records, memory, tables })
+        let counted = self.counted.min(bytes);
+        self.counted -= counted;
+        Some(LetGo { owner: self.owner, records, memory, bytes, counted, tables: self.tables.clone() })
     }
 
     /// Of the rows that it has inserted into a table since `mark`, which one a row is, from 0; `None` if it is none of
@@ -360,20 +369,26 @@ pub struct LetGo {
     owner: Stamp,
     records: Vec<NonNull<UndoHeader>>,
     memory: UndoMemory,
+    bytes: usize,
+    counted: usize,
     tables: TouchedTables,
 }
 
 impl LetGo {
+    /// Bytes of it that the budget counts as an unfinished transaction's.
+    pub fn counted_bytes(&self) -> usize {
+        self.counted
+    }
+
     /// Ends it at `time`; the caller sees to it that nobody reads then or later before this returns. To be collected as what has been
     /// rolled back.
     pub fn end(self, time: Time) -> Retired {
-        let LetGo { owner, records, memory, tables } = self;
+        let LetGo { owner, records, memory, bytes, tables, .. } = self;
         let digest = Digest::of_nothing(owner, time, tables);
-        let mut bytes = digest.bytes();
+        let bytes = bytes + digest.bytes();
         for at in &records {
             // SAFETY: lies in `memory`.
             let record: Record<'_> = unsafe { Record::from_raw(*at) };
-            bytes += record.bytes();
             record.set_stamp(Stamp::committed(time));
         }
         Retired { time, bytes, records, memory, digest: SharedDigest::new(digest) }

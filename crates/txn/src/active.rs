@@ -18,7 +18,7 @@
 
 use crate::statistics::Running;
 use crate::transaction::Isolation;
-use firn_base::sync::{AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
+use firn_base::sync::{Apart, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering};
 use firn_base::{Error, Result, Snapshot, SqlState, Stamp, TableId, Time};
 use std::cell::Cell;
 use std::time::Duration;
@@ -39,7 +39,7 @@ const ADVANCING: u64 = 1 << 62;
 const BEDS: usize = 64;
 
 /// How many tables a transaction notes without a lock that it has joined the writers of: those of nearly all.
-const FIRST_TABLES: usize = if cfg!(feature = "models") { 1 } else { 24 };
+const FIRST_TABLES: usize = if cfg!(feature = "models") { 1 } else { 22 };
 
 /// The running transactions.
 pub(crate) struct ActiveSet {
@@ -50,7 +50,7 @@ pub(crate) struct ActiveSet {
     used: AtomicUsize,
     beds: Box<[(Mutex<()>, Condvar)]>,
     /// How often transactions that ran on have let go of rows.
-    let_go: AtomicU64,
+    let_go: Apart<AtomicU64>,
 }
 
 /// On a cache line of its own, since its transaction writes it at begin and end.
@@ -70,12 +70,12 @@ struct Slot {
     begun: AtomicU64,
     /// How many undo records it has written, as of its last statement.
     records: AtomicU64,
-    /// Its isolation, whether it writes, and how often it has let go of rows.
+    /// Its isolation, and whether it writes.
     traits: AtomicU32,
     /// How many tables' writers it has joined.
     joined: AtomicU32,
-    /// What it waits for if that is a table or the catalog: see [`Want::to_bits`]. Else how often the one that it waits for had let go
-    /// of rows.
+    /// What it waits for if that is a table or the catalog: see [`Want::to_bits`]. Else when the one that it waits for had last let go
+    /// of rows ([`Joined::let_go_at`]).
     wants: AtomicU64,
 }
 
@@ -86,6 +86,8 @@ const _: () = assert!(cfg!(feature = "models") || size_of::<Joined>() == 128);
 #[repr(align(64))]
 struct Joined {
     first: [AtomicU32; FIRST_TABLES],
+    /// When it has last let go of rows, in the count of [`ActiveSet::let_go`]; or one before in the slot.
+    let_go_at: AtomicU64,
     more: Mutex<Vec<u32>>,
 }
 
@@ -131,9 +133,6 @@ impl Want {
 /// In `traits`, above the isolation.
 const WRITES: u32 = 1 << 8;
 
-/// In `traits`, above that: one time that it has let go of rows.
-const ONE_LET_GO: u32 = 1 << 16;
-
 /// How waiting for another transaction's end came out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waited {
@@ -141,7 +140,7 @@ pub enum Waited {
     Ended,
     /// It has not yet.
     NotYet,
-    /// It has not, but somebody has gone back to a savepoint: what is waited for may be free.
+    /// It has not, but has gone back to a savepoint: what is waited for may be free.
     LetGo,
     /// It never would: it waits, perhaps through others, for the one that would wait for it.
     Deadlock,
@@ -151,20 +150,13 @@ pub enum Waited {
 #[derive(Debug)]
 pub(crate) struct ActiveSlot {
     at: usize,
-    /// How often others had let go of rows when it last asked.
+    /// How often others had let go of rows when it began, or was last told to try again.
     let_go: AtomicU64,
 }
 
 thread_local! {
     /// The slot this thread's last transaction had; most likely idle again.
     static HINT: Cell<usize> = const { Cell::new(0) };
-}
-
-impl Slot {
-    /// How often its transaction has let go of rows, as far as it matters.
-    fn times_let_go(&self) -> u32 {
-        self.traits.load(Ordering::SeqCst) / ONE_LET_GO
-    }
 }
 
 impl ActiveSet {
@@ -181,13 +173,17 @@ impl ActiveSet {
             joined: AtomicU32::new(0),
             wants: AtomicU64::new(0),
         };
-        let joined = |_| Joined { first: std::array::from_fn(|_| AtomicU32::new(0)), more: Mutex::default() };
+        let joined = |_| Joined {
+            first: std::array::from_fn(|_| AtomicU32::new(0)),
+            let_go_at: AtomicU64::new(0),
+            more: Mutex::default(),
+        };
         ActiveSet {
             slots: (0..SLOTS).map(slot).collect(),
             joined: (0..SLOTS).map(joined).collect(),
             used: AtomicUsize::new(0),
             beds: (0..BEDS).map(|_| Default::default()).collect(),
-            let_go: AtomicU64::new(0),
+            let_go: Apart::default(),
         }
     }
 
@@ -238,8 +234,7 @@ impl ActiveSet {
     pub fn set_isolation(&self, slot: &ActiveSlot, isolation: Isolation) {
         let traits = &self.slots[slot.at].traits;
         // Nobody else writes to it.
-        let kept = traits.load(Ordering::Relaxed) & !(WRITES - 1);
-        traits.store(kept | isolation as u32, Ordering::Relaxed);
+        traits.store(traits.load(Ordering::Relaxed) & WRITES | isolation as u32, Ordering::Relaxed);
     }
 
     /// Says that it writes.
@@ -404,11 +399,8 @@ impl ActiveSet {
     /// Tells those who wait for a transaction, which runs on, that it has let go of rows. They wait for it no more, also those that
     /// have yet to wake: otherwise a ring would be seen through them that is none.
     pub fn tell_let_go(&self, slot: &ActiveSlot) {
-        // In this order: see `ActiveSet::let_go_before`.
-        self.let_go.fetch_add(1, Ordering::SeqCst);
-        let traits = &self.slots[slot.at].traits;
-        // Nobody else writes to it.
-        traits.store(traits.load(Ordering::Relaxed).wrapping_add(ONE_LET_GO), Ordering::SeqCst);
+        let now = self.let_go.fetch_add(1, Ordering::SeqCst) + 1;
+        self.joined[slot.at].let_go_at.store(now, Ordering::SeqCst);
         self.wake(slot);
     }
 
@@ -442,11 +434,14 @@ impl ActiveSet {
         longest: Duration,
         holder_of: HolderOf<'_>,
     ) -> Waited {
-        let Some(let_go) = self.let_go_before(own, other) else { return Waited::LetGo };
+        let let_go_at = self.let_go_at(other);
+        if let_go_at > own.let_go.load(Ordering::Relaxed) {
+            return self.retries(own);
+        }
         let Slot { waits_for, wants, .. } = &self.slots[own.at];
         let is_for_row = Want::from_bits(wants.load(Ordering::Relaxed)).is_none();
         if is_for_row {
-            wants.store(let_go.into(), Ordering::SeqCst);
+            wants.store(edge_of(let_go_at), Ordering::SeqCst);
         }
         // In sequential order: of those who close a ring together, the last sees all of it.
         waits_for.store(other.to_bits(), Ordering::SeqCst);
@@ -454,7 +449,7 @@ impl ActiveSet {
         let waited = if (0..2).all(|_| self.is_victim(own_stamp, holder_of)) {
             Waited::Deadlock
         } else {
-            self.sleep_until_end(own, other, longest)
+            self.sleep_until_end(own, other, let_go_at, longest)
         };
         waits_for.store(0, Ordering::SeqCst);
         if is_for_row {
@@ -503,35 +498,33 @@ impl ActiveSet {
             // It may yet sleep for one that has given back what it wants.
             Some(want) => holder_of(want).filter(|holder| *holder != waiting).into_iter().for_each(visit),
             None => {
-                if let Some(holder) = self.running(waits_for)
-                    && u64::from(holder.times_let_go()) == wants
-                {
-                    visit(Stamp::from_bits(waits_for));
+                let holder = Stamp::from_bits(waits_for);
+                if waits_for > 0 && edge_of(self.let_go_at(holder)) == wants {
+                    visit(holder);
                 }
             }
         }
     }
 
-    /// Whether somebody has let go of rows since a transaction last asked, or since it began.
-    fn have_let_go(&self, own: &ActiveSlot) -> bool {
-        let let_go = self.let_go.load(Ordering::SeqCst);
-        own.let_go.swap(let_go, Ordering::Relaxed) != let_go
+    /// When a transaction, or one before in its slot, has last let go of rows.
+    fn let_go_at(&self, of: Stamp) -> u64 {
+        let number = of.sequence().expect("transactions are waited for");
+        self.joined[slot_of(number)].let_go_at.load(Ordering::SeqCst)
     }
 
-    /// How often another one had let go of rows when a transaction last asked whether somebody has; `None` if somebody has since.
-    fn let_go_before(&self, own: &ActiveSlot, other: Stamp) -> Option<u32> {
-        let times = self.running(other.to_bits()).map_or(0, Slot::times_let_go);
-        // Whoever lets go is counted here before he counts himself.
-        (!self.have_let_go(own)).then_some(times)
+    /// Tells a transaction to try again, after which it counts what is let go of anew.
+    fn retries(&self, own: &ActiveSlot) -> Waited {
+        own.let_go.store(self.let_go.load(Ordering::SeqCst), Ordering::Relaxed);
+        Waited::LetGo
     }
 
-    fn sleep_until_end(&self, own: &ActiveSlot, other: Stamp, longest: Duration) -> Waited {
+    fn sleep_until_end(&self, own: &ActiveSlot, other: Stamp, let_go_at: u64, longest: Duration) -> Waited {
         let Some(slot) = self.running(other.to_bits()) else { return Waited::Ended };
         let (lock, wake) = &self.beds[other.sequence().expect("it runs") as usize % BEDS];
         slot.waiters.fetch_add(1, Ordering::SeqCst);
+        let stays = || self.let_go_at(other) == let_go_at;
         {
             let mut bed = lock.lock();
-            let stays = || self.let_go.load(Ordering::SeqCst) == own.let_go.load(Ordering::Relaxed);
             if self.running(other.to_bits()).is_some() && stays() {
                 wake.wait_for(&mut bed, longest);
             }
@@ -539,8 +532,8 @@ impl ActiveSet {
         slot.waiters.fetch_sub(1, Ordering::SeqCst);
         match self.running(other.to_bits()) {
             None => Waited::Ended,
-            Some(_) if self.have_let_go(own) => Waited::LetGo,
-            Some(_) => Waited::NotYet,
+            Some(_) if stays() => Waited::NotYet,
+            Some(_) => self.retries(own),
         }
     }
 
@@ -578,6 +571,11 @@ impl ActiveSet {
             .map(|slot| slot.read_time.load(Ordering::SeqCst))
             .filter(|time| !matches!(*time, IDLE | READS_NOTHING))
     }
+}
+
+/// How a waiter writes down when the one that it waits for had last let go of rows.
+fn edge_of(let_go_at: u64) -> u64 {
+    u64::from(let_go_at as u32)
 }
 
 /// The transaction that has a slot after so many others.

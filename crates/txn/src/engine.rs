@@ -685,6 +685,7 @@ impl Engine {
 
     /// The same for what a transaction has let go of that runs on.
     pub(crate) fn let_go_section(&self, owner: Stamp, let_go: LetGo) {
+        let counted = let_go.counted_bytes();
         let turn = self.commit.lock();
         let time = Time(self.newest.time.load(Ordering::Relaxed) + 1);
         let retired = let_go.end(time);
@@ -693,6 +694,7 @@ impl Engine {
         self.newest.time.store(time.0, Ordering::SeqCst);
         drop(turn);
         self.memory.retire(owner.sequence().expect("transactions write"), records, bytes);
+        self.memory.forget_unfinished(counted);
     }
 
     /// Lists a write set that has been stamped with `time`, publishes that, and lets the next one commit; of a commit, with the

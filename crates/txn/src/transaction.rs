@@ -679,6 +679,11 @@ impl Transaction {
         ReadsSoFar(self.reads.borrow().mark())
     }
 
+    /// Whether it may go on after what it does now has been taken back: it has had a savepoint, or is a program's own.
+    pub fn may_go_back(&self) -> bool {
+        self.goes_on
+    }
+
     /// Forgets what it has read since: it relies on nothing of that.
     pub fn forget_reads(&mut self, since: &ReadsSoFar) {
         self.reads.get_mut().truncate(&since.0);
@@ -913,21 +918,18 @@ impl Transaction {
         self.writes().ordinal_since(savepoint.mark, table, row)
     }
 
-    /// Undoes everything since the savepoint, DDL included; the savepoint stays. Others may have the rows that it has changed only
-    /// since, and, unless it is serializable, those that it has locked.
+    /// Undoes everything since the savepoint, DDL included; the savepoint stays. Others may have the rows that it has changed or locked
+    /// only since.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         self.take_snapshot_again();
         self.undo_to(savepoint, self.goes_on);
-        let has_shared = self.shared.len() > savepoint.shared;
+        let mut others_may_have = self.shared.len() > savepoint.shared;
         self.unshare(savepoint.shared);
-        let owner = self.snapshot.owner;
-        // What it has locked it has perhaps not noted as read, since nobody could change it.
-        let keeps_locks = self.isolation == Isolation::Serializable;
         let write_set = self.write_set.as_mut().expect("running");
-        let let_go = write_set.let_go(savepoint.mark, keeps_locks, &pin());
-        let others_may_have = has_shared || let_go.is_some();
-        if let Some(let_go) = let_go {
-            self.engine.let_go_section(owner, let_go);
+        if let Some(let_go) = write_set.let_go(savepoint.mark, &pin()) {
+            others_may_have = true;
+            self.engine.active().set_records(&self.slot, write_set.records_written());
+            self.engine.let_go_section(self.snapshot.owner, let_go);
         }
         if others_may_have {
             self.engine.active().tell_let_go(&self.slot);
@@ -1040,6 +1042,7 @@ impl Drop for Transaction {
         let made_tables = self.ddl.is_some();
         if let Some(mut write_set) = self.write_set.take() {
             if write_set.is_empty() {
+                self.engine.memory().forget_unfinished(write_set.counted_bytes());
                 if let Some(redo) = write_set.give_up() {
                     keep_redo(redo);
                 }

@@ -120,7 +120,7 @@ impl Transaction {
     }
 
     /// Locks a visible row until the transaction ends, or a savepoint from before is rolled back to: then
-    /// others may share it at once, and have it when the transaction has ended. 40001 if another transaction's
+    /// others may have it at once. 40001 if another transaction's
     /// lock or change is in the way, with [who that is](Error::blocker) if it still runs; 53200 if there is no memory to
     /// note the lock.
     pub fn lock(&mut self, table: &Arc<Table>, row: RowId, lock: RowLock, guard: &Guard) -> Result<()> {

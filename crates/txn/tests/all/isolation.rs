@@ -3,7 +3,7 @@
 use crate::support::{Bank, commit};
 use firn_base::random::Random;
 use firn_base::{Cell, SqlState};
-use firn_txn::{Isolation, Transaction, pin};
+use firn_txn::{Isolation, RowLock, Transaction, pin};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -306,11 +306,15 @@ fn rows_that_were_changed_since_a_savepoint_are_anybodys_once_it_is_gone_back_to
         let mut tx = bank.engine.try_begin(isolation).unwrap();
         let blocker = Some(tx.snapshot().owner);
         bank.set_balance(&mut tx, 1, 11).unwrap();
+        bank.lock(&mut tx, 4, RowLock::NoKeyUpdate).unwrap();
         let savepoint = tx.savepoint();
         let change = |tx: &mut Transaction| {
             bank.set_balance(tx, 1, 12).unwrap();
             bank.set_balance(tx, 2, 21).unwrap();
+            // The lock stands between the changes.
+            bank.lock(tx, 2, RowLock::Update).unwrap();
             bank.set_balance(tx, 2, 22).unwrap();
+            bank.set_balance(tx, 4, 41).unwrap();
             bank.delete(tx, 3).unwrap();
             bank.set_key(tx, 5, 6).unwrap();
             bank.insert(tx, 7, 70).unwrap();
@@ -319,17 +323,20 @@ fn rows_that_were_changed_since_a_savepoint_are_anybodys_once_it_is_gone_back_to
         tx.rollback_to(savepoint);
         // Once more, on top of what it has let go of.
         change(&mut tx);
-        assert_eq!(bank.scan(&tx), [(1, 12), (2, 22), (4, 40), (6, 50), (7, 70)]);
+        assert_eq!(bank.scan(&tx), [(1, 12), (2, 22), (4, 41), (6, 50), (7, 70)]);
         assert_eq!(bank.set_balance(&mut bank.engine.begin(), 2, 0).unwrap_err().blocker(), blocker);
         tx.rollback_to(savepoint);
         let before = [(1, 11), (2, 20), (3, 30), (4, 40), (5, 50)];
         assert_eq!(bank.scan(&tx), before);
+        let committed = [(1, 10), (2, 20), (3, 30), (4, 40), (5, 50)];
         let mut other = bank.engine.begin();
+        assert_eq!(bank.scan(&other), committed);
         assert_eq!(
             bank.set_balance(&mut other, 1, 13).unwrap_err().blocker(),
             blocker,
             "it is changed still"
         );
+        assert_eq!(bank.set_balance(&mut other, 4, 42).unwrap_err().blocker(), blocker, "it is locked still");
         bank.set_balance(&mut other, 2, 23).unwrap();
         bank.delete(&mut other, 3).unwrap();
         bank.set_key(&mut other, 5, 8).unwrap();
@@ -358,7 +365,7 @@ fn rows_that_were_changed_since_a_savepoint_are_anybodys_once_it_is_gone_back_to
             assert_eq!(bank.scan(&bank.engine.begin()), after);
         }
         bank.engine.collect();
-        assert_eq!(bank.scan(&old), [(1, 10), (2, 20), (3, 30), (4, 40), (5, 50)]);
+        assert_eq!(bank.scan(&old), committed);
         drop(old);
         (0..2).for_each(|_| bank.engine.collect());
         assert_eq!(bank.engine.garbage_backlog(), 0);

@@ -353,7 +353,7 @@ fn whatever_happens_while_updates_are_put_off_the_indexes_have_what_versions_hav
                     }
                     if random.uniform(0, 3) == 0 {
                         writes.roll_back(mark, &pin());
-                        if let Some(let_go) = writes.let_go(mark, false, &pin()) {
+                        if let Some(let_go) = writes.let_go(mark, &pin()) {
                             hot.now += 1;
                             hot.ended.push_back(let_go.end(Time(hot.now)));
                         }
