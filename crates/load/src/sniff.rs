@@ -2,7 +2,7 @@
 //!
 //! Each delimiter that files have is tried, with each kind of quotes and what precedes a quote in them; the ones by which most
 //! records have as many fields as their neighbours win, of those the ones by which all fields that begin with a quote end with
-//! theirs, most of them, then those that make more fields. Quotes open at the beginnings of fields, or else anywhere if that is how
+//! theirs, most of them, then those that make more fields. What divides fields that stand in quotes by another reading is out before. Quotes open at the beginnings of fields, or else anywhere if that is how
 //! blanks before them are passed over; others are characters like any. A column has the first type that all its fields in the sample can be read
 //! as; the first record is a header if it does not fit the types of the others, or, where all is text, if it looks like
 //! names.
@@ -118,11 +118,13 @@ pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
         options.quotes_open == QuotesOpen::AtBeginning || behind_blanks.contains(&options.quote)
     });
     let layouts = dialects.map(|options| Layout::of(&sample, is_whole, &options));
+    let layouts: Vec<Layout> = layouts.filter(Layout::is_possible).collect();
     // The first of equals.
     let layout = layouts
-        .filter(Layout::is_possible)
+        .iter()
+        .filter(|layout| !layouts.iter().any(|other| other.is_torn_by(layout)))
         .reduce(|best, next| if next.score() > best.score() { next } else { best });
-    let layout = layout.expect("there are candidates");
+    let layout = layout.expect("the one with most fields in quotes is left");
     let mut options = CopyOptions {
         delimiter: layout.delimiter,
         quote: layout.quote,
@@ -210,7 +212,6 @@ struct Layout {
     quote: u8,
     escape: u8,
     quotes_open: QuotesOpen,
-    structure: Structure,
     /// How many fields most records have.
     width: usize,
     /// How many the first has.
@@ -276,7 +277,6 @@ impl Layout {
             quote,
             escape,
             quotes_open,
-            structure,
             width,
             first_width,
             alike,
@@ -302,12 +302,26 @@ impl Layout {
         (self.width > 1, alike, !self.has_stray_quotes, self.quoted, is_likely, self.width)
     }
 
+    /// Whether another reading by the same delimiter takes quotes for data, and so divides what stands in them here.
+    fn is_torn_by(&self, other: &Layout) -> bool {
+        let is_well_quoted = self.quoted > 0 && !self.has_stray_quotes && self.alike * 2 > self.records;
+        let divides_more = match self.width {
+            // No delimiter is outside of quotes.
+            1 => self.alike == self.records && other.width > 1,
+            // In some records there are fewer fields than in most here, and by the other reading as many.
+            _ => other.quoted == 0 && other.width >= self.width,
+        };
+        self.delimiter == other.delimiter && self.quote != other.quote && is_well_quoted && divides_more
+    }
+
     /// The first records that have as many fields as most.
     fn read(&self, sample: &[u8], options: &CopyOptions) -> Vec<Vec<Field>> {
+        let mut structure = Structure::default();
+        structure.find(sample, options.dialect());
         let mut records = Vec::new();
         let mut record = Vec::new();
         let mut scratch = Vec::new();
-        for ends in self.structure.ends().windows(2) {
+        for ends in structure.ends().windows(2) {
             let (field, is_last) = field(sample, ends, options, &mut scratch);
             record.push(field);
             if is_last {
@@ -510,6 +524,14 @@ mod tests {
             ("Ada,Lovelace\nAlan,Turing\nAda,Lovelace\n", "',' no header: column1 text, column2 text"),
             ("a,a,\n1,2,3\n", "',' header: a bigint, a_1 bigint, column3 bigint"),
             ("single\n1\n2\n", "',' header: single bigint"),
+            (
+                "\"Full Name, Title\"\n\"Lovelace, Ada\"\n\"Turing, Alan\"\n",
+                "',' header: Full Name, Title text",
+            ),
+            ("\"1,5\"\n\"2,5\"\n", "',' no header: column1 text"),
+            ("\"a, b\"\n", "',' header: a, b text"),
+            ("name\n\"Turing, Alan\"\n\"Lovelace, Ada\"\n", "',' header: name text"),
+            ("\"Report, of May\"\nn;first\n1;Ada\n2;Alan\n", "';' no header: column1 text, column2 text"),
             ("1\n2\n", "',' no header: column1 bigint"),
             ("", "',' no header: "),
             (

@@ -241,3 +241,23 @@ fn mistakes_in_files_come_with_what_helps() {
         assert!(!found.contains("datestyle"), "{sql}: {error:?}");
     }
 }
+
+#[test]
+fn quotes_of_a_single_column_are_not_divided() {
+    let folder = Folder::new(&[
+        ("names.csv", "\"Full Name, Title\"\n\"Lovelace, Ada\"\n\"Turing, Alan\"\n"),
+        ("plain.csv", "name\n\"Turing, Alan\"\n\"Lovelace, Ada\"\n"),
+        ("numbers.csv", "\"1,5\"\n\"2,5\"\n"),
+        ("ragged.csv", "n,s\n1,\"a, b\"\n2,\"c, d\"\n3,e, f\n"),
+    ]);
+    let mut connection = connection();
+    for (query, expected) in [
+        ("SELECT \"Full Name, Title\" FROM '@/names.csv'", "Lovelace, Ada;Turing, Alan"),
+        ("SELECT name FROM '@/plain.csv'", "Turing, Alan;Lovelace, Ada"),
+        ("SELECT column1 FROM '@/numbers.csv'", "1,5;2,5"),
+    ] {
+        assert_eq!(rows(&mut connection, &folder.sql(query)).join(";"), expected, "{query}");
+    }
+    let error = connection.execute(&folder.sql("SELECT * FROM '@/ragged.csv'")).unwrap_err();
+    assert_eq!(error.context().unwrap(), folder.sql("file \"@/ragged.csv\", line 4: \"3,e, f\""));
+}
