@@ -10,8 +10,8 @@ import pytest
 ROUNDS = 300
 MOST_COLUMNS = 6
 
-# Fields are put together from these. Backslashes and points do not meet: `\.` by itself ends the data.
-PIECES = ["a", "B", "7", "-1.5", " ", "  ", "ü", "京", "👩‍🚀", "e\u0301", "\u2028", "\x85", "NULL", "\\", "\\N", "#"]
+# Fields are put together from these.
+PIECES = ["a", "B", "7", "-1.5", " ", "  ", "ü", "京", "👩‍🚀", "e\u0301", "\u2028", "\x85", "NULL", "\\", "\\N", "#", "\\."]
 PIECES_IN_QUOTES = [",", ";", "|", "\t", ":", '"', '""', "'", "\n", "\r\n", "\n\n"]
 
 # By name, as they are not in every version of Python; whether an empty string is quoted as others are.
@@ -70,6 +70,8 @@ class File:
         self.text = text.getvalue()
         if chance.random() < 0.2:
             self.text = self.text.removesuffix(dialect["lineterminator"])
+        # To COPY such a line ends the data.
+        self.has_marker = any(line.removesuffix("\r") == "\\." for line in self.text.split("\n"))
         self.path = directory / f"{seed}.csv"
         self.path.write_bytes(self.text.encode())
 
@@ -115,7 +117,8 @@ def test_files_are_read_in_place_as_python_reads_them(auto, files):
 def test_files_are_copied_as_python_reads_them(auto, files):
     for width in range(1, MOST_COLUMNS + 1):
         auto.execute(f"CREATE TABLE t{width} ({', '.join(f'c{column} text' for column in range(width))})")
-    for file in files:
+    assert any(file.has_marker for file in files)
+    for file in [file for file in files if not file.has_marker]:
         auto.execute(f"TRUNCATE t{file.width}")
         auto.execute(
             f"COPY t{file.width} FROM {literal(file.path)} WITH (FORMAT csv, DELIMITER {literal(file.delimiter)},"

@@ -28,6 +28,8 @@ pub(crate) struct JsonReader {
     on_error: OnError,
     /// Whether keys that name no column are passed over.
     other_keys: bool,
+    /// Whether a line `\.` ends the data.
+    ends_at_marker: bool,
     /// The columns to read.
     wanted: Vec<usize>,
     /// Where keys stand in `wanted`; `None` for columns that are not read.
@@ -39,9 +41,10 @@ impl JsonReader {
     pub fn new(target: Target, options: &CopyOptions, zone: TimeZoneSetting) -> JsonReader {
         let chunk_bytes = records::chunk_bytes(&target);
         let wanted = (0..target.columns.len()).collect();
-        let CopyOptions { on_error, other_keys, .. } = *options;
+        let CopyOptions { on_error, other_keys, ends_at_marker, .. } = *options;
         let places = HashMap::new();
-        let mut reader = JsonReader { target, zone, on_error, other_keys, wanted, places, chunk_bytes };
+        let mut reader =
+            JsonReader { target, zone, on_error, other_keys, ends_at_marker, wanted, places, chunk_bytes };
         reader.place_keys();
         reader
     }
@@ -99,7 +102,7 @@ impl JsonReader {
                 record.start = MARK.len();
             }
             let line = &chunk.text()[record.clone()];
-            if is_end(line) {
+            if self.ends_at_marker && is_end(line) {
                 ended = true;
                 break;
             }
@@ -309,9 +312,6 @@ pub fn sniff(file: &str, sample: &[u8]) -> Result<Vec<(String, SqlType)>> {
             }))
         };
         let line = &sample[line];
-        if is_end(line) {
-            break;
-        }
         go_through(line, place, |place, value| met.push((place, type_of(value.get()))))
             .map_err(|error| error.with_context(record_context(file, number, line)))?;
         for (place, ty) in met {

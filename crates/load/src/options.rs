@@ -80,6 +80,8 @@ pub struct CopyOptions {
     pub passes_over_blank: bool,
     /// So many lines at the beginning of a file of text or CSV are passed over.
     pub skip: u64,
+    /// Whether a line `\.` ends the data, of text, CSV and JSON; else it is data, as it is to other programs that read files.
+    pub ends_at_marker: bool,
     /// Whether JSON objects may have keys that name no column, which are passed over.
     pub other_keys: bool,
 }
@@ -108,6 +110,7 @@ impl CopyOptions {
             encoding: Encoding::Utf8,
             passes_over_blank: false,
             skip: 0,
+            ends_at_marker: true,
             other_keys: false,
         }
     }

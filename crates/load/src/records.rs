@@ -21,7 +21,7 @@ use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What ends a file before its end.
+/// What ends a file before its end, where the options say so.
 pub(crate) const END_MARKER: &[u8] = b"\\.";
 
 /// How the message begins of a record that has too few fields.
@@ -430,7 +430,7 @@ impl<'c> Outline<'c> {
         let mut returns = 0;
         if is_first && reader.options.header != CopyHeader::No {
             let (header, fields) = outline.first_record(reader, bytes, outline.ends);
-            outline.ended = &bytes[header.clone()] == END_MARKER;
+            outline.ended = reader.is_end(&bytes[header.clone()]);
             if !outline.ended
                 && let Err(error) = reader.check_header(&bytes[header.clone()])
             {
@@ -492,7 +492,9 @@ impl<'c> Outline<'c> {
         }
         // What ends the file is a single field, or two by a delimiter that is part of it.
         let mut starts = self.ends[..lines * width].iter().map(|end| end.wrapping_add(1) as usize);
-        width > 2 || !starts.any(|start| bytes[start..].starts_with(END_MARKER))
+        width > 2
+            || !reader.options.ends_at_marker
+            || !starts.any(|start| bytes[start..].starts_with(END_MARKER))
     }
 
     /// Looks at each record, up to the first that is not as it should be; if rows may be left out, at all of them, but
@@ -502,7 +504,7 @@ impl<'c> Outline<'c> {
         let mut rest = self.ends;
         while rest.len() > 1 {
             let (record, fields) = self.first_record(reader, bytes, rest);
-            if &bytes[record.clone()] == END_MARKER {
+            if reader.is_end(&bytes[record.clone()]) {
                 self.ended = true;
                 return;
             }
@@ -543,6 +545,11 @@ impl RecordReader {
             true => field,
             false => field.start..field.end - 1,
         }
+    }
+
+    /// Whether a record ends the data.
+    fn is_end(&self, record: &[u8]) -> bool {
+        self.options.ends_at_marker && record == END_MARKER
     }
 
     /// What is wrong with a record of so many fields as such, if anything is.

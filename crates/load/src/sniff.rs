@@ -60,7 +60,7 @@ pub struct Known {
 /// What a file looks like.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Sniffed {
-    /// How to read it.
+    /// How to read it where it is; COPY would end at a line `\.`.
     pub options: CopyOptions,
     /// Its columns.
     pub columns: Vec<(String, SqlType)>,
@@ -131,6 +131,7 @@ pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
         escape: layout.escape,
         quotes_open: layout.quotes_open,
         passes_over_blank: true,
+        ends_at_marker: false,
         null: known.null.clone().unwrap_or_default(),
         skip: known.skip,
         encoding: known.encoding,

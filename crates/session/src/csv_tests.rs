@@ -243,6 +243,35 @@ fn mistakes_in_files_come_with_what_helps() {
 }
 
 #[test]
+fn the_mark_that_ends_data_is_data_in_queries_and_an_end_for_copy() {
+    let folder = Folder::new(&[
+        ("one.csv", "path\nC:\n\\.\nD:\n"),
+        ("two.csv", "a.b\n\\.1\n\\.\r\nx.y\n"),
+        ("header.csv", "\\.\nx\n"),
+        ("ragged.csv", "n,t\n1,x\n\\.\n2,y\n"),
+    ]);
+    let mut connection = connection();
+    for (query, expected) in [
+        ("SELECT * FROM '@/one.csv'", "C:;\\.;D:"),
+        ("SELECT * FROM read_csv('@/one.csv', columns => 'path text')", "C:;\\.;D:"),
+        ("SELECT count(*) FROM '@/one.csv'", "BigInt(3)"),
+        ("SELECT path FROM '@/one.csv' WHERE path > 'C:' AND path < 'a'", "\\.;D:"),
+        ("SELECT * FROM read_csv('@/two.csv', delimiter => '.', header => false)", "a|b;\\|1;\\|Null;x|y"),
+        ("SELECT * FROM read_csv('@/header.csv', header => true)", "x"),
+    ] {
+        for _ in 0..2 {
+            assert_eq!(rows(&mut connection, &folder.sql(query)).join(";"), expected, "{query}");
+        }
+    }
+    let error = connection.execute(&folder.sql("SELECT * FROM '@/ragged.csv'")).unwrap_err();
+    assert_eq!(error.context().unwrap(), folder.sql("file \"@/ragged.csv\", line 3: \"\\.\""));
+    connection.execute(&folder.sql("CREATE TABLE made AS SELECT * FROM '@/one.csv'")).unwrap();
+    assert_eq!(rows(&mut connection, "SELECT * FROM made"), ["C:", "\\.", "D:"]);
+    connection.execute("CREATE TABLE t (path text)").unwrap();
+    assert_eq!(connection.execute(&folder.sql("COPY t FROM '@/one.csv' (FORMAT csv, HEADER)")).unwrap(), 1);
+}
+
+#[test]
 fn quotes_of_a_single_column_are_not_divided() {
     let folder = Folder::new(&[
         ("names.csv", "\"Full Name, Title\"\n\"Lovelace, Ada\"\n\"Turing, Alan\"\n"),

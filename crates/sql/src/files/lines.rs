@@ -21,7 +21,8 @@ use firn_load::encoding::{Decoded, Encoding};
 use firn_load::sniff::{SAMPLE_BYTES, Sniffed, sniff};
 use firn_load::source::MARK;
 use firn_load::{
-    Batch, CopyOptions, CopyReader, EXTRA_DATA, Extent, Feed, MISSING_DATA, RowFormat, json, source,
+    Batch, CopyOptions, CopyReader, EXTRA_DATA, Extent, Feed, MISSING_DATA, RowFormat, json,
+    source,
 };
 use std::fmt::{self, Debug};
 use std::fs::File;
@@ -40,7 +41,11 @@ pub(super) fn look(path: &Path, asked: &AskedCsv, kind: Kind) -> Result<Sniffed>
         Kind::Json => {
             let columns = json::sniff(&place(path), &sample)?;
             Sniffed {
-                options: CopyOptions { other_keys: true, ..CopyOptions::new(RowFormat::Json) },
+                options: CopyOptions {
+                    other_keys: true,
+                    ends_at_marker: false,
+                    ..CopyOptions::new(RowFormat::Json)
+                },
                 columns,
             }
         }
