@@ -99,6 +99,8 @@ mod interrupted_tests;
 #[cfg(test)]
 mod locking_tests;
 #[cfg(test)]
+mod pattern_tests;
+#[cfg(test)]
 mod precision_tests;
 #[cfg(test)]
 mod source_tests;

@@ -14,6 +14,7 @@ mod line_scan;
 mod lines;
 mod names;
 mod parquet;
+mod patterns;
 mod zones;
 
 pub use zones::ZoneMaps;
@@ -44,6 +45,7 @@ use firn_load::source::is_damage;
 use line_scan::LineScan;
 use lines::Lines;
 use names::Names;
+use patterns::matching;
 use std::fmt::{self, Debug, Display};
 use std::fs::{File, Metadata};
 use std::io::Read;
@@ -371,28 +373,13 @@ fn named_twice(path: &Path, name: &str) -> Error {
         .with_hint("Call the column for the names of files otherwise: filename => 'file'.")
 }
 
-/// The files that a pattern names, in the order of their names; 58P01 if there are none.
-fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
-    if !pattern.contains(['*', '?', '[']) || Path::new(pattern).exists() {
-        return Ok(vec![pattern.into()]);
-    }
-    let paths = glob::glob(pattern).map_err(|error| {
-        Error::new(
-            SqlState::INVALID_PARAMETER_VALUE,
-            format!("\"{pattern}\" is no pattern of files: {error}"),
-        )
-    })?;
-    let mut files: Vec<PathBuf> =
-        paths.filter_map(std::result::Result::ok).filter(|path| path.is_file()).collect();
-    files.sort();
-    match files.is_empty() {
-        true => Err(Error::new(SqlState::UNDEFINED_FILE, format!("no files match \"{pattern}\""))),
-        false => Ok(files),
-    }
+fn file_error(path: &Path, error: &std::io::Error) -> Error {
+    read_error("file", path, error)
 }
 
-fn file_error(path: &Path, error: &std::io::Error) -> Error {
-    let message = format!("could not read file \"{}\": {error}", path.display());
+/// The error for what cannot be read.
+fn read_error(what: &str, path: &Path, error: &std::io::Error) -> Error {
+    let message = format!("could not read {what} \"{}\": {error}", path.display());
     let state = match error.kind() {
         std::io::ErrorKind::NotFound => SqlState::UNDEFINED_FILE,
         std::io::ErrorKind::PermissionDenied => SqlState::INSUFFICIENT_PRIVILEGE,
