@@ -142,8 +142,9 @@ impl CopyOptions {
         if self.null.contains(['\n', '\r']) {
             return invalid("COPY null representation cannot use newline or carriage return");
         }
+        let unsupported = |message: &str| Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message));
         if self.null.as_bytes().contains(&self.delimiter) {
-            return invalid("COPY delimiter must not appear in the NULL specification");
+            return unsupported("COPY delimiter must not appear in the NULL specification");
         }
         match self.format {
             RowFormat::Binary | RowFormat::Json => {}
@@ -161,7 +162,7 @@ impl CopyOptions {
                     return invalid("COPY delimiter and quote must be different");
                 }
                 if self.null.as_bytes().contains(&self.quote) {
-                    return invalid("CSV quote character must not appear in the NULL specification");
+                    return unsupported("CSV quote character must not appear in the NULL specification");
                 }
                 if matches!(self.quote, b'\n' | b'\r') || matches!(self.escape, b'\n' | b'\r') {
                     return invalid("COPY quote and escape cannot be newline or carriage return");

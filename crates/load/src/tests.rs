@@ -848,7 +848,9 @@ fn options_that_could_not_be_read_back_are_refused() {
     let invalid = SqlState::INVALID_PARAMETER_VALUE;
     assert_eq!(state(CopyOptions { delimiter: b'a', ..CopyOptions::new(TEXT) }), invalid);
     assert_eq!(state(CopyOptions { delimiter: b'"', ..CopyOptions::new(CSV) }), invalid);
-    assert_eq!(state(CopyOptions { null: "a,b".to_owned(), ..CopyOptions::new(CSV) }), invalid);
+    let unsupported = SqlState::FEATURE_NOT_SUPPORTED;
+    assert_eq!(state(CopyOptions { null: "a,b".to_owned(), ..CopyOptions::new(CSV) }), unsupported);
+    assert_eq!(state(CopyOptions { null: "a\"b".to_owned(), ..CopyOptions::new(CSV) }), unsupported);
     assert_eq!(state(CopyOptions { delimiter: b'\n', ..CopyOptions::new(CSV) }), invalid);
 }
 

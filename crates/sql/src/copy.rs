@@ -170,7 +170,7 @@ impl CopyFrom {
         };
         let columns = columns(&table, names.as_deref())?;
         let Options { format, rows: mut options, freeze, .. } =
-            options::options(&copy.options, &columns, true)?;
+            options::options(&copy.options, &columns, Some(&table), true)?;
         if freeze {
             refuse_to_freeze(transaction, &table)?;
         }
@@ -744,7 +744,7 @@ impl CopyTo {
             CopySubject::Query(query) => query.clone(),
             CopySubject::Table(name, names) => {
                 if let Some(Relation::Table(found)) = Names::new(transaction.catalog(), facts).find(name) {
-                    table = Some(found.oid);
+                    table = Some(found);
                 }
                 table_query(transaction, facts, name, names.as_deref())?
             }
@@ -757,7 +757,7 @@ impl CopyTo {
             .enumerate()
             .map(|(position, (name, ty))| (ColumnId(position as u16), name.clone(), *ty))
             .collect();
-        let copy_options = options::options(&copy.options, &named, false)?;
+        let copy_options = options::options(&copy.options, &named, table.as_deref(), false)?;
         let format = copy_options.format;
         match format {
             CopyFormat::Text | CopyFormat::Csv => {}
@@ -786,7 +786,7 @@ impl CopyTo {
             }
         };
         let batches = firn_exec::run(&plan, &[], transaction, options)?;
-        let progress = Arc::new(Progress::new("COPY TO", channel(copy), table));
+        let progress = Arc::new(Progress::new("COPY TO", channel(copy), table.map(|table| table.oid)));
         Ok(CopyTo { batches, columns: width, writer, format, progress })
     }
 
@@ -899,14 +899,15 @@ fn columns(table: &TableDef, names: Option<&[String]>) -> Result<Vec<(ColumnId, 
     for name in names {
         let Some((id, column)) = table.column(name) else { return Err(missing_column(table, name)) };
         if found.iter().any(|(known, ..)| *known == id) {
-            return Err(Error::new(
-                SqlState::DUPLICATE_COLUMN,
-                format!("column \"{name}\" specified more than once"),
-            ));
+            return Err(named_twice(name));
         }
         found.push((id, name.clone(), column.ty));
     }
     Ok(found)
+}
+
+fn named_twice(column: &str) -> Error {
+    Error::new(SqlState::DUPLICATE_COLUMN, format!("column \"{column}\" specified more than once"))
 }
 
 /// Appends the values of a batch, row-major.

@@ -555,17 +555,31 @@ impl Reader {
     /// What its arguments ask for: files, and by name what is known of them.
     fn asked(&self, arguments: &[ast::FunctionArg]) -> Result<Asked> {
         let mut asked = Asked::new(Vec::new(), Some(self.kind));
+        let mut seen = Vec::new();
+        let mut once = |given: &str| {
+            let name = plain_name(given.to_lowercase());
+            match seen.contains(&name) {
+                false => {
+                    seen.push(name.clone());
+                    Ok(name)
+                }
+                true => {
+                    let message = format!("{}: {name} is given more than once", self.name);
+                    Err(Error::new(SqlState::SYNTAX_ERROR, message).with_hint(self.usage))
+                }
+            }
+        };
         for argument in arguments {
             match argument {
                 ast::FunctionArg::Unnamed(files) if asked.patterns.is_empty() => {
                     asked.patterns = self.files(files)?;
                 }
                 ast::FunctionArg::Named { name, arg, .. } => {
-                    self.set(&mut asked, &name.value.to_lowercase(), arg)?;
+                    self.set(&mut asked, &once(&name.value)?, arg)?;
                 }
                 // The name is an expression to the parser: `null` is one.
                 ast::FunctionArg::ExprNamed { name, arg, .. } => {
-                    self.set(&mut asked, &name.to_string().to_lowercase(), arg)?;
+                    self.set(&mut asked, &once(&name.to_string())?, arg)?;
                 }
                 _ => {
                     let message = "several files are a list, and options have names: \
@@ -629,18 +643,18 @@ impl Reader {
             _ => Err(self.wrong(format!("{name} is a single ASCII character"))),
         };
         match name {
-            "delimiter" | "delim" | "sep" => known.delimiter = byte()?,
+            "delimiter" => known.delimiter = byte()?,
             "quote" if self.text(name, value)?.is_empty() => known.quote = Some(NO_QUOTE),
             "quote" => known.quote = byte()?,
             "escape" => known.escape = byte()?,
-            "null" | "nullstr" => known.null = Some(self.text(name, value)?),
+            "null" => known.null = Some(self.text(name, value)?),
             "header" => known.header = Some(truth()?),
             "skip" => {
                 known.skip = whole_number(value).ok_or_else(|| self.wrong("skip is a number of lines"))?;
             }
             "all_varchar" => known.all_text = truth()?,
             "columns" => known.columns = Some(self.declarations(name, value)?),
-            "types" | "dtypes" | "column_types" => asked.types = self.declarations(name, value)?,
+            "types" => asked.types = self.declarations(name, value)?,
             "encoding" => known.encoding = crate::copy::encoding(&self.text(name, value)?)?,
             _ => return Err(self.wrong(format!("there is no option \"{name}\""))),
         }
@@ -694,6 +708,17 @@ impl Reader {
         };
         literal.ok_or_else(|| self.wrong(format!("{name} is given as a literal")))
     }
+}
+
+/// The one of an option's names that errors call it by.
+fn plain_name(name: String) -> String {
+    let plain = match &name[..] {
+        "delim" | "sep" => "delimiter",
+        "nullstr" => "null",
+        "dtypes" | "column_types" => "types",
+        _ => return name,
+    };
+    plain.to_owned()
 }
 
 /// A literal that is a number, and not negative.

@@ -1,8 +1,10 @@
 //! What COPY can be told: formats and options.
 
+use crate::names::missing_column;
 use crate::statement::CopyOption;
 use firn_base::{ColumnId, Error, Result, SqlState, SqlType};
 use firn_load::{CopyHeader, CopyOptions, Encoding, NO_QUOTE, OnError, RowFormat};
+use firn_txn::catalog::TableDef;
 
 /// Rows of a row group of Parquet, if nobody says otherwise: few enough that several threads find work in a file, many
 /// enough that columns pack well.
@@ -83,10 +85,11 @@ pub(super) struct Options {
     pub row_group_rows: usize,
 }
 
-/// What the options say of the data.
+/// What the options say of the data. `table` is the one that is copied, if that is no query.
 pub(super) fn options(
     given: &[(String, CopyOption)],
     columns: &[(ColumnId, String, SqlType)],
+    table: Option<&TableDef>,
     is_from: bool,
 ) -> Result<Options> {
     let syntax = |message: String| Error::new(SqlState::SYNTAX_ERROR, message);
@@ -151,6 +154,14 @@ pub(super) fn options(
             Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message))
         }
     };
+    let only_with = |name: &str, with_from: bool| match is_from == with_from {
+        true => Ok(()),
+        false => {
+            let (option, direction) = (name.replace('_', " "), if with_from { "FROM" } else { "TO" });
+            let message = format!("COPY {option} only available using COPY {direction}");
+            Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message))
+        }
+    };
     for (name, option) in given {
         let character = || -> Result<u8> {
             match text(name, option)?.as_bytes() {
@@ -165,8 +176,15 @@ pub(super) fn options(
             match option {
                 CopyOption::All => Ok(vec![true; columns.len()]),
                 CopyOption::Columns(names) => {
-                    for wanted in names {
-                        if !columns.iter().any(|(_, name, _)| name == wanted) {
+                    for (position, wanted) in names.iter().enumerate() {
+                        let is_copied = columns.iter().any(|(_, name, _)| name == wanted);
+                        if !is_copied && table.is_none_or(|table| table.column(wanted).is_none()) {
+                            return Err(no_column(table, wanted));
+                        }
+                        if names[..position].contains(wanted) {
+                            return Err(super::named_twice(wanted));
+                        }
+                        if !is_copied {
                             return Err(Error::new(
                                 SqlState::INVALID_COLUMN_REFERENCE,
                                 format!("{} column \"{wanted}\" not referenced by COPY", name.to_uppercase()),
@@ -196,7 +214,11 @@ pub(super) fn options(
                 options.header = match (crate::settings::boolean(&value), value.as_str()) {
                     (Some(true), _) => CopyHeader::Yes,
                     (Some(false), _) => CopyHeader::No,
-                    (None, "match") => CopyHeader::Match,
+                    (None, "match") if is_from => CopyHeader::Match,
+                    (None, "match") => {
+                        let message = "cannot use \"match\" with HEADER in COPY TO";
+                        return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+                    }
                     _ => return Err(syntax("header requires a Boolean value or \"match\"".into())),
                 };
             }
@@ -217,14 +239,17 @@ pub(super) fn options(
             }
             "force_quote" => {
                 csv_only(name)?;
+                only_with(name, false)?;
                 options.force_quote = by_column()?;
             }
             "force_not_null" => {
                 csv_only(name)?;
+                only_with(name, true)?;
                 options.force_not_null = by_column()?;
             }
             "force_null" => {
                 csv_only(name)?;
+                only_with(name, true)?;
                 options.force_null = by_column()?;
             }
             "on_error" => {
@@ -242,8 +267,7 @@ pub(super) fn options(
                 };
             }
             // They are of what becomes of rows that are left out, not of what is read.
-            "log_verbosity" => {}
-            "reject_limit" => only_from(name)?,
+            "log_verbosity" | "reject_limit" => only_from(name)?,
             "rejects_table" => {
                 of_lines(name)?;
                 only_from(name)?;
@@ -280,6 +304,14 @@ pub(super) fn options(
         }
     }
     Ok(Options { format, rows: options, freeze, compression, row_group_rows })
+}
+
+/// The error for a column that an option names and that is not there.
+fn no_column(table: Option<&TableDef>, name: &str) -> Error {
+    match table {
+        Some(table) => missing_column(table, name),
+        None => Error::new(SqlState::UNDEFINED_COLUMN, format!("column \"{name}\" does not exist")),
+    }
 }
 
 /// ENCODING, as far as it is known; 0A000 otherwise.
