@@ -1,5 +1,7 @@
 //! What is wrong with a record: found by position, told by line.
 
+use crate::encoding::Encoding;
+use crate::options::CopyOptions;
 use firn_base::{Error, SqlState};
 use std::ops::Range;
 
@@ -64,6 +66,17 @@ impl Fault {
 /// The place of an error about a whole record.
 pub(crate) fn record_context(file: &str, line: u64, record: &[u8]) -> String {
     format!("{file}, line {line}: \"{}\"", shown(&String::from_utf8_lossy(record)))
+}
+
+/// What helps against bytes that are no UTF-8, unless they are no text at all.
+#[cold]
+pub(crate) fn with_encoding_hint(error: Error, bytes: &[u8], options: &CopyOptions) -> Error {
+    if options.encoding != Encoding::Utf8 || bytes.contains(&0) {
+        return error;
+    }
+    error.with_hint(
+        "The file may be in another encoding: COPY is told so by ENCODING 'LATIN1', and read_csv by encoding => 'latin1'.",
+    )
 }
 
 /// As much of wrong data as is useful.

@@ -304,7 +304,11 @@ pub fn sniff(file: &str, sample: &[u8]) -> Result<Vec<(String, SqlType)>> {
     let mut places: HashMap<String, usize> = HashMap::new();
     for (number, line) in lines(&sample) {
         let mut met = Vec::new();
+        let mut names = Ok(());
         let place = |key: &str| {
+            if names.is_ok() {
+                names = utf8(key.as_bytes()).map(|_| ());
+            }
             Some(places.get(key).copied().unwrap_or_else(|| {
                 places.insert(key.to_owned(), columns.len());
                 columns.push((key.to_owned(), None));
@@ -313,6 +317,7 @@ pub fn sniff(file: &str, sample: &[u8]) -> Result<Vec<(String, SqlType)>> {
         };
         let line = &sample[line];
         go_through(line, place, |place, value| met.push((place, type_of(value.get()))))
+            .and(names)
             .map_err(|error| error.with_context(record_context(file, number, line)))?;
         for (place, ty) in met {
             let known = &mut columns[place].1;

@@ -6,8 +6,7 @@
 //! Strings that need neither stay where they are: the column's views lead into the chunk.
 
 use crate::chunk::{CHUNK_BYTES, Chunk, Cutter};
-use crate::encoding::Encoding;
-use crate::fault::{Fault, Rejected};
+use crate::fault::{Fault, Rejected, with_encoding_hint};
 use crate::field::{unescape, unquote};
 use crate::filling::{self, Column, Filler, Filling, Source};
 use crate::lanes::{Eight, LANES};
@@ -555,13 +554,8 @@ impl RecordReader {
     /// What is wrong with a record of so many fields as such, if anything is.
     fn fault_of(&self, bytes: &[u8], record: Range<usize>, fields: usize) -> Option<Fault> {
         let text = &bytes[record.clone()];
-        if let Err(mut error) = utf8(text) {
-            if self.options.encoding == Encoding::Utf8 && !text.contains(&0) {
-                error = error.with_hint(
-                    "The file may be in another encoding: COPY is told so by ENCODING 'LATIN1', and read_csv by \
-                     encoding => 'latin1'.",
-                );
-            }
+        if let Err(error) = utf8(text) {
+            let error = with_encoding_hint(error, text, &self.options);
             return Some(Fault { record, field: None, error, is_of_header: false });
         }
         let mut structure = Structure::default();

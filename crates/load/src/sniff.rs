@@ -8,11 +8,13 @@
 //! names.
 
 use crate::encoding::Encoding;
+use crate::fault::{record_context, with_encoding_hint};
 use crate::field::unquote;
 use crate::options::{CopyHeader, CopyOptions, NO_QUOTE, QuotesOpen, RowFormat};
 use crate::records::leading_blank_lines;
 use crate::structure::Structure;
-use firn_base::{SqlType, TimeZoneSetting, datetime, text};
+use firn_base::binary::utf8;
+use firn_base::{Result, SqlType, TimeZoneSetting, datetime, text};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// As much of a file as is looked at.
@@ -205,6 +207,24 @@ fn first_record(sample: &[u8], options: &CopyOptions) -> Option<Header> {
         }
     }
     None
+}
+
+/// Refuses a file whose first record, a header, is no text: no names are in it, and nothing like a CSV file may be behind it.
+pub fn check_header(file: &str, sample: &[u8], options: &CopyOptions) -> Result<()> {
+    let text = skipped(sample, options.skip);
+    let blank = leading_blank_lines(text)
+        .last()
+        .map_or(0, |last| last.end + 1 + usize::from(text[last.end] == b'\r'));
+    let text = &text[blank..];
+    let mut structure = Structure::default();
+    structure.find(text, options.dialect());
+    let end = structure.ends()[1..].iter().find(|end| text[**end as usize] == b'\n');
+    let record = &text[..end.map_or(text.len(), |end| *end as usize)];
+    let end = sample.len() - text.len() + record.len();
+    let line = 1 + memchr::memchr_iter(b'\n', &sample[..end]).count() as u64;
+    utf8(record).map(|_| ()).map_err(|error| {
+        with_encoding_hint(error, record, options).with_context(record_context(file, line, record))
+    })
 }
 
 /// How a sample falls apart by a delimiter and quotes.

@@ -68,7 +68,7 @@ fn read_csv_is_told_what_the_file_does_not_tell() {
             "COPY escape cannot be given without a quote",
         ),
         ("read_csv('@/a-1.csv', columns => 'id bigint')", "22P04", "extra data after last expected column"),
-        ("read_csv('@/latin.csv')", "22021", "invalid byte sequence for encoding \"UTF8\": 0xef"),
+        ("read_csv('@/latin.csv')", "22021", "invalid byte sequence for encoding \"UTF8\": 0xe9"),
     ] {
         let error = connection.execute(&folder.sql(&format!("SELECT * FROM {read}"))).unwrap_err();
         assert_eq!((error.state(), error.message()), (SqlState::new(state), &*folder.sql(message)), "{read}");
@@ -289,4 +289,30 @@ fn quotes_of_a_single_column_are_not_divided() {
     }
     let error = connection.execute(&folder.sql("SELECT * FROM '@/ragged.csv'")).unwrap_err();
     assert_eq!(error.context().unwrap(), folder.sql("file \"@/ragged.csv\", line 4: \"3,e, f\""));
+}
+
+#[test]
+fn names_that_are_no_text_are_errors() {
+    let folder = Folder::new(&[
+        ("zero.csv", "\n\nid,na\0me\n1,x\n"),
+        ("key.json", "{\"id\": 1}\n{\"na\\u0000me\": 2}\n"),
+        ("given.csv", "i\0d\n1\n"),
+    ]);
+    fs::write(folder.path("junk.csv"), b"PK\x03\x04\x14\0\x08\0\xff\xfe").unwrap();
+    fs::write(folder.path("latin.csv"), b"stra\xdfe,n\nx,1\n").unwrap();
+    let mut connection = connection();
+    for (read, line, hint) in [
+        ("'@/zero.csv'", "zero.csv\", line 3: \"id,na\0me\"", ""),
+        ("'@/key.json'", "key.json\", line 2: \"{\"na\\u0000me\": 2}\"", ""),
+        ("'@/junk.csv'", "junk.csv\", line 1: \"PK", ""),
+        ("read_csv('@/junk.csv', header => false)", "junk.csv\", line 1: \"PK", ""),
+        ("'@/latin.csv'", "latin.csv\", line 1: \"stra\u{fffd}e,n\"", "encoding => 'latin1'"),
+    ] {
+        let error = connection.execute(&folder.sql(&format!("SELECT * FROM {read}"))).unwrap_err();
+        assert_eq!(error.state(), SqlState::CHARACTER_NOT_IN_REPERTOIRE, "{read}: {error:?}");
+        assert!(error.context().unwrap().contains(line), "{read}: {error:?}");
+        assert!(error.hint().unwrap_or_default().contains(hint), "{read}: {error:?}");
+    }
+    let given = "SELECT id FROM read_csv('@/given.csv', columns => 'id bigint', header => true)";
+    assert_eq!(rows(&mut connection, &folder.sql(given)), ["BigInt(1)"]);
 }

@@ -36,6 +36,7 @@ use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 use datafusion::sql::sqlparser::ast;
 use datafusion::sql::sqlparser::parser::Parser;
 use datafusion::sql::sqlparser::tokenizer::Token;
+use firn_base::binary::utf8;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, clock};
 use firn_exec::error::to_datafusion;
@@ -334,6 +335,11 @@ impl FileTable {
         };
         if found.fields().is_empty() {
             return Err(no_columns(first, "it has none"));
+        }
+        for field in found.fields() {
+            utf8(field.name().as_bytes()).map_err(|error| {
+                error.with_context(format!("file \"{}\", name of a column", first.display()))
+            })?;
         }
         let schema = match &asked.file_name {
             Some(name) if found.column_with_name(name).is_some() => return Err(named_twice(first, name)),

@@ -18,10 +18,10 @@ use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType};
 use firn_exec::error::from_datafusion;
 use firn_load::encoding::{Decoded, Encoding};
-use firn_load::sniff::{SAMPLE_BYTES, Sniffed, sniff};
+use firn_load::sniff::{self, SAMPLE_BYTES, Sniffed, sniff};
 use firn_load::source::MARK;
 use firn_load::{
-    Batch, CopyOptions, CopyReader, EXTRA_DATA, Extent, Feed, MISSING_DATA, RowFormat, json,
+    Batch, CopyHeader, CopyOptions, CopyReader, EXTRA_DATA, Extent, Feed, MISSING_DATA, RowFormat, json,
     source,
 };
 use std::fmt::{self, Debug};
@@ -52,6 +52,9 @@ pub(super) fn look(path: &Path, asked: &AskedCsv, kind: Kind) -> Result<Sniffed>
         _ => with_types(path, sniff(&sample, &asked.known), &asked.types)?,
     };
     sniffed.options.check()?;
+    if sniffed.options.header == CopyHeader::Yes && asked.known.columns.is_none() {
+        sniff::check_header(&place(path), &sample, &sniffed.options)?;
+    }
     match sniffed.columns.is_empty() {
         true if sample.is_empty() => Err(no_columns(path, "it is empty")),
         true if sample.len() < SAMPLE_BYTES => Err(no_columns(path, "no row has any")),
