@@ -1,8 +1,9 @@
 //! The bytes of a file, unpacked if it is packed.
 
 use firn_base::pipe::Pipe;
+use flate2::bufread::GzDecoder;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 
 /// Where bytes of a file come from.
 pub type Source = Box<dyn Read + Send>;
@@ -12,6 +13,9 @@ pub const MARK: &[u8] = b"\xef\xbb\xbf";
 
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+
+/// What follows the first byte, one of sixteen, of a frame that zstd passes over. pzstd begins its files with one.
+const ZSTD_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
 
 /// The bytes of a file that [`pipe::open`](firn_base::pipe::open) has opened and that stands at its beginning, unpacked. Whether it is packed, by gzip
 /// or zstd, its first bytes tell; one made of several packed ones is unpacked as a whole. `watch` is told of how many of its bytes, packed as they
@@ -29,7 +33,7 @@ pub fn watched(
     let packing = packing(&mut file)?;
     let file = Watched { file, watch };
     Ok(match packing {
-        Some(Packing::Gzip) => Box::new(flate2::read::MultiGzDecoder::new(file)),
+        Some(Packing::Gzip) => Box::new(Members::of(file)),
         Some(Packing::Zstd) => Box::new(zstd::Decoder::new(file)?),
         None => Box::new(file),
     })
@@ -57,11 +61,52 @@ pub fn packing(file: &mut File) -> io::Result<Option<Packing>> {
     file.seek(SeekFrom::Start(0))?;
     Ok(if first.starts_with(&GZIP) {
         Some(Packing::Gzip)
-    } else if first == ZSTD {
+    } else if first == ZSTD || matches!(first[..], [0x50..=0x5f, ref rest @ ..] if *rest == ZSTD_SKIPPABLE) {
         Some(Packing::Zstd)
     } else {
         None
     })
+}
+
+/// The members of a gzip file, one after another. Zeros behind the last, which fill up blocks of tapes, are passed over as gzip does.
+struct Members<R> {
+    /// The one that is being read; `None` behind the last.
+    member: Option<GzDecoder<BufReader<R>>>,
+}
+
+impl<R: Read> Members<R> {
+    fn of(file: R) -> Members<R> {
+        Members { member: Some(GzDecoder::new(BufReader::new(file))) }
+    }
+}
+
+impl<R: Read> Read for Members<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let Some(member) = &mut self.member else { return Ok(0) };
+            let read = member.read(buffer)?;
+            if read > 0 || buffer.is_empty() {
+                return Ok(read);
+            }
+            let goes_on = passes_over_zeros(member.get_mut())?;
+            let member = self.member.take().filter(|_| goes_on);
+            self.member = member.map(|member| GzDecoder::new(member.into_inner()));
+        }
+    }
+}
+
+/// Whether anything but zeros follows, which then comes next.
+fn passes_over_zeros(rest: &mut impl BufRead) -> io::Result<bool> {
+    loop {
+        let bytes = rest.fill_buf()?;
+        let zeros = bytes.iter().take_while(|byte| **byte == 0).count();
+        if zeros < bytes.len() || bytes.is_empty() {
+            let goes_on = !bytes.is_empty();
+            rest.consume(zeros);
+            return Ok(goes_on);
+        }
+        rest.consume(zeros);
+    }
 }
 
 /// A file that tells how much of it has been read.
@@ -150,6 +195,12 @@ mod tests {
             zstd(&plain),
             [gzip(first), gzip(second)].concat(),
             [zstd(first), zstd(second)].concat(),
+            // Filled up as for a tape, also between what was put together.
+            [gzip(&plain), vec![0; 20_000]].concat(),
+            [gzip(first), vec![0; 3], gzip(b""), gzip(second), vec![0]].concat(),
+            // As pzstd begins.
+            [&b"\x50\x2a\x4d\x18\x04\0\0\0\x01\x02\x03\x04"[..], &zstd(first), &zstd(second)].concat(),
+            [&b"\x5f\x2a\x4d\x18\0\0\0\0"[..], &zstd(&plain)].concat(),
         ] {
             std::fs::write(&path, &file).unwrap();
             let mut read = Vec::new();
@@ -158,6 +209,11 @@ mod tests {
             watched(File::open(&path).unwrap(), watch, || false).unwrap().read_to_end(&mut read).unwrap();
             assert!(read == plain);
             assert_eq!(pieces.iter().sum::<u64>(), file.len() as u64);
+        }
+        for behind in [&b"\0\0x"[..], b"x,y\n"] {
+            std::fs::write(&path, [&gzip(&plain), behind].concat()).unwrap();
+            let mut read = watched(File::open(&path).unwrap(), |_| (), || false).unwrap();
+            assert!(read.read_to_end(&mut Vec::new()).is_err_and(|error| is_damage(&error)));
         }
         std::fs::remove_dir_all(&directory).unwrap();
     }
