@@ -5,8 +5,8 @@ use crate::{Connection, Outcome};
 use arrow_array::types::Int32Type;
 use arrow_array::{
     ArrayRef, BinaryArray, Date64Array, Decimal128Array, Decimal256Array, DictionaryArray, Int8Array,
-    LargeStringArray, ListArray, NullArray, RecordBatch, StringArray, StructArray, TimestampNanosecondArray,
-    TimestampSecondArray, UInt64Array,
+    Int32Array, LargeStringArray, ListArray, NullArray, RecordBatch, StringArray, StructArray,
+    TimestampNanosecondArray, TimestampSecondArray, UInt64Array,
 };
 use arrow_buffer::i256;
 use arrow_schema::{DataType, Field};
@@ -628,6 +628,52 @@ fn what_arrow_files_alone_can_hold_is_read_or_refused() {
             let place = folder.sql("file \"@/foreign\", row 2 of a batch");
             assert_eq!(error.context(), Some(place.as_str()), "{sql}");
         }
+    }
+}
+
+#[test]
+fn columns_of_one_name_are_told_apart() {
+    let folder = Folder::new(&[]);
+    let mut connection = connection();
+    let names = ["a", "a", "b", "a_1", "a"];
+    let fields: Vec<Field> = names.map(|name| Field::new(name, DataType::Int32, true)).to_vec();
+    let schema = Arc::new(arrow_schema::Schema::new(fields));
+    let columns = (0..5).map(|column| Arc::new(Int32Array::from(vec![column, column + 10])) as ArrayRef);
+    let batch = RecordBatch::try_new(schema, columns.collect()).unwrap();
+    let file = || File::create(folder.path("same")).unwrap();
+    let parquet = || {
+        let mut writer = ArrowWriter::try_new(file(), batch.schema(), None).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+    };
+    let arrow = || {
+        let mut writer = arrow_ipc::writer::FileWriter::try_new(file(), &batch.schema()).unwrap();
+        writer.write(&batch).unwrap();
+        writer.finish().unwrap();
+    };
+    connection
+        .execute("CREATE TABLE t (a integer, b integer); CREATE TABLE two (b integer, a_1 integer)")
+        .unwrap();
+    let kinds: [(&str, &dyn Fn()); 2] = [("parquet", &parquet), ("arrow", &arrow)];
+    for (format, write) in kinds {
+        write();
+        for (query, expected) in [
+            ("SELECT * FROM '@/same' WHERE a < 10", "Integer(0)|Integer(1)|Integer(2)|Integer(3)|Integer(4)"),
+            (
+                "SELECT a_3, a, a_1, a_2 FROM '@/same' WHERE a_2 = 11",
+                "Integer(14)|Integer(10)|Integer(13)|Integer(11)",
+            ),
+            ("SELECT b FROM '@/same' WHERE a_1 = 3 AND a_3 = 4", "Integer(2)"),
+            ("SELECT b FROM '@/same' WHERE a_2 = 13", ""),
+        ] {
+            assert_eq!(rows(&mut connection, &folder.sql(query)).join(";"), expected, "{format}: {query}");
+        }
+        let copy = format!("COPY t (a) FROM '@/same' (FORMAT {format})");
+        let found = told(&mut connection, &folder, &copy);
+        assert_eq!(found, ("42702".to_owned(), "the file has more than one column \"a\"".to_owned()));
+        run(&mut connection, &folder, &format!("COPY two (b, a_1) FROM '@/same' (FORMAT {format})")).unwrap();
+        assert_eq!(rows(&mut connection, "SELECT * FROM two WHERE b = 2"), ["Integer(2)|Integer(3)"]);
+        connection.execute("TRUNCATE two").unwrap();
     }
 }
 

@@ -162,6 +162,16 @@ impl ColumnsIn {
             let fields = store.columns.iter().map(|(_, name, ty)| types::field(name, *ty));
             store.schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         }
+        let is_ambiguous =
+            |name: &String| schema.fields().iter().filter(|field| field.name() == name).count() > 1;
+        if let Some((_, name, _)) = store.columns.iter().find(|(_, name, _)| is_ambiguous(name)) {
+            let message = format!("the file has more than one column \"{name}\"");
+            return Err(Error::new(SqlState::AMBIGUOUS_COLUMN, message)
+                .with_hint(format!(
+                    "Queries call the others \"{name}_1\", …: INSERT INTO t SELECT … FROM 'file.parquet'."
+                ))
+                .with_context(self.place.clone()));
+        }
         Ok(store.columns.iter().map(|(_, name, _)| place(name).expect("it is there")).collect())
     }
 

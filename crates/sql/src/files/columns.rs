@@ -23,6 +23,7 @@ use datafusion::physical_plan::streaming::PartitionStream;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType};
 use firn_exec::types;
+use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Debug, Display};
 use std::fs::File;
 use std::io::Read;
@@ -131,11 +132,35 @@ pub(super) fn damaged(path: &Path, why: &dyn Display) -> Error {
 /// The columns of a table that a file makes. A column of a type that SQL has nothing like looks like text, and is refused
 /// when it is asked for.
 pub(super) fn schema(file: &dyn ColumnFile) -> SchemaRef {
-    let field = |field: &FieldRef| match plain_field(field) {
-        Ok(field) => field,
-        Err(_) => types::field(field.name(), SqlType::Text),
+    let field = |(field, name): (&FieldRef, String)| match plain_field(field) {
+        Ok(field) if *field.name() == name => field,
+        Ok(field) => Arc::new(Field::clone(&field).with_name(name)),
+        Err(_) => types::field(&name, SqlType::Text),
     };
-    Arc::new(Schema::new(file.schema().fields().iter().map(field).collect::<Vec<_>>()))
+    let names = names_of(file.schema());
+    Arc::new(Schema::new(file.schema().fields().iter().zip(names).map(field).collect::<Vec<_>>()))
+}
+
+/// What columns of a file are called: `a`, and `a_1`, `a_2`, … those that are called so as well. A name that is made is no other column's
+/// own, by which the statistics that a file keeps are found.
+fn names_of(schema: &Schema) -> Vec<String> {
+    let given: HashSet<&str> = schema.fields().iter().map(|field| field.name().as_str()).collect();
+    let mut numbers: HashMap<&str, usize> = HashMap::new();
+    let mut names = Vec::with_capacity(schema.fields().len());
+    for field in schema.fields() {
+        let mut unique = field.name().clone();
+        match numbers.get_mut(field.name().as_str()) {
+            None => drop(numbers.insert(field.name(), 0)),
+            Some(number) => {
+                while given.contains(unique.as_str()) {
+                    *number += 1;
+                    unique = format!("{}_{number}", field.name());
+                }
+            }
+        }
+        names.push(unique);
+    }
+    names
 }
 
 /// The condition that rows must meet, as far as parts of files can be judged by it.
@@ -202,15 +227,17 @@ impl Fitted {
             Error::new(SqlState::DATATYPE_MISMATCH, format!("file \"{}\" {message}", path.display()))
                 .with_hint("The files of a pattern have the columns of the first, with the same types.")
         };
+        let names = names_of(file.schema());
         let find = |wanted: &FieldRef| {
-            let found = file.schema().column_with_name(wanted.name());
-            let (column, found) = found.ok_or_else(|| {
+            let found = names.iter().position(|name| name == wanted.name());
+            let column = found.ok_or_else(|| {
                 let message = format!("file \"{}\" has no column \"{}\"", path.display(), wanted.name());
                 Error::new(SqlState::UNDEFINED_COLUMN, message)
                     .with_hint("The files of a pattern have the columns of the first.")
             })?;
             let plain = readable(path, &*file, column)?;
-            match found.data_type().is_null() || plain.data_type() == wanted.data_type() {
+            match file.schema().field(column).data_type().is_null() || plain.data_type() == wanted.data_type()
+            {
                 true => Ok(column),
                 false => Err(misfit(format!(
                     "has another type of column \"{}\": {}, not {}",
