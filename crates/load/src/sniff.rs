@@ -16,6 +16,7 @@ use crate::structure::Structure;
 use firn_base::binary::utf8;
 use firn_base::{Result, SqlType, TimeZoneSetting, datetime, text};
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 
 /// As much of a file as is looked at.
 pub const SAMPLE_BYTES: usize = 1 << 20;
@@ -209,8 +210,8 @@ fn first_record(sample: &[u8], options: &CopyOptions) -> Option<Header> {
     None
 }
 
-/// Refuses a file whose first record, a header, is no text: no names are in it, and nothing like a CSV file may be behind it.
-pub fn check_header(file: &str, sample: &[u8], options: &CopyOptions) -> Result<()> {
+/// Where the first record stands.
+fn header_place(sample: &[u8], options: &CopyOptions) -> Range<usize> {
     let text = skipped(sample, options.skip);
     let blank = leading_blank_lines(text)
         .last()
@@ -219,9 +220,24 @@ pub fn check_header(file: &str, sample: &[u8], options: &CopyOptions) -> Result<
     let mut structure = Structure::default();
     structure.find(text, options.dialect());
     let end = structure.ends()[1..].iter().find(|end| text[**end as usize] == b'\n');
-    let record = &text[..end.map_or(text.len(), |end| *end as usize)];
-    let end = sample.len() - text.len() + record.len();
-    let line = 1 + memchr::memchr_iter(b'\n', &sample[..end]).count() as u64;
+    let begin = sample.len() - text.len();
+    begin..end.map_or(sample.len(), |end| begin + *end as usize)
+}
+
+/// Whether a file has anything but a header, from which types could be told.
+pub fn has_rows(sample: &[u8], options: &CopyOptions) -> bool {
+    let begin = match options.header {
+        CopyHeader::No => sample.len() - skipped(sample, options.skip).len(),
+        _ => header_place(sample, options).end,
+    };
+    !sample[begin..].trim_ascii().is_empty()
+}
+
+/// Refuses a file whose first record, a header, is no text: no names are in it, and nothing like a CSV file may be behind it.
+pub fn check_header(file: &str, sample: &[u8], options: &CopyOptions) -> Result<()> {
+    let place = header_place(sample, options);
+    let line = 1 + memchr::memchr_iter(b'\n', &sample[..place.end]).count() as u64;
+    let record = &sample[place];
     utf8(record).map(|_| ()).map_err(|error| {
         with_encoding_hint(error, record, options).with_context(record_context(file, line, record))
     })

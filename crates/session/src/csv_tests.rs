@@ -190,6 +190,7 @@ fn blank_lines_are_no_rows_of_files_with_columns() {
 fn mistakes_in_files_come_with_what_helps() {
     let folder = Folder::new(&[
         ("title.csv", "Report of May\nid,name\n1,x\n2,y\n"),
+        ("ragged.csv", &format!("id,name\n{}3,x,y\n", "1,x\n".repeat(20))),
         ("open.csv", "id,name\n1,\"x\n2,y\n3,z\n"),
         ("late.csv", &format!("d,n\n{}2024-13-01,x\n", "2024-01-01,1\n".repeat(100_000))),
     ]);
@@ -199,6 +200,7 @@ fn mistakes_in_files_come_with_what_helps() {
     let types = "read_csv('@/late.csv', types => 'n integer')";
     for (sql, message, context, hint) in [
         ("SELECT * FROM '@/title.csv'", "missing data", "line 1:", "skip => 2"),
+        ("SELECT * FROM '@/ragged.csv'", "extra data", "line 22:", ""),
         ("SELECT * FROM '@/latin.csv'", "invalid byte sequence", "line 2:", "encoding => 'latin1'"),
         (
             "COPY t FROM '@/latin.csv' (FORMAT csv, HEADER)",

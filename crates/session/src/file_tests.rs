@@ -419,6 +419,10 @@ fn rows_that_cannot_be_read_are_skipped_if_the_user_says_so() {
         let error = copy(&mut connection, &format!(", {options}")).unwrap_err();
         assert_eq!(error.state(), SqlState::INVALID_PARAMETER_VALUE, "{options}");
     }
+    for (limit, state) in [("99999999999999999999", "22003"), ("many", "22P02"), ("-1", "22023")] {
+        let error = copy(&mut connection, &format!(", ON_ERROR ignore, REJECT_LIMIT '{limit}'")).unwrap_err();
+        assert_eq!(error.state(), SqlState::new(state), "{limit}: {error}");
+    }
     assert!(connection.take_notices().is_empty());
     assert_eq!(copy(&mut connection, ", ON_ERROR ignore, LOG_VERBOSITY verbose").unwrap(), 2);
     let notices: Vec<String> = connection

@@ -355,6 +355,7 @@ fn json_lines_are_read_as_they_are() {
     let error = connection.execute(&folder.sql("SELECT sum(a) FROM '@/late.json'")).unwrap_err();
     assert_eq!(error.state(), SqlState::INVALID_TEXT_REPRESENTATION);
     assert_eq!(error.context().unwrap(), folder.sql("file \"@/late.json\", line 200001, column a: \"x\""));
+    assert!(error.hint().unwrap().contains("read_json('file.json', types => "), "{error:?}");
     assert_eq!(rows(&mut connection, &folder.sql("SELECT count(*) FROM '@/late.json'")), ["BigInt(200001)"]);
     // Some programs put a mark before UTF-8, which is no part of the first line.
     fs::write(folder.path("marked.json"), "\u{feff}{\"a\": 1}\n{\"a\": 2}\n").unwrap();
@@ -674,6 +675,66 @@ fn columns_of_one_name_are_told_apart() {
         run(&mut connection, &folder, &format!("COPY two (b, a_1) FROM '@/same' (FORMAT {format})")).unwrap();
         assert_eq!(rows(&mut connection, "SELECT * FROM two WHERE b = 2"), ["Integer(2)|Integer(3)"]);
         connection.execute("TRUNCATE two").unwrap();
+    }
+}
+
+#[test]
+fn read_json_is_told_what_the_beginning_of_the_file_does_not_tell() {
+    let folder = Folder::new(&[
+        ("late.json", &("{\"a\": 1, \"b\": \"x\"}\n".repeat(100_000) + "{\"a\": 1.5, \"z\": 7}\n")),
+        ("long.json", &format!("{{\"t\": \"{}\", \"n\": 1}}\n", "x".repeat(2 << 20))),
+        ("nothing.json", "{}\n"),
+    ]);
+    let mut connection = connection();
+    for (query, expected) in [
+        ("SELECT max(a)::text, max(b) FROM read_json('@/late.json', types => 'a numeric(5,1)')", "1.5|x"),
+        (
+            "SELECT count(z), max(z) FROM read_json('@/late.json', columns => 'z smallint')",
+            "BigInt(1)|SmallInt(7)",
+        ),
+        (
+            "SELECT n, length(t) FROM read_json('@/long.json', columns => 't text, n bigint')",
+            "BigInt(1)|Integer(2097152)",
+        ),
+        ("SELECT a FROM read_json('@/nothing.json', columns => 'a date')", "Null"),
+    ] {
+        for _ in 0..2 {
+            assert_eq!(rows(&mut connection, &folder.sql(query)).join(";"), expected, "{query}");
+        }
+    }
+    for (read, state, message, hint) in [
+        (
+            "'@/late.json'",
+            "22P02",
+            "invalid input syntax for type bigint",
+            "read_json('file.json', types => ",
+        ),
+        (
+            "read_json('@/late.json', columns => 'a bigint')",
+            "22P02",
+            "invalid input syntax for type bigint",
+            "",
+        ),
+        ("'@/long.json'", "22P04", "tells no columns", "read_json('file.json', columns => "),
+        (
+            "read_json('@/late.json', types => 'c bigint')",
+            "42703",
+            "has no column \"c\"",
+            "Its columns are a, b.",
+        ),
+        (
+            "read_json('@/late.json', types => 'a text', columns => 'a text')",
+            "22023",
+            "columns says",
+            "read_json(",
+        ),
+        ("read_json('@/late.json', header => true)", "22023", "there is no option \"header\"", "read_json("),
+    ] {
+        let error = connection.execute(&folder.sql(&format!("SELECT max(a::text) FROM {read}"))).unwrap_err();
+        assert_eq!(error.state(), SqlState::new(state), "{read}: {error:?}");
+        assert!(error.message().contains(message), "{read}: {error:?}");
+        let found = error.hint().unwrap_or_default();
+        assert!(found.contains(hint) && hint.is_empty() == found.is_empty(), "{read}: {error:?}");
     }
 }
 

@@ -66,3 +66,59 @@ fn a_directory_that_cannot_be_read_is_told() {
     }
     fs::set_permissions(&closed, PermissionsExt::from_mode(0o700)).unwrap();
 }
+
+#[test]
+fn types_are_those_of_the_first_file_that_has_rows() {
+    let folder = Folder::new(&[
+        ("empty-1.csv", ""),
+        ("empty-2.csv", "id;price\n1;2,5\n"),
+        ("empty-3.csv", ""),
+        ("header-1.csv", "id,day\n"),
+        ("header-2.csv", "id,day"),
+        ("header-3.csv", "day,more,id\n2024-02-29,x,1\n"),
+        ("other-1.csv", "id,day\n"),
+        ("other-2.csv", "ID,DAY\n1,2024-02-29\n"),
+        ("known-1.csv", ""),
+        ("known-2.csv", "1;x\n"),
+        ("rows-1.csv", "a\n\n"),
+        ("rows-2.csv", "a\n2\n"),
+        ("lines-1.json", ""),
+        ("lines-2.json", "{}\n"),
+        ("lines-3.json", "{\"a\": 1}\n"),
+        ("nothing-1.csv", ""),
+        ("nothing-2.csv", "\n"),
+        ("none-1.json", "\n"),
+        ("none-2.json", ""),
+    ]);
+    let mut connection = connection();
+    for (query, expected) in [
+        ("SELECT id, price FROM '@/empty-*.csv'", "BigInt(1)|2,5"),
+        ("SELECT * FROM '@/header-*.csv'", "BigInt(1)|Date(19782)"),
+        ("SELECT day, id FROM '@/header-*.csv' WHERE id = 1", "Date(19782)|BigInt(1)"),
+        ("SELECT id FROM read_csv('@/header-*.csv', types => 'id smallint')", "SmallInt(1)"),
+        ("SELECT id, day FROM '@/header-[12].csv'", ""),
+        ("SELECT k, v FROM read_csv('@/known-*.csv', columns => 'k bigint, v text')", "BigInt(1)|x"),
+        ("SELECT k, v FROM read_csv('@/known-1.csv', columns => 'k bigint, v text')", ""),
+        ("SELECT a FROM '@/rows-*.csv'", "Null;BigInt(2)"),
+        ("SELECT a FROM '@/lines-*.json'", "Null;BigInt(1)"),
+        ("SELECT * FROM read_json(ARRAY['@/lines-1.json', '@/lines-3.json'])", "BigInt(1)"),
+    ] {
+        for _ in 0..2 {
+            assert_eq!(rows(&mut connection, &folder.sql(query)).join(";"), expected, "{query}");
+        }
+    }
+    for (pattern, message) in [
+        ("other-*.csv", "file \"@/other-2.csv\" has no column \"id\""),
+        ("nothing-1*.csv", "file \"@/nothing-1.csv\" tells no columns: it is empty"),
+        ("none-*.json", "file \"@/none-1.json\" tells no columns: no row has any"),
+    ] {
+        let error = connection.execute(&folder.sql(&format!("SELECT * FROM '@/{pattern}'"))).unwrap_err();
+        assert_eq!(error.message(), folder.sql(message));
+    }
+    // A plan that knew the first file alone is of no use any more.
+    let query = folder.sql("SELECT max(n) FROM '@/later-*.csv'");
+    fs::write(folder.path("later-1.csv"), "n\n").unwrap();
+    assert_eq!(rows(&mut connection, &query), ["Null"]);
+    fs::write(folder.path("later-2.csv"), "n\n10\n9\n").unwrap();
+    assert_eq!(rows(&mut connection, &query), ["BigInt(10)"]);
+}

@@ -91,7 +91,8 @@ const READERS: [Reader; 4] = [
     },
     Reader {
         name: "read_json",
-        usage: "read_json(ARRAY['file.json', 'more-*.json'], filename => true)",
+        usage: "read_json(ARRAY['file.json', 'more-*.json'], types => 'price numeric', columns => 'id bigint, day date', \
+                filename => true)",
         kind: Kind::Json,
     },
 ];
@@ -211,7 +212,7 @@ struct Asked {
     patterns: Vec<String>,
     /// What they are said to be.
     kind: Option<Kind>,
-    /// What is known of them if they are CSV.
+    /// What is known of them if they are CSV; of JSON columns and types alone.
     csv: AskedCsv,
     /// What the column is to be called that tells the file of each row.
     file_name: Option<String>,
@@ -289,6 +290,8 @@ pub struct FileTable {
     versions: FileVersions,
     asked: Asked,
     content: Content,
+    /// The file that they are told from.
+    first: PathBuf,
     /// The columns of the files.
     found: SchemaRef,
     /// Those of the table: one more, at the end, if it tells the file of each row.
@@ -296,7 +299,7 @@ pub struct FileTable {
     zones: ZoneMaps,
 }
 
-/// What is in files, as the first of them tells.
+/// What is in files, as the first of them that tells it does.
 enum Content {
     /// Rows, one after another.
     Lines(Arc<Reading>),
@@ -314,14 +317,16 @@ impl FileTable {
     fn open(asked: Asked, zone: TimeZoneSetting, zones: &ZoneMaps) -> Result<FileTable> {
         // Before they are looked at: what changes from now on is found to have changed.
         let versions = FileVersions::of(&asked.patterns)?;
-        let first = &versions.files.first().expect("a pattern matches some file").path;
+        let mut first = &*versions.files.first().expect("a pattern matches some file").path;
         let kind = match asked.kind {
             None => Kind::of(first).map_err(|error| file_error(first, &error))?,
             Some(kind) => kind,
         };
         let (content, found) = match kind {
             Kind::Csv | Kind::Json => {
-                let sniffed = lines::look(first, &asked.csv, kind)?;
+                let paths = versions.files.iter().map(|file| &*file.path);
+                let (path, sniffed) = lines::look(paths, &asked.csv, kind)?;
+                first = path;
                 let fields = sniffed.columns.iter().map(|(name, ty)| firn_exec::types::field(name, *ty));
                 let schema = Schema::new(fields.collect::<Vec<_>>());
                 let is_by_place = asked.csv.known.columns.is_some();
@@ -348,7 +353,8 @@ impl FileTable {
         };
         match schema.fields().len() {
             ..=MOST_COLUMNS => {
-                Ok(FileTable { versions, asked, content, found, schema, zones: zones.clone() })
+                let first = first.to_owned();
+                Ok(FileTable { versions, asked, content, first, found, schema, zones: zones.clone() })
             }
             columns => {
                 let message = format!("it seems to have {columns}, and tables have at most {MOST_COLUMNS}");
@@ -439,7 +445,7 @@ impl TableProvider for FileTable {
         match &self.content {
             Content::Lines(reading) => Ok(Arc::new(LineScan::new(Lines {
                 pattern: self.versions.patterns.join(", "),
-                first: self.versions.files[0].path.clone(),
+                first: self.first.clone(),
                 paths,
                 reading: reading.clone(),
                 given: self.given(),
@@ -634,6 +640,7 @@ impl Reader {
         }
         match self.kind {
             Kind::Csv => self.set_known(&mut asked.csv, name, value),
+            Kind::Json if ["columns", "types"].contains(&name) => self.set_known(&mut asked.csv, name, value),
             _ => Err(self.wrong(format!("there is no option \"{name}\""))),
         }
     }

@@ -8,7 +8,7 @@ use crate::statement::{Copy, CopyEndpoint, CopyOption, CopySubject};
 use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use firn_base::sync::Arc;
-use firn_base::{ColumnId, Error, Result, SqlState, SqlType};
+use firn_base::{ColumnId, Error, Result, SqlState, SqlType, text};
 use firn_exec::RunOptions;
 use firn_exec::dml::{InsertSource, TargetSet};
 use firn_load::{CopyOptions, OnError, Rejected};
@@ -74,8 +74,10 @@ impl Rejects {
     /// What the user is told in the end.
     pub fn into_notices(mut self) -> Vec<Error> {
         if self.rows > 0 && self.verbosity != Verbosity::Silent {
-            let were = if self.rows == 1 { "row was" } else { "rows were" };
-            let message = format!("{} {were} skipped because they could not be read", self.rows);
+            let message = match self.rows {
+                1 => "1 row was skipped because it could not be read".to_owned(),
+                rows => format!("{rows} rows were skipped because they could not be read"),
+            };
             self.notices.push(Error::new(SqlState::SUCCESSFUL_COMPLETION, message));
         }
         self.notices
@@ -95,14 +97,14 @@ pub(super) fn rejects(given: &[(String, CopyOption)], options: &CopyOptions) -> 
         if name == "rejects_table" && options.on_error != OnError::Ignore {
             return Err(invalid("COPY REJECTS_TABLE requires ON_ERROR to be set to IGNORE".to_owned()));
         }
-        let CopyOption::Text(text) = option else { continue };
+        let CopyOption::Text(given) = option else { continue };
         match name.as_str() {
             "reject_limit" => {
-                let limit = text.parse().ok().filter(|limit| *limit > 0);
-                rejects.limit =
-                    Some(limit.ok_or_else(|| {
-                        invalid(format!("REJECT_LIMIT ({text}) must be greater than zero"))
-                    })?);
+                let limit: i64 = text::parse_integer(given, SqlType::BigInt)?;
+                if limit <= 0 {
+                    return Err(invalid(format!("REJECT_LIMIT ({limit}) must be greater than zero")));
+                }
+                rejects.limit = Some(limit.unsigned_abs());
                 if options.on_error != OnError::Ignore {
                     return Err(invalid(
                         "COPY REJECT_LIMIT requires ON_ERROR to be set to IGNORE".to_owned(),
@@ -110,7 +112,7 @@ pub(super) fn rejects(given: &[(String, CopyOption)], options: &CopyOptions) -> 
                 }
             }
             "log_verbosity" => {
-                rejects.verbosity = match text.to_lowercase().as_str() {
+                rejects.verbosity = match given.to_lowercase().as_str() {
                     "silent" => Verbosity::Silent,
                     "default" => Verbosity::Default,
                     "verbose" => Verbosity::Verbose,

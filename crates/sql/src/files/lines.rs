@@ -18,7 +18,7 @@ use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType};
 use firn_exec::error::from_datafusion;
 use firn_load::encoding::{Decoded, Encoding};
-use firn_load::sniff::{self, SAMPLE_BYTES, Sniffed, sniff};
+use firn_load::sniff::{self, Known, SAMPLE_BYTES, Sniffed, sniff};
 use firn_load::source::MARK;
 use firn_load::{
     Batch, CopyHeader, CopyOptions, CopyReader, EXTRA_DATA, Extent, Feed, MISSING_DATA, RowFormat, json,
@@ -29,38 +29,101 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-/// What the beginning of the first file tells.
-pub(super) fn look(path: &Path, asked: &AskedCsv, kind: Kind) -> Result<Sniffed> {
+/// So many lines a title has, mostly.
+const MOST_TITLE_LINES: u64 = 10;
+
+/// What the beginnings of files tell, and the file that has the columns. They are those of the first that has any; if that has nothing but a
+/// header, their types, and how the files are written, are told from the first one that has rows.
+pub(super) fn look<'p>(
+    paths: impl Iterator<Item = &'p Path>,
+    asked: &AskedCsv,
+    kind: Kind,
+) -> Result<(&'p Path, Sniffed)> {
+    let mut named: Option<(&Path, Sniffed)> = None;
+    let mut empty: Option<Error> = None;
+    for path in paths {
+        match look_at(path, &asked.known, kind)? {
+            Look::Nothing(why) => empty = empty.or(Some(no_columns(path, why))),
+            Look::Header(sniffed) => named = named.or(Some((path, sniffed))),
+            Look::Rows(sniffed) => {
+                let (path, sniffed) = match named {
+                    Some((first, named)) => (first, typed(named, sniffed)),
+                    None => (path, sniffed),
+                };
+                return Ok((path, with_types(path, sniffed, &asked.types)?));
+            }
+        }
+    }
+    match (named, empty) {
+        (Some((path, sniffed)), _) => Ok((path, with_types(path, sniffed, &asked.types)?)),
+        (None, empty) => Err(empty.expect("a pattern matches some file")),
+    }
+}
+
+/// What the beginning of a file tells.
+enum Look {
+    /// Not even columns, and why.
+    Nothing(&'static str),
+    /// Columns, if they are known or a header names them, and no rows.
+    Header(Sniffed),
+    Rows(Sniffed),
+}
+
+fn look_at(path: &Path, known: &Known, kind: Kind) -> Result<Look> {
     let failed = |error| file_error(path, &error);
     let mut sample = Vec::new();
     let file = pipe::open(path).map_err(failed)?;
-    let mut source =
-        Decoded::new(text(&file).map_err(failed)?, asked.known.encoding).take(SAMPLE_BYTES as u64);
+    let mut source = Decoded::new(text(&file).map_err(failed)?, known.encoding).take(SAMPLE_BYTES as u64);
     source.read_to_end(&mut sample).map_err(failed)?;
     let sniffed = match kind {
         Kind::Json => {
-            let columns = json::sniff(&place(path), &sample)?;
-            Sniffed {
-                options: CopyOptions {
-                    other_keys: true,
-                    ends_at_marker: false,
-                    ..CopyOptions::new(RowFormat::Json)
-                },
-                columns,
-            }
+            let columns = match &known.columns {
+                Some(columns) => columns.clone(),
+                None => json::sniff(&place(path), &sample)?,
+            };
+            let options =
+                CopyOptions { other_keys: true, ends_at_marker: false, ..CopyOptions::new(RowFormat::Json) };
+            Sniffed { options, columns }
         }
-        _ => with_types(path, sniff(&sample, &asked.known), &asked.types)?,
+        _ => sniff(&sample, known),
     };
     sniffed.options.check()?;
-    if sniffed.options.header == CopyHeader::Yes && asked.known.columns.is_none() {
+    if sniffed.options.header == CopyHeader::Yes && known.columns.is_none() {
         sniff::check_header(&place(path), &sample, &sniffed.options)?;
     }
+    let has_rows = match kind {
+        Kind::Json => !sample.trim_ascii().is_empty(),
+        _ => sniff::has_rows(&sample, &sniffed.options),
+    };
     match sniffed.columns.is_empty() {
-        true if sample.is_empty() => Err(no_columns(path, "it is empty")),
-        true if sample.len() < SAMPLE_BYTES => Err(no_columns(path, "no row has any")),
-        true => Err(no_columns(path, "no record ends in its first megabyte")),
-        false => Ok(sniffed),
+        true if sample.is_empty() => Ok(Look::Nothing("it is empty")),
+        true if sample.len() < SAMPLE_BYTES => Ok(Look::Nothing("no row has any")),
+        true => {
+            let read = if kind == Kind::Json { "read_json('file.json'" } else { "read_csv('file.csv'" };
+            Err(no_columns(path, "no record ends in its first megabyte")
+                .with_hint(format!("Say what its columns are: {read}, columns => 'id bigint, name text').")))
+        }
+        false if has_rows => Ok(Look::Rows(sniffed)),
+        false => Ok(Look::Header(sniffed)),
     }
+}
+
+/// The columns that a header names, as another file has them whose header names them too.
+fn typed(named: Sniffed, other: Sniffed) -> Sniffed {
+    let column =
+        |(name, _): &(String, SqlType)| other.columns.iter().find(|(found, _)| found == name).cloned();
+    match named.columns.iter().map(column).collect::<Option<Vec<_>>>() {
+        Some(columns) if named.options.header == other.options.header => {
+            Sniffed { options: other.options, columns }
+        }
+        _ => named,
+    }
+}
+
+/// The line that an error in a file names.
+fn line_of(path: &Path, context: &str) -> Option<u64> {
+    let line = context.strip_prefix(&place(path))?.strip_prefix(", line ")?;
+    line.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// What was told, with types of some columns that are known.
@@ -113,7 +176,7 @@ pub(super) struct Lines {
     /// The columns whose types were not told from the files.
     pub given: Vec<String>,
     pub zones: ZoneMaps,
-    /// All columns of the table, which are those of the first file.
+    /// All columns of the table, which are those of that file.
     pub columns: SchemaRef,
     /// Those to read.
     pub wanted: Vec<usize>,
@@ -319,7 +382,7 @@ impl Lines {
             // Also without rows, so that whoever wants no more can say so.
             sink(names::add(&self.names, batch, path)?)
         });
-        read.map_err(|error| self.explained(error, *is_first))
+        read.map_err(|error| self.explained(error, path, *is_first))
     }
 
     /// What becomes of a chunk of which columns have been read in that order.
@@ -362,7 +425,7 @@ impl Lines {
     }
 
     /// An error in a file, of which only the beginning was looked at, or not even that.
-    fn explained(&self, error: Error, is_first: bool) -> Error {
+    fn explained(&self, error: Error, path: &Path, is_first: bool) -> Error {
         let context = error.context().unwrap_or_default();
         let is_given = |name: &String| context.contains(&format!(", column {name}: "));
         let hint = match error.state() {
@@ -373,28 +436,36 @@ impl Lines {
             | SqlState::DATETIME_FIELD_OVERFLOW
                 if !self.given.iter().any(is_given) =>
             {
-                match is_first {
-                    true => {
-                        "The types of columns are told from the file's first megabyte. Where they do not hold for all of it, say \
-                         others: read_csv('file.csv', types => 'price numeric')."
-                    }
+                let told = match is_first {
+                    true => "the file's first megabyte. Where they do not hold for all of it",
                     false => {
-                        "The types of columns are told from the first megabyte of the pattern's first file. Where they do not hold \
-                         for all of its files, say others: read_csv('*.csv', types => 'price numeric')."
+                        "the first megabyte of the pattern's first file that has rows. Where they do not hold for all of its files"
                     }
-                }
+                };
+                let read = match self.reading.sniffed.options.format {
+                    RowFormat::Json => "read_json('file.json'",
+                    _ => "read_csv('file.csv'",
+                };
+                format!("The types of columns are told from {told}, say others: {read}, types => 'price numeric').")
             }
-            // It has too few fields, or too many.
+            // It has too few fields, or too many, and stands where a title would.
             SqlState::BAD_COPY_FILE_FORMAT
                 if self.reading.sniffed.options.format == RowFormat::Csv
                     && !self.reading.is_by_place
+                    && line_of(path, context).is_some_and(|line| line <= self.title_lines())
                     && [MISSING_DATA, EXTRA_DATA].iter().any(|begin| error.message().starts_with(begin)) =>
             {
                 "Lines before the header, or before the first row, are passed over with skip: read_csv('file.csv', skip => 2)."
+                    .to_owned()
             }
             _ => return error,
         };
         error.with_hint(hint)
+    }
+
+    /// Up to which line of a file titles stand.
+    fn title_lines(&self) -> u64 {
+        self.reading.sniffed.options.skip + MOST_TITLE_LINES
     }
 
     fn batch(&self, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
