@@ -58,7 +58,7 @@ fn a_directory_that_cannot_be_read_is_told() {
     assert!(error.message().starts_with(&begin), "{error}");
     let closed = folder.path("closed");
     fs::create_dir(&closed).unwrap();
-    fs::set_permissions(&closed, PermissionsExt::from_mode(0)).unwrap();
+    fs::set_permissions(&closed, PermissionsExt::from_mode(0o000)).unwrap();
     if fs::read_dir(&closed).is_err() {
         let error = connection().execute(&folder.sql("SELECT * FROM '@/**/*.csv'")).unwrap_err();
         assert_eq!(error.state(), SqlState::INSUFFICIENT_PRIVILEGE);
