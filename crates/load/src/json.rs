@@ -293,7 +293,7 @@ impl<P: FnMut(&str) -> Option<usize>> Visitor<'_> for Key<'_, P> {
 
 /// Tells the columns of a file from its beginning, up to [`SAMPLE_BYTES`] of it or all there is: its keys as they come,
 /// with the first of `bigint`, `double precision` and `boolean` that all values are, else `text`.
-pub fn sniff(file: &str, sample: &[u8]) -> Result<Vec<(String, SqlType)>> {
+pub fn sniff(file: &str, sample: &[u8], on_error: OnError) -> Result<Vec<(String, SqlType)>> {
     let mut sample = sample.to_vec();
     match memchr::memrchr(b'\n', &sample) {
         Some(end) if sample.len() == SAMPLE_BYTES => sample.truncate(end + 1),
@@ -303,7 +303,7 @@ pub fn sniff(file: &str, sample: &[u8]) -> Result<Vec<(String, SqlType)>> {
     let mut columns: Vec<(String, Option<SqlType>)> = Vec::new();
     let mut places: HashMap<String, usize> = HashMap::new();
     for (number, line) in lines(&sample) {
-        let mut met = Vec::new();
+        let (mut met, known) = (Vec::new(), columns.len());
         let mut names = Ok(());
         let place = |key: &str| {
             if names.is_ok() {
@@ -316,9 +316,19 @@ pub fn sniff(file: &str, sample: &[u8]) -> Result<Vec<(String, SqlType)>> {
             }))
         };
         let line = &sample[line];
-        go_through(line, place, |place, value| met.push((place, type_of(value.get()))))
-            .and(names)
-            .map_err(|error| error.with_context(record_context(file, number, line)))?;
+        let read = go_through(line, place, |place, value| met.push((place, type_of(value.get())))).and(names);
+        match read {
+            Ok(()) => {}
+            Err(error) if on_error == OnError::Stop => {
+                return Err(error.with_context(record_context(file, number, line)));
+            }
+            // It tells nothing: it will be left out, or the key that is no name passed over.
+            Err(_) => {
+                columns.truncate(known);
+                places.retain(|_, place| *place < known);
+                continue;
+            }
+        }
         for (place, ty) in met {
             let known = &mut columns[place].1;
             *known = match (*known, ty) {

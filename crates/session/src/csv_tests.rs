@@ -200,7 +200,7 @@ fn mistakes_in_files_come_with_what_helps() {
     let types = "read_csv('@/late.csv', types => 'n integer')";
     for (sql, message, context, hint) in [
         ("SELECT * FROM '@/title.csv'", "missing data", "line 1:", "skip => 2"),
-        ("SELECT * FROM '@/ragged.csv'", "extra data", "line 22:", ""),
+        ("SELECT * FROM '@/ragged.csv'", "extra data", "line 22:", "ignore_errors => true"),
         ("SELECT * FROM '@/latin.csv'", "invalid byte sequence", "line 2:", "encoding => 'latin1'"),
         (
             "COPY t FROM '@/latin.csv' (FORMAT csv, HEADER)",
@@ -317,4 +317,61 @@ fn names_that_are_no_text_are_errors() {
     }
     let given = "SELECT id FROM read_csv('@/given.csv', columns => 'id bigint', header => true)";
     assert_eq!(rows(&mut connection, &folder.sql(given)), ["BigInt(1)"]);
+}
+
+/// Which rows there are is the same whatever of them a statement reads, and whether it knows the file or not.
+#[test]
+fn rows_that_cannot_be_read_are_left_out_if_the_user_says_so() {
+    let mut long = "n,t,d\n".to_owned();
+    for row in 0..30_000 {
+        long.push_str(&match row % 3000 {
+            2997 => format!("{row},x\n"),
+            2998 => format!("{row},x,2024-13-01\n"),
+            2999 => format!("{row},x,2024-01-01,y\n"),
+            _ => format!("{row},x,2024-01-01\n"),
+        });
+    }
+    let lines = |text: &str| text.lines().map(|line| format!("{{\"n\": {line}}}\n")).collect::<String>();
+    let folder = Folder::new(&[
+        ("bad.csv", "n,t\n1,x\n2\nthree,y\n4,z,z\n5,w\n"),
+        ("long.csv", &long),
+        ("bad.json", &(lines("1\ntwo\n\"3\"\n\"x\"\n4") + "{\"z\\u0000\": 1}\n{\"m\": 1, \"\": }\n")),
+        ("a-1.csv", "n,t\n1,x\n"),
+        ("a-2.csv", "n\n2\nx\n"),
+        ("open.csv", "n,t\n1,x\n2,\"y\n"),
+    ]);
+    fs::write(folder.path("latin.csv"), b"n,t\n1,caf\xe9\n2,x\n").unwrap();
+    let mut connection = connection();
+    let bad = "read_csv('@/bad.csv', types => 'n integer', ignore_errors => true)";
+    let long = "read_csv('@/long.csv', types => 'd date', ignore_errors => true)";
+    let json = "read_json('@/bad.json', types => 'n integer', ignore_errors => true)";
+    let several = "read_csv('@/a-*.csv', types => 'n bigint', ignore_errors => true)";
+    for (query, expected) in [
+        (&*format!("SELECT * FROM {bad}"), "Integer(1)|x;Integer(5)|w"),
+        (&format!("SELECT t FROM {bad}"), "x;w"),
+        (&format!("SELECT count(*) FROM {bad}"), "BigInt(2)"),
+        (&format!("SELECT t FROM {bad} WHERE t >= 'w'"), "x;w"),
+        (&format!("SELECT count(*) FROM {long}"), "BigInt(29970)"),
+        (&format!("SELECT count(t) FROM {long} WHERE n > 100 AND n < 6000"), "BigInt(5893)"),
+        (&format!("SELECT max(d), max(n) FROM {long}"), "Date(19723)|BigInt(29996)"),
+        (&format!("SELECT count(*) FROM {long} WHERE t = 'y'"), "BigInt(0)"),
+        // A key that cannot be a column's name is one that is passed over.
+        (&format!("SELECT * FROM {json}"), "Integer(1);Integer(3);Integer(4);Null"),
+        (&format!("SELECT count(*) FROM {json}"), "BigInt(4)"),
+        (&format!("SELECT n FROM {several}"), "BigInt(1);BigInt(2)"),
+        ("SELECT n FROM read_csv('@/latin.csv', ignore_errors => true)", "BigInt(2)"),
+    ] {
+        for _ in 0..2 {
+            assert_eq!(rows(&mut connection, &folder.sql(query)).join(";"), expected, "{query}");
+        }
+    }
+    for (read, state) in [
+        (several.replace("n bigint", "t text"), "42703"),
+        (bad.replace(", ignore_errors => true", ""), "22P04"),
+        ("read_csv('@/open.csv', quote => '\"', ignore_errors => true)".to_owned(), "22P04"),
+        (bad.replace("ignore_errors => true", "ignore_errors => 'some'"), "22023"),
+    ] {
+        let error = connection.execute(&folder.sql(&format!("SELECT * FROM {read}"))).unwrap_err();
+        assert_eq!(error.state(), SqlState::new(state), "{read}: {error:?}");
+    }
 }

@@ -68,7 +68,8 @@ const READ_CSV: &str = "read_csv";
 
 /// How it is called.
 const CSV_USAGE: &str = "read_csv('file.csv', delimiter => ';', quote => '\"', escape => '\"', null => 'NA', header => true, skip => 2, \
-     types => 'day date', columns => 'id bigint, day date', all_varchar => true, encoding => 'latin1', filename => true)";
+     types => 'day date', columns => 'id bigint, day date', all_varchar => true, encoding => 'latin1', ignore_errors => true, \
+     filename => true)";
 
 /// A function that reads files, how it is called, and what its files are.
 struct Reader {
@@ -91,7 +92,7 @@ const READERS: [Reader; 4] = [
     },
     Reader {
         name: "read_json",
-        usage: "read_json(ARRAY['file.json', 'more-*.json'], types => 'price numeric', columns => 'id bigint, day date', \
+        usage: "read_json(ARRAY['file.json', 'more-*.json'], types => 'price numeric', columns => 'id bigint, day date', ignore_errors => true, \
                 filename => true)",
         kind: Kind::Json,
     },
@@ -212,7 +213,7 @@ struct Asked {
     patterns: Vec<String>,
     /// What they are said to be.
     kind: Option<Kind>,
-    /// What is known of them if they are CSV; of JSON columns and types alone.
+    /// What is known of them if they are CSV; of JSON columns, types and what becomes of mistakes alone.
     csv: AskedCsv,
     /// What the column is to be called that tells the file of each row.
     file_name: Option<String>,
@@ -230,6 +231,8 @@ struct AskedCsv {
     known: Known,
     /// Types of some columns, by their names; those of the others are told from the file.
     types: Vec<(String, SqlType)>,
+    /// Whether rows that cannot be read are left out.
+    ignores_errors: bool,
 }
 
 /// What files are.
@@ -367,7 +370,7 @@ impl FileTable {
 impl FileTable {
     /// The columns whose types were not told from the files.
     fn given(&self) -> Vec<String> {
-        let AskedCsv { known, types } = &self.asked.csv;
+        let AskedCsv { known, types, .. } = &self.asked.csv;
         let given = known.columns.as_ref().unwrap_or(types);
         given.iter().map(|(name, _)| name.clone()).collect()
     }
@@ -603,7 +606,7 @@ impl Reader {
         if asked.patterns.is_empty() {
             return Err(self.wrong("the name of a file is missing"));
         }
-        let AskedCsv { known, types } = &asked.csv;
+        let AskedCsv { known, types, .. } = &asked.csv;
         if known.columns.is_some() && (known.all_text || !types.is_empty()) {
             return Err(self.wrong("columns says all of their types"));
         }
@@ -640,7 +643,9 @@ impl Reader {
         }
         match self.kind {
             Kind::Csv => self.set_known(&mut asked.csv, name, value),
-            Kind::Json if ["columns", "types"].contains(&name) => self.set_known(&mut asked.csv, name, value),
+            Kind::Json if ["columns", "types", "ignore_errors"].contains(&name) => {
+                self.set_known(&mut asked.csv, name, value)
+            }
             _ => Err(self.wrong(format!("there is no option \"{name}\""))),
         }
     }
@@ -666,6 +671,7 @@ impl Reader {
                 known.skip = whole_number(value).ok_or_else(|| self.wrong("skip is a number of lines"))?;
             }
             "all_varchar" => known.all_text = truth()?,
+            "ignore_errors" => asked.ignores_errors = truth()?,
             "columns" => known.columns = Some(self.declarations(name, value)?),
             "types" => asked.types = self.declarations(name, value)?,
             "encoding" => known.encoding = crate::copy::encoding(&self.text(name, value)?)?,

@@ -69,6 +69,11 @@ impl FileColumns {
         Ok(FileColumns { columns, places })
     }
 
+    /// Whether the file has a column of the table.
+    pub fn has(&self, column: usize) -> bool {
+        self.places[column].is_some()
+    }
+
     /// Where columns of the table are, all of which the file has.
     pub fn places(&self, columns: &[usize]) -> Vec<usize> {
         let place = |column: &usize| self.places[*column].expect("the file has what is asked for");

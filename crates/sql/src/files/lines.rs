@@ -18,11 +18,11 @@ use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType};
 use firn_exec::error::from_datafusion;
 use firn_load::encoding::{Decoded, Encoding};
-use firn_load::sniff::{self, Known, SAMPLE_BYTES, Sniffed, sniff};
+use firn_load::sniff::{self, SAMPLE_BYTES, Sniffed, sniff};
 use firn_load::source::MARK;
 use firn_load::{
-    Batch, CopyHeader, CopyOptions, CopyReader, EXTRA_DATA, Extent, Feed, MISSING_DATA, RowFormat, json,
-    source,
+    Batch, CopyHeader, CopyOptions, CopyReader, EXTRA_DATA, Extent, Feed, MISSING_DATA, OnError, RowFormat,
+    json, source,
 };
 use std::fmt::{self, Debug};
 use std::fs::File;
@@ -42,7 +42,7 @@ pub(super) fn look<'p>(
     let mut named: Option<(&Path, Sniffed)> = None;
     let mut empty: Option<Error> = None;
     for path in paths {
-        match look_at(path, &asked.known, kind)? {
+        match look_at(path, asked, kind)? {
             Look::Nothing(why) => empty = empty.or(Some(no_columns(path, why))),
             Look::Header(sniffed) => named = named.or(Some((path, sniffed))),
             Look::Rows(sniffed) => {
@@ -50,12 +50,12 @@ pub(super) fn look<'p>(
                     Some((first, named)) => (first, typed(named, sniffed)),
                     None => (path, sniffed),
                 };
-                return Ok((path, with_types(path, sniffed, &asked.types)?));
+                return Ok((path, as_asked(path, sniffed, asked)?));
             }
         }
     }
     match (named, empty) {
-        (Some((path, sniffed)), _) => Ok((path, with_types(path, sniffed, &asked.types)?)),
+        (Some((path, sniffed)), _) => Ok((path, as_asked(path, sniffed, asked)?)),
         (None, empty) => Err(empty.expect("a pattern matches some file")),
     }
 }
@@ -69,7 +69,8 @@ enum Look {
     Rows(Sniffed),
 }
 
-fn look_at(path: &Path, known: &Known, kind: Kind) -> Result<Look> {
+fn look_at(path: &Path, asked: &AskedCsv, kind: Kind) -> Result<Look> {
+    let known = &asked.known;
     let failed = |error| file_error(path, &error);
     let mut sample = Vec::new();
     let file = pipe::open(path).map_err(failed)?;
@@ -79,7 +80,8 @@ fn look_at(path: &Path, known: &Known, kind: Kind) -> Result<Look> {
         Kind::Json => {
             let columns = match &known.columns {
                 Some(columns) => columns.clone(),
-                None => json::sniff(&place(path), &sample)?,
+                None if asked.ignores_errors => json::sniff(&place(path), &sample, OnError::Ignore)?,
+                None => json::sniff(&place(path), &sample, OnError::Stop)?,
             };
             let options =
                 CopyOptions { other_keys: true, ends_at_marker: false, ..CopyOptions::new(RowFormat::Json) };
@@ -126,9 +128,12 @@ fn line_of(path: &Path, context: &str) -> Option<u64> {
     line.split(|character: char| !character.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// What was told, with types of some columns that are known.
-fn with_types(path: &Path, mut sniffed: Sniffed, types: &[(String, SqlType)]) -> Result<Sniffed> {
-    for (name, ty) in types {
+/// What was told, with types of some columns that are known, and what becomes of mistakes.
+fn as_asked(path: &Path, mut sniffed: Sniffed, asked: &AskedCsv) -> Result<Sniffed> {
+    if asked.ignores_errors {
+        sniffed.options.on_error = OnError::Ignore;
+    }
+    for (name, ty) in &asked.types {
         let Some((_, found)) = sniffed.columns.iter_mut().find(|(column, _)| column == name) else {
             let message = format!("file \"{}\" has no column \"{name}\"", path.display());
             let known: Vec<&str> = sniffed.columns.iter().map(|(column, _)| column.as_str()).collect();
@@ -335,7 +340,15 @@ impl Lines {
 
     /// Whether of rows that do not meet the condition its columns alone are read. Lines of JSON are read whole.
     fn has_sieve(&self) -> bool {
-        self.condition.is_some() && self.reading.sniffed.options.format == RowFormat::Csv
+        self.condition.is_some()
+            && self.reading.sniffed.options.format == RowFormat::Csv
+            && !self.leaves_rows_out()
+    }
+
+    /// Whether rows that cannot be read are left out. All that a file has is read then: which rows there are does not depend on
+    /// what a statement asks of them.
+    fn leaves_rows_out(&self) -> bool {
+        self.reading.sniffed.options.on_error == OnError::Ignore
     }
 
     /// The columns of the table as they are read: those of the condition first.
@@ -360,7 +373,12 @@ impl Lines {
         let Reading { sniffed: Sniffed { options, .. }, zone, chunk_bytes, .. } = &*self.reading;
         let OneFile { path, columns, is_first, .. } = one;
         let mut reader = CopyReader::new(&place(path), columns.columns.clone(), options.clone(), *zone)?;
-        let order = self.order();
+        let mut order = self.order();
+        if self.leaves_rows_out() {
+            let others = (0..self.columns.fields().len()).filter(|column| !order.contains(column));
+            let others: Vec<usize> = others.filter(|column| columns.has(*column)).collect();
+            order.extend(others);
+        }
         reader.project(columns.places(&order));
         if let Some(condition) = self.condition.as_ref().filter(|_| self.has_sieve()) {
             reader.set_sieve(condition.sieve());
@@ -457,6 +475,16 @@ impl Lines {
             {
                 "Lines before the header, or before the first row, are passed over with skip: read_csv('file.csv', skip => 2)."
                     .to_owned()
+            }
+            SqlState::BAD_COPY_FILE_FORMAT if line_of(path, context).is_some() => {
+                let advice = match self.reading.sniffed.options.format {
+                    RowFormat::Json => "read_json('file.json', ignore_errors => true)",
+                    _ => {
+                        "read_csv('file.csv', ignore_errors => true). Delimiter and quotes are told from the file's beginning; where \
+                         others are right, say so: delimiter => ';'"
+                    }
+                };
+                format!("Rows that cannot be read are left out with {advice}.")
             }
             _ => return error,
         };
