@@ -2,6 +2,8 @@
 
 import datetime
 import decimal
+import os
+import threading
 
 import firndb
 import pandas
@@ -65,6 +67,67 @@ def test_csv_files_are_loaded(connection, orders):
     with pytest.raises(ValueError):
         connection.load_csv(orders, "new", create=True, on_error="ignore")
     connection.rollback()
+
+
+@pytest.mark.parametrize("text, said, expected", [
+    ("1,10\n2,20\n", {}, [(1, 10), (2, 20)]),
+    ("a,b\n1,10\n", {}, [(1, 10)]),
+    # A header tells which columns there are, in whatever order and case.
+    ("b,a\n10,1\n", {}, [(1, 10)]),
+    ('B;"A"\n10;1\n', {}, [(1, 10)]),
+    ("b\n10\n", {}, [(None, 10)]),
+    # Delimiters are told with a header and without, unless they are said.
+    ("1;10\n2;20\n", {}, [(1, 10), (2, 20)]),
+    ("a\tb\n1\t10\n", {}, [(1, 10)]),
+    ("b|a\n10|1\n", {"delimiter": "|"}, [(1, 10)]),
+    ("1;10\n", {"header": False}, [(1, 10)]),
+    # What is said of the header holds: by their places, or the names in their order.
+    ("b,a\n10,1\n", {"header": True}, [(10, 1)]),
+    ("x;y\n10;1\n", {"header": True}, [(10, 1)]),
+    ("a,b\n1,10\n", {"header": "match"}, [(1, 10)]),
+    ("1,10\n2,20\n", {"header": True}, [(2, 20)]),
+    # Of columns that are named all must be there.
+    ("b,a\n10,1\n", {"columns": ["a", "b"]}, [(1, 10)]),
+    ("10,1\n", {"columns": ["b", "a"]}, [(1, 10)]),
+    ("", {}, []),
+])
+def test_delimiters_and_headers_are_told_from_files(connection, tmp_path, text, said, expected):
+    path = tmp_path / "pairs.csv"
+    path.write_text(text)
+    connection.execute("CREATE TABLE pairs (a int, b int)")
+    assert connection.load_csv(path, "pairs", **said) == len(expected)
+    assert rows(connection, "pairs") == expected
+
+
+def test_first_lines_that_name_no_columns_are_rows(connection, tmp_path):
+    path = tmp_path / "people.csv"
+    connection.execute('CREATE TABLE people ("Name" text, name text, city text)')
+    path.write_text("Ada,ada,London\nGrace,grace,New York\n")
+    assert connection.load_csv(path, "people") == 2
+    # Cases that keep columns apart count.
+    path.write_text("name,Name\nalan,Alan\n")
+    assert connection.load_csv(path, "people") == 1
+    path.write_text("City,Name,name\nx,y,z\n")
+    assert connection.load_csv(path, "people") == 2
+    assert rows(connection, "people") == [
+        ("Ada", "ada", "London"), ("Alan", "alan", None), ("City", "Name", "name"), ("Grace", "grace", "New York"),
+        ("x", "y", "z"),
+    ]
+    connection.execute("CREATE TABLE numbers (a int, b int)")
+    path.write_text("a,c\n1,10\n")
+    with pytest.raises(firndb.DataError, match='"a"'):
+        connection.load_csv(path, "numbers")
+    connection.rollback()
+
+
+def test_pipes_are_loaded_without_a_look_at_them(connection, tmp_path):
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    connection.execute("CREATE TABLE pairs (a int, b int)")
+    writer = threading.Thread(target=path.write_text, args=("1,10\n2,20\n",))
+    writer.start()
+    assert connection.load_csv(path, "pairs") == 2
+    writer.join()
 
 
 def test_what_is_known_of_files_is_said(connection, tmp_path):

@@ -360,8 +360,12 @@ class Connection:
     ) -> int:
         """Loads a CSV file into a table, by ``COPY``; how many rows there were.
 
-        The file's columns are the table's, or ``columns``, in that order. It begins with a header, unless
-        ``header=False``; ``header="match"`` wants the names of the columns there. ``on_error="ignore"`` leaves out rows
+        Unless ``header`` says so, the first line is a header if its fields are names of the table's columns, or all of
+        ``columns``, in whatever order and case: then it tells which columns the file has. Any other first line is a row, and
+        the file's columns are the table's, or ``columns``, in that order. ``header=True`` passes over the first line,
+        ``header=False`` makes a row of it, and ``header="match"`` wants the names of the columns there, in their order.
+        Unless ``delimiter`` says so, it is told from the file, as :meth:`read_csv` does; of a pipe, which can be read only once,
+        nothing is told: it has commas and no header. ``on_error="ignore"`` leaves out rows
         that cannot be read, ``reject_limit`` so many at most; :meth:`notices` tells how many there were, and each of them
         with ``log_verbosity="verbose"``. ``rejects_table``, of the same schema, keeps them, and is made if it does not exist.
 
@@ -381,10 +385,40 @@ class Connection:
                 options_left_out = ", ".join(_files.REJECTS)
                 raise ValueError(f"create=True has columns, {options_left_out} and header='match' left out")
             return self._create("csv", path, _files.name(schema, table), options)
-        options["header"] = True if header is None else header
+        into = _files.name(schema, table)
+        if _files.may_be_looked_at(path):
+            columns = self._look_at_csv(path, into, columns, options)
         options["quote"] = "none" if quote == "" else quote
         options |= rejects
-        return self._load("csv", path, _files.name(schema, table), columns, options)
+        return self._load("csv", path, into, columns, options)
+
+    def _look_at_csv(
+        self,
+        path: _files.Path,
+        into: str,
+        columns: Sequence[str] | None,
+        options: dict[str, _files.Option | None],
+    ) -> Sequence[str] | None:
+        """Tells delimiter and header from a CSV file, where ``options`` do not; the columns that it has of a table's."""
+        if options["header"] is not None and options["delimiter"] is not None:
+            return columns
+        said = {name: value for name, value in options.items() if name not in ("null", "header")}
+        first = self._columns_of(_files.first_line(path, said))
+        if options["delimiter"] is None:
+            for delimiter in _files.DELIMITERS:
+                if self._columns_of(_files.first_line(path, {**said, "delimiter": delimiter})) == first:
+                    options["delimiter"] = delimiter
+                    break
+        if options["header"] is None:
+            known = columns if columns is not None else self._columns_of(into)
+            found = _files.named(first, known, all_of_them=columns is not None)
+            options["header"] = found is not None
+            return columns if found is None else found
+        return columns
+
+    def _columns_of(self, relation: str) -> list[str]:
+        with self.execute(f"SELECT * FROM {relation} LIMIT 0") as cursor:
+            return [column[0] for column in cursor.description or ()]
 
     def load_parquet(
         self,

@@ -83,6 +83,38 @@ def read(kind: str, path: Paths, options: Mapping[str, Option | None]) -> str:
     return f"read_{kind}({', '.join([_places(path), *given])})"
 
 
+DELIMITERS = (",", "\t", ";", "|")
+"""What the engine tries, the likelier ones first."""
+
+
+def may_be_looked_at(path: Path) -> bool:
+    """Whether a file, or a pattern, has a first line and can be read more than once. One that is not there fails as it is loaded."""
+    return os.path.getsize(path) > 0 if os.path.isfile(path) else not os.path.exists(path)
+
+
+def first_line(path: Path, options: Mapping[str, Option | None]) -> str:
+    """A CSV file whose columns are called as its first line says."""
+    read_it = read("csv", path, {**options, "header": True, "all_varchar": True})
+    # Statements are prepared once for each text, and keep their columns; another file at the path is another text.
+    try:
+        status = os.stat(path)
+    except OSError:
+        return read_it
+    return f"{read_it} /* of {status.st_mtime_ns}, {status.st_size} bytes */"
+
+
+def named(first: Sequence[str], columns: Sequence[str], *, all_of_them: bool) -> list[str] | None:
+    """The columns that a first line names; nothing if it says anything else."""
+    # In whatever case, unless that is all that keeps two columns apart.
+    folds = len({column.casefold() for column in columns}) == len(columns)
+    by_name = {column.casefold() if folds else column: column for column in columns}
+    found = [by_name.get(name.casefold() if folds else name) for name in first]
+    names = [column for column in found if column is not None]
+    if len(names) < len(first) or len(set(names)) < len(names) or (all_of_them and len(names) < len(columns)):
+        return None
+    return names or None
+
+
 def load(
     kind: str,
     path: Path,
