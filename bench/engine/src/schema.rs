@@ -159,6 +159,7 @@ impl TableSchema {
                 oid: engine.allocate_oid(),
                 name: index.name.clone(),
                 kind: ConstraintKind::PrimaryKey { index: index.oid },
+                valid: true,
             });
             indexes.push(index);
         }

@@ -328,6 +328,9 @@ INSERT INTO "My shop".customers VALUES
      0.01, 1234567890.123456789),
     (DEFAULT, '', NULL, NULL, NULL, NULL, NULL, NULL, '', NULL, NULL, NULL, 1e-30, 1e300, NULL, -0.5);
 INSERT INTO orders (customer, parent, "From") SELECT 7 + 2 * (i % 2), NULLIF(i, 1) - 1, 'row ' || i FROM generate_series(1, 3000) i;
+CREATE TABLE late (a int, up int);
+INSERT INTO late VALUES (-1, -1);
+ALTER TABLE late ADD CONSTRAINT late_a CHECK (a > 0) NOT VALID, ADD FOREIGN KEY (up) REFERENCES orders DEFERRABLE NOT VALID;
 SELECT nextval('steps'); SELECT nextval('steps');
 "#;
 
@@ -335,6 +338,7 @@ SELECT nextval('steps'); SELECT nextval('steps');
 const CONTENTS: &str = r#"
 SELECT * FROM "My shop".customers ORDER BY id; SELECT * FROM orders ORDER BY id; SELECT * FROM empty;
 SELECT * FROM first; SELECT * FROM second;
+SELECT *, (SELECT count(*) FROM pg_constraint WHERE NOT convalidated) FROM late;
 SELECT section, statement FROM firn_dump WHERE NOT (section = 'data' AND kind = 'sequence') ORDER BY section, lower(statement);
 SELECT nextval('steps') < -10, nextval('orders_id_seq') > 3000; INSERT INTO "My shop".customers (name) VALUES ('x') RETURNING id > 9;
 "#;
@@ -352,7 +356,7 @@ fn a_database_is_dumped_and_restored_in_either_format_here_and_over_a_connection
     let made = shell(&[&path("original")], SHOP);
     assert!(made.status.success(), "{}", stderr(&made));
     let arrow = succeed(&["dump", &path("original"), &path("arrow")]);
-    assert!(arrow.starts_with("dumped 3 tables, 3002 rows, "), "{arrow}");
+    assert!(arrow.starts_with("dumped 4 tables, 3003 rows, "), "{arrow}");
     let served = Served::start(&["--data", &path("original")]);
     succeed(&["dump", &served.url, &path("parquet"), "--format", "parquet", "--compression", "zstd"]);
     succeed(&["dump", &served.url, &path("streams")]);
@@ -361,7 +365,7 @@ fn a_database_is_dumped_and_restored_in_either_format_here_and_over_a_connection
     succeed(&["restore", &path("streams"), &path("from streams")]);
     let served = Served::start(&["--data", &path("from parquet")]);
     let restored = succeed(&["restore", &path("parquet"), &served.url]);
-    assert!(restored.starts_with("restored 3 tables, 3002 rows, "), "{restored}");
+    assert!(restored.starts_with("restored 4 tables, 3003 rows, "), "{restored}");
     // A second time everything is there already, and stays.
     let again = firn(&["restore", &path("arrow"), &served.url]).output().unwrap();
     assert_eq!(again.status.code(), Some(1));
@@ -371,6 +375,7 @@ fn a_database_is_dumped_and_restored_in_either_format_here_and_over_a_connection
     let contents = |database: &str| stdout(&shell(&[&path(database)], CONTENTS)).to_lowercase();
     let original = contents("original");
     assert!(original.contains("3000") && original.contains("create view public.second"));
+    assert!(original.contains(" -1 | -1 |     2\n"), "{original}");
     for copy in ["from arrow", "from streams", "from parquet"] {
         let copied = contents(copy);
         let lines = copied.lines().zip(original.lines()).find(|(copied, original)| copied != original);

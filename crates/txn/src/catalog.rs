@@ -99,6 +99,10 @@ pub struct ConstraintDef {
     pub name: String,
     /// What it demands.
     pub kind: ConstraintKind,
+    /// Whether all rows are known to meet it: those that were there when it was added NOT VALID are not, until VALIDATE CONSTRAINT
+    /// has looked at them. Older logs and checkpoints do not say.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub valid: bool,
 }
 
 /// What a constraint demands.
@@ -582,6 +586,17 @@ mod tests {
     fn keys_of_older_logs_are_tested_at_once() {
         let written = r#"{"oid":20000,"name":"a_pkey","columns":[],"unique":true}"#;
         assert!(serde_json::from_str::<IndexDef>(written).unwrap().is_always_unique());
+    }
+
+    #[test]
+    fn constraints_of_older_logs_are_met_by_all_rows() {
+        let check = r#"{"oid":20000,"name":"a","kind":{"Check":{"expression":"a > 0"}}}"#;
+        let mut read: ConstraintDef = serde_json::from_str(check).unwrap();
+        assert!(read.valid);
+        assert_eq!(serde_json::to_string(&read).unwrap(), check);
+        read.valid = false;
+        let written = serde_json::to_string(&read).unwrap();
+        assert_eq!(serde_json::from_str::<ConstraintDef>(&written).unwrap(), read);
     }
 
     #[test]

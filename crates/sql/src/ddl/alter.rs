@@ -112,19 +112,7 @@ fn operate(context: &mut Context<'_>, mut table: TableDef, operation: &AlterTabl
         AlterTableOperation::RenameConstraint { old_name, new_name } => {
             rename_constraint(context, table, &fold(old_name), &fold(new_name))
         }
-        AlterTableOperation::ValidateConstraint { name } => {
-            let name = fold(name);
-            let Some(found) = table.constraints.iter().find(|constraint| constraint.name == name) else {
-                return Err(constraint::missing_constraint(&table, &name));
-            };
-            match &found.kind {
-                ConstraintKind::Check { expression } => {
-                    constraint::verify_check(context, &table, &name, expression)
-                }
-                ConstraintKind::ForeignKey { .. } => constraint::verify_foreign_key(context, &table, found),
-                ConstraintKind::PrimaryKey { .. } | ConstraintKind::Unique { .. } => Ok(()),
-            }
-        }
+        AlterTableOperation::ValidateConstraint { name } => constraint::validate(context, table, &fold(name)),
         AlterTableOperation::OwnerTo { .. } => {
             context.notice(SqlState::SUCCESSFUL_COMPLETION, OWNERS);
             Ok(())

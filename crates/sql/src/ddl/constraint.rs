@@ -31,6 +31,15 @@ pub(super) fn add(
     constraint: &ast::TableConstraint,
     rows: Rows,
 ) -> Result<()> {
+    let kept_by_index = match constraint {
+        ast::TableConstraint::PrimaryKey(_) | ast::TableConstraint::PrimaryKeyUsingIndex(_) => "PRIMARY KEY",
+        ast::TableConstraint::Unique(_) | ast::TableConstraint::UniqueUsingIndex(_) => "UNIQUE",
+        _ => "",
+    };
+    if rows == Rows::Trust && !kept_by_index.is_empty() {
+        let message = format!("{kept_by_index} constraints cannot be marked NOT VALID");
+        return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message));
+    }
     match constraint {
         ast::TableConstraint::PrimaryKey(key) => {
             let deferral = deferral(&key.characteristics)?;
@@ -178,7 +187,7 @@ pub(super) fn add_key(
     let index = definition.oid;
     let kind = if primary { ConstraintKind::PrimaryKey { index } } else { ConstraintKind::Unique { index } };
     table.indexes.push(definition);
-    table.constraints.push(ConstraintDef { oid: context.allocate(), name, kind });
+    table.constraints.push(ConstraintDef { oid: context.allocate(), name, kind, valid: true });
     Ok(())
 }
 
@@ -238,7 +247,7 @@ fn use_index(
     }
     let index = table.indexes[position].oid;
     let kind = if primary { ConstraintKind::PrimaryKey { index } } else { ConstraintKind::Unique { index } };
-    table.constraints.push(ConstraintDef { oid: context.allocate(), name, kind });
+    table.constraints.push(ConstraintDef { oid: context.allocate(), name, kind, valid: true });
     Ok(())
 }
 
@@ -313,7 +322,8 @@ fn add_check(
         verify_check(context, table, &name, &expression)?;
     }
     let oid = context.allocate();
-    table.constraints.push(ConstraintDef { oid, name, kind: ConstraintKind::Check { expression } });
+    let kind = ConstraintKind::Check { expression };
+    table.constraints.push(ConstraintDef { oid, name, kind, valid: rows != Rows::Trust });
     Ok(())
 }
 
@@ -479,6 +489,7 @@ fn add_foreign_key(
             on_update: action(&key.on_update),
             deferral,
         },
+        valid: rows != Rows::Trust,
     };
     if rows == Rows::Check {
         verify_foreign_key(context, table, &constraint)?;
@@ -572,6 +583,28 @@ pub(super) fn alter(
         ));
     };
     *tested = wanted;
+    context.put_table(table)
+}
+
+/// VALIDATE CONSTRAINT: from here on all rows are known to meet it.
+pub(super) fn validate(context: &mut Context<'_>, mut table: TableDef, name: &str) -> Result<()> {
+    let Some(position) = table.constraints.iter().position(|constraint| constraint.name == name) else {
+        return Err(missing_constraint(&table, name));
+    };
+    let found = &table.constraints[position];
+    match &found.kind {
+        ConstraintKind::Check { .. } | ConstraintKind::ForeignKey { .. } if found.valid => return Ok(()),
+        ConstraintKind::Check { expression } => verify_check(context, &table, name, expression)?,
+        ConstraintKind::ForeignKey { .. } => verify_foreign_key(context, &table, found)?,
+        ConstraintKind::PrimaryKey { .. } | ConstraintKind::Unique { .. } => {
+            let of = format!("constraint \"{name}\" of relation \"{}\"", table.name);
+            return Err(Error::new(
+                SqlState::WRONG_OBJECT_TYPE,
+                format!("{of} is not a foreign key or check constraint"),
+            ));
+        }
+    }
+    table.constraints[position].valid = true;
     context.put_table(table)
 }
 

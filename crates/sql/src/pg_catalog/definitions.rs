@@ -136,7 +136,7 @@ impl Source {
         )
     }
 
-    /// A constraint as it stands in CREATE TABLE after its name.
+    /// A constraint as it stands in ADD CONSTRAINT after its name, and in CREATE TABLE unless it is NOT VALID.
     pub(crate) fn constraint_definition(&self, table: &TableDef, constraint: &ConstraintDef) -> String {
         let mut text = match &constraint.kind {
             ConstraintKind::PrimaryKey { index } => format!("PRIMARY KEY ({})", index_columns(table, *index)),
@@ -163,6 +163,9 @@ impl Source {
             Deferral::InitiallyImmediate => " DEFERRABLE",
             Deferral::InitiallyDeferred => " DEFERRABLE INITIALLY DEFERRED",
         });
+        if !constraint.valid {
+            text.push_str(" NOT VALID");
+        }
         text
     }
 }

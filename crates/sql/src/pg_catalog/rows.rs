@@ -506,7 +506,7 @@ fn pg_constraint(source: &Source) -> Vec<Row> {
                 "connamespace": number(table.schema),
                 "condeferrable": deferral != Deferral::Never,
                 "condeferred": deferral == Deferral::InitiallyDeferred,
-                "convalidated": true,
+                "convalidated": constraint.valid,
                 "conrelid": number(table.oid),
                 "confupdtype": " ",
                 "confdeltype": " ",

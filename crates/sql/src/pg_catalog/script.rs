@@ -2,7 +2,7 @@
 //! of PostgreSQL's `pg_dump`: what comes before the data, the data, and what is made over it.
 //!
 //! Keys and checks are made with their tables, so that the load tests them and builds their indexes; other indexes,
-//! foreign keys, and views come after it. Every name in it is qualified, but for those in defaults, which are kept as
+//! foreign keys, what is NOT VALID, and views come after it. Every name in it is qualified, but for those in defaults, which are kept as
 //! they were written.
 
 use super::definitions::{Object, quote_identifier};
@@ -12,7 +12,7 @@ use crate::ddl::parameter;
 use crate::ddl::view::dependencies;
 use crate::statement::quote_literal;
 use firn_base::sync::Arc;
-use firn_txn::catalog::{ConstraintKind, Identity, Oid, SequenceDef, TableDef, ViewDef};
+use firn_txn::catalog::{ConstraintDef, ConstraintKind, Identity, Oid, SequenceDef, TableDef, ViewDef};
 
 pub(super) fn firn_dump(source: &Source) -> Vec<Row> {
     // Nothing is found without its schema.
@@ -124,15 +124,18 @@ impl Script<'_> {
             }
         }
         for table in catalog.tables.values() {
-            let is_reference = |kind: &ConstraintKind| matches!(kind, ConstraintKind::ForeignKey { .. });
-            for constraint in table.constraints.iter().filter(|constraint| is_reference(&constraint.kind)) {
+            for constraint in table.constraints.iter().filter(|constraint| is_added_later(constraint)) {
+                let kind = match constraint.kind {
+                    ConstraintKind::ForeignKey { .. } => "foreign key",
+                    _ => "check",
+                };
                 let statement = format!(
                     "ALTER TABLE {} ADD CONSTRAINT {} {}",
                     self.name(&Object::Table(table)),
                     quote_identifier(&constraint.name),
                     self.source.constraint_definition(table, constraint),
                 );
-                self.add(section, "foreign key", table.schema, &constraint.name, statement);
+                self.add(section, kind, table.schema, &constraint.name, statement);
             }
         }
         for view in in_order(&catalog.views.values().cloned().collect::<Vec<_>>(), |view| {
@@ -163,7 +166,7 @@ impl Script<'_> {
             })
             .collect();
         for constraint in &table.constraints {
-            if !matches!(constraint.kind, ConstraintKind::ForeignKey { .. }) {
+            if !is_added_later(constraint) {
                 let definition = self.source.constraint_definition(table, constraint);
                 elements.push(format!("CONSTRAINT {} {definition}", quote_identifier(&constraint.name)));
             }
@@ -176,6 +179,11 @@ impl Script<'_> {
         let with = if options.is_empty() { String::new() } else { format!(" WITH ({})", options.join(", ")) };
         format!("CREATE TABLE {} ({}){with}", self.name(&Object::Table(table)), elements.join(", "))
     }
+}
+
+/// Whether a constraint is added when the rows are there: those of one that is NOT VALID need not meet it.
+fn is_added_later(constraint: &ConstraintDef) -> bool {
+    matches!(constraint.kind, ConstraintKind::ForeignKey { .. }) || !constraint.valid
 }
 
 fn sequence_options(sequence: &SequenceDef) -> String {

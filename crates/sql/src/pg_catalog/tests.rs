@@ -39,7 +39,7 @@ fn index(oid: u32, name: &str, columns: &[(u16, bool)], unique: bool) -> IndexDe
 }
 
 fn constraint(oid: u32, name: &str, kind: ConstraintKind) -> ConstraintDef {
-    ConstraintDef { oid: Oid(oid), name: name.to_owned(), kind }
+    ConstraintDef { oid: Oid(oid), name: name.to_owned(), kind, valid: true }
 }
 
 /// Two tables with every kind of constraint, a view, a sequence of each kind of owner.

@@ -75,6 +75,7 @@ impl Database {
             oid: self.engine.allocate_oid(),
             name: index.name.clone(),
             kind: ConstraintKind::PrimaryKey { index: index.oid },
+            valid: true,
         };
         let oid = self.engine.allocate_oid();
         let column = |(name, ty): &(&str, SqlType)| ColumnDef {

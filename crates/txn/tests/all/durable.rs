@@ -68,6 +68,7 @@ pub fn create_table(tx: &mut Transaction, name: &str, columns: &[(SqlType, bool)
             oid: constraint,
             name: format!("{name}_pkey"),
             kind: ConstraintKind::PrimaryKey { index },
+            valid: true,
         }],
         indexes: vec![index_definition(index, &format!("{name}_pkey"), 0, true)],
         storage: storage.0,

@@ -246,6 +246,7 @@ fn what_others_point_to_is_neither_deleted_nor_given_another_key() {
             on_update: ReferentialAction::NoAction,
             deferral: Deferral::Never,
         },
+        valid: true,
     }];
     catalog.tables.insert(oid, table.into());
     commit(ddl);
