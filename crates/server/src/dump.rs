@@ -1,8 +1,8 @@
 //! `firn dump` and `firn restore`: all of a database as a folder of files, and back.
 //!
 //! The folder holds `schema.sql` (what is made before the data), `data/` (a file of Arrow or Parquet for each table that
-//! any reader of them can open), `constraints.sql` (what is made over the data) and `dump.json`, which names the files
-//! and comes last: a folder without it is no dump. Dumps are of one snapshot, and restored in one transaction. Views of files that are not
+//! any reader of them can open), `constraints.sql` (what is made over the data) and `dump.json`, which names the files with their
+//! checksums, has one of its own, and comes last: a folder without it is no dump. Dumps are of one snapshot, and restored in one transaction. Views of files that are not
 //! there any more are all that a restore may do without.
 
 // Errors here are for a person, who does not notice how large they are in memory.
@@ -18,6 +18,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
 use crate::Failure;
+use crate::checksum::{Checksum, Summed};
 use crate::client::{Client, Report};
 use crate::shell::splitter::Splitter;
 use crate::target::{self, Host, plain};
@@ -27,6 +28,9 @@ const MANIFEST: &str = "dump.json";
 
 const SCHEMA: &str = "schema.sql";
 const CONSTRAINTS: &str = "constraints.sql";
+
+/// What stands before the checksum of all that stands before it in the manifest.
+const OF_MANIFEST: &str = ",\n  \"checksum\": \"";
 
 /// The layout that is described above.
 const VERSION: u64 = 1;
@@ -155,9 +159,9 @@ impl Dump<'_> {
         let (schema, constraints) = (section("pre-data"), section("post-data"));
         let (tables, sequences): (Vec<_>, Vec<_>) =
             section("data").into_iter().partition(|step| step.kind == "table");
-        self.write_script(SCHEMA, &schema)?;
+        let schema = self.write_script(SCHEMA, &schema)?;
         // Sequences go on where they were, once the rows are there.
-        self.write_script(CONSTRAINTS, &[sequences, constraints].concat())?;
+        let constraints = self.write_script(CONSTRAINTS, &[sequences, constraints].concat())?;
         let mut counts = Counts { tables: tables.len(), ..Counts::default() };
         let mut files = Vec::new();
         if !self.options.schema_only {
@@ -178,10 +182,12 @@ impl Dump<'_> {
                 }
                 let file = format!("data/{}.{}", number + 1, self.options.format.name());
                 let path = self.folder.join(&file);
-                let rows = self.write_table(table, &path)?;
+                let (rows, checksum) = self.write_table(table, &path)?;
                 counts.rows += rows;
-                counts.bytes += fs::metadata(&path).map_err(|error| cannot(&path, "read", &error))?.len();
-                files.push(json!({ "table": step.name, "copy": table, "file": file, "rows": rows }));
+                counts.bytes += checksum.bytes();
+                let is = checksum.to_json();
+                files
+                    .push(json!({ "table": step.name, "copy": table, "file": file, "rows": rows, "is": is }));
                 bar.inc(1);
             }
             bar.finish_and_clear();
@@ -191,19 +197,22 @@ impl Dump<'_> {
             "version": VERSION,
             "firn": env!("CARGO_PKG_VERSION"),
             "format": self.options.format.name(),
+            "scripts": { SCHEMA: schema.to_json(), CONSTRAINTS: constraints.to_json() },
             "tables": files,
         });
-        let mut text = serde_json::to_vec_pretty(&manifest).map_err(Failure::new)?;
-        text.push(b'\n');
-        self.write_file(&self.folder.join(MANIFEST), |file| file.write_all(&text))?;
+        let text = serde_json::to_string_pretty(&manifest).map_err(Failure::new)?;
+        let text = text.strip_suffix("\n}").expect("an object that is not empty ends so");
+        let checksum = Checksum::of(text.as_bytes()).digits();
+        let text = format!("{text}{OF_MANIFEST}{checksum}\"\n}}\n");
+        self.write_file(&self.folder.join(MANIFEST), |file| file.write_all(text.as_bytes()))?;
         drop(self.client);
         Ok(counts)
     }
 
-    fn write_script(&self, name: &str, steps: &[&Step]) -> Result<(), Failure> {
-        self.write_file(&self.folder.join(name), |file| {
-            steps.iter().try_for_each(|step| writeln!(file, "{};", step.statement))
-        })
+    fn write_script(&self, name: &str, steps: &[&Step]) -> Result<Checksum, Failure> {
+        let script: String = steps.iter().map(|step| format!("{};\n", step.statement)).collect();
+        self.write_file(&self.folder.join(name), |file| file.write_all(script.as_bytes()))?;
+        Ok(Checksum::of(script.as_bytes()))
     }
 
     /// Writes a file that lasts, and its name.
@@ -228,30 +237,32 @@ impl Dump<'_> {
         count.ok_or_else(|| Failure::new(format!("the server does not count the rows of {table}")))
     }
 
-    /// Writes the rows of a table, which is named as in COPY; how many there are.
-    fn write_table(&mut self, table: &str, path: &Path) -> Result<u64, Failure> {
+    /// Writes the rows of a table, which is named as in COPY; how many there are, and the checksum of the file.
+    fn write_table(&mut self, table: &str, path: &Path) -> Result<(u64, Checksum), Failure> {
         let compression = self.options.compression.as_ref();
         let compression =
             compression.map(|name| format!(", COMPRESSION {}", literal(name))).unwrap_or_default();
         let options = format!("(FORMAT {}{compression})", self.options.format.name());
         if self.is_here {
             let place = literal(text_of(path)?);
-            let mut none = || Ok(None);
-            return self
-                .client
-                .copy_in(&format!("COPY {table} TO {place} {options}"), &mut none)
-                .map_err(reported);
+            let copy = format!("COPY {table} TO {place} {options}");
+            let rows = self.client.copy_in(&copy, &mut || Ok(None)).map_err(reported)?;
+            // It has just been written, so that most of it is read from memory.
+            let checksum = Checksum::of_file(path).map_err(|error| cannot(path, "read", &error))?;
+            return Ok((rows, checksum));
         }
         let mut rows = Ok(0);
         let client = &mut self.client;
         let sql = format!("COPY {table} TO STDOUT {options}");
         let mut written = || {
-            let mut file = BufWriter::with_capacity(1 << 20, File::create_new(path)?);
+            let mut file = Summed::new(BufWriter::with_capacity(1 << 20, File::create_new(path)?));
             rows = client.copy_out(&sql, &mut |data| file.write_all(data));
-            file.into_inner()?.sync_all()
+            let checksum = file.checksum;
+            file.into_inner().into_inner()?.sync_all()?;
+            Ok(checksum)
         };
-        written().map_err(|error| cannot(path, "write", &error))?;
-        rows.map_err(reported)
+        let checksum = written().map_err(|error: io::Error| cannot(path, "write", &error))?;
+        Ok((rows.map_err(reported)?, checksum))
     }
 }
 
@@ -260,11 +271,14 @@ pub fn restore(options: RestoreOptions) -> Result<(), Failure> {
     let began = clock::now();
     let folder = options.folder.canonicalize().map_err(|error| cannot(&options.folder, "find", &error))?;
     let manifest = Manifest::read(&folder)?;
-    let scripts = [SCHEMA, CONSTRAINTS].map(|name| {
+    let [schema, constraints] = [SCHEMA, CONSTRAINTS].map(|name| {
         let path = folder.join(name);
-        fs::read_to_string(&path).map_err(|error| cannot(&path, "read", &error))
+        let script = fs::read(&path).map_err(|error| not_there(&path, &error))?;
+        if let Some((_, written)) = manifest.scripts.iter().find(|(script, _)| script == name) {
+            is_whole(name, Checksum::of(&script), *written)?;
+        }
+        String::from_utf8(script).map_err(|_| Failure::data(format!("{name} is damaged: it is not UTF-8")))
     });
-    let [schema, constraints] = scripts;
     let (client, host) = target::connect(Some(&options.target))?;
     let restore = Restore { client, is_here: host.is_some(), folder };
     let (counts, left_out) = restore.run(&schema?, &manifest, &constraints?)?;
@@ -289,6 +303,8 @@ struct LeftOut {
 
 struct Manifest {
     format: String,
+    /// What was written to them; nothing in older dumps.
+    scripts: Vec<(String, Checksum)>,
     tables: Vec<TableFile>,
 }
 
@@ -298,6 +314,8 @@ struct TableFile {
     table: String,
     /// Nothing of a table without columns.
     file: Option<String>,
+    /// What was written to the file; older dumps do not say.
+    checksum: Option<Checksum>,
     rows: u64,
 }
 
@@ -320,18 +338,39 @@ impl Manifest {
             }
             None => return Err(wrong("it tells no version")),
         }
+        // Older dumps have none, of no file.
+        if value.get("checksum").is_some() {
+            let place = text.windows(OF_MANIFEST.len()).rposition(|bytes| bytes == OF_MANIFEST.as_bytes());
+            let is = place.map(|place| Checksum::of(&text[..place]).digits());
+            if is.as_deref() != value["checksum"].as_str() {
+                return Err(wrong(
+                    "it is damaged: its checksum is another one than that of what was written",
+                ));
+            }
+        }
         let text = |value: &Value| value.as_str().map(str::to_owned);
+        let checksum = |value: Option<&Value>| match value {
+            Some(value) => Checksum::from_json(value).map(Some),
+            None => Some(None),
+        };
         let table = |table: &Value| {
             let (name, file) = (text(&table["table"])?, table.get("file").map(text));
             let file = match file {
                 Some(file) => Some(file?),
                 None => None,
             };
-            Some(TableFile { name, table: text(&table["copy"])?, file, rows: table["rows"].as_u64()? })
+            let (table, rows, checksum) =
+                (&table["copy"], table["rows"].as_u64()?, checksum(table.get("is"))?);
+            Some(TableFile { name, table: text(table)?, file, checksum, rows })
         };
+        let script = |(name, value): (&String, &Value)| Some((name.clone(), Checksum::from_json(value)?));
         let all = || {
             let tables = value["tables"].as_array()?.iter().map(table).collect::<Option<Vec<_>>>()?;
-            Some(Manifest { format: text(&value["format"])?, tables })
+            let scripts = match value.get("scripts") {
+                Some(scripts) => scripts.as_object()?.iter().map(script).collect::<Option<Vec<_>>>()?,
+                None => Vec::new(),
+            };
+            Some(Manifest { format: text(&value["format"])?, scripts, tables })
         };
         all().ok_or_else(|| wrong("it does not tell all that it should"))
     }
@@ -366,6 +405,11 @@ impl Restore {
             };
             let path = self.folder.join(file);
             counts.bytes += fs::metadata(&path).map_err(|error| not_there(&path, &error))?.len();
+            // Before anybody makes sense of it: another value may be as good as the one that was written.
+            if let Some(written) = table.checksum {
+                let checksum = Checksum::of_file(&path).map_err(|error| cannot(&path, "read", &error))?;
+                is_whole(file, checksum, written)?;
+            }
             let rows = self.read_table(table, file, &path, &manifest.format)?;
             if rows != table.rows {
                 let (name, expected) = (&table.name, table.rows);
@@ -487,6 +531,16 @@ fn in_file(file: &str, report: Report) -> Failure {
 fn described(file: &str, report: &Report) -> String {
     let context = report.context.as_ref().map(|context| format!("\nCONTEXT:  {context}")).unwrap_or_default();
     format!("{file}: {}{context}", plain(report))
+}
+
+/// Whether a file is as it was written.
+fn is_whole(file: &str, is: Checksum, written: Checksum) -> Result<(), Failure> {
+    match is.difference(written) {
+        None => Ok(()),
+        Some(difference) => {
+            Err(Failure::data(format!("{file} is damaged: {difference}. Nothing was restored")))
+        }
+    }
 }
 
 /// What a dump cannot be restored for that lacks a file.

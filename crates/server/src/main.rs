@@ -5,6 +5,7 @@
 
 mod allocator;
 mod bench;
+mod checksum;
 mod client;
 mod cooling;
 mod demo;

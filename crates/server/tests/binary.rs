@@ -403,6 +403,11 @@ fn only_whole_dumps_are_restored_and_all_of_them_or_nothing() {
     // The rows of the second table do not go into the first one.
     let data = |number: u8| place.path().join(format!("dump/data/{number}.arrow"));
     std::fs::copy(data(2), data(1)).unwrap();
+    fails(&["restore", &path("dump"), &path("new")], 3, "data/1.arrow is damaged: ");
+    let tables = shell(&[&path("new")], "SELECT count(*) FROM pg_tables WHERE schemaname = 'public';");
+    assert!(stdout(&tables).contains("0\n(1 row)"), "{}", stdout(&tables));
+    // Nor do they if the dump is an older one, which has no checksums.
+    forget_checksums(&place.path().join("dump/dump.json"));
     fails(&["restore", &path("dump"), &path("new")], 1, "data/1.arrow: duplicate key");
     let tables = shell(&[&path("new")], "SELECT count(*) FROM pg_tables WHERE schemaname = 'public';");
     assert!(stdout(&tables).contains("0\n(1 row)"), "{}", stdout(&tables));
@@ -421,6 +426,83 @@ fn only_whole_dumps_are_restored_and_all_of_them_or_nothing() {
     succeed(&["dump", &path("original"), &path("schema"), "--schema-only"]);
     succeed(&["restore", &path("schema"), &path("new")]);
     assert!(stdout(&shell(&[&path("new"), "-c", "SELECT count(*) FROM a"], "")).contains("0\n"));
+}
+
+/// Makes a dump one of those that were written before there were checksums.
+fn forget_checksums(manifest: &Path) {
+    let mut value: serde_json::Value = serde_json::from_slice(&std::fs::read(manifest).unwrap()).unwrap();
+    assert!(value["tables"][0]["is"]["bytes"].as_u64().unwrap() > 0, "{value}");
+    for table in value["tables"].as_array_mut().unwrap() {
+        table.as_object_mut().unwrap().remove("is");
+    }
+    for key in ["scripts", "checksum"] {
+        assert!(value.as_object_mut().unwrap().remove(key).is_some(), "{value}");
+    }
+    std::fs::write(manifest, value.to_string()).unwrap();
+}
+
+/// Flips a bit in bytes all over every file of several dumps, and restores each.
+#[test]
+fn a_dump_with_a_flipped_bit_is_refused_or_still_says_the_same() {
+    let place = tempfile::tempdir().unwrap();
+    let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let made = "CREATE TABLE a (i int, t text); INSERT INTO a SELECT i, 'text ' || i FROM generate_series(1, 50) i; \
+                CREATE VIEW v AS SELECT i FROM a WHERE i > 3;";
+    assert!(shell(&[&path("original")], made).status.success());
+    let ask = "SELECT count(*), sum(i), string_agg(t, ' ' ORDER BY i) FROM a; SELECT count(*) FROM v; \
+               SELECT statement FROM firn_dump;";
+    let contents = |database: &str| stdout(&shell(&[&path(database)], ask));
+    let original = contents("original");
+    let (mut refused, mut restored) = (0, 0);
+    for (name, options) in [
+        ("arrow", &["--format", "arrow"][..]),
+        ("lz4", &["--compression", "lz4"]),
+        ("parquet", &["--format", "parquet"]),
+        ("zstd", &["--format", "parquet", "--compression", "zstd"]),
+    ] {
+        let dump = path(name);
+        succeed(&[&["dump", &path("original"), &dump], options].concat());
+        let extension = if name == "arrow" || name == "lz4" { "arrow" } else { "parquet" };
+        let data = format!("data/1.{extension}");
+        for file in [&data, "schema.sql", "constraints.sql", "dump.json"] {
+            if name != "arrow" && file != data {
+                continue; // These are the same in all.
+            }
+            let place = Path::new(&dump).join(file);
+            let whole = std::fs::read(&place).unwrap();
+            let count = if file == "dump.json" { 40 } else { 10 };
+            for part in 0..count {
+                let (byte, bit) = (whole.len() * part / count, part % 8);
+                let mut damaged = whole.clone();
+                damaged[byte] ^= 1 << bit;
+                std::fs::write(&place, damaged).unwrap();
+                let output = firn(&["restore", &dump, &path("copy")]).output().unwrap();
+                let told = format!("{dump}/{file}, bit {bit} of byte {byte}: {}", stderr(&output));
+                match output.status.code() {
+                    Some(3) => {
+                        refused += 1;
+                        assert!(
+                            told.contains(&format!("{file} is damaged")) || file == "dump.json",
+                            "{told}"
+                        );
+                    }
+                    Some(0) => {
+                        restored += 1;
+                        assert!(file == "dump.json", "{told}");
+                        assert_eq!(contents("copy"), original, "{told}");
+                        std::fs::remove_dir_all(path("copy")).unwrap();
+                    }
+                    _ => panic!("{told}"),
+                }
+            }
+            std::fs::write(&place, whole).unwrap();
+        }
+        // Whatever was refused has left nothing behind.
+        succeed(&["restore", &dump, &path("copy")]);
+        assert_eq!(contents("copy"), original);
+        std::fs::remove_dir_all(path("copy")).unwrap();
+    }
+    assert!(refused >= 90 && restored <= 10, "{refused} refused, {restored} restored");
 }
 
 #[test]

@@ -1,0 +1,129 @@
+//! What `dump.json` says of a file so that damage is noticed: how long it is, and the CRC32C of its bytes.
+//!
+//! The processor computes it (about 10 GB/s a core), so that it costs little beside reading and writing rows. It finds
+//! what disks and copies do to a file, not what somebody does who can write `dump.json` as well.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+/// So much of a file is read at once.
+const PIECE: usize = 1 << 20;
+
+/// The length of some bytes and their CRC32C.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Checksum {
+    bytes: u64,
+    crc: u32,
+}
+
+impl Checksum {
+    /// That of bytes in memory.
+    pub fn of(bytes: &[u8]) -> Checksum {
+        let mut checksum = Checksum::default();
+        checksum.add(bytes);
+        checksum
+    }
+
+    /// That of a file.
+    pub fn of_file(path: &Path) -> io::Result<Checksum> {
+        let (mut file, mut checksum) = (File::open(path)?, Checksum::default());
+        let mut piece = vec![0; PIECE];
+        loop {
+            match file.read(&mut piece) {
+                Ok(0) => return Ok(checksum),
+                Ok(read) => checksum.add(&piece[..read]),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        self.crc = crc32c::crc32c_append(self.crc, bytes);
+    }
+
+    /// How many bytes there are.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The CRC as it is written: eight digits.
+    pub fn digits(&self) -> String {
+        format!("{:08x}", self.crc)
+    }
+
+    /// As `dump.json` says it.
+    pub fn to_json(self) -> Value {
+        json!({ "bytes": self.bytes, "crc32c": self.digits() })
+    }
+
+    /// What [`to_json`](Checksum::to_json) has made.
+    pub fn from_json(value: &Value) -> Option<Checksum> {
+        let digits = value["crc32c"].as_str()?;
+        Some(Checksum { bytes: value["bytes"].as_u64()?, crc: u32::from_str_radix(digits, 16).ok()? })
+    }
+
+    /// What is wrong with a file of which this was `written`.
+    pub fn difference(self, written: Checksum) -> Option<String> {
+        if self.bytes != written.bytes {
+            return Some(format!("it has {} bytes, but {} were written", self.bytes, written.bytes));
+        }
+        let (ours, theirs) = (self.digits(), written.digits());
+        (self != written).then(|| format!("its checksum is {ours}, that of what was written {theirs}"))
+    }
+}
+
+/// A file that is written, with the checksum of what has been so far.
+pub struct Summed<W> {
+    to: W,
+    /// That of what has been written.
+    pub checksum: Checksum,
+}
+
+impl<W> Summed<W> {
+    /// Nothing has been written.
+    pub fn new(to: W) -> Summed<W> {
+        Summed { to, checksum: Checksum::default() }
+    }
+
+    /// What has been written to.
+    pub fn into_inner(self) -> W {
+        self.to
+    }
+}
+
+impl<W: Write> Write for Summed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.to.write(bytes)?;
+        self.checksum.add(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checksum_is_that_of_the_whole_and_survives_its_json() {
+        // The CRC32C of these digits is the check value that every description of it gives.
+        let whole = Checksum::of(b"123456789");
+        assert_eq!((whole.bytes(), whole.digits().as_str()), (9, "e3069283"));
+        let mut summed = Summed::new(Vec::new());
+        summed.write_all(b"1234").unwrap();
+        summed.write_all(b"56789").unwrap();
+        assert_eq!((summed.checksum, summed.into_inner()), (whole, b"123456789".to_vec()));
+        assert_eq!(Checksum::from_json(&whole.to_json()), Some(whole));
+        assert_eq!(whole.difference(whole), None);
+        assert!(Checksum::of(b"123456788").difference(whole).unwrap().contains("checksum"));
+        assert!(Checksum::of(b"12345678").difference(whole).unwrap().contains("8 bytes, but 9"));
+    }
+}
