@@ -349,8 +349,21 @@ pub enum TableOperation {
     Set(Vec<Parameter>),
     /// RESET (…)
     Reset(Vec<String>),
+    /// How PostgreSQL samples, stores and sorts, which FirnDB does in its own way: SET STATISTICS, CLUSTER ON and their like.
+    WithoutEffect(Concerned),
     /// Everything else.
     Tree(Box<ast::AlterTableOperation>),
+}
+
+/// What an operation without effect names, which must be there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Concerned {
+    /// The table alone.
+    Table,
+    /// A column of it.
+    Column(String),
+    /// An index of it.
+    Index(String),
 }
 
 /// Statements that change the catalog.
@@ -472,14 +485,20 @@ pub enum Ddl {
         name: QualifiedName,
     },
     /// COMMENT ON: checked and forgotten (docs/dialect.md).
-    Comment {
-        /// What it is about.
-        kind: ObjectKind,
-        /// Its name.
-        name: QualifiedName,
-        /// The column, with COMMENT ON COLUMN.
-        column: Option<String>,
-    },
+    Comment(Commented),
+}
+
+/// What a COMMENT ON is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Commented {
+    /// A table, view, index, sequence or schema.
+    Object(ObjectKind, QualifiedName),
+    /// A column of a table.
+    Column(QualifiedName, String),
+    /// A constraint of a table.
+    Constraint(QualifiedName, String),
+    /// The database, whatever it is called where the script was made.
+    Database,
 }
 
 /// CREATE TABLE.
@@ -593,7 +612,7 @@ impl Ddl {
                 ObjectKind::Schema => "DROP SCHEMA",
             },
             Ddl::Truncate { .. } => "TRUNCATE TABLE",
-            Ddl::Comment { .. } => "COMMENT",
+            Ddl::Comment(_) => "COMMENT",
         }
     }
 }

@@ -4,7 +4,7 @@ use super::{Context, already_exists, column, constraint, drop, index, parameter,
 use crate::data_type::sql_type;
 use crate::names::{NAME_BYTES, Relation, missing_relation};
 use crate::statement::{
-    Behavior, ObjectKind, QualifiedName, SequenceOptions, TableOperation, fold, quote_ident,
+    Behavior, Concerned, ObjectKind, QualifiedName, SequenceOptions, TableOperation, fold, quote_ident,
 };
 use datafusion::sql::sqlparser::ast::{self, AlterColumnOperation, AlterTableOperation};
 use firn_base::sync::Arc;
@@ -32,8 +32,12 @@ pub(super) fn table(
         None => return Err(missing_relation(name)),
     };
     // Nobody who writes is concerned by a parameter.
-    let is_parameter =
-        |operation: &TableOperation| matches!(operation, TableOperation::Set(_) | TableOperation::Reset(_));
+    let is_parameter = |operation: &TableOperation| {
+        matches!(
+            operation,
+            TableOperation::Set(_) | TableOperation::Reset(_) | TableOperation::WithoutEffect(_)
+        )
+    };
     if !operations.iter().all(is_parameter) {
         context.lock(&TableDef::clone(&context.table(oid)))?;
     }
@@ -57,10 +61,24 @@ pub(super) fn table(
                 let settings = parameter::reset(table.settings, names)?;
                 put_settings(context, table, settings)?;
             }
+            TableOperation::WithoutEffect(concerned) => find_concerned(&table, concerned)?,
             TableOperation::Tree(operation) => operate(context, table, operation)?,
         }
     }
     Ok(())
+}
+
+fn find_concerned(table: &TableDef, concerned: &Concerned) -> Result<()> {
+    match concerned {
+        Concerned::Table => Ok(()),
+        Concerned::Column(name) if table.column(name).is_some() => Ok(()),
+        Concerned::Column(name) => Err(crate::names::missing_column(table, name)),
+        Concerned::Index(name) if table.indexes.iter().any(|index| index.name == *name) => Ok(()),
+        Concerned::Index(name) => Err(Error::new(
+            SqlState::UNDEFINED_OBJECT,
+            format!("index \"{name}\" for table \"{}\" does not exist", table.name),
+        )),
+    }
 }
 
 fn put_settings(context: &mut Context<'_>, table: TableDef, settings: TableSettings) -> Result<()> {

@@ -7,10 +7,12 @@
 use super::constraint::{index_foreign_keys, leads_with};
 use super::{Context, index, rewrite, view};
 use crate::names::{Relation, missing};
-use crate::statement::{Behavior, ObjectKind, QualifiedName};
+use crate::statement::{Behavior, ObjectKind, QualifiedName, fold};
+use datafusion::sql::sqlparser::ast::{self, Expr};
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, SqlState};
 use firn_txn::catalog::{ConstraintDef, ConstraintKind, Oid, SequenceDef, TableDef, ViewDef};
+use std::ops::ControlFlow;
 
 /// Something that may be dropped.
 #[derive(Clone, PartialEq, Debug)]
@@ -222,11 +224,41 @@ fn foreign_keys_to(context: &Context<'_>, parent: Oid) -> Vec<(Arc<TableDef>, Oi
 
 /// Whether the text of a default calls `nextval` for the sequence.
 fn uses_sequence(context: &Context<'_>, default: &str, sequence: &SequenceDef) -> bool {
-    let Some(start) = default.find("nextval(") else { return false };
-    let mut parts = default[start..].split('\'');
-    let Some(text) = parts.nth(1) else { return false };
-    let Ok(name) = crate::names::parse_qualified(text) else { return false };
-    matches!(context.names().find(&name), Some(Relation::Sequence(found)) if found.oid == sequence.oid)
+    if !default.contains("nextval") {
+        return false;
+    }
+    let Ok(expression) = crate::parse::parse_expression(default) else { return false };
+    let is_meant = |name: &str| {
+        let name = crate::names::parse_qualified(name).ok();
+        let found = name.and_then(|name| context.names().find(&name));
+        matches!(found, Some(Relation::Sequence(found)) if found.oid == sequence.oid)
+    };
+    let found = ast::visit_expressions(&expression, |inner| match next_value_of(inner) {
+        Some(name) if is_meant(name) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+/// The text that names a sequence, if an expression is a call of `nextval` with one.
+fn next_value_of(expression: &Expr) -> Option<&str> {
+    let Expr::Function(function) = expression else { return None };
+    let is_next_value = function.name.0.last()?.as_ident().is_some_and(|name| fold(name) == "nextval");
+    let ast::FunctionArguments::List(list) = &function.args else { return None };
+    let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument)) = list.args.first()? else {
+        return None;
+    };
+    let mut argument = argument;
+    while let Expr::Cast { expr, .. } | Expr::Nested(expr) = argument {
+        argument = expr;
+    }
+    match argument {
+        Expr::Value(value) if is_next_value => match &value.value {
+            ast::Value::SingleQuotedString(name) => Some(name),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// The object as messages name it.

@@ -19,7 +19,7 @@ pub(crate) mod view;
 
 use crate::bind::{Binder, SessionFacts};
 use crate::names::Names;
-use crate::statement::{Ddl, ObjectKind, QualifiedName, quote_ident};
+use crate::statement::{Commented, Ddl, ObjectKind, QualifiedName, quote_ident};
 pub(crate) use column::check_collation;
 pub(crate) use create::plain_table;
 use datafusion::arrow::array::RecordBatch;
@@ -77,28 +77,34 @@ pub fn execute(context: &mut Context<'_>, ddl: &Ddl) -> Result<Option<u64>> {
             drop::truncate(context, names, *restart_identity, *behavior)?;
         }
         Ddl::Owner { kind, if_exists, name } => alter::owner(context, *kind, *if_exists, name)?,
-        Ddl::Comment { kind, name, column } => comment(context, *kind, name, column.as_deref())?,
+        Ddl::Comment(commented) => comment(context, commented)?,
     }
     Ok(None)
 }
 
 /// COMMENT ON: the object must exist; the comment itself has no place in the catalog yet.
-fn comment(
-    context: &mut Context<'_>,
-    kind: ObjectKind,
-    name: &QualifiedName,
-    column: Option<&str>,
-) -> Result<()> {
-    match (kind, column) {
-        (ObjectKind::Schema, _) => drop_value(context.names().schema(&name.name)),
-        (_, Some(column)) => {
-            let table = context.names().table(name)?;
+fn comment(context: &Context<'_>, commented: &Commented) -> Result<()> {
+    match commented {
+        Commented::Object(ObjectKind::Schema, name) => drop_value(context.names().schema(&name.name)),
+        Commented::Object(kind, name) => drop_value(context.names().object(*kind, name)),
+        Commented::Column(table, column) => {
+            let table = context.names().table(table)?;
             match table.column(column) {
                 Some(_) => Ok(()),
                 None => Err(crate::names::missing_column(&table, column)),
             }
         }
-        _ => drop_value(context.names().object(kind, name)),
+        Commented::Constraint(table, name) => {
+            let table = context.names().table(table)?;
+            match table.constraints.iter().any(|constraint| constraint.name == *name) {
+                true => Ok(()),
+                false => Err(Error::new(
+                    SqlState::UNDEFINED_OBJECT,
+                    format!("constraint \"{name}\" for table \"{}\" does not exist", table.name),
+                )),
+            }
+        }
+        Commented::Database => Ok(()),
     }
 }
 

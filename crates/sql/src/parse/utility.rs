@@ -528,6 +528,9 @@ impl Words<'_> {
                     if let Some(operation) = words.add_identity()? {
                         return Ok(operation);
                     }
+                    if let Some(concerned) = words.without_effect()? {
+                        return Ok(TableOperation::WithoutEffect(concerned));
+                    }
                     let operation = words.parser.parse_alter_table_operation();
                     words.check(operation).map(|operation| TableOperation::Tree(Box::new(operation)))
                 })?;
@@ -614,36 +617,66 @@ impl Words<'_> {
     fn comment(&mut self) -> Result<Statement> {
         self.skip(1);
         self.expect("on")?;
-        let column = self.word("column");
-        let kind = match () {
-            () if column || self.word("table") => ObjectKind::Table,
-            () if self.word("view") => ObjectKind::View,
-            () if self.word("index") => ObjectKind::Index,
-            () if self.word("sequence") => ObjectKind::Sequence,
-            () if self.word("schema") => ObjectKind::Schema,
-            () => {
-                return Err(Error::unsupported("COMMENT ON this kind of object")
-                    .with_hint("Tables, columns, views, indexes, sequences and schemas take comments."));
+        let commented = match () {
+            () if self.word("column") => {
+                let mut parts = self.parts()?;
+                match parts.pop() {
+                    Some(column) if !parts.is_empty() => Commented::Column(self.of_parts(parts)?, column),
+                    _ => return self.unexpected(),
+                }
             }
-        };
-        let mut parts = vec![self.identifier()?];
-        while self.symbol(&Token::Period) {
-            parts.push(self.identifier()?);
-        }
-        let column = match column {
-            true if parts.len() > 1 => parts.pop(),
-            true => return self.unexpected(),
-            false => None,
-        };
-        let name = match (parts.pop(), parts.pop()) {
-            (Some(name), schema) => QualifiedName { schema, name },
-            (None, _) => return self.unexpected(),
+            () if self.word("constraint") => {
+                let constraint = self.identifier()?;
+                self.expect("on")?;
+                if self.peek_is("domain") {
+                    return Err(unsupported("domain", "See docs/dialect.md for the types that FirnDB has."));
+                }
+                let parts = self.parts()?;
+                Commented::Constraint(self.of_parts(parts)?, constraint)
+            }
+            () if self.word("database") => {
+                self.identifier()?;
+                Commented::Database
+            }
+            () => {
+                let kind = match () {
+                    () if self.word("table") => ObjectKind::Table,
+                    () if self.word("view") => ObjectKind::View,
+                    () if self.word("index") => ObjectKind::Index,
+                    () if self.word("sequence") => ObjectKind::Sequence,
+                    () if self.word("schema") => ObjectKind::Schema,
+                    () => {
+                        return Err(Error::unsupported("COMMENT ON this kind of object").with_hint(
+                            "Tables, columns, constraints, views, indexes, sequences, schemas and the database take comments.",
+                        ));
+                    }
+                };
+                let parts = self.parts()?;
+                Commented::Object(kind, self.of_parts(parts)?)
+            }
         };
         self.expect("is")?;
         if !self.word("null") {
             self.string()?;
         }
-        self.ddl(Ddl::Comment { kind, name, column })
+        self.ddl(Ddl::Comment(commented))
+    }
+
+    /// Names with dots between.
+    fn parts(&mut self) -> Result<Vec<String>> {
+        let mut parts = vec![self.identifier()?];
+        while self.symbol(&Token::Period) {
+            parts.push(self.identifier()?);
+        }
+        Ok(parts)
+    }
+
+    /// The name of an object from its parts; those before its schema are passed over.
+    fn of_parts(&self, mut parts: Vec<String>) -> Result<QualifiedName> {
+        match (parts.pop(), parts.pop()) {
+            (Some(name), schema) => Ok(QualifiedName { schema, name }),
+            (None, _) => self.unexpected(),
+        }
     }
 
     // Sessions.

@@ -301,7 +301,11 @@ fn unnested(expr: &Expr) -> &Expr {
 /// What a call becomes; `None` if it stays, perhaps under a shorter name.
 fn rewrite_function(function: &mut Function) -> Option<Expr> {
     strip_catalog(&mut function.name);
-    let name = function.name.to_string().to_ascii_lowercase();
+    // A name in quotes is the same one.
+    let name = match function.name.0.len() {
+        1 => function_name(function),
+        _ => String::new(),
+    };
     match &mut function.args {
         FunctionArguments::Subquery(query) if name == "array" && is_empty_query(query) => Some(Expr::Cast {
             kind: CastKind::Cast,

@@ -7,6 +7,9 @@ use datafusion::sql::sqlparser::ast::Statement as Tree;
 use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 use firn_base::{Error, Result, SqlState};
 
+/// What PostgreSQL's columns know and ours do without.
+const COLUMN_PARAMETERS: [&str; 2] = ["n_distinct", "n_distinct_inherited"];
+
 impl Words<'_> {
     pub(super) fn create_table(&mut self, tokens: &[TokenWithSpan]) -> Result<Statement> {
         // WITH [NO] DATA is not sqlparser's.
@@ -108,6 +111,13 @@ impl Words<'_> {
                 self.parser.next_token();
                 digits
             }
+            Token::Minus => match self.parser.peek_nth_token_ref(1).token.clone() {
+                Token::Number(digits, _) => {
+                    self.skip(2);
+                    format!("-{digits}")
+                }
+                _ => return self.unexpected(),
+            },
             _ => self.integer()?.to_string(),
         };
         Ok(Parameter { name, value: Some(value) })
@@ -120,6 +130,44 @@ impl Words<'_> {
             name = format!("{name}.{}", self.identifier()?);
         }
         Ok(name)
+    }
+
+    /// What tells PostgreSQL how to sample, store or sort, if it comes next.
+    pub(super) fn without_effect(&mut self) -> Result<Option<Concerned>> {
+        if self.words(&["cluster", "on"]) {
+            return self.identifier().map(|index| Some(Concerned::Index(index)));
+        }
+        if self.words(&["set", "without", "cluster"]) || self.words(&["set", "without", "oids"]) {
+            return Ok(Some(Concerned::Table));
+        }
+        let named = if is_word(&self.parser.peek_nth_token_ref(1).token, "column") { 2 } else { 1 };
+        let is = |words: &Self, at, word| is_word(&words.parser.peek_nth_token_ref(at).token, word);
+        let is_list = self.parser.peek_nth_token_ref(named + 2).token == Token::LParen;
+        let is_known =
+            ["statistics", "storage", "compression"].into_iter().any(|word| is(self, named + 2, word));
+        let (sets, resets) = (is(self, named + 1, "set"), is(self, named + 1, "reset"));
+        if !is(self, 0, "alter") || !(sets && (is_known || is_list) || resets && is_list) {
+            return Ok(None);
+        }
+        self.skip(named);
+        let column = self.identifier()?;
+        self.skip(1);
+        if is_list {
+            let names = match resets {
+                true => self.parenthesized(Words::parameter_name)?,
+                false => self.parenthesized(|words| Ok(words.parameter()?.name))?,
+            };
+            if let Some(name) = names.iter().find(|name| !COLUMN_PARAMETERS.contains(&name.as_str())) {
+                let message = format!("unrecognized parameter \"{name}\"");
+                return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
+            }
+        } else if self.word("statistics") {
+            self.integer()?;
+        } else {
+            self.skip(1);
+            self.identifier()?;
+        }
+        Ok(Some(Concerned::Column(column)))
     }
 
     /// `ALTER [COLUMN] name ADD GENERATED {ALWAYS | BY DEFAULT} AS IDENTITY [(…)]`, if it comes next.
