@@ -5,7 +5,7 @@ use crate::{Connection, Database, Outcome, RowChunk, TransactionStatus};
 use firn_base::disk::SimulatedDisk;
 use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicBool, Ordering};
-use firn_base::{Result, SqlState, Value, thread};
+use firn_base::{Result, SqlState, SqlType, Value, thread};
 use firn_txn::{Config, Engine};
 use std::time::{Duration, Instant};
 
@@ -369,6 +369,40 @@ fn rows_of_a_query_that_failed_midway_are_nobodys() {
     let ran = connection.run_into(&next, &[], &mut values).unwrap();
     assert!(matches!(ran, crate::Ran::Rows(1)));
     assert_eq!(values, [Value::Integer(2)]);
+}
+
+#[test]
+fn what_is_cast_to_text_is_told_to_be_text() {
+    let mut connection = connection();
+    connection
+        .execute("CREATE TABLE t (id integer PRIMARY KEY, v varchar(3), c char(3)); INSERT INTO t VALUES (1, 'a', 'b')")
+        .unwrap();
+    let types = |connection: &mut Connection, sql: &str| {
+        let statement = connection.prepare(sql).unwrap();
+        let types: Vec<_> = statement.columns().unwrap().iter().map(|column| column.ty).collect();
+        (types, connection.query_values(&statement, &[]).unwrap().remove(0))
+    };
+    let text = |text: &str| Value::Text(text.to_owned());
+    for source in [
+        "t",
+        "t WHERE id = 1",
+        "(SELECT v, c FROM t GROUP BY v, c) s",
+        "(SELECT * FROM t ORDER BY v LIMIT 1) s",
+    ] {
+        let casts = format!("SELECT v::text, c::text, CAST(v AS text) AS w, v, c FROM {source}");
+        let expected =
+            vec![SqlType::Text, SqlType::Text, SqlType::Text, SqlType::Varchar(Some(3)), SqlType::Char(3)];
+        let values = vec![text("a"), text("b"), text("a"), text("a"), text("b  ")];
+        assert_eq!(types(&mut connection, &casts), (expected, values), "{source}");
+    }
+    let other = types(
+        &mut connection,
+        "SELECT v::varchar(2)::text, min(v::text), v::text || c::text FROM t GROUP BY v, c",
+    );
+    assert_eq!(other, (vec![SqlType::Text; 3], vec![text("a"), text("a"), text("ab")]));
+    let made = "CREATE TABLE made AS SELECT v::text AS v, c::text AS c FROM t";
+    connection.execute(made).unwrap();
+    assert_eq!(types(&mut connection, "SELECT v, c FROM made").0, [SqlType::Text, SqlType::Text]);
 }
 
 #[test]

@@ -256,7 +256,12 @@ impl Pass<'_> {
                 .map(|inner| Expr::Cast(Cast { expr: Box::new(inner), field: cast.field })),
             Operand::Known(from) => {
                 check_cast(from, to)?;
-                fold(Expr::Cast(cast), self.zone)
+                // A field without name and metadata would keep what is known of varchar(3) and char(3).
+                let field = match to == SqlType::Text && from.is_string() && from != to {
+                    true => types::field("text", to),
+                    false => cast.field,
+                };
+                fold(Expr::Cast(Cast { expr: cast.expr, field }), self.zone)
             }
             _ => fold(Expr::Cast(cast), self.zone),
         }
