@@ -318,3 +318,37 @@ fn a_watch_cancels_statements_from_whichever_thread_looks() {
     asked.store(0, Ordering::Relaxed);
     assert_eq!(rows(&mut connection, "SELECT 1"), [[Value::Integer(1)]]);
 }
+
+/// They could not be read back from any text, so nobody gets to see them.
+#[test]
+fn strings_with_zero_bytes_do_not_come_in() {
+    let mut connection = connection();
+    let long = "long enough to lie beside its view, with a \0 in it";
+    for broken in ["a\0b", long] {
+        let strings = StringArray::from(vec!["whole", broken]);
+        let dictionary: DictionaryArray<Int8Type> = vec!["whole", broken].into_iter().collect();
+        let view = arrow_array::StringViewArray::from(vec!["whole", broken]);
+        for column in [Arc::new(strings) as ArrayRef, Arc::new(dictionary), Arc::new(view)] {
+            let given = batch(vec![("t", column)]);
+            register(&mut connection, "s", given.clone());
+            for sql in [
+                "CREATE TABLE made AS SELECT * FROM s",
+                "INSERT INTO kept SELECT t FROM s",
+                "UPDATE kept SET t = (SELECT max(t) FROM s)",
+            ] {
+                connection
+                    .execute("CREATE TABLE IF NOT EXISTS kept (t text); INSERT INTO kept VALUES ('')")
+                    .unwrap();
+                let error = connection.execute(sql).unwrap_err();
+                assert_eq!(error.state(), SqlState::CHARACTER_NOT_IN_REPERTOIRE, "{sql}");
+                assert_eq!(error.message(), "invalid byte sequence for encoding \"UTF8\": 0x00");
+            }
+            let statement = connection.prepare("COPY kept FROM STDIN").unwrap();
+            let Outcome::CopyIn(mut copy) = connection.run(&statement, &[]).unwrap() else { panic!() };
+            let error = copy.write_batch(&given).unwrap_err();
+            assert_eq!(error.state(), SqlState::CHARACTER_NOT_IN_REPERTOIRE);
+            drop(copy);
+            assert_eq!(rows(&mut connection, "SELECT DISTINCT t FROM kept"), [[Value::Text(String::new())]]);
+        }
+    }
+}

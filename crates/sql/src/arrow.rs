@@ -2,8 +2,8 @@
 
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, DictionaryArray, FixedSizeListArray, GenericListArray, ListArray,
-    OffsetSizeTrait, PrimitiveArray, RecordBatch, RecordBatchOptions, downcast_dictionary_array,
-    new_null_array,
+    OffsetSizeTrait, PrimitiveArray, RecordBatch, RecordBatchOptions, StringViewArray,
+    downcast_dictionary_array, new_null_array,
 };
 use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::compute::{CastOptions, cast_with_options, take};
@@ -46,7 +46,7 @@ pub fn plain_field(field: &Field) -> Result<FieldRef> {
 /// string a view, every time one of microseconds, unsigned numbers the next larger signed ones. A column
 /// without a type (nothing but NULL) becomes one of the type in `targets`, if they are given.
 ///
-/// Errors: 0A000 for types that no SQL type stands for, 22003 and 22008 for values that do not fit, with the row
+/// Errors: 0A000 for types that no SQL type stands for, 22003, 22008 and 22021 for values that do not fit, with the row
 /// of a value that its own type does not have.
 pub fn normalise(batch: &RecordBatch, targets: Option<&[SqlType]>) -> Result<RecordBatch> {
     let mut fields: Vec<FieldRef> = Vec::with_capacity(batch.num_columns());
@@ -235,7 +235,7 @@ fn normal(field: &Field, column: &ArrayRef) -> Result<ArrayRef> {
 
 /// A column of somebody's as one of a type that plans use.
 ///
-/// Errors: 22003 and 22008 for values that do not fit.
+/// Errors: 22003 and 22008 for values that do not fit, 22021 for strings with zero bytes.
 pub(crate) fn taken_over(field: &Field, column: &ArrayRef, plain: &DataType) -> Result<ArrayRef> {
     let column = match plain == column.data_type() {
         true => column.clone(),
@@ -252,9 +252,9 @@ pub(crate) fn taken_over(field: &Field, column: &ArrayRef, plain: &DataType) -> 
 }
 
 /// Refuses values that no value of their SQL type is: an Arrow array may hold a decimal of more digits than its
-/// type has, or a time of day of thirty hours, which would be stored as others or shown as nonsense.
+/// type has, a time of day of thirty hours, or a string with a zero byte, which would be stored as others or shown as nonsense.
 ///
-/// Errors: 22003 and 22008, with the row.
+/// Errors: 22003, 22008 and 22021, with the row.
 fn check_range(name: &str, column: &ArrayRef) -> Result<()> {
     let Some(outside) = outside(column) else { return Ok(()) };
     Err(out_of_range(name, column, outside))
@@ -263,7 +263,11 @@ fn check_range(name: &str, column: &ArrayRef) -> Result<()> {
 /// Whether arrays of a type that plans use may hold values that [`taken_over`] refuses.
 pub(crate) fn may_be_out_of_range(plain: &DataType) -> bool {
     match plain {
-        DataType::Decimal128(..) | DataType::Time64(_) | DataType::Date32 | DataType::Timestamp(..) => true,
+        DataType::Decimal128(..)
+        | DataType::Time64(_)
+        | DataType::Date32
+        | DataType::Timestamp(..)
+        | DataType::Utf8View => true,
         DataType::List(element) => may_be_out_of_range(element.data_type()),
         _ => false,
     }
@@ -287,6 +291,7 @@ fn outside(column: &dyn Array) -> Option<usize> {
             let is_moment = |micros| check_timestamp(Some(micros)).is_ok();
             misfit(column.as_primitive::<TimestampMicrosecondType>(), is_moment)
         }
+        DataType::Utf8View => with_zero_byte(column.as_string_view()),
         DataType::List(_) => {
             let lists = column.as_list::<i32>();
             let (first, last) = (lists.offsets()[0] as usize, lists.offsets()[lists.len()] as usize);
@@ -316,12 +321,54 @@ fn misfit<T: ArrowPrimitiveType>(
     (0..array.len()).find(|row| array.is_valid(*row) && !fits(array.value(*row)))
 }
 
+/// The place of the first string with a zero byte, which SQL's strings cannot hold: no text format could give it back.
+fn with_zero_byte(strings: &StringViewArray) -> Option<usize> {
+    let mut long_bytes = 0;
+    let mut any = false;
+    for view in strings.views() {
+        let length = *view as u32 as usize;
+        match length <= INLINE_BYTES {
+            true => any |= has_zero_inline(*view, length),
+            false => long_bytes += length,
+        }
+    }
+    let buffers = strings.data_buffers();
+    // One look at all bytes, unless most of them belong to others, as in a part of a batch.
+    let is_mostly_ours = buffers.iter().map(|buffer| buffer.len()).sum::<usize>() / 2 <= long_bytes;
+    if is_mostly_ours {
+        any |= long_bytes > 0 && buffers.iter().any(|buffer| buffer.contains(&0));
+    }
+    if is_mostly_ours && !any {
+        return None;
+    }
+    // What a NULL covers belongs to nobody, nor what lies between strings.
+    (0..strings.len()).find(|row| strings.is_valid(*row) && strings.value(*row).as_bytes().contains(&0))
+}
+
+/// So many bytes of a string lie in its view, behind the length.
+const INLINE_BYTES: usize = 12;
+
+/// Whether a string that lies in its view has a zero byte.
+fn has_zero_inline(view: u128, length: usize) -> bool {
+    const LOW: u128 = u128::from_ne_bytes([0x01; 16]);
+    const HIGH: u128 = LOW << 7;
+    // What is behind the string is zero, and must not look so.
+    let filled = view >> 32 | u128::MAX << (8 * length);
+    filled.wrapping_sub(LOW) & !filled & HIGH != 0
+}
+
 #[cold]
 fn out_of_range(name: &str, column: &ArrayRef, row: usize) -> Error {
     if let DataType::List(_) = column.data_type() {
         let lists = column.as_list::<i32>();
         let element = element_outside(lists, row).expect("it has been found");
         return out_of_range(name, &lists.value(row), element).with_ordinal(row as u64);
+    }
+    if let DataType::Utf8View = column.data_type() {
+        let message = "invalid byte sequence for encoding \"UTF8\": 0x00";
+        return Error::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message)
+            .with_detail(format!("Column \"{name}\" has a string with a zero byte in it."))
+            .with_ordinal(row as u64);
     }
     let ty =
         types::sql_type(&Field::new(name, column.data_type().clone(), true)).expect("it is a plain type");
@@ -576,6 +623,42 @@ mod tests {
         let list = ListArray::new(field, OffsetBuffer::from_lengths([1]), times, Some(nulls));
         let given = batch(vec![("a", Arc::new(covered)), ("b", Arc::new(list))]);
         assert_eq!(rows(&given, &mut usize::MAX.clone()).unwrap(), [[Value::Null, Value::Null]]);
+    }
+
+    #[test]
+    fn strings_with_zero_bytes_are_refused_wherever_they_lie() {
+        let long = "a string that does not lie in its view";
+        let plain = ["", "a", "twelve bytes", long];
+        for length in 1..=14 {
+            for place in 0..length {
+                let mut bytes = vec![b'x'; length];
+                bytes[place] = 0;
+                let broken = String::from_utf8(bytes).unwrap();
+                for other in plain {
+                    // The second part of a batch shares the buffers of all of it.
+                    let strings =
+                        StringArray::from(vec![Some(long), None, Some(other), Some(broken.as_str())]);
+                    let views = views_of::<_, StringViewType>(&strings);
+                    let offsets = OffsetBuffer::from_lengths([1, 1, 1, 1]);
+                    let field = Arc::new(Field::new_list_field(DataType::Utf8, true));
+                    let list = ListArray::new(field, offsets, Arc::new(strings.clone()), None);
+                    for column in [Arc::new(strings) as ArrayRef, Arc::new(views), Arc::new(list)] {
+                        let given = batch(vec![("a", column)]);
+                        for (start, length) in [(0, 4), (2, 2), (3, 1)] {
+                            let error = normalise(&given.slice(start, length), None).unwrap_err();
+                            assert_eq!(error.state(), SqlState::CHARACTER_NOT_IN_REPERTOIRE, "{broken:?}");
+                            assert_eq!(error.ordinal(), Some(3 - start as u64), "{broken:?}");
+                        }
+                        normalise(&given.slice(0, 3), None).unwrap();
+                    }
+                }
+            }
+        }
+        // Beneath NULL there may be anything.
+        let nulls = NullBuffer::from(vec![false, true]);
+        let covered = StringArray::new(OffsetBuffer::from_lengths([13, 20]), vec![0; 33].into(), Some(nulls));
+        assert!(normalise(&batch(vec![("a", Arc::new(covered.clone()))]).slice(0, 1), None).is_ok());
+        assert!(normalise(&batch(vec![("a", Arc::new(covered))]), None).is_err());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use datafusion::logical_expr::{ScalarUDF, Volatility};
 use firn_base::sync::Arc;
-use firn_base::{Error, SqlState, SqlType, Value};
+use firn_base::{Error, Result, SqlState, SqlType, Value};
 use firn_exec::function::ValueFunction;
 
 /// A function of this file by its name.
@@ -25,7 +25,33 @@ fn count(value: &Value) -> i64 {
     }
 }
 
+/// The character of a code point. 54000 for what is none, or what no string can hold.
+fn character(code: i64) -> Result<String> {
+    let refused = |message: String| Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message));
+    match u32::try_from(code).map(|code| (code, char::from_u32(code))) {
+        Err(_) => refused("character number must be positive".to_owned()),
+        Ok((0, _)) => refused("null character not permitted".to_owned()),
+        Ok((_, Some(character))) => Ok(character.to_string()),
+        Ok((code, None)) if code > u32::from(char::MAX) => {
+            refused(format!("requested character too large for encoding: {code}"))
+        }
+        Ok((code, None)) => refused(format!("requested character not valid for encoding: {code}")),
+    }
+}
+
 static FUNCTIONS: &[ValueFunction] = &[
+    ValueFunction {
+        name: "chr",
+        resolve: |arguments| match arguments {
+            [None | Some(SqlType::SmallInt | SqlType::Integer)] => {
+                Some((vec![SqlType::Integer], SqlType::Text))
+            }
+            _ => None,
+        },
+        compute: |values, _| character(count(&values[0])).map(Value::Text),
+        volatility: Volatility::Immutable,
+        takes_null: false,
+    },
     ValueFunction {
         name: "similar_to_escape",
         resolve: |arguments| {
