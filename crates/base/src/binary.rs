@@ -1,7 +1,7 @@
 //! Values in PostgreSQL's binary format, as its wire and binary COPY carry them: big-endian, days and
 //! moments counted from 2000-01-01, numerics in digits of base 10,000.
 
-use crate::datetime::{MICROS_PER_DAY, POSTGRES_EPOCH_DAYS, check_date, check_timestamp};
+use crate::datetime::{MICROS_PER_DAY, POSTGRES_EPOCH_DAYS, check_date, check_timestamp, infinite};
 use crate::error::{Error, Result, SqlState};
 use crate::numeric::{self, POWERS};
 use crate::text;
@@ -60,6 +60,9 @@ pub fn decode(bytes: &[u8], ty: SqlType) -> Result<Value> {
         SqlType::Bytea => Value::Bytea(bytes.to_owned()),
         SqlType::Date => {
             let days = i32::from_be_bytes(fixed(bytes, ty)?);
+            if matches!(days, i32::MIN | i32::MAX) {
+                return Err(infinite(ty));
+            }
             Value::Date(check_date(i64::from(days) + i64::from(POSTGRES_EPOCH_DAYS))?)
         }
         SqlType::Time => {
@@ -69,8 +72,8 @@ pub fn decode(bytes: &[u8], ty: SqlType) -> Result<Value> {
             }
             Value::Time(micros)
         }
-        SqlType::Timestamp => Value::Timestamp(decode_moment(fixed(bytes, ty)?)?),
-        SqlType::TimestampTz => Value::TimestampTz(decode_moment(fixed(bytes, ty)?)?),
+        SqlType::Timestamp => Value::Timestamp(decode_moment(fixed(bytes, ty)?, ty)?),
+        SqlType::TimestampTz => Value::TimestampTz(decode_moment(fixed(bytes, ty)?, ty)?),
         SqlType::Interval => {
             let bytes: [u8; 16] = fixed(bytes, ty)?;
             let (micros, rest) = bytes.split_at(8);
@@ -83,8 +86,12 @@ pub fn decode(bytes: &[u8], ty: SqlType) -> Result<Value> {
     })
 }
 
-fn decode_moment(bytes: [u8; 8]) -> Result<i64> {
-    check_timestamp(i64::from_be_bytes(bytes).checked_add(POSTGRES_EPOCH_MICROS))
+fn decode_moment(bytes: [u8; 8], ty: SqlType) -> Result<i64> {
+    match i64::from_be_bytes(bytes) {
+        // PostgreSQL's two moments that are none.
+        i64::MIN | i64::MAX => Err(infinite(ty)),
+        micros => check_timestamp(micros.checked_add(POSTGRES_EPOCH_MICROS)),
+    }
 }
 
 fn fixed<const N: usize>(bytes: &[u8], ty: SqlType) -> Result<[u8; N]> {
@@ -347,6 +354,16 @@ mod tests {
         );
         assert_eq!(state(&[0xff], SqlType::Text), SqlState::CHARACTER_NOT_IN_REPERTOIRE);
         assert_eq!(state(&[b'a', 0], SqlType::Text), SqlState::CHARACTER_NOT_IN_REPERTOIRE);
-        assert_eq!(state(&i64::MAX.to_be_bytes(), SqlType::Timestamp), SqlState::DATETIME_FIELD_OVERFLOW);
+        assert_eq!(
+            state(&(i64::MAX - 1).to_be_bytes(), SqlType::Timestamp),
+            SqlState::DATETIME_FIELD_OVERFLOW
+        );
+        for ty in [SqlType::Timestamp, SqlType::TimestampTz] {
+            assert_eq!(state(&i64::MAX.to_be_bytes(), ty), SqlState::FEATURE_NOT_SUPPORTED);
+            assert_eq!(state(&i64::MIN.to_be_bytes(), ty), SqlState::FEATURE_NOT_SUPPORTED);
+        }
+        assert_eq!(state(&i32::MAX.to_be_bytes(), SqlType::Date), SqlState::FEATURE_NOT_SUPPORTED);
+        assert_eq!(state(&i32::MIN.to_be_bytes(), SqlType::Date), SqlState::FEATURE_NOT_SUPPORTED);
+        assert_eq!(state(&(i32::MAX - 1).to_be_bytes(), SqlType::Date), SqlState::DATETIME_FIELD_OVERFLOW);
     }
 }

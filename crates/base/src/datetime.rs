@@ -70,6 +70,13 @@ pub fn check_timestamp(micros: Option<i64>) -> Result<i64> {
     }
 }
 
+/// 0A000: what PostgreSQL has beyond all others.
+#[cold]
+pub(crate) fn infinite(ty: SqlType) -> Error {
+    Error::unsupported(format_args!("an infinite {ty}"))
+        .with_hint("Use NULL, or a value beyond all that occur, such as 9999-12-31.")
+}
+
 /// Midnight of a day.
 pub fn date_to_timestamp(days: i32) -> Result<i64> {
     i64::from(days)
@@ -299,6 +306,12 @@ impl Fields {
         let mut loose = LooseDate::default();
         let mut before_christ = false;
         let mut afternoon = None;
+        // Elsewhere in a text, and for times, the words mean nothing.
+        let sole = text.trim_ascii();
+        let unsigned = sole.strip_prefix(['-', '+']).unwrap_or(sole);
+        if ty != SqlType::Time && unsigned.eq_ignore_ascii_case("infinity") {
+            return Err(infinite(ty));
+        }
         for word in text.split_ascii_whitespace().flat_map(split_at_t) {
             fields.word(word, text, ty, &mut loose, &mut before_christ, &mut afternoon)?;
         }
@@ -397,9 +410,6 @@ impl Fields {
                 self.zone = Some(TimeZoneSetting::UTC);
             }
             "allballs" if self.time.is_none() => self.time = Some(0),
-            "infinity" | "-infinity" | "+infinity" => {
-                return Err(Error::unsupported(format_args!("an infinite {ty}")));
-            }
             "now" | "today" | "tomorrow" | "yesterday" => {
                 return Err(Error::unsupported(format_args!("the {ty} \"{lower}\""))
                     .with_hint("Use now() or current_date."));
