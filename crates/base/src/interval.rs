@@ -274,10 +274,55 @@ fn rounded(billionths: i128) -> i128 {
     (billionths + BILLION / 2) / BILLION
 }
 
+/// Which of PostgreSQL's fields a number of a unit is; of the parts of a second all, if it is one with a fraction.
+fn fields_of(number: Number, unit: &str) -> Fields {
+    match unit.trim_end_matches('s') {
+        "u" | "usec" | "microsecond" | "microsecon" => MICROSECOND,
+        "m" if unit == "ms" => MILLISECOND,
+        "msec" | "millisecond" | "msecond" => MILLISECOND,
+        "" | "sec" | "second" if number.billionths == 0 => SECOND,
+        "" | "sec" | "second" => SECOND | MILLISECOND | MICROSECOND,
+        "m" | "min" | "minute" => MINUTE,
+        "h" | "hr" | "hour" => HOUR,
+        "d" | "day" => 1 << 5,
+        "w" | "week" => 1 << 6,
+        "mon" | "month" => MONTH,
+        "y" | "yr" | "year" => 1 << 8,
+        "dec" | "decade" => 1 << 9,
+        "c" | "cent" | "century" | "centurie" => 1 << 10,
+        _ => 1 << 11,
+    }
+}
+
+/// A set of fields.
+type Fields = u16;
+
+const MICROSECOND: Fields = 1;
+const MILLISECOND: Fields = 1 << 1;
+const SECOND: Fields = 1 << 2;
+const MINUTE: Fields = 1 << 3;
+const HOUR: Fields = 1 << 4;
+const MONTH: Fields = 1 << 7;
+const CLOCK: Fields = HOUR | MINUTE | SECOND | MILLISECOND | MICROSECOND;
+
+/// Takes fields that were not there yet.
+fn take(fields: Fields, said: &mut Fields) -> Option<()> {
+    let is_new = *said & fields == 0;
+    *said |= fields;
+    is_new.then_some(())
+}
+
+fn add(sum: &mut Sum, said: &mut Fields, number: Number, unit: &str) -> Option<()> {
+    sum.add(number, unit)?;
+    take(fields_of(number, unit), said)
+}
+
 /// A list of numbers with units, with a time, a SQL year-month or a bare number among them.
 fn parse_words(text: &str) -> Option<Sum> {
     let mut sum = Sum::default();
     let mut pending: Option<Number> = None;
+    // No field is said twice, as in PostgreSQL.
+    let mut said: Fields = 0;
     let mut anything = false;
     for word in text.split_ascii_whitespace() {
         let lower = word.trim_matches(',').to_ascii_lowercase();
@@ -286,7 +331,7 @@ fn parse_words(text: &str) -> Option<Sum> {
         }
         if lower == "ago" {
             if let Some(number) = pending.take() {
-                sum.add(number, "s")?;
+                add(&mut sum, &mut said, number, "s")?;
             }
             sum.negate();
             continue;
@@ -298,8 +343,9 @@ fn parse_words(text: &str) -> Option<Sum> {
         if value.contains(':') {
             // A number before a time counts days.
             if let Some(days) = pending.take() {
-                sum.add(days, "d")?;
+                add(&mut sum, &mut said, days, "d")?;
             }
+            take(CLOCK, &mut said)?;
             sum.micros += clock(value)?;
             if !unit.is_empty() {
                 return None;
@@ -311,16 +357,19 @@ fn parse_words(text: &str) -> Option<Sum> {
                 return None;
             }
             match year_month(value) {
-                Some(months) => sum.months += months,
+                Some(months) => {
+                    take(MONTH, &mut said)?;
+                    sum.months += months;
+                }
                 None => pending = Some(Number::read(value)?),
             }
         }
         if !unit.is_empty() {
-            sum.add(pending.take()?, unit)?;
+            add(&mut sum, &mut said, pending.take()?, unit)?;
         }
     }
     if let Some(seconds) = pending {
-        sum.add(seconds, "s")?;
+        add(&mut sum, &mut said, seconds, "s")?;
     }
     anything.then_some(sum)
 }
