@@ -171,6 +171,9 @@ impl CopyFrom {
         let columns = columns(&table, names.as_deref())?;
         let Options { format, rows: mut options, freeze, .. } =
             options::options(&copy.options, &columns, Some(&table), true)?;
+        if columns.is_empty() && !matches!(format, CopyFormat::Text | CopyFormat::Csv) {
+            return Err(without_columns(format));
+        }
         if freeze {
             refuse_to_freeze(transaction, &table)?;
         }
@@ -337,6 +340,11 @@ impl CopyFrom {
         let stored = self.store.assign(transaction, options, batch);
         stored.map_err(|error| self.store.failed(transaction, options, error))
     }
+}
+
+/// 0A000: formats but text and CSV know of rows by their columns.
+fn without_columns(format: CopyFormat) -> Error {
+    Error::unsupported(format!("COPY of rows without columns in {} format", format.word()))
 }
 
 /// FREEZE is for tables that the transaction has made or emptied itself, which are loaded into frozen blocks anyway

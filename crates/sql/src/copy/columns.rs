@@ -7,7 +7,7 @@ use super::options::{Compression, CopyFormat, Options};
 use super::parquet_out::ParquetOut;
 use super::rows_out::Piece;
 use super::workers::{Workers, bytes_of};
-use super::{Store, as_declared, stop_if_cancelled};
+use super::{Store, as_declared, stop_if_cancelled, without_columns};
 use crate::arrow::converted;
 use crate::files::Kind;
 use crate::files::columns::{Fitted, open, readable};
@@ -328,10 +328,7 @@ impl ColumnWriter {
         threads: usize,
     ) -> Result<ColumnWriter> {
         if columns.is_empty() {
-            return Err(Error::unsupported(format!(
-                "COPY of rows without columns in {} format",
-                options.format.word()
-            )));
+            return Err(without_columns(options.format));
         }
         let is_parquet = options.format == CopyFormat::Parquet;
         let field = |(field, (name, ty)): (&FieldRef, &(String, SqlType))| match field.data_type().is_nested()
