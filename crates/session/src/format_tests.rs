@@ -903,3 +903,30 @@ fn damaged_files_make_errors() {
         }
     }
 }
+
+/// No text could give them back.
+#[test]
+fn strings_with_zero_bytes_stay_in_their_files() {
+    let folder = Folder::new(&[]);
+    let strings: ArrayRef = Arc::new(StringArray::from(vec!["whole", "in \0 two"]));
+    let batch = RecordBatch::try_from_iter([("t", strings)]).unwrap();
+    let file = File::create(folder.path("t.parquet")).unwrap();
+    let mut writer = ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+    writer.write(&batch).unwrap();
+    writer.close().unwrap();
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (t text)").unwrap();
+    for sql in [
+        "COPY t FROM '@/t.parquet' (FORMAT parquet)",
+        "INSERT INTO t SELECT t FROM '@/t.parquet'",
+        "CREATE TABLE u AS SELECT * FROM '@/t.parquet'",
+    ] {
+        let (state, message) = told(&mut connection, &folder, sql);
+        assert_eq!(
+            (&*state, &*message),
+            ("22021", "invalid byte sequence for encoding \"UTF8\": 0x00"),
+            "{sql}"
+        );
+    }
+    assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), ["BigInt(0)"]);
+}
