@@ -574,6 +574,37 @@ SELECT * FROM public.t ORDER BY id;
         shown.ends_with(" id | name  \n----+-------\n  1 | one\n  2 | \n  3 | three\n(3 rows)\n"),
         "{shown}"
     );
+    // With --quote-all-identifiers, and what pg_dump says to PostgreSQL's planner.
+    let script = r#"
+CREATE TABLE "public"."q" (
+    "id" integer NOT NULL,
+    "name" character varying(20) DEFAULT "lower"('X'::"text"),
+    "born" "date",
+    CONSTRAINT "q_check" CHECK (("char_length"(("name")::"text") > 0))
+);
+ALTER TABLE ONLY "public"."q" ALTER COLUMN "name" SET STATISTICS 300;
+ALTER TABLE ONLY "public"."q" ALTER COLUMN "name" SET (n_distinct=-0.3);
+ALTER TABLE ONLY "public"."q" ALTER COLUMN "name" SET STORAGE EXTERNAL;
+CREATE SEQUENCE "public"."q_id_seq" AS integer START WITH 1 INCREMENT BY 1 NO MINVALUE NO MAXVALUE CACHE 1;
+ALTER SEQUENCE "public"."q_id_seq" OWNED BY "public"."q"."id";
+ALTER TABLE ONLY "public"."q" ALTER COLUMN "id" SET DEFAULT "nextval"('"public"."q_id_seq"'::"regclass");
+CREATE VIEW "public"."v" AS SELECT "g"."i" FROM "generate_series"(1, 2) "g"("i");
+SELECT pg_catalog.setval('"public"."q_id_seq"', 4, true);
+ALTER TABLE ONLY "public"."q" ADD CONSTRAINT "q_pkey" PRIMARY KEY ("id");
+ALTER TABLE "public"."q" CLUSTER ON "q_pkey";
+CREATE INDEX "q_name" ON "public"."q" USING "btree" ("name" "varchar_pattern_ops" DESC);
+COMMENT ON DATABASE "shop" IS 'All of it.';
+COMMENT ON CONSTRAINT "q_check" ON "public"."q" IS 'Names are not empty.';
+INSERT INTO q DEFAULT VALUES;
+SELECT * FROM q, v;
+"#;
+    let output = shell(&[], script);
+    assert_eq!(stderr(&output), "");
+    assert!(
+        stdout(&output).ends_with("  5 | x    |      | 1\n  5 | x    |      | 2\n(2 rows)\n"),
+        "{}",
+        stdout(&output)
+    );
     let output = shell(&[], "\\restrict Key1\n\\echo no\n\\unrestrict Key1\n");
     assert_eq!((stdout(&output).as_str(), output.status.code()), ("", Some(1)));
     assert!(stderr(&output).contains("only \\unrestrict"), "{}", stderr(&output));

@@ -183,6 +183,8 @@ impl ContextProvider for Context<'_> {
     }
 
     fn get_table_function_source(&self, name: &str, arguments: Vec<Expr>) -> Result<Arc<dyn TableSource>> {
+        // It comes as it was written, in quotes or not.
+        let name = name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).unwrap_or(name);
         let Some(function) = self.state.table_functions().get(&name.to_lowercase()) else {
             return Err(to_datafusion(functions::unknown(name)));
         };

@@ -133,6 +133,9 @@ impl VisitorMut for Rewriter {
             without_pg_catalog(name);
             name_function_column(name, alias);
         }
+        if let Some(unnest) = unnest(factor) {
+            *factor = unnest;
+        }
         if let TableFactor::UNNEST { alias, .. } = factor {
             name_function_column(&ObjectName::from(vec![Ident::new("unnest")]), alias);
         }
@@ -658,6 +661,29 @@ fn compare_rows(left: &mut Expr, op: &BinaryOperator, right: &mut Expr) -> Contr
         }
         _ => ControlFlow::Continue(None),
     }
+}
+
+/// `unnest` in FROM is a word to the parser, unless it stands in quotes or behind its schema.
+fn unnest(factor: &mut TableFactor) -> Option<TableFactor> {
+    let TableFactor::Table { name, args: Some(arguments), alias, with_ordinality, .. } = factor else {
+        return None;
+    };
+    let [ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return None };
+    if name.value != "unnest" {
+        return None;
+    }
+    let argument = |argument: &FunctionArg| match argument {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(array)) => Some(array.clone()),
+        _ => None,
+    };
+    let array_exprs = arguments.args.iter().map(argument).collect::<Option<_>>()?;
+    Some(TableFactor::UNNEST {
+        alias: alias.take(),
+        array_exprs,
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality: *with_ordinality,
+    })
 }
 
 fn without_pg_catalog(name: &mut ObjectName) {

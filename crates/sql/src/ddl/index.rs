@@ -16,6 +16,8 @@ pub(super) fn create(context: &mut Context<'_>, index: &ast::CreateIndex) -> Res
     let table = context.names().table(&qualified_name(&index.table_name)?)?;
     if let Some(using) = &index.using
         && !matches!(using, ast::IndexType::BTree)
+        // In quotes it is a name to the parser.
+        && !matches!(using, ast::IndexType::Custom(name) if name.value == "btree")
     {
         return Err(Error::unsupported(format!("index method {}", using.to_string().to_lowercase()))
             .with_hint("Leave USING out; indexes are ordered."));
@@ -96,7 +98,7 @@ pub(super) fn index_column(table: &TableDef, column: &ast::IndexColumn) -> Resul
             .with_hint("Keep the expression's value in a column of its own and index that."));
     };
     if let Some(class) = &column.operator_class
-        && !class.to_string().ends_with("_ops")
+        && !class.0.last().and_then(|name| name.as_ident()).is_some_and(|name| name.value.ends_with("_ops"))
     {
         return Err(Error::new(
             SqlState::UNDEFINED_OBJECT,

@@ -443,7 +443,8 @@ fn as_name(expr: &mut Expr) -> Option<Expr> {
         Expr::Function(function) => {
             let mut called = function.name.clone();
             strip_catalog(&mut called);
-            let called = called.to_string().to_ascii_lowercase();
+            let [ObjectNamePart::Identifier(called)] = called.0.as_slice() else { return None };
+            let called = called.value.to_ascii_lowercase();
             let (_, _, name) = OID_TYPES.into_iter().find(|(ty, ..)| called == format!("to_{ty}"))?;
             Some(call(name, vec![take(expr)]))
         }
