@@ -20,7 +20,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::Schema;
 use firn_base::random::Random;
 use firn_base::sync::Arc;
-use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, clock, coerce};
+use firn_base::{Error, ParameterType, Result, SqlState, TimeZoneSetting, Value, binary, clock, coerce};
 use firn_sql::activity::{Activity, State};
 use firn_sql::bind::SessionFacts;
 use firn_sql::plan::QueryOutput;
@@ -1124,12 +1124,22 @@ fn coerced<'v>(
             ),
         ));
     }
+    values.iter().try_for_each(refuse_zero_bytes)?;
     if types.iter().zip(values).all(|(ty, value)| ty.holds(value)) {
         return Ok(Cow::Borrowed(values));
     }
     let coerced =
         types.iter().zip(values).map(|(ty, value)| coerce::assign_parameter(value.clone(), *ty, zone));
     coerced.collect::<Result<Vec<Value>>>().map(Cow::Owned)
+}
+
+/// 22021 for strings with zero bytes: a protocol has refused them before, a program in this process may have some.
+fn refuse_zero_bytes(value: &Value) -> Result<()> {
+    match value {
+        Value::Text(text) if text.as_bytes().contains(&0) => binary::utf8(text.as_bytes()).map(drop),
+        Value::Array(elements) => elements.iter().try_for_each(refuse_zero_bytes),
+        _ => Ok(()),
+    }
 }
 
 /// Makes what checks a transaction has put off.

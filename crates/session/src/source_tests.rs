@@ -352,3 +352,29 @@ fn strings_with_zero_bytes_do_not_come_in() {
         }
     }
 }
+
+#[test]
+fn nor_do_they_by_parameters_and_texts_of_statements() {
+    let mut connection = connection();
+    connection.execute("CREATE TABLE t (t text)").unwrap();
+    let zero = Value::Text("a\0b".into());
+    let insert = connection.prepare("INSERT INTO t VALUES ($1)").unwrap();
+    let search = connection.prepare("SELECT t FROM t WHERE t = ANY ($1::text[])").unwrap();
+    for (statement, value) in [(&insert, zero.clone()), (&search, Value::Array(vec![zero]))] {
+        let error = connection.query_values(statement, &[value]).unwrap_err();
+        assert_eq!(error.state(), SqlState::CHARACTER_NOT_IN_REPERTOIRE);
+        assert_eq!(error.message(), "invalid byte sequence for encoding \"UTF8\": 0x00");
+    }
+    assert_eq!(
+        state(&mut connection, "INSERT INTO t VALUES ('a\0b')"),
+        SqlState::CHARACTER_NOT_IN_REPERTOIRE
+    );
+    for escape in ["U&'\\0000'", "U&'a\\+000000'"] {
+        let error = connection.execute(&format!("INSERT INTO t VALUES ({escape})")).unwrap_err();
+        assert_eq!(
+            (error.state(), error.message()),
+            (SqlState::SYNTAX_ERROR, "invalid Unicode escape value")
+        );
+    }
+    assert_eq!(rows(&mut connection, "SELECT count(*) FROM t"), [[Value::BigInt(0)]]);
+}

@@ -184,6 +184,13 @@ impl<'a> Source<'a> {
     }
 
     fn tokens(&self) -> Result<Vec<TokenWithSpan>> {
+        // No client of a protocol can send one.
+        if let Some(at) = self.text.bytes().position(|byte| byte == 0) {
+            let message = "invalid byte sequence for encoding \"UTF8\": 0x00";
+            return Err(
+                Error::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message).with_position(self.character(at))
+            );
+        }
         let mut tokens = Tokenizer::new(dialect(), self.text).tokenize_with_location().map_err(|error| {
             // An open comment is noticed at the end; the error is where it begins.
             let at = match error.message.contains("multi-line comment") {
@@ -194,7 +201,12 @@ impl<'a> Source<'a> {
                 .with_position(self.character(at))
         })?;
         tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
-        Ok(tokens)
+        let is_zero = |token: &&TokenWithSpan| matches!(&token.token, Token::UnicodeStringLiteral(text) if text.contains('\0'));
+        match tokens.iter().find(is_zero) {
+            None => Ok(tokens),
+            Some(token) => Err(Error::new(SqlState::SYNTAX_ERROR, "invalid Unicode escape value")
+                .with_position(self.character(self.byte(token.span.start)))),
+        }
     }
 
     /// The syntax error for a token that should not stand where it does.
