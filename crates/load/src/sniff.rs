@@ -121,13 +121,15 @@ pub fn sniff(sample: &[u8], known: &Known) -> Sniffed {
         options.quotes_open == QuotesOpen::AtBeginning || behind_blanks.contains(&options.quote)
     });
     let layouts = dialects.map(|options| Layout::of(&sample, is_whole, &options));
-    let layouts: Vec<Layout> = layouts.filter(Layout::is_possible).collect();
+    let is_possible =
+        |layout: &Layout| layout.is_possible() && (known.quote.is_some() || !layout.joins_apostrophes());
+    let layouts: Vec<Layout> = layouts.filter(is_possible).collect();
     // The first of equals.
     let layout = layouts
         .iter()
         .filter(|layout| !layouts.iter().any(|other| other.is_torn_by(layout)))
         .reduce(|best, next| if next.score() > best.score() { next } else { best });
-    let layout = layout.expect("the one with most fields in quotes is left");
+    let layout = layout.expect("nothing tears what is read with double quotes, or with those that are known");
     let mut options = CopyOptions {
         delimiter: layout.delimiter,
         quote: layout.quote,
@@ -233,9 +235,13 @@ pub fn has_rows(sample: &[u8], options: &CopyOptions) -> bool {
     !sample[begin..].trim_ascii().is_empty()
 }
 
-/// Refuses a file whose first record, a header, is no text: no names are in it, and nothing like a CSV file may be behind it.
+/// Refuses a file whose first record, a header, is no text: no names are in it, and nothing like a CSV file may be behind it. One that
+/// does not end in the sample names nothing either, and may be cut off within a character.
 pub fn check_header(file: &str, sample: &[u8], options: &CopyOptions) -> Result<()> {
     let place = header_place(sample, options);
+    if place.end == sample.len() && sample.len() >= SAMPLE_BYTES {
+        return Ok(());
+    }
     let line = 1 + memchr::memchr_iter(b'\n', &sample[..place.end]).count() as u64;
     let record = &sample[place];
     utf8(record).map(|_| ()).map_err(|error| {
@@ -262,6 +268,10 @@ struct Layout {
     /// Whether some of them have blanks before the quotes; and others quotes in their middle.
     has_blanks_before: bool,
     has_inner_quotes: bool,
+    /// Whether some hold line feeds, or the sample ends in quotes behind one.
+    has_lines: bool,
+    /// Whether the first record has several fields, each of which stands in quotes and holds no line feed.
+    begins_quoted: bool,
 }
 
 impl Layout {
@@ -273,6 +283,7 @@ impl Layout {
         let (mut width, mut first_width, mut blank) = (0, 0, 0);
         let (mut quoted, mut has_stray_quotes) = (0, false);
         let (mut has_blanks_before, mut has_inner_quotes) = (false, false);
+        let (mut has_lines, mut begins_quoted) = (false, false);
         for ends in structure.ends().windows(2) {
             let (begin, end) = (ends[0].wrapping_add(1) as usize, ends[1] as usize);
             width += 1;
@@ -285,6 +296,7 @@ impl Layout {
                 let is_closed = stands_in_quotes(field, quote, escape);
                 quoted += usize::from(is_closed);
                 has_stray_quotes |= !is_closed;
+                has_lines |= field.contains(&b'\n');
             } else if quotes_open == QuotesOpen::Anywhere {
                 has_inner_quotes |= field.contains(&quote);
             }
@@ -292,7 +304,10 @@ impl Layout {
                 match width == 1 && matches!(field, [] | [b'\r']) {
                     true => blank += 1,
                     false => {
-                        first_width = if first_width == 0 { width } else { first_width };
+                        if first_width == 0 {
+                            first_width = width;
+                            begins_quoted = width > 1 && quoted == width && !has_lines;
+                        }
                         *widths.entry(width).or_insert(0) += 1;
                     }
                 }
@@ -302,6 +317,7 @@ impl Layout {
         // Behind a quote that is not closed there are no records. If it begins a field, the file is likely to be cut off there.
         let end = structure.ends().last().map_or(0, |end| end.wrapping_add(1) as usize);
         has_stray_quotes |= is_whole && sample.get(end).is_some_and(|first| *first != quote);
+        has_lines |= sample[end.min(sample.len())..].contains(&b'\n');
         if widths.is_empty() && blank > 0 {
             // Lines without anything tell of other records only where there are none.
             widths.insert(1, blank);
@@ -322,6 +338,8 @@ impl Layout {
             has_stray_quotes,
             has_blanks_before,
             has_inner_quotes,
+            has_lines,
+            begins_quoted,
         }
     }
 
@@ -329,6 +347,12 @@ impl Layout {
     fn is_possible(&self) -> bool {
         let opens_behind_blanks = self.has_blanks_before && !self.has_stray_quotes && !self.has_inner_quotes;
         self.quotes_open == QuotesOpen::AtBeginning || opens_behind_blanks
+    }
+
+    /// Whether single quotes join lines to one field that are likelier to have apostrophes, as `'tis` in one and `rockin'` in another:
+    /// rows would be lost without a word. A first record all in such quotes tells that they are quotes.
+    fn joins_apostrophes(&self) -> bool {
+        self.quote == b'\'' && self.has_lines && !self.begins_quoted
     }
 
     /// The better the higher.
@@ -339,7 +363,8 @@ impl Layout {
         (self.width > 1, alike, !self.has_stray_quotes, self.quoted, is_likely, self.width)
     }
 
-    /// Whether another reading by the same delimiter takes quotes for data, and so divides what stands in them here.
+    /// Whether another reading by the same delimiter takes double quotes for data, and so divides what stands in them here. Of single
+    /// quotes this cannot be told: words begin and end with apostrophes.
     fn is_torn_by(&self, other: &Layout) -> bool {
         let is_well_quoted = self.quoted > 0 && !self.has_stray_quotes && self.alike * 2 > self.records;
         let divides_more = match self.width {
@@ -348,7 +373,11 @@ impl Layout {
             // In some records there are fewer fields than in most here, and by the other reading as many.
             _ => other.quoted == 0 && other.width >= self.width,
         };
-        self.delimiter == other.delimiter && self.quote != other.quote && is_well_quoted && divides_more
+        self.quote == b'"'
+            && other.quote != b'"'
+            && self.delimiter == other.delimiter
+            && is_well_quoted
+            && divides_more
     }
 
     /// The first records that have as many fields as most.
@@ -600,6 +629,13 @@ mod tests {
             // Apostrophes are no quotes.
             ("a,b\n1,'tis the season\n2,rock 'n' roll\n", ",\"\""),
             ("a,b\n1,\"'tis, 'twas\"\n2,'t\n", ",\"\""),
+            ("word,meaning,origin\n'em,them,shortenin'\naint,is not,x\nbro,brother,y\n", ",\"\""),
+            ("title,album,year\n'Til Tuesday,Voices Carry,1985\nFoo,Nothin',1990\nBar,Baz,1991\n", ",\"\""),
+            ("a,b\n1,'tis\n2,foo\n3,rockin'\n", ",\"\""),
+            ("word\n'em\nrockin'\n", ",\"\""),
+            ("a,b\n'x',1\n'tis,2\n3,4\n", ",\"\""),
+            // But these are.
+            ("'id','text'\n'1','one\ntwo'\n'2','three'\n", ",''"),
         ] {
             assert_eq!(quotes(file), expected, "{file:?}");
         }

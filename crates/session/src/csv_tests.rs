@@ -294,6 +294,39 @@ fn quotes_of_a_single_column_are_not_divided() {
 }
 
 #[test]
+fn apostrophes_join_no_lines() {
+    let folder = Folder::new(&[
+        ("words.csv", "word,meaning,origin\n'em,them,shortenin'\naint,is not,x\nbro,brother,y\n"),
+        ("songs.csv", "title,album,year\n'Til Tuesday,Voices Carry,1985\nFoo,Nothin',1990\nBar,Baz,1991\n"),
+        ("notes.csv", "a,b\n1,'tis\n2,foo\n3,rockin'\n"),
+        ("quoted.csv", "'id','text'\n'1','one\ntwo'\n'2','three'\n"),
+    ]);
+    let mut connection = connection();
+    for (query, expected) in [
+        ("SELECT word, origin FROM '@/words.csv'", "'em|shortenin';aint|x;bro|y"),
+        (
+            "SELECT title, year FROM '@/songs.csv'",
+            "'Til Tuesday|BigInt(1985);Foo|BigInt(1990);Bar|BigInt(1991)",
+        ),
+        ("SELECT * FROM '@/notes.csv'", "BigInt(1)|'tis;BigInt(2)|foo;BigInt(3)|rockin'"),
+        ("SELECT * FROM '@/quoted.csv'", "BigInt(1)|one\ntwo;BigInt(2)|three"),
+        ("SELECT b FROM read_csv('@/notes.csv', quote => '''')", "tis\n2,foo\n3,rockin"),
+    ] {
+        assert_eq!(rows(&mut connection, &folder.sql(query)).join(";"), expected, "{query}");
+    }
+}
+
+#[test]
+fn a_header_that_is_cut_off_within_a_character_is_no_mistake_of_the_encoding() {
+    let folder = Folder::new(&[]);
+    let header = format!("x{}\n1\n", "ß".repeat(1 << 19));
+    fs::write(folder.path("long.csv"), header).unwrap();
+    let read = folder.sql("SELECT * FROM read_csv('@/long.csv', header => true)");
+    let error = connection().execute(&read).unwrap_err();
+    assert!(error.message().ends_with("no record ends in its first megabyte"), "{error:?}");
+}
+
+#[test]
 fn names_that_are_no_text_are_errors() {
     let folder = Folder::new(&[
         ("zero.csv", "\n\nid,na\0me\n1,x\n"),
