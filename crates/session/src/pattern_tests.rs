@@ -2,7 +2,9 @@
 
 use crate::file_tests::{Folder, connection, rows};
 use firn_base::SqlState;
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 /// The names of the files that a pattern names, `@` for their directory.
@@ -47,6 +49,27 @@ fn each_file_is_read_once_whatever_links_lead_to_it() {
     }
 }
 
+/// The ways to split a path between so many `**` are as many as nobody can go.
+#[test]
+fn a_directory_is_gone_through_once_however_often_any_are_asked_for() {
+    let folder = Folder::new(&[]);
+    let deep = folder.path(&"d/".repeat(30));
+    fs::create_dir_all(&deep).unwrap();
+    fs::write(deep.join("1.csv"), "n\n1\n").unwrap();
+    let found = format!("{}1.csv", "d/".repeat(30));
+    assert_eq!(named(&folder, &format!("{}*.csv", "**/".repeat(30))), found);
+    assert_eq!(named(&folder, &format!("{}*.csv", "**/*/".repeat(15))), found);
+}
+
+#[test]
+fn names_that_are_no_utf_8_are_matched_like_others() {
+    let folder = Folder::new(&[("1.csv", "n\n1\n")]);
+    let name = OsStr::from_bytes(b"stra\xdfe.csv");
+    fs::write(folder.path("").join(name), "n\n1\n").unwrap();
+    assert_eq!(named(&folder, "*.csv"), "1.csv stra\u{fffd}e.csv");
+    assert_eq!(named(&folder, "stra?e.csv"), "stra\u{fffd}e.csv");
+}
+
 /// One whose name is too long cannot be read by anybody; what others may not read, root may.
 #[test]
 fn a_directory_that_cannot_be_read_is_told() {
@@ -80,6 +103,12 @@ fn types_are_those_of_the_first_file_that_has_rows() {
         ("other-2.csv", "ID,DAY\n1,2024-02-29\n"),
         ("known-1.csv", ""),
         ("known-2.csv", "1;x\n"),
+        ("text-1.csv", ""),
+        ("text-2.csv", "name\nAda\n"),
+        ("given-1.csv", ""),
+        ("given-2.csv", "id;name\n1;x\n"),
+        ("line-1.csv", "\n"),
+        ("line-2.csv", "id;name\n1;x\n"),
         ("rows-1.csv", "a\n\n"),
         ("rows-2.csv", "a\n2\n"),
         ("lines-1.json", ""),
@@ -99,6 +128,11 @@ fn types_are_those_of_the_first_file_that_has_rows() {
         ("SELECT id, day FROM '@/header-[12].csv'", ""),
         ("SELECT k, v FROM read_csv('@/known-*.csv', columns => 'k bigint, v text')", "BigInt(1)|x"),
         ("SELECT k, v FROM read_csv('@/known-1.csv', columns => 'k bigint, v text')", ""),
+        ("SELECT name FROM read_csv('@/text-*.csv', columns => 'name text')", "Ada"),
+        ("SELECT * FROM read_csv('@/given-*.csv', columns => 'id bigint, name text')", "BigInt(1)|x"),
+        ("SELECT * FROM read_csv('@/line-*.csv', columns => 'id bigint, name text')", "BigInt(1)|x"),
+        ("SELECT id, name FROM '@/line-*.csv'", "BigInt(1)|x"),
+        ("SELECT id, name FROM read_csv('@/line-*.csv', header => true)", "BigInt(1)|x"),
         ("SELECT a FROM '@/rows-*.csv'", "Null;BigInt(2)"),
         ("SELECT a FROM '@/lines-*.json'", "Null;BigInt(1)"),
         ("SELECT * FROM read_json(ARRAY['@/lines-1.json', '@/lines-3.json'])", "BigInt(1)"),

@@ -90,6 +90,11 @@ fn header(path: &Path, file: &File, reading: &Reading) -> Result<Option<Header>>
     loop {
         let wanted = sample.len().max(HEADER_BYTES);
         let has_ended = (&mut text).take(wanted as u64).read_to_end(&mut sample).map_err(failed)? < wanted;
+        // Lines without anything are no rows of several columns.
+        let is_blank = || sample.iter().all(|byte| b"\r\n".contains(byte));
+        if has_ended && reading.sniffed.columns.len() > 1 && is_blank() {
+            return Ok(None);
+        }
         if has_ended && !sample.is_empty() {
             // The last line may lack its end.
             sample.push(b'\n');

@@ -40,10 +40,12 @@ pub(super) fn look<'p>(
     kind: Kind,
 ) -> Result<(&'p Path, Sniffed)> {
     let mut named: Option<(&Path, Sniffed)> = None;
+    let mut blank: Option<(&Path, Sniffed)> = None;
     let mut empty: Option<Error> = None;
     for path in paths {
         match look_at(path, asked, kind)? {
             Look::Nothing(why) => empty = empty.or(Some(no_columns(path, why))),
+            Look::Blank(sniffed) => blank = blank.or(Some((path, sniffed))),
             Look::Header(sniffed) => named = named.or(Some((path, sniffed))),
             Look::Rows(sniffed) => {
                 let (path, sniffed) = match named {
@@ -54,7 +56,7 @@ pub(super) fn look<'p>(
             }
         }
     }
-    match (named, empty) {
+    match (named.or(blank), empty) {
         (Some((path, sniffed)), _) => Ok((path, as_asked(path, sniffed, asked)?)),
         (None, empty) => Err(empty.expect("a pattern matches some file")),
     }
@@ -64,7 +66,9 @@ pub(super) fn look<'p>(
 enum Look {
     /// Not even columns, and why.
     Nothing(&'static str),
-    /// Columns, if they are known or a header names them, and no rows.
+    /// Nothing of how files are written. It has columns for all that if they are known, or if lines without anything are its rows.
+    Blank(Sniffed),
+    /// A header that names columns, and no rows.
     Header(Sniffed),
     Rows(Sniffed),
 }
@@ -97,6 +101,10 @@ fn look_at(path: &Path, asked: &AskedCsv, kind: Kind) -> Result<Look> {
         Kind::Json => !sample.trim_ascii().is_empty(),
         _ => sniff::has_rows(&sample, &sniffed.options),
     };
+    let names_columns = || {
+        sniffed.options.header == CopyHeader::Yes
+            && sniff::header(&sample, &sniffed.options).is_some_and(|header| header.is_named.contains(&true))
+    };
     match sniffed.columns.is_empty() {
         true if sample.is_empty() => Ok(Look::Nothing("it is empty")),
         true if sample.len() < SAMPLE_BYTES => Ok(Look::Nothing("no row has any")),
@@ -106,7 +114,8 @@ fn look_at(path: &Path, asked: &AskedCsv, kind: Kind) -> Result<Look> {
                 .with_hint(format!("Say what its columns are: {read}, columns => 'id bigint, name text').")))
         }
         false if has_rows => Ok(Look::Rows(sniffed)),
-        false => Ok(Look::Header(sniffed)),
+        false if names_columns() => Ok(Look::Header(sniffed)),
+        false => Ok(Look::Blank(sniffed)),
     }
 }
 

@@ -7,6 +7,7 @@
 use super::{file_error, read_error};
 use firn_base::{Error, Result, SqlState};
 use glob::Pattern;
+use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::path::{Component, Path, PathBuf};
 
@@ -43,18 +44,22 @@ pub(super) fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
         });
     }
     let mut files = Vec::new();
-    expand(PathBuf::new(), &parts, &mut files)?;
+    expand(PathBuf::new(), &parts, &mut HashSet::new(), &mut files)?;
     files.sort();
-    // `**` may be there twice.
-    files.dedup();
     match files.is_empty() {
         true => Err(Error::new(SqlState::UNDEFINED_FILE, format!("no files match \"{pattern}\""))),
         false => Ok(files),
     }
 }
 
-/// Adds the files below a path that the rest of a pattern names.
-fn expand(path: PathBuf, parts: &[Part], files: &mut Vec<PathBuf>) -> Result<()> {
+/// Adds the files below a path that the rest of a pattern names. Where `**` is there more than once, several ways lead to the same
+/// directory with the same rest: those that have been gone, by the directory and how many parts are left, are not gone again.
+fn expand(
+    path: PathBuf,
+    parts: &[Part],
+    gone: &mut HashSet<(PathBuf, usize)>,
+    files: &mut Vec<PathBuf>,
+) -> Result<()> {
     let Some((part, rest)) = parts.split_first() else {
         if is(&path, std::fs::metadata(&path).map(|metadata| metadata.is_file()))? {
             files.push(path);
@@ -62,24 +67,25 @@ fn expand(path: PathBuf, parts: &[Part], files: &mut Vec<PathBuf>) -> Result<()>
         return Ok(());
     };
     match part {
-        Part::Name(name) => expand(path.join(name), rest, files),
+        Part::Name(name) => expand(path.join(name), rest, gone, files),
         Part::Matching(pattern) => {
             for name in names(&path)? {
-                // As it was written: not `./a.csv` where that was not.
-                if name.to_str().is_some_and(|name| pattern.matches(name)) {
-                    expand(path.join(name), rest, files)?;
+                // As it was written: not `./a.csv` where that was not. What is no UTF-8 in a name is a character like any.
+                if pattern.matches(&name.to_string_lossy()) {
+                    expand(path.join(name), rest, gone, files)?;
                 }
             }
             Ok(())
         }
+        Part::AnyDirectories if !gone.insert((path.clone(), parts.len())) => Ok(()),
         Part::AnyDirectories => {
             for name in names(&path)? {
                 let below = path.join(name);
                 if is(&below, std::fs::symlink_metadata(&below).map(|metadata| metadata.is_dir()))? {
-                    expand(below, parts, files)?;
+                    expand(below, parts, gone, files)?;
                 }
             }
-            expand(path, rest, files)
+            expand(path, rest, gone, files)
         }
     }
 }
