@@ -324,8 +324,10 @@ pub fn sniff(file: &str, sample: &[u8], on_error: OnError) -> Result<Vec<(String
             }
             // It tells nothing: it will be left out, or the key that is no name passed over.
             Err(_) => {
-                columns.truncate(known);
-                places.retain(|_, place| *place < known);
+                if columns.len() > known {
+                    columns.truncate(known);
+                    places.retain(|_, place| *place < known);
+                }
                 continue;
             }
         }
