@@ -212,48 +212,19 @@ impl Number {
 
 impl Sum {
     /// Adds so many of a unit; a fraction of a large unit becomes smaller ones.
-    fn add(&mut self, number: Number, unit: &str) -> Option<()> {
-        let day = i128::from(MICROS_PER_DAY);
-        let micros_per_unit = match unit {
-            "us" | "usec" | "usecs" | "microsecond" | "microseconds" | "microsecon" => 1,
-            "ms" | "msec" | "msecs" | "millisecond" | "milliseconds" | "mseconds" => 1_000,
-            "s" | "sec" | "secs" | "second" | "seconds" => 1_000_000,
-            "m" | "min" | "mins" | "minute" | "minutes" => 60_000_000,
-            "h" | "hr" | "hrs" | "hour" | "hours" => 3_600_000_000,
-            "d" | "day" | "days" => {
-                self.days += number.signed(number.whole);
-                self.micros += number.signed(rounded(number.billionths * day));
-                return Some(());
-            }
-            "w" | "week" | "weeks" => {
-                let billionths_of_days = number.billionths * 7;
-                self.days += number.signed(number.whole * 7 + billionths_of_days / BILLION);
-                self.micros += number.signed(rounded(billionths_of_days % BILLION * day));
-                return Some(());
-            }
-            "mon" | "mons" | "month" | "months" => {
-                let billionths_of_days = number.billionths * 30;
-                self.months += number.signed(number.whole);
-                self.days += number.signed(billionths_of_days / BILLION);
-                self.micros += number.signed(rounded(billionths_of_days % BILLION * day));
-                return Some(());
-            }
-            _ => {
-                let months = match unit {
-                    "y" | "yr" | "yrs" | "year" | "years" => 12,
-                    "decade" | "decades" | "dec" | "decs" => 120,
-                    "c" | "cent" | "century" | "centuries" => 1_200,
-                    "mil" | "mils" | "millennium" | "millennia" => 12_000,
-                    _ => return None,
-                };
-                // A fraction of a year is rounded to months.
-                self.months += number.signed(number.whole * months + rounded(number.billionths * months));
-                return Some(());
-            }
+    fn add(&mut self, number: Number, unit: &Unit) {
+        let Number { whole, billionths, .. } = number;
+        let (months, days, day_billionths, micros) = match unit.size {
+            Size::Micros(size) => (0, 0, 0, whole * size + rounded(billionths * size)),
+            Size::Days(size) => (0, whole * size, billionths * size, 0),
+            Size::Month => (whole, 0, billionths * 30, 0),
+            // A fraction of a year is rounded to months.
+            Size::Months(size) => (whole * size + rounded(billionths * size), 0, 0, 0),
         };
-        self.micros +=
-            number.signed(number.whole * micros_per_unit + rounded(number.billionths * micros_per_unit));
-        Some(())
+        let of_days = rounded(day_billionths % BILLION * i128::from(MICROS_PER_DAY));
+        self.months += number.signed(months);
+        self.days += number.signed(days + day_billionths / BILLION);
+        self.micros += number.signed(micros + of_days);
     }
 
     fn negate(&mut self) {
@@ -274,23 +245,57 @@ fn rounded(billionths: i128) -> i128 {
     (billionths + BILLION / 2) / BILLION
 }
 
-/// Which of PostgreSQL's fields a number of a unit is; of the parts of a second all, if it is one with a fraction.
-fn fields_of(number: Number, unit: &str) -> Fields {
-    match unit.trim_end_matches('s') {
-        "u" | "usec" | "microsecond" | "microsecon" => MICROSECOND,
-        "m" if unit == "ms" => MILLISECOND,
-        "msec" | "millisecond" | "msecond" => MILLISECOND,
-        "" | "sec" | "second" if number.billionths == 0 => SECOND,
-        "" | "sec" | "second" => SECOND | MILLISECOND | MICROSECOND,
-        "m" | "min" | "minute" => MINUTE,
-        "h" | "hr" | "hour" => HOUR,
-        "d" | "day" => 1 << 5,
-        "w" | "week" => 1 << 6,
-        "mon" | "month" => MONTH,
-        "y" | "yr" | "year" => 1 << 8,
-        "dec" | "decade" => 1 << 9,
-        "c" | "cent" | "century" | "centurie" => 1 << 10,
-        _ => 1 << 11,
+/// A unit of intervals.
+struct Unit {
+    names: &'static [&'static str],
+    /// Which of PostgreSQL's fields it is.
+    field: Fields,
+    size: Size,
+}
+
+/// What a unit is so many of.
+enum Size {
+    Micros(i128),
+    Days(i128),
+    /// Of which a fraction is days, 30 for a whole one.
+    Month,
+    Months(i128),
+}
+
+const UNITS: [Unit; 12] = [
+    unit(&["us", "usec", "usecs", "microsecond", "microseconds", "microsecon"], MICROSECOND, Size::Micros(1)),
+    unit(
+        &["ms", "msec", "msecs", "millisecond", "milliseconds", "mseconds"],
+        MILLISECOND,
+        Size::Micros(1_000),
+    ),
+    unit(&["s", "sec", "secs", "second", "seconds"], SECOND, Size::Micros(1_000_000)),
+    unit(&["m", "min", "mins", "minute", "minutes"], MINUTE, Size::Micros(60_000_000)),
+    unit(&["h", "hr", "hrs", "hour", "hours"], HOUR, Size::Micros(3_600_000_000)),
+    unit(&["d", "day", "days"], 1 << 5, Size::Days(1)),
+    unit(&["w", "week", "weeks"], 1 << 6, Size::Days(7)),
+    unit(&["mon", "mons", "month", "months"], MONTH, Size::Month),
+    unit(&["y", "yr", "yrs", "year", "years"], 1 << 8, Size::Months(12)),
+    unit(&["decade", "decades", "dec", "decs"], 1 << 9, Size::Months(120)),
+    unit(&["c", "cent", "century", "centuries"], 1 << 10, Size::Months(1_200)),
+    unit(&["mil", "mils", "millennium", "millennia"], 1 << 11, Size::Months(12_000)),
+];
+
+const fn unit(names: &'static [&'static str], field: Fields, size: Size) -> Unit {
+    Unit { names, field, size }
+}
+
+impl Unit {
+    fn called(name: &str) -> Option<&'static Unit> {
+        UNITS.iter().find(|unit| unit.names.contains(&name))
+    }
+
+    /// The fields that so many of it are: seconds with a fraction are their parts besides.
+    fn fields_of(&self, number: Number) -> Fields {
+        match self.field {
+            SECOND if number.billionths != 0 => SECOND | MILLISECOND | MICROSECOND,
+            field => field,
+        }
     }
 }
 
@@ -313,8 +318,9 @@ fn take(fields: Fields, said: &mut Fields) -> Option<()> {
 }
 
 fn add(sum: &mut Sum, said: &mut Fields, number: Number, unit: &str) -> Option<()> {
-    sum.add(number, unit)?;
-    take(fields_of(number, unit), said)
+    let unit = Unit::called(unit)?;
+    sum.add(number, unit);
+    take(unit.fields_of(number), said)
 }
 
 /// A list of numbers with units, with a time, a SQL year-month or a bare number among them.
@@ -437,7 +443,7 @@ fn parse_iso(text: &str) -> Option<Sum> {
             (b'S', true) => "s",
             _ => return None,
         };
-        sum.add(number, unit)?;
+        sum.add(number, Unit::called(unit)?);
         rest = &rest[end + 1..];
     }
     Some(sum)
@@ -486,6 +492,30 @@ mod tests {
             ("3000000000 days", "22008 interval field value out of range: \"3000000000 days\""),
         ];
         for (text, written) in cases {
+            assert_eq!(through(text), written, "{text}");
+        }
+    }
+
+    #[test]
+    fn each_unit_is_a_field_of_its_own_by_all_its_names() {
+        for (place, unit) in UNITS.iter().enumerate() {
+            assert_eq!(unit.field.count_ones(), 1);
+            for name in unit.names {
+                assert_eq!(Unit::called(name).unwrap().field, unit.field, "{name}");
+                assert!(parse(&format!("1 {name} 1 {}", unit.names[0])).is_err(), "{name}");
+                let other = UNITS[(place + 1) % UNITS.len()].names[0];
+                assert!(parse(&format!("1 {name} 1 {other}")).is_ok(), "{name}");
+            }
+        }
+        for (text, written) in [
+            ("1.5 decades 1 year", "16 years"),
+            ("1 century 0.5 mil", "600 years"),
+            ("-1.5 weeks 1 day", "-9 days -12:00:00"),
+            ("1.5 mons 1.5 days", "1 mon 16 days 12:00:00"),
+            ("1 sec 1 ms 1 us", "00:00:01.001001"),
+            ("1.5 sec 1 ms", "22007 invalid input syntax for type interval: \"1.5 sec 1 ms\""),
+            ("1 fortnight", "22007 invalid input syntax for type interval: \"1 fortnight\""),
+        ] {
             assert_eq!(through(text), written, "{text}");
         }
     }
