@@ -129,11 +129,11 @@ def test_a_panic_in_a_stream_is_its_error(connection):
     assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_an_error_with_a_nul_in_it_can_be_told(connection):
+def test_zero_bytes_in_strings_are_an_error(connection):
     texts = ["1"] * MANY + ["a\0b"]
     connection.register("texts", pyarrow.table({"s": texts}))
     stream = pyarrow.RecordBatchReader.from_stream(connection.execute("SELECT s::integer AS n FROM texts"))
-    with pytest.raises(pyarrow.ArrowInvalid, match='"a\N{REPLACEMENT CHARACTER}b"'):
+    with pytest.raises(pyarrow.ArrowInvalid, match='"UTF8": 0x00'):
         stream.read_all()
     connection.rollback()
     assert connection.execute("SELECT 1").fetchone() == (1,)

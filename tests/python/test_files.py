@@ -2,6 +2,7 @@
 
 import datetime
 import decimal
+import gzip
 import os
 import threading
 
@@ -90,6 +91,8 @@ def test_csv_files_are_loaded(connection, orders):
     ("b,a\n10,1\n", {"columns": ["a", "b"]}, [(1, 10)]),
     ("10,1\n", {"columns": ["b", "a"]}, [(1, 10)]),
     ("", {}, []),
+    # Names that stand nowhere in the file.
+    (",\n1,10\n", {}, [(1, 10), (None, None)]),
 ])
 def test_delimiters_and_headers_are_told_from_files(connection, tmp_path, text, said, expected):
     path = tmp_path / "pairs.csv"
@@ -97,6 +100,22 @@ def test_delimiters_and_headers_are_told_from_files(connection, tmp_path, text, 
     connection.execute("CREATE TABLE pairs (a int, b int)")
     assert connection.load_csv(path, "pairs", **said) == len(expected)
     assert rows(connection, "pairs") == expected
+
+
+def test_files_that_read_csv_cannot_read_are_left_to_copy(connection, tmp_path):
+    connection.execute("CREATE TABLE people (id text, name text)")
+    connection.execute("BEGIN")
+    path = tmp_path / "nothing.csv.gz"
+    path.write_bytes(gzip.compress(b""))
+    assert connection.load_csv(path, "people") == 0
+    # A title is no header, though the line behind it is one.
+    path = tmp_path / "people.csv"
+    path.write_text("Report of May\nid,name\n1,Ada\n2,Grace\n")
+    assert connection.load_csv(path, "people", on_error="ignore") == 3
+    path.write_bytes(b"n\xe4me,id\n3,Alan\n")
+    assert connection.load_csv(path, "people", on_error="ignore") == 1
+    connection.execute("COMMIT")
+    assert rows(connection, "people") == [("1", "Ada"), ("2", "Grace"), ("3", "Alan"), ("id", "name")]
 
 
 def test_first_lines_that_name_no_columns_are_rows(connection, tmp_path):

@@ -403,21 +403,33 @@ class Connection:
         if options["header"] is not None and options["delimiter"] is not None:
             return columns
         said = {name: value for name, value in options.items() if name not in ("null", "header")}
-        first = self._columns_of(_files.first_line(path, said))
-        if options["delimiter"] is None:
-            for delimiter in _files.DELIMITERS:
-                if self._columns_of(_files.first_line(path, {**said, "delimiter": delimiter})) == first:
-                    options["delimiter"] = delimiter
-                    break
+        first = None
+        try:
+            # Nothing of the caller's transaction is lost by an error.
+            with self.transaction():
+                if options["delimiter"] is None:
+                    names = self._columns_of(path, said)
+                    for delimiter in _files.DELIMITERS:
+                        if self._columns_of(path, {**said, "delimiter": delimiter}) == names:
+                            options["delimiter"] = said["delimiter"] = delimiter
+                            break
+                with self.execute(f"SELECT * FROM {_files.as_texts(path, said, header=False)} LIMIT 1") as cursor:
+                    first = cursor.fetchone()
+        except _errors.DataError:
+            # The first line has not as many fields as others, or is not even text: it is no header, and COPY tells what it is.
+            pass
         if options["header"] is None:
-            known = columns if columns is not None else self._columns_of(into)
-            found = _files.named(first, known, all_of_them=columns is not None)
+            known = columns
+            if known is None:
+                with self.execute(_files.columns_of(into)) as cursor:
+                    known = [name for (name,) in cursor]
+            found = None if first is None else _files.named(first, known, all_of_them=columns is not None)
             options["header"] = found is not None
             return columns if found is None else found
         return columns
 
-    def _columns_of(self, relation: str) -> list[str]:
-        with self.execute(f"SELECT * FROM {relation} LIMIT 0") as cursor:
+    def _columns_of(self, path: _files.Path, options: dict[str, _files.Option | None]) -> list[str]:
+        with self.execute(f"SELECT * FROM {_files.as_texts(path, options, header=True)} LIMIT 0") as cursor:
             return [column[0] for column in cursor.description or ()]
 
     def load_parquet(

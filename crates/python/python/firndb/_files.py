@@ -88,13 +88,13 @@ DELIMITERS = (",", "\t", ";", "|")
 
 
 def may_be_looked_at(path: Path) -> bool:
-    """Whether a file, or a pattern, has a first line and can be read more than once. One that is not there fails as it is loaded."""
-    return os.path.getsize(path) > 0 if os.path.isfile(path) else not os.path.exists(path)
+    """Whether it is a file that can be read more than once, and not an empty one."""
+    return os.path.isfile(path) and os.path.getsize(path) > 0
 
 
-def first_line(path: Path, options: Mapping[str, Option | None]) -> str:
-    """A CSV file whose columns are called as its first line says."""
-    read_it = read("csv", path, {**options, "header": True, "all_varchar": True})
+def as_texts(path: Path, options: Mapping[str, Option | None], *, header: bool) -> str:
+    """A CSV file, all of whose columns are text; called as a line of it says that has as many fields as most, or its lines as they are."""
+    read_it = read("csv", path, {**options, "header": header, "all_varchar": True})
     # Statements are prepared once for each text, and keep their columns; another file at the path is another text.
     try:
         status = os.stat(path)
@@ -103,12 +103,20 @@ def first_line(path: Path, options: Mapping[str, Option | None]) -> str:
     return f"{read_it} /* of {status.st_mtime_ns}, {status.st_size} bytes */"
 
 
-def named(first: Sequence[str], columns: Sequence[str], *, all_of_them: bool) -> list[str] | None:
+def columns_of(table: str) -> str:
+    """The columns of a table whose name is SQL already."""
+    return (
+        f"SELECT attname FROM pg_attribute WHERE attrelid = {_literal(table)}::regclass"
+        " AND attnum > 0 AND NOT attisdropped ORDER BY attnum"
+    )
+
+
+def named(first: Sequence[str | None], columns: Sequence[str], *, all_of_them: bool) -> list[str] | None:
     """The columns that a first line names; nothing if it says anything else."""
     # In whatever case, unless that is all that keeps two columns apart.
     folds = len({column.casefold() for column in columns}) == len(columns)
     by_name = {column.casefold() if folds else column: column for column in columns}
-    found = [by_name.get(name.casefold() if folds else name) for name in first]
+    found = [by_name.get(name.casefold() if folds else name) for name in first if name is not None]
     names = [column for column in found if column is not None]
     if len(names) < len(first) or len(set(names)) < len(names) or (all_of_them and len(names) < len(columns)):
         return None
