@@ -186,8 +186,9 @@ impl Dump<'_> {
                 counts.rows += rows;
                 counts.bytes += checksum.bytes();
                 let is = checksum.to_json();
-                files
-                    .push(json!({ "table": step.name, "copy": table, "file": file, "rows": rows, "is": is }));
+                files.push(
+                    json!({ "table": step.name, "copy": table, "file": file, "rows": rows, "checksum": is }),
+                );
                 bar.inc(1);
             }
             bar.finish_and_clear();
@@ -271,17 +272,19 @@ pub fn restore(options: RestoreOptions) -> Result<(), Failure> {
     let began = clock::now();
     let folder = options.folder.canonicalize().map_err(|error| cannot(&options.folder, "find", &error))?;
     let manifest = Manifest::read(&folder)?;
-    let [schema, constraints] = [SCHEMA, CONSTRAINTS].map(|name| {
+    let script = |name: &str| {
         let path = folder.join(name);
         let script = fs::read(&path).map_err(|error| not_there(&path, &error))?;
         if let Some((_, written)) = manifest.scripts.iter().find(|(script, _)| script == name) {
             is_whole(name, Checksum::of(&script), *written)?;
         }
         String::from_utf8(script).map_err(|_| Failure::data(format!("{name} is damaged: it is not UTF-8")))
-    });
+    };
+    // Before there is a database for them.
+    let (schema, constraints) = (script(SCHEMA)?, script(CONSTRAINTS)?);
     let (client, host) = target::connect(Some(&options.target))?;
     let restore = Restore { client, is_here: host.is_some(), folder };
-    let (counts, left_out) = restore.run(&schema?, &manifest, &constraints?)?;
+    let (counts, left_out) = restore.run(&schema, &manifest, &constraints)?;
     host.map_or(Ok(()), Host::close_at_end)?;
     counts.say("restored", &options.folder, began);
     if left_out.is_empty() {
@@ -347,6 +350,8 @@ impl Manifest {
                     "it is damaged: its checksum is another one than that of what was written",
                 ));
             }
+        } else if value.get("scripts").is_some() {
+            return Err(wrong("it is damaged: it has checksums of others, but none of its own"));
         }
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let checksum = |value: Option<&Value>| match value {
@@ -360,7 +365,7 @@ impl Manifest {
                 None => None,
             };
             let (table, rows, checksum) =
-                (&table["copy"], table["rows"].as_u64()?, checksum(table.get("is"))?);
+                (&table["copy"], table["rows"].as_u64()?, checksum(table.get("checksum"))?);
             Some(TableFile { name, table: text(table)?, file, checksum, rows })
         };
         let script = |(name, value): (&String, &Value)| Some((name.clone(), Checksum::from_json(value)?));
