@@ -118,6 +118,20 @@ def test_files_that_read_csv_cannot_read_are_left_to_copy(connection, tmp_path):
     assert rows(connection, "people") == [("1", "Ada"), ("2", "Grace"), ("3", "Alan"), ("id", "name")]
 
 
+def test_rows_that_cannot_be_read_are_left_out_if_that_is_said(connection, tmp_path):
+    path = tmp_path / "numbers.csv"
+    path.write_text("a,b\n1,x\ntwo,y\n3,z\n")
+    read = {"types": {"a": "integer"}}
+    with pytest.raises(firndb.DataError, match="two"):
+        connection.read_csv(path, **read).fetchall()
+    connection.rollback()
+    assert connection.read_csv(path, ignore_errors=True, **read).fetchall() == [(1, "x"), (3, "z")]
+    path = tmp_path / "numbers.json"
+    path.write_text('{"a": 1}\n{"a": "two"}\n{"a": 3}\n')
+    assert connection.read_json(path, ignore_errors=True, **read).fetchall() == [(1,), (3,)]
+    assert connection.read_json(path, columns={"a": "text"}).fetchall() == [("1",), ("two",), ("3",)]
+
+
 def test_first_lines_that_name_no_columns_are_rows(connection, tmp_path):
     path = tmp_path / "people.csv"
     connection.execute('CREATE TABLE people ("Name" text, name text, city text)')

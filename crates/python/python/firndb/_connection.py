@@ -289,6 +289,7 @@ class Connection:
         types: _files.Columns | None = None,
         columns: _files.Columns | None = None,
         all_varchar: bool | None = None,
+        ignore_errors: bool | None = None,
         encoding: str | None = None,
         filename: bool | str | None = None,
     ) -> Cursor:
@@ -297,7 +298,7 @@ class Connection:
         What is not said is told from the first megabyte, the types of the columns too. ``types`` says those of some
         columns, ``{"price": "numeric(10,2)"}``, and ``columns`` names and types of all; both may also be text, as ``CREATE TABLE``
         has it. ``all_varchar=True`` leaves all of them text. ``skip`` lines at the beginning are passed over. ``quote=""`` says
-        that fields stand in no quotes. ``filename=True`` adds a column that tells the file of each row, called ``filename`` or
+        that fields stand in no quotes. ``ignore_errors=True`` leaves out rows that cannot be read. ``filename=True`` adds a column that tells the file of each row, called ``filename`` or
         whatever else is given for ``True``.
         """
         options = {
@@ -310,6 +311,7 @@ class Connection:
             "types": _files.declared(types),
             "columns": _files.declared(columns),
             "all_varchar": all_varchar,
+            "ignore_errors": ignore_errors,
             "encoding": encoding,
             "filename": filename,
         }
@@ -329,12 +331,26 @@ class Connection:
         """
         return self._read("arrow", path, {"filename": filename})
 
-    def read_json(self, path: _files.Paths, *, filename: bool | str | None = None) -> Cursor:
+    def read_json(
+        self,
+        path: _files.Paths,
+        *,
+        types: _files.Columns | None = None,
+        columns: _files.Columns | None = None,
+        ignore_errors: bool | None = None,
+        filename: bool | str | None = None,
+    ) -> Cursor:
         """The rows of a file with a JSON object on each line, or of all whose names match a pattern, or of a list of such.
 
-        ``filename`` is as in :meth:`read_csv`.
+        What can be said is as in :meth:`read_csv`.
         """
-        return self._read("json", path, {"filename": filename})
+        options = {
+            "types": _files.declared(types),
+            "columns": _files.declared(columns),
+            "ignore_errors": ignore_errors,
+            "filename": filename,
+        }
+        return self._read("json", path, options)
 
     def _read(self, kind: str, path: _files.Paths, options: dict[str, _files.Option | None]) -> Cursor:
         return self.execute(f"SELECT * FROM {_files.read(kind, path, options)}")
