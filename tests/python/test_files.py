@@ -112,10 +112,15 @@ def test_files_that_read_csv_cannot_read_are_left_to_copy(connection, tmp_path):
     path = tmp_path / "people.csv"
     path.write_text("Report of May\nid,name\n1,Ada\n2,Grace\n")
     assert connection.load_csv(path, "people", on_error="ignore") == 3
+    # A header is one, whatever is behind it.
+    path.write_text("name,id\nEmmy,4\nbroken,row,5\nMary,6\n")
+    assert connection.load_csv(path, "people", on_error="ignore") == 2
     path.write_bytes(b"n\xe4me,id\n3,Alan\n")
     assert connection.load_csv(path, "people", on_error="ignore") == 1
     connection.execute("COMMIT")
-    assert rows(connection, "people") == [("1", "Ada"), ("2", "Grace"), ("3", "Alan"), ("id", "name")]
+    assert rows(connection, "people") == [
+        ("1", "Ada"), ("2", "Grace"), ("3", "Alan"), ("4", "Emmy"), ("6", "Mary"), ("id", "name"),
+    ]
 
 
 def test_rows_that_cannot_be_read_are_left_out_if_that_is_said(connection, tmp_path):

@@ -631,7 +631,7 @@ impl Connection {
         work: &mut dyn FnMut(&mut Self, &mut Transaction) -> Result<T>,
     ) -> Result<T> {
         let start = transaction.begin_statement();
-        let (mut attempts, mut retries) = (0, 0);
+        let (mut attempts, mut retries, mut awaited) = (0, 0, None);
         // Others wait until it has ended, or goes back to a savepoint: it is of no use to try again.
         let is_deadlock = |error: &Error| error.state() == SqlState::DEADLOCK_DETECTED;
         loop {
@@ -655,7 +655,11 @@ impl Connection {
             transaction.take_back(&start);
             match error.blocker() {
                 Some(blocker) => {
-                    self.wait_until_ended(|longest| transaction.wait_for(blocker, longest))?;
+                    // For one who lets go of other rows meanwhile it is the same wait.
+                    let (_, begun) = *awaited.insert(
+                        awaited.filter(|(other, _)| *other == blocker).unwrap_or((blocker, clock::now())),
+                    );
+                    self.wait_until_ended(begun, |longest| transaction.wait_for(blocker, longest))?;
                 }
                 None => {
                     retries += 1;
@@ -679,10 +683,13 @@ impl Connection {
         }
     }
 
-    /// Waits for another transaction's end: 55P03 if that takes longer than the session wants to wait
+    /// Waits for another transaction's end, since `begun`: 55P03 if that takes longer than the session wants to wait
     /// for a row, 40P01 if it would take for ever, 57014 if the statement is cancelled.
-    fn wait_until_ended(&self, mut wait: impl FnMut(Duration) -> Waited) -> Result<()> {
-        let begun = clock::now();
+    fn wait_until_ended(
+        &self,
+        begun: clock::Instant,
+        mut wait: impl FnMut(Duration) -> Waited,
+    ) -> Result<()> {
         let statistics = self.shared.engine.statistics();
         statistics.waits.count();
         loop {

@@ -257,8 +257,12 @@ impl<'g> Record<'g> {
     /// Notes that, or that it has not after all.
     pub fn set_let_go(self, is_let_go: bool) {
         let flags = &self.header().flags;
-        let others = flags.load(Ordering::Relaxed) & !LET_GO;
-        flags.store(if is_let_go { others | LET_GO } else { others }, Ordering::Relaxed);
+        // Whoever sees the other flags in this shall see what came before them.
+        if is_let_go {
+            flags.fetch_or(LET_GO, Ordering::Release);
+        } else {
+            flags.fetch_and(!LET_GO, Ordering::Release);
+        }
     }
 
     /// The caller is the only one to write to the flags.

@@ -303,7 +303,8 @@ impl WriteSet {
                 chain.take_while(|record| record.stamp() == self.owner)
             };
             if head == Some(record) && !own().all(Record::is_let_go) {
-                own().for_each(|record| record.set_let_go(false));
+                // Those stand above all that it has done before.
+                own().take_while(|record| record.is_let_go()).for_each(|record| record.set_let_go(false));
             }
         }
         let mut locks = 0;

@@ -9,7 +9,7 @@ import random
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from firndb import _errors, _files, _firndb
@@ -419,22 +419,20 @@ class Connection:
         if options["header"] is not None and options["delimiter"] is not None:
             return columns
         said = {name: value for name, value in options.items() if name not in ("null", "header")}
-        first = None
-        try:
-            # Nothing of the caller's transaction is lost by an error.
-            with self.transaction():
-                if options["delimiter"] is None:
-                    names = self._columns_of(path, said)
-                    for delimiter in _files.DELIMITERS:
-                        if self._columns_of(path, {**said, "delimiter": delimiter}) == names:
-                            options["delimiter"] = said["delimiter"] = delimiter
-                            break
-                with self.execute(f"SELECT * FROM {_files.as_texts(path, said, header=False)} LIMIT 1") as cursor:
-                    first = cursor.fetchone()
-        except _errors.DataError:
-            # The first line has not as many fields as others, or is not even text: it is no header, and COPY tells what it is.
-            pass
+        # What cannot be read COPY tells, or leaves out; nothing of the caller's transaction is lost by it.
+        with suppress(_errors.DataError), self.transaction():
+            if options["delimiter"] is None:
+                names = self._columns_of(path, said)
+                for delimiter in _files.DELIMITERS:
+                    if self._columns_of(path, {**said, "delimiter": delimiter}) == names:
+                        options["delimiter"] = said["delimiter"] = delimiter
+                        break
         if options["header"] is None:
+            first = self._first_row(path, said)
+            if first is None:
+                # Another line may be one that cannot be read.
+                with _files.first_line(path) as line:
+                    first = None if line is None else self._first_row(line, said)
             known = columns
             if known is None:
                 with self.execute(_files.columns_of(into)) as cursor:
@@ -443,6 +441,13 @@ class Connection:
             options["header"] = found is not None
             return columns if found is None else found
         return columns
+
+    def _first_row(self, path: _files.Path, options: dict[str, _files.Option | None]) -> Row | None:
+        with suppress(_errors.DataError), self.transaction():
+            sql = f"SELECT * FROM {_files.as_texts(path, options, header=False)} LIMIT 1"
+            with self.execute(sql) as cursor:
+                return cursor.fetchone()
+        return None
 
     def _columns_of(self, path: _files.Path, options: dict[str, _files.Option | None]) -> list[str]:
         with self.execute(f"SELECT * FROM {_files.as_texts(path, options, header=True)} LIMIT 0") as cursor:

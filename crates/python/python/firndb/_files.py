@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import os
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 Path = str | os.PathLike[str]
 Paths = Path | Sequence[Path]
@@ -101,6 +104,21 @@ def as_texts(path: Path, options: Mapping[str, Option | None], *, header: bool) 
     except OSError:
         return read_it
     return f"{read_it} /* of {status.st_mtime_ns}, {status.st_size} bytes */"
+
+
+@contextmanager
+def first_line(path: Path) -> Iterator[Path | None]:
+    """A file that has a copy of another one's first line; nothing if that cannot be told."""
+    with open(path, "rb") as file:
+        start = file.read(4)
+    if start == b"\x28\xb5\x2f\xfd" or start[1:] == b"\x2a\x4d\x18":
+        yield None
+        return
+    opened = gzip.open(path) if start.startswith(b"\x1f\x8b") else open(path, "rb")
+    with opened as file, tempfile.NamedTemporaryFile(suffix=".csv") as copy:
+        copy.write(file.readline(1 << 20))
+        copy.flush()
+        yield copy.name
 
 
 def columns_of(table: str) -> str:

@@ -90,9 +90,9 @@ fn header(path: &Path, file: &File, reading: &Reading) -> Result<Option<Header>>
     loop {
         let wanted = sample.len().max(HEADER_BYTES);
         let has_ended = (&mut text).take(wanted as u64).read_to_end(&mut sample).map_err(failed)? < wanted;
-        // Lines without anything are no rows of several columns.
+        // Lines without anything are no rows of several columns, and name none.
         let is_blank = || sample.iter().all(|byte| b"\r\n".contains(byte));
-        if has_ended && reading.sniffed.columns.len() > 1 && is_blank() {
+        if has_ended && is_blank() {
             return Ok(None);
         }
         if has_ended && !sample.is_empty() {

@@ -102,8 +102,10 @@ fn look_at(path: &Path, asked: &AskedCsv, kind: Kind) -> Result<Look> {
         _ => sniff::has_rows(&sample, &sniffed.options),
     };
     let names_columns = || {
+        // The last line may lack its end.
+        let lines = [&sample[..], b"\n"].concat();
         sniffed.options.header == CopyHeader::Yes
-            && sniff::header(&sample, &sniffed.options).is_some_and(|header| header.is_named.contains(&true))
+            && sniff::header(&lines, &sniffed.options).is_some_and(|header| header.is_named.contains(&true))
     };
     match sniffed.columns.is_empty() {
         true if sample.is_empty() => Ok(Look::Nothing("it is empty")),
