@@ -275,7 +275,10 @@ impl RedoBuffer {
     #[cold]
     fn grow(&mut self, bytes: usize) {
         const LEAST: usize = 4096;
-        self.bytes.resize((self.used + bytes).next_power_of_two().max(LEAST), 0);
+        // All of it cleared at once, which Miri would do byte by byte in `resize`.
+        let mut larger = vec![0; (self.used + bytes).next_power_of_two().max(LEAST)];
+        larger[..self.used].copy_from_slice(self.as_bytes());
+        self.bytes = larger;
     }
 }
 

@@ -23,8 +23,11 @@ use firn_base::{Error, Result, Snapshot, SqlState, Stamp, TableId, Time};
 use std::cell::Cell;
 use std::time::Duration;
 
+/// Whether little is enough, of what is made for every set: a model makes one for each of its schedules, and Miri is slow.
+const SMALL: bool = cfg!(any(feature = "models", miri));
+
 /// Transactions that can run at once.
-const SLOTS: usize = 4096;
+const SLOTS: usize = if SMALL { 64 } else { 4096 };
 const SLOT_BITS: u32 = SLOTS.ilog2();
 const IDLE: u64 = u64::MAX;
 /// While a transaction that begins draws its read time: it may lie anywhere.
@@ -39,7 +42,7 @@ const ADVANCING: u64 = 1 << 62;
 const BEDS: usize = 64;
 
 /// How many tables a transaction notes without a lock that it has joined the writers of: those of nearly all.
-const FIRST_TABLES: usize = if cfg!(feature = "models") { 1 } else { 22 };
+const FIRST_TABLES: usize = if SMALL { 1 } else { 22 };
 
 /// The running transactions.
 pub(crate) struct ActiveSet {
@@ -80,7 +83,7 @@ struct Slot {
 }
 
 const _: () = assert!(size_of::<Slot>() == 64);
-const _: () = assert!(cfg!(feature = "models") || size_of::<Joined>() == 128);
+const _: () = assert!(SMALL || size_of::<Joined>() == 128);
 
 /// The tables whose writers a transaction has joined, as many as its slot says. On cache lines of its own, as the slot.
 #[repr(align(64))]

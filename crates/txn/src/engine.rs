@@ -33,11 +33,11 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often garbage is collected when nobody commits.
-const COLLECT_INTERVAL: Duration = Duration::from_millis(10);
+/// How often garbage is collected when nobody commits. Miri, which goes by the clock, would do nothing else.
+const COLLECT_INTERVAL: Duration = Duration::from_millis(if cfg!(miri) { 1_000 } else { 10 });
 
 /// What that grows to while there is nothing to collect, so that an idle database hardly runs.
-const IDLE_INTERVAL: Duration = Duration::from_millis(160);
+const IDLE_INTERVAL: Duration = COLLECT_INTERVAL.saturating_mul(16);
 
 /// How often a transaction validates what has committed meanwhile before it does so in the critical section,
 /// and how many commits may be left for that; and how often at most while it waits.
@@ -46,7 +46,7 @@ const VALIDATED_WAITING: usize = if cfg!(feature = "models") { 1 } else { 1024 }
 const LEFT_TO_VALIDATE: u64 = if cfg!(feature = "models") { 0 } else { 4 };
 
 /// Hundreds of functions that guards have put off, done at most by one tick: some milliseconds.
-const REAPED_AT_ONCE: usize = if cfg!(feature = "models") { 2 } else { 128 };
+const REAPED_AT_ONCE: usize = if cfg!(any(feature = "models", miri)) { 2 } else { 128 };
 
 /// How to open a database.
 #[derive(Clone, Debug)]

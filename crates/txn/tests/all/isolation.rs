@@ -98,7 +98,7 @@ fn rows_inserted_together_come_and_go_together() {
 #[test]
 fn every_snapshot_sees_rows_that_came_together_as_they_were_then() {
     // Enough for scans to take them together.
-    const ROWS: i32 = if cfg!(miri) { 40 } else { 2_500 };
+    const ROWS: i32 = if cfg!(miri) { 12 } else { 2_500 };
     const ROUNDS: i32 = if cfg!(miri) { 2 } else { 6 };
     let bank = Bank::open();
     let load = |keys: Range<i32>| {
