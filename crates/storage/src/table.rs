@@ -259,11 +259,7 @@ impl Table {
     }
 
     /// What its memory is taken from.
-    pub fn budget(&self) -> &MemoryBudget {
-        &self.budget
-    }
-
-    pub(crate) fn budget_handle(&self) -> &Arc<MemoryBudget> {
+    pub fn budget(&self) -> &Arc<MemoryBudget> {
         &self.budget
     }
 

@@ -882,7 +882,7 @@ impl Transaction {
     /// away again on rollback. 23505 if `spec.unique` and two rows share a key.
     pub fn create_index(&mut self, table: &Arc<Table>, spec: IndexSpec) -> Result<()> {
         self.lock_exclusive(table)?;
-        let index = build_index(table, spec, Some(self.engine.memory()))?;
+        let index = build_index(table, spec, self.engine.config().threads, Some(self.engine.memory()))?;
         table.add_index(index.clone());
         self.ddl_mut()?.actions.push(Action::CreateIndex(table.clone(), index));
         Ok(())
@@ -1075,23 +1075,24 @@ impl Drop for Transaction {
 /// Rows after which whoever builds an index looks whether there is memory for it.
 const ROWS_AT_ONCE: usize = 4096;
 
-/// A new index over every row in place; 53200 if it outgrows the budget.
+/// A new index over every row in place, which up to so many threads make; 53200 if it outgrows a limit.
 pub(crate) fn build_index(
     table: &Table,
     spec: IndexSpec,
-    budget: Option<&MemoryBudget>,
+    threads: usize,
+    limit: Option<&MemoryBudget>,
 ) -> Result<Arc<Index>> {
     let index = Index::new(spec);
     let guard = &pin();
-    let mut load = index.load(guard);
+    let mut load = index.load(table.budget(), threads, guard);
     let mut rows = 0;
     let added = table.keys_in_place(&index, |key, row| {
         rows += 1;
-        if let Some(budget) = budget
+        if let Some(limit) = limit
             && rows % ROWS_AT_ONCE == 0
         {
             let what_for = || format!("index \"{}\"", index.spec().name);
-            budget.admit(index.held_bytes(), what_for)?;
+            limit.admit(index.held_bytes(), what_for)?;
         }
         load.add(key, row).map_err(|_| duplicate(&index))
     });

@@ -107,6 +107,15 @@ impl Codec {
 /// A plain key as a number, whose lowest bytes it has, the highest first.
 pub(crate) type Packed = u128;
 
+/// A plain key as a number.
+#[inline]
+pub(super) fn packed(key: &[u8]) -> Packed {
+    let mut bytes = [0; size_of::<Packed>()];
+    let from = bytes.len() - key.len();
+    bytes[from..].copy_from_slice(key);
+    Packed::from_be_bytes(bytes)
+}
+
 /// Appends the value of a column of so many bytes to a plain key, which is a number. Of the word the lowest bytes count.
 #[inline(always)]
 pub(crate) fn append_packed(key: &mut Packed, word: u64, bytes: usize) {

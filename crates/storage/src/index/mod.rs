@@ -33,7 +33,7 @@ use art::{PairTree, UniqueTree};
 pub use buffer::KeyBuffer;
 use firn_base::sync::{Arc, AtomicI64, OnceLock, Ordering, Weak};
 use firn_base::{BlockNumber, Cell, ColumnId, ColumnSet, RowId, SqlType};
-use key::Codec;
+use key::{Codec, packed};
 pub(crate) use key::{
     Packed, append_packed, doubles_within, ordered_double, ordered_real, reals_within, wide_numbers,
     wide_summary,
@@ -520,25 +520,37 @@ impl Index {
         radix::approach(&ways, guard);
     }
 
-    /// Adds many rows that no transaction is changing, several callers at once if they like:
-    /// recovery, and CREATE INDEX. Sorted by key is quicker. Stops at the first key of a unique
-    /// index that two of the rows have.
-    pub fn bulk_load<K: AsRef<[u8]>>(
-        &self,
+    /// Begins to enter the rows of a table that no transaction is changing: recovery, and CREATE INDEX.
+    pub fn load<'l>(
+        self: &'l Arc<Self>,
+        budget: &Arc<MemoryBudget>,
+        threads: usize,
+        guard: &'l Guard,
+    ) -> Load<'l> {
+        Load {
+            index: self,
+            runs: Runs::new(self),
+            last: KeyBuffer::new(),
+            waiting: WaitingKeys::new(budget),
+            looked_at: 0,
+            threads,
+            guard,
+        }
+    }
+
+    /// Enters rows as [`Index::load`] does.
+    #[cfg(test)]
+    fn bulk_load<K: AsRef<[u8]>>(
+        self: &Arc<Self>,
         entries: impl IntoIterator<Item = (K, RowId)>,
         guard: &Guard,
     ) -> Result<(), Duplicate> {
-        let mut load = self.load(guard);
+        let mut load = self.load(&Arc::default(), 2, guard);
         entries.into_iter().try_for_each(|(key, row)| load.add(key.as_ref(), row))?;
         load.finish()
     }
 
-    /// As [`Index::bulk_load`], with the rows one after another.
-    pub fn load<'i>(&'i self, guard: &'i Guard) -> Load<'i> {
-        Load { runs: Runs::new(self), guard }
-    }
-
-    /// Enters a row, as [`Index::bulk_load`] does.
+    /// Enters a row by itself, as [`Load`] does.
     fn load_one(&self, key: &[u8], row: RowId, guard: &Guard) -> Result<(), Duplicate> {
         if !self.spec.unique {
             self.insert(key, row, guard);
@@ -595,24 +607,61 @@ impl Index {
     }
 }
 
-/// A bulk load under way; see [`Index::bulk_load`].
-pub struct Load<'i> {
-    runs: Runs<'i>,
-    guard: &'i Guard,
+/// Rows on their way into an index that no transaction is changing. Keys that ascend enter in runs; others wait for each other
+/// ([`WaitingKeys`]).
+pub struct Load<'l> {
+    index: &'l Arc<Index>,
+    runs: Runs<'l>,
+    /// The last key of those that ascend.
+    last: KeyBuffer,
+    waiting: WaitingKeys,
+    /// How many have come to wait since somebody looked whether they had better enter.
+    looked_at: usize,
+    threads: usize,
+    guard: &'l Guard,
 }
 
 impl Load<'_> {
-    /// Adds a row under a full key.
+    /// Adds a row under a full key; an error, if it has become known that two rows want one key of a unique index: these, or others.
     #[inline]
     pub fn add(&mut self, key: &[u8], row: RowId) -> Result<(), Duplicate> {
-        let (index, guard) = (self.runs.index(), self.guard);
+        let (index, guard) = (self.index, self.guard);
+        if !self.waiting.is_empty() || *key < self.last[..] {
+            return self.wait(key, row);
+        }
+        self.last.clear();
+        self.last.extend_from_slice(key);
         self.runs.add(key, row, guard, |key, row| index.load_one(key, row, guard))
+    }
+
+    fn wait(&mut self, key: &[u8], row: RowId) -> Result<(), Duplicate> {
+        const LOOKS_AFTER: usize = if cfg!(debug_assertions) { 64 } else { 1024 };
+        let number = self.index.packed_width().map(|_| packed(key));
+        let copy = |_, buffer: &mut KeyBuffer| buffer.extend_from_slice(key);
+        if !self.waiting.take(self.index, row, number.as_ref().map(std::slice::from_ref), 1, copy) {
+            return self.index.load_one(key, row, self.guard);
+        }
+        self.looked_at += 1;
+        if self.looked_at.is_multiple_of(LOOKS_AFTER) && self.waiting.is_due() {
+            self.enter()?;
+        }
+        Ok(())
+    }
+
+    /// Enters those that wait. What comes then may ascend again.
+    fn enter(&mut self) -> Result<(), Duplicate> {
+        let entered =
+            self.waiting.enter(self.threads, &|index, key, row, guard| index.load_one(key, row, guard));
+        self.waiting.clear();
+        self.last.clear();
+        entered.map_err(|refused| refused.error)
     }
 
     /// Must follow the last row: until then some are not in the index.
     pub fn finish(mut self) -> Result<(), Duplicate> {
-        let (index, guard) = (self.runs.index(), self.guard);
-        self.runs.finish(guard, |key, row| index.load_one(key, row, guard))
+        let (index, guard) = (self.index, self.guard);
+        self.runs.finish(guard, |key, row| index.load_one(key, row, guard))?;
+        self.enter()
     }
 }
 

@@ -33,11 +33,6 @@ impl<'i> Runs<'i> {
         Runs { index, key: KeyBuffer::new(), run: Run::new() }
     }
 
-    /// The index.
-    pub fn index(&self) -> &'i Index {
-        self.index
-    }
-
     /// Adds a full key. What must be entered by itself goes to `enter`, whose errors end the run;
     /// [`Runs::finish`] must follow the last key.
     #[inline]

@@ -411,7 +411,7 @@ impl ValuelessIndex {
         let gone = (0..rows.len().div_ceil(WORD_BITS)).map(|_| AtomicU64::new(0)).collect();
         let mut sorted = Sorted { rows, gone, blocks, common, samples, counted: None };
         let table = self.table.get()?.upgrade()?;
-        sorted.counted = Some(Counted::new(Held::Indexes, sorted.bytes(), table.budget_handle()));
+        sorted.counted = Some(Counted::new(Held::Indexes, sorted.bytes(), table.budget()));
         Some(sorted)
     }
 

@@ -1,7 +1,8 @@
 //! Waiting keys: those of rows that lie in their blocks already and wait for each other, to enter their indexes together.
 //!
 //! A key that comes by itself to a large index waits for the memory of every node on its way, and the next one, which lies elsewhere,
-//! for others: 90 ns a key for dense numbers, up to 400 for sparse ones. A load whose keys are in no order therefore puts them here.
+//! for others: 90 ns a key for dense numbers, up to 400 for sparse ones. A load whose keys are in no order therefore puts them here,
+//! and so does whoever makes a new index of rows ([`super::Load`]).
 //! When many have come they are parted by their first bits that differ, and the parts, which share no node but those at the top of the
 //! tree, are sorted and entered by several threads; so each part lies in a cache, and each node is visited once for all keys that come
 //! into it ([`super::radix`]'s batches). Seed 000 §3.3.6 makes an index of each chunk of a file and merges these; that makes nodes
@@ -712,6 +713,7 @@ fn part<K: Keys>(keys: &K, items: &mut [K::Item], parted: &mut [K::Item], depth:
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::key::packed;
     use crate::index::{IndexColumn, IndexId, IndexSpec, Verdict};
     use firn_base::random::Random;
     use firn_base::{Cell, ColumnId, SqlType};
@@ -799,11 +801,9 @@ mod tests {
         /// Has all wait.
         fn wait(&self, index: &Arc<Index>, keys: &mut WaitingKeys) {
             for (first, rows) in &self.stretches {
-                let packed = index.packed_width().map(|_| {
-                    let number =
-                        |key: KeyBuffer| key.iter().fold(0, |number, byte| number << 8 | Packed::from(*byte));
-                    rows.iter().map(|row| number(self.key(index, row))).collect::<Vec<Packed>>()
-                });
+                let packed = index
+                    .packed_width()
+                    .map(|_| rows.iter().map(|row| packed(&self.key(index, row))).collect::<Vec<Packed>>());
                 let key = |at: usize, key: &mut KeyBuffer| *key = self.key(index, &rows[at]);
                 assert!(keys.take(index, *first, packed.as_deref(), rows.len(), key));
             }
@@ -850,15 +850,16 @@ mod tests {
         println!("seed {seed}");
         let random = &mut Random::seeded(seed);
         let (mut refused, mut entered) = (0, 0);
-        for round in 0..if cfg!(miri) { 14 } else { 210 } {
+        for round in 0..if cfg!(miri) { KINDS.len() } else { 210 } {
             let types = KINDS[round % KINDS.len()];
             let (unique, values) = (random.uniform(0, 2) > 0, random.uniform(0, 3) > 0);
-            let count = random.uniform(1, if cfg!(miri) { 60 } else { 4_000 }) as usize;
+            let count = random.uniform(1, if cfg!(miri) { 20 } else { 4_000 }) as usize;
             let spread = [10, 3_000, 100_000_000][random.uniform(0, 2) as usize];
             let (waiting_index, index) = (index(types, unique, values), index(types, unique, values));
             let mut keys = WaitingKeys::new(&Arc::default());
             let guard = &pin();
-            let before = Rows::some(types, random.uniform(0, 500) as usize, spread, random);
+            let before = random.uniform(0, if cfg!(miri) { 8 } else { 500 }) as usize;
+            let before = Rows::some(types, before, spread, random);
             for index in [&waiting_index, &index] {
                 before.each(index, |key, row| {
                     // Rows of other blocks.
@@ -900,13 +901,57 @@ mod tests {
         assert!(refused > 0 && entered > 0);
     }
 
+    /// An index that is made of rows against one that they enter one by one, with stretches of keys that ascend and others, and with
+    /// keys that are there twice and without.
+    #[test]
+    fn a_new_index_holds_what_enters_one_by_one() {
+        let seed = Random::from_entropy().next_u64();
+        println!("seed {seed}");
+        let random = &mut Random::seeded(seed);
+        let (mut refused, mut made) = (0, 0);
+        for round in 0..if cfg!(miri) { KINDS.len() } else { 140 } {
+            let types = KINDS[round % KINDS.len()];
+            let (unique, values) = (random.uniform(0, 2) > 0, random.uniform(0, 3) > 0);
+            let count = random.uniform(1, if cfg!(miri) { 30 } else { 6_000 }) as usize;
+            let spread = [10, 100_000, 100_000_000][random.uniform(0, 2) as usize];
+            let (new, index) = (index(types, unique, values), index(types, unique, values));
+            let mut keys: Vec<(KeyBuffer, RowId)> = Vec::new();
+            Rows::some(types, count, spread, random)
+                .each(&index, |key, row| keys.push((KeyBuffer::from_slice(key), row)));
+            let ascending = random.uniform(0, count as i64) as usize;
+            let from = random.uniform(0, (count - ascending) as i64) as usize;
+            keys[from..][..ascending].sort_by(|(a, _), (b, _)| a[..].cmp(&b[..]));
+            let guard = &pin();
+            let mut is_twice = false;
+            for (key, row) in &keys {
+                is_twice |= enter(&index, key, *row, guard).is_err();
+            }
+            let mut load = new.load(&Arc::default(), random.uniform(1, 3) as usize, guard);
+            let added = keys.iter().try_for_each(|(key, row)| load.add(key, *row));
+            match added.and_then(|()| load.finish()) {
+                Err(duplicate) => {
+                    assert!(is_twice, "seed {seed} round {round}");
+                    let has = |row: RowId| keys.contains(&(duplicate.key.clone(), row));
+                    assert!(duplicate.rows.iter().all(|row| has(*row)), "seed {seed} round {round}");
+                    refused += 1;
+                }
+                Ok(()) => {
+                    assert!(!is_twice, "seed {seed} round {round}");
+                    assert_eq!(entries(&new), entries(&index), "seed {seed} round {round}");
+                    made += 1;
+                }
+            }
+        }
+        assert!(refused > 0 && made > 0);
+    }
+
     /// Several threads enter keys while others claim and remove keys among them.
     #[test]
     fn waiting_keys_enter_beside_others() {
         let types = &[(SqlType::BigInt, false)];
         for unique in [true, false] {
             let index = index(types, unique, true);
-            let count = if cfg!(miri) { 300 } else { 20_000 };
+            let count = if cfg!(miri) { 100 } else { 20_000 };
             let key = |number: i64| {
                 let mut key = KeyBuffer::new();
                 index.encode(&[Cell::i64(number)], &mut key);
@@ -917,7 +962,7 @@ mod tests {
             for turn in 0..count {
                 let number = turn * 7_919 % count * 2;
                 let row = RowId::new(BlockNumber(number as u64 / 1_000), Slot(number as u32 % 1_000));
-                let packed = key(number).iter().fold(0, |number, byte| number << 8 | Packed::from(*byte));
+                let packed = packed(&key(number));
                 assert!(keys.take(&index, row, Some(&[packed]), 1, |_, _| unreachable!("it is a number")));
             }
             let other = |number: i64| RowId::new(BlockNumber(9_999), Slot(number as u32));

@@ -340,7 +340,7 @@ impl MainColumn {
                     merge.forget_delta();
                     let dictionary = merge.dictionary().clone();
                     if before.is_none_or(|before| !before.is(&dictionary)) {
-                        let counted = Counted::new(Held::Rows, dictionary.bytes(), table.budget_handle());
+                        let counted = Counted::new(Held::Rows, dictionary.bytes(), table.budget());
                         self.dictionary = Some((dictionary, counted));
                         changed = Some(merge);
                     }
@@ -391,7 +391,7 @@ impl MainColumn {
             None => (dictionary, counted),
             Some(merge) => {
                 let kept = merge.dictionary().clone();
-                let counted = Counted::new(Held::Rows, kept.bytes(), table.budget_handle());
+                let counted = Counted::new(Held::Rows, kept.bytes(), table.budget());
                 (kept, counted)
             }
         };
