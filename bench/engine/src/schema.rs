@@ -167,7 +167,7 @@ impl TableSchema {
             indexes.push(self.index_def(engine, index.name.to_owned(), index.columns, false));
         }
         for index in &indexes {
-            transaction.create_index(&table, self.index_spec(index))?;
+            transaction.create_index(&table, self.index_spec(index), 1)?;
         }
 
         let oid = engine.allocate_oid();

@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn every_row_that_was_added_is_told() {
         let random = &mut firn_base::random::Random::seeded(1);
-        for _ in 0..if cfg!(miri) { 30 } else { 2_000 } {
+        for _ in 0..if cfg!(miri) { 3 } else { 2_000 } {
             let position: Position = Position::default();
             let mut added = vec![false; RANGE_SLOTS as usize];
             for _ in 0..random.uniform(1, 12) {

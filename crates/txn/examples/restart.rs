@@ -34,7 +34,7 @@ fn create(engine: &Arc<Engine>) -> Result<Arc<Table>> {
         values: true,
         deferral: Default::default(),
     };
-    tx.create_index(&table, index.spec(&table))?;
+    tx.create_index(&table, index.spec(&table), 2)?;
     let column = |(position, ty): (usize, &SqlType)| ColumnDef {
         name: format!("c{position}"),
         ty: *ty,

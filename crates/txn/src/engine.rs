@@ -34,7 +34,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// How often garbage is collected when nobody commits. Miri, which goes by the clock, would do nothing else.
-const COLLECT_INTERVAL: Duration = Duration::from_millis(if cfg!(miri) { 1_000 } else { 10 });
+const COLLECT_INTERVAL: Duration = Duration::from_millis(if cfg!(miri) { 5_000 } else { 10 });
 
 /// What that grows to while there is nothing to collect, so that an idle database hardly runs.
 const IDLE_INTERVAL: Duration = COLLECT_INTERVAL.saturating_mul(16);

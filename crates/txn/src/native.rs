@@ -18,7 +18,7 @@
 //! # let index = IndexDef { oid: engine.allocate_oid(), name: "accounts_pkey".into(), columns: vec![IndexColumnDef { column: 0, descending: false, nulls_first: false }], unique: true, values: true, deferral: Default::default() };
 //! # let part = IndexColumn { column: firn_base::ColumnId(0), ty: SqlType::Integer, nullable: false, descending: false, nulls_first: false };
 //! # let table = tx.table(storage);
-//! # tx.create_index(&table, IndexSpec { id: index.id(), name: index.name.clone(), columns: vec![part], unique: true, values: true })?;
+//! # tx.create_index(&table, IndexSpec { id: index.id(), name: index.name.clone(), columns: vec![part], unique: true, values: true }, 2)?;
 //! # let oid = engine.allocate_oid();
 //! # tx.catalog_mut()?.tables.insert(oid, std::sync::Arc::new(TableDef { oid, schema: Oid::PUBLIC, name: "accounts".into(), columns: vec![column("id"), column("balance")], constraints: vec![], indexes: vec![index], storage: storage.0, settings: Default::default() }));
 //! # engine.wait(tx.commit()?)?;

@@ -311,9 +311,9 @@ fn finish(rebuilt: &Rebuilt, threads: usize) -> Result<HashMap<TableId, Arc<Tabl
         Ok(())
     })?;
     indexes.sort_by_key(|(table, _)| std::cmp::Reverse(table.approximate_rows()));
-    let for_each = threads.div_ceil(indexes.len().max(1));
+    let threads_each = threads.div_ceil(indexes.len().max(1));
     let built = thread::for_each("firn-index", threads, &indexes, |(table, index)| {
-        build_index(table, index.spec(table), for_each, None).map_err(|error| {
+        build_index(table, index.spec(table), threads_each, None).map_err(|error| {
             Error::new(
                 SqlState::DATA_CORRUPTED,
                 format!("the rows of table \"{}\" break its unique index \"{}\"", table.name(), index.name),

@@ -878,11 +878,11 @@ impl Transaction {
         self.may_advance = true;
     }
 
-    /// Builds an index over what the table holds, under [`Transaction::lock_exclusive`]; it goes
+    /// Builds an index over what the table holds, on up to so many threads, under [`Transaction::lock_exclusive`]; it goes
     /// away again on rollback. 23505 if `spec.unique` and two rows share a key.
-    pub fn create_index(&mut self, table: &Arc<Table>, spec: IndexSpec) -> Result<()> {
+    pub fn create_index(&mut self, table: &Arc<Table>, spec: IndexSpec, threads: usize) -> Result<()> {
         self.lock_exclusive(table)?;
-        let index = build_index(table, spec, self.engine.config().threads, Some(self.engine.memory()))?;
+        let index = build_index(table, spec, threads, Some(self.engine.memory()))?;
         table.add_index(index.clone());
         self.ddl_mut()?.actions.push(Action::CreateIndex(table.clone(), index));
         Ok(())
@@ -1085,18 +1085,21 @@ pub(crate) fn build_index(
     let index = Index::new(spec);
     let guard = &pin();
     let mut load = index.load(table.budget(), threads, guard);
+    let admit = || {
+        let what_for = || format!("index \"{}\"", index.spec().name);
+        limit.map_or(Ok(()), |limit| limit.admit(index.held_bytes(), what_for))
+    };
     let mut rows = 0;
-    let added = table.keys_in_place(&index, |key, row| {
+    table.keys_in_place(&index, |key, row| {
         rows += 1;
-        if let Some(limit) = limit
-            && rows % ROWS_AT_ONCE == 0
-        {
-            let what_for = || format!("index \"{}\"", index.spec().name);
-            limit.admit(index.held_bytes(), what_for)?;
+        if rows % ROWS_AT_ONCE == 0 {
+            admit()?;
         }
         load.add(key, row).map_err(|_| duplicate(&index))
-    });
-    added.and_then(|()| load.finish().map_err(|_| duplicate(&index)))?;
+    })?;
+    load.finish().map_err(|_| duplicate(&index))?;
+    // Many may have waited until now.
+    admit()?;
     Ok(index)
 }
 

@@ -158,5 +158,5 @@ pub(super) fn build_again(context: &mut Context<'_>, table: &TableDef, index: &I
         .collect();
     let unique = index.is_always_unique();
     let spec = IndexSpec { id: index.id(), name: index.name.clone(), columns, unique, values: index.values };
-    context.transaction.create_index(&storage, spec)
+    context.transaction.create_index(&storage, spec, context.options.threads)
 }

@@ -70,7 +70,7 @@ impl Database {
             unique: true,
             values: true,
         };
-        transaction.create_index(&table, spec).expect("an empty table takes any index");
+        transaction.create_index(&table, spec, 2).expect("an empty table takes any index");
         let key = ConstraintDef {
             oid: self.engine.allocate_oid(),
             name: index.name.clone(),

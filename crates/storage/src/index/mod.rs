@@ -530,9 +530,9 @@ impl Index {
         Load {
             index: self,
             runs: Runs::new(self),
+            takes_runs: self.spec.unique && self.spec.columns.iter().all(|column| !column.nullable),
             last: KeyBuffer::new(),
             waiting: WaitingKeys::new(budget),
-            looked_at: 0,
             threads,
             guard,
         }
@@ -607,16 +607,15 @@ impl Index {
     }
 }
 
-/// Rows on their way into an index that no transaction is changing. Keys that ascend enter in runs; others wait for each other
-/// ([`WaitingKeys`]).
+/// Rows on their way into an index that no transaction is changing. Keys that ascend enter in runs, if the index takes them so;
+/// others wait for each other ([`WaitingKeys`]).
 pub struct Load<'l> {
     index: &'l Arc<Index>,
     runs: Runs<'l>,
+    takes_runs: bool,
     /// The last key of those that ascend.
     last: KeyBuffer,
     waiting: WaitingKeys,
-    /// How many have come to wait since somebody looked whether they had better enter.
-    looked_at: usize,
     threads: usize,
     guard: &'l Guard,
 }
@@ -626,7 +625,7 @@ impl Load<'_> {
     #[inline]
     pub fn add(&mut self, key: &[u8], row: RowId) -> Result<(), Duplicate> {
         let (index, guard) = (self.index, self.guard);
-        if !self.waiting.is_empty() || *key < self.last[..] {
+        if !self.takes_runs || !self.waiting.is_empty() || *key < self.last[..] {
             return self.wait(key, row);
         }
         self.last.clear();
@@ -635,17 +634,12 @@ impl Load<'_> {
     }
 
     fn wait(&mut self, key: &[u8], row: RowId) -> Result<(), Duplicate> {
-        const LOOKS_AFTER: usize = if cfg!(debug_assertions) { 64 } else { 1024 };
         let number = self.index.packed_width().map(|_| packed(key));
         let copy = |_, buffer: &mut KeyBuffer| buffer.extend_from_slice(key);
         if !self.waiting.take(self.index, row, number.as_ref().map(std::slice::from_ref), 1, copy) {
             return self.index.load_one(key, row, self.guard);
         }
-        self.looked_at += 1;
-        if self.looked_at.is_multiple_of(LOOKS_AFTER) && self.waiting.is_due() {
-            self.enter()?;
-        }
-        Ok(())
+        if self.waiting.is_due() { self.enter() } else { Ok(()) }
     }
 
     /// Enters those that wait. What comes then may ascend again.

@@ -75,7 +75,7 @@ pub fn create_table(tx: &mut Transaction, name: &str, columns: &[(SqlType, bool)
         settings: TableSettings::default(),
     };
     let table = tx.table(storage);
-    tx.create_index(&table, definition.indexes[0].spec(&table)).unwrap();
+    tx.create_index(&table, definition.indexes[0].spec(&table), 2).unwrap();
     tx.catalog_mut().unwrap().tables.insert(oid, Arc::new(definition));
     table
 }
@@ -91,7 +91,7 @@ pub fn create_index(tx: &mut Transaction, name: &str, column: u16) {
     let mut definition = TableDef::clone(definition(tx, name));
     definition.indexes.push(index_definition(oid, &format!("{name}_{column}_idx"), column, false));
     let table = tx.table(definition.storage());
-    tx.create_index(&table, definition.indexes.last().unwrap().spec(&table)).unwrap();
+    tx.create_index(&table, definition.indexes.last().unwrap().spec(&table), 2).unwrap();
     tx.catalog_mut().unwrap().tables.insert(definition.oid, Arc::new(definition));
 }
 

@@ -185,7 +185,7 @@ fn an_index_that_would_not_fit_is_not_built() {
         unique: false,
         ..bank.by_key.spec().clone()
     };
-    let error = tx.create_index(&bank.accounts, spec).unwrap_err();
+    let error = tx.create_index(&bank.accounts, spec, 2).unwrap_err();
     assert_eq!(error.state(), SqlState::OUT_OF_MEMORY);
     tx.rollback();
     assert_eq!(bank.engine.memory().held(Held::Indexes), before);

@@ -89,7 +89,7 @@ impl Bank {
             unique: true,
             values: true,
         };
-        setup.create_index(&accounts, primary).unwrap();
+        setup.create_index(&accounts, primary, 2).unwrap();
         describe(&engine, &mut setup, &accounts, index);
         commit(setup);
         let by_key = accounts.indexes()[0].clone();

@@ -36,7 +36,7 @@ impl TwoIndexes {
             let id = IndexId(1000 + u32::from(values));
             let name = if values { "with_values" } else { "without_values" }.to_owned();
             let spec = IndexSpec { id, name, columns: columns.clone(), unique: false, values };
-            tx.create_index(&bank.accounts, spec).unwrap();
+            tx.create_index(&bank.accounts, spec, 2).unwrap();
         }
         commit(tx);
         let all = bank.accounts.indexes();
@@ -182,7 +182,7 @@ fn an_index_over_rows_that_are_compact_already_takes_them() {
     }
     let mut tx = two.bank.engine.begin();
     let spec = IndexSpec { id: IndexId(2000), name: "late".into(), ..two.indexes[1].spec().clone() };
-    tx.create_index(&two.bank.accounts, spec).unwrap();
+    tx.create_index(&two.bank.accounts, spec, 2).unwrap();
     commit(tx);
     two.compact(Duration::ZERO);
     let late = two.bank.accounts.indexes()[3].clone();

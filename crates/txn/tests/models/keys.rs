@@ -157,7 +157,7 @@ pub fn index_on_balances(bank: &Bank, values: bool) -> Arc<Index> {
     let spec =
         IndexSpec { id: IndexId(2), name: "by_balance".into(), columns: vec![part], unique: false, values };
     tx.allow_advance();
-    tx.create_index(&bank.accounts, spec).expect("writers end");
+    tx.create_index(&bank.accounts, spec, 2).expect("writers end");
     let rows = bank.scan(&tx).len() as u64;
     assert_eq!(rows, bank.accounts.approximate_rows(), "all that was committed is seen behind a closed gate");
     commit(tx);
