@@ -100,7 +100,8 @@ impl Interval {
     }
 }
 
-fn out_of_range() -> Error {
+/// 22008: an interval that no type has room for.
+pub fn out_of_range() -> Error {
     Error::new(SqlState::DATETIME_FIELD_OVERFLOW, "interval out of range")
 }
 

@@ -1,5 +1,6 @@
 //! Exact averages: a sum and a count, divided at the end as PostgreSQL divides numerics.
 
+use super::wide::Wide;
 use super::{add, passes};
 use crate::error::to_datafusion;
 use crate::types;
@@ -7,15 +8,14 @@ use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, Decimal128Array, Int64Array, PrimitiveArray,
 };
 use datafusion::arrow::datatypes::{
-    DataType, Decimal128Type, Field, FieldRef, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType,
-    IntervalUnit,
+    DataType, Decimal128Type, Field, FieldRef, Int64Type, IntervalMonthDayNanoType, IntervalUnit,
 };
 use datafusion::common::{Result, ScalarValue, not_impl_err};
 use datafusion::logical_expr::utils::format_state_name;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 use firn_base::numeric::{self, MAX_PRECISION};
 use firn_base::sync::Arc;
-use firn_base::{Interval, SqlType, Value};
+use firn_base::{Interval, SqlType, Value, interval};
 use std::collections::HashSet;
 
 /// The type of averages of a `numeric(precision, scale)`.
@@ -28,7 +28,7 @@ pub(super) fn exact(scale: i8, result: &DataType, distinct: bool) -> Result<Box<
     let quotient = Quotient::new(scale, result);
     Ok(match distinct {
         true => Box::new(DistinctAverage { quotient, values: HashSet::new() }),
-        false => Box::new(ExactAverage { quotient, sum: 0, count: 0 }),
+        false => Box::new(ExactAverage { quotient, sum: Wide::default(), count: 0 }),
     })
 }
 
@@ -92,24 +92,24 @@ impl Quotient {
     }
 }
 
+/// The average of one group or window frame, of which rows leave after others have come.
 #[derive(Debug)]
 struct ExactAverage {
     quotient: Quotient,
-    sum: i128,
+    sum: Wide,
     count: i64,
 }
 
 impl Accumulator for ExactAverage {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        for value in values[0].as_primitive::<Decimal128Type>().iter().flatten() {
-            add(&mut self.sum, value)?;
-            self.count += 1;
-        }
+        let values = values[0].as_primitive::<Decimal128Type>();
+        self.count += (values.len() - values.null_count()) as i64;
+        self.sum.add_all(values);
         Ok(())
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        self.quotient.scalar(self.sum, self.count)
+        self.quotient.scalar(self.sum.total()?, self.count)
     }
 
     fn size(&self) -> usize {
@@ -117,22 +117,19 @@ impl Accumulator for ExactAverage {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        Ok(vec![ScalarValue::Int64(Some(self.count)), self.quotient.sum_scalar(self.sum)])
+        Ok(vec![ScalarValue::Int64(Some(self.count)), self.quotient.sum_scalar(self.sum.total()?)])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         self.count += states[0].as_primitive::<Int64Type>().iter().flatten().sum::<i64>();
-        for sum in states[1].as_primitive::<Decimal128Type>().iter().flatten() {
-            add(&mut self.sum, sum)?;
-        }
+        self.sum.add_all(states[1].as_primitive());
         Ok(())
     }
 
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        for value in values[0].as_primitive::<Decimal128Type>().iter().flatten() {
-            add(&mut self.sum, -value)?;
-            self.count -= 1;
-        }
+        let values = values[0].as_primitive::<Decimal128Type>();
+        self.count -= (values.len() - values.null_count()) as i64;
+        self.sum.subtract_all(values);
         Ok(())
     }
 
@@ -276,7 +273,7 @@ pub(super) fn of_spans(distinct: bool) -> Result<Box<dyn Accumulator>> {
     if distinct {
         return not_impl_err!("avg(DISTINCT interval)");
     }
-    Ok(Box::new(SpanAverage { sum: Interval { months: 0, days: 0, nanoseconds: 0 }, count: 0 }))
+    Ok(Box::new(SpanAverage::default()))
 }
 
 /// What partial averages of spans hand on.
@@ -288,36 +285,49 @@ pub(super) fn span_state(name: &str) -> Vec<FieldRef> {
     ]
 }
 
-#[derive(Debug)]
+/// The average of one group or window frame, whose sum may be larger on the way than what it ends with.
+#[derive(Debug, Default)]
 struct SpanAverage {
-    sum: Interval,
+    months: i64,
+    days: i64,
+    nanoseconds: i128,
     count: i64,
 }
 
 impl SpanAverage {
-    fn add(&mut self, spans: &dyn Array) -> Result<i64> {
+    /// Adds spans so many times: once, or with -1 takes them away. How many there are.
+    fn add(&mut self, spans: &dyn Array, times: i64) -> i64 {
         let spans: &PrimitiveArray<IntervalMonthDayNanoType> = spans.as_primitive();
         for span in spans.iter().flatten() {
-            self.sum = self.sum.checked_add(own(span)).map_err(to_datafusion)?;
+            self.months += times * i64::from(span.months);
+            self.days += times * i64::from(span.days);
+            self.nanoseconds += i128::from(times) * i128::from(span.nanoseconds);
         }
-        Ok((spans.len() - spans.null_count()) as i64)
+        (spans.len() - spans.null_count()) as i64
     }
-}
 
-fn own(span: IntervalMonthDayNano) -> Interval {
-    Interval { months: span.months, days: span.days, nanoseconds: span.nanoseconds }
+    fn total(&self) -> Result<Interval> {
+        let total = || {
+            Some(Interval {
+                months: self.months.try_into().ok()?,
+                days: self.days.try_into().ok()?,
+                nanoseconds: self.nanoseconds.try_into().ok()?,
+            })
+        };
+        total().ok_or_else(|| to_datafusion(interval::out_of_range()))
+    }
 }
 
 impl Accumulator for SpanAverage {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        self.count += self.add(&values[0])?;
+        self.count += self.add(&values[0], 1);
         Ok(())
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let average = match self.count {
             0 => Value::Null,
-            count => self.sum.checked_div(count as f64).map(Value::Interval).map_err(to_datafusion)?,
+            count => self.total()?.checked_div(count as f64).map(Value::Interval).map_err(to_datafusion)?,
         };
         Ok(types::scalar(&average, SqlType::Interval))
     }
@@ -327,13 +337,22 @@ impl Accumulator for SpanAverage {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let sum = types::scalar(&Value::Interval(self.sum), SqlType::Interval);
+        let sum = types::scalar(&Value::Interval(self.total()?), SqlType::Interval);
         Ok(vec![ScalarValue::Int64(Some(self.count)), sum])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
         self.count += states[0].as_primitive::<Int64Type>().iter().flatten().sum::<i64>();
-        self.add(&states[1])?;
+        self.add(&states[1], 1);
         Ok(())
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.count -= self.add(&values[0], -1);
+        Ok(())
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
     }
 }

@@ -5,6 +5,7 @@ mod average;
 mod ordered;
 mod single;
 mod sum;
+mod wide;
 
 pub use ordered::{mode, percentile_disc};
 pub use single::{few, only_value};

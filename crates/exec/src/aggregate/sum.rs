@@ -4,6 +4,7 @@
 //! A sum is checked for its digits when it is asked for. Sums of many groups and those that threads make of their parts are kept in
 //! 128 bits, which hold 38 digits and somewhat more: where one of them has more on the way to a sum that fits, that is an error too.
 
+use super::wide::Wide;
 use super::{add, passes};
 use crate::error::to_datafusion;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, Decimal128Array};
@@ -144,50 +145,6 @@ impl Digits {
     }
 }
 
-/// A sum of any size: its lowest 128 bits, and how often they have run over, or under.
-#[derive(Clone, Copy, Debug, Default)]
-struct Wide {
-    low: i128,
-    carries: i64,
-}
-
-impl Wide {
-    fn add(&mut self, value: i128) {
-        let (low, overflows) = self.low.overflowing_add(value);
-        self.low = low;
-        self.carries += i64::from(overflows) * value.signum() as i64;
-    }
-
-    fn subtract(&mut self, value: i128) {
-        let (low, overflows) = self.low.overflowing_sub(value);
-        self.low = low;
-        self.carries -= i64::from(overflows) * value.signum() as i64;
-    }
-
-    /// The sum of an array.
-    fn of(values: &Decimal128Array) -> Wide {
-        // Whether one has overflowed is asked once, at the end.
-        let plus = |(sum, overflows): (i128, bool), value: i128| {
-            let (sum, overflow) = sum.overflowing_add(value);
-            (sum, overflows | overflow)
-        };
-        let (low, overflows) = match values.nulls().filter(|nulls| nulls.null_count() > 0) {
-            None => values.values().iter().copied().fold((0, false), plus),
-            Some(nulls) => nulls.valid_indices().map(|row| values.values()[row]).fold((0, false), plus),
-        };
-        if !overflows {
-            return Wide { low, carries: 0 };
-        }
-        let mut sum = Wide::default();
-        values.iter().flatten().for_each(|value| sum.add(value));
-        sum
-    }
-
-    fn total(self) -> Result<i128> {
-        if self.carries == 0 { Ok(self.low) } else { Err(to_datafusion(numeric::overflow())) }
-    }
-}
-
 /// The sum of one group or window frame, of which rows leave after others have come.
 #[derive(Debug)]
 struct ExactSum {
@@ -206,9 +163,7 @@ impl Accumulator for ExactSum {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let values = values[0].as_primitive::<Decimal128Type>();
         self.count += (values.len() - values.null_count()) as u64;
-        let more = Wide::of(values);
-        self.sum.add(more.low);
-        self.sum.carries += more.carries;
+        self.sum.add_all(values);
         Ok(())
     }
 
@@ -233,9 +188,7 @@ impl Accumulator for ExactSum {
     fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
         let values = values[0].as_primitive::<Decimal128Type>();
         self.count -= (values.len() - values.null_count()) as u64;
-        let less = Wide::of(values);
-        self.sum.subtract(less.low);
-        self.sum.carries -= less.carries;
+        self.sum.subtract_all(values);
         Ok(())
     }
 
