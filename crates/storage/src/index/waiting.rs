@@ -898,7 +898,7 @@ mod tests {
             assert_eq!(entries(&waiting_index), entries(&index), "seed {seed} round {round}");
             entered += 1;
         }
-        assert!(refused > 0 && entered > 0);
+        assert!(cfg!(miri) || refused > 0 && entered > 0);
     }
 
     /// An index that is made of rows against one that they enter one by one, with stretches of keys that ascend and others, and with
@@ -942,7 +942,7 @@ mod tests {
                 }
             }
         }
-        assert!(refused > 0 && made > 0);
+        assert!(cfg!(miri) || refused > 0 && made > 0);
     }
 
     /// Several threads enter keys while others claim and remove keys among them.
