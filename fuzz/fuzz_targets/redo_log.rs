@@ -36,7 +36,7 @@ fuzz_target!(|bytes: &[u8]| {
         data = vec![0; GROUP_HEADER_LEN];
         data.extend_from_slice(rest);
         data.resize(data.len().next_multiple_of(GROUP_ALIGNMENT).max(GROUP_HEADER_LEN + GROUP_ALIGNMENT), 0);
-        seal_group(&mut data, u32::from(choice >> 1), Lsn(0), 1);
+        seal_group(std::slice::from_mut(&mut data), u32::from(choice >> 1), Lsn(0), 1);
     }
     let file_bytes = (DATA_START + data.len() as u64 + 1).next_multiple_of(GROUP_ALIGNMENT as u64);
     let header = SegmentHeader { number: 0, first: Lsn(0), file_bytes, database: DATABASE, salt: 1 };

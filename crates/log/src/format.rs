@@ -179,15 +179,16 @@ impl GroupHeader {
     }
 }
 
-/// Completes a group whose entries stand in `group` behind room for the header.
-pub fn seal_group(group: &mut [u8], entries: u32, lsn: Lsn, salt: u64) {
-    debug_assert!(group.len() > GROUP_HEADER_LEN && group.len().is_multiple_of(GROUP_ALIGNMENT));
-    let length = (group.len() - GROUP_HEADER_LEN) as u64;
+/// Completes a group whose entries stand in `chunks`, the first of which begins with room for the header.
+pub fn seal_group(chunks: &mut [Vec<u8>], entries: u32, lsn: Lsn, salt: u64) {
+    let length = chunks.iter().map(Vec::len).sum::<usize>();
+    debug_assert!(length > GROUP_HEADER_LEN && length.is_multiple_of(GROUP_ALIGNMENT));
+    let (group, rest) = chunks.split_first_mut().expect("it has a header");
     group[4..8].copy_from_slice(&entries.to_le_bytes());
     group[8..16].copy_from_slice(&lsn.0.to_le_bytes());
-    group[16..24].copy_from_slice(&length.to_le_bytes());
+    group[16..24].copy_from_slice(&((length - GROUP_HEADER_LEN) as u64).to_le_bytes());
     group[24..32].copy_from_slice(&salt.to_le_bytes());
-    let crc = crc32c::crc32c(&group[4..]);
+    let crc = rest.iter().fold(crc32c::crc32c(&group[4..]), |crc, chunk| crc32c::crc32c_append(crc, chunk));
     group[0..4].copy_from_slice(&crc.to_le_bytes());
 }
 
@@ -258,7 +259,11 @@ mod tests {
         let mut group = vec![0; GROUP_HEADER_LEN];
         group.extend(encode_entry_header(Time(5), 3));
         group.extend(*b"abc\0\0\0\0\0");
-        seal_group(&mut group, 1, Lsn(0x10), 0xff);
+        let (header, entry) = group.split_at(GROUP_HEADER_LEN + 5);
+        let mut chunks = [header.to_vec(), entry.to_vec()];
+        seal_group(std::slice::from_mut(&mut group), 1, Lsn(0x10), 0xff);
+        seal_group(&mut chunks, 1, Lsn(0x10), 0xff);
+        assert_eq!(chunks.concat(), group);
         let mut expected = vec![0, 0, 0, 0, 1, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 24, 0, 0, 0, 0, 0, 0, 0];
         expected.extend([0xff, 0, 0, 0, 0, 0, 0, 0]);
         expected.extend([5, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //!   committers ── append ──> queue ── leader swaps it for an empty one ──> group ──> segment file
-//!                            (two buffers; appending goes on while the leader writes)
+//!                            (appending goes on while the leader writes)
 //! ```
 //!
 //! Two threads stand beside: the *flusher* leads when commits lie in the queue for longer than a
@@ -45,6 +45,8 @@ pub struct LogOptions {
     pub flush_bytes: usize,
     /// A queue of this length makes committers wait for the disk.
     pub queue_bytes: usize,
+    /// The queue grows by buffers of this length. What is written in time fits into one.
+    pub chunk_bytes: usize,
     /// A running transaction's redo of this length goes to a file of its own.
     pub spill_bytes: usize,
 }
@@ -56,6 +58,7 @@ impl Default for LogOptions {
             flush_interval: Duration::from_millis(5),
             flush_bytes: 1 << 20,
             queue_bytes: 64 << 20,
+            chunk_bytes: 2 << 20,
             spill_bytes: 8 << 20,
         }
     }
@@ -95,8 +98,13 @@ struct Shared {
     preparer: Bell<PreparerCall>,
 }
 
-/// The group being collected: room for its header, then entries.
+/// The group being collected: room for its header, then entries. In chunks, so that nobody who commits copies what others
+/// have appended while the disk lags behind: to grow a buffer of 32 MiB would hold up everyone for tens of milliseconds.
 struct Queue {
+    /// Chunks that are full.
+    full: Vec<Vec<u8>>,
+    full_bytes: usize,
+    /// The last chunk.
     bytes: Vec<u8>,
     entries: u32,
     /// The time of the last of them.
@@ -110,12 +118,27 @@ struct Queue {
 }
 
 impl Queue {
+    fn len(&self) -> usize {
+        self.full_bytes + self.bytes.len()
+    }
+
     fn end(&self) -> Lsn {
-        if self.entries == 0 { self.begin } else { Lsn(self.begin.0 + self.bytes.len() as u64) }
+        if self.entries == 0 { self.begin } else { Lsn(self.begin.0 + self.len() as u64) }
+    }
+
+    /// Makes room for an entry behind others; the first one may take more than a chunk.
+    fn make_room(&mut self, length: usize, chunk_bytes: usize) {
+        let taken = self.bytes.len() + length + GROUP_ALIGNMENT;
+        if self.entries > 0 && taken > self.bytes.capacity() {
+            let next = Vec::with_capacity(chunk_bytes.max(length + GROUP_ALIGNMENT));
+            self.full_bytes += self.bytes.len();
+            self.full.push(std::mem::replace(&mut self.bytes, next));
+        }
     }
 
     fn reset(&mut self, begin: Lsn) {
-        self.bytes.clear();
+        debug_assert!(self.full.is_empty() && self.bytes.is_empty());
+        self.full_bytes = 0;
         self.bytes.resize(GROUP_HEADER_LEN, 0);
         self.entries = 0;
         self.begin = begin;
@@ -137,21 +160,16 @@ struct Turn {
 
 /// The queue as a leader took it: room for the header of a group, then its entries.
 struct QueuedGroup {
-    bytes: Vec<u8>,
+    chunks: Vec<Vec<u8>>,
     entries: u32,
     newest: Time,
     begin: Lsn,
-}
-
-impl QueuedGroup {
-    fn end(&self) -> Lsn {
-        Lsn(self.begin.0 + self.bytes.len() as u64)
-    }
+    end: Lsn,
 }
 
 struct Writer {
     segment: Segment,
-    /// The other buffer of the queue.
+    /// The next group's first chunk.
     spare: Vec<u8>,
 }
 
@@ -196,7 +214,9 @@ impl Log {
             Segments::open(disk.clone(), directory, database, options.segment_bytes, at)?;
         let spills = Spills::open(disk, directory, database)?;
         let mut queue = Queue {
-            bytes: Vec::with_capacity(options.flush_bytes * 2),
+            full: Vec::new(),
+            full_bytes: 0,
+            bytes: Vec::with_capacity(options.chunk_bytes),
             entries: 0,
             newest: Time(0),
             begin: at,
@@ -213,7 +233,7 @@ impl Log {
             failed: AtomicBool::new(false),
             turn: Mutex::new(Turn { flushing: false, number: 0, flushing_to: at, failure: None }),
             turns_over: [Condvar::new(), Condvar::new()],
-            writer: Mutex::new(Writer { segment, spare: Vec::with_capacity(options.flush_bytes * 2) }),
+            writer: Mutex::new(Writer { segment, spare: Vec::with_capacity(options.chunk_bytes) }),
             segments: Mutex::new(segments),
             flusher: Bell::default(),
             preparer: Bell {
@@ -242,18 +262,20 @@ impl Log {
     pub fn append(&self, commit_time: Time, records: &[u8]) -> Lsn {
         let shared = &*self.shared;
         let mut queue = shared.queue.lock();
-        while queue.bytes.len() >= shared.options.queue_bytes && !shared.has_failed() {
+        while queue.len() >= shared.options.queue_bytes && !shared.has_failed() {
             shared.room.wait(&mut queue);
         }
         if shared.has_failed() {
             return Lsn(u64::MAX);
         }
-        queue.bytes.extend_from_slice(&encode_entry_header(commit_time, records.len()));
+        let header = encode_entry_header(commit_time, records.len());
+        queue.make_room(header.len() + records.len(), shared.options.chunk_bytes);
+        queue.bytes.extend_from_slice(&header);
         queue.bytes.extend_from_slice(records);
         queue.entries += 1;
         queue.newest = commit_time;
         let lsn = queue.end();
-        let long = queue.bytes.len() >= shared.options.flush_bytes && !queue.flusher_called;
+        let long = queue.len() >= shared.options.flush_bytes && !queue.flusher_called;
         if long || queue.flusher_sleeps {
             queue.flusher_called |= long;
             queue.flusher_sleeps = false;
@@ -402,7 +424,7 @@ impl Shared {
             let mut writer = self.writer.lock();
             let group = self.take_queue(&mut writer);
             turn.flushing = true;
-            turn.flushing_to = group.end();
+            turn.flushing_to = group.end;
             assert!(lsn <= turn.flushing_to, "nobody has appended up to {lsn:?}");
             drop(turn);
             let lead = Lead(self);
@@ -452,7 +474,7 @@ impl Shared {
         }
         let mut queue = self.queue.lock();
         self.failed.store(true, Ordering::Release);
-        queue.bytes = Vec::new();
+        (queue.full, queue.full_bytes, queue.bytes) = (Vec::new(), 0, Vec::new());
         self.room.notify_all();
     }
 
@@ -461,14 +483,17 @@ impl Shared {
         let mut queue = self.queue.lock();
         let (entries, newest, begin) = (queue.entries, queue.newest, queue.begin);
         if entries == 0 {
-            return QueuedGroup { bytes: Vec::new(), entries, newest, begin };
+            return QueuedGroup { chunks: Vec::new(), entries, newest, begin, end: begin };
         }
-        let padded = queue.bytes.len().next_multiple_of(GROUP_ALIGNMENT);
+        let padding = queue.len().next_multiple_of(GROUP_ALIGNMENT) - queue.len();
+        let padded = queue.bytes.len() + padding;
         queue.bytes.resize(padded, 0);
-        let bytes = std::mem::replace(&mut queue.bytes, std::mem::take(&mut writer.spare));
-        queue.reset(Lsn(begin.0 + bytes.len() as u64));
+        let end = Lsn(begin.0 + queue.len() as u64);
+        let mut chunks = std::mem::take(&mut queue.full);
+        chunks.push(std::mem::replace(&mut queue.bytes, std::mem::take(&mut writer.spare)));
+        queue.reset(end);
         self.room.notify_all();
-        QueuedGroup { bytes, entries, newest, begin }
+        QueuedGroup { chunks, entries, newest, begin, end }
     }
 
     /// Writes and syncs a group.
@@ -476,36 +501,38 @@ impl Shared {
         if group.entries == 0 {
             return Ok(());
         }
-        self.write(writer, &mut group.bytes, group.entries, group.begin)?;
+        self.write(writer, &mut group)?;
         self.durable_time.store(group.newest.0, Ordering::Release);
-        self.durable.store(group.end().0, Ordering::Release);
-        group.bytes.clear();
-        group.bytes.shrink_to(self.options.flush_bytes * 4);
-        writer.spare = group.bytes;
+        self.durable.store(group.end.0, Ordering::Release);
+        writer.spare = group.chunks.swap_remove(0);
+        writer.spare.clear();
+        writer.spare.shrink_to(self.options.chunk_bytes);
         Ok(())
     }
 
     /// Writes a group where it belongs, through as many segments as it takes, until it is safe.
-    fn write(&self, writer: &mut Writer, group: &mut [u8], entries: u32, begin: Lsn) -> Result<()> {
-        if begin == writer.segment.header.end() {
-            writer.segment = self.next_segment(group.len() as u64)?;
+    fn write(&self, writer: &mut Writer, group: &mut QueuedGroup) -> Result<()> {
+        let mut at = group.begin;
+        if at == writer.segment.header.end() {
+            writer.segment = self.next_segment(group.end.0 - at.0)?;
         }
-        seal_group(group, entries, begin, writer.segment.header.salt);
-        let mut rest = &*group;
-        let mut at = begin;
-        loop {
-            let header = &writer.segment.header;
-            assert!(header.first <= at && at < header.end(), "the writer stands in its segment");
-            let (now, later) = rest.split_at(rest.len().min((header.end().0 - at.0) as usize));
-            // Safe when it returns: see `Segment::file`.
-            writer.segment.file.write_at(now, DATA_START + (at.0 - header.first.0))?;
-            if later.is_empty() {
-                return Ok(());
+        seal_group(&mut group.chunks, group.entries, at, writer.segment.header.salt);
+        for chunk in &group.chunks {
+            let mut rest = &chunk[..];
+            while !rest.is_empty() {
+                if at == writer.segment.header.end() {
+                    writer.segment = self.next_segment(group.end.0 - at.0)?;
+                }
+                let header = &writer.segment.header;
+                assert!(header.first <= at && at < header.end(), "the writer stands in its segment");
+                let (now, later) = rest.split_at(rest.len().min((header.end().0 - at.0) as usize));
+                // Safe when it returns: see `Segment::file`.
+                writer.segment.file.write_at(now, DATA_START + (at.0 - header.first.0))?;
+                at.0 += now.len() as u64;
+                rest = later;
             }
-            at = header.end();
-            rest = later;
-            writer.segment = self.next_segment(rest.len() as u64)?;
         }
+        Ok(())
     }
 
     fn next_segment(&self, about_to_write: u64) -> Result<Segment> {

@@ -1,6 +1,6 @@
 //! The log as its users see it: what was acknowledged is read back, whatever happens to the disk.
 //!
-//! Segments are tiny, so that groups cross them all the time.
+//! Segments and the queue's chunks are tiny, so that groups cross them all the time.
 
 use firn_base::disk::{Disk, Fault, RealDisk, SimulatedDisk};
 use firn_base::random::Random;
@@ -17,7 +17,7 @@ fn directory() -> &'static Path {
 }
 
 fn options() -> LogOptions {
-    LogOptions { segment_bytes: 4096 + 1024, ..LogOptions::default() }
+    LogOptions { segment_bytes: 4096 + 1024, chunk_bytes: 512, ..LogOptions::default() }
 }
 
 fn open(disk: &Arc<SimulatedDisk>, at: Lsn) -> Result<Log> {
@@ -338,6 +338,38 @@ fn a_full_queue_makes_committers_wait_for_the_disk() {
     }
     log.close().unwrap();
     assert_eq!(read(&disk).unwrap().0, numbers(300));
+}
+
+#[test]
+fn what_has_queued_up_behind_a_slow_disk_is_one_group_and_is_lost_or_kept_as_one() {
+    const COMMITS: u64 = 200;
+    let log_behind = |disk: &Arc<SimulatedDisk>| {
+        let log = open(disk, Lsn(0)).unwrap();
+        let last = (1..=COMMITS).map(|number| log.append(Time(number), &redo(number))).last().unwrap();
+        (log, last)
+    };
+    let disk = SimulatedDisk::new();
+    let (log, last) = log_behind(&disk);
+    log.wait_durable(last).unwrap();
+    let bytes = log.durable_lsn().0;
+    assert!(bytes > 20 * options().chunk_bytes as u64 && bytes > 5 * options().segment_bytes);
+    drop(log);
+    assert_eq!(read(&disk).unwrap().0, numbers(COMMITS));
+
+    for written in 0..40 {
+        let disk = SimulatedDisk::new();
+        let (log, last) = log_behind(&disk);
+        disk.fail_after_bytes(written * bytes / 40, Fault::Full);
+        let outcome = log.wait_durable(last);
+        drop(log);
+        let kept = read(&disk.after_power_cut(&mut Random::seeded(written))).unwrap().0;
+        // The flusher may have written some of them first.
+        assert_eq!(kept, numbers(kept.len() as u64));
+        assert!(
+            outcome.is_err() && kept.len() < COMMITS as usize || kept.len() == COMMITS as usize,
+            "{written}"
+        );
+    }
 }
 
 #[test]
