@@ -82,7 +82,8 @@ impl Nodes<'_> {
         Union::try_new_with_loose_types(inputs).map(LogicalPlan::Union)
     }
 
-    /// Floats among other numbers, of which the planner has made decimals, and dates among timestamps.
+    /// Floats among other numbers, of which the planner has made decimals, exact numbers of different digits, and dates
+    /// among timestamps.
     fn values(&self, values: Values) -> Result<LogicalPlan> {
         let Values { schema, values: mut rows } = values;
         let mut fields: Vec<FieldRef> = schema.fields().iter().cloned().collect();
@@ -105,9 +106,14 @@ impl Nodes<'_> {
             let operand = |expression: &Expr| operand(expression, &nothing, self.parameters);
             let operands: Vec<Operand> = own.iter().map(operand).collect();
             let known: Vec<SqlType> = operands.iter().filter_map(|operand| operand.known()).collect();
-            let Some(common) = united(&known).filter(|_| !operands.contains(&Operand::Foreign)) else {
-                continue;
-            };
+            // Casts to plain numeric have kept the digits of what is cast since the planner saw them.
+            let has_unread = own.iter().zip(&operands).any(|(expression, operand)| {
+                *operand == Operand::Unknown
+                    && !matches!(expression, Expr::Literal(value, _) if value.is_null())
+            });
+            let exact = || exact(&known).filter(|_| !has_unread);
+            let common = united(&known).or_else(exact);
+            let Some(common) = common.filter(|_| !operands.contains(&Operand::Foreign)) else { continue };
             let data_type = types::data_type(common);
             for ((row, expression), operand) in rows.iter_mut().zip(own).zip(operands) {
                 row[column] = match operand.known() {
@@ -226,6 +232,15 @@ pub fn with_types(plan: LogicalPlan, types: &[Option<SqlType>]) -> Result<Logica
     });
     let columns: Vec<Expr> = columns.collect();
     Projection::try_new(columns, Arc::new(plan)).map(LogicalPlan::Projection)
+}
+
+/// The one numeric type of several exact numbers, if one of them is a numeric.
+fn exact(types: &[SqlType]) -> Option<SqlType> {
+    let mut common = *types.first()?;
+    for ty in &types[1..] {
+        common = common_type(common, *ty)?;
+    }
+    matches!(common, SqlType::Numeric { .. }).then_some(common)
 }
 
 /// The type of a column of a plan, if SQL has a name for it.
