@@ -145,8 +145,8 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs clients made by `client`. `engine` is needed only for those whose transactions are not yet
-/// durable when they return.
+/// Runs clients made by `client`. Transactions count once the log of `engine` holds them; without it, once they have
+/// committed.
 pub fn run<C: Client>(
     client: &(dyn Fn(usize) -> Result<C> + Sync),
     engine: Option<&Arc<Engine>>,
@@ -239,12 +239,10 @@ fn run_client<C: Client>(
         };
         let ended = now();
         report.checksum = report.checksum.wrapping_add(done.displayed);
-        if !done.committed {
-            report.rollbacks += 1;
-        } else if let Some(lsn) = done.lsn {
-            pending.push_back(Pending { lsn, kind, began });
-        } else {
-            report.add(kind, ended - began, live);
+        match done.lsn.filter(|_| engine.is_some()) {
+            _ if !done.committed => report.rollbacks += 1,
+            Some(lsn) => pending.push_back(Pending { lsn, kind, began }),
+            None => report.add(kind, ended - began, live),
         }
         report.add_durable(&mut pending, engine, ended, live);
         began = ended;
@@ -283,5 +281,38 @@ impl Report {
         self.latencies[kind].record(latency);
         // ORDERING: statistics; nothing is read on the strength of them.
         live.counted[kind].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its transactions are never in the log.
+    struct Unlogged;
+
+    impl Client for Unlogged {
+        const KINDS: &'static [&'static str] = &["one", "none"];
+
+        fn next_input(&mut self) -> usize {
+            0
+        }
+
+        fn run(&mut self) -> Result<Done> {
+            Ok(Done { committed: true, lsn: Some(Lsn(u64::MAX)), displayed: 1 })
+        }
+    }
+
+    #[test]
+    fn transactions_count_once_they_have_committed_where_nobody_asks_the_log() {
+        let in_memory = Engine::open(firn_txn::Config::default()).unwrap();
+        let options = Options { clients: 1, duration: Duration::from_millis(5), core: None, rate: None };
+        for engine in [Some(&in_memory), None] {
+            let live = Live::default();
+            let report = run(&|_| Ok(Unlogged), engine, options, &live).unwrap();
+            assert!(report.checksum > 0);
+            assert_eq!(report.latencies[0].count() as i64, report.checksum);
+            assert_eq!(live.counted[0].load(Ordering::Relaxed) as i64, report.checksum);
+        }
     }
 }
