@@ -92,22 +92,28 @@ pub fn try_spawn<T: Send + 'static>(
 /// Stack of threads that work for a statement: what users write may nest deeply.
 const SCOPED_STACK_BYTES: usize = 8 << 20;
 
-/// Starts a named thread that may borrow from outside its [`scope`].
+/// Starts a named thread that may borrow from outside its [`scope`]. Panics if the operating system refuses.
 pub fn spawn_scoped<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: &str,
     body: impl FnOnce() -> T + Send + 'scope,
 ) -> ScopedJoinHandle<'scope, T> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .stack_size(SCOPED_STACK_BYTES)
-        .spawn_scoped(scope, body)
-        .expect("the operating system starts a thread")
+    try_spawn_scoped(scope, name, body).expect("the operating system starts a thread")
+}
+
+fn try_spawn_scoped<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'scope,
+) -> std::io::Result<ScopedJoinHandle<'scope, T>> {
+    std::thread::Builder::new().name(name.to_owned()).stack_size(SCOPED_STACK_BYTES).spawn_scoped(scope, body)
 }
 
 /// Runs `body` over every item, on up to `threads` threads that take the next item as soon as they
 /// are free, and returns the results in the order of the items. After an error no further item is
 /// begun, and the first one is returned.
+///
+/// The caller is one of them, and does what others would have done that the operating system refuses to start.
 pub fn for_each<I: Sync, T: Send>(
     name: &str,
     threads: usize,
@@ -127,17 +133,16 @@ pub fn for_each<I: Sync, T: Send>(
         }
         done
     };
-    let threads = threads.clamp(1, items.len().max(1));
-    let mut results = if threads == 1 {
-        work()
-    } else {
-        scope(|scope| {
-            let handles: Vec<_> = (0..threads).map(|_| spawn_scoped(scope, name, work)).collect();
-            let joined = handles.into_iter().map(|handle| handle.join());
+    let others = threads.min(items.len()).saturating_sub(1);
+    let mut results = scope(|scope| {
+        let others: Vec<_> = (0..others).map_while(|_| try_spawn_scoped(scope, name, work).ok()).collect();
+        let mut done = work();
+        for other in others {
             // A panic goes on in the caller.
-            joined.flat_map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-        })
-    };
+            done.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        done
+    });
     results.sort_by_key(|(at, _)| *at);
     results.into_iter().map(|(_, result)| result).collect()
 }
