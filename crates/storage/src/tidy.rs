@@ -373,7 +373,8 @@ mod tests {
 
     #[test]
     fn tables_with_many_columns_of_strings_can_be_written_to_after_they_were_frozen_and_become_compact() {
-        for (columns, long) in [(3, 3), (17, 17), (32, 32), (56, 56), (40, 8), (50, 17), (60, 2)] {
+        let cases = [(3, 3), (17, 17), (32, 32), (56, 56), (40, 8), (50, 17), (60, 2)];
+        for (columns, long) in cases.into_iter().take(if cfg!(miri) { 2 } else { cases.len() }) {
             let (table, rows) = wide(columns, long);
             let mut time = 0;
             for _ in 0..3 {

@@ -74,7 +74,7 @@ const LOOKED_THROUGH: usize = 1024;
 const VALIDATED_AT_ONCE: usize = if MODELLED { 1 } else { 256 };
 
 /// Of the newest ends so many are shown to validators without a lock: some milliseconds of them.
-const SHOWN: usize = if MODELLED { 2 } else { 2048 };
+const SHOWN: usize = if MODELLED || cfg!(miri) { 2 } else { 2048 };
 
 /// What has ended and waits to be collected.
 pub(crate) struct Collector {

@@ -886,7 +886,7 @@ mod tests {
     fn a_hull_holds_how_every_key_begins_that_is_in_a_range() {
         let mut random = Random::seeded(11);
         let (mut inside, mut outside) = (0, 0);
-        for _ in 0..20_000 {
+        for _ in 0..if cfg!(miri) { 60 } else { 20_000 } {
             let ranges: Vec<KeyRange> = (0..random.uniform(1, 3))
                 .map(|_| KeyRange {
                     index: IndexId(1),
@@ -908,7 +908,7 @@ mod tests {
             }
             inside += u32::from(is_in_a_range);
         }
-        assert!(inside > 2000 && outside > 2000, "{inside} and {outside}");
+        assert!(cfg!(miri) || inside > 2000 && outside > 2000, "{inside} and {outside}");
     }
 
     #[test]

@@ -144,7 +144,7 @@ fn few_times(changes: i64) -> usize {
     8 * changes as usize * 3 * ROWS
 }
 
-const CHANGES: i64 = if cfg!(miri) { 50 } else { 2000 };
+const CHANGES: i64 = if cfg!(miri) { 12 } else { 2000 };
 
 #[test]
 fn the_versions_of_hot_rows_are_looked_at_a_few_times_until_they_are_collected() {
@@ -281,7 +281,7 @@ fn who_changes_a_row_while_its_keys_are_looked_for_keeps_those_that_it_has() {
 
 #[test]
 fn whatever_happens_while_updates_are_put_off_the_indexes_have_what_versions_have() {
-    let (seeds, steps) = if cfg!(miri) { (2, 100) } else { (60, 600) };
+    let (seeds, steps) = if cfg!(miri) { (1, 60) } else { (60, 600) };
     for seed in 0..seeds {
         println!("seed {seed}");
         let random = &mut Random::seeded(seed);
