@@ -45,7 +45,8 @@ pub fn plan(plan: LogicalPlan, parameters: &Parameters, zone: TimeZoneSetting) -
     // Nodes before what reads them: their columns have their types when expressions over them are looked at.
     let typed = plan.transform_up_with_subqueries(|node| {
         let node = nodes.columns(node)?;
-        rewrite_node(node, &|expression, schema| pass.expression(expression, schema))
+        let node = rewrite_node(node, &|expression, schema| pass.expression(expression, schema))?;
+        node.map_data(|node| nodes.digits(node))
     })?;
     let typed = limits(typed.data, parameters)?;
     let typed = nodes.sorts(typed)?;

@@ -7,6 +7,7 @@ use super::{analysis, floats};
 use datafusion::arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, JoinType, NullEquality, Result, TableReference};
+use datafusion::logical_expr::type_coercion::binary::type_union_resolution;
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Projection, Union,
     Values,
@@ -82,8 +83,7 @@ impl Nodes<'_> {
         Union::try_new_with_loose_types(inputs).map(LogicalPlan::Union)
     }
 
-    /// Floats among other numbers, of which the planner has made decimals, exact numbers of different digits, and dates
-    /// among timestamps.
+    /// Floats among other numbers, of which the planner has made decimals, and dates among timestamps.
     fn values(&self, values: Values) -> Result<LogicalPlan> {
         let Values { schema, values: mut rows } = values;
         let mut fields: Vec<FieldRef> = schema.fields().iter().cloned().collect();
@@ -102,18 +102,20 @@ impl Nodes<'_> {
                 Expr::Cast(cast) if cast.field.data_type() == field.data_type() => cast.expr.as_ref().clone(),
                 other => other.clone(),
             };
-            let own: Vec<Expr> = rows.iter().map(own).collect();
+            let mut own: Vec<Expr> = rows.iter().map(own).collect();
+            let types: Vec<DataType> =
+                own.iter().map(|expression| expression.get_type(&nothing)).collect::<Result<_>>()?;
+            let is_plain = *field.data_type() == types::data_type(SqlType::NUMERIC);
+            if !is_plain && union_of(&types).as_ref() != Some(field.data_type()) {
+                // They are the user's, who has cast all to the same type.
+                own = rows.iter().map(|row| row[column].clone()).collect();
+            }
             let operand = |expression: &Expr| operand(expression, &nothing, self.parameters);
             let operands: Vec<Operand> = own.iter().map(operand).collect();
             let known: Vec<SqlType> = operands.iter().filter_map(|operand| operand.known()).collect();
-            // Casts to plain numeric have kept the digits of what is cast since the planner saw them.
-            let has_unread = own.iter().zip(&operands).any(|(expression, operand)| {
-                *operand == Operand::Unknown
-                    && !matches!(expression, Expr::Literal(value, _) if value.is_null())
-            });
-            let exact = || exact(&known).filter(|_| !has_unread);
-            let common = united(&known).or_else(exact);
-            let Some(common) = common.filter(|_| !operands.contains(&Operand::Foreign)) else { continue };
+            let Some(common) = united(&known).filter(|_| !operands.contains(&Operand::Foreign)) else {
+                continue;
+            };
             let data_type = types::data_type(common);
             for ((row, expression), operand) in rows.iter_mut().zip(own).zip(operands) {
                 row[column] = match operand.known() {
@@ -127,9 +129,40 @@ impl Nodes<'_> {
             }
             *field = Arc::new(field.as_ref().clone().with_data_type(data_type));
         }
-        let fields =
-            fields.into_iter().zip(schema.iter()).map(|(field, (qualifier, _))| (qualifier.cloned(), field));
-        let schema = DFSchema::new_with_metadata(fields.collect(), schema.metadata().clone())?;
+        let schema = with_fields(&schema, fields)?;
+        Ok(LogicalPlan::Values(Values { schema: Arc::new(schema), values: rows }))
+    }
+
+    /// A list of VALUES whose expressions have their types. Casts to plain numeric have kept the digits of what is cast,
+    /// which the planner did not know: numerics of different digits get those that hold all.
+    pub fn digits(&self, node: LogicalPlan) -> Result<LogicalPlan> {
+        let LogicalPlan::Values(Values { schema, values: mut rows }) = node else { return Ok(node) };
+        let mut fields: Vec<FieldRef> = schema.fields().iter().cloned().collect();
+        let nothing = DFSchema::empty();
+        for (column, field) in fields.iter_mut().enumerate() {
+            let types: Vec<DataType> =
+                rows.iter().map(|row| row[column].get_type(&nothing)).collect::<Result<_>>()?;
+            let are_numerics =
+                types.iter().chain([field.data_type()]).all(|ty| matches!(ty, DataType::Decimal128(..)));
+            if !are_numerics || types.iter().all(|ty| ty == field.data_type()) {
+                continue;
+            }
+            let is_null =
+                |row: &Vec<Expr>| matches!(&row[column], Expr::Literal(value, _) if value.is_null());
+            let known: Vec<DataType> =
+                rows.iter().zip(types).filter(|(row, _)| !is_null(row)).map(|(_, ty)| ty).collect();
+            let Some(common) = union_of(&known) else { continue };
+            for row in &mut rows {
+                let value = std::mem::take(&mut row[column]);
+                row[column] = match value {
+                    // Folding a cast to plain numeric would take the digits off again.
+                    Expr::Literal(value, metadata) => Expr::Literal(value.cast_to(&common)?, metadata),
+                    other => other.cast_to(&common, &nothing)?,
+                };
+            }
+            *field = Arc::new(field.as_ref().clone().with_data_type(common));
+        }
+        let schema = with_fields(&schema, fields)?;
         Ok(LogicalPlan::Values(Values { schema: Arc::new(schema), values: rows }))
     }
 
@@ -215,6 +248,20 @@ impl Nodes<'_> {
     }
 }
 
+/// The type that the planner gives a column of VALUES whose rows have these.
+fn union_of(types: &[DataType]) -> Option<DataType> {
+    let mut known = types.iter().filter(|ty| !ty.is_null());
+    let first = known.next()?.clone();
+    known.try_fold(first, |common, ty| type_union_resolution(&[common, ty.clone()]))
+}
+
+/// A schema whose fields are others, under the same qualifiers.
+fn with_fields(schema: &DFSchema, fields: Vec<FieldRef>) -> Result<DFSchema> {
+    let fields =
+        fields.into_iter().zip(schema.iter()).map(|(field, (qualifier, _))| (qualifier.cloned(), field));
+    DFSchema::new_with_metadata(fields.collect(), schema.metadata().clone())
+}
+
 /// A plan with its first columns cast to the types that are given.
 pub fn with_types(plan: LogicalPlan, types: &[Option<SqlType>]) -> Result<LogicalPlan> {
     let wanted = |position: usize| {
@@ -232,15 +279,6 @@ pub fn with_types(plan: LogicalPlan, types: &[Option<SqlType>]) -> Result<Logica
     });
     let columns: Vec<Expr> = columns.collect();
     Projection::try_new(columns, Arc::new(plan)).map(LogicalPlan::Projection)
-}
-
-/// The one numeric type of several exact numbers, if one of them is a numeric.
-fn exact(types: &[SqlType]) -> Option<SqlType> {
-    let mut common = *types.first()?;
-    for ty in &types[1..] {
-        common = common_type(common, *ty)?;
-    }
-    matches!(common, SqlType::Numeric { .. }).then_some(common)
 }
 
 /// The type of a column of a plan, if SQL has a name for it.
