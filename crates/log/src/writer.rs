@@ -30,6 +30,7 @@ use firn_base::disk::Disk;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, ShortMutex};
 use firn_base::thread::{self, JoinHandle};
 use firn_base::{Error, Lsn, Result, SqlState, Time};
+use std::io::IoSlice;
 use std::path::Path;
 use std::time::Duration;
 
@@ -128,9 +129,12 @@ impl Queue {
 
     /// Makes room for an entry behind others; the first one may take more than a chunk.
     fn make_room(&mut self, length: usize, chunk_bytes: usize) {
-        let taken = self.bytes.len() + length + GROUP_ALIGNMENT;
-        if self.entries > 0 && taken > self.bytes.capacity() {
-            let next = Vec::with_capacity(chunk_bytes.max(length + GROUP_ALIGNMENT));
+        // And for what aligns the group's end.
+        let length = length + GROUP_ALIGNMENT;
+        if self.entries == 0 {
+            self.bytes.reserve(length);
+        } else if self.bytes.len() + length > self.bytes.capacity() {
+            let next = Vec::with_capacity(chunk_bytes.max(length));
             self.full_bytes += self.bytes.len();
             self.full.push(std::mem::replace(&mut self.bytes, next));
         }
@@ -517,20 +521,28 @@ impl Shared {
             writer.segment = self.next_segment(group.end.0 - at.0)?;
         }
         seal_group(&mut group.chunks, group.entries, at, writer.segment.header.salt);
-        for chunk in &group.chunks {
-            let mut rest = &chunk[..];
-            while !rest.is_empty() {
-                if at == writer.segment.header.end() {
-                    writer.segment = self.next_segment(group.end.0 - at.0)?;
-                }
-                let header = &writer.segment.header;
-                assert!(header.first <= at && at < header.end(), "the writer stands in its segment");
-                let (now, later) = rest.split_at(rest.len().min((header.end().0 - at.0) as usize));
-                // Safe when it returns: see `Segment::file`.
-                writer.segment.file.write_at(now, DATA_START + (at.0 - header.first.0))?;
-                at.0 += now.len() as u64;
-                rest = later;
+        let mut chunks = group.chunks.iter().map(Vec::as_slice);
+        let mut rest: &[u8] = &[];
+        while at < group.end {
+            if at == writer.segment.header.end() {
+                writer.segment = self.next_segment(group.end.0 - at.0)?;
             }
+            let header = &writer.segment.header;
+            assert!(header.first <= at && at < header.end(), "the writer stands in its segment");
+            // What belongs into the segment.
+            let mut parts = Vec::with_capacity(group.chunks.len());
+            let (start, mut room) = (at, (header.end().min(group.end).0 - at.0) as usize);
+            while room > 0 {
+                if rest.is_empty() {
+                    rest = chunks.next().expect("the chunks reach to the group's end");
+                }
+                let (now, later) = rest.split_at(rest.len().min(room));
+                parts.push(IoSlice::new(now));
+                (rest, room) = (later, room - now.len());
+                at.0 += now.len() as u64;
+            }
+            // Safe when it returns: see `Segment::file`.
+            writer.segment.file.write_parts_at(&mut parts, DATA_START + (start.0 - header.first.0))?;
         }
         Ok(())
     }

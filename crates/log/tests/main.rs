@@ -340,36 +340,56 @@ fn a_full_queue_makes_committers_wait_for_the_disk() {
     assert_eq!(read(&disk).unwrap().0, numbers(300));
 }
 
+/// A log, not one byte of which has been written, in which commits have queued up; and the position behind the last one. Every
+/// 40th is long: longer than a chunk, and than a segment.
+fn queued_up(disk: &Arc<SimulatedDisk>, commits: u64, redo: &dyn Fn(u64) -> Vec<u8>) -> (Log, Lsn) {
+    let patient = LogOptions { flush_interval: Duration::from_secs(3600), ..options() };
+    let log = Log::open(disk.clone(), directory(), DATABASE, Lsn(0), patient).unwrap();
+    let last = (1..=commits).map(|number| log.append(Time(number), &redo(number))).last().unwrap();
+    (log, last)
+}
+
 #[test]
 fn what_has_queued_up_behind_a_slow_disk_is_one_group_and_is_lost_or_kept_as_one() {
     const COMMITS: u64 = 200;
-    let log_behind = |disk: &Arc<SimulatedDisk>| {
-        let log = open(disk, Lsn(0)).unwrap();
-        let last = (1..=COMMITS).map(|number| log.append(Time(number), &redo(number))).last().unwrap();
-        (log, last)
+    let long = |number: u64| match number % 40 {
+        1 => vec![number as u8; 7000 + number as usize],
+        _ => redo(number),
+    };
+    let groups = |disk: &SimulatedDisk| {
+        let mut reader = Reader::open(disk, directory(), DATABASE, Lsn(0)).unwrap();
+        let mut groups = Vec::new();
+        while let Some(group) = reader.next_group().unwrap() {
+            let entries = group.entries().inspect(|entry| assert_eq!(entry.bytes, long(entry.time.0)));
+            groups.push(entries.map(|entry| entry.time.0).collect::<Vec<u64>>());
+        }
+        (groups, reader.position())
     };
     let disk = SimulatedDisk::new();
-    let (log, last) = log_behind(&disk);
+    let (log, last) = queued_up(&disk, COMMITS, &long);
     log.wait_durable(last).unwrap();
-    let bytes = log.durable_lsn().0;
-    assert!(bytes > 20 * options().chunk_bytes as u64 && bytes > 5 * options().segment_bytes);
+    let end = log.durable_lsn();
+    assert!(end.0 > 20 * options().chunk_bytes as u64 && end.0 > 5 * options().segment_bytes);
     drop(log);
-    assert_eq!(read(&disk).unwrap().0, numbers(COMMITS));
+    assert_eq!(groups(&disk), (vec![numbers(COMMITS)], end));
 
+    let mut lost = 0;
     for written in 0..40 {
         let disk = SimulatedDisk::new();
-        let (log, last) = log_behind(&disk);
-        disk.fail_after_bytes(written * bytes / 40, Fault::Full);
-        let outcome = log.wait_durable(last);
+        let (log, last) = queued_up(&disk, COMMITS, &long);
+        disk.fail_after_bytes(written * end.0 / 40, Fault::Full);
+        let is_kept = log.wait_durable(last).is_ok();
+        assert_eq!(log.durable_lsn(), if is_kept { end } else { Lsn(0) });
         drop(log);
-        let kept = read(&disk.after_power_cut(&mut Random::seeded(written))).unwrap().0;
-        // The flusher may have written some of them first.
-        assert_eq!(kept, numbers(kept.len() as u64));
-        assert!(
-            outcome.is_err() && kept.len() < COMMITS as usize || kept.len() == COMMITS as usize,
+        let kept = groups(&disk.after_power_cut(&mut Random::seeded(written)));
+        assert_eq!(
+            kept,
+            if is_kept { (vec![numbers(COMMITS)], end) } else { (Vec::new(), Lsn(0)) },
             "{written}"
         );
+        lost += u64::from(!is_kept);
     }
+    assert!(lost > 20, "{lost}");
 }
 
 #[test]
