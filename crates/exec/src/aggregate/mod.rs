@@ -1,12 +1,15 @@
 //! Aggregates that DataFusion lacks, or types otherwise than PostgreSQL: an average of exact numbers is
-//! exact, with as many decimals as a quotient has, and a sum of them overflows with an error.
+//! exact, with as many decimals as a quotient has, and a sum of them overflows with an error. Or computes
+//! otherwise: the extremes of floats in groups know infinity and NaN.
 
 mod average;
+mod extreme;
 mod ordered;
 mod single;
 mod sum;
 mod wide;
 
+pub use extreme::{largest, smallest};
 pub use ordered::{mode, percentile_disc};
 pub use single::{few, only_value};
 pub use sum::sum;

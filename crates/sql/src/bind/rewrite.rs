@@ -7,6 +7,7 @@
 //! | `1e3`, integers beyond a bigint | `CAST('1000' AS numeric(4, 0))` |
 //! | `interval '1' day` | `CAST('1 day' AS interval)`: read by our own parser |
 //! | `SELECT EXISTS (SELECT …)`, `SELECT a IN (SELECT …)`, `(a, b) IN (SELECT c, d …)` | see [`subquery`] |
+//! | `EXISTS (SELECT FROM a)` | `EXISTS (SELECT CAST(1 AS int4) FROM a)` |
 //! | `x = ANY (ARRAY[a, b])` and the like | see [`any`] |
 //! | `x LIKE p ESCAPE e` | `x LIKE like_escape(p, e)` |
 //! | `~x` | `-1 - x` |
@@ -89,6 +90,10 @@ impl VisitorMut for Rewriter {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Error> {
+        if select.projection.is_empty() && matches!(select.distinct, Some(ast::Distinct::Distinct)) {
+            let message = "SELECT DISTINCT must have at least one column";
+            return ControlFlow::Break(Error::new(SqlState::SYNTAX_ERROR, message));
+        }
         using::merge_columns(select);
         name_outputs(&mut select.projection);
         for item in &mut select.projection {
@@ -202,6 +207,7 @@ impl VisitorMut for Rewriter {
                     **pattern = escaped;
                 }
             }
+            Expr::Exists { subquery, .. } => subquery::give_output(&mut subquery.body),
             Expr::InSubquery { expr, subquery, negated } if is_row(expr) => {
                 if *negated {
                     return ControlFlow::Break(Error::unsupported("NOT IN between rows and a subquery"));

@@ -45,6 +45,8 @@ pub fn aggregate(name: &str) -> Option<Arc<AggregateUDF>> {
     match name {
         "avg" => Some(firn_exec::aggregate::average()),
         "sum" => Some(firn_exec::aggregate::sum()),
+        "min" => Some(firn_exec::aggregate::smallest()),
+        "max" => Some(firn_exec::aggregate::largest()),
         "mode" => Some(firn_exec::aggregate::mode()),
         "percentile_disc" => Some(firn_exec::aggregate::percentile_disc()),
         "variance" => Some(datafusion::functions_aggregate::variance::var_samp_udaf()),

@@ -4,12 +4,13 @@
 //! |---|---|
 //! | `EXISTS (SELECT …)` in a select list | `(SELECT count(*) > 0 …)` |
 //! | `x IN (SELECT …)` in a select list | CASE over counts: of rows equal to `x`, of all if `x` is NULL, of NULLs |
+//! | `EXISTS (SELECT FROM …)` | `EXISTS (SELECT 1 FROM …)` |
 //! | `(a, b) IN (SELECT c, d …)` | `EXISTS (SELECT … WHERE c = a AND d = b)` |
 
-use super::{binary, call, digits, parsed, take};
+use super::{binary, call, cast, digits, parsed, take};
 use datafusion::sql::sqlparser::ast::{
-    self, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, SelectItem,
-    SetExpr, TableFactor, UnaryOperator, VisitMut, VisitorMut,
+    self, BinaryOperator, DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query,
+    SelectItem, SetExpr, TableFactor, UnaryOperator, VisitMut, VisitorMut,
 };
 use firn_base::Error;
 use std::ops::ControlFlow;
@@ -123,6 +124,36 @@ fn counts_of_in(value: Expr, subquery: &mut Query) -> Expr {
     let rows = std::mem::replace(subquery, empty_query());
     let _ = case.visit(&mut Fill { value, rows });
     Expr::Nested(Box::new(case))
+}
+
+/// Gives rows without columns, which are only asked whether there are any, a constant: DataFusion looks
+/// for the first column of what it joins with.
+pub(super) fn give_output(rows: &mut SetExpr) {
+    fn has_none(rows: &SetExpr) -> bool {
+        match rows {
+            SetExpr::Select(select) => select.projection.is_empty(),
+            SetExpr::Query(query) => has_none(&query.body),
+            SetExpr::SetOperation { left, right, .. } => has_none(left) && has_none(right),
+            _ => false,
+        }
+    }
+    fn give(rows: &mut SetExpr) {
+        match rows {
+            SetExpr::Select(select) => {
+                let one = cast(digits("1"), DataType::Int4(None));
+                select.projection.push(SelectItem::ExprWithAlias { expr: one, alias: Ident::new("one") });
+            }
+            SetExpr::Query(query) => give(&mut query.body),
+            SetExpr::SetOperation { left, right, .. } => {
+                give(left);
+                give(right);
+            }
+            _ => unreachable!("it has columns"),
+        }
+    }
+    if has_none(rows) {
+        give(rows);
+    }
 }
 
 /// A query to leave behind where one is taken out.

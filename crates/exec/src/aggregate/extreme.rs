@@ -1,0 +1,241 @@
+//! `min` and `max`, which DataFusion begins with the largest and the smallest finite float where there are groups, so that it yields
+//! these of groups of nothing but infinity, and for which a NaN there is no value larger than the others.
+//!
+//! Everything but groups of floats is DataFusion's.
+
+use super::{any_type, passes};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray};
+use datafusion::arrow::buffer::NullBuffer;
+use datafusion::arrow::datatypes::{ArrowPrimitiveType, DataType, FieldRef, Float32Type, Float64Type};
+use datafusion::common::{Result, ScalarValue};
+use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::utils::AggregateOrderSensitivity;
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, ReversedUDAF, SetMonotonicity,
+    Signature, StatisticsArgs,
+};
+use firn_base::sync::{Arc, OnceLock};
+
+/// `min`.
+pub fn smallest() -> Arc<AggregateUDF> {
+    static SMALLEST: OnceLock<Arc<AggregateUDF>> = OnceLock::new();
+    Arc::clone(SMALLEST.get_or_init(|| Extreme::of(Side::Smallest)))
+}
+
+/// `max`.
+pub fn largest() -> Arc<AggregateUDF> {
+    static LARGEST: OnceLock<Arc<AggregateUDF>> = OnceLock::new();
+    Arc::clone(LARGEST.get_or_init(|| Extreme::of(Side::Largest)))
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Side {
+    Smallest,
+    Largest,
+}
+
+impl Side {
+    /// DataFusion's.
+    fn theirs(self) -> Arc<AggregateUDF> {
+        match self {
+            Side::Smallest => min_udaf(),
+            Side::Largest => max_udaf(),
+        }
+    }
+
+    /// Ours over groups, where DataFusion's is wrong. Each begins with what every other value replaces.
+    fn groups(self, ty: &DataType) -> Option<Box<dyn GroupsAccumulator>> {
+        match (self, ty) {
+            (Side::Smallest, DataType::Float32) => {
+                Some(groups_of::<Float32Type>(f32::NAN, |new: f32, old: f32| new < old || old.is_nan()))
+            }
+            (Side::Smallest, DataType::Float64) => {
+                Some(groups_of::<Float64Type>(f64::NAN, |new: f64, old: f64| new < old || old.is_nan()))
+            }
+            (Side::Largest, DataType::Float32) => {
+                let larger = |new: f32, old: f32| new > old || new.is_nan();
+                Some(groups_of::<Float32Type>(f32::NEG_INFINITY, larger))
+            }
+            (Side::Largest, DataType::Float64) => {
+                let larger = |new: f64, old: f64| new > old || new.is_nan();
+                Some(groups_of::<Float64Type>(f64::NEG_INFINITY, larger))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn groups_of<T: ArrowPrimitiveType>(
+    start: T::Native,
+    replaces: impl Fn(T::Native, T::Native) -> bool + Send + 'static,
+) -> Box<dyn GroupsAccumulator> {
+    Box::new(GroupExtremes::<T, _> { start, replaces, values: Vec::new(), seen: Vec::new() })
+}
+
+/// `min` or `max`.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Extreme {
+    side: Side,
+    signature: Signature,
+}
+
+impl Extreme {
+    fn of(side: Side) -> Arc<AggregateUDF> {
+        Arc::new(AggregateUDF::from(Extreme { side, signature: any_type() }))
+    }
+}
+
+impl AggregateUDFImpl for Extreme {
+    fn name(&self) -> &str {
+        match self.side {
+            Side::Smallest => "min",
+            Side::Largest => "max",
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
+        self.side.theirs().coerce_types(arguments)
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        self.side.theirs().return_type(arguments)
+    }
+
+    fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        self.side.theirs().inner().accumulator(arguments)
+    }
+
+    fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
+        self.side.theirs().inner().state_fields(arguments)
+    }
+
+    fn groups_accumulator_supported(&self, arguments: AccumulatorArgs) -> bool {
+        self.side.theirs().inner().groups_accumulator_supported(arguments)
+    }
+
+    fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
+        match self.side.groups(arguments.return_field.data_type()) {
+            Some(groups) => Ok(groups),
+            None => self.side.theirs().inner().create_groups_accumulator(arguments),
+        }
+    }
+
+    fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
+        self.side.theirs().inner().create_sliding_accumulator(arguments)
+    }
+
+    fn is_descending(&self) -> Option<bool> {
+        self.side.theirs().inner().is_descending()
+    }
+
+    fn value_from_stats(&self, arguments: &StatisticsArgs) -> Option<ScalarValue> {
+        self.side.theirs().inner().value_from_stats(arguments)
+    }
+
+    fn reverse_expr(&self) -> ReversedUDAF {
+        ReversedUDAF::Identical
+    }
+
+    fn order_sensitivity(&self) -> AggregateOrderSensitivity {
+        AggregateOrderSensitivity::Insensitive
+    }
+
+    fn set_monotonicity(&self, ty: &DataType) -> SetMonotonicity {
+        self.side.theirs().inner().set_monotonicity(ty)
+    }
+}
+
+/// The extremes of many groups. What they hand on is what they yield.
+struct GroupExtremes<T: ArrowPrimitiveType, F> {
+    /// What a group begins with.
+    start: T::Native,
+    /// Whether a value (the first) takes the place of another.
+    replaces: F,
+    values: Vec<T::Native>,
+    /// Whether a group has had a value.
+    seen: Vec<bool>,
+}
+
+impl<T, F> GroupExtremes<T, F>
+where
+    T: ArrowPrimitiveType,
+{
+    /// The extremes so far, of groups that leave.
+    fn take(&mut self, emit_to: EmitTo) -> ArrayRef {
+        let (values, seen) = (emit_to.take_needed(&mut self.values), emit_to.take_needed(&mut self.seen));
+        Arc::new(PrimitiveArray::<T>::new(values.into(), Some(NullBuffer::from(seen))))
+    }
+}
+
+impl<T, F> GroupsAccumulator for GroupExtremes<T, F>
+where
+    T: ArrowPrimitiveType,
+    F: Fn(T::Native, T::Native) -> bool + Send + 'static,
+{
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        group_indices: &[usize],
+        opt_filter: Option<&BooleanArray>,
+        total_num_groups: usize,
+    ) -> Result<()> {
+        self.values.resize(total_num_groups, self.start);
+        self.seen.resize(total_num_groups, false);
+        let values = values[0].as_primitive::<T>();
+        let mut add = |group: usize, value: T::Native| {
+            if (self.replaces)(value, self.values[group]) {
+                self.values[group] = value;
+            }
+            self.seen[group] = true;
+        };
+        if values.null_count() == 0 && opt_filter.is_none() {
+            group_indices.iter().zip(values.values().iter()).for_each(|(group, value)| add(*group, *value));
+        } else {
+            for (row, (group, value)) in group_indices.iter().zip(values.iter()).enumerate() {
+                if let (Some(value), true) = (value, passes(opt_filter, row)) {
+                    add(*group, value);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self, emit_to: EmitTo) -> Result<ArrayRef> {
+        Ok(self.take(emit_to))
+    }
+
+    fn state(&mut self, emit_to: EmitTo) -> Result<Vec<ArrayRef>> {
+        Ok(vec![self.take(emit_to)])
+    }
+
+    fn merge_batch(
+        &mut self,
+        values: &[ArrayRef],
+        group_indices: &[usize],
+        total_num_groups: usize,
+    ) -> Result<()> {
+        self.update_batch(values, group_indices, None, total_num_groups)
+    }
+
+    fn convert_to_state(
+        &self,
+        values: &[ArrayRef],
+        opt_filter: Option<&BooleanArray>,
+    ) -> Result<Vec<ArrayRef>> {
+        if opt_filter.is_none() {
+            return Ok(vec![Arc::clone(&values[0])]);
+        }
+        let kept = |(row, value): (usize, Option<T::Native>)| value.filter(|_| passes(opt_filter, row));
+        let kept: PrimitiveArray<T> = values[0].as_primitive::<T>().iter().enumerate().map(kept).collect();
+        Ok(vec![Arc::new(kept)])
+    }
+
+    fn size(&self) -> usize {
+        self.values.capacity() * size_of::<T::Native>() + self.seen.capacity()
+    }
+}
