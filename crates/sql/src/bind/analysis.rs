@@ -214,11 +214,19 @@ impl Pass<'_> {
             Expr::ScalarFunction(function) => self.function(function, schema)?,
             Expr::AggregateFunction(mut aggregate) => {
                 widen(&aggregate.func, &mut aggregate.params.args, schema)?;
+                if loses_type(&aggregate.func) {
+                    let params = &mut aggregate.params;
+                    let keys = params.order_by.iter_mut().map(|key| &mut key.expr);
+                    self.trim(params.args.iter_mut().chain(keys), schema);
+                }
                 Expr::AggregateFunction(aggregate)
             }
             Expr::WindowFunction(mut window) => {
                 if let WindowFunctionDefinition::AggregateUDF(function) = &window.fun {
                     widen(function, &mut window.params.args, schema)?;
+                    if loses_type(function) {
+                        self.trim(window.params.args.iter_mut(), schema);
+                    }
                 }
                 Expr::WindowFunction(window)
             }
@@ -347,6 +355,25 @@ impl Pass<'_> {
         expressions.into_iter().zip(operands).map(adopt).collect()
     }
 
+    /// Takes the blanks off whatever is char(n), which is text from there on.
+    fn trim<'e>(&self, expressions: impl Iterator<Item = &'e mut Expr>, schema: &DFSchema) {
+        for expression in expressions {
+            if matches!(self.operand(expression, schema), Operand::Known(SqlType::Char(_))) {
+                *expression = as_text(std::mem::take(expression));
+            }
+        }
+    }
+
+    /// Values that are compared with each other: char(n) without its blanks, unless all are of one length.
+    fn same_strings(&self, mut expressions: Vec<Expr>, schema: &DFSchema) -> Vec<Expr> {
+        let known = |expression| self.operand(expression, schema).known();
+        let types: Option<Vec<SqlType>> = expressions.iter().map(known).collect();
+        if types.and_then(|types| united(&types)) == Some(SqlType::Text) {
+            self.trim(expressions.iter_mut(), schema);
+        }
+        expressions
+    }
+
     /// 42883 if the first of some expressions does not compare with one of the others.
     fn check_comparable(&self, operator: &str, expressions: &[Expr], schema: &DFSchema) -> Result<()> {
         let [first, others @ ..] = expressions else { return Ok(()) };
@@ -376,6 +403,7 @@ impl Pass<'_> {
         all.extend(list.list);
         let all = self.unify(all, schema)?;
         self.check_comparable("=", &all, schema)?;
+        let all = self.same_strings(all, schema);
         if let Some(types) = self.numbers(&all, schema).filter(|types| types.iter().copied().any(is_float)) {
             return self.in_floats(all, types, list.negated, schema);
         }
@@ -459,6 +487,7 @@ impl Pass<'_> {
     fn between(&self, between: Between, schema: &DFSchema) -> Result<Expr> {
         let all = self.unify(vec![*between.expr, *between.low, *between.high], schema)?;
         self.check_comparable(">=", &all, schema)?;
+        let all = self.same_strings(all, schema);
         if let Some(types) = self.floats_among(&all, schema) {
             return self.between_floats(all, types, between.negated, schema);
         }
@@ -494,6 +523,10 @@ impl Pass<'_> {
     }
 
     fn compare(&self, comparison: BinaryExpr, schema: &DFSchema) -> Result<Expr> {
+        let BinaryExpr { left, op, right } = comparison;
+        let pair = self.same_strings(vec![*left, *right], schema);
+        let [left, right] = <[Expr; 2]>::try_from(pair).expect("two went in");
+        let comparison = BinaryExpr::new(Box::new(left), op, Box::new(right));
         let comparison = floats::compare(comparison, schema, self.parameters, self.zone)?;
         days::compare(comparison, schema, self.parameters, self.zone)
     }
@@ -513,13 +546,18 @@ impl Pass<'_> {
         pairs.map(|(expression, from)| floats::convert(expression, *from, to, self.zone)).collect()
     }
 
-    /// Gives all expressions the one type that they are to have as alternatives of each other.
+    /// Gives all expressions the one type that they are to have as alternatives of each other. What comes out no longer
+    /// says that it is a char(n), so its blanks stay behind.
     fn unite(&self, expressions: Vec<Expr>, schema: &DFSchema) -> Result<Vec<Expr>> {
         let operands: Vec<Operand> =
             expressions.iter().map(|expression| self.operand(expression, schema)).collect();
         let known: Vec<SqlType> = operands.iter().filter_map(|operand| operand.known()).collect();
         let common = united(&known).filter(|_| !operands.contains(&Operand::Foreign));
-        let Some(common) = common else { return self.unify(expressions, schema) };
+        let Some(common) = common else {
+            let mut expressions = self.unify(expressions, schema)?;
+            self.trim(expressions.iter_mut(), schema);
+            return Ok(expressions);
+        };
         let convert = |(expression, operand): (Expr, Operand)| match operand {
             Operand::Known(from) => floats::convert(expression, from, common, self.zone),
             _ => self.adopt(expression, common),
@@ -564,6 +602,7 @@ impl Pass<'_> {
             Some(operand) => {
                 conditions.insert(0, *operand);
                 conditions = self.unify(conditions, schema)?;
+                conditions = self.same_strings(conditions, schema);
                 conditions = self.moments(conditions, schema)?;
                 match self.numbers(&conditions, schema).filter(|types| types.iter().copied().any(is_float)) {
                     Some(types) if conditions[0].is_volatile() => {
@@ -684,7 +723,8 @@ impl Pass<'_> {
         let args = if ALIKE.contains(&func.name()) || is_mixed_array() {
             self.unite(args, schema)?
         } else if func.name() == "nullif" {
-            let args = self.unify(args, schema)?;
+            let mut args = self.unify(args, schema)?;
+            self.trim(args.iter_mut(), schema);
             match self.numbers(&args, schema).filter(|types| types.iter().copied().any(is_float)) {
                 Some(types) if args[0].is_volatile() => self.convert(args, &types, SqlType::Double)?,
                 Some(types) => {
@@ -769,6 +809,11 @@ fn widen(function: &AggregateUDF, arguments: &mut [Expr], schema: &DFSchema) -> 
     Ok(())
 }
 
+/// Whether an aggregate yields strings that it was given, but not their type.
+fn loses_type(function: &AggregateUDF) -> bool {
+    matches!(function.name(), "min" | "max" | "string_agg" | "array_agg")
+}
+
 fn is_arithmetic(op: Operator) -> bool {
     matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply | Operator::Divide | Operator::Modulo)
 }
@@ -792,6 +837,15 @@ pub fn fold(expression: Expr, zone: TimeZoneSetting) -> Result<Expr> {
     let Expr::Cast(cast) = expression else { return Ok(expression) };
     let inner = fold(*cast.expr, zone)?;
     let to = types::sql_type(&cast.field);
+    let inner = match to {
+        // A cast to another Arrow type is coercion's, which changes nothing.
+        Some(to @ (SqlType::Text | SqlType::Varchar(_)))
+            if types::data_type(to) == *cast.field.data_type() && is_char_literal(&inner) =>
+        {
+            as_text(inner)
+        }
+        _ => inner,
+    };
     match (inner, to) {
         (Expr::Literal(scalar, _), Some(SqlType::NUMERIC)) if !scalar.is_null() => {
             let value = types::value(&scalar).map_err(to_datafusion)?;
@@ -806,6 +860,13 @@ pub fn fold(expression: Expr, zone: TimeZoneSetting) -> Result<Expr> {
         }
         (inner, _) => Ok(Expr::Cast(Cast { expr: Box::new(inner), field: cast.field })),
     }
+}
+
+/// Whether a literal says that it is a char(n).
+fn is_char_literal(expression: &Expr) -> bool {
+    let Expr::Literal(..) = expression else { return false };
+    let field = expression.to_field(&DFSchema::empty());
+    field.is_ok_and(|(_, field)| matches!(types::sql_type(&field), Some(SqlType::Char(_))))
 }
 
 /// A literal of type `numeric`, which keeps the digits that it was given.

@@ -24,7 +24,7 @@
 //! | `r <= d`, `r > d` | the last `real` below `d` |
 //! | whatever is left, and any `d` that is no constant | `d`, by the double that `r` is |
 
-use super::operators::{Operand, cast, is_float, is_number, operand};
+use super::operators::{Operand, as_text, cast, is_float, is_number, operand};
 use super::parameters::Parameters;
 use super::{analysis, days};
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -48,7 +48,12 @@ pub fn united(types: &[SqlType]) -> Option<SqlType> {
 
 /// The expression, which is of type `from`, as one of type `to`.
 pub fn convert(expression: Expr, from: SqlType, to: SqlType, zone: TimeZoneSetting) -> Result<Expr> {
-    if from == to { Ok(expression) } else { analysis::fold(cast(expression, to), zone) }
+    match (from, to) {
+        (from, to) if from == to => Ok(expression),
+        (SqlType::Char(_), SqlType::Text) => Ok(as_text(expression)),
+        (from, SqlType::Text) if from.is_string() => Ok(expression),
+        _ => analysis::fold(cast(expression, to), zone),
+    }
 }
 
 /// A comparison in double precision where a float stands beside another number; else as it is.

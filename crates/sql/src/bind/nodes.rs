@@ -1,7 +1,9 @@
 //! Analysis of plan nodes as a whole: what PostgreSQL means by a set operation, by ORDER BY and by an
 //! aggregation where the expressions alone do not tell.
 
-use super::operators::{Operand, adopt, cast, common_type, compared, length, operand, plain_name, united};
+use super::operators::{
+    Operand, adopt, as_text, cast, common_type, compared, length, operand, plain_name, united,
+};
 use super::parameters::Parameters;
 use super::{analysis, floats};
 use datafusion::arrow::datatypes::{DataType, FieldRef, TimeUnit};
@@ -273,6 +275,7 @@ pub fn with_types(plan: LogicalPlan, types: &[Option<SqlType>]) -> Result<Logica
     let columns = plan.schema().iter().enumerate().map(|(position, (qualifier, field))| {
         let column = Expr::from((qualifier, field));
         match wanted(position) {
+            Some(SqlType::Text) => as_text(column).alias_qualified(qualifier.cloned(), field.name()),
             Some(ty) => cast(column, ty).alias_qualified(qualifier.cloned(), field.name()),
             None => column,
         }

@@ -8,6 +8,7 @@
 use super::parameters::Parameters;
 use super::{days, floats};
 use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{Cast, Placeholder, ScalarFunction};
@@ -95,7 +96,7 @@ pub fn adopt(expression: Expr, ty: SqlType, parameters: &Parameters, zone: TimeZ
     match expression {
         Expr::Literal(ScalarValue::Utf8(Some(text)), _) => literal(&text, ty, zone),
         Expr::Literal(ScalarValue::Utf8(None) | ScalarValue::Null, _) => {
-            Ok(Expr::Literal(types::scalar(&Value::Null, ty), None))
+            Ok(constant(&Value::Null, ty))
         }
         Expr::Placeholder(Placeholder { id, field: None }) => Ok(learn(id, ty.into(), parameters)),
         Expr::Alias(alias) => {
@@ -176,14 +177,22 @@ pub fn common_type(a: SqlType, b: SqlType) -> Option<SqlType> {
 }
 
 /// The one type of several values of types that DataFusion, left alone, would unite otherwise: of floats among other
-/// numbers, of dates among timestamps.
+/// numbers, of dates among timestamps, of char(n) among other strings.
 pub fn united(types: &[SqlType]) -> Option<SqlType> {
-    floats::united(types).or_else(|| days::united(types))
+    floats::united(types).or_else(|| days::united(types)).or_else(|| united_strings(types))
 }
 
 /// As [`united`], the type in which two values are compared.
 pub fn compared(a: SqlType, b: SqlType) -> Option<SqlType> {
-    floats::compared(a, b).or_else(|| days::united(&[a, b]))
+    floats::compared(a, b).or_else(|| days::united(&[a, b])).or_else(|| united_strings(&[a, b]))
+}
+
+/// Text, for strings of different types if there is a char(n) among them: it loses its blanks there, or they would count.
+fn united_strings(types: &[SqlType]) -> Option<SqlType> {
+    let first = types.first()?;
+    let is_char = |ty: &SqlType| matches!(ty, SqlType::Char(_));
+    let mixed = types.iter().any(is_char) && types.iter().any(|ty| ty != first);
+    (mixed && types.iter().all(|ty| ty.is_string())).then_some(SqlType::Text)
 }
 
 /// The literal that a text in quotes stands for as type `ty`.
@@ -199,7 +208,14 @@ pub fn literal(text: &str, ty: SqlType, zone: TimeZoneSetting) -> Result<Expr> {
         SqlType::Char(length) => (Value::Text(padded(text, length)), ty),
         other => (read(other)?, other),
     };
-    Ok(Expr::Literal(types::scalar(&value, ty), None))
+    Ok(constant(&value, ty))
+}
+
+/// A value of a type as a literal. One of char(n) says so: what it is compared with may turn out to be text.
+fn constant(value: &Value, ty: SqlType) -> Expr {
+    let metadata = matches!(ty, SqlType::Char(_))
+        .then(|| FieldMetadata::from(types::field("", ty).metadata().clone()));
+    Expr::Literal(types::scalar(value, ty), metadata)
 }
 
 /// The literal of a numeric, with no more digits than it has.
@@ -565,11 +581,12 @@ fn trimmed(expression: Expr, ty: SqlType) -> Expr {
 /// A char(n) without the blanks at its end. A literal has no cast that could take them off.
 pub fn as_text(expression: Expr) -> Expr {
     match expression {
-        Expr::Literal(ScalarValue::Utf8View(Some(text)), _) => {
-            let text = text.trim_end_matches(' ').to_owned();
-            Expr::Literal(ScalarValue::Utf8View(Some(text)), None)
+        Expr::Literal(ScalarValue::Utf8View(text), _) => {
+            let text = text.map(|text| text.trim_end_matches(' ').to_owned());
+            Expr::Literal(ScalarValue::Utf8View(text), None)
         }
-        other => cast(other, SqlType::Text),
+        // A field without name and metadata would keep what is known of char(n).
+        other => Expr::Cast(Cast::new_from_field(Box::new(other), types::field("text", SqlType::Text))),
     }
 }
 
