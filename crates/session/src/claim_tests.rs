@@ -268,9 +268,9 @@ fn who_is_told_that_a_key_is_taken_sees_the_row_that_has_it() {
             let mut without_savepoint = database.connect();
             run(&mut without_savepoint, &["BEGIN", "SELECT v FROM x"]).unwrap();
             run(&mut database.connect(), &takes).unwrap();
-            // Who does not go on from there is told as everywhere.
+            // Who does not go on from there has read another `v`.
             let told = run(&mut without_savepoint, &["INSERT INTO k VALUES (1)", "COMMIT"]);
-            assert_eq!(state(told), SqlState::UNIQUE_VIOLATION, "{table}");
+            assert_eq!(state(told), SqlState::SERIALIZATION_FAILURE, "{table}");
             let told = run(&mut connection, &["SAVEPOINT s", "INSERT INTO k VALUES (1)"]);
             let expected = match reads_before {
                 true => SqlState::SERIALIZATION_FAILURE,
@@ -289,6 +289,61 @@ fn who_is_told_that_a_key_is_taken_sees_the_row_that_has_it() {
             }
         }
     }
+}
+
+/// Of two who both look for a key and then insert it the second one is to begin again: it would do something else then. Who has read
+/// nothing that has changed may have come later.
+#[test]
+fn a_key_that_has_been_taken_since_it_was_looked_for_is_a_conflict() {
+    for table in ["k (id integer PRIMARY KEY)", "k (id integer UNIQUE DEFERRABLE)"] {
+        for (read, insert, expected) in [
+            ("SELECT FROM k WHERE id = 5", "INSERT INTO k VALUES (5)", SqlState::SERIALIZATION_FAILURE),
+            ("SELECT FROM k WHERE id = 5", "INSERT INTO k VALUES (4), (5)", SqlState::SERIALIZATION_FAILURE),
+            ("SELECT max(id) FROM k", "INSERT INTO k VALUES (5)", SqlState::SERIALIZATION_FAILURE),
+            ("SELECT count(*) FROM k", "UPDATE k SET id = 5", SqlState::SERIALIZATION_FAILURE),
+            ("SELECT FROM k WHERE id = 1", "INSERT INTO k VALUES (5)", SqlState::UNIQUE_VIOLATION),
+            ("SELECT FROM k WHERE id = 6", "INSERT INTO k VALUES (5)", SqlState::UNIQUE_VIOLATION),
+            ("SELECT FROM other", "INSERT INTO k VALUES (5)", SqlState::UNIQUE_VIOLATION),
+        ] {
+            let database = with(&[
+                &format!("CREATE TABLE {table}"),
+                "CREATE TABLE other (id integer)",
+                "INSERT INTO k VALUES (1)",
+            ]);
+            let (mut first, mut second) = (database.connect(), database.connect());
+            run(&mut first, &["BEGIN", read]).unwrap();
+            run(&mut second, &["BEGIN", read]).unwrap();
+            run(&mut first, &["INSERT INTO k VALUES (5)", "COMMIT"]).unwrap();
+            let told = run(&mut second, &[insert]);
+            assert_eq!(state(told), expected, "{table}: {read}; {insert}");
+            run(&mut second, &["ROLLBACK"]).unwrap();
+            assert_eq!(count(&database, "k"), 2);
+        }
+    }
+}
+
+/// Who is overtaken is run again, and is never told of a key that it has not seen.
+#[test]
+fn several_that_take_the_next_number_never_meet_a_taken_one() {
+    const EACH: usize = 30;
+    let database = with(&["CREATE TABLE k (id integer PRIMARY KEY)", "INSERT INTO k VALUES (0)"]);
+    let given_up: i64 = thread::scope(|scope| {
+        let inserting = [(); 3].map(|()| {
+            let database = &database;
+            thread::spawn_scoped(scope, "inserting", move || {
+                let mut connection = database.connect();
+                let insert = "INSERT INTO k SELECT max(id) + 1 FROM k";
+                let outcomes = (0..EACH).map(|_| run(&mut connection, &[insert]));
+                let errors: Vec<SqlState> =
+                    outcomes.filter_map(|outcome| Some(outcome.err()?.state())).collect();
+                assert!(errors.iter().all(|state| *state == SqlState::SERIALIZATION_FAILURE), "{errors:?}");
+                errors.len() as i64
+            })
+        });
+        inserting.map(|thread| thread.join().unwrap()).iter().sum()
+    });
+    assert_eq!(count(&database, "k"), 1 + 3 * EACH as i64 - given_up);
+    assert_eq!(count(&database, "k WHERE id >= (SELECT count(*) FROM k)"), 0);
 }
 
 /// What COPY hands out is what stood there when it was asked for, whatever its connection does meanwhile.

@@ -15,7 +15,7 @@ use crate::statement::{Parsed, Statement};
 use datafusion::sql::sqlparser::ast::Statement as Tree;
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
 use firn_base::{Error, Result, SqlState};
 
 /// How deep expressions and queries may nest; each level costs the parser a few stack frames.
@@ -201,6 +201,7 @@ impl<'a> Source<'a> {
                 .with_position(self.character(at))
         })?;
         tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
+        let tokens = end_operators(tokens);
         let is_zero = |token: &&TokenWithSpan| matches!(&token.token, Token::UnicodeStringLiteral(text) if text.contains('\0'));
         match tokens.iter().find(is_zero) {
             None => Ok(tokens),
@@ -263,6 +264,73 @@ impl<'a> Source<'a> {
             Token::EOF => Ok(()),
             _ => Err(self.unexpected(&next)),
         }
+    }
+}
+
+/// Ends operators where PostgreSQL ends them: sqlparser takes the sign of `a>-1` for a part of the operator.
+fn end_operators(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    let is_custom = |token: &TokenWithSpan| matches!(token.token, Token::CustomBinaryOperator(_));
+    if !tokens.iter().any(is_custom) {
+        return tokens;
+    }
+    let mut ended = Vec::with_capacity(tokens.len() + 8);
+    for token in tokens {
+        let (operator, signs) = match &token.token {
+            Token::CustomBinaryOperator(operator) => operator.split_at(operator_length(operator)),
+            _ => ("", ""),
+        };
+        if signs.is_empty() {
+            ended.push(token);
+            continue;
+        }
+        // All of it is ASCII, and on one line.
+        let start = token.span.start;
+        let place = |at: usize| Location::new(start.line, start.column + at as u64);
+        let part = |token: Token, from: usize, to: usize| TokenWithSpan {
+            token,
+            span: Span::new(place(from), place(to)),
+        };
+        ended.push(part(operator_token(operator), 0, operator.len()));
+        for (at, sign) in signs.char_indices() {
+            let at = operator.len() + at;
+            let sign = if sign == '+' { Token::Plus } else { Token::Minus };
+            ended.push(part(sign, at, at + 1));
+        }
+    }
+    ended
+}
+
+/// How much of a text of operators' characters is one operator: of several characters it ends in a sign only if it has
+/// one of some others as well. A comment that begins in it has been taken apart by sqlparser; that stays an error.
+fn operator_length(operator: &str) -> usize {
+    const WITH_SIGN: [char; 10] = ['~', '!', '@', '#', '%', '^', '&', '|', '`', '?'];
+    let has_comment = operator.contains("--") || operator.contains("/*");
+    match has_comment || operator.contains(WITH_SIGN) {
+        true => operator.len(),
+        false => operator.trim_end_matches(['+', '-']).len().max(1),
+    }
+}
+
+/// The token of an operator without a sign behind it.
+fn operator_token(operator: &str) -> Token {
+    match operator {
+        "+" => Token::Plus,
+        "-" => Token::Minus,
+        "*" => Token::Mul,
+        "/" => Token::Div,
+        "=" => Token::Eq,
+        "<" => Token::Lt,
+        ">" => Token::Gt,
+        "<=" => Token::LtEq,
+        ">=" => Token::GtEq,
+        "<>" => Token::Neq,
+        "<<" => Token::ShiftLeft,
+        ">>" => Token::ShiftRight,
+        "->" => Token::Arrow,
+        "->>" => Token::LongArrow,
+        "<->" => Token::TwoWayArrow,
+        "<=>" => Token::Spaceship,
+        other => Token::CustomBinaryOperator(other.to_owned()),
     }
 }
 
@@ -359,6 +427,40 @@ mod tests {
         assert_eq!(failure("select 'abc").0, "unterminated quoted string at or near \"'abc\"");
         assert_eq!(failure("select \"abc").0, "unterminated quoted identifier at or near \"\"abc\"");
         assert_eq!(failure("select /* abc").0, "unterminated /* comment at or near \"/* abc\"");
+    }
+
+    /// PostgreSQL's rule; the others are as sqlparser has them.
+    #[test]
+    fn operators_end_in_a_sign_only_beside_some_other_characters() {
+        let parts = |text: &str| -> Vec<String> {
+            Source::new(text).tokens().unwrap().iter().map(|token| token.token.to_string()).collect()
+        };
+        for operator in [">", "<", "=", ">=", "<=", "<>", "<<", ">>", "->", "->>", "<->", "+", "-", "*", "/"]
+        {
+            let signed = if operator == "-" { "+" } else { "-" };
+            assert_eq!(parts(&format!("a{operator}{signed}1")), ["a", operator, signed, "1"], "{operator}");
+            assert_eq!(parts(&format!("a{operator}b")), ["a", operator, "b"]);
+        }
+        assert_eq!(parts("a>+-1"), ["a", ">", "+", "-", "1"]);
+        assert_eq!(parts("a<-1"), ["a", "<", "-", "1"]);
+        for operator in ["<@", "@>", "#-", "||-", "@-+", "~-", "&&", ">>=", "%-", "&-"] {
+            assert_eq!(parts(&format!("a {operator} b")), ["a", operator, "b"]);
+        }
+        // Comments are not told from operators where they touch.
+        assert_eq!(parts("a>--1\n2"), ["a", ">--", "1", "2"]);
+    }
+
+    #[test]
+    fn what_operators_are_cut_into_stands_where_it_stood() {
+        let source = Source::new("select 'é',\n 'ü'>=+-1");
+        let tokens = source.tokens().unwrap();
+        let place =
+            |token: &TokenWithSpan| &source.text[source.byte(token.span.start)..source.byte(token.span.end)];
+        assert_eq!(
+            tokens.iter().map(place).collect::<Vec<_>>(),
+            ["select", "'é'", ",", "'ü'", ">=", "+", "-", "1"]
+        );
+        assert_eq!(failure("select 'é'>-)").1, Some(13));
     }
 
     #[test]

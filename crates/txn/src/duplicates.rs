@@ -5,7 +5,7 @@
 //! ([`Transaction::is_duplicate`]); `firn_storage::Table::shares_key` says why that is enough.
 
 use crate::transaction::{Transaction, duplicate};
-use firn_base::{Error, Result, RowId};
+use firn_base::{Result, RowId};
 use firn_storage::{Guard, Index, IndexId, KeyBuffer, Table, pin};
 use std::ops::Bound;
 
@@ -28,22 +28,18 @@ impl Transaction {
         row: RowId,
         guard: &Guard,
     ) -> Result<bool> {
-        let found = table.duplicate(index, key, row, self.snapshot(), guard).and_then(|other| match other {
-            Some(other) if self.must_see(table, index, Some(key), other, guard) => {
-                Err(Error::write_conflict(&table.name()))
-            }
-            other => Ok(other.is_some()),
-        });
-        match &found {
-            Ok(true) => {
-                self.engine().statistics().unique_violations.count();
-                let key = Bound::Included(key);
-                self.note(|reads| reads.range(table, index, (key, key), &[], index.columns()));
-            }
-            Ok(false) => {}
-            Err(_) => self.engine().statistics().write_conflicts.count(),
+        let statistics = self.engine().statistics();
+        let found = table.duplicate(index, key, row, self.snapshot(), guard);
+        let Some(other) = found.inspect_err(|_| statistics.write_conflicts.count())? else {
+            return Ok(false);
+        };
+        if let Some(conflict) = self.conflict_over_unseen(table, index, Some(key), other, guard) {
+            return Err(conflict);
         }
-        found
+        statistics.unique_violations.count();
+        let key = Bound::Included(key);
+        self.note(|reads| reads.range(table, index, (key, key), &[], index.columns()));
+        Ok(true)
     }
 
     /// 23505 if two rows share a key of an index that has just been built, under

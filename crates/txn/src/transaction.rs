@@ -433,9 +433,8 @@ impl Transaction {
         }
     }
 
-    /// Notes that a key was found taken, if that is what the error says. A serializable transaction that goes on after errors and
-    /// does not see the row that has it is told of a conflict instead: the row may be gone again by its commit, and validation, which
-    /// compares begin and commit, would not notice.
+    /// Notes that a key was found taken, if that is what the error says. A serializable transaction that does not see the row that has
+    /// it may be told of a conflict instead: see [`Transaction::conflict_over_unseen`].
     #[cold]
     pub(crate) fn violation(
         &self,
@@ -454,11 +453,9 @@ impl Transaction {
         // Without the key, that any key was.
         let key = key(index);
         if let Some(other) = error.other_row()
-            && self.must_see(table, index, key.as_deref(), other, guard)
+            && let Some(conflict) = self.conflict_over_unseen(table, index, key.as_deref(), other, guard)
         {
-            let error = Error::write_conflict(&table.name());
-            self.count_failure(&error);
-            return error;
+            return conflict;
         }
         self.count_failure(&error);
         let bound = key.as_ref().map_or(Bound::Unbounded, |key| Bound::Included(key.as_slice()));
@@ -466,22 +463,52 @@ impl Transaction {
         error
     }
 
-    /// Whether 23505 over this row must become a conflict: the transaction is serializable, goes on after errors, and does not see
-    /// the row under the key, or under its newest one if that is not known.
+    /// The conflict that 23505 over this row must become, if it must: the transaction is serializable and does not see the row under the
+    /// key, or under its newest one if that is not known. One that goes on after errors must have seen it: the row may be gone again by
+    /// its commit, and validation, which compares begin and commit, would not notice. One that ends is told of the key if it might have
+    /// come after whoever has that: not if what it has read has changed since, when running it again is the cure.
     #[cold]
-    pub(crate) fn must_see(
+    pub(crate) fn conflict_over_unseen(
         &self,
         table: &Table,
         index: &Index,
         key: Option<&[u8]>,
         row: RowId,
         guard: &Guard,
-    ) -> bool {
-        let sees = || match key {
+    ) -> Option<Error> {
+        if self.isolation != Isolation::Serializable || self.read_only {
+            return None;
+        }
+        let sees = match key {
             Some(key) => table.sees(index, key, row, self.snapshot, guard),
             None => table.is_seen_under_newest_key(index, row, self.snapshot, guard),
         };
-        self.goes_on && self.isolation == Isolation::Serializable && !self.read_only && !sees()
+        if sees {
+            return None;
+        }
+        if !self.goes_on {
+            return self.validate_so_far().err();
+        }
+        let conflict = Error::write_conflict(&table.name());
+        self.count_failure(&conflict);
+        Some(conflict)
+    }
+
+    /// Whether what it has read by now reads the same in the newest committed state: 40001 if not. It stays where it is.
+    #[cold]
+    fn validate_so_far(&self) -> Result<()> {
+        let reads = &mut *self.reads.borrow_mut();
+        if reads.is_empty() {
+            return Ok(());
+        }
+        // As in `restart`.
+        drop(self.engine.commit.lock());
+        let before = self.snapshot.read_time;
+        let active = self.engine.active();
+        active.advance(&self.slot, before, self.engine.last());
+        let validated = self.engine.validate(reads, self.snapshot, before);
+        active.settle(&self.slot, before);
+        validated.map(|_| ())
     }
 
     /// Indexes of keys that are tested late.

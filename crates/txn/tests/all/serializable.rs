@@ -566,6 +566,52 @@ fn who_was_told_that_a_key_is_taken_fails_if_it_no_longer_is() {
     }
 }
 
+/// A key that is taken by a row which it does not see is 23505 if it may have come after whoever has that, and a conflict if what it
+/// has read has changed since: running it again is the cure then. Who goes on after errors is told of a conflict in any case.
+#[test]
+fn a_key_taken_by_an_unseen_row_is_a_conflict_if_what_was_read_has_changed() {
+    const CONFLICT: SqlState = SqlState::SERIALIZATION_FAILURE;
+    // Keys that go in as cells and as tuples.
+    for key in [5, 6] {
+        for (reads, ends, expected) in [
+            (None, true, SqlState::UNIQUE_VIOLATION),
+            (Some(1), true, SqlState::UNIQUE_VIOLATION),
+            (Some(2), true, CONFLICT),
+            (Some(key), true, CONFLICT),
+            (None, false, CONFLICT),
+            (Some(1), false, CONFLICT),
+        ] {
+            let bank = bank_with(&[(1, 10), (2, 20)]);
+            let mut late = bank.engine.begin();
+            if ends {
+                late.expect_to_end_by_errors();
+            }
+            if let Some(read) = reads {
+                bank.balance(&late, read);
+            }
+            let mut first = bank.engine.begin();
+            insert(&bank, &mut first, key, 1);
+            bank.set_balance(&mut first, 2, 21).unwrap();
+            commit(first);
+            let error = bank.insert(&mut late, key, 2).unwrap_err();
+            assert_eq!(error.state(), expected, "{key}: {reads:?}, {ends}");
+            // It stays where it is.
+            assert_eq!(bank.balance(&late, 2), Some(20));
+            drop(late);
+            assert_eq!(bank.balance(&bank.engine.begin(), key), Some(1));
+        }
+    }
+    // A row that it sees is a violation, whatever it has read.
+    let bank = bank_with(&[(1, 10), (2, 20)]);
+    let mut late = bank.engine.begin();
+    late.expect_to_end_by_errors();
+    bank.balance(&late, 2);
+    let mut first = bank.engine.begin();
+    bank.set_balance(&mut first, 2, 21).unwrap();
+    commit(first);
+    assert_eq!(bank.insert(&mut late, 1, 2).unwrap_err().state(), SqlState::UNIQUE_VIOLATION);
+}
+
 /// What a load of its own does from the beginning.
 #[test]
 fn for_who_only_inserts_no_version_is_kept_and_keys_are_what_they_are_now() {
