@@ -557,6 +557,7 @@ impl Connection {
         }
         if changed_catalog {
             self.services.set_catalog(None);
+            self.shared.note_end_of_ddl();
         }
         let committed = matches!(result, Ok(Some(_)));
         self.keep_cursors(committed);

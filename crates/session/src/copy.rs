@@ -149,7 +149,11 @@ impl CopyIn {
         let mut transaction = self.transaction.take().expect("it has just been used");
         match &self.end {
             End::Commit { shared, wait } => {
+                let has_ddl = transaction.has_ddl();
                 let ticket = transaction.commit()?;
+                if has_ddl {
+                    shared.note_end_of_ddl();
+                }
                 if *wait {
                     shared.engine.wait(ticket)?;
                 }

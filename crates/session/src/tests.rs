@@ -593,6 +593,31 @@ fn plans_are_shared_and_replaced_when_the_catalog_changes() {
     assert_eq!(state(second.query_values(&b, &[])), SqlState::FEATURE_NOT_SUPPORTED);
 }
 
+/// Nobody does anything after the DDL; somebody else's statement about the table is what he has run last.
+#[test]
+fn no_plan_keeps_a_table_that_is_dropped_or_truncated() {
+    let database = Database::memory().unwrap();
+    let (mut connection, mut other) = (database.connect(), database.connect());
+    for (ddl, ends) in [
+        ("TRUNCATE big", ""),
+        ("DROP TABLE big", ""),
+        ("BEGIN; DROP TABLE big", "COMMIT"),
+        ("BEGIN; CREATE TABLE bigger AS SELECT * FROM big; SELECT count(*) FROM bigger", "ROLLBACK"),
+    ] {
+        connection.execute("DROP TABLE IF EXISTS big; CREATE TABLE big (a bigint PRIMARY KEY)").unwrap();
+        connection.execute("INSERT INTO big SELECT generate_series(1, 10)").unwrap();
+        assert_eq!(one(&mut other, "SELECT count(*) FROM big"), Value::BigInt(10));
+        assert!(database.shared.plans.len() > 0);
+        connection.execute(ddl).unwrap();
+        connection.execute(ends).unwrap();
+        if ends != "ROLLBACK" {
+            assert_eq!(database.shared.plans.len(), 0, "{ddl}");
+        }
+        let version = database.engine().catalog_version();
+        assert!(database.shared.plans.are_all_of(version), "{ddl}");
+    }
+}
+
 #[test]
 fn a_statement_can_be_cancelled_from_another_thread() {
     let mut connection = filled(2000).connect();
