@@ -138,11 +138,11 @@ impl Block {
         }
     }
 
-    /// Remembers to whom the transaction has been lent.
-    pub fn lend(&mut self, home: Arc<Home>) {
-        if let Some(open) = self.open() {
-            open.lent = Some(home);
-        }
+    /// Remembers to whom the transaction has been lent; where ROLLBACK TO could want it to be, if anywhere.
+    pub fn lend(&mut self, home: Arc<Home>) -> Option<Savepoint> {
+        let open = self.open()?;
+        open.lent = Some(home);
+        open.savepoints.last().map(|last| last.savepoint)
     }
 }
 
@@ -204,25 +204,26 @@ impl Connection {
     /// Takes back a transaction that rested, or was lent to a COPY which has ended.
     pub(crate) fn recall(&mut self) {
         self.wake();
-        if let Block::Open(open) = &mut self.block {
-            if let Some(home) = open.lent.take() {
-                match home.take() {
-                    Some((transaction, failed)) => {
-                        open.transaction = Some(transaction);
-                        if failed {
-                            self.fail_block();
-                        }
-                    }
-                    // The COPY is still under way, so its transaction cannot go on.
-                    None => {
-                        home.disown();
-                        self.fail_block();
-                    }
+        match self.take_home() {
+            Some(true) => self.fail_block(),
+            Some(false) => {}
+            None => {
+                if matches!(self.block, Block::Open(_))
+                    && let Some(error) = self.stream_failure.lower()
+                {
+                    self.fail_block_of(&error);
                 }
-            } else if let Some(error) = self.stream_failure.lower() {
-                self.fail_block_of(&error);
             }
         }
+    }
+
+    /// Takes back a transaction that was lent, in whatever state the block is: whether its COPY has failed. One
+    /// that is still under way has: its transaction cannot go on.
+    fn take_home(&mut self) -> Option<bool> {
+        let open = self.block.open()?;
+        let (transaction, failed) = open.lent.take()?.take();
+        open.transaction = transaction;
+        Some(failed)
     }
 
     /// As [`Connection::fail_block`], for an error that the session has met.
@@ -240,6 +241,8 @@ impl Connection {
     /// statement reaches the session. Only ROLLBACK helps then.
     pub fn fail_block(&mut self) {
         self.wake();
+        // A protocol says so after a COPY that has failed, which has brought its transaction home before.
+        self.take_home();
         if let Block::Open(_) = self.block
             && let Block::Open(open) = std::mem::replace(&mut self.block, Block::Idle)
         {
@@ -554,6 +557,7 @@ impl Connection {
         }
         if changed_catalog {
             self.services.set_catalog(None);
+            self.shared.note_end_of_ddl();
         }
         let committed = matches!(result, Ok(Some(_)));
         self.keep_cursors(committed);

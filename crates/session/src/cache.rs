@@ -4,6 +4,9 @@
 //! counts only if it is bound to the catalog and the facts that the asker has; otherwise it is
 //! replaced. Two generations bound the size: when the young one is full it becomes the old one,
 //! and what nobody has asked for since is dropped with the old one before.
+//!
+//! A plan holds the tables that it reads, all their rows among it. So when DDL has ended the plans of other
+//! catalogs go: nobody could use them, and tables that were dropped or truncated are to give up their memory.
 
 use firn_base::ParameterType;
 use firn_base::sync::{Arc, Mutex};
@@ -27,6 +30,8 @@ pub(crate) struct PlanCache {
 struct Generations {
     young: HashMap<Key, Arc<Plan>>,
     old: HashMap<Key, Arc<Plan>>,
+    /// The newest catalog that was committed, as far as the cache has been told. Plans of older ones are not kept.
+    catalog_version: u64,
 }
 
 impl PlanCache {
@@ -49,9 +54,39 @@ impl PlanCache {
 
     /// Keeps a plan.
     pub fn put(&self, text: &str, types: &[Option<ParameterType>], plan: Arc<Plan>) {
-        if text.len() <= LONGEST_TEXT {
-            self.generations.lock().put((Box::from(text), Box::from(types)), plan);
+        if text.len() > LONGEST_TEXT {
+            return;
         }
+        let mut generations = self.generations.lock();
+        // Who still reads an older catalog may be late.
+        if plan.catalog_version >= generations.catalog_version {
+            generations.put((Box::from(text), Box::from(types)), plan);
+        }
+    }
+
+    /// DDL has ended, and this is the version of the catalog now: plans of all others go, those of a catalog that
+    /// came to nothing among them.
+    pub fn keep_only(&self, catalog_version: u64) {
+        let mut generations = self.generations.lock();
+        // Two who have committed one after the other may come here the other way round.
+        if catalog_version < generations.catalog_version {
+            return;
+        }
+        generations.catalog_version = catalog_version;
+        let Generations { young, old, .. } = &mut *generations;
+        let others = |_: &Key, plan: &mut Arc<Plan>| plan.catalog_version != catalog_version;
+        let gone: Vec<(Key, Arc<Plan>)> = young.extract_if(others).chain(old.extract_if(others)).collect();
+        // Tables may go with them, which takes its time.
+        drop(generations);
+        drop(gone);
+    }
+
+    /// Whether all plans are bound to this version of the catalog.
+    #[cfg(test)]
+    pub fn are_all_of(&self, catalog_version: u64) -> bool {
+        let generations = self.generations.lock();
+        let mut plans = generations.young.values().chain(generations.old.values());
+        plans.all(|plan| plan.catalog_version == catalog_version)
     }
 
     /// How many plans there are.

@@ -13,7 +13,7 @@ use crate::copy::{CopyIn, CopyOut};
 use crate::database::Shared;
 use crate::patience::Patience;
 use crate::rows::{Drawing, OpenStreams, Reading, RowChunk, Rows, StreamFailure};
-use crate::statement::{Prepared, Statement};
+use crate::statement::{Prepared, Statement, Text};
 use crate::timer::Alarm;
 use crate::utility::Cursor;
 use arrow_array::RecordBatch;
@@ -150,7 +150,7 @@ pub struct Connection {
     pub(crate) services: Arc<Services>,
     /// What others are told of it.
     pub(crate) activity: Arc<Activity>,
-    /// Where the statement lies that they were told last. They hold it, so that no other comes to lie there.
+    /// Where the text lies that they were told last. They hold it, so that no other comes to lie there.
     told: usize,
     /// Commits so far, to time some.
     commits: u64,
@@ -285,7 +285,8 @@ impl Connection {
             }
             None => (Arc::new(Plan::empty(self.facts.clone())), None),
         };
-        let prepared = Prepared { parsed, declared: Box::from(types), plan, columns };
+        let text = Arc::new(Text(parsed.as_ref().map_or_else(String::new, |parsed| parsed.text.clone())));
+        let prepared = Prepared { text, parsed, declared: Box::from(types), plan, columns };
         Ok(Statement { prepared: Arc::new(prepared) })
     }
 
@@ -408,11 +409,11 @@ impl Connection {
     /// Tells others of a statement that begins.
     #[inline]
     fn tell_statement(&mut self, statement: &Statement) {
-        let prepared = &statement.prepared;
-        let place = Arc::as_ptr(prepared).addr();
+        let text = &statement.prepared.text;
+        let place = Arc::as_ptr(text).addr();
         let is_new = self.told != place;
         self.told = place;
-        self.activity.begin(self.in_block(), is_new.then(|| prepared.clone() as _));
+        self.activity.begin(self.in_block(), is_new.then(|| text.clone() as _));
     }
 
     /// Tells others that it is the client's turn: after every statement, and once the rows of a query have been
@@ -726,7 +727,9 @@ impl Connection {
                 Ok(value)
             };
             let mut begun = None;
-            let result = match self.in_block_transaction(&mut transaction, &mut checked) {
+            let done = self.in_block_transaction(&mut transaction, &mut checked);
+            let has_ddl = transaction.has_ddl();
+            let result = match done {
                 Ok(value) => {
                     begun = self.time_commit(&transaction);
                     transaction.commit().map(|ticket| (value, ticket))
@@ -736,6 +739,9 @@ impl Connection {
                     Err(error)
                 }
             };
+            if has_ddl {
+                self.shared.note_end_of_ddl();
+            }
             match result {
                 Ok((value, ticket)) => {
                     self.finish_commit(ticket, begun)?;

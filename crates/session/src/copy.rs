@@ -28,35 +28,38 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub(crate) struct Home(Mutex<HomeState>);
 
 #[derive(Default)]
-struct HomeState {
-    returned: Option<Transaction>,
-    failed: bool,
-    /// The connection has given the transaction up; whoever brings it rolls it back.
-    disowned: bool,
+enum HomeState {
+    /// The COPY is under way.
+    #[default]
+    Away,
+    /// The transaction is back.
+    Returned(Transaction),
+    /// The COPY has failed; there is a transaction if ROLLBACK TO can go on with it.
+    Failed(Option<Transaction>),
+    /// The connection has what there was, or has given the transaction up: whoever brings it rolls it back.
+    Left,
 }
 
 impl Home {
-    /// The transaction, if it is back, and whether the COPY failed.
-    pub fn take(&self) -> Option<(Transaction, bool)> {
-        let mut state = self.0.lock();
-        let failed = state.failed;
-        state.returned.take().map(|transaction| (transaction, failed))
+    /// The transaction, if there is one to go on with, and whether the COPY has failed. One that is under way has:
+    /// its transaction is given up.
+    pub fn take(&self) -> (Option<Transaction>, bool) {
+        match std::mem::replace(&mut *self.0.lock(), HomeState::Left) {
+            HomeState::Returned(transaction) => (Some(transaction), false),
+            HomeState::Failed(transaction) => (transaction, true),
+            HomeState::Away | HomeState::Left => (None, true),
+        }
     }
 
     pub fn has_failed(&self) -> bool {
-        self.0.lock().failed
+        matches!(*self.0.lock(), HomeState::Failed(_))
     }
 
-    pub fn disown(&self) {
-        self.0.lock().disowned = true;
-    }
-
-    fn bring(&self, transaction: Transaction, failed: bool) {
+    /// A transaction that nobody waits for is rolled back, as it is dropped.
+    fn bring(&self, brought: HomeState) {
         let mut state = self.0.lock();
-        state.failed = failed;
-        match state.disowned {
-            true => transaction.rollback(),
-            false => state.returned = Some(transaction),
+        if matches!(*state, HomeState::Away) {
+            *state = brought;
         }
     }
 }
@@ -77,8 +80,9 @@ pub struct CopyIn {
 enum End {
     /// It is committed.
     Commit { shared: Arc<Shared>, wait: bool },
-    /// It goes home; after a mistake it is rolled back to the savepoint first.
-    Return { home: Arc<Home>, savepoint: Savepoint },
+    /// It goes home; after a mistake it lets go of its rows at once, up to the last savepoint of the block if there
+    /// is one, as after any other error ([`Connection::fail_block`]).
+    Return { home: Arc<Home>, last: Option<Savepoint> },
 }
 
 impl CopyIn {
@@ -145,14 +149,18 @@ impl CopyIn {
         let mut transaction = self.transaction.take().expect("it has just been used");
         match &self.end {
             End::Commit { shared, wait } => {
+                let has_ddl = transaction.has_ddl();
                 let ticket = transaction.commit()?;
+                if has_ddl {
+                    shared.note_end_of_ddl();
+                }
                 if *wait {
                     shared.engine.wait(ticket)?;
                 }
             }
             End::Return { home, .. } => {
                 transaction.take_snapshot_again();
-                home.bring(transaction, false);
+                home.bring(HomeState::Returned(transaction));
             }
         }
         Ok((CommandTag { verb: "COPY", rows: Some(copied.rows) }, copied.notices))
@@ -173,9 +181,13 @@ impl CopyIn {
         let Some(mut transaction) = self.transaction.take() else { return };
         match &self.end {
             End::Commit { .. } => transaction.rollback(),
-            End::Return { home, savepoint } => {
+            End::Return { home, last: Some(savepoint) } => {
                 transaction.rollback_to(*savepoint);
-                home.bring(transaction, true);
+                home.bring(HomeState::Failed(Some(transaction)));
+            }
+            End::Return { home, last: None } => {
+                transaction.rollback();
+                home.bring(HomeState::Failed(None));
             }
         }
     }
@@ -365,7 +377,6 @@ impl Connection {
         self.begin_statement();
         if let Some(mut transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
-            let savepoint = transaction.place();
             let from = self.copy_from(&mut transaction, copy);
             let from = match from {
                 Ok(from) => from,
@@ -377,8 +388,8 @@ impl Connection {
             self.activity.show_copy(from.progress());
             from.forgo_snapshot(&mut transaction);
             let home = Arc::new(Home::default());
-            self.block.lend(home.clone());
-            let end = End::Return { home, savepoint };
+            let last = self.block.lend(home.clone());
+            let end = End::Return { home, last };
             return Ok(Outcome::CopyIn(Box::new(CopyIn {
                 columns: from.columns(),
                 format: from.format(),

@@ -39,6 +39,14 @@ pub(crate) struct Shared {
     pub sessions: Arc<Sessions>,
 }
 
+impl Shared {
+    /// DDL has been committed or taken back: what is left of other catalogs goes.
+    #[cold]
+    pub fn note_end_of_ddl(&self) {
+        self.plans.keep_only(self.engine.catalog_version());
+    }
+}
+
 impl Database {
     /// Opens the database in `directory`, creating it if the directory is empty or missing.
     ///

@@ -15,7 +15,12 @@ pub struct Statement {
     pub(crate) prepared: Arc<Prepared>,
 }
 
+/// The text of a statement apart from it: others are shown it for as long as its session runs no other one, and
+/// a plan would hold its tables all the while.
+pub(crate) struct Text(pub String);
+
 pub(crate) struct Prepared {
+    pub text: Arc<Text>,
     /// `None` for an empty text.
     pub parsed: Option<Parsed>,
     /// The parameter types that were declared.
@@ -25,9 +30,9 @@ pub(crate) struct Prepared {
     pub columns: Option<Arc<[Column]>>,
 }
 
-impl QueryText for Prepared {
+impl QueryText for Text {
     fn text(&self) -> &str {
-        self.parsed.as_ref().map_or("", |parsed| &parsed.text)
+        &self.0
     }
 }
 

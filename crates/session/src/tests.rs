@@ -541,6 +541,41 @@ fn single_statements_that_conflict_are_run_again() {
     assert_eq!(one(&mut database.connect(), "SELECT b FROM t"), Value::BigInt(800));
 }
 
+/// Whether a protocol tells the block of it, as it does, or nobody.
+#[test]
+fn a_copy_that_fails_in_a_block_is_an_error_like_any_other() {
+    let database = filled(1);
+    let (mut connection, mut other) = (database.connect(), database.connect());
+    other.set("lock_timeout", "1s").unwrap();
+    let copy = connection.prepare("COPY t FROM STDIN").unwrap();
+    for is_told in [false, true] {
+        let fail = |connection: &mut Connection| {
+            let Outcome::CopyIn(mut data) = connection.run(&copy, &[]).unwrap() else { panic!() };
+            data.write(b"0\t7\n").unwrap();
+            assert_eq!(state(data.finish()), SqlState::UNIQUE_VIOLATION);
+            if is_told {
+                connection.fail_block();
+            }
+            assert_eq!(connection.status(), TransactionStatus::Failed);
+        };
+        // It can be taken back.
+        connection.execute("BEGIN; UPDATE t SET b = 1; SAVEPOINT s").unwrap();
+        fail(&mut connection);
+        assert_eq!(state(connection.execute("SELECT 1")), SqlState::IN_FAILED_SQL_TRANSACTION);
+        connection.execute("ROLLBACK TO s; UPDATE t SET b = b + 1").unwrap();
+        fail(&mut connection);
+        connection.execute("ROLLBACK TO s; COMMIT").unwrap();
+        assert_eq!(one(&mut other, "SELECT b FROM t"), Value::BigInt(1));
+        // Without a savepoint nobody waits for what it has changed, though it has not said ROLLBACK yet.
+        connection.execute("BEGIN; UPDATE t SET b = 2").unwrap();
+        fail(&mut connection);
+        other.execute("UPDATE t SET b = 3").unwrap();
+        assert_eq!(connection.status(), TransactionStatus::Failed);
+        connection.execute("ROLLBACK").unwrap();
+        assert_eq!(one(&mut other, "SELECT b FROM t"), Value::BigInt(3));
+    }
+}
+
 #[test]
 fn plans_are_shared_and_replaced_when_the_catalog_changes() {
     let database = filled(1);
@@ -556,6 +591,31 @@ fn plans_are_shared_and_replaced_when_the_catalog_changes() {
     }
     first.execute("ALTER TABLE t ALTER b TYPE integer").unwrap();
     assert_eq!(state(second.query_values(&b, &[])), SqlState::FEATURE_NOT_SUPPORTED);
+}
+
+/// Nobody does anything after the DDL; somebody else's statement about the table is what he has run last.
+#[test]
+fn no_plan_keeps_a_table_that_is_dropped_or_truncated() {
+    let database = Database::memory().unwrap();
+    let (mut connection, mut other) = (database.connect(), database.connect());
+    for (ddl, ends) in [
+        ("TRUNCATE big", ""),
+        ("DROP TABLE big", ""),
+        ("BEGIN; DROP TABLE big", "COMMIT"),
+        ("BEGIN; CREATE TABLE bigger AS SELECT * FROM big; SELECT count(*) FROM bigger", "ROLLBACK"),
+    ] {
+        connection.execute("DROP TABLE IF EXISTS big; CREATE TABLE big (a bigint PRIMARY KEY)").unwrap();
+        connection.execute("INSERT INTO big SELECT generate_series(1, 10)").unwrap();
+        assert_eq!(one(&mut other, "SELECT count(*) FROM big"), Value::BigInt(10));
+        assert!(database.shared.plans.len() > 0);
+        connection.execute(ddl).unwrap();
+        connection.execute(ends).unwrap();
+        if ends != "ROLLBACK" {
+            assert_eq!(database.shared.plans.len(), 0, "{ddl}");
+        }
+        let version = database.engine().catalog_version();
+        assert!(database.shared.plans.are_all_of(version), "{ddl}");
+    }
 }
 
 #[test]

@@ -283,7 +283,7 @@ impl Engine {
 
     /// The version of the newest committed catalog.
     #[inline]
-    pub(crate) fn catalog_version(&self) -> u64 {
+    pub fn catalog_version(&self) -> u64 {
         self.catalog_version.load(Ordering::Acquire)
     }
 

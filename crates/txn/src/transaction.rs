@@ -277,6 +277,12 @@ impl Transaction {
         self.catalog().version
     }
 
+    /// Whether it may have changed the catalog.
+    #[inline]
+    pub fn has_ddl(&self) -> bool {
+        self.ddl.is_some()
+    }
+
     /// The catalog to change. First use takes the DDL lock until the end of the transaction;
     /// SQLSTATE 40001 if another transaction's DDL committed since this one began, 55P03 if another
     /// one is under way and does not end in time.
