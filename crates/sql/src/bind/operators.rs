@@ -95,9 +95,7 @@ pub fn operand(expression: &Expr, schema: &DFSchema, parameters: &Parameters) ->
 pub fn adopt(expression: Expr, ty: SqlType, parameters: &Parameters, zone: TimeZoneSetting) -> Result<Expr> {
     match expression {
         Expr::Literal(ScalarValue::Utf8(Some(text)), _) => literal(&text, ty, zone),
-        Expr::Literal(ScalarValue::Utf8(None) | ScalarValue::Null, _) => {
-            Ok(constant(&Value::Null, ty))
-        }
+        Expr::Literal(ScalarValue::Utf8(None) | ScalarValue::Null, _) => Ok(constant(&Value::Null, ty)),
         Expr::Placeholder(Placeholder { id, field: None }) => Ok(learn(id, ty.into(), parameters)),
         Expr::Alias(alias) => {
             let inner = adopt(*alias.expr, ty, parameters, zone)?;
@@ -213,8 +211,8 @@ pub fn literal(text: &str, ty: SqlType, zone: TimeZoneSetting) -> Result<Expr> {
 
 /// A value of a type as a literal. One of char(n) says so: what it is compared with may turn out to be text.
 fn constant(value: &Value, ty: SqlType) -> Expr {
-    let metadata = matches!(ty, SqlType::Char(_))
-        .then(|| FieldMetadata::from(types::field("", ty).metadata().clone()));
+    let metadata =
+        matches!(ty, SqlType::Char(_)).then(|| FieldMetadata::from(types::field("", ty).metadata().clone()));
     Expr::Literal(types::scalar(value, ty), metadata)
 }
 
