@@ -117,12 +117,10 @@ impl Compiler<'_> {
                 if self.is_array(expr) {
                     return None;
                 }
-                let from = self.ty(expr);
-                if matches!(from, Some(SqlType::Char(_))) && !matches!(ty, SqlType::Char(_)) {
-                    // Whether blanks at the end survive is DataFusion's analysis to say.
-                    return None;
-                }
+                let loses_blanks =
+                    matches!(self.ty(expr), Some(SqlType::Char(_))) && !matches!(ty, SqlType::Char(_));
                 let operand = self.node(expr)?;
+                let operand = if loses_blanks { Node::Trim(Box::new(operand)) } else { operand };
                 self.fold(Node::Cast { operand: Box::new(operand), ty })
             }
             Expr::InList(InList { expr, list, negated }) => {

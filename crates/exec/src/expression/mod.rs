@@ -137,6 +137,8 @@ enum Node {
         operand: Box<Node>,
         ty: SqlType,
     },
+    /// A char(n) without the blanks at its end.
+    Trim(Box<Node>),
     Like {
         operand: Box<Node>,
         pattern: Box<Node>,
@@ -276,6 +278,7 @@ impl Node {
             }
             Node::Negate(operand)
             | Node::Not(operand)
+            | Node::Trim(operand)
             | Node::IsNull { operand, .. }
             | Node::IsTruth { operand, .. }
             | Node::Cast { operand, .. }
@@ -326,6 +329,13 @@ impl Node {
                     Cow::Owned(firn_base::coerce::cast(value.into_owned(), *ty, &zone)?)
                 }
             }
+            Node::Trim(operand) => match operand.evaluate(row)?.into_owned() {
+                Value::Text(mut text) => {
+                    text.truncate(text.trim_end_matches(' ').len());
+                    Cow::Owned(Value::Text(text))
+                }
+                other => Cow::Owned(other),
+            },
             Node::CastArray { operand, to } => match operand.evaluate(row)? {
                 array if ParameterType::Array(*to).holds(&array) => array,
                 Cow::Borrowed(Value::Array(elements)) => Cow::Owned(cast_array(elements.clone(), *to, row)?),

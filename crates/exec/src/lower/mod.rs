@@ -35,13 +35,24 @@ pub fn plan(plan: LogicalPlan, parameters: &[Value]) -> Result<LogicalPlan> {
         }
         let names = NamePreserver::new(&node);
         node.map_expressions(|original| {
-            let name = names.save(&original);
-            let lowered = lower(original, &schema, parameters)?;
-            Ok(lowered.update_data(|expression| name.restore(expression)))
+            under_its_name(&names, original, &mut |original| lower(original, &schema, parameters))
         })?
         .map_data(|node| node.recompute_schema())
     })?;
     Ok(lowered.data)
+}
+
+/// Rewrites an expression of a node and leaves it the name that it had; grouping sets are none, so their members keep theirs.
+pub fn under_its_name(
+    names: &NamePreserver,
+    original: Expr,
+    rewrite: &mut dyn FnMut(Expr) -> Result<Transformed<Expr>>,
+) -> Result<Transformed<Expr>> {
+    if matches!(original, Expr::GroupingSet(_)) {
+        return original.map_children(|member| under_its_name(names, member, rewrite));
+    }
+    let name = names.save(&original);
+    Ok(rewrite(original)?.update_data(|expression| name.restore(expression)))
 }
 
 /// Lowers one expression over the columns of `schema`.

@@ -34,6 +34,7 @@ use firn_base::{Error, ParameterType, SqlState, SqlType, TimeZoneSetting, Value,
 use firn_exec::error::to_datafusion;
 use firn_exec::lower::operate::{Operation, operation_of};
 use firn_exec::lower::quantified::{Comparison, Quantifier, quantifier_of};
+use firn_exec::lower::under_its_name;
 use firn_exec::types;
 
 /// Analyses a plan.
@@ -149,8 +150,7 @@ fn rewrite_node(node: LogicalPlan, rewrite: Rewrite<'_>) -> Result<Transformed<L
     }
     let names = NamePreserver::new(&node);
     node.map_expressions(|original| {
-        let name = names.save(&original);
-        Ok(rewrite(original, &schema)?.update_data(|expression| name.restore(expression)))
+        under_its_name(&names, original, &mut |original| rewrite(original, &schema))
     })?
     .map_data(|node| node.recompute_schema())
 }

@@ -77,8 +77,12 @@ impl Nodes<'_> {
             changed = true;
         }
         // A part that is a set operation may have other types by now than the planner saw, which would count as well.
-        let is_as_planned = |(part, planned): (&FieldRef, &FieldRef)| part.data_type() == planned.data_type();
-        if !changed && inputs[0].schema().fields().iter().zip(union.schema.fields()).all(is_as_planned) {
+        let is_as_planned = |(part, planned): (&FieldRef, &FieldRef)| {
+            part.data_type() == planned.data_type() && types::sql_type(part) == types::sql_type(planned)
+        };
+        let are_as_planned =
+            |part: &LogicalPlan| part.schema().fields().iter().zip(union.schema.fields()).all(is_as_planned);
+        if !changed && inputs.iter().all(are_as_planned) {
             return Ok(LogicalPlan::Union(union));
         }
         let inputs = inputs.into_iter().map(Arc::new).collect();
@@ -239,6 +243,9 @@ impl Nodes<'_> {
             if let (Operand::Unknown, LogicalPlan::Projection(projection)) = (operand, &*input) {
                 let mut outputs = projection.expr.clone();
                 let name = outputs[column].schema_name().to_string();
+                // A literal beside a char(n) may be longer; all are text then.
+                let is_text = matches!((ty, &outputs[column]), (SqlType::Char(_), Expr::Literal(value, _)) if !value.is_null());
+                let ty = if is_text { SqlType::Text } else { ty };
                 let adopted = adopt(std::mem::take(&mut outputs[column]), ty, self.parameters, self.zone)?;
                 outputs[column] =
                     if adopted.schema_name().to_string() == name { adopted } else { adopted.alias(name) };
