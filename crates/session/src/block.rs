@@ -84,6 +84,13 @@ impl Block {
         }
     }
 
+    /// Ends it as its client has left it; whether that takes a change of the catalog back.
+    pub fn abandon(&mut self) -> bool {
+        let changed_catalog = self.open().is_some_and(|open| open.changed_catalog);
+        *self = Block::Idle;
+        changed_catalog
+    }
+
     /// Of a block that nobody has ended: its isolation, and what it has failed of, if it has.
     pub fn left_open(&self) -> Option<(Isolation, Option<Error>)> {
         match self {
@@ -258,8 +265,12 @@ impl Connection {
         let Block::Failed(open) = &mut self.block else { return };
         match open.savepoints.last() {
             None => {
+                let changed_catalog = open.changed_catalog;
                 if let Some(transaction) = open.transaction.take() {
                     transaction.rollback();
+                    if changed_catalog {
+                        self.shared.note_end_of_ddl();
+                    }
                 }
             }
             Some(last) => {

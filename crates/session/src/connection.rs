@@ -1115,6 +1115,9 @@ impl Drop for Connection {
         if let Some((isolation, failure)) = self.block.left_open() {
             self.shared.engine.statistics().note_abort(isolation, failure.as_ref());
         }
+        if self.block.abandon() {
+            self.shared.note_end_of_ddl();
+        }
     }
 }
 

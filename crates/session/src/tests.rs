@@ -603,18 +603,27 @@ fn no_plan_keeps_a_table_that_is_dropped_or_truncated() {
         ("DROP TABLE big", ""),
         ("BEGIN; DROP TABLE big", "COMMIT"),
         ("BEGIN; CREATE TABLE bigger AS SELECT * FROM big; SELECT count(*) FROM bigger", "ROLLBACK"),
+        ("BEGIN; CREATE TABLE bigger AS SELECT * FROM big; SELECT count(*) FROM bigger", "an error"),
+        ("BEGIN; CREATE TABLE bigger AS SELECT * FROM big; SELECT count(*) FROM bigger", "its end"),
     ] {
         connection.execute("DROP TABLE IF EXISTS big; CREATE TABLE big (a bigint PRIMARY KEY)").unwrap();
         connection.execute("INSERT INTO big SELECT generate_series(1, 10)").unwrap();
         assert_eq!(one(&mut other, "SELECT count(*) FROM big"), Value::BigInt(10));
         assert!(database.shared.plans.len() > 0);
         connection.execute(ddl).unwrap();
-        connection.execute(ends).unwrap();
-        if ends != "ROLLBACK" {
+        match ends {
+            "an error" => drop(connection.execute("SELECT 1 / 0").unwrap_err()),
+            "its end" => connection = database.connect(),
+            statement => drop(connection.execute(statement).unwrap()),
+        }
+        if !ddl.contains("bigger") {
             assert_eq!(database.shared.plans.len(), 0, "{ddl}");
         }
         let version = database.engine().catalog_version();
-        assert!(database.shared.plans.are_all_of(version), "{ddl}");
+        assert!(database.shared.plans.are_all_of(version), "{ddl}; {ends}");
+        if ends == "an error" {
+            connection.execute("ROLLBACK").unwrap();
+        }
     }
 }
 
