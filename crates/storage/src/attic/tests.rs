@@ -667,7 +667,7 @@ impl Bench {
 
 #[test]
 fn every_snapshot_sees_what_it_saw_whatever_has_been_moved_to_the_attic() {
-    let (seeds, steps) = if cfg!(miri) { (1, 100) } else { (40, 1000) };
+    let (seeds, steps) = if cfg!(miri) { (1, 25) } else { (40, 1000) };
     let mut done = [0; 6];
     for seed in 0..seeds {
         println!("seed {seed}");
