@@ -265,12 +265,11 @@ impl Connection {
         let Block::Failed(open) = &mut self.block else { return };
         match open.savepoints.last() {
             None => {
-                let changed_catalog = open.changed_catalog;
                 if let Some(transaction) = open.transaction.take() {
                     transaction.rollback();
-                    if changed_catalog {
-                        self.shared.note_end_of_ddl();
-                    }
+                }
+                if open.changed_catalog {
+                    self.shared.note_end_of_ddl();
                 }
             }
             Some(last) => {
