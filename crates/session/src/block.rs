@@ -208,6 +208,18 @@ impl Connection {
         }
     }
 
+    /// The client has gone: a block that nobody has ended ends.
+    pub(crate) fn leave_block(&mut self) {
+        self.streams.abandon();
+        self.wake();
+        if let Some((isolation, failure)) = self.block.left_open() {
+            self.shared.engine.statistics().note_abort(isolation, failure.as_ref());
+        }
+        if self.block.abandon() {
+            self.shared.note_end_of_ddl();
+        }
+    }
+
     /// Takes back a transaction that rested, or was lent to a COPY which has ended.
     pub(crate) fn recall(&mut self) {
         self.wake();

@@ -1110,14 +1110,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.streams.abandon();
-        self.wake();
-        if let Some((isolation, failure)) = self.block.left_open() {
-            self.shared.engine.statistics().note_abort(isolation, failure.as_ref());
-        }
-        if self.block.abandon() {
-            self.shared.note_end_of_ddl();
-        }
+        self.leave_block();
     }
 }
 
