@@ -7,6 +7,7 @@
 //!
 //! A plan holds the tables that it reads, all their rows among it. So when DDL has ended the plans of other
 //! catalogs go: nobody could use them, and tables that were dropped or truncated are to give up their memory.
+//! Statements that are prepared keep their plans likewise ([`crate::statement`]).
 
 use firn_base::ParameterType;
 use firn_base::sync::{Arc, Mutex};

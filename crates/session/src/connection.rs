@@ -13,7 +13,7 @@ use crate::copy::{CopyIn, CopyOut};
 use crate::database::Shared;
 use crate::patience::Patience;
 use crate::rows::{Drawing, OpenStreams, Reading, RowChunk, Rows, StreamFailure};
-use crate::statement::{Prepared, Statement, Text};
+use crate::statement::{Prepared, Statement};
 use crate::timer::Alarm;
 use crate::utility::Cursor;
 use arrow_array::RecordBatch;
@@ -28,7 +28,7 @@ use firn_sql::services::Services;
 use firn_sql::settings::Settings;
 use firn_sql::sources::{Source, Sources};
 use firn_sql::statement::{Parsed, Statement as Parse};
-use firn_sql::{Cancel, LockedRows, Plan, RunOptions, cancelled, deferred, parse};
+use firn_sql::{Cancel, LockedRows, RunOptions, cancelled, deferred, parse};
 use firn_txn::catalog::TableDef;
 use firn_txn::{Catalog, Isolation, TablePatience, Ticket, Transaction, Waited};
 use std::any::Any;
@@ -264,32 +264,6 @@ impl Connection {
         self.prepare_parsed(parsed, types)
     }
 
-    pub(crate) fn prepare_parsed(
-        &mut self,
-        parsed: Option<Parsed>,
-        types: &[Option<ParameterType>],
-    ) -> Result<Statement> {
-        let (plan, columns) = match &parsed {
-            Some(Parsed { statement: Parse::Query(_) | Parse::Change(_), .. }) => {
-                let parsed = parsed.as_ref().expect("it has just been looked at");
-                let plan =
-                    self.with_planner(|connection, transaction| connection.plan(parsed, types, transaction))?;
-                (plan, None)
-            }
-            Some(parsed) => {
-                let columns = self.columns_of(parsed)?;
-                let plan = self.with_planner(|connection, transaction| {
-                    Plan::new(transaction, &connection.facts, parsed, &[]).map(Arc::new)
-                })?;
-                (plan, columns)
-            }
-            None => (Arc::new(Plan::empty(self.facts.clone())), None),
-        };
-        let text = Arc::new(Text(parsed.as_ref().map_or_else(String::new, |parsed| parsed.text.clone())));
-        let prepared = Prepared { text, parsed, declared: Box::from(types), plan, columns };
-        Ok(Statement { prepared: Arc::new(prepared) })
-    }
-
     /// Lends the block's transaction, or one for the moment, to a statement that reads.
     pub(crate) fn with_reader<T>(
         &mut self,
@@ -300,7 +274,10 @@ impl Connection {
     }
 
     /// Lends the block's transaction, or one for the moment, to whoever prepares a statement.
-    fn with_planner<T>(&mut self, work: impl FnOnce(&mut Self, &Transaction) -> Result<T>) -> Result<T> {
+    pub(crate) fn with_planner<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self, &Transaction) -> Result<T>,
+    ) -> Result<T> {
         self.refresh_catalog();
         match self.block.take_transaction() {
             Some(transaction) => {
@@ -315,54 +292,6 @@ impl Connection {
                 result
             }
         }
-    }
-
-    /// A plan for a statement in a transaction, from the cache if possible.
-    fn plan(
-        &self,
-        parsed: &Parsed,
-        types: &[Option<ParameterType>],
-        transaction: &Transaction,
-    ) -> Result<Arc<Plan>> {
-        if !self.facts.sources.is_empty() {
-            // No other session could use the plan, and the cache would keep what its sources hold.
-            return Plan::new(transaction, &self.facts, parsed, types).map(Arc::new);
-        }
-        let cache = &self.shared.plans;
-        let usable = |plan: &Plan| plan.is_current(transaction, &self.facts);
-        if let Some(plan) = cache.get(&parsed.text, types, usable) {
-            return Ok(plan);
-        }
-        let plan = Arc::new(Plan::new(transaction, &self.facts, parsed, types)?);
-        cache.put(&parsed.text, types, plan.clone());
-        Ok(plan)
-    }
-
-    /// The statement's plan, made anew if it no longer fits.
-    #[inline]
-    fn current_plan<'p>(
-        &self,
-        prepared: &'p Prepared,
-        transaction: &Transaction,
-    ) -> Result<Cow<'p, Arc<Plan>>> {
-        if prepared.plan.is_current(transaction, &self.facts) {
-            return Ok(Cow::Borrowed(&prepared.plan));
-        }
-        self.replan(prepared, transaction).map(Cow::Owned)
-    }
-
-    #[cold]
-    fn replan(&self, prepared: &Prepared, transaction: &Transaction) -> Result<Arc<Plan>> {
-        let parsed = prepared.parsed.as_ref().expect("only statements with a text have a plan");
-        let plan = self.plan(parsed, &prepared.declared, transaction)?;
-        if plan.columns != prepared.plan.columns || plan.parameters != prepared.plan.parameters {
-            return Err(Error::new(
-                SqlState::FEATURE_NOT_SUPPORTED,
-                "cached plan must not change result type",
-            )
-            .with_hint("Prepare the statement again."));
-        }
-        Ok(plan)
     }
 
     // Running.
@@ -502,11 +431,11 @@ impl Connection {
         parameters: &[Value],
         values: &mut Vec<Value>,
     ) -> Result<Ran> {
-        if let Some(clause) = prepared.plan.locks() {
+        if let Some(clause) = prepared.locks {
             return self.run_locking(prepared, parameters, clause).map(Ran::Outcome);
         }
-        let parameters = coerced(&prepared.plan.parameters, parameters, &self.zone)?;
-        let columns = || prepared.plan.columns.clone().expect("a query has columns");
+        let parameters = coerced(&prepared.parameters, parameters, &self.zone)?;
+        let columns = || prepared.columns.clone().expect("a query has columns");
         let alarm = self.alarm();
         if matches!(self.block, Block::Idle) {
             self.options.now = clock::wall_clock_micros();
@@ -516,7 +445,10 @@ impl Connection {
             if plan.is_short() && self.synchronous_commit {
                 transaction.ask_what_may_be_lost();
             }
-            return match plan.query(&transaction, &parameters, &self.options, values) {
+            let output = plan.query(&transaction, &parameters, &self.options, values);
+            // Before it waits for the disk.
+            drop(plan);
+            return match output {
                 Ok(QueryOutput::Values(rows)) => {
                     self.wait(transaction.commit()?)?;
                     Ok(Ran::Rows(rows))
@@ -553,13 +485,13 @@ impl Connection {
 
     /// Runs a query that locks rows: all of them before the first is handed out.
     fn run_locking(&mut self, prepared: &Prepared, parameters: &[Value], clause: &str) -> Result<Outcome> {
-        let parameters = coerced(&prepared.plan.parameters, parameters, &self.zone)?;
+        let parameters = coerced(&prepared.parameters, parameters, &self.zone)?;
         self.refuse_read_only(&format!("SELECT {clause}"))?;
         let rows = self.in_transaction(|connection, transaction| {
             let plan = connection.current_plan(prepared, transaction)?;
             plan.lock(transaction, &parameters, &connection.options)
         })?;
-        let columns = prepared.plan.columns.clone().expect("a query has columns");
+        let columns = prepared.columns.clone().expect("a query has columns");
         Ok(Outcome::Rows(match rows {
             LockedRows::Values(values, rows) => Rows::ready(columns, "SELECT", values).telling(rows),
             LockedRows::Batches(batches) => {
@@ -574,14 +506,14 @@ impl Connection {
         parameters: &[Value],
         verb: &'static str,
     ) -> Result<Outcome> {
-        let parameters = coerced(&prepared.plan.parameters, parameters, &self.zone)?;
+        let parameters = coerced(&prepared.parameters, parameters, &self.zone)?;
         self.refuse_read_only(verb)?;
         let outcome = self.in_transaction(|connection, transaction| {
             let plan = connection.current_plan(prepared, transaction)?;
             plan.change(transaction, &parameters, &connection.options)
                 .map_err(|error| with_table_of_constraint(error, transaction.catalog()))
         })?;
-        match (outcome.returning, &prepared.plan.columns) {
+        match (outcome.returning, &prepared.columns) {
             (Some(values), Some(columns)) => {
                 Ok(Outcome::Rows(Rows::ready(columns.clone(), verb, values).telling(outcome.count)))
             }

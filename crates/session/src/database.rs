@@ -2,6 +2,7 @@
 
 use crate::cache::PlanCache;
 use crate::connection::Connection;
+use crate::statement::Statements;
 use crate::timer::Timer;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState};
@@ -30,6 +31,7 @@ pub struct Database {
 pub(crate) struct Shared {
     pub engine: Arc<Engine>,
     pub plans: PlanCache,
+    pub statements: Statements,
     pub timer: Timer,
     /// The facts of sessions that have changed none, so that their plans are the same ones.
     pub facts: Arc<SessionFacts>,
@@ -43,7 +45,9 @@ impl Shared {
     /// DDL has been committed or taken back: what is left of other catalogs goes.
     #[cold]
     pub fn note_end_of_ddl(&self) {
-        self.plans.keep_only(self.engine.catalog_version());
+        let catalog_version = self.engine.catalog_version();
+        self.plans.keep_only(catalog_version);
+        self.statements.keep_only(catalog_version);
     }
 }
 
@@ -75,6 +79,7 @@ impl Database {
             shared: Arc::new(Shared {
                 engine,
                 plans: PlanCache::default(),
+                statements: Statements::default(),
                 timer: Timer::default(),
                 facts: Arc::new(SessionFacts::default()),
                 defaults: Mutex::new(defaults),

@@ -101,6 +101,8 @@ mod locking_tests;
 #[cfg(test)]
 mod pattern_tests;
 #[cfg(test)]
+mod plan_tests;
+#[cfg(test)]
 mod precision_tests;
 #[cfg(test)]
 mod source_tests;

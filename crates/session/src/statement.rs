@@ -1,11 +1,30 @@
-//! Prepared statements.
+//! Prepared statements, how they are planned, and the plans that they keep.
+//!
+//! A plan holds the tables that it reads, all their rows among it, and whoever has prepared a statement may be idle for days.
+//! So a database lists its statements, and when DDL has ended, plans of other catalogs are taken from them as they are from
+//! the [cache](crate::cache): tables that were dropped or truncated give up their memory though nobody runs the statements
+//! again. A statement keeps its plan under a lock:
+//!
+//! ```text
+//! statement ── lock ──> plan ──> tables       whoever runs the statement shares the lock
+//!     ↑ weak                                  whoever takes the plan away, or puts one there, tries to have it alone
+//! one of the lists
+//! ```
+//! Nobody waits for such a lock. What is run just when DDL ends keeps its plan until it is run again, or other DDL ends.
+//! Invariant: what a statement comes to keep is of no catalog older than its list knows of, and under the lock of the list.
 
 use crate::Column;
-use firn_base::ParameterType;
-use firn_base::sync::Arc;
+use crate::connection::Connection;
+use firn_base::sync::{Arc, Mutex, RwLock, RwLockReadGuard, Spread, Weak};
+use firn_base::{Error, ParameterType, Result, SqlState};
 use firn_sql::Plan;
 use firn_sql::activity::QueryText;
 use firn_sql::statement::{Parsed, Statement as Parse};
+use firn_txn::Transaction;
+use std::ops::Deref;
+
+/// Statements that a list has at least before it is looked which of them are gone.
+const FEW: usize = 64;
 
 /// A prepared statement, cheap to clone, of use to every connection of its database. It stays
 /// valid when the catalog changes: it is planned anew when run, and fails with 0A000 if its result
@@ -24,10 +43,202 @@ pub(crate) struct Prepared {
     /// `None` for an empty text.
     pub parsed: Option<Parsed>,
     /// The parameter types that were declared.
-    pub declared: Box<[Option<ParameterType>]>,
-    pub plan: Arc<Plan>,
-    /// The columns of statements that yield rows without a plan: SHOW, EXPLAIN, FETCH, EXECUTE.
+    declared: Box<[Option<ParameterType>]>,
+    /// The types that the parameters have.
+    pub parameters: Vec<ParameterType>,
+    /// The columns that it yields: those of its plan, or of SHOW, EXPLAIN, FETCH and EXECUTE, which have none.
     pub columns: Option<Arc<[Column]>>,
+    /// If it is a query that locks rows: the clause that says so.
+    pub locks: Option<&'static str>,
+    /// The session that has prepared it, by which its list is found.
+    session: u32,
+    /// What a query or a change was planned as, unless that was taken away.
+    kept: RwLock<Option<Arc<Plan>>>,
+}
+
+/// A plan while its statement runs.
+pub(crate) enum PlanInUse<'p> {
+    /// The one that the statement keeps.
+    Kept(RwLockReadGuard<'p, Option<Arc<Plan>>>),
+    /// Another one.
+    Other(Arc<Plan>),
+}
+
+/// The statements of a database: each connection lists its own in one of several lists.
+#[derive(Default)]
+pub(crate) struct Statements(Spread<Mutex<Listed>>);
+
+#[derive(Default)]
+struct Listed {
+    all: Vec<Weak<Prepared>>,
+    /// When there are so many, those go that are gone.
+    most: usize,
+    /// The newest catalog that was committed, as far as the list has been told. Plans of older ones are not kept.
+    catalog_version: u64,
+}
+
+impl Deref for PlanInUse<'_> {
+    type Target = Plan;
+
+    #[inline]
+    fn deref(&self) -> &Plan {
+        match self {
+            PlanInUse::Kept(kept) => kept.as_ref().expect("it has been looked at"),
+            PlanInUse::Other(plan) => plan,
+        }
+    }
+}
+
+impl Prepared {
+    /// Whether it changes rows.
+    pub fn is_change(&self) -> bool {
+        let parsed = self.parsed.as_ref();
+        parsed.is_some_and(|parsed| matches!(parsed.statement, Parse::Change(_)))
+    }
+
+    /// Takes its plan away if it is so, and nobody uses it just now. The tables may go with it, which takes its time.
+    fn take_plan_if(&self, is_so: impl FnOnce(&Plan) -> bool) -> Option<Arc<Plan>> {
+        let mut kept = self.kept.try_write()?;
+        kept.take_if(|plan| is_so(plan))
+    }
+}
+
+impl Statements {
+    /// Lists a statement that has just been prepared.
+    fn list(&self, statement: &Arc<Prepared>) {
+        let mut listed = self.0.of(u64::from(statement.session)).lock();
+        if listed.all.len() >= listed.most {
+            listed.all.retain(|statement| statement.strong_count() > 0);
+            listed.most = FEW.max(2 * listed.all.len());
+        }
+        listed.all.push(Arc::downgrade(statement));
+        // Who still reads an older catalog may be late.
+        let oldest = listed.catalog_version;
+        let late = statement.take_plan_if(|plan| plan.catalog_version < oldest);
+        drop(listed);
+        drop(late);
+    }
+
+    /// Has a statement keep this plan in the place of another one, unless somebody uses that just now.
+    fn keep(&self, statement: &Prepared, plan: &Arc<Plan>) {
+        let listed = self.0.of(u64::from(statement.session)).lock();
+        let before = match plan.catalog_version >= listed.catalog_version {
+            true => statement.kept.try_write().and_then(|mut kept| kept.replace(plan.clone())),
+            false => None,
+        };
+        drop(listed);
+        drop(before);
+    }
+
+    /// DDL has ended, and this is the version of the catalog now: plans of all others go, as from the cache.
+    pub fn keep_only(&self, catalog_version: u64) {
+        for list in self.0.iter() {
+            let mut gone = Vec::new();
+            let mut listed = list.lock();
+            // Two who have committed one after the other may come here the other way round.
+            if catalog_version < listed.catalog_version {
+                continue;
+            }
+            listed.catalog_version = catalog_version;
+            listed.all.retain(|statement| {
+                let Some(statement) = statement.upgrade() else { return false };
+                gone.extend(statement.take_plan_if(|plan| plan.catalog_version != catalog_version));
+                true
+            });
+            drop(listed);
+            drop(gone);
+        }
+    }
+}
+
+impl Connection {
+    pub(crate) fn prepare_parsed(
+        &mut self,
+        parsed: Option<Parsed>,
+        types: &[Option<ParameterType>],
+    ) -> Result<Statement> {
+        let (plan, columns) = match &parsed {
+            Some(Parsed { statement: Parse::Query(_) | Parse::Change(_), .. }) => {
+                let parsed = parsed.as_ref().expect("it has just been looked at");
+                let plan =
+                    self.with_planner(|connection, transaction| connection.plan(parsed, types, transaction))?;
+                let columns = plan.columns.clone();
+                (Some(plan), columns)
+            }
+            Some(parsed) => (None, self.columns_of(parsed)?),
+            None => (None, None),
+        };
+        let text = Arc::new(Text(parsed.as_ref().map_or_else(String::new, |parsed| parsed.text.clone())));
+        let has_plan = plan.is_some();
+        let prepared = Arc::new(Prepared {
+            text,
+            parsed,
+            declared: Box::from(types),
+            parameters: plan.as_ref().map_or_else(Vec::new, |plan| plan.parameters.clone()),
+            columns,
+            locks: plan.as_ref().and_then(|plan| plan.locks()),
+            session: self.activity.id(),
+            kept: RwLock::new(plan),
+        });
+        if has_plan {
+            self.shared.statements.list(&prepared);
+        }
+        Ok(Statement { prepared })
+    }
+
+    /// A plan for a statement in a transaction, from the cache if possible.
+    fn plan(
+        &self,
+        parsed: &Parsed,
+        types: &[Option<ParameterType>],
+        transaction: &Transaction,
+    ) -> Result<Arc<Plan>> {
+        if !self.facts.sources.is_empty() {
+            // No other session could use the plan, and the cache would keep what its sources hold.
+            return Plan::new(transaction, &self.facts, parsed, types).map(Arc::new);
+        }
+        let cache = &self.shared.plans;
+        let usable = |plan: &Plan| plan.is_current(transaction, &self.facts);
+        if let Some(plan) = cache.get(&parsed.text, types, usable) {
+            return Ok(plan);
+        }
+        let plan = Arc::new(Plan::new(transaction, &self.facts, parsed, types)?);
+        cache.put(&parsed.text, types, plan.clone());
+        Ok(plan)
+    }
+
+    /// The statement's plan, made anew if it no longer fits. Only queries and changes have one.
+    #[inline]
+    pub(crate) fn current_plan<'p>(
+        &self,
+        prepared: &'p Prepared,
+        transaction: &Transaction,
+    ) -> Result<PlanInUse<'p>> {
+        let kept = prepared.kept.read();
+        if kept.as_ref().is_some_and(|plan| plan.is_current(transaction, &self.facts)) {
+            return Ok(PlanInUse::Kept(kept));
+        }
+        drop(kept);
+        self.replan(prepared, transaction).map(PlanInUse::Other)
+    }
+
+    #[cold]
+    fn replan(&self, prepared: &Prepared, transaction: &Transaction) -> Result<Arc<Plan>> {
+        // First, since it may be that it cannot be planned any more.
+        let version = transaction.catalog_version();
+        drop(prepared.take_plan_if(|plan| plan.catalog_version < version));
+        let parsed = prepared.parsed.as_ref().expect("only statements with a text have a plan");
+        let plan = self.plan(parsed, &prepared.declared, transaction)?;
+        if plan.columns != prepared.columns || plan.parameters != prepared.parameters {
+            return Err(Error::new(
+                SqlState::FEATURE_NOT_SUPPORTED,
+                "cached plan must not change result type",
+            )
+            .with_hint("Prepare the statement again."));
+        }
+        self.shared.statements.keep(prepared, &plan);
+        Ok(plan)
+    }
 }
 
 impl QueryText for Text {
@@ -39,7 +250,7 @@ impl QueryText for Text {
 impl Statement {
     /// The types of `$1`, `$2`, …
     pub fn parameters(&self) -> &[ParameterType] {
-        &self.prepared.plan.parameters
+        &self.prepared.parameters
     }
 
     /// Whether it begins or ends transactions, or says something about them: such statements do not run in one
@@ -58,6 +269,12 @@ impl Statement {
 
     /// The columns it yields; `None` if it yields no rows.
     pub fn columns(&self) -> Option<&Arc<[Column]>> {
-        self.prepared.plan.columns.as_ref().or(self.prepared.columns.as_ref())
+        self.prepared.columns.as_ref()
+    }
+
+    /// Whether it keeps a plan.
+    #[cfg(test)]
+    pub(crate) fn keeps_plan(&self) -> bool {
+        self.prepared.kept.read().is_some()
     }
 }

@@ -276,7 +276,7 @@ impl Connection {
             return Err(Error::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{name}\" already exists")));
         }
         let statement = self.prepare_parsed(Some(query.clone()), &[])?;
-        if hold && let Some(clause) = statement.prepared.plan.locks() {
+        if hold && let Some(clause) = statement.prepared.locks {
             return Err(Error::unsupported(format!("DECLARE CURSOR WITH HOLD ... {clause}"))
                 .with_detail("Holdable cursors must be READ ONLY."));
         }
@@ -343,8 +343,8 @@ impl Connection {
             },
             _ => (self.prepare_parsed(Some(inner.clone()), &[])?, Vec::new()),
         };
-        let plan = &prepared.prepared.plan;
-        let lines = if analyze && (plan.is_change() || plan.locks().is_some()) {
+        let writes = prepared.prepared.is_change() || prepared.prepared.locks.is_some();
+        let lines = if analyze && writes {
             if let Some(verb) = inner.statement.writes() {
                 self.refuse_read_only(verb)?;
             }
@@ -378,7 +378,8 @@ impl Connection {
         analyze: bool,
     ) -> Result<Vec<String>> {
         self.with_reader(|connection, transaction| {
-            prepared.prepared.plan.explain(transaction, values, &connection.options, analyze)
+            let plan = connection.current_plan(&prepared.prepared, transaction)?;
+            plan.explain(transaction, values, &connection.options, analyze)
         })
     }
 

@@ -1,7 +1,7 @@
 //! Plans: statements bound to one version of the catalog, ready to run any number of times.
 //!
 //! A query has two ways to run: a short program over indexes, if it has one, and an analysed plan
-//! for everything else. A row change has its own plan. All other statements need none.
+//! for everything else. A row change has its own plan. All other statements have none.
 
 use crate::bind::{Binder, SessionFacts, columns_of};
 use crate::dml;
@@ -83,7 +83,6 @@ enum Body {
         clause: &'static str,
     },
     Change(Box<DmlPlan>),
-    Other,
 }
 
 /// What a query yields.
@@ -95,7 +94,7 @@ pub enum QueryOutput {
 }
 
 impl Plan {
-    /// Binds a statement. Types of parameters that are not given are inferred.
+    /// Binds a query or a change. Types of parameters that are not given are inferred. Panics for other statements.
     pub fn new(
         transaction: &Transaction,
         facts: &Arc<SessionFacts>,
@@ -147,7 +146,7 @@ impl Plan {
                 });
                 (plan.parameter_types().to_vec(), columns, Body::Change(Box::new(plan)))
             }
-            _ => (Vec::new(), None, Body::Other),
+            _ => panic!("only queries and changes are planned"),
         };
         Ok(Plan {
             parameters,
@@ -157,18 +156,6 @@ impl Plan {
             files: binder.files().versions(),
             body,
         })
-    }
-
-    /// The plan of nothing.
-    pub fn empty(facts: Arc<SessionFacts>) -> Plan {
-        Plan {
-            parameters: Vec::new(),
-            columns: None,
-            catalog_version: 0,
-            facts,
-            files: Box::default(),
-            body: Body::Other,
-        }
     }
 
     /// Whether it still means what its text means.
@@ -183,12 +170,6 @@ impl Plan {
     #[inline]
     pub fn is_short(&self) -> bool {
         matches!(self.body, Body::Query { short: Some(_), .. })
-    }
-
-    /// Whether it is a query.
-    #[inline]
-    pub fn is_query(&self) -> bool {
-        matches!(self.body, Body::Query { .. } | Body::Locking { .. })
     }
 
     /// If it is a query that locks rows: the clause that says so.
@@ -209,12 +190,6 @@ impl Plan {
     ) -> Result<LockedRows> {
         let Body::Locking { query, .. } = &self.body else { panic!("only locking queries lock rows") };
         query.run(transaction, parameters, options)
-    }
-
-    /// Whether it changes rows.
-    #[inline]
-    pub fn is_change(&self) -> bool {
-        matches!(self.body, Body::Change(_))
     }
 
     /// Runs a query, which may append its rows to `values`, row-major. Panics for other statements.
@@ -264,7 +239,6 @@ impl Plan {
             }
             Body::Locking { query, .. } => Ok(query.describe()),
             Body::Change(plan) => Ok(plan.describe()),
-            Body::Other => Err(Error::new(SqlState::SYNTAX_ERROR, "there is nothing to explain")),
         }
     }
 }

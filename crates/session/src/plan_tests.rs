@@ -1,0 +1,41 @@
+//! Plans: who keeps them, and for how long.
+
+use crate::{Config, Database};
+use firn_base::Value;
+
+/// Twice as much as is in the table there is no room for. Who has prepared the statements does nothing after the DDL.
+#[test]
+fn no_prepared_statement_keeps_a_table_that_is_dropped_or_truncated() {
+    let database = Database::open_with(Config { memory_limit: Some(24 << 20), ..Config::default() }).unwrap();
+    let (mut connection, mut idle) = (database.connect(), database.connect());
+    let create = "CREATE TABLE IF NOT EXISTS big (a bigint PRIMARY KEY, b text)";
+    let fill = "INSERT INTO big SELECT g, repeat(g::text, 20) FROM generate_series(1, 100000) g";
+    for ddl in ["TRUNCATE big", "DROP TABLE big", "BEGIN; DROP TABLE big; COMMIT"] {
+        connection.execute(create).unwrap();
+        connection.execute("TRUNCATE big").unwrap();
+        connection.execute(fill).unwrap();
+        let statements = [
+            "SELECT b FROM big WHERE a = $1",
+            "SELECT count(*) FROM big WHERE a > $1",
+            "SELECT b FROM big WHERE a = $1 FOR UPDATE",
+            "UPDATE big SET b = b WHERE a = $1",
+            "INSERT INTO big VALUES ($1, '') ON CONFLICT DO NOTHING",
+        ];
+        let statements = statements.map(|sql| idle.prepare(sql).unwrap());
+        for statement in &statements {
+            idle.execute_statement(statement, &[Value::Integer(1)]).unwrap();
+            assert!(statement.keeps_plan());
+        }
+        idle.execute("PREPARE named AS SELECT count(*) FROM big; EXECUTE named").unwrap();
+        connection.execute(ddl).unwrap();
+        assert!(!statements.iter().any(|statement| statement.keeps_plan()), "{ddl}");
+        connection.execute(create).unwrap();
+        connection.execute(fill).unwrap_or_else(|error| panic!("{ddl}: {error}"));
+        // They are planned anew, and keep that.
+        for statement in &statements {
+            idle.execute_statement(statement, &[Value::Integer(1)]).unwrap();
+            assert!(statement.keeps_plan());
+        }
+        idle.execute("EXECUTE named; DEALLOCATE named").unwrap();
+    }
+}
