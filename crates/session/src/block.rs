@@ -8,6 +8,7 @@
 //!
 //! A block that was idle for too long is found to have failed: then whatever is not ROLLBACK gets 25P03.
 
+use crate::cache::PlanCache;
 use crate::connection::{CommandTag, Connection, Outcome, TransactionStatus};
 use crate::copy::Home;
 use crate::rest::{self, Resting};
@@ -42,6 +43,8 @@ pub(crate) struct Open {
     used: bool,
     /// Whether DDL has been run.
     pub changed_catalog: bool,
+    /// Plans of the catalog that it reads, once others have changed that: nobody else has a use for them.
+    old_plans: PlanCache,
     /// What ROLLBACK returns the settings to.
     settings: Settings,
     /// What it has failed of, if it has.
@@ -109,6 +112,14 @@ impl Block {
         match self {
             Block::Idle => None,
             Block::Open(open) | Block::Failed(open) => open.transaction.as_ref(),
+        }
+    }
+
+    /// Where plans of an older catalog are kept, as long as there is somebody who reads that.
+    pub fn old_plans(&self) -> Option<&PlanCache> {
+        match self {
+            Block::Open(open) => Some(&open.old_plans),
+            Block::Idle | Block::Failed(_) => None,
         }
     }
 
@@ -275,6 +286,8 @@ impl Connection {
     /// be waiting for its rows, and the client's ROLLBACK may be long in coming.
     fn let_go_of_rows(&mut self) {
         let Block::Failed(open) = &mut self.block else { return };
+        // They hold tables, which others may have dropped.
+        open.old_plans = PlanCache::default();
         match open.savepoints.last() {
             None => {
                 if let Some(transaction) = open.transaction.take() {
@@ -428,6 +441,7 @@ impl Connection {
             used: false,
             failure: None,
             changed_catalog: false,
+            old_plans: PlanCache::default(),
             settings,
         }));
         Ok(())

@@ -1,7 +1,8 @@
 //! Plans: who keeps them, and for how long.
 
-use crate::{Config, Database};
+use crate::{Config, Connection, Database};
 use firn_base::Value;
+use firn_base::sync::Arc;
 
 /// Twice as much as is in the table there is no room for. Who has prepared the statements does nothing after the DDL.
 #[test]
@@ -37,5 +38,35 @@ fn no_prepared_statement_keeps_a_table_that_is_dropped_or_truncated() {
             assert!(statement.keeps_plan());
         }
         idle.execute("EXECUTE named; DEALLOCATE named").unwrap();
+    }
+}
+
+/// Whether it is the same plan tells that it was not made anew. Once it is the test's alone, nobody else keeps it.
+#[test]
+fn a_block_that_reads_an_older_catalog_keeps_its_plans_for_itself_until_it_ends() {
+    let database = Database::memory().unwrap();
+    let (mut connection, mut other) = (database.connect(), database.connect());
+    other.execute("CREATE TABLE t (a bigint PRIMARY KEY); INSERT INTO t VALUES (1)").unwrap();
+    let text = "SELECT count(*) FROM t";
+    let kept = |connection: &Connection| connection.block.old_plans()?.get(text, &[], |_| true);
+    for (number, ends) in ["COMMIT", "ROLLBACK", "an error"].into_iter().enumerate() {
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM t").unwrap();
+        connection.query(text).unwrap();
+        assert!(kept(&connection).is_none(), "it reads the same catalog as all others");
+        other.execute(&format!("CREATE TABLE u{number} (a bigint)")).unwrap();
+        let statement = connection.prepare(text).unwrap();
+        let plan = kept(&connection).expect("it was planned");
+        assert!(!statement.keeps_plan());
+        connection.query(text).unwrap();
+        connection.query_statement(&statement, &[]).unwrap();
+        assert!(Arc::ptr_eq(&plan, &kept(&connection).unwrap()));
+        match ends {
+            "an error" => drop(connection.execute("INSERT INTO t VALUES (1)").unwrap_err()),
+            statement => drop(connection.execute(statement).unwrap()),
+        }
+        assert_eq!(Arc::strong_count(&plan), 1, "{ends}");
+        connection.execute("ROLLBACK").unwrap();
+        connection.query_statement(&statement, &[]).unwrap();
+        assert!(statement.keeps_plan());
     }
 }

@@ -11,6 +11,8 @@
 //! one of the lists
 //! ```
 //! Nobody waits for such a lock. What is run just when DDL ends keeps its plan until it is run again, or other DDL ends.
+//! Plans of the older catalog that a block reads are the block's own, and go with it.
+//!
 //! Invariant: what a statement comes to keep is of no catalog older than its list knows of, and under the lock of the list.
 
 use crate::Column;
@@ -197,7 +199,8 @@ impl Connection {
             // No other session could use the plan, and the cache would keep what its sources hold.
             return Plan::new(transaction, &self.facts, parsed, types).map(Arc::new);
         }
-        let cache = &self.shared.plans;
+        let is_old = transaction.catalog_version() < self.shared.engine.catalog_version();
+        let cache = self.block.old_plans().filter(|_| is_old).unwrap_or(&self.shared.plans);
         let usable = |plan: &Plan| plan.is_current(transaction, &self.facts);
         if let Some(plan) = cache.get(&parsed.text, types, usable) {
             return Ok(plan);
