@@ -429,7 +429,7 @@ impl Connection {
         });
         self.services.set_read_only(read_only);
         self.options.now = clock::wall_clock_micros();
-        self.stream_failure.lower();
+        self.stream_failure.begin_block();
         self.block = Block::Open(Box::new(Open {
             transaction: Some(transaction),
             resting: None,
@@ -562,6 +562,8 @@ impl Connection {
             true => self.streams.read_ahead(),
             false => self.streams.abandon(),
         }
+        // As in PostgreSQL, a block does not commit if what is to be left of it cannot be had.
+        let lost = self.failure_of_cursors();
         self.stream_failure.lower();
         let open = match std::mem::replace(&mut self.block, Block::Idle) {
             Block::Idle => return Ok(()),
@@ -571,16 +573,19 @@ impl Connection {
         let Open { transaction, settings, changed_catalog, isolation, .. } = open;
         let mut begun = None;
         let result = match transaction {
-            Some(mut transaction) if commit => match self.make_deferred_checks(&mut transaction) {
-                Ok(()) => {
-                    begun = self.time_commit(&transaction);
-                    transaction.commit().map(Some)
+            Some(mut transaction) if commit => {
+                let checked = lost.map_or(Ok(()), Err);
+                match checked.and_then(|()| self.make_deferred_checks(&mut transaction)) {
+                    Ok(()) => {
+                        begun = self.time_commit(&transaction);
+                        transaction.commit().map(Some)
+                    }
+                    Err(error) => {
+                        transaction.rollback();
+                        Err(error)
+                    }
                 }
-                Err(error) => {
-                    transaction.rollback();
-                    Err(error)
-                }
-            },
+            }
             Some(transaction) => {
                 transaction.rollback();
                 Ok(None)

@@ -3,7 +3,8 @@
 //! Outside a transaction block rows own the transaction they are read in, so that nothing the
 //! connection does afterwards touches them. Inside one they read in the block's transaction: when
 //! the connection moves on while rows are left, these are read ahead and kept, so that a portal or
-//! cursor sees what stood there when its query was run.
+//! cursor sees what stood there when its query was run. An error that is met so is kept as well: whoever
+//! draws the rows so far is told, and then the block fails.
 
 use crate::timer::Alarm;
 use crate::{Column, CommandTag};
@@ -83,15 +84,38 @@ struct OwnStream {
 /// Says that a block has failed because its rows could not be drawn: the connection looks at it.
 #[derive(Default)]
 pub(crate) struct StreamFailure {
-    // Relaxed: rows and connection are used by one thread at a time.
+    // Relaxed: rows and connection are used by one thread at a time, or for a client who learns of the error first.
     is_raised: AtomicBool,
-    error: Mutex<Option<Error>>,
+    state: Mutex<FailureState>,
+}
+
+#[derive(Default)]
+struct FailureState {
+    /// Counts the connection's blocks: rows may be drawn when theirs has ended.
+    block: u64,
+    error: Option<Error>,
 }
 
 impl StreamFailure {
-    fn raise(&self, error: &Error) {
-        *self.error.lock() = Some(error.clone());
-        self.is_raised.store(true, Ordering::Relaxed);
+    /// Raises it for rows of that block, unless another one has begun.
+    fn raise(&self, block: u64, error: &Error) {
+        let mut state = self.state.lock();
+        if state.block == block {
+            state.error = Some(error.clone());
+            self.is_raised.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// The block that has begun last.
+    fn block(&self) -> u64 {
+        self.state.lock().block
+    }
+
+    /// Another block begins.
+    pub fn begin_block(&self) {
+        let mut state = self.state.lock();
+        *state = FailureState { block: state.block + 1, error: None };
+        self.is_raised.store(false, Ordering::Relaxed);
     }
 
     /// Whether it does.
@@ -105,8 +129,9 @@ impl StreamFailure {
         if !self.is_raised() {
             return None;
         }
+        let mut state = self.state.lock();
         self.is_raised.store(false, Ordering::Relaxed);
-        self.error.lock().take()
+        state.error.take()
     }
 }
 
@@ -130,11 +155,15 @@ impl Pieces for BatchStream {
 pub(crate) struct SharedStream<P: Pieces> {
     state: Mutex<SharedState<P>>,
     failure: Arc<StreamFailure>,
+    /// The block in whose transaction it is, by the count of `failure`.
+    block: u64,
 }
 
 struct SharedState<P: Pieces> {
     stream: Option<P>,
-    ahead: VecDeque<P::Piece>,
+    /// What was read ahead, an error at the end if it failed then.
+    ahead: VecDeque<Result<P::Piece>>,
+    /// What whoever draws it is told once the transaction has gone.
     error: Option<Error>,
     alarm: Option<Alarm>,
     /// Whether some of it was drawn since somebody last asked.
@@ -157,27 +186,33 @@ impl<P: Pieces> SharedStream<P> {
             drawn: false,
             drawing,
         };
-        SharedStream { state: Mutex::new(state), failure }
+        let block = failure.block();
+        SharedStream { state: Mutex::new(state), failure, block }
     }
 
     pub fn next(&self) -> Result<Option<P::Piece>> {
         let mut state = self.state.lock();
         state.drawn = true;
-        if let Some(piece) = state.ahead.pop_front() {
-            return Ok(Some(piece));
-        }
-        if let Some(error) = state.error.take() {
-            return Err(error);
-        }
-        let SharedState { stream, alarm, drawing, .. } = &mut *state;
-        let next = pull(stream, alarm);
+        let SharedState { stream, ahead, error, alarm, drawing, .. } = &mut *state;
+        let next = match ahead.pop_front() {
+            Some(piece) => piece.map(Some),
+            None => match error.take() {
+                Some(gone) => return Err(gone),
+                None => pull(stream, alarm),
+            },
+        };
         if stream.is_none() {
             *drawing = None;
         }
         if let Err(error) = &next {
-            self.failure.raise(error);
+            self.failure.raise(self.block, error);
         }
         next
+    }
+
+    /// What it failed of when it was read ahead, if nobody has been told yet.
+    fn failed_ahead(&self) -> Option<Error> {
+        self.state.lock().ahead.back().and_then(|last| last.as_ref().err().cloned())
     }
 }
 
@@ -206,13 +241,9 @@ pub(crate) trait Hold {
 impl<P: Pieces> InTransaction for SharedStream<P> {
     fn read_ahead(self: Arc<Self>) {
         let mut state = self.state.lock();
-        let SharedState { stream, ahead, error, alarm, .. } = &mut *state;
+        let SharedState { stream, ahead, alarm, .. } = &mut *state;
         while stream.is_some() && Arc::strong_count(&self) > 1 {
-            match pull(stream, alarm) {
-                Ok(Some(piece)) => ahead.push_back(piece),
-                Ok(None) => {}
-                Err(failed) => *error = Some(failed),
-            }
+            ahead.extend(pull(stream, alarm).transpose());
         }
         state.drawing = None;
     }
@@ -311,6 +342,14 @@ impl Rows {
         let shared = Arc::new(SharedStream::new(stream, alarm, failure, Some(drawing)));
         let weak: Weak<SharedStream<BatchStream>> = Arc::downgrade(&shared);
         (Rows { columns, verb, rows: 0, told: None, drawn, source: Source::Shared(shared) }, weak)
+    }
+
+    /// What they failed of when they were read ahead, if nobody has been told yet.
+    pub(crate) fn failed_ahead(&self) -> Option<Error> {
+        match &self.source {
+            Source::Shared(shared) => shared.failed_ahead(),
+            _ => None,
+        }
     }
 
     /// Whether they are still in the making.

@@ -305,6 +305,11 @@ impl Connection {
         }
     }
 
+    /// What a cursor failed of that was declared WITH HOLD, when it was read ahead at the end of its block.
+    pub(crate) fn failure_of_cursors(&self) -> Option<Error> {
+        self.cursors.values().filter(|cursor| !cursor.kept).find_map(|cursor| cursor.rows.failed_ahead())
+    }
+
     /// What becomes of the cursors that are left when their block has committed, or could not.
     pub(crate) fn keep_cursors(&mut self, committed: bool) {
         self.cursors.retain(|_, cursor| {

@@ -31,6 +31,25 @@ fn a_script_is_one_transaction_unless_it_says_otherwise() {
     assert_eq!(raw.answers(&query("ROLLBACK")), "C ZI");
 }
 
+/// By both protocols.
+#[test]
+fn a_commit_after_an_error_amid_rows_rolls_back_and_says_so() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    assert_eq!(raw.answers(&query("CREATE TABLE t (a int)")), "C ZI");
+    let extended = [parse("", "SELECT 1/0"), bind("", "", &[]), execute("", 0), sync()].concat();
+    for failing in [query("SELECT 1/0"), extended] {
+        assert_eq!(raw.answers(&query("BEGIN")), "C ZT");
+        assert_eq!(raw.answers(&query("INSERT INTO t VALUES (1)")), "C ZT");
+        let answers = raw.answers(&failing);
+        assert!(answers.ends_with("E22012 ZE"), "{answers}");
+        raw.send(&query("COMMIT"));
+        let received = raw.until('Z');
+        assert_eq!((summary(&received).as_str(), &received[0].1[..]), ("C ZI", &b"ROLLBACK\0"[..]));
+        assert_eq!(count(&mut raw), "0");
+    }
+}
+
 fn count(raw: &mut Raw) -> String {
     raw.send(&query("SELECT count(*) FROM t"));
     let received = raw.until('Z');

@@ -63,6 +63,21 @@ fn a_query_stops_when_its_rows_are_no_longer_wanted() {
     wait_until_nothing_runs(&fixture);
 }
 
+#[test]
+fn a_transaction_with_an_error_amid_rows_is_not_committed() {
+    let fixture = serve();
+    fixture.execute("CREATE TABLE t (a bigint)");
+    fixture.run(async {
+        let mut client = fixture.client().await;
+        let transaction = client.begin_transaction().await.unwrap();
+        let insert = "INSERT INTO t VALUES (1)".to_owned();
+        client.execute_update(insert, Some(transaction.clone())).await.unwrap();
+        assert_eq!(state(query(&mut client, "SELECT 1/0", Some(&transaction)).await), "22012");
+        assert_eq!(state(client.end_transaction(transaction, EndTransaction::Commit).await), "25P02");
+        assert_eq!(fixture.number("SELECT count(*) FROM t"), 0);
+    });
+}
+
 /// As ADBC does when a program fetches one row and goes on.
 #[test]
 fn a_transaction_goes_on_after_rows_that_nobody_read() {
