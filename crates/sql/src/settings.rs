@@ -88,6 +88,12 @@ static PARAMETERS: &[Parameter] = &[
     ),
     parameter("cursor_tuple_fraction", "0.1", Kind::Real, "Accepted; has no effect."),
     parameter("DateStyle", "ISO, MDY", Kind::DateStyle, "How dates are printed and read."),
+    parameter(
+        "deadlock_timeout",
+        "1s",
+        Kind::Duration,
+        "Accepted; has no effect: deadlocks are found at once.",
+    ),
     parameter("default_table_access_method", "heap", Kind::Text, "Accepted; has no effect."),
     parameter("default_tablespace", "", Kind::Text, "Accepted; has no effect."),
     parameter("default_transaction_deferrable", "off", Kind::Boolean, "Accepted; has no effect."),
