@@ -57,6 +57,9 @@ fn of_rings_through_tables_one_gives_way() {
         [["LOCK TABLE t IN SHARE MODE", CHILD], ["LOCK TABLE child IN EXCLUSIVE MODE", ROW]],
         [[ROW, "LOCK TABLE child"], [CHILD, "LOCK TABLE t"]],
         [[ROW, CHILD], ["LOCK TABLE child", "LOCK TABLE t"]],
+        // One table that both share.
+        [["LOCK TABLE t IN SHARE MODE", ROW], ["LOCK TABLE t IN SHARE MODE", ADD_ONE]],
+        [["LOCK TABLE t IN SHARE MODE", ROW], ["LOCK TABLE t IN SHARE MODE", "LOCK TABLE t"]],
         [["SELECT * FROM t FOR UPDATE", "LOCK TABLE child"], [CHILD, "LOCK TABLE t"]],
         [[ROW, "TRUNCATE child"], [CHILD, "ALTER TABLE t ADD COLUMN c integer"]],
         // A row and a table.
@@ -161,7 +164,7 @@ fn who_waits_for_which_table_and_who_has_it_is_shown() {
         let waiting = [
             "creates|pg_class|ExclusiveLock|false",
             "inserts|child|RowExclusiveLock|false",
-            "locks|t|ExclusiveLock|false",
+            "locks|t|ShareLock|false",
             "writes|t|RowExclusiveLock|false",
         ];
         assert_eq!(texts(&mut looking, locks), [&had[..], &waiting].concat());

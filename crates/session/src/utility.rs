@@ -462,6 +462,7 @@ impl Connection {
                     TableLock::Writing => {
                         transaction.join_writers(&storage, &mut patience)?;
                     }
+                    TableLock::Sharing => transaction.share_table(&storage, &mut patience)?,
                     TableLock::Alone => transaction.lock_table(&storage, &mut patience)?,
                 }
             }

@@ -669,11 +669,24 @@ fn tables_are_locked_as_they_are_asked_to_be() {
                 false => assert_eq!(refused(&mut other, wanted), SqlState::LOCK_NOT_AVAILABLE, "{mode}"),
             }
         }
-        for wanted in ["LOCK TABLE t NOWAIT", "LOCK TABLE t", "LOCK t IN SHARE MODE"] {
+        for wanted in ["LOCK TABLE t NOWAIT", "LOCK TABLE t", "LOCK t IN SHARE ROW EXCLUSIVE MODE"] {
             match number < 2 {
                 true => run(&mut other, &["BEGIN", wanted, ADD_ONE, "ROLLBACK"]).unwrap(),
                 false => assert_eq!(refused(&mut other, wanted), SqlState::LOCK_NOT_AVAILABLE, "{mode}"),
             }
+        }
+        let share = "LOCK t IN SHARE MODE";
+        match mode {
+            "ACCESS SHARE" | "ROW SHARE" => {
+                run(&mut other, &["BEGIN", share, share, ADD_ONE, share, "ROLLBACK"]).unwrap();
+            }
+            // Several may have it, and then none of them may write.
+            "SHARE" => {
+                run(&mut other, &["BEGIN", share, "SELECT * FROM t", share]).unwrap();
+                assert_eq!(state(run(&mut other, &[ADD_ONE])), SqlState::LOCK_NOT_AVAILABLE);
+                run(&mut other, &["ROLLBACK"]).unwrap();
+            }
+            _ => assert_eq!(refused(&mut other, share), SqlState::LOCK_NOT_AVAILABLE, "{mode}"),
         }
         run(&mut holder, &["UPDATE t SET b = b + 1 WHERE a = 2", "COMMIT"]).unwrap();
     }

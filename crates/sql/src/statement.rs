@@ -31,9 +31,11 @@ impl fmt::Display for QualifiedName {
 pub enum TableLock {
     /// Nobody: who reads a snapshot is not in the way of others.
     Reading,
-    /// Those who want to write to the table alone, or to change its shape.
+    /// Those who lock the table in a stronger mode, or change its shape.
     Writing,
-    /// All who write to the table.
+    /// All who write to the table, and those who lock it alone.
+    Sharing,
+    /// All who write to the table or lock it.
     Alone,
 }
 

@@ -1,6 +1,6 @@
 //! The gate of a table: transactions that write to it share it, and DDL closes it.
 
-use firn_base::sync::{AtomicU64, Ordering, Spread};
+use firn_base::sync::{AtomicBool, AtomicU64, Mutex, Ordering, Spread};
 use firn_base::{Snapshot, Stamp, Time};
 
 /// The right to write to a table. Transactions that write share it; DDL keeps it closed.
@@ -14,13 +14,24 @@ use firn_base::{Snapshot, Stamp, Time};
 /// closed? then one less         wait until all counts are 0
 /// ```
 /// In sequential order: either the writer sees that it is closed, or DDL sees that it is counted.
+///
+/// Several may keep it closed together, if none of them writes.
 #[derive(Default)]
 pub struct Gate {
-    /// The stamp of the transaction that keeps it closed, or 0.
-    closed_by: AtomicU64,
+    /// Whether somebody keeps it closed. Changes under the lock of `keepers`.
+    closed: AtomicBool,
+    keepers: Mutex<Keepers>,
     /// Snapshots older than this may no longer write: the table has changed its shape since.
     changed_at: AtomicU64,
     sharers: Spread<Sharers>,
+}
+
+/// Who keeps it closed.
+#[derive(Default)]
+struct Keepers {
+    all: Vec<Stamp>,
+    /// Whether others may do so as well.
+    together: bool,
 }
 
 #[derive(Default)]
@@ -44,16 +55,16 @@ impl Gate {
     pub fn try_join(&self, owner: Stamp) -> bool {
         let sharers = self.sharers(owner);
         sharers.count.fetch_add(1, Ordering::SeqCst);
-        if self.closed_by.load(Ordering::SeqCst) != 0 {
+        if self.closed.load(Ordering::SeqCst) {
             sharers.count.fetch_sub(1, Ordering::SeqCst);
             return false;
         }
         true
     }
 
-    /// Joins the writers as the one who keeps the gate closed.
+    /// Joins the writers as the one who keeps the gate closed alone.
     pub fn join_closed(&self, owner: Stamp) {
-        debug_assert!(self.closed_by() == Some(owner));
+        debug_assert!(!self.is_shared() && self.closed_by() == [owner]);
         self.sharers(owner).count.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -70,14 +81,39 @@ impl Gate {
         self.sharers(owner).count.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Has a transaction keep new writers out; false if somebody already does.
-    pub fn try_close(&self, owner: Stamp) -> bool {
-        self.closed_by.compare_exchange(0, owner.to_bits(), Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    /// Has a transaction keep new writers out; false if somebody already does, unless both do so `together` with others.
+    pub fn try_close(&self, owner: Stamp, together: bool) -> bool {
+        let mut keepers = self.keepers.lock();
+        let may = keepers.all.is_empty() || keepers.together && together;
+        if may {
+            keepers.all.push(owner);
+            keepers.together = together;
+            self.closed.store(true, Ordering::SeqCst);
+        }
+        may
     }
 
-    /// The transaction that keeps it closed, or is about to: it may yet wait for writers to leave.
-    pub fn closed_by(&self) -> Option<Stamp> {
-        Some(self.closed_by.load(Ordering::SeqCst)).filter(|bits| *bits != 0).map(Stamp::from_bits)
+    /// Has one who keeps it closed do so alone from now on; false as long as others do.
+    pub fn try_keep_alone(&self, owner: Stamp) -> bool {
+        let mut keepers = self.keepers.lock();
+        let may = keepers.all == [owner];
+        keepers.together &= !may;
+        may
+    }
+
+    /// Whether somebody keeps it closed.
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::SeqCst)
+    }
+
+    /// The transactions that keep it closed, or are about to: they may yet wait for writers to leave.
+    pub fn closed_by(&self) -> Vec<Stamp> {
+        self.keepers.lock().all.clone()
+    }
+
+    /// Whether others may keep it closed together with those who do.
+    pub fn is_shared(&self) -> bool {
+        self.keepers.lock().together
     }
 
     /// Whether at most `own` writers are left. Sure only while it is closed.
@@ -85,9 +121,14 @@ impl Gate {
         self.sharers.iter().map(|sharers| sharers.count.load(Ordering::SeqCst)).sum::<u64>() <= own
     }
 
-    /// Lets writers in again.
-    pub fn open(&self) {
-        self.closed_by.store(0, Ordering::SeqCst);
+    /// Has a transaction keep it closed no more, which lets writers in again, unless others do.
+    pub fn open(&self, owner: Stamp) {
+        let mut keepers = self.keepers.lock();
+        keepers.all.retain(|keeper| *keeper != owner);
+        if keepers.all.is_empty() {
+            keepers.together = false;
+            self.closed.store(false, Ordering::SeqCst);
+        }
     }
 
     /// From now on only snapshots that read at `time` or later may write.
@@ -122,7 +163,6 @@ impl Gate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firn_base::sync::AtomicBool;
     use firn_base::thread::{scope, spawn_scoped, yield_now};
 
     #[test]
@@ -149,18 +189,35 @@ mod tests {
             }
             let (own, other) = (Stamp::transaction(1), Stamp::transaction(2));
             for _ in 0..50 {
-                assert!(gate.try_close(own) && !gate.try_close(other) && !gate.try_close(own));
-                assert_eq!(gate.closed_by(), Some(own));
+                assert!(gate.try_close(own, false) && !gate.try_close(other, false));
+                assert!(!gate.try_close(other, true) && !gate.try_close(own, false));
+                assert_eq!(gate.closed_by(), [own]);
                 while !gate.is_alone(0) {
                     yield_now();
                 }
                 assert_eq!(inside.load(Ordering::Relaxed), 0);
-                gate.open();
-                assert_eq!(gate.closed_by(), None);
+                gate.open(own);
+                assert_eq!(gate.closed_by(), []);
                 yield_now();
             }
             done.store(true, Ordering::Relaxed);
         });
+    }
+
+    #[test]
+    fn several_keep_it_closed_together_until_the_last_opens_it_or_has_it_alone() {
+        let gate = Gate::default();
+        let [one, other, writer] = [1, 2, 3].map(Stamp::transaction);
+        assert!(gate.try_close(one, true) && gate.try_close(other, true) && !gate.try_close(writer, false));
+        assert!(gate.is_shared() && !gate.try_keep_alone(one));
+        gate.open(one);
+        assert!(!gate.try_join(writer));
+        assert_eq!(gate.closed_by(), [other]);
+        assert!(gate.try_keep_alone(other) && !gate.is_shared() && !gate.try_close(one, true));
+        gate.join_closed(other);
+        gate.leave(other);
+        gate.open(other);
+        assert!(!gate.is_closed() && gate.try_join(writer));
     }
 
     #[test]

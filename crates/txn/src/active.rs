@@ -99,16 +99,18 @@ struct Joined {
 pub enum Want {
     /// To write to a table that another one has locked, or is about to.
     Write(TableId),
-    /// To lock a table that another one has locked, or is about to.
+    /// To lock a table alone that another one has locked, or is about to.
     Lock(TableId),
+    /// To lock a table, also together with others, that another one has locked alone, or others wait for.
+    Share(TableId),
     /// That those end who write to a table. Nobody joins them any more.
     Alone(TableId),
     /// To change the catalog, as another one does.
     Catalog,
 }
 
-/// Who has what somebody wants, if it is one.
-pub type HolderOf<'h> = &'h dyn Fn(Want) -> Option<Stamp>;
+/// Who has what somebody wants, but for the writers of a table.
+pub type HoldersOf<'h> = &'h dyn Fn(Want) -> Vec<Stamp>;
 
 impl Want {
     fn to_bits(self) -> u64 {
@@ -117,6 +119,7 @@ impl Want {
             Want::Lock(table) => 2 << 32 | u64::from(table.0),
             Want::Alone(table) => 3 << 32 | u64::from(table.0),
             Want::Catalog => 4 << 32,
+            Want::Share(table) => 5 << 32 | u64::from(table.0),
         }
     }
 
@@ -128,6 +131,7 @@ impl Want {
             2 => Some(Want::Lock(table)),
             3 => Some(Want::Alone(table)),
             4 => Some(Want::Catalog),
+            5 => Some(Want::Share(table)),
             _ => unreachable!("only `to_bits` makes them"),
         }
     }
@@ -307,6 +311,15 @@ impl ActiveSet {
         self.slots[slot.at].wants.store(want.map_or(0, Want::to_bits), Ordering::SeqCst);
     }
 
+    /// Whether somebody waits for a table to write there or to lock it alone.
+    pub fn is_wanted(&self, table: TableId) -> bool {
+        let used = self.used.load(Ordering::SeqCst);
+        self.slots[..used].iter().any(|slot| {
+            let want = Want::from_bits(slot.wants.load(Ordering::SeqCst));
+            want == Some(Want::Write(table)) || want == Some(Want::Lock(table))
+        })
+    }
+
     /// Says how many undo records it has written.
     #[inline]
     pub fn set_records(&self, slot: &ActiveSlot, records: usize) {
@@ -314,7 +327,7 @@ impl ActiveSet {
     }
 
     /// Every running transaction, as of about now by the clock of [`ActiveSet::enter`].
-    pub fn running_now(&self, last: &AtomicU64, now: u64, holder_of: HolderOf<'_>) -> Vec<Running> {
+    pub fn running_now(&self, last: &AtomicU64, now: u64, holders_of: HoldersOf<'_>) -> Vec<Running> {
         let used = self.used.load(Ordering::SeqCst);
         let look = |(at, slot): (usize, &Slot)| {
             let uses = slot.uses.load(Ordering::SeqCst);
@@ -323,7 +336,7 @@ impl ActiveSet {
                 return None;
             }
             let mut awaits = Vec::new();
-            self.each_awaited_by(stamp_of(uses, at), holder_of, |other| awaits.extend(other.sequence()));
+            self.each_awaited_by(stamp_of(uses, at), holders_of, |other| awaits.extend(other.sequence()));
             let traits = slot.traits.load(Ordering::Relaxed);
             let now_read = last.load(Ordering::SeqCst);
             let read_time = if read_time == READS_NOTHING { now_read } else { read_time & !ADVANCING };
@@ -435,7 +448,7 @@ impl ActiveSet {
         own_stamp: Stamp,
         other: Stamp,
         longest: Duration,
-        holder_of: HolderOf<'_>,
+        holders_of: HoldersOf<'_>,
     ) -> Waited {
         let let_go_at = self.let_go_at(other);
         if let_go_at > own.let_go.load(Ordering::Relaxed) {
@@ -449,7 +462,7 @@ impl ActiveSet {
         // In sequential order: of those who close a ring together, the last sees all of it.
         waits_for.store(other.to_bits(), Ordering::SeqCst);
         // What was seen of a ring one after the other may not have been there at once; a ring is still there at the second look.
-        let waited = if (0..2).all(|_| self.is_victim(own_stamp, holder_of)) {
+        let waited = if (0..2).all(|_| self.is_victim(own_stamp, holders_of)) {
             Waited::Deadlock
         } else {
             self.sleep_until_end(own, other, let_go_at, longest)
@@ -463,11 +476,11 @@ impl ActiveSet {
 
     /// Whether a transaction waits for itself through others whose numbers are all less than its own. That is so of one of
     /// each ring: all see it, and only one shall give way.
-    fn is_victim(&self, own: Stamp, holder_of: HolderOf<'_>) -> bool {
+    fn is_victim(&self, own: Stamp, holders_of: HoldersOf<'_>) -> bool {
         let mut seen = [false; SLOTS];
         let (mut waiting, mut found) = (vec![own], false);
         while let Some(next) = waiting.pop() {
-            self.each_awaited_by(next, holder_of, |other| {
+            self.each_awaited_by(next, holders_of, |other| {
                 found |= other == own;
                 let number = other.sequence().expect("transactions are waited for");
                 if other < own && !std::mem::replace(&mut seen[slot_of(number)], true) {
@@ -482,7 +495,7 @@ impl ActiveSet {
     }
 
     /// Calls `visit` with those that a transaction waits for, if it still runs.
-    fn each_awaited_by(&self, waiting: Stamp, holder_of: HolderOf<'_>, mut visit: impl FnMut(Stamp)) {
+    fn each_awaited_by(&self, waiting: Stamp, holders_of: HoldersOf<'_>, mut visit: impl FnMut(Stamp)) {
         let Some(slot) = self.running(waiting.to_bits()) else { return };
         let waits_for = slot.waits_for.load(Ordering::SeqCst);
         let wants = slot.wants.load(Ordering::SeqCst);
@@ -498,8 +511,10 @@ impl ActiveSet {
                 }
                 true
             }),
-            // It may yet sleep for one that has given back what it wants.
-            Some(want) => holder_of(want).filter(|holder| *holder != waiting).into_iter().for_each(visit),
+            // It may yet sleep for one that has given back what it wants, and may have it itself together with others.
+            Some(want) => {
+                holders_of(want).into_iter().filter(|holder| *holder != waiting).for_each(visit);
+            }
             None => {
                 let holder = Stamp::from_bits(waits_for);
                 if waits_for > 0 && edge_of(self.let_go_at(holder)) == wants {
@@ -639,7 +654,7 @@ mod tests {
         assert_eq!(active.horizon(&last), Time(9));
         assert_eq!(active.snapshot_times(&last), Some((vec![], Time(9))));
         // It runs, and others wait for it.
-        assert_eq!(active.running_now(&last, 0, &|_| None)[0].commits_behind, 0);
+        assert_eq!(active.running_now(&last, 0, &|_| Vec::new())[0].commits_behind, 0);
         assert!(active.running(snapshot.owner.to_bits()).is_some());
         assert_eq!(active.read_again(&slot, &last), Time(9));
         last.store(12, Ordering::SeqCst);
@@ -659,7 +674,7 @@ mod tests {
         active.note_joined(&second, TableId(3));
         active.set_records(&second, 12);
         active.slots[second.at].waits_for.store(snapshot.owner.to_bits(), Ordering::SeqCst);
-        let [reader, writer] = &active.running_now(&last, 2500, &|_| None)[..] else {
+        let [reader, writer] = &active.running_now(&last, 2500, &|_| Vec::new())[..] else {
             panic!("two are running")
         };
         assert_eq!((reader.session, reader.isolation), (7, Isolation::ReadCommitted));
@@ -669,7 +684,7 @@ mod tests {
         assert_eq!((&writer.writes_to, writer.wants), (&vec![TableId(3)], None));
         active.leave(&first);
         active.leave(&second);
-        assert_eq!((active.running_now(&last, 3000, &|_| None).len(), active.ended()), (0, 2));
+        assert_eq!((active.running_now(&last, 3000, &|_| Vec::new()).len(), active.ended()), (0, 2));
     }
 
     #[test]
@@ -678,7 +693,7 @@ mod tests {
         let active = ActiveSet::new();
         let (first, waited_for) = active.enter(&last, Isolation::Serializable, 0).unwrap();
         let (second, waiting) = active.enter(&last, Isolation::Serializable, 0).unwrap();
-        let wait = |longest| active.wait(&second, waiting.owner, waited_for.owner, longest, &|_| None);
+        let wait = |longest| active.wait(&second, waiting.owner, waited_for.owner, longest, &|_| Vec::new());
         assert_eq!(wait(Duration::from_millis(1)), Waited::NotYet);
         firn_base::thread::scope(|scope| {
             firn_base::thread::spawn_scoped(scope, "other", || {
@@ -705,13 +720,14 @@ mod tests {
                 firn_base::thread::spawn_scoped(scope, "waiting", move || {
                     let ((own, snapshot), (_, next)) = (&running[at], &running[at + 1]);
                     let longest = Duration::from_secs(600);
-                    while active.wait(own, snapshot.owner, next.owner, longest, &|_| None) != Waited::Ended {}
+                    let wait = || active.wait(own, snapshot.owner, next.owner, longest, &|_| Vec::new());
+                    while wait() != Waited::Ended {}
                     active.leave(own);
                 });
             }
             let (own, snapshot) = &running[2];
             let (first, longest) = (running[0].1.owner, Duration::from_millis(1));
-            while active.wait(own, snapshot.owner, first, longest, &|_| None) != Waited::Deadlock {}
+            while active.wait(own, snapshot.owner, first, longest, &|_| Vec::new()) != Waited::Deadlock {}
             active.leave(own);
         });
     }

@@ -18,7 +18,7 @@ use crate::merger::Merger;
 use crate::predicates::{Granularity, PredicateLog};
 use crate::recovery;
 use crate::sequence::SequenceState;
-use crate::statistics::{Running, Statistics, TableLock};
+use crate::statistics::{Running, Statistics, TableLock, TableLockMode};
 use crate::transaction::{Isolation, Ticket, Transaction};
 use firn_base::disk::{Disk, RealDisk};
 use firn_base::sync::{
@@ -416,15 +416,17 @@ impl Engine {
     /// The running transactions, the readers of checkpoints included.
     pub fn running(&self) -> Vec<Running> {
         let now = self.opened.elapsed().as_micros() as u64;
-        self.active.running_now(&self.newest.time, now, &|want| self.holder_of(want))
+        self.active.running_now(&self.newest.time, now, &|want| self.holders_of(want))
     }
 
-    /// The transaction that has what another one wants, if it is one alone.
-    pub(crate) fn holder_of(&self, want: Want) -> Option<Stamp> {
+    /// The transactions that have what another one wants, but for the writers of a table.
+    pub(crate) fn holders_of(&self, want: Want) -> Vec<Stamp> {
         match want {
-            Want::Write(table) | Want::Lock(table) => self.find_table(table)?.gate().closed_by(),
-            Want::Alone(_) => None,
-            Want::Catalog => self.ddl_by(),
+            Want::Write(table) | Want::Lock(table) | Want::Share(table) => {
+                self.find_table(table).map_or_else(Vec::new, |table| table.gate().closed_by())
+            }
+            Want::Alone(_) => Vec::new(),
+            Want::Catalog => self.ddl_by().into_iter().collect(),
         }
     }
 
@@ -433,22 +435,28 @@ impl Engine {
         let running = self.running();
         let mut locks = Vec::new();
         for transaction in &running {
-            let lock = |table, is_exclusive, is_granted| TableLock {
+            let lock = |table, mode, is_granted| TableLock {
                 transaction: transaction.id,
                 session: transaction.session,
                 table,
-                is_exclusive,
+                mode,
                 is_granted,
             };
-            locks.extend(transaction.writes_to.iter().map(|table| lock(Some(*table), false, true)));
+            let writes_to = transaction.writes_to.iter();
+            locks.extend(writes_to.map(|table| lock(Some(*table), TableLockMode::Writing, true)));
             locks.extend(transaction.wants.map(|want| match want {
-                Want::Write(table) => lock(Some(table), false, false),
-                Want::Lock(table) | Want::Alone(table) => lock(Some(table), true, false),
-                Want::Catalog => lock(None, true, false),
+                Want::Write(table) => lock(Some(table), TableLockMode::Writing, false),
+                Want::Lock(table) => lock(Some(table), TableLockMode::Alone, false),
+                Want::Share(table) => lock(Some(table), TableLockMode::Sharing, false),
+                Want::Alone(id) => {
+                    let table = self.find_table(id);
+                    lock(Some(id), table.map_or(TableLockMode::Alone, |table| mode_of(&table)), false)
+                }
+                Want::Catalog => lock(None, TableLockMode::Alone, false),
             }));
         }
-        let mut note = |table: Option<TableId>, by: Option<Stamp>| {
-            let Some(by) = by.and_then(Stamp::sequence) else { return };
+        let mut note = |table: Option<TableId>, by: Stamp, mode: TableLockMode| {
+            let Some(by) = by.sequence() else { return };
             let Some(holder) = running.iter().find(|transaction| transaction.id == by) else { return };
             // Who keeps others out may not be alone yet.
             if table.is_none() || holder.wants != table.map(Want::Alone) {
@@ -456,13 +464,16 @@ impl Engine {
                     transaction: by,
                     session: holder.session,
                     table,
-                    is_exclusive: true,
+                    mode,
                     is_granted: true,
                 });
             }
         };
-        self.tables().iter().for_each(|table| note(Some(table.id()), table.gate().closed_by()));
-        note(None, self.ddl_by());
+        for table in self.tables() {
+            let mode = mode_of(&table);
+            table.gate().closed_by().into_iter().for_each(|by| note(Some(table.id()), by, mode));
+        }
+        self.ddl_by().into_iter().for_each(|by| note(None, by, TableLockMode::Alone));
         locks
     }
 
@@ -918,6 +929,11 @@ impl Drop for Engine {
             let _ = log.close();
         }
     }
+}
+
+/// How those have locked a table who have.
+fn mode_of(table: &Table) -> TableLockMode {
+    if table.gate().is_shared() { TableLockMode::Sharing } else { TableLockMode::Alone }
 }
 
 thread_local! {

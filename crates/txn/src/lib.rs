@@ -37,7 +37,7 @@ pub use firn_storage::{Restriction, StringRange};
 pub use freezer::Progress;
 pub use native::{Columns, Key, TableAccess};
 pub use predicates::Granularity;
-pub use statistics::{Abort, Counter, Ends, Running, Statistics, TableLock};
+pub use statistics::{Abort, Counter, Ends, Running, Statistics, TableLock, TableLockMode};
 pub use transaction::{
     Awaited, Isolation, Patience, ReadsSoFar, Savepoint, StatementStart, TablePatience, Ticket, Transaction,
 };

@@ -145,7 +145,7 @@ pub struct Running {
     pub writes: bool,
     /// Undo records that it had written when it began or ended its last statement.
     pub records: u64,
-    /// The transactions that it waits for: one, unless it waits for all who write to a table to end.
+    /// The transactions that it waits for: one, unless it waits for all who write to a table to end, or have locked one together.
     pub waits_for: Vec<u64>,
     /// What it waits for if that is not a row.
     pub wants: Option<Want>,
@@ -162,10 +162,21 @@ pub struct TableLock {
     pub session: u32,
     /// `None` for the catalog.
     pub table: Option<TableId>,
-    /// Whether nobody else may write there, or only nobody who wants it so.
-    pub is_exclusive: bool,
+    /// What it lets others do.
+    pub mode: TableLockMode,
     /// Whether it has it.
     pub is_granted: bool,
+}
+
+/// Whom a lock of a whole table keeps out. Nobody is kept from reading.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TableLockMode {
+    /// Those who lock it in the other modes.
+    Writing,
+    /// Those who write there, or lock it alone.
+    Sharing,
+    /// All who write there or lock it.
+    Alone,
 }
 
 #[cfg(test)]

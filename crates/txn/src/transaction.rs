@@ -897,8 +897,8 @@ impl Transaction {
 
     /// Waits for another running transaction's end, for a while: [`Error::blocker`] names it.
     pub fn wait_for(&self, other: Stamp, longest: Duration) -> Waited {
-        let holder_of = |want| self.engine.holder_of(want);
-        let waited = self.engine.active().wait(&self.slot, self.snapshot.owner, other, longest, &holder_of);
+        let holders_of = |want| self.engine.holders_of(want);
+        let waited = self.engine.active().wait(&self.slot, self.snapshot.owner, other, longest, &holders_of);
         if waited == Waited::Deadlock {
             self.engine.statistics().deadlocks.count();
         }

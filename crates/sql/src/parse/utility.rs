@@ -23,7 +23,7 @@ const TABLE_LOCKS: [(&[&str], TableLock); 8] = [
     (&["row", "exclusive"], TableLock::Writing),
     (&["share", "update", "exclusive"], TableLock::Writing),
     (&["share", "row", "exclusive"], TableLock::Alone),
-    (&["share"], TableLock::Alone),
+    (&["share"], TableLock::Sharing),
     (&["exclusive"], TableLock::Alone),
     (&["access", "exclusive"], TableLock::Alone),
 ];

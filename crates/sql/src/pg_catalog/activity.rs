@@ -10,7 +10,7 @@ use crate::services::Services;
 use crate::settings::isolation_name;
 use firn_base::SqlState;
 use firn_base::sync::Arc;
-use firn_txn::{Abort, BlockUsage, Held, Running, TableLock};
+use firn_txn::{Abort, BlockUsage, Held, Running, TableLock, TableLockMode};
 use std::collections::HashMap;
 
 /// A moment that may be none.
@@ -170,7 +170,11 @@ pub(super) fn pg_locks(source: &Source) -> Vec<Row> {
         Some(table) => tables.get(&table).copied(),
     };
     rows.extend(asking.engine().table_locks().iter().map(|held| {
-        let mode = if held.is_exclusive { "ExclusiveLock" } else { "RowExclusiveLock" };
+        let mode = match held.mode {
+            TableLockMode::Writing => "RowExclusiveLock",
+            TableLockMode::Sharing => "ShareLock",
+            TableLockMode::Alone => "ExclusiveLock",
+        };
         lock("relation", (held.session, held.transaction), relation(held), mode, held.is_granted)
     }));
     rows

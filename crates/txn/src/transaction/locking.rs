@@ -216,14 +216,14 @@ impl Transaction {
         if self.writes().has_touched(table) {
             return Ok(false);
         }
-        let gate = table.gate();
-        let mut has_waited = false;
+        let (gate, owner) = (table.gate(), self.snapshot.owner);
+        let has_waited;
         if self.has_closed(table) {
-            gate.join_closed(self.snapshot.owner);
+            has_waited = self.keep_alone(table, patience)?;
+            gate.join_closed(owner);
         } else {
-            let owner = self.snapshot.owner;
-            let want = Want::Write(table.id());
-            has_waited = self.wait_until(want, || gate.try_join(owner), || gate.closed_by(), patience)?;
+            let (want, keeper) = (Want::Write(table.id()), || keeper_beside(table, owner));
+            has_waited = self.wait_until(want, || gate.try_join(owner), keeper, patience)?;
         }
         self.joined(table)?;
         Ok(has_waited)
@@ -264,28 +264,50 @@ impl Transaction {
         self.closed.iter().any(|closed| Arc::ptr_eq(closed, table))
     }
 
-    /// Keeps every other transaction from writing to the table until this one ends: SQL's LOCK TABLE. Nobody is kept from
-    /// reading. Errors: patience's; 40001 if the table has changed its shape since the snapshot.
+    /// Keeps every other transaction from writing to the table and from locking it until this one ends: SQL's LOCK TABLE. Nobody
+    /// is kept from reading. Errors: patience's; 40P01; 40001 if the table has changed its shape since the snapshot.
     pub fn lock_table(&mut self, table: &Arc<Table>, patience: Patience<'_>) -> Result<()> {
+        self.close(table, false, patience)
+    }
+
+    /// As [`Transaction::lock_table`], but others may do the same: IN SHARE MODE. Once it has written to the table, or comes to, it
+    /// has the lock alone, for which it waits as for any other.
+    pub fn share_table(&mut self, table: &Arc<Table>, patience: Patience<'_>) -> Result<()> {
+        self.close(table, true, patience)
+    }
+
+    fn close(&mut self, table: &Arc<Table>, shares: bool, patience: Patience<'_>) -> Result<()> {
         if self.has_closed(table) {
-            return Ok(());
+            return if shares { Ok(()) } else { self.keep_alone(table, patience).map(drop) };
         }
-        let (gate, owner) = (table.gate(), self.snapshot.owner);
-        let want = Want::Lock(table.id());
-        self.wait_until(want, || gate.try_close(owner), || gate.closed_by(), patience)?;
-        let own = u64::from(self.writes().has_touched(table));
-        let writer = || self.engine.active().writer_beside(owner, table.id());
+        let (gate, owner, active) = (table.gate(), self.snapshot.owner, self.engine.active());
+        let has_written = self.writes().has_touched(table);
+        let shares = shares && !has_written;
+        let want = if shares { Want::Share(table.id()) } else { Want::Lock(table.id()) };
+        // Behind those who wait already: else they might wait for ever while one comes to share it after the other.
+        let is_next = || !shares || !gate.is_closed() || !active.is_wanted(table.id());
+        let attempt = || is_next() && gate.try_close(owner, shares);
+        self.wait_until(want, attempt, || keeper_beside(table, owner), patience)?;
+        let own = u64::from(has_written);
+        let writer = || active.writer_beside(owner, table.id());
         let alone = self.wait_until(Want::Alone(table.id()), || gate.is_alone(own), writer, patience);
         let alone = alone.and_then(|_| match gate.admits(self.snapshot) {
             true => Ok(()),
             false => Err(self.refused(table)),
         });
         if alone.is_err() {
-            gate.open();
+            gate.open(owner);
             return alone;
         }
         self.closed.push(table.clone());
         Ok(())
+    }
+
+    /// Waits until nobody else has locked a table that it has locked, and lets nobody do so any more; whether it had to wait.
+    fn keep_alone(&self, table: &Table, patience: Patience<'_>) -> Result<bool> {
+        let (gate, owner) = (table.gate(), self.snapshot.owner);
+        let (want, keeper) = (Want::Lock(table.id()), || keeper_beside(table, owner));
+        self.wait_until(want, || gate.try_keep_alone(owner), keeper, patience)
     }
 
     /// Moves a transaction that has neither read nor written on to the newest committed state, as if it began only now.
@@ -303,7 +325,7 @@ impl Transaction {
         self.lock_table(table, &mut self.patience_for(table))?;
         if !self.catch_up(table) {
             if !was_closed {
-                self.closed.pop().expect("just closed").gate().open();
+                self.closed.pop().expect("just closed").gate().open(self.snapshot.owner);
             }
             return Err(Error::write_conflict(&table.name()));
         }
@@ -329,7 +351,8 @@ impl Transaction {
 
     /// Lets others write to the tables that it has locked.
     pub(super) fn open_tables(&mut self) {
-        self.closed.drain(..).for_each(|table| table.gate().open());
+        let owner = self.snapshot.owner;
+        self.closed.drain(..).for_each(|table| table.gate().open(owner));
     }
 
     /// From now on the statement that is being run again locks each row before it changes it, and goes on behind one
@@ -367,6 +390,11 @@ impl Transaction {
             }
         }
     }
+}
+
+/// One who has locked a table, or is about to, but for `own`.
+fn keeper_beside(table: &Table, own: Stamp) -> Option<Stamp> {
+    table.gate().closed_by().into_iter().find(|keeper| *keeper != own)
 }
 
 /// 55P03: others use the table, or change the catalog.

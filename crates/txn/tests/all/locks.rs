@@ -3,7 +3,7 @@
 use crate::support::{Bank, commit};
 use firn_base::{Error, Result, SqlState, thread};
 use firn_storage::Table;
-use firn_txn::{Engine, Isolation, RowLock, TableLock, Transaction, pin};
+use firn_txn::{Engine, Isolation, RowLock, TableLock, TableLockMode, Transaction, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -450,18 +450,89 @@ fn a_locked_table_keeps_writers_out_and_nobody_else() {
     assert_eq!(bank.scan(&bank.engine.begin_read_only()), [(1, 11), (2, 20), (3, 33)]);
 }
 
+/// As many as like share a lock, in which nobody writes: who does so has it alone from then on.
+#[test]
+fn a_lock_that_several_share_keeps_them_all_from_writing() {
+    let bank = bank();
+    let impatient = || |_: Duration| Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, "no"));
+    let refused =
+        |outcome: Result<()>| assert_eq!(outcome.unwrap_err().state(), SqlState::LOCK_NOT_AVAILABLE);
+    let (mut first, mut second, mut third) = (bank.engine.begin(), bank.engine.begin(), bank.engine.begin());
+    for tx in [&mut first, &mut second] {
+        tx.share_table(&bank.accounts, &mut impatient()).unwrap();
+        tx.share_table(&bank.accounts, &mut impatient()).unwrap();
+    }
+    let told = bank.engine.table_locks();
+    assert!(
+        told.len() == 2 && told.iter().all(|lock| lock.mode == TableLockMode::Sharing && lock.is_granted)
+    );
+    for tx in [&mut first, &mut second, &mut third] {
+        refused(tx.join_writers(&bank.accounts, &mut impatient()).map(drop));
+        refused(tx.lock_table(&bank.accounts, &mut impatient()));
+    }
+    second.rollback();
+    refused(third.join_writers(&bank.accounts, &mut impatient()).map(drop));
+    bank.set_balance(&mut first, 1, 11).unwrap();
+    first.share_table(&bank.accounts, &mut impatient()).unwrap();
+    first.lock_table(&bank.accounts, &mut impatient()).unwrap();
+    // It has written, so nobody else may share it.
+    refused(third.share_table(&bank.accounts, &mut impatient()));
+    commit(first);
+    third.share_table(&bank.accounts, &mut impatient()).unwrap();
+    drop(third);
+    // Nor does who has written before he locks.
+    let (mut writer, mut other) = (bank.engine.begin(), bank.engine.begin());
+    bank.set_balance(&mut writer, 1, 12).unwrap();
+    writer.share_table(&bank.accounts, &mut impatient()).unwrap();
+    refused(other.share_table(&bank.accounts, &mut impatient()));
+    commit(writer);
+    bank.engine.transact(|tx| bank.set_balance(tx, 1, 13)).unwrap();
+}
+
+/// Who waits to write, or to lock it alone, is not passed by others who would share it.
+#[test]
+#[cfg_attr(miri, ignore = "who waits looks again by the clock, which is faster than what is asked here")]
+fn nobody_shares_a_lock_before_those_who_wait_for_it() {
+    let bank = bank();
+    let impatient = || |_: Duration| Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, "no"));
+    for alone in [false, true] {
+        let (mut holder, waiting) = (bank.engine.begin(), bank.engine.begin());
+        holder.share_table(&bank.accounts, &mut impatient()).unwrap();
+        thread::scope(|scope| {
+            let accounts = &bank.accounts;
+            let waiter = thread::spawn_scoped(scope, "waiting", move || {
+                let mut tx = waiting;
+                match alone {
+                    true => tx.lock_table(accounts, &mut |_| Ok(())),
+                    false => tx.join_writers(accounts, &mut |_| Ok(())).map(drop),
+                }
+            });
+            while bank.engine.table_locks().len() < 2 {
+                thread::yield_now();
+            }
+            let refused = bank.engine.begin().share_table(accounts, &mut impatient()).unwrap_err();
+            assert_eq!(refused.state(), SqlState::LOCK_NOT_AVAILABLE);
+            // It has it already.
+            holder.share_table(accounts, &mut impatient()).unwrap();
+            drop(holder);
+            waiter.join().unwrap().unwrap();
+        });
+    }
+}
+
 /// What others see: who writes to a table, who has locked one, and who waits.
 #[test]
 #[cfg_attr(miri, ignore = "who waits looks again by the clock, which is faster than what is asked here")]
 fn locks_of_tables_and_waits_for_them_are_told() {
+    use TableLockMode::{Alone, Writing};
     let bank = bank();
     let other = other_table(&bank);
     let patient = || |_: Duration| Ok(());
-    let lock = |tx: &Transaction, table: Option<&Arc<Table>>, is_exclusive, is_granted| TableLock {
+    let lock = |tx: &Transaction, table: Option<&Arc<Table>>, mode, is_granted| TableLock {
         transaction: number(tx),
         session: 0,
         table: table.map(|table| table.id()),
-        is_exclusive,
+        mode,
         is_granted,
     };
     let mut writer = bank.engine.begin();
@@ -475,14 +546,14 @@ fn locks_of_tables_and_waits_for_them_are_told() {
     ddl.join_writers(&private, &mut patient()).unwrap();
     let (accounts, other) = (Some(&bank.accounts), Some(&other));
     let had = [
-        lock(&writer, accounts, false, true),
-        lock(&holder, other, true, true),
-        lock(&ddl, None, true, true),
+        lock(&writer, accounts, Writing, true),
+        lock(&holder, other, Alone, true),
+        lock(&ddl, None, Alone, true),
     ];
     assert_eq!(bank.engine.table_locks(), had);
 
     let mut others: Vec<_> = (0..4).map(|_| bank.engine.begin()).collect();
-    let waits = [(accounts, true), (accounts, false), (other, false), (None, true)];
+    let waits = [(accounts, Alone), (accounts, Writing), (other, Writing), (None, Alone)];
     let waits: Vec<_> =
         others.iter().zip(waits).map(|(tx, (table, mode))| lock(tx, table, mode, false)).collect();
     let until = |condition: &dyn Fn() -> bool| {

@@ -174,15 +174,17 @@ fn who_follows_in_a_slot_is_not_taken_for_who_was_there() {
     explore(follows_in_its_slot);
 }
 
-/// What a transaction has or wants: to change an account, to write to a table beside that of the accounts, to lock one.
+/// What a transaction has or wants: to change an account, to write to a table beside that of the accounts, to lock one, alone or
+/// together with others.
 #[derive(Clone, Copy)]
 enum Thing {
     Row(i32),
     Write(usize),
     Lock(usize),
+    Share(usize),
 }
 
-use Thing::{Lock, Row, Write};
+use Thing::{Lock, Row, Share, Write};
 
 /// Takes it; false if the transaction would wait for ever.
 fn take(bank: &Bank, tables: &[Arc<Table>], tx: &mut Transaction, thing: Thing) -> bool {
@@ -200,6 +202,7 @@ fn take(bank: &Bank, tables: &[Arc<Table>], tx: &mut Transaction, thing: Thing) 
         }
         Write(table) => tx.join_writers(&tables[table], patience).map(drop),
         Lock(table) => tx.lock_table(&tables[table], patience),
+        Share(table) => tx.share_table(&tables[table], patience),
     };
     taken.map_err(|error| assert_eq!(error.state(), SqlState::DEADLOCK_DETECTED)).is_ok()
 }
@@ -259,5 +262,25 @@ fn of_a_ring_through_one_of_the_writers_of_a_table_one_is_told() {
 fn of_those_who_queue_for_a_table_nobody_is_told() {
     const TRANSACTIONS: &[(Thing, Option<Thing>)] =
         &[(Write(0), None), (Write(1), Some(Lock(0))), (Row(0), Some(Write(0))), (Row(1), Some(Lock(1)))];
+    explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 0));
+}
+
+#[test]
+fn of_two_who_share_a_table_and_come_to_write_there_one_is_told() {
+    explore(|| assert_eq!(having_and_wanting(&[(Share(0), Some(Write(0))), (Share(0), Some(Write(0)))]), 1));
+}
+
+/// Another one shares the table as well, and is in no ring.
+#[test]
+fn of_a_ring_through_one_of_those_who_share_a_table_one_is_told() {
+    const TRANSACTIONS: &[(Thing, Option<Thing>)] =
+        &[(Share(0), None), (Row(0), Some(Write(0))), (Share(0), Some(Row(0)))];
+    explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 1));
+}
+
+#[test]
+fn of_those_who_share_a_table_nobody_is_told_while_one_writes_there() {
+    const TRANSACTIONS: &[(Thing, Option<Thing>)] =
+        &[(Share(0), Some(Write(0))), (Share(0), None), (Row(0), Some(Share(0)))];
     explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 0));
 }
