@@ -4,6 +4,7 @@
 
 mod average;
 mod extreme;
+mod nan;
 mod ordered;
 mod single;
 mod sum;
@@ -14,6 +15,7 @@ pub use ordered::{mode, percentile_disc};
 pub use single::{few, only_value};
 pub use sum::sum;
 
+use self::nan::{GroupsOneNan, OneNan};
 use crate::error::to_datafusion;
 use datafusion::arrow::array::{Array, BooleanArray};
 use datafusion::arrow::datatypes::{DataType, FieldRef};
@@ -101,7 +103,7 @@ impl AggregateUDFImpl for Average {
                 average::exact(*scale, arguments.return_field.data_type(), arguments.is_distinct)
             }
             DataType::Interval(_) => average::of_spans(arguments.is_distinct),
-            _ => avg_udaf().inner().accumulator(arguments),
+            _ => Ok(Box::new(OneNan(avg_udaf().inner().accumulator(arguments)?))),
         }
     }
 
@@ -124,14 +126,14 @@ impl AggregateUDFImpl for Average {
             DataType::Decimal128(_, scale) => {
                 average::exact_groups(*scale, arguments.return_field.data_type())
             }
-            _ => avg_udaf().inner().create_groups_accumulator(arguments),
+            _ => Ok(Box::new(GroupsOneNan(avg_udaf().inner().create_groups_accumulator(arguments)?))),
         }
     }
 
     fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         match arguments.expr_fields[0].data_type() {
             DataType::Decimal128(..) | DataType::Interval(_) => self.accumulator(arguments),
-            _ => avg_udaf().inner().create_sliding_accumulator(arguments),
+            _ => Ok(Box::new(OneNan(avg_udaf().inner().create_sliding_accumulator(arguments)?))),
         }
     }
 
