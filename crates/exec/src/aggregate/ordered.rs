@@ -3,6 +3,7 @@
 //! All values of a group are kept until the end, as PostgreSQL does.
 
 use crate::error::to_datafusion;
+use crate::floats;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, new_empty_array};
 use datafusion::arrow::compute::{SortOptions, concat, filter, is_not_null, partition, sort};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
@@ -140,7 +141,7 @@ impl Accumulator for Values {
                 share.map(|share| ((share * sorted.len() as f64).ceil() as usize).saturating_sub(1))
             }
             Pick::MostFrequent => {
-                let runs = partition(std::slice::from_ref(&sorted))?.ranges();
+                let runs = partition(&[floats::keys(&sorted)])?.ranges();
                 runs.into_iter().rev().max_by_key(ExactSizeIterator::len).map(|run| run.start)
             }
         };

@@ -8,12 +8,14 @@
 //! | casts between text and anything, to narrower types, to integers | differ in syntax, rounding and errors | [`cast::PgCast`] |
 //! | `$1` | – | the parameter as a literal |
 //! | `x = ANY ($1)` | – | `x IN (…)` if it can be: see [`quantified`] |
+//! | keys of windows, sorts and DISTINCT that are floats | tell 0 from -0 | what equal ones have in common: see [`keys`] |
 //! | a cast of a constant array | convert as Arrow does, or not at all | the array that it makes: see [`cast::array`] |
 //!
 //! Analysed plans stay free of these functions, so that the short path can read them.
 
 pub mod arithmetic;
 pub mod cast;
+mod keys;
 pub mod operate;
 pub mod quantified;
 
@@ -37,7 +39,7 @@ pub fn plan(plan: LogicalPlan, parameters: &[Value]) -> Result<LogicalPlan> {
         node.map_expressions(|original| {
             under_its_name(&names, original, &mut |original| lower(original, &schema, parameters))
         })?
-        .map_data(|node| node.recompute_schema())
+        .map_data(|node| keys::of_node(node)?.recompute_schema())
     })?;
     Ok(lowered.data)
 }
@@ -79,6 +81,14 @@ fn lower(expression: Expr, schema: &DFSchema, parameters: &[Value]) -> Result<Tr
             Ok(cast::lower(cast, &from))
         }
         Expr::ScalarFunction(function) => quantified::lower(function).map(Transformed::yes),
+        Expr::WindowFunction(mut window) => {
+            keys::of_window(&mut window, schema)?;
+            Ok(Transformed::yes(Expr::WindowFunction(window)))
+        }
+        Expr::AggregateFunction(mut aggregate) => {
+            keys::of_aggregate(&mut aggregate, schema)?;
+            Ok(Transformed::yes(Expr::AggregateFunction(aggregate)))
+        }
         other => Ok(Transformed::no(other)),
     })
 }
