@@ -6,12 +6,14 @@ mod average;
 mod extreme;
 mod nan;
 mod ordered;
+mod percentile;
 mod single;
 mod sum;
 mod wide;
 
 pub use extreme::{largest, smallest};
 pub use ordered::{mode, percentile_disc};
+pub use percentile::percentile_cont;
 pub use single::{few, only_value};
 pub use sum::sum;
 

@@ -67,12 +67,7 @@ impl AggregateUDFImpl for Picking {
         let descending = arguments.order_bys.first().is_some_and(|order| order.options.descending);
         let pick = match arguments.exprs.get(1) {
             None => Pick::MostFrequent,
-            Some(fraction) => {
-                let Some(fraction) = fraction.downcast_ref::<Literal>() else {
-                    return plan_err!("a percentile that is no constant is not supported");
-                };
-                Pick::Share(share(fraction.value())?)
-            }
+            Some(_) => Pick::Share(share_of(&arguments)?),
         };
         let element = arguments.expr_fields[0].data_type().clone();
         Ok(Box::new(Values { pick, descending, element, parts: Vec::new() }))
@@ -83,7 +78,15 @@ impl AggregateUDFImpl for Picking {
     }
 }
 
-/// The fraction of `percentile_disc`; NULL is none.
+/// The fraction that is the second argument of a percentile.
+pub(super) fn share_of(arguments: &AccumulatorArgs) -> Result<Option<f64>> {
+    match arguments.exprs.get(1).and_then(|fraction| fraction.downcast_ref::<Literal>()) {
+        Some(fraction) => share(fraction.value()),
+        None => plan_err!("a percentile that is no constant is not supported"),
+    }
+}
+
+/// A fraction; NULL is none.
 fn share(fraction: &ScalarValue) -> Result<Option<f64>> {
     let ScalarValue::Float64(share) = fraction.cast_to(&DataType::Float64)? else { return Ok(None) };
     match share {
