@@ -18,13 +18,13 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{
-    Between, Case, Cast, InList, InSubquery, Like, Placeholder, ScalarFunction,
+    Between, Case, Cast, Exists, InList, InSubquery, Like, Placeholder, ScalarFunction,
 };
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     AggregateUDF, BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
-    WindowFunctionDefinition, binary_expr,
+    WindowFunctionDefinition, binary_expr, lit,
 };
 use datafusion::optimizer::Analyzer;
 use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
@@ -211,6 +211,7 @@ impl Pass<'_> {
                 floats::compute(binary, schema, self.parameters, self.zone)?
             }
             Expr::InSubquery(inner) => self.in_subquery(inner, schema)?,
+            Expr::Exists(exists) => Expr::Exists(with_output(exists)?),
             Expr::ScalarFunction(function) => self.function(function, schema)?,
             Expr::AggregateFunction(mut aggregate) => {
                 widen(&aggregate.func, &mut aggregate.params.args, schema)?;
@@ -797,6 +798,18 @@ impl Pass<'_> {
         };
         arguments.into_iter().zip(wanted).map(adopt).collect()
     }
+}
+
+/// EXISTS of rows that have a column: DataFusion looks for the first of what it joins with. Where the text alone says that
+/// there is none, [`super::rewrite`] has given them one, on both sides of set operations.
+fn with_output(exists: Exists) -> Result<Exists> {
+    if !exists.subquery.subquery.schema().fields().is_empty() {
+        return Ok(exists);
+    }
+    let Exists { subquery, negated } = exists;
+    let rows = LogicalPlanBuilder::from(Arc::unwrap_or_clone(subquery.subquery));
+    let rows = rows.project(vec![lit(1_i32).alias("one")])?.build()?;
+    Ok(Exists { subquery: Subquery { subquery: Arc::new(rows), ..subquery }, negated })
 }
 
 /// Casts the argument of `sum(bigint)` to a numeric, which cannot overflow.
