@@ -324,7 +324,8 @@ impl Pass<'_> {
             return Err(to_datafusion(no_operator(&symbol, Some(of_value), Some(of_elements))));
         };
         let value = match of_value {
-            SqlType::Char(_) => as_text(value),
+            // Patterns are matched with all of a char(n).
+            SqlType::Char(_) if !is_pattern => as_text(value),
             of_value if types::data_type(of_value) == types::data_type(common) => value,
             _ => cast(value, common),
         };
@@ -579,11 +580,13 @@ impl Pass<'_> {
     }
 
     fn like(&self, like: Like, schema: &DFSchema) -> Result<Like> {
-        let text = |expression: Box<Expr>| -> Result<Box<Expr>> {
+        let text = |expression: Box<Expr>, is_pattern: bool| -> Result<Box<Expr>> {
             Ok(Box::new(match self.operand(&expression, schema) {
                 Operand::Unknown => self.adopt(*expression, SqlType::Text)?,
                 Operand::Known(SqlType::Text | SqlType::Varchar(_)) | Operand::Foreign => *expression,
-                Operand::Known(SqlType::Char(_)) => cast(*expression, SqlType::Text),
+                // All of a char(n) is matched, but a pattern is text.
+                Operand::Known(SqlType::Char(_)) if is_pattern => as_text(*expression),
+                Operand::Known(SqlType::Char(_)) => *expression,
                 Operand::Known(ty) => {
                     let operator = if like.case_insensitive { "~~*" } else { "~~" };
                     let message = format!("operator does not exist: {ty} {operator} text");
@@ -593,7 +596,7 @@ impl Pass<'_> {
                 }
             }))
         };
-        Ok(Like { expr: text(like.expr)?, pattern: text(like.pattern)?, ..like })
+        Ok(Like { expr: text(like.expr, false)?, pattern: text(like.pattern, true)?, ..like })
     }
 
     fn case(&self, case: Case, schema: &DFSchema) -> Result<Expr> {
