@@ -9,6 +9,7 @@
 //! | `$1` | – | the parameter as a literal |
 //! | `x = ANY ($1)` | – | `x IN (…)` if it can be: see [`quantified`] |
 //! | keys of windows, sorts and DISTINCT that are floats | tell 0 from -0 | what equal ones have in common: see [`keys`] |
+//! | `x LIKE p` | take a backslash at the end for itself | an error there: see [`like`] |
 //! | `<`, BETWEEN and ORDER BY of char(n) | compare the blanks at its end | the same of strings without them: see [`keys`] |
 //! | a cast of a constant array | convert as Arrow does, or not at all | the array that it makes: see [`cast::array`] |
 //!
@@ -17,6 +18,7 @@
 pub mod arithmetic;
 pub mod cast;
 mod keys;
+mod like;
 pub mod operate;
 pub mod quantified;
 
@@ -70,6 +72,10 @@ fn lower(expression: Expr, schema: &DFSchema, parameters: &[Value]) -> Result<Tr
             if matches!(binary.op, Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq) {
                 keys::of_comparison([&mut binary.left, &mut binary.right], schema)?;
             }
+            let binary = match like::of_operator(binary) {
+                Ok(like) => return Ok(Transformed::yes(like::lower(like))),
+                Err(binary) => binary,
+            };
             let types = (binary.left.get_type(schema)?, binary.right.get_type(schema)?);
             Ok(arithmetic::lower(binary, &types.0, &types.1))
         }
@@ -85,6 +91,7 @@ fn lower(expression: Expr, schema: &DFSchema, parameters: &[Value]) -> Result<Tr
             Ok(cast::lower(cast, &from))
         }
         Expr::ScalarFunction(function) => quantified::lower(function).map(Transformed::yes),
+        Expr::Like(like) => Ok(Transformed::yes(like::lower(like))),
         Expr::Between(mut between) => {
             keys::of_comparison([&mut between.expr, &mut between.low, &mut between.high], schema)?;
             Ok(Transformed::yes(Expr::Between(between)))

@@ -8,7 +8,7 @@
 //! - A subquery for one value over the catalogs becomes an aggregate, which DataFusion demands of
 //!   subqueries that refer outside; it yields one row at most anyway.
 //! - `ARRAY(SELECT …)` becomes `(SELECT array_agg(…))`; functions that yield rows in the SELECT list
-//!   become `unnest` of functions that yield lists; `LIKE … ESCAPE` gets a backslash for its escape.
+//!   become `unnest` of functions that yield lists.
 //! - Composite values become columns ([`composite`]); some functions in FROM become subqueries ([`from`]);
 //!   a list that is written as an array's text becomes one of expressions.
 
@@ -215,21 +215,6 @@ fn rewrite_expr(expr: &mut Expr) -> bool {
         },
         Expr::Exists { subquery, negated } if is_empty_query(subquery) => {
             *expr = Expr::Value(Value::Boolean(*negated).into());
-            false
-        }
-        Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
-            if let Some(escape) = escape_char.take() {
-                let escape_text = match &escape.value {
-                    Value::SingleQuotedString(text) => text.clone(),
-                    _ => String::new(),
-                };
-                if escape_text == "\\" {
-                    *escape_char = Some(escape);
-                } else {
-                    let escape = Expr::Value(Value::SingleQuotedString(escape_text).into());
-                    **pattern = call("firn_like_pattern", vec![take(pattern), escape]);
-                }
-            }
             false
         }
         Expr::Function(function) => rewrite_function(function).is_some_and(|new| {
