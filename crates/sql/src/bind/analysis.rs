@@ -4,6 +4,7 @@
 //! patterns, branches and function arguments it builds alone. This pass visits them, from the
 //! leaves up.
 
+use super::context::USERS_CAST;
 use super::correlated;
 use super::days;
 use super::floats;
@@ -13,7 +14,7 @@ use super::operators::{
     is_number, length, no_operator, operand, plain_name, united,
 };
 use super::parameters::Parameters;
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
@@ -223,10 +224,19 @@ impl Pass<'_> {
                 Expr::AggregateFunction(aggregate)
             }
             Expr::WindowFunction(mut window) => {
-                if let WindowFunctionDefinition::AggregateUDF(function) = &window.fun {
-                    widen(function, &mut window.params.args, schema)?;
-                    if loses_type(function) {
-                        self.trim(window.params.args.iter_mut(), schema);
+                match &window.fun {
+                    WindowFunctionDefinition::AggregateUDF(function) => {
+                        widen(function, &mut window.params.args, schema)?;
+                        if loses_type(function) {
+                            self.trim(window.params.args.iter_mut(), schema);
+                        }
+                    }
+                    WindowFunctionDefinition::WindowUDF(function) => {
+                        if let ("lag" | "lead", [value, _, default]) =
+                            (function.name(), window.params.args.as_mut_slice())
+                        {
+                            self.with_default(value, default, schema)?;
+                        }
                     }
                 }
                 Expr::WindowFunction(window)
@@ -254,7 +264,10 @@ impl Pass<'_> {
     }
 
     fn cast(&self, cast: Cast, schema: &DFSchema) -> Result<Expr> {
-        let Expr::Cast(cast) = narrow(Expr::Cast(cast), schema) else { unreachable!("a cast stays one") };
+        let Expr::Cast(mut cast) = narrow(Expr::Cast(cast), schema) else { unreachable!("a cast stays one") };
+        if cast.field.name() == USERS_CAST {
+            cast.field = Arc::new(Field::clone(&cast.field).with_name(""));
+        }
         if let Some(element) = types::element_type(cast.field.data_type()) {
             return self.cast_to_array(cast, element, schema);
         }
@@ -647,6 +660,20 @@ impl Pass<'_> {
         let null = Expr::Literal(types::scalar(&Value::Null, result), None);
         let value = floats::convert(value, ty, result, self.zone)?;
         Ok(Expr::Case(Case::new(None, vec![(Box::new(equal), Box::new(null))], Some(Box::new(value)))))
+    }
+
+    /// The value that `lag` or `lead` yields of another row, and the one that it yields where there is none, in one type.
+    fn with_default(&self, value: &mut Expr, default: &mut Expr, schema: &DFSchema) -> Result<()> {
+        match (self.operand(value, schema), self.operand(default, schema)) {
+            (Operand::Known(ty), Operand::Unknown) => *default = self.adopt(std::mem::take(default), ty)?,
+            (Operand::Known(a), Operand::Known(b)) if a != b => {
+                let Some(common) = united(&[a, b]).or_else(|| common_type(a, b)) else { return Ok(()) };
+                *value = floats::convert(std::mem::take(value), a, common, self.zone)?;
+                *default = floats::convert(std::mem::take(default), b, common, self.zone)?;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     fn equal(&self, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr> {

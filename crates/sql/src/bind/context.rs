@@ -277,6 +277,10 @@ fn for_table_function(argument: Expr) -> Expr {
     }
 }
 
+/// The name of the field of a cast that the user has written, until it is analysed: the planner's own have none, and keep what is known
+/// of a char(n) from before.
+pub const USERS_CAST: &str = "cast";
+
 /// Type names as our own types, with their lengths and precisions kept in field metadata.
 #[derive(Debug)]
 struct Types;
@@ -296,7 +300,7 @@ impl TypePlanner for Types {
             ast::DataType::Regclass => SqlType::Text,
             other => crate::data_type::sql_type(other).map_err(to_datafusion)?,
         };
-        Ok(Some(firn_exec::types::field("", ty)))
+        Ok(Some(firn_exec::types::field(USERS_CAST, ty)))
     }
 }
 

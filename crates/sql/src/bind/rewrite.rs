@@ -9,6 +9,7 @@
 //! | `SELECT EXISTS (SELECT …)`, `SELECT a IN (SELECT …)`, `(a, b) IN (SELECT c, d …)` | see [`subquery`] |
 //! | `EXISTS (SELECT FROM a)` | `EXISTS (SELECT CAST(1 AS int4) FROM a)` |
 //! | `x = ANY (ARRAY[a, b])` and the like | see [`any`] |
+//! | `VALUES ('a'::char(5)), ('b')` | see [`values`] |
 //! | `x LIKE p ESCAPE e` | `x LIKE like_escape(p, e)` |
 //! | `~x` | `-1 - x` |
 //! | `x ^ y`, `\|/ x`, `\|\|/ x`, `@ x` | `power(x, y)`, `sqrt(x)`, `cbrt(x)`, `abs(x)` |
@@ -31,6 +32,7 @@ mod any;
 mod distinct;
 mod subquery;
 mod using;
+mod values;
 
 use crate::data_type::take_decimals;
 use crate::ddl::check_collation;
@@ -72,6 +74,7 @@ impl VisitorMut for Rewriter {
         distinct::order_by_position(query)?;
         fetch_to_limit(query)?;
         table_to_select(query);
+        values::unite_strings(&mut query.body);
         ControlFlow::Continue(())
     }
 
