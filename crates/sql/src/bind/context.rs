@@ -8,12 +8,14 @@ use crate::functions;
 use crate::names::Relation;
 use crate::pg_catalog;
 use crate::statement::{QualifiedName, quote_ident, quote_literal};
-use datafusion::arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::view::ViewTable;
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::{Result, ScalarValue, TableReference, plan_err};
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{DFSchema, Result, ScalarValue, TableReference, plan_err};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::planner::{
@@ -21,13 +23,17 @@ use datafusion::logical_expr::planner::{
     TypePlanner,
 };
 use datafusion::logical_expr::{
-    AggregateUDF, Expr, HigherOrderUDF, LogicalPlanBuilder, ScalarUDF, TableSource, WindowUDF, lit,
+    AggregateUDF, Expr, HigherOrderUDF, LogicalPlanBuilder, ScalarUDF, TableSource, Volatility, WindowUDF,
+    lit,
 };
 use datafusion::sql::planner::{NullOrdering, ParserOptions};
 use datafusion::sql::sqlparser::ast;
 use firn_base::sync::Arc;
 use firn_base::{Error, ParameterType, SqlState, SqlType, Value};
+use firn_exec::RunOptions;
 use firn_exec::error::to_datafusion;
+use firn_exec::lower::operate::operation_of;
+use firn_exec::query::physical_expression;
 use firn_exec::runtime::planning_state;
 use firn_txn::catalog::{SequenceDef, ViewDef};
 use std::cell::RefCell;
@@ -146,6 +152,25 @@ impl<'b> Context<'b> {
         self.named_query(&query, columns.into_iter(), self.binder.views.clone())
     }
 
+    /// The literal that an argument comes to, if it is made of nothing but constants.
+    fn evaluated(&self, argument: Expr) -> Result<Expr> {
+        let zone = self.binder.zone().unwrap_or_default();
+        let argument = analysis::fold(argument, zone)?;
+        let is_literal = matches!(argument, Expr::Literal(..));
+        if is_literal || argument.exists(|part| Ok(!is_constant(part)))? {
+            return Ok(argument);
+        }
+        let schema = DFSchema::empty();
+        let analysed = analysis::expression(argument, &schema, None, &self.binder.parameters, zone)?;
+        let options =
+            RunOptions { time_zone: self.binder.facts.time_zone.clone(), ..RunOptions::default() };
+        let computed = physical_expression(analysed, &schema, &[], &options).map_err(to_datafusion)?;
+        let one_row = RecordBatchOptions::new().with_row_count(Some(1));
+        let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &one_row)?;
+        let value = computed.evaluate(&row)?.into_array(1)?;
+        Ok(Expr::Literal(ScalarValue::try_from_array(&value, 0)?, None))
+    }
+
     /// A query under names for its columns; `views` are those that it is part of.
     fn named_query<'n>(
         &self,
@@ -188,10 +213,8 @@ impl ContextProvider for Context<'_> {
         let Some(function) = self.state.table_functions().get(&name.to_lowercase()) else {
             return Err(to_datafusion(functions::unknown(name)));
         };
-        let arguments: Vec<Expr> = arguments
-            .into_iter()
-            .map(|argument| analysis::fold(argument, self.binder.zone().unwrap_or_default()))
-            .collect::<Result<_>>()?;
+        let arguments: Vec<Expr> =
+            arguments.into_iter().map(|argument| self.evaluated(argument)).collect::<Result<_>>()?;
         let (unit, arguments) = series::unit(arguments)?;
         let arguments: Vec<Expr> = arguments.into_iter().map(for_table_function).collect();
         let arguments = TableFunctionArgs::new(&arguments, self.state);
@@ -255,6 +278,19 @@ impl ContextProvider for Context<'_> {
 
     fn udwf_names(&self) -> Vec<String> {
         self.state.window_functions().keys().cloned().collect()
+    }
+}
+
+/// Whether an expression is a constant if its parts are.
+fn is_constant(expression: &Expr) -> bool {
+    match expression {
+        Expr::Literal(..) | Expr::BinaryExpr(_) | Expr::Negative(_) | Expr::Cast(_) | Expr::Case(_) => true,
+        // Operators of ours are stable because of the session's time zone, which is known.
+        Expr::ScalarFunction(function) => {
+            let volatility = function.func.signature().volatility;
+            volatility == Volatility::Immutable || operation_of(&function.func).is_some()
+        }
+        _ => false,
     }
 }
 
