@@ -4,6 +4,7 @@
 //! patterns, branches and function arguments it builds alone. This pass visits them, from the
 //! leaves up.
 
+use super::ROUNDING;
 use super::context::USERS_CAST;
 use super::correlated;
 use super::days;
@@ -739,10 +740,10 @@ impl Pass<'_> {
             && let Some(rounded) = self.rounded(value, *decimals, schema)
         {
             match func.name() {
-                "round" => return Ok(cast(value.clone(), rounded)),
+                "round" => return Ok(rounding(value.clone(), rounded)),
                 "trunc" => {
                     let cut = Expr::ScalarFunction(ScalarFunction::new_udf(func, args));
-                    return Ok(cast(cut, rounded));
+                    return Ok(rounding(cut, rounded));
                 }
                 _ => {}
             }
@@ -828,6 +829,11 @@ impl Pass<'_> {
         };
         arguments.into_iter().zip(wanted).map(adopt).collect()
     }
+}
+
+/// The cast that rounding is, which declares no digits.
+fn rounding(value: Expr, ty: SqlType) -> Expr {
+    Expr::Cast(Cast::new_from_field(Box::new(value), types::field(ROUNDING, ty)))
 }
 
 /// EXISTS of rows that have a column: DataFusion looks for the first of what it joins with. Where the text alone says that
