@@ -20,8 +20,6 @@ use datafusion::sql::sqlparser::ast::{
     JoinOperator, ObjectName, ObjectNamePart, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr,
     TableFactor, Value, Values, Visit, VisitMut, Visitor, VisitorMut, visit_expressions,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 use std::ops::ControlFlow;
 
 /// The oid types: name, the function that yields the oid, the one that yields the text.
@@ -410,9 +408,7 @@ fn plain_type(data_type: &DataType) -> Option<DataType> {
         name => {
             // pg_catalog.int4 and the like, without the schema.
             let DataType::Custom(parts, _) = data_type else { return None };
-            (parts.0.len() > 1)
-                .then(|| Parser::new(&PostgreSqlDialect {}).try_with_sql(name).ok()?.parse_data_type().ok())
-                .flatten()?
+            (parts.0.len() > 1).then(|| crate::parse::parse_type(name).ok()).flatten()?
         }
     })
 }
