@@ -4,6 +4,7 @@
 use crate::datetime::{MICROS_PER_DAY, POSTGRES_EPOCH_DAYS, check_date, check_timestamp, infinite};
 use crate::error::{Error, Result, SqlState};
 use crate::numeric::{self, POWERS};
+use crate::operators::{one_nan, one_nan_real};
 use crate::text;
 use crate::types::SqlType;
 use crate::value::{Interval, Value};
@@ -48,8 +49,8 @@ pub fn decode(bytes: &[u8], ty: SqlType) -> Result<Value> {
         SqlType::SmallInt => Value::SmallInt(i16::from_be_bytes(fixed(bytes, ty)?)),
         SqlType::Integer => Value::Integer(i32::from_be_bytes(fixed(bytes, ty)?)),
         SqlType::BigInt => Value::BigInt(i64::from_be_bytes(fixed(bytes, ty)?)),
-        SqlType::Real => Value::Real(f32::from_be_bytes(fixed(bytes, ty)?)),
-        SqlType::Double => Value::Double(f64::from_be_bytes(fixed(bytes, ty)?)),
+        SqlType::Real => Value::Real(one_nan_real(f32::from_be_bytes(fixed(bytes, ty)?))),
+        SqlType::Double => Value::Double(one_nan(f64::from_be_bytes(fixed(bytes, ty)?))),
         SqlType::Numeric { precision, scale } => {
             let (unscaled, from) = decode_numeric(bytes, ty)?;
             Value::Numeric { unscaled: numeric::fit(unscaled, from, precision, scale)?, scale }
@@ -323,6 +324,19 @@ mod tests {
             assert_eq!(encoded, text::parse_bytea(bytes).unwrap(), "{written} as {ty}");
             assert_eq!(decode(&encoded, ty).unwrap(), value, "{written} as {ty}");
         }
+    }
+
+    #[test]
+    fn of_nans_with_a_sign_one_without_is_read() {
+        let bits = |value| match value {
+            Value::Real(value) => u64::from(value.to_bits()),
+            Value::Double(value) => value.to_bits(),
+            other => panic!("{other:?} is no float"),
+        };
+        let real = decode(&(-f32::NAN).to_be_bytes(), SqlType::Real).unwrap();
+        assert_eq!(bits(real), u64::from(f32::NAN.to_bits()));
+        let double = decode(&(-f64::NAN).to_be_bytes(), SqlType::Double).unwrap();
+        assert_eq!(bits(double), f64::NAN.to_bits());
     }
 
     #[test]

@@ -141,7 +141,18 @@ fn finite(result: f64, left: f64, right: f64) -> Result<f64> {
     if result.is_infinite() && left.is_finite() && right.is_finite() {
         return Err(Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow"));
     }
-    Ok(result)
+    Ok(one_nan(result))
+}
+
+/// The float, or the NaN without a sign for any: processors make one with a sign of `Infinity - Infinity`, and what orders floats by
+/// their bits takes only the other for the largest.
+pub fn one_nan(value: f64) -> f64 {
+    if value.is_nan() { f64::NAN } else { value }
+}
+
+/// As [`one_nan`].
+pub fn one_nan_real(value: f32) -> f32 {
+    if value.is_nan() { f32::NAN } else { value }
 }
 
 /// As [`finite`], and zero only if `may_vanish`.
@@ -154,7 +165,7 @@ fn product(result: f64, left: f64, right: f64, may_vanish: bool) -> Result<f64> 
 
 fn real(result: f32, left: f32, right: f32, may_vanish: bool) -> Result<Value> {
     product(f64::from(result), f64::from(left), f64::from(right), may_vanish)?;
-    Ok(Value::Real(result))
+    Ok(Value::Real(one_nan_real(result)))
 }
 
 fn exact((unscaled, scale): (i128, u8)) -> Value {
@@ -338,8 +349,8 @@ pub fn negate(value: &Value) -> Result<Value> {
         Value::BigInt(value) => {
             Value::BigInt(value.checked_neg().ok_or_else(|| out_of_range(SqlType::BigInt))?)
         }
-        Value::Real(value) => Value::Real(-value),
-        Value::Double(value) => Value::Double(-value),
+        Value::Real(value) => Value::Real(one_nan_real(-value)),
+        Value::Double(value) => Value::Double(one_nan(-value)),
         Value::Numeric { unscaled, scale } => Value::Numeric { unscaled: -unscaled, scale: *scale },
         Value::Interval(interval) => Value::Interval(interval.checked_neg()?),
         other => return Err(no_operator("-", &Value::Null, other)),
@@ -461,6 +472,19 @@ mod tests {
         for (left, operator, right, expected) in cases {
             assert_eq!(evaluate(left, operator, right), expected, "{left:?} {operator} {right:?}");
         }
+    }
+
+    #[test]
+    fn what_is_no_number_has_no_sign() {
+        let (zone, endless) = (TimeZoneSetting::UTC, Value::Double(f64::INFINITY));
+        let nan = Value::Double(f64::NAN);
+        let less = subtract(&endless, &endless, &zone);
+        for computed in [less, multiply(&endless, &Value::Double(0.0)), negate(&nan)] {
+            let Ok(Value::Double(value)) = computed else { panic!("{computed:?} is no double") };
+            assert_eq!(value.to_bits(), f64::NAN.to_bits());
+        }
+        let Ok(Value::Double(zero)) = negate(&Value::Double(0.0)) else { panic!("it is a double") };
+        assert!(zero == 0.0 && zero.is_sign_negative());
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod aggregate;
 mod cancellable;
 pub mod error;
 mod exact;
+pub mod floats;
 pub mod function;
 mod index_path;
 mod judge;

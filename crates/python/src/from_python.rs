@@ -2,6 +2,7 @@
 
 use crate::error;
 use firn_session::base::numeric::{MAX_PRECISION, parse};
+use firn_session::base::operators::one_nan;
 use firn_session::base::{Error, Interval, SqlState, Value};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -74,7 +75,7 @@ fn value(object: &Bound<'_, PyAny>) -> PyResult<Value> {
         return integer(value);
     }
     if let Ok(value) = object.cast::<PyFloat>() {
-        return Ok(Value::Double(value.extract()?));
+        return Ok(Value::Double(one_nan(value.extract()?)));
     }
     if let Ok(value) = object.cast::<PyString>() {
         return Ok(Value::Text(value.extract()?));

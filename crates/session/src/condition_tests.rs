@@ -330,7 +330,7 @@ fn patterns_and_functions_are_judged_once_for_each_value_of_a_dictionary() {
             "length(s) = 25 AND s > 'The 3'",
             "CASE WHEN s LIKE '%17%' THEN true END",
             "length(s) IS NULL",
-            "c LIKE '%3'",
+            "c LIKE '%3 %'",
             "length(b) = 1 AND b < '\\x03'",
             "x < 7 AND s LIKE '%17%'",
         ] {

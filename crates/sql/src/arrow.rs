@@ -16,6 +16,7 @@ use datafusion::arrow::error::ArrowError;
 use firn_base::datetime::{MICROS_PER_DAY, check_date, check_timestamp};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType, Value, numeric};
+use firn_exec::floats::with_one_nan;
 use firn_exec::{types, views_of};
 
 pub use firn_exec::{strings_of, tightened};
@@ -248,7 +249,7 @@ pub(crate) fn taken_over(field: &Field, column: &ArrayRef, plain: &DataType) -> 
         })?,
     };
     check_range(field.name(), &column)?;
-    Ok(column)
+    Ok(with_one_nan(&column))
 }
 
 /// Refuses values that no value of their SQL type is: an Arrow array may hold a decimal of more digits than its
@@ -260,15 +261,17 @@ fn check_range(name: &str, column: &ArrayRef) -> Result<()> {
     Err(out_of_range(name, column, outside))
 }
 
-/// Whether arrays of a type that plans use may hold values that [`taken_over`] refuses.
-pub(crate) fn may_be_out_of_range(plain: &DataType) -> bool {
+/// Whether arrays of a type that plans use may hold values that [`taken_over`] refuses, or NaNs of more than one kind.
+pub(crate) fn may_be_foreign(plain: &DataType) -> bool {
     match plain {
         DataType::Decimal128(..)
         | DataType::Time64(_)
         | DataType::Date32
         | DataType::Timestamp(..)
-        | DataType::Utf8View => true,
-        DataType::List(element) => may_be_out_of_range(element.data_type()),
+        | DataType::Utf8View
+        | DataType::Float32
+        | DataType::Float64 => true,
+        DataType::List(element) => may_be_foreign(element.data_type()),
         _ => false,
     }
 }
@@ -502,12 +505,12 @@ fn unsupported(field: &Field) -> Error {
 mod tests {
     use super::*;
     use datafusion::arrow::array::{
-        BinaryArray, Date32Array, Decimal128Array, Decimal256Array, Int32Array, Int64Array, LargeListArray,
-        LargeStringArray, NullArray, RunArray, StringArray, StringViewArray, Time32SecondArray,
+        BinaryArray, Date32Array, Decimal128Array, Decimal256Array, Float64Array, Int32Array, Int64Array,
+        LargeListArray, LargeStringArray, NullArray, RunArray, StringArray, StringViewArray, Time32SecondArray,
         Time64MicrosecondArray, TimestampMicrosecondArray, TimestampSecondArray, UInt64Array,
     };
     use datafusion::arrow::buffer::NullBuffer;
-    use datafusion::arrow::datatypes::{Int8Type, i256};
+    use datafusion::arrow::datatypes::{Float64Type, Int8Type, i256};
 
     fn batch(columns: Vec<(&str, ArrayRef)>) -> RecordBatch {
         RecordBatch::try_from_iter(columns).unwrap()
@@ -533,6 +536,14 @@ mod tests {
             Value::Null,
         ];
         assert_eq!(found, [first, vec![Value::Null; 5]]);
+    }
+
+    #[test]
+    fn of_nans_with_a_sign_one_without_is_taken_over() {
+        let given = batch(vec![("x", Arc::new(Float64Array::from(vec![-f64::NAN])) as ArrayRef)]);
+        let taken = normalise(&given, None).unwrap();
+        let taken = taken.column(0).as_primitive::<Float64Type>().value(0);
+        assert_eq!(taken.to_bits(), f64::NAN.to_bits());
     }
 
     /// Keys 0, 1, NULL of a dictionary whose second value is NULL, in every form in which it may come.

@@ -133,6 +133,22 @@ pub fn take_decimals(data_type: &mut DataType) -> Option<u64> {
     decimals.take().filter(|decimals| *decimals < 6)
 }
 
+/// Takes off how many digits a `numeric` has, if these are what plain `numeric` has here, and says how many are decimals: there is no
+/// other type for it, but a cast to it rounds.
+pub fn take_digits(data_type: &mut DataType) -> Option<u8> {
+    let (DataType::Numeric(info) | DataType::Decimal(info) | DataType::Dec(info)) = data_type else {
+        return None;
+    };
+    match numeric(info) {
+        Ok(SqlType::NUMERIC) if *info != ExactNumberInfo::None => {
+            *info = ExactNumberInfo::None;
+            let SqlType::Numeric { scale, .. } = SqlType::NUMERIC else { unreachable!("it is a numeric") };
+            Some(scale)
+        }
+        _ => None,
+    }
+}
+
 fn numeric(info: &ExactNumberInfo) -> Result<SqlType> {
     let (precision, scale) = match *info {
         ExactNumberInfo::None => return Ok(SqlType::NUMERIC),

@@ -34,8 +34,6 @@ use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::streaming::StreamingTableExec;
 use datafusion::physical_plan::{ExecutionPlan, SendableRecordBatchStream};
 use datafusion::sql::sqlparser::ast;
-use datafusion::sql::sqlparser::parser::Parser;
-use datafusion::sql::sqlparser::tokenizer::Token;
 use firn_base::binary::utf8;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState, SqlType, TimeZoneSetting, clock};
@@ -682,18 +680,9 @@ impl Reader {
 
     /// Columns as `CREATE TABLE` declares them: names with their types.
     fn declarations(&self, name: &str, value: &ast::FunctionArgExpr) -> Result<Vec<(String, SqlType)>> {
-        let declared = |parser: &mut Parser<'_>| {
-            let column = parser.parse_identifier()?;
-            Ok((column, parser.parse_data_type()?))
-        };
-        let text = self.text(name, value)?;
-        let parser = Parser::new(crate::parse::dialect()).try_with_sql(&text);
-        let list = parser.and_then(|mut parser| {
-            let list = parser.parse_comma_separated(declared)?;
-            parser.expect_token(&Token::EOF).map(|_| list)
-        });
-        let list = list.map_err(|error| {
-            self.wrong(format!("{name} are names with types, as in CREATE TABLE: {error}"))
+        let list = crate::parse::parse_declarations(&self.text(name, value)?).map_err(|error| {
+            let why = error.message();
+            self.wrong(format!("{name} are names with types, as in CREATE TABLE: {why}"))
         })?;
         let mut found: Vec<(String, SqlType)> = Vec::new();
         for (column, ty) in list {

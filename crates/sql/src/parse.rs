@@ -12,7 +12,7 @@ pub(crate) mod locks;
 mod utility;
 
 use crate::statement::{Parsed, Statement};
-use datafusion::sql::sqlparser::ast::Statement as Tree;
+use datafusion::sql::sqlparser::ast::{DataType, Ident, Statement as Tree};
 use datafusion::sql::sqlparser::dialect::Dialect;
 use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use datafusion::sql::sqlparser::tokenizer::{Location, Span, Token, TokenWithSpan, Tokenizer};
@@ -22,7 +22,7 @@ use firn_base::{Error, Result, SqlState};
 const NESTING_LIMIT: usize = 100;
 
 /// The dialect that everything is parsed in.
-pub fn dialect() -> &'static dyn Dialect {
+fn dialect() -> &'static dyn Dialect {
     &dialect::PostgreSql
 }
 
@@ -116,6 +116,30 @@ pub fn parse_expression(text: &str) -> Result<datafusion::sql::sqlparser::ast::E
     let expression = parser.parse_expr().map_err(|error| source.error(error, &parser))?;
     source.expect_end(&parser)?;
     Ok(expression)
+}
+
+/// The name of a type.
+pub fn parse_type(text: &str) -> Result<DataType> {
+    let source = Source::new(text);
+    let tokens = source.tokens()?;
+    let mut parser = new_parser(&tokens);
+    let ty = parser.parse_data_type().map_err(|error| source.error(error, &parser))?;
+    source.expect_end(&parser)?;
+    Ok(ty)
+}
+
+/// Columns as `CREATE TABLE` declares them: names with their types.
+pub fn parse_declarations(text: &str) -> Result<Vec<(Ident, DataType)>> {
+    let declared = |parser: &mut Parser<'_>| {
+        let column = parser.parse_identifier()?;
+        Ok((column, parser.parse_data_type()?))
+    };
+    let source = Source::new(text);
+    let tokens = source.tokens()?;
+    let mut parser = new_parser(&tokens);
+    let list = parser.parse_comma_separated(declared).map_err(|error| source.error(error, &parser))?;
+    source.expect_end(&parser)?;
+    Ok(list)
 }
 
 /// A query, such as the text of a view.
@@ -461,6 +485,18 @@ mod tests {
             ["select", "'é'", ",", "'ü'", ">=", "+", "-", "1"]
         );
         assert_eq!(failure("select 'é'>-)").1, Some(13));
+    }
+
+    #[test]
+    fn types_and_declarations_are_parsed_to_their_ends() {
+        assert_eq!(parse_type("int4").unwrap(), DataType::Int4(None));
+        assert!(parse_type("int4 x").is_err());
+        let columns = parse_declarations("day date, \"Total\" numeric(12,2)").unwrap();
+        assert_eq!(columns[0], (Ident::new("day"), DataType::Date));
+        assert_eq!((columns[1].0.value.as_str(), columns.len()), ("Total", 2));
+        for wrong in ["", "day", "day date,", "day date; x int", "day date\0"] {
+            assert!(parse_declarations(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -120,7 +120,7 @@ impl TableProvider for Source {
             Some(projection) => Arc::new(self.schema.project(projection)?),
             None => Arc::clone(&self.schema),
         };
-        let is_checked = |field: &FieldRef| arrow::may_be_out_of_range(field.data_type());
+        let is_checked = |field: &FieldRef| arrow::may_be_foreign(field.data_type());
         if *seen == *scan.schema() && !seen.fields().iter().any(is_checked) {
             return Ok(scan);
         }
@@ -128,7 +128,7 @@ impl TableProvider for Source {
         let cast = |(position, field): (usize, &FieldRef)| {
             let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(field.name(), position));
             let is_read_as_it_is = raw.field(position).data_type() == field.data_type()
-                && !arrow::may_be_out_of_range(field.data_type());
+                && !arrow::may_be_foreign(field.data_type());
             let expression = match is_read_as_it_is {
                 true => column,
                 false => Arc::new(TakenOver { column, field: Arc::clone(field) }),

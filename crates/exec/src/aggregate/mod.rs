@@ -4,16 +4,20 @@
 
 mod average;
 mod extreme;
+mod nan;
 mod ordered;
+mod percentile;
 mod single;
 mod sum;
 mod wide;
 
 pub use extreme::{largest, smallest};
 pub use ordered::{mode, percentile_disc};
+pub use percentile::percentile_cont;
 pub use single::{few, only_value};
 pub use sum::sum;
 
+use self::nan::{GroupsOneNan, OneNan};
 use crate::error::to_datafusion;
 use datafusion::arrow::array::{Array, BooleanArray};
 use datafusion::arrow::datatypes::{DataType, FieldRef};
@@ -101,7 +105,7 @@ impl AggregateUDFImpl for Average {
                 average::exact(*scale, arguments.return_field.data_type(), arguments.is_distinct)
             }
             DataType::Interval(_) => average::of_spans(arguments.is_distinct),
-            _ => avg_udaf().inner().accumulator(arguments),
+            _ => Ok(Box::new(OneNan(avg_udaf().inner().accumulator(arguments)?))),
         }
     }
 
@@ -124,14 +128,14 @@ impl AggregateUDFImpl for Average {
             DataType::Decimal128(_, scale) => {
                 average::exact_groups(*scale, arguments.return_field.data_type())
             }
-            _ => avg_udaf().inner().create_groups_accumulator(arguments),
+            _ => Ok(Box::new(GroupsOneNan(avg_udaf().inner().create_groups_accumulator(arguments)?))),
         }
     }
 
     fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         match arguments.expr_fields[0].data_type() {
             DataType::Decimal128(..) | DataType::Interval(_) => self.accumulator(arguments),
-            _ => avg_udaf().inner().create_sliding_accumulator(arguments),
+            _ => Ok(Box::new(OneNan(avg_udaf().inner().create_sliding_accumulator(arguments)?))),
         }
     }
 

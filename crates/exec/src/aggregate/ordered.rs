@@ -3,6 +3,7 @@
 //! All values of a group are kept until the end, as PostgreSQL does.
 
 use crate::error::to_datafusion;
+use crate::floats;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, new_empty_array};
 use datafusion::arrow::compute::{SortOptions, concat, filter, is_not_null, partition, sort};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
@@ -66,12 +67,7 @@ impl AggregateUDFImpl for Picking {
         let descending = arguments.order_bys.first().is_some_and(|order| order.options.descending);
         let pick = match arguments.exprs.get(1) {
             None => Pick::MostFrequent,
-            Some(fraction) => {
-                let Some(fraction) = fraction.downcast_ref::<Literal>() else {
-                    return plan_err!("a percentile that is no constant is not supported");
-                };
-                Pick::Share(share(fraction.value())?)
-            }
+            Some(_) => Pick::Share(share_of(&arguments)?),
         };
         let element = arguments.expr_fields[0].data_type().clone();
         Ok(Box::new(Values { pick, descending, element, parts: Vec::new() }))
@@ -82,7 +78,15 @@ impl AggregateUDFImpl for Picking {
     }
 }
 
-/// The fraction of `percentile_disc`; NULL is none.
+/// The fraction that is the second argument of a percentile.
+pub(super) fn share_of(arguments: &AccumulatorArgs) -> Result<Option<f64>> {
+    match arguments.exprs.get(1).and_then(|fraction| fraction.downcast_ref::<Literal>()) {
+        Some(fraction) => share(fraction.value()),
+        None => plan_err!("a percentile that is no constant is not supported"),
+    }
+}
+
+/// A fraction; NULL is none.
 fn share(fraction: &ScalarValue) -> Result<Option<f64>> {
     let ScalarValue::Float64(share) = fraction.cast_to(&DataType::Float64)? else { return Ok(None) };
     match share {
@@ -140,7 +144,7 @@ impl Accumulator for Values {
                 share.map(|share| ((share * sorted.len() as f64).ceil() as usize).saturating_sub(1))
             }
             Pick::MostFrequent => {
-                let runs = partition(std::slice::from_ref(&sorted))?.ranges();
+                let runs = partition(&[floats::keys(&sorted)])?.ranges();
                 runs.into_iter().rev().max_by_key(ExactSizeIterator::len).map(|run| run.start)
             }
         };

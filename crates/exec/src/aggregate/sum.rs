@@ -4,6 +4,7 @@
 //! A sum is checked for its digits when it is asked for. Sums of many groups and those that threads make of their parts are kept in
 //! 128 bits, which hold 38 digits and somewhat more: where one of them has more on the way to a sum that fits, that is an error too.
 
+use super::nan::{GroupsOneNan, OneNan};
 use super::wide::Wide;
 use super::{add, passes};
 use crate::error::to_datafusion;
@@ -51,7 +52,7 @@ impl AggregateUDFImpl for Sum {
         match (Digits::of(arguments.return_field.data_type()), arguments.is_distinct) {
             (Some(digits), false) => Ok(Box::new(ExactSum { digits, sum: Wide::default(), count: 0 })),
             (Some(digits), true) => Ok(Box::new(DistinctSum { digits, values: HashSet::new() })),
-            (None, _) => sum_udaf().inner().accumulator(arguments),
+            (None, _) => Ok(Box::new(OneNan(sum_udaf().inner().accumulator(arguments)?))),
         }
     }
 
@@ -66,14 +67,14 @@ impl AggregateUDFImpl for Sum {
     fn create_groups_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn GroupsAccumulator>> {
         match Digits::of(arguments.return_field.data_type()) {
             Some(digits) => Ok(Box::new(GroupSums { digits, sums: Vec::new(), seen: Vec::new() })),
-            None => sum_udaf().inner().create_groups_accumulator(arguments),
+            None => Ok(Box::new(GroupsOneNan(sum_udaf().inner().create_groups_accumulator(arguments)?))),
         }
     }
 
     fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         match Digits::of(arguments.return_field.data_type()) {
             Some(_) if !arguments.is_distinct => self.accumulator(arguments),
-            _ => sum_udaf().inner().create_sliding_accumulator(arguments),
+            _ => Ok(Box::new(OneNan(sum_udaf().inner().create_sliding_accumulator(arguments)?))),
         }
     }
 

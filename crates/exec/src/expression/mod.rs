@@ -418,7 +418,7 @@ impl Node {
                 if unknown { None } else { Some(*negated) }
             }
             Node::Quantified { quantifier, operand, array } => match &*array.evaluate(row)? {
-                Value::Array(elements) => quantifier.truth(&*operand.evaluate(row)?, elements),
+                Value::Array(elements) => quantifier.truth(&*operand.evaluate(row)?, elements)?,
                 _ => None,
             },
             Node::Like { operand, pattern, escape, ignore_case, negated } => {
@@ -426,7 +426,7 @@ impl Node {
                 let pattern = pattern.evaluate(row)?;
                 match (&*text, &*pattern) {
                     (Value::Text(text), Value::Text(pattern)) => {
-                        Some(like::matches(text, pattern, *escape, *ignore_case) != *negated)
+                        Some(like::matches(text, pattern, *escape, *ignore_case)? != *negated)
                     }
                     _ => None,
                 }

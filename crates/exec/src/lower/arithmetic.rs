@@ -1,13 +1,14 @@
 //! Arithmetic that refuses to overflow.
 //!
-//! Decimals are checked by Arrow itself; integers wrap there and floats run to infinity.
+//! Decimals are checked by Arrow itself; integers wrap there and floats run to infinity, or to a NaN with a sign.
 
+use crate::floats;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Datum};
 use datafusion::arrow::compute::kernels::numeric;
 use datafusion::arrow::datatypes::{DataType, Float32Type, Float64Type};
 use datafusion::arrow::error::ArrowError;
 use datafusion::common::tree_node::Transformed;
-use datafusion::common::{Result, utils::take_function_args};
+use datafusion::common::{Result, ScalarValue, utils::take_function_args};
 use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::{
     BinaryExpr, ColumnarValue, Expr, Operator, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
@@ -51,14 +52,19 @@ pub fn lower(binary: BinaryExpr, left: &DataType, right: &DataType) -> Transform
     }
 }
 
-/// Replaces the negation of an integer by a checked subtraction from zero.
+/// Replaces the negation of an integer by a checked subtraction from zero, that of a float by a product: `-0` is not `0 - 0`, and
+/// NaN has no sign.
 pub fn lower_negation(operand: Box<Expr>, ty: &DataType) -> Transformed<Expr> {
-    if !ty.is_signed_integer() {
+    let (operator, arguments) = if ty.is_signed_integer() {
+        let zero = ScalarValue::new_zero(ty).expect("integers have a zero");
+        (Operator::Minus, vec![Expr::Literal(zero, None), *operand])
+    } else if ty.is_floating() {
+        let minus_one = ScalarValue::new_negative_one(ty).expect("floats have a one");
+        (Operator::Multiply, vec![*operand, Expr::Literal(minus_one, None)])
+    } else {
         return Transformed::no(Expr::Negative(operand));
-    }
-    let zero = datafusion::common::ScalarValue::new_zero(ty).expect("integers have a zero");
-    let function = checked(Operator::Minus).expect("minus is checked");
-    let arguments = vec![Expr::Literal(zero, None), *operand];
+    };
+    let function = checked(operator).expect("both are checked");
     Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(function, arguments)))
 }
 
@@ -106,7 +112,7 @@ impl Checked {
             Err(ArrowError::ArithmeticOverflow(_)) => Err(external(out_of_range(&ty))),
             Ok(result) if ty.is_floating() => {
                 refuse_new_infinity(result.as_ref(), left.get().0, right.get().0)?;
-                Ok(result)
+                Ok(floats::with_one_nan(&result))
             }
             other => other,
         }

@@ -8,12 +8,17 @@
 //! | casts between text and anything, to narrower types, to integers | differ in syntax, rounding and errors | [`cast::PgCast`] |
 //! | `$1` | – | the parameter as a literal |
 //! | `x = ANY ($1)` | – | `x IN (…)` if it can be: see [`quantified`] |
+//! | keys of windows, sorts and DISTINCT that are floats | tell 0 from -0 | what equal ones have in common: see [`keys`] |
+//! | `x LIKE p` | take a backslash at the end for itself | an error there: see [`like`] |
+//! | `<`, BETWEEN and ORDER BY of char(n) | compare the blanks at its end | the same of strings without them: see [`keys`] |
 //! | a cast of a constant array | convert as Arrow does, or not at all | the array that it makes: see [`cast::array`] |
 //!
 //! Analysed plans stay free of these functions, so that the short path can read them.
 
 pub mod arithmetic;
 pub mod cast;
+mod keys;
+mod like;
 pub mod operate;
 pub mod quantified;
 
@@ -22,7 +27,7 @@ use datafusion::common::{DFSchema, Result, plan_datafusion_err};
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, Operator};
 use firn_base::Value;
 
 /// Lowers a plan and the subqueries in it.
@@ -37,7 +42,7 @@ pub fn plan(plan: LogicalPlan, parameters: &[Value]) -> Result<LogicalPlan> {
         node.map_expressions(|original| {
             under_its_name(&names, original, &mut |original| lower(original, &schema, parameters))
         })?
-        .map_data(|node| node.recompute_schema())
+        .map_data(|node| keys::of_node(node)?.recompute_schema())
     })?;
     Ok(lowered.data)
 }
@@ -63,7 +68,14 @@ pub fn expression(expression: Expr, schema: &DFSchema, parameters: &[Value]) -> 
 fn lower(expression: Expr, schema: &DFSchema, parameters: &[Value]) -> Result<Transformed<Expr>> {
     expression.transform_up(|expression| match expression {
         Expr::Placeholder(placeholder) => Ok(Transformed::yes(literal(&placeholder, parameters)?)),
-        Expr::BinaryExpr(binary) => {
+        Expr::BinaryExpr(mut binary) => {
+            if matches!(binary.op, Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq) {
+                keys::of_comparison([&mut binary.left, &mut binary.right], schema)?;
+            }
+            let binary = match like::of_operator(binary) {
+                Ok(like) => return Ok(Transformed::yes(like::lower(like))),
+                Err(binary) => binary,
+            };
             let types = (binary.left.get_type(schema)?, binary.right.get_type(schema)?);
             Ok(arithmetic::lower(binary, &types.0, &types.1))
         }
@@ -79,6 +91,19 @@ fn lower(expression: Expr, schema: &DFSchema, parameters: &[Value]) -> Result<Tr
             Ok(cast::lower(cast, &from))
         }
         Expr::ScalarFunction(function) => quantified::lower(function).map(Transformed::yes),
+        Expr::Like(like) => Ok(Transformed::yes(like::lower(like))),
+        Expr::Between(mut between) => {
+            keys::of_comparison([&mut between.expr, &mut between.low, &mut between.high], schema)?;
+            Ok(Transformed::yes(Expr::Between(between)))
+        }
+        Expr::WindowFunction(mut window) => {
+            keys::of_window(&mut window, schema)?;
+            Ok(Transformed::yes(Expr::WindowFunction(window)))
+        }
+        Expr::AggregateFunction(mut aggregate) => {
+            keys::of_aggregate(&mut aggregate, schema)?;
+            Ok(Transformed::yes(Expr::AggregateFunction(aggregate)))
+        }
         other => Ok(Transformed::no(other)),
     })
 }

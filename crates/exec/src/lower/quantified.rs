@@ -72,14 +72,14 @@ impl Comparison {
     }
 
     /// Whether it holds between two values; `None` if either is NULL.
-    fn holds(self, left: &Value, right: &Value) -> Option<bool> {
-        match (self, left, right) {
+    fn holds(self, left: &Value, right: &Value) -> firn_base::Result<Option<bool>> {
+        Ok(match (self, left, right) {
             (Comparison::Like { negated, ignore_case }, Value::Text(text), Value::Text(pattern)) => {
-                Some(like::matches(text, pattern, '\\', ignore_case) != negated)
+                Some(like::matches(text, pattern, '\\', ignore_case)? != negated)
             }
             (Comparison::Like { .. }, ..) => None,
             (comparison, left, right) => left.compare(right).map(|ordering| comparison.accepts(ordering)),
-        }
+        })
     }
 }
 
@@ -139,16 +139,16 @@ impl Quantifier {
         self,
         value: &Value,
         elements: impl IntoIterator<Item = &'v Value>,
-    ) -> Option<bool> {
+    ) -> firn_base::Result<Option<bool>> {
         let mut unknown = false;
         for element in elements {
-            match self.comparison.holds(value, element) {
-                Some(holds) if holds == self.any => return Some(self.any),
+            match self.comparison.holds(value, element)? {
+                Some(holds) if holds == self.any => return Ok(Some(self.any)),
                 Some(_) => {}
                 None => unknown = true,
             }
         }
-        (!unknown).then_some(!self.any)
+        Ok((!unknown).then_some(!self.any))
     }
 }
 
@@ -238,7 +238,8 @@ impl ScalarUDFImpl for Quantified {
             let constant = constant.as_ref().and_then(Option::as_ref);
             let Some(elements) = own.as_ref().or(constant) else { return Ok(Value::Null) };
             let value = types::value_at(value.as_ref(), row).map_err(crate::error::to_datafusion)?;
-            Ok(self.quantifier.truth(&value, elements).map_or(Value::Null, Value::Boolean))
+            let truth = self.quantifier.truth(&value, elements).map_err(crate::error::to_datafusion)?;
+            Ok(truth.map_or(Value::Null, Value::Boolean))
         };
         let values = (0..rows).map(truth).collect::<Result<Vec<Value>>>()?;
         let array = values_to_array(&values, SqlType::Boolean);

@@ -4,6 +4,8 @@
 //! patterns, branches and function arguments it builds alone. This pass visits them, from the
 //! leaves up.
 
+use super::ROUNDING;
+use super::context::USERS_CAST;
 use super::correlated;
 use super::days;
 use super::floats;
@@ -13,18 +15,18 @@ use super::operators::{
     is_number, length, no_operator, operand, plain_name, united,
 };
 use super::parameters::Parameters;
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::expr::{
-    Between, Case, Cast, InList, InSubquery, Like, Placeholder, ScalarFunction,
+    Between, Case, Cast, Exists, InList, InSubquery, Like, Placeholder, ScalarFunction,
 };
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     AggregateUDF, BinaryExpr, Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, Operator, Subquery,
-    WindowFunctionDefinition, binary_expr,
+    WindowFunctionDefinition, binary_expr, lit,
 };
 use datafusion::optimizer::Analyzer;
 use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
@@ -211,6 +213,7 @@ impl Pass<'_> {
                 floats::compute(binary, schema, self.parameters, self.zone)?
             }
             Expr::InSubquery(inner) => self.in_subquery(inner, schema)?,
+            Expr::Exists(exists) => Expr::Exists(with_output(exists)?),
             Expr::ScalarFunction(function) => self.function(function, schema)?,
             Expr::AggregateFunction(mut aggregate) => {
                 widen(&aggregate.func, &mut aggregate.params.args, schema)?;
@@ -222,10 +225,19 @@ impl Pass<'_> {
                 Expr::AggregateFunction(aggregate)
             }
             Expr::WindowFunction(mut window) => {
-                if let WindowFunctionDefinition::AggregateUDF(function) = &window.fun {
-                    widen(function, &mut window.params.args, schema)?;
-                    if loses_type(function) {
-                        self.trim(window.params.args.iter_mut(), schema);
+                match &window.fun {
+                    WindowFunctionDefinition::AggregateUDF(function) => {
+                        widen(function, &mut window.params.args, schema)?;
+                        if loses_type(function) {
+                            self.trim(window.params.args.iter_mut(), schema);
+                        }
+                    }
+                    WindowFunctionDefinition::WindowUDF(function) => {
+                        if let ("lag" | "lead", [value, _, default]) =
+                            (function.name(), window.params.args.as_mut_slice())
+                        {
+                            self.with_default(value, default, schema)?;
+                        }
                     }
                 }
                 Expr::WindowFunction(window)
@@ -253,7 +265,10 @@ impl Pass<'_> {
     }
 
     fn cast(&self, cast: Cast, schema: &DFSchema) -> Result<Expr> {
-        let Expr::Cast(cast) = narrow(Expr::Cast(cast), schema) else { unreachable!("a cast stays one") };
+        let Expr::Cast(mut cast) = narrow(Expr::Cast(cast), schema) else { unreachable!("a cast stays one") };
+        if cast.field.name() == USERS_CAST {
+            cast.field = Arc::new(Field::clone(&cast.field).with_name(""));
+        }
         if let Some(element) = types::element_type(cast.field.data_type()) {
             return self.cast_to_array(cast, element, schema);
         }
@@ -323,7 +338,8 @@ impl Pass<'_> {
             return Err(to_datafusion(no_operator(&symbol, Some(of_value), Some(of_elements))));
         };
         let value = match of_value {
-            SqlType::Char(_) => as_text(value),
+            // Patterns are matched with all of a char(n).
+            SqlType::Char(_) if !is_pattern => as_text(value),
             of_value if types::data_type(of_value) == types::data_type(common) => value,
             _ => cast(value, common),
         };
@@ -578,11 +594,13 @@ impl Pass<'_> {
     }
 
     fn like(&self, like: Like, schema: &DFSchema) -> Result<Like> {
-        let text = |expression: Box<Expr>| -> Result<Box<Expr>> {
+        let text = |expression: Box<Expr>, is_pattern: bool| -> Result<Box<Expr>> {
             Ok(Box::new(match self.operand(&expression, schema) {
                 Operand::Unknown => self.adopt(*expression, SqlType::Text)?,
                 Operand::Known(SqlType::Text | SqlType::Varchar(_)) | Operand::Foreign => *expression,
-                Operand::Known(SqlType::Char(_)) => cast(*expression, SqlType::Text),
+                // All of a char(n) is matched, but a pattern is text.
+                Operand::Known(SqlType::Char(_)) if is_pattern => as_text(*expression),
+                Operand::Known(SqlType::Char(_)) => *expression,
                 Operand::Known(ty) => {
                     let operator = if like.case_insensitive { "~~*" } else { "~~" };
                     let message = format!("operator does not exist: {ty} {operator} text");
@@ -592,7 +610,7 @@ impl Pass<'_> {
                 }
             }))
         };
-        Ok(Like { expr: text(like.expr)?, pattern: text(like.pattern)?, ..like })
+        Ok(Like { expr: text(like.expr, false)?, pattern: text(like.pattern, true)?, ..like })
     }
 
     fn case(&self, case: Case, schema: &DFSchema) -> Result<Expr> {
@@ -643,6 +661,20 @@ impl Pass<'_> {
         let null = Expr::Literal(types::scalar(&Value::Null, result), None);
         let value = floats::convert(value, ty, result, self.zone)?;
         Ok(Expr::Case(Case::new(None, vec![(Box::new(equal), Box::new(null))], Some(Box::new(value)))))
+    }
+
+    /// The value that `lag` or `lead` yields of another row, and the one that it yields where there is none, in one type.
+    fn with_default(&self, value: &mut Expr, default: &mut Expr, schema: &DFSchema) -> Result<()> {
+        match (self.operand(value, schema), self.operand(default, schema)) {
+            (Operand::Known(ty), Operand::Unknown) => *default = self.adopt(std::mem::take(default), ty)?,
+            (Operand::Known(a), Operand::Known(b)) if a != b => {
+                let Some(common) = united(&[a, b]).or_else(|| common_type(a, b)) else { return Ok(()) };
+                *value = floats::convert(std::mem::take(value), a, common, self.zone)?;
+                *default = floats::convert(std::mem::take(default), b, common, self.zone)?;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     fn equal(&self, left: Expr, right: Expr, schema: &DFSchema) -> Result<Expr> {
@@ -708,10 +740,10 @@ impl Pass<'_> {
             && let Some(rounded) = self.rounded(value, *decimals, schema)
         {
             match func.name() {
-                "round" => return Ok(cast(value.clone(), rounded)),
+                "round" => return Ok(rounding(value.clone(), rounded)),
                 "trunc" => {
                     let cut = Expr::ScalarFunction(ScalarFunction::new_udf(func, args));
-                    return Ok(cast(cut, rounded));
+                    return Ok(rounding(cut, rounded));
                 }
                 _ => {}
             }
@@ -797,6 +829,23 @@ impl Pass<'_> {
         };
         arguments.into_iter().zip(wanted).map(adopt).collect()
     }
+}
+
+/// The cast that rounding is, which declares no digits.
+fn rounding(value: Expr, ty: SqlType) -> Expr {
+    Expr::Cast(Cast::new_from_field(Box::new(value), types::field(ROUNDING, ty)))
+}
+
+/// EXISTS of rows that have a column: DataFusion looks for the first of what it joins with. Where the text alone says that
+/// there is none, [`super::rewrite`] has given them one, on both sides of set operations.
+fn with_output(exists: Exists) -> Result<Exists> {
+    if !exists.subquery.subquery.schema().fields().is_empty() {
+        return Ok(exists);
+    }
+    let Exists { subquery, negated } = exists;
+    let rows = LogicalPlanBuilder::from(Arc::unwrap_or_clone(subquery.subquery));
+    let rows = rows.project(vec![lit(1_i32).alias("one")])?.build()?;
+    Ok(Exists { subquery: Subquery { subquery: Arc::new(rows), ..subquery }, negated })
 }
 
 /// Casts the argument of `sum(bigint)` to a numeric, which cannot overflow.

@@ -8,12 +8,14 @@ use crate::functions;
 use crate::names::Relation;
 use crate::pg_catalog;
 use crate::statement::{QualifiedName, quote_ident, quote_literal};
-use datafusion::arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use datafusion::arrow::array::{RecordBatch, RecordBatchOptions};
+use datafusion::arrow::datatypes::{DataType, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::view::ViewTable;
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::{Result, ScalarValue, TableReference, plan_err};
+use datafusion::common::tree_node::TreeNode;
+use datafusion::common::{DFSchema, Result, ScalarValue, TableReference, plan_err};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::planner::{
@@ -21,13 +23,17 @@ use datafusion::logical_expr::planner::{
     TypePlanner,
 };
 use datafusion::logical_expr::{
-    AggregateUDF, Expr, HigherOrderUDF, LogicalPlanBuilder, ScalarUDF, TableSource, WindowUDF, lit,
+    AggregateUDF, Expr, HigherOrderUDF, LogicalPlanBuilder, ScalarUDF, TableSource, Volatility, WindowUDF,
+    lit,
 };
 use datafusion::sql::planner::{NullOrdering, ParserOptions};
 use datafusion::sql::sqlparser::ast;
 use firn_base::sync::Arc;
 use firn_base::{Error, ParameterType, SqlState, SqlType, Value};
+use firn_exec::RunOptions;
 use firn_exec::error::to_datafusion;
+use firn_exec::lower::operate::operation_of;
+use firn_exec::query::physical_expression;
 use firn_exec::runtime::planning_state;
 use firn_txn::catalog::{SequenceDef, ViewDef};
 use std::cell::RefCell;
@@ -146,6 +152,25 @@ impl<'b> Context<'b> {
         self.named_query(&query, columns.into_iter(), self.binder.views.clone())
     }
 
+    /// The literal that an argument comes to, if it is made of nothing but constants.
+    fn evaluated(&self, argument: Expr) -> Result<Expr> {
+        let zone = self.binder.zone().unwrap_or_default();
+        let argument = analysis::fold(argument, zone)?;
+        let is_literal = matches!(argument, Expr::Literal(..));
+        if is_literal || argument.exists(|part| Ok(!is_constant(part)))? {
+            return Ok(argument);
+        }
+        let schema = DFSchema::empty();
+        let analysed = analysis::expression(argument, &schema, None, &self.binder.parameters, zone)?;
+        let options =
+            RunOptions { time_zone: self.binder.facts.time_zone.clone(), ..RunOptions::default() };
+        let computed = physical_expression(analysed, &schema, &[], &options).map_err(to_datafusion)?;
+        let one_row = RecordBatchOptions::new().with_row_count(Some(1));
+        let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &one_row)?;
+        let value = computed.evaluate(&row)?.into_array(1)?;
+        Ok(Expr::Literal(ScalarValue::try_from_array(&value, 0)?, None))
+    }
+
     /// A query under names for its columns; `views` are those that it is part of.
     fn named_query<'n>(
         &self,
@@ -188,10 +213,8 @@ impl ContextProvider for Context<'_> {
         let Some(function) = self.state.table_functions().get(&name.to_lowercase()) else {
             return Err(to_datafusion(functions::unknown(name)));
         };
-        let arguments: Vec<Expr> = arguments
-            .into_iter()
-            .map(|argument| analysis::fold(argument, self.binder.zone().unwrap_or_default()))
-            .collect::<Result<_>>()?;
+        let arguments: Vec<Expr> =
+            arguments.into_iter().map(|argument| self.evaluated(argument)).collect::<Result<_>>()?;
         let (unit, arguments) = series::unit(arguments)?;
         let arguments: Vec<Expr> = arguments.into_iter().map(for_table_function).collect();
         let arguments = TableFunctionArgs::new(&arguments, self.state);
@@ -258,6 +281,19 @@ impl ContextProvider for Context<'_> {
     }
 }
 
+/// Whether an expression is a constant if its parts are.
+fn is_constant(expression: &Expr) -> bool {
+    match expression {
+        Expr::Literal(..) | Expr::BinaryExpr(_) | Expr::Negative(_) | Expr::Cast(_) | Expr::Case(_) => true,
+        // Operators of ours are stable because of the session's time zone, which is known.
+        Expr::ScalarFunction(function) => {
+            let volatility = function.func.signature().volatility;
+            volatility == Volatility::Immutable || operation_of(&function.func).is_some()
+        }
+        _ => false,
+    }
+}
+
 /// A literal as DataFusion's table functions take it: integers as bigints, moments in nanoseconds,
 /// spans typed.
 fn for_table_function(argument: Expr) -> Expr {
@@ -276,6 +312,10 @@ fn for_table_function(argument: Expr) -> Expr {
         other => other,
     }
 }
+
+/// The name of the field of a cast that the user has written, until it is analysed: the planner's own have none, and keep what is known
+/// of a char(n) from before.
+pub const USERS_CAST: &str = "cast";
 
 /// Type names as our own types, with their lengths and precisions kept in field metadata.
 #[derive(Debug)]
@@ -296,7 +336,7 @@ impl TypePlanner for Types {
             ast::DataType::Regclass => SqlType::Text,
             other => crate::data_type::sql_type(other).map_err(to_datafusion)?,
         };
-        Ok(Some(firn_exec::types::field("", ty)))
+        Ok(Some(firn_exec::types::field(USERS_CAST, ty)))
     }
 }
 

@@ -94,6 +94,7 @@ fn syntax_of(ty: SqlType) -> DataType {
         SqlType::BigInt => DataType::BigInt(None),
         SqlType::Real => DataType::Real,
         SqlType::Double => DataType::DoublePrecision,
+        SqlType::NUMERIC => DataType::Numeric(ExactNumberInfo::None),
         SqlType::Numeric { precision, scale } => {
             DataType::Numeric(ExactNumberInfo::PrecisionAndScale(u64::from(precision), i64::from(scale)))
         }

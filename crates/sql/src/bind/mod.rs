@@ -99,6 +99,9 @@ pub struct Binder<'a> {
     files: Files,
 }
 
+/// The name of the field of a cast that stands for a function which rounds.
+pub(crate) const ROUNDING: &str = "round";
+
 /// How many rounds parameter types may take to settle; each fixes at least one.
 const ROUNDS: usize = 8;
 

@@ -1,6 +1,7 @@
 //! Analysis of plan nodes as a whole: what PostgreSQL means by a set operation, by ORDER BY and by an
 //! aggregation where the expressions alone do not tell.
 
+use super::context::USERS_CAST;
 use super::operators::{
     Operand, adopt, as_text, cast, common_type, compared, length, operand, plain_name, united,
 };
@@ -9,6 +10,7 @@ use super::{analysis, floats};
 use datafusion::arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
 use datafusion::common::{DFSchema, JoinType, NullEquality, Result, TableReference};
+use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::type_coercion::binary::type_union_resolution;
 use datafusion::logical_expr::{
     Aggregate, Distinct, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Projection, Union,
@@ -104,18 +106,14 @@ impl Nodes<'_> {
                 continue;
             }
             // The planner's own cast, if it has made one, stands outermost.
+            let is_its_cast = |cast: &Cast| {
+                cast.field.data_type() == field.data_type() && cast.field.name() != USERS_CAST
+            };
             let own = |row: &Vec<Expr>| match &row[column] {
-                Expr::Cast(cast) if cast.field.data_type() == field.data_type() => cast.expr.as_ref().clone(),
+                Expr::Cast(cast) if is_its_cast(cast) => cast.expr.as_ref().clone(),
                 other => other.clone(),
             };
-            let mut own: Vec<Expr> = rows.iter().map(own).collect();
-            let types: Vec<DataType> =
-                own.iter().map(|expression| expression.get_type(&nothing)).collect::<Result<_>>()?;
-            let is_plain = *field.data_type() == types::data_type(SqlType::NUMERIC);
-            if !is_plain && union_of(&types).as_ref() != Some(field.data_type()) {
-                // They are the user's, who has cast all to the same type.
-                own = rows.iter().map(|row| row[column].clone()).collect();
-            }
+            let own: Vec<Expr> = rows.iter().map(own).collect();
             let operand = |expression: &Expr| operand(expression, &nothing, self.parameters);
             let operands: Vec<Operand> = own.iter().map(operand).collect();
             let known: Vec<SqlType> = operands.iter().filter_map(|operand| operand.known()).collect();

@@ -250,7 +250,7 @@ impl ExprPlanner for Operators {
                 };
                 (boolean(left, left_type)?, boolean(right, right_type)?)
             }
-            Kind::Text => {
+            Kind::Text | Kind::Pattern => {
                 let strings = matches!(left_type, Operand::Known(ty) if ty.is_string())
                     || matches!(right_type, Operand::Known(ty) if ty.is_string());
                 let unknown = left_type == Operand::Unknown || right_type == Operand::Unknown;
@@ -260,7 +260,14 @@ impl ExprPlanner for Operators {
                     (Operand::Known(a), Operand::Known(b)) if !strings && !unknown => {
                         return Err(to_datafusion(no_operator(&op, Some(a), Some(b))));
                     }
-                    _ => (self.text(left, left_type)?, self.text(right, right_type)?),
+                    _ => {
+                        // Patterns are matched with all of a char(n).
+                        let left = match (&kind, left_type) {
+                            (Kind::Pattern, Operand::Known(SqlType::Char(_))) => left,
+                            _ => self.text(left, left_type)?,
+                        };
+                        (left, self.text(right, right_type)?)
+                    }
                 }
             }
             Kind::Other => (left, right),
@@ -294,6 +301,8 @@ enum Kind {
     Arithmetic(Operator),
     Logic,
     Text,
+    /// A text on the left, a pattern on the right.
+    Pattern,
     Other,
 }
 
@@ -308,15 +317,15 @@ impl Kind {
             B::Divide => Kind::Arithmetic(Operator::Divide),
             B::Modulo => Kind::Arithmetic(Operator::Modulo),
             B::And | B::Or => Kind::Logic,
-            B::StringConcat
-            | B::PGRegexMatch
+            B::StringConcat => Kind::Text,
+            B::PGRegexMatch
             | B::PGRegexIMatch
             | B::PGRegexNotMatch
             | B::PGRegexNotIMatch
             | B::PGLikeMatch
             | B::PGILikeMatch
             | B::PGNotLikeMatch
-            | B::PGNotILikeMatch => Kind::Text,
+            | B::PGNotILikeMatch => Kind::Pattern,
             _ => Kind::Other,
         }
     }

@@ -9,6 +9,8 @@
 //! | `SELECT EXISTS (SELECT …)`, `SELECT a IN (SELECT …)`, `(a, b) IN (SELECT c, d …)` | see [`subquery`] |
 //! | `EXISTS (SELECT FROM a)` | `EXISTS (SELECT CAST(1 AS int4) FROM a)` |
 //! | `x = ANY (ARRAY[a, b])` and the like | see [`any`] |
+//! | `VALUES ('a'::char(5)), ('b')` | see [`values`] |
+//! | `x::numeric(38, 16)` | `round(x::numeric, 16)`: otherwise it would be plain `numeric` |
 //! | `x LIKE p ESCAPE e` | `x LIKE like_escape(p, e)` |
 //! | `~x` | `-1 - x` |
 //! | `x ^ y`, `\|/ x`, `\|\|/ x`, `@ x` | `power(x, y)`, `sqrt(x)`, `cbrt(x)`, `abs(x)` |
@@ -31,8 +33,9 @@ mod any;
 mod distinct;
 mod subquery;
 mod using;
+mod values;
 
-use crate::data_type::take_decimals;
+use crate::data_type::{take_decimals, take_digits};
 use crate::ddl::check_collation;
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
@@ -72,6 +75,7 @@ impl VisitorMut for Rewriter {
         distinct::order_by_position(query)?;
         fetch_to_limit(query)?;
         table_to_select(query);
+        values::unite_strings(&mut query.body);
         ControlFlow::Continue(())
     }
 
@@ -217,6 +221,9 @@ impl VisitorMut for Rewriter {
             Expr::Cast { data_type, .. } | Expr::TypedString(ast::TypedString { data_type, .. }) => {
                 if let Some(decimals) = take_decimals(data_type) {
                     round_moment(expression, decimals);
+                } else if let Some(decimals) = take_digits(data_type) {
+                    let decimals = cast(digits(&decimals.to_string()), DataType::Int4(None));
+                    *expression = call("round", vec![take(expression), decimals]);
                 }
             }
             Expr::Interval(_) => interval(expression)?,

@@ -12,7 +12,6 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::sql::sqlparser::ast::{
     self, FromTable, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins,
 };
-use datafusion::sql::sqlparser::parser::Parser;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType, coerce};
 use firn_exec::dml::{Assigned, Change, Delete, DmlPlan, Returning, RowSource, Update};
@@ -169,10 +168,8 @@ fn output(value: ast::Expr, column: &ColumnDef, position: usize) -> Result<Selec
 
 /// A type as syntax.
 fn written_type(ty: SqlType) -> Result<ast::DataType> {
-    Parser::new(crate::parse::dialect())
-        .try_with_sql(&ty.to_string())
-        .and_then(|mut parser| parser.parse_data_type())
-        .map_err(|error| Error::new(SqlState::INTERNAL_ERROR, format!("type {ty}: {error}")))
+    crate::parse::parse_type(&ty.to_string())
+        .map_err(|error| Error::new(SqlState::INTERNAL_ERROR, format!("type {ty}: {}", error.message())))
 }
 
 /// Fails with 42804 if there is no assignment cast from an output to its column.

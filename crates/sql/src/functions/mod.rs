@@ -48,6 +48,7 @@ pub fn aggregate(name: &str) -> Option<Arc<AggregateUDF>> {
         "min" => Some(firn_exec::aggregate::smallest()),
         "max" => Some(firn_exec::aggregate::largest()),
         "mode" => Some(firn_exec::aggregate::mode()),
+        "percentile_cont" => Some(firn_exec::aggregate::percentile_cont()),
         "percentile_disc" => Some(firn_exec::aggregate::percentile_disc()),
         "variance" => Some(datafusion::functions_aggregate::variance::var_samp_udaf()),
         "every" => Some(datafusion::functions_aggregate::bool_and_or::bool_and_udaf()),

@@ -162,7 +162,7 @@ fn escape_character(escape: &str) -> firn_base::Result<Option<char>> {
     let first = characters.next();
     match characters.next() {
         None => Ok(first),
-        Some(_) => Err(Error::new(SqlState::new("22019"), "invalid escape string")
+        Some(_) => Err(Error::new(SqlState::new("22025"), "invalid escape string")
             .with_hint("Escape string must be empty or one character.")),
     }
 }

@@ -10,9 +10,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, FunctionArg, Ident, ObjectNamePart, TableAlias, TableFactor, TableFunctionArgs, Value,
     visit_expressions,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::ALL_KEYWORDS;
-use datafusion::sql::sqlparser::parser::Parser;
 use std::ops::ControlFlow;
 
 /// Rewrites one item of a FROM clause in place.
@@ -26,16 +24,14 @@ pub(super) fn rewrite(factor: &mut TableFactor) {
         "pg_get_keywords" if arguments.args.is_empty() => keywords(),
         _ => return,
     };
+    // Bounds are the user's, and may nest so deep that there is no room for what is around them.
+    let Ok(subquery) = crate::parse::parse_query(&subquery) else { return };
     let alias = alias.take().unwrap_or_else(|| TableAlias {
         explicit: true,
         name: function.clone(),
         columns: Vec::new(),
         at: None,
     });
-    let query = Parser::new(&PostgreSqlDialect {})
-        .try_with_sql(&subquery)
-        .and_then(|mut parser| parser.parse_query());
-    let subquery = query.unwrap_or_else(|error| panic!("{subquery} was made to be parsed: {error}"));
     *factor = TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None };
 }
 

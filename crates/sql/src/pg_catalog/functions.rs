@@ -192,7 +192,6 @@ const FUNCTIONS: &[Spec] = &[
     spec("firn_subscripts", 2..=2, Kind::IntegerList, |_, arguments| {
         Ok((1..=list_length(&arguments[0])).collect::<Vec<i64>>().into())
     }),
-    spec("firn_like_pattern", 2..=2, Kind::Text, like_pattern),
     spec("firn_identity_options", 1..=1, Kind::Text, identity_options),
 ];
 
@@ -589,32 +588,6 @@ fn size_pretty(_: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
         unit += 1;
     }
     Ok(format!("{} {}", size.round(), UNITS[unit]).into())
-}
-
-/// A pattern of LIKE with another escape character, or none, as one with a backslash.
-fn like_pattern(_: &Source, arguments: &[Cell]) -> firn_base::Result<Cell> {
-    let (pattern, escape) = (text(&arguments[0]), text(&arguments[1]));
-    let mut out = String::with_capacity(pattern.len());
-    let mut characters = pattern.chars();
-    while let Some(character) = characters.next() {
-        if escape.starts_with(character) {
-            out.push('\\');
-            match characters.next() {
-                Some(escaped) => out.push(escaped),
-                None => {
-                    return Err(Error::new(
-                        SqlState::new("22025"),
-                        "LIKE pattern must not end with escape character",
-                    ));
-                }
-            }
-        } else if character == '\\' {
-            out.push_str("\\\\");
-        } else {
-            out.push(character);
-        }
-    }
-    Ok(out.into())
 }
 
 /// The options of an identity column by the name of its sequence, as SQLAlchemy reads them.

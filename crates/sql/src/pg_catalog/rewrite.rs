@@ -8,7 +8,7 @@
 //! - A subquery for one value over the catalogs becomes an aggregate, which DataFusion demands of
 //!   subqueries that refer outside; it yields one row at most anyway.
 //! - `ARRAY(SELECT …)` becomes `(SELECT array_agg(…))`; functions that yield rows in the SELECT list
-//!   become `unnest` of functions that yield lists; `LIKE … ESCAPE` gets a backslash for its escape.
+//!   become `unnest` of functions that yield lists.
 //! - Composite values become columns ([`composite`]); some functions in FROM become subqueries ([`from`]);
 //!   a list that is written as an array's text becomes one of expressions.
 
@@ -20,8 +20,6 @@ use datafusion::sql::sqlparser::ast::{
     JoinOperator, ObjectName, ObjectNamePart, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr,
     TableFactor, Value, Values, Visit, VisitMut, Visitor, VisitorMut, visit_expressions,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
-use datafusion::sql::sqlparser::parser::Parser;
 use std::ops::ControlFlow;
 
 /// The oid types: name, the function that yields the oid, the one that yields the text.
@@ -217,21 +215,6 @@ fn rewrite_expr(expr: &mut Expr) -> bool {
             *expr = Expr::Value(Value::Boolean(*negated).into());
             false
         }
-        Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. } => {
-            if let Some(escape) = escape_char.take() {
-                let escape_text = match &escape.value {
-                    Value::SingleQuotedString(text) => text.clone(),
-                    _ => String::new(),
-                };
-                if escape_text == "\\" {
-                    *escape_char = Some(escape);
-                } else {
-                    let escape = Expr::Value(Value::SingleQuotedString(escape_text).into());
-                    **pattern = call("firn_like_pattern", vec![take(pattern), escape]);
-                }
-            }
-            false
-        }
         Expr::Function(function) => rewrite_function(function).is_some_and(|new| {
             *expr = new;
             true
@@ -425,9 +408,7 @@ fn plain_type(data_type: &DataType) -> Option<DataType> {
         name => {
             // pg_catalog.int4 and the like, without the schema.
             let DataType::Custom(parts, _) = data_type else { return None };
-            (parts.0.len() > 1)
-                .then(|| Parser::new(&PostgreSqlDialect {}).try_with_sql(name).ok()?.parse_data_type().ok())
-                .flatten()?
+            (parts.0.len() > 1).then(|| crate::parse::parse_type(name).ok()).flatten()?
         }
     })
 }
