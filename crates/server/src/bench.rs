@@ -19,7 +19,7 @@ use firn_bench::{
     ch, compact, freeze, geometric_mean, median, merge, queries, rows, short_duration, tatp, temperature,
     tpcc, tpch,
 };
-use firn_session::{Config, Database};
+use firn_session::{Config, Connection, Database};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Failure;
@@ -45,6 +45,9 @@ enum Workload {
         /// What transactions are kept apart from.
         #[arg(long, value_enum, default_value = "serializable")]
         isolation: IsolationLevel,
+        /// As prepared SQL statements instead of native calls.
+        #[arg(long)]
+        sql: bool,
         /// Say in what blocks the rows lie, when nobody has been writing for so many seconds.
         #[arg(long, value_name = "SECONDS")]
         settle: Option<u64>,
@@ -57,7 +60,7 @@ enum Workload {
         memory: bool,
         /// How many transactions each client begins before it runs the first of them, so that others commit
         /// while it is under way.
-        #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1_000))]
+        #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1_000), conflicts_with = "sql")]
         interleaved: u16,
         /// Run twice, without and with this CSV file (with a header) being copied into a table of the same database
         /// again and again.
@@ -245,6 +248,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
             warehouses,
             run,
             isolation,
+            sql,
             settle,
             hold_snapshot,
             memory,
@@ -252,15 +256,19 @@ pub fn run(options: Options) -> Result<(), Failure> {
             load,
             load_key,
         } => {
-            let isolation = match isolation {
-                IsolationLevel::Serializable => native::Isolation::Serializable,
-                IsolationLevel::Snapshot => native::Isolation::Snapshot,
+            let (isolation, sql_name) = match isolation {
+                IsolationLevel::Serializable => (native::Isolation::Serializable, "serializable"),
+                IsolationLevel::Snapshot => (native::Isolation::Snapshot, "repeatable read"),
             };
-            let mode = native::Mode { isolation, interleaved: usize::from(interleaved) };
-            match load {
-                None => run_tpcc(warehouses, &run, mode, Besides { settle, hold_snapshot, memory }),
-                Some(file) => run_tpcc_beside(warehouses, &run, mode, &beside::Load { file, key: load_key }),
-            }
+            let clients = match sql {
+                true => Clients::Sql { isolation: sql_name },
+                false => Clients::Native(native::Mode { isolation, interleaved: usize::from(interleaved) }),
+            };
+            let what = match load {
+                None => Show::Transactions { settle, hold_snapshot, memory },
+                Some(file) => Show::Beside(beside::Load { file, key: load_key }),
+            };
+            run_tpcc(warehouses, &run, clients, &what)
         }
         Workload::Rows { rows, runs } => run_rows(rows as usize, usize::from(runs)),
         Workload::Merge { main, delta, threads, runs } => run_merge(merge::Options {
@@ -281,37 +289,64 @@ pub fn run(options: Options) -> Result<(), Failure> {
     }
 }
 
-/// What else TPC-C is to show.
-#[derive(Clone, Copy)]
-struct Besides {
-    settle: Option<u64>,
-    hold_snapshot: bool,
-    memory: bool,
+/// How TPC-C's clients run their transactions.
+enum Clients {
+    Native(native::Mode),
+    Sql { isolation: &'static str },
 }
 
-fn run_tpcc(
-    warehouses: i32,
-    run: &Transactional,
-    mode: native::Mode,
-    besides: Besides,
-) -> Result<(), Failure> {
+/// What TPC-C is to show.
+enum Show {
+    /// The transactions, and what becomes of the rows.
+    Transactions { settle: Option<u64>, hold_snapshot: bool, memory: bool },
+    /// The transactions without and with a load.
+    Beside(beside::Load),
+}
+
+fn run_tpcc(warehouses: i32, run: &Transactional, clients: Clients, what: &Show) -> Result<(), Failure> {
     let (database, _directory) = open(run)?;
     let scale = Scale::warehouses(warehouses);
     load_tpcc(&database, scale)?;
-    let tables = native::Tpcc::open(database.engine()).map_err(Failure::new)?;
     let terminal = |number| Terminal::new(scale, 1, number, usize::from(run.threads));
-    let client = |number| Ok(native::Worker::with(&tables, terminal(number), mode));
+    match clients {
+        Clients::Native(mode) => {
+            let tables = native::Tpcc::open(database.engine()).map_err(Failure::new)?;
+            let client = |number| Ok(native::Worker::with(&tables, terminal(number), mode));
+            show_tpcc(&database, scale, run, &client, what)
+        }
+        Clients::Sql { isolation } => {
+            let client = |number| {
+                let mut connection = connect(&database, run)?;
+                connection.set("default_transaction_isolation", isolation)?;
+                tpcc::sql::SqlWorker::new(connection, terminal(number))
+            };
+            show_tpcc(&database, scale, run, &client, what)
+        }
+    }
+}
+
+fn show_tpcc<C: driver::Client>(
+    database: &Database,
+    scale: Scale,
+    run: &Transactional,
+    client: &(dyn Fn(usize) -> firn_base::Result<C> + Sync),
+    what: &Show,
+) -> Result<(), Failure> {
+    let (settle, hold_snapshot, memory) = match what {
+        Show::Transactions { settle, hold_snapshot, memory } => (*settle, *hold_snapshot, *memory),
+        Show::Beside(load) => return show_tpcc_beside(database, scale, run, client, load),
+    };
     let engine = database.engine();
-    let snapshot = besides.hold_snapshot.then(|| HeldSnapshot::take(engine, scale));
+    let snapshot = hold_snapshot.then(|| HeldSnapshot::take(engine, scale));
     let snapshot = snapshot.transpose().map_err(Failure::new)?;
     let mut usages = Vec::new();
-    let report = drive(&database, run, &client, &mut |elapsed, live| {
-        if besides.memory && elapsed >= Duration::from_secs(run.seconds) / 10 * (usages.len() as u32 + 1) {
+    let report = drive(database, run, client, &mut |elapsed, live| {
+        if memory && elapsed >= Duration::from_secs(run.seconds) / 10 * (usages.len() as u32 + 1) {
             usages.push(MemoryUsage::now(engine.memory(), live));
         }
     })?;
     println!("{report}");
-    if besides.memory {
+    if memory {
         println!("{}", MemoryUsage::TITLE);
         usages.iter().for_each(|usage| println!("{usage}"));
     }
@@ -319,38 +354,33 @@ fn run_tpcc(
         report_violations(snapshot.violations(engine).map_err(Failure::new)?)?;
         println!("the snapshot that was held is what it was");
     }
-    if let Some(seconds) = besides.settle {
+    if let Some(seconds) = settle {
         std::thread::sleep(Duration::from_secs(seconds));
         for (table, shares) in temperature::shares(database.engine()) {
             println!("{table:<12} {shares}");
         }
     }
-    check(&database, scale)
+    check(database, scale)
 }
 
-fn run_tpcc_beside(
-    warehouses: i32,
+fn show_tpcc_beside<C: driver::Client>(
+    database: &Database,
+    scale: Scale,
     run: &Transactional,
-    mode: native::Mode,
+    client: &(dyn Fn(usize) -> firn_base::Result<C> + Sync),
     load: &beside::Load,
 ) -> Result<(), Failure> {
-    let (database, _directory) = open(run)?;
-    let scale = Scale::warehouses(warehouses);
-    load_tpcc(&database, scale)?;
-    let tables = native::Tpcc::open(database.engine()).map_err(Failure::new)?;
-    let terminal = |number| Terminal::new(scale, 1, number, usize::from(run.threads));
-    let client = |number| Ok(native::Worker::with(&tables, terminal(number), mode));
     let engine = (run.log == Log::On).then(|| database.engine());
     let mut reports = Vec::new();
     for load in [None, Some(load)] {
         println!("{}", if load.is_some() { "With the load" } else { "Without the load" });
         let bar = bar("running", run.seconds * 10);
         let mut tick = |elapsed: Duration| bar.set_position(elapsed.as_millis() as u64 / 100);
-        let report = beside::run(&database, &client, engine, driver_options(run), load, &mut tick)
+        let report = beside::run(database, client, engine, driver_options(run), load, &mut tick)
             .map_err(Failure::new)?;
         bar.finish_and_clear();
         println!("{}", report.transactions);
-        check(&database, scale)?;
+        check(database, scale)?;
         println!();
         reports.push(report);
     }
@@ -394,13 +424,7 @@ fn run_tatp(subscribers: i32, run: &Transactional, sql: bool, queued: usize) -> 
         tatp::load(engine, subscribers, 1, loaders(), progress)
     })?;
     let report = if sql {
-        let client = |number| {
-            let mut connection = database.connect();
-            if run.log == Log::Off {
-                connection.execute("SET synchronous_commit = off")?;
-            }
-            tatp::sql::SqlWorker::new(connection, subscribers, 1, number)
-        };
+        let client = |number| tatp::sql::SqlWorker::new(connect(&database, run)?, subscribers, 1, number);
         drive(&database, run, &client, &mut |_, _| {})?
     } else {
         let tables = tatp::Tatp::open(engine).map_err(Failure::new)?;
@@ -674,6 +698,15 @@ fn open(run: &Transactional) -> Result<(Database, Option<tempfile::TempDir>), Fa
     let config = Config { directory, reserve_memory, ..Config::default() };
     let config = run.validation.apply(run.cooling.apply(config));
     Ok((Database::open_with(config).map_err(Failure::data)?, temporary))
+}
+
+/// A connection whose commits count when the arguments say.
+fn connect(database: &Database, run: &Transactional) -> firn_base::Result<Connection> {
+    let mut connection = database.connect();
+    if run.log == Log::Off {
+        connection.execute("SET synchronous_commit = off")?;
+    }
+    Ok(connection)
 }
 
 /// Loads TPC-C's tables.

@@ -228,6 +228,8 @@ fn wrong_arguments_are_explained_and_have_their_own_exit_code() {
         (&["sql", "mysql://localhost"], "postgres://"),
         (&["bench", "tpcc", "--warehouses", "0"], "--warehouses"),
         (&["bench", "tpcc", "--load", "/no/such/file"], "No such file"),
+        (&["bench", "tpcc", "--sql", "--interleaved", "4"], "--interleaved"),
+        (&["bench", "tatp", "--sql", "--queued", "4"], "--queued"),
         (&["bench", "tpch", "--scale", "0"], "--scale"),
         (&["bench", "tatp", "--data", "src"], "not empty"),
         (&["bench", "tpcc", "--log", "memory", "--data", "/no/such/directory"], "--log memory"),
