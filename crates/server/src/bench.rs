@@ -24,6 +24,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Failure;
 use crate::cooling::Cooling;
+use crate::output::say;
 use crate::validation::Validation;
 
 /// Arguments of `firn bench`.
@@ -345,19 +346,21 @@ fn show_tpcc<C: driver::Client>(
             usages.push(MemoryUsage::now(engine.memory(), live));
         }
     })?;
-    println!("{report}");
+    say!("{report}")?;
     if memory {
-        println!("{}", MemoryUsage::TITLE);
-        usages.iter().for_each(|usage| println!("{usage}"));
+        say!("{}", MemoryUsage::TITLE)?;
+        for usage in &usages {
+            say!("{usage}")?;
+        }
     }
     if let Some(snapshot) = snapshot {
         report_violations(snapshot.violations(engine).map_err(Failure::new)?)?;
-        println!("the snapshot that was held is what it was");
+        say!("the snapshot that was held is what it was")?;
     }
     if let Some(seconds) = settle {
         std::thread::sleep(Duration::from_secs(seconds));
         for (table, shares) in temperature::shares(database.engine()) {
-            println!("{table:<12} {shares}");
+            say!("{table:<12} {shares}")?;
         }
     }
     check(database, scale)
@@ -373,20 +376,20 @@ fn show_tpcc_beside<C: driver::Client>(
     let engine = (run.log == Log::On).then(|| database.engine());
     let mut reports = Vec::new();
     for load in [None, Some(load)] {
-        println!("{}", if load.is_some() { "With the load" } else { "Without the load" });
+        say!("{}", if load.is_some() { "With the load" } else { "Without the load" })?;
         let bar = bar("running", run.seconds * 10);
         let mut tick = |elapsed: Duration| bar.set_position(elapsed.as_millis() as u64 / 100);
         let report = beside::run(database, client, engine, driver_options(run), load, &mut tick)
             .map_err(Failure::new)?;
         bar.finish_and_clear();
-        println!("{}", report.transactions);
+        say!("{}", report.transactions)?;
         check(database, scale)?;
-        println!();
+        say!()?;
         reports.push(report);
     }
     let [without, with] = &reports[..] else { panic!("two runs") };
     let loaded = with.load.as_ref().expect("the second run has a load");
-    println!(
+    say!(
         "{} loads of {} rows: copied in {} each (median), committed in {}, the longest in {}; checksum {}",
         loaded.loads,
         loaded.rows,
@@ -394,26 +397,26 @@ fn show_tpcc_beside<C: driver::Client>(
         short_duration(loaded.commits.percentile(0.5)),
         short_duration(loaded.commits.percentile(1.0)),
         loaded.checksum,
-    );
-    println!("{:<36}{:>12}{:>12}{:>12}{:>12}", "calls of transactions", "count", "p50", "p99", "longest");
+    )?;
+    say!("{:<36}{:>12}{:>12}{:>12}{:>12}", "calls of transactions", "count", "p50", "p99", "longest")?;
     for (what, calls) in [
         ("without the load", &without.calls.all),
         ("with it", &with.calls.all),
         ("those that a commit of it has met", &with.calls.beside_commits),
     ] {
-        println!(
+        say!(
             "{what:<36}{:>12}{:>12}{:>12}{:>12}",
             calls.count(),
             short_duration(calls.percentile(0.5)),
             short_duration(calls.percentile(0.99)),
             short_duration(calls.percentile(1.0)),
-        );
+        )?;
     }
     let (without, with) = (without.transactions.per_second(), with.transactions.per_second());
-    println!(
+    say!(
         "{without:.0} tx/s without the load, {with:.0} tx/s with it: {:.1} % lost",
         (1.0 - with / without) * 100.0
-    );
+    )?;
     Ok(())
 }
 
@@ -431,13 +434,13 @@ fn run_tatp(subscribers: i32, run: &Transactional, sql: bool, queued: usize) -> 
         let client = |number| Ok(tatp::Worker::new(&tables, 1, number, queued));
         drive(&database, run, &client, &mut |_, _| {})?
     };
-    println!("{report}");
+    say!("{report}")?;
     Ok(())
 }
 
 fn run_rows(rows: usize, runs: usize) -> Result<(), Failure> {
     let scans = rows::scans(rows, runs).map_err(Failure::new)?;
-    println!("adding up {} pairs of integers", scans.rows);
+    say!("adding up {} pairs of integers", scans.rows)?;
     let speed = |time: Duration| scans.arrays.as_secs_f64() / time.as_secs_f64();
     for (what, time) in [
         ("two arrays", scans.arrays),
@@ -447,10 +450,10 @@ fn run_rows(rows: usize, runs: usize) -> Result<(), Failure> {
         ("Arrow batches, no versions", scans.batches),
         ("row by row, every version pointer", scans.row_by_row),
     ] {
-        println!("{what:<36}{:>10}{:>8.2} of the arrays' speed", short_duration(time), speed(time));
+        say!("{what:<36}{:>10}{:>8.2} of the arrays' speed", short_duration(time), speed(time))?;
     }
     let writes = rows::writes(rows).map_err(Failure::new)?;
-    println!("{rows} rows of ten integers, {} changes a transaction", rows::CHANGES_PER_TRANSACTION);
+    say!("{rows} rows of ten integers, {} changes a transaction", rows::CHANGES_PER_TRANSACTION)?;
     for (what, millions) in [
         ("inserts", writes.inserts),
         ("updates of one attribute", writes.updates_of_one),
@@ -458,32 +461,35 @@ fn run_rows(rows: usize, runs: usize) -> Result<(), Failure> {
         ("updates of ten", writes.updates_of_ten),
         ("deletes and inserts", writes.delete_inserts),
     ] {
-        println!("{what:<36}{millions:>8.2} million a second");
+        say!("{what:<36}{millions:>8.2} million a second")?;
     }
     Ok(())
 }
 
 fn run_freeze(blocks: usize) -> Result<(), Failure> {
-    println!(
-        "{blocks} blocks of 1 MiB: integers of 8 bytes and strings of 12 to 24; one thread, GB a second"
-    );
-    println!(
+    say!("{blocks} blocks of 1 MiB: integers of 8 bytes and strings of 12 to 24; one thread, GB a second")?;
+    say!(
         "{:>7}{:>12}{:>12}{:>12}{:>12}{:>12}",
-        "empty", "freeze", "gather", "snapshot", "in place", "blocks left"
-    );
+        "empty",
+        "freeze",
+        "gather",
+        "snapshot",
+        "in place",
+        "blocks left"
+    )?;
     for empty in [0, 1, 5, 10, 20, 40, 60, 80, 100] {
         let speeds = freeze::run(blocks, empty).map_err(Failure::new)?;
         let [freeze, gather, snapshot, in_place] =
             [speeds.freeze, speeds.gather, speeds.snapshot, speeds.in_place].map(|speed| speed / 1e9);
         let left = speeds.blocks[1];
-        println!("{empty:>5} %{freeze:>12.2}{gather:>12.2}{snapshot:>12.2}{in_place:>12.2}{left:>12}");
+        say!("{empty:>5} %{freeze:>12.2}{gather:>12.2}{snapshot:>12.2}{in_place:>12.2}{left:>12}")?;
     }
     Ok(())
 }
 
 fn run_compact(orders: i32) -> Result<(), Failure> {
-    println!("{orders} orders of 10 lines; one thread, without a log; 10,000 random orders are changed");
-    println!(
+    say!("{orders} orders of 10 lines; one thread, without a log; 10,000 random orders are changed")?;
+    say!(
         "{:<9}{:>11}{:>14}{:>14}{:>18}{:>18}{:>24}{:>24}",
         "blocks",
         "bytes/row",
@@ -493,12 +499,12 @@ fn run_compact(orders: i32) -> Result<(), Failure> {
         "by key",
         "index on strings",
         "without values"
-    );
+    )?;
     for temperature in Temperature::ALL {
         let costs = compact::run(temperature, orders).map_err(Failure::new)?;
         let ms = |time: std::time::Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
         let index = |index: compact::IndexCosts| format!("{:.1} B, {:.0} ns", index.row_bytes, index.find);
-        println!(
+        say!(
             "{temperature:<9}{:>11.1}{:>14.0}{:>14.0}{:>18}{:>18}{:>24}{:>24}",
             costs.row_bytes,
             costs.read,
@@ -507,7 +513,7 @@ fn run_compact(orders: i32) -> Result<(), Failure> {
             ms(costs.update_by_key),
             index(costs.with_values),
             index(costs.without_values)
-        );
+        )?;
     }
     Ok(())
 }
@@ -517,23 +523,27 @@ fn run_merge(options: merge::Options) -> Result<(), Failure> {
     const MEASURED_BYTES: usize = 1 << 28;
     let machine =
         merge::Machine::measure(options.threads, MEASURED_BYTES, options.runs).map_err(Failure::new)?;
-    println!("{} tuples of main, {} of delta, {} threads", options.main, options.delta, options.threads);
-    println!("{machine}");
+    say!("{} tuples of main, {} of delta, {} threads", options.main, options.delta, options.threads)?;
+    say!("{machine}")?;
     for (kind, percent) in [
         (merge::Kind::Words, 1.0),
         (merge::Kind::Words, 10.0),
         (merge::Kind::Words, 100.0),
         (merge::Kind::Strings, 10.0),
     ] {
-        println!("\n{}", merge::run(kind, percent, options, machine).map_err(Failure::new)?);
+        say!("\n{}", merge::run(kind, percent, options, machine).map_err(Failure::new)?)?;
     }
-    println!("\n{} 8-byte values in runs of ten; cycles per value", options.main);
-    println!("{:<18}{:>8}{:>12}{:>12}{:>12}", "", "bytes", "any slot", "decoded", "compared");
+    say!("\n{} 8-byte values in runs of ten; cycles per value", options.main)?;
+    say!("{:<18}{:>8}{:>12}{:>12}{:>12}", "", "bytes", "any slot", "decoded", "compared")?;
     for reads in merge::reads(options.main, options.runs, machine).map_err(Failure::new)? {
-        println!(
+        say!(
             "{:<18}{:>8.2}{:>12.1}{:>12.2}{:>12.2}",
-            reads.name, reads.bytes, reads.slot, reads.decoded, reads.selected
-        );
+            reads.name,
+            reads.bytes,
+            reads.slot,
+            reads.decoded,
+            reads.selected
+        )?;
     }
     Ok(())
 }
@@ -596,17 +606,17 @@ fn run_tpch(
     let title = |temperature: &Option<Temperature>| {
         format!("{:>12}", temperature.map_or("median".to_owned(), |temperature| temperature.to_string()))
     };
-    println!("query{}{:>10}", temperatures.iter().map(title).collect::<String>(), "rows");
+    say!("query{}{:>10}", temperatures.iter().map(title).collect::<String>(), "rows")?;
     for (at, rows) in rows.iter().enumerate() {
         let times = columns.iter().map(|(_, medians)| format!("{:>12}", short_duration(medians[at])));
-        println!("{:>5}{}{rows:>10}", wanted[at].0, times.collect::<String>());
+        say!("{:>5}{}{rows:>10}", wanted[at].0, times.collect::<String>())?;
     }
     for (temperature, (bytes, medians)) in temperatures.iter().zip(&columns) {
         let seconds: Vec<f64> = medians.iter().map(Duration::as_secs_f64).collect();
         let mean = short_duration(Duration::from_secs_f64(geometric_mean(&seconds)));
         let sum = short_duration(Duration::from_secs_f64(seconds.iter().sum()));
         let of = temperature.map_or(String::new(), |temperature| format!("{temperature}: "));
-        println!("{of}geometric mean {mean}, sum {sum}, rows in {:.0} MB", *bytes as f64 / 1e6);
+        say!("{of}geometric mean {mean}, sum {sum}, rows in {:.0} MB", *bytes as f64 / 1e6)?;
     }
     Ok(())
 }
@@ -620,7 +630,7 @@ fn run_ch(warehouses: i32, run: &Transactional, without_queries: bool) -> Result
         if queries && without_queries {
             break;
         }
-        println!("{}", if queries { "With queries" } else { "Without queries" });
+        say!("{}", if queries { "With queries" } else { "Without queries" })?;
         let options = mixed::Options {
             scale,
             clients: usize::from(run.threads),
@@ -634,19 +644,19 @@ fn run_ch(warehouses: i32, run: &Transactional, without_queries: bool) -> Result
         let report = mixed::run(&database, options, &Live::default(), &Default::default(), &mut tick)
             .map_err(Failure::new)?;
         bar.finish_and_clear();
-        println!("{}", report.transactions);
+        say!("{}", report.transactions)?;
         if let Some(queries) = &report.queries {
-            print_queries(queries, report.transactions.elapsed);
+            print_queries(queries, report.transactions.elapsed)?;
         }
         rates.push(report.transactions.per_second());
         check(&database, scale)?;
-        println!();
+        say!()?;
     }
     if let [without, with] = rates[..] {
-        println!(
+        say!(
             "{without:.0} tx/s without queries, {with:.0} tx/s with them: {:.1} % lost",
             (1.0 - with / without) * 100.0
-        );
+        )?;
     }
     Ok(())
 }
@@ -726,8 +736,7 @@ pub(crate) fn load_ch(database: &Database, scale: Scale) -> Result<(), Failure> 
 pub(crate) fn check(database: &Database, scale: Scale) -> Result<(), Failure> {
     let violations = consistency::violations(database.engine(), scale).map_err(Failure::new)?;
     report_violations(violations)?;
-    println!("all 12 consistency conditions hold");
-    Ok(())
+    say!("all 12 consistency conditions hold")
 }
 
 fn report_violations(violations: Vec<String>) -> Result<(), Failure> {
@@ -739,28 +748,28 @@ fn report_violations(violations: Vec<String>) -> Result<(), Failure> {
 }
 
 /// Prints what the queries took.
-pub(crate) fn print_queries(report: &mixed::QueryReport, elapsed: Duration) {
-    println!("{:>5}{:>8}{:>12}{:>12}", "query", "runs", "median", "longest");
+pub(crate) fn print_queries(report: &mixed::QueryReport, elapsed: Duration) -> Result<(), Failure> {
+    say!("{:>5}{:>8}{:>12}{:>12}", "query", "runs", "median", "longest")?;
     for (number, latencies) in (1..).zip(&report.latencies) {
         if latencies.count() > 0 {
-            println!(
+            say!(
                 "{number:>5}{:>8}{:>12}{:>12}",
                 latencies.count(),
                 short_duration(latencies.percentile(0.5)),
                 short_duration(latencies.percentile(1.0)),
-            );
+            )?;
         }
     }
     for (number, error) in &report.failures {
-        println!("query {number} failed: {error}");
+        say!("query {number} failed: {error}")?;
     }
-    println!(
+    say!(
         "{} queries, {:.2} a second; newest commit seen was {} old (median), {} at most",
         report.count(),
         report.count() as f64 / elapsed.as_secs_f64(),
         short_duration(report.freshness.percentile(0.5)),
         short_duration(report.freshness.percentile(1.0)),
-    );
+    )
 }
 
 /// Runs a load under a progress bar and says how long it took.
@@ -782,7 +791,7 @@ fn with_progress(
     });
     bar.finish_and_clear();
     outcome.map_err(Failure::new)?;
-    println!("loaded {} rows in {}", progress.rows.load(Ordering::Relaxed), short_duration(start.elapsed()));
+    say!("loaded {} rows in {}", progress.rows.load(Ordering::Relaxed), short_duration(start.elapsed()))?;
     Ok(())
 }
 
