@@ -20,6 +20,7 @@ mod days;
 mod floats;
 pub(crate) mod insert;
 mod keys;
+mod lateral;
 mod locking;
 mod names;
 mod nodes;
@@ -272,7 +273,7 @@ impl<'a> Binder<'a> {
         let statement = ast::Statement::Query(Box::new(query));
         let planned = SqlToRel::new_with_options(&context, context::parser_options())
             .sql_statement_to_plan_with_context(statement, &mut self.planner_context());
-        let plan = planned.and_then(keys::end_below_unnest);
+        let plan = planned.and_then(lateral::inline).and_then(keys::end_below_unnest);
         let plan = plan.map_err(|error| self.error(error))?;
         analysis::plan(plan, &self.parameters, self.zone()?).map_err(|error| self.error(error))
     }
