@@ -95,4 +95,26 @@ with adbc_driver_postgresql.dbapi.connect(url) as connection, connection.cursor(
         for table in schema["db_schema_tables"]
     }
     same(tables, {"kinds", "ingested"})
+
+    # Columns and constraints.
+    cursor.execute("CREATE TABLE parents (a integer, b integer, c text UNIQUE, PRIMARY KEY (a, b), CHECK (a > 0))")
+    cursor.execute("CREATE TABLE children (id integer PRIMARY KEY, x integer, y integer, FOREIGN KEY (x, y) REFERENCES parents (a, b))")
+    connection.commit()
+    objects = connection.adbc_get_objects(depth="all", catalog_filter="firn", db_schema_filter="public").read_all().to_pylist()
+    tables = {table["table_name"]: table for table in objects[0]["catalog_db_schemas"][0]["db_schema_tables"]}
+    same([column["column_name"] for column in tables["children"]["table_columns"]], ["id", "x", "y"])
+
+    def constraints(table):
+        return sorted(
+            (
+                constraint["constraint_type"],
+                sorted(constraint["constraint_column_names"]),
+                [(usage["fk_table"], usage["fk_column_name"]) for usage in constraint["constraint_column_usage"] or []],
+            )
+            for constraint in tables[table]["table_constraints"]
+        )
+
+    same(constraints("parents"), [("CHECK", ["a"], []), ("PRIMARY KEY", ["a", "b"], []), ("UNIQUE", ["c"], [])])
+    foreign_key = ("FOREIGN KEY", ["x", "y"], [("parents", "a"), ("parents", "b")])
+    same(constraints("children"), [foreign_key, ("PRIMARY KEY", ["id"], [])])
 print(f"{checks} checks")

@@ -22,6 +22,11 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
         DataFusionError::ArrowError(inner, _) => from_arrow(*inner),
         DataFusionError::SchemaError(inner, _) => from_schema_error(&inner),
         DataFusionError::SQL(inner, _) => Error::new(SqlState::SYNTAX_ERROR, clean(&inner.to_string())),
+        // Such columns are looked up nowhere but in conditions.
+        DataFusionError::NotImplemented(message) if message.contains("expression OuterReferenceColumn(") => {
+            Error::unsupported("a sub-query that computes with columns of the rows outside of it")
+                .with_hint("Join it, or compute outside of it.")
+        }
         DataFusionError::NotImplemented(message) => {
             Error::new(SqlState::FEATURE_NOT_SUPPORTED, first_line(&message))
         }

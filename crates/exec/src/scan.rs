@@ -90,6 +90,11 @@ impl FirnTable {
         self
     }
 
+    /// As if the table had no keys.
+    pub fn without_keys(self) -> FirnTable {
+        FirnTable { constraints: Constraints::default(), ..self }
+    }
+
     /// What the catalog says of it.
     pub fn definition(&self) -> &Arc<TableDef> {
         &self.definition

@@ -9,7 +9,7 @@ use crate::result::{Drawn, RowSet};
 use crate::statements::{Bound as BoundStatement, Statements, located};
 use firn_session::base::{Error, Result, SqlState, Value};
 use firn_session::{
-    CancelHandle, CommandTag, Connection, Outcome, TransactionStatus, parse_duration_ms, parse_memory,
+    CancelHandle, CommandTag, Connection, Outcome, TransactionStatus, parse_cooling_time, parse_memory,
 };
 use parking_lot::Mutex;
 use pyo3::prelude::*;
@@ -272,12 +272,7 @@ pub fn connect(
 
 /// A time, or never: the words of `ALTER TABLE … SET (freeze_after = …)`, but with a unit.
 fn after(name: &str, text: &str) -> Result<Option<Duration>> {
-    if text.eq_ignore_ascii_case("never") {
-        return Ok(None);
-    }
-    let ms = parse_duration_ms(text).filter(|_| text.contains(char::is_alphabetic));
-    let time = ms.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis);
-    time.map(Some).ok_or_else(|| {
+    parse_cooling_time(text).ok_or_else(|| {
         let message = format!("invalid value for parameter \"{name}\": \"{text}\"");
         Error::new(SqlState::INVALID_PARAMETER_VALUE, message)
             .with_hint("Give a time with its unit, such as \"500ms\", \"10s\" or \"1h\", or \"never\".")

@@ -19,11 +19,12 @@ use firn_bench::{
     ch, compact, freeze, geometric_mean, median, merge, queries, rows, short_duration, tatp, temperature,
     tpcc, tpch,
 };
-use firn_session::{Config, Database};
+use firn_session::{Config, Connection, Database};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Failure;
 use crate::cooling::Cooling;
+use crate::output::say;
 use crate::validation::Validation;
 
 /// Arguments of `firn bench`.
@@ -45,6 +46,9 @@ enum Workload {
         /// What transactions are kept apart from.
         #[arg(long, value_enum, default_value = "serializable")]
         isolation: IsolationLevel,
+        /// As prepared SQL statements instead of native calls.
+        #[arg(long)]
+        sql: bool,
         /// Say in what blocks the rows lie, when nobody has been writing for so many seconds.
         #[arg(long, value_name = "SECONDS")]
         settle: Option<u64>,
@@ -57,7 +61,7 @@ enum Workload {
         memory: bool,
         /// How many transactions each client begins before it runs the first of them, so that others commit
         /// while it is under way.
-        #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1_000))]
+        #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u16).range(0..=1_000), conflicts_with = "sql")]
         interleaved: u16,
         /// Run twice, without and with this CSV file (with a header) being copied into a table of the same database
         /// again and again.
@@ -245,6 +249,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
             warehouses,
             run,
             isolation,
+            sql,
             settle,
             hold_snapshot,
             memory,
@@ -252,15 +257,19 @@ pub fn run(options: Options) -> Result<(), Failure> {
             load,
             load_key,
         } => {
-            let isolation = match isolation {
-                IsolationLevel::Serializable => native::Isolation::Serializable,
-                IsolationLevel::Snapshot => native::Isolation::Snapshot,
+            let (isolation, sql_name) = match isolation {
+                IsolationLevel::Serializable => (native::Isolation::Serializable, "serializable"),
+                IsolationLevel::Snapshot => (native::Isolation::Snapshot, "repeatable read"),
             };
-            let mode = native::Mode { isolation, interleaved: usize::from(interleaved) };
-            match load {
-                None => run_tpcc(warehouses, &run, mode, Besides { settle, hold_snapshot, memory }),
-                Some(file) => run_tpcc_beside(warehouses, &run, mode, &beside::Load { file, key: load_key }),
-            }
+            let clients = match sql {
+                true => Clients::Sql { isolation: sql_name },
+                false => Clients::Native(native::Mode { isolation, interleaved: usize::from(interleaved) }),
+            };
+            let what = match load {
+                None => Show::Transactions { settle, hold_snapshot, memory },
+                Some(file) => Show::Beside(beside::Load { file, key: load_key }),
+            };
+            run_tpcc(warehouses, &run, clients, &what)
         }
         Workload::Rows { rows, runs } => run_rows(rows as usize, usize::from(runs)),
         Workload::Merge { main, delta, threads, runs } => run_merge(merge::Options {
@@ -281,82 +290,106 @@ pub fn run(options: Options) -> Result<(), Failure> {
     }
 }
 
-/// What else TPC-C is to show.
-#[derive(Clone, Copy)]
-struct Besides {
-    settle: Option<u64>,
-    hold_snapshot: bool,
-    memory: bool,
+/// How TPC-C's clients run their transactions.
+enum Clients {
+    Native(native::Mode),
+    Sql { isolation: &'static str },
 }
 
-fn run_tpcc(
-    warehouses: i32,
-    run: &Transactional,
-    mode: native::Mode,
-    besides: Besides,
-) -> Result<(), Failure> {
+/// What TPC-C is to show.
+enum Show {
+    /// The transactions, and what becomes of the rows.
+    Transactions { settle: Option<u64>, hold_snapshot: bool, memory: bool },
+    /// The transactions without and with a load.
+    Beside(beside::Load),
+}
+
+fn run_tpcc(warehouses: i32, run: &Transactional, clients: Clients, what: &Show) -> Result<(), Failure> {
     let (database, _directory) = open(run)?;
     let scale = Scale::warehouses(warehouses);
     load_tpcc(&database, scale)?;
-    let tables = native::Tpcc::open(database.engine()).map_err(Failure::new)?;
     let terminal = |number| Terminal::new(scale, 1, number, usize::from(run.threads));
-    let client = |number| Ok(native::Worker::with(&tables, terminal(number), mode));
+    match clients {
+        Clients::Native(mode) => {
+            let tables = native::Tpcc::open(database.engine()).map_err(Failure::new)?;
+            let client = |number| Ok(native::Worker::with(&tables, terminal(number), mode));
+            show_tpcc(&database, scale, run, &client, what)
+        }
+        Clients::Sql { isolation } => {
+            let client = |number| {
+                let mut connection = connect(&database, run)?;
+                connection.set("default_transaction_isolation", isolation)?;
+                tpcc::sql::SqlWorker::new(connection, terminal(number))
+            };
+            show_tpcc(&database, scale, run, &client, what)
+        }
+    }
+}
+
+fn show_tpcc<C: driver::Client>(
+    database: &Database,
+    scale: Scale,
+    run: &Transactional,
+    client: &(dyn Fn(usize) -> firn_base::Result<C> + Sync),
+    what: &Show,
+) -> Result<(), Failure> {
+    let (settle, hold_snapshot, memory) = match what {
+        Show::Transactions { settle, hold_snapshot, memory } => (*settle, *hold_snapshot, *memory),
+        Show::Beside(load) => return show_tpcc_beside(database, scale, run, client, load),
+    };
     let engine = database.engine();
-    let snapshot = besides.hold_snapshot.then(|| HeldSnapshot::take(engine, scale));
+    let snapshot = hold_snapshot.then(|| HeldSnapshot::take(engine, scale));
     let snapshot = snapshot.transpose().map_err(Failure::new)?;
     let mut usages = Vec::new();
-    let report = drive(&database, run, &client, &mut |elapsed, live| {
-        if besides.memory && elapsed >= Duration::from_secs(run.seconds) / 10 * (usages.len() as u32 + 1) {
+    let report = drive(database, run, client, &mut |elapsed, live| {
+        if memory && elapsed >= Duration::from_secs(run.seconds) / 10 * (usages.len() as u32 + 1) {
             usages.push(MemoryUsage::now(engine.memory(), live));
         }
     })?;
-    println!("{report}");
-    if besides.memory {
-        println!("{}", MemoryUsage::TITLE);
-        usages.iter().for_each(|usage| println!("{usage}"));
+    say!("{report}")?;
+    if memory {
+        say!("{}", MemoryUsage::TITLE)?;
+        for usage in &usages {
+            say!("{usage}")?;
+        }
     }
     if let Some(snapshot) = snapshot {
         report_violations(snapshot.violations(engine).map_err(Failure::new)?)?;
-        println!("the snapshot that was held is what it was");
+        say!("the snapshot that was held is what it was")?;
     }
-    if let Some(seconds) = besides.settle {
+    if let Some(seconds) = settle {
         std::thread::sleep(Duration::from_secs(seconds));
         for (table, shares) in temperature::shares(database.engine()) {
-            println!("{table:<12} {shares}");
+            say!("{table:<12} {shares}")?;
         }
     }
-    check(&database, scale)
+    check(database, scale)
 }
 
-fn run_tpcc_beside(
-    warehouses: i32,
+fn show_tpcc_beside<C: driver::Client>(
+    database: &Database,
+    scale: Scale,
     run: &Transactional,
-    mode: native::Mode,
+    client: &(dyn Fn(usize) -> firn_base::Result<C> + Sync),
     load: &beside::Load,
 ) -> Result<(), Failure> {
-    let (database, _directory) = open(run)?;
-    let scale = Scale::warehouses(warehouses);
-    load_tpcc(&database, scale)?;
-    let tables = native::Tpcc::open(database.engine()).map_err(Failure::new)?;
-    let terminal = |number| Terminal::new(scale, 1, number, usize::from(run.threads));
-    let client = |number| Ok(native::Worker::with(&tables, terminal(number), mode));
     let engine = (run.log == Log::On).then(|| database.engine());
     let mut reports = Vec::new();
     for load in [None, Some(load)] {
-        println!("{}", if load.is_some() { "With the load" } else { "Without the load" });
+        say!("{}", if load.is_some() { "With the load" } else { "Without the load" })?;
         let bar = bar("running", run.seconds * 10);
         let mut tick = |elapsed: Duration| bar.set_position(elapsed.as_millis() as u64 / 100);
-        let report = beside::run(&database, &client, engine, driver_options(run), load, &mut tick)
+        let report = beside::run(database, client, engine, driver_options(run), load, &mut tick)
             .map_err(Failure::new)?;
         bar.finish_and_clear();
-        println!("{}", report.transactions);
-        check(&database, scale)?;
-        println!();
+        say!("{}", report.transactions)?;
+        check(database, scale)?;
+        say!()?;
         reports.push(report);
     }
     let [without, with] = &reports[..] else { panic!("two runs") };
     let loaded = with.load.as_ref().expect("the second run has a load");
-    println!(
+    say!(
         "{} loads of {} rows: copied in {} each (median), committed in {}, the longest in {}; checksum {}",
         loaded.loads,
         loaded.rows,
@@ -364,26 +397,26 @@ fn run_tpcc_beside(
         short_duration(loaded.commits.percentile(0.5)),
         short_duration(loaded.commits.percentile(1.0)),
         loaded.checksum,
-    );
-    println!("{:<36}{:>12}{:>12}{:>12}{:>12}", "calls of transactions", "count", "p50", "p99", "longest");
+    )?;
+    say!("{:<36}{:>12}{:>12}{:>12}{:>12}", "calls of transactions", "count", "p50", "p99", "longest")?;
     for (what, calls) in [
         ("without the load", &without.calls.all),
         ("with it", &with.calls.all),
         ("those that a commit of it has met", &with.calls.beside_commits),
     ] {
-        println!(
+        say!(
             "{what:<36}{:>12}{:>12}{:>12}{:>12}",
             calls.count(),
             short_duration(calls.percentile(0.5)),
             short_duration(calls.percentile(0.99)),
             short_duration(calls.percentile(1.0)),
-        );
+        )?;
     }
     let (without, with) = (without.transactions.per_second(), with.transactions.per_second());
-    println!(
+    say!(
         "{without:.0} tx/s without the load, {with:.0} tx/s with it: {:.1} % lost",
         (1.0 - with / without) * 100.0
-    );
+    )?;
     Ok(())
 }
 
@@ -394,26 +427,20 @@ fn run_tatp(subscribers: i32, run: &Transactional, sql: bool, queued: usize) -> 
         tatp::load(engine, subscribers, 1, loaders(), progress)
     })?;
     let report = if sql {
-        let client = |number| {
-            let mut connection = database.connect();
-            if run.log == Log::Off {
-                connection.execute("SET synchronous_commit = off")?;
-            }
-            tatp::sql::SqlWorker::new(connection, subscribers, 1, number)
-        };
+        let client = |number| tatp::sql::SqlWorker::new(connect(&database, run)?, subscribers, 1, number);
         drive(&database, run, &client, &mut |_, _| {})?
     } else {
         let tables = tatp::Tatp::open(engine).map_err(Failure::new)?;
         let client = |number| Ok(tatp::Worker::new(&tables, 1, number, queued));
         drive(&database, run, &client, &mut |_, _| {})?
     };
-    println!("{report}");
+    say!("{report}")?;
     Ok(())
 }
 
 fn run_rows(rows: usize, runs: usize) -> Result<(), Failure> {
     let scans = rows::scans(rows, runs).map_err(Failure::new)?;
-    println!("adding up {} pairs of integers", scans.rows);
+    say!("adding up {} pairs of integers", scans.rows)?;
     let speed = |time: Duration| scans.arrays.as_secs_f64() / time.as_secs_f64();
     for (what, time) in [
         ("two arrays", scans.arrays),
@@ -423,10 +450,10 @@ fn run_rows(rows: usize, runs: usize) -> Result<(), Failure> {
         ("Arrow batches, no versions", scans.batches),
         ("row by row, every version pointer", scans.row_by_row),
     ] {
-        println!("{what:<36}{:>10}{:>8.2} of the arrays' speed", short_duration(time), speed(time));
+        say!("{what:<36}{:>10}{:>8.2} of the arrays' speed", short_duration(time), speed(time))?;
     }
     let writes = rows::writes(rows).map_err(Failure::new)?;
-    println!("{rows} rows of ten integers, {} changes a transaction", rows::CHANGES_PER_TRANSACTION);
+    say!("{rows} rows of ten integers, {} changes a transaction", rows::CHANGES_PER_TRANSACTION)?;
     for (what, millions) in [
         ("inserts", writes.inserts),
         ("updates of one attribute", writes.updates_of_one),
@@ -434,32 +461,35 @@ fn run_rows(rows: usize, runs: usize) -> Result<(), Failure> {
         ("updates of ten", writes.updates_of_ten),
         ("deletes and inserts", writes.delete_inserts),
     ] {
-        println!("{what:<36}{millions:>8.2} million a second");
+        say!("{what:<36}{millions:>8.2} million a second")?;
     }
     Ok(())
 }
 
 fn run_freeze(blocks: usize) -> Result<(), Failure> {
-    println!(
-        "{blocks} blocks of 1 MiB: integers of 8 bytes and strings of 12 to 24; one thread, GB a second"
-    );
-    println!(
+    say!("{blocks} blocks of 1 MiB: integers of 8 bytes and strings of 12 to 24; one thread, GB a second")?;
+    say!(
         "{:>7}{:>12}{:>12}{:>12}{:>12}{:>12}",
-        "empty", "freeze", "gather", "snapshot", "in place", "blocks left"
-    );
+        "empty",
+        "freeze",
+        "gather",
+        "snapshot",
+        "in place",
+        "blocks left"
+    )?;
     for empty in [0, 1, 5, 10, 20, 40, 60, 80, 100] {
         let speeds = freeze::run(blocks, empty).map_err(Failure::new)?;
         let [freeze, gather, snapshot, in_place] =
             [speeds.freeze, speeds.gather, speeds.snapshot, speeds.in_place].map(|speed| speed / 1e9);
         let left = speeds.blocks[1];
-        println!("{empty:>5} %{freeze:>12.2}{gather:>12.2}{snapshot:>12.2}{in_place:>12.2}{left:>12}");
+        say!("{empty:>5} %{freeze:>12.2}{gather:>12.2}{snapshot:>12.2}{in_place:>12.2}{left:>12}")?;
     }
     Ok(())
 }
 
 fn run_compact(orders: i32) -> Result<(), Failure> {
-    println!("{orders} orders of 10 lines; one thread, without a log; 10,000 random orders are changed");
-    println!(
+    say!("{orders} orders of 10 lines; one thread, without a log; 10,000 random orders are changed")?;
+    say!(
         "{:<9}{:>11}{:>14}{:>14}{:>18}{:>18}{:>24}{:>24}",
         "blocks",
         "bytes/row",
@@ -469,12 +499,12 @@ fn run_compact(orders: i32) -> Result<(), Failure> {
         "by key",
         "index on strings",
         "without values"
-    );
+    )?;
     for temperature in Temperature::ALL {
         let costs = compact::run(temperature, orders).map_err(Failure::new)?;
         let ms = |time: std::time::Duration| format!("{:.1} ms", time.as_secs_f64() * 1e3);
         let index = |index: compact::IndexCosts| format!("{:.1} B, {:.0} ns", index.row_bytes, index.find);
-        println!(
+        say!(
             "{temperature:<9}{:>11.1}{:>14.0}{:>14.0}{:>18}{:>18}{:>24}{:>24}",
             costs.row_bytes,
             costs.read,
@@ -483,7 +513,7 @@ fn run_compact(orders: i32) -> Result<(), Failure> {
             ms(costs.update_by_key),
             index(costs.with_values),
             index(costs.without_values)
-        );
+        )?;
     }
     Ok(())
 }
@@ -493,23 +523,27 @@ fn run_merge(options: merge::Options) -> Result<(), Failure> {
     const MEASURED_BYTES: usize = 1 << 28;
     let machine =
         merge::Machine::measure(options.threads, MEASURED_BYTES, options.runs).map_err(Failure::new)?;
-    println!("{} tuples of main, {} of delta, {} threads", options.main, options.delta, options.threads);
-    println!("{machine}");
+    say!("{} tuples of main, {} of delta, {} threads", options.main, options.delta, options.threads)?;
+    say!("{machine}")?;
     for (kind, percent) in [
         (merge::Kind::Words, 1.0),
         (merge::Kind::Words, 10.0),
         (merge::Kind::Words, 100.0),
         (merge::Kind::Strings, 10.0),
     ] {
-        println!("\n{}", merge::run(kind, percent, options, machine).map_err(Failure::new)?);
+        say!("\n{}", merge::run(kind, percent, options, machine).map_err(Failure::new)?)?;
     }
-    println!("\n{} 8-byte values in runs of ten; cycles per value", options.main);
-    println!("{:<18}{:>8}{:>12}{:>12}{:>12}", "", "bytes", "any slot", "decoded", "compared");
+    say!("\n{} 8-byte values in runs of ten; cycles per value", options.main)?;
+    say!("{:<18}{:>8}{:>12}{:>12}{:>12}", "", "bytes", "any slot", "decoded", "compared")?;
     for reads in merge::reads(options.main, options.runs, machine).map_err(Failure::new)? {
-        println!(
+        say!(
             "{:<18}{:>8.2}{:>12.1}{:>12.2}{:>12.2}",
-            reads.name, reads.bytes, reads.slot, reads.decoded, reads.selected
-        );
+            reads.name,
+            reads.bytes,
+            reads.slot,
+            reads.decoded,
+            reads.selected
+        )?;
     }
     Ok(())
 }
@@ -572,17 +606,17 @@ fn run_tpch(
     let title = |temperature: &Option<Temperature>| {
         format!("{:>12}", temperature.map_or("median".to_owned(), |temperature| temperature.to_string()))
     };
-    println!("query{}{:>10}", temperatures.iter().map(title).collect::<String>(), "rows");
+    say!("query{}{:>10}", temperatures.iter().map(title).collect::<String>(), "rows")?;
     for (at, rows) in rows.iter().enumerate() {
         let times = columns.iter().map(|(_, medians)| format!("{:>12}", short_duration(medians[at])));
-        println!("{:>5}{}{rows:>10}", wanted[at].0, times.collect::<String>());
+        say!("{:>5}{}{rows:>10}", wanted[at].0, times.collect::<String>())?;
     }
     for (temperature, (bytes, medians)) in temperatures.iter().zip(&columns) {
         let seconds: Vec<f64> = medians.iter().map(Duration::as_secs_f64).collect();
         let mean = short_duration(Duration::from_secs_f64(geometric_mean(&seconds)));
         let sum = short_duration(Duration::from_secs_f64(seconds.iter().sum()));
         let of = temperature.map_or(String::new(), |temperature| format!("{temperature}: "));
-        println!("{of}geometric mean {mean}, sum {sum}, rows in {:.0} MB", *bytes as f64 / 1e6);
+        say!("{of}geometric mean {mean}, sum {sum}, rows in {:.0} MB", *bytes as f64 / 1e6)?;
     }
     Ok(())
 }
@@ -596,7 +630,7 @@ fn run_ch(warehouses: i32, run: &Transactional, without_queries: bool) -> Result
         if queries && without_queries {
             break;
         }
-        println!("{}", if queries { "With queries" } else { "Without queries" });
+        say!("{}", if queries { "With queries" } else { "Without queries" })?;
         let options = mixed::Options {
             scale,
             clients: usize::from(run.threads),
@@ -610,19 +644,19 @@ fn run_ch(warehouses: i32, run: &Transactional, without_queries: bool) -> Result
         let report = mixed::run(&database, options, &Live::default(), &Default::default(), &mut tick)
             .map_err(Failure::new)?;
         bar.finish_and_clear();
-        println!("{}", report.transactions);
+        say!("{}", report.transactions)?;
         if let Some(queries) = &report.queries {
-            print_queries(queries, report.transactions.elapsed);
+            print_queries(queries, report.transactions.elapsed)?;
         }
         rates.push(report.transactions.per_second());
         check(&database, scale)?;
-        println!();
+        say!()?;
     }
     if let [without, with] = rates[..] {
-        println!(
+        say!(
             "{without:.0} tx/s without queries, {with:.0} tx/s with them: {:.1} % lost",
             (1.0 - with / without) * 100.0
-        );
+        )?;
     }
     Ok(())
 }
@@ -676,6 +710,15 @@ fn open(run: &Transactional) -> Result<(Database, Option<tempfile::TempDir>), Fa
     Ok((Database::open_with(config).map_err(Failure::data)?, temporary))
 }
 
+/// A connection whose commits count when the arguments say.
+fn connect(database: &Database, run: &Transactional) -> firn_base::Result<Connection> {
+    let mut connection = database.connect();
+    if run.log == Log::Off {
+        connection.execute("SET synchronous_commit = off")?;
+    }
+    Ok(connection)
+}
+
 /// Loads TPC-C's tables.
 pub(crate) fn load_tpcc(database: &Database, scale: Scale) -> Result<(), Failure> {
     with_progress("loading", tpcc::load::expected_rows(scale), |progress| {
@@ -693,8 +736,7 @@ pub(crate) fn load_ch(database: &Database, scale: Scale) -> Result<(), Failure> 
 pub(crate) fn check(database: &Database, scale: Scale) -> Result<(), Failure> {
     let violations = consistency::violations(database.engine(), scale).map_err(Failure::new)?;
     report_violations(violations)?;
-    println!("all 12 consistency conditions hold");
-    Ok(())
+    say!("all 12 consistency conditions hold")
 }
 
 fn report_violations(violations: Vec<String>) -> Result<(), Failure> {
@@ -706,28 +748,28 @@ fn report_violations(violations: Vec<String>) -> Result<(), Failure> {
 }
 
 /// Prints what the queries took.
-pub(crate) fn print_queries(report: &mixed::QueryReport, elapsed: Duration) {
-    println!("{:>5}{:>8}{:>12}{:>12}", "query", "runs", "median", "longest");
+pub(crate) fn print_queries(report: &mixed::QueryReport, elapsed: Duration) -> Result<(), Failure> {
+    say!("{:>5}{:>8}{:>12}{:>12}", "query", "runs", "median", "longest")?;
     for (number, latencies) in (1..).zip(&report.latencies) {
         if latencies.count() > 0 {
-            println!(
+            say!(
                 "{number:>5}{:>8}{:>12}{:>12}",
                 latencies.count(),
                 short_duration(latencies.percentile(0.5)),
                 short_duration(latencies.percentile(1.0)),
-            );
+            )?;
         }
     }
     for (number, error) in &report.failures {
-        println!("query {number} failed: {error}");
+        say!("query {number} failed: {error}")?;
     }
-    println!(
+    say!(
         "{} queries, {:.2} a second; newest commit seen was {} old (median), {} at most",
         report.count(),
         report.count() as f64 / elapsed.as_secs_f64(),
         short_duration(report.freshness.percentile(0.5)),
         short_duration(report.freshness.percentile(1.0)),
-    );
+    )
 }
 
 /// Runs a load under a progress bar and says how long it took.
@@ -749,7 +791,7 @@ fn with_progress(
     });
     bar.finish_and_clear();
     outcome.map_err(Failure::new)?;
-    println!("loaded {} rows in {}", progress.rows.load(Ordering::Relaxed), short_duration(start.elapsed()));
+    say!("loaded {} rows in {}", progress.rows.load(Ordering::Relaxed), short_duration(start.elapsed()))?;
     Ok(())
 }
 

@@ -1,13 +1,14 @@
 //! When rows become cold, as the server and the benchmarks are told.
 
-use firn_session::{Config, parse_duration_ms};
+use firn_session::{Config, parse_cooling_time};
 use std::time::Duration;
 
 /// After which times blocks are frozen and encoded.
 #[derive(clap::Args, Clone, Copy, Debug)]
 pub struct Cooling {
-    /// Freeze blocks of rows that nobody has written to for so long, so that scans and clients get them without a copy:
-    /// seconds, or a time such as 500ms or 1min; 0 or never for never, 0ms for at once.
+    /// Freeze blocks of rows that nobody has written to for so long, so that scans and clients get them without a copy: a
+    /// time such as 500ms, 10s or 1min, or never. A number alone is one of seconds, and 0 is never; 0ms is at once. (In
+    /// ALTER TABLE … SET (freeze_after = …), a number alone is one of milliseconds, and 0 is at once.)
     #[arg(long, value_name = "TIME", default_value = "5", value_parser = after)]
     freeze_after: After,
     /// Encode blocks that have been frozen for so long, so that they take less memory; likewise.
@@ -28,16 +29,12 @@ impl Cooling {
 
 /// The words of `ALTER TABLE … SET (freeze_after = …)`, but a number alone is one of seconds, and 0 has always been never.
 fn after(text: &str) -> Result<After, String> {
-    if text.eq_ignore_ascii_case("never") {
-        return Ok(After(None));
-    }
     if let Ok(seconds) = text.parse::<u32>() {
         return Ok(After((seconds > 0).then(|| Duration::from_secs(seconds.into()))));
     }
     let has_unit = text.contains(char::is_alphabetic);
-    let ms = if has_unit { parse_duration_ms(text) } else { parse_duration_ms(&format!("{text}s")) };
-    let ms = ms.and_then(|ms| u64::try_from(ms).ok());
-    ms.map(|ms| After(Some(Duration::from_millis(ms))))
+    let time = if has_unit { parse_cooling_time(text) } else { parse_cooling_time(&format!("{text}s")) };
+    time.map(After)
         .ok_or_else(|| "this is a number of seconds, a time such as 500ms, 10s or 1h, or never".to_owned())
 }
 
@@ -50,7 +47,7 @@ mod tests {
         let ms = |text: &str| after(text).unwrap().0.map(|time| time.as_millis());
         assert_eq!([ms("0"), ms("never"), ms("NEVER")], [None; 3]);
         assert_eq!([ms("0ms"), ms("0s"), ms("5")], [Some(0), Some(0), Some(5000)]);
-        assert_eq!([ms("500ms"), ms("1.5s"), ms("1min")], [Some(500), Some(1500), Some(60_000)]);
+        assert_eq!([ms("500ms"), ms("1.5s"), ms("1 min")], [Some(500), Some(1500), Some(60_000)]);
         assert_eq!([ms("1.5"), ms("4000000")], [Some(1500), Some(4_000_000_000)]);
         for wrong in ["", "soon", "-1", "-1s", "1 week", "99999999999"] {
             assert!(after(wrong).is_err(), "{wrong}");

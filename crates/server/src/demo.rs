@@ -18,6 +18,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::Failure;
 use crate::bench::{check, load_ch, print_queries};
+use crate::output::say;
 
 /// Arguments of `firn demo`.
 #[derive(clap::Args, Debug)]
@@ -47,7 +48,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let directory = tempfile::Builder::new().prefix("firn-demo").tempdir().map_err(Failure::new)?;
     let database = Database::open(directory.path()).map_err(Failure::data)?;
     let scale = Scale::warehouses(options.warehouses);
-    println!("CH-benCHmark, {} warehouses, in {}", options.warehouses, directory.path().display());
+    say!("CH-benCHmark, {} warehouses, in {}", options.warehouses, directory.path().display())?;
     load_ch(&database, scale)?;
 
     let (interrupt, interrupted) = mpsc::channel();
@@ -62,7 +63,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
         None
     };
     if let Some(server) = &server {
-        println!("{}", how_to_connect(server));
+        say!("{}", how_to_connect(server))?;
     }
 
     let run = mixed::Options {
@@ -75,20 +76,24 @@ pub fn run(options: Options) -> Result<(), Failure> {
     };
     let (live, query_live) = (Live::default(), QueryLive::default());
     let mut view = View::new(options.seconds);
+    let mut shown = Ok(());
     let report = mixed::run(&database, run, &live, &query_live, &mut |elapsed| {
-        view.show(elapsed, &live, &query_live);
-        if interrupted.try_recv().is_ok() {
+        if shown.is_ok() {
+            shown = view.show(elapsed, &live, &query_live);
+        }
+        if shown.is_err() || interrupted.try_recv().is_ok() {
             live.stop.store(true, Ordering::Relaxed);
         }
     })
     .map_err(Failure::new)?;
     view.finish();
+    shown?;
 
-    println!("{}", report.transactions);
+    say!("{}", report.transactions)?;
     if let Some(queries) = &report.queries {
-        print_queries(queries, report.transactions.elapsed);
+        print_queries(queries, report.transactions.elapsed)?;
     }
-    println!("{} of memory", short_bytes(resident_bytes()));
+    say!("{} of memory", short_bytes(resident_bytes()))?;
     check(&database, scale)?;
     if let Some(queries) = &report.queries
         && !queries.failures.is_empty()
@@ -97,15 +102,15 @@ pub fn run(options: Options) -> Result<(), Failure> {
     }
     match server {
         Some(server) => {
-            println!("{}\nInterrupt to stop.", how_to_connect(&server));
+            say!("{}\nInterrupt to stop.", how_to_connect(&server))?;
             let _ = interrupted.recv();
             server.shutdown();
+            Ok(())
         }
-        None => println!(
+        None => say!(
             "To look at the rows yourself: firn demo --serve, then psql -h 127.0.0.1 -p 5432 -U firn firn"
         ),
     }
-    Ok(())
 }
 
 fn how_to_connect(server: &Server) -> String {
@@ -156,12 +161,12 @@ impl View {
         View { seconds, terminal, last: (0, Duration::ZERO), next_line }
     }
 
-    fn show(&mut self, elapsed: Duration, live: &Live, query_live: &QueryLive) {
+    fn show(&mut self, elapsed: Duration, live: &Live, query_live: &QueryLive) -> Result<(), Failure> {
         if let Some(bars) = &self.terminal {
             bars.time.set_position(elapsed.as_millis() as u64 / 100);
         }
         if elapsed < self.next_line {
-            return;
+            return Ok(());
         }
         self.next_line += if self.terminal.is_some() { REDRAW_INTERVAL } else { LINE_INTERVAL };
 
@@ -185,8 +190,9 @@ impl View {
                 bars.transactions.set_message(transactions);
                 bars.queries.set_message(queries);
                 bars.state.set_message(state);
+                Ok(())
             }
-            None => println!("{:>3} s: {transactions}; {queries}; {state}", elapsed.as_secs()),
+            None => say!("{:>3} s: {transactions}; {queries}; {state}", elapsed.as_secs()),
         }
     }
 

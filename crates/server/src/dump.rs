@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use crate::Failure;
 use crate::checksum::{Checksum, Summed};
 use crate::client::{Client, Report};
+use crate::output::say;
 use crate::shell::splitter::Splitter;
 use crate::target::{self, Host, plain};
 
@@ -118,7 +119,8 @@ impl Counts {
     fn say(&self, done: &str, folder: &Path, began: Instant) {
         let Counts { tables, rows, bytes } = self;
         let (bytes, time) = (short_bytes(*bytes), short_duration(began.elapsed()));
-        println!("{done} {tables} tables, {rows} rows, {bytes} in {time}: {}", folder.display());
+        // It is done, whether somebody reads that or not.
+        let _ = say!("{done} {tables} tables, {rows} rows, {bytes} in {time}: {}", folder.display());
     }
 }
 

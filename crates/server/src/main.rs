@@ -10,6 +10,7 @@ mod client;
 mod cooling;
 mod demo;
 mod dump;
+mod output;
 mod serve;
 mod shell;
 mod target;
@@ -17,6 +18,7 @@ mod validation;
 mod watch;
 
 use std::fmt::Display;
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -59,7 +61,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if let Some(message) = failure.message {
-                eprintln!("firn: {message}");
+                let _ = writeln!(std::io::stderr(), "firn: {message}"); // Perhaps nobody listens.
             }
             failure.code
         }

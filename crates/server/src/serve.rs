@@ -195,7 +195,8 @@ fn cannot_start(error: Error) -> Failure {
 
 fn warn_of_strangers(options: &Options, address: SocketAddr) {
     if options.auth == AuthKind::Trust && !address.ip().is_loopback() {
-        eprintln!("warning: anyone who reaches {address} can read and write everything; see --auth scram");
+        let what = "can read and write everything; see --auth scram";
+        let _ = writeln!(std::io::stderr(), "warning: anyone who reaches {address} {what}");
     }
 }
 

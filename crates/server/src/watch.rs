@@ -7,6 +7,7 @@ use firn_base::sync::mpsc::{self, RecvTimeoutError, Sender};
 use firn_base::thread::{self, JoinHandle};
 use firn_session::{Database, Running};
 use std::collections::HashMap;
+use std::io::Write;
 use std::time::Duration;
 
 /// How often it looks, unless it is to report what is younger than twice this.
@@ -27,7 +28,7 @@ impl Watch {
             let interval = INTERVAL.min(age / 2).max(Duration::from_millis(10));
             while stopped.recv_timeout(interval) == Err(RecvTimeoutError::Timeout) {
                 for line in reports.on(&database.engine().running()) {
-                    eprintln!("{line}");
+                    let _ = writeln!(std::io::stderr(), "{line}"); // Perhaps nobody listens any more.
                 }
             }
         };

@@ -214,6 +214,20 @@ fn an_address_in_use_has_its_own_exit_code() {
     assert!(stderr(&output).contains("in use"), "{}", stderr(&output));
 }
 
+/// Whoever was to read has gone before the first line, as `head` has after its last.
+#[test]
+fn commands_whose_output_nobody_reads_end_without_a_word_and_clear_up() {
+    for arguments in [&["demo"][..], &["bench", "compact", "--orders", "1"], &["sql", "-c", "SELECT 1"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let temporary = tempfile::tempdir().unwrap();
+        let output = firn(arguments).env("TMPDIR", temporary.path()).stdout(writer).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}", stderr(&output));
+        assert_eq!(stderr(&output), "", "{arguments:?}");
+        assert_eq!(temporary.path().read_dir().unwrap().count(), 0, "{arguments:?}");
+    }
+}
+
 #[test]
 fn wrong_arguments_are_explained_and_have_their_own_exit_code() {
     for (arguments, said) in [
@@ -228,6 +242,8 @@ fn wrong_arguments_are_explained_and_have_their_own_exit_code() {
         (&["sql", "mysql://localhost"], "postgres://"),
         (&["bench", "tpcc", "--warehouses", "0"], "--warehouses"),
         (&["bench", "tpcc", "--load", "/no/such/file"], "No such file"),
+        (&["bench", "tpcc", "--sql", "--interleaved", "4"], "--interleaved"),
+        (&["bench", "tatp", "--sql", "--queued", "4"], "--queued"),
         (&["bench", "tpch", "--scale", "0"], "--scale"),
         (&["bench", "tatp", "--data", "src"], "not empty"),
         (&["bench", "tpcc", "--log", "memory", "--data", "/no/such/directory"], "--log memory"),

@@ -133,7 +133,7 @@ pub use firn_sql::Column;
 pub use firn_sql::arrow;
 pub use firn_sql::copy::CopyFormat;
 pub use firn_sql::parse::{Numbered, number_parameters};
-pub use firn_sql::settings::{duration_ms as parse_duration_ms, parse_memory};
+pub use firn_sql::settings::{cooling_time as parse_cooling_time, parse_memory};
 pub use firn_txn::{Config, Granularity, Isolation, Progress, Running};
 pub use rows::{RowChunk, Rows};
 pub use statement::Statement;

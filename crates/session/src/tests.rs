@@ -309,7 +309,7 @@ fn tables_become_compact_after_a_time_of_their_own() {
         run("ALTER TABLE c RESET (compact_after)");
         run("UPDATE c SET n = n + 1");
         wait_for(others);
-        run(&format!("ALTER TABLE c SET (compact_after = {own}, freeze_after = '1min')"));
+        run(&format!("ALTER TABLE c SET (compact_after = {own}, freeze_after = '1 min')"));
         let options = "SELECT array_to_string(reloptions, ';') FROM pg_class WHERE relname IN ('b', 'c') \
                        ORDER BY relname";
         let own = format!("compact_after={}", own.trim_matches('\''));

@@ -511,15 +511,12 @@ impl RelationPlanner for FilePlanner {
         relation: ast::TableFactor,
         _: &mut dyn RelationPlannerContext,
     ) -> datafusion::common::Result<RelationPlanning> {
-        let ast::TableFactor::Table { name, args, alias, sample, with_ordinality, .. } = &relation else {
+        let ast::TableFactor::Table { name, args, alias, .. } = &relation else {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
         let Some(asked) = asked(name, args.as_ref()).map_err(to_datafusion)? else {
             return Ok(RelationPlanning::Original(Box::new(relation)));
         };
-        if sample.is_some() || *with_ordinality {
-            return Err(to_datafusion(Error::unsupported("TABLESAMPLE or WITH ORDINALITY of a file")));
-        }
         let called = scan_name(&asked.patterns[0]);
         let table = self.files.open(asked, self.zone, &self.zones).map_err(to_datafusion)?;
         let plan = LogicalPlanBuilder::scan(called, provider_as_source(table), None)?.build()?;

@@ -604,6 +604,17 @@ pub fn duration_ms(text: &str) -> Option<i64> {
     (ms.abs() < 2_147_483_648.0).then_some(ms as i64)
 }
 
+/// After which time blocks become cold: one with a unit, or `never`, which is `None`. So it is said in SQL, on the command
+/// line and in Python alike; what a number alone means is for them to say.
+pub fn cooling_time(text: &str) -> Option<Option<Duration>> {
+    let text = text.trim();
+    if text.eq_ignore_ascii_case("never") {
+        return Some(None);
+    }
+    let ms = duration_ms(text).filter(|_| text.contains(char::is_alphabetic))?;
+    u64::try_from(ms).ok().map(|ms| Some(Duration::from_millis(ms)))
+}
+
 /// Bytes as PostgreSQL prints them: in the largest unit that says it without a fraction.
 pub fn print_memory(bytes: u64) -> String {
     for (unit, factor) in [("TB", 1 << 40), ("GB", 1 << 30), ("MB", 1 << 20), ("kB", 1 << 10)] {
@@ -792,5 +803,13 @@ mod tests {
         assert_eq!(settings.search_path(), ["public"]);
         settings.set("search_path", Some("A, \"B,c\""), false).unwrap();
         assert_eq!(settings.search_path(), ["a", "B,c"]);
+    }
+
+    #[test]
+    fn times_after_which_blocks_become_cold_have_units() {
+        let ms = |text: &str| cooling_time(text).map(|time| time.map(|time| time.as_millis()));
+        assert_eq!([ms("never"), ms(" Never ")], [Some(None); 2]);
+        assert_eq!([ms("5s"), ms("1 min"), ms("0ms")], [Some(Some(5000)), Some(Some(60_000)), Some(Some(0))]);
+        assert_eq!([ms("5"), ms("-1s"), ms("soon"), ms("")], [None; 4]);
     }
 }

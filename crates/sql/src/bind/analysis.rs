@@ -9,6 +9,7 @@ use super::context::USERS_CAST;
 use super::correlated;
 use super::days;
 use super::floats;
+use super::keys;
 use super::nodes::{self, Nodes};
 use super::operators::{
     Operand, adopt, adopt_array, as_text, cast, check_cast, common_type, compared, element, is_float,
@@ -709,7 +710,7 @@ impl Pass<'_> {
 
     fn function(&self, function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         /// Functions that take char(n) with its blanks; all others take it as text.
-        const WITH_BLANKS: &[&str] = &["concat", "concat_ws", "octet_length"];
+        const WITH_BLANKS: &[&str] = &["concat", "concat_ws", "octet_length", keys::AS_IS];
         const ALIKE: &[&str] = &["coalesce", "greatest", "least", "nvl", "ifnull"];
         if let Some(quantifier) = quantifier_of(&function.func) {
             return self.quantified(function, quantifier, schema);

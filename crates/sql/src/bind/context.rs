@@ -1,7 +1,7 @@
 //! What DataFusion's planner asks while it binds: tables, views, functions, types.
 
 use super::operators::Operators;
-use super::{Binder, names, series};
+use super::{Binder, keys, names, series};
 use crate::bind::analysis;
 use crate::files::FilePlanner;
 use crate::functions;
@@ -84,7 +84,7 @@ impl<'b> Context<'b> {
             state,
             expression_planners,
             type_planner: Arc::new(Types),
-            relation_planners: vec![Arc::new(Marked), Arc::new(files)],
+            relation_planners: vec![Arc::new(keys::Items::default()), Arc::new(Marked), Arc::new(files)],
             found: RefCell::new(Vec::new()),
         }
     }

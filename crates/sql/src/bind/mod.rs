@@ -19,6 +19,8 @@ mod correlated;
 mod days;
 mod floats;
 pub(crate) mod insert;
+mod keys;
+mod lateral;
 mod locking;
 mod names;
 mod nodes;
@@ -274,7 +276,8 @@ impl<'a> Binder<'a> {
         let statement = ast::Statement::Query(Box::new(query));
         let planned = SqlToRel::new_with_options(&context, context::parser_options())
             .sql_statement_to_plan_with_context(statement, &mut self.planner_context());
-        let plan = planned.map_err(|error| self.error(error))?;
+        let plan = planned.and_then(lateral::inline).and_then(keys::end_below_unnest);
+        let plan = plan.map_err(|error| self.error(error))?;
         analysis::plan(plan, &self.parameters, self.zone()?).map_err(|error| self.error(error))
     }
 

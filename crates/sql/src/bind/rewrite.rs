@@ -136,6 +136,14 @@ impl VisitorMut for Rewriter {
                     .with_hint("WHERE random() < 0.01 is a sample of about a hundredth."),
             );
         }
+        if let TableFactor::Table { with_ordinality: true, .. }
+        | TableFactor::Function { with_ordinality: true, .. }
+        | TableFactor::UNNEST { with_ordinality: true, .. } = factor
+        {
+            return ControlFlow::Break(
+                Error::unsupported("WITH ORDINALITY").with_hint("row_number() OVER () numbers rows."),
+            );
+        }
         if let TableFactor::Table { name, alias, args: Some(_), .. }
         | TableFactor::Function { name, alias, .. } = factor
         {
@@ -676,26 +684,28 @@ fn compare_rows(left: &mut Expr, op: &BinaryOperator, right: &mut Expr) -> Contr
     }
 }
 
-/// `unnest` in FROM is a word to the parser, unless it stands in quotes or behind its schema.
+/// `unnest` in FROM is a word to the parser, unless it stands in quotes, behind its schema or behind LATERAL.
 fn unnest(factor: &mut TableFactor) -> Option<TableFactor> {
-    let TableFactor::Table { name, args: Some(arguments), alias, with_ordinality, .. } = factor else {
-        return None;
+    let (name, arguments, alias) = match factor {
+        TableFactor::Table { name, args: Some(arguments), alias, .. } => (name, &arguments.args, alias),
+        TableFactor::Function { name, args, alias, .. } => (name, &*args, alias),
+        _ => return None,
     };
     let [ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return None };
-    if name.value != "unnest" {
+    if crate::statement::fold(name) != "unnest" {
         return None;
     }
     let argument = |argument: &FunctionArg| match argument {
         FunctionArg::Unnamed(FunctionArgExpr::Expr(array)) => Some(array.clone()),
         _ => None,
     };
-    let array_exprs = arguments.args.iter().map(argument).collect::<Option<_>>()?;
+    let array_exprs = arguments.iter().map(argument).collect::<Option<_>>()?;
     Some(TableFactor::UNNEST {
         alias: alias.take(),
         array_exprs,
         with_offset: false,
         with_offset_alias: None,
-        with_ordinality: *with_ordinality,
+        with_ordinality: false,
     })
 }
 

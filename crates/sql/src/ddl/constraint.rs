@@ -350,7 +350,7 @@ pub(super) fn verify_check(
 }
 
 /// The columns of the table that an expression names, in their order.
-pub(super) fn columns_in(table: &TableDef, expression: &Expr) -> Vec<u16> {
+pub(crate) fn columns_in(table: &TableDef, expression: &Expr) -> Vec<u16> {
     let mut columns = Vec::new();
     let _ = ast::visit_expressions(expression, |inner| {
         let name = match inner {

@@ -21,6 +21,7 @@ use crate::bind::{Binder, SessionFacts};
 use crate::names::Names;
 use crate::statement::{Commented, Ddl, ObjectKind, QualifiedName, quote_ident};
 pub(crate) use column::check_collation;
+pub(crate) use constraint::columns_in;
 pub(crate) use create::plain_table;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::sql::sqlparser::ast;

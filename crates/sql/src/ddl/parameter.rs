@@ -1,7 +1,7 @@
 //! Storage parameters of tables: CREATE TABLE … WITH (…), ALTER TABLE … SET (…) and RESET (…); and of indexes: CREATE
 //! INDEX … WITH (…).
 
-use crate::settings::{boolean, duration_ms, print_duration};
+use crate::settings::{boolean, cooling_time, duration_ms, print_duration};
 use crate::statement::{Parameter, fold};
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value};
 use firn_base::{Error, Result, SqlState};
@@ -122,12 +122,16 @@ fn invalid_value(name: &str, value: &str, hint: &str) -> Error {
     Error::new(SqlState::INVALID_PARAMETER_VALUE, message).with_hint(hint)
 }
 
+/// A time with a unit, or never; a number alone is one of milliseconds, as in settings.
 fn after(name: &str, value: &str) -> Result<After> {
-    if value.eq_ignore_ascii_case("never") {
-        return Ok(After::Never);
-    }
-    let count = duration_ms(value).and_then(|count| u32::try_from(count).ok());
-    count
-        .map(After::Milliseconds)
-        .ok_or_else(|| invalid_value(name, value, "Give a time such as '500ms', '10s' or '1h', or 'never'."))
+    let ms = match cooling_time(value) {
+        Some(None) => return Ok(After::Never),
+        Some(Some(time)) => u32::try_from(time.as_millis()).ok(),
+        None => duration_ms(value).and_then(|ms| u32::try_from(ms).ok()),
+    };
+    ms.map(After::Milliseconds).ok_or_else(|| {
+        let hint =
+            "Give a time such as '500ms', '10s' or '1h', or 'never'. A number alone is one of milliseconds.";
+        invalid_value(name, value, hint)
+    })
 }

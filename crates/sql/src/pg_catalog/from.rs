@@ -1,27 +1,32 @@
 //! Functions in FROM that DataFusion does not plan as they are.
 //!
-//! - A series with a parameter or the length of a list for a bound becomes a subquery that unnests a list,
-//!   because a table function takes constants only.
+//! - A series with a parameter, a column, a subquery or the length of a list for a bound becomes a subquery that
+//!   unnests a list, because a table function takes constants only.
 //! - `pg_get_keywords()` becomes the words that our parser knows. Which of them are reserved is told of
 //!   none: clients want to know what to put in quotes, and quotes never hurt.
 
 use super::rewrite::function_name;
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, Ident, ObjectNamePart, TableAlias, TableFactor, TableFunctionArgs, Value,
-    visit_expressions,
+    Expr, FunctionArg, Ident, ObjectNamePart, TableAlias, TableFactor, Value, visit_expressions,
 };
 use datafusion::sql::sqlparser::keywords::ALL_KEYWORDS;
 use std::ops::ControlFlow;
 
 /// Rewrites one item of a FROM clause in place.
 pub(super) fn rewrite(factor: &mut TableFactor) {
-    let TableFactor::Table { name, args: Some(arguments), alias, .. } = factor else { return };
-    let Some(ObjectNamePart::Identifier(function)) = name.0.last() else { return };
-    let subquery = match function.value.to_ascii_lowercase().as_str() {
-        "generate_series" if arguments.args.iter().any(is_computed) => {
-            computed_series(arguments, alias.as_ref())
+    let (name, arguments, alias) = match factor {
+        TableFactor::Table { name, args: Some(arguments), alias, with_ordinality: false, .. } => {
+            (name, &arguments.args, alias)
         }
-        "pg_get_keywords" if arguments.args.is_empty() => keywords(),
+        TableFactor::Function { name, args, alias, with_ordinality: false, .. } => (name, &*args, alias),
+        _ => return,
+    };
+    let Some(ObjectNamePart::Identifier(function)) = name.0.last() else { return };
+    let (subquery, lateral) = match function.value.to_ascii_lowercase().as_str() {
+        "generate_series" if arguments.iter().any(is_computed) => {
+            (computed_series(arguments, alias.as_ref()), arguments.iter().any(names_columns))
+        }
+        "pg_get_keywords" if arguments.is_empty() => (keywords(), false),
         _ => return,
     };
     // Bounds are the user's, and may nest so deep that there is no room for what is around them.
@@ -32,13 +37,14 @@ pub(super) fn rewrite(factor: &mut TableFactor) {
         columns: Vec::new(),
         at: None,
     });
-    *factor = TableFactor::Derived { lateral: false, subquery, alias: Some(alias), sample: None };
+    *factor = TableFactor::Derived { lateral, subquery, alias: Some(alias), sample: None };
 }
 
 /// Whether a bound is known only when the query runs.
 fn is_computed(bound: &FunctionArg) -> bool {
     let found = visit_expressions(bound, |expr| match expr {
         Expr::Value(value) if matches!(value.value, Value::Placeholder(_)) => ControlFlow::Break(()),
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Subquery(_) => ControlFlow::Break(()),
         Expr::Function(function)
             if matches!(function_name(function).as_str(), "array_upper" | "array_length") =>
         {
@@ -49,8 +55,17 @@ fn is_computed(bound: &FunctionArg) -> bool {
     found.is_break()
 }
 
-fn computed_series(arguments: &TableFunctionArgs, alias: Option<&TableAlias>) -> String {
-    let bounds: Vec<String> = arguments.args.iter().map(ToString::to_string).collect();
+/// Whether a bound may be told by rows of items that stand before the series.
+fn names_columns(bound: &FunctionArg) -> bool {
+    let found = visit_expressions(bound, |expr| match expr {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
+}
+
+fn computed_series(arguments: &[FunctionArg], alias: Option<&TableAlias>) -> String {
+    let bounds: Vec<String> = arguments.iter().map(ToString::to_string).collect();
     let column = match alias {
         None => Ident::new("generate_series"),
         Some(alias) => alias.columns.first().map_or(&alias.name, |column| &column.name).clone(),

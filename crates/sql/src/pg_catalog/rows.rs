@@ -2,6 +2,7 @@
 
 use super::definitions::{Object, action_name, number};
 use super::{Cell, DATABASE, OWNER, Row, Source, activity, relation, script};
+use crate::ddl::columns_in;
 use firn_base::SqlType;
 use firn_txn::catalog::{
     ColumnDef, ConstraintDef, ConstraintKind, Deferral, IndexDef, Oid, ReferentialAction, TableDef,
@@ -528,7 +529,14 @@ fn pg_constraint(source: &Source) -> Vec<Row> {
                     }
                 }
                 ConstraintKind::Check { expression } => {
-                    row! { "contype": "c", "conbin": expression.as_str(), "connoinherit": false }
+                    let parsed = crate::parse::parse_expression(expression);
+                    let columns = parsed.map_or_else(|_| Vec::new(), |parsed| columns_in(table, &parsed));
+                    let mut check =
+                        row! { "contype": "c", "conbin": expression.as_str(), "connoinherit": false };
+                    if !columns.is_empty() {
+                        check.extend(row! { "conkey": attribute_numbers(&columns) });
+                    }
+                    check
                 }
                 ConstraintKind::ForeignKey {
                     columns, parent, parent_columns, on_delete, on_update, ..

@@ -1,0 +1,158 @@
+//! Keys end below `unnest`, which makes several rows of one.
+//!
+//! DataFusion takes the keys of the rows below it for keys of those that it yields, and by them leaves out DISTINCT,
+//! grouping columns, and what ORDER BY names behind a key: `SELECT DISTINCT id FROM (SELECT id, unnest(list) FROM t)` had every
+//! id as often as its list has elements. So tables are read as if they had no keys there, which costs nothing; and
+//! columns that a grouping below may have made a key of are called by a function that DataFusion does not see through.
+//!
+//! Items of FROM lose their keys as they are planned: the planner groups by all that a key determines.
+
+use datafusion::arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::common::utils::take_function_args;
+use datafusion::datasource::{provider_as_source, source_as_provider};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::planner::{
+    PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning,
+};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, LogicalPlan, Projection, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, TableScan, TableScanBuilder, Unnest, Volatility,
+};
+use datafusion::sql::sqlparser::ast::TableFactor;
+use firn_base::sync::{Arc, AtomicBool, OnceLock, Ordering};
+use firn_exec::FirnTable;
+
+/// Plans items of FROM as the planner does, and ends the keys in them.
+#[derive(Debug, Default)]
+pub struct Items {
+    /// The planner has been told to go on with the item that it asks for next.
+    told: AtomicBool,
+}
+
+impl RelationPlanner for Items {
+    fn plan_relation(
+        &self,
+        relation: TableFactor,
+        context: &mut dyn RelationPlannerContext,
+    ) -> Result<RelationPlanning> {
+        // ORDERING: a statement is planned by one thread.
+        if self.told.swap(false, Ordering::Relaxed) {
+            return Ok(RelationPlanning::Original(Box::new(relation)));
+        }
+        self.told.store(true, Ordering::Relaxed);
+        let plan = end_below_unnest(context.plan(relation)?)?;
+        Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, None))))
+    }
+}
+
+/// Ends them in all of a plan.
+pub fn end_below_unnest(plan: LogicalPlan) -> Result<LogicalPlan> {
+    if !contains(&plan, |node| matches!(node, LogicalPlan::Unnest(_)))? {
+        return Ok(plan);
+    }
+    let ended = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Unnest(unnest) => without_keys(unnest).map(Transformed::yes),
+        other => other.recompute_schema().map(Transformed::yes),
+    })?;
+    Ok(ended.data)
+}
+
+fn contains(plan: &LogicalPlan, wanted: impl Fn(&LogicalPlan) -> bool) -> Result<bool> {
+    let mut found = false;
+    plan.apply_with_subqueries(|node| {
+        found |= wanted(node);
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+fn without_keys(unnest: Unnest) -> Result<LogicalPlan> {
+    let Unnest { input, exec_columns, options, .. } = unnest;
+    let input = Arc::unwrap_or_clone(input).transform_up(|node| match node {
+        LogicalPlan::TableScan(scan) => keyless(scan).map(Transformed::yes),
+        other => other.recompute_schema().map(Transformed::yes),
+    })?;
+    let mut input = input.data;
+    // DISTINCT becomes a grouping later, and a window may number the rows.
+    let makes_keys = |node: &LogicalPlan| {
+        matches!(node, LogicalPlan::Aggregate(_) | LogicalPlan::Distinct(_) | LogicalPlan::Window(_))
+    };
+    if !is_hidden(&input) && contains(&input, makes_keys)? {
+        let columns = input.schema().iter().map(|(qualifier, field)| {
+            let column = Expr::from((qualifier, field));
+            let hidden = ScalarFunction::new_udf(as_is(), vec![column]);
+            Expr::ScalarFunction(hidden).alias_qualified(qualifier.cloned(), field.name())
+        });
+        let columns: Vec<Expr> = columns.collect();
+        input = LogicalPlan::Projection(Projection::try_new(columns, Arc::new(input))?);
+    }
+    Unnest::try_new(Arc::new(input), exec_columns, options).map(LogicalPlan::Unnest)
+}
+
+/// Whether all columns of a plan are such calls.
+fn is_hidden(plan: &LogicalPlan) -> bool {
+    fn is_call(expression: &Expr) -> bool {
+        match expression {
+            Expr::Alias(alias) => is_call(&alias.expr),
+            Expr::ScalarFunction(function) => function.func.inner().downcast_ref::<AsIs>().is_some(),
+            _ => false,
+        }
+    }
+    matches!(plan, LogicalPlan::Projection(projection) if projection.expr.iter().all(is_call))
+}
+
+/// A scan of a table of ours as one without keys.
+fn keyless(scan: TableScan) -> Result<LogicalPlan> {
+    let provider = source_as_provider(&scan.source).ok();
+    let Some(table) = provider.as_ref().and_then(|provider| provider.downcast_ref::<FirnTable>()) else {
+        return Ok(LogicalPlan::TableScan(scan));
+    };
+    let source = provider_as_source(Arc::new(table.clone().without_keys()));
+    let scan = TableScanBuilder::new(scan.table_name, source)
+        .with_projection(scan.projection)
+        .with_filters(scan.filters)
+        .with_fetch(scan.fetch)
+        .build()?;
+    Ok(LogicalPlan::TableScan(scan))
+}
+
+/// The name of the function that yields its argument, of whatever type.
+pub const AS_IS: &str = "as_is";
+
+fn as_is() -> Arc<ScalarUDF> {
+    static FUNCTION: OnceLock<Arc<ScalarUDF>> = OnceLock::new();
+    let function = FUNCTION.get_or_init(|| {
+        Arc::new(ScalarUDF::from(AsIs { signature: Signature::any(1, Volatility::Immutable) }))
+    });
+    Arc::clone(function)
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct AsIs {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for AsIs {
+    fn name(&self) -> &str {
+        AS_IS
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        Ok(arguments[0].clone())
+    }
+
+    fn return_field_from_args(&self, arguments: ReturnFieldArgs) -> Result<FieldRef> {
+        Ok(Arc::clone(&arguments.arg_fields[0]))
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [value] = take_function_args(self.name(), arguments.args)?;
+        Ok(value)
+    }
+}
