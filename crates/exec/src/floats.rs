@@ -56,7 +56,8 @@ mod tests {
     #[test]
     fn nans_become_one_and_zeros_one_as_keys() {
         let odd = f64::from_bits(f64::NAN.to_bits() | 7);
-        let doubles: ArrayRef = Arc::new(Float64Array::from(vec![Some(-0.0), Some(-f64::NAN), None, Some(odd)]));
+        let doubles: ArrayRef =
+            Arc::new(Float64Array::from(vec![Some(-0.0), Some(-f64::NAN), None, Some(odd)]));
         let bits = |array: &ArrayRef| -> Vec<Option<u64>> {
             array.as_primitive::<Float64Type>().iter().map(|value| value.map(f64::to_bits)).collect()
         };

@@ -506,8 +506,9 @@ mod tests {
     use super::*;
     use datafusion::arrow::array::{
         BinaryArray, Date32Array, Decimal128Array, Decimal256Array, Float64Array, Int32Array, Int64Array,
-        LargeListArray, LargeStringArray, NullArray, RunArray, StringArray, StringViewArray, Time32SecondArray,
-        Time64MicrosecondArray, TimestampMicrosecondArray, TimestampSecondArray, UInt64Array,
+        LargeListArray, LargeStringArray, NullArray, RunArray, StringArray, StringViewArray,
+        Time32SecondArray, Time64MicrosecondArray, TimestampMicrosecondArray, TimestampSecondArray,
+        UInt64Array,
     };
     use datafusion::arrow::buffer::NullBuffer;
     use datafusion::arrow::datatypes::{Float64Type, Int8Type, i256};

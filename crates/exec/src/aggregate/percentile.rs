@@ -217,7 +217,10 @@ mod tests {
             let value = |descending| Place { share, descending }.value(&mut values.to_vec());
             (value(false), value(true))
         };
-        assert_eq!(at(Some(1.0 / 3.0), &[4.0, 1.0, 2.0]), (Some(1.0 + 2.0 / 3.0), Some(4.0 - 2.0 * (2.0 / 3.0))));
+        assert_eq!(
+            at(Some(1.0 / 3.0), &[4.0, 1.0, 2.0]),
+            (Some(1.0 + 2.0 / 3.0), Some(4.0 - 2.0 * (2.0 / 3.0)))
+        );
         assert_eq!(at(Some(0.0), &[f64::INFINITY]), (Some(f64::INFINITY), Some(f64::INFINITY)));
         assert_eq!(at(Some(1.0), &[2.0, 1.0, f64::NEG_INFINITY]), (Some(2.0), Some(f64::NEG_INFINITY)));
         assert!(at(Some(1.0), &[f64::NAN, 1.0]).0.is_some_and(f64::is_nan));

@@ -162,8 +162,7 @@ impl<'b> Context<'b> {
         }
         let schema = DFSchema::empty();
         let analysed = analysis::expression(argument, &schema, None, &self.binder.parameters, zone)?;
-        let options =
-            RunOptions { time_zone: self.binder.facts.time_zone.clone(), ..RunOptions::default() };
+        let options = RunOptions { time_zone: self.binder.facts.time_zone.clone(), ..RunOptions::default() };
         let computed = physical_expression(analysed, &schema, &[], &options).map_err(to_datafusion)?;
         let one_row = RecordBatchOptions::new().with_row_count(Some(1));
         let row = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &one_row)?;

@@ -106,9 +106,8 @@ impl Nodes<'_> {
                 continue;
             }
             // The planner's own cast, if it has made one, stands outermost.
-            let is_its_cast = |cast: &Cast| {
-                cast.field.data_type() == field.data_type() && cast.field.name() != USERS_CAST
-            };
+            let is_its_cast =
+                |cast: &Cast| cast.field.data_type() == field.data_type() && cast.field.name() != USERS_CAST;
             let own = |row: &Vec<Expr>| match &row[column] {
                 Expr::Cast(cast) if is_its_cast(cast) => cast.expr.as_ref().clone(),
                 other => other.clone(),
