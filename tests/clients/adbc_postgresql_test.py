@@ -70,6 +70,7 @@ with adbc_driver_postgresql.dbapi.connect(url) as connection, connection.cursor(
     data = pyarrow.table({"a": [1, 2, 3], "b": ["x", None, "снег"]})
     same(cursor.adbc_ingest("ingested", data, mode="create"), 3)
     same(cursor.adbc_ingest("ingested", data, mode="append"), 3)
+    same(cursor.adbc_ingest("ingested", data.slice(0, 0), mode="append"), 0)
     connection.commit()
     cursor.execute("SELECT count(*), count(b), sum(a)::bigint FROM ingested")
     same(cursor.fetchone(), (6, 4, 12))

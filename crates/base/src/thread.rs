@@ -1,9 +1,11 @@
 //! The door to threads: every one has a name, and whoever starts it joins it.
 
-use crate::Result;
 use crate::sync::{AtomicBool, AtomicUsize, Ordering};
+use crate::{Error, Result, SqlState};
 #[cfg(feature = "models")]
 pub use modelled::{JoinHandle, yield_now};
+use std::cell::Cell;
+use std::io;
 #[cfg(not(feature = "models"))]
 pub use std::thread::{JoinHandle, yield_now};
 pub use std::thread::{Scope, ScopedJoinHandle, available_parallelism, scope};
@@ -11,8 +13,28 @@ pub use std::thread::{Scope, ScopedJoinHandle, available_parallelism, scope};
 #[cfg(feature = "models")]
 mod modelled;
 
-/// Starts a named thread. Panics if the operating system refuses.
+/// Starts a named thread. 53000 if the operating system refuses.
 #[allow(clippy::useless_conversion, reason = "a handle is another type with `models`")]
+pub fn start<T: Send + 'static>(
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> Result<JoinHandle<T>> {
+    #[cfg(feature = "models")]
+    if crate::sync::in_model() {
+        return Ok(JoinHandle::task(name, body));
+    }
+    let thread = permitted().and_then(|()| std::thread::Builder::new().name(name.to_owned()).spawn(body));
+    thread.map(Into::into).map_err(|error| refused(&error))
+}
+
+fn refused(error: &io::Error) -> Error {
+    Error::new(SqlState::INSUFFICIENT_RESOURCES, "could not start a thread")
+        .with_detail(error.to_string())
+        .with_hint("Let the process have more threads: see ulimit -u, and pids.max of its control group.")
+}
+
+/// Starts a named thread that there must be. Panics if the operating system refuses.
+#[allow(clippy::useless_conversion, reason = "as above")]
 pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     #[cfg(feature = "models")]
     if crate::sync::in_model() {
@@ -92,7 +114,16 @@ pub fn try_spawn<T: Send + 'static>(
 /// Stack of threads that work for a statement: what users write may nest deeply.
 const SCOPED_STACK_BYTES: usize = 8 << 20;
 
-/// Starts a named thread that may borrow from outside its [`scope`]. Panics if the operating system refuses.
+/// Starts a named thread that may borrow from outside its [`scope`]. 53000 if the operating system refuses.
+pub fn start_scoped<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, T>> {
+    try_spawn_scoped(scope, name, body).map_err(|error| refused(&error))
+}
+
+/// [`start_scoped`] of a thread that there must be. Panics if the operating system refuses.
 pub fn spawn_scoped<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: &str,
@@ -105,8 +136,34 @@ fn try_spawn_scoped<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: &str,
     body: impl FnOnce() -> T + Send + 'scope,
-) -> std::io::Result<ScopedJoinHandle<'scope, T>> {
+) -> io::Result<ScopedJoinHandle<'scope, T>> {
+    permitted()?;
     std::thread::Builder::new().name(name.to_owned()).stack_size(SCOPED_STACK_BYTES).spawn_scoped(scope, body)
+}
+
+thread_local! {
+    /// How many threads the calling one may yet start; as many as the system gives if nobody says.
+    static PERMITTED: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+fn permitted() -> io::Result<()> {
+    match PERMITTED.get() {
+        Some(0) => Err(io::ErrorKind::WouldBlock.into()),
+        left => {
+            PERMITTED.set(left.map(|left| left - 1));
+            Ok(())
+        }
+    }
+}
+
+/// For tests: runs `body` as if the operating system gave the calling thread no more threads than so many. Those that there
+/// must be do not count.
+#[doc(hidden)]
+pub fn with_at_most<T>(threads: usize, body: impl FnOnce() -> T) -> T {
+    PERMITTED.set(Some(threads));
+    let done = body();
+    PERMITTED.set(None);
+    done
 }
 
 /// Runs `body` over every item, on up to `threads` threads that take the next item as soon as they
@@ -150,7 +207,6 @@ pub fn for_each<I: Sync, T: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Error, SqlState};
 
     #[test]
     fn every_item_is_worked_on_once_and_an_error_ends_it() {
@@ -164,5 +220,21 @@ mod tests {
             });
             assert_eq!(refused.unwrap_err().message(), "500");
         }
+    }
+
+    #[test]
+    fn threads_that_are_refused_are_done_without_or_an_error() {
+        let items: Vec<u32> = (0..100).collect();
+        for permitted in 0..3 {
+            let done = with_at_most(permitted, || for_each("test", 4, &items, |item| Ok(*item)));
+            assert_eq!(done.unwrap(), items);
+        }
+        with_at_most(1, || {
+            scope(|scope| assert_eq!(start_scoped(scope, "test", || 5).unwrap().join().unwrap(), 5));
+            let refused = start("test", || ()).err().unwrap();
+            assert_eq!(refused.state(), SqlState::INSUFFICIENT_RESOURCES);
+            assert!(refused.hint().is_some());
+        });
+        assert_eq!(start("test", || 6).unwrap().join().unwrap(), 6);
     }
 }

@@ -173,8 +173,16 @@ pub(crate) fn read<'f, T: Send>(
     thread::scope(|scope| {
         // However this ends, nobody goes on.
         let _stop = Stop(&crew);
-        for _ in 0..threads {
-            thread::spawn_scoped(scope, "firn-load", || crew.work());
+        for number in 0..threads {
+            match thread::start_scoped(scope, "firn-load", || crew.work()) {
+                Ok(_) => {}
+                Err(error) if number == 0 => return Err(error),
+                Err(_) => {
+                    // The others do it alone.
+                    crew.done.lock().workers -= threads - number;
+                    break;
+                }
+            }
         }
         while let Some(read) = crew.next() {
             if sink(read?)?.is_break() {

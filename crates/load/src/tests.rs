@@ -607,6 +607,29 @@ fn several_threads_read_what_one_reads() {
 }
 
 #[test]
+fn a_file_is_read_by_as_many_threads_as_the_system_gives() {
+    let file = "1,x\n".repeat(5_000);
+    let failed = |error: &std::io::Error| Error::new(SqlState::IO_ERROR, error.to_string());
+    for permitted in 0..4 {
+        let mut rows = 0;
+        let mut count = |batch: Batch| {
+            rows += batch.rows;
+            Ok(())
+        };
+        let mut reader = reader(CopyOptions::new(CSV));
+        reader.set_chunk_bytes(100);
+        let read = firn_base::thread::with_at_most(permitted, || {
+            reader.read_file(all_of(&file.as_bytes()), &failed, 3, &mut count)
+        });
+        match permitted {
+            0 => assert_eq!(read.unwrap_err().state(), SqlState::INSUFFICIENT_RESOURCES),
+            _ => read.unwrap(),
+        }
+        assert_eq!(rows, if permitted == 0 { 0 } else { 5_000 });
+    }
+}
+
+#[test]
 fn a_file_that_breaks_off_is_not_a_file_that_ends() {
     // Some that unpack tell of damage once, and of an end from then on.
     struct Once(bool);

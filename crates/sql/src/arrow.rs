@@ -23,9 +23,13 @@ pub use firn_exec::{strings_of, tightened};
 
 /// The SQL type of a column of a table that is made for a field of somebody's Arrow schema.
 ///
-/// Errors: 0A000 for types that no SQL type stands for.
+/// Errors: 0A000 for types that no SQL type stands for, and for arrays, which tables do not have.
 pub fn sql_type(field: &Field) -> Result<SqlType> {
     let plain = plain_type(field.data_type()).ok_or_else(|| unsupported(field))?;
+    if plain.is_nested() {
+        return Err(Error::unsupported(format!("an array as column \"{}\" of a table", field.name()))
+            .with_hint("Send a row for each element, or arrays as text."));
+    }
     // What is declared beside the Arrow type holds if it is ours.
     types::sql_type(&Field::new(field.name(), plain, true).with_metadata(field.metadata().clone()))
         .ok_or_else(|| unsupported(field))
@@ -689,6 +693,8 @@ mod tests {
         assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED);
         let field = Field::new("text", DataType::LargeUtf8, true);
         assert_eq!(sql_type(&field).unwrap(), SqlType::Text);
+        let field = Field::new_list("list", Field::new_list_field(DataType::Int64, true), true);
+        assert_eq!(sql_type(&field).unwrap_err().state(), SqlState::FEATURE_NOT_SUPPORTED);
         let text: ArrayRef = Arc::new(StringArray::from(vec!["x"]));
         assert_eq!(
             rows(&batch(vec![("t", text)]), &mut usize::MAX.clone()).unwrap(),

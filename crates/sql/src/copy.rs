@@ -305,7 +305,7 @@ impl CopyFrom {
                 thread::stand_back(Behind::Everything);
                 self.read_here(transaction, options, path, failed)
             };
-            let read = thread::spawn_scoped(scope, "firn-copy", read);
+            let read = thread::start_scoped(scope, "firn-copy", read)?;
             // Who watches the flag may do so on this thread only, as Python does.
             while ended.recv_timeout(LOOKS_UP_AFTER) == Err(RecvTimeoutError::Timeout) {
                 options.cancel.is_cancelled();

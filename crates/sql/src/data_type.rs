@@ -75,6 +75,11 @@ pub fn declared(data_type: &DataType) -> Result<Declared> {
         DataType::Interval { .. } => SqlType::Interval,
         DataType::Uuid => SqlType::Uuid,
         DataType::Custom(name, arguments) => return custom(name, arguments),
+        array @ DataType::Array(_) => {
+            return Err(Error::unsupported(format!("type {}", array.to_string().to_lowercase())).with_hint(
+                "Arrays of one dimension are values, but no columns: store a row for each element (unnest).",
+            ));
+        }
         other => {
             return Err(Error::unsupported(format!("type {}", other.to_string().to_lowercase()))
                 .with_hint("See docs/dialect.md for the types that FirnDB has."));

@@ -74,23 +74,36 @@ impl Rebuilt {
         self.tables.write().insert(id, table);
     }
 
-    /// Applies every commit that `reader` yields. Those up to `last` are in it already.
+    /// Applies every commit that `reader` yields. Those up to `last` are in it already. 53000 if no thread can be started.
     pub fn replay(&mut self, reader: &mut Reader, beside: Beside<'_>, threads: usize) -> Result<()> {
         let (known, shown_until) = (self.last, self.shown_until);
         let shares = threads.max(1) as u32;
         let tables = self.tables.clone();
         let (read, applied) = thread::scope(|scope| {
-            let (senders, workers): (Vec<_>, Vec<_>) = (0..shares)
-                .map(|share| {
-                    let (sender, receiver) = mpsc::sync_channel::<Groups>(WAITING_BATCHES);
-                    let spills = beside.spills;
-                    let tables = &tables;
+            let (mut senders, mut beginnings, mut workers) = (Vec::new(), Vec::new(), Vec::new());
+            for share in 0..shares {
+                let (sender, receiver) = mpsc::sync_channel::<Groups>(WAITING_BATCHES);
+                let (begin, begun) = mpsc::channel::<u32>();
+                let (spills, tables) = (beside.spills, &tables);
+                let body = move || {
+                    // How many there are is known when all have been started, unless something panics before.
+                    let Ok(shares) = begun.recv() else { return Ok(HashSet::new()) };
                     let mut worker =
                         Worker { tables, spills, known, shown_until, share, shares, mine: Vec::new() };
-                    let body = move || worker.run(&receiver).map(|()| worker.changed());
-                    (sender, thread::spawn_scoped(scope, "firn-replay", body))
-                })
-                .unzip();
+                    worker.run(&receiver).map(|()| worker.changed())
+                };
+                match thread::start_scoped(scope, "firn-replay", body) {
+                    Ok(worker) => workers.push(worker),
+                    Err(error) if workers.is_empty() => return (Err(error), Vec::new()),
+                    // The others share the blocks.
+                    Err(_) => break,
+                }
+                senders.push(sender);
+                beginnings.push(begin);
+            }
+            for begin in beginnings {
+                begin.send(workers.len() as u32).expect("it waits for that");
+            }
             let read = self.read(reader, beside, &senders);
             drop(senders);
             let applied: Vec<Result<HashSet<TableId>>> = workers

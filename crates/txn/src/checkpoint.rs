@@ -450,18 +450,23 @@ impl Store {
         if worker.as_ref().is_some_and(|worker| !worker.is_finished()) {
             return;
         }
+        // Whoever asks for a checkpoint is told why there is none. Everything is still in the log.
+        let retry_at = written - after_bytes + after_bytes / RETRY_PART;
         // The engine may end while the thread begins.
         let engine: Weak<Engine> = Arc::downgrade(engine);
-        *worker = Some(thread::spawn("firn-checkpoint", move || {
+        let started = thread::start("firn-checkpoint", move || {
             let Some(engine) = engine.upgrade() else { return };
             let Some((store, log)) = engine.store_and_log() else { return };
             let threads = engine.config().threads.div_ceil(THREADS_PART);
             let stand_back = || thread::stand_back(Behind::Queries);
             if store.write(&engine, log, threads, stand_back).is_err() {
-                // Whoever asks for a checkpoint is told why. Everything is still in the log.
-                store.counted_from.store(written - after_bytes + after_bytes / RETRY_PART, Ordering::Relaxed);
+                store.counted_from.store(retry_at, Ordering::Relaxed);
             }
-        }));
+        });
+        match started {
+            Ok(thread) => *worker = Some(thread),
+            Err(_) => self.counted_from.store(retry_at, Ordering::Relaxed),
+        }
     }
 
     /// Whether anything was logged since the last checkpoint.

@@ -344,10 +344,12 @@ impl Loading {
         self.queue.put(part);
         if BESIDE && self.writer.is_none() {
             let (engine, queue, snapshot) = (self.engine.clone(), self.queue.clone(), self.snapshot);
-            self.writer = Some(thread::spawn("firn-load-write", move || {
+            let writer = thread::start("firn-load-write", move || {
                 let (store, _) = engine.store_and_log().expect("there is no load without one");
                 queue.work(store, snapshot);
-            }));
+            });
+            // Without one, all is written in the end.
+            self.writer = writer.ok();
         }
     }
 

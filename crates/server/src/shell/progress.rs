@@ -29,9 +29,10 @@ impl Watch {
         let (target, session) = (client.target().clone(), client.session());
         let (stop, stopped) = mpsc::channel();
         // Whoever cannot look shows nothing.
-        let thread = std::thread::spawn(move || {
+        let watching = move || {
             let _ = draw(&target, session, bytes_in_all, &stopped);
-        });
+        };
+        let thread = std::thread::Builder::new().spawn(watching).ok()?;
         Some(Watch { stop, thread: Some(thread) })
     }
 }

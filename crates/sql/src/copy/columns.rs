@@ -130,7 +130,7 @@ impl ColumnsIn {
                 }
                 Ok(())
             };
-            let reader = thread::spawn_scoped(scope, "firn-load", read);
+            let reader = thread::start_scoped(scope, "firn-load", read)?;
             for batch in batches {
                 stop_if_cancelled(options)?;
                 self.store(store, transaction, options, &batch)?;
@@ -263,13 +263,12 @@ impl Formed {
     /// Takes a batch, and hands on those that are ready, in their order.
     fn take(&mut self, batch: &RecordBatch, mut write: impl FnMut(&RecordBatch) -> Result<()>) -> Result<()> {
         self.taken += 1;
-        if self.threads == 1 || self.taken <= Formed::FIRST {
-            return write(&self.form.of_file(batch)?);
-        }
-        let workers = self.workers.get_or_insert_with(|| {
+        if self.workers.is_none() && self.threads > 1 && self.taken > Formed::FIRST {
             let form = self.form.clone();
-            Workers::start("firn-copy", self.threads, move |batch: RecordBatch| form.of_file(&batch))
-        });
+            let work = move |batch: RecordBatch| form.of_file(&batch);
+            self.workers = Workers::start("firn-copy", self.threads, work);
+        }
+        let Some(workers) = &mut self.workers else { return write(&self.form.of_file(batch)?) };
         while workers.is_enough() {
             write(&workers.next().expect("some are under way")?)?;
         }

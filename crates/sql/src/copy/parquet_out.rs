@@ -104,14 +104,14 @@ impl ParquetOut {
         self.rows = 0;
         self.begun += 1;
         // The first is not worth other threads: perhaps there is no second.
-        if self.threads == 1 || job.number == 0 {
+        if self.workers.is_none() && self.threads > 1 && job.number > 0 {
+            let encoder = self.encoder.clone();
+            self.workers = Workers::start("firn-copy", self.threads, move |job: Job| encoder.encode(&job));
+        }
+        let Some(mut workers) = self.workers.take() else {
             let chunks = self.encoder.encode(&job)?;
             return self.append(chunks);
-        }
-        let mut workers = self.workers.take().unwrap_or_else(|| {
-            let encoder = self.encoder.clone();
-            Workers::start("firn-copy", self.threads, move |job: Job| encoder.encode(&job))
-        });
+        };
         while workers.is_enough() {
             self.append(workers.next().expect("some are under way")?)?;
         }

@@ -107,20 +107,23 @@ impl RowsOut {
 
     /// The next piece, perhaps an empty one; nothing after the last.
     pub fn next(&mut self, batches: &mut BatchStream) -> Result<Option<Piece>> {
-        let piece = if self.threads > 1 && (self.pieces >= FIRST_PIECES || self.workers.is_some()) {
-            self.next_of_workers(batches)?
-        } else {
-            self.job(batches)?.map(|job| self.form.write(&job)).transpose()?
+        if self.workers.is_none() && self.threads > 1 && self.pieces >= FIRST_PIECES {
+            let form = self.form.clone();
+            self.workers = Workers::start("firn-copy", self.threads, move |job: Job| form.write(&job));
+        }
+        let piece = match self.workers.take() {
+            Some(workers) => self.next_of_workers(workers, batches)?,
+            None => self.job(batches)?.map(|job| self.form.write(&job)).transpose()?,
         };
         self.pieces += usize::from(piece.is_some());
         Ok(piece)
     }
 
-    fn next_of_workers(&mut self, batches: &mut BatchStream) -> Result<Option<Piece>> {
-        let mut workers = self.workers.take().unwrap_or_else(|| {
-            let form = self.form.clone();
-            Workers::start("firn-copy", self.threads, move |job: Job| form.write(&job))
-        });
+    fn next_of_workers(
+        &mut self,
+        mut workers: Workers<Job, Result<Piece>>,
+        batches: &mut BatchStream,
+    ) -> Result<Option<Piece>> {
         while !workers.is_enough() {
             let Some(job) = self.job(batches)? else { break };
             let bytes = job.batches.iter().map(bytes_of).sum();

@@ -34,23 +34,29 @@ struct State<I, O> {
 }
 
 impl<I: Send + 'static, O: Send + 'static> Workers<I, O> {
-    /// Starts so many threads. They leave cores to transactions, as queries do.
-    pub fn start(name: &str, threads: usize, work: impl Fn(I) -> O + Send + Sync + 'static) -> Workers<I, O> {
+    /// Starts so many threads, or as many as the system gives; nothing if that is none. They leave cores to transactions, as
+    /// queries do.
+    pub fn start(
+        name: &str,
+        threads: usize,
+        work: impl Fn(I) -> O + Send + Sync + 'static,
+    ) -> Option<Workers<I, O>> {
         let state =
             State { items: VecDeque::new(), results: BTreeMap::new(), stopped: false, panicked: false };
         let shared =
             Arc::new(Shared { state: Mutex::new(state), given: Condvar::new(), done: Condvar::new() });
         let work = Arc::new(work);
-        // Those that have been started end with it, should one not start.
         let mut workers = Workers { shared, threads: Vec::new(), given: 0, taken: 0, sizes: VecDeque::new() };
         for _ in 0..threads {
             let (shared, work) = (workers.shared.clone(), work.clone());
-            workers.threads.push(thread::spawn(name, move || {
+            let started = thread::start(name, move || {
                 thread::stand_back(Behind::Transactions);
                 shared.work(&*work);
-            }));
+            });
+            let Ok(thread) = started else { break };
+            workers.threads.push(thread);
         }
-        workers
+        (!workers.threads.is_empty()).then_some(workers)
     }
 
     /// How many results have not been taken.
@@ -165,7 +171,8 @@ mod tests {
                     firn_base::thread::yield_now();
                 }
                 item * item
-            });
+            })
+            .unwrap();
             let mut results = Vec::new();
             for item in 0..500 {
                 workers.give(item, 1);
@@ -182,8 +189,18 @@ mod tests {
     }
 
     #[test]
+    fn there_are_as_many_workers_as_the_system_gives() {
+        let start =
+            |permitted| thread::with_at_most(permitted, || Workers::start("test", 3, |item: u64| item + 1));
+        assert!(start(0).is_none());
+        let mut workers = start(1).unwrap();
+        (0..5).for_each(|item| workers.give(item, 1));
+        assert_eq!(std::iter::from_fn(|| workers.next()).collect::<Vec<u64>>(), [1, 2, 3, 4, 5]);
+    }
+
+    #[test]
     fn a_panic_of_a_worker_is_one_of_who_waits_for_it() {
-        let mut workers = Workers::start("test", 2, |item: u64| assert_ne!(item, 3));
+        let mut workers = Workers::start("test", 2, |item: u64| assert_ne!(item, 3)).unwrap();
         (0..5).for_each(|item| workers.give(item, 1));
         let taken = catch_unwind(AssertUnwindSafe(|| (0..5).for_each(|_| assert!(workers.next().is_some()))));
         assert!(taken.is_err());

@@ -541,7 +541,16 @@ impl Words<'_> {
                     .iter()
                     .any(|word| self.peek_is(word)) =>
             {
-                let hint = "RENAME TO, SET SCHEMA and OWNER TO are known. Storage parameters of indexes have no effect here.";
+                let hint = match self.rest().iter().any(|token| is_word(&token.token, "values")) {
+                    true => {
+                        "An index keeps values or not from its beginning: make another with CREATE INDEX … WITH (values = off), \
+                         or without, and drop this one."
+                    }
+                    false => {
+                        "RENAME TO, SET SCHEMA and OWNER TO are known. Storage parameters of PostgreSQL's indexes have no \
+                         effect here."
+                    }
+                };
                 Err(unsupported("this form of alter index", hint))
             }
             _ => self.unexpected(),

@@ -3,7 +3,7 @@
 use crate::durable::*;
 use firn_base::disk::{Disk, Fault, SimulatedDisk};
 use firn_base::sync::Arc;
-use firn_base::{Error, SqlState, SqlType, Value};
+use firn_base::{Error, SqlState, SqlType, Value, thread};
 use firn_txn::{Config, Engine};
 use std::path::{Path, PathBuf};
 
@@ -115,6 +115,17 @@ fn cases_3_and_4_the_log_ends_behind_a_whole_group_or_in_a_torn_one() {
     commit(tx);
     drop(engine);
     assert_eq!(state(&open(&disk).unwrap()), expected);
+}
+
+#[test]
+fn the_log_is_replayed_by_as_many_threads_as_the_system_gives() {
+    let (disk, expected) = database();
+    let error = thread::with_at_most(0, || open(&disk)).err().expect("somebody has to apply it");
+    assert_eq!(error.state(), SqlState::INSUFFICIENT_RESOURCES);
+    for permitted in [1, 2] {
+        let engine = thread::with_at_most(permitted, || open(&disk.after_kill())).unwrap();
+        assert_eq!(state(&engine), expected);
+    }
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! Bulk ingestion: a stream of Arrow batches becomes rows of a table, all of them or none.
 //!
 //! The rows go the way of COPY, so that defaults, constraints and foreign keys hold. Columns are matched by
-//! name; those that the stream lacks get their defaults.
+//! name; those that the stream lacks get their defaults. What no column can hold is refused before anything is made.
 
 use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExistOption};
-use arrow_schema::Schema;
+use arrow_schema::FieldRef;
 use firn_base::{Error, Result, SqlState, Value};
 use firn_session::{Connection, Outcome, arrow};
 use tokio::sync::mpsc;
@@ -29,8 +29,12 @@ pub(super) fn ingest(
     refuse_what_we_lack(command)?;
     let Some(Fed::Next(Decoded::Schema(schema))) = feed.blocking_recv() else { return Err(given_up()) };
     let table = Table { schema: command.schema.as_deref().unwrap_or(""), name: &command.table };
+    let declared = |field: &FieldRef| -> Result<String> {
+        Ok(format!("{} {}", quoted(field.name()), arrow::sql_type(field)?))
+    };
+    let columns: Vec<String> = schema.fields().iter().map(declared).collect::<Result<_>>()?;
     run.atomically(|connection| {
-        make_room(connection, &table, command, &schema)?;
+        make_room(connection, &table, command, &columns)?;
         let names: Vec<String> = schema.fields().iter().map(|field| quoted(field.name())).collect();
         let copy = format!("COPY {} ({}) FROM STDIN", table.quoted(), names.join(", "));
         let statement = connection.prepare(&copy)?;
@@ -81,7 +85,7 @@ fn make_room(
     connection: &mut Connection,
     table: &Table<'_>,
     command: &CommandStatementIngest,
-    schema: &Schema,
+    columns: &[String],
 ) -> Result<()> {
     let (if_not_exist, if_exists) = match &command.table_definition_options {
         Some(options) => (options.if_not_exist(), options.if_exists()),
@@ -91,13 +95,13 @@ fn make_room(
         (true, TableExistsOption::Append, _) => Ok(()),
         (true, TableExistsOption::Replace, _) => {
             connection.execute(&format!("DROP TABLE {}", table.quoted()))?;
-            create(connection, table, schema)
+            create(connection, table, columns)
         }
         (true, TableExistsOption::Fail | TableExistsOption::Unspecified, _) => {
             Err(Error::new(SqlState::DUPLICATE_TABLE, format!("relation \"{}\" already exists", table.name))
                 .with_hint("Append to it, or replace it."))
         }
-        (false, _, TableNotExistOption::Create) => create(connection, table, schema),
+        (false, _, TableNotExistOption::Create) => create(connection, table, columns),
         (false, _, TableNotExistOption::Fail | TableNotExistOption::Unspecified) => {
             Err(Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{}\" does not exist", table.name))
                 .with_hint("Create it, or have it created by the ingestion."))
@@ -105,13 +109,8 @@ fn make_room(
     }
 }
 
-fn create(connection: &mut Connection, table: &Table<'_>, schema: &Schema) -> Result<()> {
-    let columns: Result<Vec<String>> = schema
-        .fields()
-        .iter()
-        .map(|field| Ok(format!("{} {}", quoted(field.name()), arrow::sql_type(field)?)))
-        .collect();
-    connection.execute(&format!("CREATE TABLE {} ({})", table.quoted(), columns?.join(", "))).map(|_| ())
+fn create(connection: &mut Connection, table: &Table<'_>, columns: &[String]) -> Result<()> {
+    connection.execute(&format!("CREATE TABLE {} ({})", table.quoted(), columns.join(", "))).map(|_| ())
 }
 
 fn refuse_what_we_lack(command: &CommandStatementIngest) -> Result<()> {

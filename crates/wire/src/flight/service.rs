@@ -597,7 +597,14 @@ impl FlightService for Service {
     async fn do_put(&self, request: Request<Streaming<FlightData>>) -> Answered<Response<Self::DoPutStream>> {
         let caller = caller_of(&request)?;
         let mut messages = request.into_inner();
-        let first = messages.message().await?.ok_or_else(|| malformed("nothing was sent"))?;
+        let first = messages.message().await?.ok_or_else(|| {
+            // A client that has no batch to ingest does not even say of which table.
+            let error = Error::new(SqlState::PROTOCOL_VIOLATION, "nothing was sent");
+            status(
+                error
+                    .with_hint("For a table without rows ingest a batch that has none, or use CREATE TABLE."),
+            )
+        })?;
         let descriptor =
             first.flight_descriptor.clone().ok_or_else(|| malformed("a descriptor is missing"))?;
         let messages = from_first(first, messages);

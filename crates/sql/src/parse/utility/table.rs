@@ -41,6 +41,7 @@ impl Words<'_> {
             Some(end) => {
                 let elements = without_deferral_of_checks(&after_name[1..end])?;
                 let elements = in_order_of_identity(self.source, &elements)?;
+                let elements = with_brackets_of_arrays(&elements);
                 [&after_name[..1], &elements, &after_name[end..]].concat()
             }
             None => after_name.to_vec(),
@@ -322,6 +323,23 @@ pub(super) fn without_deferral_of_checks(tokens: &[TokenWithSpan]) -> Result<Vec
     }
     let kept = tokens.iter().enumerate().filter(|(at, _)| !superfluous.contains(at));
     Ok(kept.map(|(_, token)| token.clone()).collect())
+}
+
+/// Writes `integer ARRAY` as `integer[]`, of which sqlparser knows that it is a type. The tokens are elements of CREATE TABLE.
+fn with_brackets_of_arrays(tokens: &[TokenWithSpan]) -> Vec<TokenWithSpan> {
+    let mut written = Vec::with_capacity(tokens.len());
+    for (at, token) in tokens.iter().enumerate() {
+        let is_behind_type = at > 0 && matches!(tokens[at - 1].token, Token::Word(_) | Token::RParen);
+        let next = tokens.get(at + 1).map(|next| &next.token);
+        let is_value = matches!(next, Some(Token::LBracket | Token::LParen));
+        if is_behind_type && !is_value && is_word(&token.token, "array") {
+            let brackets = [Token::LBracket, Token::RBracket];
+            written.extend(brackets.map(|bracket| TokenWithSpan { token: bracket, span: token.span }));
+        } else {
+            written.push(token.clone());
+        }
+    }
+    written
 }
 
 /// Puts the options of identity columns into the one order in which sqlparser reads them. The tokens are elements of

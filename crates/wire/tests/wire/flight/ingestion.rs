@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow_array::{ArrayRef, Int32Array, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
+use arrow_array::types::Int64Type;
+use arrow_array::{
+    ArrayRef, Int32Array, Int64Array, ListArray, RecordBatch, StringArray, TimestampMillisecondArray,
+};
 use arrow_flight::error::FlightError;
 use arrow_flight::sql::{
     CommandStatementIngest, EndTransaction, TableDefinitionOptions, TableExistsOption, TableNotExistOption,
@@ -103,6 +106,32 @@ fn all_rows_are_stored_or_none_and_constraints_hold() {
         let options = HashMap::from([("speed".to_owned(), "high".to_owned())]);
         let optioned = CommandStatementIngest { options, ..append() };
         assert_eq!(state(ingest(client, optioned, vec![batch(5..6)]).await), "0A000");
+    });
+}
+
+#[test]
+fn a_batch_without_rows_makes_a_table_and_one_with_arrays_none() {
+    use {TableExistsOption as If, TableNotExistOption as Else};
+    let fixture = serve();
+    fixture.run(async {
+        let mut client = fixture.client().await;
+        let client = &mut client;
+        assert_eq!(ingest(client, command(Else::Create, If::Fail), vec![batch(0..0)]).await.unwrap(), 0);
+        assert_eq!(fixture.number("SELECT count(*) FROM t"), 0);
+        assert_eq!(ingest(client, command(Else::Fail, If::Append), vec![batch(0..3)]).await.unwrap(), 3);
+
+        let lists = ListArray::from_iter_primitive::<Int64Type, _, _>(vec![Some(vec![Some(1), None])]);
+        let lists = RecordBatch::try_from_iter([("Name", Arc::new(lists) as ArrayRef)]).unwrap();
+        for rows in [lists.clone(), lists.slice(0, 0)] {
+            for if_exists in [If::Append, If::Replace] {
+                let refused = ingest(client, command(Else::Create, if_exists), vec![rows.clone()]).await;
+                assert_eq!(state(refused), "0A000");
+            }
+            let other = CommandStatementIngest { table: "other".into(), ..command(Else::Create, If::Fail) };
+            assert_eq!(state(ingest(client, other, vec![rows]).await), "0A000");
+        }
+        assert_eq!(fixture.number("SELECT count(*) FROM t"), 3);
+        assert_eq!(fixture.number("SELECT count(*) FROM pg_class WHERE relname = 'other'"), 0);
     });
 }
 
