@@ -112,8 +112,12 @@ pub(crate) fn finish(mut writer: Writer<'_>) -> Result<()> {
             Pending::SharedKey { target, key, row } => shared_keys.push((target, key, row)),
             Pending::Gone { target, referrer, old, new } => {
                 let mut keys = vec![GoneKey { old, new }];
-                // Others may be about to put rows that point there into its place (TRUNCATE), where nobody would find them.
-                writer.transaction.keep_shape(&writer.set.target(target).referrers[referrer].child)?;
+                // Others may be about to put rows that point there into its place (TRUNCATE), where nobody would find them. Who
+                // shares a lock on it keeps them from that, and only an action writes to it.
+                let child = &writer.set.target(target).referrers[referrer].child;
+                if !writer.transaction.has_closed(child) {
+                    writer.transaction.keep_shape(child)?;
+                }
                 if writer.set.target(target).referrers[referrer].child_index.is_none() {
                     // Every look at this child is a scan, so let one scan serve all its keys.
                     take_alike(&mut writer.pending, target, referrer, &mut keys);

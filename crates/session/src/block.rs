@@ -202,7 +202,10 @@ impl Connection {
         if self.block.open().is_some_and(|open| !open.wake()) {
             self.streams.abandon();
             self.block = match std::mem::replace(&mut self.block, Block::Idle) {
-                Block::Open(open) => Block::Failed(open),
+                Block::Open(mut open) => {
+                    open.old_plans = PlanCache::default();
+                    Block::Failed(open)
+                }
                 other => other,
             };
         }
@@ -563,8 +566,8 @@ impl Connection {
             false => self.streams.abandon(),
         }
         // As in PostgreSQL, a block does not commit if what is to be left of it cannot be had.
-        let lost = self.failure_of_cursors();
-        self.stream_failure.lower();
+        let raised = self.stream_failure.lower();
+        let lost = self.failure_of_cursors().or(raised);
         let open = match std::mem::replace(&mut self.block, Block::Idle) {
             Block::Idle => return Ok(()),
             Block::Open(open) | Block::Failed(open) => *open,

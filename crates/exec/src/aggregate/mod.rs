@@ -8,6 +8,7 @@ mod nan;
 mod ordered;
 mod percentile;
 mod single;
+mod sliding;
 mod sum;
 mod wide;
 
@@ -18,6 +19,7 @@ pub use single::{few, only_value};
 pub use sum::sum;
 
 use self::nan::{GroupsOneNan, OneNan};
+use self::sliding::{Asked, Frame};
 use crate::error::to_datafusion;
 use datafusion::arrow::array::{Array, BooleanArray};
 use datafusion::arrow::datatypes::{DataType, FieldRef};
@@ -135,6 +137,7 @@ impl AggregateUDFImpl for Average {
     fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         match arguments.expr_fields[0].data_type() {
             DataType::Decimal128(..) | DataType::Interval(_) => self.accumulator(arguments),
+            _ if !arguments.is_distinct => Ok(Box::new(Frame::new(Asked::Average, &DataType::Float64))),
             _ => Ok(Box::new(OneNan(avg_udaf().inner().create_sliding_accumulator(arguments)?))),
         }
     }

@@ -5,6 +5,7 @@
 //! 128 bits, which hold 38 digits and somewhat more: where one of them has more on the way to a sum that fits, that is an error too.
 
 use super::nan::{GroupsOneNan, OneNan};
+use super::sliding::{Asked, Frame};
 use super::wide::Wide;
 use super::{add, passes};
 use crate::error::to_datafusion;
@@ -74,6 +75,9 @@ impl AggregateUDFImpl for Sum {
     fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
         match Digits::of(arguments.return_field.data_type()) {
             Some(_) if !arguments.is_distinct => self.accumulator(arguments),
+            None if !arguments.is_distinct && arguments.return_field.data_type().is_floating() => {
+                Ok(Box::new(Frame::new(Asked::Sum, arguments.return_field.data_type())))
+            }
             _ => Ok(Box::new(OneNan(sum_udaf().inner().create_sliding_accumulator(arguments)?))),
         }
     }

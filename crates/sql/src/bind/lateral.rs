@@ -16,8 +16,11 @@ use datafusion::common::{
     Column, DFSchemaRef, JoinType, NullEquality, NullHandling, RecursionUnnestOption, Result, ScalarValue,
     UnnestOptions,
 };
+use datafusion::logical_expr::expr::{Exists, InSubquery, SetComparison};
 use datafusion::logical_expr::utils::conjunction;
-use datafusion::logical_expr::{Expr, Filter, Join, LogicalPlan, Operator, Projection, Unnest, binary_expr};
+use datafusion::logical_expr::{
+    Expr, Filter, Join, LogicalPlan, Operator, Projection, Subquery, Unnest, binary_expr,
+};
 use firn_base::sync::Arc;
 use firn_exec::types::NAME_END;
 
@@ -41,7 +44,40 @@ pub fn inline(plan: LogicalPlan) -> Result<LogicalPlan> {
         }
         Ok(if changed { Transformed::yes(node) } else { Transformed::no(node) })
     })?;
-    Ok(inlined.data)
+    match inlined.transformed {
+        true => with_references_told(inlined.data),
+        false => Ok(inlined.data),
+    }
+}
+
+/// Tells anew of every sub-query what it refers to outside: what an item refers to may be within it.
+fn with_references_told(plan: LogicalPlan) -> Result<LogicalPlan> {
+    fn told(subquery: Subquery) -> Subquery {
+        Subquery { outer_ref_columns: subquery.subquery.all_out_ref_exprs(), ..subquery }
+    }
+    let in_expression = |expression: Expr| {
+        expression.transform_up(|part| {
+            Ok(match part {
+                Expr::ScalarSubquery(subquery) => Transformed::yes(Expr::ScalarSubquery(told(subquery))),
+                Expr::Exists(Exists { subquery, negated }) => {
+                    Transformed::yes(Expr::Exists(Exists { subquery: told(subquery), negated }))
+                }
+                Expr::InSubquery(InSubquery { expr, subquery, negated }) => {
+                    Transformed::yes(Expr::InSubquery(InSubquery { expr, subquery: told(subquery), negated }))
+                }
+                Expr::SetComparison(comparison) => {
+                    let subquery = told(comparison.subquery);
+                    Transformed::yes(Expr::SetComparison(SetComparison { subquery, ..comparison }))
+                }
+                other => Transformed::no(other),
+            })
+        })
+    };
+    let told = plan.transform_up_with_subqueries(|node| match node {
+        LogicalPlan::Subquery(subquery) => Ok(Transformed::yes(LogicalPlan::Subquery(told(subquery)))),
+        other => other.map_expressions(in_expression),
+    })?;
+    Ok(told.data)
 }
 
 /// A join without its item; `None` of anything else.

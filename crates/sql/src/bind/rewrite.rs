@@ -153,7 +153,13 @@ impl VisitorMut for Rewriter {
         if let Some(unnest) = unnest(factor) {
             *factor = unnest;
         }
-        if let TableFactor::UNNEST { alias, .. } = factor {
+        if let TableFactor::UNNEST { alias, array_exprs, .. } = factor {
+            // The planner knows no columns but a FROM's own in a constructor.
+            for array in array_exprs.iter_mut().filter(|array| names_columns(array)) {
+                if let Expr::Array(ast::Array { elem, .. }) = array {
+                    *array = quoted_call("make_array", std::mem::take(elem));
+                }
+            }
             name_function_column(&ObjectName::from(vec![Ident::new("unnest")]), alias);
         }
         ControlFlow::Continue(())
@@ -707,6 +713,15 @@ fn unnest(factor: &mut TableFactor) -> Option<TableFactor> {
         with_offset_alias: None,
         with_ordinality: false,
     })
+}
+
+/// Whether there is a name of a column in an expression.
+fn names_columns(expression: &Expr) -> bool {
+    let found = ast::visit_expressions(expression, |part| match part {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    found.is_break()
 }
 
 fn without_pg_catalog(name: &mut ObjectName) {

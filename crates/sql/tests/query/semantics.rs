@@ -153,7 +153,8 @@ fn blanks_behind_char_count_for_nothing() {
     assert_eq!(shop.ask("SELECT c_id FROM customer WHERE c_credit = 'GC' ORDER BY 1"), "1 3");
     assert_eq!(shop.ask("SELECT c_id FROM customer WHERE c_credit = 'GC  ' ORDER BY 1"), "1 3");
     assert_eq!(shop.ask("SELECT c_id FROM customer WHERE c_credit IN ('BC', 'XX')"), "2");
-    assert_eq!(shop.ask("SELECT c_id FROM customer WHERE c_credit LIKE 'B_'"), "2");
+    assert_eq!(shop.ask("SELECT c_id FROM customer WHERE c_credit LIKE 'B_'"), "");
+    assert_eq!(shop.ask("SELECT c_id FROM customer WHERE c_credit LIKE 'B_  '"), "2");
     assert_eq!(shop.ask("SELECT DISTINCT length(c_credit) FROM customer"), "2");
     assert_eq!(shop.ask("SELECT c_credit || '!' FROM customer WHERE c_id = 1"), "GC!");
 }

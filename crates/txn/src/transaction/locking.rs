@@ -260,7 +260,8 @@ impl Transaction {
         Error::new(SqlState::SERIALIZATION_FAILURE, message).with_hint("Retry the transaction.")
     }
 
-    fn has_closed(&self, table: &Arc<Table>) -> bool {
+    /// Whether this transaction has [locked](Transaction::lock_table) the table, alone or with others.
+    pub fn has_closed(&self, table: &Arc<Table>) -> bool {
         self.closed.iter().any(|closed| Arc::ptr_eq(closed, table))
     }
 
