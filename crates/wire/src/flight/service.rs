@@ -600,10 +600,7 @@ impl FlightService for Service {
         let first = messages.message().await?.ok_or_else(|| {
             // A client that has no batch to ingest does not even say of which table.
             let error = Error::new(SqlState::PROTOCOL_VIOLATION, "nothing was sent");
-            status(
-                error
-                    .with_hint("For a table without rows ingest a batch that has none, or use CREATE TABLE."),
-            )
+            status(error.with_hint("Use CREATE TABLE for a table without rows."))
         })?;
         let descriptor =
             first.flight_descriptor.clone().ok_or_else(|| malformed("a descriptor is missing"))?;
