@@ -11,7 +11,7 @@
 use crate::cache::PlanCache;
 use crate::connection::{CommandTag, Connection, Outcome, TransactionStatus};
 use crate::copy::Home;
-use crate::rest::{self, Resting};
+use crate::rest::{self, AtRest, Resting};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, clock};
 use firn_sql::settings::{Settings, isolation_name};
@@ -43,7 +43,8 @@ pub(crate) struct Open {
     used: bool,
     /// Whether DDL has been run.
     pub changed_catalog: bool,
-    /// Plans of the catalog that it reads, once others have changed that: nobody else has a use for them.
+    /// Plans of the catalog that it reads, once others have changed that: nobody else has a use for them. They rest with
+    /// the transaction, to go with it.
     old_plans: PlanCache,
     /// What ROLLBACK returns the settings to.
     settings: Settings,
@@ -67,8 +68,13 @@ impl Open {
     /// The transaction comes back from its rest; false if it does not.
     fn wake(&mut self) -> bool {
         if let Some(resting) = self.resting.take() {
-            self.transaction = resting.wake();
-            self.timed_out = self.transaction.is_none();
+            match resting.wake() {
+                Some(AtRest { transaction, old_plans }) => {
+                    self.transaction = Some(transaction);
+                    self.old_plans = old_plans;
+                }
+                None => self.timed_out = true,
+            }
         }
         !self.timed_out
     }
@@ -193,7 +199,8 @@ impl Connection {
             && let Some(transaction) = open.transaction.take()
         {
             let streams = self.streams.list();
-            open.resting = Some(Resting::new(transaction, streams, &self.shared.timer, timeout));
+            let at_rest = AtRest { transaction, old_plans: std::mem::take(&mut open.old_plans) };
+            open.resting = Some(Resting::new(at_rest, streams, &self.shared, open.changed_catalog, timeout));
         }
     }
 
@@ -202,10 +209,7 @@ impl Connection {
         if self.block.open().is_some_and(|open| !open.wake()) {
             self.streams.abandon();
             self.block = match std::mem::replace(&mut self.block, Block::Idle) {
-                Block::Open(mut open) => {
-                    open.old_plans = PlanCache::default();
-                    Block::Failed(open)
-                }
+                Block::Open(open) => Block::Failed(open),
                 other => other,
             };
         }

@@ -1,6 +1,7 @@
 //! Plans: who keeps them, and for how long.
 
-use crate::{Config, Connection, Database};
+use crate::table_waiting_tests::until;
+use crate::{Config, Connection, Database, TransactionStatus};
 use firn_base::Value;
 use firn_base::sync::Arc;
 
@@ -69,4 +70,30 @@ fn a_block_that_reads_an_older_catalog_keeps_its_plans_for_itself_until_it_ends(
         connection.query_statement(&statement, &[]).unwrap();
         assert!(statement.keeps_plan());
     }
+}
+
+/// The block's client does nothing after it was idle for too long, and is asked nothing but how the block is.
+#[test]
+fn a_block_that_was_idle_for_too_long_keeps_no_plans() {
+    const HURRY: &str = "SET LOCAL idle_in_transaction_session_timeout = '5ms'";
+    let database = Database::memory().unwrap();
+    let (mut connection, mut other) = (database.connect(), database.connect());
+    other.execute("CREATE TABLE t (a bigint PRIMARY KEY); INSERT INTO t VALUES (1)").unwrap();
+    let text = "SELECT count(*) FROM t";
+    connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM t").unwrap();
+    other.execute("CREATE TABLE u (a bigint)").unwrap();
+    connection.query(text).unwrap();
+    let old_plans = connection.block.old_plans().expect("it is in a block");
+    let plan = old_plans.get(text, &[], |_| true).expect("the catalog has changed");
+    connection.execute(HURRY).unwrap();
+    until(|| connection.status() == TransactionStatus::Failed);
+    assert_eq!(Arc::strong_count(&plan), 1);
+    connection.execute("ROLLBACK").unwrap();
+    // Those of its own catalog, which all could have used, go as well.
+    connection.execute("BEGIN; CREATE TABLE own (a bigint); SELECT count(*) FROM own").unwrap();
+    let are_all_of_the_newest = || database.shared.plans.are_all_of(database.engine().catalog_version());
+    assert!(!are_all_of_the_newest());
+    connection.execute(HURRY).unwrap();
+    until(|| connection.status() == TransactionStatus::Failed);
+    assert!(are_all_of_the_newest());
 }

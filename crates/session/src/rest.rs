@@ -1,11 +1,14 @@
 //! Where a block's transaction rests while its connection is idle, so that it can be ended without it:
 //! `idle_in_transaction_session_timeout`.
 //!
-//! The timer rolls it back when its time has come, and what it held is free at once. The connection finds
+//! The timer rolls it back when its time has come, and what it held is free at once: rows, its snapshot, and the tables
+//! that its plans hold, which others may have dropped. The connection finds
 //! out when it comes back. While a program draws the rows of a query the connection is not idle.
 
+use crate::cache::PlanCache;
+use crate::database::Shared;
 use crate::rows::{InTransaction, end_idle};
-use crate::timer::{Alarm, Timer};
+use crate::timer::Alarm;
 use firn_base::sync::{Arc, Mutex, Weak};
 use firn_base::{Error, SqlState};
 use firn_txn::Transaction;
@@ -14,10 +17,19 @@ use std::time::Duration;
 /// See the module.
 pub(crate) struct Rest {
     /// Nothing once it has been taken back or ended.
-    transaction: Mutex<Option<Transaction>>,
+    at_rest: Mutex<Option<AtRest>>,
     /// The rows that are being read in it.
     streams: Vec<Weak<dyn InTransaction>>,
     timeout: Duration,
+    /// Whom to tell of its end, if it has changed the catalog. Weak, as the database has the timer, which has this.
+    told_of_ddl: Option<Weak<Shared>>,
+}
+
+/// What a block gives up when it ends without its connection.
+pub(crate) struct AtRest {
+    pub transaction: Transaction,
+    /// Plans of the older catalog that it reads.
+    pub old_plans: PlanCache,
 }
 
 /// The connection's end of it.
@@ -27,40 +39,47 @@ pub(crate) struct Resting {
 }
 
 impl Resting {
-    /// Lays the transaction to rest.
+    /// Lays a transaction to rest, and says whether it has changed the catalog.
     pub fn new(
-        transaction: Transaction,
+        at_rest: AtRest,
         streams: Vec<Weak<dyn InTransaction>>,
-        timer: &Timer,
+        database: &Arc<Shared>,
+        changed_catalog: bool,
         timeout: Duration,
     ) -> Resting {
-        let rest = Arc::new(Rest { transaction: Mutex::new(Some(transaction)), streams, timeout });
-        let alarm = timer.set_end(timeout, &rest);
+        let told_of_ddl = changed_catalog.then(|| Arc::downgrade(database));
+        let rest = Arc::new(Rest { at_rest: Mutex::new(Some(at_rest)), streams, timeout, told_of_ddl });
+        let alarm = database.timer.set_end(timeout, &rest);
         Resting { rest, _alarm: alarm }
     }
 
     /// Takes the transaction back; `None` if it has been ended.
-    pub fn wake(self) -> Option<Transaction> {
-        self.rest.transaction.lock().take()
+    pub fn wake(self) -> Option<AtRest> {
+        self.rest.at_rest.lock().take()
     }
 
     /// Whether it has been ended.
     pub fn has_ended(&self) -> bool {
-        self.rest.transaction.lock().is_none()
+        self.rest.at_rest.lock().is_none()
     }
 }
 
 impl Rest {
     /// Ends the transaction, or says when to try again because its rows were drawn meanwhile.
     pub fn end(&self) -> Option<Duration> {
-        let mut transaction = self.transaction.lock();
-        if transaction.is_some() && !end_idle(&self.streams, &ended()) {
+        let mut at_rest = self.at_rest.lock();
+        if at_rest.is_some() && !end_idle(&self.streams, &ended()) {
             return Some(self.timeout);
         }
-        // Under the lock: a connection that comes back meanwhile begins when everything is free.
-        if let Some(transaction) = transaction.take() {
+        // Under the lock: a connection that comes back meanwhile begins when everything is free, and until then the
+        // database is open, since the connection cannot go away either.
+        if let Some(AtRest { transaction, old_plans }) = at_rest.take() {
             transaction.engine().statistics().idle_timeouts.count();
             transaction.rollback();
+            drop(old_plans);
+            if let Some(database) = self.told_of_ddl.as_ref().and_then(Weak::upgrade) {
+                database.note_end_of_ddl();
+            }
         }
         None
     }
