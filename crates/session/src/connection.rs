@@ -406,7 +406,7 @@ impl Connection {
         parameters: &[Value],
         values: &mut Vec<Value>,
     ) -> Result<Ran> {
-        let prepared = &*statement.prepared;
+        let prepared = &statement.prepared;
         let Some(parsed) = &prepared.parsed else { return Ok(Ran::Outcome(Outcome::Empty)) };
         self.recall();
         self.refuse_in_failed_block(parsed)?;
@@ -427,7 +427,7 @@ impl Connection {
 
     pub(crate) fn run_query(
         &mut self,
-        prepared: &Prepared,
+        prepared: &Arc<Prepared>,
         parameters: &[Value],
         values: &mut Vec<Value>,
     ) -> Result<Ran> {
@@ -484,7 +484,12 @@ impl Connection {
     }
 
     /// Runs a query that locks rows: all of them before the first is handed out.
-    fn run_locking(&mut self, prepared: &Prepared, parameters: &[Value], clause: &str) -> Result<Outcome> {
+    fn run_locking(
+        &mut self,
+        prepared: &Arc<Prepared>,
+        parameters: &[Value],
+        clause: &str,
+    ) -> Result<Outcome> {
         let parameters = coerced(&prepared.parameters, parameters, &self.zone)?;
         self.refuse_read_only(&format!("SELECT {clause}"))?;
         let rows = self.in_transaction(|connection, transaction| {
@@ -502,7 +507,7 @@ impl Connection {
 
     pub(crate) fn run_change(
         &mut self,
-        prepared: &Prepared,
+        prepared: &Arc<Prepared>,
         parameters: &[Value],
         verb: &'static str,
     ) -> Result<Outcome> {

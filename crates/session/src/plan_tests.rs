@@ -2,8 +2,8 @@
 
 use crate::table_waiting_tests::until;
 use crate::{Config, Connection, Database, TransactionStatus};
-use firn_base::Value;
-use firn_base::sync::Arc;
+use firn_base::sync::{Arc, AtomicBool, Ordering};
+use firn_base::{Value, thread};
 
 /// Twice as much as is in the table there is no room for. Who has prepared the statements does nothing after the DDL.
 #[test]
@@ -96,4 +96,88 @@ fn a_block_that_was_idle_for_too_long_keeps_no_plans() {
     connection.execute(HURRY).unwrap();
     until(|| connection.status() == TransactionStatus::Failed);
     assert!(are_all_of_the_newest());
+}
+
+/// Those that were prepared and left, whose plans DDL has taken, the next DDL does not look at.
+#[test]
+fn only_statements_that_keep_a_plan_are_listed() {
+    let database = Database::memory().unwrap();
+    let (mut connection, mut idle) = (database.connect(), database.connect());
+    connection.execute("CREATE TABLE t (a bigint PRIMARY KEY); INSERT INTO t VALUES (1)").unwrap();
+    let prepare = |number| idle.prepare(&format!("SELECT a + {number} FROM t WHERE a = $1")).unwrap();
+    let statements: Vec<_> = (0..200).map(prepare).collect();
+    let listed = &database.shared.statements;
+    assert!(statements.iter().all(|statement| statement.keeps_plan() && listed.lists(statement)));
+    for number in 0..2 {
+        connection.execute(&format!("CREATE TABLE u{number} (a bigint)")).unwrap();
+        assert!(!statements.iter().any(|statement| statement.keeps_plan()));
+        assert_eq!(listed.len(), 0);
+        // It keeps a plan again, and does not lose it where nothing has changed.
+        let statement = &statements[7 + number];
+        idle.query_statement(statement, &[Value::BigInt(1)]).unwrap();
+        database.shared.note_end_of_ddl();
+        assert!(statement.keeps_plan() && listed.lists(statement));
+        assert_eq!(listed.len(), 1);
+    }
+    // Who is gone does not stay on the list either.
+    drop(statements);
+    connection.execute("DROP TABLE u0").unwrap();
+    assert_eq!(listed.len(), 0);
+}
+
+/// Whether the count of those who have the plan stays the same tells that nobody plans anew.
+#[test]
+fn sessions_that_share_a_statement_each_find_its_plan_until_ddl_ends() {
+    let database = Database::memory().unwrap();
+    let mut sessions = [(); 3].map(|()| database.connect());
+    sessions[0].execute("CREATE TABLE t (a bigint PRIMARY KEY); INSERT INTO t VALUES (1)").unwrap();
+    let text = "SELECT count(*) FROM t";
+    let statement = sessions[0].prepare(text).unwrap();
+    let plan = database.shared.plans.get(text, &[], |_| true).expect("it was planned");
+    let mut run_by_all = || {
+        for session in &mut sessions {
+            session.query_statement(&statement, &[]).unwrap();
+        }
+        Arc::strong_count(&plan)
+    };
+    let before = run_by_all();
+    // The first has found it in a place of its own, before there were others.
+    assert_eq!(run_by_all(), before + 1);
+    assert_eq!(run_by_all(), before + 1);
+    assert!(database.shared.statements.lists(&statement));
+    database.connect().execute("DROP TABLE t").unwrap();
+    assert_eq!(Arc::strong_count(&plan), 1);
+}
+
+/// Whatever is kept while DDL ends the next DDL knows of, and takes away.
+#[test]
+fn no_plan_of_an_older_catalog_outlives_ddl_unlisted() {
+    let database = Database::memory().unwrap();
+    let (mut connection, mut owner) = (database.connect(), database.connect());
+    connection.execute("CREATE TABLE t (a bigint PRIMARY KEY); INSERT INTO t VALUES (1)").unwrap();
+    let texts = ["SELECT a FROM t WHERE a = 1", "SELECT count(*) FROM t", "DELETE FROM t WHERE a = 2"];
+    let statements = texts.map(|text| owner.prepare(text).unwrap());
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            let (database, statements, done) = (&database, &statements, &done);
+            thread::spawn_scoped(scope, "runner", move || {
+                let mut connection = database.connect();
+                while !done.load(Ordering::Relaxed) {
+                    for statement in statements {
+                        connection.execute_statement(statement, &[]).unwrap();
+                    }
+                }
+            });
+        }
+        for _ in 0..20 {
+            connection.execute("CREATE TABLE u (a bigint); DROP TABLE u").unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    let listed = &database.shared.statements;
+    assert!(statements.iter().all(|statement| !statement.keeps_plan() || listed.lists(statement)));
+    connection.execute("DROP TABLE t").unwrap();
+    assert!(!statements.iter().any(|statement| statement.keeps_plan()));
+    assert_eq!(listed.len(), 0);
 }

@@ -13,11 +13,20 @@
 //! Nobody waits for such a lock. What is run just when DDL ends keeps its plan until it is run again, or other DDL ends.
 //! Plans of the older catalog that a block reads are the block's own, and go with it.
 //!
-//! Invariant: what a statement comes to keep is of no catalog older than its list knows of, and under the lock of the list.
+//! To share the lock is to write to its line of memory, which sessions that run one statement at once would take from each
+//! other. So once others run it than the session that has prepared it, it has several such places, and each session goes by one.
+//!
+//! Only statements that keep a plan are listed, so that DDL has nothing to do with thousands that were prepared and left.
+//!
+//! Invariant: what a statement comes to keep is of no catalog older than its list knows of, and under the lock of the list. So
+//! no plan of an older catalog is kept after DDL: what was kept before the list was told is listed, and was looked at
+//! then, and of what comes later the list knows that it is too old. That a plan is taken away needs no lock of the list.
+//!
+//! Invariant: a statement that keeps a plan is listed.
 
 use crate::Column;
 use crate::connection::Connection;
-use firn_base::sync::{Arc, Mutex, RwLock, RwLockReadGuard, Spread, Weak};
+use firn_base::sync::{Arc, AtomicBool, Mutex, OnceLock, Ordering, RwLock, RwLockReadGuard, Spread, Weak};
 use firn_base::{Error, ParameterType, Result, SqlState};
 use firn_sql::Plan;
 use firn_sql::activity::QueryText;
@@ -54,9 +63,16 @@ pub(crate) struct Prepared {
     pub locks: Option<&'static str>,
     /// The session that has prepared it, by which its list is found.
     session: u32,
-    /// What a query or a change was planned as, unless that was taken away.
-    kept: RwLock<Option<Arc<Plan>>>,
+    /// What a query or a change was planned as, for the session that has prepared it, as long as no other one runs it.
+    place: Place,
+    /// The same for all sessions, once others have run it.
+    places: OnceLock<Box<Spread<Place>>>,
+    /// Whether it is listed. Under the lock of its list, so that the order does not matter.
+    is_listed: AtomicBool,
 }
+
+/// Where a plan is kept, unless there is none, or it was taken away.
+type Place = RwLock<Option<Arc<Plan>>>;
 
 /// A plan while its statement runs.
 pub(crate) enum PlanInUse<'p> {
@@ -66,7 +82,7 @@ pub(crate) enum PlanInUse<'p> {
     Other(Arc<Plan>),
 }
 
-/// The statements of a database: each connection lists its own in one of several lists.
+/// The statements of a database that keep plans: those that a connection has prepared are in one of several lists.
 #[derive(Default)]
 pub(crate) struct Statements(Spread<Mutex<Listed>>);
 
@@ -98,36 +114,62 @@ impl Prepared {
         parsed.is_some_and(|parsed| matches!(parsed.statement, Parse::Change(_)))
     }
 
-    /// Takes its plan away if it is so, and nobody uses it just now. The tables may go with it, which takes its time.
-    fn take_plan_if(&self, is_so: impl FnOnce(&Plan) -> bool) -> Option<Arc<Plan>> {
-        let mut kept = self.kept.try_write()?;
-        kept.take_if(|plan| is_so(plan))
+    /// Where a session looks for its plan.
+    #[inline]
+    fn place_for(&self, session: u32) -> &Place {
+        match self.places.get() {
+            Some(places) => places.of(u64::from(session)),
+            None if session == self.session => &self.place,
+            None => self.make_places().of(u64::from(session)),
+        }
+    }
+
+    /// Another session runs it for the first time. What is kept in the first place stays there until DDL ends, or it is gone.
+    #[cold]
+    fn make_places(&self) -> &Spread<Place> {
+        self.places.get_or_init(Box::default)
+    }
+
+    fn all_places(&self) -> impl Iterator<Item = &Place> {
+        let more = self.places.get().into_iter().flat_map(|places| places.iter());
+        std::iter::once(&self.place).chain(more)
+    }
+
+    /// Takes those plans away of which it is so, unless somebody uses them just now; whether some may be left.
+    fn take_plans_if(&self, is_so: impl Fn(&Plan) -> bool, taken: &mut Vec<Arc<Plan>>) -> bool {
+        let mut are_left = false;
+        for place in self.all_places() {
+            match place.try_write() {
+                Some(mut kept) => {
+                    taken.extend(kept.take_if(|plan| is_so(plan)));
+                    are_left |= kept.is_some();
+                }
+                None => are_left = true,
+            }
+        }
+        are_left
     }
 }
 
 impl Statements {
-    /// Lists a statement that has just been prepared.
-    fn list(&self, statement: &Arc<Prepared>) {
-        let mut listed = self.0.of(u64::from(statement.session)).lock();
-        if listed.all.len() >= listed.most {
-            listed.all.retain(|statement| statement.strong_count() > 0);
-            listed.most = FEW.max(2 * listed.all.len());
-        }
-        listed.all.push(Arc::downgrade(statement));
-        // Who still reads an older catalog may be late.
-        let oldest = listed.catalog_version;
-        let late = statement.take_plan_if(|plan| plan.catalog_version < oldest);
-        drop(listed);
-        drop(late);
+    fn list_of(&self, statement: &Prepared) -> &Mutex<Listed> {
+        self.0.of(u64::from(statement.session))
     }
 
-    /// Has a statement keep this plan in the place of another one, unless somebody uses that just now.
-    fn keep(&self, statement: &Prepared, plan: &Arc<Plan>) {
-        let listed = self.0.of(u64::from(statement.session)).lock();
-        let before = match plan.catalog_version >= listed.catalog_version {
-            true => statement.kept.try_write().and_then(|mut kept| kept.replace(plan.clone())),
-            false => None,
-        };
+    /// Has a statement keep this plan for a session in the place of another one, unless somebody uses that just now, or
+    /// the plan is too old: who still reads an older catalog may be late.
+    fn keep(&self, statement: &Arc<Prepared>, session: u32, plan: &Arc<Plan>) {
+        let mut listed = self.list_of(statement).lock();
+        if plan.catalog_version < listed.catalog_version {
+            return;
+        }
+        let Some(mut kept) = statement.place_for(session).try_write() else { return };
+        let before = kept.replace(plan.clone());
+        drop(kept);
+        if !statement.is_listed.swap(true, Ordering::Relaxed) {
+            listed.push(statement);
+        }
+        // The tables may go with it, which takes its time.
         drop(listed);
         drop(before);
     }
@@ -144,12 +186,45 @@ impl Statements {
             listed.catalog_version = catalog_version;
             listed.all.retain(|statement| {
                 let Some(statement) = statement.upgrade() else { return false };
-                gone.extend(statement.take_plan_if(|plan| plan.catalog_version != catalog_version));
-                true
+                let is_of_another = |plan: &Plan| plan.catalog_version != catalog_version;
+                let stays = statement.take_plans_if(is_of_another, &mut gone);
+                statement.is_listed.store(stays, Ordering::Relaxed);
+                stays
             });
+            listed.fit();
             drop(listed);
             drop(gone);
         }
+    }
+
+    /// How many are listed.
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|list| list.lock().all.len()).sum()
+    }
+
+    /// Whether a statement is listed, and once.
+    #[cfg(test)]
+    pub fn lists(&self, statement: &Statement) -> bool {
+        let listed = self.list_of(&statement.prepared).lock();
+        let is_it = |other: &&Weak<Prepared>| other.as_ptr() == Arc::as_ptr(&statement.prepared);
+        listed.all.iter().filter(is_it).count() == 1
+    }
+}
+
+impl Listed {
+    fn push(&mut self, statement: &Arc<Prepared>) {
+        if self.all.len() >= self.most {
+            self.all.retain(|statement| statement.strong_count() > 0);
+            self.fit();
+        }
+        self.all.push(Arc::downgrade(statement));
+    }
+
+    /// Some have gone.
+    fn fit(&mut self) {
+        self.most = FEW.max(2 * self.all.len());
+        self.all.shrink_to(self.most);
     }
 }
 
@@ -171,7 +246,6 @@ impl Connection {
             None => (None, None),
         };
         let text = Arc::new(Text(parsed.as_ref().map_or_else(String::new, |parsed| parsed.text.clone())));
-        let has_plan = plan.is_some();
         let prepared = Arc::new(Prepared {
             text,
             parsed,
@@ -180,10 +254,12 @@ impl Connection {
             columns,
             locks: plan.as_ref().and_then(|plan| plan.locks()),
             session: self.activity.id(),
-            kept: RwLock::new(plan),
+            place: RwLock::default(),
+            places: OnceLock::new(),
+            is_listed: AtomicBool::new(false),
         });
-        if has_plan {
-            self.shared.statements.list(&prepared);
+        if let Some(plan) = plan {
+            self.shared.statements.keep(&prepared, prepared.session, &plan);
         }
         Ok(Statement { prepared })
     }
@@ -214,10 +290,10 @@ impl Connection {
     #[inline]
     pub(crate) fn current_plan<'p>(
         &self,
-        prepared: &'p Prepared,
+        prepared: &'p Arc<Prepared>,
         transaction: &Transaction,
     ) -> Result<PlanInUse<'p>> {
-        let kept = prepared.kept.read();
+        let kept = prepared.place_for(self.activity.id()).read();
         if kept.as_ref().is_some_and(|plan| plan.is_current(transaction, &self.facts)) {
             return Ok(PlanInUse::Kept(kept));
         }
@@ -226,10 +302,12 @@ impl Connection {
     }
 
     #[cold]
-    fn replan(&self, prepared: &Prepared, transaction: &Transaction) -> Result<Arc<Plan>> {
+    fn replan(&self, prepared: &Arc<Prepared>, transaction: &Transaction) -> Result<Arc<Plan>> {
         // First, since it may be that it cannot be planned any more.
         let version = transaction.catalog_version();
-        drop(prepared.take_plan_if(|plan| plan.catalog_version < version));
+        let mut gone = Vec::new();
+        prepared.take_plans_if(|plan| plan.catalog_version < version, &mut gone);
+        drop(gone);
         let parsed = prepared.parsed.as_ref().expect("only statements with a text have a plan");
         let plan = self.plan(parsed, &prepared.declared, transaction)?;
         if plan.columns != prepared.columns || plan.parameters != prepared.parameters {
@@ -239,7 +317,7 @@ impl Connection {
             )
             .with_hint("Prepare the statement again."));
         }
-        self.shared.statements.keep(prepared, &plan);
+        self.shared.statements.keep(prepared, self.activity.id(), &plan);
         Ok(plan)
     }
 }
@@ -278,6 +356,6 @@ impl Statement {
     /// Whether it keeps a plan.
     #[cfg(test)]
     pub(crate) fn keeps_plan(&self) -> bool {
-        self.prepared.kept.read().is_some()
+        self.prepared.all_places().any(|place| place.read().is_some())
     }
 }
