@@ -137,7 +137,7 @@ impl LockingQuery {
         let skip = row_count(&self.skip, &environment, "OFFSET")?.unwrap_or(0);
         let fetch = row_count(&self.fetch, &environment, "LIMIT")?.unwrap_or(usize::MAX);
         // Before it reads or holds a guard, since it may have to wait for a table.
-        self.tables.iter().try_for_each(|locked| transaction.keep_shape_to_read(&locked.table))?;
+        self.tables.iter().try_for_each(|locked| transaction.keep_shape_to_lock(&locked.table))?;
         let before = transaction.reads_so_far();
         let mut locking = Locking {
             query: self,

@@ -61,6 +61,17 @@ fn of_rings_through_tables_one_gives_way() {
         [["LOCK TABLE t IN SHARE MODE", ROW], ["LOCK TABLE t IN SHARE MODE", ADD_ONE]],
         [["LOCK TABLE t IN SHARE MODE", ROW], ["LOCK TABLE t IN SHARE MODE", "LOCK TABLE t"]],
         [["SELECT * FROM t FOR UPDATE", "LOCK TABLE child"], [CHILD, "LOCK TABLE t"]],
+        [["LOCK TABLE t IN SHARE MODE", "LOCK TABLE t"], ["SELECT * FROM t FOR UPDATE", ROW]],
+        [
+            [
+                "LOCK TABLE t IN SHARE UPDATE EXCLUSIVE MODE",
+                "LOCK TABLE child IN SHARE UPDATE EXCLUSIVE MODE",
+            ],
+            [
+                "LOCK TABLE child IN SHARE UPDATE EXCLUSIVE MODE",
+                "LOCK TABLE t IN SHARE UPDATE EXCLUSIVE MODE",
+            ],
+        ],
         [[ROW, "TRUNCATE child"], [CHILD, "ALTER TABLE t ADD COLUMN c integer"]],
         // A row and a table.
         [[ROW, CHILD], ["LOCK TABLE child", ROW]],

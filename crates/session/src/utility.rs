@@ -459,10 +459,15 @@ impl Connection {
                 };
                 match mode {
                     TableLock::Reading => {}
+                    TableLock::LockingRows => {
+                        transaction.join_lockers(&storage, &mut patience)?;
+                    }
                     TableLock::Writing => {
                         transaction.join_writers(&storage, &mut patience)?;
                     }
+                    TableLock::Maintaining => transaction.maintain_table(&storage, &mut patience)?,
                     TableLock::Sharing => transaction.share_table(&storage, &mut patience)?,
+                    TableLock::WritingAlone => transaction.keep_writers_out(&storage, &mut patience)?,
                     TableLock::Alone => transaction.lock_table(&storage, &mut patience)?,
                 }
             }

@@ -669,8 +669,10 @@ fn tables_are_locked_as_they_are_asked_to_be() {
                 false => assert_eq!(refused(&mut other, wanted), SqlState::LOCK_NOT_AVAILABLE, "{mode}"),
             }
         }
-        for wanted in ["LOCK TABLE t NOWAIT", "LOCK TABLE t", "LOCK t IN SHARE ROW EXCLUSIVE MODE"] {
-            match number < 2 {
+        let alone =
+            [("LOCK TABLE t NOWAIT", 1), ("LOCK TABLE t", 1), ("LOCK t IN SHARE ROW EXCLUSIVE MODE", 2)];
+        for (wanted, weaker) in alone {
+            match number < weaker {
                 true => run(&mut other, &["BEGIN", wanted, ADD_ONE, "ROLLBACK"]).unwrap(),
                 false => assert_eq!(refused(&mut other, wanted), SqlState::LOCK_NOT_AVAILABLE, "{mode}"),
             }
@@ -713,6 +715,89 @@ fn tables_are_locked_as_they_are_asked_to_be() {
         waiting.join().unwrap().unwrap();
     });
     assert_eq!(rows(&database)[0], (1, 11));
+}
+
+/// Each mode beside each, and what takes them by itself. PostgreSQL's table, but for ACCESS EXCLUSIVE, which keeps nobody from reading.
+#[test]
+fn modes_of_table_locks_conflict_as_in_postgresql() {
+    const MODES: [(&str, &str); 8] = [
+        ("ACCESS SHARE", "........"),
+        ("ROW SHARE", "......xx"),
+        ("ROW EXCLUSIVE", "....xxxx"),
+        ("SHARE UPDATE EXCLUSIVE", "...xxxxx"),
+        ("SHARE", "..xx.xxx"),
+        ("SHARE ROW EXCLUSIVE", "..xxxxxx"),
+        ("EXCLUSIVE", ".xxxxxxx"),
+        ("ACCESS EXCLUSIVE", ".xxxxxxx"),
+    ];
+    let database = database();
+    let (mut holder, mut other) = (database.connect(), database.connect());
+    let mut refused = |sql: &str| {
+        run(&mut other, &["BEGIN"]).unwrap();
+        let outcome = run(&mut other, &[sql]);
+        run(&mut other, &["ROLLBACK"]).unwrap();
+        let state = outcome.err().map(|error| error.state());
+        assert!(state.is_none() || state == Some(SqlState::LOCK_NOT_AVAILABLE), "{sql}: {state:?}");
+        state.is_some()
+    };
+    for (held, conflicts) in MODES {
+        run(&mut holder, &["BEGIN", &format!("LOCK TABLE t IN {held} MODE")]).unwrap();
+        let conflicts: Vec<bool> = conflicts.chars().map(|sign| sign == 'x').collect();
+        for ((wanted, _), conflicts) in MODES.iter().zip(&conflicts) {
+            assert_eq!(
+                refused(&format!("LOCK t IN {wanted} MODE NOWAIT")),
+                *conflicts,
+                "{wanted} beside {held}"
+            );
+        }
+        assert_eq!(
+            refused("SET lock_timeout = '5ms'; SELECT * FROM t FOR KEY SHARE"),
+            conflicts[1],
+            "{held}"
+        );
+        assert_eq!(refused("SET lock_timeout = '5ms'; DELETE FROM t WHERE a = 1"), conflicts[2], "{held}");
+        // In its own way nobody is, whatever it has and comes to have.
+        for (wanted, _) in MODES {
+            run(&mut holder, &[&format!("LOCK t IN {wanted} MODE NOWAIT")]).unwrap();
+        }
+        run(&mut holder, &["SELECT * FROM t FOR UPDATE", ADD_ONE, "ROLLBACK"]).unwrap();
+    }
+    for (mode, _) in MODES {
+        assert!(!refused(&format!("LOCK t IN {mode} MODE NOWAIT")), "{mode}");
+    }
+    // What a statement has taken by itself is in others' way likewise.
+    for (sql, taken) in [("SELECT * FROM t WHERE a = 2 FOR UPDATE", MODES[1]), (ADD_ONE, MODES[2])] {
+        run(&mut holder, &["BEGIN", sql]).unwrap();
+        for ((wanted, _), conflicts) in MODES.iter().zip(taken.1.chars()) {
+            assert_eq!(
+                refused(&format!("LOCK t IN {wanted} MODE NOWAIT")),
+                conflicts == 'x',
+                "{wanted}: {sql}"
+            );
+        }
+        run(&mut holder, &["ROLLBACK"]).unwrap();
+    }
+}
+
+/// Who locks rows and then changes them has to wait then.
+#[test]
+fn rows_of_a_table_that_several_share_are_locked_until_one_writes() {
+    let database = database();
+    let (mut first, mut second) = (database.connect(), database.connect());
+    for (connection, row) in [(&mut first, 1), (&mut second, 2)] {
+        let lock = format!("SELECT * FROM t WHERE a = {row} FOR UPDATE");
+        run(connection, &["BEGIN", "LOCK TABLE t IN SHARE MODE", &lock]).unwrap();
+    }
+    run(&mut first, &["SAVEPOINT s", "SET LOCAL lock_timeout = '20ms'"]).unwrap();
+    assert_eq!(state(run(&mut first, &[ADD_ONE])), SqlState::LOCK_NOT_AVAILABLE);
+    run(&mut first, &["ROLLBACK TO s"]).unwrap();
+    run(&mut second, &["COMMIT"]).unwrap();
+    run(&mut first, &[ADD_ONE]).unwrap();
+    // It has the table alone now, and rows may be locked as before.
+    run(&mut second, &["BEGIN", "SELECT * FROM t WHERE a = 2 FOR UPDATE NOWAIT", "COMMIT"]).unwrap();
+    run(&mut first, &["COMMIT"]).unwrap();
+    assert_eq!(rows(&database)[0], (1, 1));
+    assert_eq!(database.engine().statistics().deadlocks.get(), 0);
 }
 
 /// As PostgreSQL's, a transaction that begins by locking tables reads what was committed before it had them.

@@ -31,11 +31,17 @@ impl fmt::Display for QualifiedName {
 pub enum TableLock {
     /// Nobody: who reads a snapshot is not in the way of others.
     Reading,
-    /// Those who lock the table in a stronger mode, or change its shape.
+    /// Those who have it alone, as who changes its shape does.
+    LockingRows,
+    /// The same, and those who let nobody else write.
     Writing,
-    /// All who write to the table, and those who lock it alone.
+    /// The same, and those who would do likewise.
+    Maintaining,
+    /// All who write to the table or maintain it, and those who let nobody else write or have it alone.
     Sharing,
-    /// All who write to the table or lock it.
+    /// The same, and those who would share it.
+    WritingAlone,
+    /// All who write to the table, lock its rows, or lock it.
     Alone,
 }
 

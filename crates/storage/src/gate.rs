@@ -1,9 +1,9 @@
-//! The gate of a table: transactions that write to it share it, and DDL closes it.
+//! The gate of a table: transactions that write to it or lock its rows share it, and DDL and LOCK TABLE close it.
 
 use firn_base::sync::{AtomicBool, AtomicU64, Mutex, Ordering, Spread};
 use firn_base::{Snapshot, Stamp, Time};
 
-/// The right to write to a table. Transactions that write share it; DDL keeps it closed.
+/// The right to write to a table, or to lock its rows. Transactions that do so share it; DDL keeps it closed.
 ///
 /// The sharers are counted in several places, lest all who write to a table write to the same line of memory: each
 /// in that of its stamp.
@@ -15,32 +15,50 @@ use firn_base::{Snapshot, Stamp, Time};
 /// ```
 /// In sequential order: either the writer sees that it is closed, or DDL sees that it is counted.
 ///
-/// Several may keep it closed together, if none of them writes.
+/// It may be closed to writers alone, and several may keep it so together, if none of them writes.
 #[derive(Default)]
 pub struct Gate {
-    /// Whether somebody keeps it closed. Changes under the lock of `keepers`.
+    /// Whether somebody keeps it closed, at least to writers. Changes under the lock of `keepers`.
     closed: AtomicBool,
+    /// Whether also to those who only lock rows. Likewise.
+    closed_to_all: AtomicBool,
     keepers: Mutex<Keepers>,
     /// Snapshots older than this may no longer write: the table has changed its shape since.
     changed_at: AtomicU64,
     sharers: Spread<Sharers>,
 }
 
-/// Who keeps it closed.
+/// To whom somebody keeps a gate closed: each to more than the one before. Nobody is kept from reading.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum Closed {
+    /// To all who would write. Others may do the same: SQL's SHARE.
+    #[default]
+    Together,
+    /// Also to all who would close it: SHARE ROW EXCLUSIVE.
+    ToWriters,
+    /// Also to all who would lock rows: EXCLUSIVE, and whoever changes the table as a whole.
+    ToAll,
+}
+
+/// Who keeps it closed, and who has the table's maintenance.
 #[derive(Default)]
 struct Keepers {
     all: Vec<Stamp>,
-    /// Whether others may do so as well.
-    together: bool,
+    /// How all of them do, if there are any.
+    how: Closed,
+    maintainer: Option<Stamp>,
 }
 
 #[derive(Default)]
 struct Sharers {
-    /// How many there are.
-    count: AtomicU64,
+    /// How many there are: [`WRITER`] for each that writes, [`LOCKER`] for each that only locks rows.
+    counts: AtomicU64,
     /// The newest commit of one of them.
     written_at: AtomicU64,
 }
+
+const WRITER: u64 = 1;
+const LOCKER: u64 = 1 << 32;
 
 /// Later than any snapshot.
 const RETIRED: u64 = u64::MAX;
@@ -54,9 +72,9 @@ impl Gate {
     #[inline]
     pub fn try_join(&self, owner: Stamp) -> bool {
         let sharers = self.sharers(owner);
-        sharers.count.fetch_add(1, Ordering::SeqCst);
+        sharers.counts.fetch_add(WRITER, Ordering::SeqCst);
         if self.closed.load(Ordering::SeqCst) {
-            sharers.count.fetch_sub(1, Ordering::SeqCst);
+            sharers.counts.fetch_sub(WRITER, Ordering::SeqCst);
             return false;
         }
         true
@@ -64,8 +82,41 @@ impl Gate {
 
     /// Joins the writers as the one who keeps the gate closed alone.
     pub fn join_closed(&self, owner: Stamp) {
-        debug_assert!(!self.is_shared() && self.closed_by() == [owner]);
-        self.sharers(owner).count.fetch_add(1, Ordering::SeqCst);
+        debug_assert!(self.how_closed() > Some(Closed::Together) && self.closed_by() == [owner]);
+        self.sharers(owner).counts.fetch_add(WRITER, Ordering::SeqCst);
+    }
+
+    /// Has a transaction join those who only lock rows, if the gate is open to them.
+    pub fn try_join_lockers(&self, owner: Stamp) -> bool {
+        let sharers = self.sharers(owner);
+        sharers.counts.fetch_add(LOCKER, Ordering::SeqCst);
+        if self.closed_to_all.load(Ordering::SeqCst) {
+            sharers.counts.fetch_sub(LOCKER, Ordering::SeqCst);
+            return false;
+        }
+        true
+    }
+
+    /// Joins those who only lock rows as the one who keeps the gate closed to all others.
+    pub fn join_lockers_closed(&self, owner: Stamp) {
+        debug_assert!(self.how_closed() == Some(Closed::ToAll) && self.closed_by() == [owner]);
+        self.sharers(owner).counts.fetch_add(LOCKER, Ordering::SeqCst);
+    }
+
+    /// Has one who only locks rows go on as a writer, if the gate is open.
+    pub fn try_write_too(&self, owner: Stamp) -> bool {
+        self.write_too(owner);
+        let is_open = !self.closed.load(Ordering::SeqCst);
+        if !is_open {
+            self.sharers(owner).counts.fetch_add(LOCKER - WRITER, Ordering::SeqCst);
+        }
+        is_open
+    }
+
+    /// Has one who only locks rows be counted as a writer, who keeps the gate closed alone, or is about to [leave](Gate::leave).
+    pub fn write_too(&self, owner: Stamp) {
+        let before = self.sharers(owner).counts.fetch_sub(LOCKER - WRITER, Ordering::SeqCst);
+        debug_assert!(before >= LOCKER, "it has joined those who lock rows");
     }
 
     /// A commit of one of the writers tells its time, before it leaves, while nobody else can commit.
@@ -78,27 +129,34 @@ impl Gate {
     /// Leaves the writers. A commit does so after it was published.
     #[inline]
     pub fn leave(&self, owner: Stamp) {
-        self.sharers(owner).count.fetch_sub(1, Ordering::SeqCst);
+        self.sharers(owner).counts.fetch_sub(WRITER, Ordering::SeqCst);
     }
 
-    /// Has a transaction keep new writers out; false if somebody already does, unless both do so `together` with others.
-    pub fn try_close(&self, owner: Stamp, together: bool) -> bool {
+    /// Has a transaction keep others out who come from now on; false if somebody already does, unless both do so together.
+    pub fn try_close(&self, owner: Stamp, how: Closed) -> bool {
         let mut keepers = self.keepers.lock();
-        let may = keepers.all.is_empty() || keepers.together && together;
+        let may = keepers.all.is_empty() || keepers.how == Closed::Together && how == Closed::Together;
         if may {
             keepers.all.push(owner);
-            keepers.together = together;
+            self.set_how(&mut keepers, how);
             self.closed.store(true, Ordering::SeqCst);
         }
         may
     }
 
-    /// Has one who keeps it closed do so alone from now on; false as long as others do.
-    pub fn try_keep_alone(&self, owner: Stamp) -> bool {
+    /// Has one who keeps it closed do so otherwise from now on; false as long as others do.
+    pub fn try_keep(&self, owner: Stamp, how: Closed) -> bool {
         let mut keepers = self.keepers.lock();
         let may = keepers.all == [owner];
-        keepers.together &= !may;
+        if may {
+            self.set_how(&mut keepers, how);
+        }
         may
+    }
+
+    fn set_how(&self, keepers: &mut Keepers, how: Closed) {
+        keepers.how = how;
+        self.closed_to_all.store(how == Closed::ToAll, Ordering::SeqCst);
     }
 
     /// Whether somebody keeps it closed.
@@ -111,24 +169,58 @@ impl Gate {
         self.keepers.lock().all.clone()
     }
 
-    /// Whether others may keep it closed together with those who do.
-    pub fn is_shared(&self) -> bool {
-        self.keepers.lock().together
+    /// The one that keeps it closed to all, or is about to.
+    pub fn closed_to_all_by(&self) -> Option<Stamp> {
+        let keepers = self.keepers.lock();
+        keepers.all.first().copied().filter(|_| keepers.how == Closed::ToAll)
+    }
+
+    /// How it is closed, if it is.
+    pub fn how_closed(&self) -> Option<Closed> {
+        let keepers = self.keepers.lock();
+        (!keepers.all.is_empty()).then_some(keepers.how)
+    }
+
+    /// Whether at most `own` are left who write or lock rows. Sure only while it is closed to all.
+    pub fn is_alone(&self, own: u64) -> bool {
+        self.count(|counts| counts % LOCKER + counts / LOCKER) <= own
     }
 
     /// Whether at most `own` writers are left. Sure only while it is closed.
-    pub fn is_alone(&self, own: u64) -> bool {
-        self.sharers.iter().map(|sharers| sharers.count.load(Ordering::SeqCst)).sum::<u64>() <= own
+    pub fn is_unwritten(&self, own: u64) -> bool {
+        self.count(|counts| counts % LOCKER) <= own
     }
 
-    /// Has a transaction keep it closed no more, which lets writers in again, unless others do.
+    fn count(&self, whom: impl Fn(u64) -> u64) -> u64 {
+        self.sharers.iter().map(|sharers| whom(sharers.counts.load(Ordering::SeqCst))).sum()
+    }
+
+    /// Has a transaction keep it closed no more, which lets others in again, unless further ones do.
     pub fn open(&self, owner: Stamp) {
         let mut keepers = self.keepers.lock();
         keepers.all.retain(|keeper| *keeper != owner);
         if keepers.all.is_empty() {
-            keepers.together = false;
+            self.set_how(&mut keepers, Closed::Together);
             self.closed.store(false, Ordering::SeqCst);
         }
+    }
+
+    /// Gives a transaction the table's maintenance, SQL's SHARE UPDATE EXCLUSIVE, which one at a time may have; false if another one
+    /// has it. Whom it keeps out besides it does by joining the writers.
+    pub fn try_maintain(&self, owner: Stamp) -> bool {
+        let mut keepers = self.keepers.lock();
+        *keepers.maintainer.get_or_insert(owner) == owner
+    }
+
+    /// Who has it.
+    pub fn maintained_by(&self) -> Option<Stamp> {
+        self.keepers.lock().maintainer
+    }
+
+    /// A transaction gives it back.
+    pub fn end_maintenance(&self, owner: Stamp) {
+        let ended = self.keepers.lock().maintainer.take();
+        debug_assert!(ended == Some(owner));
     }
 
     /// From now on only snapshots that read at `time` or later may write.
@@ -189,8 +281,8 @@ mod tests {
             }
             let (own, other) = (Stamp::transaction(1), Stamp::transaction(2));
             for _ in 0..50 {
-                assert!(gate.try_close(own, false) && !gate.try_close(other, false));
-                assert!(!gate.try_close(other, true) && !gate.try_close(own, false));
+                assert!(gate.try_close(own, Closed::ToAll) && !gate.try_close(other, Closed::ToAll));
+                assert!(!gate.try_close(other, Closed::Together) && !gate.try_close(own, Closed::ToWriters));
                 assert_eq!(gate.closed_by(), [own]);
                 while !gate.is_alone(0) {
                     yield_now();
@@ -208,16 +300,63 @@ mod tests {
     fn several_keep_it_closed_together_until_the_last_opens_it_or_has_it_alone() {
         let gate = Gate::default();
         let [one, other, writer] = [1, 2, 3].map(Stamp::transaction);
-        assert!(gate.try_close(one, true) && gate.try_close(other, true) && !gate.try_close(writer, false));
-        assert!(gate.is_shared() && !gate.try_keep_alone(one));
+        assert!(gate.try_close(one, Closed::Together) && gate.try_close(other, Closed::Together));
+        assert!(!gate.try_close(writer, Closed::ToWriters) && !gate.try_keep(one, Closed::ToWriters));
+        assert_eq!(gate.how_closed(), Some(Closed::Together));
         gate.open(one);
         assert!(!gate.try_join(writer));
         assert_eq!(gate.closed_by(), [other]);
-        assert!(gate.try_keep_alone(other) && !gate.is_shared() && !gate.try_close(one, true));
+        assert!(gate.try_keep(other, Closed::ToWriters) && !gate.try_close(one, Closed::Together));
+        assert_eq!(gate.how_closed(), Some(Closed::ToWriters));
         gate.join_closed(other);
         gate.leave(other);
         gate.open(other);
+        assert_eq!(gate.how_closed(), None);
         assert!(!gate.is_closed() && gate.try_join(writer));
+    }
+
+    #[test]
+    fn who_locks_rows_minds_only_those_who_have_closed_it_to_all() {
+        let gate = Gate::default();
+        // The first two are counted in one place.
+        let [locker, other, keeper] = [1, 17, 2].map(Stamp::transaction);
+        assert!(gate.try_join_lockers(locker) && gate.try_join(other));
+        for how in [Closed::Together, Closed::ToWriters] {
+            assert!(gate.try_close(keeper, how) && gate.closed_to_all_by().is_none());
+            assert!(!gate.is_unwritten(0) && gate.is_unwritten(1) && !gate.is_alone(1) && gate.is_alone(2));
+            assert!(!gate.try_write_too(locker));
+            gate.open(keeper);
+        }
+        gate.leave(other);
+        assert!(gate.try_close(keeper, Closed::Together) && gate.is_unwritten(0) && !gate.is_alone(0));
+        assert!(gate.try_join_lockers(other));
+        assert!(gate.try_keep(keeper, Closed::ToAll));
+        assert_eq!(gate.closed_to_all_by(), Some(keeper));
+        assert!(!gate.try_join_lockers(Stamp::transaction(3)) && !gate.is_alone(1));
+        // It has not got it, and goes back to what it had.
+        assert!(gate.try_keep(keeper, Closed::Together) && gate.closed_to_all_by().is_none());
+        gate.write_too(other);
+        gate.leave(other);
+        assert!(gate.try_keep(keeper, Closed::ToAll) && gate.is_alone(1));
+        gate.join_lockers_closed(keeper);
+        gate.write_too(keeper);
+        gate.leave(keeper);
+        gate.open(keeper);
+        assert!(gate.try_write_too(locker) && !gate.is_unwritten(0));
+        gate.leave(locker);
+        assert!(gate.is_alone(0));
+    }
+
+    #[test]
+    fn one_at_a_time_has_the_maintenance() {
+        let gate = Gate::default();
+        let [one, other] = [1, 2].map(Stamp::transaction);
+        assert!(gate.try_maintain(one) && gate.try_maintain(one) && !gate.try_maintain(other));
+        assert_eq!(gate.maintained_by(), Some(one));
+        gate.end_maintenance(one);
+        assert!(gate.try_maintain(other));
+        gate.end_maintenance(other);
+        assert_eq!(gate.maintained_by(), None);
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub use collect::Garbage;
 pub use digest::{Changed, ChangedRows, ChangedTable, Digest, Digests, Recent};
 pub use encoded_scan::Judge;
 pub use freeze::{BlockUsage, Frozen};
-pub use gate::Gate;
+pub use gate::{Closed, Gate};
 pub use guard::{Guard, Reaper, pin};
 pub use heap::{LONGEST_STRING_BYTES, is_long_string};
 pub use index::{

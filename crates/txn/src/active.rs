@@ -12,7 +12,7 @@
 //!
 //! Whoever needs a row that another transaction has changed and not committed can wait for its end here, and so can who
 //! needs a table that others have locked or write to. Each slot names the transaction that its own waits for, or what it
-//! wants if that is no row; who has that the tables know, which may change hands while somebody waits. Who has locked one waits for all who write to it: those are found by what they have joined,
+//! wants if that is no row; who has that the tables know, which may change hands while somebody waits. Who has locked one waits for all who write to it, or lock rows there: those are found by what they have joined,
 //! which each notes beside its slot, where nobody looks unless somebody waits. So rings are found by walking along them;
 //! of each the one of the greatest number gives way.
 
@@ -75,7 +75,7 @@ struct Slot {
     records: AtomicU64,
     /// Its isolation, and whether it writes.
     traits: AtomicU32,
-    /// How many tables' writers it has joined.
+    /// How many tables' writers it has joined, or those who lock rows there.
     joined: AtomicU32,
     /// What it waits for if that is a table or the catalog: see [`Want::to_bits`]. Else when the one that it waits for had last let go
     /// of rows ([`Joined::let_go_at`]).
@@ -85,7 +85,8 @@ struct Slot {
 const _: () = assert!(size_of::<Slot>() == 64);
 const _: () = assert!(SMALL || size_of::<Joined>() == 128);
 
-/// The tables whose writers a transaction has joined, as many as its slot says. On cache lines of its own, as the slot.
+/// The tables whose writers a transaction has joined, as many as its slot says. On cache lines of its own, as the slot. Those where it
+/// has joined the ones who lock rows are marked [`ONLY_LOCKS`]; if it writes there later, it notes them once more.
 #[repr(align(64))]
 struct Joined {
     first: [AtomicU32; FIRST_TABLES],
@@ -94,16 +95,25 @@ struct Joined {
     more: Mutex<Vec<u32>>,
 }
 
+/// Set in the number of a table.
+const ONLY_LOCKS: u32 = 1 << 31;
+
 /// What a transaction waits for that does not wait for a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Want {
+    /// To lock rows of a table that another one has locked against that, or is about to.
+    LockRows(TableId),
     /// To write to a table that another one has locked, or is about to.
     Write(TableId),
-    /// To lock a table alone that another one has locked, or is about to.
-    Lock(TableId),
+    /// To have the maintenance of a table that another one has.
+    Maintain(TableId),
     /// To lock a table, also together with others, that another one has locked alone, or others wait for.
     Share(TableId),
+    /// To lock a table alone that another one has locked, or is about to.
+    Lock(TableId),
     /// That those end who write to a table. Nobody joins them any more.
+    Unwritten(TableId),
+    /// That those end who write to a table or lock rows there. Nobody joins them any more.
     Alone(TableId),
     /// To change the catalog, as another one does.
     Catalog,
@@ -120,6 +130,9 @@ impl Want {
             Want::Alone(table) => 3 << 32 | u64::from(table.0),
             Want::Catalog => 4 << 32,
             Want::Share(table) => 5 << 32 | u64::from(table.0),
+            Want::LockRows(table) => 6 << 32 | u64::from(table.0),
+            Want::Maintain(table) => 7 << 32 | u64::from(table.0),
+            Want::Unwritten(table) => 8 << 32 | u64::from(table.0),
         }
     }
 
@@ -132,6 +145,9 @@ impl Want {
             3 => Some(Want::Alone(table)),
             4 => Some(Want::Catalog),
             5 => Some(Want::Share(table)),
+            6 => Some(Want::LockRows(table)),
+            7 => Some(Want::Maintain(table)),
+            8 => Some(Want::Unwritten(table)),
             _ => unreachable!("only `to_bits` makes them"),
         }
     }
@@ -251,26 +267,28 @@ impl ActiveSet {
         traits.store(traits.load(Ordering::Relaxed) | WRITES, Ordering::Relaxed);
     }
 
-    /// Says that it has joined the writers of a table that others know of, until it ends.
-    pub fn note_joined(&self, slot: &ActiveSlot, table: TableId) {
+    /// Says that it has joined the writers of a table that others know of, until it ends, or those who only lock rows there.
+    pub fn note_joined(&self, slot: &ActiveSlot, table: TableId, only_locks: bool) {
         self.set_writes(slot);
+        assert!(table.0 < ONLY_LOCKS, "tables are numbered from below");
+        let number = if only_locks { table.0 | ONLY_LOCKS } else { table.0 };
         let (own, tables) = (&self.slots[slot.at], &self.joined[slot.at]);
         // Nobody else writes to these, either.
         let count = own.joined.load(Ordering::Relaxed) as usize;
         match tables.first.get(count) {
             // Release, for who reads it in place of what another one has noted there: he must see that the slot has been given on.
-            Some(place) => place.store(table.0, Ordering::Release),
+            Some(place) => place.store(number, Ordering::Release),
             None => {
                 let mut more = tables.more.lock();
                 more.truncate(count - FIRST_TABLES);
-                more.push(table.0);
+                more.push(number);
             }
         }
         own.joined.store(count as u32 + 1, Ordering::Release);
     }
 
-    /// What the transaction in a slot has joined. If the slot is another's afterwards, it is not the first one's.
-    fn joined_in(&self, at: usize) -> impl Iterator<Item = TableId> {
+    /// What the transaction in a slot has joined, as it notes it. If the slot is another's afterwards, it is not the first one's.
+    fn joined_in(&self, at: usize) -> impl Iterator<Item = u32> {
         let count = self.slots[at].joined.load(Ordering::Acquire) as usize;
         let tables = &self.joined[at];
         let more = match count.checked_sub(FIRST_TABLES) {
@@ -278,16 +296,18 @@ impl ActiveSet {
             Some(count) => tables.more.lock().iter().take(count).copied().collect(),
         };
         let first = tables.first.iter().take(count).map(|table| table.load(Ordering::Acquire));
-        first.chain(more).map(TableId)
+        first.chain(more)
     }
 
-    /// Calls `visit` with the transactions that have joined the writers of a table, until it returns false.
-    fn writers(&self, table: TableId, mut visit: impl FnMut(Stamp) -> bool) {
+    /// Calls `visit` with the transactions that have joined the writers of a table, or also with those who only lock rows there,
+    /// until it returns false.
+    fn sharers(&self, table: TableId, or_locks: bool, mut visit: impl FnMut(Stamp) -> bool) {
+        let shares = |joined: u32| joined == table.0 || or_locks && joined == table.0 | ONLY_LOCKS;
         let used = self.used.load(Ordering::SeqCst);
         for (at, slot) in self.slots[..used].iter().enumerate() {
             let uses = slot.uses.load(Ordering::SeqCst);
             // Whoever ends has joined nothing any more before its slot is given on.
-            if self.joined_in(at).any(|joined| joined == table)
+            if self.joined_in(at).any(shares)
                 && slot.uses.load(Ordering::SeqCst) == uses
                 && !visit(stamp_of(uses, at))
             {
@@ -296,11 +316,12 @@ impl ActiveSet {
         }
     }
 
-    /// One that has joined the writers of a table, but for `own`. Who has only just done so may not be found.
-    pub fn writer_beside(&self, own: Stamp, table: TableId) -> Option<Stamp> {
+    /// One that has joined the writers of a table, or those who only lock rows there if these count, but for `own`. Who has only just
+    /// done so may not be found.
+    pub fn sharer_beside(&self, own: Stamp, table: TableId, or_locks: bool) -> Option<Stamp> {
         let mut found = None;
-        self.writers(table, |writer| {
-            found = (writer != own).then_some(writer);
+        self.sharers(table, or_locks, |sharer| {
+            found = (sharer != own).then_some(sharer);
             found.is_none()
         });
         found
@@ -351,7 +372,16 @@ impl ActiveSet {
                 records: slot.records.load(Ordering::Relaxed),
                 waits_for: awaits,
                 wants: Want::from_bits(slot.wants.load(Ordering::SeqCst)),
-                writes_to: self.joined_in(at).collect(),
+                writes_to: self
+                    .joined_in(at)
+                    .filter(|joined| joined & ONLY_LOCKS == 0)
+                    .map(TableId)
+                    .collect(),
+                locks_in: self
+                    .joined_in(at)
+                    .filter(|joined| joined & ONLY_LOCKS != 0)
+                    .map(|joined| TableId(joined & !ONLY_LOCKS))
+                    .collect(),
             };
             // It may have ended meanwhile, and what was read be another's.
             (slot.uses.load(Ordering::SeqCst) == uses && slot.read_time.load(Ordering::SeqCst) != IDLE)
@@ -505,12 +535,14 @@ impl ActiveSet {
         }
         match Want::from_bits(wants) {
             // Of these it names one.
-            Some(Want::Alone(table)) => self.writers(table, |writer| {
-                if writer != waiting {
-                    visit(writer);
-                }
-                true
-            }),
+            Some(want @ (Want::Unwritten(table) | Want::Alone(table))) => {
+                self.sharers(table, want == Want::Alone(table), |sharer| {
+                    if sharer != waiting {
+                        visit(sharer);
+                    }
+                    true
+                });
+            }
             // It may yet sleep for one that has given back what it wants, and may have it itself together with others.
             Some(want) => {
                 holders_of(want).into_iter().filter(|holder| *holder != waiting).for_each(visit);
@@ -671,7 +703,8 @@ mod tests {
         active.set_session(&first, 7);
         let (second, _) = active.enter(&last, Isolation::Serializable, 2000).unwrap();
         last.store(9, Ordering::SeqCst);
-        active.note_joined(&second, TableId(3));
+        active.note_joined(&second, TableId(3), false);
+        active.note_joined(&second, TableId(4), true);
         active.set_records(&second, 12);
         active.slots[second.at].waits_for.store(snapshot.owner.to_bits(), Ordering::SeqCst);
         let [reader, writer] = &active.running_now(&last, 2500, &|_| Vec::new())[..] else {
@@ -681,7 +714,8 @@ mod tests {
         assert_eq!((reader.age, reader.commits_behind), (Duration::from_micros(1500), 4));
         assert_eq!((reader.writes, &reader.waits_for), (false, &vec![]));
         assert_eq!((writer.writes, writer.records, &writer.waits_for), (true, 12, &vec![reader.id]));
-        assert_eq!((&writer.writes_to, writer.wants), (&vec![TableId(3)], None));
+        assert_eq!((&writer.writes_to, &writer.locks_in), (&vec![TableId(3)], &vec![TableId(4)]));
+        assert_eq!(writer.wants, None);
         active.leave(&first);
         active.leave(&second);
         assert_eq!((active.running_now(&last, 3000, &|_| Vec::new()).len(), active.ended()), (0, 2));

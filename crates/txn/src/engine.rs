@@ -28,7 +28,9 @@ use firn_base::sync::{
 use firn_base::thread::JoinHandle;
 use firn_base::{Error, Lsn, Result, Snapshot, SqlState, Stamp, TableId, Time, clock, memory, thread};
 use firn_log::{Log, LogOptions, RedoBuffer};
-use firn_storage::{Digest, LetGo, MemoryBudget, Provider, Reaper, Table, TableOptions, WriteSet, pin};
+use firn_storage::{
+    Closed, Digest, LetGo, MemoryBudget, Provider, Reaper, Table, TableOptions, WriteSet, pin,
+};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -419,13 +421,19 @@ impl Engine {
         self.active.running_now(&self.newest.time, now, &|want| self.holders_of(want))
     }
 
-    /// The transactions that have what another one wants, but for the writers of a table.
+    /// The transactions that have what another one wants, but for those who write to a table or lock rows there.
     pub(crate) fn holders_of(&self, want: Want) -> Vec<Stamp> {
         match want {
             Want::Write(table) | Want::Lock(table) | Want::Share(table) => {
                 self.find_table(table).map_or_else(Vec::new, |table| table.gate().closed_by())
             }
-            Want::Alone(_) => Vec::new(),
+            Want::LockRows(table) => {
+                self.find_table(table).and_then(|table| table.gate().closed_to_all_by()).into_iter().collect()
+            }
+            Want::Maintain(table) => {
+                self.find_table(table).and_then(|table| table.gate().maintained_by()).into_iter().collect()
+            }
+            Want::Unwritten(_) | Want::Alone(_) => Vec::new(),
             Want::Catalog => self.ddl_by().into_iter().collect(),
         }
     }
@@ -442,13 +450,17 @@ impl Engine {
                 mode,
                 is_granted,
             };
+            let locks_in = transaction.locks_in.iter();
+            locks.extend(locks_in.map(|table| lock(Some(*table), TableLockMode::LockingRows, true)));
             let writes_to = transaction.writes_to.iter();
             locks.extend(writes_to.map(|table| lock(Some(*table), TableLockMode::Writing, true)));
             locks.extend(transaction.wants.map(|want| match want {
+                Want::LockRows(table) => lock(Some(table), TableLockMode::LockingRows, false),
                 Want::Write(table) => lock(Some(table), TableLockMode::Writing, false),
-                Want::Lock(table) => lock(Some(table), TableLockMode::Alone, false),
+                Want::Maintain(table) => lock(Some(table), TableLockMode::Maintaining, false),
                 Want::Share(table) => lock(Some(table), TableLockMode::Sharing, false),
-                Want::Alone(id) => {
+                Want::Lock(table) => lock(Some(table), TableLockMode::Alone, false),
+                Want::Unwritten(id) | Want::Alone(id) => {
                     let table = self.find_table(id);
                     lock(Some(id), table.map_or(TableLockMode::Alone, |table| mode_of(&table)), false)
                 }
@@ -459,7 +471,9 @@ impl Engine {
             let Some(by) = by.sequence() else { return };
             let Some(holder) = running.iter().find(|transaction| transaction.id == by) else { return };
             // Who keeps others out may not be alone yet.
-            if table.is_none() || holder.wants != table.map(Want::Alone) {
+            let is_about_to =
+                |table| [Some(Want::Unwritten(table)), Some(Want::Alone(table))].contains(&holder.wants);
+            if mode == TableLockMode::Maintaining || !table.is_some_and(is_about_to) {
                 locks.push(TableLock {
                     transaction: by,
                     session: holder.session,
@@ -470,8 +484,9 @@ impl Engine {
             }
         };
         for table in self.tables() {
-            let mode = mode_of(&table);
-            table.gate().closed_by().into_iter().for_each(|by| note(Some(table.id()), by, mode));
+            let (gate, id, mode) = (table.gate(), Some(table.id()), mode_of(&table));
+            gate.maintained_by().into_iter().for_each(|by| note(id, by, TableLockMode::Maintaining));
+            gate.closed_by().into_iter().for_each(|by| note(id, by, mode));
         }
         self.ddl_by().into_iter().for_each(|by| note(None, by, TableLockMode::Alone));
         locks
@@ -933,7 +948,12 @@ impl Drop for Engine {
 
 /// How those have locked a table who have.
 fn mode_of(table: &Table) -> TableLockMode {
-    if table.gate().is_shared() { TableLockMode::Sharing } else { TableLockMode::Alone }
+    match table.gate().how_closed() {
+        Some(Closed::Together) => TableLockMode::Sharing,
+        Some(Closed::ToWriters) => TableLockMode::WritingAlone,
+        // Or it has just been opened.
+        Some(Closed::ToAll) | None => TableLockMode::Alone,
+    }
 }
 
 thread_local! {

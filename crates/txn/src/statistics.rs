@@ -145,12 +145,15 @@ pub struct Running {
     pub writes: bool,
     /// Undo records that it had written when it began or ended its last statement.
     pub records: u64,
-    /// The transactions that it waits for: one, unless it waits for all who write to a table to end, or have locked one together.
+    /// The transactions that it waits for: one, unless it waits for all who write to a table or lock rows there to end, or have locked one
+    /// together.
     pub waits_for: Vec<u64>,
     /// What it waits for if that is not a row.
     pub wants: Option<Want>,
-    /// The tables whose writers it has joined, since it has changed or locked rows there, or may.
+    /// The tables whose writers it has joined, since it has changed rows there, or may.
     pub writes_to: Vec<TableId>,
+    /// The tables where it has locked rows, or may; it may have come to write there as well.
+    pub locks_in: Vec<TableId>,
 }
 
 /// A lock of a whole table, or of the catalog, that a transaction has or waits for.
@@ -171,11 +174,17 @@ pub struct TableLock {
 /// Whom a lock of a whole table keeps out. Nobody is kept from reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TableLockMode {
-    /// Those who lock it in the other modes.
+    /// Those who have it alone.
+    LockingRows,
+    /// Those who share it, let nobody else write, or have it alone.
     Writing,
-    /// Those who write there, or lock it alone.
+    /// The same, and those who would do likewise.
+    Maintaining,
+    /// Those who write there or maintain it, let nobody else write, or have it alone.
     Sharing,
-    /// All who write there or lock it.
+    /// All but those who lock rows: nobody else writes.
+    WritingAlone,
+    /// All who write there, lock rows, or lock it.
     Alone,
 }
 

@@ -68,6 +68,10 @@ pub struct Transaction {
     shared_counted: Option<Counted>,
     /// The tables that it keeps others from writing to.
     closed: Vec<Arc<Table>>,
+    /// Of the tables that its write set knows, those whose rows it may only lock.
+    locks_only: Vec<Arc<Table>>,
+    /// The tables that it keeps others from maintaining: SHARE UPDATE EXCLUSIVE.
+    maintains: Vec<Arc<Table>>,
     patience: Option<TablePatience>,
     /// Whether its statement locks rows before it changes them, and which conflict it went on behind; see
     /// [`Transaction::lock_before_changes`].
@@ -163,6 +167,8 @@ impl Transaction {
             shared: Vec::new(),
             shared_counted: None,
             closed: Vec::new(),
+            locks_only: Vec::new(),
+            maintains: Vec::new(),
             patience: None,
             locks_first: false,
             missed: None,
@@ -322,7 +328,7 @@ impl Transaction {
     /// The write set, once `table` may be written to.
     #[inline]
     pub(crate) fn writes_to(&mut self, table: &Arc<Table>) -> Result<&mut WriteSet> {
-        if !self.writes().has_touched(table) {
+        if !self.may_write_to(table) {
             self.join(table)?;
         }
         let write_set = self.write_set.as_mut().expect("running");
@@ -332,6 +338,7 @@ impl Transaction {
 
     /// Makes sure that it may write to a table, without waiting for DDL. Errors: 55P03, or 40001.
     pub(crate) fn try_to_write_to(&mut self, table: &Arc<Table>) -> Result<()> {
+        debug_assert!(self.locks_only.is_empty(), "this is for who moves rows");
         if self.writes().has_touched(table) {
             return Ok(());
         }
@@ -1031,6 +1038,7 @@ impl Transaction {
         assert!(self.reads.get_mut().is_empty() || !self.reads_nothing, "it has read without a snapshot");
         // Its own write set is collected no earlier than it ends only if it has a snapshot.
         self.take_snapshot_again();
+        self.leave_as_writer();
         let reads = self.reads.get_mut();
         let mut to_validate = None;
         if !reads.is_empty() {
@@ -1073,6 +1081,7 @@ impl Drop for Transaction {
         // First, since it reads what is taken back.
         self.loading = None;
         let made_tables = self.ddl.is_some();
+        self.leave_as_writer();
         if let Some(mut write_set) = self.write_set.take() {
             if write_set.is_empty() {
                 self.engine.memory().forget_unfinished(write_set.counted_bytes());

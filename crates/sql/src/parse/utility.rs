@@ -19,10 +19,10 @@ use firn_base::{Error, ParameterType, Result, SqlType};
 /// PostgreSQL's modes of LOCK TABLE: each with what it comes to where readers are in nobody's way.
 const TABLE_LOCKS: [(&[&str], TableLock); 8] = [
     (&["access", "share"], TableLock::Reading),
-    (&["row", "share"], TableLock::Reading),
+    (&["row", "share"], TableLock::LockingRows),
     (&["row", "exclusive"], TableLock::Writing),
-    (&["share", "update", "exclusive"], TableLock::Writing),
-    (&["share", "row", "exclusive"], TableLock::Alone),
+    (&["share", "update", "exclusive"], TableLock::Maintaining),
+    (&["share", "row", "exclusive"], TableLock::WritingAlone),
     (&["share"], TableLock::Sharing),
     (&["exclusive"], TableLock::Alone),
     (&["access", "exclusive"], TableLock::Alone),

@@ -171,8 +171,11 @@ pub(super) fn pg_locks(source: &Source) -> Vec<Row> {
     };
     rows.extend(asking.engine().table_locks().iter().map(|held| {
         let mode = match held.mode {
+            TableLockMode::LockingRows => "RowShareLock",
             TableLockMode::Writing => "RowExclusiveLock",
+            TableLockMode::Maintaining => "ShareUpdateExclusiveLock",
             TableLockMode::Sharing => "ShareLock",
+            TableLockMode::WritingAlone => "ShareRowExclusiveLock",
             TableLockMode::Alone => "ExclusiveLock",
         };
         lock("relation", (held.session, held.transaction), relation(held), mode, held.is_granted)

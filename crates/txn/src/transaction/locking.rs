@@ -4,7 +4,7 @@ use super::{Change, Isolation, Transaction};
 use crate::active::{Waited, Want};
 use firn_base::sync::{Arc, OnceLock};
 use firn_base::{Error, Result, RowId, Snapshot, SqlState, Stamp, Time, clock};
-use firn_storage::{Counted, Guard, Held, RowLock, Table};
+use firn_storage::{Closed, Counted, Guard, Held, RowLock, Table, WriteSet};
 use std::time::Duration;
 
 /// What somebody who waits for a table is asked between attempts, with the time for which he has waited: an error if he
@@ -153,7 +153,7 @@ impl Transaction {
         guard: &Guard,
     ) -> Result<()> {
         let row = self.place_of(table, row);
-        let write_set = self.writes_to(table)?;
+        let write_set = self.locks_in(table)?;
         if !lock.is_shared() {
             return table.lock(write_set, snapshot, row, lock, guard);
         }
@@ -193,6 +193,16 @@ impl Transaction {
         self.join_writers(table, &mut self.patience_for(table)).map(drop)
     }
 
+    /// The write set, once rows of `table` may be locked.
+    fn locks_in(&mut self, table: &Arc<Table>) -> Result<&mut WriteSet> {
+        if !self.writes().has_touched(table) {
+            self.join_lockers(table, &mut self.patience_for(table))?;
+        }
+        let write_set = self.write_set.as_mut().expect("running");
+        self.engine.spill_if_long(write_set)?;
+        Ok(write_set)
+    }
+
     /// Keeps others from changing the shape of a table, or all of its rows, until this transaction ends, whether it writes there or not;
     /// whether it had to wait for one. Errors: 55P03, 40P01; 40001 if the table has changed its shape since the snapshot.
     pub fn keep_shape(&mut self, table: &Arc<Table>) -> Result<bool> {
@@ -203,6 +213,16 @@ impl Transaction {
     /// committed it is a conflict (40001) that it had to wait, so that the statement is run again.
     pub fn keep_shape_to_read(&mut self, table: &Arc<Table>) -> Result<()> {
         let has_waited = self.keep_shape(table)?;
+        self.reads_after(has_waited, table)
+    }
+
+    /// The same before a statement locks rows that it reads: also beside those who let nobody write to the table.
+    pub fn keep_shape_to_lock(&mut self, table: &Arc<Table>) -> Result<()> {
+        let has_waited = self.join_lockers(table, &mut self.patience_for(table))?;
+        self.reads_after(has_waited, table)
+    }
+
+    fn reads_after(&self, has_waited: bool, table: &Table) -> Result<()> {
         match has_waited && self.isolation == Isolation::ReadCommitted && self.can_move_on() {
             true => Err(Error::write_conflict(&table.name())),
             false => Ok(()),
@@ -213,36 +233,99 @@ impl Transaction {
     /// 40001 if the table has changed its shape since the snapshot.
     pub fn join_writers(&mut self, table: &Arc<Table>, patience: Patience<'_>) -> Result<bool> {
         assert!(!self.read_only, "a transaction that was begun to read does not write");
+        if self.may_write_to(table) {
+            return Ok(false);
+        }
+        let (gate, owner) = (table.gate(), self.snapshot.owner);
+        let only_locks = self.only_locks_in(table);
+        let has_waited = if self.has_closed(table) {
+            let has_waited = self.keep_closed(table, Closed::ToWriters, patience)?;
+            if only_locks {
+                gate.write_too(owner)
+            } else {
+                gate.join_closed(owner)
+            }
+            has_waited
+        } else {
+            let (want, keeper) = (Want::Write(table.id()), || keeper_beside(table, owner));
+            let attempt = || if only_locks { gate.try_write_too(owner) } else { gate.try_join(owner) };
+            self.wait_until(want, attempt, keeper, patience)?
+        };
+        if only_locks {
+            // As long as it does that the table keeps its shape.
+            self.locks_only.retain(|known| !Arc::ptr_eq(known, table));
+            self.note_joined(table, false);
+        } else {
+            self.joined(table)?;
+        }
+        Ok(has_waited)
+    }
+
+    /// Goes on after it has joined the writers of a table, whose rows it had not locked.
+    pub(super) fn joined(&mut self, table: &Arc<Table>) -> Result<()> {
+        if !self.is_admitted(table) {
+            table.gate().leave(self.snapshot.owner);
+            return Err(self.refused(table));
+        }
+        self.write_set.as_mut().expect("running").touch(table);
+        self.note_joined(table, false);
+        Ok(())
+    }
+
+    /// Joins those who lock rows of a table, unless it has joined its writers: others may let nobody write there, but not have it
+    /// alone. Whether it had to wait. Errors as for [`Transaction::join_writers`].
+    pub fn join_lockers(&mut self, table: &Arc<Table>, patience: Patience<'_>) -> Result<bool> {
+        assert!(!self.read_only, "a transaction that was begun to read does not lock");
         if self.writes().has_touched(table) {
             return Ok(false);
         }
         let (gate, owner) = (table.gate(), self.snapshot.owner);
-        let has_waited;
-        if self.has_closed(table) {
-            has_waited = self.keep_alone(table, patience)?;
-            gate.join_closed(owner);
+        let mut has_waited = false;
+        if self.has_closed(table) && gate.how_closed() == Some(Closed::ToAll) {
+            gate.join_lockers_closed(owner);
         } else {
-            let (want, keeper) = (Want::Write(table.id()), || keeper_beside(table, owner));
-            has_waited = self.wait_until(want, || gate.try_join(owner), keeper, patience)?;
+            let (want, keeper) = (Want::LockRows(table.id()), || gate.closed_to_all_by());
+            has_waited = self.wait_until(want, || gate.try_join_lockers(owner), keeper, patience)?;
         }
-        self.joined(table)?;
-        Ok(has_waited)
-    }
-
-    /// Goes on after it has joined the writers of a table.
-    pub(super) fn joined(&mut self, table: &Arc<Table>) -> Result<()> {
-        let gate = table.gate();
-        if !self.has_closed(table) && !gate.admits(self.snapshot) {
-            gate.leave(self.snapshot.owner);
+        if !self.is_admitted(table) {
+            gate.write_too(owner);
+            gate.leave(owner);
             return Err(self.refused(table));
         }
         self.write_set.as_mut().expect("running").touch(table);
-        if table.is_published() {
-            self.engine.active().note_joined(&self.slot, table.id());
-        } else {
-            self.engine.active().set_writes(&self.slot);
+        self.locks_only.push(table.clone());
+        self.note_joined(table, true);
+        Ok(has_waited)
+    }
+
+    /// Whether the table has the shape that its snapshot sees, or may be about to get another by itself.
+    fn is_admitted(&self, table: &Arc<Table>) -> bool {
+        self.has_closed(table) || table.gate().admits(self.snapshot)
+    }
+
+    fn note_joined(&self, table: &Table, only_locks: bool) {
+        match table.is_published() {
+            true => self.engine.active().note_joined(&self.slot, table.id(), only_locks),
+            false => self.engine.active().set_writes(&self.slot),
         }
-        Ok(())
+    }
+
+    /// Whether it has joined the writers of a table.
+    #[inline]
+    pub(super) fn may_write_to(&self, table: &Arc<Table>) -> bool {
+        self.writes().has_touched(table) && !self.only_locks_in(table)
+    }
+
+    /// Whether it has joined those who lock rows of a table and not its writers.
+    #[inline]
+    fn only_locks_in(&self, table: &Arc<Table>) -> bool {
+        self.locks_only.iter().any(|known| Arc::ptr_eq(known, table))
+    }
+
+    /// It is about to leave all gates, and does so as a writer everywhere.
+    pub(super) fn leave_as_writer(&mut self) {
+        let owner = self.snapshot.owner;
+        self.locks_only.drain(..).for_each(|table| table.gate().write_too(owner));
     }
 
     /// Of a table whose gate does not admit it: 40001 if the table has changed its shape, or has gone, since the
@@ -265,33 +348,50 @@ impl Transaction {
         self.closed.iter().any(|closed| Arc::ptr_eq(closed, table))
     }
 
-    /// Keeps every other transaction from writing to the table and from locking it until this one ends: SQL's LOCK TABLE. Nobody
-    /// is kept from reading. Errors: patience's; 40P01; 40001 if the table has changed its shape since the snapshot.
+    /// Keeps every other transaction from writing to the table, from locking its rows and from locking it until this one ends: SQL's
+    /// LOCK TABLE. Nobody is kept from reading. Errors: patience's; 40P01; 40001 if the table has changed its shape since the snapshot.
     pub fn lock_table(&mut self, table: &Arc<Table>, patience: Patience<'_>) -> Result<()> {
-        self.close(table, false, patience)
+        self.close(table, Closed::ToAll, patience)
     }
 
-    /// As [`Transaction::lock_table`], but others may do the same: IN SHARE MODE. Once it has written to the table, or comes to, it
+    /// As [`Transaction::lock_table`], but others may lock rows: IN SHARE ROW EXCLUSIVE MODE.
+    pub fn keep_writers_out(&mut self, table: &Arc<Table>, patience: Patience<'_>) -> Result<()> {
+        self.close(table, Closed::ToWriters, patience)
+    }
+
+    /// As [`Transaction::keep_writers_out`], but others may do the same: IN SHARE MODE. Once it has written to the table, or comes to, it
     /// has the lock alone, for which it waits as for any other.
     pub fn share_table(&mut self, table: &Arc<Table>, patience: Patience<'_>) -> Result<()> {
-        self.close(table, true, patience)
+        self.close(table, Closed::Together, patience)
     }
 
-    fn close(&mut self, table: &Arc<Table>, shares: bool, patience: Patience<'_>) -> Result<()> {
+    /// Joins the writers of a table, and keeps every other transaction from doing this until it ends: IN SHARE UPDATE EXCLUSIVE MODE. Errors
+    /// as for [`Transaction::join_writers`].
+    pub fn maintain_table(&mut self, table: &Arc<Table>, patience: Patience<'_>) -> Result<()> {
+        self.join_writers(table, patience)?;
+        let (gate, owner) = (table.gate(), self.snapshot.owner);
+        let other = || gate.maintained_by().filter(|other| *other != owner);
+        self.wait_until(Want::Maintain(table.id()), || gate.try_maintain(owner), other, patience)?;
+        if !self.maintains.iter().any(|known| Arc::ptr_eq(known, table)) {
+            self.maintains.push(table.clone());
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, table: &Arc<Table>, how: Closed, patience: Patience<'_>) -> Result<()> {
         if self.has_closed(table) {
-            return if shares { Ok(()) } else { self.keep_alone(table, patience).map(drop) };
+            return self.keep_closed(table, how, patience).map(drop);
         }
         let (gate, owner, active) = (table.gate(), self.snapshot.owner, self.engine.active());
-        let has_written = self.writes().has_touched(table);
-        let shares = shares && !has_written;
+        // Who writes there lets nobody else keep it closed.
+        let how = if self.may_write_to(table) { how.max(Closed::ToWriters) } else { how };
+        let shares = how == Closed::Together;
         let want = if shares { Want::Share(table.id()) } else { Want::Lock(table.id()) };
         // Behind those who wait already: else they might wait for ever while one comes to share it after the other.
         let is_next = || !shares || !gate.is_closed() || !active.is_wanted(table.id());
-        let attempt = || is_next() && gate.try_close(owner, shares);
+        let attempt = || is_next() && gate.try_close(owner, how);
         self.wait_until(want, attempt, || keeper_beside(table, owner), patience)?;
-        let own = u64::from(has_written);
-        let writer = || active.writer_beside(owner, table.id());
-        let alone = self.wait_until(Want::Alone(table.id()), || gate.is_alone(own), writer, patience);
+        let alone = self.wait_for_sharers(table, how, patience);
         let alone = alone.and_then(|_| match gate.admits(self.snapshot) {
             true => Ok(()),
             false => Err(self.refused(table)),
@@ -304,11 +404,41 @@ impl Transaction {
         Ok(())
     }
 
-    /// Waits until nobody else has locked a table that it has locked, and lets nobody do so any more; whether it had to wait.
-    fn keep_alone(&self, table: &Table, patience: Patience<'_>) -> Result<bool> {
+    /// Has a table that it has locked closed at least so from now on, once nobody else has locked it; whether it had to wait.
+    fn keep_closed(&self, table: &Arc<Table>, how: Closed, patience: Patience<'_>) -> Result<bool> {
         let (gate, owner) = (table.gate(), self.snapshot.owner);
+        let before = gate.how_closed().expect("it has closed it");
+        if how <= before {
+            return Ok(false);
+        }
         let (want, keeper) = (Want::Lock(table.id()), || keeper_beside(table, owner));
-        self.wait_until(want, || gate.try_keep_alone(owner), keeper, patience)
+        let has_waited = self.wait_until(want, || gate.try_keep(owner, how), keeper, patience)?;
+        // Nobody has come to write there; some may have come to lock rows.
+        match self.wait_for_sharers(table, how, patience) {
+            Ok(has_waited_again) => Ok(has_waited || has_waited_again),
+            Err(error) => {
+                assert!(gate.try_keep(owner, before), "nobody else keeps closed what one has alone");
+                Err(error)
+            }
+        }
+    }
+
+    /// Waits for those who write to a table that it has just closed, and for those who lock rows there if it is closed to them; whether
+    /// it had to.
+    fn wait_for_sharers(&self, table: &Arc<Table>, how: Closed, patience: Patience<'_>) -> Result<bool> {
+        let (gate, owner, active) = (table.gate(), self.snapshot.owner, self.engine.active());
+        let to_all = how == Closed::ToAll;
+        let sharer = || active.sharer_beside(owner, table.id(), to_all);
+        match to_all {
+            true => {
+                let own = u64::from(self.writes().has_touched(table));
+                self.wait_until(Want::Alone(table.id()), || gate.is_alone(own), sharer, patience)
+            }
+            false => {
+                let own = u64::from(self.may_write_to(table));
+                self.wait_until(Want::Unwritten(table.id()), || gate.is_unwritten(own), sharer, patience)
+            }
+        }
     }
 
     /// Moves a transaction that has neither read nor written on to the newest committed state, as if it began only now.
@@ -350,10 +480,11 @@ impl Transaction {
         may_move
     }
 
-    /// Lets others write to the tables that it has locked.
+    /// Lets others write to the tables that it has locked, and maintain those that it maintains.
     pub(super) fn open_tables(&mut self) {
         let owner = self.snapshot.owner;
         self.closed.drain(..).for_each(|table| table.gate().open(owner));
+        self.maintains.drain(..).for_each(|table| table.gate().end_maintenance(owner));
     }
 
     /// From now on the statement that is being run again locks each row before it changes it, and goes on behind one
@@ -393,7 +524,7 @@ impl Transaction {
     }
 }
 
-/// One who has locked a table, or is about to, but for `own`.
+/// One who has closed a table, or is about to, but for `own`.
 fn keeper_beside(table: &Table, own: Stamp) -> Option<Stamp> {
     table.gate().closed_by().into_iter().find(|keeper| *keeper != own)
 }

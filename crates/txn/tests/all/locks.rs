@@ -489,6 +489,83 @@ fn a_lock_that_several_share_keeps_them_all_from_writing() {
     bank.engine.transact(|tx| bank.set_balance(tx, 1, 13)).unwrap();
 }
 
+/// Whoever locks rows is in the way of who wants the table alone, and of nobody else.
+#[test]
+fn rows_are_locked_beside_those_who_keep_writers_out() {
+    let bank = bank();
+    let impatient = || |_: Duration| Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, "no"));
+    let refused =
+        |outcome: Result<()>| assert_eq!(outcome.unwrap_err().state(), SqlState::LOCK_NOT_AVAILABLE);
+    let modes = |tx: &Transaction| {
+        let locks = bank.engine.table_locks().into_iter().filter(|lock| lock.transaction == number(tx));
+        locks.map(|lock| lock.mode).collect::<Vec<_>>()
+    };
+    let (mut holder, mut locker) = (bank.engine.begin(), bank.engine.begin());
+    let lock = |tx: &mut Transaction, key| bank.lock(tx, key, RowLock::Update).unwrap();
+    holder.keep_writers_out(&bank.accounts, &mut impatient()).unwrap();
+    lock(&mut locker, 1);
+    lock(&mut holder, 2);
+    assert_eq!(modes(&locker), [TableLockMode::LockingRows]);
+    assert_eq!(modes(&holder), [TableLockMode::LockingRows, TableLockMode::WritingAlone]);
+    refused(locker.join_writers(&bank.accounts, &mut impatient()).map(drop));
+    // It does not have it alone, and so others may still come to lock rows.
+    refused(holder.lock_table(&bank.accounts, &mut impatient()));
+    assert_eq!(modes(&holder), [TableLockMode::LockingRows, TableLockMode::WritingAlone]);
+    lock(&mut locker, 3);
+    bank.set_balance(&mut holder, 2, 22).unwrap();
+    drop(locker);
+    holder.lock_table(&bank.accounts, &mut impatient()).unwrap();
+    refused(bank.engine.begin().join_lockers(&bank.accounts, &mut impatient()).map(drop));
+    commit(holder);
+    // Who has it alone may lock rows and write.
+    let mut holder = bank.engine.begin();
+    holder.lock_table(&bank.accounts, &mut impatient()).unwrap();
+    lock(&mut holder, 1);
+    bank.set_balance(&mut holder, 1, 11).unwrap();
+    commit(holder);
+    // And who has locked rows may write where nobody is in the way.
+    let (mut locker, mut other) = (bank.engine.begin(), bank.engine.begin());
+    lock(&mut locker, 1);
+    lock(&mut other, 2);
+    bank.set_balance(&mut locker, 1, 12).unwrap();
+    assert_eq!(modes(&locker), [TableLockMode::LockingRows, TableLockMode::Writing]);
+    refused(other.share_table(&bank.accounts, &mut impatient()));
+    locker.rollback();
+    other.share_table(&bank.accounts, &mut impatient()).unwrap();
+    commit(other);
+    let mut last = bank.engine.begin();
+    last.lock_table(&bank.accounts, &mut impatient()).unwrap();
+    assert_eq!(bank.scan(&last), [(1, 11), (2, 22), (3, 30)]);
+    drop(last);
+    assert_eq!(bank.engine.table_locks(), []);
+}
+
+#[test]
+fn one_transaction_at_a_time_maintains_a_table() {
+    let bank = bank();
+    let impatient = || |_: Duration| Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, "no"));
+    let refused =
+        |outcome: Result<()>| assert_eq!(outcome.unwrap_err().state(), SqlState::LOCK_NOT_AVAILABLE);
+    let (mut first, mut second) = (bank.engine.begin(), bank.engine.begin());
+    first.maintain_table(&bank.accounts, &mut impatient()).unwrap();
+    first.maintain_table(&bank.accounts, &mut impatient()).unwrap();
+    refused(second.maintain_table(&bank.accounts, &mut impatient()));
+    refused(second.share_table(&bank.accounts, &mut impatient()));
+    bank.set_balance(&mut second, 2, 22).unwrap();
+    let maintained = bank.engine.table_locks().into_iter().any(|lock| {
+        lock.mode == TableLockMode::Maintaining && lock.transaction == number(&first) && lock.is_granted
+    });
+    assert!(maintained);
+    first.rollback();
+    second.maintain_table(&bank.accounts, &mut impatient()).unwrap();
+    commit(second);
+    let mut third = bank.engine.begin();
+    third.share_table(&bank.accounts, &mut impatient()).unwrap();
+    third.maintain_table(&bank.accounts, &mut impatient()).unwrap();
+    commit(third);
+    assert_eq!(bank.engine.table_locks(), []);
+}
+
 /// Who waits to write, or to lock it alone, is not passed by others who would share it.
 #[test]
 #[cfg_attr(miri, ignore = "who waits looks again by the clock, which is faster than what is asked here")]

@@ -174,17 +174,19 @@ fn who_follows_in_a_slot_is_not_taken_for_who_was_there() {
     explore(follows_in_its_slot);
 }
 
-/// What a transaction has or wants: to change an account, to write to a table beside that of the accounts, to lock one, alone or
-/// together with others.
+/// What a transaction has or wants: to change an account, to write to a table beside that of the accounts, to lock rows there, to lock one, alone or
+/// together with others, or to have its maintenance.
 #[derive(Clone, Copy)]
 enum Thing {
     Row(i32),
     Write(usize),
+    LockRows(usize),
     Lock(usize),
     Share(usize),
+    Maintain(usize),
 }
 
-use Thing::{Lock, Row, Share, Write};
+use Thing::{Lock, LockRows, Maintain, Row, Share, Write};
 
 /// Takes it; false if the transaction would wait for ever.
 fn take(bank: &Bank, tables: &[Arc<Table>], tx: &mut Transaction, thing: Thing) -> bool {
@@ -201,8 +203,10 @@ fn take(bank: &Bank, tables: &[Arc<Table>], tx: &mut Transaction, thing: Thing) 
             return true;
         }
         Write(table) => tx.join_writers(&tables[table], patience).map(drop),
+        LockRows(table) => tx.join_lockers(&tables[table], patience).map(drop),
         Lock(table) => tx.lock_table(&tables[table], patience),
         Share(table) => tx.share_table(&tables[table], patience),
+        Maintain(table) => tx.maintain_table(&tables[table], patience),
     };
     taken.map_err(|error| assert_eq!(error.state(), SqlState::DEADLOCK_DETECTED)).is_ok()
 }
@@ -282,5 +286,48 @@ fn of_a_ring_through_one_of_those_who_share_a_table_one_is_told() {
 fn of_those_who_share_a_table_nobody_is_told_while_one_writes_there() {
     const TRANSACTIONS: &[(Thing, Option<Thing>)] =
         &[(Share(0), Some(Write(0))), (Share(0), None), (Row(0), Some(Share(0)))];
+    explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 0));
+}
+
+#[test]
+fn of_two_who_lock_rows_of_a_table_and_come_to_want_it_alone_one_is_told() {
+    explore(|| {
+        assert_eq!(having_and_wanting(&[(LockRows(0), Some(Lock(0))), (LockRows(0), Some(Lock(0)))]), 1);
+    });
+}
+
+/// Neither those who share a table nor those who write there mind who locks rows.
+#[test]
+fn of_those_who_lock_rows_of_a_table_that_others_share_nobody_is_told() {
+    explore(|| {
+        assert_eq!(having_and_wanting(&[(Share(0), Some(LockRows(0))), (Share(0), Some(LockRows(0)))]), 0);
+    });
+    explore(|| {
+        assert_eq!(having_and_wanting(&[(LockRows(0), Some(Write(0))), (LockRows(0), Some(Share(0)))]), 0);
+    });
+}
+
+/// The first goes back to sharing the table if it is the one.
+#[test]
+fn of_one_who_shares_a_table_and_wants_it_alone_and_one_who_locks_rows_and_wants_to_write_one_is_told() {
+    explore(|| {
+        assert_eq!(having_and_wanting(&[(Share(0), Some(Lock(0))), (LockRows(0), Some(Write(0)))]), 1);
+    });
+}
+
+#[test]
+fn of_two_who_maintain_tables_crosswise_one_is_told() {
+    explore(|| {
+        assert_eq!(
+            having_and_wanting(&[(Maintain(0), Some(Maintain(1))), (Maintain(1), Some(Maintain(0)))]),
+            1
+        );
+    });
+}
+
+#[test]
+fn of_those_who_queue_for_the_maintenance_of_a_table_nobody_is_told() {
+    const TRANSACTIONS: &[(Thing, Option<Thing>)] =
+        &[(Maintain(0), None), (Write(0), Some(Maintain(0))), (Row(0), Some(Share(0)))];
     explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 0));
 }
