@@ -1,45 +1,107 @@
-//! `pg_sleep`: a function that takes its time.
+//! `pg_sleep`, `pg_sleep_for` and `pg_sleep_until`: functions that take their time.
 //!
-//! It runs only where a whole plan does, on the threads of that: never in a short program or in a writer, which hold guards. It
-//! wakes when the statement is cancelled, or when nobody wants the plan's rows any more; and while it sleeps in a worker, another
+//! They run only where a whole plan does, on the threads of that: never in a short program or in a writer, which hold guards. They
+//! wake when the statement is cancelled, or when nobody wants the plan's rows any more; and while one sleeps in a worker, another
 //! thread takes over what else that would have run.
 
 use crate::error::to_datafusion;
+use crate::lower::cast;
 use crate::query::{Cancel, Stop};
 use crate::runtime::SessionOptions;
 use crate::scan::cancelled;
-use datafusion::arrow::array::{Array, AsArray, StringViewArray};
-use datafusion::arrow::datatypes::{DataType, Float64Type};
+use crate::types;
+use datafusion::arrow::array::StringViewArray;
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use firn_base::operators::shift_in_zone;
 use firn_base::sync::Arc;
-use firn_base::{Error, SqlState, clock};
+use firn_base::{Error, SqlState, SqlType, TimeZoneSetting, Value, clock};
 use std::time::Duration;
 
 /// How often a sleeper looks whether he is to wake.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// `pg_sleep(double precision)`. It yields nothing, which is the empty string: so clients show PostgreSQL's `void`.
-pub fn pg_sleep() -> Arc<ScalarUDF> {
+/// A function of this file by its name. They yield nothing, which is the empty string: so clients show PostgreSQL's `void`.
+pub fn function(name: &str) -> Option<Arc<ScalarUDF>> {
+    let wakes = match name {
+        "pg_sleep" => Wakes::AfterSeconds,
+        "pg_sleep_for" => Wakes::AfterInterval,
+        "pg_sleep_until" => Wakes::At,
+        _ => return None,
+    };
     let signature = Signature::user_defined(Volatility::Volatile);
-    Arc::new(ScalarUDF::from(Sleep { signature }))
+    Some(Arc::new(ScalarUDF::from(Sleep { wakes, signature })))
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Sleep {
+    wakes: Wakes,
     signature: Signature,
 }
 
-/// Whether a function is that one.
-pub(crate) fn is_pg_sleep(udf: &ScalarUDF) -> bool {
+/// What tells how long one sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Wakes {
+    AfterSeconds,
+    /// Its months and days are those that come, by the clocks of the session's time zone.
+    AfterInterval,
+    At,
+}
+
+impl Wakes {
+    fn argument(self) -> SqlType {
+        match self {
+            Wakes::AfterSeconds => SqlType::Double,
+            Wakes::AfterInterval => SqlType::Interval,
+            Wakes::At => SqlType::TimestampTz,
+        }
+    }
+
+    fn takes(self, ty: &DataType) -> bool {
+        match (self, ty) {
+            // Bare literals are `Utf8`.
+            (_, DataType::Utf8 | DataType::Null) => true,
+            (Wakes::AfterSeconds, ty) => ty.is_numeric(),
+            (Wakes::AfterInterval, ty) => matches!(ty, DataType::Interval(_)),
+            (Wakes::At, ty) => matches!(ty, DataType::Timestamp(..) | DataType::Date32),
+        }
+    }
+}
+
+/// How long one sleeps who begins now.
+fn length(argument: &Value, zone: &TimeZoneSetting) -> firn_base::Result<Duration> {
+    let now = clock::wall_clock_micros();
+    let micros = match argument {
+        Value::Double(seconds) => {
+            // Neither does it end before it has begun, nor later than anybody can tell.
+            return Ok(match Duration::try_from_secs_f64(*seconds) {
+                Ok(length) => length,
+                Err(_) if *seconds > 0.0 => Duration::MAX,
+                Err(_) => Duration::ZERO,
+            });
+        }
+        Value::Interval(interval) => shift_in_zone(now, interval, zone)?.saturating_sub(now),
+        Value::TimestampTz(moment) => moment.saturating_sub(now),
+        other => panic!("{other:?} was coerced to the type of the argument"),
+    };
+    Ok(Duration::from_micros(u64::try_from(micros).unwrap_or(0)))
+}
+
+/// Whether a function is one of these.
+pub(crate) fn is_sleep(udf: &ScalarUDF) -> bool {
     udf.inner().downcast_ref::<Sleep>().is_some()
 }
 
 impl ScalarUDFImpl for Sleep {
     fn name(&self) -> &str {
-        "pg_sleep"
+        match self.wakes {
+            Wakes::AfterSeconds => "pg_sleep",
+            Wakes::AfterInterval => "pg_sleep_for",
+            Wakes::At => "pg_sleep_until",
+        }
     }
 
     fn signature(&self) -> &Signature {
@@ -47,17 +109,16 @@ impl ScalarUDFImpl for Sleep {
     }
 
     fn coerce_types(&self, arguments: &[DataType]) -> Result<Vec<DataType>> {
+        let wanted = self.wakes.argument();
         match arguments {
-            // Bare literals are `Utf8`.
-            [ty] if ty.is_numeric() || matches!(ty, DataType::Utf8 | DataType::Null) => {
-                Ok(vec![DataType::Float64])
-            }
+            [ty] if self.wakes.takes(ty) => Ok(vec![types::data_type(wanted)]),
             _ => {
-                let message = "function pg_sleep does not exist for these arguments";
-                Err(to_datafusion(
-                    Error::new(SqlState::UNDEFINED_FUNCTION, message)
-                        .with_hint("It takes a number of seconds, of type double precision."),
-                ))
+                let message = format!("function {} does not exist for these arguments", self.name());
+                let hint = match self.wakes {
+                    Wakes::AfterSeconds => format!("It takes a number of seconds, of type {wanted}."),
+                    Wakes::AfterInterval | Wakes::At => format!("It takes one of type {wanted}."),
+                };
+                Err(to_datafusion(Error::new(SqlState::UNDEFINED_FUNCTION, message).with_hint(hint)))
             }
         }
     }
@@ -67,27 +128,26 @@ impl ScalarUDFImpl for Sleep {
     }
 
     fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let zone = cast::zone(&arguments)?;
         let options = arguments.config_options.extensions.get::<SessionOptions>();
         let (cancel, stop) = options.map(|options| (&options.cancel, &options.stop)).unzip();
-        let seconds = arguments.args[0].to_array(arguments.number_rows)?;
-        let mut ends = Vec::with_capacity(seconds.len());
-        for seconds in seconds.as_primitive::<Float64Type>() {
-            if let Some(seconds) = seconds {
-                tokio::task::block_in_place(|| sleep(seconds, cancel, stop))?;
+        let column = arguments.args[0].to_array(arguments.number_rows)?;
+        let mut ends = Vec::with_capacity(arguments.number_rows);
+        for row in 0..arguments.number_rows {
+            let argument = types::value_at(column.as_ref(), row).map_err(to_datafusion)?;
+            if argument.is_null() {
+                ends.push(None);
+                continue;
             }
-            ends.push(seconds.map(|_| ""));
+            let longest = length(&argument, &zone).map_err(to_datafusion)?;
+            tokio::task::block_in_place(|| sleep(longest, cancel, stop))?;
+            ends.push(Some(""));
         }
         Ok(ColumnarValue::Array(Arc::new(StringViewArray::from(ends))))
     }
 }
 
-fn sleep(seconds: f64, cancel: Option<&Cancel>, stop: Option<&Stop>) -> Result<()> {
-    // Neither ends before it has begun, nor later than anybody can tell.
-    let longest = match Duration::try_from_secs_f64(seconds) {
-        Ok(longest) => longest,
-        Err(_) if seconds > 0.0 => Duration::MAX,
-        Err(_) => Duration::ZERO,
-    };
+fn sleep(longest: Duration, cancel: Option<&Cancel>, stop: Option<&Stop>) -> Result<()> {
     let begun = clock::now();
     loop {
         if cancel.is_some_and(Cancel::is_cancelled) || stop.is_some_and(Stop::is_stopped) {
@@ -109,15 +169,35 @@ mod tests {
     fn sleep_ends_when_it_is_over_or_nobody_waits_for_it() {
         let (cancel, stop) = (Cancel::new(), Stop::default());
         let (cancelled, stopped) = (Cancel::new(), Stop::default());
-        sleep(0.001, Some(&cancel), Some(&stop)).unwrap();
-        for nothing in [0.0, -5.0, f64::NEG_INFINITY, f64::NAN] {
-            sleep(nothing, None, None).unwrap();
-        }
+        sleep(Duration::from_millis(1), Some(&cancel), Some(&stop)).unwrap();
+        sleep(Duration::ZERO, None, None).unwrap();
         cancelled.cancel();
         stopped.stop();
-        for long in [3600.0, 1e300, f64::INFINITY] {
+        for long in [Duration::from_secs(3600), Duration::MAX] {
             sleep(long, Some(&cancelled), Some(&stop)).unwrap_err();
             sleep(long, Some(&cancel), Some(&stopped)).unwrap_err();
         }
+    }
+
+    #[test]
+    fn arguments_tell_how_long() {
+        let zone = TimeZoneSetting::UTC;
+        let length = |argument: Value| length(&argument, &zone).unwrap();
+        for nothing in [0.0, -5.0, f64::NEG_INFINITY, f64::NAN] {
+            assert_eq!(length(Value::Double(nothing)), Duration::ZERO);
+        }
+        assert_eq!(length(Value::Double(0.25)), Duration::from_millis(250));
+        for long in [1e300, f64::INFINITY] {
+            assert_eq!(length(Value::Double(long)), Duration::MAX);
+        }
+        let interval = |text| Value::Interval(firn_base::interval::parse(text).unwrap());
+        assert_eq!(length(interval("1 day 2 seconds")), Duration::from_secs(86_402));
+        assert_eq!(length(interval("-1 month")), Duration::ZERO);
+        let month = length(interval("1 month")).as_secs() / 86_400;
+        assert!((28..=31).contains(&month), "{month}");
+        let now = clock::wall_clock_micros();
+        assert_eq!(length(Value::TimestampTz(now - 1)), Duration::ZERO);
+        let hour = length(Value::TimestampTz(now + 3_600_000_000));
+        assert!(hour <= Duration::from_secs(3600) && hour > Duration::from_secs(3000), "{hour:?}");
     }
 }

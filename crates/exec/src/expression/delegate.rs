@@ -6,7 +6,7 @@
 use super::compile::{Positions, parameter_index};
 use super::{Row, parameter};
 use crate::error::{from_datafusion, to_datafusion};
-use crate::sleep::is_pg_sleep;
+use crate::sleep::is_sleep;
 use crate::{lower, types};
 use datafusion::arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use datafusion::arrow::datatypes::{FieldRef, Schema, SchemaRef};
@@ -77,8 +77,8 @@ impl Delegate {
                     Transformed::yes(column(Source::Now, field.as_ref().clone()))
                 }
                 // Whoever evaluates this holds a guard.
-                Expr::ScalarFunction(call) if is_pg_sleep(&call.func) => {
-                    return Err(unsupported("pg_sleep in this place"));
+                Expr::ScalarFunction(call) if is_sleep(&call.func) => {
+                    return Err(unsupported(&format!("{} in this place", call.name())));
                 }
                 Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) => {
                     return Err(unsupported("a sub-query in this place"));

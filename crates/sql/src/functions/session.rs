@@ -13,7 +13,7 @@ use firn_base::sync::Arc;
 use firn_base::{Error, SqlState, SqlType, Value};
 use firn_exec::function::{Surroundings, ValueFunction};
 use firn_exec::session::SessionServices;
-use firn_exec::sleep::pg_sleep;
+use firn_exec::sleep;
 
 /// A function of this file by its name.
 pub fn function(name: &str, facts: &SessionFacts) -> Option<Arc<ScalarUDF>> {
@@ -32,7 +32,7 @@ pub fn function(name: &str, facts: &SessionFacts) -> Option<Arc<ScalarUDF>> {
             let first = facts.search_path.iter().find(|schema| !schema.starts_with('$'));
             constant("current_schema", first.cloned().unwrap_or_else(|| "public".to_owned()))
         }
-        "pg_sleep" => Some(pg_sleep()),
+        "pg_sleep" | "pg_sleep_for" | "pg_sleep_until" => sleep::function(name),
         "version" => constant("version", version()),
         _ => FUNCTIONS.iter().find(|function| function.name == name).map(ValueFunction::udf),
     }
