@@ -129,6 +129,7 @@ pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
         "pg_locks" => activity::pg_locks,
         "pg_settings" => activity::pg_settings,
         "pg_stat_activity" => activity::pg_stat_activity,
+        "pg_stat_all_indexes" | "pg_stat_user_indexes" => pg_stat_user_indexes,
         "pg_stat_all_tables" | "pg_stat_user_tables" => activity::pg_stat_user_tables,
         "pg_stat_progress_copy" => activity::pg_stat_progress_copy,
         "pg_stat_database" => activity::pg_stat_database,
@@ -725,6 +726,20 @@ fn pg_indexes(source: &Source) -> Vec<Row> {
             "tablename": table.name.as_str(),
             "indexname": index.name.as_str(),
             "indexdef": source.index_definition(table, index),
+        }
+    };
+    indexes(source).map(row).collect()
+}
+
+/// Nobody counts how often an index is used: who looks for those that are not must not find all.
+fn pg_stat_user_indexes(source: &Source) -> Vec<Row> {
+    let row = |(table, index): (&TableDef, &IndexDef)| {
+        row! {
+            "relid": number(table.oid),
+            "indexrelid": number(index.oid),
+            "schemaname": source.schema_name(table.schema),
+            "relname": table.name.as_str(),
+            "indexrelname": index.name.as_str(),
         }
     };
     indexes(source).map(row).collect()
