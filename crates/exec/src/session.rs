@@ -11,6 +11,9 @@ pub trait SessionServices: Any + Debug + Send + Sync {
     /// `pg_backend_pid`: the number of the session.
     fn session(&self) -> Result<u32>;
 
+    /// `pg_current_xact_id`: the number of the transaction, which it is given if it `draws` one or has written; `None` if it has none.
+    fn transaction_number(&self, draws: bool) -> Result<Option<i64>>;
+
     /// `nextval`: the sequence by its possibly qualified, possibly quoted name.
     fn next_value(&self, sequence: &str) -> Result<i64>;
 
@@ -48,6 +51,10 @@ fn nobody() -> Error {
 
 impl SessionServices for NoSession {
     fn session(&self) -> Result<u32> {
+        Err(nobody())
+    }
+
+    fn transaction_number(&self, _draws: bool) -> Result<Option<i64>> {
         Err(nobody())
     }
 

@@ -364,6 +364,7 @@ impl Connection {
     #[inline]
     pub(crate) fn begin_transaction(&self, isolation: Isolation) -> Result<Transaction> {
         let mut transaction = self.shared.engine.try_begin(isolation)?;
+        self.services.forget_transaction_number();
         transaction.set_session(self.activity.id());
         transaction.set_patience(self.patience_of_transactions.clone());
         transaction.expect_to_end_by_errors();
@@ -375,6 +376,7 @@ impl Connection {
     #[inline]
     pub(crate) fn begin_reader(&self) -> Result<Transaction> {
         let transaction = self.shared.engine.try_begin(Isolation::Snapshot)?;
+        self.services.forget_transaction_number();
         transaction.set_session(self.activity.id());
         transaction.tell_isolation(self.default_isolation);
         Ok(transaction)

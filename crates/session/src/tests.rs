@@ -1177,3 +1177,26 @@ fn rows_come_in_order_also_where_something_is_left_to_do_on_each() {
         }
     }
 }
+
+/// Those of others may, as in PostgreSQL after a crash.
+#[test]
+fn numbers_of_transactions_that_committed_do_not_come_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = || Database::open(directory.path().join("db")).unwrap();
+    for _ in 0..3 {
+        let database = open();
+        let mut connection = database.connect();
+        connection.execute("CREATE TABLE IF NOT EXISTS numbers (n bigint)").unwrap();
+        for _ in 0..2 {
+            connection.execute("INSERT INTO numbers VALUES (txid_current())").unwrap();
+        }
+        connection.execute("BEGIN; SELECT txid_current(); ROLLBACK").unwrap();
+        drop(connection);
+        database.close().unwrap();
+    }
+    let database = open();
+    let mut connection = database.connect();
+    assert_eq!(one(&mut connection, "SELECT count(DISTINCT n) FROM numbers"), Value::BigInt(6));
+    let are_less = one(&mut connection, "SELECT bool_and(n < txid_current()) FROM numbers");
+    assert_eq!(are_less, Value::Boolean(true));
+}

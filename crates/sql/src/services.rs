@@ -8,7 +8,7 @@ use crate::activity::{Activity, Sessions};
 use crate::bind::SessionFacts;
 use crate::names::{Names, parse_qualified};
 use crate::settings::Settings;
-use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering};
+use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 use firn_base::{Error, Result, SqlState};
 use firn_exec::SessionServices;
 use firn_txn::catalog::{Oid, SequenceDef};
@@ -26,6 +26,8 @@ pub struct Services {
     touched: AtomicBool,
     /// Whether the transaction may only read; `nextval` may not run there either.
     read_only: AtomicBool,
+    /// The number of the transaction, or 0 as long as it has none. It is drawn under the lock of `state`.
+    transaction_number: AtomicU64,
 }
 
 struct State {
@@ -62,6 +64,7 @@ impl Services {
             state: Mutex::new(state),
             touched: AtomicBool::new(false),
             read_only: AtomicBool::new(false),
+            transaction_number: AtomicU64::new(0),
         }
     }
 
@@ -108,6 +111,15 @@ impl Services {
         self.read_only.store(read_only, Ordering::Relaxed);
     }
 
+    /// A transaction begins, which has no number yet.
+    #[inline]
+    pub fn forget_transaction_number(&self) {
+        // Relaxed: the same thread runs the functions or waits for them. Hardly any transaction asks for its number.
+        if self.transaction_number.load(Ordering::Relaxed) != 0 {
+            self.transaction_number.store(0, Ordering::Relaxed);
+        }
+    }
+
     /// DISCARD: what the session remembers of sequences.
     pub fn forget_sequences(&self) {
         let mut state = self.state.lock();
@@ -135,6 +147,21 @@ impl Services {
 impl SessionServices for Services {
     fn session(&self) -> Result<u32> {
         Ok(self.activity.id())
+    }
+
+    fn transaction_number(&self, draws: bool) -> Result<Option<i64>> {
+        // One is drawn, whichever threads of a statement ask.
+        let _state = self.state.lock();
+        let mut number = self.transaction_number.load(Ordering::Relaxed);
+        let has_written = || {
+            let running = self.engine.running();
+            running.iter().any(|running| running.session == self.activity.id() && running.writes)
+        };
+        if number == 0 && (draws || has_written()) {
+            number = self.engine.draw_number();
+            self.transaction_number.store(number, Ordering::Relaxed);
+        }
+        Ok((number != 0).then_some(number as i64))
     }
 
     fn next_value(&self, sequence: &str) -> Result<i64> {

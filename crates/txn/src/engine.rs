@@ -405,6 +405,16 @@ impl Engine {
         self.collector.backlog()
     }
 
+    /// A number that nothing else has, greater than all before: a time at which nothing ends. It does not come again after the database
+    /// was opened anew either, if anything has been committed since: then that is what the log has reached.
+    pub fn draw_number(&self) -> u64 {
+        let turn = self.commit.lock();
+        let time = self.newest.time.load(Ordering::Relaxed) + 1;
+        self.newest.time.store(time, Ordering::SeqCst);
+        drop(turn);
+        time
+    }
+
     /// Collects what nobody needs any more, as the background thread does now and then.
     pub fn collect(&self) {
         self.collector.collect(&self.active, &self.newest.time, self.safe_time(), &self.memory);

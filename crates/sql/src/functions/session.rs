@@ -214,6 +214,34 @@ static FUNCTIONS: &[ValueFunction] = &[
         takes_null: false,
     },
     ValueFunction {
+        name: "pg_current_xact_id",
+        resolve: nothing_to_bigint,
+        compute: |_, surroundings| transaction_number(surroundings, true),
+        volatility: Volatility::Volatile,
+        takes_null: false,
+    },
+    ValueFunction {
+        name: "txid_current",
+        resolve: nothing_to_bigint,
+        compute: |_, surroundings| transaction_number(surroundings, true),
+        volatility: Volatility::Volatile,
+        takes_null: false,
+    },
+    ValueFunction {
+        name: "pg_current_xact_id_if_assigned",
+        resolve: nothing_to_bigint,
+        compute: |_, surroundings| transaction_number(surroundings, false),
+        volatility: Volatility::Volatile,
+        takes_null: false,
+    },
+    ValueFunction {
+        name: "txid_current_if_assigned",
+        resolve: nothing_to_bigint,
+        compute: |_, surroundings| transaction_number(surroundings, false),
+        volatility: Volatility::Volatile,
+        takes_null: false,
+    },
+    ValueFunction {
         name: "pg_cancel_backend",
         resolve: |arguments| (arguments.len() == 1).then(|| (vec![SqlType::Integer], SqlType::Boolean)),
         compute: |values, surroundings| interrupt(values, surroundings, false),
@@ -228,6 +256,15 @@ static FUNCTIONS: &[ValueFunction] = &[
         takes_null: false,
     },
 ];
+
+fn nothing_to_bigint(arguments: &[Option<SqlType>]) -> Option<(Vec<SqlType>, SqlType)> {
+    arguments.is_empty().then(|| (vec![], SqlType::BigInt))
+}
+
+/// The transaction's number; NULL if it has none and draws none.
+fn transaction_number(surroundings: &Surroundings<'_>, draws: bool) -> firn_base::Result<Value> {
+    Ok(services(surroundings)?.transaction_number(draws)?.map_or(Value::Null, Value::BigInt))
+}
 
 /// Stops what another session runs, or ends it.
 fn interrupt(values: &[Value], surroundings: &Surroundings<'_>, ends: bool) -> firn_base::Result<Value> {
