@@ -50,8 +50,7 @@ pub fn aggregate(name: &str) -> Option<Arc<AggregateUDF>> {
         "mode" => Some(firn_exec::aggregate::mode()),
         "percentile_cont" => Some(firn_exec::aggregate::percentile_cont()),
         "percentile_disc" => Some(firn_exec::aggregate::percentile_disc()),
-        "variance" => Some(datafusion::functions_aggregate::variance::var_samp_udaf()),
         "every" => Some(datafusion::functions_aggregate::bool_and_or::bool_and_udaf()),
-        _ => None,
+        other => firn_exec::aggregate::statistic(other),
     }
 }
