@@ -478,15 +478,14 @@ impl Pass<'_> {
             }
         }
         let single = all.len() == 2;
-        let is_constant = |expression: &Expr| matches!(expression, Expr::Literal(..));
+        let is_constant = |expression: &Expr| matches!(expression, Expr::Literal(..) | Expr::Placeholder(_));
         if !single
             && let Some(mut all) = self.compared_with_all(&all, &types)?
-            // Of others nobody knows whether they are zero.
+            // Of others lowering does not know whether they are zero.
             && all[1..].iter().all(is_constant)
         {
             let expression = all.remove(0);
-            let list = floats::with_both_zeros(all);
-            return Ok(Expr::InList(InList { expr: Box::new(expression), list, negated }));
+            return Ok(Expr::InList(InList { expr: Box::new(expression), list: all, negated }));
         }
         let value = all.remove(0);
         let mut any: Option<Expr> = None;
