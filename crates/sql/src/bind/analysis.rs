@@ -13,7 +13,7 @@ use super::keys;
 use super::nodes::{self, Nodes};
 use super::operators::{
     Operand, adopt, adopt_array, as_text, cast, check_cast, common_type, compared, element, is_float,
-    is_number, length, no_operator, operand, plain_name, united,
+    is_number, length, no_operator, of_numerics, operand, plain_name, united,
 };
 use super::parameters::Parameters;
 use datafusion::arrow::datatypes::{DataType, Field};
@@ -35,7 +35,7 @@ use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use firn_base::sync::Arc;
 use firn_base::{Error, ParameterType, SqlState, SqlType, TimeZoneSetting, Value, coerce, numeric};
 use firn_exec::error::to_datafusion;
-use firn_exec::lower::operate::{Operation, operation_of};
+use firn_exec::lower::operate::{Operation, operate, operation_of};
 use firn_exec::lower::quantified::{Comparison, Quantifier, quantifier_of};
 use firn_exec::lower::under_its_name;
 use firn_exec::types;
@@ -209,10 +209,7 @@ impl Pass<'_> {
                 self.compare(BinaryExpr::new(Box::new(left), binary.op, Box::new(right)), schema)?
             }
             Expr::BinaryExpr(binary) if days::is_ordering(binary.op) => self.compare(binary, schema)?,
-            // When the planner built it, an operand may have passed for a number of another type.
-            Expr::BinaryExpr(binary) if is_arithmetic(binary.op) => {
-                floats::compute(binary, schema, self.parameters, self.zone)?
-            }
+            Expr::BinaryExpr(binary) if is_arithmetic(binary.op) => self.arithmetic(binary, schema)?,
             Expr::InSubquery(inner) => self.in_subquery(inner, schema)?,
             Expr::Exists(exists) => Expr::Exists(with_output(exists)?),
             Expr::ScalarFunction(function) => self.function(function, schema)?,
@@ -545,6 +542,17 @@ impl Pass<'_> {
         let comparison = BinaryExpr::new(Box::new(left), op, Box::new(right));
         let comparison = floats::compare(comparison, schema, self.parameters, self.zone)?;
         days::compare(comparison, schema, self.parameters, self.zone)
+    }
+
+    /// Arithmetic that the planner has built when an operand passed for a number of another type, as `sum(bigint)` does.
+    fn arithmetic(&self, binary: BinaryExpr, schema: &DFSchema) -> Result<Expr> {
+        let computed = floats::compute(binary, schema, self.parameters, self.zone)?;
+        let Expr::BinaryExpr(BinaryExpr { left, op, right }) = computed else { return Ok(computed) };
+        let types = self.operand(&left, schema).known().zip(self.operand(&right, schema).known());
+        Ok(match types.and_then(|(a, b)| of_numerics(op, a, b)) {
+            Some((operation, result)) => operate(operation, result, *left, *right),
+            None => binary_expr(*left, op, *right),
+        })
     }
 
     /// The types of expressions that are all numbers of known types.
