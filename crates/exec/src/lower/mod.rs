@@ -9,6 +9,7 @@
 //! | `$1` | – | the parameter as a literal |
 //! | `x = ANY ($1)` | – | `x IN (…)` if it can be: see [`quantified`] |
 //! | keys of windows, sorts and DISTINCT that are floats | tell 0 from -0 | what equal ones have in common: see [`keys`] |
+//! | keys of groups, joins, windows and DISTINCT that are spans of time | tell 1 day from 24 hours | what equal ones have in common: see [`spans`] |
 //! | `x IN (0, 1)`, `x = 0 OR x = 1` of floats | find -0 by its bits | both zeros: see [`zeros`] |
 //! | `x LIKE p` | take a backslash at the end for itself | an error there: see [`like`] |
 //! | `<`, BETWEEN and ORDER BY of char(n) | compare the blanks at its end | the same of strings without them: see [`keys`] |
@@ -22,6 +23,7 @@ mod keys;
 mod like;
 pub mod operate;
 pub mod quantified;
+mod spans;
 mod zeros;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};

@@ -3,6 +3,7 @@
 //! The array of a parameter is known when a plan is lowered, and most comparisons are `= ANY` or
 //! `<> ALL`, which DataFusion plans best as `IN` and `NOT IN`. All others are computed value by value.
 
+use super::spans::is_span;
 use super::zeros;
 use crate::expression::like;
 use crate::types;
@@ -176,6 +177,10 @@ pub(super) fn lower(function: ScalarFunction) -> Result<Expr> {
     let elements = list.value(0);
     if elements.is_empty() {
         return truth(Some(negated));
+    }
+    if is_span(elements.data_type()) {
+        // IN would compare part by part.
+        return Ok(Expr::ScalarFunction(function));
     }
     let literal = |row| Ok(Expr::Literal(ScalarValue::try_from_array(elements.as_ref(), row)?, None));
     let list = (0..elements.len()).map(literal).collect::<Result<_>>()?;

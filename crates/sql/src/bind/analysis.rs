@@ -16,6 +16,7 @@ use super::operators::{
     is_number, length, no_operator, of_numerics, operand, plain_name, united,
 };
 use super::parameters::Parameters;
+use crate::functions::extreme_of_spans;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -223,6 +224,9 @@ impl Pass<'_> {
                 Expr::AggregateFunction(aggregate)
             }
             Expr::WindowFunction(mut window) => {
+                for key in &mut window.params.order_by {
+                    self.by_length(&mut key.expr, schema);
+                }
                 match &window.fun {
                     WindowFunctionDefinition::AggregateUDF(function) => {
                         widen(function, &mut window.params.args, schema)?;
@@ -402,13 +406,24 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Spans of time as what orders them.
-    fn spans(&self, expressions: Vec<Expr>, schema: &DFSchema) -> Vec<Expr> {
+    fn are_spans(&self, expressions: &[Expr], schema: &DFSchema) -> bool {
         let is_span =
             |expression: &Expr| self.operand(expression, schema) == Operand::Known(SqlType::Interval);
-        match expressions.iter().all(is_span) {
+        expressions.iter().all(is_span)
+    }
+
+    /// Spans of time as what orders them.
+    fn spans(&self, expressions: Vec<Expr>, schema: &DFSchema) -> Vec<Expr> {
+        match self.are_spans(&expressions, schema) {
             true => expressions.into_iter().map(length).collect(),
             false => expressions,
+        }
+    }
+
+    /// Makes the length of a span of time of it.
+    fn by_length(&self, expression: &mut Expr, schema: &DFSchema) {
+        if self.operand(expression, schema) == Operand::Known(SqlType::Interval) {
+            *expression = length(std::mem::take(expression));
         }
     }
 
@@ -629,7 +644,7 @@ impl Pass<'_> {
                 conditions.insert(0, *operand);
                 conditions = self.unify(conditions, schema)?;
                 conditions = self.same_strings(conditions, schema);
-                conditions = self.moments(conditions, schema)?;
+                conditions = self.spans(self.moments(conditions, schema)?, schema);
                 match self.numbers(&conditions, schema).filter(|types| types.iter().copied().any(is_float)) {
                     Some(types) if conditions[0].is_volatile() => {
                         conditions = self.convert(conditions, &types, SqlType::Double)?;
@@ -665,7 +680,9 @@ impl Pass<'_> {
     /// NULLIF of values of different types, of which the first is of type `ty`, by the comparison that it is.
     fn null_if(&self, arguments: Vec<Expr>, ty: SqlType, result: SqlType, schema: &DFSchema) -> Result<Expr> {
         let [value, other] = <[Expr; 2]>::try_from(arguments).expect("NULLIF has two arguments");
-        let equal = self.equal(value.clone(), other, schema)?;
+        let compared = self.spans(vec![value.clone(), other], schema);
+        let [left, right] = <[Expr; 2]>::try_from(compared).expect("two went in");
+        let equal = self.equal(left, right, schema)?;
         let null = Expr::Literal(types::scalar(&Value::Null, result), None);
         let value = floats::convert(value, ty, result, self.zone)?;
         Ok(Expr::Case(Case::new(None, vec![(Box::new(equal), Box::new(null))], Some(Box::new(value)))))
@@ -700,6 +717,13 @@ impl Pass<'_> {
         let column =
             inner.subquery.subquery.schema().fields().first().and_then(|field| types::sql_type(field));
         match (self.operand(&inner.expr, schema), column) {
+            (Operand::Known(SqlType::Interval) | Operand::Unknown, Some(SqlType::Interval)) => {
+                let InSubquery { expr, subquery, negated } = inner;
+                let span = self.adopt(*expr, SqlType::Interval)?;
+                let rows = nodes::by_length(Arc::unwrap_or_clone(subquery.subquery))?;
+                let subquery = Subquery { subquery: Arc::new(rows), ..subquery };
+                Ok(Expr::InSubquery(InSubquery::new(Box::new(length(span)), subquery, negated)))
+            }
             (Operand::Unknown, Some(ty)) => {
                 let expression = self.adopt(*inner.expr, ty)?;
                 Ok(Expr::InSubquery(InSubquery::new(Box::new(expression), inner.subquery, inner.negated)))
@@ -761,7 +785,13 @@ impl Pass<'_> {
             func.name() == "make_array" && is_mixed().is_some()
         };
         let args = if ALIKE.contains(&func.name()) || is_mixed_array() {
-            self.unite(args, schema)?
+            let args = self.unite(args, schema)?;
+            if let Some(extreme) = extreme_of_spans(func.name())
+                && self.are_spans(&args, schema)
+            {
+                return Ok(Expr::ScalarFunction(ScalarFunction::new_udf(extreme, args)));
+            }
+            args
         } else if func.name() == "nullif" {
             let mut args = self.unify(args, schema)?;
             self.trim(args.iter_mut(), schema);
@@ -770,6 +800,9 @@ impl Pass<'_> {
                 Some(types) => {
                     let result = if is_float(types[0]) { types[0] } else { SqlType::Double };
                     return self.null_if(args, types[0], result, schema);
+                }
+                None if self.are_spans(&args, schema) && !args[0].is_volatile() => {
+                    return self.null_if(args, SqlType::Interval, SqlType::Interval, schema);
                 }
                 None => match self.moments_among(&args, schema).filter(|_| !args[0].is_volatile()) {
                     Some(types) => return self.null_if(args, types[0], types[0], schema),

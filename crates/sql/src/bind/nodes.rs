@@ -197,6 +197,15 @@ pub fn with_types(plan: LogicalPlan, types: &[Option<SqlType>]) -> Result<Logica
     Projection::try_new(columns, Arc::new(plan)).map(LogicalPlan::Projection)
 }
 
+/// The lengths of the spans of time that are the only column of a plan.
+pub fn by_length(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let lengths = plan.schema().iter().map(|(qualifier, field)| {
+        length(Expr::from((qualifier, field))).alias_qualified(qualifier.cloned(), field.name())
+    });
+    let lengths: Vec<Expr> = lengths.collect();
+    Projection::try_new(lengths, Arc::new(plan)).map(LogicalPlan::Projection)
+}
+
 /// `sum(real)` is a real, of which DataFusion makes a double.
 pub fn real_sums(plan: LogicalPlan) -> Result<LogicalPlan> {
     let mut found = false;
