@@ -741,7 +741,7 @@ impl Pass<'_> {
 
     fn function(&self, function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         /// Functions that take char(n) with its blanks; all others take it as text.
-        const WITH_BLANKS: &[&str] = &["concat", "concat_ws", "octet_length", keys::AS_IS];
+        const WITH_BLANKS: &[&str] = &["concat", "concat_ws", "octet_length", keys::AS_IS, keys::AS_CAST];
         const ALIKE: &[&str] = &["coalesce", "greatest", "least", "nvl", "ifnull"];
         if let Some(quantifier) = quantifier_of(&function.func) {
             return self.quantified(function, quantifier, schema);

@@ -239,6 +239,7 @@ impl ContextProvider for Context<'_> {
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         functions::scalar(name, self.binder.facts)
+            .or_else(|| (name == keys::AS_CAST).then(keys::as_cast))
             .or_else(|| pg_catalog::function(name, self.binder.catalog, self.binder.facts))
             .or_else(|| self.state.scalar_functions().get(name).map(firn_exec::lengthening::bounded))
     }
