@@ -233,7 +233,8 @@ impl Accumulator for SpanFrame {
             if let Some(span) = span {
                 let length = spans::length(span);
                 let side = self.side;
-                let is_replaced = |(_, old): &(usize, _)| side.replaces(length, spans::length(*old));
+                let is_replaced =
+                    |(_, old): &(usize, IntervalMonthDayNano)| side.replaces(length, spans::length(*old));
                 while self.rows.back().is_some_and(is_replaced) {
                     self.rows.pop_back();
                 }
