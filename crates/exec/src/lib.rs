@@ -14,6 +14,7 @@ mod index_path;
 mod judge;
 pub mod scan;
 pub mod session;
+mod spans;
 
 pub mod join_order;
 pub mod lengthening;

@@ -4,10 +4,14 @@
 //! Everything but groups of floats is DataFusion's.
 
 use super::{any_type, passes};
+use crate::spans;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, BooleanArray, PrimitiveArray};
 use datafusion::arrow::buffer::NullBuffer;
-use datafusion::arrow::datatypes::{ArrowPrimitiveType, DataType, FieldRef, Float32Type, Float64Type};
-use datafusion::common::{Result, ScalarValue};
+use datafusion::arrow::datatypes::{
+    ArrowPrimitiveType, DataType, FieldRef, Float32Type, Float64Type, IntervalMonthDayNano,
+    IntervalMonthDayNanoType, IntervalUnit,
+};
+use datafusion::common::{Result, ScalarValue, internal_err};
 use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::utils::AggregateOrderSensitivity;
@@ -16,6 +20,7 @@ use datafusion::logical_expr::{
     Signature, StatisticsArgs,
 };
 use firn_base::sync::{Arc, OnceLock};
+use std::collections::VecDeque;
 
 /// `min`.
 pub fn smallest() -> Arc<AggregateUDF> {
@@ -41,6 +46,14 @@ impl Side {
         match self {
             Side::Smallest => min_udaf(),
             Side::Largest => max_udaf(),
+        }
+    }
+
+    /// Whether a span of one length takes the place of one of another that came before.
+    fn replaces(self, new: i128, old: i128) -> bool {
+        match self {
+            Side::Smallest => new <= old,
+            Side::Largest => new >= old,
         }
     }
 
@@ -107,7 +120,10 @@ impl AggregateUDFImpl for Extreme {
     }
 
     fn accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        self.side.theirs().inner().accumulator(arguments)
+        match is_span(arguments.return_field.data_type()) {
+            true => Ok(Box::new(SpanExtreme { side: self.side, extreme: None })),
+            false => self.side.theirs().inner().accumulator(arguments),
+        }
     }
 
     fn state_fields(&self, arguments: StateFieldsArgs) -> Result<Vec<FieldRef>> {
@@ -126,7 +142,10 @@ impl AggregateUDFImpl for Extreme {
     }
 
     fn create_sliding_accumulator(&self, arguments: AccumulatorArgs) -> Result<Box<dyn Accumulator>> {
-        self.side.theirs().inner().create_sliding_accumulator(arguments)
+        match is_span(arguments.return_field.data_type()) {
+            true => Ok(Box::new(SpanFrame { side: self.side, rows: VecDeque::new(), came: 0, left: 0 })),
+            false => self.side.theirs().inner().create_sliding_accumulator(arguments),
+        }
     }
 
     fn is_descending(&self) -> Option<bool> {
@@ -134,7 +153,10 @@ impl AggregateUDFImpl for Extreme {
     }
 
     fn value_from_stats(&self, arguments: &StatisticsArgs) -> Option<ScalarValue> {
-        self.side.theirs().inner().value_from_stats(arguments)
+        match is_span(arguments.return_type) {
+            true => None,
+            false => self.side.theirs().inner().value_from_stats(arguments),
+        }
     }
 
     fn reverse_expr(&self) -> ReversedUDAF {
@@ -147,6 +169,108 @@ impl AggregateUDFImpl for Extreme {
 
     fn set_monotonicity(&self, ty: &DataType) -> SetMonotonicity {
         self.side.theirs().inner().set_monotonicity(ty)
+    }
+}
+
+fn is_span(ty: &DataType) -> bool {
+    matches!(ty, DataType::Interval(IntervalUnit::MonthDayNano))
+}
+
+fn spans_of(array: &ArrayRef) -> &PrimitiveArray<IntervalMonthDayNanoType> {
+    array.as_primitive()
+}
+
+/// The extreme span of one group. What it hands on is what it yields.
+#[derive(Debug)]
+struct SpanExtreme {
+    side: Side,
+    extreme: Option<IntervalMonthDayNano>,
+}
+
+impl Accumulator for SpanExtreme {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for span in spans_of(&values[0]).iter().flatten() {
+            let replaces = |old| self.side.replaces(spans::length(span), spans::length(old));
+            if self.extreme.is_none_or(replaces) {
+                self.extreme = Some(span);
+            }
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        Ok(ScalarValue::IntervalMonthDayNano(self.extreme))
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self)
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        Ok(vec![self.evaluate()?])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        self.update_batch(states)
+    }
+}
+
+/// The extreme span of a frame that rows leave.
+#[derive(Debug)]
+struct SpanFrame {
+    side: Side,
+    /// Rows by their numbers, but for those that one behind them takes the place of: the first is the extreme.
+    rows: VecDeque<(usize, IntervalMonthDayNano)>,
+    /// How many rows have come.
+    came: usize,
+    /// How many of these have left.
+    left: usize,
+}
+
+impl Accumulator for SpanFrame {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        for span in spans_of(&values[0]) {
+            if let Some(span) = span {
+                let length = spans::length(span);
+                let side = self.side;
+                let is_replaced =
+                    |(_, old): &(usize, IntervalMonthDayNano)| side.replaces(length, spans::length(*old));
+                while self.rows.back().is_some_and(is_replaced) {
+                    self.rows.pop_back();
+                }
+                self.rows.push_back((self.came, span));
+            }
+            self.came += 1;
+        }
+        Ok(())
+    }
+
+    fn retract_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.left += values[0].len();
+        while self.rows.front().is_some_and(|(row, _)| *row < self.left) {
+            self.rows.pop_front();
+        }
+        Ok(())
+    }
+
+    fn supports_retract_batch(&self) -> bool {
+        true
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        Ok(ScalarValue::IntervalMonthDayNano(self.rows.front().map(|(_, span)| *span)))
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + self.rows.capacity() * size_of::<(usize, IntervalMonthDayNano)>()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        internal_err!("frames are not merged")
+    }
+
+    fn merge_batch(&mut self, _states: &[ArrayRef]) -> Result<()> {
+        internal_err!("frames are not merged")
     }
 }
 

@@ -1,6 +1,6 @@
 //! Aggregates that DataFusion lacks, or types otherwise than PostgreSQL: an average of exact numbers is
 //! exact, with as many decimals as a quotient has, and a sum of them overflows with an error. Or computes
-//! otherwise: the extremes of floats in groups know infinity and NaN.
+//! otherwise: the extremes of floats in groups know infinity and NaN, and so do variances and their like.
 
 mod average;
 mod extreme;
@@ -9,6 +9,7 @@ mod ordered;
 mod percentile;
 mod single;
 mod sliding;
+mod statistics;
 mod sum;
 mod wide;
 
@@ -16,6 +17,7 @@ pub use extreme::{largest, smallest};
 pub use ordered::{mode, percentile_disc};
 pub use percentile::percentile_cont;
 pub use single::{few, only_value};
+pub use statistics::statistic;
 pub use sum::sum;
 
 use self::nan::{GroupsOneNan, OneNan};

@@ -3,9 +3,11 @@
 //! All values of a group are kept until the end, as PostgreSQL does.
 
 use crate::error::to_datafusion;
-use crate::floats;
+use crate::{floats, spans};
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, new_empty_array};
-use datafusion::arrow::compute::{SortOptions, concat, filter, is_not_null, partition, sort};
+use datafusion::arrow::compute::{
+    SortOptions, concat, filter, is_not_null, partition, sort, sort_to_indices, take,
+};
 use datafusion::arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{Result, ScalarValue, plan_err};
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -137,14 +139,21 @@ impl Accumulator for Values {
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
         let options = SortOptions { descending: self.descending, nulls_first: false };
-        let sorted = sort(&self.all()?, Some(options))?;
+        let all = self.all()?;
+        let sorted = match self.element {
+            DataType::Interval(_) => {
+                let order = sort_to_indices(&spans::keys(&all), Some(options), None)?;
+                take(&all, &order, None)?
+            }
+            _ => sort(&all, Some(options))?,
+        };
         let picked = match self.pick {
             _ if sorted.is_empty() => None,
             Pick::Share(share) => {
                 share.map(|share| ((share * sorted.len() as f64).ceil() as usize).saturating_sub(1))
             }
             Pick::MostFrequent => {
-                let runs = partition(&[floats::keys(&sorted)])?.ranges();
+                let runs = partition(&[spans::keys(&floats::keys(&sorted))])?.ranges();
                 runs.into_iter().rev().max_by_key(ExactSizeIterator::len).map(|run| run.start)
             }
         };

@@ -1,4 +1,5 @@
-//! Floats and char(n) as keys: those by which a window is divided and ordered, rows are sorted and an aggregate tells values apart.
+//! Floats, spans of time and char(n) as keys: those by which a window is divided and ordered, rows are sorted and an aggregate tells
+//! values apart. What else is done by spans: see [`spans`].
 //!
 //! DataFusion groups, joins and compares by which floats are equal; where rows are sorted first it goes by bits, so that 0 and -0 are
 //! two values ([`crate::floats`]). Keys become floats that have the bits in common, under the name of what they stand for. The last key
@@ -7,6 +8,8 @@
 //! Strings of one char(n) are equal with their blanks if they are without; but a character before the blank stands before nothing
 //! only with them. What orders such strings leaves the blanks out.
 
+use super::spans;
+use crate::spans::keys as spans_to_keys;
 use crate::{floats, types};
 use datafusion::arrow::array::{ArrayRef, AsArray, StringViewArray};
 use datafusion::arrow::datatypes::DataType;
@@ -32,10 +35,14 @@ pub fn of_node(node: LogicalPlan) -> Result<LogicalPlan> {
             let order = on.sort_expr.iter_mut().flatten().map(|key| &mut key.expr);
             on.on_expr.iter_mut().chain(order).try_for_each(|key| {
                 of_float(key, schema)?;
+                of_span(key, schema)?;
                 of_string(key, schema)
             })?;
             LogicalPlan::Distinct(Distinct::On(on))
         }
+        LogicalPlan::Distinct(Distinct::All(rows)) => spans::distinct(rows)?,
+        LogicalPlan::Aggregate(aggregate) => spans::grouped(aggregate)?,
+        LogicalPlan::Join(join) => spans::joined(join)?,
         other => other,
     })
 }
@@ -45,7 +52,10 @@ pub fn of_window(window: &mut WindowFunction, schema: &DFSchema) -> Result<()> {
     let params = &mut window.params;
     params.order_by.iter_mut().try_for_each(|key| of_string(&mut key.expr, schema))?;
     let order = params.order_by.iter_mut().map(|key| &mut key.expr);
-    params.partition_by.iter_mut().chain(order).try_for_each(|key| of_float(key, schema))
+    params.partition_by.iter_mut().chain(order).try_for_each(|key| {
+        of_float(key, schema)?;
+        of_span(key, schema)
+    })
 }
 
 /// The keys of an aggregate.
@@ -53,6 +63,10 @@ pub fn of_aggregate(aggregate: &mut AggregateFunction, schema: &DFSchema) -> Res
     let params = &mut aggregate.params;
     if !params.distinct {
         return of_order(&mut params.order_by, schema);
+    }
+    if aggregate.func.name() == "count" {
+        // Others yield of what they are given.
+        params.args.iter_mut().try_for_each(|key| of_span(key, schema))?;
     }
     let order = params.order_by.iter_mut().map(|key| &mut key.expr);
     params.args.iter_mut().chain(order).try_for_each(|key| of_float(key, schema))
@@ -72,7 +86,10 @@ pub fn of_comparison<const N: usize>(sides: [&mut Box<Expr>; N], schema: &DFSche
 }
 
 fn of_order(order: &mut [SortKey], schema: &DFSchema) -> Result<()> {
-    order.iter_mut().try_for_each(|key| of_string(&mut key.expr, schema))?;
+    order.iter_mut().try_for_each(|key| {
+        of_span(&mut key.expr, schema)?;
+        of_string(&mut key.expr, schema)
+    })?;
     match order {
         [keys @ .., _] => keys.iter_mut().try_for_each(|key| of_float(&mut key.expr, schema)),
         [] => Ok(()),
@@ -82,6 +99,14 @@ fn of_order(order: &mut [SortKey], schema: &DFSchema) -> Result<()> {
 /// Makes a key of an expression, if it is a float.
 fn of_float(expression: &mut Expr, schema: &DFSchema) -> Result<()> {
     if expression.get_type(schema)?.is_floating() {
+        make(expression);
+    }
+    Ok(())
+}
+
+/// Makes a key of an expression, if it is a span of time.
+pub(super) fn of_span(expression: &mut Expr, schema: &DFSchema) -> Result<()> {
+    if spans::is_span(&expression.get_type(schema)?) {
         make(expression);
     }
     Ok(())
@@ -148,6 +173,6 @@ fn keys(values: &ArrayRef) -> ArrayRef {
             let trimmed = strings.iter().map(|string| string.map(|string| string.trim_end_matches(' ')));
             Arc::new(trimmed.collect::<StringViewArray>())
         }
-        None => floats::keys(values),
+        None => spans_to_keys(&floats::keys(values)),
     }
 }

@@ -9,6 +9,8 @@
 //! | `$1` | – | the parameter as a literal |
 //! | `x = ANY ($1)` | – | `x IN (…)` if it can be: see [`quantified`] |
 //! | keys of windows, sorts and DISTINCT that are floats | tell 0 from -0 | what equal ones have in common: see [`keys`] |
+//! | keys of groups, joins, windows and DISTINCT that are spans of time | tell 1 day from 24 hours | what equal ones have in common: see [`spans`] |
+//! | `x IN (0, 1)`, `x = 0 OR x = 1` of floats | find -0 by its bits | both zeros: see [`zeros`] |
 //! | `x LIKE p` | take a backslash at the end for itself | an error there: see [`like`] |
 //! | `<`, BETWEEN and ORDER BY of char(n) | compare the blanks at its end | the same of strings without them: see [`keys`] |
 //! | a cast of a constant array | convert as Arrow does, or not at all | the array that it makes: see [`cast::array`] |
@@ -21,6 +23,8 @@ mod keys;
 mod like;
 pub mod operate;
 pub mod quantified;
+mod spans;
+mod zeros;
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{DFSchema, Result, plan_datafusion_err};
@@ -72,6 +76,10 @@ fn lower(expression: Expr, schema: &DFSchema, parameters: &[Value]) -> Result<Tr
             if matches!(binary.op, Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq) {
                 keys::of_comparison([&mut binary.left, &mut binary.right], schema)?;
             }
+            if binary.op == Operator::Or {
+                let of_or = |operand: Box<Expr>| Box::new(zeros::of_or(*operand));
+                (binary.left, binary.right) = (of_or(binary.left), of_or(binary.right));
+            }
             let binary = match like::of_operator(binary) {
                 Ok(like) => return Ok(Transformed::yes(like::lower(like))),
                 Err(binary) => binary,
@@ -91,6 +99,7 @@ fn lower(expression: Expr, schema: &DFSchema, parameters: &[Value]) -> Result<Tr
             Ok(cast::lower(cast, &from))
         }
         Expr::ScalarFunction(function) => quantified::lower(function).map(Transformed::yes),
+        Expr::InList(list) => Ok(Transformed::yes(Expr::InList(zeros::in_list(list)))),
         Expr::Like(like) => Ok(Transformed::yes(like::lower(like))),
         Expr::Between(mut between) => {
             keys::of_comparison([&mut between.expr, &mut between.low, &mut between.high], schema)?;

@@ -3,6 +3,8 @@
 //! The array of a parameter is known when a plan is lowered, and most comparisons are `= ANY` or
 //! `<> ALL`, which DataFusion plans best as `IN` and `NOT IN`. All others are computed value by value.
 
+use super::spans::is_span;
+use super::zeros;
 use crate::expression::like;
 use crate::types;
 use datafusion::arrow::array::Array;
@@ -176,9 +178,13 @@ pub(super) fn lower(function: ScalarFunction) -> Result<Expr> {
     if elements.is_empty() {
         return truth(Some(negated));
     }
+    if is_span(elements.data_type()) {
+        // IN would compare part by part.
+        return Ok(Expr::ScalarFunction(function));
+    }
     let literal = |row| Ok(Expr::Literal(ScalarValue::try_from_array(elements.as_ref(), row)?, None));
     let list = (0..elements.len()).map(literal).collect::<Result<_>>()?;
-    Ok(Expr::InList(InList { expr: Box::new(value.clone()), list, negated }))
+    Ok(Expr::InList(zeros::in_list(InList { expr: Box::new(value.clone()), list, negated })))
 }
 
 fn elements(arrays: &dyn Array, row: usize) -> Result<Option<Vec<Value>>> {

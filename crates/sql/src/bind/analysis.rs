@@ -13,9 +13,10 @@ use super::keys;
 use super::nodes::{self, Nodes};
 use super::operators::{
     Operand, adopt, adopt_array, as_text, cast, check_cast, common_type, compared, element, is_float,
-    is_number, length, no_operator, operand, plain_name, united,
+    is_number, length, no_operator, of_numerics, operand, plain_name, united,
 };
 use super::parameters::Parameters;
+use crate::functions::extreme_of_spans;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode};
@@ -35,7 +36,7 @@ use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use firn_base::sync::Arc;
 use firn_base::{Error, ParameterType, SqlState, SqlType, TimeZoneSetting, Value, coerce, numeric};
 use firn_exec::error::to_datafusion;
-use firn_exec::lower::operate::{Operation, operation_of};
+use firn_exec::lower::operate::{Operation, operate, operation_of};
 use firn_exec::lower::quantified::{Comparison, Quantifier, quantifier_of};
 use firn_exec::lower::under_its_name;
 use firn_exec::types;
@@ -209,10 +210,7 @@ impl Pass<'_> {
                 self.compare(BinaryExpr::new(Box::new(left), binary.op, Box::new(right)), schema)?
             }
             Expr::BinaryExpr(binary) if days::is_ordering(binary.op) => self.compare(binary, schema)?,
-            // When the planner built it, an operand may have passed for a number of another type.
-            Expr::BinaryExpr(binary) if is_arithmetic(binary.op) => {
-                floats::compute(binary, schema, self.parameters, self.zone)?
-            }
+            Expr::BinaryExpr(binary) if is_arithmetic(binary.op) => self.arithmetic(binary, schema)?,
             Expr::InSubquery(inner) => self.in_subquery(inner, schema)?,
             Expr::Exists(exists) => Expr::Exists(with_output(exists)?),
             Expr::ScalarFunction(function) => self.function(function, schema)?,
@@ -226,6 +224,9 @@ impl Pass<'_> {
                 Expr::AggregateFunction(aggregate)
             }
             Expr::WindowFunction(mut window) => {
+                for key in &mut window.params.order_by {
+                    self.by_length(&mut key.expr, schema);
+                }
                 match &window.fun {
                     WindowFunctionDefinition::AggregateUDF(function) => {
                         widen(function, &mut window.params.args, schema)?;
@@ -405,13 +406,24 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Spans of time as what orders them.
-    fn spans(&self, expressions: Vec<Expr>, schema: &DFSchema) -> Vec<Expr> {
+    fn are_spans(&self, expressions: &[Expr], schema: &DFSchema) -> bool {
         let is_span =
             |expression: &Expr| self.operand(expression, schema) == Operand::Known(SqlType::Interval);
-        match expressions.iter().all(is_span) {
+        expressions.iter().all(is_span)
+    }
+
+    /// Spans of time as what orders them.
+    fn spans(&self, expressions: Vec<Expr>, schema: &DFSchema) -> Vec<Expr> {
+        match self.are_spans(&expressions, schema) {
             true => expressions.into_iter().map(length).collect(),
             false => expressions,
+        }
+    }
+
+    /// Makes the length of a span of time of it.
+    fn by_length(&self, expression: &mut Expr, schema: &DFSchema) {
+        if self.operand(expression, schema) == Operand::Known(SqlType::Interval) {
+            *expression = length(std::mem::take(expression));
         }
     }
 
@@ -478,15 +490,14 @@ impl Pass<'_> {
             }
         }
         let single = all.len() == 2;
-        let is_constant = |expression: &Expr| matches!(expression, Expr::Literal(..));
+        let is_constant = |expression: &Expr| matches!(expression, Expr::Literal(..) | Expr::Placeholder(_));
         if !single
             && let Some(mut all) = self.compared_with_all(&all, &types)?
-            // Of others nobody knows whether they are zero.
+            // Of others lowering does not know whether they are zero.
             && all[1..].iter().all(is_constant)
         {
             let expression = all.remove(0);
-            let list = floats::with_both_zeros(all);
-            return Ok(Expr::InList(InList { expr: Box::new(expression), list, negated }));
+            return Ok(Expr::InList(InList { expr: Box::new(expression), list: all, negated }));
         }
         let value = all.remove(0);
         let mut any: Option<Expr> = None;
@@ -546,6 +557,17 @@ impl Pass<'_> {
         let comparison = BinaryExpr::new(Box::new(left), op, Box::new(right));
         let comparison = floats::compare(comparison, schema, self.parameters, self.zone)?;
         days::compare(comparison, schema, self.parameters, self.zone)
+    }
+
+    /// Arithmetic that the planner has built when an operand passed for a number of another type, as `sum(bigint)` does.
+    fn arithmetic(&self, binary: BinaryExpr, schema: &DFSchema) -> Result<Expr> {
+        let computed = floats::compute(binary, schema, self.parameters, self.zone)?;
+        let Expr::BinaryExpr(BinaryExpr { left, op, right }) = computed else { return Ok(computed) };
+        let types = self.operand(&left, schema).known().zip(self.operand(&right, schema).known());
+        Ok(match types.and_then(|(a, b)| of_numerics(op, a, b)) {
+            Some((operation, result)) => operate(operation, result, *left, *right),
+            None => binary_expr(*left, op, *right),
+        })
     }
 
     /// The types of expressions that are all numbers of known types.
@@ -622,7 +644,7 @@ impl Pass<'_> {
                 conditions.insert(0, *operand);
                 conditions = self.unify(conditions, schema)?;
                 conditions = self.same_strings(conditions, schema);
-                conditions = self.moments(conditions, schema)?;
+                conditions = self.spans(self.moments(conditions, schema)?, schema);
                 match self.numbers(&conditions, schema).filter(|types| types.iter().copied().any(is_float)) {
                     Some(types) if conditions[0].is_volatile() => {
                         conditions = self.convert(conditions, &types, SqlType::Double)?;
@@ -658,7 +680,9 @@ impl Pass<'_> {
     /// NULLIF of values of different types, of which the first is of type `ty`, by the comparison that it is.
     fn null_if(&self, arguments: Vec<Expr>, ty: SqlType, result: SqlType, schema: &DFSchema) -> Result<Expr> {
         let [value, other] = <[Expr; 2]>::try_from(arguments).expect("NULLIF has two arguments");
-        let equal = self.equal(value.clone(), other, schema)?;
+        let compared = self.spans(vec![value.clone(), other], schema);
+        let [left, right] = <[Expr; 2]>::try_from(compared).expect("two went in");
+        let equal = self.equal(left, right, schema)?;
         let null = Expr::Literal(types::scalar(&Value::Null, result), None);
         let value = floats::convert(value, ty, result, self.zone)?;
         Ok(Expr::Case(Case::new(None, vec![(Box::new(equal), Box::new(null))], Some(Box::new(value)))))
@@ -693,6 +717,13 @@ impl Pass<'_> {
         let column =
             inner.subquery.subquery.schema().fields().first().and_then(|field| types::sql_type(field));
         match (self.operand(&inner.expr, schema), column) {
+            (Operand::Known(SqlType::Interval) | Operand::Unknown, Some(SqlType::Interval)) => {
+                let InSubquery { expr, subquery, negated } = inner;
+                let span = self.adopt(*expr, SqlType::Interval)?;
+                let rows = nodes::by_length(Arc::unwrap_or_clone(subquery.subquery))?;
+                let subquery = Subquery { subquery: Arc::new(rows), ..subquery };
+                Ok(Expr::InSubquery(InSubquery::new(Box::new(length(span)), subquery, negated)))
+            }
             (Operand::Unknown, Some(ty)) => {
                 let expression = self.adopt(*inner.expr, ty)?;
                 Ok(Expr::InSubquery(InSubquery::new(Box::new(expression), inner.subquery, inner.negated)))
@@ -710,7 +741,7 @@ impl Pass<'_> {
 
     fn function(&self, function: ScalarFunction, schema: &DFSchema) -> Result<Expr> {
         /// Functions that take char(n) with its blanks; all others take it as text.
-        const WITH_BLANKS: &[&str] = &["concat", "concat_ws", "octet_length", keys::AS_IS];
+        const WITH_BLANKS: &[&str] = &["concat", "concat_ws", "octet_length", keys::AS_IS, keys::AS_CAST];
         const ALIKE: &[&str] = &["coalesce", "greatest", "least", "nvl", "ifnull"];
         if let Some(quantifier) = quantifier_of(&function.func) {
             return self.quantified(function, quantifier, schema);
@@ -754,7 +785,13 @@ impl Pass<'_> {
             func.name() == "make_array" && is_mixed().is_some()
         };
         let args = if ALIKE.contains(&func.name()) || is_mixed_array() {
-            self.unite(args, schema)?
+            let args = self.unite(args, schema)?;
+            if let Some(extreme) = extreme_of_spans(func.name())
+                && self.are_spans(&args, schema)
+            {
+                return Ok(Expr::ScalarFunction(ScalarFunction::new_udf(extreme, args)));
+            }
+            args
         } else if func.name() == "nullif" {
             let mut args = self.unify(args, schema)?;
             self.trim(args.iter_mut(), schema);
@@ -763,6 +800,9 @@ impl Pass<'_> {
                 Some(types) => {
                     let result = if is_float(types[0]) { types[0] } else { SqlType::Double };
                     return self.null_if(args, types[0], result, schema);
+                }
+                None if self.are_spans(&args, schema) && !args[0].is_volatile() => {
+                    return self.null_if(args, SqlType::Interval, SqlType::Interval, schema);
                 }
                 None => match self.moments_among(&args, schema).filter(|_| !args[0].is_volatile()) {
                     Some(types) => return self.null_if(args, types[0], types[0], schema),

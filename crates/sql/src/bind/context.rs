@@ -239,6 +239,7 @@ impl ContextProvider for Context<'_> {
 
     fn get_function_meta(&self, name: &str) -> Option<Arc<ScalarUDF>> {
         functions::scalar(name, self.binder.facts)
+            .or_else(|| (name == keys::AS_CAST).then(keys::as_cast))
             .or_else(|| pg_catalog::function(name, self.binder.catalog, self.binder.facts))
             .or_else(|| self.state.scalar_functions().get(name).map(firn_exec::lengthening::bounded))
     }
@@ -283,7 +284,24 @@ impl ContextProvider for Context<'_> {
 /// Whether an expression is a constant if its parts are.
 fn is_constant(expression: &Expr) -> bool {
     match expression {
-        Expr::Literal(..) | Expr::BinaryExpr(_) | Expr::Negative(_) | Expr::Cast(_) | Expr::Case(_) => true,
+        Expr::Literal(..)
+        | Expr::BinaryExpr(_)
+        | Expr::Negative(_)
+        | Expr::Cast(_)
+        | Expr::Case(_)
+        | Expr::Alias(_)
+        | Expr::InList(_)
+        | Expr::Between(_)
+        | Expr::Like(_)
+        | Expr::Not(_)
+        | Expr::IsNull(_)
+        | Expr::IsNotNull(_)
+        | Expr::IsTrue(_)
+        | Expr::IsFalse(_)
+        | Expr::IsUnknown(_)
+        | Expr::IsNotTrue(_)
+        | Expr::IsNotFalse(_)
+        | Expr::IsNotUnknown(_) => true,
         // Operators of ours are stable because of the session's time zone, which is known.
         Expr::ScalarFunction(function) => {
             let volatility = function.func.signature().volatility;

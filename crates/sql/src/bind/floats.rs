@@ -99,21 +99,6 @@ pub fn compute(
     Ok(binary_expr(*left, op, *right))
 }
 
-/// A list in which a zero stands for the zero of the other sign, too: DataFusion looks floats up by their
-/// bits.
-pub fn with_both_zeros(mut list: Vec<Expr>) -> Vec<Expr> {
-    let zeros = |other: &Expr| match other {
-        Expr::Literal(ScalarValue::Float64(Some(0.0)), _) => Some([0.0, -0.0].map(|zero| Some(zero).into())),
-        Expr::Literal(ScalarValue::Float32(Some(0.0)), _) => {
-            Some([0.0_f32, -0.0].map(|zero| Some(zero).into()))
-        }
-        _ => None,
-    };
-    let zeros: Option<[ScalarValue; 2]> = list.iter().find_map(zeros);
-    list.extend(zeros.into_iter().flatten().map(|zero| Expr::Literal(zero, None)));
-    list
-}
-
 /// A comparison of a real with a double, as one with another real.
 fn with_constant(real: &Expr, op: Operator, double: &Expr) -> Option<BinaryExpr> {
     let Expr::Literal(ScalarValue::Float64(Some(double)), _) = double else { return None };

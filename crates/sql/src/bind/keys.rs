@@ -6,6 +6,8 @@
 //! columns that a grouping below may have made a key of are called by a function that DataFusion does not see through.
 //!
 //! Items of FROM lose their keys as they are planned: the planner groups by all that a key determines.
+//!
+//! A function that yields its argument also keeps apart keys of GROUP BY that are alike but for casts: see [`AS_CAST`].
 
 use datafusion::arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::Result;
@@ -129,6 +131,14 @@ fn as_is() -> Arc<ScalarUDF> {
     Arc::clone(function)
 }
 
+/// The name of a function that yields its argument as well, and is called by what that is with its casts. No user writes it.
+pub const AS_CAST: &str = "as cast";
+
+/// The function [`AS_CAST`].
+pub fn as_cast() -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(AsCast { signature: Signature::any(1, Volatility::Immutable) }))
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct AsIs {
     signature: Signature,
@@ -137,6 +147,38 @@ struct AsIs {
 impl ScalarUDFImpl for AsIs {
     fn name(&self) -> &str {
         AS_IS
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, arguments: &[DataType]) -> Result<DataType> {
+        Ok(arguments[0].clone())
+    }
+
+    fn return_field_from_args(&self, arguments: ReturnFieldArgs) -> Result<FieldRef> {
+        Ok(Arc::clone(&arguments.arg_fields[0]))
+    }
+
+    fn invoke_with_args(&self, arguments: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [value] = take_function_args(self.name(), arguments.args)?;
+        Ok(value)
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct AsCast {
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for AsCast {
+    fn name(&self) -> &str {
+        AS_CAST
+    }
+
+    fn schema_name(&self, arguments: &[Expr]) -> Result<String> {
+        Ok(arguments[0].to_string())
     }
 
     fn signature(&self) -> &Signature {

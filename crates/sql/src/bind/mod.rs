@@ -29,6 +29,7 @@ mod parameters;
 mod position;
 mod rewrite;
 mod series;
+mod sets;
 
 pub use self::locking::LockingParts;
 pub use firn_exec::types::columns_of;

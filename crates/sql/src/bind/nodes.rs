@@ -1,24 +1,21 @@
-//! Analysis of plan nodes as a whole: what PostgreSQL means by a set operation, by ORDER BY and by an
-//! aggregation where the expressions alone do not tell.
+//! Analysis of plan nodes as a whole: what PostgreSQL means by a join, by ORDER BY and by an aggregation where the
+//! expressions alone do not tell. Set operations: see [`super::sets`].
 
 use super::context::USERS_CAST;
-use super::operators::{
-    Operand, adopt, as_text, cast, common_type, compared, length, operand, plain_name, united,
-};
+use super::operators::{Operand, adopt, as_text, cast, compared, length, operand, united};
 use super::parameters::Parameters;
+use super::sets::{is_set, output_type};
 use super::{analysis, floats};
 use datafusion::arrow::datatypes::{DataType, FieldRef, TimeUnit};
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
-use datafusion::common::{DFSchema, JoinType, NullEquality, Result, TableReference};
+use datafusion::common::{DFSchema, Result, TableReference};
 use datafusion::logical_expr::expr::Cast;
 use datafusion::logical_expr::type_coercion::binary::type_union_resolution;
 use datafusion::logical_expr::{
-    Aggregate, Distinct, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Projection, Union,
-    Values,
+    Aggregate, Expr, ExprSchemable, Join, LogicalPlan, LogicalPlanBuilder, Projection, Values,
 };
 use firn_base::sync::Arc;
-use firn_base::{Error, ParameterType, SqlState, SqlType, TimeZoneSetting};
-use firn_exec::error::to_datafusion;
+use firn_base::{SqlType, TimeZoneSetting};
 use firn_exec::types;
 
 /// The pass over nodes whose expressions have their types.
@@ -54,41 +51,11 @@ impl Nodes<'_> {
         match node {
             LogicalPlan::Union(union) => self.union(union),
             LogicalPlan::Values(values) => self.values(values),
-            LogicalPlan::Join(join) if !join.on.is_empty() => self.join(join),
+            LogicalPlan::Join(join) if join.on.is_empty() => Ok(LogicalPlan::Join(join)),
+            LogicalPlan::Join(join) if is_set(&join) => self.set(join),
+            LogicalPlan::Join(join) => self.join(join),
             other => Ok(other),
         }
-    }
-
-    /// Bare literals in one part of a set operation take the type that another part has there; 42804 if
-    /// two parts have types that do not meet.
-    fn union(&self, union: Union) -> Result<LogicalPlan> {
-        let mut inputs: Vec<LogicalPlan> = union.inputs.iter().map(|input| input.as_ref().clone()).collect();
-        let mut changed = false;
-        for column in 0..union.schema.fields().len() {
-            changed |= self.union_column(&mut inputs, column)?;
-        }
-        let types: Vec<Option<SqlType>> = (0..union.schema.fields().len())
-            .map(|column| {
-                let types: Option<Vec<SqlType>> =
-                    inputs.iter().map(|input| output_type(input, column)).collect();
-                united(&types?)
-            })
-            .collect();
-        if types.iter().any(Option::is_some) {
-            inputs = inputs.into_iter().map(|input| with_types(input, &types)).collect::<Result<_>>()?;
-            changed = true;
-        }
-        // A part that is a set operation may have other types by now than the planner saw, which would count as well.
-        let is_as_planned = |(part, planned): (&FieldRef, &FieldRef)| {
-            part.data_type() == planned.data_type() && types::sql_type(part) == types::sql_type(planned)
-        };
-        let are_as_planned =
-            |part: &LogicalPlan| part.schema().fields().iter().zip(union.schema.fields()).all(is_as_planned);
-        if !changed && inputs.iter().all(are_as_planned) {
-            return Ok(LogicalPlan::Union(union));
-        }
-        let inputs = inputs.into_iter().map(Arc::new).collect();
-        Union::try_new_with_loose_types(inputs).map(LogicalPlan::Union)
     }
 
     /// Floats among other numbers, of which the planner has made decimals, and dates among timestamps.
@@ -169,7 +136,7 @@ impl Nodes<'_> {
         Ok(LogicalPlan::Values(Values { schema: Arc::new(schema), values: rows }))
     }
 
-    /// What USING compares, and what INTERSECT and EXCEPT, which are joins here.
+    /// What USING compares.
     fn join(&self, join: Join) -> Result<LogicalPlan> {
         let known = |side: &LogicalPlan, key: &Expr| operand(key, side.schema(), self.parameters).known();
         let types: Vec<Option<(SqlType, SqlType)>> = join
@@ -182,24 +149,6 @@ impl Nodes<'_> {
         if !types.iter().any(is_mixed) {
             return Ok(LogicalPlan::Join(join));
         }
-        let is_set = matches!(join.join_type, JoinType::LeftSemi | JoinType::LeftAnti)
-            && join.null_equality == NullEquality::NullEqualsNull;
-        if is_set {
-            let types: Vec<Option<SqlType>> =
-                types.into_iter().map(|pair| pair.and_then(|(a, b)| united(&[a, b]))).collect();
-            let (left, right) = (Arc::unwrap_or_clone(join.left), Arc::unwrap_or_clone(join.right));
-            // Rows that differ no more once they are cast count as one.
-            let left = match left {
-                LogicalPlan::Distinct(Distinct::All(rows)) => {
-                    let rows = with_types(Arc::unwrap_or_clone(rows), &types)?;
-                    LogicalPlan::Distinct(Distinct::All(Arc::new(rows)))
-                }
-                other => with_types(other, &types)?,
-            };
-            let right = with_types(right, &types)?;
-            return LogicalPlan::Join(Join { left: Arc::new(left), right: Arc::new(right), ..join })
-                .recompute_schema();
-        }
         let mut on = Vec::with_capacity(join.on.len());
         for ((left, right), types) in join.on.into_iter().zip(types) {
             on.push(match types.and_then(|(a, b)| Some((a, b, compared(a, b)?))) {
@@ -211,46 +160,6 @@ impl Nodes<'_> {
             });
         }
         Ok(LogicalPlan::Join(Join { on, ..join }))
-    }
-
-    /// One column of a set operation; whether a part has changed.
-    fn union_column(&self, inputs: &mut [LogicalPlan], column: usize) -> Result<bool> {
-        let known = |input: &LogicalPlan| match output(input, column) {
-            Some((expression, schema)) => operand(expression, schema, self.parameters),
-            None => output_type(input, column).map_or(Operand::Foreign, Operand::Known),
-        };
-        let operands: Vec<Operand> = inputs.iter().map(known).collect();
-        if operands.contains(&Operand::Foreign) {
-            return Ok(false);
-        }
-        let mut types = operands.iter().filter_map(|operand| match operand {
-            Operand::Known(ty) => Some(*ty),
-            _ => None,
-        });
-        let Some(ty) = types.next() else { return Ok(false) };
-        for other in types {
-            if common_type(ty, other).is_none() {
-                let message =
-                    format!("UNION types {} and {} cannot be matched", plain_name(ty), plain_name(other));
-                return Err(to_datafusion(Error::new(SqlState::DATATYPE_MISMATCH, message)));
-            }
-        }
-        let mut changed = false;
-        for (input, operand) in inputs.iter_mut().zip(operands) {
-            if let (Operand::Unknown, LogicalPlan::Projection(projection)) = (operand, &*input) {
-                let mut outputs = projection.expr.clone();
-                let name = outputs[column].schema_name().to_string();
-                // A literal beside a char(n) may be longer; all are text then.
-                let is_text = matches!((ty, &outputs[column]), (SqlType::Char(_), Expr::Literal(value, _)) if !value.is_null());
-                let ty = if is_text { SqlType::Text } else { ty };
-                let adopted = adopt(std::mem::take(&mut outputs[column]), ty, self.parameters, self.zone)?;
-                outputs[column] =
-                    if adopted.schema_name().to_string() == name { adopted } else { adopted.alias(name) };
-                *input = LogicalPlan::Projection(Projection::try_new(outputs, projection.input.clone())?);
-                changed = true;
-            }
-        }
-        Ok(changed)
     }
 }
 
@@ -288,9 +197,13 @@ pub fn with_types(plan: LogicalPlan, types: &[Option<SqlType>]) -> Result<Logica
     Projection::try_new(columns, Arc::new(plan)).map(LogicalPlan::Projection)
 }
 
-/// The type of a column of a plan, if SQL has a name for it.
-fn output_type(plan: &LogicalPlan, column: usize) -> Option<SqlType> {
-    types::parameter_type(plan.schema().field(column)).and_then(ParameterType::single)
+/// The lengths of the spans of time that are the only column of a plan.
+pub fn by_length(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let lengths = plan.schema().iter().map(|(qualifier, field)| {
+        length(Expr::from((qualifier, field))).alias_qualified(qualifier.cloned(), field.name())
+    });
+    let lengths: Vec<Expr> = lengths.collect();
+    Projection::try_new(lengths, Arc::new(plan)).map(LogicalPlan::Projection)
 }
 
 /// `sum(real)` is a real, of which DataFusion makes a double.
@@ -338,14 +251,4 @@ fn real_sums_of(aggregate: &Aggregate) -> Vec<usize> {
     (grouped..aggregate.schema.fields().len())
         .filter(|position| is_real_sum(&aggregate.aggr_expr[position - grouped]))
         .collect()
-}
-
-/// What a plan computes a column by, over which columns, if it is a projection.
-fn output(plan: &LogicalPlan, column: usize) -> Option<(&Expr, &DFSchema)> {
-    match plan {
-        LogicalPlan::Projection(projection) => {
-            Some((&projection.expr[column], projection.input.schema().as_ref()))
-        }
-        _ => None,
-    }
 }

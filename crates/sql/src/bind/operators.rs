@@ -11,12 +11,14 @@ use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::metadata::FieldMetadata;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{DFSchema, Result, ScalarValue};
-use datafusion::logical_expr::expr::{Cast, Placeholder, ScalarFunction};
+use datafusion::logical_expr::expr::{
+    Case, Cast, Placeholder, ScalarFunction, WindowFunction, WindowFunctionParams,
+};
 use datafusion::logical_expr::planner::{
     ExprPlanner, PlannerResult, RawAggregateExpr, RawBinaryExpr, RawWindowExpr,
 };
 use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
-use datafusion::logical_expr::{Expr, ExprSchemable, Operator};
+use datafusion::logical_expr::{Expr, ExprSchemable, Operator, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 use firn_base::{Error, ParameterType, SqlState, SqlType, TimeZoneSetting, Value, coerce, numeric};
 use firn_exec::error::to_datafusion;
@@ -282,8 +284,15 @@ impl ExprPlanner for Operators {
     }
 
     fn plan_window(&self, mut raw: RawWindowExpr) -> Result<PlannerResult<RawWindowExpr>> {
+        let default = match (raw.func_def.name(), raw.args.as_slice()) {
+            ("lag" | "lead", [_, _, default]) if differs_by_row(default)? => raw.args.pop(),
+            _ => None,
+        };
         raw.args = raw.args.into_iter().map(named_by_casts).collect::<Result<_>>()?;
-        Ok(PlannerResult::Original(raw))
+        Ok(match default {
+            Some(default) => PlannerResult::Planned(with_default(raw, default)),
+            None => PlannerResult::Original(raw),
+        })
     }
 
     fn plan_extract(&self, arguments: Vec<Expr>) -> Result<PlannerResult<Vec<Expr>>> {
@@ -473,24 +482,27 @@ impl Operators {
             // Between a float and anything exact PostgreSQL computes in double precision.
             return Ok(Resolved::Native(cast(left, SqlType::Double), cast(right, SqlType::Double)));
         }
-        let (Some((p, s)), Some((q, t))) = (digits(a), digits(b)) else {
-            return Ok(Resolved::Native(left, right));
-        };
-        if !matches!(a, SqlType::Numeric { .. }) && !matches!(b, SqlType::Numeric { .. }) {
-            return Ok(Resolved::Native(left, right));
+        Ok(match of_numerics(operator, a, b) {
+            Some((operation, result)) => Resolved::Planned(operate(operation, result, left, right)),
+            None => Resolved::Native(left, right),
+        })
+    }
+}
+
+/// The operation of ours between exact numbers, of which one is a numeric, and its type; `None` if DataFusion's does.
+pub fn of_numerics(operator: Operator, a: SqlType, b: SqlType) -> Option<(Operation, SqlType)> {
+    let ((p, s), (q, t)) = (digits(a)?, digits(b)?);
+    if !matches!(a, SqlType::Numeric { .. }) && !matches!(b, SqlType::Numeric { .. }) {
+        return None;
+    }
+    match operator {
+        Operator::Divide => Some((Operation::Divide, numeric::quotient_type(p - s + t, s.max(t)))),
+        // DataFusion would keep all decimals and leave no room for what stands before the point.
+        Operator::Multiply if u16::from(p) + u16::from(q) > 38 && s + t > 18 => {
+            let result = SqlType::Numeric { precision: numeric::MAX_PRECISION, scale: s.max(t).max(16) };
+            Some((Operation::Multiply, result))
         }
-        match operator {
-            Operator::Divide => {
-                let result = numeric::quotient_type(p - s + t, s.max(t));
-                Ok(Resolved::Planned(operate(Operation::Divide, result, left, right)))
-            }
-            // DataFusion would keep all decimals and leave no room for what stands before the point.
-            Operator::Multiply if u16::from(p) + u16::from(q) > 38 && s + t > 18 => {
-                let result = SqlType::Numeric { precision: numeric::MAX_PRECISION, scale: s.max(t).max(16) };
-                Ok(Resolved::Planned(operate(Operation::Multiply, result, left, right)))
-            }
-            _ => Ok(Resolved::Native(left, right)),
-        }
+        _ => None,
     }
 }
 
@@ -503,6 +515,43 @@ fn named_by_casts(argument: Expr) -> Result<Expr> {
         Some(name) => argument.alias(name),
         None => argument,
     })
+}
+
+/// Whether an expression is none that DataFusion makes a literal of.
+fn differs_by_row(expression: &Expr) -> Result<bool> {
+    expression.exists(|part| {
+        Ok(matches!(
+            part,
+            Expr::Column(_)
+                | Expr::OuterReferenceColumn(..)
+                | Expr::AggregateFunction(_)
+                | Expr::ScalarSubquery(_)
+        ))
+    })
+}
+
+/// `lag` or `lead`, and a default that is of the row which has none before or behind it: that is where a constant has none.
+fn with_default(raw: RawWindowExpr, default: Expr) -> Expr {
+    let mut row = raw.clone();
+    row.args[0] = lit(true);
+    let branch = (Box::new(window(row).is_null()), Box::new(default));
+    Expr::Case(Case::new(None, vec![branch], Some(Box::new(window(raw)))))
+}
+
+fn window(raw: RawWindowExpr) -> Expr {
+    let RawWindowExpr {
+        func_def: fun,
+        args,
+        partition_by,
+        order_by,
+        window_frame,
+        filter,
+        null_treatment,
+        distinct,
+    } = raw;
+    let params =
+        WindowFunctionParams { args, partition_by, order_by, window_frame, filter, null_treatment, distinct };
+    Expr::WindowFunction(Box::new(WindowFunction { fun, params }))
 }
 
 /// Two values of a type as they are compared: spans of time by their lengths.

@@ -24,6 +24,7 @@
 //! | `mod(a, b)` | `a % b` |
 //! | `SELECT id FROM a FULL JOIN b USING (id)` | `SELECT coalesce(a.id, b.id) AS id …`: see [`using`] |
 //! | `SELECT DISTINCT a + b … ORDER BY a + b` | `… ORDER BY 1`: see [`distinct`] |
+//! | `GROUP BY x, x::text` | `GROUP BY x, "as cast"(x::text)`: see [`grouping`] |
 //! | `FETCH FIRST n ROWS ONLY` | `LIMIT n` |
 //! | `TABLE t` | `SELECT * FROM t` |
 //! | `SELECT generate_series(1, 3)` | `SELECT unnest(generate_series(1, 3))` |
@@ -31,6 +32,7 @@
 
 mod any;
 mod distinct;
+mod grouping;
 mod subquery;
 mod using;
 mod values;
@@ -73,6 +75,7 @@ impl VisitorMut for Rewriter {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Error> {
         refuse_locks(query)?;
         distinct::order_by_position(query)?;
+        grouping::tell_casts_apart(query);
         fetch_to_limit(query)?;
         table_to_select(query);
         values::unite_strings(&mut query.body);
@@ -555,6 +558,9 @@ fn output_name(expression: &Expr) -> String {
         },
         Expr::TypedString(typed) => type_name(&typed.data_type),
         Expr::Interval(_) => "interval".to_owned(),
+        Expr::Function(function) if let Some(argument) = grouping::told_apart(function) => {
+            output_name(argument)
+        }
         Expr::Function(function) => match function.name.0.last() {
             Some(ObjectNamePart::Identifier(ident)) => crate::statement::fold(ident),
             _ => NONE.to_owned(),

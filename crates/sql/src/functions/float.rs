@@ -1,6 +1,7 @@
 //! Functions of real numbers, with PostgreSQL's errors where DataFusion answers NaN or infinity.
 
 use datafusion::logical_expr::{ScalarUDF, Volatility};
+use firn_base::operators::one_nan;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType, Value, numeric};
 use firn_exec::function::{Compute, Resolve, ValueFunction};
@@ -47,7 +48,20 @@ fn in_range(result: f64, arguments: &[Value], may_be_zero: bool) -> Result<Value
     if finite && result == 0.0 && !may_be_zero {
         return refuse("22003", "value out of range: underflow");
     }
-    Ok(Value::Double(result))
+    Ok(Value::Double(one_nan(result)))
+}
+
+/// A function of one float that is defined within bounds.
+fn within(values: &[Value], is_within: impl Fn(f64) -> bool, compute: impl Fn(f64) -> f64) -> Result<Value> {
+    let value = double(&values[0]);
+    if !value.is_nan() && !is_within(value) {
+        return refuse("22003", "input is out of range");
+    }
+    Ok(Value::Double(one_nan(compute(value))))
+}
+
+fn is_sine(value: f64) -> bool {
+    value.abs() <= 1.0
 }
 
 fn refuse_logarithm(value: f64) -> Result<()> {
@@ -178,6 +192,22 @@ static FUNCTIONS: &[ValueFunction] = &[
             in_range(base.powf(exponent), values, base == 0.0)
         },
     ),
+    immutable("sin", |arguments| doubles(arguments, 1), |values, _| within(values, f64::is_finite, f64::sin)),
+    immutable("cos", |arguments| doubles(arguments, 1), |values, _| within(values, f64::is_finite, f64::cos)),
+    immutable("tan", |arguments| doubles(arguments, 1), |values, _| within(values, f64::is_finite, f64::tan)),
+    immutable(
+        "cot",
+        |arguments| doubles(arguments, 1),
+        |values, _| within(values, f64::is_finite, |value| value.tan().recip()),
+    ),
+    immutable("asin", |arguments| doubles(arguments, 1), |values, _| within(values, is_sine, f64::asin)),
+    immutable("acos", |arguments| doubles(arguments, 1), |values, _| within(values, is_sine, f64::acos)),
+    immutable(
+        "acosh",
+        |arguments| doubles(arguments, 1),
+        |values, _| within(values, |value| value >= 1.0, f64::acosh),
+    ),
+    immutable("atanh", |arguments| doubles(arguments, 1), |values, _| within(values, is_sine, f64::atanh)),
 ];
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use firn_exec::lower::quantified::Quantifier;
 
 pub use self::moment::extract;
 pub use self::session::SEQUENCE_FUNCTIONS;
-pub use self::span::length as length_of_span;
+pub use self::span::{extreme as extreme_of_spans, length as length_of_span};
 
 /// A scalar function of ours by its name; `None` leaves the name to DataFusion.
 pub fn scalar(name: &str, facts: &SessionFacts) -> Option<Arc<ScalarUDF>> {
@@ -50,8 +50,7 @@ pub fn aggregate(name: &str) -> Option<Arc<AggregateUDF>> {
         "mode" => Some(firn_exec::aggregate::mode()),
         "percentile_cont" => Some(firn_exec::aggregate::percentile_cont()),
         "percentile_disc" => Some(firn_exec::aggregate::percentile_disc()),
-        "variance" => Some(datafusion::functions_aggregate::variance::var_samp_udaf()),
         "every" => Some(datafusion::functions_aggregate::bool_and_or::bool_and_udaf()),
-        _ => None,
+        other => firn_exec::aggregate::statistic(other),
     }
 }

@@ -20,6 +20,11 @@ pub fn length() -> Arc<ScalarUDF> {
     LENGTH.udf()
 }
 
+/// `greatest` or `least` of spans, of which the first counts among equal ones.
+pub fn extreme(name: &str) -> Option<Arc<ScalarUDF>> {
+    [&GREATEST, &LEAST].into_iter().find(|function| function.name == name).map(ValueFunction::udf)
+}
+
 /// The type of [`length`].
 const LENGTH_TYPE: SqlType = SqlType::Numeric { precision: 38, scale: 0 };
 
@@ -33,6 +38,36 @@ static LENGTH: ValueFunction = ValueFunction {
     volatility: Volatility::Immutable,
     takes_null: false,
 };
+
+static GREATEST: ValueFunction = ValueFunction {
+    name: "greatest",
+    resolve: all_spans,
+    compute: |values, _| Ok(first_of(values, Ordering::Greater)),
+    volatility: Volatility::Immutable,
+    takes_null: true,
+};
+
+static LEAST: ValueFunction = ValueFunction {
+    name: "least",
+    resolve: all_spans,
+    compute: |values, _| Ok(first_of(values, Ordering::Less)),
+    volatility: Volatility::Immutable,
+    takes_null: true,
+};
+
+fn all_spans(arguments: &[Option<SqlType>]) -> Option<(Vec<SqlType>, SqlType)> {
+    Some((vec![SqlType::Interval; arguments.len()], SqlType::Interval))
+}
+
+/// The first of the values that stands in that order to all others; NULLs do not count.
+fn first_of(values: &[Value], wanted: Ordering) -> Value {
+    let known = values.iter().filter(|value| !value.is_null());
+    let first = known.reduce(|first, value| match value.compare(first) {
+        Some(order) if order == wanted => value,
+        _ => first,
+    });
+    first.cloned().unwrap_or(Value::Null)
+}
 
 /// `(begin, end) OVERLAPS (begin, end)`; an end may be a span from the beginning.
 static OVERLAPS: ValueFunction = ValueFunction {

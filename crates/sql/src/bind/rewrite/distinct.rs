@@ -54,7 +54,7 @@ pub(super) fn order_by_position(query: &mut Query) -> ControlFlow<Error> {
 
 /// An expression as text that is the same for other spellings of it: names without their tables, no
 /// outer parentheses.
-fn comparable(expression: &Expr) -> String {
+pub(super) fn comparable(expression: &Expr) -> String {
     let mut expression = expression;
     while let Expr::Nested(inner) = expression {
         expression = inner;
