@@ -12,6 +12,7 @@ use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::DataType;
 use firn_base::sync::Arc;
 use std::hint::select_unpredictable;
+use std::mem::MaybeUninit;
 use std::ops::Range;
 
 use crate::heap::INLINE_BYTES;
@@ -77,40 +78,66 @@ where
             array.views().iter().zip(nulls).map(view).collect()
         }
     };
-    let mut offsets = vec![0; views.len() + 1];
-    let (mut end, mut longest) = (0, 0);
-    for (view, offset) in views.iter().zip(&mut offsets[1..]) {
-        let length = *view as u32;
-        longest = longest.max(length);
-        end += u64::from(length);
-        *offset = end as i32;
-    }
-    if end > most as u64 {
-        return None;
-    }
-    // What is copied beyond the end of a string, the next one covers.
-    let mut bytes = vec![0; end as usize + LONGEST_STEP];
-    if longest as usize <= INLINE_BYTES {
-        for (view, offset) in views.iter().zip(&offsets) {
-            bytes[*offset as usize..][..VIEW_BYTES].copy_from_slice(&(view >> 32).to_le_bytes());
-        }
+    // Flags and codes of one letter are common, and then there is nothing to add up.
+    let are_letters = views.iter().fold(true, |all, view| all & (*view as u32 == 1));
+    let (offsets, bytes) = if are_letters && views.len() <= most as usize {
+        let letters = views.iter().map(|view| (view >> 32) as u8).collect();
+        ((0..=views.len() as i32).collect(), letters)
     } else {
-        let sources: Vec<&[u8]> =
-            array.data_buffers().iter().map(|buffer| &**buffer).chain([&**views.inner()]).collect();
-        match longest as usize {
-            ..=SHORT_STEP => copy_to::<SHORT_STEP>(&offsets, &views, &sources, &mut bytes),
-            _ => copy_to::<LONGEST_STEP>(&offsets, &views, &sources, &mut bytes),
-        }
-    }
-    bytes.truncate(end as usize);
+        side_by_side(array, &views, most)?
+    };
     let offsets = OffsetBuffer::new(offsets.into());
     // SAFETY: there is an offset more than views; they rise, from zero to the end of the bytes. What lies between two is what a
     // view stands for, of an array that vouches for its strings, or nothing.
     Some(unsafe { GenericByteArray::new_unchecked(offsets, bytes.into(), array.nulls().cloned()) })
 }
 
+/// Where the strings of views begin and end, and their bytes.
+fn side_by_side<V: ByteViewType + ?Sized>(
+    array: &GenericByteViewArray<V>,
+    views: &ScalarBuffer<u128>,
+    most: i32,
+) -> Option<(Vec<i32>, Vec<u8>)> {
+    let (mut end, mut longest) = (0, 0);
+    let mut offsets = Vec::with_capacity(views.len() + 1);
+    offsets.push(0);
+    offsets.extend(views.iter().map(|view| {
+        let length = *view as u32;
+        longest = longest.max(length);
+        end += u64::from(length);
+        end as i32
+    }));
+    if end > most as u64 {
+        return None;
+    }
+    let (end, longest) = (end as usize, longest as usize);
+    let mut bytes: Vec<u8> = Vec::with_capacity(end + LONGEST_STEP);
+    // What is copied beyond the end of a string, the next one covers.
+    let places = &mut bytes.spare_capacity_mut()[..end + LONGEST_STEP];
+    if longest <= INLINE_BYTES {
+        for (view, offset) in views.iter().zip(&offsets) {
+            places[*offset as usize..][..VIEW_BYTES].write_copy_of_slice(&(view >> 32).to_le_bytes());
+        }
+    } else {
+        let sources: Vec<&[u8]> =
+            array.data_buffers().iter().map(|buffer| &**buffer).chain([&**views.inner()]).collect();
+        match longest {
+            ..=SHORT_STEP => copy_to::<SHORT_STEP>(&offsets, views, &sources, places),
+            _ => copy_to::<LONGEST_STEP>(&offsets, views, &sources, places),
+        }
+    }
+    // SAFETY: each string has been written from its offset to that of the next, and the last one ends at `end`.
+    unsafe { bytes.set_len(end) };
+    Some((offsets, bytes))
+}
+
 /// Copies the strings of views to their places, mostly in one step each. The last of the sources are the views themselves.
-fn copy_to<const STEP: usize>(places: &[i32], views: &[u128], sources: &[&[u8]], bytes: &mut [u8]) {
+fn copy_to<const STEP: usize>(
+    places: &[i32],
+    views: &[u128],
+    sources: &[&[u8]],
+    bytes: &mut [MaybeUninit<u8>],
+) {
     let in_views = sources.len() - 1;
     for (at, (view, place)) in views.iter().zip(places).enumerate() {
         let ((length, buffer, offset), place) = (parts(*view), *place as usize);
@@ -119,9 +146,9 @@ fn copy_to<const STEP: usize>(places: &[i32], views: &[u128], sources: &[&[u8]],
         let offset = select_unpredictable(is_long, offset as usize, at * VIEW_BYTES + size_of::<u32>());
         let source = &sources[buffer][offset..];
         match source.first_chunk::<STEP>() {
-            Some(step) if length <= STEP => bytes[place..][..STEP].copy_from_slice(step),
-            _ => bytes[place..][..length].copy_from_slice(&source[..length]),
-        }
+            Some(step) if length <= STEP => bytes[place..][..STEP].write_copy_of_slice(step),
+            _ => bytes[place..][..length].write_copy_of_slice(&source[..length]),
+        };
     }
 }
 
