@@ -8,7 +8,7 @@
 //! | `(SELECT x FROM t WHERE t.a = o.a)` | `only_value((SELECT few(x) FROM t WHERE t.a = o.a))` |
 //! | `(SELECT x FROM t WHERE t.a = o.a ORDER BY y LIMIT 1)` | `(SELECT first_value(x ORDER BY y) FROM t WHERE t.a = o.a)` |
 //!
-//! A sub-query that is an aggregate already, or refers to nothing outside, stays.
+//! A sub-query that is an aggregate already, or one row of no table, or refers to nothing outside, stays.
 
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, ScalarValue};
@@ -33,7 +33,7 @@ pub fn aggregate_rows(expression: Expr) -> Result<Transformed<Expr>> {
 }
 
 fn one_value(subquery: Subquery) -> Result<Transformed<Expr>> {
-    if is_aggregate(&subquery.subquery) {
+    if is_aggregate(&subquery.subquery) || is_one_row(&subquery.subquery) {
         return Ok(Transformed::no(Expr::ScalarSubquery(subquery)));
     }
     if let LogicalPlan::Limit(limit) = subquery.subquery.as_ref() {
@@ -68,6 +68,16 @@ fn is_aggregate(plan: &LogicalPlan) -> bool {
         LogicalPlan::Projection(projection) => is_aggregate(&projection.input),
         LogicalPlan::SubqueryAlias(alias) => is_aggregate(&alias.input),
         LogicalPlan::Aggregate(_) => true,
+        _ => false,
+    }
+}
+
+/// Whether a plan yields a row without reading any.
+fn is_one_row(plan: &LogicalPlan) -> bool {
+    match plan {
+        LogicalPlan::Projection(projection) => is_one_row(&projection.input),
+        LogicalPlan::SubqueryAlias(alias) => is_one_row(&alias.input),
+        LogicalPlan::EmptyRelation(empty) => empty.produce_one_row,
         _ => false,
     }
 }

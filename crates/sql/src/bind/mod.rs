@@ -17,6 +17,7 @@ mod analysis;
 mod context;
 mod correlated;
 mod days;
+mod dependent;
 mod floats;
 pub(crate) mod insert;
 mod keys;

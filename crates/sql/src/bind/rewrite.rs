@@ -9,6 +9,7 @@
 //! | `SELECT EXISTS (SELECT …)`, `SELECT a IN (SELECT …)`, `(a, b) IN (SELECT c, d …)` | see [`subquery`] |
 //! | `EXISTS (SELECT FROM a)` | `EXISTS (SELECT CAST(1 AS int4) FROM a)` |
 //! | `x = ANY (ARRAY[a, b])` and the like | see [`any`] |
+//! | other `ARRAY[a, b]` of columns | `make_array(a, b)` |
 //! | `VALUES ('a'::char(5)), ('b')` | see [`values`] |
 //! | `x::numeric(38, 16)` | `round(x::numeric, 16)`: otherwise it would be plain `numeric` |
 //! | `x LIKE p ESCAPE e` | `x LIKE like_escape(p, e)` |
@@ -50,12 +51,16 @@ use std::ops::ControlFlow;
 
 /// Rewrites a query.
 pub fn query(query: &mut Query) -> Result<()> {
-    done(query.visit(&mut Rewriter))
+    done(query.visit(&mut Rewriter))?;
+    let _: ControlFlow<()> = query.visit(&mut Arrays);
+    Ok(())
 }
 
 /// Rewrites an expression.
 pub fn expression(expression: &mut Expr) -> Result<()> {
-    done(expression.visit(&mut Rewriter))
+    done(expression.visit(&mut Rewriter))?;
+    let _: ControlFlow<()> = expression.visit(&mut Arrays);
+    Ok(())
 }
 
 fn done(flow: ControlFlow<Error>) -> Result<()> {
@@ -153,13 +158,7 @@ impl VisitorMut for Rewriter {
         if let Some(unnest) = unnest(factor) {
             *factor = unnest;
         }
-        if let TableFactor::UNNEST { alias, array_exprs, .. } = factor {
-            // The planner knows no columns but a FROM's own in a constructor.
-            for array in array_exprs.iter_mut().filter(|array| names_columns(array)) {
-                if let Expr::Array(ast::Array { elem, .. }) = array {
-                    *array = quoted_call("make_array", std::mem::take(elem));
-                }
-            }
+        if let TableFactor::UNNEST { alias, .. } = factor {
             name_function_column(&ObjectName::from(vec![Ident::new("unnest")]), alias);
         }
         ControlFlow::Continue(())
@@ -296,6 +295,24 @@ impl VisitorMut for Rewriter {
                 }
             }
             _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Arrays that are made of columns, when nobody asks any more for what has been written: the planner knows no columns but a FROM's own
+/// in a constructor.
+struct Arrays;
+
+impl VisitorMut for Arrays {
+    type Break = ();
+
+    fn post_visit_expr(&mut self, expression: &mut Expr) -> ControlFlow<()> {
+        if matches!(expression, Expr::Array(_))
+            && names_columns(expression)
+            && let Expr::Array(array) = expression
+        {
+            *expression = quoted_call("make_array", std::mem::take(&mut array.elem));
         }
         ControlFlow::Continue(())
     }

@@ -4,6 +4,7 @@
 mod float;
 mod format;
 mod general;
+mod list;
 mod moment;
 mod number;
 mod session;
@@ -17,6 +18,7 @@ use firn_base::sync::Arc;
 use firn_exec::error::unknown_function;
 use firn_exec::lower::quantified::Quantifier;
 
+pub use self::list::{if_present, positions};
 pub use self::moment::extract;
 pub use self::session::SEQUENCE_FUNCTIONS;
 pub use self::span::length as length_of_span;
@@ -28,6 +30,7 @@ pub fn scalar(name: &str, facts: &SessionFacts) -> Option<Arc<ScalarUDF>> {
         .or_else(|| float::function(name))
         .or_else(|| text::function(name))
         .or_else(|| general::function(name))
+        .or_else(|| list::function(name))
         .or_else(|| span::function(name))
         .or_else(|| session::function(name, facts))
         .or_else(|| Quantifier::named(name).map(Quantifier::udf))
