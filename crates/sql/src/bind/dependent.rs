@@ -83,7 +83,7 @@ fn lateral(join: &Join, names: &mut usize) -> Result<Option<LogicalPlan>> {
     let Some(item) = lateral_item(&join.right) else { return Ok(None) };
     if join.null_equality != NullEquality::NullEqualsNothing
         || !refers(item, left)?
-        || !is_beyond_joins(item, Form::Lateral)?
+        || !is_beyond_joins(item, Form::Lateral, left)?
     {
         return Ok(None);
     }
@@ -203,9 +203,8 @@ fn in_sort(sort: &Sort, names: &mut usize) -> Result<Option<LogicalPlan>> {
         return Ok(None);
     }
     let input = sort.input.as_ref().clone();
-    let Some((computed, keys)) = values_where(input, keys, names, |_, _| Ok(true))? else {
-        return Ok(None);
-    };
+    let is_wanted = |subquery: &Subquery, _: Form, outer: &DFSchema| refers(&subquery.subquery, outer);
+    let Some((computed, keys)) = values_where(input, keys, names, is_wanted)? else { return Ok(None) };
     let keys = keys.into_iter().zip(&sort.expr).map(|(key, old)| old.with_expr(key)).collect();
     let sorted = Sort { expr: keys, input: Arc::new(computed), fetch: sort.fetch };
     only_columns(LogicalPlan::Sort(sorted), schema).map(Some)
@@ -237,7 +236,7 @@ fn subquery_of(expression: &Expr) -> Option<(&Subquery, Form)> {
 }
 
 /// Whether DataFusion makes no join of a plan that refers to outer rows.
-fn is_beyond_joins(plan: &LogicalPlan, form: Form) -> Result<bool> {
+fn is_beyond_joins(plan: &LogicalPlan, form: Form, outer: &DFSchema) -> Result<bool> {
     let mut pulled = PullUpCorrelatedExpr::new()
         .with_need_handle_count_bug(matches!(form, Form::Value | Form::Lateral))
         .with_exists_sub_query(form == Form::Exists);
@@ -245,16 +244,11 @@ fn is_beyond_joins(plan: &LogicalPlan, form: Form) -> Result<bool> {
     if !pulled.can_pull_up || form == Form::Lateral && pulled.pull_up_having_expr.is_some() {
         return Ok(true);
     }
-    let mut is_left = false;
-    rest.data.apply(|node| {
-        is_left |= node.contains_outer_reference();
-        Ok(if is_left { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    })?;
-    Ok(is_left)
+    refers(&rest.data, outer)
 }
 
 fn is_computed_here(subquery: &Subquery, form: Form, schema: &DFSchema) -> Result<bool> {
-    Ok(refers(&subquery.subquery, schema)? && is_beyond_joins(&subquery.subquery, form)?)
+    Ok(refers(&subquery.subquery, schema)? && is_beyond_joins(&subquery.subquery, form, schema)?)
 }
 
 /// Whether there is such a part of an expression.
@@ -289,14 +283,14 @@ fn values(
     expressions: Vec<Expr>,
     names: &mut usize,
 ) -> Result<Option<(LogicalPlan, Vec<Expr>)>> {
-    values_where(input, expressions, names, |subquery, form| is_beyond_joins(&subquery.subquery, form))
+    values_where(input, expressions, names, is_computed_here)
 }
 
 fn values_where(
     input: LogicalPlan,
     expressions: Vec<Expr>,
     names: &mut usize,
-    is_wanted: impl Fn(&Subquery, Form) -> Result<bool>,
+    is_wanted: impl Fn(&Subquery, Form, &DFSchema) -> Result<bool>,
 ) -> Result<Option<(LogicalPlan, Vec<Expr>)>> {
     let schema = Arc::clone(input.schema());
     let mut dependent = Dependent { outer: Arc::clone(&schema), number: None, names };
@@ -306,7 +300,7 @@ fn values_where(
     for expression in expressions {
         let output = expression.transform_up(|part| {
             let wanted = match subquery_of(&part) {
-                Some((subquery, form)) => refers(&subquery.subquery, &schema)? && is_wanted(subquery, form)?,
+                Some((subquery, form)) => is_wanted(subquery, form, &schema)?,
                 None => false,
             };
             if !wanted || !is_known {
