@@ -225,7 +225,7 @@ impl<'a> Source<'a> {
                 .with_position(self.character(at))
         })?;
         tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
-        let tokens = end_operators(tokens);
+        let tokens = spell_out_tables(end_operators(tokens));
         let is_zero = |token: &&TokenWithSpan| matches!(&token.token, Token::UnicodeStringLiteral(text) if text.contains('\0'));
         match tokens.iter().find(is_zero) {
             None => Ok(tokens),
@@ -289,6 +289,31 @@ impl<'a> Source<'a> {
             _ => Err(self.unexpected(&next)),
         }
     }
+}
+
+/// `TABLE t` as `SELECT * FROM t`, wherever a query begins: sqlparser takes two tokens behind the name for a part of it.
+fn spell_out_tables(tokens: Vec<TokenWithSpan>) -> Vec<TokenWithSpan> {
+    const BEFORE: [&str; 6] = ["union", "intersect", "except", "all", "distinct", "as"];
+    let ends = |before: &Token| match before {
+        Token::LParen | Token::RParen | Token::SemiColon => true,
+        word => BEFORE.iter().any(|before| utility::is_word(word, before)),
+    };
+    let begins =
+        |at: usize| utility::is_word(&tokens[at].token, "table") && (at == 0 || ends(&tokens[at - 1].token));
+    if !(0..tokens.len()).any(begins) {
+        return tokens;
+    }
+    let mut spelt = Vec::with_capacity(tokens.len() + 8);
+    for (at, token) in tokens.iter().enumerate() {
+        if begins(at) {
+            for part in [Token::make_keyword("SELECT"), Token::Mul, Token::make_keyword("FROM")] {
+                spelt.push(TokenWithSpan { token: part, span: token.span });
+            }
+        } else {
+            spelt.push(token.clone());
+        }
+    }
+    spelt
 }
 
 /// Ends operators where PostgreSQL ends them: sqlparser takes the sign of `a>-1` for a part of the operator.

@@ -10,6 +10,7 @@
 //!
 //! A sub-query that is an aggregate already, or one row of no table, or refers to nothing outside, stays.
 
+use super::operators::cast;
 use datafusion::common::tree_node::{Transformed, TreeNode};
 use datafusion::common::{Result, ScalarValue};
 use datafusion::functions_aggregate::first_last::first_value_udaf;
@@ -17,6 +18,7 @@ use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction};
 use datafusion::logical_expr::{Expr, Limit, LogicalPlan, LogicalPlanBuilder, SortExpr, Subquery};
 use firn_base::sync::Arc;
 use firn_exec::aggregate::{few, only_value};
+use firn_exec::types;
 
 /// Rewrites the sub-queries in an expression.
 pub fn aggregate_rows(expression: Expr) -> Result<Transformed<Expr>> {
@@ -59,7 +61,13 @@ fn only_row(subquery: Subquery) -> Result<Transformed<Expr>> {
     let value = Expr::Column(subquery.subquery.schema().columns().remove(0));
     let call = AggregateFunction::new_udf(few(), vec![value], false, None, Vec::new(), None);
     let rows = aggregated(&subquery, Arc::clone(&subquery.subquery), call)?;
-    Ok(Transformed::yes(Expr::ScalarFunction(ScalarFunction::new_udf(only_value(), vec![rows]))))
+    let value = Expr::ScalarFunction(ScalarFunction::new_udf(only_value(), vec![rows]));
+    let field = subquery.subquery.schema().field(0);
+    Ok(Transformed::yes(match types::sql_type(field) {
+        // A list does not know that its elements are of type char(n), say.
+        Some(ty) if !field.metadata().is_empty() => cast(value, ty),
+        _ => value,
+    }))
 }
 
 /// Whether a plan yields one row of all the rows below it.

@@ -29,6 +29,7 @@
 //! | `TABLE t` | `SELECT * FROM t` |
 //! | `SELECT generate_series(1, 3)` | `SELECT unnest(generate_series(1, 3))` |
 //! | `FROM generate_series(1, 3) AS i` | `FROM generate_series(1, 3) AS i(i)` |
+//! | `FROM unnest(a) WITH ORDINALITY AS x` | `FROM unnest(a, "list positions"(a)) AS x(x, ordinality)` |
 
 mod any;
 mod distinct;
@@ -38,6 +39,7 @@ mod values;
 
 use crate::data_type::{take_decimals, take_digits};
 use crate::ddl::check_collation;
+use crate::pg_catalog;
 use datafusion::sql::sqlparser::ast::{
     self, BinaryOperator, CastKind, DataType, Expr, Function, FunctionArg, FunctionArgExpr,
     FunctionArgumentList, FunctionArguments, Ident, LimitClause, ObjectName, ObjectNamePart, Query, Select,
@@ -112,6 +114,9 @@ impl VisitorMut for Rewriter {
                 subquery::in_select_list(expression);
             }
         }
+        for condition in select.selection.iter_mut().chain(&mut select.having) {
+            subquery::in_condition(condition, true);
+        }
         ControlFlow::Continue(())
     }
 
@@ -141,14 +146,6 @@ impl VisitorMut for Rewriter {
                     .with_hint("WHERE random() < 0.01 is a sample of about a hundredth."),
             );
         }
-        if let TableFactor::Table { with_ordinality: true, .. }
-        | TableFactor::Function { with_ordinality: true, .. }
-        | TableFactor::UNNEST { with_ordinality: true, .. } = factor
-        {
-            return ControlFlow::Break(
-                Error::unsupported("WITH ORDINALITY").with_hint("row_number() OVER () numbers rows."),
-            );
-        }
         if let TableFactor::Table { name, alias, args: Some(_), .. }
         | TableFactor::Function { name, alias, .. } = factor
         {
@@ -158,8 +155,24 @@ impl VisitorMut for Rewriter {
         if let Some(unnest) = unnest(factor) {
             *factor = unnest;
         }
-        if let TableFactor::UNNEST { alias, .. } = factor {
-            name_function_column(&ObjectName::from(vec![Ident::new("unnest")]), alias);
+        if let TableFactor::UNNEST { alias, array_exprs, with_ordinality, .. } = factor {
+            let unnest = Ident::new("unnest");
+            if std::mem::take(with_ordinality) {
+                let positions = quoted_call("list positions", array_exprs.clone());
+                pg_catalog::name_numbered(
+                    alias.get_or_insert_with(|| named(unnest.clone())),
+                    array_exprs.len(),
+                );
+                array_exprs.push(positions);
+            }
+            name_function_column(&ObjectName::from(vec![unnest]), alias);
+        }
+        if let TableFactor::Table { with_ordinality: true, .. }
+        | TableFactor::Function { with_ordinality: true, .. } = factor
+        {
+            return ControlFlow::Break(
+                Error::unsupported("WITH ORDINALITY").with_hint("row_number() OVER () numbers rows."),
+            );
         }
         ControlFlow::Continue(())
     }
@@ -225,6 +238,11 @@ impl VisitorMut for Rewriter {
                 }
             }
             Expr::Exists { subquery, .. } => subquery::give_output(&mut subquery.body),
+            Expr::InSubquery { expr, subquery, .. }
+                if !is_row(expr) && matches!(subquery.body.as_ref(), SetExpr::Values(_)) =>
+            {
+                subquery::select_rows(subquery);
+            }
             Expr::InSubquery { expr, subquery, negated } if is_row(expr) => {
                 if *negated {
                     return ControlFlow::Break(Error::unsupported("NOT IN between rows and a subquery"));
@@ -709,9 +727,13 @@ fn compare_rows(left: &mut Expr, op: &BinaryOperator, right: &mut Expr) -> Contr
 
 /// `unnest` in FROM is a word to the parser, unless it stands in quotes, behind its schema or behind LATERAL.
 fn unnest(factor: &mut TableFactor) -> Option<TableFactor> {
-    let (name, arguments, alias) = match factor {
-        TableFactor::Table { name, args: Some(arguments), alias, .. } => (name, &arguments.args, alias),
-        TableFactor::Function { name, args, alias, .. } => (name, &*args, alias),
+    let (name, arguments, alias, with_ordinality) = match factor {
+        TableFactor::Table { name, args: Some(arguments), alias, with_ordinality, .. } => {
+            (name, &arguments.args, alias, *with_ordinality)
+        }
+        TableFactor::Function { name, args, alias, with_ordinality, .. } => {
+            (name, &*args, alias, *with_ordinality)
+        }
         _ => return None,
     };
     let [ObjectNamePart::Identifier(name)] = name.0.as_slice() else { return None };
@@ -728,7 +750,7 @@ fn unnest(factor: &mut TableFactor) -> Option<TableFactor> {
         array_exprs,
         with_offset: false,
         with_offset_alias: None,
-        with_ordinality: false,
+        with_ordinality,
     })
 }
 
@@ -811,18 +833,17 @@ fn of_integers(function: &Function) -> bool {
     })
 }
 
+fn named(name: Ident) -> TableAlias {
+    TableAlias { explicit: true, name, columns: Vec::new(), at: None }
+}
+
 /// A function in FROM that yields one column names it as its alias, or as itself.
 fn name_function_column(name: &ObjectName, alias: &mut Option<TableAlias>) {
     let Some(ObjectNamePart::Identifier(function)) = name.0.last() else { return };
     if !["generate_series", "unnest"].contains(&function.value.to_lowercase().as_str()) {
         return;
     }
-    let alias = alias.get_or_insert_with(|| TableAlias {
-        explicit: true,
-        name: function.clone(),
-        columns: Vec::new(),
-        at: None,
-    });
+    let alias = alias.get_or_insert_with(|| named(function.clone()));
     if alias.columns.is_empty() {
         alias.columns.push(TableAliasColumnDef { name: alias.name.clone(), data_type: None });
     }
