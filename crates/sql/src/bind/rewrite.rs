@@ -809,28 +809,8 @@ fn unnest_series(expression: &mut Expr) {
         && let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice()
         && name.value.eq_ignore_ascii_case("generate_series")
     {
-        let is_integer = of_integers(function);
-        let mut series = take(expression);
-        if is_integer {
-            let integers = ast::ArrayElemTypeDef::SquareBracket(Box::new(DataType::Int4(None)), None);
-            wrap(&mut series, DataType::Array(integers));
-        }
-        *expression = call("unnest", vec![series]);
+        *expression = call("unnest", vec![take(expression)]);
     }
-}
-
-/// Whether all arguments say of themselves that they are no more than integers.
-fn of_integers(function: &Function) -> bool {
-    let FunctionArguments::List(arguments) = &function.args else { return false };
-    arguments.args.iter().all(|argument| {
-        let FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Cast { data_type, .. })) = argument else {
-            return false;
-        };
-        matches!(
-            data_type,
-            DataType::Int4(None) | DataType::Integer(None) | DataType::Int(None) | DataType::SmallInt(None)
-        )
-    })
 }
 
 fn named(name: Ident) -> TableAlias {

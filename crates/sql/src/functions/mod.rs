@@ -7,6 +7,7 @@ mod general;
 mod list;
 mod moment;
 mod number;
+mod series;
 mod session;
 mod span;
 mod text;
@@ -31,6 +32,7 @@ pub fn scalar(name: &str, facts: &SessionFacts) -> Option<Arc<ScalarUDF>> {
         .or_else(|| text::function(name))
         .or_else(|| general::function(name))
         .or_else(|| list::function(name))
+        .or_else(|| series::function(name))
         .or_else(|| span::function(name))
         .or_else(|| session::function(name, facts))
         .or_else(|| Quantifier::named(name).map(Quantifier::udf))
