@@ -16,6 +16,7 @@ use datafusion::common::{Result, ScalarValue};
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction};
 use datafusion::logical_expr::{Expr, Limit, LogicalPlan, LogicalPlanBuilder, SortExpr, Subquery};
+use firn_base::SqlType;
 use firn_base::sync::Arc;
 use firn_exec::aggregate::{few, only_value};
 use firn_exec::types;
@@ -65,7 +66,7 @@ fn only_row(subquery: Subquery) -> Result<Transformed<Expr>> {
     let field = subquery.subquery.schema().field(0);
     Ok(Transformed::yes(match types::sql_type(field) {
         // A list does not know that its elements are of type char(n), say.
-        Some(ty) if !field.metadata().is_empty() => cast(value, ty),
+        Some(ty @ (SqlType::Char(_) | SqlType::Varchar(_))) => cast(value, ty),
         _ => value,
     }))
 }

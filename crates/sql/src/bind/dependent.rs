@@ -952,8 +952,8 @@ impl Dependent<'_> {
             }
             let value = self.guarded(case(branches, None), &guard)?;
             let value = match types::sql_type(field) {
-                Some(ty) => cast(value, ty),
-                None => value,
+                Some(ty) if !field.data_type().is_nested() => cast(value, ty),
+                _ => value,
             };
             let name = self.name();
             outputs.push(value.alias(name.clone()));
