@@ -23,6 +23,7 @@
 //! | `(a, b) = (c, d)`, `(a, b) IN ((c, d))` | `a = c AND b = d` |
 //! | `pg_catalog.f(x)` | `f(x)` |
 //! | `mod(a, b)` | `a % b` |
+//! | `regexp_substr(s, p)` | `array_element(regexp_match(s, '(' || p || ')'), 1)` |
 //! | `SELECT id FROM a FULL JOIN b USING (id)` | `SELECT coalesce(a.id, b.id) AS id …`: see [`using`] |
 //! | `SELECT DISTINCT a + b … ORDER BY a + b` | `… ORDER BY 1`: see [`distinct`] |
 //! | `FETCH FIRST n ROWS ONLY` | `LIMIT n` |
@@ -771,13 +772,13 @@ fn without_pg_catalog(name: &mut ObjectName) {
     }
 }
 
-/// Functions that are operators by another name.
+/// Functions that are operators by another name, and the one that yields the first group of a pattern that is all of a group.
 fn operator_of(function: &mut Function) -> Option<Expr> {
     let [ObjectNamePart::Identifier(name)] = function.name.0.as_slice() else { return None };
-    let operator = match name.value.to_lowercase().as_str() {
-        "mod" => BinaryOperator::Modulo,
-        _ => return None,
-    };
+    let name = name.value.to_lowercase();
+    if !["mod", "regexp_substr"].contains(&name.as_str()) {
+        return None;
+    }
     let FunctionArguments::List(list) = &mut function.args else { return None };
     let [
         FunctionArg::Unnamed(FunctionArgExpr::Expr(left)),
@@ -787,7 +788,13 @@ fn operator_of(function: &mut Function) -> Option<Expr> {
         return None;
     };
     let (left, right) = (Expr::Nested(Box::new(take(left))), Expr::Nested(Box::new(take(right))));
-    Some(Expr::Nested(Box::new(binary(left, operator, right))))
+    if name == "mod" {
+        return Some(Expr::Nested(Box::new(binary(left, BinaryOperator::Modulo, right))));
+    }
+    let text = |text: &str| Expr::Value(Value::SingleQuotedString(text.to_owned()).with_empty_span());
+    let begun = binary(text("("), BinaryOperator::StringConcat, right);
+    let group = binary(begun, BinaryOperator::StringConcat, text(")"));
+    Some(call("array_element", vec![call("regexp_match", vec![left, group]), digits("1")]))
 }
 
 /// Frame bounds count rows: they are plain numbers.
