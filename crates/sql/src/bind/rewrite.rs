@@ -23,7 +23,7 @@
 //! | `(a, b) = (c, d)`, `(a, b) IN ((c, d))` | `a = c AND b = d` |
 //! | `pg_catalog.f(x)` | `f(x)` |
 //! | `mod(a, b)` | `a % b` |
-//! | `regexp_substr(s, p)` | `array_element(regexp_match(s, '(' || p || ')'), 1)` |
+//! | `regexp_substr(s, p)` | `array_element(regexp_match(s, concat('(', p, ')')), 1)`, but for NULL |
 //! | `SELECT id FROM a FULL JOIN b USING (id)` | `SELECT coalesce(a.id, b.id) AS id …`: see [`using`] |
 //! | `SELECT DISTINCT a + b … ORDER BY a + b` | `… ORDER BY 1`: see [`distinct`] |
 //! | `FETCH FIRST n ROWS ONLY` | `LIMIT n` |
