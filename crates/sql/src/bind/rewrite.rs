@@ -34,6 +34,7 @@
 
 mod any;
 mod distinct;
+mod outer;
 mod subquery;
 mod using;
 mod values;
@@ -57,6 +58,15 @@ pub fn query(query: &mut Query) -> Result<()> {
     done(query.visit(&mut Rewriter))?;
     let _: ControlFlow<()> = query.visit(&mut Arrays);
     Ok(())
+}
+
+/// A rewritten query for a second try, if the planner may have taken columns of outer tables for fields of others: see [`outer`].
+pub fn second_try(query: &Query) -> Option<Query> {
+    outer::has_subquery(query).then(|| {
+        let mut query = query.clone();
+        outer::qualify(&mut query);
+        query
+    })
 }
 
 /// Rewrites an expression.
